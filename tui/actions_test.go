@@ -15,14 +15,14 @@ import (
 	"locktop/tui/widget"
 )
 
-// breaker records the actions that it was asked for.
-type breaker struct {
+// fakeExecutor records the actions that it was asked for.
+type fakeExecutor struct {
 	mu   sync.Mutex
 	done []string
 	err  error
 }
 
-func (b *breaker) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
+func (b *fakeExecutor) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
@@ -37,20 +37,20 @@ func (b *breaker) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration)
 	return keyspace.AuditRecord{}, b.err
 }
 
-func (b *breaker) ForceRelease(_ context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
+func (b *fakeExecutor) ForceRelease(_ context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
 	return b.do(keyspace.ForceRelease, l)
 }
 
-func (b *breaker) Extend(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+func (b *fakeExecutor) Extend(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	return b.do(keyspace.Extend, l, ttl)
 }
 
-func (b *breaker) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+func (b *fakeExecutor) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	return b.do(keyspace.Expire, l, ttl)
 }
 
-// hands returns formats with actions.
-func hands() []keyspace.Format {
+// actionFormats returns formats with actions.
+func actionFormats() []keyspace.Format {
 	key := func(l keyspace.Lock) []string { return []string{l.Key} }
 	seen := func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} }
 	var all []keyspace.Format
@@ -60,14 +60,14 @@ func hands() []keyspace.Format {
 	return append(all, keyspace.Format{Name: "redisson-rw", Library: "Redisson"})
 }
 
-// armed returns a Config in which locks can be force-released.
-func armed() (Config, *breaker) {
-	w, b := world(), &breaker{}
-	w.Executor, w.Formats = b, hands()
+// writeConfig returns a Config in which locks can be force-released.
+func writeConfig() (Config, *fakeExecutor) {
+	w, b := testConfig(), &fakeExecutor{}
+	w.Executor, w.Formats = b, actionFormats()
 	return w, b
 }
 
-func (b *breaker) want(t *testing.T, acts ...string) {
+func (b *fakeExecutor) want(t *testing.T, acts ...string) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,9 +76,9 @@ func (b *breaker) want(t *testing.T, acts ...string) {
 	}
 }
 
-func TestOnlyAYesActs(t *testing.T) {
+func TestOnlyYConfirmsAnAction(t *testing.T) {
 	for _, answer := range []string{"enter", "esc", "b", "x", "n", " ", "q"} {
-		w, b := armed()
+		w, b := writeConfig()
 		drive(t, w, func(d *driver) {
 			d.press("j", "x", "b").want("break lock:orders:4711?", "11 waiters can acquire it", "its holder (pay-7:52) will still believe", "end by itself in 13.2 s")
 			d.press(answer).want("nothing was done").wantNot("break lock:orders:4711?")
@@ -88,15 +88,15 @@ func TestOnlyAYesActs(t *testing.T) {
 			}
 		})
 	}
-	w, b := armed()
+	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
 		d.press("j", "x", "b", "y").want("broke lock:orders:4711")
 		b.want(t, "break lock:orders:4711")
 	})
 }
 
-func TestTheMilderRemedyIsOfferedFirst(t *testing.T) {
-	w, b := armed()
+func TestTheLeastDangerousActionIsFirst(t *testing.T) {
+	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
 		d.press("x").wantOrder("act on job:nightly", "set a deadline", "break it")
 		d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
@@ -106,13 +106,13 @@ func TestTheMilderRemedyIsOfferedFirst(t *testing.T) {
 	})
 }
 
-func TestAFormatWithoutHandsIsLeftAlone(t *testing.T) {
-	w, _ := armed()
+func TestALockOfAFormatWithoutActionsCannotBeChanged(t *testing.T) {
+	w, _ := writeConfig()
 	drive(t, w, func(d *driver) { d.press("j", "j", "x", "b").want("cannot be changed from outside") })
 }
 
 func TestTaggedLocksAreActedOnOneByOne(t *testing.T) {
-	w, b := armed()
+	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
 		d.press("t", "t", "x").want("act on 2 tagged locks").press("b", "y")
 		b.want(t, "break job:nightly", "break lock:orders:4711")
@@ -120,7 +120,7 @@ func TestTaggedLocksAreActedOnOneByOne(t *testing.T) {
 }
 
 func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
-	w, b := armed()
+	w, b := writeConfig()
 	b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}
 	drive(t, w, func(d *driver) {
 		d.press("x", "b", "y").want("nothing was done", "now held by cron-3")
@@ -129,8 +129,8 @@ func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
 	})
 }
 
-func TestProductionHasTheNameTyped(t *testing.T) {
-	w, b := armed()
+func TestAProductionServerRequiresTheTypedName(t *testing.T) {
+	w, b := writeConfig()
 	w.Production = true
 	drive(t, w, func(d *driver) {
 		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").want("nothing was done: the name typed is not job:nightly").wantNot("break job:nightly?")
@@ -142,18 +142,18 @@ func TestProductionHasTheNameTyped(t *testing.T) {
 }
 
 func TestThePastCannotBeChanged(t *testing.T) {
-	w, b := armed()
+	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
 		d.wait(3*time.Second).press("<", "x").want("this is the past")
 		b.want(t)
 	})
-	drive(t, world(), func(d *driver) { d.want("READ-ONLY").press("x").want("--write") })
+	drive(t, testConfig(), func(d *driver) { d.want("READ-ONLY").press("x").want("--write") })
 }
 
-func TestAfterAnActTheServerIsLookedAtAtOnce(t *testing.T) {
-	w, _ := armed()
+func TestASnapshotIsRequestedRightAfterAnAction(t *testing.T) {
+	w, _ := writeConfig()
 	w.Every = time.Minute
-	v := w.Source.(*server)
+	v := w.Source.(*fakeServer)
 	drive(t, w, func(d *driver) {
 		d.wait(time.Second)
 		before := v.looks
@@ -177,7 +177,7 @@ func longScript(w *Config) string {
 }
 
 func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
-	w, b := armed()
+	w, b := writeConfig()
 	longScript(&w)
 	drive(t, w, func(d *driver) {
 		l := d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l keyspace.Lock) bool { return l.Format == "redisson" })]
@@ -206,8 +206,8 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 	})
 }
 
-func TestTheMenuOfCopiesShowsWhatTheCommandIs(t *testing.T) {
-	w, _ := armed()
+func TestTheCopyMenuShowsTheCommand(t *testing.T) {
+	w, _ := writeConfig()
 	drive(t, w, func(d *driver) {
 		d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
 		command, _ := d.app.safeCommand(keyspace.ForceRelease, d.app.locks().last, defaultTTL)
@@ -220,8 +220,8 @@ func TestTheMenuOfCopiesShowsWhatTheCommandIs(t *testing.T) {
 	})
 }
 
-func TestOfTaggedLocksThoseThatCanBeActedOnAre(t *testing.T) {
-	w, b := armed()
+func TestAnActionAppliesToTheTaggedLocksThatAllowIt(t *testing.T) {
+	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
 		d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a deadline already")
 		d.press("d").want("set a deadline for job:nightly?").press("y")
@@ -231,7 +231,7 @@ func TestOfTaggedLocksThoseThatCanBeActedOnAre(t *testing.T) {
 }
 
 func TestADeadlineIsChosen(t *testing.T) {
-	w, b := armed()
+	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
 		d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")
 		d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m for job:nightly")
@@ -241,8 +241,8 @@ func TestADeadlineIsChosen(t *testing.T) {
 	})
 }
 
-func TestAMenuTakesTheMouse(t *testing.T) {
-	w, _ := armed()
+func TestAMenuHandlesTheMouse(t *testing.T) {
+	w, _ := writeConfig()
 	drive(t, w, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 4}} {
 			d.size(size[0], size[1]).press("x", "down", "up")

@@ -310,8 +310,8 @@ type sourceFunc func(context.Context) (keyspace.Snapshot, error)
 
 func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
 
-// server is a keyspace that tests change while the screen shows it.
-type server struct {
+// fakeServer is a keyspace that tests change while the screen shows it.
+type fakeServer struct {
 	mu      sync.Mutex
 	locks   []keyspace.Lock
 	nodes   []keyspace.Node
@@ -325,7 +325,7 @@ type server struct {
 	peak    int           // maximum of concurrent calls
 }
 
-func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	v.mu.Lock()
 	v.looks++
 	v.inUse++
@@ -360,7 +360,7 @@ func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	}, v.err
 }
 
-func (v *server) set(change func(*server)) {
+func (v *fakeServer) set(change func(*fakeServer)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(v)
@@ -386,8 +386,8 @@ func mutex(key, owner string, ttl time.Duration) keyspace.Lock {
 	return l
 }
 
-// office returns a server with locks of many kinds.
-func office() *server {
+// sampleServer returns a server with locks of many kinds.
+func sampleServer() *fakeServer {
 	orders := mutex("lock:orders:4711", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 13*time.Second+500*time.Millisecond)
 	orders.Format, orders.Kind, orders.Confidence = "redisson", keyspace.Reentrant, keyspace.Certain
 	orders.Holders[0].Label, orders.Holders[0].Count, orders.Holders[0].Since = "pay-7:52", 3, before(41*time.Second)
@@ -412,31 +412,31 @@ func office() *server {
 	queue.Format, queue.Kind, queue.Holders = "redisson-fair", keyspace.Fair, nil
 	queue.Waiters = []keyspace.Waiter{{ID: "mailer-3", Since: before(4 * time.Second)}}
 	long := mutex("cache:rebuild:products:category:outdoor:tents:lightweight:4711", "worker-12.eu-west-1.example:9913", 90*time.Second)
-	return &server{locks: []keyspace.Lock{long, queue, nightly, mutex("lock:{inv}:sku9", "9f3c2b1a", 8*time.Second), orders, catalog, index, wide}}
+	return &fakeServer{locks: []keyspace.Lock{long, queue, nightly, mutex("lock:{inv}:sku9", "9f3c2b1a", 8*time.Second), orders, catalog, index, wide}}
 }
 
-// generator is a load that only returns what the test sets.
-type generator struct {
-	mu      sync.Mutex
-	m       loadgen.Metrics
-	clients int
-	s       *loadgen.Scenario // the requested scenario
-	struck  []loadgen.Fault
-	events  []loadgen.Event
-	others  []loadgen.Compared
+// fakeLoad is a load that only returns what the test sets.
+type fakeLoad struct {
+	mu       sync.Mutex
+	m        loadgen.Metrics
+	clients  int
+	s        *loadgen.Scenario // the requested scenario
+	injected []loadgen.Fault
+	events   []loadgen.Event
+	others   []loadgen.Compared
 }
 
-func (g *generator) Start() error { return g.run(true) }
-func (g *generator) Stop() error  { return g.run(false) }
+func (g *fakeLoad) Start() error { return g.run(true) }
+func (g *fakeLoad) Stop() error  { return g.run(false) }
 
-func (g *generator) run(on bool) error {
+func (g *fakeLoad) run(on bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.m.Running = on
 	return nil
 }
 
-func (g *generator) Apply(s loadgen.Scenario) error {
+func (g *fakeLoad) Apply(s loadgen.Scenario) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.s = &s
@@ -444,37 +444,37 @@ func (g *generator) Apply(s loadgen.Scenario) error {
 	return nil
 }
 
-func (g *generator) setClients(n int) {
+func (g *fakeLoad) setClients(n int) {
 	g.clients, g.m.Clients.Total = n, n
 	g.m.Clients.States = make([]loadgen.ClientState, n)
 }
 
-func (g *generator) Inject(f loadgen.Fault) error {
+func (g *fakeLoad) Inject(f loadgen.Fault) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.struck = append(g.struck, f)
+	g.injected = append(g.injected, f)
 	return nil
 }
 
-func (g *generator) Events(seen uint64) []loadgen.Event {
+func (g *fakeLoad) Events(seen uint64) []loadgen.Event {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.events[min(int(seen), len(g.events)):]
 }
 
-func (g *generator) Metrics() loadgen.Metrics {
+func (g *fakeLoad) Metrics() loadgen.Metrics {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.m
 }
 
-func (g *generator) Beside() []loadgen.Compared {
+func (g *fakeLoad) Beside() []loadgen.Compared {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.others
 }
 
-func (g *generator) Scenario() loadgen.Scenario {
+func (g *fakeLoad) Scenario() loadgen.Scenario {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.s != nil {
@@ -487,9 +487,9 @@ func (g *generator) Scenario() loadgen.Scenario {
 	}.WithDefaults()
 }
 
-// busy returns a load that has been running for some time.
-func busy() *generator {
-	g := &generator{clients: 20, m: loadgen.Metrics{
+// runningLoad returns a load that has been running for some time.
+func runningLoad() *fakeLoad {
+	g := &fakeLoad{clients: 20, m: loadgen.Metrics{
 		Elapsed: 94 * time.Second, Running: true,
 		Clients: loadgen.ClientCounts{Total: 20, Idle: 11, Waiting: 6, Holding: 3},
 		Counts:  loadgen.Counts{Arrivals: 112_345, Acquired: 112_300, Released: 112_290, Lost: 7, TimedOut: 39},
@@ -505,18 +505,18 @@ func busy() *generator {
 	return g
 }
 
-func world() Config {
+func testConfig() Config {
 	return Config{
-		Source: office(), Load: busy(), Title: "redis://127.0.0.1:6379/0",
-		Clipboard: &pocket{}, Frames: &pocket{}, CommandStats: &pocket{},
-		Store: cellar{}, Formats: hands(),
+		Source: sampleServer(), Load: runningLoad(), Title: "redis://127.0.0.1:6379/0",
+		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: &fakeClipboard{},
+		Store: fakeStore{}, Formats: actionFormats(),
 	}
 }
 
-// cellar stores a hash and a queue under every key.
-type cellar struct{ err error }
+// fakeStore stores a hash and a queue under every key.
+type fakeStore struct{ err error }
 
-func (c cellar) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
+func (c fakeStore) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
 	hash := keyspace.Entry{Key: l.Key, Type: "hash", Expires: l.Expires, Len: 1, Members: []keyspace.Member{{Name: "holder", Value: "3"}}}
 	queue := keyspace.Entry{Key: l.Key + ":queue", Type: "list", Len: 40}
 	for i := range 20 {
@@ -525,23 +525,23 @@ func (c cellar) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
 	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, c.err
 }
 
-// pocket records what is copied and saved, and has statistics of some commands.
-type pocket struct {
+// fakeClipboard records what is copied and saved, and has statistics of some commands.
+type fakeClipboard struct {
 	copied, name string
 	data         []byte
 }
 
-func (p *pocket) Copy(text string) error {
+func (p *fakeClipboard) Copy(text string) error {
 	p.copied = text
 	return nil
 }
 
-func (p *pocket) Save(name string, data []byte) (string, error) {
+func (p *fakeClipboard) Save(name string, data []byte) (string, error) {
 	p.name, p.data = name, data
 	return "/tmp/" + name, nil
 }
 
-func (p *pocket) Commands() []CommandStat {
+func (p *fakeClipboard) Commands() []CommandStat {
 	return []CommandStat{
 		{Name: "scan", Count: 1204, Took: 361200 * time.Microsecond, Last: before(2 * time.Second)},
 		{Name: "time", Count: 1500, Took: 30 * time.Millisecond, Last: before(time.Second)},

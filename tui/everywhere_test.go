@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// face returns a word that only one page shows.
-func face(at pageSet) string {
+// uniqueWord returns a word that only one page shows.
+func uniqueWord(at pageSet) string {
 	switch at {
 	case onLocks:
 		return "OWNER"
@@ -25,11 +25,11 @@ func face(at pageSet) string {
 	}
 }
 
-// everywhereStories returns the stories of the keys that do the same on every
+// everywhereKeyTests returns the stories of the keys that do the same on every
 // page, once for each page.
-func everywhereStories() []story {
-	var all []story
-	tell := func(at pageSet, key string, play func(d *driver)) { all = append(all, story{at, key, play}) }
+func everywhereKeyTests() []keyTest {
+	var all []keyTest
+	tell := func(at pageSet, key string, play func(d *driver)) { all = append(all, keyTest{at, key, play}) }
 	numbered := []pageSet{onLocks, onTimeline, onLoad, onNodes, onFindings, onEvents}
 	for i, at := range append(numbered, onLock) {
 		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
@@ -56,15 +56,15 @@ func everywhereStories() []story {
 		})
 		tell(at, "ctrl+z", func(d *driver) { d.press("ctrl+z"); wantSuspended(d) })
 		for n, to := range numbered {
-			tell(at, string(rune('1'+n)), func(d *driver) { d.press(string(rune('1' + n))).want(face(to)) })
+			tell(at, string(rune('1'+n)), func(d *driver) { d.press(string(rune('1' + n))).want(uniqueWord(to)) })
 		}
 		home := min(i, len(numbered)-1) // Tab continues from the page where the lock was opened
 		if at == onLock {
 			home = 0
 		}
 		next, previous := numbered[(home+1)%len(numbered)], numbered[(home+len(numbered)-1)%len(numbered)]
-		tell(at, "tab", func(d *driver) { d.press("tab").want(face(next)) })
-		tell(at, "shift+tab", func(d *driver) { d.press("shift+tab").want(face(previous)) })
+		tell(at, "tab", func(d *driver) { d.press("tab").want(uniqueWord(next)) })
+		tell(at, "shift+tab", func(d *driver) { d.press("shift+tab").want(uniqueWord(previous)) })
 		tell(at, " ", func(d *driver) { d.press(" ").want("PAUSED 00:00").press(" ").want("● live") })
 		for _, key := range []string{"<", ","} {
 			tell(at, key, func(d *driver) {
@@ -87,7 +87,7 @@ func everywhereStories() []story {
 		})
 		tell(at, "ctrl+s", func(d *driver) {
 			d.press("ctrl+s").want("save this frame").press("t").want("saved as /tmp/frame.txt")
-			if kept := d.app.config.Frames.(*pocket); !strings.Contains(string(kept.data), face(at)) || strings.Contains(string(kept.data), "save this frame") {
+			if kept := d.app.config.Frames.(*fakeClipboard); !strings.Contains(string(kept.data), uniqueWord(at)) || strings.Contains(string(kept.data), "save this frame") {
 				d.t.Errorf("what was saved is not the frame:\n%s", kept.data)
 			}
 		})
@@ -96,8 +96,8 @@ func everywhereStories() []story {
 	return all
 }
 
-func TestHashedNamesTellNothing(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+func TestPrivacyHidesAllNames(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
 		d.press("p").size(160, 45)
 		for _, keys := range [][]string{{"1", "w"}, {"enter"}, {"2"}, {"4"}, {"5"}, {"6"}} {
 			d.press(keys...)
@@ -111,7 +111,7 @@ func TestHashedNamesTellNothing(t *testing.T) {
 	})
 }
 
-func TestOfTwoNamesThatBeginAlikeNothingIsLeftOver(t *testing.T) {
+func TestPrivacyReplacesTheLongerOfTwoNamesFirst(t *testing.T) {
 	var m redactions
 	m.add("10.0.0.1:6379", "node-a")
 	m.add("", "nobody")

@@ -8,8 +8,8 @@ import (
 	"locktop/loadgen"
 )
 
-// happen makes events of a load's clients, 100 ms apart.
-func (g *generator) happen(events ...loadgen.Event) {
+// addEvents makes events of a load's clients, 100 ms apart.
+func (g *fakeLoad) addEvents(events ...loadgen.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range events {
@@ -38,77 +38,77 @@ func fault(kind loadgen.EventKind, what loadgen.FaultKind, client int, text stri
 }
 
 // played returns a Config whose load has events to narrate.
-func played() (Config, *generator) {
-	w, g := elected(world()), busy()
+func played() (Config, *fakeLoad) {
+	w, g := redlockConfig(testConfig()), runningLoad()
 	w.Load = g
 	return w, g
 }
 
-func TestACrashIsToldToItsEnd(t *testing.T) {
+func TestTheFaultLogDescribesACrashUpToTheNextHolder(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		d.size(170, 40).press("3").wantNot("what happened")
-		g.happen(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""), on(loadgen.Abandoned, 5, "load:1", 0))
+		g.addEvents(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""), on(loadgen.Abandoned, 5, "load:1", 0))
 		d.wait(tickInterval).want("client-5 dies without releasing load:1")
-		g.happen(acquired(9, "load:1", 0))
+		g.addEvents(acquired(9, "load:1", 0))
 		d.wait(tickInterval).want("the lease of client-5 on load:1 has run out: client-9 acquires it, 100 ms after the crash")
 	})
 }
 
-func TestAFreezeIsToldToTheFence(t *testing.T) {
+func TestTheFaultLogDescribesAFreezeUpToTheFence(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		d.size(170, 40).press("3")
-		g.happen(acquired(2, "load:1", 20), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
+		g.addEvents(acquired(2, "load:1", 20), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
 			fault(loadgen.FaultEnded, loadgen.Freeze, 2, ""), on(loadgen.FencedWrite, 2, "load:1", 20), on(loadgen.Expired, 2, "load:1", 20))
 		d.wait(tickInterval).wantOrder("client-2 wakes and writes to load:1: refused, its fencing number 20 is older",
 			"client-2 still believes it has load:1", "client-1 acquires it as well, with fencing number 21 after", "client-2 freezes while holding load:1")
-		g.happen(on(loadgen.WriteAccepted, 3, "load:2", 0))
+		g.addEvents(on(loadgen.WriteAccepted, 3, "load:2", 0))
 		d.wait(tickInterval).want("client-3 works past its lease and writes to load:2", "no fencing check")
 	})
 }
 
-func TestWhoReleasesInTimeLeavesNoStory(t *testing.T) {
+func TestAReleaseInTimeIsNotInTheFaultLog(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
-		g.happen(acquired(2, "load:1", 1), on(loadgen.Released, 2, "load:1", 1), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(3, "load:1", 2))
+		g.addEvents(acquired(2, "load:1", 1), on(loadgen.Released, 2, "load:1", 1), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(3, "load:1", 2))
 		d.size(170, 40).press("3").wait(tickInterval).wantNot("what happened")
 	})
 }
 
-func TestTheLastServerTooManyIsTold(t *testing.T) {
+func TestTheFaultLogReportsTheLossOfTheMajority(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		d.size(170, 40).press("3")
 		down := func(n int) loadgen.Event {
 			return fault(loadgen.FaultBegan, loadgen.NodeDown, 0, fmt.Sprintf("node %d", n))
 		}
-		g.happen(down(1), down(4))
+		g.addEvents(down(1), down(4))
 		d.wait(tickInterval).want("node 4 goes down: 3 of 5 nodes up (majority: 3)")
-		g.happen(down(2))
+		g.addEvents(down(2))
 		d.wait(tickInterval).want("node 2 goes down: 2 of 5 nodes up (majority: 3): no lock can be acquired until 3 respond")
-		g.happen(fault(loadgen.FaultEnded, loadgen.NodeDown, 0, "node 1"))
+		g.addEvents(fault(loadgen.FaultEnded, loadgen.NodeDown, 0, "node 1"))
 		d.wait(tickInterval).want("node 1 is back: 3 of 5 nodes up")
 	})
 }
 
-// TestABurstIsToldInOneLine checks that frequent events do not push their
+// TestTheFaultLogCombinesRepetitions checks that frequent events do not push their
 // cause, a fault, out of the visible lines.
-func TestABurstIsToldInOneLine(t *testing.T) {
+func TestTheFaultLogCombinesRepetitions(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		d.size(120, 40).press("3")
-		g.happen(acquired(1, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""))
+		g.addEvents(acquired(1, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""))
 		for range 200 {
 			e := on(loadgen.WorkOverlapped, 2, "load:1", 0)
 			e.Took = 50 * time.Millisecond
-			g.happen(e)
+			g.addEvents(e)
 		}
 		d.wait(tickInterval).want("two clients work on load:1 at the same time, 200 times, up to 50 ms", "client-1 freezes while holding load:1")
 		if n := len(d.app.run.faultLog.lines); n != 2 {
 			t.Errorf("there are %d lines, want 2", n)
 		}
-		g.happen(acquired(3, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 3, ""), on(loadgen.WorkOverlapped, 4, "load:1", 0))
+		g.addEvents(acquired(3, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 3, ""), on(loadgen.WorkOverlapped, 4, "load:1", 0))
 		d.wait(tickInterval).wantOrder("two clients work on load:1 at the same time, for", "client-3 freezes while holding load:1", "200 times")
 	})
 }
@@ -119,7 +119,7 @@ func TestAnOverlapNamesBothClients(t *testing.T) {
 		d.size(120, 40).press("3")
 		e := on(loadgen.Overlapped, 2, "load:1", 0)
 		e.Took = 60 * time.Millisecond
-		g.happen(acquired(1, "load:1", 0), acquired(2, "load:1", 0), e)
+		g.addEvents(acquired(1, "load:1", 0), acquired(2, "load:1", 0), e)
 		d.wait(tickInterval).want("client-1 and client-2 held load:1 at the same time, for 60 ms")
 	})
 }

@@ -7,19 +7,19 @@ import (
 	"locktop/loadgen"
 )
 
-// told returns a Config whose load has a narration and scenes to choose from.
-func told(w Config) Config {
-	g := busy()
+// faultLogConfig returns a Config whose load has a narration and scenes to choose from.
+func faultLogConfig(w Config) Config {
+	g := runningLoad()
 	w.Load, w.Scenes = g, scenes()
-	g.happen(acquired(2, "load:1", 20), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
+	g.addEvents(acquired(2, "load:1", 20), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
 		fault(loadgen.FaultEnded, loadgen.Freeze, 2, ""), on(loadgen.FencedWrite, 2, "load:1", 20))
 	return w
 }
 
-func TestGoldenPictures(t *testing.T) {
+func TestGoldenFrames(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {100, 30}, {160, 45}} {
 		for _, look := range []string{"system", "mono", "ascii"} {
-			w, _ := armed()
+			w, _ := writeConfig()
 			w.Theme = map[bool]string{true: "system", false: "mono"}[look == "system"]
 			w.Glyphs = map[bool]string{true: "ascii", false: "block"}[look == "ascii"]
 			name := fmt.Sprintf("%dx%d-%s", size[0], size[1], look)
@@ -36,17 +36,17 @@ func TestGoldenPictures(t *testing.T) {
 					d.press("6").golden("events-" + name)
 					d.press("1", "j", "enter").wait(2 * tickInterval).golden("lock-" + name)
 					d.press("esc", "x").golden("act-" + name)
-					d.press("b").golden("question-" + name)
+					d.press("b").golden("confirm-" + name)
 					d.press("esc", ":").enter("the").golden("command-" + name)
 					d.press("esc", "/").enter("rw").golden("filter-" + name)
-					d.press("esc", "@").golden("ledger-" + name)
+					d.press("esc", "@").golden("command-stats-" + name)
 					d.press("esc", "p", "1").golden("privacy-" + name)
 				})
-				drive(t, told(w), func(d *driver) {
+				drive(t, faultLogConfig(w), func(d *driver) {
 					d.size(size[0], size[1]).golden("scenes-" + name)
-					d.press("esc", "3").wait(tickInterval).golden("account-" + name)
+					d.press("esc", "3").wait(tickInterval).golden("fault-log-" + name)
 				})
-				drive(t, elected(w), func(d *driver) { d.size(size[0], size[1]).press("4").golden("redlock-" + name) })
+				drive(t, redlockConfig(w), func(d *driver) { d.size(size[0], size[1]).press("4").golden("redlock-" + name) })
 			})
 		}
 	}

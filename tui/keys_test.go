@@ -14,15 +14,15 @@ import (
 	"locktop/loadgen"
 )
 
-// story is one key that does what the table says.
-type story struct {
+// keyTest is one key that does what the table says.
+type keyTest struct {
 	at   pageSet
 	key  string
 	play func(d *driver)
 }
 
 // setUp opens the page of a story.
-func (s story) setUp(d *driver) {
+func (s keyTest) setUp(d *driver) {
 	switch s.at {
 	case onTimeline:
 		d.press("2")
@@ -39,7 +39,7 @@ func (s story) setUp(d *driver) {
 	}
 }
 
-func stories() []story {
+func keyTests() []keyTest {
 	down := func(d *driver, keys ...string) { d.press(keys...) }
 	selected := func(d *driver, key string) {
 		d.t.Helper()
@@ -47,7 +47,7 @@ func stories() []story {
 			d.t.Fatalf("selected is %q, want %q:\n%s", line, key, d.screen())
 		}
 	}
-	own := []story{
+	own := []keyTest{
 
 		{onLocks, "/", func(d *driver) {
 			d.press("/").enter("CATALOG").want("1 of 8").press("enter").want("/CATALOG", "rw:catalog").wantNot("lock:{inv}")
@@ -95,7 +95,7 @@ func stories() []story {
 		{onLocks, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly").press("k").want("copied the key")
 			d.press("y", "t").want("copied the token")
-			if got := d.app.config.Clipboard.(*pocket).copied; got != "cron-2" {
+			if got := d.app.config.Clipboard.(*fakeClipboard).copied; got != "cron-2" {
 				d.t.Errorf("copied %q", got)
 			}
 		}},
@@ -166,7 +166,7 @@ func stories() []story {
 		{onLoad, "m", func(d *driver) { d.press("m").want("no scenes here") }},
 		{onLoad, "w", func(d *driver) {
 			d.press("w").want("saved as /tmp/scenario.yaml")
-			if s, err := loadgen.Parse(d.app.config.Frames.(*pocket).data); err != nil || s.Name != "hot-key" || s.Clients != 20 {
+			if s, err := loadgen.Parse(d.app.config.Frames.(*fakeClipboard).data); err != nil || s.Name != "hot-key" || s.Clients != 20 {
 				d.t.Errorf("what was written is %+v, %v", s, err)
 			}
 		}},
@@ -184,11 +184,11 @@ func stories() []story {
 		{onLoad, "=", func(d *driver) { d.press("=").wait(tickInterval).want("30 clients") }},
 		{onLoad, "-", func(d *driver) { d.press("-", "-").wait(tickInterval).want("9 clients") }},
 	}
-	return append(own, listStories()...)
+	return append(own, listKeyTests()...)
 }
 
-// listStories returns the stories of the keys that move through a list.
-func listStories() []story {
+// listKeyTests returns the stories of the keys that move through a list.
+func listKeyTests() []keyTest {
 	row := func(d *driver) int {
 		for i, line := range strings.Split(d.screen(), "\n") {
 			if strings.HasPrefix(line, "▌") {
@@ -198,11 +198,11 @@ func listStories() []story {
 		d.t.Fatalf("nothing is selected:\n%s", d.screen())
 		return 0
 	}
-	var all []story
+	var all []keyTest
 	for at, n := range map[pageSet]int{onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
 		n = min(n, 12)
 		for _, key := range []string{"j", "down", "k", "up"} {
-			all = append(all, story{at, key, func(d *driver) {
+			all = append(all, keyTest{at, key, func(d *driver) {
 				from := row(d)
 				d.press("j", key)
 				want := map[bool]int{true: min(from+2, from+n-1), false: from}[key == "j" || key == "down"]
@@ -212,7 +212,7 @@ func listStories() []story {
 			}})
 		}
 		for _, key := range []string{"G", "end", "pgdown", "ctrl+f", "ctrl+d"} {
-			all = append(all, story{at, key, func(d *driver) {
+			all = append(all, keyTest{at, key, func(d *driver) {
 				from := row(d)
 				d.press(key)
 				if n > 1 && row(d) <= from {
@@ -221,7 +221,7 @@ func listStories() []story {
 			}})
 		}
 		for _, key := range []string{"g", "home", "pgup", "ctrl+b", "ctrl+u"} {
-			all = append(all, story{at, key, func(d *driver) {
+			all = append(all, keyTest{at, key, func(d *driver) {
 				from := row(d)
 				d.press("G", "g", map[bool]string{true: "ctrl+d", false: "pgdown"}[key == "ctrl+u"], key)
 				if row(d) != from {
@@ -273,10 +273,10 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 	for _, at := range allPages() {
 		told[at] = map[string]bool{}
 	}
-	for _, s := range append(stories(), everywhereStories()...) {
+	for _, s := range append(keyTests(), everywhereKeyTests()...) {
 		told[s.at][s.key] = true
 		t.Run(s.at.String()+" "+s.key, func(t *testing.T) {
-			drive(t, world(), func(d *driver) {
+			drive(t, testConfig(), func(d *driver) {
 				s.setUp(d)
 				s.play(d)
 				if !d.pressed[s.at][s.key] {
@@ -297,7 +297,7 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 }
 
 func TestLettersThatArriveTogetherArePressedOneByOne(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj/rw")})
 		d.settle().want("/rw", "2 of 8")
 	})
@@ -305,9 +305,9 @@ func TestLettersThatArriveTogetherArePressedOneByOne(t *testing.T) {
 
 // The second key goes to the page that the first one opens, and its effect
 // stays.
-func TestAKeyWaitsForWhereTheOneBeforeItLeads(t *testing.T) {
-	w := world()
-	w.Load, w.Scenes = &generator{}, scenes()
+func TestAKeyReachesThePageThatTheKeyBeforeItOpens(t *testing.T) {
+	w := testConfig()
+	w.Load, w.Scenes = &fakeLoad{}, scenes()
 	drive(t, w, func(d *driver) {
 		d.want("Choose a scene")
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("a1")})
@@ -329,7 +329,7 @@ func TestAKeyWaitsForWhereTheOneBeforeItLeads(t *testing.T) {
 }
 
 func TestAPasteIsNotACommand(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})
 		d.settle()
 		if d.quit {
@@ -340,7 +340,7 @@ func TestAPasteIsNotACommand(t *testing.T) {
 	})
 }
 
-func TestNoKeyStandsForTwoThings(t *testing.T) {
+func TestNoKeyHasTwoActions(t *testing.T) {
 	for _, at := range allPages() {
 		seen := map[string]action{}
 		for _, b := range bindings() {
@@ -358,7 +358,7 @@ func TestNoKeyStandsForTwoThings(t *testing.T) {
 }
 
 func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
-	alone := world()
+	alone := testConfig()
 	alone.Load = nil
 	drive(t, alone, func(d *driver) {
 		d.press("X").want("X does nothing; ? shows the keys").press("]").want("it works on: timeline")
@@ -369,14 +369,14 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 		}
 		d.press("1").size(60, 10).press("v").want("no room for a preview")
 	})
-	drive(t, Config{Source: &server{}}, func(d *driver) {
+	drive(t, Config{Source: &fakeServer{}}, func(d *driver) {
 		d.press("j").want("no locks to move among")
 		d.want("no locks among 1,204 keys", "locktop demo")
 	})
 }
 
 func TestFooterAndHelpComeFromTheTable(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.size(200, 80)
 		foot := d.line("? help")
 		d.press("?")
@@ -395,8 +395,8 @@ func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 }
 
 // At 80 columns the help wraps its texts.
-func TestTheHelpIsReadInFull(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+func TestTheHelpShowsEveryTextCompletely(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
 		d.size(80, 24)
 		text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
 		text = strings.Join(strings.Fields(text), " ")
@@ -409,7 +409,7 @@ func TestTheHelpIsReadInFull(t *testing.T) {
 }
 
 func TestHelpScrollsInASmallWindow(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.size(60, 12).press("?").want("locks").wantNot("states")
 		for range 90 {
 			d.press("j")
@@ -442,7 +442,7 @@ func keysPage() string {
 	return b.String()
 }
 
-func TestThePageOfKeysIsFresh(t *testing.T) {
+func TestThePageOfKeysIsUpToDate(t *testing.T) {
 	const file = "../docs/keys.md"
 	want := keysPage()
 	if *update {

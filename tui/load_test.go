@@ -13,9 +13,9 @@ import (
 	"locktop/loadgen/scenarios"
 )
 
-func TestOverlapsAreSaidInWordsAndSeenFromAfar(t *testing.T) {
-	g := busy()
-	w := world()
+func TestOverlapsAreAnAlarmInWords(t *testing.T) {
+	g := runningLoad()
+	w := testConfig()
 	w.Load = g
 	drive(t, w, func(d *driver) {
 		d.press("3").want("✓ 0 overlaps: the lock held", "✓ no overlaps")
@@ -35,14 +35,14 @@ func TestOverlapsAreSaidInWordsAndSeenFromAfar(t *testing.T) {
 }
 
 func TestAVerdictNeedsARun(t *testing.T) {
-	w := world()
-	w.Load = &generator{}
+	w := testConfig()
+	w.Load = &fakeLoad{}
 	drive(t, w, func(d *driver) { d.press("3").want("nothing has run yet").wantNot("the lock held") })
 }
 
-// TestTheSecondThatGoesOnIsNotDrawn checks that the present second, which is
+// TestTheCurrentSecondIsNotDrawn checks that the present second, which is
 // not complete, is not drawn. It would look like a collapse.
-func TestTheSecondThatGoesOnIsNotDrawn(t *testing.T) {
+func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
 	m := loadgen.Metrics{Running: true, Seconds: []loadgen.Second{{Acquired: 100}, {Acquired: 3}}}
 	if got := rate(m); got != 100 {
 		t.Errorf("rate is %d, want that of the last full second", got)
@@ -52,7 +52,7 @@ func TestTheSecondThatGoesOnIsNotDrawn(t *testing.T) {
 	}
 }
 
-func TestStepsGrowWithTheFleet(t *testing.T) {
+func TestStepsGrowWithTheNumberOfClients(t *testing.T) {
 	for n, want := range map[int]int{0: 1, 1: 2, 9: 10, 10: 20, 100: 200, 1000: 2000, 10_000: 10_000} {
 		if got := step(n, 1); got != want {
 			t.Errorf("more than %d is %d, want %d", n, got, want)
@@ -66,35 +66,35 @@ func TestStepsGrowWithTheFleet(t *testing.T) {
 }
 
 func TestClientsStayWithinTheirBounds(t *testing.T) {
-	w := world()
-	g := &generator{}
+	w := testConfig()
+	g := &fakeLoad{}
 	g.setClients(1)
 	w.Load = g
 	drive(t, w, func(d *driver) { d.press("3", "-").want("already at the limit: clients is 1") })
 }
 
-// broken is a load whose server is down.
-type broken struct{ *generator }
+// failingLoad is a load whose server is down.
+type failingLoad struct{ *fakeLoad }
 
-func (broken) Start() error { return errors.New("start 20 clients: \x1b[31mOOM") }
+func (failingLoad) Start() error { return errors.New("start 20 clients: \x1b[31mOOM") }
 
 func TestALoadThatCannotStartSaysWhy(t *testing.T) {
-	w := world()
-	w.Load = broken{&generator{}}
+	w := testConfig()
+	w.Load = failingLoad{&fakeLoad{}}
 	drive(t, w, func(d *driver) { d.press("3", "s").want(`start 20 clients: \x1b[31mOOM`) })
 }
 
 func TestMoreClientsThanRoomAreCounted(t *testing.T) {
-	g := busy()
+	g := runningLoad()
 	g.setClients(10_000)
-	w := world()
+	w := testConfig()
 	w.Load = g
 	drive(t, w, func(d *driver) { d.press("3").wait(tickInterval).want("more ──") })
 }
 
-func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
-	g := busy()
-	w := world()
+func TestMetricsArriveWhileAnotherPageIsOpen(t *testing.T) {
+	g := runningLoad()
+	w := testConfig()
 	w.Load = g
 	drive(t, w, func(d *driver) {
 		g.mu.Lock()
@@ -104,24 +104,24 @@ func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
 	})
 }
 
-// slow is a load that changes slowly.
-type slow struct{ *generator }
+// slowLoad is a load that changes slowly.
+type slowLoad struct{ *fakeLoad }
 
-func (l slow) Apply(s loadgen.Scenario) error {
+func (l slowLoad) Apply(s loadgen.Scenario) error {
 	time.Sleep(3 * tickInterval)
-	return l.generator.Apply(s)
+	return l.fakeLoad.Apply(s)
 }
 
-func (l slow) Metrics() loadgen.Metrics {
-	m := l.generator.Metrics()
+func (l slowLoad) Metrics() loadgen.Metrics {
+	m := l.fakeLoad.Metrics()
 	time.Sleep(tickInterval / 2) // out of date when it arrives
 	return m
 }
 
 func TestKeysPressedInARowAddUp(t *testing.T) {
-	w := world()
-	g := busy()
-	w.Load = slow{g}
+	w := testConfig()
+	g := runningLoad()
+	w.Load = slowLoad{g}
 	drive(t, w, func(d *driver) {
 		d.wait(time.Second).press("3", "+").want("30 clients").wait(tickInterval / 5).press("+").want("40 clients")
 		for range 20 { // the screen never accepts an older number
@@ -134,8 +134,8 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 	})
 }
 
-func TestAMeasurementFromBeforeAChangeIsNotBelieved(t *testing.T) {
-	f := loadState{load: busy()}
+func TestMetricsFromBeforeAChangeDoNotResetTheScenario(t *testing.T) {
+	f := loadState{load: runningLoad()}
 	old := f.measure()().(metricsMsg)
 	wanted := old.scenario
 	wanted.Clients = 30
@@ -151,8 +151,8 @@ func TestAMeasurementFromBeforeAChangeIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
-	f := loadState{load: busy()}
+func TestOneChangeOfTheLoadIsActiveAtATime(t *testing.T) {
+	f := loadState{load: runningLoad()}
 	if f.measure() == nil || f.measure() != nil {
 		t.Error("not one measurement at a time")
 	}
@@ -163,14 +163,14 @@ func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
 		t.Error("what was wanted meanwhile does not follow")
 	}
 	if f.applied() != nil {
-		t.Error("a change follows that nobody wants")
+		t.Error("a change follows that no request asked for")
 	}
 }
 
 // A scene that is chosen right after a change of a setting starts a load that
 // has stopped.
-func TestASceneStartsThoughAChangeIsUnderWay(t *testing.T) {
-	g := busy()
+func TestASceneStartsDuringAChange(t *testing.T) {
+	g := runningLoad()
 	f := loadState{load: g, scenes: []loadgen.Scenario{loadgen.Scenario{Name: "freeze"}.WithDefaults()}}
 	if err := g.Stop(); err != nil {
 		t.Fatal(err)
@@ -188,14 +188,14 @@ func TestASceneStartsThoughAChangeIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
+func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	typed := map[string]string{
 		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
 		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "wait limit": "2s", "rate": "50/s", "connections": "7",
 	}
 	for _, k := range allFormFields() {
 		t.Run(k.name, func(t *testing.T) {
-			w, g := world(), busy()
+			w, g := testConfig(), runningLoad()
 			w.Load = g
 			if k.name == "reads" {
 				s := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.RW}}.WithDefaults()
@@ -225,13 +225,13 @@ func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
 	}
 }
 
-func TestAFaultStrikesTheChosenClient(t *testing.T) {
-	w, g := world(), busy()
+func TestAFaultHitsTheChosenClient(t *testing.T) {
+	w, g := testConfig(), runningLoad()
 	w.Load = g
 	drive(t, w, func(d *driver) {
 		d.press("3", "f").want("Target: a client at random", "three leases").press("z").want("fault injected: freeze")
 		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("Target: client-2").press("c").want("fault injected: crash")
-		if got := g.struck; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
+		if got := g.injected; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
 			t.Errorf("struck: %+v", got)
 		}
 		d.press("f", "1").want("only a redlock")
@@ -239,8 +239,8 @@ func TestAFaultStrikesTheChosenClient(t *testing.T) {
 	})
 }
 
-func TestTheMenuOfTheDemoPlaysScenes(t *testing.T) {
-	w, g := world(), busy()
+func TestTheMenuOfTheDemoStartsScenes(t *testing.T) {
+	w, g := testConfig(), runningLoad()
 	w.Load = g
 	for _, name := range []string{"hot-key", "freeze", "crash"} {
 		s := loadgen.Scenario{Name: name, Caption: "All about " + name + ".", Watch: "see " + name}.WithDefaults()
@@ -257,9 +257,9 @@ func TestTheMenuOfTheDemoPlaysScenes(t *testing.T) {
 // are drawn to the microsecond, although the server's clock may differ from
 // ours.
 func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
-	w, g := world(), busy()
+	w, g := testConfig(), runningLoad()
 	w.Load = g
-	v := w.Source.(*server)
+	v := w.Source.(*fakeServer)
 	v.ahead = time.Hour
 	at := func(ms int) time.Time { return midnight.Add(time.Duration(ms) * time.Millisecond) }
 	for _, e := range []loadgen.Event{
@@ -290,8 +290,8 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 
 // overlapped returns a load whose clients have overlapped so many times on a
 // key, for 100 ms each, one second apart.
-func overlapped(times int) (Config, *generator) {
-	w, g := world(), busy()
+func overlapped(times int) (Config, *fakeLoad) {
+	w, g := testConfig(), runningLoad()
 	w.Load = g
 	for i := range times {
 		at := after(time.Duration(i)*time.Second + 100*time.Millisecond)
@@ -309,9 +309,9 @@ func overlapped(times int) (Config, *generator) {
 	return w, g
 }
 
-// TestOverlapsAreSeenAtAnyZoom checks that the letters of holds in the same
+// TestOverlapsAreVisibleAtAnyZoom checks that the letters of holds in the same
 // cell do not hide an overlap that is shorter than a cell.
-func TestOverlapsAreSeenAtAnyZoom(t *testing.T) {
+func TestOverlapsAreVisibleAtAnyZoom(t *testing.T) {
 	w, _ := overlapped(10)
 	drive(t, w, func(d *driver) {
 		d.wait(10 * time.Second).press("2")
@@ -345,9 +345,9 @@ func TestJumpsGoFromViolationToViolation(t *testing.T) {
 	})
 }
 
-// TestClientsOfOneTokenAreToldApart covers historic forms that give all clients
+// TestClientsWithTheSameTokenHaveTheirOwnHolds covers historic forms that give all clients
 // the same token.
-func TestClientsOfOneTokenAreToldApart(t *testing.T) {
+func TestClientsWithTheSameTokenHaveTheirOwnHolds(t *testing.T) {
 	w, _ := overlapped(2)
 	drive(t, w, func(d *driver) {
 		d.wait(2 * time.Second).press("2")
@@ -363,7 +363,7 @@ func TestClientsOfOneTokenAreToldApart(t *testing.T) {
 func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
-		g.happen(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""))
+		g.addEvents(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""))
 		d.wait(20*time.Second).press("2").want("▲crash", "░ fault")
 		g.mu.Lock()
 		g.events, g.m.Began = nil, time.Now()
@@ -383,7 +383,7 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	})
 }
 
-func TestLanesAreInTheOrderInWhichPeopleCount(t *testing.T) {
+func TestLanesAreSortedByNumber(t *testing.T) {
 	names := []string{"load:10", "load:2", "load:1", "a:7", "load:02", "load:", "load:2:b"}
 	slices.SortFunc(names, byNumber)
 	if got := strings.Join(names, " "); got != "a:7 load: load:1 load:2 load:2:b load:02 load:10" {
@@ -394,26 +394,26 @@ func TestLanesAreInTheOrderInWhichPeopleCount(t *testing.T) {
 // TestMovingInAMenuStartsNothing checks that j and k only move, as everywhere
 // else.
 func TestMovingInAMenuStartsNothing(t *testing.T) {
-	w, g := world(), busy()
+	w, g := testConfig(), runningLoad()
 	w.Load, w.Scenes = g, scenarios.All()
 	drive(t, w, func(d *driver) {
 		d.size(120, 40).want("▌  a  hot-key").press("j").want("▌  b  herd").press("k").want("▌  a  hot-key").press("esc")
 		d.press("3", "f").want("▌  c  crash").press("j").want("▌  z  freeze").press("k").want("▌  c  crash")
-		if g.s != nil || len(g.struck) > 0 {
-			t.Errorf("it began %v, and %v struck", g.s, g.struck)
+		if g.s != nil || len(g.injected) > 0 {
+			t.Errorf("it began %v, and %v struck", g.s, g.injected)
 		}
 	})
 }
 
-// TestKeysWithNothingToActOnAreNotOffered checks that the Nodes page does not
+// TestTheFooterOmitsKeysWithoutATarget checks that the Nodes page does not
 // offer to take servers down if none can be taken down.
-func TestKeysWithNothingToActOnAreNotOffered(t *testing.T) {
-	plain, _ := armed()
+func TestTheFooterOmitsKeysWithoutATarget(t *testing.T) {
+	plain, _ := writeConfig()
 	drive(t, plain, func(d *driver) {
 		d.size(120, 35).press("4").wantNot("d down", "e empty")
 		d.press("3").want("Enter type", "s start/stop").wantNot("Enter open")
 	})
-	drive(t, elected(plain), func(d *driver) { d.size(120, 35).press("4").want("d down", "e empty") })
+	drive(t, redlockConfig(plain), func(d *driver) { d.size(120, 35).press("4").want("d down", "e empty") })
 	plain.Load = nil
 	drive(t, plain, func(d *driver) { d.press("3").wantNot("s start/stop", "f fault") })
 }
@@ -451,42 +451,42 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 	})
 }
 
-// TestAnErrorIsReadInFull covers a long error, whose reason is the server's
+// TestALoadErrorIsShownCompletely covers a long error, whose reason is the server's
 // reply at the end.
-func TestAnErrorIsReadInFull(t *testing.T) {
+func TestALoadErrorIsShownCompletely(t *testing.T) {
 	w, g := played()
 	g.m.LastErr = "lock: acquire \"load:{1b8e3b0f}:1\": not enough servers answered in time: 2 of 5, and 3 are needed"
 	drive(t, w, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 35}} {
 			d.size(size[0], size[1]).press("3")
-			if !strings.Contains(words(d), g.m.LastErr) {
+			if !strings.Contains(screenWords(d), g.m.LastErr) {
 				t.Errorf("at %v the error is cut:\n%s", size, d.screen())
 			}
 		}
 	})
 }
 
-// opener is a Loader that returns a given load or error.
-type opener struct {
-	load *generator
+// fakeLoader is a Loader that returns a given load or error.
+type fakeLoader struct {
+	load *fakeLoad
 	err  error
 }
 
-func (o *opener) Open(context.Context) (Load, error) {
+func (o *fakeLoader) Open(context.Context) (Load, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
 	return o.load, nil
 }
 
-func TestALoadOnOnesOwnServerNeedsAYes(t *testing.T) {
-	w := world()
-	w.Load, w.Loader = nil, &opener{load: &generator{}}
+func TestALoadOnTheUsersServerNeedsConfirmation(t *testing.T) {
+	w := testConfig()
+	w.Load, w.Loader = nil, &fakeLoader{load: &fakeLoad{}}
 	drive(t, w, func(d *driver) {
 		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s starts some")
 		d.press("s").want("Run clients on this server?").press("enter").want("s runs clients on it").wantNot("LOAD")
 		d.press("s", "y").wait(tickInterval).want("settings", "READ-ONLY + LOAD", "running")
 	})
-	w.Loader = &opener{err: errors.New("10.0.0.7 is not on this machine")}
+	w.Loader = &fakeLoader{err: errors.New("10.0.0.7 is not on this machine")}
 	drive(t, w, func(d *driver) { d.press("3", "s", "y").want("is not on this machine", "There is no load") })
 }

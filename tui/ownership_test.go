@@ -13,10 +13,10 @@ import (
 
 // The page of a lock shows the other locks of its holder, and the locks that
 // the holder waits for.
-func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
+func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
 	pay := keyspace.Holder{ID: "pay-5~0f6a", Label: "pay-5", Count: 1}
 	ship := keyspace.Holder{ID: "8743c9c0:7", Count: 1}
-	w := world()
+	w := testConfig()
 	locks := []keyspace.Lock{
 		{Key: "lock:a", Format: "locktop", Holders: []keyspace.Holder{pay}, Waiters: []keyspace.Waiter{{ID: ship.ID}}},
 		{Key: "lock:b", Format: "redisson", Holders: []keyspace.Holder{ship}, Waiters: []keyspace.Waiter{{ID: "pay-5~77aa"}, {ID: "pay-55~1"}}},
@@ -27,7 +27,7 @@ func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 	for i := range locks {
 		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
 	}
-	w.Source = &server{locks: locks}
+	w.Source = &fakeServer{locks: locks}
 	drive(t, w, func(d *driver) {
 		d.size(100, 50).wait(2*tickInterval).press("/").enter("lock:a").press("enter", "enter")
 		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "each of the two waits for the other").wantNot("lock:e") // pay-55 waits for it
@@ -40,8 +40,8 @@ func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 
 // A filter for an owner shows the locks that it holds and those that it waits
 // for. :sort owner puts the locks of each owner together.
-func TestTheFilterKnowsWhatAnOwnerWaitsFor(t *testing.T) {
-	w := world()
+func TestTheFilterFindsLocksByTheirWaiters(t *testing.T) {
+	w := testConfig()
 	holder := func(name string) []keyspace.Holder { return []keyspace.Holder{{ID: name, Count: 1}} }
 	locks := []keyspace.Lock{
 		{Key: "a", Holders: holder("pay-5")},
@@ -52,7 +52,7 @@ func TestTheFilterKnowsWhatAnOwnerWaitsFor(t *testing.T) {
 	for i := range locks {
 		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
 	}
-	w.Source = &server{locks: locks}
+	w.Source = &fakeServer{locks: locks}
 	drive(t, w, func(d *driver) {
 		d.press("/").enter("pay-5").want("3 of 4").press("enter", "esc")
 		d.press(":").enter("sort owner").press("enter").wantOrder("pay-5", "pay-5", "ship-1", "ship-1")
@@ -62,7 +62,7 @@ func TestTheFilterKnowsWhatAnOwnerWaitsFor(t *testing.T) {
 // o groups the locks by owner. The heading of an owner says what it holds, with others,
 // too, and what it waits for. Owners of one lock share a heading, and so do free locks.
 func TestLocksAreGroupedByOwner(t *testing.T) {
-	w := world()
+	w := testConfig()
 	holder := func(names ...string) (all []keyspace.Holder) {
 		for _, name := range names {
 			all = append(all, keyspace.Holder{ID: name + "~0f", Label: name, Count: 1})
@@ -89,7 +89,7 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 	for i := range locks {
 		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
 	}
-	v := &server{locks: locks}
+	v := &fakeServer{locks: locks}
 	w.Source = v
 	drive(t, w, func(d *driver) {
 		selected := func(key string) {
@@ -140,12 +140,12 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 
 // An owner's heading tells no names under privacy.
 func TestHeadingsOfOwnersKeepPrivacy(t *testing.T) {
-	w := world()
+	w := testConfig()
 	locks := []keyspace.Lock{
 		{Key: "secret-1", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "alice", Count: 1}}},
 		{Key: "secret-2", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "bob", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
 	}
-	w.Source = &server{locks: locks}
+	w.Source = &fakeServer{locks: locks}
 	drive(t, w, func(d *driver) {
 		d.press("o").want("alice  holds 1 lock · waits for secret-2, which bob holds")
 		d.press("p").want("holds 1 lock · waits for ").wantNot("alice", "secret", "bob")

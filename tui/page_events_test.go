@@ -7,7 +7,7 @@ import (
 	"locktop/keyspace"
 )
 
-func TestTheJournalKnowsWhatItForgot(t *testing.T) {
+func TestTheEventLogCountsDiscardedEvents(t *testing.T) {
 	var j eventLog
 	event := func(key string) keyspace.Event { return keyspace.Event{Lock: keyspace.Lock{Key: key}} }
 	for i := range 5 * maxEvents {

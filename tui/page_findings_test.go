@@ -12,8 +12,8 @@ import (
 // A snoozed finding does not count in the header or in the order of the locks.
 // It stays in the list with the time when the snooze ends, and then counts
 // again.
-func TestASnoozedFindingIsOutOfTheWayUntilItsTimeIsOver(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+func TestASnoozedFindingIsHiddenUntilTheSnoozeEnds(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
 		first := func() string { return d.rows()[0] }
 		d.want("2 findings")
 		if !strings.Contains(first(), "job:nightly") {
@@ -37,7 +37,7 @@ func TestASnoozedFindingIsOutOfTheWayUntilItsTimeIsOver(t *testing.T) {
 }
 
 func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
-	v := office()
+	v := sampleServer()
 	for i := range 7 {
 		l := mutex("job:"+string(rune('a'+i)), "x", time.Hour)
 		l.Holders[0].Since = before(time.Hour)
@@ -50,8 +50,8 @@ func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhereNothingIsWrongThereIsNothingToSnooze(t *testing.T) {
-	v := office()
+func TestSnoozeWithoutAFindingIsRejected(t *testing.T) {
+	v := sampleServer()
 	v.locks = v.locks[:0]
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "z").want("no finding to snooze")
@@ -59,10 +59,10 @@ func TestWhereNothingIsWrongThereIsNothingToSnooze(t *testing.T) {
 	})
 }
 
-// TestTheWorstFindingIsSelectedUntilSomebodyChooses covers findings that arrive
+// TestTheWorstFindingIsSelectedUntilTheUserMoves covers findings that arrive
 // one after another during a scan.
-func TestTheWorstFindingIsSelectedUntilSomebodyChooses(t *testing.T) {
-	v := office()
+func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
+	v := sampleServer()
 	late := mutex("lock:late", "x", time.Hour)
 	late.Holders[0].Since = before(time.Hour)
 	all := v.locks
@@ -75,18 +75,18 @@ func TestTheWorstFindingIsSelectedUntilSomebodyChooses(t *testing.T) {
 			}
 		}
 		d.press("5").want("lock:late")
-		v.set(func(v *server) { v.locks = append(all, late) })
+		v.set(func(v *fakeServer) { v.locks = append(all, late) })
 		d.wait(2 * tickInterval)
 		selected("job:nightly")
 		d.press("G").wait(2 * tickInterval)
-		v.set(func(v *server) { v.locks = append(v.locks, mutex("aaa", "y", 0)) })
+		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("aaa", "y", 0)) })
 		d.wait(2 * tickInterval).want("aaa")
 		selected("lock:late")
 	})
 }
 
-func TestWhatEndangersAllLocksIsAFindingAboutTheServer(t *testing.T) {
-	v := office()
+func TestARiskToAllLocksIsAFindingAboutTheServer(t *testing.T) {
+	v := sampleServer()
 	v.evicts = "volatile-ttl"
 	v.locks = v.locks[:0]
 	drive(t, Config{Source: v}, func(d *driver) {
@@ -101,15 +101,15 @@ func TestWhatEndangersAllLocksIsAFindingAboutTheServer(t *testing.T) {
 }
 
 // Two servers can have the same finding. The cursor stays on the selected one.
-func TestACursorTellsServersApart(t *testing.T) {
-	v := office()
+func TestTheSelectionDistinguishesServers(t *testing.T) {
+	v := sampleServer()
 	v.locks = v.locks[:0]
 	for _, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379"} {
 		v.nodes = append(v.nodes, keyspace.Node{Up: true, Server: keyspace.Server{Addr: addr, MaxMemory: 1, Policy: "volatile-ttl"}})
 	}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j")
-		v.set(func(v *server) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // sorts first
+		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // sorts first
 		d.wait(2 * tickInterval)
 		if line := d.line("▌"); !strings.Contains(line, "10.0.0.2") {
 			t.Errorf("the cursor went back: %q", line)
@@ -118,7 +118,7 @@ func TestACursorTellsServersApart(t *testing.T) {
 }
 
 func TestManyFindingsOfAKindAreOneRow(t *testing.T) {
-	v := office()
+	v := sampleServer()
 	for i := range 500 {
 		l := mutex(fmt.Sprintf("job:%03d", i), "x", time.Hour)
 		l.Holders[0].Since = before(time.Hour)
@@ -137,7 +137,7 @@ func TestManyFindingsOfAKindAreOneRow(t *testing.T) {
 }
 
 func TestTheLocksWithFindingsCanBeFiltered(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.press("/").enter("finding").want("1 of 8", "job:nightly").wantNot("rw:catalog")
 		d.press("ctrl+u").enter("!finding").want("7 of 8").press("ctrl+u").enter("never-exp").want("1 of 8")
 	})

@@ -9,14 +9,14 @@ import (
 )
 
 func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
-	v := &server{locks: []keyspace.Lock{mutex("other", "x", time.Minute), mutex("a", "first", time.Minute)}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("other", "x", time.Minute), mutex("a", "first", time.Minute)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		second := mutex("a", "second", 2*time.Minute)
 		second.Holders[0].Since = time.Time{}
 		d.wait(2 * time.Second)
-		v.set(func(v *server) { v.locks[1] = second })
+		v.set(func(v *fakeServer) { v.locks[1] = second })
 		d.wait(time.Second)
-		v.set(func(v *server) { v.locks = v.locks[:1] })
+		v.set(func(v *fakeServer) { v.locks = v.locks[:1] })
 		d.wait(time.Second)
 		d.press("6", "/").enter("appeared").press("enter", "down", "enter").want("not there now")
 		if line := d.line("  holder"); !strings.Contains(line, "second") {
@@ -25,11 +25,11 @@ func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 	})
 }
 
-func TestTheHoldOfALockThatIsGoneGrowsNoMore(t *testing.T) {
-	v := &server{locks: []keyspace.Lock{mutex("a", "first", time.Minute)}}
+func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", time.Minute)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(time.Second)
-		v.set(func(v *server) { v.locks = nil })
+		v.set(func(v *fakeServer) { v.locks = nil })
 		d.wait(time.Second).want("not there now")
 		was := d.line("  holder")
 		if later := d.wait(20 * time.Second).line("  holder"); later != was {

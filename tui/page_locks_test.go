@@ -15,13 +15,13 @@ import (
 )
 
 func TestCursorStaysOnItsLock(t *testing.T) {
-	v := office()
+	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("j", "j")
 		if !strings.Contains(d.line("▌"), "rw:catalog") {
 			t.Fatalf("the third lock is not rw:catalog:\n%s", d.screen())
 		}
-		v.set(func(v *server) { // a worse lock appears above it
+		v.set(func(v *fakeServer) { // a worse lock appears above it
 			l := mutex("aaa", "x", 0)
 			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
 		})
@@ -37,12 +37,12 @@ func TestCursorStaysOnItsLock(t *testing.T) {
 }
 
 func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
-	v := &server{locks: []keyspace.Lock{mutex("a", "x", time.Minute), mutex("b", "y", time.Minute), mutex("c", "z", time.Minute)}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", time.Minute), mutex("b", "y", time.Minute), mutex("c", "z", time.Minute)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("j").want("── b ─")
-		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], v.locks[2]} })
+		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{v.locks[0], v.locks[2]} })
 		d.wait(2*tickInterval).want("── b ─", "not there now").wantNot("▌  a", "▌  c")
-		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]} })
+		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]} })
 		d.wait(2 * tickInterval).wantNot("not there now")
 		if !strings.Contains(d.line("▌  b"), "q") {
 			t.Errorf("the cursor did not come back:\n%s", d.screen())
@@ -51,7 +51,7 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 }
 
 func TestTheSelectionIsAlwaysInSight(t *testing.T) {
-	v := &server{locks: crowd(200).Locks}
+	v := &fakeServer{locks: snapshotOf(200).Locks}
 	drive(t, Config{Source: v}, func(d *driver) {
 		inSight := func(doing string) {
 			t.Helper()
@@ -77,13 +77,13 @@ func TestTheSelectionIsAlwaysInSight(t *testing.T) {
 }
 
 func TestTheSelectionMovesOnWhenItIsFilteredOut(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.want("── job:nightly").press("/").enter("rw:").wantNot("not there now").want("▌")
 	})
 }
 
-func TestTTLFallsBetweenTwoLooks(t *testing.T) {
-	w := world()
+func TestTTLFallsBetweenTwoSnapshots(t *testing.T) {
+	w := testConfig()
 	w.Every = time.Hour
 	drive(t, w, func(d *driver) {
 		d.want("13.2 s").wait(2 * time.Second).want("11.2 s").wait(time.Minute)
@@ -94,19 +94,19 @@ func TestTTLFallsBetweenTwoLooks(t *testing.T) {
 }
 
 func TestTTLIsCountedOnTheServersClock(t *testing.T) {
-	v := &server{ahead: time.Hour, locks: []keyspace.Lock{mutex("a", "x", time.Hour+30*time.Second)}}
+	v := &fakeServer{ahead: time.Hour, locks: []keyspace.Lock{mutex("a", "x", time.Hour+30*time.Second)}}
 	drive(t, Config{Source: v}, func(d *driver) { d.want("29.7 s") })
 }
 
 func TestBarIsFullAfterARenewal(t *testing.T) {
-	v := &server{locks: []keyspace.Lock{mutex("a", "x", 10*time.Second)}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", 10*time.Second)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(7 * time.Second)
 		part := strings.Count(d.line("  a "), "█")
 		for range 20 { // repeated reads of a deadline differ by some milliseconds
-			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second+7*time.Millisecond)} })
+			v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second+7*time.Millisecond)} })
 			d.wait(tickInterval / 2)
-			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)} })
+			v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)} })
 			d.wait(tickInterval / 2)
 			if now := strings.Count(d.line("a  "), "█"); now > part {
 				t.Fatalf("the bar grew from %d to %d cells without a renewal", part, now)
@@ -116,7 +116,7 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(7 * time.Second)
 		before := strings.Count(d.line("a  "), "█")
-		v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)} })
+		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)} })
 		d.wait(tickInterval)
 		if now := strings.Count(d.line("a  "), "█"); now <= before || now < 6 {
 			t.Errorf("the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
@@ -124,14 +124,14 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 	})
 }
 
-func TestDamageComesFirst(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+func TestTheMostSevereLockIsFirst(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
 		d.wantOrder("STATE", "job:nightly", "lock:orders:4711", "rw:catalog", "── job:nightly")
 	})
 }
 
-func TestEveryColumnCanBeSortedByAndTurnedRound(t *testing.T) {
-	w := world()
+func TestEveryColumnSortsInBothDirections(t *testing.T) {
+	w := testConfig()
 	drive(t, w, func(d *driver) {
 		d.size(160, 45).press("w")
 		var names []string
@@ -174,23 +174,23 @@ func TestFilterTakesWordsInversesAndExpressions(t *testing.T) {
 		"注文":           "1 of 8",
 		"nowhere":      "0 of 8",
 	} {
-		drive(t, world(), func(d *driver) { d.press("/").enter(typed).want(want) })
+		drive(t, testConfig(), func(d *driver) { d.press("/").enter(typed).want(want) })
 	}
 }
 
 func TestTheFilterLineCanBeEdited(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.press("/").enter("lock orders").press("ctrl+w").enter("x").press("backspace", "backspace")
 		d.want("/lock").press("home", "delete", "right", "left").enter("L").want("/Lock").press("end", "ctrl+u").want("8 of 8")
 		d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
 	})
 }
 
-func TestPauseHoldsThePictureAndSamplingGoesOn(t *testing.T) {
-	v := office()
+func TestPauseKeepsTheFrameWhileSamplingContinues(t *testing.T) {
+	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press(" ").want("13.2 s")
-		v.set(func(v *server) { v.locks = append(v.locks, mutex("brand:new", "x", time.Minute)) })
+		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("brand:new", "x", time.Minute)) })
 		looks := v.looks
 		d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
 		if v.looks < looks+40 {
@@ -200,42 +200,42 @@ func TestPauseHoldsThePictureAndSamplingGoesOn(t *testing.T) {
 	})
 }
 
-func TestALostConnectionKeepsTheLastPicture(t *testing.T) {
-	v := office()
+func TestALostConnectionKeepsTheLastFrame(t *testing.T) {
+	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
-		v.set(func(v *server) { v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED) })
+		v.set(func(v *fakeServer) { v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED) })
 		d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
 		if !strings.Contains(d.app.View(), "\x1b[0;2mlock:orders:4711") {
-			t.Error("the old picture is not faint")
+			t.Error("the old frame is not faint")
 		}
-		v.set(func(v *server) { v.err = nil })
+		v.set(func(v *fakeServer) { v.err = nil })
 		d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
 	})
 }
 
-func TestWhatAnErrorSaysIsMadePlain(t *testing.T) {
-	v := &server{err: errors.New("ERR \x1b[2Jgone\nfake row")}
+func TestTheTextOfAnErrorIsEscaped(t *testing.T) {
+	v := &fakeServer{err: errors.New("ERR \x1b[2Jgone\nfake row")}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet")
 	})
 }
 
 func TestAServerThatDoesNotAnswerIsAskedOnce(t *testing.T) {
-	v := office()
+	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		hung := make(chan struct{})
-		v.set(func(v *server) { v.block = hung })
+		v.set(func(v *fakeServer) { v.block = hung })
 		d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
 		if v.peak != 1 {
 			t.Errorf("%d looks at once", v.peak)
 		}
-		v.set(func(v *server) { v.block = nil })
+		v.set(func(v *fakeServer) { v.block = nil })
 		close(hung)
 		d.settle().want("● live").wantNot("no answer")
 	})
 }
 
-func TestALookThatPanicsPanicsInTheEventLoop(t *testing.T) {
+func TestAPanicOfASnapshotRequestReachesTheEventLoop(t *testing.T) {
 	cmd := guarded(startPanic)
 	msg, ok := cmd().(crashMsg)
 	if !ok || msg.value != "at the disco" || !strings.Contains(string(msg.stack), "startPanic") {
@@ -246,15 +246,15 @@ func TestALookThatPanicsPanicsInTheEventLoop(t *testing.T) {
 			t.Errorf("the model swallowed the panic: %v", v)
 		}
 	}()
-	newApp(t.Context(), world()).Update(msg)
+	newApp(t.Context(), testConfig()).Update(msg)
 }
 
 func startPanic() tea.Msg { panic("at the disco") }
 
-func TestAHoldThatBeganBeforeTheScreenIsHeldAtLeastSoLong(t *testing.T) {
+func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 	quiet := mutex("quiet", "x", time.Hour)
 	quiet.Holders[0].Since = time.Time{}
-	v := &server{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(3 * time.Minute)
 		if line := d.line(" quiet "); !strings.Contains(line, "≥3 m 00") {
@@ -265,7 +265,7 @@ func TestAHoldThatBeganBeforeTheScreenIsHeldAtLeastSoLong(t *testing.T) {
 		}
 		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
 		d.line("▌  quiet")
-		v.set(func(v *server) {
+		v.set(func(v *fakeServer) {
 			v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1}}
 			v.locks[1].Expires = after(2 * time.Hour)
 		})
@@ -282,10 +282,10 @@ func shows() []keyspace.Format {
 	return []keyspace.Format{{Name: "set-nx"}, {Name: "redisson", ShowsWaiters: true}, {Name: "blpop", BlockingWait: true}}
 }
 
-func TestWaitersThatCannotBeSeenAreNotCountedAsNone(t *testing.T) {
+func TestUnknownWaitersAreNotShownAsZero(t *testing.T) {
 	seen, blocking := mutex("seen", "y", time.Hour), mutex("blocking", "z", time.Hour)
 	seen.Format, blocking.Format = "redisson", "blpop"
-	v := &server{locks: []keyspace.Lock{mutex("unseen", "x", time.Hour), seen, blocking}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("unseen", "x", time.Hour), seen, blocking}}
 	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
 		for name, want := range map[string]string{" unseen ": " ? ", " seen ": " 0 ", " blocking ": " ? "} {
 			if line := d.line(name); !strings.Contains(line, want) {
@@ -295,26 +295,26 @@ func TestWaitersThatCannotBeSeenAreNotCountedAsNone(t *testing.T) {
 		d.press("/").enter("^seen").press("backspace", "backspace", "backspace", "backspace", "backspace").enter("~^seen").press("enter").want("waiting   none")
 		d.press("/", "ctrl+u").enter("unseen").press("enter").want("not recorded by this lock type").wantNot("BLPOP")
 		d.press("/", "ctrl+u").enter("blocking").press("enter").wantNot("of the server wait")
-		v.set(func(v *server) { v.blocked = 3 })
+		v.set(func(v *fakeServer) { v.blocked = 3 })
 		d.wait(2 * tickInterval).want("3 clients of the server wait in BLPOP")
 	})
 }
 
 func TestALateAnswerIsNoLongerLive(t *testing.T) {
-	v := office()
+	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		block := make(chan struct{})
-		v.set(func(v *server) { v.block = block })
+		v.set(func(v *fakeServer) { v.block = block })
 		d.wait(1500*time.Millisecond).want("no answer 1.").wantNot("● live", "✗ lost")
 		d.wait(3 * time.Second).want("✗ lost")
-		v.set(func(v *server) { v.block = nil })
+		v.set(func(v *fakeServer) { v.block = nil })
 		close(block)
 		d.wait(time.Second).want("● live")
 	})
 }
 
 func TestALockThatAFilterFoundStaysSelected(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8")
 		if line := d.line("▌"); !strings.Contains(line, "sku9") {
 			t.Errorf("the selection went to %q", line)
@@ -322,9 +322,9 @@ func TestALockThatAFilterFoundStaysSelected(t *testing.T) {
 	})
 }
 
-func TestKeysGetTheRoomThatThereIs(t *testing.T) {
+func TestTheKeyColumnUsesTheSpareWidth(t *testing.T) {
 	const key = "job-lock:default:nightly-jobs"
-	v := &server{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
 			if d.size(size[0], size[1]); strings.Count(d.screen(), key) < 2 { // in the table and the preview
@@ -339,10 +339,10 @@ func TestKeysGetTheRoomThatThereIs(t *testing.T) {
 }
 
 func TestAFilterSelectsWhatItFindsWhenTheSelectedLockIsGone(t *testing.T) {
-	v := office()
+	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("/").enter("sku9").press("enter", "esc")
-		v.set(func(v *server) {
+		v.set(func(v *fakeServer) {
 			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
 		})
 		d.wait(time.Second).want("not there now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")

@@ -11,10 +11,10 @@ import (
 	"locktop/loadgen"
 )
 
-// elected returns a Config with a Redlock on five servers, two of which are
+// redlockConfig returns a Config with a Redlock on five servers, two of which are
 // down.
-func elected(w Config) Config {
-	v := &server{}
+func redlockConfig(w Config) Config {
+	v := &fakeServer{}
 	var names []string
 	for i := range 5 {
 		addr := fmt.Sprintf("127.0.0.1:700%d", i+1)
@@ -46,7 +46,7 @@ func elected(w Config) Config {
 }
 
 func TestAVoteOfEachServerIsShown(t *testing.T) {
-	drive(t, elected(world()), func(d *driver) {
+	drive(t, redlockConfig(testConfig()), func(d *driver) {
 		d.press("4").want("5 nodes", "2 down", "connection refused", "a majority is 3")
 		for key, want := range map[string][]string{
 			"redlock:invoices": {"A", "✗", "A", "A", "✗", "3/5", "✓"},
@@ -61,20 +61,20 @@ func TestAVoteOfEachServerIsShown(t *testing.T) {
 }
 
 func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
-	w, g := elected(world()), busy()
+	w, g := redlockConfig(testConfig()), runningLoad()
 	w.Load = g
 	drive(t, w, func(d *driver) {
 		d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
-		if len(g.struck) != 2 || g.struck[0].Kind != loadgen.NodeDown || g.struck[0].Node != 3 || g.struck[1].Kind != loadgen.RestartEmpty {
-			t.Errorf("struck: %+v", g.struck)
+		if len(g.injected) != 2 || g.injected[0].Kind != loadgen.NodeDown || g.injected[0].Node != 3 || g.injected[1].Kind != loadgen.RestartEmpty {
+			t.Errorf("struck: %+v", g.injected)
 		}
 	})
 }
 
-func TestWhatANodeSaysIsMadePlain(t *testing.T) {
+func TestTheTextsOfNodesAreEscaped(t *testing.T) {
 	for _, s := range payloads() {
-		w := elected(world())
-		v := w.Source.(*server)
+		w := redlockConfig(testConfig())
+		v := w.Source.(*fakeServer)
 		v.nodes[0].Role, v.nodes[0].Version, v.nodes[1].Error, v.nodes[2].Addr = s, s, errors.New(s).Error(), s
 		v.locks[0].Votes[0].Token = s
 		drive(t, w, func(d *driver) { d.press("4").size(160, 45).press("p") })

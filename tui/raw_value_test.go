@@ -12,21 +12,21 @@ import (
 )
 
 func TestTheLockPageShowsWhatIsStored(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.size(100, 60).press("j", "enter").wait(tickInterval)
 		d.wantOrder("stored as", "lock:orders:4711 · hash · TTL", "holder = 3", "lock:orders:4711:queue · list · no TTL", "waiter-11", "and 28 more elements")
 		d.wantNot("waiter-12")
 		d.press("p").wantNot("stored as", "holder = 3")
 	})
-	w := world()
-	w.Store = cellar{errors.New("read keys: \x1b[31mNOPERM")}
+	w := testConfig()
+	w.Store = fakeStore{errors.New("read keys: \x1b[31mNOPERM")}
 	drive(t, w, func(d *driver) {
 		d.size(100, 60).press("enter").wait(tickInterval).want(`read keys: \x1b[31mNOPERM`)
 	})
 }
 
-func TestOneLockAtATimeIsAskedFor(t *testing.T) {
-	w := world()
+func TestOneRawValueIsRequestedAtATime(t *testing.T) {
+	w := testConfig()
 	counting := &countingStore{}
 	w.Store = counting
 	drive(t, w, func(d *driver) {
@@ -41,8 +41,8 @@ func TestOneLockAtATimeIsAskedFor(t *testing.T) {
 	})
 }
 
-func TestTheLockPageHasTheCommandToHandOn(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+func TestTheLockPageShowsTheSafeCommand(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
 		d.size(100, 60).press("j", "enter")
 		d.wantOrder("to break it safely", "redis-cli", "return 1", "lock:orders:4711")
 		d.press("esc", "j", "enter") // this format has no actions
@@ -52,17 +52,17 @@ func TestTheLockPageHasTheCommandToHandOn(t *testing.T) {
 	})
 }
 
-func TestTheLockPageTellsHowLongItIsHeld(t *testing.T) {
-	v := office()
-	w := world()
+func TestTheLockPageShowsTheHoldTimes(t *testing.T) {
+	v := sampleServer()
+	w := testConfig()
 	w.Source = v
 	drive(t, w, func(d *driver) {
 		d.size(100, 60).press("/").enter("sku9").press("enter", "enter").wantNot("since start ──")
 		held := v.locks
 		for range 3 {
-			v.set(func(v *server) { v.locks = held[:3] })
+			v.set(func(v *fakeServer) { v.locks = held[:3] })
 			d.wait(2 * tickInterval)
-			v.set(func(v *server) {
+			v.set(func(v *fakeServer) {
 				v.locks = held
 				for i := range v.locks {
 					if strings.Contains(v.locks[i].Key, "sku9") {
@@ -77,7 +77,7 @@ func TestTheLockPageTellsHowLongItIsHeld(t *testing.T) {
 }
 
 func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.size(160, 45).wait(2 * tickInterval)
 		if line := d.line("▌"); !strings.Contains(line, "job:nightly") || !strings.Contains(line, "── now ──") {
 			t.Errorf("the first line has no lock beside it: %q", line)
@@ -87,16 +87,16 @@ func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
 	})
 }
 
-// guide connects to another server, and records the request.
-type guide struct {
+// fakeConnector connects to another server, and records the request.
+type fakeConnector struct {
 	asked []Target
 	to    Config
 	err   error
 }
 
-func TestOtherLocksCanBeLookedAt(t *testing.T) {
-	g := &guide{to: Config{Source: &server{locks: []keyspace.Lock{mutex("other", "x", time.Minute)}}, Title: "redis://127.0.0.1:6379/3"}}
-	w := world()
+func TestTheTargetCanBeChanged(t *testing.T) {
+	g := &fakeConnector{to: Config{Source: &fakeServer{locks: []keyspace.Lock{mutex("other", "x", time.Minute)}}, Title: "redis://127.0.0.1:6379/3"}}
+	w := testConfig()
 	w.Connector = g
 	drive(t, w, func(d *driver) {
 		d.size(160, 45).press("t", ":").enter("db 3").press("enter").wait(2*tickInterval).want("1 lock ", "other", "6379/3").wantNot("nightly", "tagged")
@@ -108,10 +108,10 @@ func TestOtherLocksCanBeLookedAt(t *testing.T) {
 		g.err = errors.New("no database 99")
 		d.press(":").enter("db 99").press("enter").wait(tickInterval).want("no database 99", "other")
 	})
-	drive(t, world(), func(d *driver) { d.press(":").enter("db 3").press("enter").want("cannot be changed") })
+	drive(t, testConfig(), func(d *driver) { d.press(":").enter("db 3").press("enter").want("cannot be changed") })
 }
 
-func (g *guide) Connect(_ context.Context, v Target) (Config, error) {
+func (g *fakeConnector) Connect(_ context.Context, v Target) (Config, error) {
 	g.asked = append(g.asked, v)
 	return g.to, g.err
 }
@@ -139,15 +139,15 @@ func (c *countingStore) asked() int {
 // are not doubled as Plain does, and the flags of the connection are included.
 func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 	const key, line = `App\Jobs\it's`, `redis-cli -h 10.0.0.9 -p 6380 -n 3 --tls EVAL 'return 1' 1 'App\Jobs\it'\''s' me`
-	w, _ := armed()
+	w, _ := writeConfig()
 	w.RedisCLI = []string{"--tls"}
-	w.Source = &server{locks: []keyspace.Lock{{
+	w.Source = &fakeServer{locks: []keyspace.Lock{{
 		Key: key, Format: "set-nx", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Node: "10.0.0.9:6380", DB: 3,
 		Expires: after(time.Minute), Holders: []keyspace.Holder{{ID: "me", Count: 1}},
 	}}}
 	drive(t, w, func(d *driver) {
 		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("b")
-		if got := w.Clipboard.(*pocket).copied; got != line {
+		if got := w.Clipboard.(*fakeClipboard).copied; got != line {
 			t.Errorf("copied is %s", got)
 		}
 		d.press("x", "b").want("still believe", line).press("enter")

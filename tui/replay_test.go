@@ -11,19 +11,19 @@ import (
 	"locktop/keyspace/recording"
 )
 
-// projector is a player whose time the test sets.
-type projector struct {
+// fakePlayer is a player whose time the test sets.
+type fakePlayer struct {
 	reader  *recording.Reader
 	playing PlaybackState
 	shown   time.Time
 }
 
-func (p *projector) Pause(on bool)          { p.playing.Paused = on }
-func (p *projector) Seek(to time.Time)      { p.playing.At, p.shown = to, time.Time{} }
-func (p *projector) SetSpeed(f float64)     { p.playing.Speed = f }
-func (p *projector) Playing() PlaybackState { return p.playing }
+func (p *fakePlayer) Pause(on bool)          { p.playing.Paused = on }
+func (p *fakePlayer) Seek(to time.Time)      { p.playing.At, p.shown = to, time.Time{} }
+func (p *fakePlayer) SetSpeed(f float64)     { p.playing.Speed = f }
+func (p *fakePlayer) Playing() PlaybackState { return p.playing }
 
-func (p *projector) Snapshot(context.Context) (keyspace.Snapshot, error) {
+func (p *fakePlayer) Snapshot(context.Context) (keyspace.Snapshot, error) {
 	snap, err := p.reader.At(p.playing.At, p.shown)
 	p.shown = p.playing.At
 	return snap, err
@@ -34,7 +34,7 @@ func recorded(t *testing.T) *recording.Reader {
 	t.Helper()
 	var file bytes.Buffer
 	w := recording.NewWriter(&file)
-	play := office()
+	play := sampleServer()
 	drive(t, Config{Source: sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
 		snap, err := play.Snapshot(ctx)
 		if err := w.Add(snap); err != nil {
@@ -53,10 +53,10 @@ func recorded(t *testing.T) *recording.Reader {
 }
 
 // busyDay acquires and releases locks for half a minute.
-func busyDay(d *driver, v *server) {
+func busyDay(d *driver, v *fakeServer) {
 	for i := range 10 {
-		v.set(func(v *server) {
-			v.locks = append(office().locks[:8-i%3:8-i%3], mutex("lock:turn", "worker-"+humanize.Count(i), time.Duration(4*i)*time.Second))
+		v.set(func(v *fakeServer) {
+			v.locks = append(sampleServer().locks[:8-i%3:8-i%3], mutex("lock:turn", "worker-"+humanize.Count(i), time.Duration(4*i)*time.Second))
 		})
 		d.wait(3 * time.Second)
 	}
@@ -78,7 +78,7 @@ func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
 		})
 		return all
 	}
-	play := office()
+	play := sampleServer()
 	live := frames(Config{Source: play, Title: "here"}, func(d *driver) { busyDay(d, play) })
 	last := time.Time{}
 	again := frames(Config{Title: "here", Source: sourceFunc(func(context.Context) (keyspace.Snapshot, error) {
@@ -96,7 +96,7 @@ func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
 func TestTheKeysOfTimeDriveThePlayer(t *testing.T) {
 	r := recorded(t)
 	first, final := r.Span()
-	p := &projector{reader: r, playing: PlaybackState{At: first.Add(20 * time.Second), First: first, Last: final, Speed: 1}}
+	p := &fakePlayer{reader: r, playing: PlaybackState{At: first.Add(20 * time.Second), First: first, Last: final, Speed: 1}}
 	w := Config{Source: p, Player: p, Title: "office.lockrec"}
 	drive(t, w, func(d *driver) {
 		d.want("REPLAY", "▶ 00:20 / 00:30", "worker-6").press(" ").want("‖ 00:20").press(" ").want("▶ 00:20")
@@ -112,5 +112,5 @@ func TestTheKeysOfTimeDriveThePlayer(t *testing.T) {
 		p.playing.Damage = "damaged at byte 7"
 		d.wait(tickInterval).want("REPLAY, damaged")
 	})
-	drive(t, world(), func(d *driver) { d.press(":").enter("speed 2").press("enter").want("this is live") })
+	drive(t, testConfig(), func(d *driver) { d.press(":").enter("speed 2").press("enter").want("this is live") })
 }

@@ -65,13 +65,13 @@ func (t *tape) wantIntact(test *testing.T) {
 	}
 }
 
-func TestQuittingLeavesTheTerminalAsItWas(t *testing.T) {
+func TestQuitRestoresTheTerminal(t *testing.T) {
 	for key, want := range map[string]error{"q": nil, "\x03": ErrInterrupted} {
 		t.Run(key, func(t *testing.T) {
 			in, keys := io.Pipe()
 			out := newTape()
 			done := make(chan error, 1)
-			w := world()
+			w := testConfig()
 			w.Input, w.Output = in, out
 			go func() { done <- Run(t.Context(), w) }()
 			if _, err := io.WriteString(keys, key); err != nil {
@@ -119,7 +119,7 @@ func TestASignalThatEndsTheContextEndsTheScreen(t *testing.T) {
 		in, _ := io.Pipe()
 		out := newTape()
 		done := make(chan error, 1)
-		go func() { done <- Run(ctx, Config{Source: world().Source, Input: in, Output: out}) }()
+		go func() { done <- Run(ctx, Config{Source: testConfig().Source, Input: in, Output: out}) }()
 		<-out.any
 		time.Sleep(20 * time.Millisecond) // no order depends on this: a handler of bubbletea, if there were one, is installed by then
 		if err := self.Signal(syscall.SIGTERM); err != nil {
@@ -170,7 +170,7 @@ var placing = regexp.MustCompile(`\x1b\[[0-9;]*[HJK]`)
 func TestADumbTerminalGetsTextAlone(t *testing.T) {
 	in, keys := io.Pipe()
 	out := newTape()
-	w := world()
+	w := testConfig()
 	w.Input, w.Output, w.Dumb = in, out, true
 	go func() { _, _ = io.WriteString(keys, "q") }()
 	if err := Run(t.Context(), w); err != nil {
@@ -216,7 +216,7 @@ func TestAFrameIsOneSynchronizedUpdate(t *testing.T) {
 	}
 }
 
-func TestATerminalIsStillKnownForOne(t *testing.T) {
+func TestTheOutputToATerminalIsATerminalFile(t *testing.T) {
 	out := newOutput(os.Stdout, false)
 	if f, ok := out.(interface{ Fd() uintptr }); !ok || f.Fd() != os.Stdout.Fd() {
 		t.Error("bubbletea cannot ask for the size of the window")

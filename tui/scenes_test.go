@@ -56,9 +56,9 @@ func (n *nodes) Up(_ context.Context, node int, _ bool) error {
 	return nil
 }
 
-// stage returns a Config in which a scene really runs: on servers in the
+// sceneConfig returns a Config in which a scene really runs: on servers in the
 // bubble, with the clients of the load, and a scanner.
-func stage(t *testing.T, s loadgen.Scenario) Config {
+func sceneConfig(t *testing.T, s loadgen.Scenario) Config {
 	t.Helper()
 	five := fiveNodes(t, 5)
 	load, err := loadgen.NewGroup(loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}, loadgen.Scenario{Clients: 1})
@@ -110,8 +110,8 @@ var denials = map[string][]string{
 	"getset-skew":  {"renewal on"},
 }
 
-// words returns the text of the screen without line breaks.
-func words(d *driver) string { return strings.Join(strings.Fields(d.screen()), " ") }
+// screenWords returns the text of the screen without line breaks.
+func screenWords(d *driver) string { return strings.Join(strings.Fields(d.screen()), " ") }
 
 // A scene with more clients than manyClients has that number here, and runs for
 // shortScene. It shows its effect from the beginning.
@@ -130,7 +130,7 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 			s.Clients = 3 // each sends its commands to five nodes
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			driveNew(t, func(t *testing.T) Config { return stage(t, s) }, func(d *driver) {
+			driveNew(t, func(t *testing.T) Config { return sceneConfig(t, s) }, func(d *driver) {
 				d.size(120, 40).press("3")
 				missing := slices.Clone(claims[s.Name])
 				for !d.app.run.metrics.Running {
@@ -138,11 +138,11 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 				}
 				for d.app.run.metrics.Running {
 					d.wait(tickInterval / 5)
-					missing = slices.DeleteFunc(missing, func(text string) bool { return strings.Contains(words(d), text) })
+					missing = slices.DeleteFunc(missing, func(text string) bool { return strings.Contains(screenWords(d), text) })
 				}
 				d.wait(tickInterval).want("final").wantNot("(expected", "did not show what it is for")
 				for _, text := range denials[s.Name] {
-					if strings.Contains(words(d), text) {
+					if strings.Contains(screenWords(d), text) {
 						t.Errorf("there is %q on the screen:\n%s", text, d.screen())
 					}
 				}
@@ -158,8 +158,8 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 // first sentence of the caption, all of what to watch, and the verdict.
 func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 	for _, s := range scenarios.All() {
-		w := world()
-		g := busy()
+		w := testConfig()
+		g := runningLoad()
 		full := s.WithDefaults()
 		g.s, g.clients = &full, full.Clients
 		w.Load = g
@@ -168,7 +168,7 @@ func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 				d.size(size[0], size[1]).press("3").wait(tickInterval)
 				first, _, _ := strings.Cut(s.Caption, ". ")
 				for _, text := range []string{first + ".", "watch " + s.Watch, "0 overlaps", "settings"} {
-					if !strings.Contains(words(d), text) {
+					if !strings.Contains(screenWords(d), text) {
 						t.Errorf("%s at %v: no %q on the screen:\n%s", s.Name, size, text, d.screen())
 					}
 				}
@@ -186,7 +186,7 @@ func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
 	g.m.Violations.WorkOverlap.Count = 1234
 	drive(t, w, func(d *driver) {
 		d.size(80, 24).press("3")
-		g.happen(acquired(1, s.Keys.Prefix+"1", 0))
+		g.addEvents(acquired(1, s.Keys.Prefix+"1", 0))
 		d.wait(tickInterval).want("two clients worked at the same time, 1,234×")
 		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "0 waiting  held 4%") {
 			t.Errorf("the line of the key is %q", line)

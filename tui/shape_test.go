@@ -17,14 +17,14 @@ import (
 )
 
 func TestEverySizeIsFilledExactly(t *testing.T) {
-	w := elected(world())
-	w.Scenes, w.Executor = scenes(), &breaker{}
-	w.Source = &server{locks: append(office().locks, w.Source.(*server).locks...), nodes: w.Source.(*server).nodes}
-	g := busy()
+	w := redlockConfig(testConfig())
+	w.Scenes, w.Executor = scenes(), &fakeExecutor{}
+	w.Source = &fakeServer{locks: append(sampleServer().locks, w.Source.(*fakeServer).locks...), nodes: w.Source.(*fakeServer).nodes}
+	g := runningLoad()
 	w.Load = g
 	drive(t, w, func(d *driver) {
 		d.everySize("the menu of scenes", 5).press("esc")
-		g.happen(acquired(5, "load:1", 7), fault(loadgen.FaultBegan, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.FencedWrite, 5, "load:1", 7))
+		g.addEvents(acquired(5, "load:1", 7), fault(loadgen.FaultBegan, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.FencedWrite, 5, "load:1", 7))
 		d.wait(tickInterval)
 		for i, keys := range [][]string{
 			{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"1", "enter"}, // the pages
@@ -73,7 +73,7 @@ func (d *driver) everySize(after string, every int) *driver {
 }
 
 func TestSmallWindowsShowOneLineALock(t *testing.T) {
-	drive(t, world(), func(d *driver) {
+	drive(t, testConfig(), func(d *driver) {
 		d.size(40, 8).want("job:nightly", "cron-2", "never", "13.2 s").wantNot("OWNER")
 		d.size(20, 6).want("never")
 		d.size(1, 1)
@@ -103,19 +103,19 @@ func hostile(s string) Config {
 	}
 	stuck := l
 	stuck.Expires, stuck.Holders, stuck.DB = time.Time{}, l.Holders[1:], 1
-	g := busy()
+	g := runningLoad()
 	g.m.LastErr = s
-	g.happen(acquired(1, s, 3), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""), acquired(2, s, 4), on(loadgen.FencedWrite, 1, s, 3),
+	g.addEvents(acquired(1, s, 3), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""), acquired(2, s, 4), on(loadgen.FencedWrite, 1, s, 3),
 		fault(loadgen.FaultBegan, loadgen.NodeDown, 0, s), on(loadgen.ForeignUnlock, 2, s, 0))
 	return Config{
-		Source: &hostileServer{server{locks: []keyspace.Lock{l, stuck}}, s},
+		Source: &hostileServer{fakeServer{locks: []keyspace.Lock{l, stuck}}, s},
 		Load:   &hostileLoad{g, s},
 		Title:  s,
 
-		Executor:  &breaker{err: fmt.Errorf("break: %s", s)},
-		Formats:   []keyspace.Format{{Name: s, Library: s, Actions: hands()[0].Actions}},
-		Clipboard: &pocket{}, Frames: &pocket{}, CommandStats: hostileLedger(s), Store: hostileStore(s),
-		Connector: &guide{err: fmt.Errorf("connect: %s", s)},
+		Executor:  &fakeExecutor{err: fmt.Errorf("break: %s", s)},
+		Formats:   []keyspace.Format{{Name: s, Library: s, Actions: actionFormats()[0].Actions}},
+		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: hostileStats(s), Store: hostileStore(s),
+		Connector: &fakeConnector{err: fmt.Errorf("connect: %s", s)},
 	}
 }
 
@@ -131,23 +131,23 @@ func (v hostileStore) Stored(context.Context, keyspace.Lock) ([]RawEntry, error)
 	}, nil
 }
 
-type hostileLedger string
+type hostileStats string
 
-func (l hostileLedger) Commands() []CommandStat { return []CommandStat{{Name: string(l), Count: 1}} }
+func (l hostileStats) Commands() []CommandStat { return []CommandStat{{Name: string(l), Count: 1}} }
 
 type hostileServer struct {
-	server
+	fakeServer
 	s string
 }
 
 func (v *hostileServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	snap, err := v.server.Snapshot(ctx)
+	snap, err := v.fakeServer.Snapshot(ctx)
 	snap.Server = keyspace.Server{Mode: v.s, Version: v.s, Addr: v.s, Role: v.s}
 	return snap, err
 }
 
 type hostileLoad struct {
-	*generator
+	*fakeLoad
 	s string
 }
 
@@ -189,12 +189,12 @@ func meet(d *driver, v *hostileServer, s string) {
 	d.press("enter", "3", "s", "w", "m", "f", "esc", "enter")
 	paste()
 	d.press("enter")
-	v.set(func(v *server) { v.err = fmt.Errorf("scan: %s", s) })
+	v.set(func(v *fakeServer) { v.err = fmt.Errorf("scan: %s", s) })
 	d.wait(2*time.Second).size(50, 8).press("1").size(100, 30).press("?", "j", "esc")
 }
 
 func TestAHostileKeyIsShownAsItsEscapes(t *testing.T) {
-	v := &server{locks: []keyspace.Lock{mutex("lock:\x1b[2J\x1b]0;x\a", "\x9b\u202e", time.Minute)}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("lock:\x1b[2J\x1b]0;x\a", "\x9b\u202e", time.Minute)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.size(160, 45).want(`lock:\x1b[2J\x1b]0;x\x07`, `\x9b\u202e`)
 	})
@@ -203,15 +203,15 @@ func TestAHostileKeyIsShownAsItsEscapes(t *testing.T) {
 func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	names := []string{"j", "k", "G", "g", "pgdown", "pgup", "/", "enter", "esc", "left", "right", "i", "v", "w", " ", "?", "1", "3", "tab", "+", "-", "s", "a", "~", "(", "backspace", "home"}
-	v := office()
-	drive(t, Config{Source: v, Load: busy()}, func(d *driver) {
+	v := sampleServer()
+	drive(t, Config{Source: v, Load: runningLoad()}, func(d *driver) {
 		for range 2000 {
 			switch rnd.IntN(10) {
 			case 0:
 				d.size(rnd.IntN(161), rnd.IntN(61))
 			case 1:
-				v.set(func(v *server) {
-					v.locks = append([]keyspace.Lock{}, office().locks[rnd.IntN(9):]...)
+				v.set(func(v *fakeServer) {
+					v.locks = append([]keyspace.Lock{}, sampleServer().locks[rnd.IntN(9):]...)
 				})
 				d.wait(tickInterval)
 			default:
@@ -221,8 +221,8 @@ func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 	})
 }
 
-// crowd returns a snapshot of n locks.
-func crowd(n int) keyspace.Snapshot {
+// snapshotOf returns a snapshot of n locks.
+func snapshotOf(n int) keyspace.Snapshot {
 	snap := keyspace.Snapshot{At: midnight, Complete: true}
 	for i := range n {
 		l := mutex(fmt.Sprintf("lock:orders:%08d", i), fmt.Sprintf("worker-%d", i%97), time.Duration(i%60+1)*time.Second)
@@ -234,17 +234,17 @@ func crowd(n int) keyspace.Snapshot {
 	return snap
 }
 
-func crowded(n int) *app {
+func appWith(n int) *app {
 	a := newApp(context.Background(), Config{Title: "here"})
 	a.Update(tea.WindowSizeMsg{Width: 160, Height: 60})
-	a.Update(snapshotMsg{at: midnight, model: newViewModel(crowd(n), midnight, nil)})
+	a.Update(snapshotMsg{at: midnight, model: newViewModel(snapshotOf(n), midnight, nil)})
 	a.now = midnight
 	return a
 }
 
-func TestFindingsRipenWithTimeAloneTheSoonerTheFewerLocksThereAre(t *testing.T) {
+func TestFindingsAreComputedAgainTheSoonerTheFewerLocks(t *testing.T) {
 	for n, want := range map[int]time.Duration{1: time.Second, 5000: time.Second, 10_000: 2 * time.Second, 50_000: 5 * time.Second} {
-		before := newViewModel(crowd(n), midnight, nil)
+		before := newViewModel(snapshotOf(n), midnight, nil)
 		workedOut := func(after time.Duration) bool {
 			snap := before.snap
 			snap.At = snap.At.Add(after)
@@ -257,7 +257,7 @@ func TestFindingsRipenWithTimeAloneTheSoonerTheFewerLocksThereAre(t *testing.T) 
 }
 
 func BenchmarkFrameOf10000Locks(b *testing.B) {
-	a := crowded(10_000)
+	a := appWith(10_000)
 	for b.Loop() {
 		if a.View() == "" {
 			b.Fatal("nothing drawn")
@@ -265,9 +265,9 @@ func BenchmarkFrameOf10000Locks(b *testing.B) {
 	}
 }
 
-func BenchmarkPictureOf10000Locks(b *testing.B) {
-	before := newViewModel(crowd(10_000), midnight, nil)
-	later := crowd(10_000) // a new snapshot, which shares nothing with the one before
+func BenchmarkViewModelOf10000Locks(b *testing.B) {
+	before := newViewModel(snapshotOf(10_000), midnight, nil)
+	later := snapshotOf(10_000) // a new snapshot, which shares nothing with the one before
 	later.At = later.At.Add(derivedMost)
 	for b.Loop() {
 		newViewModel(later, midnight, before)
@@ -275,8 +275,8 @@ func BenchmarkPictureOf10000Locks(b *testing.B) {
 }
 
 func BenchmarkArrivalOf10000Locks(b *testing.B) {
-	a := crowded(10_000)
-	msg := snapshotMsg{at: midnight, model: newViewModel(crowd(10_000), midnight, a.live)}
+	a := appWith(10_000)
+	msg := snapshotMsg{at: midnight, model: newViewModel(snapshotOf(10_000), midnight, a.live)}
 	for b.Loop() {
 		a.Update(msg)
 	}

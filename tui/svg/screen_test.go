@@ -33,7 +33,7 @@ func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
 	}
 }
 
-func TestFaintLiesBetweenInkAndPaper(t *testing.T) {
+func TestFaintLiesBetweenForegroundAndBackground(t *testing.T) {
 	if got := (rgb{200, 0, 100}).faint(rgb{0, 100, 100}); got != (rgb{110, 45, 100}) {
 		t.Errorf("it is %v", got)
 	}

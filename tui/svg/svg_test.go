@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// picture is the part of an SVG that the tests read.
-type picture struct {
+// image is the part of an SVG that the tests read.
+type image struct {
 	Cells struct {
 		Rects []struct {
 			X       float64 `xml:"x,attr"`
@@ -34,9 +34,9 @@ type picture struct {
 }
 
 // drawnRow draws one row of text and reads the SVG back.
-func drawnRow(t *testing.T, text string, width int) picture {
+func drawnRow(t *testing.T, text string, width int) image {
 	t.Helper()
-	var p picture
+	var p image
 	if err := xml.Unmarshal(draw("a <title> & more", parse(text, width, 1)), &p); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestLineEndsWithTheStyleOff(t *testing.T) {
 	}
 }
 
-func TestBesideFillsTheShorterBlock(t *testing.T) {
+func TestJoinHorizontalFillsTheShorterBlock(t *testing.T) {
 	if got := JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3); got[0] != "abxyz" || got[1] != "  123" {
 		t.Errorf("got %q", got)
 	}
@@ -51,7 +51,7 @@ func TestBarGrowsByEighths(t *testing.T) {
 	}
 }
 
-func TestThumbReachesBothEnds(t *testing.T) {
+func TestScrollbarReachesBothEnds(t *testing.T) {
 	for _, c := range []struct{ top, n, total, first, end int }{
 		{0, 10, 10, 0, 0}, {0, 10, 20, 0, 5}, {10, 10, 20, 5, 10}, {0, 10, 10_000, 0, 1}, {9990, 10, 10_000, 9, 10}, {0, 0, 5, 0, 0},
 	} {

@@ -30,7 +30,7 @@ func unplain(t *testing.T, s string) string {
 }
 
 // Promise P10.
-func TestPlainShowsWhatTerminalsWouldObey(t *testing.T) {
+func TestPlainEscapesWhatTerminalsInterpret(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                       "",
 		"lock:orders:4711":       "lock:orders:4711",
@@ -72,7 +72,7 @@ func TestPlainLeavesOrdinaryTextAlone(t *testing.T) {
 
 // Every rune that Plain accepts has a width of one or two cells, and the same
 // width beside any other rune.
-func TestPlainRunesStandInCellsOfTheirOwn(t *testing.T) {
+func TestPlainRunesHaveTheirOwnCells(t *testing.T) {
 	neighbours := []string{"a", "가", "각", "👍", "ก", "क", "ー"}
 	passed := 0
 	for r := rune(0); r <= unicode.MaxRune; r++ {
