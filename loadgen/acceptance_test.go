@@ -28,9 +28,9 @@ func nodesForTest(t *testing.T) Servers {
 	return on
 }
 
-// hardship returns a scenario with every fault that a sound lock must
+// faultyScenario returns a scenario with every fault that a sound lock must
 // withstand.
-func hardship(kind Kind) Scenario {
+func faultyScenario(kind Kind) Scenario {
 	s := Scenario{
 		Lock: Lock{Kind: kind, TTL: time.Second}, Keys: Keys{N: 2}, Clients: 10,
 		Hold: Exp(20 * time.Millisecond), Think: Exp(20 * time.Millisecond), Patience: 4 * time.Second,
@@ -70,7 +70,7 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 		all.Go(func() {
 			// By chance, one of the faults may not be applied in a short run.
 			for try := 1; ; try++ {
-				missing := endure(t, on, hardship(kind))
+				missing := runWithFaults(t, on, faultyScenario(kind))
 				if len(missing) == 0 || t.Failed() {
 					return
 				}
@@ -84,9 +84,9 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 	all.Wait()
 }
 
-// endure runs a scenario, checks that the lock held, and returns the faults
+// runWithFaults runs a scenario, checks that the lock held, and returns the faults
 // that were not applied.
-func endure(t *testing.T, on Servers, s Scenario) (missing []string) {
+func runWithFaults(t *testing.T, on Servers, s Scenario) (missing []string) {
 	r, err := New(on, s)
 	if err == nil {
 		err = r.Start()
@@ -125,33 +125,33 @@ func endure(t *testing.T, on Servers, s Scenario) (missing []string) {
 	return missing
 }
 
-// careless is a session that locks like a Mutex and unlocks with DEL.
-type careless struct {
+// blindSession is a session that locks like a Mutex and unlocks with DEL.
+type blindSession struct {
 	session
 	rdb redis.UniversalClient
 }
 
-func openCareless(o sessionConfig) (session, error) {
+func openBlind(o sessionConfig) (session, error) {
 	inner, err := open(o)
-	return careless{inner, o.servers.Redis}, err
+	return blindSession{inner, o.servers.Redis}, err
 }
 
-func (c careless) as(id clientIdentity) session { return careless{c.session.as(id), c.rdb} }
+func (c blindSession) as(id clientIdentity) session { return blindSession{c.session.as(id), c.rdb} }
 
-func (c careless) lock(ctx context.Context, key string, shared bool) (lease, error) {
+func (c blindSession) lock(ctx context.Context, key string, shared bool) (lease, error) {
 	l, err := c.session.lock(ctx, key, shared)
 	if err != nil {
 		return nil, err
 	}
-	return carelessLease{l.(*lock.Lease), c.rdb}, nil
+	return blindLease{l.(*lock.Lease), c.rdb}, nil
 }
 
-type carelessLease struct {
+type blindLease struct {
 	*lock.Lease
 	rdb redis.UniversalClient
 }
 
-func (l carelessLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx, l.Key()).Err() }
+func (l blindLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx, l.Key()).Err() }
 
 // Scenario 110: the compare-and-delete of a Mutex is replaced by DEL.
 func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
@@ -164,7 +164,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
 	}
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
-	r, err := newRun(on, s, openCareless)
+	r, err := newRun(on, s, openBlind)
 	if err != nil {
 		t.Fatal(err)
 	}

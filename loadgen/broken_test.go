@@ -22,9 +22,9 @@ import (
 // one.
 type flaw struct {
 	name string
-	try  func(ctx context.Context, b *broken, p *possession) (bool, error)
-	keep func(ctx context.Context, b *broken, p *possession) (bool, error)
-	free func(ctx context.Context, b *broken, p *possession) error
+	try  func(ctx context.Context, b *broken, p *heldKey) (bool, error)
+	keep func(ctx context.Context, b *broken, p *heldKey) (bool, error)
+	free func(ctx context.Context, b *broken, p *heldKey) error
 
 	endless bool // the holder does not look at its deadline
 	late    bool // a deadline counts from the reply
@@ -33,8 +33,8 @@ type flaw struct {
 	scenario func(*Scenario)
 }
 
-// possession is what one client holds, or believes that it holds.
-type possession struct {
+// heldKey is what one client holds, or believes that it holds.
+type heldKey struct {
 	key, token string
 	shared     bool
 	fence      int64
@@ -47,11 +47,11 @@ type possession struct {
 	deadline time.Time
 }
 
-func (p *possession) Context() context.Context { return p.ended }
-func (p *possession) Token() string            { return p.token }
-func (p *possession) Fence() int64             { return p.fence }
+func (p *heldKey) Context() context.Context { return p.ended }
+func (p *heldKey) Token() string            { return p.token }
+func (p *heldKey) Fence() int64             { return p.fence }
 
-func (p *possession) Deadline() time.Time {
+func (p *heldKey) Deadline() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.flaw.endless {
@@ -60,12 +60,12 @@ func (p *possession) Deadline() time.Time {
 	return p.deadline
 }
 
-func (p *possession) Valid() bool {
+func (p *heldKey) Valid() bool {
 	return p.ended.Err() == nil && time.Now().Before(p.Deadline())
 }
 
 // renew renews the lock until a renewal fails or the lock is released.
-func (p *possession) renew(ttl time.Duration) {
+func (p *heldKey) renew(ttl time.Duration) {
 	for tick := time.NewTicker(ttl / 3); ; {
 		select {
 		case <-tick.C:
@@ -92,7 +92,7 @@ func (p *possession) renew(ttl time.Duration) {
 	}
 }
 
-func (p *possession) Unlock(ctx context.Context) error {
+func (p *heldKey) Unlock(ctx context.Context) error {
 	if err := p.flaw.free(ctx, p.broken, p); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (b *broken) ttl() time.Duration { return b.scenario.Lock.TTL }
 
 func (b *broken) lock(ctx context.Context, key string, shared bool) (lease, error) {
 	for ctx.Err() == nil {
-		p := &possession{key: key, token: strconv.FormatUint(rand.Uint64(), 36), shared: shared, flaw: b.flaw, broken: b}
+		p := &heldKey{key: key, token: strconv.FormatUint(rand.Uint64(), 36), shared: shared, flaw: b.flaw, broken: b}
 		sent := time.Now()
 		had, err := b.flaw.try(ctx, b, p)
 		if err != nil {
@@ -176,17 +176,17 @@ const compared = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end `
 
 func (f flaw) withDefaults() flaw {
 	if f.try == nil {
-		f.try = func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		f.try = func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return b.rdb.SetNX(ctx, p.key, p.token, b.ttl()).Result()
 		}
 	}
 	if f.keep == nil {
-		f.keep = func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		f.keep = func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return b.rdb.Eval(ctx, compared+`return redis.call('PEXPIRE', KEYS[1], ARGV[2])`, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
 		}
 	}
 	if f.free == nil {
-		f.free = func(ctx context.Context, b *broken, p *possession) error {
+		f.free = func(ctx context.Context, b *broken, p *heldKey) error {
 			n, err := b.freeQuietly(ctx, p)
 			if err == nil && n == 0 {
 				p.end()
@@ -199,12 +199,12 @@ func (f flaw) withDefaults() flaw {
 }
 
 // freeQuietly releases the lock and returns the number of deleted keys.
-func (b *broken) freeQuietly(ctx context.Context, p *possession) (int64, error) {
+func (b *broken) freeQuietly(ctx context.Context, p *heldKey) (int64, error) {
 	return b.rdb.Eval(ctx, compared+`return redis.call('DEL', KEYS[1])`, []string{p.key}, p.token).Int64()
 }
 
 // tryOn acquires a lock on the nodes, or releases what it has acquired.
-func (b *broken) tryOn(ctx context.Context, p *possession, nodes []int) (bool, error) {
+func (b *broken) tryOn(ctx context.Context, p *heldKey, nodes []int) (bool, error) {
 	for i, n := range nodes {
 		got, err := b.nodes[n].SetNX(ctx, p.key, p.token, b.ttl()).Result()
 		if err != nil {
@@ -217,7 +217,7 @@ func (b *broken) tryOn(ctx context.Context, p *possession, nodes []int) (bool, e
 	return true, nil
 }
 
-func (b *broken) freeOn(ctx context.Context, p *possession, nodes []int) error {
+func (b *broken) freeOn(ctx context.Context, p *heldKey, nodes []int) error {
 	for _, n := range nodes {
 		if err := b.nodes[n].Eval(ctx, compared+`return redis.call('DEL', KEYS[1])`, []string{p.key}, p.token).Err(); err != nil {
 			return err
@@ -226,8 +226,8 @@ func (b *broken) freeOn(ctx context.Context, p *possession, nodes []int) error {
 	return nil
 }
 
-// cuts disconnects a holder again and again, for longer than its lease.
-func cuts(s *Scenario) {
+// withPartitions disconnects a holder again and again, for longer than its lease.
+func withPartitions(s *Scenario) {
 	s.Hold = Const(900 * time.Millisecond)
 	for at := 200 * time.Millisecond; at < 20*time.Second; at += 1500 * time.Millisecond {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Partition, For: 500 * time.Millisecond})
@@ -238,23 +238,23 @@ func cuts(s *Scenario) {
 func flaws() []flaw {
 	anyNode := func(n int) []int { return rand.Perm(5)[:n] }
 	return []flaw{
-		{name: "a SET without NX", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		{name: "a SET without NX", try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return true, b.rdb.Set(ctx, p.key, p.token, b.ttl()).Err()
 		}},
-		{name: "a plain DEL", free: func(ctx context.Context, b *broken, p *possession) error {
+		{name: "a plain DEL", free: func(ctx context.Context, b *broken, p *heldKey) error {
 			return b.rdb.Del(ctx, p.key).Err()
 		}, scenario: func(s *Scenario) {
 			s.Lock.Renew.Off, s.Hold = true, Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3)
 		}},
-		{name: "a renewal without comparing", revives: true, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		{name: "a renewal without comparing", revives: true, keep: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return b.rdb.PExpire(ctx, p.key, b.ttl()).Result()
-		}, scenario: cuts},
-		{name: "no deadline", endless: true, scenario: cuts},
-		{name: "a moment by the client's clock", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		}, scenario: withPartitions},
+		{name: "no deadline", endless: true, scenario: withPartitions},
+		{name: "a moment by the client's clock", try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			skew := time.Duration(rand.N(2)) * -time.Second
 			return b.rdb.SetArgs(ctx, p.key, p.token, redis.SetArgs{Mode: "NX", ExpireAt: time.Now().Add(b.ttl() + skew)}).Err() == nil, nil
 		}, scenario: func(s *Scenario) { s.Lock.TTL = time.Second }},
-		{name: "a retry that counts twice", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		{name: "a retry that counts twice", try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			const enter = `if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 				redis.call('HINCRBY', KEYS[1], ARGV[1], 1) return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
 			got, err := false, error(nil)
@@ -262,9 +262,9 @@ func flaws() []flaw {
 				got, err = b.rdb.Eval(ctx, enter, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
 			}
 			return got, err
-		}, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		}, keep: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return b.rdb.PExpire(ctx, p.key, b.ttl()).Result()
-		}, free: func(ctx context.Context, b *broken, p *possession) error {
+		}, free: func(ctx context.Context, b *broken, p *heldKey) error {
 			const leave = `if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then return 1 end redis.call('DEL', KEYS[1]) return 0`
 			still, err := b.rdb.Eval(ctx, leave, []string{p.key}, p.token).Bool()
 			if still {
@@ -272,12 +272,12 @@ func flaws() []flaw {
 			}
 			return err
 		}},
-		{name: "a release with a dead context", free: func(ctx context.Context, b *broken, p *possession) error {
+		{name: "a release with a dead context", free: func(ctx context.Context, b *broken, p *heldKey) error {
 			dead, cancel := context.WithCancel(ctx)
 			cancel()
 			return b.rdb.Del(dead, p.key).Err()
 		}},
-		{name: "one TTL for all readers", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		{name: "one TTL for all readers", try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			const read = `if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 				if redis.call('INCR', KEYS[2]) == 1 then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end return 1`
 			const write = `if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
@@ -287,7 +287,7 @@ func flaws() []flaw {
 				script = read
 			}
 			return b.rdb.Eval(ctx, script, []string{p.key, p.key + ":readers"}, p.token, b.ttl().Milliseconds()).Bool()
-		}, free: func(ctx context.Context, b *broken, p *possession) error {
+		}, free: func(ctx context.Context, b *broken, p *heldKey) error {
 			if p.shared {
 				return b.rdb.Eval(ctx, `if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('DECR', KEYS[1]) <= 0 then redis.call('DEL', KEYS[1]) end`,
 					[]string{p.key + ":readers"}).Err()
@@ -296,16 +296,16 @@ func flaws() []flaw {
 		}, scenario: func(s *Scenario) {
 			s.Lock.Kind, s.Reads, s.Hold, s.Lock.Renew.Off = RW, 0.7, Uniform(100*time.Millisecond, 280*time.Millisecond), true
 		}},
-		{name: "no quorum", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		{name: "no quorum", try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return b.tryOn(ctx, p, anyNode(2))
-		}, free: func(ctx context.Context, b *broken, p *possession) error {
+		}, free: func(ctx context.Context, b *broken, p *heldKey) error {
 			return b.freeOn(ctx, p, []int{0, 1, 2, 3, 4})
 		}, scenario: func(s *Scenario) { s.Lock.Renew.Off = true }},
 		{name: "a validity that counts from the reply", late: true, scenario: func(s *Scenario) {
 			s.Lock.Renew.Off, s.Hold = true, Const(time.Second)
 			s.Faults = []Fault{{Kind: Slow, Clients: 3, Delay: 200 * time.Millisecond, For: 20 * time.Second}}
 		}},
-		{name: "the largest counter of one's own quorum", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		{name: "the largest counter of one's own quorum", try: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			nodes := anyNode(3)
 			got, err := b.tryOn(ctx, p, nodes)
 			for _, n := range nodes {
@@ -316,17 +316,17 @@ func flaws() []flaw {
 				}
 			}
 			return got, err
-		}, free: func(ctx context.Context, b *broken, p *possession) error {
+		}, free: func(ctx context.Context, b *broken, p *heldKey) error {
 			return b.freeOn(ctx, p, []int{0, 1, 2, 3, 4})
 		}, scenario: func(s *Scenario) { s.Lock.Renew.Off, s.Hold = true, Const(0) }},
-		{name: "a renewal that makes the lock anew", revives: true, free: func(ctx context.Context, b *broken, p *possession) error {
+		{name: "a renewal that makes the lock anew", revives: true, free: func(ctx context.Context, b *broken, p *heldKey) error {
 			_, err := b.freeQuietly(ctx, p) // its release does not report that there was nothing to release
 			return err
-		}, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		}, keep: func(ctx context.Context, b *broken, p *heldKey) (bool, error) {
 			return b.rdb.Eval(ctx, `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 				return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
 		}, scenario: func(s *Scenario) {
-			cuts(s)
+			withPartitions(s)
 			s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)
 		}},
 	}
@@ -354,7 +354,7 @@ func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 			}
 			on := five
 			on.Redis = one.Redis
-			if took, how := flagged(t, on, f, s); how == "" {
+			if took, how := runUntilFlagged(t, on, f, s); how == "" {
 				t.Errorf("not flagged within %s", took)
 			} else {
 				t.Logf("flagged after %s: %s", took.Round(10*time.Millisecond), how)
@@ -365,7 +365,7 @@ func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 
 // flagged runs a lock until the oracle or the proof reports a violation, and
 // returns how it was found. The parts of the run are short enough to be proved.
-func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, string) {
+func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, string) {
 	t.Helper()
 	began := time.Now()
 	for part := 1; time.Since(began) < time.Minute; part++ {
@@ -407,7 +407,7 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	s := Scenario{
 		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: 4 * time.Second,
 	}
-	cuts(&s)
+	withPartitions(&s)
 	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)
 	r, err := newRun(on, s, flaw{name: "none"}.open)
 	if err != nil {

@@ -357,7 +357,7 @@ func TestAForgottenLockIsReleasedAtTheEnd(t *testing.T) {
 	}{{name: "as it is"}, {name: "taken away", stolen: true}, {name: "out of reach", cut: true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rdb, link := linked(t)
+				rdb, link := connectOver(t)
 				r := started(t, rdb, Scenario{
 					Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Hour), Faults: []Fault{{Kind: Leak}},
 				})

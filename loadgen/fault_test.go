@@ -15,9 +15,9 @@ import (
 	"locktop/server"
 )
 
-// linked returns a client of a server in the test's bubble, and the proxy
+// connectOver returns a client of a server in the test's bubble, and the proxy
 // between them.
-func linked(t testing.TB) (*redis.Client, *netfault.Network) {
+func connectOver(t testing.TB) (*redis.Client, *netfault.Network) {
 	t.Helper()
 	s := server.NewPiped()
 	t.Cleanup(s.Close)
@@ -27,7 +27,7 @@ func linked(t testing.TB) (*redis.Client, *netfault.Network) {
 
 func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb, link := linked(t)
+		rdb, link := connectOver(t)
 		r := started(t, rdb, Scenario{
 			Clients: 8, Keys: Keys{N: 3}, Lock: Lock{TTL: 2 * time.Second}, Seed: 1,
 			Hold: Exp(300 * time.Millisecond), Think: Exp(300 * time.Millisecond),
@@ -56,7 +56,7 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 
 func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb, link := linked(t)
+		rdb, link := connectOver(t)
 		r := started(t, rdb, Scenario{Clients: 5, Keys: Keys{N: 2}, Seed: 1, Hold: Const(time.Hour)})
 		time.Sleep(time.Second)
 		link.Freeze()
@@ -81,7 +81,7 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 
 func TestAFaultMayOutliveItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb, _ := linked(t)
+		rdb, _ := connectOver(t)
 		r := started(t, rdb, Scenario{
 			Clients: 1, Keys: Keys{N: 1}, Seed: 1, Hold: Const(time.Second), Think: Const(time.Second),
 			Faults: []Fault{
@@ -169,22 +169,22 @@ func TestFaultsThatTheServersDoNotSupportAreRefused(t *testing.T) {
 	}
 }
 
-// switchboard records when a node was stopped and started. The node runs all
+// fakePower records when a node was stopped and started. The node runs all
 // the time.
-type switchboard struct {
+type fakePower struct {
 	mu       sync.Mutex
 	down, up time.Time
 	empty    bool
 }
 
-func (s *switchboard) Down(int) error {
+func (s *fakePower) Down(int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = time.Now()
 	return nil
 }
 
-func (s *switchboard) Up(_ context.Context, _ int, empty bool) error {
+func (s *fakePower) Up(_ context.Context, _ int, empty bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.up, s.empty = time.Now(), empty
@@ -203,7 +203,7 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 		{Fault{Kind: RestartEmpty}, 0, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			rdb, power := piped(t), &switchboard{}
+			rdb, power := piped(t), &fakePower{}
 			c.fault.At, c.fault.Node = time.Second, 1
 			r, err := New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Duration: 10 * time.Second, Faults: []Fault{c.fault},

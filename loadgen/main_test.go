@@ -133,47 +133,47 @@ func checkNoKeys(t testing.TB, rdb *redis.Client) {
 	}
 }
 
-// setter is a session that locks with a plain SET, without NX: every acquire
+// noNXSession is a session that locks with a plain SET, without NX: every acquire
 // succeeds at once.
-type setter struct {
+type noNXSession struct {
 	rdb   *redis.Client
 	owner string
 	ttl   time.Duration
 }
 
-func openSetter(rdb *redis.Client) func(sessionConfig) (session, error) {
-	return func(o sessionConfig) (session, error) { return setter{rdb: rdb, ttl: o.scenario.Lock.TTL}, nil }
+func openNoNX(rdb *redis.Client) func(sessionConfig) (session, error) {
+	return func(o sessionConfig) (session, error) { return noNXSession{rdb: rdb, ttl: o.scenario.Lock.TTL}, nil }
 }
 
-func (s setter) as(id clientIdentity) session { return setter{s.rdb, id.owner, s.ttl} }
+func (s noNXSession) as(id clientIdentity) session { return noNXSession{s.rdb, id.owner, s.ttl} }
 
-func (s setter) close() error { return nil }
+func (s noNXSession) close() error { return nil }
 
-func (s setter) lock(ctx context.Context, key string, _ bool) (lease, error) {
+func (s noNXSession) lock(ctx context.Context, key string, _ bool) (lease, error) {
 	deadline := time.Now().Add(s.ttl)
 	if err := s.rdb.Set(ctx, key, s.owner, s.ttl).Err(); err != nil {
 		return nil, err
 	}
 	ending, cancel := context.WithDeadlineCause(context.Background(), deadline, lock.ErrLost)
-	return &set{s, key, deadline, ending, cancel}, nil
+	return &noNXLease{s, key, deadline, ending, cancel}, nil
 }
 
-// set is the lease of a setter.
-type set struct {
-	setter
+// noNXLease is the lease of a noNXSession.
+type noNXLease struct {
+	noNXSession
 	key      string
 	deadline time.Time
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
 
-func (s *set) Token() string            { return s.owner }
-func (s *set) Fence() int64             { return 0 }
-func (s *set) Context() context.Context { return s.ctx }
-func (s *set) Valid() bool              { return s.ctx.Err() == nil && time.Now().Before(s.deadline) }
-func (s *set) Deadline() time.Time      { return s.deadline }
+func (s *noNXLease) Token() string            { return s.owner }
+func (s *noNXLease) Fence() int64             { return 0 }
+func (s *noNXLease) Context() context.Context { return s.ctx }
+func (s *noNXLease) Valid() bool              { return s.ctx.Err() == nil && time.Now().Before(s.deadline) }
+func (s *noNXLease) Deadline() time.Time      { return s.deadline }
 
-func (s *set) Unlock(ctx context.Context) error {
+func (s *noNXLease) Unlock(ctx context.Context) error {
 	s.cancel()
 	return s.rdb.Del(ctx, s.key).Err()
 }

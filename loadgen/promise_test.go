@@ -14,22 +14,22 @@ import (
 	"locktop/server"
 )
 
-// altered is a session of package lock with changed leases.
-type altered struct {
+// wrapped is a session of package lock with changed leases.
+type wrapped struct {
 	session
 	alter func(lease) lease
 }
 
-func openAltered(alter func(lease) lease) func(sessionConfig) (session, error) {
+func openWrapped(alter func(lease) lease) func(sessionConfig) (session, error) {
 	return func(o sessionConfig) (session, error) {
 		inner, err := open(o)
-		return altered{inner, alter}, err
+		return wrapped{inner, alter}, err
 	}
 }
 
-func (a altered) as(id clientIdentity) session { return altered{a.session.as(id), a.alter} }
+func (a wrapped) as(id clientIdentity) session { return wrapped{a.session.as(id), a.alter} }
 
-func (a altered) lock(ctx context.Context, key string, shared bool) (lease, error) {
+func (a wrapped) lock(ctx context.Context, key string, shared bool) (lease, error) {
 	l, err := a.session.lock(ctx, key, shared)
 	if err != nil {
 		return nil, err
@@ -37,15 +37,15 @@ func (a altered) lock(ctx context.Context, key string, shared bool) (lease, erro
 	return a.alter(l), nil
 }
 
-// silent is a lease whose context never ends.
-type silent struct{ lease }
+// unnotified is a lease whose context never ends.
+type unnotified struct{ lease }
 
-func (silent) Context() context.Context { return context.Background() }
+func (unnotified) Context() context.Context { return context.Background() }
 
-// seven is a lease with a constant fence.
-type seven struct{ lease }
+// constantFence is a lease with a constant fence.
+type constantFence struct{ lease }
 
-func (seven) Fence() int64 { return 7 }
+func (constantFence) Fence() int64 { return 7 }
 
 // freedEarly is a reentrant lock that the first release frees.
 type freedEarly struct {
@@ -96,7 +96,7 @@ func (l lifo) lock(ctx context.Context, key string, shared bool) (lease, error) 
 		l.stack.leave(key)
 		return nil, err
 	}
-	return popping{inner, func() { l.stack.leave(key) }}, nil
+	return lifoLease{inner, func() { l.stack.leave(key) }}, nil
 }
 
 func (s *stack) enter(ctx context.Context, key string, queued func()) error {
@@ -138,12 +138,12 @@ func (s *stack) leave(key string) {
 	s.waiting[key] = all[:len(all)-1]
 }
 
-type popping struct {
+type lifoLease struct {
 	lease
 	pop func()
 }
 
-func (p popping) Unlock(ctx context.Context) error {
+func (p lifoLease) Unlock(ctx context.Context) error {
 	defer p.pop()
 	return p.lease.Unlock(ctx)
 }
@@ -164,14 +164,14 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 		{
 			"a context that never ends",
 			Scenario{Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Hold: Const(700 * time.Millisecond)},
-			openAltered(func(l lease) lease { return silent{l} }),
+			openWrapped(func(l lease) lease { return unnotified{l} }),
 			func(m Metrics) int64 { return min(m.Violations.Untold, m.Violations.WorkOverlap.Count) },
 			"worked at once",
 		},
 		{
 			"a reentrant lock that its first release frees",
 			Scenario{Lock: Lock{Kind: Reentrant, TTL: 2 * time.Second}, Depth: 3},
-			openAltered(func(l lease) lease {
+			openWrapped(func(l lease) lease {
 				return freedEarly{l.(*reentrantLease), deleting}
 			}),
 			func(m Metrics) int64 { return m.Violations.LostAlone },
@@ -187,7 +187,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 		{
 			"a number that never rises",
 			Scenario{Lock: Lock{Fence: true}},
-			openAltered(func(l lease) lease { return seven{l} }),
+			openWrapped(func(l lease) lease { return constantFence{l} }),
 			func(m Metrics) int64 { return m.Violations.NumberFell },
 			"not larger than the one before",
 		},

@@ -42,7 +42,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 
 func TestLockWithoutNXIsCaught(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
-	r, err := newRun(Servers{Redis: rdb}, busy, openSetter(rdb))
+	r, err := newRun(Servers{Redis: rdb}, busy, openNoNX(rdb))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 					fence -= 2
 				}
 			}
-			v := &Occupancy{participant: Participant{Client: i, Fence: max(fence, 0), Shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
+			v := &Occupancy{participant: Participant{Client: i, Fence: max(fence, 0), Shared: random.IntN(4) == 0}, section: section, lease: leaseUntil{clock, at(deadline)}}
 			h.Acquired(v, at(asked), at(got))
 			switch how := random.IntN(80); {
 			case how == 0:
@@ -73,11 +73,11 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 // Every kind of history can be drawn: a sound one, and one with a violation.
 func TestTheFirstViolationOfAHistoryIsNamedAndDrawn(t *testing.T) {
 	var h History
-	for i, stay := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
+	for i, interval := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
 		v := &Occupancy{participant: Participant{Client: i}, section: &criticalSection{name: "k"}, lease: always{}}
-		h.Acquired(v, at(stay[0]), at(stay[0]))
-		h.Ended(v, at(stay[1]), at(stay[1]), true)
+		h.Acquired(v, at(interval[0]), at(interval[0]))
+		h.Ended(v, at(interval[1]), at(interval[1]), true)
 	}
 	p := h.Prove(time.Minute)
 	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms"; p.String() != want {
@@ -89,9 +89,9 @@ func TestTheFirstViolationOfAHistoryIsNamedAndDrawn(t *testing.T) {
 	}
 }
 
-// crowded returns a history of n holds of one key by a hundred clients that all
+// historyWithWaiters returns a history of n holds of one key by a hundred clients that all
 // wait.
-func crowded(n int) *History {
+func historyWithWaiters(n int) *History {
 	var h History
 	section := &criticalSection{name: "k"}
 	at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
@@ -104,7 +104,7 @@ func crowded(n int) *History {
 }
 
 func TestAHistoryWithManyWaitersIsProvedQuickly(t *testing.T) {
-	h := crowded(100_000)
+	h := historyWithWaiters(100_000)
 	began := time.Now()
 	if p := h.Prove(time.Minute); !p.Sound || !p.Known || p.Holds != 100_000 {
 		t.Error(p)
@@ -119,7 +119,7 @@ func BenchmarkProve(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				crowded(n).Prove(time.Minute)
+				historyWithWaiters(n).Prove(time.Minute)
 			}
 		})
 	}

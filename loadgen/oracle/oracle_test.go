@@ -12,40 +12,40 @@ import (
 // clock is the clock of a replayed history.
 type clock struct{ now time.Time }
 
-// term is a lease that ends at its deadline, by the clock of a history.
-type term struct {
+// leaseUntil is a lease that ends at its deadline, by the clock of a history.
+type leaseUntil struct {
 	clock    *clock
 	deadline time.Time
 }
 
-func (t term) Valid() bool         { return t.clock.now.Before(t.deadline) }
-func (t term) Deadline() time.Time { return t.deadline }
+func (t leaseUntil) Valid() bool         { return t.clock.now.Before(t.deadline) }
+func (t leaseUntil) Deadline() time.Time { return t.deadline }
 
-// stay is one hold of a history, in microseconds. Its lease ends at the
+// interval is one hold of a history, in microseconds. Its lease ends at the
 // deadline; 0 means much later than everything else.
-type stay struct{ key, began, left, deadline int }
+type interval struct{ key, began, left, deadline int }
 
 // end returns the end of the hold: when the client left or the lease ended.
-func (s stay) end() int {
+func (s interval) end() int {
 	if s.deadline > 0 {
 		return min(s.left, s.deadline)
 	}
 	return s.left
 }
 
-// seen is what an oracle reports about overlaps.
-type seen struct {
+// overlaps is what an oracle reports about overlaps.
+type overlaps struct {
 	count   int64
 	longest time.Duration
 }
 
-func overlapsOf(o *Oracle) seen {
+func overlapsOf(o *Oracle) overlaps {
 	overlap := o.Violations(time.Time{}).Overlap
-	return seen{overlap.Count, overlap.Longest}
+	return overlaps{overlap.Count, overlap.Longest}
 }
 
-// play replays a history to an oracle and returns what the oracle reports.
-func play(history []stay) seen {
+// replay replays a history to an oracle and returns what the oracle reports.
+func replay(history []interval) overlaps {
 	type step struct {
 		at, hold int
 		enter    bool
@@ -70,15 +70,15 @@ func play(history []stay) seen {
 			continue
 		}
 		h := history[s.hold]
-		visits[s.hold] = o.Enter(h.key, Participant{}, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
+		visits[s.hold] = o.Enter(h.key, Participant{}, leaseUntil{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
 	}
 	return overlapsOf(o)
 }
 
-// truth finds the overlaps of a history by comparing every hold with every
+// bruteForce finds the overlaps of a history by comparing every hold with every
 // other.
-func truth(history []stay) seen {
-	var sum seen
+func bruteForce(history []interval) overlaps {
+	var sum overlaps
 	for _, h := range history {
 		granted := false
 		for _, g := range history {
@@ -99,26 +99,26 @@ func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 	us := time.Microsecond
 	for _, c := range []struct {
 		name    string
-		history []stay
-		want    seen
+		history []interval
+		want    overlaps
 	}{
-		{"nobody", nil, seen{}},
-		{"one after the other", []stay{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, seen{}},
-		{"50 µs", []stay{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, seen{1, 50 * us}},
-		{"1 µs", []stay{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, seen{1, us}},
-		{"one inside another", []stay{{0, 0, 1000, 0}, {0, 400, 500, 0}}, seen{1, 100 * us}},
-		{"three at once", []stay{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, seen{2, 800 * us}},
-		{"two and two", []stay{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, seen{2, 10 * us}},
-		{"different keys", []stay{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, seen{}},
-		{"work past an expired lease", []stay{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, seen{}},
-		{"granted 50 µs before the lease was over", []stay{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, seen{1, 50 * us}},
-		{"the second lease is over first", []stay{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, seen{1, 300 * us}},
-		{"an expired one in front of a good one", []stay{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, seen{1, 200 * us}},
+		{"no holds", nil, overlaps{}},
+		{"one after the other", []interval{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, overlaps{}},
+		{"50 µs", []interval{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
+		{"1 µs", []interval{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, overlaps{1, us}},
+		{"one inside another", []interval{{0, 0, 1000, 0}, {0, 400, 500, 0}}, overlaps{1, 100 * us}},
+		{"three at once", []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{2, 800 * us}},
+		{"two and two", []interval{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, overlaps{2, 10 * us}},
+		{"different keys", []interval{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, overlaps{}},
+		{"work past an expired lease", []interval{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, overlaps{}},
+		{"granted 50 µs before the lease was over", []interval{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
+		{"the second lease is over first", []interval{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, overlaps{1, 300 * us}},
+		{"an expired one in front of a good one", []interval{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, overlaps{1, 200 * us}},
 	} {
-		if got := play(c.history); got != c.want {
+		if got := replay(c.history); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
-		if got := truth(c.history); got != c.want {
+		if got := bruteForce(c.history); got != c.want {
 			t.Errorf("%s: the test itself is wrong: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
 	total := 0
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		history := make([]stay, 150)
+		history := make([]interval, 150)
 		for i := range history {
 			s := &history[i]
 			s.key = random.IntN(3)
@@ -140,7 +140,7 @@ func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
 			}
 		}
 		history = unambiguous(history)
-		got, want := play(history), truth(history)
+		got, want := replay(history), bruteForce(history)
 		if got != want {
 			t.Errorf("seed %d: got %v, want %v", seed, got, want)
 		}
@@ -153,9 +153,9 @@ func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
 
 // unambiguous drops holds that begin or end at the microsecond of another's
 // step, because their order is not defined.
-func unambiguous(history []stay) []stay {
+func unambiguous(history []interval) []interval {
 	taken := map[int]bool{}
-	return slices.DeleteFunc(history, func(s stay) bool {
+	return slices.DeleteFunc(history, func(s interval) bool {
 		if taken[s.began] || taken[s.left] || s.deadline > 0 && taken[s.deadline] {
 			return true
 		}
@@ -166,18 +166,18 @@ func unambiguous(history []stay) []stay {
 
 func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
 	clock := &clock{time.Unix(0, 0)}
-	good := term{clock, time.Unix(1000, 0)}
+	good := leaseUntil{clock, time.Unix(1000, 0)}
 	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
 	o.Enter(0, Participant{}, good, time.Unix(0, 0))
-	if got := overlapsOf(o); got != (seen{}) {
+	if got := overlapsOf(o); got != (overlaps{}) {
 		t.Errorf("one client alone: %v", got)
 	}
 	second := o.Enter(0, Participant{}, good, time.Unix(10, 0))
-	if got, want := overlapsOf(o), (seen{1, 0}); got != want {
+	if got, want := overlapsOf(o), (overlaps{1, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	o.Leave(second, time.Unix(13, 0))
-	if got, want := overlapsOf(o), (seen{1, 3 * time.Second}); got != want {
+	if got, want := overlapsOf(o), (overlaps{1, 3 * time.Second}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// theatre plays the clients of one key. The test sets its clock.
-type theatre struct {
+// oracleTest plays the clients of one key. The test sets its clock.
+type oracleTest struct {
 	*Oracle
 	clock *clock
 	t     *testing.T
 }
 
-func onStage(t *testing.T) *theatre {
-	return &theatre{New(Config{Keys: []string{"k"}, Patience: 3 * time.Second}), &clock{time.Unix(0, 0)}, t}
+func newOracleTest(t *testing.T) *oracleTest {
+	return &oracleTest{New(Config{Keys: []string{"k"}, Patience: 3 * time.Second}), &clock{time.Unix(0, 0)}, t}
 }
 
-func (th *theatre) at(ms int) time.Time {
+func (th *oracleTest) at(ms int) time.Time {
 	th.clock.now = time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond)
 	return th.clock.now
 }
 
 // enters lets a client acquire the lock at a time, with a lease until a
 // deadline.
-func (th *theatre) enters(participant Participant, at, deadline int) *Occupancy {
+func (th *oracleTest) enter(participant Participant, at, deadline int) *Occupancy {
 	now := th.at(at)
 	participant.Asked = now
 	th.WaiterAdded(0, &Attempt{Client: participant.Client, Asked: now, Ctx: th.t.Context()})
-	return th.Enter(0, participant, term{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
+	return th.Enter(0, participant, leaseUntil{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
 }
 
-func (th *theatre) judged() Violations { return th.Violations(th.clock.now) }
+func (th *oracleTest) violations() Violations { return th.Violations(th.clock.now) }
 
 // violations holds the counts in one comparable value.
 type violations struct{ overlaps, excused, late, fenced, corrupt, stuck, foreign int64 }
 
-func (th *theatre) saw(want violations) {
+func (th *oracleTest) wantViolations(want violations) {
 	th.t.Helper()
-	m := th.judged()
+	m := th.violations()
 	got := violations{m.Overlap.Count, m.Overlap.Excused, m.LateWork.Count, m.Fenced, m.AcceptedStaleWrites, m.Stuck, m.ForeignUnlocks}
 	if got != want {
 		th.t.Errorf("saw  %+v\nwant %+v", got, want)
@@ -48,39 +48,39 @@ func (th *theatre) saw(want violations) {
 }
 
 func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
-	th := onStage(t)
-	v := th.enters(Participant{Client: 1}, 0, 1000)
+	th := newOracleTest(t)
+	v := th.enter(Participant{Client: 1}, 0, 1000)
 	if !th.Write(v, false, th.at(999)) {
 		t.Error("a write in time was refused")
 	}
-	th.saw(violations{})
+	th.wantViolations(violations{})
 	th.Write(v, false, th.at(1250))
-	th.saw(violations{late: 1})
-	if m := th.judged(); m.LateWork.Longest != 250*time.Millisecond || m.Evidence[0].First.Client != 2 || m.Evidence[0].Length != 250*time.Millisecond {
+	th.wantViolations(violations{late: 1})
+	if m := th.violations(); m.LateWork.Longest != 250*time.Millisecond || m.Evidence[0].First.Client != 2 || m.Evidence[0].Length != 250*time.Millisecond {
 		t.Errorf("got %+v", m)
 	}
 }
 
 func TestAPoliteClientDoesNotWriteLate(t *testing.T) {
-	th := onStage(t)
-	v := th.enters(Participant{}, 0, 1000)
+	th := newOracleTest(t)
+	v := th.enter(Participant{}, 0, 1000)
 	if th.Write(v, true, th.at(1250)) {
 		t.Error("it wrote")
 	}
-	th.saw(violations{})
+	th.wantViolations(violations{})
 }
 
 // Scenario 109.
 func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 	for _, fence := range []int64{0, 7} {
-		th := onStage(t)
-		first := th.enters(Participant{Client: 1, Fence: fence}, 0, 1000)
+		th := newOracleTest(t)
+		first := th.enter(Participant{Client: 1, Fence: fence}, 0, 1000)
 		th.Faulted(first, "freeze")
 		next := fence
 		if fence > 0 {
 			next++
 		}
-		second := th.enters(Participant{Client: 2, Fence: next}, 1100, 2100)
+		second := th.enter(Participant{Client: 2, Fence: next}, 1100, 2100)
 		accepted := th.Write(first, false, th.at(1200))
 		if accepted != (fence == 0) {
 			t.Errorf("number %d: accepted %t", fence, accepted)
@@ -92,8 +92,8 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 		if fence > 0 {
 			want = violations{late: 1, fenced: 1}
 		}
-		th.saw(want)
-		e := th.judged().Evidence[0]
+		th.wantViolations(want)
+		e := th.violations().Evidence[0]
 		if e.First.Client != 2 || e.Second.Client != 3 || e.Cause != "freeze" {
 			t.Errorf("evidence %+v", e)
 		}
@@ -101,97 +101,97 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 }
 
 func TestReadersDoNotExcludeEachOther(t *testing.T) {
-	th := onStage(t)
-	first := th.enters(Participant{Client: 1, Shared: true}, 0, 1000)
-	second := th.enters(Participant{Client: 2, Shared: true}, 10, 1010)
-	th.saw(violations{})
-	th.enters(Participant{Client: 3}, 20, 1020)
-	th.saw(violations{overlaps: 1})
+	th := newOracleTest(t)
+	first := th.enter(Participant{Client: 1, Shared: true}, 0, 1000)
+	second := th.enter(Participant{Client: 2, Shared: true}, 10, 1010)
+	th.wantViolations(violations{})
+	th.enter(Participant{Client: 3}, 20, 1020)
+	th.wantViolations(violations{overlaps: 1})
 	th.Leave(second, th.at(50))
 	th.Leave(first, th.at(50))
-	if m := th.judged(); m.Overlap.Longest != 30*time.Millisecond || m.Evidence[0].Second.Reader || !m.Evidence[0].First.Reader {
+	if m := th.violations(); m.Overlap.Longest != 30*time.Millisecond || m.Evidence[0].Second.Reader || !m.Evidence[0].First.Reader {
 		t.Errorf("got %+v", m)
 	}
-	th.enters(Participant{Client: 4, Shared: true}, 60, 1060)
-	th.saw(violations{overlaps: 2})
+	th.enter(Participant{Client: 4, Shared: true}, 60, 1060)
+	th.wantViolations(violations{overlaps: 2})
 }
 
 func TestAReleaseThatRemovedAnotherClientsLockIsForeign(t *testing.T) {
-	th := onStage(t)
-	late := th.enters(Participant{Client: 1}, 0, 1000)
-	next := th.enters(Participant{Client: 2}, 1100, 2100)
+	th := newOracleTest(t)
+	late := th.enter(Participant{Client: 1}, 0, 1000)
+	next := th.enter(Participant{Client: 2}, 1100, 2100)
 	th.Leave(late, th.at(1200))
 	th.Unlocked(late, th.at(1200), th.at(1201))
-	th.saw(violations{foreign: 1})
+	th.wantViolations(violations{foreign: 1})
 	th.Leave(next, th.at(1300))
 	th.Unlocked(next, th.at(1300), th.at(1301))
-	th.saw(violations{foreign: 1})
+	th.wantViolations(violations{foreign: 1})
 }
 
 func TestAHandoffIsNoForeignUnlock(t *testing.T) {
-	th := onStage(t)
-	v := th.enters(Participant{Client: 1}, 0, 1000)
+	th := newOracleTest(t)
+	v := th.enter(Participant{Client: 1}, 0, 1000)
 	th.Leave(v, th.at(500))
-	th.enters(Participant{Client: 2}, 501, 1501) // before the reply to the release arrived
+	th.enter(Participant{Client: 2}, 501, 1501) // before the reply to the release arrived
 	th.Unlocked(v, th.at(500), th.at(502))
-	th.saw(violations{})
+	th.wantViolations(violations{})
 }
 
 func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
-	th := onStage(t)
-	v := th.enters(Participant{Client: 1}, 0, 10_000)
+	th := newOracleTest(t)
+	v := th.enter(Participant{Client: 1}, 0, 10_000)
 	th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(100), Ctx: t.Context()})
 	th.at(9_000)
-	th.saw(violations{}) // it is held
+	th.wantViolations(violations{}) // it is held
 	th.Leave(v, th.at(10_000))
 	th.at(12_999)
-	th.saw(violations{})
+	th.wantViolations(violations{})
 	th.at(13_001)
-	th.saw(violations{stuck: 1})
+	th.wantViolations(violations{stuck: 1})
 	th.WaiterGone(0, 98, th.at(20_000))
-	th.saw(violations{stuck: 1})
-	th.enters(Participant{Client: 2}, 90_000, 100_000) // no client wanted it in between
-	th.saw(violations{stuck: 1})
-	if e := th.judged().Evidence; len(e) != 1 || e[0].Length != 10*time.Second {
+	th.wantViolations(violations{stuck: 1})
+	th.enter(Participant{Client: 2}, 90_000, 100_000) // no client wanted it in between
+	th.wantViolations(violations{stuck: 1})
+	if e := th.violations().Evidence; len(e) != 1 || e[0].Length != 10*time.Second {
 		t.Errorf("evidence %+v", e)
 	}
 }
 
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
-	th := onStage(t)
-	th.enters(Participant{Client: 1}, 0, 1000) // frozen: it never leaves
+	th := newOracleTest(t)
+	th.enter(Participant{Client: 1}, 0, 1000) // frozen: it never leaves
 	th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(500), Ctx: t.Context()})
 	th.at(3900)
-	th.saw(violations{})
+	th.wantViolations(violations{})
 	th.at(4001)
-	th.saw(violations{stuck: 1})
+	th.wantViolations(violations{stuck: 1})
 }
 
 func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 	for _, key := range []int{0, -1} {
-		th := onStage(t)
-		first := th.enters(Participant{Client: 1}, 0, 1000)
+		th := newOracleTest(t)
+		first := th.enter(Participant{Client: 1}, 0, 1000)
 		th.Wipe(key, "steal", th.at(100))
-		th.enters(Participant{Client: 2}, 200, 1200)
-		th.saw(violations{overlaps: 1, excused: 1})
+		th.enter(Participant{Client: 2}, 200, 1200)
+		th.wantViolations(violations{overlaps: 1, excused: 1})
 		th.Leave(first, th.at(300))
-		if e := th.judged().Evidence[0]; e.Cause != "steal" || e.Length != 100*time.Millisecond {
+		if e := th.violations().Evidence[0]; e.Cause != "steal" || e.Length != 100*time.Millisecond {
 			t.Errorf("evidence %+v", e)
 		}
 		// The second client holds the key rightfully, so another one beside it
 		// is a fault of the lock.
-		th.enters(Participant{Client: 3}, 400, 1400)
-		th.saw(violations{overlaps: 2, excused: 1})
+		th.enter(Participant{Client: 3}, 400, 1400)
+		th.wantViolations(violations{overlaps: 2, excused: 1})
 	}
 }
 
 func TestOnlyTheFirstViolationsAreKeptAndAllAreCounted(t *testing.T) {
-	th := onStage(t)
-	v := th.enters(Participant{}, 0, 1)
+	th := newOracleTest(t)
+	v := th.enter(Participant{}, 0, 1)
 	for i := range 100 {
 		th.Write(v, false, th.at(10+i))
 	}
-	if m := th.judged(); m.LateWork.Count != 100 || len(m.Evidence) != maxEvidence {
+	if m := th.violations(); m.LateWork.Count != 100 || len(m.Evidence) != maxEvidence {
 		t.Errorf("%d counted, %d kept", m.LateWork.Count, len(m.Evidence))
 	}
 }
@@ -201,7 +201,7 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 	broken := 0
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		history := make([]stay, 60)
+		history := make([]interval, 60)
 		for i := range history {
 			h := &history[i]
 			h.key = random.IntN(2)
@@ -217,7 +217,7 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 			h.Acquired(v, at(s.began), at(s.began))
 			h.Ended(v, at(s.left), at(s.left), true)
 		}
-		sound, overlaps := h.Prove(time.Minute).Sound, truth(history).count
+		sound, overlaps := h.Prove(time.Minute).Sound, bruteForce(history).count
 		if sound != (overlaps == 0) {
 			t.Errorf("seed %d: sound %t, %d overlaps", seed, sound, overlaps)
 		}
@@ -252,7 +252,7 @@ func TestAnExpiredLeaseMayBeFollowedOnlyAfterItsDeadline(t *testing.T) {
 	}{{9, false}, {11, true}} {
 		var h History
 		at := func(s int64) time.Time { return time.Unix(s, 0) }
-		first := &Occupancy{participant: Participant{Client: 1}, section: &criticalSection{name: "k"}, lease: term{&clock{}, at(10)}}
+		first := &Occupancy{participant: Participant{Client: 1}, section: &criticalSection{name: "k"}, lease: leaseUntil{&clock{}, at(10)}}
 		h.Acquired(first, at(0), at(1))
 		second := &Occupancy{participant: Participant{Client: 2}, section: &criticalSection{name: "k"}, lease: always{}}
 		h.Acquired(second, at(c.next-1), at(c.next))
@@ -264,15 +264,15 @@ func TestAnExpiredLeaseMayBeFollowedOnlyAfterItsDeadline(t *testing.T) {
 }
 
 func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
-	th := onStage(t)
+	th := newOracleTest(t)
 	var gaps []time.Duration
 	th.config.Handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
-	first := th.enters(Participant{Client: 1}, 0, 10_000)
+	first := th.enter(Participant{Client: 1}, 0, 10_000)
 	th.WaiterAdded(0, &Attempt{Client: 2, Asked: th.at(50), Ctx: t.Context()})
 	th.Leave(first, th.at(100))
-	second := th.Enter(0, Participant{Client: 2, Asked: th.at(50)}, term{th.clock, th.at(20_000)}, th.at(130))
+	second := th.Enter(0, Participant{Client: 2, Asked: th.at(50)}, leaseUntil{th.clock, th.at(20_000)}, th.at(130))
 	th.Leave(second, th.at(200))
-	th.enters(Participant{Client: 3}, 300, 30_000) // its attempt began when the key was free
+	th.enter(Participant{Client: 3}, 300, 30_000) // its attempt began when the key was free
 	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
 		t.Errorf("hand-offs %v, want 30ms", gaps)
 	}
@@ -301,16 +301,16 @@ func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
 }
 
 func TestAStreakCountsWhileOthersWait(t *testing.T) {
-	th := onStage(t)
+	th := newOracleTest(t)
 	for i := range 3 {
-		th.Leave(th.enters(Participant{Client: 1}, 100*i, 10_000), th.at(100*i+50))
+		th.Leave(th.enter(Participant{Client: 1}, 100*i, 10_000), th.at(100*i+50))
 	}
 	if _, streak := th.Usage(time.Second, th.clock.now); streak != 0 {
 		t.Errorf("nobody else waits, but a streak of %d", streak)
 	}
 	th.WaiterAdded(0, &Attempt{Client: 9, Asked: th.at(400), Ctx: t.Context()})
 	for i := range 2 {
-		th.Leave(th.enters(Participant{Client: 2}, 500+100*i, 10_000), th.at(550+100*i))
+		th.Leave(th.enter(Participant{Client: 2}, 500+100*i, 10_000), th.at(550+100*i))
 	}
 	if _, streak := th.Usage(time.Second, th.clock.now); streak != 2 {
 		t.Errorf("a streak of %d, want 2", streak)
@@ -318,14 +318,14 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 }
 
 func TestWorkOverlapsAreCountedAlsoAfterTheEndOfALease(t *testing.T) {
-	th := onStage(t)
-	first := th.enters(Participant{Client: 1}, 0, 1000)
-	second := th.enters(Participant{Client: 2}, 1500, 2500) // allowed, while the first still works
-	reader := th.enters(Participant{Client: 3, Shared: true}, 1600, 2600)
+	th := newOracleTest(t)
+	first := th.enter(Participant{Client: 1}, 0, 1000)
+	second := th.enter(Participant{Client: 2}, 1500, 2500) // allowed, while the first still works
+	reader := th.enter(Participant{Client: 3, Shared: true}, 1600, 2600)
 	th.Leave(first, th.at(2000))
 	th.Leave(second, th.at(2100))
 	th.Leave(reader, th.at(2200))
-	m := th.judged()
+	m := th.violations()
 	if m.WorkOverlap.Count != 2 || m.WorkOverlap.Longest != 500*time.Millisecond || m.Overlap.Count != 1 || m.Overlap.Longest != 500*time.Millisecond {
 		t.Errorf("work %+v, leases %+v", m.WorkOverlap, m.Overlap)
 	}
@@ -350,7 +350,7 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		{"it came later", 2500, 2400, false, 0},
 		{"it waits no longer", 100, 3000, true, 0},
 	} {
-		th := onStage(t)
+		th := newOracleTest(t)
 		th.config.InOrder = true
 		ctx, leave := context.WithCancel(t.Context())
 		th.WaiterAdded(0, &Attempt{Client: 1, Asked: th.at(50), Ctx: ctx})
@@ -358,9 +358,9 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		if c.gone {
 			leave()
 		}
-		th.enters(Participant{Client: 2}, c.came, 10_000)
+		th.enter(Participant{Client: 2}, c.came, 10_000)
 		th.Settle(th.clock.now, func(int, time.Time, time.Time) bool { return false })
-		if got := th.judged(); got.Overtaken != c.want || got.Broken() != c.want {
+		if got := th.violations(); got.Overtaken != c.want || got.Broken() != c.want {
 			t.Errorf("%s: %d", c.name, got.Overtaken)
 		}
 		leave()
