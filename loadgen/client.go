@@ -131,7 +131,7 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 	deadline, told := l.Deadline(), time.Time{}
 	if f.promise.sound && !kept && result != workCrashed {
 		if told = waitNotified(l); told.IsZero() {
-			f.oracle.Untold(v, left)
+			f.oracle.Unnotified(v, left)
 		}
 	}
 	how, err := outcome(abandoned), error(nil)

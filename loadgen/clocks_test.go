@@ -67,8 +67,8 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 				if ended.Kind != c.how || !near(since(ended.Deadline), c.deadline) && c.how != Abandoned || !near(since(ended.Told), c.told) || !near(ended.Took, c.left) {
 					t.Errorf("%s: until %s, told after %s, left after %s", ended.Kind, since(ended.Deadline), since(ended.Told), ended.Took)
 				}
-				if m := r.Metrics(); (m.Violations.Untold > 0) != (c.alter != nil) {
-					t.Errorf("%d were not told", m.Violations.Untold)
+				if m := r.Metrics(); (m.Violations.Unnotified > 0) != (c.alter != nil) {
+					t.Errorf("%d were not told", m.Violations.Unnotified)
 				}
 
 				var line map[string]string

@@ -31,17 +31,17 @@ const (
 
 	// Every violation that the oracle reports is an event, too. Took is the length of its
 	// evidence.
-	Overlapped     = EventKind(oracle.Overlapped)
-	WorkOverlapped = EventKind(oracle.WorkOverlapped)
-	WasUntold      = EventKind(oracle.WasUntold)
-	LostAlone      = EventKind(oracle.LostAlone)
-	WasOvertaken   = EventKind(oracle.WasOvertaken)
-	NumberFell     = EventKind(oracle.NumberFell)
-	LateWork       = EventKind(oracle.LateWork)
-	FencedWrite    = EventKind(oracle.FencedWrite)
-	WriteAccepted  = EventKind(oracle.WriteAccepted)
-	ForeignUnlock  = EventKind(oracle.ForeignUnlock)
-	StuckKey       = EventKind(oracle.StuckKey)
+	Overlapped      = EventKind(oracle.Overlapped)
+	WorkOverlapped  = EventKind(oracle.WorkOverlapped)
+	Unnotified      = EventKind(oracle.Unnotified)
+	UnexplainedLoss = EventKind(oracle.UnexplainedLoss)
+	Overtaken       = EventKind(oracle.Overtaken)
+	FenceOrder      = EventKind(oracle.FenceOrder)
+	LateWork        = EventKind(oracle.LateWork)
+	FencedWrite     = EventKind(oracle.FencedWrite)
+	WriteAccepted   = EventKind(oracle.WriteAccepted)
+	ForeignUnlock   = EventKind(oracle.ForeignUnlock)
+	StuckKey        = EventKind(oracle.StuckKey)
 )
 
 // Event is an event of a run. At is the time in the process of the clients. An

@@ -186,7 +186,7 @@ func TestAForeignUnlockOfASoundLockIsAViolation(t *testing.T) {
 		}
 	}
 	for name, v := range map[string]oracle.Violations{
-		"untold": {Untold: 1}, "lost": {LostAlone: 1}, "overtaken": {Overtaken: 1}, "number": {NumberFell: 1}, "overlap": {Overlap: oracle.Overlap{Count: 2, Excused: 1}},
+		"untold": {Unnotified: 1}, "lost": {UnexplainedLoss: 1}, "overtaken": {Overtaken: 1}, "number": {FenceOrder: 1}, "overlap": {Overlap: oracle.Overlap{Count: 2, Excused: 1}},
 	} {
 		if (Metrics{Counts: Counts{Acquired: 1}, Violations: v}).Verdict(Scenario{}).Safe {
 			t.Errorf("%s counts as safe", name)

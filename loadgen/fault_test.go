@@ -119,8 +119,8 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 			}
 			// A refused write of the victim, which does not know of its loss,
 			// does not count.
-			if m.Violations.Fenced > 1 || m.Violations.NumberFell > 0 || m.Violations.LostAlone > 0 {
-				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Violations.Fenced, m.Violations.NumberFell, m.Violations.LostAlone)
+			if m.Violations.Fenced > 1 || m.Violations.FenceOrder > 0 || m.Violations.UnexplainedLoss > 0 {
+				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Violations.Fenced, m.Violations.FenceOrder, m.Violations.UnexplainedLoss)
 			}
 		})
 	}

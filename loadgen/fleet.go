@@ -196,7 +196,7 @@ func (f *fleet) settle(until time.Time) { f.oracle.Settle(until, f.disturbances.
 // violated records a violation as an event.
 func (f *fleet) violated(e oracle.Evidence) {
 	side := e.First
-	if e.Violation == oracle.Overlapped || e.Violation == oracle.WorkOverlapped || e.Violation == oracle.NumberFell {
+	if e.Violation == oracle.Overlapped || e.Violation == oracle.WorkOverlapped || e.Violation == oracle.FenceOrder {
 		side = e.Second
 	}
 	f.note(Event{

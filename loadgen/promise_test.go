@@ -165,7 +165,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			"a context that never ends",
 			Scenario{Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Hold: Const(700 * time.Millisecond)},
 			openWrapped(func(l lease) lease { return unnotified{l} }),
-			func(m Metrics) int64 { return min(m.Violations.Untold, m.Violations.WorkOverlap.Count) },
+			func(m Metrics) int64 { return min(m.Violations.Unnotified, m.Violations.WorkOverlap.Count) },
 			"worked at once",
 		},
 		{
@@ -174,7 +174,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			openWrapped(func(l lease) lease {
 				return freedEarly{l.(*reentrantLease), deleting}
 			}),
-			func(m Metrics) int64 { return m.Violations.LostAlone },
+			func(m Metrics) int64 { return m.Violations.UnexplainedLoss },
 			"no fault explains it",
 		},
 		{
@@ -188,7 +188,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			"a number that never rises",
 			Scenario{Lock: Lock{Fence: true}},
 			openWrapped(func(l lease) lease { return constantFence{l} }),
-			func(m Metrics) int64 { return m.Violations.NumberFell },
+			func(m Metrics) int64 { return m.Violations.FenceOrder },
 			"not larger than the one before",
 		},
 	} {

@@ -75,10 +75,10 @@ func (m Metrics) findings(s Scenario) []string {
 			all = append(all, fmt.Sprintf(many, humanize.Count(n)))
 		}
 	}
-	add(m.Violations.Untold, "One lease was over, and its holder was not told.", "%s leases were over, and their holders were not told.")
-	add(m.Violations.LostAlone, "One lease that was renewed was lost, and no fault explains it.", "%s leases that were renewed were lost, and no fault explains it.")
+	add(m.Violations.Unnotified, "One lease was over, and its holder was not told.", "%s leases were over, and their holders were not told.")
+	add(m.Violations.UnexplainedLoss, "One lease that was renewed was lost, and no fault explains it.", "%s leases that were renewed were lost, and no fault explains it.")
 	add(m.Violations.Overtaken, "One client was served before another that was in the queue first.", "%s times a client was served before another that was in the queue first.")
-	add(m.Violations.NumberFell, "One fencing number was not larger than the one before.", "%s fencing numbers were not larger than the one before.")
+	add(m.Violations.FenceOrder, "One fencing number was not larger than the one before.", "%s fencing numbers were not larger than the one before.")
 	add(m.Violations.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %s times.")
 	add(m.Violations.Fenced, "One stale write was refused by its fencing number.", "%s stale writes were refused by their fencing numbers.")
 	add(m.Violations.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")

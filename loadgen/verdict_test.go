@@ -36,10 +36,10 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		{"both", func(m *Metrics, n int64) {
 			m.Violations.Overlap, m.Violations.WorkOverlap = oracle.Overlap{Count: n, Total: second, Longest: 9 * time.Millisecond}, oracle.Overlap{Count: n + 1, Total: second, Longest: 10 * time.Millisecond}
 		}},
-		{"untold", func(m *Metrics, n int64) { m.Violations.Untold = n }},
-		{"lost", func(m *Metrics, n int64) { m.Violations.LostAlone = n }},
+		{"untold", func(m *Metrics, n int64) { m.Violations.Unnotified = n }},
+		{"lost", func(m *Metrics, n int64) { m.Violations.UnexplainedLoss = n }},
 		{"overtaken", func(m *Metrics, n int64) { m.Violations.Overtaken = n }},
-		{"number", func(m *Metrics, n int64) { m.Violations.NumberFell = n }},
+		{"number", func(m *Metrics, n int64) { m.Violations.FenceOrder = n }},
 		{"late", func(m *Metrics, n int64) { m.Violations.LateWork.Count = n }},
 		{"fenced", func(m *Metrics, n int64) { m.Violations.Fenced = n }},
 		{"corrupt", func(m *Metrics, n int64) { m.Violations.AcceptedStaleWrites = n }},

@@ -90,16 +90,16 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 	case loadgen.WorkOverlapped:
 		a.fold(e, fmt.Sprintf("two clients work on %s at the same time, for %s: the lease of the first is over", e.Key, humanize.Duration(e.Took)),
 			"two clients work on %s at the same time, %d times, up to %s: the lease of the first is over")
-	case loadgen.WasUntold:
+	case loadgen.Unnotified:
 		a.fold(e, fmt.Sprintf("the lease of %s on %s is over, and %s is not told", e.Owner(), e.Key, e.Owner()),
 			"leases on %s are over and their holders are not told, %d times")
-	case loadgen.LostAlone:
+	case loadgen.UnexplainedLoss:
 		a.fold(e, fmt.Sprintf("%s loses %s, which is renewed, and no fault explains it", e.Owner(), e.Key),
 			"leases on %s that are renewed are lost %d times, and no fault explains it")
-	case loadgen.WasOvertaken:
+	case loadgen.Overtaken:
 		a.fold(e, fmt.Sprintf("%s waits for %s, and clients that came later are served", e.Owner(), e.Key),
 			"clients that came later are served first on %s, %d times")
-	case loadgen.NumberFell:
+	case loadgen.FenceOrder:
 		a.fold(e, fmt.Sprintf("the fencing number of %s for %s, %d, is not larger than the one before", e.Owner(), e.Key, e.Fence),
 			"fencing numbers for %s are not larger than the one before, %d times")
 	case loadgen.Overlapped:
@@ -323,7 +323,7 @@ func (s *state) ofLoadEvent(k loadgen.EventKind) (string, widget.Style) {
 	case loadgen.WorkOverlapped:
 		return g.Alert, t.warn
 	case loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
-		loadgen.WasUntold, loadgen.LostAlone, loadgen.WasOvertaken, loadgen.NumberFell:
+		loadgen.Unnotified, loadgen.UnexplainedLoss, loadgen.Overtaken, loadgen.FenceOrder:
 		return g.Cross, t.bad
 	default:
 		return g.Point, t.text

@@ -15,35 +15,35 @@ type Violation string
 
 // Kinds of violations.
 const (
-	Overlapped     Violation = "overlap"          // two holders inside within their leases
-	WorkOverlapped Violation = "work-overlap"     // two clients worked at the same time; the first lease was over
-	WasUntold      Violation = "untold"           // a lease was over, but its holder was not notified
-	LostAlone      Violation = "unexplained-loss" // a renewed lease was lost without an explanation
-	WasOvertaken   Violation = "overtaken"        // a fair lock served a later client
-	NumberFell     Violation = "fence-order"      // a fence was not larger than the fence before
-	LateWork       Violation = "late-work"        // work after the own deadline
-	FencedWrite    Violation = "fenced"           // the resource refused a stale write
-	WriteAccepted  Violation = "corrupt"          // the resource accepted a stale write
-	ForeignUnlock  Violation = "foreign-unlock"   // a release removed another client's lock
-	StuckKey       Violation = "stuck"            // a key with waiters had no holder
+	Overlapped      Violation = "overlap"          // two holders inside within their leases
+	WorkOverlapped  Violation = "work-overlap"     // two clients worked at the same time; the first lease was over
+	Unnotified      Violation = "untold"           // a lease was over, but its holder was not notified
+	UnexplainedLoss Violation = "unexplained-loss" // a renewed lease was lost without an explanation
+	Overtaken       Violation = "overtaken"        // a fair lock served a later client
+	FenceOrder      Violation = "fence-order"      // a fence was not larger than the fence before
+	LateWork        Violation = "late-work"        // work after the own deadline
+	FencedWrite     Violation = "fenced"           // the resource refused a stale write
+	WriteAccepted   Violation = "corrupt"          // the resource accepted a stale write
+	ForeignUnlock   Violation = "foreign-unlock"   // a release removed another client's lock
+	StuckKey        Violation = "stuck"            // a key with waiters had no holder
 )
 
 // Kinds returns all kinds of violations, the worst first.
 func Kinds() []Violation {
 	return []Violation{
-		Overlapped, ForeignUnlock, WasUntold, LostAlone, WasOvertaken, NumberFell,
+		Overlapped, ForeignUnlock, Unnotified, UnexplainedLoss, Overtaken, FenceOrder,
 		WriteAccepted, FencedWrite, WorkOverlapped, LateWork, StuckKey,
 	}
 }
 
 // Violations are the counts of violations, with evidence.
 type Violations struct {
-	Overlap     Overlap // of holds within their leases, which the lock must prevent
-	WorkOverlap Overlap // of work from enter to leave, also after the end of a lease, which fencing makes harmless
-	Untold      int64   // leases that were over without the end of their context
-	LostAlone   int64   // renewed leases that were lost without an explanation
-	Overtaken   int64   // acquires of a fair lock by a client that arrived when another was in the queue
-	NumberFell  int64   // fences that were not larger than the fence before
+	Overlap         Overlap // of holds within their leases, which the lock must prevent
+	WorkOverlap     Overlap // of work from enter to leave, also after the end of a lease, which fencing makes harmless
+	Unnotified      int64   // leases that were over without the end of their context
+	UnexplainedLoss int64   // renewed leases that were lost without an explanation
+	Overtaken       int64   // acquires of a fair lock by a client that arrived when another was in the queue
+	FenceOrder      int64   // fences that were not larger than the fence before
 
 	LateWork            LateWorkStats
 	Fenced              int64 // stale writes that the resource refused
@@ -56,7 +56,7 @@ type Violations struct {
 
 // Broken returns the number of violations that a sound lock must prevent.
 func (v Violations) Broken() int64 {
-	return v.Overlap.Count - v.Overlap.Excused + v.ForeignUnlocks + v.Untold + v.LostAlone + v.Overtaken + v.NumberFell
+	return v.Overlap.Count - v.Overlap.Excused + v.ForeignUnlocks + v.Unnotified + v.UnexplainedLoss + v.Overtaken + v.FenceOrder
 }
 
 // Harm returns the number of everything that can harm what a lock protects.

@@ -220,7 +220,7 @@ func (o *Oracle) checkOvertaken(v *Occupancy) {
 	for _, a := range v.section.queue {
 		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.participant.Asked) && a.Ctx.Err() == nil {
 			o.suspect(suspect{Evidence{
-				Violation: WasOvertaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
+				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
 			}, &o.found.Overtaken, a.Client, a.Asked})
 			return
@@ -228,18 +228,18 @@ func (o *Oracle) checkOvertaken(v *Occupancy) {
 	}
 }
 
-// Untold counts a lease that is over without its holder being notified.
-func (o *Oracle) Untold(v *Occupancy, now time.Time) {
-	o.keep(&o.found.Untold, Evidence{
-		Violation: WasUntold, Key: v.section.name, At: now, Length: max(now.Sub(v.lease.Deadline()), 0), First: v.side(now),
+// Unnotified counts a lease that is over without its holder being notified.
+func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
+	o.keep(&o.found.Unnotified, Evidence{
+		Violation: Unnotified, Key: v.section.name, At: now, Length: max(now.Sub(v.lease.Deadline()), 0), First: v.side(now),
 	})
 }
 
 // Lost suspects the loss of a renewed lease before its holder was done.
 func (o *Oracle) Lost(v *Occupancy, now time.Time) {
 	o.suspect(suspect{Evidence{
-		Violation: LostAlone, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
-	}, &o.found.LostAlone, v.participant.Client, v.Began})
+		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
+	}, &o.found.UnexplainedLoss, v.participant.Client, v.Began})
 }
 
 // countStreak counts acquires in a row.
@@ -443,8 +443,8 @@ func (o *Oracle) checkFence(v *Occupancy) {
 	}
 	if s.entered > 1 && v.participant.Fence <= s.number {
 		o.suspect(suspect{Evidence{
-			Violation: NumberFell, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
-		}, &o.found.NumberFell, Everybody, s.numberAt})
+			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
+		}, &o.found.FenceOrder, Everybody, s.numberAt})
 	}
 	s.number, s.numberAt = v.participant.Fence, v.Began
 }

@@ -49,7 +49,7 @@ func fullReport(t *testing.T) Result {
 		&m.Elapsed, &m.Clients.Total, &m.Clients.Idle, &m.Clients.Waiting, &m.Clients.Holding, &m.Clients.Dead, &m.Arrivals, &m.LateArrivals, &m.Backlog, &m.Acquired,
 		&m.Released, &m.Expired, &m.Lost, &m.Unconfirmed, &m.Abandoned, &m.TimedOut, &m.Refused, &m.Errors, &m.CutOff,
 		&m.Latency.Wait, &m.Latency.Release, &m.Latency.Held, &m.Latency.Handoff, &m.Latency.RenewLate, &m.Cost.Attempts, &m.Cost.Renewals, &m.Cost.Commands, &m.Utilisation,
-		&m.Fairness, &m.Cost.CPU, &v.Overlap, &v.WorkOverlap, &v.Untold, &v.LostAlone, &v.Overtaken, &v.NumberFell,
+		&m.Fairness, &m.Cost.CPU, &v.Overlap, &v.WorkOverlap, &v.Unnotified, &v.UnexplainedLoss, &v.Overtaken, &v.FenceOrder,
 		&m.Outage, &m.Stall, &v.LateWork, &v.Fenced, &v.AcceptedStaleWrites, &v.Stuck, &v.ForeignUnlocks,
 	} {
 		fill(reflect.ValueOf(p).Elem(), &n)
@@ -189,7 +189,7 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 				if err := json.Unmarshal(out.Bytes(), &spans); err != nil {
 					t.Fatal(err)
 				}
-				ends, drawn, unattended := map[int]float64{}, 0.0, map[uint64]float64{}
+				ends, drawn, writeBacklog := map[int]float64{}, 0.0, map[uint64]float64{}
 				kinds := map[string]int{}
 				for _, one := range spans {
 					kinds[one.Name+one.Phase]++
@@ -203,9 +203,9 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 							drawn += one.Took
 						}
 					case "b":
-						unattended[one.ID] = one.At
+						writeBacklog[one.ID] = one.At
 					case "e":
-						drawn += one.At - unattended[one.ID]
+						drawn += one.At - writeBacklog[one.ID]
 					}
 				}
 				if want := float64(waited) / float64(time.Microsecond); math.Abs(drawn-want) > want/1e6 {

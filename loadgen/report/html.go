@@ -40,8 +40,8 @@ func (r Result) WriteHTML(w io.Writer) error {
 	}
 	p.put(`</table>`)
 	p.put(`<div class="columns">`)
-	p.figures("What happened", happened(r.Metrics))
-	p.figures("What must not happen", forbidden(r.Metrics.Violations))
+	p.figures("What happened", outcomePairs(r.Metrics))
+	p.figures("What must not happen", violationPairs(r.Metrics.Violations))
 	p.put(`</div>`)
 	p.evidence(r.Metrics)
 	p.put(`</html>`)
@@ -155,7 +155,7 @@ func (p *page) latencies(m loadgen.Metrics) {
 func (p *page) figures(title string, all []pair) {
 	p.put(`<div><h2>%v</h2><table>`, title)
 	for _, one := range all {
-		p.put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, forPeople(one.value))
+		p.put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, formatFigure(one.value))
 	}
 	p.put(`</table></div>`)
 }
@@ -171,8 +171,8 @@ func (p *page) evidence(m loadgen.Metrics) {
 	p.put(`</ul>`)
 }
 
-// forPeople formats a count with thousands separators.
-func forPeople(figure any) any {
+// formatFigure formats a count with thousands separators.
+func formatFigure(figure any) any {
 	if n, ok := figure.(int64); ok {
 		return humanize.Count(n)
 	}
@@ -185,7 +185,7 @@ type pair struct {
 	value any
 }
 
-func happened(m loadgen.Metrics) []pair {
+func outcomePairs(m loadgen.Metrics) []pair {
 	return []pair{
 		{"offered", m.Offered()}, {"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
 		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
@@ -196,12 +196,12 @@ func happened(m loadgen.Metrics) []pair {
 	}
 }
 
-func forbidden(v oracle.Violations) []pair {
+func violationPairs(v oracle.Violations) []pair {
 	return []pair{
 		{"overlaps", v.Overlap.Count}, {"longest overlap", humanize.Precise(v.Overlap.Longest)},
 		{"overlaps of work", v.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(v.WorkOverlap.Longest)},
-		{"leases over, holder not told", v.Untold}, {"leases lost without a fault", v.LostAlone},
-		{"overtaken in a queue", v.Overtaken}, {"numbers that did not rise", v.NumberFell},
+		{"leases over, holder not told", v.Unnotified}, {"leases lost without a fault", v.UnexplainedLoss},
+		{"overtaken in a queue", v.Overtaken}, {"numbers that did not rise", v.FenceOrder},
 		{"late work", v.LateWork.Count}, {"stale writes refused", v.Fenced},
 		{"stale writes accepted", v.AcceptedStaleWrites}, {"foreign unlocks", v.ForeignUnlocks}, {"stuck keys", v.Stuck},
 	}

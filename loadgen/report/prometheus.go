@@ -78,13 +78,13 @@ func WritePrometheus(w io.Writer, runs ...*loadgen.Run) error {
 		delete(counts, "overlaps_excused") // overlaps include them
 		return floats(counts)
 	})
-	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", one(func(m loadgen.Metrics) float64 { return float64(m.Violations.Overlap.Excused) }))
+	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", single(func(m loadgen.Metrics) float64 { return float64(m.Violations.Overlap.Excused) }))
 	e.family("load_clients", "gauge", "What the clients do now.", "state", func(m loadgen.Metrics) map[string]float64 {
 		return map[string]float64{"waiting": float64(m.Clients.Waiting), "holding": float64(m.Clients.Holding), "thinking": float64(m.Clients.Idle), "dead": float64(m.Clients.Dead)}
 	})
-	e.family("load_backlog", "gauge", "Arrivals that no client was free for.", "", one(func(m loadgen.Metrics) float64 { return float64(m.Backlog) }))
-	e.family("load_seconds", "gauge", "How long the load has been running.", "", one(func(m loadgen.Metrics) float64 { return m.Elapsed.Seconds() }))
-	e.family("load_outage_seconds_total", "counter", "For how long servers did not answer.", "", one(func(m loadgen.Metrics) float64 { return m.Outage.Total.Seconds() }))
+	e.family("load_backlog", "gauge", "Arrivals that no client was free for.", "", single(func(m loadgen.Metrics) float64 { return float64(m.Backlog) }))
+	e.family("load_seconds", "gauge", "How long the load has been running.", "", single(func(m loadgen.Metrics) float64 { return m.Elapsed.Seconds() }))
+	e.family("load_outage_seconds_total", "counter", "For how long servers did not answer.", "", single(func(m loadgen.Metrics) float64 { return m.Outage.Total.Seconds() }))
 	for i, l := range latencies(loadgen.Metrics{}) {
 		e.histogram("load_"+underscored(l.name)+"_seconds", i)
 	}
@@ -105,8 +105,8 @@ func floats(counts map[string]int64) map[string]float64 {
 	return all
 }
 
-// one makes a family with one value and no additional label.
-func one(of func(loadgen.Metrics) float64) func(loadgen.Metrics) map[string]float64 {
+// single makes a family with one value and no additional label.
+func single(of func(loadgen.Metrics) float64) func(loadgen.Metrics) map[string]float64 {
 	return func(m loadgen.Metrics) map[string]float64 { return map[string]float64{"": of(m)} }
 }
 

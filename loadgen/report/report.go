@@ -164,7 +164,7 @@ func counts(m loadgen.Metrics) map[string]int64 {
 func violations(v oracle.Violations) map[string]int64 {
 	return map[string]int64{
 		"overlaps": v.Overlap.Count, "overlaps_excused": v.Overlap.Excused, "work_overlaps": v.WorkOverlap.Count,
-		"untold": v.Untold, "unexplained_losses": v.LostAlone, "overtaken": v.Overtaken, "fence_order": v.NumberFell, "late_work": v.LateWork.Count,
+		"untold": v.Unnotified, "unexplained_losses": v.UnexplainedLoss, "overtaken": v.Overtaken, "fence_order": v.FenceOrder, "late_work": v.LateWork.Count,
 		"fenced": v.Fenced, "corrupt": v.AcceptedStaleWrites, "stuck": v.Stuck, "foreign_unlocks": v.ForeignUnlocks,
 	}
 }
@@ -269,8 +269,8 @@ func (r Result) writeViolations(w io.Writer, plain func(string) string) {
 	v, n := r.Metrics.Violations, humanize.Count[int64]
 	fmt.Fprintf(w, "\noverlaps\t%s within leases, longest %s; %s of work, longest %s\n", n(v.Overlap.Count), humanize.Precise(v.Overlap.Longest),
 		n(v.WorkOverlap.Count), humanize.Precise(v.WorkOverlap.Longest))
-	fmt.Fprintf(w, "leases\t%s over without telling their holder, %s lost without a fault\n", n(v.Untold), n(v.LostAlone))
-	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing numbers that did not rise\n", n(v.Overtaken), n(v.NumberFell))
+	fmt.Fprintf(w, "leases\t%s over without telling their holder, %s lost without a fault\n", n(v.Unnotified), n(v.UnexplainedLoss))
+	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing numbers that did not rise\n", n(v.Overtaken), n(v.FenceOrder))
 	fmt.Fprintf(w, "late work\t%s times, longest %s\n", n(v.LateWork.Count), humanize.Precise(v.LateWork.Longest))
 	fmt.Fprintf(w, "stale writes\t%s refused by their number, %s accepted\n", n(v.Fenced), n(v.AcceptedStaleWrites))
 	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(v.ForeignUnlocks))

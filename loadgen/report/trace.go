@@ -78,7 +78,7 @@ func (t *Trace) Add(e loadgen.Event) {
 	t.track(s.Lock, e)
 	if s.Phase == "X" {
 		if free := t.free[e.Client]; from.Before(free) {
-			t.unattended(s, e, from, free)
+			t.writeBacklog(s, e, from, free)
 			from = free
 		}
 		t.free[e.Client] = e.At
@@ -87,9 +87,9 @@ func (t *Trace) Add(e loadgen.Event) {
 	t.write(s)
 }
 
-// unattended writes the part of a wait in which the client was busy with an earlier
+// writeBacklog writes the part of a wait in which the client was busy with an earlier
 // attempt. Such parts overlap, so they have no track.
-func (t *Trace) unattended(s span, e loadgen.Event, from, to time.Time) {
+func (t *Trace) writeBacklog(s span, e loadgen.Event, from, to time.Time) {
 	s = span{Name: "no client", Lock: s.Lock, Owner: s.Owner, Group: "arrival", ID: e.Seq}
 	s.Phase, s.At = "b", t.micros(from)
 	t.write(s)
