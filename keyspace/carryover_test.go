@@ -32,11 +32,11 @@ func (h *HoldStats) typical(id ID) time.Duration {
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 	first := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
 	if since := first.Locks[0].Holders[0].Since; !since.IsZero() {
-		t.Errorf("at first sight it began at %v; nobody can know", since)
+		t.Errorf("on the first read it began at %v; that is unknown", since)
 	}
 	second := CarryOver(first, lookAt(1, heldBy("a", 30)))
 	if since := second.Locks[0].Holders[0].Since; !since.IsZero() {
-		t.Errorf("at second sight it began at %v; nobody can know", since)
+		t.Errorf("on the second read it began at %v; that is unknown", since)
 	}
 	look := lookAt(2, heldBy("b", 32))
 	third := CarryOver(second, look)

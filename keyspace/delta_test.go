@@ -146,23 +146,23 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 	for _, want := range all {
 		got, ok := h.At(want.At.Add(time.Millisecond))
 		if age := last.Sub(want.At); ok != (age <= maxSnapshotAge+maxSnapshotAge/10) && age < maxSnapshotAge {
-			t.Fatalf("a picture of %v ago: kept is %v", age, ok)
+			t.Fatalf("a snapshot of %v ago: kept is %v", age, ok)
 		}
 		if ok {
 			kept++
 			if !reflect.DeepEqual(got, want) {
-				t.Fatalf("the picture of %v is not as it was", want.At)
+				t.Fatalf("the snapshot of %v is not as it was", want.At)
 			}
 		}
 	}
 	if kept < 60 || kept > 70 {
-		t.Errorf("%d pictures are kept of the 60 of ten minutes", kept)
+		t.Errorf("%d snapshots are kept of the 60 of ten minutes", kept)
 	}
 	tight := History{Memory: 100 << 10}
 	for _, s := range all {
 		tight.Add(s)
 	}
 	if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {
-		t.Errorf("100 KiB hold the pictures from %v to %v", oldest, newest)
+		t.Errorf("100 KiB hold the snapshots from %v to %v", oldest, newest)
 	}
 }

@@ -35,7 +35,7 @@ func TestFindings(t *testing.T) {
 		{"no deadline by design, much longer than usual", typical(noTTL(mutex(holder("a", 0))), 2*time.Second), 41_000, "never-expires overdue", "41 s"},
 		{"no deadline by design, and its client is gone", noTTL(mutex(keyspace.Holder{ID: "a", Label: "a", DisconnectedAt: t0})), 6000, "never-expires holder-gone", " "},
 		{"a far deadline", mutex(holder("a", hour)), 2000, "", ""},
-		{"no deadline, but nobody holds it", waitedFor(mutex(), "w"), 2000, "", ""},
+		{"no deadline and no holder", waitedFor(mutex(), "w"), 2000, "", ""},
 		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10 m 01; more than 10 m is long."},
 		{"held for almost ten minutes", mutex(holder("a", hour)), 599_000, "", ""},
 		{"held for ten minutes, begin unknown", mutex(keyspace.Holder{ID: "a", Expires: at(hour)}), 601_000, "", ""},
@@ -48,9 +48,9 @@ func TestFindings(t *testing.T) {
 		{"its own deadline passed just now", mutex(holder("a", 1000)), 1900, "", ""},
 		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1.0 s ago"},
 		{"renewed ninety-nine times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 99, at(1000) }), 2000, "", ""},
-		{"free, and somebody waits", with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 2100, "waiters-no-holder", "Free for 2.1 s while 2 wait"},
-		{"free for a moment, and somebody waits", with(waitedFor(mutex(), "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 1900, "", ""},
-		{"free for long, and nobody waits", with(mutex(), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 60_000, "", ""},
+		{"free, with a waiter", with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 2100, "waiters-no-holder", "Free for 2.1 s while 2 wait"},
+		{"free for a moment, with a waiter", with(waitedFor(mutex(), "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 1900, "", ""},
+		{"free for long, without a waiter", with(mutex(), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 60_000, "", ""},
 		{"the first in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 3000, "zombie-head", "dead for 2.0 s: 1 other waits"},
 		{"the only one in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 3000, "zombie-head", "only waiter"},
 		{"the second in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[1].Expires = at(1000) }), 3000, "", ""},
@@ -74,7 +74,7 @@ func TestFindings(t *testing.T) {
 		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 3 }), 2000, "outlived", "last 3 holds"},
 		{"ran out twice in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 2 }), 2000, "", ""},
 		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 6000, "holder-gone", "not been connected for 6.0 s"},
-		{"its client has hung up, and somebody renews it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = at(1) }), 6000, "", ""},
+		{"its client has disconnected, and it is renewed", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = at(1) }), 6000, "", ""},
 		{"its client has hung up, after it has renewed it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = t0 }), 6000, "holder-gone", ""},
 		{"its client is connecting anew", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 4900, "", ""},
 	} {
@@ -236,7 +236,7 @@ func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
 		{"much longer than usual", usual, 31_000, keyspace.Stuck},
 		{"its client was away for a moment", gone, 3000, keyspace.Held},
 		{"its client is gone", gone, 7000, keyspace.Stuck},
-		{"since nobody knows when", unknown, 601_000, keyspace.Held},
+		{"since an unknown time", unknown, 601_000, keyspace.Held},
 	} {
 		if got := c.lock.State(at(c.at)); got != c.want {
 			t.Errorf("%s: it is %s, want %s", c.name, got, c.want)

@@ -236,7 +236,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 		t.Errorf("it was %s as process %d, and is %s as process %d", addr, pid, c.Addr(), c.PID())
 	}
 	if n, err := client(t, addr).DBSize(t.Context()).Result(); n != 0 || err != nil {
-		t.Errorf("it came back with %d keys, %v", n, err)
+		t.Errorf("it restarted with %d keys, %v", n, err)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := client(t, c.Addr()).DBSize(t.Context()).Result(); n != run.keys || err != nil {
-			t.Errorf("erased %v: it came back with %d keys, %v; want %d", run.erase, n, err, run.keys)
+			t.Errorf("erased %v: it restarted with %d keys, %v; want %d", run.erase, n, err, run.keys)
 		}
 	}
 }

@@ -231,11 +231,11 @@ func (m *monitored) count() (n int64) {
 
 // stay is a hold as its client saw it.
 type stay struct {
-	key, token string
-	shared     bool
-	from, to   time.Time
-	deadline   time.Time // of the lease
-	told, at   time.Time // when the holder learned that the lease has ended; when the hold was finished
+	key, token   string
+	shared       bool
+	from, to     time.Time
+	deadline     time.Time // of the lease
+	notified, at time.Time // when the holder learned that the lease has ended; when the hold was finished
 }
 
 // leased returns the end of the lease, or of the time inside if that is
@@ -289,7 +289,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			var mu sync.Mutex
 			began := map[int]loadgen.Event{}
 			var stays []stay
-			told := 0
+			count := 0
 			run.Listen(func(e loadgen.Event) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -303,7 +303,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 					a := began[e.Client]
 					stays = append(stays, stay{a.Key, a.Token, a.Shared, a.At, a.At.Add(e.Took), e.Deadline, e.Told, e.At})
 				case loadgen.Overlapped:
-					told++
+					count++
 				}
 			})
 			if err := run.Start(); err != nil {
@@ -322,9 +322,9 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			}
 			work := overlapping(stays, func(s stay) time.Time { return s.to })
 			leases := overlapping(stays, stay.leased)
-			if work != m.Violations.WorkOverlap.Count || leases != m.Violations.Overlap.Count || int64(told) != m.Violations.Overlap.Count {
+			if work != m.Violations.WorkOverlap.Count || leases != m.Violations.Overlap.Count || int64(count) != m.Violations.Overlap.Count {
 				t.Errorf("the report has %d overlaps of work and %d of leases, the events show %d and %d, and tell of %d",
-					m.Violations.WorkOverlap.Count, m.Violations.Overlap.Count, work, leases, told)
+					m.Violations.WorkOverlap.Count, m.Violations.Overlap.Count, work, leases, count)
 			}
 			outlived := 0
 			for _, h := range stays {
@@ -365,13 +365,13 @@ func (s stay) clocks(tells bool) string {
 	switch {
 	case s.deadline.Before(s.from):
 		return "its lease was over before it began"
-	case s.told.IsZero() && tells && s.deadline.Before(s.to):
-		return "its lease was over, and its holder was not told"
-	case s.told.IsZero():
-	case s.told.Before(s.deadline):
-		return "its holder was told that the lease was over before it was"
-	case s.told.After(s.at):
-		return "its holder was told after it was done with"
+	case s.notified.IsZero() && tells && s.deadline.Before(s.to):
+		return "its lease was over, and its holder was not notified"
+	case s.notified.IsZero():
+	case s.notified.Before(s.deadline):
+		return "its holder was notified that the lease was over before it was"
+	case s.notified.After(s.at):
+		return "its holder was notified after the end of the hold"
 	}
 	return ""
 }
@@ -415,7 +415,7 @@ func TestMonitorDetectsViolations(t *testing.T) {
 	}
 	for i, s := range []stay{
 		{from: at(10), to: at(20), deadline: at(9)}, {from: at(10), to: at(20), deadline: at(15)},
-		{from: at(10), to: at(20), deadline: at(15), told: at(14)}, {from: at(10), to: at(20), deadline: at(15), told: at(30), at: at(29)},
+		{from: at(10), to: at(20), deadline: at(15), notified: at(14)}, {from: at(10), to: at(20), deadline: at(15), notified: at(30), at: at(29)},
 	} {
 		if s.clocks(true) == "" {
 			t.Errorf("nothing is wrong with hold %d", i)

@@ -82,24 +82,24 @@ func TestTheSameSeedPlansTheSameFaults(t *testing.T) {
 // What a round leaves behind is checked after all faults have ended.
 func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 	for seed := range uint64(200) {
-		struck := map[string]bool{}
+		seen := map[string]bool{}
 		end := time.Duration(0)
 		for _, b := range serverFaults(seed, time.Minute, 5) {
 			if b.at < end || b.at+b.duration > time.Minute-recoveryTime || len(b.nodes) < 1 || len(b.nodes) > 3 {
 				t.Fatalf("seed %d: %+v, after %s", seed, b, end)
 			}
 			end = b.at + b.duration
-			struck[string(b.kind)] = true
+			seen[string(b.kind)] = true
 		}
 		for _, f := range clientFaults(seed, time.Minute, loadgen.Lock{}) {
 			if f.At+f.For > time.Minute-recoveryTime {
 				t.Fatalf("seed %d: %+v", seed, f)
 			}
-			struck[string(f.Kind)] = true
+			seen[string(f.Kind)] = true
 		}
 		// A holder that freezes can corrupt data that has no fence.
-		if len(struck) != len(serverFaultKinds())+5 || struck[string(loadgen.Freeze)] {
-			t.Fatalf("seed %d: only %v", seed, struck)
+		if len(seen) != len(serverFaultKinds())+5 || seen[string(loadgen.Freeze)] {
+			t.Fatalf("seed %d: only %v", seed, seen)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func at(seconds float64) time.Time {
 }
 
 func TestALostLeaseIsExplainedByAFaultOfItsOwnTimeAlone(t *testing.T) {
-	struck := func(client int, from, to float64) func(*incidentLog) {
+	faultOf := func(client int, from, to float64) func(*incidentLog) {
 		return func(l *incidentLog) {
 			l.onEvent(loadgen.Event{Kind: loadgen.FaultBegan, Fault: loadgen.Partition, Client: client, At: at(from)})
 			l.onEvent(loadgen.Event{Kind: loadgen.FaultEnded, Fault: loadgen.Partition, Client: client, At: at(to)})
@@ -129,20 +129,20 @@ func TestALostLeaseIsExplainedByAFaultOfItsOwnTimeAlone(t *testing.T) {
 		explained bool
 	}{
 		{"no fault", 1, nil, false},
-		{"its own", 1, []func(*incidentLog){struck(1, 11, 11.5)}, true},
-		{"one that lasts", 1, []func(*incidentLog){struck(1, 5, 20)}, true},
-		{"somebody else's", 1, []func(*incidentLog){struck(2, 11, 11.5)}, false},
-		{"one that came later", 1, []func(*incidentLog){struck(1, 12.1, 13)}, false},
-		{"one that was over long before", 1, []func(*incidentLog){struck(1, 1, 10-faultEffect.Seconds()-0.1)}, false},
-		{"one that was over just before", 1, []func(*incidentLog){struck(1, 1, 9)}, true},
+		{"its own", 1, []func(*incidentLog){faultOf(1, 11, 11.5)}, true},
+		{"one that lasts", 1, []func(*incidentLog){faultOf(1, 5, 20)}, true},
+		{"another client's", 1, []func(*incidentLog){faultOf(2, 11, 11.5)}, false},
+		{"a later one", 1, []func(*incidentLog){faultOf(1, 12.1, 13)}, false},
+		{"one that was over long before", 1, []func(*incidentLog){faultOf(1, 1, 10-faultEffect.Seconds()-0.1)}, false},
+		{"one that was over just before", 1, []func(*incidentLog){faultOf(1, 1, 9)}, true},
 		{"the server's", 1, []func(*incidentLog){down(1, 11, 11.5)}, true},
 		{"two of five servers", 5, []func(*incidentLog){down(2, 11, 11.5)}, false},
 		{"three of five servers", 5, []func(*incidentLog){down(3, 11, 11.5)}, true},
 		{"two of five servers, and another", 5, []func(*incidentLog){down(2, 8, 9), down(1, 11, 11.5)}, true},
 	} {
 		l := newIncidentLog(c.servers)
-		for _, strike := range c.faults {
-			strike(l)
+		for _, inject := range c.faults {
+			inject(l)
 		}
 		l.onEvent(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(10)})
 		l.onEvent(loadgen.Event{Kind: loadgen.Lost, Client: 1, At: at(12)})

@@ -39,7 +39,7 @@ func TestAFrozenProxyDeliversWhenItThaws(t *testing.T) {
 		time.Sleep(time.Minute)
 		select {
 		case err := <-answered:
-			t.Fatalf("an answer came through a frozen proxy: %v", err)
+			t.Fatalf("a reply passed a frozen network: %v", err)
 		default:
 		}
 		proxy.Thaw()
@@ -69,7 +69,7 @@ func TestADelayedProxyDeliversLater(t *testing.T) {
 	})
 }
 
-// The first packets of a connection are not delayed if the network is told so.
+// The first packets of a connection are not delayed if Undelayed is set.
 func TestTheHandshakeIsNotDelayed(t *testing.T) {
 	withProxy(t, func(t *testing.T, proxy *netfault.Network, rdb *redis.Client) {
 		ctx := context.Background()
@@ -97,7 +97,7 @@ func TestAFrozenReplyHidesACompletedCommand(t *testing.T) {
 		rdb.Ping(ctx)
 		proxy.FreezeReplies()
 		if err := rdb.Set(ctx, "k", "v", 0).Err(); err == nil {
-			t.Fatal("a reply came through")
+			t.Fatal("a reply passed")
 		}
 		proxy.Thaw()
 		if v := rdb.Get(context.Background(), "k").Val(); v != "v" {

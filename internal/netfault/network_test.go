@@ -157,7 +157,7 @@ func TestRequestsPassIfOnlyRepliesAreFrozen(t *testing.T) {
 	})
 }
 
-// Nobody takes a reply off a pipe but the client: if the first one that is held back
+// Only the client reads replies from a pipe: if the first one that is held back
 // stopped the server, it would run no other request.
 func TestAServerDoesNotWaitForRepliesThatAreHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestAFrozenReadEndsAtItsDeadline(t *testing.T) {
 			}
 			got := make([]byte, 5)
 			if _, err := io.ReadFull(near, got); err != nil || string(got) != "reply" {
-				t.Errorf("%q, %v after the wire has healed", got, err)
+				t.Errorf("%q, %v after Heal", got, err)
 			}
 		})
 	}
@@ -323,7 +323,7 @@ func TestADelayAffectsBothDirectionsAndManyPacketsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took, want := time.Since(began), 100*time.Millisecond+time.Duration(i)*time.Millisecond; took != want {
-					t.Errorf("%s: packet %d came after %s, want %s", name, i, took, want)
+					t.Errorf("%s: packet %d arrived after %s, want %s", name, i, took, want)
 				}
 			}
 		}

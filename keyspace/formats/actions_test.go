@@ -18,10 +18,10 @@ import (
 	"locktop/server"
 )
 
-// diary is an audit log in memory.
-type diary struct{ lines []keyspace.AuditRecord }
+// memoryLog is an audit log in memory.
+type memoryLog struct{ lines []keyspace.AuditRecord }
 
-func (d *diary) Write(a keyspace.AuditRecord) error {
+func (d *memoryLog) Write(a keyspace.AuditRecord) error {
 	d.lines = append(d.lines, a)
 	return nil
 }
@@ -88,7 +88,7 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 // releaser returns a force-releaser for the locks of rdb.
 func releaser(rdb *redis.Client) *release.Executor {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
-	return release.NewExecutor(nodes, formats.All(), &diary{})
+	return release.NewExecutor(nodes, formats.All(), &memoryLog{})
 }
 
 // everything returns the complete contents of the server as text, for
@@ -471,7 +471,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		nodes[rdb.Options().Addr] = rdb
 		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
 	}
-	written := &diary{}
+	written := &memoryLog{}
 	_, err := release.NewExecutor(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
 	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
 		t.Errorf("it says %v", err)

@@ -72,7 +72,7 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 	}
 	free := lock.Kind == keyspace.Semaphore || lock.Kind == keyspace.Latch
 	if len(lock.Holders)+len(lock.Waiters) == 0 && !free || lock.Kind == "" {
-		t.Errorf("%s takes %+v for a lock that nobody holds or waits for", f.Name, e)
+		t.Errorf("%s takes %+v for a lock without holders and waiters", f.Name, e)
 	}
 	lock.Key = e.Key
 	if f.Actions != nil && len(lock.Holders) > 0 && len(f.Actions.Keys(lock)) == 0 {
@@ -92,6 +92,6 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 	}
 	// A probe does not know the subscribers.
 	if f.Probe != nil && f.Probe(e.Key, first) < sure && lock.Waiting == 0 {
-		t.Errorf("%s says %v of %+v, and %v at a glance", f.Name, sure, e, f.Probe(e.Key, first))
+		t.Errorf("%s decodes %+v as %v, and its probe returns %v", f.Name, sure, e, f.Probe(e.Key, first))
 	}
 }

@@ -54,15 +54,15 @@ func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
 func TestOtherHashesAreNotReadWriteLocks(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
 	for name, fields := range map[string][]string{
-		"no version":         {"r:" + rwToken, "1:1763651002000"},
-		"a later version":    {"v", "2", "r:" + rwToken, "1:1763651002000"},
-		"another field":      {"v", "1", "r:" + rwToken, "1:1763651002000", "name", "Zoe"},
-		"no count":           {"v", "1", "r:" + rwToken, ":1763651002000"},
-		"no deadline":        {"v", "1", "r:" + rwToken, "1:soon"},
-		"a stranger's token": {"v", "1", "r:4711", "1:1763651002000"},
-		"a claim of nobody":  {"v", "1", "q", "1763651002000:4711"},
-		"nobody left":        {"v", "1", "s", "1", "t", "1763651002000:1763651001900", "w", "1:1763650999000:" + rwToken},
-		"a vector":           {"v", "1", "w", "2", "t", "3"},
+		"no version":                   {"r:" + rwToken, "1:1763651002000"},
+		"a later version":              {"v", "2", "r:" + rwToken, "1:1763651002000"},
+		"another field":                {"v", "1", "r:" + rwToken, "1:1763651002000", "name", "Zoe"},
+		"no count":                     {"v", "1", "r:" + rwToken, ":1763651002000"},
+		"no deadline":                  {"v", "1", "r:" + rwToken, "1:soon"},
+		"a foreign token":              {"v", "1", "r:4711", "1:1763651002000"},
+		"a claim with a foreign token": {"v", "1", "q", "1763651002000:4711"},
+		"no living holder":             {"v", "1", "s", "1", "t", "1763651002000:1763651001900", "w", "1:1763650999000:" + rwToken},
+		"a vector":                     {"v", "1", "w", "2", "t", "3"},
 	} {
 		if l, sure := rates(t, now, fields...); sure != keyspace.No {
 			t.Errorf("%s: taken for %+v", name, l)

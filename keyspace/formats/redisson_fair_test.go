@@ -49,37 +49,37 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 			}
 		}
 	}
-	told := func(kind keyspace.EventKind) {
+	wantEvent := func(kind keyspace.EventKind) {
 		t.Helper()
 		seen = nil
 		await(string(kind), func() bool {
 			return slices.ContainsFunc(seen, func(k keyspace.EventKind) bool { return k == kind || k.Ends() })
 		})
 		if !slices.Contains(seen, kind) {
-			t.Errorf("it was told as %q, want %s", seen, kind)
+			t.Errorf("the event is %q, want %s", seen, kind)
 		}
 	}
 	await("push", func() bool { return f.Known().Complete && f.Known().Watch.Mode == keyspace.Push })
 	later := clock(t, rdb).Add(time.Minute).UnixMilli()
 
 	run(acquire, first)
-	told(keyspace.Acquired)
+	wantEvent(keyspace.Acquired)
 	run(enqueue, second, later)
-	told(keyspace.WaiterJoined)
+	wantEvent(keyspace.WaiterJoined)
 	run(release)
-	told(keyspace.Released)
+	wantEvent(keyspace.Released)
 
 	run(acquire, second)
-	told(keyspace.Acquired)
+	wantEvent(keyspace.Acquired)
 	run(release)
-	told(keyspace.Released)
+	wantEvent(keyspace.Released)
 
 	// With a waiter in the queue, a missing message means that the lock was not
 	// released by Redisson.
 	run(acquire, first)
-	told(keyspace.Acquired)
+	wantEvent(keyspace.Acquired)
 	run(enqueue, second, later)
-	told(keyspace.WaiterJoined)
+	wantEvent(keyspace.WaiterJoined)
 	load(t, rdb, []string{"DEL", key})
-	told(keyspace.Deleted)
+	wantEvent(keyspace.Deleted)
 }

@@ -58,13 +58,13 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	slices.Sort(late)
 	t.Logf("late by p50 %v, at most %v", late[locks/2], late[locks-1])
 	if worst := late[locks-1]; os.Getenv("LOCKTOP_PROOF") != "" && worst > 20*time.Millisecond {
-		t.Errorf("an expiry was told %v late", worst)
+		t.Errorf("an expiry was reported %v late", worst)
 	}
 	if late[locks/2] > 300*time.Millisecond { // a scan, which would delete them, runs once a second
-		t.Errorf("half of the expiries were told %v late, or more: nobody looked at the deadline", late[locks/2])
+		t.Errorf("half of the expiries were reported %v late or more: the deadlines are not used", late[locks/2])
 	}
 	if late[0] < -2*time.Millisecond {
-		t.Errorf("an expiry was told %v before it happened", -late[0])
+		t.Errorf("an expiry was reported %v before it happened", -late[0])
 	}
 }
 
@@ -100,7 +100,7 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	take := func(key, holder string) {
 		do(t, rdb, "SET", key, holder, "PX", 60_000)
 		l.wait(t, holder, func() bool {
-			return slices.ContainsFunc(l.events, func(e told) bool { return e.Holder.ID == holder })
+			return slices.ContainsFunc(l.events, func(e reportedEvent) bool { return e.Holder.ID == holder })
 		})
 	}
 
@@ -121,7 +121,7 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	l.wait(t, "a deletion of a lock that was never released", l.has(keyspace.Deleted, "lock:new"))
 
 	take("lock:a", "token:victim")
-	do(t, rdb, "EVAL", "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'token:thief', 'PX', 70000) return 1", 1, "lock:a")
+	do(t, rdb, "EVAL", "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'token:other', 'PX', 70000) return 1", 1, "lock:a")
 	l.wait(t, "a theft under another deadline", l.has(keyspace.Stolen, "lock:a"))
 	release("lock:a")
 
@@ -153,7 +153,7 @@ func TestTheNextHolderUnderASimilarDeadlineIsNotAThief(t *testing.T) {
 	l.wait(t, "the first", l.has(keyspace.Acquired, "lock:a"))
 	do(t, rdb, "EVAL", again, 1, "lock:a", "token:next", until.UnixMilli()+5)
 	l.wait(t, "the next", func() bool {
-		return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == "token:next" })
+		return slices.ContainsFunc(l.events, func(e reportedEvent) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == "token:next" })
 	})
 	if !l.has(keyspace.Released, "lock:a")() {
 		t.Error(words(eventsOf(l, "lock:a")))
@@ -239,12 +239,12 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 		events, _, _ := f.Next(t.Context())
 		if len(events) > 0 {
 			if events[0].Kind != keyspace.Vanished {
-				t.Errorf("nobody has seen how it went, and it is %s", events[0].Kind)
+				t.Errorf("the reason of the end is unknown, and it is %s", events[0].Kind)
 			}
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the lock is gone, and nobody says so")
+			t.Fatal("the lock is gone, and there is no event")
 		}
 	}
 }

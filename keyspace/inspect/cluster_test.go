@@ -114,9 +114,9 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 				t.Errorf("complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
 			}
 			for i, sc := range all {
-				sight, err := sc.ReadKey(t.Context(), key(i))
-				if err != nil || len(sight.Locks) != 1 || sight.Locks[0].Holders[0].ID != "token:"+fmt.Sprint(i) {
-					t.Errorf("of %s is seen %+v, %v", key(i), sight, err)
+				read, err := sc.ReadKey(t.Context(), key(i))
+				if err != nil || len(read.Locks) != 1 || read.Locks[0].Holders[0].ID != "token:"+fmt.Sprint(i) {
+					t.Errorf("%s: read %+v, %v", key(i), read, err)
 				}
 			}
 		}

@@ -13,12 +13,12 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-// monsters are keys with names of locks and values that take the server long to
+// oversizedKeys are keys with names of locks and values that take the server long to
 // read.
-var monsters = []string{"lock:hash", "lock:huge", "lock:list", "lock:string"}
+var oversizedKeys = []string{"lock:hash", "lock:huge", "lock:list", "lock:string"}
 
-// loadMonsters creates them.
-func loadMonsters(t *testing.T, rdb *redis.Client) {
+// loadOversizedKeys creates them.
+func loadOversizedKeys(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	const fill = `
 		for from = 1, 1000000, 3500 do
@@ -91,11 +91,11 @@ func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 		t.Skip("loads values of a million elements")
 	}
 	rdb := realServer(t)
-	loadMonsters(t, rdb)
+	loadOversizedKeys(t, rdb)
 	look := func() {
 		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash"), elementsOf("list"), elementsOf("string")}})
-		if got := keys(s); !slices.Equal(got, monsters) {
-			t.Fatalf("it shows %q, want %q", got, monsters)
+		if got := keys(s); !slices.Equal(got, oversizedKeys) {
+			t.Fatalf("it shows %q, want %q", got, oversizedKeys)
 		}
 	}
 	const stall = 5 * time.Millisecond

@@ -44,12 +44,12 @@ func proofOf(t testing.TB) proof {
 // log records the events of a watcher with their times.
 type log struct {
 	mu      sync.Mutex
-	events  []told
+	events  []reportedEvent
 	notices []keyspace.Notice
 	follow  keyspace.WatchStatus
 }
 
-type told struct {
+type reportedEvent struct {
 	keyspace.Event
 	heard time.Time
 }
@@ -116,7 +116,7 @@ func (l *log) take(s keyspace.Snapshot) {
 		if e.Lock.Key == "lock:standing" {
 			continue
 		}
-		l.events = append(l.events, told{e, now})
+		l.events = append(l.events, reportedEvent{e, now})
 	}
 	l.notices = append(l.notices, s.Notices...)
 	l.follow = s.Watch
@@ -142,7 +142,7 @@ func (l *log) wait(t testing.TB, what string, so func() bool) {
 }
 
 // all returns the events reported so far.
-func (l *log) all() []told {
+func (l *log) all() []reportedEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.events)
@@ -151,16 +151,16 @@ func (l *log) all() []told {
 // has returns a condition: an event was reported.
 func (l *log) has(kind keyspace.EventKind, key string) func() bool {
 	return func() bool {
-		return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == kind && e.Lock.Key == key })
+		return slices.ContainsFunc(l.events, func(e reportedEvent) bool { return e.Kind == kind && e.Lock.Key == key })
 	}
 }
 
-// deed is one change made by the load.
-type deed struct{ kind, holder string }
+// change is one change made by the load.
+type change struct{ kind, holder string }
 
 // worker acquires, renews and releases a lock of its own repeatedly, and
 // records each change with its time.
-func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Time) error {
+func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[change]time.Time) error {
 	key := fmt.Sprintf("lock:%d", n)
 	pause := func() error {
 		select {
@@ -172,7 +172,7 @@ func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[de
 	}
 	do := func(kind, holder string, argv ...any) error {
 		at, err := timed(context.WithoutCancel(ctx), rdb, argv...)
-		done[deed{kind, holder}] = at
+		done[change{kind, holder}] = at
 		return err
 	}
 	time.Sleep(rand.N(p.pause))
@@ -195,7 +195,7 @@ func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[de
 			if err != nil {
 				return err
 			}
-			done[deed{"expired", holder}] = at.Add(p.pause / 2)
+			done[change{"expired", holder}] = at.Add(p.pause / 2)
 			continue
 		}
 		if err := do("released", holder, "DEL", key); err != nil {
@@ -223,19 +223,19 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	p := proofOf(t)
 	ctx, cancel := context.WithTimeout(t.Context(), p.lasts)
 	defer cancel()
-	deeds := make([]map[deed]time.Time, p.workers)
+	changesOf := make([]map[change]time.Time, p.workers)
 	var wg sync.WaitGroup
 	for n := range p.workers {
-		deeds[n] = make(map[deed]time.Time)
+		changesOf[n] = make(map[change]time.Time)
 		wg.Go(func() {
-			if err := p.worker(ctx, rdb, n, deeds[n]); err != nil && ctx.Err() == nil {
+			if err := p.worker(ctx, rdb, n, changesOf[n]); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	all := make(map[deed]time.Time)
-	for _, d := range deeds {
+	all := make(map[change]time.Time)
+	for _, d := range changesOf {
 		for k, at := range d {
 			all[k] = at
 		}
@@ -246,26 +246,26 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 		}
 	}
 	time.Sleep(300 * time.Millisecond) // time for unexpected events
-	compareDeeds(t, l, all)
+	compareChanges(t, l, all)
 }
 
-func compareDeeds(t *testing.T, l *log, all map[deed]time.Time) {
+func compareChanges(t *testing.T, l *log, all map[change]time.Time) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var late []time.Duration
 	for _, e := range l.events {
-		d := deed{string(e.Kind), e.Holder.ID}
+		d := change{string(e.Kind), e.Holder.ID}
 		at, done := all[d]
 		if !done {
-			t.Errorf("told, and not done, or told twice: %v", d)
+			t.Errorf("reported and not done, or reported twice: %v", d)
 			continue
 		}
 		delete(all, d)
 		late = append(late, e.heard.Sub(at))
 	}
 	for d := range all {
-		t.Errorf("done, and not told: %v %v", d, all[d])
+		t.Errorf("done and not reported: %v %v", d, all[d])
 	}
 	slices.Sort(late)
 	t.Logf("%d events, late by p50 %v, p99 %v, at most %v", len(late), late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
@@ -325,5 +325,5 @@ func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 
 // acquired reports whether a hold with this token was reported.
 func (l *log) acquired(token string) bool {
-	return slices.ContainsFunc(l.all(), func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == token })
+	return slices.ContainsFunc(l.all(), func(e reportedEvent) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == token })
 }

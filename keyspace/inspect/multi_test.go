@@ -100,7 +100,7 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 		t.Errorf("the node is %+v", n)
 	}
 	if _, err := multiOf(MultiOptions{}, sourcesOf(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
-		t.Errorf("when nobody answers the error is %v", err)
+		t.Errorf("when no server answers, the error is %v", err)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 		}
 	}
 	if !ahead.Locks[0].Holders[0].Expires.Equal(start.Add(time.Hour + 5*time.Second)) {
-		t.Error("the picture of the server itself was changed")
+		t.Error("the snapshot of the source was changed")
 	}
 }
 
@@ -268,7 +268,7 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		{"all of one mind", sourcesOf(has(1, "x"), has(2, "x"), has(3, "x"), has(4, "x"), has(5, "x")), keyspace.Held, "x", 3 * time.Second, "xxxxx"},
 		{"a bare majority", sourcesOf(has(9, "x"), has(4, "x"), has(7, "x"), nothing, silent), keyspace.Held, "x", 4 * time.Second, "xxx.?"},
 		{"a minority is left", sourcesOf(has(9, "x"), has(4, "x"), nothing, nothing, nothing), keyspace.Partial, "x", 9 * time.Second, "xx..."},
-		{"nobody has won", sourcesOf(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), keyspace.Partial, "x y", 5 * time.Second, "xxyy?"},
+		{"no majority", sourcesOf(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), keyspace.Partial, "x y", 5 * time.Second, "xxyy?"},
 		{"a late loser", sourcesOf(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), keyspace.Held, "x", 5 * time.Second, "xxxy?"},
 		{"an early loser", sourcesOf(has(9, "b"), has(5, "x"), has(5, "x"), has(5, "x"), silent), keyspace.Held, "x", 5 * time.Second, "bxxx?"},
 		{"half of them are no majority", sourcesOf(has(5, "x"), has(5, "x"), nothing, nothing), keyspace.Partial, "x", 5 * time.Second, "xx.."},

@@ -15,22 +15,22 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
 	}
 	for _, c := range []struct {
-		told []string // keys, in two messages
-		want keyspace.EventKind
+		reported []string // keys, in two messages
+		want     keyspace.EventKind
 	}{
 		{[]string{"a"}, keyspace.Stolen},
 		{[]string{"a", "b"}, keyspace.Stolen},
 		{[]string{"a", "b", "a"}, keyspace.Released},
 	} {
 		var once, kept tracking
-		for _, key := range c.told {
+		for _, key := range c.reported {
 			once.pending.add(key, until)
 		}
 		kept.requeue(once.takeChanges()) // as after a failed read
 		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: kept.takeChanges().repeated["a"]}
 		d.Changed(held("first"), held("next"))
 		if got := d.Events[0].Kind; got != c.want {
-			t.Errorf("told of %q: %s, want %s", c.told, got, c.want)
+			t.Errorf("reported %q: %s, want %s", c.reported, got, c.want)
 		}
 	}
 }
@@ -42,11 +42,11 @@ func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	held := func(id string) keyspace.Lock {
 		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
 	}
-	for _, c := range []struct{ witness, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {
-		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Reason: c.witness}
+	for _, c := range []struct{ reason, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {
+		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Reason: c.reason}
 		d.Changed(held("first"), held("next"))
 		if got := d.Events[0].Kind; got != c.want {
-			t.Errorf("with %q known it is %s, want %s", c.witness, got, c.want)
+			t.Errorf("with %q known it is %s, want %s", c.reason, got, c.want)
 		}
 	}
 }
@@ -71,11 +71,11 @@ func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 		{"a millisecond later", until, ms, time.Minute, 0, keyspace.Released},
 		{"sooner, as with a shorter time to live", until, -ms, time.Minute, 0, keyspace.Released},
 		{"taken a moment ago", until, 0, ms, 0, keyspace.Released},
-		{"nobody knows for how long it was held", until, 0, 0, 0, keyspace.Released},
-		{"as far as can be told the same", until, ms, 10 * ms, 2 * ms, keyspace.Stolen},
+		{"held for an unknown time", until, 0, 0, 0, keyspace.Released},
+		{"the same within the uncertainty", until, ms, 10 * ms, 2 * ms, keyspace.Stolen},
 		{"could be the same, and could be the next", until, ms, 5 * ms, 2 * ms, keyspace.Released},
 		{"hardly known when", until, 0, time.Minute, 6 * ms, keyspace.Released},
-		{"20 ms later where only what is left is told", until, 20 * ms, 20 * ms, 2 * ms, keyspace.Released},
+		{"20 ms later where only the time to live is known", until, 20 * ms, 20 * ms, 2 * ms, keyspace.Released},
 		{"in whole seconds", until.Truncate(time.Second).Add(time.Second), 0, 900 * ms, 0, keyspace.Released},
 		{"in whole seconds, and held for longer", until.Truncate(time.Second).Add(time.Second), 0, 1100 * ms, 0, keyspace.Stolen},
 		{"until the end of the hour", until.Truncate(time.Hour).Add(time.Hour), 0, 59 * time.Minute, 0, keyspace.Released},
@@ -107,22 +107,22 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 	first := read(detection{}, lock("me", deadline), 0, 10)
 	again := read(first, lock("me", deadline), 500, 510)
 	for _, c := range []struct {
-		name   string
-		was    detection
-		told   time.Time
-		resync bool
-		want   int // ms
+		name     string
+		was      detection
+		reported time.Time
+		resync   bool
+		want     int // ms
 	}{
 		{"read once", first, time.Time{}, false, -10},
 		{"read twice", again, time.Time{}, false, 490},
-		{"told 1 s after it was read", first, at(1010), false, 900},
-		{"told, and what came before may be lost", first, at(1010), true, -10},
-		{"told at once", again, at(20), false, 490},
+		{"reported 1 s after it was read", first, at(1010), false, 900},
+		{"reported, and earlier reports may be lost", first, at(1010), true, -10},
+		{"reported at once", again, at(20), false, 490},
 		{"renewed", read(again, lock("me", deadline.Add(time.Second)), 600, 610), time.Time{}, false, -10},
-		{"by somebody else", read(again, lock("you", deadline), 600, 610), time.Time{}, false, -10},
+		{"by another holder", read(again, lock("you", deadline), 600, 610), time.Time{}, false, -10},
 	} {
 		f.tracking.resync = c.resync
-		if got := f.heldFor(c.was, c.told); got != time.Duration(c.want)*time.Millisecond {
+		if got := f.heldFor(c.was, c.reported); got != time.Duration(c.want)*time.Millisecond {
 			t.Errorf("%s: %v, want %d ms", c.name, got, c.want)
 		}
 	}

@@ -493,16 +493,16 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 		},
 	}
 	rdb := userOf(t, admin, readOnly...)
-	glances := counting("hrandfield")
-	rdb.AddHook(glances)
+	probes := counting("hrandfield")
+	rdb.AddHook(probes)
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
 	if !slices.Equal(keys(s), []string{"hash", "string"}) || !s.Complete {
 		t.Errorf("found %q", keys(s))
 	}
 	// After a refusal the command is not sent again for each of the 2,001
 	// hashes.
-	if n := glances.sent.Load(); n == 0 || n >= 2001 {
-		t.Errorf("it tried %d times to glance at hashes", n)
+	if n := probes.sent.Load(); n == 0 || n >= 2001 {
+		t.Errorf("it tried %d times to probe hashes", n)
 	}
 }
 
@@ -924,7 +924,7 @@ func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("it found what nobody told it")
+			t.Error("it found a lock that was not reported")
 		}
 	case <-time.After(time.Minute):
 		t.Error("it goes on")

@@ -90,7 +90,7 @@ func TestARestartIsDistinguishedFromAFailover(t *testing.T) {
 			got = f.server.change.Kind
 		}
 		if got != tt.want {
-			t.Errorf("%s: told as %q, want %q", name, got, tt.want)
+			t.Errorf("%s: read as %q, want %q", name, got, tt.want)
 		}
 	}
 }
@@ -103,9 +103,9 @@ func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 	present, absent := map[string]bool{"worker-3": true}, map[string]bool{"other": true}
 	for _, lost := range []bool{false, true} {
 		f := &Watcher{scanner: &Scanner{}}
-		came := make(map[holderKey]bool)
-		f.clients.annotate(l, present, came, now)
-		f.clients.seenConnected = came
+		seen := make(map[holderKey]bool)
+		f.clients.annotate(l, present, seen, now)
+		f.clients.seenConnected = seen
 		if lost {
 			f.onError(errors.New("the network is down"))
 		}

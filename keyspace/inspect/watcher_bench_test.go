@@ -97,7 +97,7 @@ func report(b *testing.B, l *log, made map[string]time.Time, order []string, use
 	}
 	for key, times := range byKey {
 		if len(times) > 0 {
-			b.Errorf("%d changes of %s were not told", len(times), key)
+			b.Errorf("%d changes of %s were not reported", len(times), key)
 		}
 	}
 	slices.Sort(late)

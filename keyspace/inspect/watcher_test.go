@@ -94,7 +94,7 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 	walked, read := called(t, rdb, "scan"), called(t, rdb, "getrange")
 	await(func() bool { return called(t, rdb, "scan") >= walked+6 })
 	if more := called(t, rdb, "getrange") - read; more > locks/10 {
-		t.Errorf("%d values were read again, of %d locks that nobody has touched", more, locks)
+		t.Errorf("%d values were read again, of %d unchanged locks", more, locks)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
 		t.Errorf("%d calls, of which %d showed a part; one cannot do it all", calls, early)
 	}
 	if s.Cost.Scanned != s.Cost.Keys {
-		t.Errorf("the complete picture is of %d out of %d keys", s.Cost.Scanned, s.Cost.Keys)
+		t.Errorf("the complete snapshot has %d out of %d keys", s.Cost.Scanned, s.Cost.Keys)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestAWatcherSurvivesARestart(t *testing.T) {
 	}
 	for range 2 {
 		if s, err := f.Snapshot(t.Context()); err == nil {
-			t.Fatalf("nobody answered, and it got %+v", s)
+			t.Fatalf("no server answered, and it got %+v", s)
 		}
 	}
 	if err := child.Restart(t.Context()); err != nil {
@@ -193,7 +193,7 @@ func TestAWatcherSurvivesARestart(t *testing.T) {
 		t.Errorf("before %q, after %q", keys(before), keys(after))
 	}
 	if !after.Locks[0].Holders[0].Since.IsZero() {
-		t.Error("b may be held for long: nobody was looking")
+		t.Error("b may be held for long: it was not watched")
 	}
 }
 
@@ -234,13 +234,13 @@ func TestSnapshotsAreNeverChanged(t *testing.T) {
 	do(t, rdb, "SET", "a", "token:1", "PX", 10_000)
 	f := follow(rdb, justTokens())
 	first := until(t, f, complete)
-	picture := fmt.Sprintf("%+v", first)
+	before := fmt.Sprintf("%+v", first)
 	do(t, rdb, "SET", "a", "token:2", "PX", 20_000)
 	next(t, f)
 	do(t, rdb, "PEXPIRE", "a", 30_000)
 	next(t, f)
-	if got := fmt.Sprintf("%+v", first); got != picture {
-		t.Errorf("it was\n%s, and is\n%s", picture, got)
+	if got := fmt.Sprintf("%+v", first); got != before {
+		t.Errorf("it was\n%s, and is\n%s", before, got)
 	}
 }
 

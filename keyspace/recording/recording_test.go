@@ -79,10 +79,10 @@ func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 func same(t *testing.T, got, want keyspace.Snapshot) {
 	t.Helper()
 	if !got.At.Equal(want.At) || len(got.Locks) != len(want.Locks) || got.Server != want.Server {
-		t.Fatalf("the picture of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
+		t.Fatalf("the snapshot of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
 	}
 	if c := keyspace.DeltaOf(got, want); !c.Empty() {
-		t.Fatalf("the picture of %v differs: %+v", want.At, c)
+		t.Fatalf("the snapshot of %v differs: %+v", want.At, c)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestEventsSinceAMomentAreAllThere(t *testing.T) {
 		}
 	}
 	if n := len(at(t, r, to, time.Time{}).Events); n != 0 {
-		t.Errorf("%d events that nobody asked for", n)
+		t.Errorf("%d unrequested events", n)
 	}
 }
 
