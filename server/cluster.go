@@ -23,7 +23,7 @@ type ClusterOptions struct {
 // Cluster is a Redis Cluster of [Child] servers. The masters have equal parts of the
 // slots, in order.
 type Cluster struct {
-	children // the masters at the start, then the replicas
+	children children // the masters at the start, then the replicas
 	masters  int
 }
 
@@ -73,7 +73,7 @@ func (c *Cluster) addNode(ctx context.Context, o ClusterOptions) error {
 		"--cluster-node-timeout", strconv.FormatInt(o.NodeTimeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
 	}, o.Args...)
-	_, err := c.add(ctx, ChildOptions{Args: args, clusterBus: true})
+	_, err := c.children.add(ctx, ChildOptions{Args: args, clusterBus: true})
 	return err
 }
 
@@ -153,16 +153,16 @@ func awaitAll(ctx context.Context, clients []*redis.Client, what string, cond fu
 }
 
 // Stop ends all nodes.
-func (c *Cluster) Stop() error { return c.stop() }
+func (c *Cluster) Stop() error { return c.children.stop() }
 
 // Addrs returns the addresses of the nodes.
-func (c *Cluster) Addrs() []string { return c.addrs() }
+func (c *Cluster) Addrs() []string { return c.children.addrs() }
 
 // Nodes returns all nodes: first the masters of the start, then the replicas.
 func (c *Cluster) Nodes() []*Child { return c.children }
 
 // Node returns the node with the address addr, or nil.
-func (c *Cluster) Node(addr string) *Child { return c.at(addr) }
+func (c *Cluster) Node(addr string) *Child { return c.children.at(addr) }
 
 // ClusterForTest starts a cluster that ends with the test. Without redis-server it
 // skips or fails the test, like [ForTest].

@@ -8,7 +8,7 @@ import (
 // Independent is a group of [Child] servers without connections to each other, like
 // the nodes of a Redlock. A node keeps its data on disk across Down and Up.
 type Independent struct {
-	children
+	children children
 }
 
 // StartIndependent starts n servers. ctx limits the start. The servers append every
@@ -18,7 +18,7 @@ type Independent struct {
 func StartIndependent(ctx context.Context, n int) (*Independent, error) {
 	i := &Independent{}
 	for range n {
-		if _, err := i.add(ctx, ChildOptions{Args: []string{"--appendonly", "yes", "--appendfsync", "no"}}); err != nil {
+		if _, err := i.children.add(ctx, ChildOptions{Args: []string{"--appendonly", "yes", "--appendfsync", "no"}}); err != nil {
 			return nil, errors.Join(err, i.Stop())
 		}
 	}
@@ -26,7 +26,7 @@ func StartIndependent(ctx context.Context, n int) (*Independent, error) {
 }
 
 // Stop ends all servers.
-func (i *Independent) Stop() error { return i.stop() }
+func (i *Independent) Stop() error { return i.children.stop() }
 
 // Nodes returns the servers.
 func (i *Independent) Nodes() []*Child { return i.children }

@@ -17,7 +17,7 @@ type ReplicatedOptions struct {
 // Replicated is a master with replicas, all [Child] servers. It has no failover; see
 // [SentinelGroup].
 type Replicated struct {
-	children // the first is the master at the start
+	children children // the first is the master at the start
 }
 
 // StartReplicated starts a master with replicas and returns when they are in sync. ctx
@@ -32,12 +32,12 @@ func StartReplicated(ctx context.Context, o ReplicatedOptions) (*Replicated, err
 
 func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
-	master, err := r.add(ctx, ChildOptions{Args: args})
+	master, err := r.children.add(ctx, ChildOptions{Args: args})
 	if err != nil {
 		return err
 	}
 	for range max(o.Replicas, 1) {
-		replica, err := r.add(ctx, ChildOptions{Args: args})
+		replica, err := r.children.add(ctx, ChildOptions{Args: args})
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 }
 
 // Stop ends all servers.
-func (r *Replicated) Stop() error { return r.stop() }
+func (r *Replicated) Stop() error { return r.children.stop() }
 
 // Nodes returns all servers, beginning with the master of the start.
 func (r *Replicated) Nodes() []*Child { return r.children }

@@ -60,7 +60,7 @@ func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum.sound() || sum.overlaps == 0 || sum.unproved == 0 || !strings.Contains(progress.String(), "Violation:overlap") {
+	if sum.sound() || sum.violations.overlaps == 0 || sum.unproved == 0 || !strings.Contains(progress.String(), "Violation:overlap") {
 		t.Errorf("not seen: %s%s", &progress, &out)
 	}
 }
@@ -228,10 +228,10 @@ func TestAViolationIsNotSound(t *testing.T) {
 		t.Error("nothing happened, and it is not sound")
 	}
 	for name, happen := range map[string]func(*tally){
-		"an overlap":                func(t *tally) { t.overlaps = 1 },
-		"a foreign unlock":          func(t *tally) { t.foreign = 1 },
-		"a stale write":             func(t *tally) { t.stale = 1 },
-		"a loss without a reason":   func(t *tally) { t.unexplained = 1 },
+		"an overlap":                func(t *tally) { t.violations.overlaps = 1 },
+		"a foreign unlock":          func(t *tally) { t.violations.foreign = 1 },
+		"a stale write":             func(t *tally) { t.violations.stale = 1 },
+		"a loss without a reason":   func(t *tally) { t.leases.unexplained = 1 },
 		"a history of no lock":      func(t *tally) { t.unproved = 1 },
 		"a leak":                    func(t *tally) { t.leaks = 1 },
 		"memory that was not freed": func(t *tally) { t.heap = []uint64{1 << 20, 64 << 20} },

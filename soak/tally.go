@@ -18,21 +18,35 @@ import (
 type tally struct {
 	progress io.Writer // where violations are written, one per line
 
-	mu                  sync.Mutex
-	rounds              int
-	holds, commands     int64
-	faults              map[string]int
-	overlaps, foreign   int64
-	stale, fenced       int64
-	lost, stalled       int // leases lost to a fault, and to a stall of the machine
-	unexplained         int // lost leases and stuck keys without a fault or a stall
-	failed, failedAlone int // requests, and those that failed without a fault or a stall
-	proofs, unproved    int // checked histories, and those that are not linearizable
-	leaks               int
-	faultFree, ran      time.Duration // summed over all runs
-	heap                []uint64      // bytes in use after each round
-	goroutines          int           // largest number of leaked goroutines
+	mu              sync.Mutex
+	rounds          int
+	holds, commands int64
+	faults          map[string]int
+	violations      violations
+	leases          lostLeases
+	requests        failedRequests
+	proofs          int // checked histories
+	unproved        int // histories that are not linearizable
+	leaks           int
+	faultFree, ran  time.Duration // summed over all runs
+	heap            []uint64      // bytes in use after each round
+	goroutines      int           // largest number of leaked goroutines
 }
+
+// violations counts what a lock must prevent, and the stale writes that a fence refused.
+type violations struct {
+	overlaps, foreign, stale int64
+	fenced                   int64
+}
+
+// lostLeases counts lost leases and stuck keys by their cause.
+type lostLeases struct {
+	toFault, toStall int // leases
+	unexplained      int // leases and stuck keys
+}
+
+// failedRequests counts all failed requests, and those without a fault or a stall.
+type failedRequests struct{ all, unexplained int }
 
 func newTally(detail io.Writer) *tally { return &tally{progress: detail, faults: make(map[string]int)} }
 
@@ -53,17 +67,17 @@ func (t *tally) add(c *kindRun, began time.Time) {
 			t.faults[kind] += n
 		}
 	}
-	t.overlaps += m.Violations.Overlap.Count
-	t.foreign += m.Violations.ForeignUnlocks
-	t.fenced += m.Violations.Fenced
+	t.violations.overlaps += m.Violations.Overlap.Count
+	t.violations.foreign += m.Violations.ForeignUnlocks
+	t.violations.fenced += m.Violations.Fenced
 	if s.Lock.Fence {
-		t.stale += m.Violations.AcceptedStaleWrites
+		t.violations.stale += m.Violations.AcceptedStaleWrites
 	}
-	t.lost += sum.lost
-	t.stalled += sum.stalled
-	t.unexplained += len(sum.unexplained)
-	t.failed += sum.failed
-	t.failedAlone += sum.unexplainedFailures
+	t.leases.toFault += sum.lost
+	t.leases.toStall += sum.stalled
+	t.leases.unexplained += len(sum.unexplained)
+	t.requests.all += sum.failed
+	t.requests.unexplained += sum.unexplainedFailures
 	t.faultFree += c.log.faultFree(began, began.Add(m.Elapsed))
 	t.ran += m.Elapsed
 	t.proofs++
@@ -151,7 +165,8 @@ func (t *tally) memory() (first, last uint64) {
 func (t *tally) sound() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.overlaps+t.foreign+t.stale == 0 && t.unexplained+t.unproved+t.leaks == 0 && !t.memoryGrew()
+	v := t.violations
+	return v.overlaps+v.foreign+v.stale == 0 && t.leases.unexplained+t.unproved+t.leaks == 0 && !t.memoryGrew()
 }
 
 // String returns the summary line.
@@ -173,8 +188,8 @@ func (t *tally) String() string {
 		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d without a known cause (the servers had no fault for %.0f%% of the time), "+
 		"%d requests failed, %d of them without a fault, "+
 		"%d of %d histories proved, memory %.1f MB at most in the first half and %.1f MB at the end, %d goroutines more than before",
-		t.holds, t.commands, total, strings.Join(kinds, ", "), t.overlaps, t.foreign, t.stale, t.fenced,
-		t.leaks, t.lost, t.stalled, t.unexplained, free, t.failed, t.failedAlone, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
+		t.holds, t.commands, total, strings.Join(kinds, ", "), t.violations.overlaps, t.violations.foreign, t.violations.stale, t.violations.fenced,
+		t.leaks, t.leases.toFault, t.leases.toStall, t.leases.unexplained, free, t.requests.all, t.requests.unexplained, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
 }
 
 func megabytes(n uint64) float64 { return float64(n) / (1 << 20) }
