@@ -80,6 +80,11 @@ type request struct {
 	contended bool
 	// pollEvery is the longest pause of a waiter without a message; 0 = no limit.
 	pollEvery time.Duration
+	// token is the token of the attempts; empty = each gets a new one.
+	token string
+	// queue is where the request waits; nil = it does not wait for messages to its
+	// process.
+	queue *waitQueue
 
 	began    time.Time
 	attempts int
@@ -148,13 +153,21 @@ func (b *base) check(ctx context.Context) error {
 
 // acquireOnce asks the server once.
 func (b *base) acquireOnce(ctx context.Context, r *request) (*hold, error) {
-	return b.acquireOnceBy(ctx, r, func(token string) future { return b.protocol.acquire(ctx, token, b.opts.TTL, 1) })
+	return b.acquireOnceBy(ctx, r, func(token string) future {
+		if p, ok := b.protocol.(*scriptProtocol); ok && r.queue != nil && r.queue.subscribedBoth() {
+			return p.acquireOrRegister(ctx, token, b.opts.TTL, r.queue, r.token != "")
+		}
+		return b.protocol.acquire(ctx, token, b.opts.TTL, 1)
+	})
 }
 
-// acquireOnceBy asks the server once, with send and a new token. If no reply comes, it
-// undoes the attempt in the background.
+// acquireOnceBy asks the server once, with send. If no reply comes, it undoes the
+// attempt in the background.
 func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
-	token, err := newToken(b.client.owner)
+	token, err := r.token, error(nil)
+	if token == "" {
+		token, err = newToken(b.client.owner)
+	}
 	if err != nil {
 		return nil, err
 	}

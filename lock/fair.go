@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -20,8 +19,8 @@ var (
 	//go:embed fair_heartbeat.lua
 	fairHeartbeatSource string
 
-	fairAcquire   = newScript(fairCommonSource + fairAcquireSource)
-	fairRelease   = newScript(fairCommonSource + fairReleaseSource)
+	fairAcquire   = newScript(waitersCommonSource + fairCommonSource + fairAcquireSource)
+	fairRelease   = newScript(waitersCommonSource + waitersReleaseSource + fairCommonSource + fairReleaseSource)
 	fairHeartbeat = newScript(fairCommonSource + fairHeartbeatSource)
 )
 
@@ -78,7 +77,10 @@ func (f *Fair) TryLock(ctx context.Context) (*Lease, error) {
 	return f.tryLock(ctx, &request{try: f.attempt})
 }
 
-func (f *Fair) attempt(ctx context.Context, r *request) (*Lease, error) {
+func (f *Fair) attempt(ctx context.Context, r *request) (_ *Lease, err error) {
+	if r.token, err = f.client.newProcessToken(f.client.owner, fairToken); err != nil {
+		return nil, err
+	}
 	h, err := f.acquireOnce(ctx, r)
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 	}
 	r := &request{began: time.Now()}
 	end := f.countWait(ctx, r)
-	channel := f.protocol.(*fairProtocol).processChannel
+	channel := f.protocol.(*fairProtocol).processChannel()
 	queue := f.client.notifier.reuse(channel)
 	if queue == nil {
 		lease, err := f.attempt(ctx, r)
@@ -138,17 +140,12 @@ type fairWaiter struct {
 }
 
 func (f *Fair) newWaiter(r *request, queue *waitQueue) (*fairWaiter, error) {
-	token, err := newToken(f.client.owner)
+	token, err := f.client.newProcessToken(f.client.owner, fairToken)
 	if err != nil {
 		return nil, err
 	}
-	token = strings.TrimSuffix(token, processOf(token)) + processOf(f.client.id)
 	return &fairWaiter{base: &f.base, request: r, queue: queue, token: token}, nil
 }
-
-// processOf returns the last 12 characters of an id or a token. In the tokens of fair
-// waiters they are those of core.id, so that a token tells in which process it waits.
-func processOf(id string) string { return id[len(id)-12:] }
 
 // lock waits for the lock until ctx ends. If it returns an error, the token has left
 // the queue.
@@ -260,35 +257,26 @@ func (w *fairWaiter) waitTurn(ctx context.Context, place *waiter) error {
 // fairProtocol stores the lock as that of a [Mutex], and a queue in two further keys.
 type fairProtocol struct {
 	scriptProtocol
-	keys           []string // the lock, its queue, the heartbeats of its waiters; its fence, if it has one
-	processChannel string   // on which waiters of this process receive messages
-	core           *core
-	publishCounts  int // 1 if PUBLISH returns the number of subscribers; 0 on a cluster, where it counts one node only
-
+	keys  []string      // the lock, its queue, the heartbeats of its waiters; its fence, if it has one
 	grant time.Duration // TTL of a lock that is handed over within the process; 0 = claimTimeout
 }
 
-func newFairProtocol(t *core, key string, fence bool) *fairProtocol {
+func newFairProtocol(c *core, key string, fence bool) *fairProtocol {
 	keys := []string{key, companionKey(key, "queue"), companionKey(key, "alive")}
 	if fence {
 		keys = append(keys, companionKey(key, "fence"))
 	}
-	f := &fairProtocol{scriptProtocol: *newScriptProtocol(mutexScripts, t.transport, key, false), keys: keys, core: t, publishCounts: 1}
-	f.processChannel = f.freeChannel + ":" + processOf(t.id)
-	if t.transport.Clustered() {
-		f.publishCounts = 0
-	}
-	return f
+	return &fairProtocol{scriptProtocol: *newScriptProtocol(mutexScripts, c, key, false), keys: keys}
 }
 
 // sendScript sends a script with the arguments that all fair scripts share.
-func (p *fairProtocol) sendScript(ctx context.Context, s *script, keys []string, args ...any) future {
-	return s.send(ctx, p.transport, keys, append([]any{p.freeChannel, claimTimeout.Milliseconds(), p.publishCounts}, args...)...)
+func (p *fairProtocol) sendScript(ctx context.Context, s *script, keys []string, args ...any) *call {
+	return s.send(ctx, p.transport, keys, append([]any{p.freeChannel, claimTimeout.Milliseconds(), p.publishCounts()}, args...)...)
 }
 
 // enqueue asks for the lock and, if queueTTL is positive, for a place in the queue.
 func (p *fairProtocol) enqueue(ctx context.Context, token string, ttl, queueTTL time.Duration) future {
-	return p.sendScript(ctx, fairAcquire, p.keys, token, ttl.Milliseconds(), queueTTL.Milliseconds())
+	return p.sendScript(ctx, fairAcquire, p.keys, token, ttl.Milliseconds(), queueTTL.Milliseconds(), p.core.process)
 }
 
 func (p *fairProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
@@ -298,7 +286,7 @@ func (p *fairProtocol) acquire(ctx context.Context, token string, ttl time.Durat
 func (p *fairProtocol) release(ctx context.Context, token string, _ int) future {
 	g := grant{sent: time.Now(), ttl: p.grant}
 	ttl := cmp.Or(p.grant, claimTimeout)
-	return &handover{p.sendScript(ctx, fairRelease, p.keys[:3], token, processOf(p.core.id), ttl.Milliseconds()), p, g}
+	return &handover{p.sendScript(ctx, fairRelease, p.keys[:3], token, processOf(p.core.id), ttl.Milliseconds()), &p.scriptProtocol, g}
 }
 
 // grant is a lock that was handed over within the process with its full TTL. The next
@@ -315,35 +303,6 @@ func grantTTL(o Options) time.Duration {
 		return 0
 	}
 	return o.TTL
-}
-
-// handover is a release that informs the next holder, if it waits in this process.
-type handover struct {
-	future
-	protocol *fairProtocol
-	grant    grant
-}
-
-// wait implements [future]. If ctx ends first, it informs the next holder in the
-// background.
-func (h *handover) wait(ctx context.Context) (any, error) {
-	reply, err := h.future.wait(ctx)
-	if err != nil && ctx.Err() != nil {
-		c := h.protocol.core
-		c.tasks.spawn(func() {
-			if late, err := h.future.wait(c.alive); err == nil {
-				h.deliver(late)
-			}
-		})
-	}
-	h.deliver(reply)
-	return reply, err
-}
-
-func (h *handover) deliver(reply any) {
-	if next, handed := reply.(string); handed {
-		h.protocol.core.notifier.handTo(h.protocol.processChannel, next, h.grant)
-	}
 }
 
 // heartbeat keeps the tokens in the queue for another waiterTTL.

@@ -34,7 +34,7 @@ func TestARepeatedRequestOfATokenHasTheSameHold(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}).Lock(ctx)
 		r.must(err)
-		acquire := source(r, "mutex_acquire.lua")
+		acquire := source(r, "waiters_common.lua", "waiters_acquire.lua", "mutex_acquire.lua")
 		again, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, lease.Token(), 60_000).Int64()
 		if err != nil || again != lease.Fence() {
 			r.Errorf("the same token got fence %d, %v; want %d, that of its hold", again, err, lease.Fence())

@@ -218,6 +218,7 @@ type Client struct {
 // notifier that wakes waiters.
 type core struct {
 	id        string // UUID
+	process   string // "<owner>~<last 12 characters of id>"; the process registers by this name when it waits
 	transport transport.Transport
 	observe   func(Event)
 	scripted  atomic.Bool     // the server has run one of our scripts
@@ -267,6 +268,7 @@ func newClient(t transport.Transport, cfg Config) (*Client, error) {
 		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), t.Close())
 	}
 	c := &core{id: id.String(), transport: t, observe: cfg.Observe}
+	c.process = cfg.Owner + "~" + processOf(c.id)
 	c.alive, c.stop = context.WithCancel(context.Background())
 	c.renewer.init()
 	c.notifier.init(c)

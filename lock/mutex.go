@@ -16,9 +16,9 @@ var (
 	mutexPeekSource string
 
 	mutexScripts = &scripts{
-		acquire: newScript(mutexAcquireSource),
+		acquire: newScript(waitersCommonSource + waitersAcquireSource + mutexAcquireSource),
 		extend:  newScript(mutexExtendSource),
-		release: newScript(mutexReleaseSource),
+		release: newScript(waitersCommonSource + waitersReleaseSource + mutexReleaseSource),
 		peek:    newScript(mutexPeekSource),
 	}
 )
@@ -38,7 +38,7 @@ var _ Locker = (*Mutex)(nil)
 // Mutex returns the lock with that name; key is used unchanged. It sends nothing. Lock
 // and TryLock report invalid options as [ErrArgument].
 func (c *Client) Mutex(key string, o Options) *Mutex {
-	return &Mutex{c.newBase(key, o, newScriptProtocol(mutexScripts, c.transport, key, o.Fence))}
+	return &Mutex{c.newBase(key, o, newScriptProtocol(mutexScripts, c.core, key, o.Fence))}
 }
 
 // TryLock implements [Locker].

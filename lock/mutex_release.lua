@@ -1,15 +1,15 @@
 -- mutex_release: release the lock if the token holds it, and wake a waiter.
 -- KEYS[1]  the lock
 -- ARGV[1]  token of the holder
--- ARGV[2]  channel of the waiters; empty = no message
--- Returns 1, or nil if the token does not hold the lock; nothing is changed then.
--- Works when memory is full. An ACL may forbid PUBLISH: the lock is released anyway,
--- and the waiters try again at its former deadline.
+-- ARGV[2…] see waiters_release
+-- Returns nil if the token does not hold the lock; else what release returns.
+-- Works when memory is full: a script whose first write is allowed then may write on.
+-- An ACL may forbid PUBLISH: the lock is released anyway, and the waiters try again by
+-- themselves.
+local function hand(token, ms)
+  redis.call('SET', KEYS[1], token, 'PX', ms)
+end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return nil
+  return give_up(2, hand)
 end
-redis.call('DEL', KEYS[1])
-if ARGV[2] ~= '' then
-  redis.pcall('PUBLISH', ARGV[2], KEYS[1])
-end
-return 1
+return release(2, hand)

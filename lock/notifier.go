@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,8 @@ func (n *notifier) init(c *core) {
 	n.changed = make(chan struct{}, 1)
 }
 
-// use returns the queue of a channel and counts the caller as a user. Waiters for
-// a fair lock also pass the channel of this process.
+// use returns the queue of a channel and counts the caller as a user. processChannel is
+// the channel for messages to this process only; empty = there are none.
 func (n *notifier) use(channel, processChannel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,7 +142,11 @@ func (n *notifier) changes() (add, drop []string) {
 		q.dirty = false
 		switch {
 		case q.users > 0:
-			add = append(add, q.channels()[len(q.subscriptions):]...)
+			for _, channel := range q.channels() {
+				if !slices.Contains(q.subscriptions, channel) {
+					add = append(add, channel)
+				}
+			}
 			q.subscriptions = q.channels()
 		default:
 			q.close()
@@ -159,13 +164,18 @@ func (n *notifier) changes() (add, drop []string) {
 func (n *notifier) dispatch(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
-		if q := n.queue(m.Channel); q != nil {
-			q.onMessage(m.Channel, m.Payload)
-		}
+		n.onMessage(m.Channel, m.Payload)
 	case *redis.Subscription:
 		if q := n.queue(m.Channel); q != nil && m.Kind == "subscribe" {
 			q.onSubscribed(m.Channel)
 		}
+	}
+}
+
+// onMessage passes a message on a channel to its queue.
+func (n *notifier) onMessage(channel, message string) {
+	if q := n.queue(channel); q != nil {
+		q.onMessage(channel, message)
 	}
 }
 

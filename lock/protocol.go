@@ -41,13 +41,16 @@ type scripts struct {
 // scriptProtocol stores the lock in one key, as its scripts do.
 type scriptProtocol struct {
 	scripts     *scripts
+	core        *core
 	transport   transport.Transport
 	keys        []string // the lock; its fence, if it has one
 	freeChannel string
+	broadcast   bool // the lock can have no companion keys: a release wakes all processes
 }
 
-func newScriptProtocol(s *scripts, t transport.Transport, key string, fence bool) *scriptProtocol {
-	return &scriptProtocol{scripts: s, transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
+func newScriptProtocol(s *scripts, c *core, key string, fence bool) *scriptProtocol {
+	return &scriptProtocol{scripts: s, core: c, transport: c.transport, keys: keysOf(key, fence), freeChannel: companionKey(key, "free"),
+		broadcast: c.transport.Clustered() && !canHaveCompanions(key)}
 }
 
 // keysOf returns the key of a lock and, if it is fenced, the key of its counter.
@@ -70,11 +73,41 @@ func (p *scriptProtocol) extend(ctx context.Context, token string, ttl time.Dura
 }
 
 func (p *scriptProtocol) release(ctx context.Context, token string, left int) future {
-	if p.scripts.counted {
-		return p.scripts.release.send(ctx, p.transport, p.keys[:1], token, left, p.freeChannel)
-	}
-	return p.scripts.release.send(ctx, p.transport, p.keys[:1], token, p.freeChannel)
+	return &handover{call: p.sendRelease(ctx, token, left, ""), protocol: p}
 }
+
+// sendRelease sends the release of a token. If the token does not hold the lock,
+// waiting is removed from the waiters; empty = none.
+func (p *scriptProtocol) sendRelease(ctx context.Context, token string, left int, waiting string) *call {
+	args := make([]any, 0, 6)
+	args = append(args, token)
+	if p.scripts.counted {
+		args = append(args, left)
+	}
+	args = append(args, p.freeChannel)
+	switch {
+	case p.broadcast:
+	case waiting != "":
+		args = append(args, p.core.process, p.publishCounts(), waiting)
+	case p.transport.Clustered():
+		args = append(args, p.core.process, p.publishCounts())
+	default:
+		args = append(args, p.core.process)
+	}
+	return p.scripts.release.send(ctx, p.transport, p.keys[:1], args...)
+}
+
+// publishCounts returns 1 if PUBLISH returns the number of subscribers; 0 on a cluster,
+// where it counts one node only.
+func (p *scriptProtocol) publishCounts() int {
+	if p.transport.Clustered() {
+		return 0
+	}
+	return 1
+}
+
+// processChannel returns the channel on which waiters of this process receive messages.
+func (p *scriptProtocol) processChannel() string { return p.freeChannel + ":" + processOf(p.core.id) }
 
 func (p *scriptProtocol) channel() string { return p.freeChannel }
 

@@ -20,9 +20,9 @@ var (
 	reentrantPeekSource string
 
 	reentrantScripts = &scripts{
-		acquire: newScript(reentrantAcquireSource),
+		acquire: newScript(waitersCommonSource + waitersAcquireSource + reentrantAcquireSource),
 		extend:  newScript(reentrantExtendSource),
-		release: newScript(reentrantReleaseSource),
+		release: newScript(waitersCommonSource + waitersReleaseSource + reentrantReleaseSource),
 		peek:    newScript(reentrantPeekSource),
 		counted: true,
 	}
@@ -50,7 +50,7 @@ var _ Locker = (*Reentrant)(nil)
 // TryLock report invalid options as [ErrArgument].
 func (c *Client) Reentrant(key string, o Options) *Reentrant {
 	return &Reentrant{
-		base: c.newBase(key, o, newScriptProtocol(reentrantScripts, c.transport, key, o.Fence)),
+		base: c.newBase(key, o, newScriptProtocol(reentrantScripts, c.core, key, o.Fence)),
 		held: currentHold{attempts: semaphore.NewWeighted(1)},
 	}
 }

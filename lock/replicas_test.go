@@ -72,7 +72,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 		_, err := c.As("other").Mutex("waited", o).Lock(ctx)
 		waiting <- err
 	}()
-	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited*").Val()) == 1 })
+	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited}:free").Val()) == 1 })
 	r.must(held.Unlock(ctx))
 	if err := <-waiting; !errors.Is(err, lock.ErrNotReplicated) {
 		t.Errorf("after a wait: got %v, want ErrNotReplicated", err)

@@ -85,7 +85,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 		}
 		next <- err
 	}()
-	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*orders*").Val()) == 1 })
+	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*orders}:free").Val()) == 1 })
 
 	r.must(r.nodes.Master().Kill())
 	r.renewedElsewhere(lease, &d)

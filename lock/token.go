@@ -15,8 +15,17 @@ import (
 // their length.
 const maxOwner = 100
 
+// The first character of the UUID's fourth group tells the scripts of a fair lock whether
+// the holder knows its queue.
+const (
+	plainToken = 0xb0
+	fairToken  = 0x80
+)
+
 // newToken returns a new token for an owner.
-func newToken(owner string) (string, error) {
+func newToken(owner string) (string, error) { return makeToken(owner, plainToken) }
+
+func makeToken(owner string, kind byte) (string, error) {
 	if err := checkOwner(owner); err != nil {
 		return "", fmt.Errorf("lock: %w", err)
 	}
@@ -24,8 +33,22 @@ func newToken(owner string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("lock: make a token: %w", err)
 	}
+	id[8] = id[8]&0x0f | kind
 	return owner + "~" + id.String(), nil
 }
+
+// newProcessToken returns a new token that tells in which process its owner waits: its
+// last 12 characters are those of core.id.
+func (c *core) newProcessToken(owner string, kind byte) (string, error) {
+	token, err := makeToken(owner, kind)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(token, processOf(token)) + processOf(c.id), nil
+}
+
+// processOf returns the last 12 characters of an id, a token, or the name of a process.
+func processOf(id string) string { return id[len(id)-12:] }
 
 // checkOwner returns an error if the label is too long.
 func checkOwner(owner string) error {

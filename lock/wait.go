@@ -11,10 +11,10 @@ import (
 
 // How waiting works. Goroutines that call Lock through one client wait in a localQueue
 // per key. Only the first of them talks to the server. The first ones of all clients
-// of a core wait in a waitQueue per key. The waitQueue subscribes to the channel of
+// of a core wait in a waitQueue per key. The waitQueue subscribes to the channels of
 // the lock. A message, a reconnect and the deadline of the holder wake only the first
-// waiter, so that a release causes one attempt per process. The order holds within a
-// process only.
+// waiter. A release sends its message to one process, the first that is registered on
+// the server (waiters.go); for a [Redlock], an [RW] and some names on a cluster, to all.
 
 // foreignPollInterval is the pause between attempts if the holder's release may send
 // no message: the holder uses another library, or the subscription is not confirmed.
@@ -34,11 +34,13 @@ const (
 // waitAndAcquire tries once. If the lock is held, it waits until it has acquired the
 // lock or ctx ends.
 func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue) (*Lease, error) {
-	queue, w := local.reuseSubscription() // before the attempt: no message is missed in between
-	r.contended = queue != nil
+	notifier, processChannel := &b.client.notifier, b.processChannel()
+	queue, w := local.reuseSubscription(notifier, processChannel) // before the attempt: no message is missed in between
+	r.contended, r.queue = queue != nil, queue
 	lease, err := r.try(ctx, r)
 	if queue == nil && errors.Is(err, ErrHeld) {
-		queue, w = local.subscribe(&b.client.notifier, b.protocol.channel())
+		queue, w = local.subscribe(notifier, b.protocol.channel(), processChannel)
+		r.queue = queue
 	}
 	if queue == nil {
 		return lease, err
@@ -48,7 +50,11 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		if errors.Is(err, ErrHeld) {
 			held, backoff = err, minBackoff
 		}
-		queue.wakeAfter(r.capPoll(pollInterval(err, queue.subscribed(), backoff)))
+		queue.wakeAfter(r.capPoll(b.pollInterval(err, queue, backoff)))
+		if tokenErr := b.claimNext(r, queue, w); tokenErr != nil {
+			err = tokenErr
+			break
+		}
 		if err = b.waitForWake(ctx, w.wakeup); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 			break
@@ -61,7 +67,34 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		queue.wakeAfter(r.capPoll(pollInterval(&HeldError{Token: lease.Token(), TTL: b.opts.TTL}, queue.subscribed(), 0)))
 	}
 	queue.leave(w, err == nil && !r.shared)
+	if err != nil && r.token != "" {
+		b.protocol.(*scriptProtocol).giveUp(r.token)
+	}
+	if p := queue.unregister(); p != nil {
+		p.giveUp(p.core.process)
+	}
 	return lease, err
+}
+
+// processChannel returns the channel on which a release wakes this process only; empty
+// if releases of this kind of lock wake all processes.
+func (b *base) processChannel() string {
+	if p, ok := b.protocol.(*scriptProtocol); ok && !p.broadcast {
+		return p.processChannel()
+	}
+	return ""
+}
+
+// claimNext has the next release hand the lock to the waiter, after its process was
+// woken too often and found the lock taken.
+func (b *base) claimNext(r *request, queue *waitQueue, w *waiter) (err error) {
+	if r.token != "" || !queue.starving() {
+		return nil
+	}
+	if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err == nil {
+		queue.setToken(w, r.token)
+	}
+	return err
 }
 
 // waitForWake waits until wakeup is ready, and returns nil. It returns an error if ctx
@@ -111,6 +144,20 @@ func pollInterval(err error, subscribed bool, backoff time.Duration) time.Durati
 	default:
 		return min(held.TTL+time.Millisecond, foreignPollInterval)
 	}
+}
+
+// pollInterval returns the pause after an attempt of a waiter in queue that ended with
+// err. If a release wakes one process, that process may be stopped, so a registered
+// process looks by itself: every 1 to 2 s if it is one of the next.
+func (b *base) pollInterval(err error, queue *waitQueue, backoff time.Duration) time.Duration {
+	if b.processChannel() == "" {
+		return pollInterval(err, queue.subscribed(), backoff)
+	}
+	pause := pollInterval(err, queue.subscribedBoth(), backoff)
+	if queue.isNext() {
+		pause = min(pause, randomBetween(time.Second, 2*time.Second))
+	}
+	return pause
 }
 
 // localQueues lets one goroutine at a time proceed per channel, in order of arrival.
@@ -200,7 +247,10 @@ func (l *localQueues) remove(q *localQueue, ready chan struct{}) {
 // reuseSubscription joins the waitQueue that an earlier goroutine has opened. It
 // returns nil if there is none. A localQueue keeps its waitQueue until it is empty, so
 // that the process does not subscribe to a busy key again and again.
-func (q *localQueue) reuseSubscription() (*waitQueue, *waiter) {
+func (q *localQueue) reuseSubscription(n *notifier, processChannel string) (*waitQueue, *waiter) {
+	if q.waitQueue == nil && processChannel != "" {
+		q.notifier, q.waitQueue = n, n.reuse(processChannel)
+	}
 	if q.waitQueue == nil {
 		return nil, nil
 	}
@@ -208,8 +258,8 @@ func (q *localQueue) reuseSubscription() (*waitQueue, *waiter) {
 }
 
 // subscribe opens the waitQueue of the key and joins it.
-func (q *localQueue) subscribe(n *notifier, channel string) (*waitQueue, *waiter) {
-	q.notifier, q.waitQueue = n, n.use(channel, "")
+func (q *localQueue) subscribe(n *notifier, channel, processChannel string) (*waitQueue, *waiter) {
+	q.notifier, q.waitQueue = n, n.use(channel, processChannel)
 	w := q.waitQueue.join("")
 	if q.waitQueue.subscribed() {
 		notify(w.wakeup) // another client has subscribed before: a message may have come before w joined

@@ -10,7 +10,7 @@ import (
 // one key.
 type waitQueue struct {
 	channel        string
-	processChannel string // on which this process learns that it was handed a fair lock; empty = not a fair lock. Guarded by notifier.mu, like the next fields
+	processChannel string // for messages to this process only; empty = there are none. Guarded by notifier.mu, like the next fields
 	users          int
 	idlePeriods    int      // how often users fell to 0
 	subscriptions  []string // channels for which SUBSCRIBE was sent
@@ -22,6 +22,7 @@ type waitQueue struct {
 	freeConfirmed    bool // the server has confirmed the subscription to channel
 	processConfirmed bool // the server has confirmed the subscription to processChannel
 	closed           bool
+	registration     registration
 
 	heartbeats     int // waiters that need heartbeats
 	heartbeatTimer *time.Timer
@@ -30,14 +31,15 @@ type waitQueue struct {
 // waiter is one waiter in a waitQueue.
 type waiter struct {
 	wakeup chan struct{} // capacity 1; ready when the waiter should try
-	token  string        // token in the server's queue; empty = not a fair lock
-	grant  grant         // guarded by waitQueue.mu
+	fair   bool          // waits in the server's queue of a fair lock
+	token  string        // to which a release may hand the lock; empty = none. Guarded by waitQueue.mu, like grant
+	grant  grant
 }
 
 // join adds a waiter at the end. A waiter for a fair lock passes its token in the
 // server's queue.
 func (q *waitQueue) join(token string) *waiter {
-	w := &waiter{wakeup: make(chan struct{}, 1), token: token}
+	w := &waiter{wakeup: make(chan struct{}, 1), fair: token != "", token: token}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queue = append(q.queue, w)
@@ -69,17 +71,71 @@ func (q *waitQueue) wakeFirst() {
 const nextMessage = "next"
 
 // onMessage handles a message. On channel it means that the lock is free. On
-// processChannel it is either the token of the waiter that was handed the lock, or
+// processChannel it is freeMessage, the token of the waiter that was handed the lock, or
 // nextMessage: then the first waiter tries when the time to claim the lock is over.
 func (q *waitQueue) onMessage(channel, message string) {
 	switch {
 	case channel == q.channel:
 		q.wakeFirst()
+	case message == freeMessage:
+		q.onWoken()
 	case message == nextMessage:
 		q.wakeAfter(claimTimeout + time.Millisecond)
 	default:
 		q.wakeToken(message)
 	}
+}
+
+// onWoken wakes the first waiter, because a release has woken this process. Without a
+// waiter, another process is woken.
+func (q *waitQueue) onWoken() {
+	q.mu.Lock()
+	p := q.registration.protocol
+	q.registration.registered = false
+	q.registration.woken = len(q.queue) > 0
+	if q.registration.woken {
+		notify(q.queue[0].wakeup)
+		p = nil
+	}
+	q.mu.Unlock()
+	if p != nil {
+		p.giveUp(p.core.process)
+	}
+}
+
+// unregister ends the registration of a process that has no waiters left. It returns
+// the protocol with which to tell the server; nil if that is not necessary.
+func (q *waitQueue) unregister() *scriptProtocol {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	reg := &q.registration
+	if len(q.queue) > 0 || !reg.registered && !reg.woken {
+		return nil
+	}
+	*reg = registration{protocol: reg.protocol}
+	return reg.protocol
+}
+
+// starving reports whether the process was woken too often and found the lock taken.
+func (q *waitQueue) starving() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.registration.passedOver >= maxPassedOver
+}
+
+// isNext reports whether the process may be woken by one of the next releases, or is
+// not registered.
+func (q *waitQueue) isNext() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.registration.registered || q.registration.ahead <= 1
+}
+
+// setToken sets the token to which a release may hand the lock.
+func (q *waitQueue) setToken(w *waiter, token string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.token = token
 }
 
 // wakeToken wakes the waiter with token, if it still waits.
@@ -114,19 +170,20 @@ func (q *waitQueue) tokens() []string {
 	defer q.mu.Unlock()
 	var tokens []string
 	for _, w := range q.queue {
-		if w.token != "" {
+		if w.fair {
 			tokens = append(tokens, w.token)
 		}
 	}
 	return tokens
 }
 
-// channels returns the channels of the queue. The caller holds notifier.mu.
+// channels returns the channels of the queue. The server confirms the last one last. The
+// caller holds notifier.mu.
 func (q *waitQueue) channels() []string {
 	if q.processChannel == "" {
 		return []string{q.channel}
 	}
-	return []string{q.channel, q.processChannel}
+	return []string{q.processChannel, q.channel}
 }
 
 // onSubscribed notes that the server has confirmed a subscription. Earlier messages
@@ -140,7 +197,7 @@ func (q *waitQueue) onSubscribed(channel string) {
 		q.processConfirmed = true
 	}
 	for i, w := range q.queue {
-		if w.token != "" && q.freeConfirmed && q.processConfirmed || w.token == "" && i == 0 {
+		if w.fair && q.freeConfirmed && q.processConfirmed || !w.fair && i == 0 && channel == q.channel {
 			notify(w.wakeup)
 		}
 	}
@@ -152,7 +209,7 @@ func (q *waitQueue) subscribed() bool {
 	return q.freeConfirmed
 }
 
-// subscribedBoth reports whether a hand-over of a fair lock reaches its waiter.
+// subscribedBoth reports whether a message to this process reaches its waiters.
 func (q *waitQueue) subscribedBoth() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -70,10 +70,10 @@ func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 func TestAWaiterThatJoinsASubscribedQueueTriesOnce(t *testing.T) {
 	n := &notifier{queues: map[string]*waitQueue{"free": {freeConfirmed: true}}, changed: make(chan struct{}, 1), started: true}
 	local := &localQueue{}
-	if _, w := local.subscribe(n, "free"); !woken(w) {
+	if _, w := local.subscribe(n, "free", ""); !woken(w) {
 		t.Error("a message between the attempt and the queue is lost")
 	}
-	if _, w := local.reuseSubscription(); woken(w) {
+	if _, w := local.reuseSubscription(n, ""); woken(w) {
 		t.Error("a waiter that joined before its attempt was woken without a message")
 	}
 }

@@ -1,0 +1,154 @@
+package lock
+
+import (
+	"context"
+	_ "embed"
+	"strconv"
+	"time"
+)
+
+// A release of a lock wakes one waiting process. The processes register in a zset on
+// the server; waiters_common.lua describes it. All waiters of a process for one lock
+// share one registration, in the [waitQueue] of the lock. As in Go's sync.Mutex, a
+// woken process competes with clients that come by, and gets the lock handed over when
+// it has lost too often.
+
+var (
+	//go:embed waiters_common.lua
+	waitersCommonSource string
+	//go:embed waiters_acquire.lua
+	waitersAcquireSource string
+	//go:embed waiters_release.lua
+	waitersReleaseSource string
+)
+
+// maxPassedOver is the number of times that a woken process may find the lock taken
+// before the next release hands the lock to it.
+const maxPassedOver = 8
+
+// freeMessage wakes the first waiter of a process: the lock is free, and the process is
+// no longer registered.
+const freeMessage = "free"
+
+// registration is what a process knows about its registration for one lock.
+type registration struct {
+	protocol   *scriptProtocol // of the lock; nil = the process was never registered
+	registered bool            // the process may be registered
+	ticket     int64           // µs of the server's clock; 0 = none yet
+	woken      bool            // a release has removed and woken the process
+	passedOver int             // times that the process was woken and found the lock taken
+	ahead      int64           // number of processes before it; −1 = not known
+}
+
+// registering is an attempt of a waiter, which registers if the lock is held.
+type registering struct {
+	*call
+	queue *waitQueue
+	woken bool // by a message
+	stays bool // the process has other waiters
+}
+
+// acquireOrRegister acquires the lock or registers the process. token is that of the
+// attempt; if it was made by newProcessToken, it is registered itself.
+func (p *scriptProtocol) acquireOrRegister(ctx context.Context, token string, ttl time.Duration, q *waitQueue, starving bool) future {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r, reg := &registering{queue: q, stays: len(q.queue) > 1}, &q.registration
+	member, ticket, flags := p.core.process, "", ""
+	if starving {
+		member = token
+	}
+	if reg.ticket > 0 {
+		ticket = strconv.FormatInt(reg.ticket, 10)
+	}
+	if reg.registered {
+		flags += "r"
+	}
+	r.woken, reg.woken = reg.woken, false
+	if !r.woken && reg.ticket > 0 {
+		flags += "l"
+	}
+	reg.protocol, reg.registered = p, true
+	entries := ""
+	if p.scripts.counted {
+		entries = "1"
+	}
+	args := []any{token, ttl.Milliseconds(), entries, p.freeChannel, member, ticket, flags}
+	if r.stays {
+		args = append(args, p.core.process)
+	}
+	r.call = p.scripts.acquire.send(ctx, p.transport, p.keys, args...)
+	return r
+}
+
+// wait implements [future].
+func (r *registering) wait(ctx context.Context) (any, error) {
+	reply, err := r.call.wait(ctx)
+	if err != nil {
+		return reply, err
+	}
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	reg := &r.queue.registration
+	refusal, refused := reply.([]any)
+	if !refused {
+		reg.registered, reg.ticket, reg.passedOver = r.stays, 0, 0
+		return reply, nil
+	}
+	if r.woken {
+		reg.passedOver++
+	}
+	reg.registered, reg.ahead = false, -1
+	if len(refusal) == 4 {
+		reg.registered = true
+		reg.ticket, _ = refusal[2].(int64)
+		reg.ahead, _ = refusal[3].(int64)
+	}
+	return reply, nil
+}
+
+// giveUp ends the registration of a member that waits no longer, in the background. If
+// the lock is free, another process is woken: the message may have been for the member.
+func (p *scriptProtocol) giveUp(member string) {
+	c := p.core
+	request := p.sendRelease(c.alive, member, 0, member)
+	c.tasks.spawn(func() { _, _ = request.wait(c.alive) })
+}
+
+// handover is a release that informs a waiter of the same process: the next holder, if
+// the lock was handed to it, or the first waiter, if it was woken.
+type handover struct {
+	*call
+	protocol *scriptProtocol
+	grant    grant
+}
+
+// wait implements [future]. If ctx ends first, it informs the waiter in the background.
+func (h *handover) wait(ctx context.Context) (any, error) {
+	reply, err := h.call.wait(ctx)
+	if err != nil && ctx.Err() != nil {
+		c := h.protocol.core
+		c.tasks.spawn(func() {
+			if late, err := h.call.wait(c.alive); err == nil {
+				h.deliver(late)
+			}
+		})
+	}
+	h.deliver(reply)
+	return reply, err
+}
+
+func (h *handover) deliver(reply any) {
+	switch reply := reply.(type) {
+	case string:
+		h.protocol.core.notifier.handTo(h.protocol.processChannel(), reply, h.grant)
+	case int64:
+		if reply == wokeOwn {
+			h.protocol.core.notifier.onMessage(h.protocol.processChannel(), freeMessage)
+		}
+	}
+}
+
+// wokeOwn is the reply to a release that has freed the lock, and has removed the
+// caller's own process from the waiters.
+const wokeOwn = 2

@@ -1,0 +1,56 @@
+-- waiters_release: stands before the scripts that release a lock. From ARGV[i] on, they
+-- have these arguments:
+-- ARGV[i]    channel of the lock; empty = wake no process
+-- ARGV[i+1]  name of the caller's process; absent = wake all processes
+-- ARGV[i+2]  1 if PUBLISH returns the number of subscribers, 0 on a cluster
+-- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock
+
+-- wake removes the first registered process that can be reached. It sends a message to
+-- the process, unless it is the caller's own. It returns the member and whether the
+-- process is the caller's own; nil if no process is registered. If the waiters cannot
+-- be read, it wakes all processes.
+local function wake(channel, own, counts)
+  for _ = 1, own and 20 or 0 do
+    local popped = redis.pcall('ZPOPMIN', waiters_of(channel))
+    local first = popped[1]
+    if popped.err then
+      break
+    elseif not first or string.sub(first, -12) == string.sub(own, -12) then
+      return first, true
+    end
+    local message = is_token(first) and first or 'free'
+    local reached = redis.pcall('PUBLISH', channel .. ':' .. string.sub(first, -12), message)
+    if reached ~= 0 or counts == '0' then
+      return first, false
+    end
+  end
+  if channel ~= '' then
+    redis.pcall('PUBLISH', channel, KEYS[1])
+  end
+end
+
+-- release frees the lock, or hands it to the first waiter if that is a token: hand
+-- stores the token for 1 s. The waiter must claim the lock in this time. It returns 1 if
+-- the lock is free, 2 if also a process was woken that is the caller's own, or the
+-- token.
+local function release(i, hand)
+  local first, own = wake(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  if first and is_token(first) then
+    hand(first, 1000)
+    return first
+  end
+  redis.call('DEL', KEYS[1])
+  return first and own and 2 or 1
+end
+
+-- give_up removes a waiter that does not hold the lock. If the lock is free, another
+-- one is woken: the message may have been for the removed one.
+local function give_up(i, hand)
+  if ARGV[i + 3] then
+    redis.pcall('ZREM', waiters_of(ARGV[i]), ARGV[i + 3])
+    if redis.call('EXISTS', KEYS[1]) == 0 then
+      release(i, hand)
+    end
+  end
+  return nil
+end
