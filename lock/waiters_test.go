@@ -200,7 +200,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		for _, kind := range wakingOneKinds {
-			for _, passes := range []int{0, 9} {
+			for _, passes := range []int{3, 9} { // 9: the lock is handed to the leaver
 				holder, _ := r.process("holder")
 				leaver, link := r.process("leaver")
 				c, _ := r.process("next")
@@ -235,6 +235,69 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				link.Thaw()
 			}
 		}
+	})
+}
+
+// A process that comes too late is the next one again, before those that came after it.
+func TestAProcessThatComesTooLateKeepsItsPlace(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		holder, _ := r.process("holder")
+		greedy := holder.Mutex("orders", lock.Options{})
+		lease := r.locked(greedy)
+		late, link := r.process("late")
+		next := lockAsync(ctx, late.Mutex("orders", lock.Options{}))
+		r.registered(1)
+		time.Sleep(time.Millisecond)
+		c, _ := r.process("second")
+		second := lockAsync(ctx, c.Mutex("orders", lock.Options{}))
+		r.registered(2)
+		link.Delay(func() time.Duration { return time.Millisecond })
+		for range 5 {
+			r.must(lease.Unlock(ctx))
+			lease = r.locked(greedy)
+			time.Sleep(10 * time.Millisecond)
+		}
+		r.must(lease.Unlock(ctx))
+		lease = r.won(next)
+		if second.over() {
+			r.Error("a process that came later got the lock first")
+		}
+		r.must(lease.Unlock(ctx))
+		r.must(r.won(second).Unlock(ctx))
+	})
+}
+
+// A process whose registration ends without a message, because it found the lock free,
+// is not registered any more. A process that is woken without a waiter passes that on.
+func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		holder, _ := r.process("holder")
+		lease := r.locked(holder.Mutex("orders", lock.Options{}))
+		c, _ := r.process("a")
+		next := lockAsync(ctx, c.Mutex("orders", lock.Options{}))
+		r.registered(1)
+		name := r.rdb.ZRange(ctx, waitersKey, 0, 0).Val()[0]
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Fatal(err)
+		}
+		lease = r.won(next)
+		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 0 {
+			r.Error("the holder is registered")
+		}
+
+		other, _ := r.process("other")
+		next = lockAsync(ctx, other.Mutex("orders", lock.Options{}))
+		r.registered(1)
+		r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1, Member: name}).Err())
+		released := time.Now()
+		r.must(lease.Unlock(ctx))
+		lease = r.won(next)
+		if delay := time.Since(released); delay > 0 {
+			r.Errorf("the waiter got the lock after %v, want at once", delay)
+		}
+		r.must(lease.Unlock(ctx))
+		r.registered(0)
 	})
 }
 
