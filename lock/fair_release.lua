@@ -23,4 +23,4 @@ if mutex and is_token(mutex) then
   return mutex
 end
 redis.call('DEL', KEYS[1])
-return mutex and own and 2 or 1
+return own and 2 or 1

@@ -22,13 +22,17 @@ var (
 	waitersReleaseSource string
 )
 
-// maxPassedOver is the number of times that a woken process may find the lock taken
-// before the next release hands the lock to it.
+// maxPassedOver is the number of times that a woken process may find the lock taken and
+// register again. The next time it registers a token, to which a release hands the lock.
 const maxPassedOver = 8
 
-// freeMessage wakes the first waiter of a process: the lock is free, and the process is
-// no longer registered.
-const freeMessage = "free"
+// Messages to a process. freeMessage wakes its first waiter: the lock is free, and the
+// process is no longer registered. ownMessage is for observers: the process has released
+// the lock itself, and learns the same from the reply.
+const (
+	freeMessage = "free"
+	ownMessage  = "own"
+)
 
 // registration is what a process knows about its registration for one lock.
 type registration struct {

@@ -5,23 +5,23 @@
 -- ARGV[i+2]  1 if PUBLISH returns the number of subscribers, 0 on a cluster
 -- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock
 
--- wake removes the first registered process that can be reached. It sends a message to
--- the process, unless it is the caller's own. It returns the member and whether the
--- process is the caller's own; nil if no process is registered. If the waiters cannot
--- be read, it wakes all processes.
+-- wake removes the first registered process that can be reached and sends it a message:
+-- free, a token, or own if the process is the caller's, which learns from the reply. It
+-- returns the member and whether the process is the caller's. If no process is
+-- registered, or the waiters cannot be read, it sends a message to all. So each release
+-- sends one message, by which an observer can tell it from a deletion.
 local function wake(channel, own, counts)
   for _ = 1, own and 20 or 0 do
     local popped = redis.pcall('ZPOPMIN', waiters_of(channel))
     local first = popped[1]
-    if popped.err then
+    if popped.err or not first then
       break
-    elseif not first or string.sub(first, -12) == string.sub(own, -12) then
-      return first, true
     end
-    local message = is_token(first) and first or 'free'
-    local reached = redis.pcall('PUBLISH', channel .. ':' .. string.sub(first, -12), message)
-    if reached ~= 0 or counts == '0' then
-      return first, false
+    local process = string.sub(first, -12)
+    local ours = process == string.sub(own, -12)
+    local message = ours and 'own' or is_token(first) and first or 'free'
+    if redis.pcall('PUBLISH', channel .. ':' .. process, message) ~= 0 or counts == '0' or ours then
+      return first, ours
     end
   end
   if channel ~= '' then
@@ -40,7 +40,7 @@ local function release(i, hand)
     return first
   end
   redis.call('DEL', KEYS[1])
-  return first and own and 2 or 1
+  return own and 2 or 1
 end
 
 -- give_up removes a waiter that does not hold the lock. If the lock is free, another

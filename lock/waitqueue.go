@@ -71,12 +71,14 @@ func (q *waitQueue) wakeFirst() {
 const nextMessage = "next"
 
 // onMessage handles a message. On channel it means that the lock is free. On
-// processChannel it is freeMessage, the token of the waiter that was handed the lock, or
-// nextMessage: then the first waiter tries when the time to claim the lock is over.
+// processChannel it is freeMessage, the token of the waiter that was handed the lock,
+// ownMessage, which repeats the reply to a release, or nextMessage: then the first waiter
+// tries when the time to claim the lock is over.
 func (q *waitQueue) onMessage(channel, message string) {
 	switch {
 	case channel == q.channel:
 		q.wakeFirst()
+	case message == ownMessage:
 	case message == freeMessage:
 		q.onWoken()
 	case message == nextMessage:

@@ -168,7 +168,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	want := map[string]time.Duration{
-		"orders:4712": 9 * time.Second, "{fleet}:dispatch": 9 * time.Second, "ledger:2026": 4 * time.Second,
+		"orders:4712": 9 * time.Second, "orders:4713": 9 * time.Second, "{fleet}:dispatch": 9 * time.Second, "ledger:2026": 4 * time.Second,
 		"rates:eur": 9 * time.Second, "rates:usd": 9 * time.Second, "rwlock:prices": time.Second,
 		"job:nightly": 192 * time.Minute, ":1:thumbnails": 3 * time.Second, "redbeat::lock": time.Minute,
 		"qo_reports.build_day-2026-11-20": 70 * time.Second, "_lockprices:eur": 800 * time.Millisecond,
@@ -289,7 +289,7 @@ func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 				t.Errorf("%s: a library that sets no TTL left %q with one", f.Name, s.Name)
 			}
 		}
-		if shows && !f.ShowsWaiters && f.Name != "locktop" { // locktop shows only the waiters of fair locks
+		if shows && !f.ShowsWaiters {
 			t.Errorf("%s: a sample has waiters, and the format does not say that it shows them", f.Name)
 		}
 		if f.ShowsWaiters && !shows && f.Channels == nil && f.Name != "medallion-writer" { // no sample has a waiting writer

@@ -26,10 +26,12 @@ func locktop() keyspace.Format {
 				{Key: locktopName(e.Key, "queue"), Type: "zset"},
 				{Key: locktopName(e.Key, "alive"), Type: "zset"},
 				{Key: locktopName(e.Key, "fence"), Type: "string"},
+				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
 			}
 		},
-		Decode:  decodeLocktop,
-		Actions: locktopActions(),
+		ShowsWaiters: true,
+		Decode:       decodeLocktop,
+		Actions:      locktopActions(),
 		ReleaseChannel: &keyspace.ReleaseChannel{
 			Pattern: "{*}*:free*",
 			Key:     locktopReleased,
@@ -60,19 +62,19 @@ func locktopActions() *keyspace.Actions {
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
 		ForceRelease: locktopBreak,
 		Extend:       tokenExtend,
-		WakeHint:     "receive the key on {key}:free; the first waiter of a fair lock receives its token on a channel of its process",
+		WakeHint:     "receive free on {key}:free:<process>, by the order of {key}:waiters, or the key on {key}:free; the first waiter of a fair lock receives its token on a channel of its process",
 	}
 }
 
-// locktopReleased returns the key of a lock from the message of a release. The message
-// is the key, or the token of the waiter that gets the lock. The token arrives on the
-// channel of the waiter's process, and the name of this channel contains the key.
+// locktopReleased returns the key of a lock from the message of a release. To all
+// waiters, the message is the key. On the channel of one process it is "free", "own", or
+// the token of the waiter that gets the lock.
 func locktopReleased(channel, payload string) (string, bool) {
 	if locktopName(payload, "free") == channel {
 		return payload, true
 	}
 	named, process, ok := cutLast(channel, ":free:")
-	if !ok || len(process) != locktopProcess || !strings.HasSuffix(payload, process) {
+	if !ok || len(process) != locktopProcess || payload != "free" && payload != "own" && !strings.HasSuffix(payload, process) {
 		return "", false // for another process, or not from package lock
 	}
 	if tagged, ok := strings.CutSuffix(named, ":"); ok {
@@ -119,7 +121,27 @@ func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		waiter, _ := locktopHolder(m.Name, e.Now)
 		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since, Expires: alive[m.Name]})
 	}
+	l.Waiters = append(l.Waiters, locktopProcesses(e)...)
 	return l, keyspace.Certain
+}
+
+// locktopProcesses returns the processes that wait for a lock, with the time since when
+// they wait. A process that came too late too often is represented by a token, with a
+// ticket that is locktopStarving smaller.
+func locktopProcesses(e keyspace.Entry) []keyspace.Waiter {
+	const locktopStarving = 4e15
+	var all []keyspace.Waiter
+	for _, m := range e.Related[locktopName(e.Key, "waiters")].Members {
+		w, micros := keyspace.Waiter{ID: m.Name}, m.Score
+		if micros < 0 {
+			micros += locktopStarving
+		}
+		if micros > 0 && micros < locktopStarving {
+			w.Since = time.UnixMicro(int64(micros))
+		}
+		all = append(all, w)
+	}
+	return all
 }
 
 // deadlines parses a zset of member → ms since 1970.
@@ -167,10 +189,26 @@ func locktopSamples() []keyspace.Sample {
 			Commands: [][]string{
 				{"SET", "orders:4712", token, "PX", "30000"},
 				{"SET", "{orders:4712}:fence", "1207"},
+				{"DEL", "{orders:4712}:waiters"},
 			},
 			Want: keyspace.Lock{
 				Key: "orders:4712", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Fence: 1207,
 				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "held, and two processes wait",
+			Commands: [][]string{
+				{"SET", "orders:4713", token, "PX", "30000"},
+				{"DEL", "{orders:4713}:waiters"},
+				{"ZADD", "{orders:4713}:waiters", "{ms-4000}000", "api-2:17~5f1c2a3b4d5e", "{ms-3000}000", "api-3:4~6f1c2a3b4d5e"},
+				{"PEXPIRE", "{orders:4713}:waiters", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "orders:4713", Kind: keyspace.Mutex, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+				Waiters: []keyspace.Waiter{{ID: "api-2:17~5f1c2a3b4d5e"}, {ID: "api-3:4~6f1c2a3b4d5e"}},
 			},
 			TTL: 30 * time.Second,
 		},

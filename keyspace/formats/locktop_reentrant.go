@@ -18,21 +18,27 @@ func locktopReentrant() keyspace.Format {
 		Type:      "hash",
 		Probe:     probeLocktop,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
+			return []keyspace.Companion{
+				{Key: locktopName(e.Key, "fence"), Type: "string"},
+				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
+			}
 		},
-		Decode: decodeLocktopReentrant,
+		ShowsWaiters: true,
+		Decode:       decodeLocktopReentrant,
 		Actions: countActions(func(key string) (string, string) { return locktopName(key, "free"), key },
 			"receive the key on {key}:free"),
 		Samples: []keyspace.Sample{{
-			Name: "entered twice",
+			Name: "entered twice, and a process waits",
 			Commands: [][]string{
-				{"DEL", "ledger:2026"},
+				{"DEL", "ledger:2026", "{ledger:2026}:waiters"},
+				{"ZADD", "{ledger:2026}:waiters", "{ms-3000}000", "api-3:4~6f1c2a3b4d5e"},
 				{"HSET", "ledger:2026", token, "2"},
 				{"PEXPIRE", "ledger:2026", "30000"},
 			},
 			Want: keyspace.Lock{
 				Key: "ledger:2026", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
 				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 2}},
+				Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
 			},
 			TTL: 30 * time.Second,
 		}},
@@ -53,6 +59,7 @@ func decodeLocktopReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidenc
 	return keyspace.Lock{
 		Kind:    keyspace.Reentrant,
 		Holders: []keyspace.Holder{h},
+		Waiters: locktopProcesses(e),
 		Fence:   locktopFence(e),
 	}, keyspace.Certain
 }
