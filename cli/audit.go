@@ -89,10 +89,8 @@ func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.file.Write(line.Bytes()); err != nil {
-		return fmt.Errorf("write the audit log: %w", err)
-	}
-	if err := l.file.Sync(); err != nil {
+	_, err := l.file.Write(line.Bytes())
+	if err := errors.Join(err, l.file.Sync()); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil

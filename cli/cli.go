@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -74,15 +75,10 @@ func Documentation() *cobra.Command {
 // asksForJSON looks for --json before the flags are parsed, so that errors in the
 // flags are JSON, too.
 func asksForJSON(args []string) bool {
-	for _, a := range args {
-		switch a {
-		case "--json", "--json=true":
-			return true
-		case "--":
-			return false
-		}
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
 	}
-	return false
+	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
 func (p *program) rootCommand() *cobra.Command {

@@ -60,11 +60,6 @@ func usageErrorf(hint, format string, args ...any) *exitError {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// noLock returns the exitError for a key that is not a lock.
-func noLock(hint, format string, args ...any) *exitError {
-	return &exitError{code: exitNoLock, err: fmt.Errorf(format, args...), hint: hint}
-}
-
 // asExitError returns the exitError in err, or an exitError for err.
 func asExitError(err error) *exitError {
 	if f, ok := errors.AsType[*exitError](err); ok {
@@ -104,11 +99,6 @@ func (n messages) fault(f *exitError) {
 // warning tells the user of a danger; the program continues.
 func (n messages) warning(format string, args ...any) {
 	n.write(jsonNote{Warning: fmt.Sprintf(format, args...)})
-}
-
-// ask writes a question and leaves the cursor after it.
-func (n messages) ask(format string, args ...any) {
-	fmt.Fprintf(n.to, format, args...)
 }
 
 // note reports an event.
@@ -163,20 +153,16 @@ func (l progressLine) clear() {
 // is missing and the servers that answered.
 func incomplete(snap keyspace.Snapshot) *exitError {
 	text := "incomplete: " + strings.Join(snap.Problems, "; ")
-	if up := answering(snap.Nodes); len(snap.Nodes) > 1 && len(up) > 0 {
-		text += "; seen are " + strings.Join(up, ", ")
-	}
-	return &exitError{code: exitFailure, err: errors.New(text)}
-}
-
-// answering returns the addresses of the servers that answered.
-func answering(nodes []keyspace.Node) (up []string) {
-	for _, n := range nodes {
+	var up []string
+	for _, n := range snap.Nodes {
 		if n.Up {
 			up = append(up, n.Addr)
 		}
 	}
-	return up
+	if len(snap.Nodes) > 1 && len(up) > 0 {
+		text += "; seen are " + strings.Join(up, ", ")
+	}
+	return &exitError{code: exitFailure, err: errors.New(text)}
 }
 
 // missing names in one line the servers that do not answer; "" if all do.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"slices"
@@ -155,32 +156,10 @@ func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	return err
 }
 
-const formatsHead = `# What locktop recognises
-
-<!-- Made by "locktop formats --markdown > docs/formats.md": change the formats, not this page. -->
-
-This page lists the formats in which libraries store locks, in the order in which locktop tries them. If several formats
-have the same confidence for a key, the first one wins.
-
-* **certain**: the layout or the name belongs to one library only.
-* **likely**: a token with the shape of a lock's token, and a second sign: a name that suggests a lock, a TTL, a change.
-* **possible**: the key can as well be something else. Shown with ` + "`--all`" + ` only.
-
-The table shows the highest confidence of a format. A name that suggests something else (a session, a cache, a limit)
-lowers it by one step. So does a missing TTL, if the library always sets one. For other locks, use
-` + "`--lock 'myapp:mutex:*'`" + `.
-
-The column acts shows what locktop can do with a lock of another client: release it as its library does, and set another
-deadline. The script reads the lock again, and does nothing if the lock has changed since it was read.
-
-Some locks have no key and are not shown: those of portalocker, whose holders subscribe to a channel; those inside one
-process; advisory locks of a database. Waiters are visible only if they leave a trace. Clients that block on a list
-(python-redis-lock, walrus, redis-semaphore for Ruby) do not show on which list.
-
-In the samples, {ms-9000} is the time 9 s ago in ms, {s…} in seconds, {f…} with a fraction, {iso…} as a date and {uniqid…}
-as PHP writes it; {v1…} and {v7…} are UUIDs of that time, {v1hex…} without dashes, {v1b64…} as base64.
-
-`
+// formatsHead is the beginning of docs/formats.md.
+//
+//go:embed formats.md
+var formatsHead string
 
 func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 	var out strings.Builder

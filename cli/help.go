@@ -107,11 +107,13 @@ func sections(cmd *cobra.Command) []*pflag.FlagSet {
 func flagError(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if near := flagsLike(cmd, e.GetSpecifiedName()); len(near) > 0 && e.GetSpecifiedShortnames() == "" {
-			hint = "did you mean --" + strings.Join(near, ", --") + "?"
-		}
 		if e.GetSpecifiedShortnames() != "" {
 			return usageErrorf(hint, "unknown flag -%s", e.GetSpecifiedName())
+		}
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := alike(e.GetSpecifiedName(), known); len(near) > 0 {
+			hint = "did you mean --" + strings.Join(near[:min(len(near), hintsMost)], ", --") + "?"
 		}
 		return usageErrorf(hint, "unknown flag --%s", e.GetSpecifiedName())
 	}
@@ -122,14 +124,6 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usageErrorf(hint, "--%s: not a valid %s", e.GetFlag().Name, typeName(e.GetFlag()))
 	}
 	return usageErrorf(hint, "a flag that begins neither with - and a letter nor with -- and a name")
-}
-
-// flagsLike returns the flags of cmd with a spelling like name.
-func flagsLike(cmd *cobra.Command, name string) []string {
-	var known []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	like := alike(name, known)
-	return like[:min(len(like), hintsMost)]
 }
 
 // typeName returns the type of a flag's value in words.
@@ -160,11 +154,9 @@ func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {
-			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, noShell
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, func(*cobra.Command, []string) error {
+				return usageErrorf("see locktop completion --help", "completion takes the name of a shell: bash, fish, powershell, zsh")
+			}
 		}
 	}
-}
-
-func noShell(*cobra.Command, []string) error {
-	return usageErrorf("see locktop completion --help", "completion takes the name of a shell: bash, fish, powershell, zsh")
 }

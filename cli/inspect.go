@@ -63,15 +63,16 @@ func (k *keyFlags) flags() *pflag.FlagSet {
 
 // take sets the key from the arguments of a command.
 func (k *keyFlags) take(cmd *cobra.Command, args []string) error {
-	if !cmd.Flags().Changed("key-b64") {
-		if err := oneKey(cmd, args); err != nil {
-			return err
-		}
+	switch b64 := cmd.Flags().Changed("key-b64"); {
+	case b64 && len(args) > 0:
+		return usageErrorf("", "KEY and --key-b64 exclude each other")
+	case len(args) > 1:
+		return usageErrorf("quote it if it has spaces", "%s takes one key", cmd.CommandPath())
+	case len(args) > 0:
 		k.key = args[0]
 		return nil
-	}
-	if len(args) > 0 {
-		return usageErrorf("", "KEY and --key-b64 exclude each other")
+	case !b64:
+		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s needs the key of a lock", cmd.CommandPath())
 	}
 	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(k.b64, "="))
 	if err != nil {
@@ -127,14 +128,8 @@ func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, a
 // inspection is everything about one key on all servers.
 type inspection struct {
 	render.View
-	raw []rawKey
-	typ string // reply to TYPE; "none": the key does not exist
-}
-
-// rawKey is a key on one server.
-type rawKey struct {
-	node  string
-	entry keyspace.Entry
+	raw []keyspace.Entry // with their servers
+	typ string           // reply to TYPE; "none": the key does not exist
 }
 
 // inspectKey reads one key from all servers, without a scan.
@@ -172,9 +167,9 @@ func (g inspection) whichDatabases() string {
 // key, so add ignores repetitions.
 func (g *inspection) add(sight inspect.Key, addr string, cluster bool) {
 	for _, entry := range sight.Entries {
-		r := rawKey{cmp.Or(entry.Node, addr), entry}
-		if !cluster || !slices.ContainsFunc(g.raw, func(known rawKey) bool { return known.node == r.node && known.entry.Key == r.entry.Key }) {
-			g.raw = append(g.raw, r)
+		entry.Node = cmp.Or(entry.Node, addr)
+		if !cluster || !slices.ContainsFunc(g.raw, func(known keyspace.Entry) bool { return known.Node == entry.Node && known.Key == entry.Key }) {
+			g.raw = append(g.raw, entry)
 		}
 	}
 	if sight.Type != "none" {
@@ -182,29 +177,23 @@ func (g *inspection) add(sight inspect.Key, addr string, cluster bool) {
 	}
 }
 
-// oneKey checks that the only argument is the key.
-func oneKey(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s needs the key of a lock", cmd.CommandPath())
-	case len(args) > 1:
-		return usageErrorf("quote it if it has spaces", "%s takes one key", cmd.CommandPath())
-	}
-	return nil
-}
-
 // lock returns the lock of the inspection, or an exitError if the key is not a lock.
 func (g inspection) lock(key string) (keyspace.Lock, error) {
-	switch {
-	case len(g.Locks) > 0:
+	if len(g.Locks) > 0 {
 		return g.Locks[0], nil
-	case !g.Complete:
-		return keyspace.Lock{}, incomplete(g.Snapshot)
-	case g.typ == "none":
-		return keyspace.Lock{}, noLock("nobody holds it, or it has another name: locktop list --match", "there is no key %q", key)
-	default:
-		return keyspace.Lock{}, noLock("--lock GLOB says that a key is a lock, whatever it holds", "%q is a %s that matches no known lock format", key, g.typ)
 	}
+	if !g.Complete {
+		return keyspace.Lock{}, incomplete(g.Snapshot)
+	}
+	f := &exitError{
+		code: exitNoLock,
+		err:  fmt.Errorf("%q is a %s that matches no known lock format", key, g.typ),
+		hint: "--lock GLOB says that a key is a lock, whatever it holds",
+	}
+	if g.typ == "none" {
+		f.err, f.hint = fmt.Errorf("there is no key %q", key), "nobody holds it, or it has another name: locktop list --match"
+	}
+	return keyspace.Lock{}, f
 }
 
 // remedy has the commands that force-release a lock, or the reason why none exists.
@@ -274,8 +263,8 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 		line(f.Severity.String(), "%s: %s %s", f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	}
 	out.WriteString("\nStored as\n")
-	for _, r := range g.raw {
-		writeRaw(&out, r)
+	for _, e := range g.raw {
+		writeRaw(&out, e)
 	}
 	out.WriteString("\nTo break it safely\n")
 	switch r := remedyFor(c, l); {
@@ -358,13 +347,12 @@ const (
 
 // writeRaw prints a key and its value on one server, up to the limits and without
 // control characters.
-func writeRaw(out *strings.Builder, r rawKey) {
-	e := r.entry
+func writeRaw(out *strings.Builder, e keyspace.Entry) {
 	ttl := "no TTL"
 	if !e.Expires.IsZero() {
 		ttl = "TTL " + humanize.Left(e.Expires.Sub(e.Now))
 	}
-	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", render.ShortKey(e.Key), e.Type, ttl, r.node)
+	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", render.ShortKey(e.Key), e.Type, ttl, e.Node)
 	if e.Type == "string" {
 		fmt.Fprintf(out, "    %s%s\n", clipped(e.Value), beyond(e.Len, int64(min(len(e.Value), rawBytes)), "byte"))
 		return
@@ -429,17 +417,16 @@ type jsonMember struct {
 func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
 	lock := render.LockOf(l, g.At, g.Findings[l.ID()])
 	j := jsonInspection{At: render.Timestamp(g.At), Lock: lock, Why: each(l.Evidence, render.Text), Votes: lock.Votes, Raw: []jsonRaw{}}
-	for _, r := range g.raw {
-		j.Raw = append(j.Raw, rawOf(r))
+	for _, e := range g.raw {
+		j.Raw = append(j.Raw, rawOf(e))
 	}
 	r := remedyFor(c, l)
 	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.why
 	return j
 }
 
-func rawOf(r rawKey) jsonRaw {
-	e := r.entry
-	j := jsonRaw{Node: r.node, Key: render.Text(e.Key), KeyB64: render.Base64(e.Key), Type: e.Type, TTLms: render.TTL(e.Expires, e.Now), Len: e.Len}
+func rawOf(e keyspace.Entry) jsonRaw {
+	j := jsonRaw{Node: e.Node, Key: render.Text(e.Key), KeyB64: render.Base64(e.Key), Type: e.Type, TTLms: render.TTL(e.Expires, e.Now), Len: e.Len}
 	if e.Type == "string" {
 		j.Value, j.ValueB64 = new(render.Text(e.Value)), render.Base64(e.Value)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -13,7 +12,6 @@ import (
 	"locktop/cli/demo"
 	"locktop/humanize"
 	"locktop/loadgen"
-	"locktop/loadgen/scenarios"
 	"locktop/server"
 	"locktop/tui"
 	"locktop/tui/widget"
@@ -142,8 +140,8 @@ type ownLoad struct {
 	connection *connect.Flags
 	now        bool // --load is set
 
-	ground *loadServers
-	load   *loadgen.Group
+	servers *loadServers
+	load    *loadgen.Group
 }
 
 func (o *ownLoad) flags() *pflag.FlagSet {
@@ -152,11 +150,9 @@ func (o *ownLoad) flags() *pflag.FlagSet {
 	return set
 }
 
-// check returns an error if --load is set for servers that permit no load.
-func (o *ownLoad) check(c *connect.Flags, may writeFlags) error {
+// refusal returns an error if the servers of c permit no load.
+func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	switch {
-	case !o.now:
-		return nil
 	case may.production:
 		return usageErrorf("", "--load and --production contradict each other")
 	case c.Redlock():
@@ -169,15 +165,6 @@ func (o *ownLoad) check(c *connect.Flags, may writeFlags) error {
 		err = notLocal("locktop load --yes-load-this-server does, without the screen", remote)
 	}
 	return err
-}
-
-// offered reports whether the screen may offer to run a load.
-func (o *ownLoad) offered(may writeFlags) bool {
-	if may.production || o.connection.Redlock() || o.connection.AllDatabases() {
-		return false
-	}
-	remote, err := o.connection.Remote()
-	return err == nil && remote == ""
 }
 
 // Open implements [tui.Loader].
@@ -201,7 +188,7 @@ func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 		g.close()
 		return nil, err
 	}
-	o.ground = g
+	o.servers = g
 	return o.load, nil
 }
 
@@ -209,11 +196,6 @@ func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 func (o *ownLoad) close() {
 	if o.load != nil {
 		_ = o.load.Close() // locks that Close could not release expire
-		o.ground.close()
+		o.servers.close()
 	}
-}
-
-// ownScenes returns the scenarios that need only one server.
-func ownScenes() []loadgen.Scenario {
-	return slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.Redlock })
 }

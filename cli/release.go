@@ -203,7 +203,7 @@ func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) e
 	if o.production {
 		yes = widget.Plain(seen.Key)
 	}
-	p.notes.ask("%s.\nType %s to confirm, anything else to cancel: ", o.consequence(seen, at), yes)
+	fmt.Fprintf(p.notes.to, "%s.\nType %s to confirm, anything else to cancel: ", o.consequence(seen, at), yes)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)

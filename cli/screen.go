@@ -25,6 +25,8 @@ import (
 	"locktop/cli/connect"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/release"
+	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
 	"locktop/tui"
 	"locktop/tui/widget"
 )
@@ -88,7 +90,10 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	if err := applyContext(c, s, look, &may); err != nil {
 		return err
 	}
-	if err := errors.Join(s.check(), look.check(), may.check(c), own.check(c, may)); err != nil {
+	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
+		return err
+	}
+	if err := own.refusal(c, may); own.now && err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {
@@ -110,8 +115,9 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	}
 	w := g.world(ctx, t)
 	own.connection = c
-	if own.offered(may) {
-		w.Loader, w.Scenes = own, ownScenes()
+	if own.refusal(c, may) == nil {
+		w.Loader = own
+		w.Scenes = slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.Redlock })
 		defer own.close()
 	}
 	if own.now {
@@ -254,19 +260,19 @@ func loadBuffer(text string) error {
 	return cmd.Run()
 }
 
-// frameSaver saves frames and scenarios in a folder; "" is the current folder.
-type frameSaver struct{ folder string }
+// frameSaver saves frames and scenarios in the current folder.
+type frameSaver struct{}
 
 // Save writes a new file named after the time. Only its owner can read the file,
 // because a frame may show secrets.
-func (a frameSaver) Save(name string, data []byte) (string, error) {
+func (frameSaver) Save(name string, data []byte) (string, error) {
 	stamp := time.Now().Format("20060102-150405")
 	for n := range 100 {
 		mark := ""
 		if n > 0 {
 			mark = fmt.Sprintf("-%d", n)
 		}
-		path := filepath.Join(a.folder, "locktop-"+stamp+mark+filepath.Ext(name))
+		path := "locktop-" + stamp + mark + filepath.Ext(name)
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue

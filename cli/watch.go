@@ -138,10 +138,8 @@ func (t eventPrinter) finding(f keyspace.Finding, at time.Time) error {
 	return err
 }
 
-func (o *watchOptions) event(e keyspace.Event) bool { return o.named(string(e.Kind)) }
-func (o *watchOptions) findings() bool              { return o.named(findingName) }
-
-func (o *watchOptions) named(kind string) bool {
+// prints reports whether events of a kind are printed.
+func (o *watchOptions) prints(kind string) bool {
 	return len(o.events) == 0 || slices.Contains(o.events, kind)
 }
 
@@ -234,7 +232,7 @@ func (w *watcher) run(ctx context.Context) error {
 func (w *watcher) printEvents(events []keyspace.Event) error {
 	for _, e := range events {
 		found := findingsAbout(e)
-		if !w.wants.event(e) || !w.picks.matches(e.Lock, found) {
+		if !w.wants.prints(string(e.Kind)) || !w.picks.matches(e.Lock, found) {
 			continue
 		}
 		if err := w.teller.event(e, found); err != nil {
@@ -252,7 +250,7 @@ func (w *watcher) printEvents(events []keyspace.Event) error {
 
 // reportFindings prints each finding once that appears without an event.
 func (w *watcher) reportFindings() error {
-	if !w.wants.findings() || time.Since(w.asked) < findingsInterval {
+	if !w.wants.prints(findingName) || time.Since(w.asked) < findingsInterval {
 		return nil
 	}
 	w.asked = time.Now()

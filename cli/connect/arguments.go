@@ -25,11 +25,11 @@ func (c *Flags) Arguments(db int) ([]string, error) {
 	if c.asksForPassword(seeds) {
 		flags = append(flags, "--askpass")
 	}
+	number := db != 0
 	if len(c.redlock) > 0 || c.context != "" {
-		if c.given("db") {
-			flags = append(flags, "-n", strconv.Itoa(db))
-		}
-	} else if db != 0 {
+		number = c.given("db")
+	}
+	if number {
 		flags = append(flags, "-n", strconv.Itoa(db))
 	}
 	if e.tls && len(c.sentinels) > 0 || c.security.tls && c.context != "" {
@@ -61,18 +61,13 @@ func (c *Flags) where(seeds []endpoint) []string {
 		flags = append(flags, "--context", c.context)
 	case e.network == "unix":
 		flags = append(flags, "--socket", absolute(e.addr))
-	case c.placed() || e.tls:
+	case c.addressGiven() || e.tls || os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != "":
 		flags = append(flags, "-u", e.address(false))
 	}
 	if c.cluster {
 		flags = append(flags, "--cluster")
 	}
 	return flags
-}
-
-// placed reports whether the flags or the environment have an address.
-func (c *Flags) placed() bool {
-	return c.addressGiven() || os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != ""
 }
 
 // address returns a URL without the password. It has the user and the database only

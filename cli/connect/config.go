@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -104,15 +105,10 @@ func plainYAML(err error) error {
 }
 
 func definedAre(contexts map[string]Context) string {
-	var names []string
-	for name := range contexts {
-		names = append(names, name)
-	}
-	if len(names) == 0 {
+	if len(contexts) == 0 {
 		return "it defines none"
 	}
-	slices.Sort(names)
-	return "there are " + strings.Join(names, ", ")
+	return "there are " + strings.Join(slices.Sorted(maps.Keys(contexts)), ", ")
 }
 
 // private returns an error if s has a password and users other than the owner can

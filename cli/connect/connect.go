@@ -56,15 +56,18 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 			c.warn(p.Warn, e)
 		}
 	}
-	v := &servers{connect: c.client, locate: c.locator(seeds)}
+	v := &servers{connect: c.client, locate: c.locator(seeds), clients: make(map[endpoint]*redis.Client)}
 	t := &Target{
-		Title:   c.title(seeds) + c.security.title(),
+		Title:   c.title(seeds),
 		Many:    c.mode() != "" || c.db.all,
 		Multi:   inspect.MultiOptions{Mode: c.mode(), Redlock: len(c.redlock) > 1},
 		Timeout: c.timeout,
 		flags:   *c,
 		seed:    seeds[0],
 		servers: v,
+	}
+	if c.security.insecure {
+		t.Title += " (certificate not verified)"
 	}
 	if c.cluster {
 		t.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) {
@@ -115,7 +118,7 @@ func (c *Flags) seeds() ([]endpoint, error) {
 
 // locator returns a function that finds the servers from the seeds.
 func (c *Flags) locator(seeds []endpoint) func(context.Context, *servers) ([]endpoint, error) {
-	locate := fixed(seeds)
+	locate := func(context.Context, *servers) ([]endpoint, error) { return seeds, nil }
 	switch {
 	case c.cluster:
 		locate = inCluster(seeds[0], c.preferReplica, c.timeout)
@@ -131,7 +134,9 @@ func (c *Flags) locator(seeds []endpoint) func(context.Context, *servers) ([]end
 // ping makes sure that one of the servers answers and makes this server the
 // server of t.
 func (t *Target) ping(ctx context.Context) error {
-	where, err := t.locate(ctx)
+	within, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	where, err := t.servers.where(within)
 	if err != nil {
 		if _, ours := errors.AsType[*Error](err); ours {
 			return err
@@ -153,13 +158,6 @@ func (t *Target) ping(ctx context.Context) error {
 	t.DB = first.db
 	t.Client, err = t.servers.client(first)
 	return err
-}
-
-// locate finds the servers within the timeout.
-func (t *Target) locate(ctx context.Context) ([]endpoint, error) {
-	within, cancel := context.WithTimeout(ctx, t.Timeout)
-	defer cancel()
-	return t.servers.where(within)
 }
 
 // firstGrace is how long a server that answered waits for the servers before it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -219,11 +220,6 @@ type servers struct {
 	asked   time.Time
 }
 
-// fixed returns a locate function for servers that never move.
-func fixed(all []endpoint) func(context.Context, *servers) ([]endpoint, error) {
-	return func(context.Context, *servers) ([]endpoint, error) { return all, nil }
-}
-
 // where returns the current servers. If locate fails, it returns the last known ones.
 func (v *servers) where(ctx context.Context) ([]endpoint, error) {
 	v.mu.Lock()
@@ -258,9 +254,6 @@ func (v *servers) client(e endpoint) (*redis.Client, error) {
 	}
 	if v.opened != nil {
 		v.opened(rdb)
-	}
-	if v.clients == nil {
-		v.clients = make(map[endpoint]*redis.Client)
 	}
 	v.clients[e] = rdb
 	return rdb, nil
@@ -297,10 +290,5 @@ func (v *servers) close() {
 func (v *servers) endpoints() []endpoint {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var all []endpoint
-	for e := range v.clients {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, endpoint.compare)
-	return all
+	return slices.SortedFunc(maps.Keys(v.clients), endpoint.compare)
 }

@@ -14,41 +14,31 @@ import (
 // writes to all masters of a cluster. failover makes a replica a master; it is nil for a
 // single server. Close closes the client.
 func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Context) error, err error) {
-	o, err := t.flags.options(t.servers.endpoints()[0])
-	switch {
-	case err != nil:
+	nodes := t.servers.endpoints()
+	o, err := t.flags.options(nodes[0])
+	if err != nil {
 		return nil, nil, err
+	}
+	all := &redis.UniversalOptions{
+		DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
+	switch {
 	case t.flags.cluster:
-		cluster := redis.NewClusterClient(t.clusterOptions(o))
+		for _, e := range nodes {
+			all.Addrs = append(all.Addrs, e.addr)
+		}
+		cluster := redis.NewClusterClient(all.Cluster())
 		rdb, failover = cluster, clusterFailover(cluster)
 	case len(t.flags.sentinels) > 0:
-		rdb, failover = redis.NewFailoverClient(t.failoverOptions(o)), t.flags.failover
+		all.Addrs, all.MasterName = t.flags.sentinelAddresses(), t.flags.master
+		rdb, failover = redis.NewFailoverClient(all.Failover()), t.flags.failover
 	default:
 		return t.Client, nil, nil
 	}
 	t.onClose(func() { _ = rdb.Close() })
 	return rdb, failover, nil
-}
-
-func (t *Target) clusterOptions(o *redis.Options) *redis.ClusterOptions {
-	all := &redis.ClusterOptions{
-		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
-	}
-	for _, e := range t.servers.endpoints() {
-		all.Addrs = append(all.Addrs, e.addr)
-	}
-	return all
-}
-
-func (t *Target) failoverOptions(o *redis.Options) *redis.FailoverOptions {
-	return &redis.FailoverOptions{
-		MasterName: t.flags.master, SentinelAddrs: t.flags.sentinelAddresses(), DB: o.DB,
-		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true,
-	}
 }
 
 // Remote describes a node that is not on this machine and that a load may reach: a node

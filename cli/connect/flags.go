@@ -192,14 +192,6 @@ func (s *tlsFlags) addTo(set *pflag.FlagSet) {
 	set.BoolVar(&s.insecure, "insecure", false, "do not verify the server's certificate")
 }
 
-// title returns a warning for the title if the certificate is not verified.
-func (s *tlsFlags) title() string {
-	if s.insecure {
-		return " (certificate not verified)"
-	}
-	return ""
-}
-
 // unused returns an error for a TLS flag on a connection without TLS. A user who
 // names a certificate must not get an unencrypted connection.
 func (s *tlsFlags) unused(given func(flag string) bool) error {
