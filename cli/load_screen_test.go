@@ -33,7 +33,8 @@ func TestTheScreenRunsALoadOnAServerOfOnesOwn(t *testing.T) {
 			}
 			term.press("s").want("Run clients on this server?", "do not run").press("y").want("own server", "connections", "rate")
 		} else {
-			term.want("Choose a scene", "READ-ONLY + LOAD").press("Escape").press("3").want("nothing has run yet").press("s")
+			term.want("Choose a scene", "READ-ONLY + LOAD").press("Escape").wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
+			term.press("3").want("nothing has run yet").press("s")
 		}
 		term.want("● running", "20 clients", "0 overlaps: the lock held")
 		term.press("f").want("Inject a fault").press("c").want("dies without releasing load:", "1 dead")
