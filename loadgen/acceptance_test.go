@@ -159,7 +159,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 		Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Keys: Keys{N: 1}, Clients: 6,
 		Hold: Const(100 * time.Millisecond), Think: Const(50 * time.Millisecond), Duration: 10 * time.Second,
 	}
-	s.Lock.Wait = Wait{Poll: 10 * time.Millisecond} // DEL notifies nobody
+	s.Lock.Wait = Wait{Poll: 10 * time.Millisecond} // DEL notifies no waiter
 	for at := 500 * time.Millisecond; at < s.Duration; at += 700 * time.Millisecond {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
 	}

@@ -97,7 +97,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 	m := r.Metrics()
 	checkSums(t, m)
 	if m.Clients.Waiting+m.Clients.Holding+m.Clients.Idle != 0 {
-		t.Errorf("somebody is left: %+v", m)
+		t.Errorf("clients are left: %+v", m)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Verdict describes what a run showed.
 type Verdict struct {
 	Safe     bool     // clients acquired locks, and there was no violation of the promises of the kind
-	Harmless bool     // nothing happened that can harm what the lock protects, whatever the kind promises
+	Harmless bool     // nothing happened that can harm the protected data, also outside the promises of the kind
 	Text     string   // one or more sentences
 	Missed   []string // missed thresholds with the measured values
 	Expected bool     // the scenario showed what it is expected to show

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// countWorkOverlap counts a hold that begins while another is inside, whatever their leases
-// say.
+// countWorkOverlap counts a hold that begins while another is inside, also after the end
+// of a lease.
 func (o *Oracle) countWorkOverlap(v *Occupancy) {
 	i := slices.IndexFunc(v.section.inside, v.conflicts)
 	if i < 0 {

@@ -306,7 +306,7 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 		th.Leave(th.enter(Participant{Client: 1}, 100*i, 10_000), th.at(100*i+50))
 	}
 	if _, streak := th.Usage(time.Second, th.clock.now); streak != 0 {
-		t.Errorf("nobody else waits, but a streak of %d", streak)
+		t.Errorf("no other client waits, but a streak of %d", streak)
 	}
 	th.WaiterAdded(0, &Attempt{Client: 9, Asked: th.at(400), Ctx: t.Context()})
 	for i := range 2 {
