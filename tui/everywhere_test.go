@@ -25,7 +25,7 @@ func uniqueWord(at pageSet) string {
 	}
 }
 
-// everywhereKeyTests returns the stories of the keys that do the same on every
+// everywhereKeyTests returns the tests of the keys that do the same on every
 // page, once for each page.
 func everywhereKeyTests() []keyTest {
 	var all []keyTest

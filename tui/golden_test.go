@@ -7,7 +7,7 @@ import (
 	"locktop/loadgen"
 )
 
-// faultLogConfig returns a Config whose load has a narration and scenes to choose from.
+// faultLogConfig returns a Config whose load has a fault log and scenes to choose from.
 func faultLogConfig(w Config) Config {
 	g := runningLoad()
 	w.Load, w.Scenes = g, scenes()

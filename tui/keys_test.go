@@ -21,7 +21,7 @@ type keyTest struct {
 	play func(d *driver)
 }
 
-// setUp opens the page of a story.
+// setUp opens the page of a key test.
 func (s keyTest) setUp(d *driver) {
 	switch s.at {
 	case onTimeline:
@@ -187,7 +187,7 @@ func keyTests() []keyTest {
 	return append(own, listKeyTests()...)
 }
 
-// listKeyTests returns the stories of the keys that move through a list.
+// listKeyTests returns the tests of the keys that move through a list.
 func listKeyTests() []keyTest {
 	row := func(d *driver) int {
 		for i, line := range strings.Split(d.screen(), "\n") {
@@ -280,7 +280,7 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 				s.setUp(d)
 				s.play(d)
 				if !d.pressed[s.at][s.key] {
-					t.Errorf("the story of %q does not press it", s.key)
+					t.Errorf("the test of %q does not press it", s.key)
 				}
 			})
 		})
@@ -289,7 +289,7 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 		for at := range told {
 			for _, k := range b.keys {
 				if b.place&at != 0 && !told[at][k] {
-					t.Errorf("no story of %q at %s", k, at)
+					t.Errorf("no test of %q at %s", k, at)
 				}
 			}
 		}
