@@ -32,7 +32,7 @@ type Actions struct {
 	WakeHint string
 }
 
-// ReleaseChannel is where a library tells waiters that a lock is free. A lock that
+// ReleaseChannel is where a library notifies waiters of a release. A lock that
 // vanishes without such a message was not released.
 type ReleaseChannel struct {
 	Pattern string // of the channels, for PSUBSCRIBE

@@ -1,6 +1,7 @@
-// Package formats knows how lock libraries store their locks in Redis. Each file
-// describes one library or one custom, with samples. To add a library, write such a
-// file and list it in All.
+// Package formats describes how lock libraries store their locks in Redis. Each file has
+// the formats of one library, or of locks that people write without one, with samples.
+// To add a library, write such a file and list its formats below; CONTRIBUTING.md has
+// the steps.
 package formats
 
 import (
@@ -111,7 +112,7 @@ func byToken() []keyspace.Format {
 	}
 }
 
-// handMade lists customs without a library. Their key names must suggest a lock.
+// handMade lists formats without a library. Their key names must suggest a lock.
 func handMade() []keyspace.Format {
 	return []keyspace.Format{
 		readWriteKeys(),

@@ -38,8 +38,8 @@ func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
 	if at < 0 || !isHex(value[at:], 32) {
 		return keyspace.Holder{}, false
 	}
-	who, ok := strings.CutSuffix(value[:at], "_")
-	machine, process, named := cutLast(who, "_")
+	prefix, ok := strings.CutSuffix(value[:at], "_")
+	machine, process, named := cutLast(prefix, "_")
 	if !ok || !named || machine == "" || !digits(process, 1, 10) {
 		return keyspace.Holder{}, false
 	}

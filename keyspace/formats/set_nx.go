@@ -96,8 +96,8 @@ func owner(value string) string {
 		return ""
 	}
 	for _, name := range [...]string{"owner", "holder", "locked_by", "host", "hostname", "worker"} {
-		if who, ok := fields[name].(string); ok {
-			return who
+		if text, ok := fields[name].(string); ok {
+			return text
 		}
 	}
 	return ""

@@ -9,7 +9,7 @@ import (
 	"locktop/keyspace"
 )
 
-// token is what the shape of a value tells about a lock.
+// token is what the shape of a value says about a lock.
 type token struct {
 	known          bool                // it has a shape that is used for locks
 	baseConfidence keyspace.Confidence // for a key that expires and whose name suggests nothing
