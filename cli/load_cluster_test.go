@@ -52,6 +52,7 @@ func TestALoadOnAClusterStandsResharding(t *testing.T) {
 		for ; err == nil && moves < keys; moves++ {
 			key := fmt.Sprint("job:", moves+1)
 			for err == nil && rdb.Exists(ctx, key).Val() == 0 { // the lock is held while its slot moves
+				time.Sleep(time.Millisecond)
 				err = ctx.Err()
 			}
 			err = errors.Join(err, moveSlot(ctx, rig, int(rdb.ClusterKeySlot(ctx, key).Val())))

@@ -23,11 +23,11 @@ const (
 	workerAddr = "LOCKTOP_TEST_ADDR"
 )
 
-// Each of 4 processes makes 1,000 increments from 16 goroutines.
+// Each of 4 processes makes 400 increments from 16 goroutines.
 const (
 	processes            = 4
 	goroutinesPerProcess = 16
-	increments           = 4_000
+	increments           = 1_600
 )
 
 // Scenario 7, across processes: an unprotected counter under one mutex is exact.
