@@ -29,7 +29,7 @@ type Finding struct {
 	Lock     ID     // zero for a server finding
 	Server   string // address of the server of a server finding; "" = all servers
 	Text     string // one sentence
-	Remedy   string // what can safely be done, one sentence
+	Remedy   string // what can safely be done, in one or two sentences
 }
 
 // Findings lists the problems of the locks of a snapshot, in the order of the locks and

@@ -8,20 +8,20 @@ import (
 	"locktop/keyspace"
 )
 
-//go:embed token_break.lua
-var tokenBreak string
+//go:embed token_release.lua
+var tokenRelease string
 
 //go:embed token_extend.lua
 var tokenExtend string
 
-//go:embed list_break.lua
-var listBreak string
+//go:embed list_release.lua
+var listRelease string
 
-//go:embed members_look.lua
-var membersLook string
+//go:embed members_check.lua
+var membersCheck string
 
-//go:embed members_break.lua
-var membersBreak string
+//go:embed members_release.lua
+var membersRelease string
 
 //go:embed hold_extend.lua
 var holdExtend string
@@ -29,8 +29,8 @@ var holdExtend string
 //go:embed scores_extend.lua
 var scoresExtend string
 
-//go:embed count_break.lua
-var countBreak string
+//go:embed count_release.lua
+var countRelease string
 
 //go:embed count_extend.lua
 var countExtend string
@@ -41,7 +41,7 @@ func tokenActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys:         lockKey,
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-		ForceRelease: tokenBreak,
+		ForceRelease: tokenRelease,
 		Extend:       tokenExtend,
 	}
 }
@@ -62,7 +62,7 @@ func listActions(beside func(key string) string, stays time.Duration, wakes stri
 	a.Args = func(l keyspace.Lock) []string {
 		return []string{l.Holders[0].ID, strconv.FormatInt(stays.Milliseconds(), 10)}
 	}
-	a.ForceRelease, a.WakeHint = listBreak, wakes
+	a.ForceRelease, a.WakeHint = listRelease, wakes
 	return a
 }
 
@@ -78,15 +78,15 @@ func memberActions(in, extend string) *keyspace.Actions {
 	h := &keyspace.Actions{
 		Keys:         lockKey,
 		Args:         func(l keyspace.Lock) []string { return seenHolders(in, l) },
-		ForceRelease: membersLook + membersBreak,
+		ForceRelease: membersCheck + membersRelease,
 	}
 	if extend != "" {
-		h.Extend = membersLook + extend
+		h.Extend = membersCheck + extend
 	}
 	return h
 }
 
-// seenHolders lists the holders of a lock in the form that members_look expects.
+// seenHolders lists the holders of a lock in the form that members_check expects.
 func seenHolders(in string, l keyspace.Lock, besides ...string) []string {
 	ids := append(holderIDs(l), besides...)
 	return append([]string{in, strconv.Itoa(len(ids))}, ids...)
@@ -104,7 +104,7 @@ func countActions(channel func(key string) (channel, message string), wakes stri
 			}
 			return append([]string{where, what}, fieldsAndCounts(l)...)
 		},
-		ForceRelease: countBreak,
+		ForceRelease: countRelease,
 		Extend:       countExtend,
 		WakeHint:     wakes,
 	}

@@ -7,20 +7,20 @@ import (
 	"locktop/keyspace"
 )
 
-//go:embed go_redislock_break.lua
-var goRedislockBreak string
+//go:embed go_redislock_release.lua
+var goRedislockRelease string
 
 //go:embed go_redislock_extend.lua
 var goRedislockExtend string
 
-//go:embed go_redislock_fair_break.lua
-var goRedislockFairBreak string
+//go:embed go_redislock_fair_release.lua
+var goRedislockFairRelease string
 
-//go:embed go_redislock_rw_look.lua
-var goRedislockRWLook string
+//go:embed go_redislock_rw_check.lua
+var goRedislockRWCheck string
 
-//go:embed go_redislock_rw_break.lua
-var goRedislockRWBreak string
+//go:embed go_redislock_rw_release.lua
+var goRedislockRWRelease string
 
 // goRedislockActions change the reentrant mutex and its count.
 func goRedislockActions() *keyspace.Actions {
@@ -29,7 +29,7 @@ func goRedislockActions() *keyspace.Actions {
 			return []string{l.Key, goRedislockCount(l.Key, l.Holders[0].ID)}
 		},
 		Args:         fieldsAndCounts,
-		ForceRelease: goRedislockBreak,
+		ForceRelease: goRedislockRelease,
 		Extend:       goRedislockExtend,
 	}
 }
@@ -38,7 +38,7 @@ func goRedislockActions() *keyspace.Actions {
 func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
 	a := tokenActions()
 	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
-	a.ForceRelease = goRedislockFairBreak
+	a.ForceRelease = goRedislockFairRelease
 	return a
 }
 
@@ -52,7 +52,7 @@ func goRedislockRWActions() *keyspace.Actions {
 			}
 			return seen
 		},
-		ForceRelease: goRedislockRWLook + goRedislockRWBreak,
-		Extend:       goRedislockRWLook + holdExtend,
+		ForceRelease: goRedislockRWCheck + goRedislockRWRelease,
+		Extend:       goRedislockRWCheck + holdExtend,
 	}
 }

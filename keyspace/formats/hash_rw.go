@@ -107,11 +107,11 @@ func hashRW() keyspace.Format {
 	}
 }
 
-//go:embed hash_rw_look.lua
-var hashRWLook string
+//go:embed hash_rw_check.lua
+var hashRWCheck string
 
-//go:embed hash_rw_break.lua
-var hashRWBreak string
+//go:embed hash_rw_release.lua
+var hashRWRelease string
 
 // hashRWActions change a hash of mode → holder or time.
 func hashRWActions(extend string) *keyspace.Actions {
@@ -124,10 +124,10 @@ func hashRWActions(extend string) *keyspace.Actions {
 			}
 			return seen
 		},
-		ForceRelease: hashRWLook + hashRWBreak,
+		ForceRelease: hashRWCheck + hashRWRelease,
 	}
 	if extend != "" {
-		h.Extend = hashRWLook + extend
+		h.Extend = hashRWCheck + extend
 	}
 	return h
 }

@@ -50,8 +50,8 @@ func locktopName(key, part string) string {
 	return "{" + key + "}:" + part
 }
 
-//go:embed locktop_break.lua
-var locktopBreak string
+//go:embed locktop_release.lua
+var locktopRelease string
 
 // locktopActions hand a fair lock over to the next waiter, like a release.
 func locktopActions() *keyspace.Actions {
@@ -60,7 +60,7 @@ func locktopActions() *keyspace.Actions {
 			return []string{l.Key, locktopName(l.Key, "queue"), locktopName(l.Key, "alive")}
 		},
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
-		ForceRelease: locktopBreak,
+		ForceRelease: locktopRelease,
 		Extend:       tokenExtend,
 		WakeHint:     "receive free on {key}:free:<process>, by the order of {key}:waiters, or the key on {key}:free; the first waiter of a fair lock receives its token on a channel of its process",
 	}

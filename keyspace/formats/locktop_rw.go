@@ -30,11 +30,11 @@ func locktopRW() keyspace.Format {
 	}
 }
 
-//go:embed locktop_rw_look.lua
-var locktopRWLook string
+//go:embed locktop_rw_check.lua
+var locktopRWCheck string
 
-//go:embed locktop_rw_break.lua
-var locktopRWBreak string
+//go:embed locktop_rw_release.lua
+var locktopRWRelease string
 
 //go:embed locktop_rw_extend.lua
 var locktopRWExtend string
@@ -53,8 +53,8 @@ func locktopRWActions() *keyspace.Actions {
 			}
 			return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
 		},
-		ForceRelease: locktopRWLook + locktopRWBreak,
-		Extend:       locktopRWLook + locktopRWExtend,
+		ForceRelease: locktopRWCheck + locktopRWRelease,
+		Extend:       locktopRWCheck + locktopRWExtend,
 		WakeHint:     "receive the key: writers on {key}:free, readers on {key}:open",
 	}
 }

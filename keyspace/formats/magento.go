@@ -46,7 +46,7 @@ func magento() keyspace.Format {
 		Actions: &keyspace.Actions{
 			Keys:         lockKey,
 			Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-			ForceRelease: magentoBreak,
+			ForceRelease: magentoRelease,
 		},
 		Samples: []keyspace.Sample{{
 			Name: "a request that runs, and two that wait",
@@ -64,8 +64,8 @@ func magento() keyspace.Format {
 	}
 }
 
-//go:embed magento_break.lua
-var magentoBreak string
+//go:embed magento_release.lua
+var magentoRelease string
 
 func magentoField(name string) bool {
 	switch name {

@@ -81,11 +81,11 @@ func readWriteKeysSamples() []keyspace.Sample {
 	return []keyspace.Sample{reader, broken}
 }
 
-//go:embed keys_look.lua
-var keysLook string
+//go:embed keys_check.lua
+var keysCheck string
 
-//go:embed keys_break.lua
-var keysBreak string
+//go:embed keys_release.lua
+var keysRelease string
 
 //go:embed keys_extend.lua
 var keysExtend string
@@ -105,7 +105,7 @@ func readWriteActions() *keyspace.Actions {
 			return keys
 		},
 		Args:         holderIDs,
-		ForceRelease: keysLook + keysBreak,
-		Extend:       keysLook + keysExtend,
+		ForceRelease: keysCheck + keysRelease,
+		Extend:       keysCheck + keysExtend,
 	}
 }

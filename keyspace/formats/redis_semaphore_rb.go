@@ -72,8 +72,8 @@ const (
 	rubyAvailable = ":AVAILABLE"
 )
 
-//go:embed ruby_semaphore_break.lua
-var rubySemaphoreBreak string
+//go:embed ruby_semaphore_release.lua
+var rubySemaphoreRelease string
 
 // rubySemaphoreActions put tokens back on the list. The time of the acquire
 // distinguishes two holds of one token.
@@ -93,7 +93,7 @@ func rubySemaphoreActions() *keyspace.Actions {
 			}
 			return seen
 		},
-		ForceRelease: rubySemaphoreBreak,
+		ForceRelease: rubySemaphoreRelease,
 		WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
 	}
 }

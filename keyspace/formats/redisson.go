@@ -61,8 +61,8 @@ const (
 // redissonChannel is the prefix of the channel for a lock's releases.
 const redissonChannel = "redisson_lock__channel"
 
-//go:embed redisson_break.lua
-var redissonBreak string
+//go:embed redisson_release.lua
+var redissonRelease string
 
 // redissonActions end a hold like RLock.forceUnlock. The count must not have changed: it
 // distinguishes two holds of one thread.
@@ -74,7 +74,7 @@ func redissonActions() *keyspace.Actions {
 		Args: func(l keyspace.Lock) []string {
 			return append([]string{redissonName(redissonChannel, l.Key), "0"}, fieldsAndCounts(l)...)
 		},
-		ForceRelease: redissonBreak,
+		ForceRelease: redissonRelease,
 		Extend:       countExtend,
 		WakeHint:     "receive 0 on redisson_lock__channel:{key}; the first waiter of a fair lock on a channel of its own",
 	}

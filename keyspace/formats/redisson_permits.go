@@ -77,8 +77,8 @@ func redissonPermits() keyspace.Format {
 	}
 }
 
-//go:embed redisson_permits_break.lua
-var redissonPermitsBreak string
+//go:embed redisson_permits_release.lua
+var redissonPermitsRelease string
 
 // redissonPermitsActions return permits to the free ones.
 func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
@@ -87,8 +87,8 @@ func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
 		Args: func(l keyspace.Lock) []string {
 			return append(seenHolders(inZset, l), redissonName(redissonSemaphore, left(l.Key)))
 		},
-		ForceRelease: membersLook + redissonPermitsBreak,
-		Extend:       membersLook + scoresExtend,
+		ForceRelease: membersCheck + redissonPermitsRelease,
+		Extend:       membersCheck + scoresExtend,
 		WakeHint:     "receive the number of permits on redisson_sc:{name}",
 	}
 }

@@ -46,11 +46,11 @@ const (
 	timeoutsPerLock   = 256
 )
 
-//go:embed redisson_rw_look.lua
-var redissonRWLook string
+//go:embed redisson_rw_check.lua
+var redissonRWCheck string
 
-//go:embed redisson_rw_break.lua
-var redissonRWBreak string
+//go:embed redisson_rw_release.lua
+var redissonRWRelease string
 
 //go:embed redisson_rw_extend.lua
 var redissonRWExtend string
@@ -72,8 +72,8 @@ func redissonRWActions() *keyspace.Actions {
 			seen := append([]string{strconv.Itoa(len(l.Holders))}, fieldsAndCounts(l)...)
 			return append(seen, redissonName(redissonRWUnlock, l.Key))
 		},
-		ForceRelease: redissonRWLook + redissonRWBreak,
-		Extend:       redissonRWLook + redissonRWExtend,
+		ForceRelease: redissonRWCheck + redissonRWRelease,
+		Extend:       redissonRWCheck + redissonRWExtend,
 		WakeHint:     "receive 1 on redisson_rwlock:{key}",
 	}
 }

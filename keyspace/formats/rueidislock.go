@@ -121,8 +121,8 @@ func (p majorityPrefix) samples() []keyspace.Sample {
 	return []keyspace.Sample{s}
 }
 
-//go:embed rueidislock_break.lua
-var rueidisBreak string
+//go:embed rueidislock_release.lua
+var rueidisRelease string
 
 //go:embed rueidislock_extend.lua
 var rueidisExtend string
@@ -133,7 +133,7 @@ func (p majorityPrefix) actions() *keyspace.Actions {
 			return append([]string{l.Key}, p.others(l.Key)...)
 		},
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-		ForceRelease: rueidisBreak,
+		ForceRelease: rueidisRelease,
 		Extend:       rueidisExtend,
 		WakeHint:     "are notified by client tracking, like the holder",
 	}

@@ -75,8 +75,8 @@ const (
 
 func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocked) + ":QUEUED" }
 
-//go:embed sidekiq_break.lua
-var sidekiqBreak string
+//go:embed sidekiq_release.lua
+var sidekiqRelease string
 
 // sidekiqActions end holds of jobs. The end of the last hold deletes all keys of the
 // digest.
@@ -87,7 +87,7 @@ func sidekiqActions() *keyspace.Actions {
 			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
 		},
 		Args:         holderIDs,
-		ForceRelease: sidekiqBreak,
+		ForceRelease: sidekiqRelease,
 		WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
 	}
 }

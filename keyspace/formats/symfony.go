@@ -23,8 +23,8 @@ func symfony() keyspace.Format {
 	}
 }
 
-//go:embed symfony_break.lua
-var symfonyBreak string
+//go:embed symfony_release.lua
+var symfonyRelease string
 
 func symfonyActions() *keyspace.Actions {
 	a := memberActions(inZset, scoresExtend)
@@ -34,7 +34,7 @@ func symfonyActions() *keyspace.Actions {
 		}
 		return seenHolders(inZset, l)
 	}
-	a.ForceRelease = membersLook + symfonyBreak
+	a.ForceRelease = membersCheck + symfonyRelease
 	return a
 }
 

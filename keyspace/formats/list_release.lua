@@ -1,4 +1,4 @@
--- list_break: end the hold of a lock whose waiters block on a list beside it.
+-- list_release: end the hold of a lock whose waiters block on a list beside it.
 -- KEYS[1]  the lock
 -- KEYS[2]  the list
 -- ARGV[1]  the token, as last read

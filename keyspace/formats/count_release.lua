@@ -1,4 +1,4 @@
--- count_break: end holds of a lock that is a hash of holder → count.
+-- count_release: end holds of a lock that is a hash of holder → count.
 -- KEYS[1]  the lock
 -- ARGV[1]  channel of the waiters; empty = they poll
 -- ARGV[2]  the message that they expect

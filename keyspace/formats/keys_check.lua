@@ -1,4 +1,4 @@
--- keys_look: continue only if the holds are unchanged.
+-- keys_check: continue only if the holds are unchanged.
 -- KEYS  the key of each hold
 -- ARGV  the value of each key, as last read
 for i = 1, #KEYS do

@@ -1,4 +1,4 @@
--- rueidislock_break: end the hold of a rueidislock, which is several keys with
+-- rueidislock_release: end the hold of a rueidislock, which is several keys with
 -- one token. Waiters and the holder are notified by client tracking.
 -- KEYS     all keys that the lock may have
 -- ARGV[1]  the token in most of the existing keys, as last read

@@ -1,4 +1,4 @@
--- hash_rw_look: continue only if the holds are unchanged.
+-- hash_rw_check: continue only if the holds are unchanged.
 -- KEYS[1]  the lock: a hash of mode → owner
 -- ARGV[1]  number of holds
 -- ARGV[2…] mode and owner of each, as last read

@@ -1,4 +1,4 @@
--- locktop_break: end the hold of locktop's Mutex or Fair, and hand the lock to the
+-- locktop_release: end the hold of locktop's Mutex or Fair, and hand the lock to the
 -- first living waiter.
 -- KEYS[1]  the lock
 -- KEYS[2]  queue of a fair lock: a zset of token → ticket

@@ -1,4 +1,4 @@
--- members_look: continue only if all holders are still there.
+-- members_check: continue only if all holders are still there.
 -- KEYS[1]  the lock: a collection of its holders
 -- ARGV[1]  command that finds a holder: ZSCORE, SISMEMBER or HEXISTS
 -- ARGV[2]  number of holders

@@ -1,4 +1,4 @@
--- locktop_rw_break: end holds of locktop's RW.
+-- locktop_rw_release: end holds of locktop's RW.
 -- ARGV[#ARGV - 1]  channel of waiting writers
 -- ARGV[#ARGV]      channel of waiting readers
 -- Returns 1 if the holds were unchanged and are released, else 0.

@@ -1,4 +1,4 @@
--- redisson_rw_look: continue only if the holds are unchanged. Stands before the other
+-- redisson_rw_check: continue only if the holds are unchanged. Stands before the other
 -- scripts of an RReadWriteLock.
 -- KEYS[1]  the lock: a hash of mode, and of owner → count
 -- KEYS[2…] the timeouts of the readers' acquires

@@ -1,4 +1,4 @@
--- ruby_semaphore_break: release tokens of Ruby's redis-semaphore. Its waiters
+-- ruby_semaphore_release: release tokens of Ruby's redis-semaphore. Its waiters
 -- block on the list of the free tokens.
 -- KEYS[1]  the tokens in use: a hash of token → time of the acquire, in s
 -- KEYS[2]  the free tokens

@@ -1,4 +1,4 @@
--- sidekiq_break: end holds of a lock of sidekiq-unique-jobs. Its waiters block on
+-- sidekiq_release: end holds of a lock of sidekiq-unique-jobs. Its waiters block on
 -- the list of the queued jobs.
 -- KEYS[1]  the jobs that hold it: a hash
 -- KEYS[2]  the list of the queued jobs

@@ -1,4 +1,4 @@
--- go_redislock_break: end the hold of a reentrant mutex of go-redislock.
+-- go_redislock_release: end the hold of a reentrant mutex of go-redislock.
 -- KEYS[1]  the lock
 -- KEYS[2]  its count; absent = 1
 -- ARGV[1]  the token, and

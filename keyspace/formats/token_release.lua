@@ -1,4 +1,4 @@
--- token_break: end the hold of a lock that is a string with a token.
+-- token_release: end the hold of a lock that is a string with a token.
 -- KEYS[1]  the lock
 -- KEYS[2…] the keys that are deleted with it
 -- ARGV[1]  the token, as last read

@@ -1,4 +1,4 @@
--- go_redislock_fair_break: end the hold of a fair lock of go-redislock. The
+-- go_redislock_fair_release: end the hold of a fair lock of go-redislock. The
 -- holder stays in the queue during its hold.
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue: a zset of requests

@@ -1,4 +1,4 @@
--- go_redislock_rw_break: end holds of a read/write lock of go-redislock.
+-- go_redislock_rw_release: end holds of a read/write lock of go-redislock.
 -- Returns 1 if the holds were unchanged and are released, else 0.
 for i = 2, 3 * ARGV[1], 3 do
   if ARGV[i] == 'read' then

@@ -1,4 +1,4 @@
--- magento_break: end the hold of a session of Cm_RedisSession. The session stays.
+-- magento_release: end the hold of a session of Cm_RedisSession. The session stays.
 -- KEYS[1]  the session: a hash
 -- ARGV[1]  the process that held it when it was last read
 -- Returns 1 if the hold was unchanged and is released, else 0.

@@ -1,4 +1,4 @@
--- locktop_rw_look: continue only if the holds are unchanged. Stands before the other
+-- locktop_rw_check: continue only if the holds are unchanged. Stands before the other
 -- scripts of locktop's RW.
 -- KEYS[1]  the lock: one hash. r:<token> is <count>:<deadline> of a reader,
 --          w is <count>:<deadline>:<token> of the writer

@@ -1,4 +1,4 @@
--- go_redislock_rw_look: continue only if the holds are unchanged.
+-- go_redislock_rw_check: continue only if the holds are unchanged.
 -- KEYS[1]  a read/write lock of go-redislock: a hash with a mode, and counts
 -- ARGV[1]  number of holds
 -- ARGV[2…] mode, token and count of each, as last read

@@ -1,4 +1,4 @@
--- redisson_rw_break: end holds of an RReadWriteLock.
+-- redisson_rw_release: end holds of an RReadWriteLock.
 -- ARGV[#ARGV]  channel of all waiters
 -- Returns 1 if the holds were unchanged and are released, else 0.
 redis.call('HDEL', KEYS[1], unpack(seen))

@@ -1,4 +1,4 @@
--- redisson_permits_break: release permits of an RPermitExpirableSemaphore.
+-- redisson_permits_release: release permits of an RPermitExpirableSemaphore.
 -- KEYS[1]     the permits in use: a zset of id → deadline in ms
 -- KEYS[2]     number of free permits
 -- ARGV[#ARGV] channel of the waiters

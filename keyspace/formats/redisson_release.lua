@@ -1,4 +1,4 @@
--- redisson_break: end the hold of an RLock or an RFairLock, as forceUnlock does.
+-- redisson_release: end the hold of an RLock or an RFairLock, as forceUnlock does.
 -- KEYS[1]  the lock: a hash of owner → count
 -- KEYS[2]  queue of a fair lock: a list of owners
 -- KEYS[3]  deadlines of the waiters: a zset of owner → ms

@@ -1,4 +1,4 @@
--- symfony_break: end holds of a lock of symfony/lock; the mark of a writer counts
+-- symfony_release: end holds of a lock of symfony/lock; the mark of a writer counts
 -- as a holder. The key expires with the last remaining holder.
 -- Returns 1 if all holders were still there and are removed, else 0.
 redis.call('ZREM', KEYS[1], unpack(seen))
