@@ -10,7 +10,7 @@ import (
 	"locktop/keyspace"
 )
 
-func TestWhatIsDoneIsWrittenDownForItsOwnerAlone(t *testing.T) {
+func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for range 2 { // the second run appends
 		l, err := openAudit()

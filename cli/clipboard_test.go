@@ -36,7 +36,7 @@ func inTmux(t *testing.T) (tmux func(args ...string) string) {
 	return tmux
 }
 
-func TestTmuxTakesWhatIsCopied(t *testing.T) {
+func TestTmuxReceivesACopiedText(t *testing.T) {
 	tmux := inTmux(t)
 	var out bytes.Buffer
 	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"

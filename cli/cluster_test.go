@@ -248,7 +248,7 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 }
 
 // A master that hangs neither answers nor refuses connections.
-func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
+func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]

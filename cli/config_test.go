@@ -28,7 +28,7 @@ func configure(t *testing.T, mode os.FileMode, lines ...string) {
 	}
 }
 
-func TestAContextSaysWhereAndWhat(t *testing.T) {
+func TestAContextGivesAddressAndSelection(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "mine:1", "anything at all")
 	send(t, addr, "CONFIG", "SET", "requirepass", "c4nary")
@@ -63,7 +63,7 @@ func TestAContextSaysWhereAndWhat(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAConfigurationIsSaidInOneLine(t *testing.T) {
+func TestAConfigurationErrorIsOneLine(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		mode  os.FileMode

@@ -68,7 +68,7 @@ func (p *program) doctor(ctx context.Context, c *connect.Flags, s *selection, o 
 	defer t.Close()
 	snap, err := observed(ctx, s.watchOf(t), o.duration)
 	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
-		return unseen(fmt.Errorf("look at %s: %w", t.Title, err))
+		return scanFailed(fmt.Errorf("look at %s: %w", t.Title, err))
 	}
 	d := diagnosisOf(t.Title, s.filter(snap), snap)
 	print := func(w io.Writer) error { return d.write(w, colours(w)) }
@@ -80,7 +80,7 @@ func (p *program) doctor(ctx context.Context, c *connect.Flags, s *selection, o 
 	}
 	if n := d.wrong(); n > 0 {
 		text := humanize.Plural(n, "finding")
-		if m := missing(snap.Nodes); m != "" {
+		if m := unreachable(snap.Nodes); m != "" {
 			text += "; " + m
 		}
 		return &exitError{code: exitFindings, err: errors.New(text)}
@@ -101,7 +101,7 @@ func observed(ctx context.Context, source tui.Source, atLeast time.Duration) (ke
 		if ctx.Err() != nil {
 			return snap, ctx.Err()
 		}
-		if time.Since(began) >= atLeast && (err != nil || walked(snap)) {
+		if time.Since(began) >= atLeast && (err != nil || scanned(snap)) {
 			return snap, err
 		}
 		select {
@@ -112,19 +112,19 @@ func observed(ctx context.Context, source tui.Source, atLeast time.Duration) (ke
 	}
 }
 
-// walked reports whether a scan of every server that answers is complete.
-func walked(snap keyspace.Snapshot) bool {
+// scanned reports whether a scan of every server that answers is complete.
+func scanned(snap keyspace.Snapshot) bool {
 	return snap.Complete || len(snap.Nodes) > 0 &&
 		!slices.ContainsFunc(snap.Nodes, func(n keyspace.Node) bool { return n.Up && !n.Scanned })
 }
 
 // diagnosis is the result of doctor.
 type diagnosis struct {
-	title    string
-	snap     keyspace.Snapshot
-	findings []keyspace.Finding // about single locks
-	risks    []keyspace.Finding // about the servers
-	blind    []string           // what locktop cannot see, and why
+	title      string
+	snap       keyspace.Snapshot
+	findings   []keyspace.Finding // about single locks
+	risks      []keyspace.Finding // about the servers
+	blindSpots []string           // what locktop cannot see, and why
 
 	databases bool // the locks are in more than one database
 }
@@ -135,8 +135,8 @@ func diagnosisOf(title string, found render.View, snap keyspace.Snapshot) diagno
 		d.findings = append(d.findings, found.Findings[l.ID()]...)
 	}
 	slices.SortStableFunc(d.findings, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
-	d.blind = slices.Concat(snap.Problems, snap.Watch.Limitations)
-	d.blind = append(d.blind,
+	d.blindSpots = slices.Concat(snap.Problems, snap.Watch.Limitations)
+	d.blindSpots = append(d.blindSpots,
 		"changes of one lock that follow each other within a few milliseconds: only what comes of them is seen",
 		"what an application does without Redis: a holder that hangs looks like one that works")
 	return d
@@ -161,27 +161,27 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 		fmt.Fprintf(&out, "  %s\n", nodeLine(n))
 	}
 	fmt.Fprintf(&out, "  updates: %s%s\n", d.snap.Watch.Mode, lagOf(d.snap.Watch))
-	chapter(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
+	writeHeading(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
 	for _, group := range grouped(d.findings) {
 		d.writeGroup(&out, group)
 	}
-	chapter(&out, "Server", len(d.risks) == 0, "no server-wide risks")
+	writeHeading(&out, "Server", len(d.risks) == 0, "no server-wide risks")
 	for _, f := range d.risks {
 		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	}
-	chapter(&out, "What cannot be seen", len(d.blind) == 0, "nothing")
-	for _, b := range d.blind {
+	writeHeading(&out, "What cannot be seen", len(d.blindSpots) == 0, "nothing")
+	for _, b := range d.blindSpots {
 		fmt.Fprintf(&out, "  %s\n", widget.Plain(b))
 	}
-	chapter(&out, "Your terminal", false, "")
+	writeHeading(&out, "Your terminal", false, "")
 	out.WriteString(terminalTest(coloured))
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// examplesMost is the number of findings per kind that doctor prints for people.
+// maxExamples is the number of findings per kind that doctor prints for people.
 // JSON has all of them.
-const examplesMost = 5
+const maxExamples = 5
 
 // grouped groups findings by ID and severity, in the order of their first finding.
 func grouped(all []keyspace.Finding) [][]keyspace.Finding {
@@ -210,13 +210,13 @@ func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
 	first := group[0]
 	fmt.Fprintf(out, "  %s: %s: %s\n", first.Severity, first.ID, humanize.Plural(len(group), "lock"))
 	same := !slices.ContainsFunc(group, func(f keyspace.Finding) bool { return f.Remedy != first.Remedy })
-	for _, f := range group[:min(len(group), examplesMost)] {
+	for _, f := range group[:min(len(group), maxExamples)] {
 		fmt.Fprintf(out, "    %s: %s\n", render.LockName(f.Lock, d.databases), widget.Plain(f.Text))
 		if !same {
 			fmt.Fprintf(out, "      %s\n", widget.Plain(f.Remedy))
 		}
 	}
-	if more := len(group) - examplesMost; more > 0 {
+	if more := len(group) - maxExamples; more > 0 {
 		fmt.Fprintf(out, "    and %s more: locktop list --stuck, or locktop doctor --json\n", humanize.Count(more))
 	}
 	if same {
@@ -224,7 +224,7 @@ func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
 	}
 }
 
-func chapter(out *strings.Builder, title string, empty bool, nothing string) {
+func writeHeading(out *strings.Builder, title string, empty bool, nothing string) {
 	fmt.Fprintf(out, "\n%s\n", title)
 	if empty {
 		fmt.Fprintf(out, "  %s\n", nothing)
@@ -302,7 +302,7 @@ func (d diagnosis) json() jsonDiagnosis {
 		At: render.Timestamp(d.snap.At), Server: render.ServerOf(d.snap.Server),
 		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
 		Follow:   jsonFollow{d.snap.Watch.Mode, d.snap.Watch.Lag.Milliseconds()},
-		Findings: []render.KeyedFinding{}, Risks: []render.Finding{}, Blind: each(d.blind, render.Text),
+		Findings: []render.KeyedFinding{}, Risks: []render.Finding{}, Blind: each(d.blindSpots, render.Text),
 	}
 	for _, f := range d.findings {
 		j.Findings = append(j.Findings, render.KeyedFindingOf(f))

@@ -165,8 +165,8 @@ func incomplete(snap keyspace.Snapshot) *exitError {
 	return &exitError{code: exitFailure, err: errors.New(text)}
 }
 
-// missing names in one line the servers that do not answer; "" if all do.
-func missing(nodes []keyspace.Node) string {
+// unreachable names in one line the servers that do not answer; "" if all do.
+func unreachable(nodes []keyspace.Node) string {
 	var all []string
 	for _, n := range nodes {
 		if !n.Up {
@@ -176,20 +176,20 @@ func missing(nodes []keyspace.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unseen returns the exitError for a scan without any result.
-func unseen(err error) *exitError {
+// scanFailed returns the exitError for a scan without any result.
+func scanFailed(err error) *exitError {
 	code := exitFailure
-	if cutOff(err) {
+	if isUnreachable(err) {
 		code = exitNoConnect
 	}
 	return &exitError{code: code, err: err}
 }
 
-// cutOff reports whether err means that no server could be reached, as opposed to a
+// isUnreachable reports whether err means that no server could be reached, as opposed to a
 // server that rejected a command.
-func cutOff(err error) bool {
+func isUnreachable(err error) bool {
 	if all, ok := errors.AsType[inspect.NoAnswerError](err); ok {
-		return !slices.ContainsFunc(all, func(one error) bool { return !cutOff(one) })
+		return !slices.ContainsFunc(all, func(one error) bool { return !isUnreachable(one) })
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)

@@ -138,7 +138,7 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 }
 
 // A user with only the read category is common.
-func TestAUserWhoMayReadAndScanSeesTheLocks(t *testing.T) {
+func TestAUserWithReadAndScanSeesTheLocks(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")

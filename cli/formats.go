@@ -133,7 +133,7 @@ func commandLine(argv []string) string {
 // writeFormatsTable prints one format per line, with lines up to width cells if
 // possible; a width of 0 means no limit. The last line names the omitted columns.
 func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
-	rows := [][]string{{"FORMAT", "TYPE", "KIND", "SURE", "ACTS", "LIBRARY", "TOLD BY"}}
+	rows := [][]string{{"FORMAT", "TYPE", "KIND", "CONFIDENCE", "ACTIONS", "LIBRARY", "SIGNATURE"}}
 	for _, f := range all {
 		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Tells})
 	}

@@ -45,9 +45,9 @@ func TestTheTableOfFormatsFitsTheTerminal(t *testing.T) {
 		all = append(all, formatOf(f))
 	}
 	for width, want := range map[int]string{
-		80:  "FORMAT TYPE KIND SURE LIBRARY; in wider windows, in --json and --markdown: ACTS, TOLD BY",
-		100: "FORMAT TYPE KIND SURE ACTS LIBRARY; in wider windows, in --json and --markdown: TOLD BY",
-		120: "FORMAT TYPE KIND SURE ACTS LIBRARY TOLD BY; ",
+		80:  "FORMAT TYPE KIND CONFIDENCE LIBRARY; in wider windows, in --json and --markdown: ACTIONS, SIGNATURE",
+		100: "FORMAT TYPE KIND CONFIDENCE ACTIONS LIBRARY; in wider windows, in --json and --markdown: SIGNATURE",
+		120: "FORMAT TYPE KIND CONFIDENCE ACTIONS LIBRARY SIGNATURE; ",
 	} {
 		var out bytes.Buffer
 		if err := writeFormatsTable(&out, all, width); err != nil {

@@ -113,7 +113,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		if near := alike(e.GetSpecifiedName(), known); len(near) > 0 {
-			hint = "did you mean --" + strings.Join(near[:min(len(near), hintsMost)], ", --") + "?"
+			hint = "did you mean --" + strings.Join(near[:min(len(near), maxHints)], ", --") + "?"
 		}
 		return usageErrorf(hint, "unknown flag --%s", e.GetSpecifiedName())
 	}

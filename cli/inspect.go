@@ -102,7 +102,7 @@ func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, a
 	defer t.Close()
 	g, err := inspectKey(ctx, t, s, key)
 	if err != nil {
-		return unseen(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
+		return scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
 	}
 	if g.Complete && len(g.Problems) > 0 {
 		p.notes.warning("%s", strings.Join(g.Problems, "; "))
@@ -128,14 +128,14 @@ func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, a
 // inspection is everything about one key on all servers.
 type inspection struct {
 	render.View
-	raw []keyspace.Entry // with their servers
-	typ string           // reply to TYPE; "none": the key does not exist
+	raw     []keyspace.Entry // with their servers
+	keyType string           // reply to TYPE; "none": the key does not exist
 }
 
 // inspectKey reads one key from all servers, without a scan.
 func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string) (inspection, error) {
 	var mu sync.Mutex
-	g := inspection{typ: "none"}
+	g := inspection{keyType: "none"}
 	source := inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
 		o := s.keyOptions(db)
 		o.Cluster = t.Cluster
@@ -173,7 +173,7 @@ func (g *inspection) add(sight inspect.Key, addr string, cluster bool) {
 		}
 	}
 	if sight.Type != "none" {
-		g.typ = sight.Type
+		g.keyType = sight.Type
 	}
 }
 
@@ -187,10 +187,10 @@ func (g inspection) lock(key string) (keyspace.Lock, error) {
 	}
 	f := &exitError{
 		code: exitNoLock,
-		err:  fmt.Errorf("%q is a %s that matches no known lock format", key, g.typ),
+		err:  fmt.Errorf("%q is a %s that matches no known lock format", key, g.keyType),
 		hint: "--lock GLOB says that a key is a lock, whatever it holds",
 	}
-	if g.typ == "none" {
+	if g.keyType == "none" {
 		f.err, f.hint = fmt.Errorf("there is no key %q", key), "nobody holds it, or it has another name: locktop list --match"
 	}
 	return keyspace.Lock{}, f
@@ -200,16 +200,16 @@ func (g inspection) lock(key string) (keyspace.Lock, error) {
 type remedy struct {
 	release  string // a locktop command; empty: none
 	redisCLI string // redis-cli commands
-	why      string
+	reason   string
 }
 
 func remedyFor(c *connect.Flags, l keyspace.Lock) remedy {
 	command, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, l, 0, c.RedisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
-		return remedy{why: "nobody holds it"}
+		return remedy{reason: "nobody holds it"}
 	case err != nil:
-		return remedy{why: err.Error()}
+		return remedy{reason: err.Error()}
 	}
 	return remedy{releaseLine(c, l), command, ""}
 }
@@ -268,8 +268,8 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	}
 	out.WriteString("\nTo break it safely\n")
 	switch r := remedyFor(c, l); {
-	case r.why != "":
-		fmt.Fprintf(&out, "  %s\n", widget.Plain(r.why))
+	case r.reason != "":
+		fmt.Fprintf(&out, "  %s\n", widget.Plain(r.reason))
 	case r.release != "":
 		fmt.Fprintf(&out, "  %s\n  or, for somebody without locktop:\n%s\n", r.release, r.redisCLI)
 	default:
@@ -354,29 +354,29 @@ func writeRaw(out *strings.Builder, e keyspace.Entry) {
 	}
 	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", render.ShortKey(e.Key), e.Type, ttl, e.Node)
 	if e.Type == "string" {
-		fmt.Fprintf(out, "    %s%s\n", clipped(e.Value), beyond(e.Len, int64(min(len(e.Value), rawBytes)), "byte"))
+		fmt.Fprintf(out, "    %s%s\n", truncated(e.Value), moreNote(e.Len, int64(min(len(e.Value), rawBytes)), "byte"))
 		return
 	}
 	for _, m := range e.Members[:min(len(e.Members), rawMembers)] {
 		switch e.Type {
 		case "hash":
-			fmt.Fprintf(out, "    %s = %s\n", clipped(m.Name), clipped(m.Value))
+			fmt.Fprintf(out, "    %s = %s\n", truncated(m.Name), truncated(m.Value))
 		case "zset":
-			fmt.Fprintf(out, "    %s at %.0f\n", clipped(m.Name), m.Score)
+			fmt.Fprintf(out, "    %s at %.0f\n", truncated(m.Name), m.Score)
 		default:
-			fmt.Fprintf(out, "    %s\n", clipped(m.Name))
+			fmt.Fprintf(out, "    %s\n", truncated(m.Name))
 		}
 	}
-	if more := beyond(e.Len, int64(min(len(e.Members), rawMembers)), "element"); more != "" {
+	if more := moreNote(e.Len, int64(min(len(e.Members), rawMembers)), "element"); more != "" {
 		fmt.Fprintf(out, "   %s\n", more)
 	}
 }
 
-// clipped returns the part of a value that is shown, without control characters.
-func clipped(s string) string { return widget.Plain(s[:min(len(s), rawBytes)]) }
+// truncated returns the part of a value that is shown, without control characters.
+func truncated(s string) string { return widget.Plain(s[:min(len(s), rawBytes)]) }
 
-// beyond returns a note about the part of a value that is not shown.
-func beyond(all, shown int64, noun string) string {
+// moreNote returns a note about the part of a value that is not shown.
+func moreNote(all, shown int64, noun string) string {
 	if all <= shown {
 		return ""
 	}
@@ -421,7 +421,7 @@ func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspectio
 		j.Raw = append(j.Raw, rawOf(e))
 	}
 	r := remedyFor(c, l)
-	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.why
+	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.reason
 	return j
 }
 

@@ -77,7 +77,7 @@ func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o li
 		return ctx.Err()
 	}
 	if err != nil && len(snap.Locks) == 0 {
-		fault := unseen(fmt.Errorf("look through %s: %w", t.Title, err))
+		fault := scanFailed(fmt.Errorf("look through %s: %w", t.Title, err))
 		if o.json && len(snap.Nodes) > 1 { // the document names the nodes
 			return errors.Join(p.print(s.filter(snap), o), fault)
 		}
@@ -93,7 +93,7 @@ func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o li
 	if !snap.Complete {
 		return incomplete(snap)
 	}
-	if n := found.Troubled(); n > 0 && o.failIfStuck {
+	if n := found.WithFindings(); n > 0 && o.failIfStuck {
 		return &exitError{code: exitFindings, err: fmt.Errorf("something is wrong with %s", humanize.Plural(n, "lock"))}
 	}
 	return nil
@@ -124,11 +124,11 @@ type scanProgress struct {
 	line  progressLine
 	every time.Duration
 
-	mu    sync.Mutex
-	begun time.Time
-	said  time.Time
-	seen  map[keyspace.ID]keyspace.Cost // by server and database
-	locks int
+	mu        sync.Mutex
+	startedAt time.Time
+	shownAt   time.Time
+	costs     map[keyspace.ID]keyspace.Cost // by server and database
+	locks     int
 }
 
 // newScanProgress returns a scanProgress if stderr is a terminal or wanted is true,
@@ -139,7 +139,7 @@ func (p *program) newScanProgress(wanted bool) *scanProgress {
 		return nil
 	}
 	now := time.Now()
-	g := &scanProgress{line: line, every: time.Second, begun: now, said: now, seen: make(map[keyspace.ID]keyspace.Cost)}
+	g := &scanProgress{line: line, every: time.Second, startedAt: now, shownAt: now, costs: make(map[keyspace.ID]keyspace.Cost)}
 	if line.live {
 		g.every = 100 * time.Millisecond
 	}
@@ -152,20 +152,20 @@ func (g *scanProgress) of(from keyspace.ID) func(keyspace.Snapshot) {
 	if g == nil {
 		return nil
 	}
-	return func(s keyspace.Snapshot) { g.take(from, s) }
+	return func(s keyspace.Snapshot) { g.add(from, s) }
 }
 
-// take counts one more page.
-func (g *scanProgress) take(from keyspace.ID, s keyspace.Snapshot) {
+// add counts one more page.
+func (g *scanProgress) add(from keyspace.ID, s keyspace.Snapshot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.seen[from] = s.Cost
+	g.costs[from] = s.Cost
 	g.locks += len(s.Locks)
 	now := time.Now()
-	if now.Sub(g.said) < g.every {
+	if now.Sub(g.shownAt) < g.every {
 		return
 	}
-	g.said = now
+	g.shownAt = now
 	g.line.show(g.text(now))
 }
 
@@ -173,10 +173,10 @@ func (g *scanProgress) take(from keyspace.ID, s keyspace.Snapshot) {
 func (g *scanProgress) text(now time.Time) string {
 	var scanned, keys int64
 	var busy time.Duration
-	for _, c := range g.seen {
+	for _, c := range g.costs {
 		scanned, keys, busy = scanned+c.Scanned, keys+c.Keys, busy+c.ServerTime
 	}
-	passed := now.Sub(g.begun)
+	passed := now.Sub(g.startedAt)
 	s := fmt.Sprintf("%s of %s, %s", humanize.Count(scanned), humanize.Plural(keys, "key"), humanize.Plural(g.locks, "lock"))
 	if scanned > 0 && keys > scanned {
 		s += fmt.Sprintf(", %s to go", humanize.Duration(time.Duration(float64(passed)*float64(keys-scanned)/float64(scanned))))

@@ -21,9 +21,9 @@ import (
 
 // loadOptions holds the settings of load that are not part of the scenario.
 type loadOptions struct {
-	knobs      []scenarioFlag
-	thresholds []string
-	set        *pflag.FlagSet // tells which scenario flags are set
+	scenarioFlags []scenarioFlag
+	thresholds    []string
+	set           *pflag.FlagSet // tells which scenario flags are set
 
 	redlock []string
 	demo    bool
@@ -76,9 +76,9 @@ const defaultDuration = 30 * time.Second
 
 func (o *loadOptions) flags() []*pflag.FlagSet {
 	load := flagSection("Load")
-	o.knobs = scenarioFlags()
-	for i := range o.knobs {
-		k := &o.knobs[i]
+	o.scenarioFlags = scenarioFlags()
+	for i := range o.scenarioFlags {
+		k := &o.scenarioFlags[i]
 		load.StringVar(&k.value, k.flag, "", k.usage)
 	}
 	load.StringArrayVar(&o.thresholds, "threshold", nil, "`condition` checked at the end, like 'wait.p99 < 250ms'; may be repeated")
@@ -149,7 +149,7 @@ func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, ar
 			return err
 		}
 	}
-	return p.runSides(ctx, on, o, sides)
+	return p.runVariants(ctx, on, o, sides)
 }
 
 // scenario returns the named scenario with the changes of the flags.
@@ -161,7 +161,7 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 			return s, err
 		}
 	}
-	for _, k := range o.knobs {
+	for _, k := range o.scenarioFlags {
 		if !o.set.Changed(k.flag) {
 			continue
 		}

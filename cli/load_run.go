@@ -25,51 +25,51 @@ import (
 
 // variant is one run of a load. A load that compares locks has several.
 type variant struct {
-	run       *loadgen.Run
-	chronicle report.SecondsRecorder
-	history   *oracle.History
-	files     *openFiles
-	unclean   error
+	run     *loadgen.Run
+	seconds report.SecondsRecorder
+	history *oracle.History
+	files   *openFiles
+	stopErr error
 }
 
-// runSides runs all variants at once, until they end or ctx ends, and reports.
-func (p *program) runSides(ctx context.Context, on *loadServers, o *loadOptions, scenarios []loadgen.Scenario) error {
-	var sides []*variant
+// runVariants runs all variants at once, until they end or ctx ends, and reports.
+func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptions, scenarios []loadgen.Scenario) error {
+	var variants []*variant
 	defer func() {
-		for _, s := range sides {
+		for _, s := range variants {
 			_ = s.run.Close()
 		}
 	}()
 	for i, scenario := range scenarios {
-		s, err := o.openSide(on, scenario, i)
+		s, err := o.openVariant(on, scenario, i)
 		if err != nil {
 			return err
 		}
-		sides = append(sides, s)
+		variants = append(variants, s)
 	}
 	if o.metrics != "" {
-		stop, err := serveMetrics(o.metrics, sides)
+		stop, err := serveMetrics(o.metrics, variants)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	p.announce(on, sides[0].run.Scenario())
-	for _, s := range sides {
+	p.announce(on, variants[0].run.Scenario())
+	for _, s := range variants {
 		if err := s.run.Start(); err != nil {
 			return err
 		}
 	}
-	p.await(ctx, sides)
-	for _, s := range sides {
-		s.unclean = s.run.Stop()
-		s.chronicle.Add(s.run.Metrics())
+	p.await(ctx, variants)
+	for _, s := range variants {
+		s.stopErr = s.run.Stop()
+		s.seconds.Add(s.run.Metrics())
 	}
-	return p.report(ctx, o, sides)
+	return p.report(ctx, o, variants)
 }
 
-// openSide creates a variant: a run with its files and its history.
-func (o *loadOptions) openSide(on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
+// openVariant creates a variant: a run with its files and its history.
+func (o *loadOptions) openVariant(on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
 	run, err := loadgen.New(on.Servers, scenario)
 	if err != nil {
 		return nil, usageErrorf("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
@@ -102,13 +102,13 @@ func (p *program) announce(on *loadServers, s loadgen.Scenario) {
 }
 
 // await shows progress until all runs end or ctx ends.
-func (p *program) await(ctx context.Context, sides []*variant) {
+func (p *program) await(ctx context.Context, variants []*variant) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	line := p.newProgressLine()
-	line.live = line.live && len(sides) == 1
+	line.live = line.live && len(variants) == 1
 	defer line.clear()
-	for _, s := range sides {
+	for _, s := range variants {
 		for over := s.run.Done(); over != nil; {
 			select {
 			case <-over:
@@ -116,10 +116,10 @@ func (p *program) await(ctx context.Context, sides []*variant) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				for _, each := range sides {
+				for _, each := range variants {
 					m := each.run.Metrics()
-					each.chronicle.Add(m)
-					line.show(loadProgress(len(sides) > 1, each.run.Scenario(), m))
+					each.seconds.Add(m)
+					line.show(loadProgress(len(variants) > 1, each.run.Scenario(), m))
 				}
 			}
 		}
@@ -146,14 +146,14 @@ func loadProgress(compared bool, s loadgen.Scenario, m loadgen.Metrics) string {
 }
 
 // serveMetrics serves the metrics of all variants at /metrics, with a label each.
-func serveMetrics(addr string, sides []*variant) (stop func(), err error) {
+func serveMetrics(addr string, variants []*variant) (stop func(), err error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, usageErrorf("", "--metrics: %v", err)
 	}
 	mux := http.NewServeMux()
 	var runs []*loadgen.Run
-	for _, s := range sides {
+	for _, s := range variants {
 		runs = append(runs, s.run)
 	}
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -177,19 +177,19 @@ func serveMetrics(addr string, sides []*variant) (stop func(), err error) {
 const proveWithin = time.Minute
 
 // report prints the results of the runs. Its error has the exit code.
-func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) error {
+func (p *program) report(ctx context.Context, o *loadOptions, variants []*variant) error {
 	var faults []error
 	var results []report.Result
-	for _, s := range sides {
-		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.chronicle.Seconds()}
-		if s.unclean != nil {
-			r.Unclean = s.unclean.Error()
+	for _, s := range variants {
+		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds()}
+		if s.stopErr != nil {
+			r.Unclean = s.stopErr.Error()
 		}
 		if s.history != nil {
 			proof := s.history.Prove(proveWithin)
 			r.Proof = &proof
 		}
-		faults = append(faults, judged(r), p.printReport(o, r), s.files.finish(s.run, r))
+		faults = append(faults, verdictError(r), p.printReport(o, r), s.files.finish(s.run, r))
 		results = append(results, r)
 	}
 	if len(results) > 1 && !o.json {
@@ -197,11 +197,11 @@ func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) 
 			faults = append(faults, fmt.Errorf("print the report: %w", err))
 		}
 	}
-	endless := sides[0].run.Scenario().Duration == 0
+	endless := variants[0].run.Scenario().Duration == 0
 	if ctx.Err() != nil {
 		faults = append(faults, ctx.Err())
 	}
-	return worst(faults, endless)
+	return mostSevere(faults, endless)
 }
 
 func (p *program) printReport(o *loadOptions, r report.Result) error {
@@ -217,12 +217,12 @@ func (p *program) printReport(o *loadOptions, r report.Result) error {
 	return nil
 }
 
-// judged returns the exitError for a run, or nil.
-func judged(r report.Result) error {
+// verdictError returns the exitError for a run, or nil.
+func verdictError(r report.Result) error {
 	v := r.Verdict()
 	switch {
 	case r.Metrics.Acquired == 0:
-		return nobodyGotIn(r.Metrics)
+		return noLockAcquired(r.Metrics)
 	case !v.Safe:
 		return &exitError{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", r.Scenario.Lock, v.Text)}
 	case len(v.Missed) > 0:
@@ -233,8 +233,8 @@ func judged(r report.Result) error {
 	return nil
 }
 
-// nobodyGotIn returns the exitError for a run in which no client got a lock.
-func nobodyGotIn(m loadgen.Metrics) error {
+// noLockAcquired returns the exitError for a run in which no client got a lock.
+func noLockAcquired(m loadgen.Metrics) error {
 	f := &exitError{code: exitFailure, err: fmt.Errorf("no client got a lock in %s", humanize.Plural(m.Arrivals, "attempt"))}
 	if m.LastErr != "" {
 		f.err = fmt.Errorf("%w: %s", f.err, widget.Plain(m.LastErr))
@@ -245,10 +245,10 @@ func nobodyGotIn(m loadgen.Metrics) error {
 	return f
 }
 
-// worst returns the most severe error: a violation, then a failed write, then an
+// mostSevere returns the most severe error: a violation, then a failed write, then an
 // interrupt, then a run without a lock, then a missed threshold. If endless, a
 // threshold is more severe than an interrupt, which ends every such run.
-func worst(faults []error, endless bool) error {
+func mostSevere(faults []error, endless bool) error {
 	weight := func(err error) int {
 		var f *exitError
 		switch known := errors.As(err, &f); {

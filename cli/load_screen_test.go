@@ -13,7 +13,7 @@ import (
 // The Load page runs clients on a server of the user: with the flag at once,
 // otherwise after a question. They leave nothing behind, and change nothing
 // else.
-func TestTheScreenRunsALoadOnAServerOfOnesOwn(t *testing.T) {
+func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs the program in a terminal: run it without -short")

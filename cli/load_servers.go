@@ -138,7 +138,7 @@ func (g *loadServers) checkPrefix(ctx context.Context, s loadgen.Scenario, force
 type ownLoad struct {
 	program    *program
 	connection *connect.Flags
-	now        bool // --load is set
+	enabled    bool // --load is set
 
 	servers *loadServers
 	load    *loadgen.Group
@@ -146,7 +146,7 @@ type ownLoad struct {
 
 func (o *ownLoad) flags() *pflag.FlagSet {
 	set := flagSection("Load")
-	set.BoolVar(&o.now, "load", false, "run clients on this server from the Load page, under a prefix of their own; only on this machine")
+	set.BoolVar(&o.enabled, "load", false, "run clients on this server from the Load page, under a prefix of their own; only on this machine")
 	return set
 }
 

@@ -69,7 +69,7 @@ func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledLoadLeavesEndsByItself(t *testing.T) {
+func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"mutex", "fair", "reentrant"} {
 		cmd, _, rdb := loaded(t, "--kind", kind, "--hold", "50ms", "--ttl", "1s")

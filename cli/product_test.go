@@ -10,7 +10,7 @@ import (
 	"locktop/server"
 )
 
-func TestAServerIsNamedAsWhatItIs(t *testing.T) {
+func TestAServerHasTheNameOfItsProduct(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()

@@ -59,7 +59,7 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	defer stop()
 
 	robbed := make([]map[string]bool, clients)
-	var takers, breakers sync.WaitGroup
+	var takers, releasers sync.WaitGroup
 	for i := range clients {
 		takers.Go(func() {
 			var err error
@@ -71,7 +71,7 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	ends := make(chan int, clients)
 	room := make(chan struct{}, 8) // processes at the same time
 	for i := range clients {
-		breakers.Go(func() {
+		releasers.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
 			err := exec.Command("locktop", "release", fmt.Sprintf("lock:%d", i), "--write", "--yes", "-u", "redis://"+addr).Run()
@@ -84,7 +84,7 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 			ends <- code
 		})
 	}
-	breakers.Wait()
+	releasers.Wait()
 	stop()
 	takers.Wait()
 	compareRobbed(t, robbed, ends)

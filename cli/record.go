@@ -80,19 +80,19 @@ func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o 
 	if err := rec.run(recCtx); err != nil {
 		return err
 	}
-	p.notes.note("%s in %s", humanize.Plural(rec.pictures, "picture"), name)
+	p.notes.note("%s in %s", humanize.Plural(rec.snapshots, "picture"), name)
 	return ctx.Err()
 }
 
 // recorder writes snapshots into a recording.
 type recorder struct {
-	source   tui.Source
-	writer   *recording.Writer
-	every    time.Duration
-	redact   func(keyspace.Snapshot) keyspace.Snapshot // nil: no redaction
-	notes    messages
-	pictures int
-	lost     bool
+	source    tui.Source
+	writer    *recording.Writer
+	every     time.Duration
+	redact    func(keyspace.Snapshot) keyspace.Snapshot // nil: no redaction
+	notes     messages
+	snapshots int
+	lost      bool
 }
 
 // run records until ctx ends, which is not an error, and finishes the file.
@@ -105,10 +105,10 @@ func (r *recorder) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return r.writer.Flush()
 		case err != nil:
-			r.missing(err)
+			r.reportLost(err)
 		default:
 			r.lost = false
-			if err := r.take(snap); err != nil {
+			if err := r.add(snap); err != nil {
 				return err
 			}
 		}
@@ -120,16 +120,16 @@ func (r *recorder) run(ctx context.Context) error {
 	}
 }
 
-func (r *recorder) take(snap keyspace.Snapshot) error {
+func (r *recorder) add(snap keyspace.Snapshot) error {
 	if r.redact != nil {
 		snap = r.redact(snap)
 	}
-	r.pictures++
+	r.snapshots++
 	return r.writer.Add(snap)
 }
 
-// missing reports once that the server does not answer.
-func (r *recorder) missing(err error) {
+// reportLost reports once that the server does not answer.
+func (r *recorder) reportLost(err error) {
 	if !r.lost {
 		r.lost = true
 		r.notes.note("no picture: %v; trying again until there is one", err)

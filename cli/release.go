@@ -95,14 +95,14 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 	if c.AllDatabases() && len(g.Locks) > 1 {
 		return usageErrorf("say which with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
 	}
-	if seen, err = o.chosen(seen); err != nil {
+	if seen, err = o.selectHolder(seen); err != nil {
 		return err
 	}
-	if o.act() == keyspace.Expire && !seen.Expires.IsZero() {
+	if o.action() == keyspace.Expire && !seen.Expires.IsZero() {
 		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
-	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL, c.RedisCLI()...)
+	command, err := keyspace.SafeCommand(formats.All(), o.action(), seen, o.giveTTL, c.RedisCLI()...)
 	if err != nil {
 		return errorOf(err)
 	}
@@ -122,15 +122,15 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	defer log.close()
-	if err := o.do(ctx, executorOf(ctx, t, log), seen); err != nil {
+	if err := o.execute(ctx, executorOf(ctx, t, log), seen); err != nil {
 		return errorOf(err)
 	}
-	_, err = fmt.Fprintln(p.out, o.done(seen))
+	_, err = fmt.Fprintln(p.out, o.summary(seen))
 	return err
 }
 
-// chosen returns the lock with only the holder that the flags select.
-func (o *releaseOptions) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
+// selectHolder returns the lock with only the holder that the flags select.
+func (o *releaseOptions) selectHolder(seen keyspace.Lock) (keyspace.Lock, error) {
 	if len(seen.Holders) == 0 {
 		return seen, errorOf(&keyspace.ChangedError{Key: seen.Key})
 	}
@@ -147,27 +147,27 @@ func (o *releaseOptions) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
 	return seen, nil
 }
 
-// act returns the action of the flags.
-func (o *releaseOptions) act() keyspace.Action {
+// action returns the action of the flags.
+func (o *releaseOptions) action() keyspace.Action {
 	if o.giveTTL > 0 {
 		return keyspace.Expire
 	}
 	return keyspace.ForceRelease
 }
 
-func (o *releaseOptions) do(ctx context.Context, b *release.Executor, seen keyspace.Lock) error {
-	if o.act() == keyspace.Expire {
-		_, err := b.Expire(ctx, seen, o.giveTTL)
+func (o *releaseOptions) execute(ctx context.Context, e *release.Executor, seen keyspace.Lock) error {
+	if o.action() == keyspace.Expire {
+		_, err := e.Expire(ctx, seen, o.giveTTL)
 		return err
 	}
-	_, err := b.ForceRelease(ctx, seen)
+	_, err := e.ForceRelease(ctx, seen)
 	return err
 }
 
 // consequence describes what the action will change.
 func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
 	who := render.HeldBy(seen, at) + ", " + render.Deadline(seen, at)
-	if o.act() == keyspace.Expire {
+	if o.action() == keyspace.Expire {
 		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", render.ShortKey(seen.Key), who, humanize.Setting(o.giveTTL))
 	}
 	waiters := "no waiters visible"
@@ -177,9 +177,9 @@ func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
 	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", render.ShortKey(seen.Key), who, waiters)
 }
 
-// done describes what the action has changed.
-func (o *releaseOptions) done(seen keyspace.Lock) string {
-	if o.act() == keyspace.Expire {
+// summary describes what the action has changed.
+func (o *releaseOptions) summary(seen keyspace.Lock) string {
+	if o.action() == keyspace.Expire {
 		return fmt.Sprintf("%s expires in %s", render.ShortKey(seen.Key), humanize.Setting(o.giveTTL))
 	}
 	return render.ShortKey(seen.Key) + " is released"

@@ -66,7 +66,7 @@ func value(t *testing.T, addr, key string) string {
 	return v
 }
 
-func TestReleaseBreaksWhatItWasToldAndWritesItDown(t *testing.T) {
+func TestReleaseReleasesTheLockAndWritesTheAuditLog(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	out, said, code := ran(t, "release", "lock:a", "--yes", "--write", "--token", token, "-u", "redis://"+addr)
@@ -82,7 +82,7 @@ func TestReleaseBreaksWhatItWasToldAndWritesItDown(t *testing.T) {
 	}
 }
 
-func TestReleaseSaysWhoHoldsItNowIfItIsAnother(t *testing.T) {
+func TestReleaseNamesTheNewHolder(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", otherToken, "PX", "60000")
 	_, said, code := ran(t, "release", "lock:a", "--yes", "--write", "--token", token, "-u", "redis://"+addr)
@@ -153,7 +153,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoLockIsNotReleased(t *testing.T) {
+func TestReleaseRefusesAKeyThatIsNoLock(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "greeting", "hello")
 	for _, command := range []string{"release", "inspect"} {
@@ -201,7 +201,7 @@ func TestInspectExplainsALock(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsWhatIsWrongAndWhatItCannotSee(t *testing.T) {
+func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 	addr := server.ForTest(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr()
 	out, said, code := ran(t, "doctor", "--for", "1ms", "-u", "redis://"+addr)
 	if code != exitFindings || !strings.Contains(out, "evictable") || !strings.Contains(out, "What cannot be seen") {

@@ -117,14 +117,14 @@ func (p *player) now() time.Time {
 	return at
 }
 
-// settle makes the current position the new start. The caller must hold the mutex.
-func (p *player) settle() { p.from, p.since = p.now(), time.Now() }
+// rebase makes the current position the new start. The caller must hold the mutex.
+func (p *player) rebase() { p.from, p.since = p.now(), time.Now() }
 
 // Pause implements tui.Player.
 func (p *player) Pause(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settle()
+	p.rebase()
 	p.paused = on
 }
 
@@ -132,7 +132,7 @@ func (p *player) Pause(on bool) {
 func (p *player) SetSpeed(factor float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settle()
+	p.rebase()
 	p.speed = factor
 }
 

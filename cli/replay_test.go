@@ -126,8 +126,8 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	if err != nil || r.Damage() != nil {
 		t.Fatal(err, r.Damage())
 	}
-	if from, to := r.Span(); to.Sub(from) != 48*time.Second || rec.pictures != 49 {
-		t.Errorf("%d pictures from %v to %v", rec.pictures, from, to)
+	if from, to := r.Span(); to.Sub(from) != 48*time.Second || rec.snapshots != 49 {
+		t.Errorf("%d pictures from %v to %v", rec.snapshots, from, to)
 	}
 }
 

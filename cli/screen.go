@@ -93,7 +93,7 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
 		return err
 	}
-	if err := own.refusal(c, may); own.now && err != nil {
+	if err := own.refusal(c, may); own.enabled && err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {
@@ -103,7 +103,7 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	if err != nil {
 		return err
 	}
-	g := &connector{connection: c, selection: *s, rights: may, open: t}
+	g := &connector{connection: c, selection: *s, writeFlags: may, target: t}
 	defer g.close()
 	if may.write {
 		log, err := openAudit()
@@ -113,14 +113,14 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 		defer log.close()
 		g.log = log
 	}
-	w := g.world(ctx, t)
+	w := g.config(ctx, t)
 	own.connection = c
 	if own.refusal(c, may) == nil {
 		w.Loader = own
 		w.Scenes = slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.Redlock })
 		defer own.close()
 	}
-	if own.now {
+	if own.enabled {
 		if w.Load, err = own.Open(ctx); err != nil {
 			return err
 		}
@@ -155,11 +155,11 @@ func (p *program) needsTerminal() error {
 type connector struct {
 	connection *connect.Flags
 	selection  selection
-	rights     writeFlags
+	writeFlags writeFlags
 	log        release.AuditLog
 
-	mu   sync.Mutex
-	open *connect.Target
+	mu     sync.Mutex
+	target *connect.Target
 }
 
 // Connect implements [tui.Connector].
@@ -179,35 +179,35 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 			s.match = []string{v.Match}
 		}
 	}
-	if err := g.rights.check(c); err != nil {
+	if err := g.writeFlags.check(c); err != nil {
 		return tui.Config{}, err
 	}
 	t, err := c.Open(ctx, connect.Prompt{})
 	if err != nil {
 		return tui.Config{}, err
 	}
-	g.turn(t)
+	g.replace(t)
 	g.connection, g.selection = c, s
-	return g.world(ctx, t), nil
+	return g.config(ctx, t), nil
 }
 
-// turn replaces the target and closes the previous one.
-func (g *connector) turn(t *connect.Target) {
-	if g.open != nil {
-		g.open.Close()
+// replace replaces the target and closes the previous one.
+func (g *connector) replace(t *connect.Target) {
+	if g.target != nil {
+		g.target.Close()
 	}
-	g.open = t
+	g.target = t
 }
 
-// world returns the configuration of the screen for a target.
-func (g *connector) world(ctx context.Context, t *connect.Target) tui.Config {
+// config returns the configuration of the screen for a target.
+func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s := g.selection
 	w := tui.Config{
 		Source: filteredSource{s.watchOf(t), &s}, Store: &rawReader{selection: &s, client: t.ClientOf}, CommandStats: newCommandStats(t.OnOpen),
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
-	if g.rights.write {
-		w.Executor, w.Production = executorOf(ctx, t, g.log), g.rights.production
+	if g.writeFlags.write {
+		w.Executor, w.Production = executorOf(ctx, t, g.log), g.writeFlags.production
 	}
 	return w
 }
@@ -216,7 +216,7 @@ func (g *connector) world(ctx context.Context, t *connect.Target) tui.Config {
 func (g *connector) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.turn(nil)
+	g.replace(nil)
 }
 
 // clipboard is the clipboard of the user's terminal, also over SSH. It receives

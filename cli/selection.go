@@ -67,20 +67,20 @@ func nearest(name string) string {
 	}
 	slices.Sort(like)
 	like = slices.Compact(like)
-	if len(like) == 0 || len(like) > hintsMost {
+	if len(like) == 0 || len(like) > maxHints {
 		return "locktop formats lists them"
 	}
 	return "there is " + strings.Join(like, ", ")
 }
 
 const (
-	hintsMost = 6 // greatest number of names in a hint
-	misspelt  = 2 // greatest number of wrong letters in a name
+	maxHints    = 6 // greatest number of names in a hint
+	maxMisspelt = 2 // greatest number of wrong letters in a name
 )
 
 // alike returns the known names that resemble name, by cobra's rule for commands.
 func alike(name string, known []string) []string {
-	all := cobra.Command{SuggestionsMinimumDistance: misspelt}
+	all := cobra.Command{SuggestionsMinimumDistance: maxMisspelt}
 	for _, k := range known {
 		all.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
@@ -150,13 +150,13 @@ func each[T any](all []T, text func(T) string) []string {
 // limits is the value of --overdue: the ages at which holds are overdue.
 type limits []inspect.Overdue
 
-// notEver is longer than any hold.
-const notEver time.Duration = math.MaxInt64
+// never is longer than any hold.
+const never time.Duration = math.MaxInt64
 
 // String returns the value as the flag accepts it.
 func (l *limits) String() string {
 	return strings.Join(each(*l, func(o inspect.Overdue) string {
-		if o.After == notEver {
+		if o.After == never {
 			return o.Glob + "=never"
 		}
 		return o.Glob + "=" + o.After.String()
@@ -171,7 +171,7 @@ func (l *limits) Set(s string) error {
 	}
 	after, err := time.ParseDuration(text)
 	if text == "never" {
-		after, err = notEver, nil
+		after, err = never, nil
 	}
 	if err != nil || after <= 0 || glob == "" {
 		return errors.New("not a limit like jobs:*=2h")

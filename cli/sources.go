@@ -124,17 +124,17 @@ func (s *selection) multi(t *connect.Target) inspect.MultiOptions {
 
 // filteredSource is the selected part of a source.
 type filteredSource struct {
-	all tui.Source
-	by  *selection
+	source    tui.Source
+	selection *selection
 }
 
 // Snapshot returns the selected part of the newest snapshot.
 func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	snap, err := s.all.Snapshot(ctx)
-	if s.by.everything() {
+	snap, err := s.source.Snapshot(ctx)
+	if s.selection.everything() {
 		return snap, err
 	}
-	return s.by.filter(snap).Snapshot, err
+	return s.selection.filter(snap).Snapshot, err
 }
 
 // executorOf returns an executor for the locks of the servers of t. It writes its

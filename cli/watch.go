@@ -92,13 +92,13 @@ func (p *program) watch(ctx context.Context, c *connect.Flags, s *selection, o w
 	source, end := eventsOf(t, s)
 	defer end()
 	w := &watcher{
-		source: source,
-		wants:  o,
-		picks:  s,
-		teller: eventPrinter{p.out, o.json, s.databases},
-		notes:  p.notes,
-		title:  t.Title,
-		told:   make(map[findingKey]bool),
+		source:    source,
+		options:   o,
+		selection: s,
+		printer:   eventPrinter{p.out, o.json, s.databases},
+		notes:     p.notes,
+		title:     t.Title,
+		reported:  make(map[findingKey]bool),
 	}
 	if err := w.run(watchCtx); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (p *program) watch(ctx context.Context, c *connect.Flags, s *selection, o w
 	if ctx.Err() != nil { // not watchCtx: the end of --for is not an error
 		return ctx.Err()
 	}
-	return w.lacks()
+	return w.missing()
 }
 
 // eventPrinter prints one event or finding per line.
@@ -185,17 +185,17 @@ const findingsInterval = time.Second
 
 // watcher prints events and findings.
 type watcher struct {
-	source eventSource
-	wants  watchOptions
-	picks  *selection
-	teller eventPrinter
-	notes  messages
-	title  string
-	lost   time.Time           // start of the time without an answer
-	told   map[findingKey]bool // current findings that were printed
-	looked time.Time           // time of the last check by warn
-	warned bool                // warn has printed its warning
-	asked  time.Time           // time of the last check by reportFindings
+	source     eventSource
+	options    watchOptions
+	selection  *selection
+	printer    eventPrinter
+	notes      messages
+	title      string
+	lostAt     time.Time           // start of the time without an answer
+	reported   map[findingKey]bool // current findings that were printed
+	lastWarn   time.Time           // time of the last check by warn
+	warned     bool                // warn has printed its warning
+	lastReport time.Time           // time of the last check by reportFindings
 }
 
 // findingKey identifies a finding without the numbers in its text.
@@ -232,17 +232,17 @@ func (w *watcher) run(ctx context.Context) error {
 func (w *watcher) printEvents(events []keyspace.Event) error {
 	for _, e := range events {
 		found := findingsAbout(e)
-		if !w.wants.prints(string(e.Kind)) || !w.picks.matches(e.Lock, found) {
+		if !w.options.prints(string(e.Kind)) || !w.selection.matches(e.Lock, found) {
 			continue
 		}
-		if err := w.teller.event(e, found); err != nil {
+		if err := w.printer.event(e, found); err != nil {
 			return err
 		}
-		if w.teller.json || e.Kind.Ends() {
+		if w.printer.json || e.Kind.Ends() {
 			continue
 		}
 		for _, f := range found {
-			w.told[findingKeyOf(f)] = true
+			w.reported[findingKeyOf(f)] = true
 		}
 	}
 	return nil
@@ -250,12 +250,12 @@ func (w *watcher) printEvents(events []keyspace.Event) error {
 
 // reportFindings prints each finding once that appears without an event.
 func (w *watcher) reportFindings() error {
-	if !w.wants.prints(findingName) || time.Since(w.asked) < findingsInterval {
+	if !w.options.prints(findingName) || time.Since(w.lastReport) < findingsInterval {
 		return nil
 	}
-	w.asked = time.Now()
+	w.lastReport = time.Now()
 	known := w.source.Known()
-	picked := w.picks.filter(known)
+	picked := w.selection.filter(known)
 	var found []keyspace.Finding
 	for _, l := range picked.Locks {
 		found = append(found, picked.Findings[l.ID()]...)
@@ -264,23 +264,23 @@ func (w *watcher) reportFindings() error {
 	for _, f := range append(found, keyspace.ServerFindings(known)...) {
 		c := findingKeyOf(f)
 		still[c] = true
-		if w.told[c] {
+		if w.reported[c] {
 			continue
 		}
-		if err := w.teller.finding(f, known.At); err != nil {
+		if err := w.printer.finding(f, known.At); err != nil {
 			return err
 		}
 	}
-	w.told = still
+	w.reported = still
 	return nil
 }
 
-// lacks returns the exitError for a watch that ends while a server does not answer,
+// missing returns the exitError for a watch that ends while a server does not answer,
 // or nil.
-func (w *watcher) lacks() error {
-	text := missing(w.source.Known().Nodes)
-	if !w.lost.IsZero() {
-		text = fmt.Sprintf("%s has not answered for %s", w.title, humanize.Duration(time.Since(w.lost)))
+func (w *watcher) missing() error {
+	text := unreachable(w.source.Known().Nodes)
+	if !w.lostAt.IsZero() {
+		text = fmt.Sprintf("%s has not answered for %s", w.title, humanize.Duration(time.Since(w.lostAt)))
 	}
 	if text == "" {
 		return nil
@@ -290,10 +290,10 @@ func (w *watcher) lacks() error {
 
 // warn reports once what locktop cannot see on servers that answer.
 func (w *watcher) warn() {
-	if w.warned || time.Since(w.looked) < findingsInterval {
+	if w.warned || time.Since(w.lastWarn) < findingsInterval {
 		return
 	}
-	w.looked = time.Now()
+	w.lastWarn = time.Now()
 	known := w.source.Known()
 	if w.warned = known.Complete && len(known.Problems) > 0; !w.warned {
 		return
@@ -305,15 +305,15 @@ func (w *watcher) warn() {
 func (w *watcher) note(n keyspace.Notice) {
 	switch n.Kind {
 	case keyspace.ServerLost:
-		w.lost = n.At
+		w.lostAt = n.At
 		w.notes.note("lost %s: %s; trying again until it is back", w.title, n.Text)
 	case keyspace.ServerBack:
 		also := ""
 		if n.Text != "" {
 			also = ": " + n.Text
 		}
-		w.notes.note("back on %s after %s%s", w.title, humanize.Duration(n.At.Sub(w.lost)), also)
-		w.lost = time.Time{}
+		w.notes.note("back on %s after %s%s", w.title, humanize.Duration(n.At.Sub(w.lostAt)), also)
+		w.lostAt = time.Time{}
 	default:
 		w.notes.note("%s: %s", w.title, n.Text)
 	}
@@ -324,8 +324,8 @@ func findingsAbout(e keyspace.Event) []keyspace.Finding {
 	return keyspace.Findings(keyspace.Snapshot{At: e.At, Locks: []keyspace.Lock{e.Lock}})
 }
 
-// newsEvery is the time between two snapshots of several servers.
-const newsEvery = 20 * time.Millisecond
+// pollInterval is the time between two snapshots of several servers.
+const pollInterval = 20 * time.Millisecond
 
 // multiEventSource is the source of events of several servers.
 type multiEventSource struct {
@@ -336,12 +336,12 @@ type multiEventSource struct {
 	silent bool            // no server answered
 }
 
-// Next waits newsEvery and returns the events and notices since the last call.
+// Next waits pollInterval and returns the events and notices since the last call.
 func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
 	select {
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
-	case <-time.After(newsEvery):
+	case <-time.After(pollInterval):
 	}
 	snap, err := n.fleet.Snapshot(ctx)
 	if ctx.Err() != nil { // the servers did not have time to answer

@@ -100,7 +100,7 @@ const token = "5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"
 
 const otherToken = "b1d2c3e4-f5a6-4b7c-8d9e-0f1a2b3c4d5e"
 
-func TestWatchTellsWhatHappensToALock(t *testing.T) {
+func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 	t.Parallel()
 	for name, addr := range map[string]string{"redis": server.ForTest(t).Addr(), "embedded": server.EmbeddedForTest(t).Addr()} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
 	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","format":"[a-z-]+","holder":"`+token+`","held_ms":\d+,"ttl_ms":(60000|59\d{3}),"node":"127.0.0.1:\d+","db":0}$`)
 }
 
-func TestWatchShowsOnlyWhatWasAskedFor(t *testing.T) {
+func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
 	addr := server.EmbeddedForTest(t).Addr()
 	w := startWatch(t, "--events", "acquired,appeared", "--match", "lock:orders:*", "--match", "lock:last", "-u", "redis://"+addr)
 	send(t, addr, "SET", "lock:other", token, "PX", "60000")
@@ -224,7 +224,7 @@ func (a *aging) Known() keyspace.Snapshot {
 
 // A lock that becomes overdue is reported at that time, once, and so is a
 // server finding. What an event has reported is not repeated.
-func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
+func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 	const (
 		servers = "finding server, warning: .* evicts keys .*\nfinding server, info: The clocks .*\n"
 		late    = "finding lock:late, warning: Held for 10 m.*\n"
@@ -251,7 +251,7 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			var out bytes.Buffer
-			w := &watcher{source: source, wants: tt.wants, picks: &tt.picks, teller: eventPrinter{out: &out, json: tt.json}, told: make(map[findingKey]bool)}
+			w := &watcher{source: source, options: tt.wants, selection: &tt.picks, printer: eventPrinter{out: &out, json: tt.json}, reported: make(map[findingKey]bool)}
 			if err := w.run(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
+func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -277,9 +277,9 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 				{Kind: keyspace.ServerLost, At: at(4), Text: "refused"},
 				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was restarted"},
 			}},
-			picks: &selection{},
-			notes: messages{to: said},
-			title: "redis://redis.test",
+			selection: &selection{},
+			notes:     messages{to: said},
+			title:     "redis://redis.test",
 		}
 		if err := w.run(ctx); err != nil {
 			t.Fatal(err)

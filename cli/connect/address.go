@@ -61,7 +61,7 @@ func (e endpoint) local() bool {
 // replaces all parts of an address in the environment, so that the password of one
 // server never goes to another.
 func (c *Flags) resolve() (endpoint, error) {
-	e, err := c.place()
+	e, err := c.address()
 	if err != nil {
 		return endpoint{}, err
 	}
@@ -104,9 +104,9 @@ func (c *Flags) complete(e endpoint) (endpoint, error) {
 	return e, nil
 }
 
-// place returns the address from the flags, the context, the environment, or the
+// address returns the address from the flags, the context, the environment, or the
 // default Redis on this machine, in this order.
-func (c *Flags) place() (endpoint, error) {
+func (c *Flags) address() (endpoint, error) {
 	tcp := c.given("host") || c.given("port")
 	switch {
 	case c.given("url") && (tcp || c.given("socket")):
@@ -135,7 +135,7 @@ func (c *Flags) place() (endpoint, error) {
 func parseURL(origin, raw string) (endpoint, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" || u.Fragment != "" {
-		return endpoint{}, notURL(origin, "is not a Redis address")
+		return endpoint{}, invalidURL(origin, "is not a Redis address")
 	}
 	e := endpoint{network: "tcp", tls: u.Scheme == "rediss", user: u.User.Username()}
 	e.pass, _ = u.User.Password()
@@ -146,11 +146,11 @@ func parseURL(origin, raw string) (endpoint, error) {
 		e.addr = net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), "6379"))
 	case "unix":
 		if u.Host != "" || u.Path == "" {
-			return endpoint{}, notURL(origin, "has no path of a socket")
+			return endpoint{}, invalidURL(origin, "has no path of a socket")
 		}
 		e.network, e.addr, db = "unix", u.Path, ""
 	default:
-		return endpoint{}, notURL(origin, "is not a Redis address")
+		return endpoint{}, invalidURL(origin, "is not a Redis address")
 	}
 	return e.withDatabase(origin, db, u.RawQuery)
 }
@@ -160,19 +160,19 @@ func parseURL(origin, raw string) (endpoint, error) {
 func (e endpoint) withDatabase(origin, path, query string) (endpoint, error) {
 	q, err := url.ParseQuery(query)
 	if err != nil || len(q) > 1 || len(q) == 1 && !q.Has("db") {
-		return endpoint{}, notURL(origin, "has a parameter that is not db")
+		return endpoint{}, invalidURL(origin, "has a parameter that is not db")
 	}
 	number := cmp.Or(q.Get("db"), path)
 	if number == "" {
 		return e, nil
 	}
 	if e.db, err = strconv.Atoi(number); err != nil || e.db < 0 {
-		return endpoint{}, notURL(origin, "has a database that is not a number")
+		return endpoint{}, invalidURL(origin, "has a database that is not a number")
 	}
 	return e, nil
 }
 
-func notURL(origin, what string) error {
+func invalidURL(origin, what string) error {
 	return usagef("like redis://user:password@host:6379/0, rediss://host or unix:///path; in a password, write special characters as %XX",
 		"%s %s", origin, what)
 }

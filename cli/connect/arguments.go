@@ -49,7 +49,7 @@ func (c *Flags) where(seeds []endpoint) []string {
 	switch e := seeds[0]; {
 	case len(c.redlock) > 0:
 		for _, e := range seeds {
-			flags = append(flags, "--redlock", strings.ReplaceAll(e.address(true), ",", "%2C"))
+			flags = append(flags, "--redlock", strings.ReplaceAll(e.url(true), ",", "%2C"))
 		}
 		return flags
 	case len(c.sentinels) > 0:
@@ -62,7 +62,7 @@ func (c *Flags) where(seeds []endpoint) []string {
 	case e.network == "unix":
 		flags = append(flags, "--socket", absolute(e.addr))
 	case c.addressGiven() || e.tls || os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != "":
-		flags = append(flags, "-u", e.address(false))
+		flags = append(flags, "-u", e.url(false))
 	}
 	if c.cluster {
 		flags = append(flags, "--cluster")
@@ -70,9 +70,9 @@ func (c *Flags) where(seeds []endpoint) []string {
 	return flags
 }
 
-// address returns a URL without the password. It has the user and the database only
+// url returns a URL without the password. It has the user and the database only
 // if complete is true.
-func (e endpoint) address(complete bool) string {
+func (e endpoint) url(complete bool) string {
 	u := url.URL{Scheme: "redis", Host: e.addr}
 	if e.tls {
 		u.Scheme = "rediss"

@@ -60,9 +60,9 @@ func loadContext(name string) (Context, error) {
 	}
 	s, ok := contexts[name]
 	if !ok {
-		return Context{}, usagef(definedAre(contexts), "%s defines no context %q", path, name)
+		return Context{}, usagef(definedContexts(contexts), "%s defines no context %q", path, name)
 	}
-	return s, private(file, s)
+	return s, checkPrivate(file, s)
 }
 
 // readContexts parses a configuration file. Its errors are one line. They give the
@@ -78,7 +78,7 @@ func readContexts(r io.Reader) (map[string]Context, error) {
 	d := yaml.NewDecoder(bytes.NewReader(raw))
 	d.KnownFields(true)
 	if err := d.Decode(&config); err != nil && !errors.Is(err, io.EOF) {
-		return nil, plainYAML(err)
+		return nil, configError(err)
 	}
 	return config.Contexts, nil
 }
@@ -91,9 +91,9 @@ var (
 	anyLine    = regexp.MustCompile(`line \d+`)
 )
 
-// plainYAML rewrites an error of the YAML parser so that it quotes no values,
+// configError rewrites an error of the YAML parser so that it quotes no values,
 // because a value may be a password.
-func plainYAML(err error) error {
+func configError(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
 		return fmt.Errorf("line %s: there is no key %q; there are url, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
@@ -104,16 +104,16 @@ func plainYAML(err error) error {
 	return errors.New("it is not YAML")
 }
 
-func definedAre(contexts map[string]Context) string {
+func definedContexts(contexts map[string]Context) string {
 	if len(contexts) == 0 {
 		return "it defines none"
 	}
 	return "there are " + strings.Join(slices.Sorted(maps.Keys(contexts)), ", ")
 }
 
-// private returns an error if s has a password and users other than the owner can
+// checkPrivate returns an error if s has a password and users other than the owner can
 // read file.
-func private(file *os.File, s Context) error {
+func checkPrivate(file *os.File, s Context) error {
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil // the parser of the address reports this error
@@ -126,7 +126,7 @@ func private(file *os.File, s Context) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return usagef(onlyMine(file.Name()), "%s holds a password, and others may read it", file.Name())
+		return usagef(chmodHint(file.Name()), "%s holds a password, and others may read it", file.Name())
 	}
 	return nil
 }
@@ -148,9 +148,9 @@ func (c *Flags) Context() (Context, error) {
 	return of, nil
 }
 
-// onlyMine returns a hint with the command that hides a file from other users. It
+// chmodHint returns a hint with the command that hides a file from other users. It
 // returns "" if the name has characters that a line for people cannot show.
-func onlyMine(path string) string {
+func chmodHint(path string) string {
 	line, _ := shell.Line("chmod", "600", path)
 	if widget.Plain(line) != line {
 		return ""

@@ -11,7 +11,7 @@ func TestTheHintToHideAFileIsACommand(t *testing.T) {
 		"/home/\x00NUL/config.yaml":  "",
 		"/home/newline\n/config.yml": "",
 	} {
-		if got := onlyMine(path); got != want {
+		if got := chmodHint(path); got != want {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
 	}

@@ -247,7 +247,7 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 		Username:              e.user,
 		Password:              e.pass,
 		DB:                    e.db,
-		OnConnect:             e.introduce,
+		OnConnect:             e.setUp,
 		DialTimeout:           c.timeout,
 		ReadTimeout:           c.timeout,
 		WriteTimeout:          c.timeout,
@@ -264,20 +264,20 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 		},
 	}
 	if !e.tls {
-		return o, c.security.unused(c.given)
+		return o, c.security.checkUnused(c.given)
 	}
 	config, err := c.security.config()
 	o.TLSConfig = config
 	return o, err
 }
 
-// introduce sets the name of the connection, for the operator of the server. If the
+// setUp sets the name of the connection, for the operator of the server. If the
 // ACL rejects the command, the connection has no name.
 //
 // It never sends CLIENT NO-TOUCH: on Redis 8.0 and Valkey 8.1 the server crashes
 // when it looks up a key outside of a command on such a connection (redis#14415,
 // valkey#2347).
-func (e endpoint) introduce(ctx context.Context, cn *redis.Conn) error {
+func (e endpoint) setUp(ctx context.Context, cn *redis.Conn) error {
 	_, err := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ClientSetName(ctx, "locktop")
 		if e.readonly {
@@ -354,11 +354,11 @@ func noConnection(e endpoint, err error, timeout time.Duration) *Error {
 
 func hintFor(e endpoint, err error) string {
 	switch {
-	case refused(err):
+	case isRejected(err):
 		return "the user or the password is wrong, or the ACL forbids it: see --user, --askpass and REDISCLI_AUTH"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
 		return "is the server running there? `locktop demo` needs none"
-	case certificate(err):
+	case isCertificate(err):
 		return "--cacert names the authority to trust, --sni the name on the certificate"
 	case e.tls && strings.HasPrefix(err.Error(), "no answer within"):
 		return "does the server speak TLS there? try it without --tls, or with redis://"
@@ -369,7 +369,7 @@ func hintFor(e endpoint, err error) string {
 	}
 }
 
-// refused reports whether the server answers but rejects the user.
-func refused(err error) bool {
+// isRejected reports whether the server answers but rejects the user.
+func isRejected(err error) bool {
 	return redis.IsAuthError(err) || redis.IsPermissionError(err)
 }

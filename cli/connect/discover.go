@@ -172,7 +172,7 @@ func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) 
 			}
 			asking.Go(func() {
 				info, err := rdb.Info(ctx, "keyspace").Result()
-				if err != nil && !refused(err) {
+				if err != nil && !isRejected(err) {
 					failed[i] = err
 				}
 				each[i] = []endpoint{e} // also if this database is empty, or the server does not answer

@@ -192,9 +192,9 @@ func (s *tlsFlags) addTo(set *pflag.FlagSet) {
 	set.BoolVar(&s.insecure, "insecure", false, "do not verify the server's certificate")
 }
 
-// unused returns an error for a TLS flag on a connection without TLS. A user who
+// checkUnused returns an error for a TLS flag on a connection without TLS. A user who
 // names a certificate must not get an unencrypted connection.
-func (s *tlsFlags) unused(given func(flag string) bool) error {
+func (s *tlsFlags) checkUnused(given func(flag string) bool) error {
 	for _, name := range []string{"cacert", "cert", "key", "sni", "insecure"} {
 		if given(name) {
 			return usagef("add --tls, or connect to rediss://", "--%s on a connection without TLS", name)
@@ -233,8 +233,8 @@ func (s *tlsFlags) config() (*tls.Config, error) {
 	return config, nil
 }
 
-// certificate reports whether err concerns the server's certificate.
-func certificate(err error) bool {
+// isCertificate reports whether err concerns the server's certificate.
+func isCertificate(err error) bool {
 	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
 	return bad
 }

@@ -74,7 +74,7 @@ func (d *Demo) open(ctx context.Context, clients int, processes bool) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		traffic.play(playing)
+		traffic.run(playing)
 	}()
 	d.stop = append(d.stop, func() {
 		leave()
@@ -178,11 +178,11 @@ func (s *Source) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if err != nil {
 		return snap, nil // a scenario may stop all five
 	}
-	return both(snap, five), nil
+	return joined(snap, five), nil
 }
 
-// both joins a snapshot of the main server and one of the Redlock's servers.
-func both(snap, five keyspace.Snapshot) keyspace.Snapshot {
+// joined joins a snapshot of the main server and one of the Redlock's servers.
+func joined(snap, five keyspace.Snapshot) keyspace.Snapshot {
 	snap.Locks = slices.Concat(snap.Locks, five.Locks)
 	slices.SortFunc(snap.Locks, func(a, b keyspace.Lock) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))

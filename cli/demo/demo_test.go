@@ -54,20 +54,20 @@ func TestEachHoldHasANewOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 { // the earlier rounds must leave no keys
-		for _, a := range c.actors {
-			if err := a.enter(t.Context(), rdb); err != nil {
+		for _, a := range c.owners {
+			if err := a.acquire(t.Context(), rdb); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	locks := found(t, rdb)
-	for _, a := range c.actors {
+	for _, a := range c.owners {
 		want := a.sample.Want
 		l := locks[want.Key]
 		if l.Kind != want.Kind || l.Confidence != want.Confidence || len(l.Holders) != len(want.Holders) || l.Count() != want.Count() {
 			t.Errorf("%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
 		}
-		if holderIDs(l) == holderIDs(want) && len(holderIDs(want)) > anonymous {
+		if holderIDs(l) == holderIDs(want) && len(holderIDs(want)) > shortID {
 			t.Errorf("%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))
 		}
 	}

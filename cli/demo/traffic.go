@@ -19,16 +19,16 @@ const stepInterval = 250 * time.Millisecond
 
 // How often a fake owner acts: on average in one of this many moves.
 const (
-	enterOneIn = 6  // acquires a free lock
-	leaveOneIn = 80 // releases a held lock
-	renewals   = 3  // most renewals before the lease expires
+	acquireOneIn = 6  // acquires a free lock
+	releaseOneIn = 80 // releases a held lock
+	renewals     = 3  // most renewals before the lease expires
 )
 
 // traffic changes the locks of the formats' samples: fake owners acquire them,
 // renew them for a while, and release them or let them expire.
 type traffic struct {
 	rdb    redis.UniversalClient
-	actors []*fakeOwner
+	owners []*fakeOwner
 }
 
 // fakeOwner writes one sample to the server, with a new owner for each hold.
@@ -58,17 +58,17 @@ func newTraffic(ctx context.Context, rdb redis.UniversalClient) (*traffic, error
 		}
 		for _, s := range f.Samples {
 			a := &fakeOwner{sample: s}
-			if err := a.enter(ctx, rdb); err != nil {
+			if err := a.acquire(ctx, rdb); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", f.Name, s.Name, err)
 			}
-			c.actors = append(c.actors, a)
+			c.owners = append(c.owners, a)
 		}
 	}
 	return c, nil
 }
 
-// play moves all fake owners until ctx ends. It ignores errors.
-func (c *traffic) play(ctx context.Context) {
+// run moves all fake owners until ctx ends. It ignores errors.
+func (c *traffic) run(ctx context.Context) {
 	tick := time.NewTicker(stepInterval)
 	defer tick.Stop()
 	for {
@@ -77,25 +77,25 @@ func (c *traffic) play(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, a := range c.actors {
-			_ = a.move(ctx, c.rdb)
+		for _, a := range c.owners {
+			_ = a.step(ctx, c.rdb)
 		}
 	}
 }
 
-// move does at most one thing: acquire, renew or release. Chance decides, within
+// step does at most one thing: acquire, renew or release. Chance decides, within
 // the rules of a real owner.
-func (a *fakeOwner) move(ctx context.Context, rdb redis.UniversalClient) error {
-	held, left, err := a.look(ctx, rdb)
+func (a *fakeOwner) step(ctx context.Context, rdb redis.UniversalClient) error {
+	held, left, err := a.remaining(ctx, rdb)
 	switch {
 	case err != nil:
 		return err
 	case !held:
-		if rand.IntN(enterOneIn) == 0 {
-			return a.enter(ctx, rdb)
+		if rand.IntN(acquireOneIn) == 0 {
+			return a.acquire(ctx, rdb)
 		}
 	case a.sample.TTL == 0: // held for ever
-	case rand.IntN(leaveOneIn) == 0:
+	case rand.IntN(releaseOneIn) == 0:
 		return rdb.Del(ctx, a.keys...).Err()
 	case left < a.sample.TTL/2 && a.renewals > 0:
 		a.renewals--
@@ -104,8 +104,8 @@ func (a *fakeOwner) move(ctx context.Context, rdb redis.UniversalClient) error {
 	return nil
 }
 
-// look reports whether the lock is held, and its remaining TTL.
-func (a *fakeOwner) look(ctx context.Context, rdb redis.UniversalClient) (held bool, left time.Duration, err error) {
+// remaining reports whether the lock is held, and its remaining TTL.
+func (a *fakeOwner) remaining(ctx context.Context, rdb redis.UniversalClient) (held bool, left time.Duration, err error) {
 	left, err = rdb.PTTL(ctx, a.keys[0]).Result()
 	return left != noKey, left, err
 }
@@ -116,8 +116,8 @@ const (
 	noTTL = time.Duration(-1)
 )
 
-// enter acquires the lock of the sample for a new owner.
-func (a *fakeOwner) enter(ctx context.Context, rdb redis.UniversalClient) error {
+// acquire acquires the lock of the sample for a new owner.
+func (a *fakeOwner) acquire(ctx context.Context, rdb redis.UniversalClient) error {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {
 		return err
@@ -160,8 +160,8 @@ func (a *fakeOwner) renew(ctx context.Context, rdb redis.UniversalClient) error 
 	return nil
 }
 
-// anonymous is the greatest length of an ID that does not identify its holder.
-const anonymous = 4
+// shortID is the greatest length of an ID that does not identify its holder.
+const shortID = 4
 
 // newHolders returns a replacer that turns the holders of a sample into others of
 // the same shape. An ID with a placeholder differs on each call, so only its label
@@ -173,11 +173,11 @@ func newHolders(sample, filled []keyspace.Holder) *strings.Replacer {
 			return o.ID != h.ID && strings.HasPrefix(h.ID, o.ID)
 		})
 		switch {
-		case continues || len(h.ID) <= anonymous:
+		case continues || len(h.ID) <= shortID:
 		case !strings.Contains(sample[i].ID, "{"):
-			pairs = append(pairs, h.ID, another(h.ID))
+			pairs = append(pairs, h.ID, otherDigits(h.ID))
 		case h.Label != "":
-			pairs = append(pairs, h.Label, another(h.Label))
+			pairs = append(pairs, h.Label, otherDigits(h.Label))
 		}
 	}
 	return strings.NewReplacer(pairs...)
@@ -187,8 +187,8 @@ func newHolders(sample, filled []keyspace.Holder) *strings.Replacer {
 // is in the part before it.
 const idTail = 12
 
-// another returns id with every digit in its tail changed.
-func another(id string) string {
+// otherDigits returns id with every digit in its tail changed.
+func otherDigits(id string) string {
 	tail := max(0, len(id)-idTail)
 	return id[:tail] + strings.Map(func(r rune) rune {
 		if r < '0' || r > '9' {

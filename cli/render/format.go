@@ -30,8 +30,8 @@ func NewView(snap keyspace.Snapshot, databases bool) View {
 	return View{snap, byLock, databases}
 }
 
-// Troubled returns the number of locks with findings.
-func (v View) Troubled() int {
+// WithFindings returns the number of locks with findings.
+func (v View) WithFindings() int {
 	n := 0
 	for _, l := range v.Locks {
 		if len(v.Findings[l.ID()]) > 0 {

@@ -38,8 +38,8 @@ func sentence(l keyspace.Lock, p View) string {
 	return strings.Join(parts, ", ")
 }
 
-// namesTold is the greatest number of holders in a sentence.
-const namesTold = 10
+// maxNames is the greatest number of holders in a sentence.
+const maxNames = 10
 
 // HeldBy names the holders, with the count of a hold that is greater than one.
 func HeldBy(l keyspace.Lock, at time.Time) string {
@@ -48,8 +48,8 @@ func HeldBy(l keyspace.Lock, at time.Time) string {
 	}
 	var names []string
 	for _, h := range l.Holders {
-		if len(names) == namesTold {
-			names = append(names, fmt.Sprintf("%s others", humanize.Count(len(l.Holders)-namesTold)))
+		if len(names) == maxNames {
+			names = append(names, fmt.Sprintf("%s others", humanize.Count(len(l.Holders)-maxNames)))
 			break
 		}
 		name := HolderName(h)

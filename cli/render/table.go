@@ -104,7 +104,7 @@ func Table(w io.Writer, p View, width int) error {
 // total returns the line below the table.
 func total(p View) string {
 	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
-	if n := p.Troubled(); n > 0 {
+	if n := p.WithFindings(); n > 0 {
 		s += fmt.Sprintf(", %s with findings", humanize.Count(n))
 	}
 	return s
@@ -148,7 +148,7 @@ func Narrow(cols []Column, natural []int, width int) []int {
 		}
 	}
 	for excess > slack {
-		i := sparest(cols, widths)
+		i := nextToOmit(cols, widths)
 		if i < 0 {
 			break
 		}
@@ -169,8 +169,8 @@ func Narrow(cols []Column, natural []int, width int) []int {
 	return widths
 }
 
-// sparest returns the next column to omit, or -1.
-func sparest(cols []Column, widths []int) int {
+// nextToOmit returns the next column to omit, or -1.
+func nextToOmit(cols []Column, widths []int) int {
 	next := -1
 	for i, c := range cols {
 		if c.Spare > 0 && widths[i] > 0 && (next < 0 || c.Spare > cols[next].Spare) {

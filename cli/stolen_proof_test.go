@@ -35,7 +35,7 @@ func theftsOf() theftRun {
 // The program watches ten clients of package lock that take turns at two keys
 // for 1 ms each, while another client deletes and acquires some held locks.
 // watch reports the thefts, and reports no proper release as a theft.
-func TestWatchTellsTheftsAndNoOthers(t *testing.T) {
+func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	t.Parallel()
 	o := theftsOf()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})

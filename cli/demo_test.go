@@ -6,13 +6,14 @@ import (
 )
 
 // A new user reads only the screen, and presses thirteen keys.
-func TestANewcomerSeesWhatLocksDo(t *testing.T) {
+func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("plays scenes in a terminal: run it without -short")
 	}
 	term := openTerminal(t, 120, 40, "demo")
 	term.want("Choose a scene", "press a letter", "Esc close").press("Escape")
+	term.wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
 	term.want("job:nightly", "never", "OWNER", "TTL")
 
 	term.press("3").want("f fault").press("f").want("a holder is gone without releasing").press("c")
