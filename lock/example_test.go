@@ -207,6 +207,24 @@ func ExampleFair() {
 	// Output: anna ben carl
 }
 
+// One process of many sends the reports. If it crashes, another one continues when the
+// TTL has passed.
+func ExampleElect() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{Owner: "reporter-1"})
+	defer client.Close()
+
+	err := lock.Elect(context.Background(), client.Mutex("leader:reports", lock.Options{Fence: true}), func(ctx context.Context) error {
+		fmt.Println("leading, term", lock.LeaseFrom(ctx).Fence())
+		return nil // resigns; usually work until <-ctx.Done()
+	})
+	fmt.Println(err)
+	// Output:
+	// leading, term 1
+	// <nil>
+}
+
 // A resource that remembers the largest fence refuses a holder that does not know yet
 // that its lease has expired. In SQL: UPDATE … SET fence = $1 WHERE fence < $1.
 func ExampleLease_Fence() {

@@ -124,6 +124,24 @@ type leaseContext struct {
 	lease *Lease
 }
 
+type leaseKey struct{}
+
+// Value returns the lease for [LeaseFrom].
+func (c leaseContext) Value(key any) any {
+	if key == (leaseKey{}) {
+		return c.lease
+	}
+	return c.Context.Value(key)
+}
+
+// LeaseFrom returns the lease to which ctx belongs: a context of [Lease.Context],
+// [Lease.ContextFrom], [Do] or [Elect], or one that is derived from it. It returns nil
+// if there is none, and nil accessors such as [Lease.Valid] return zero values.
+func LeaseFrom(ctx context.Context) *Lease {
+	lease, _ := ctx.Value(leaseKey{}).(*Lease)
+	return lease
+}
+
 // noLease is the context of a nil or zero Lease.
 var noLease = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -189,10 +207,13 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) (err e
 	if err != nil {
 		return err
 	}
-	defer func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
-		defer cancel()
-		err = errors.Join(err, lease.Unlock(bounded))
-	}()
+	defer func() { err = errors.Join(err, lease.unlockWithin(ctx)) }()
 	return f(lease.ContextFrom(ctx))
+}
+
+// unlockWithin unlocks the lease within unlockTimeout, also after ctx has ended.
+func (l *Lease) unlockWithin(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	return l.Unlock(bounded)
 }

@@ -25,7 +25,8 @@
 //   - [Quorum.Redlock]: one holder, on several independent servers. Fewer than half of
 //     the servers may be down.
 //
-// All kinds implement [Locker] and return the same type of lease.
+// All kinds implement [Locker] and return the same type of lease. [Do] runs a function
+// under a lock, and [Elect] runs one while this process leads.
 //
 // # What a lease guarantees
 //

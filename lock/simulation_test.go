@@ -265,7 +265,7 @@ func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Loc
 
 // act runs one actor until end.
 func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embedded []*server.Embedded) {
-	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "read", "write", "redlock"}
+	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "read", "write", "redlock", "elect"}
 	for n := 1; ; n++ {
 		if !sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(20*time.Second))) {
 			return
@@ -299,6 +299,10 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 		}
 		key := choose.IntN(simKeys)
 		label := p.label(number*100_000 + n)
+		if kind == "elect" {
+			w.elect(end, choose, p, key, o, label)
+			continue
+		}
 		locker, name := p.locker(kind, label, key, o)
 		w.attempt(end, choose, p, locker, kind, name, label)
 	}
@@ -338,6 +342,26 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 	}
 	h := w.register(lease, kind, label, before)
 	w.hold(end, choose, l, h, ctx)
+}
+
+// elect campaigns for a lock and leads for random times.
+func (w *simulated) elect(end context.Context, choose *rand.Rand, p *simProcess, n int, o lock.Options, label string) {
+	ctx, cancel := context.WithTimeout(end, w.scale*time.Minute)
+	defer cancel()
+	l, key := p.locker("mutex", label, n, o)
+	w.mu.Lock()
+	before := w.forgotten[key]
+	w.wants[label] = key
+	w.mu.Unlock()
+	_ = lock.Elect(ctx, l, func(ctx context.Context) error {
+		h := w.register(lock.LeaseFrom(ctx), "mutex", label, before)
+		sleep(ctx, w.scale*time.Duration(choose.ExpFloat64()*float64(20*time.Second)))
+		w.mu.Lock()
+		delete(w.leases, h)
+		w.mu.Unlock()
+		return nil
+	})
+	w.happened()
 }
 
 // await calls Lock and records the call.
