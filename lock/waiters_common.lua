@@ -39,6 +39,6 @@ local function register(channel, member, ticket, rank)
   if type(added) ~= 'number' then
     return nil
   end
-  redis.call('PEXPIRE', waiters, 30000) -- a waiting process registers again within 8 s
+  redis.call('PEXPIRE', waiters, 16000) -- a waiting process registers again within 8 s
   return tonumber(ticket), rank and redis.call('ZRANK', waiters, member) or -1
 end

@@ -377,9 +377,9 @@ func TestRegistrationsAreRefreshedAndExpire(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r.registered(1)
 		link.Freeze()
-		time.Sleep(30 * time.Second)
+		time.Sleep(16 * time.Second)
 		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 0 {
-			r.Errorf("a dead process is registered after 30 s")
+			r.Errorf("a dead process is registered after 16 s")
 		}
 		r.must(lease.Unlock(ctx))
 		stop()
