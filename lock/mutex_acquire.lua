@@ -20,9 +20,10 @@ if KEYS[2] and redis.call('EXISTS', KEYS[1]) == 0 then
     redis.call('SET', KEYS[2], string.format('%.0f', fence))
   end
 end
-local new = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+local holder = probably_held(4) and redis.call('GET', KEYS[1])
+local new = not holder and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 if not new then
-  local holder = redis.call('GET', KEYS[1])
+  holder = holder or redis.call('GET', KEYS[1])
   if holder ~= ARGV[1] then
     return refused(holder, 4)
   end

@@ -69,7 +69,10 @@ func (p *scriptProtocol) acquireOrRegister(ctx context.Context, token string, tt
 		flags += "r"
 	}
 	r.woken, reg.woken = reg.woken, false
-	if !r.woken && reg.ticket > 0 {
+	switch {
+	case r.woken:
+		flags += "w"
+	case reg.ticket > 0:
 		flags += "l"
 	}
 	reg.protocol, reg.registered = p, true
