@@ -20,6 +20,7 @@ func connections(t *testing.T, rdb *redis.Client) int {
 }
 
 func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		kind            Kind
 		conns           int

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
-	server.TuneTests(8)
+	server.TuneTests(12)
 	goleak.VerifyTestMain(m)
 }
 

@@ -234,6 +234,7 @@ func TestHeartbeatsHandOverALockWhoseWatcherHasStopped(t *testing.T) {
 
 // A client that waits again soon does not subscribe again.
 func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 5 {

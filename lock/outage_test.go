@@ -84,6 +84,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 
 // Scenario 95: a server that returns in time, with its data.
 func TestALeaseOutlivesAnOutageShorterThanItself(t *testing.T) {
+	t.Parallel()
 	onChild(t, func(r *rig, child *server.Child) {
 		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})

@@ -25,6 +25,7 @@ const (
 // No two clients believe at the same moment that they hold a lock, while nodes that
 // keep their data are killed, restarted, stopped and continued.
 func TestHoldsDoNotOverlapWhileNodesCrashAndFreeze(t *testing.T) {
+	t.Parallel()
 	const clients, transports, keys, enough = 32, 8, 3, 50
 	length, seed := chaosSettings(t)
 	nodesOnRedis(t, 5, func(r *nodes) {

@@ -150,7 +150,7 @@ func TestMain(m *testing.M) {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
 	logging.Disable() // go-redis logs every failed connection
-	server.TuneTests(8)
+	server.TuneTests(16)
 	goleak.VerifyTestMain(m)
 }
 

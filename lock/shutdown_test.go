@@ -16,6 +16,7 @@ import (
 
 // The reply to an acquire is on its way when the client is closed.
 func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(r *rig) {
 		for kind, of := range map[string]func(*lock.Client, string) lock.Locker{
 			"mutex": func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, lock.Options{TTL: time.Minute}) },

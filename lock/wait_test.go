@@ -161,6 +161,7 @@ func TestNoHerd(t *testing.T) {
 
 // Scenarios 3 and 48.
 func TestNoSubscriptionIsLeftBehind(t *testing.T) {
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		identities := []*lock.Client{c, c.As("a"), c.As("b"), c.As("c")}

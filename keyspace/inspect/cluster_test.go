@@ -73,6 +73,7 @@ func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
 // While a slot moves to another master, key by key, a scan of the cluster sees
 // every lock in it exactly once.
 func TestAScanMissesNoLockThatMoves(t *testing.T) {
+	t.Parallel()
 	const locks = 200
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})

@@ -76,7 +76,7 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 }
 
 func TestMain(m *testing.M) {
-	server.TuneTests(8)
+	server.TuneTests(12)
 	m.Run()
 }
 
