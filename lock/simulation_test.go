@@ -346,7 +346,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 
 // elect campaigns for a lock and leads for random times.
 func (w *simulated) elect(end context.Context, choose *rand.Rand, p *simProcess, n int, o lock.Options, label string) {
-	ctx, cancel := context.WithTimeout(end, w.scale*time.Minute)
+	ctx, cancel := context.WithTimeout(end, 5*time.Minute) // not scaled: a candidate asks again every second while its server cannot be reached
 	defer cancel()
 	l, key := p.locker("mutex", label, n, o)
 	w.mu.Lock()
@@ -355,7 +355,7 @@ func (w *simulated) elect(end context.Context, choose *rand.Rand, p *simProcess,
 	w.mu.Unlock()
 	_ = lock.Elect(ctx, l, func(ctx context.Context) error {
 		h := w.register(lock.LeaseFrom(ctx), "mutex", label, before)
-		sleep(ctx, w.scale*time.Duration(choose.ExpFloat64()*float64(20*time.Second)))
+		sleep(ctx, time.Duration(choose.ExpFloat64()*float64(time.Minute)))
 		w.mu.Lock()
 		delete(w.leases, h)
 		w.mu.Unlock()

@@ -11,7 +11,7 @@ func herd() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "herd",
 		Caption: "A hundred clients in five processes wait for one lock in three ways: by asking again and again, by listening for the release, and in a queue. " +
-			"What a hold costs in Redis commands falls from one to the next, and in the queue the longest wait is hardly longer than the usual one.",
+			"Asking costs many times more Redis commands per hold than the other two, and in the queue the longest wait is hardly longer than the usual one.",
 		Watch:    "commands per hold, and wait p99 beside p50",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex, Wait: loadgen.Wait{Poll: 5 * time.Millisecond, Jitter: 0.5}},
 		Versus:   []loadgen.Lock{{Kind: loadgen.Mutex}, {Kind: loadgen.Fair}},
