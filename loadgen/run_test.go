@@ -225,7 +225,8 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 		checkNoKeys(t, rdb)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Released != 2 || m.Acquired != 2 || m.Arrivals != 5 || m.CutOff != 3 || m.Running {
+		// A holder may be stopped, and release, a moment before a waiter is stopped.
+		if m.Acquired < 2 || m.Released != m.Acquired || m.Arrivals != 5 || m.Acquired+m.CutOff != 5 || m.Running {
 			t.Errorf("two held and three waited: %+v", m)
 		}
 		time.Sleep(time.Minute)

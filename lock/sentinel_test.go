@@ -103,7 +103,8 @@ func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
 	var d eventRecorder
-	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
+	o := lock.Options{TTL: 20 * time.Second, // a failover takes up to 10 s on a busy machine
+		Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
 	lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)
 	r.must(err)
 	stale := redis.NewClient(&redis.Options{Addr: r.nodes.Master().Addr(), MaxRetries: -1})
