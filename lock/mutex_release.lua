@@ -10,6 +10,6 @@ local function hand(token, ms)
   redis.call('SET', KEYS[1], token, 'PX', ms)
 end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return give_up(2, hand)
+  return give_up(2, is_deleted, hand, delete)
 end
-return release(2, hand)
+return release(2, hand, delete)

@@ -12,11 +12,11 @@ local function hand(token, ms)
   redis.call('PEXPIRE', KEYS[1], ms)
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  return give_up(3, hand)
+  return give_up(3, is_deleted, hand, delete)
 end
 if ARGV[2] ~= '0' then
   redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
   return 0
 end
-return release(3, hand)
+return release(3, hand, delete)

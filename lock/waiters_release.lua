@@ -5,17 +5,16 @@
 -- ARGV[i+2]  1 if PUBLISH returns the number of subscribers, 0 on a cluster
 -- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock
 
--- wake removes the first registered process that can be reached and sends it a message:
--- free, a token, or own if the process is the caller's, which learns from the reply. It
--- returns the member and whether the process is the caller's. If no process is
--- registered, or the waiters cannot be read, it sends a message to all. So each release
--- sends one message, by which an observer can tell it from a deletion.
-local function wake(channel, own, counts)
-  for _ = 1, own and 20 or 0 do
+-- wake_one removes the first registered process that can be reached and sends it a
+-- message: free, a token, or own if the process is the caller's, which learns from the
+-- reply. It returns the member and whether the process is the caller's; nil if no
+-- process is registered, or the waiters cannot be read.
+local function wake_one(channel, own, counts)
+  for _ = 1, 20 do
     local popped = redis.pcall('ZPOPMIN', waiters_of(channel))
     local first = popped[1]
     if popped.err or not first then
-      break
+      return nil
     end
     local process = string.sub(first, -12)
     local ours = process == string.sub(own, -12)
@@ -24,33 +23,51 @@ local function wake(channel, own, counts)
       return first, ours
     end
   end
-  if channel ~= '' then
-    redis.pcall('PUBLISH', channel, KEYS[1])
-  end
 end
 
--- release frees the lock, or hands it to the first waiter if that is a token: hand
--- stores the token for 1 s. The waiter must claim the lock in this time. It returns 1 if
--- the lock is free, 2 if also a process was woken that is the caller's own, or the
--- token.
-local function release(i, hand)
+-- wake wakes one process or, if it reaches none, sends a message to all. So each release
+-- sends one message, by which an observer can tell it from a deletion.
+local function wake(channel, own, counts)
+  local first, ours
+  if own then
+    first, ours = wake_one(channel, own, counts)
+  end
+  if not first and channel ~= '' then
+    redis.pcall('PUBLISH', channel, KEYS[1])
+  end
+  return first, ours
+end
+
+-- release wakes a waiter and frees the lock with free, or hands it to the first waiter
+-- if that is a token: hand stores the token for 1 s. The waiter must claim the lock in
+-- this time. It returns 1 if the lock is free, 2 if also a process was woken that is the
+-- caller's own, or the token.
+local function release(i, hand, free)
   local first, own = wake(ARGV[i], ARGV[i + 1], ARGV[i + 2])
   if first and is_token(first) then
     hand(first, 1000)
     return first
   end
-  redis.call('DEL', KEYS[1])
+  free()
   return own and 2 or 1
 end
 
--- give_up removes a waiter that does not hold the lock. If the lock is free, another
+-- give_up removes a waiter that does not hold the lock. If is_free returns true, another
 -- one is woken: the message may have been for the removed one.
-local function give_up(i, hand)
+local function give_up(i, is_free, hand, free)
   if ARGV[i + 3] then
     redis.pcall('ZREM', waiters_of(ARGV[i]), ARGV[i + 3])
-    if redis.call('EXISTS', KEYS[1]) == 0 then
-      release(i, hand)
+    if is_free() then
+      release(i, hand, free)
     end
   end
   return nil
+end
+
+-- is_deleted and delete are is_free and free of a lock that is one key.
+local function is_deleted()
+  return redis.call('EXISTS', KEYS[1]) == 0
+end
+local function delete()
+  redis.call('DEL', KEYS[1])
 end
