@@ -223,6 +223,7 @@ type core struct {
 	transport transport.Transport
 	observe   func(Event)
 	scripted  atomic.Bool     // the server has run one of our scripts
+	noIfEqual atomic.Bool     // the server has refused SET with IFEQ
 	alive     context.Context // ends with shutDown
 	stop      context.CancelFunc
 	notifier  notifier

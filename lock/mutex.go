@@ -20,6 +20,7 @@ var (
 		extend:  newScript(mutexExtendSource),
 		release: newScript(waitersCommonSource + waitersReleaseSource + mutexReleaseSource),
 		peek:    newScript(mutexPeekSource),
+		isValue: true,
 	}
 )
 
@@ -81,10 +82,10 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 // own token; this is safe because it is never sent twice.
 func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
 	return m.acquireOnceBy(ctx, r, func(token string) future {
-		c := sendPlain(ctx, m.client.transport, "set", m.key, token, "nx", "px", m.opts.TTL.Milliseconds())
-		c.fallback = func() (*script, []string) {
+		c := sendPlain(ctx, m.client.transport, "set", m.key, token, "nx", "px", millis(m.opts.TTL))
+		c.fallback = fallback{afterNil, func() (*script, []string) {
 			return mutexScripts.acquire, append(mutexScripts.acquire.argv(nil, []string{m.key}), token, millis(m.opts.TTL))
-		}
+		}}
 		return c
 	})
 }

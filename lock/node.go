@@ -215,7 +215,7 @@ func (s *nodeState) onExtend(reply any, err error) error {
 	defer s.mu.Unlock()
 	s.err = err
 	if err == nil {
-		s.held = reply == int64(1)
+		s.held = reply == int64(1) || reply == "OK"
 	}
 	if err == nil && !s.held {
 		s.err = errCopyGone

@@ -41,6 +41,7 @@ type scripts struct {
 	acquire, extend, release, peek *script
 
 	counted bool // acquire and release take the number of entries
+	isValue bool // the token is the value of the key
 }
 
 // scriptProtocol stores the lock in one key, as its scripts do.
@@ -74,6 +75,12 @@ func (p *scriptProtocol) acquire(ctx context.Context, token string, ttl time.Dur
 }
 
 func (p *scriptProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+	if p.scripts.isValue && !p.core.noIfEqual.Load() {
+		argv, otherwise := p.core.extendIfEqual(p.keys[0], token, ttl)
+		c := sendPlain(ctx, p.transport, argv...)
+		c.fallback = otherwise
+		return ifEqual{c}
+	}
 	return p.scripts.extend.send(ctx, p.transport, p.keys[:1], token, ttl.Milliseconds())
 }
 
@@ -184,9 +191,18 @@ type call struct {
 	script    *script // nil = a plain command
 	cmd       *transport.Command
 	reply     transport.Reply
-	first     transport.Command          // spares an allocation: most calls send one command
-	fallback  func() (*script, []string) // what to send after a nil reply; nil = nothing
+	first     transport.Command // spares an allocation: most calls send one command
+	fallback  fallback
 }
+
+// fallback is a second call, for a server that did not execute the first one.
+type fallback struct {
+	after func(error) bool           // reports whether the call must be sent after this error; nil = there is no fallback
+	call  func() (*script, []string) // the script and its command
+}
+
+// afterNil reports whether err is a nil reply.
+func afterNil(err error) bool { return errors.Is(err, redis.Nil) }
 
 // inlineCall is a call with space for the usual number of arguments.
 type inlineCall struct {
@@ -208,9 +224,9 @@ func (s *script) argv(args, keys []string) []string {
 }
 
 // sendPlain sends a command that is not a script.
-func sendPlain(ctx context.Context, t transport.Transport, args ...any) *call {
+func sendPlain(ctx context.Context, t transport.Transport, args ...string) *call {
 	c := &inlineCall{call: call{transport: t}}
-	c.send(ctx, &c.first, appendArgs(c.args[:0], args))
+	c.send(ctx, &c.first, append(c.args[:0], args...))
 	return &c.call
 }
 
@@ -242,7 +258,8 @@ func (c *call) resend(ctx context.Context, verb, script string) {
 }
 
 // resendIfNeeded implements [resender]. If the server does not know the script (after
-// a start, a failover or SCRIPT FLUSH), it sends the call again with the source.
+// a start, a failover or SCRIPT FLUSH), it sends the call again with the source. It sends
+// the fallback if the reply asks for it.
 func (c *call) resendIfNeeded(ctx context.Context) error {
 	err := c.reply.Wait(ctx)
 	if err == nil {
@@ -250,6 +267,12 @@ func (c *call) resendIfNeeded(ctx context.Context) error {
 	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT") && c.script != nil {
 		c.resend(ctx, "eval", c.script.source)
+		return nil
+	}
+	if c.fallback.after != nil && c.fallback.after(err) {
+		script, argv := c.fallback.call()
+		c.script, c.fallback = script, fallback{}
+		c.send(ctx, new(transport.Command), argv)
 		return nil
 	}
 	if errors.Is(sentinelOf(err), ErrReadOnly) {
@@ -275,22 +298,19 @@ const (
 	tryAgainLimit    = 5 * time.Second
 )
 
-// wait implements [future]. After a nil reply it sends the fallback, if there is one.
-// If only some of the lock's keys have moved to another cluster node, it sends the call
+// wait implements [future]. If only some of the lock's keys have moved to another cluster node, it sends the call
 // again until all have.
 func (c *call) wait(ctx context.Context) (any, error) {
 	var began time.Time
 	for {
+		mayFallBack := c.fallback.after != nil
 		if err := c.resendIfNeeded(ctx); err != nil {
 			return nil, err
 		}
-		err := c.reply.Wait(ctx)
-		if errors.Is(err, redis.Nil) && c.fallback != nil {
-			script, argv := c.fallback()
-			c.script, c.fallback = script, nil
-			c.send(ctx, new(transport.Command), argv)
-			continue
+		if mayFallBack && c.fallback.after == nil {
+			continue // the server may not know the script of the fallback
 		}
+		err := c.reply.Wait(ctx)
 		if err == nil || errors.Is(err, redis.Nil) {
 			return c.cmd.Value, nil
 		}

@@ -186,7 +186,7 @@ type nodeCommand struct {
 	// onReply updates the state of the node that replied, and returns why the reply
 	// does not count as success.
 	onReply  func(s *nodeState, reply any, err error) error
-	fallback func() (*script, []string) // what to send after a nil reply; nil = nothing
+	fallback fallback
 	// afterReply runs on a goroutine of its own after the reply, however late, if
 	// the reply is an error or the node may still have a copy. It may be nil.
 	afterReply func(*nodeCall)
@@ -210,10 +210,10 @@ func (a *redlockAttempt) trySetCmd(ttl time.Duration) *nodeCommand {
 	return &nodeCommand{
 		argv:    []string{"set", a.redlock.key, a.token, "nx", "px", millis(ttl)},
 		onReply: a.onAcquireReply,
-		fallback: func() (*script, []string) {
+		fallback: fallback{afterNil, func() (*script, []string) {
 			cmd := a.acquireCmd(ttl, nil)
 			return cmd.script, cmd.argv
-		},
+		}},
 	}
 }
 
@@ -223,6 +223,10 @@ func (a *redlockAttempt) onAcquireReply(s *nodeState, reply any, err error) erro
 
 // extendCmd sets the TTL of the copy.
 func (a *redlockAttempt) extendCmd(ttl time.Duration) *nodeCommand {
+	if c := a.redlock.core; !c.noIfEqual.Load() {
+		argv, otherwise := c.extendIfEqual(a.redlock.key, a.token, ttl)
+		return &nodeCommand{argv: argv, fallback: otherwise, onReply: (*nodeState).onExtend}
+	}
 	cmd := newScriptCommand(mutexScripts.extend, []string{a.redlock.key}, a.token, millis(ttl))
 	cmd.onReply = (*nodeState).onExtend
 	return cmd

@@ -1,0 +1,64 @@
+package lock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+)
+
+// knowsIfEqual reports whether the server executes SET with IFEQ.
+func (r *rig) knowsIfEqual() bool {
+	r.Helper()
+	err := r.rdb.Do(ctx, "set", "missing", "value", "ifeq", "value", "px", 1000).Err()
+	if !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "syntax error") {
+		r.Fatalf("SET with IFEQ: %v", err)
+	}
+	return errors.Is(err, redis.Nil)
+}
+
+func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		known := r.knowsIfEqual()
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.ConfigResetStat(ctx).Err())
+		for range 5 {
+			r.must(lease.Extend(ctx, 2*time.Minute))
+			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 119*time.Second {
+				r.Errorf("PTTL %v after an extension by 2 min", ttl)
+			}
+		}
+		scripts := r.calls("eval")
+		if sets := r.calls("set"); known && (sets != 5 || scripts != 0) || !known && (sets != 1 || scripts < 5) {
+			r.Errorf("5 extensions were %d SET and %d scripts; IFEQ known: %v", sets, scripts, known)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
+	for _, other := range []string{"", "stranger"} {
+		onBoth(t, func(r *rig) {
+			c := r.client(lock.Config{})
+			for _, key := range []string{"first", "second"} { // the first extension asks for IFEQ
+				lease, err := c.Mutex(key, lock.Options{TTL: time.Minute}).Lock(ctx)
+				r.must(err)
+				r.must(r.rdb.Del(ctx, key).Err())
+				if other != "" {
+					r.must(r.rdb.Set(ctx, key, other, 10*time.Second).Err())
+				}
+				if err := lease.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
+					r.Errorf("%s: got %v, want ErrLost", key, err)
+				}
+				r.holds(key, other)
+				if ttl := r.rdb.PTTL(ctx, key).Val(); ttl > 10*time.Second {
+					r.Errorf("%s: PTTL %v", key, ttl)
+				}
+			}
+		})
+	}
+}
