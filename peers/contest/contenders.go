@@ -42,7 +42,7 @@ const (
 // Contenders returns all contenders. The others are compared with the first.
 func Contenders() []Contender {
 	return []Contender{
-		{Name: "locktop", Open: openLocktop((*lock.Client).Mutex), Runs: Cycles | HotKey | Keeping},
+		{Name: mutexName, Open: openLocktop((*lock.Client).Mutex), Runs: Cycles | HotKey | Keeping},
 		{Name: fairName, Open: openLocktop((*lock.Client).Fair), Runs: Cycles | HotKey},
 		{Name: "raw", Open: openRaw, Runs: Cycles},
 		{Name: "redsync", Open: openRedsync, Runs: Cycles | HotKey},

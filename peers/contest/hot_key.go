@@ -1,6 +1,7 @@
 package contest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -9,7 +10,20 @@ import (
 	"time"
 )
 
-const fairName = "locktop fair"
+const (
+	mutexName = "locktop"
+	fairName  = "locktop fair"
+)
+
+// Goals of the Mutex with clients apart. The best peer is the one with the most
+// hand-offs per second.
+const (
+	mutexCommandGoal      = 14   // commands per hand-off with 16 and 128 clients
+	mutexManyCommandGoal  = 18   // commands per hand-off with 1,024 clients
+	mutexFairRateGoal     = 1.3  // hand-offs per second to the fair lock's, with 128 clients that do not hold
+	mutexBestPeerRateGoal = 0.95 // hand-offs per second to the best peer's, with 128 clients that hold for 1 ms
+	mutexBestPeerWaitGoal = 0.25 // p99 wait to the best peer's, with 128 clients that hold for 1 ms
+)
 
 // Goals of the fair lock, with 128 clients that hold for 1 ms. All are ratios.
 const (
@@ -38,8 +52,17 @@ func (c hotKeyCell) where() string {
 	return "together"
 }
 
-// judged reports whether the cell has goals.
-func (c hotKeyCell) judged() bool { return c.clients == 128 && c.hold > 0 }
+// verdicts compares the results of the cell with its goals.
+func (c hotKeyCell) verdicts(all []Series) []Verdict {
+	var verdicts []Verdict
+	if c.clients == 128 && c.hold > 0 {
+		verdicts = append(verdicts, fairVerdict(c, all))
+	}
+	if c.apart && c.clients >= 16 {
+		verdicts = append(verdicts, mutexVerdict(c, all))
+	}
+	return verdicts
+}
 
 // hotKey measures one key that all clients want.
 func hotKey(ctx context.Context, t *Testbed, size Size) (Result, error) {
@@ -49,14 +72,14 @@ func hotKey(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	}
 	cells := []hotKeyCell{
 		{16, false, 0}, {16, false, time.Millisecond}, {128, false, 0}, {128, false, time.Millisecond},
-		{16, true, 0}, {16, true, time.Millisecond}, {128, true, 0}, {128, true, time.Millisecond},
+		{2, true, 0}, {16, true, 0}, {16, true, time.Millisecond}, {128, true, 0}, {128, true, time.Millisecond},
 	}
 	contenders := in(HotKey)
 	rounds, work := 5, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
 	if size == Quick {
 		cells = []hotKeyCell{{128, false, time.Millisecond}, {128, true, time.Millisecond}}
 		rounds, work = 1, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
-		contenders = slices.DeleteFunc(contenders, func(c Contender) bool { return ours(c.Name) && c.Name != fairName })
+		contenders = slices.DeleteFunc(contenders, func(c Contender) bool { return ours(c.Name) && c.Name != mutexName && c.Name != fairName })
 	}
 	for _, cell := range cells {
 		all, err := t.hotKeyRounds(ctx, contenders, cell, rounds, work)
@@ -64,9 +87,7 @@ func hotKey(ctx context.Context, t *Testbed, size Size) (Result, error) {
 			return result, err
 		}
 		result.Tables = append(result.Tables, hotTable(cell, all))
-		if cell.judged() {
-			result.Verdicts = append(result.Verdicts, fairVerdict(cell, all))
-		}
+		result.Verdicts = append(result.Verdicts, cell.verdicts(all)...)
 	}
 	if size == Quick {
 		return result, nil
@@ -112,6 +133,10 @@ func (t *Testbed) queueGrowth(ctx context.Context, result Result, work Work) (Re
 			switch {
 			case s.Name == fairName && clients == 16:
 				first = commands
+			case s.Name == mutexName && clients == 1024:
+				v := Verdict{name: "B2 clients=1024 mutex"}
+				v.atMost("commands", commands, mutexManyCommandGoal)
+				result.Verdicts = append(result.Verdicts, v)
 			case s.Name == fairName && clients == 1024:
 				grown.atMost("1024/16", commands/first, growthGoal)
 				result.Verdicts = append(result.Verdicts, grown)
@@ -158,6 +183,30 @@ func fairVerdict(cell hotKeyCell, all []Series) Verdict {
 	v.atMost("p99", wait, waitGoal)
 	v.atMost("server", server, serverCostGoal)
 	v.atMost("p99/p50", fair.median(waitSpread), spreadGoal)
+	return v
+}
+
+// mutexVerdict compares the Mutex with its goals for clients apart.
+func mutexVerdict(cell hotKeyCell, all []Series) Verdict {
+	v := Verdict{name: fmt.Sprintf("B2 %v mutex", cell)}
+	mutex, ok := seriesOf(all, mutexName)
+	fair, alsoFair := seriesOf(all, fairName)
+	if !ok || !alsoFair {
+		return v
+	}
+	v.atMost("commands", mutex.median(Sample.CommandCost), mutexCommandGoal)
+	switch {
+	case cell.clients != 128:
+	case cell.hold == 0:
+		v.atLeast("rate of fair", mutex.times(fair, Sample.Rate), mutexFairRateGoal)
+	default:
+		peers := slices.DeleteFunc(slices.Clone(all), func(s Series) bool { return ours(s.Name) })
+		best := slices.MaxFunc(peers, func(a, b Series) int {
+			return cmp.Compare(a.median(Sample.Rate), b.median(Sample.Rate))
+		})
+		v.atLeast("rate of "+best.Name, mutex.times(best, Sample.Rate), mutexBestPeerRateGoal)
+		v.atMost("p99", mutex.times(best, waitQuantile(0.99)), mutexBestPeerWaitGoal)
+	}
 	return v
 }
 
