@@ -85,6 +85,10 @@ type request struct {
 	// queue is where the request waits; nil = it does not wait for messages to its
 	// process.
 	queue *waitQueue
+	// noHandOver means that no release may hand the lock to the request.
+	noHandOver bool
+	// ticket is that of the first registration of an [All]; 0 = none yet.
+	ticket int64
 
 	began    time.Time
 	attempts int
@@ -188,6 +192,7 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 	}
 	if outcomeUnknown(err) {
 		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), request)
+		r.token = "" // the undo would also release a later attempt with this token
 	}
 	if err != nil {
 		return nil, b.emitFailure(token, describe("acquire", b.key, err))

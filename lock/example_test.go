@@ -47,6 +47,29 @@ func Example() {
 	// Output: settling orders:4711
 }
 
+// Lock two accounts for a transfer. Another client may name them in the other order.
+func ExampleClient_All() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{Owner: "billing-7"})
+	defer client.Close()
+
+	accounts := []string{"account:9", "account:4"}
+	lease, err := client.All(accounts, lock.Options{}).Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("holding", lease.Key())
+	_, err = client.Mutex("account:9", lock.Options{}).TryLock(context.Background())
+	fmt.Println("account:9 is held:", errors.Is(err, lock.ErrHeld))
+	fmt.Println(lease.Unlock(context.Background()))
+	// Output:
+	// holding account:4, account:9
+	// account:9 is held: true
+	// <nil>
+}
+
 // Limit the wait, and report the holder.
 func ExampleMutex_Lock_deadline() {
 	rdb, done := exampleRedis()

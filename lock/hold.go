@@ -249,12 +249,9 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
-		u, quorum := h.base.protocol.(undoer)
-		switch {
-		case cause == ErrMaxHold || cause == ErrLost && unsettled: // the key may live much longer
+		_, several := h.base.protocol.(severalKeys)
+		if cause == ErrMaxHold || cause == ErrLost && (unsettled || several) { // a key may live much longer
 			h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
-		case quorum && cause != ErrReleased && cause != ErrClosed:
-			u.undo() // lost, but some nodes may have the key
 		}
 	}
 	return first

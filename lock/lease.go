@@ -39,7 +39,7 @@ func newEntry(h *hold) *Lease {
 	return l
 }
 
-// Key returns the name of the lock.
+// Key returns the name of the lock. For an [All] these are all keys, joined by ", ".
 func (l *Lease) Key() string {
 	if l.isZero() {
 		return ""

@@ -22,6 +22,7 @@
 //   - [Client.Fair]: one holder. The server keeps the waiters of all processes in a
 //     queue and serves them in order of arrival.
 //   - [Client.RW]: many readers, or one writer.
+//   - [Client.All]: one holder of several keys, all or nothing.
 //   - [Quorum.Redlock]: one holder, on several independent servers. Fewer than half of
 //     the servers may be down.
 //

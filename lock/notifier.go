@@ -320,6 +320,22 @@ func (q *waitQueue) starving() bool {
 	return q.registration.passedOver >= maxPassedOver
 }
 
+// ticket returns the ticket of the registration; 0 = none.
+func (q *waitQueue) ticket() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.registration.ticket
+}
+
+// inheritTicket sets the ticket of a registration that has none.
+func (q *waitQueue) inheritTicket(ticket int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.registration.ticket == 0 {
+		q.registration.ticket = ticket
+	}
+}
+
 // isNext reports whether the process may be woken by one of the next releases, or is
 // not registered.
 func (q *waitQueue) isNext() bool {

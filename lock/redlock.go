@@ -260,6 +260,9 @@ func (a *redlockAttempt) release(context.Context, string, int) future {
 // undo implements [undoer].
 func (a *redlockAttempt) undo() { a.releaseCopies(a.redlock.freeChannel) }
 
+// severalKeys implements [severalKeys].
+func (a *redlockAttempt) severalKeys() {}
+
 func (a *redlockAttempt) channel() string { return a.redlock.freeChannel }
 
 func (a *redlockAttempt) lockKey() string { return a.redlock.key }

@@ -43,6 +43,10 @@ func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locke
 	for name, kind := range exclusive {
 		kinds[name] = kind(c, key+"-"+name, o)
 	}
+	if o.Replicas == 0 {
+		kinds["all"] = c.All([]string{key + "-all", key + "-too"}, o)
+		kinds["scattered"] = c.All([]string{key + "-scattered", key + "-also"}, o).Scatter()
+	}
 	return kinds
 }
 

@@ -92,9 +92,16 @@ func canHaveCompanions(key string) bool {
 	return hasTag(key) || key != "" && !strings.Contains(key, "}")
 }
 
-// hasTag reports whether a cluster hashes only a part of key: the part between the
-// first "{" and the next "}", unless it is empty.
-func hasTag(key string) bool {
-	_, rest, found := strings.Cut(key, "{")
-	return found && strings.IndexByte(rest, '}') > 0
+// hasTag reports whether a cluster hashes only a part of key.
+func hasTag(key string) bool { return slotTag(key) != key }
+
+// slotTag returns the part of a key that decides in which slot a cluster stores it: the
+// part between the first "{" and the next "}", unless it is empty, else the whole key.
+func slotTag(key string) string {
+	if _, rest, found := strings.Cut(key, "{"); found {
+		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+			return tag
+		}
+	}
+	return key
 }

@@ -88,7 +88,7 @@ func (b *base) processChannel() string {
 // claimNext has the next release hand the lock to the waiter, after its process was
 // woken too often and found the lock taken.
 func (b *base) claimNext(r *request, queue *waitQueue, w *waiter) (err error) {
-	if r.token != "" || !queue.starving() {
+	if r.token != "" || r.noHandOver || !queue.starving() {
 		return nil
 	}
 	if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err == nil {

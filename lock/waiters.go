@@ -55,6 +55,19 @@ type registering struct {
 // acquireOrRegister acquires the lock or registers the process. token is that of the
 // attempt; if it was made by newProcessToken, it is registered itself.
 func (p *scriptProtocol) acquireOrRegister(ctx context.Context, token string, ttl time.Duration, q *waitQueue, starving bool) future {
+	return p.register(token, q, starving, func(waiter ...any) *call {
+		entries := ""
+		if p.scripts.counted {
+			entries = "1"
+		}
+		args := append([]any{token, ttl.Milliseconds(), entries}, waiter...)
+		return p.scripts.acquire.send(ctx, p.transport, p.keys, args...)
+	})
+}
+
+// register sends an attempt that registers the process if the lock is held. send gets
+// the arguments of waiters_acquire.lua.
+func (p *scriptProtocol) register(token string, q *waitQueue, starving bool, send func(waiter ...any) *call) *registering {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r, reg := &registering{queue: q, stays: len(q.queue) > 1}, &q.registration
@@ -76,15 +89,11 @@ func (p *scriptProtocol) acquireOrRegister(ctx context.Context, token string, tt
 		flags += "l"
 	}
 	reg.protocol, reg.registered = p, true
-	entries := ""
-	if p.scripts.counted {
-		entries = "1"
-	}
-	args := []any{token, ttl.Milliseconds(), entries, p.freeChannel, member, ticket, flags}
+	args := []any{p.freeChannel, member, ticket, flags}
 	if r.stays {
 		args = append(args, p.core.process)
 	}
-	r.call = p.scripts.acquire.send(ctx, p.transport, p.keys, args...)
+	r.call = send(args...)
 	return r
 }
 
@@ -100,6 +109,9 @@ func (r *registering) wait(ctx context.Context) (any, error) {
 	refusal, refused := reply.([]any)
 	if !refused {
 		reg.registered, reg.ticket, reg.passedOver = r.stays, 0, 0
+		return reply, nil
+	}
+	if len(refusal) == 3 { // by another lock of an [All]: the registration is what it was
 		return reply, nil
 	}
 	if r.woken {

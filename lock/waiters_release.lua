@@ -26,14 +26,15 @@ local function wake_one(channel, own, counts)
 end
 
 -- wake wakes one process or, if it reaches none, sends a message to all. So each release
--- sends one message, by which an observer can tell it from a deletion.
-local function wake(channel, own, counts)
+-- sends one message, by which an observer can tell it from a deletion. key is the lock;
+-- absent = KEYS[1].
+local function wake(channel, own, counts, key)
   local first, ours
   if own then
     first, ours = wake_one(channel, own, counts)
   end
   if not first and channel ~= '' then
-    redis.pcall('PUBLISH', channel, KEYS[1])
+    redis.pcall('PUBLISH', channel, key or KEYS[1])
   end
   return first, ours
 end
