@@ -89,12 +89,12 @@ func (p *program) rootCommand() *cobra.Command {
 	own := &ownLoad{program: p}
 	root := &cobra.Command{
 		Use:   "locktop",
-		Short: "Every distributed lock in a Redis keyspace, live",
-		Long: `locktop shows every distributed lock in a Redis keyspace, live: who holds it,
-since when, how deep, for how much longer, and who waits.
+		Short: "Show every distributed lock in a Redis keyspace, live",
+		Long: `locktop shows every distributed lock in a Redis keyspace, live: its holders, the
+time since the acquire, the number of entries, the time to live, and the waiters.
 
-Without flags it looks at LOCKTOP_URL, REDIS_URL, or redis://127.0.0.1:6379.
-It only reads, unless --write or --load says otherwise.`,
+Without flags, locktop connects to LOCKTOP_URL, REDIS_URL, or
+redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 		Example: `  locktop demo                              look around, no server needed
   locktop -u rediss://redis.internal:6380   the screen on a server
   locktop list --stuck                      what is wrong, once

@@ -48,7 +48,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 				t.Errorf("%v: no %s in\n%s%s", c.args, line, got.out, got.errors)
 			}
 		}
-		if c.args[0] == "release" && (got.code != exitUsage || !strings.Contains(got.errors, "is in databases 0, 3, 11 (say which with -n)")) {
+		if c.args[0] == "release" && (got.code != exitUsage || !strings.Contains(got.errors, "is in databases 0, 3, 11 (choose one with -n)")) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
 	}

@@ -24,11 +24,11 @@ func (p *program) demoCommand() *cobra.Command {
 	clients, real := 20, false
 	cmd := &cobra.Command{
 		Use:   "demo [SCENE] [flags]",
-		Short: "The screen on a built-in Redis with traffic",
-		Long: `Shows the screen on a Redis inside this program: no server is needed and none
-is touched. The locks are as the libraries leave them, taken, renewed and lost
-by a cast of owners; the clients of the Load page compete for theirs. It begins
-with a menu of scenes, or with the scene that is named: ` + strings.Join(scenarioNames(), ", ") + `.`,
+		Short: "Show the screen on a built-in Redis with traffic",
+		Long: `Shows the screen on a Redis inside this program. No server is needed, and locktop
+connects to none. Simulated owners acquire, renew and lose locks in the formats of
+many libraries. On the Load page, clients compete for further locks. The demo
+begins with a menu of scenes, or with the named scene: ` + strings.Join(scenarioNames(), ", ") + `.`,
 		Example: `  locktop demo
   locktop demo freeze
   locktop demo --real redlock-minority    on six redis-servers of its own`,
@@ -40,7 +40,7 @@ with a menu of scenes, or with the scene that is named: ` + strings.Join(scenari
 	}
 	set := flagSection("Demo")
 	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
-	set.BoolVar(&real, "real", false, "start redis-servers of its own, one and five for a redlock, and end them afterwards")
+	set.BoolVar(&real, "real", false, "start redis-servers, one and five more for a Redlock, and stop them at the end")
 	cmdFlags(cmd, set, s.flags(), look.flags())
 	return cmd
 }

@@ -31,8 +31,8 @@ type doctorOptions struct {
 
 func (o *doctorOptions) flags() *pflag.FlagSet {
 	set := flagSection("Output")
-	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
-	set.DurationVar(&o.duration, "for", 3*time.Second, "look for this `time`: some things only show after a while")
+	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
+	set.DurationVar(&o.duration, "for", 3*time.Second, "`time` to observe the server; some problems need a while to show")
 	return set
 }
 
@@ -43,9 +43,9 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Diagnose problems and blind spots",
-		Long: `Looks for a while, and says what is wrong with the locks, what endangers all of
-them, what this user may not do, and what cannot be seen and why. Its exit code
-is 3 if something is wrong; a server that does not answer is one of the findings.`,
+		Long: `Observes the server for a while and reports findings about single locks, risks for
+all locks, missing permissions of this user, and blind spots with their reasons.
+The exit code is 3 if there is a finding. A server that does not answer is one.`,
 		Example: `  locktop doctor
   locktop doctor --for 1m --json | jq '.findings[].id'`,
 		Args: noArguments,

@@ -25,7 +25,7 @@ const (
 	exitUsage       = 2
 	exitFindings    = 3
 	exitNoLock      = 4
-	exitChanged     = 5 // the lock differs from the one that was seen; nothing was done
+	exitChanged     = 5 // the lock differs from the one that was seen; nothing was changed
 	exitNoConnect   = 6
 	exitUnsafe      = 98 // overlap on a lock that must be safe
 	exitThreshold   = 99
@@ -33,15 +33,15 @@ const (
 )
 
 // exitCodes is the explanation in the help.
-const exitCodes = `  0    fine
-  1    something failed on the way; what is known was printed
-  2    a wrong command line
-  3    something is wrong with a lock: list --fail-if-stuck, doctor
-  4    there is no such lock
-  5    the lock was not as it had been seen, and nothing was done
+const exitCodes = `  0    success
+  1    a failure; the output is incomplete
+  2    wrong arguments
+  3    a lock has a finding: list --fail-if-stuck, doctor
+  4    no such lock
+  5    the lock has changed since it was read; locktop changed nothing
   6    no connection to the server
-  98   load: an overlap on a lock that should exclude it
-  99   load: a threshold was missed
+  98   load: a lock broke a promise
+  99   load: a threshold was missed, or the run is inconclusive
   130  interrupted
 `
 

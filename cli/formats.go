@@ -41,8 +41,8 @@ func (p *program) formatsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "formats [flags]",
 		Short: "List known lock formats",
-		Long: `Lists the ways of storing a lock that are recognised, in the order in which
-they are tried. A key that several are equally sure of belongs to the first.`,
+		Long: `Lists the lock formats that locktop recognises, in the order in which it tries
+them. If several formats match a key equally well, the first one is used.`,
 		Example: `  locktop formats
   locktop formats --json | jq -r '.formats[] | select(.type == "zset") | .name'`,
 		Args: noArguments,
@@ -57,8 +57,8 @@ they are tried. A key that several are equally sure of belongs to the first.`,
 		},
 	}
 	set := flagSection("Output")
-	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
-	set.BoolVar(&asMarkdown, "markdown", false, "a page of documentation: docs/formats.md is made by it")
+	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
+	set.BoolVar(&asMarkdown, "markdown", false, "print a page of documentation: docs/formats.md")
 	cmdFlags(cmd, set)
 	return cmd
 }

@@ -35,9 +35,9 @@ func (p *program) inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect KEY [flags]",
 		Short: "Explain one lock",
-		Long: `Prints all that can be seen of one lock: who holds it and who waits, what is
-wrong with it, what the server has under its keys, why it was recognised, and the
-exact command that would break it safely. Only that key is looked at.`,
+		Long: `Prints everything about one lock: its holders and waiters, its findings, the stored
+values, the reason why its format was recognised, and the exact command that
+releases it safely. locktop reads only this lock's keys.`,
 		Example: `  locktop inspect lock:orders:4711
   locktop inspect job:nightly --json | jq -r .command`,
 		Args: k.take,
@@ -46,7 +46,7 @@ exact command that would break it safely. Only that key is looked at.`,
 		},
 	}
 	set := flagSection("Output")
-	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
+	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
 	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), set)
 	return cmd
 }
@@ -57,7 +57,7 @@ type keyFlags struct{ key, b64 string }
 
 func (k *keyFlags) flags() *pflag.FlagSet {
 	set := flagSection("Key")
-	set.StringVar(&k.b64, "key-b64", "", "the `key` in base64 instead of KEY, for one that no shell can pass on")
+	set.StringVar(&k.b64, "key-b64", "", "the `key` in base64, instead of KEY, if the shell cannot pass it")
 	return set
 }
 
@@ -188,10 +188,10 @@ func (g inspection) lock(key string) (keyspace.Lock, error) {
 	f := &exitError{
 		code: exitNoLock,
 		err:  fmt.Errorf("%q is a %s that matches no known lock format", key, g.keyType),
-		hint: "--lock GLOB says that a key is a lock, whatever it holds",
+		hint: "--lock GLOB treats a key as a lock, whatever its value",
 	}
 	if g.keyType == "none" {
-		f.err, f.hint = fmt.Errorf("there is no key %q", key), "nobody holds it, or it has another name: locktop list --match"
+		f.err, f.hint = fmt.Errorf("there is no key %q", key), "the lock is free, or its key has another name: see locktop list --match"
 	}
 	return keyspace.Lock{}, f
 }
@@ -266,7 +266,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	for _, e := range g.raw {
 		writeRaw(&out, e)
 	}
-	out.WriteString("\nTo break it safely\n")
+	out.WriteString("\nTo release it safely\n")
 	switch r := remedyFor(c, l); {
 	case r.reason != "":
 		fmt.Fprintf(&out, "  %s\n", widget.Plain(r.reason))

@@ -26,11 +26,11 @@ type listOptions struct {
 
 func (o *listOptions) flags() *pflag.FlagSet {
 	set := flagSection("Output")
-	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
-	set.BoolVar(&o.csv, "csv", false, "comma-separated, for spreadsheets")
-	set.BoolVar(&o.plain, "plain", false, "one sentence a lock, for screen readers and grep")
-	set.BoolVar(&o.progress, "progress", false, "say on stderr how far it has got, also where that is no terminal")
-	set.BoolVar(&o.failIfStuck, "fail-if-stuck", false, "exit with 3 if something is wrong with a lock")
+	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
+	set.BoolVar(&o.csv, "csv", false, "print comma-separated values, for spreadsheets")
+	set.BoolVar(&o.plain, "plain", false, "print one sentence per lock, for screen readers and grep")
+	set.BoolVar(&o.progress, "progress", false, "print the progress to stderr, also if stderr is no terminal")
+	set.BoolVar(&o.failIfStuck, "fail-if-stuck", false, "exit with code 3 if a lock has a finding")
 	return set
 }
 
@@ -41,12 +41,12 @@ func (p *program) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [GLOB...] [flags]",
 		Short: "List all locks once",
-		Long: `Looks through the whole keyspace once and prints every lock in it. With GLOB it
-prints only those whose keys are like one of them, as with --match.
+		Long: `Scans the whole keyspace once and prints every lock. With GLOB, it prints only locks
+whose keys match one of the globs, as with --match.
 
-If a server did not answer, or was lost on the way, what the others have is
-printed all the same; stderr says which server is missing, "complete" in the JSON
-is false, and the exit code is 1.`,
+If a server does not answer or its connection breaks, locktop prints the locks of
+the other servers and names the missing server on stderr. "complete" in the JSON is
+then false, and the exit code is 1.`,
 		Example: `  locktop list
   locktop list --json | jq '.locks[] | select(.ttl_ms == -1) | .key'
   locktop list 'lock:*' --fail-if-stuck           # for cron: exit code 3`,
@@ -94,7 +94,7 @@ func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o li
 		return incomplete(snap)
 	}
 	if n := found.WithFindings(); n > 0 && o.failIfStuck {
-		return &exitError{code: exitFindings, err: fmt.Errorf("something is wrong with %s", humanize.Plural(n, "lock"))}
+		return &exitError{code: exitFindings, err: fmt.Errorf("%s with findings", humanize.Plural(n, "lock"))}
 	}
 	return nil
 }

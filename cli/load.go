@@ -45,25 +45,25 @@ type scenarioFlag struct {
 func scenarioFlags() []scenarioFlag {
 	return []scenarioFlag{
 		{flag: "clients", key: "clients", usage: "`number` of clients (default 20)"},
-		{flag: "rate", key: "rate", usage: "arrivals on schedule, like `500/s`, whether clients are free or not"},
-		{flag: "arrivals", key: "arrivals", usage: "`how` arrivals at a rate are spaced: even or poisson (default even)"},
-		{flag: "warmup", key: "warmup", usage: "`time` at the start that is left out of the figures"},
+		{flag: "rate", key: "rate", usage: "arrivals per second, like `500/s`, independent of the number of free clients"},
+		{flag: "arrivals", key: "arrivals", usage: "`distribution` of the arrivals: even or poisson (default even)"},
+		{flag: "warmup", key: "warmup", usage: "`time` at the start that is not measured"},
 		{flag: "duration", key: "duration", usage: "`time` to run; 0 = until interrupted (default 30s)"},
 		{flag: "kind", key: "lock.kind", usage: "`kind` of lock: " + strings.Join(kindNames(), ", ")},
 		{flag: "ttl", key: "lock.ttl", usage: "`time` to live of a lease (default 5s)"},
-		{flag: "renew", key: "lock.renew", usage: "`how` leases are renewed: on, off or {every: ttl/3, max: 4} (default on)"},
-		{flag: "wait", key: "lock.wait", usage: "`how` clients wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)"},
-		{flag: "fence", key: "lock.fence", usage: "`true`: number the holders, and refuse stale writes"},
+		{flag: "renew", key: "lock.renew", usage: "`renewal` of the leases: on, off or {every: ttl/3, max: 4} (default on)"},
+		{flag: "wait", key: "lock.wait", usage: "`way` to wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)"},
+		{flag: "fence", key: "lock.fence", usage: "`true`: use fencing tokens, and refuse stale writes"},
 		{flag: "keys", key: "keys", usage: "`number` of keys (default 3)"},
-		{flag: "pick", key: "keys.pick", usage: "`which` key a client wants: uniform, one, zipf or hotspot (default uniform)"},
-		{flag: "prefix", key: "keys.prefix", usage: "`text` in front of every key (default load:{random}:)"},
-		{flag: "hold", key: "hold", usage: "`time` inside: 20ms, exp:20ms, uniform:10ms,50ms, lognormal:20ms,400ms or bimodal:5ms,500ms,5% (default exp:20ms)"},
-		{flag: "think", key: "think", usage: "`time` between two attempts, likewise (default exp:50ms)"},
+		{flag: "pick", key: "keys.pick", usage: "`distribution` of the clients over the keys: uniform, one, zipf or hotspot (default uniform)"},
+		{flag: "prefix", key: "keys.prefix", usage: "`prefix` of every key (default load:{random}:)"},
+		{flag: "hold", key: "hold", usage: "`time` for which a lock is held: 20ms, exp:20ms, uniform:10ms,50ms, lognormal:20ms,400ms or bimodal:5ms,500ms,5% (default exp:20ms)"},
+		{flag: "think", key: "think", usage: "`time` between a release and the next acquire, in the same form (default exp:50ms)"},
 		{flag: "reads", key: "reads", usage: "`share` of readers, like 80%"},
-		{flag: "depth", key: "depth", usage: "`times` that a reentrant lock is entered"},
+		{flag: "depth", key: "depth", usage: "`number` of entries of a reentrant lock"},
 		{flag: "patience", key: "patience", usage: "`time` after which a client gives up waiting (default never)"},
-		{flag: "conns", key: "conns", usage: "`number` of connections: clients that share one queue in memory like goroutines of one process (default one for each client, 100 at most)"},
-		{flag: "seed", key: "seed", usage: "`number`: the same one makes the same choices"},
+		{flag: "conns", key: "conns", usage: "`number` of connections; clients with the same connection wait in one local queue, like goroutines of one process (default one per client, at most 100)"},
+		{flag: "seed", key: "seed", usage: "`number` from which all random choices derive"},
 	}
 }
 
@@ -83,16 +83,16 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	}
 	load.StringArrayVar(&o.thresholds, "threshold", nil, "`condition` checked at the end, like 'wait.p99 < 250ms'; may be repeated")
 	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kind redlock")
-	load.BoolVar(&o.demo, "demo", false, "on servers of its own, started for the occasion")
-	load.BoolVar(&o.force, "yes-load-this-server", false, "also on a server that is not on this machine, or that has keys under the prefix")
+	load.BoolVar(&o.demo, "demo", false, "run on servers that locktop starts and stops")
+	load.BoolVar(&o.force, "yes-load-this-server", false, "also load a server on another machine, or one that has keys under the prefix")
 	o.set = load
 
 	out := flagSection("Output")
-	out.BoolVar(&o.json, "json", false, "the report as one JSON document; errors are JSON, too")
+	out.BoolVar(&o.json, "json", false, "print the report as one JSON document; errors are JSON, too")
 	o.files.addTo(out)
-	out.StringVar(&o.metrics, "metrics", "", "`address` to serve the figures at for Prometheus, like 127.0.0.1:9121")
-	out.BoolVar(&o.check, "check", false, "keep a history and prove that it is that of a lock")
-	out.StringVar(&o.files.check, "check-html", "", "`file` to draw the history in, with where it breaks; implies --check")
+	out.StringVar(&o.metrics, "metrics", "", "`address` at which Prometheus can read the figures, like 127.0.0.1:9121")
+	out.BoolVar(&o.check, "check", false, "record the history and prove that it is linearizable")
+	out.StringVar(&o.files.check, "check-html", "", "`file` for a drawing of the history with its violations; implies --check")
 	return []*pflag.FlagSet{load, out}
 }
 
@@ -101,23 +101,23 @@ func (p *program) loadCommand() *cobra.Command {
 	var o loadOptions
 	cmd := &cobra.Command{
 		Use:   "load [SCENARIO|FILE] [flags]",
-		Short: "Run competing clients and judge the result",
-		Long: `Lets simulated clients fight over locks and reports how it went: how long they
-waited, what it cost, and whether two were ever inside at once.
+		Short: "Run competing clients and check mutual exclusion",
+		Long: `Runs simulated clients that compete for locks, and reports the waits, the cost, and
+every violation of mutual exclusion.
 
-What they do is a ready-made scenario (see locktop scenarios), a scenario file,
-or neither; flags change it. Progress goes to stderr, the report to stdout. An
-interrupt stops the clients, releases everything and reports; a second one ends
-locktop at once.
+The load is a ready-made scenario (see locktop scenarios), a scenario file, or the
+defaults; flags change it. Progress goes to stderr, the report to stdout. An
+interrupt stops the clients, releases all locks and prints the report. A second
+interrupt ends locktop at once.
 
-Every key begins with the prefix and is gone at the end. A server that is not on
-this machine, and one with other keys under the prefix, needs
+Every key begins with the prefix, and locktop deletes all of them at the end. A
+server on another machine, and a server with other keys under the prefix, need
 --yes-load-this-server.
 
-Exit codes: 98 the lock broke a promise (whatever else happened, also after an
-interrupt), 1 no client got a lock, 99 a threshold missed, or the run shows less
-than it was to show: a server that was gone, a proof that is not complete, a
-scene that did not show what it is for; 130 interrupted.`,
+Exit codes: 98 a lock broke a promise (takes precedence over all others, also after
+an interrupt); 1 no client acquired a lock; 99 a threshold was missed, or the run is
+inconclusive: a server was unreachable, a proof is incomplete, or a scene did not
+show its claim; 130 interrupted.`,
 		Example: `  locktop load --demo
   locktop load hot-key --duration 20s
   locktop load redlock-minority --demo
@@ -211,9 +211,9 @@ func scenarioNames() []string {
 func (p *program) scenariosCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "scenarios [NAME]",
-		Short: "The ready-made loads, or one of them as a file",
-		Long: `Lists the scenarios that come with locktop. With a name it prints that one as a
-scenario file, to be changed and run with locktop load.`,
+		Short: "List the ready-made scenarios, or print one as a file",
+		Long: `Lists the ready-made scenarios. With NAME, it prints this scenario as a file that you
+can change and run with locktop load.`,
 		Example: `  locktop scenarios
   locktop scenarios freeze > mine.yaml`,
 		Args:                  cobra.MaximumNArgs(1),

@@ -158,7 +158,7 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	})
 	began := time.Now()
 	got := locktop(t, "load", "--sentinel", sentinel.Addr().String(), "--master", "any", "--duration", "1m")
-	if got.code != exitUsage || !strings.Contains(got.errors, elsewhere+":6379") || !strings.Contains(got.errors, "is not on this machine") {
+	if got.code != exitUsage || !strings.Contains(got.errors, elsewhere+":6379") || !strings.Contains(got.errors, "is on another machine") {
 		t.Errorf("exit code %d, want %d, and a word about %s: %s%s", got.code, exitUsage, elsewhere, got.out, got.errors)
 	}
 	if took := time.Since(began); took > 30*time.Second {

@@ -228,7 +228,7 @@ func verdictError(r report.Result) error {
 	case len(v.Missed) > 0:
 		return &exitError{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
 	case len(v.Gaps) > 0:
-		return &exitError{code: exitThreshold, err: fmt.Errorf("the run shows less than it was to show: %s", widget.Plain(strings.Join(v.Gaps, " ")))}
+		return &exitError{code: exitThreshold, err: fmt.Errorf("the run is inconclusive: %s", widget.Plain(strings.Join(v.Gaps, " ")))}
 	}
 	return nil
 }
@@ -280,11 +280,11 @@ func mostSevere(faults []error, endless bool) error {
 type outputFiles struct{ events, trace, csv, hgrm, html, check string }
 
 func (o *outputFiles) addTo(set *pflag.FlagSet) {
-	set.StringVar(&o.events, "events", "", "`file` for everything that happens, one JSON object a line")
+	set.StringVar(&o.events, "events", "", "`file` for all events, one JSON object per line")
 	set.StringVar(&o.html, "html", "", "`file` for the report as one page with charts")
-	set.StringVar(&o.csv, "csv", "", "`file` for a line a second")
-	set.StringVar(&o.hgrm, "hgrm", "", "`file` for the percentiles of the wait, as HdrHistogram writes them")
-	set.StringVar(&o.trace, "trace", "", "`file` for a timeline that Chrome and Perfetto show")
+	set.StringVar(&o.csv, "csv", "", "`file` for the figures of each second")
+	set.StringVar(&o.hgrm, "hgrm", "", "`file` for the percentiles of the wait, in the format of HdrHistogram")
+	set.StringVar(&o.trace, "trace", "", "`file` for a timeline, for Chrome and Perfetto")
 }
 
 // openFiles has the open files of one variant; nil: no file.

@@ -48,7 +48,7 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 
 func TestTheLoadOfTheScreenIsRefusedWhereItHasNoPlace(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"-u redis://10.1.2.3:6379 --load", "is not on this machine"},
+		{"-u redis://10.1.2.3:6379 --load", "is on another machine"},
 		{"-u redis://127.0.0.1:1 --load --production", "contradict"},
 		{"-u redis://127.0.0.1:1 --load -n all", "one database"},
 		{"--redlock redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --load", "one server"},

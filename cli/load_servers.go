@@ -36,7 +36,7 @@ func (p *program) openLoadServers(ctx context.Context, c *connect.Flags, o *load
 	case len(o.redlock) > 0:
 		return p.dialNodes(ctx, c, o)
 	case redlock:
-		return nil, usageErrorf("name them with --redlock URL,URL,…, or start some with --demo", "a redlock needs independent servers")
+		return nil, usageErrorf("name them with --redlock URL,URL,…, or let --demo start some", "a redlock needs independent servers")
 	}
 	t, err := p.dialLocal(ctx, c, o.force)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *program) openLoadServers(ctx context.Context, c *connect.Flags, o *load
 	return &loadServers{Servers: loadgen.Servers{Redis: rdb, Failover: failover}, title: t.Title, close: t.Close}, nil
 }
 
-const loadHint = "--yes-load-this-server does it all the same"
+const loadHint = "--yes-load-this-server allows it"
 
 // dialLocal connects to a server or a cluster. Unless force is true, all addresses must
 // be on this machine.
@@ -77,7 +77,7 @@ func (p *program) dialLocal(ctx context.Context, c *connect.Flags, force bool) (
 }
 
 func notLocal(hint, remote string) error {
-	return usageErrorf(hint, "%s is not on this machine: a load there may slow down what others do", remote)
+	return usageErrorf(hint, "%s is on another machine: a load may slow down its other clients", remote)
 }
 
 // dialNodes connects to the servers of a Redlock.
@@ -128,7 +128,7 @@ func (g *loadServers) checkPrefix(ctx context.Context, s loadgen.Scenario, force
 		return err
 	}
 	if key != "" {
-		return usageErrorf(loadHint, "there are keys under the prefix %q that are not ours: %s", s.Keys.Prefix, widget.Plain(key))
+		return usageErrorf(loadHint, "keys of other programs have the prefix %q: %s", s.Keys.Prefix, widget.Plain(key))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ type ownLoad struct {
 
 func (o *ownLoad) flags() *pflag.FlagSet {
 	set := flagSection("Load")
-	set.BoolVar(&o.enabled, "load", false, "run clients on this server from the Load page, under a prefix of their own; only on this machine")
+	set.BoolVar(&o.enabled, "load", false, "let the Load page run clients on this server, under their own prefix; loopback addresses only")
 	return set
 }
 
@@ -158,7 +158,7 @@ func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	case c.Redlock():
 		return usageErrorf("locktop load --redlock does", "--load runs on one server")
 	case c.AllDatabases():
-		return usageErrorf("say which with -n", "--load runs in one database")
+		return usageErrorf("choose one with -n", "--load runs in one database")
 	}
 	remote, err := c.Remote()
 	if err == nil && remote != "" {

@@ -27,8 +27,8 @@ type recordOptions struct {
 func (t *recordOptions) flags() *pflag.FlagSet {
 	set := flagSection("Recording")
 	set.DurationVar(&t.duration, "for", 0, "stop after this `time` (default: when interrupted)")
-	set.DurationVar(&t.every, "every", 250*time.Millisecond, "`time` between two pictures; what happens in between is recorded, too")
-	set.BoolVar(&t.redact, "redact", false, "leave tokens out, with which the locks could be released")
+	set.DurationVar(&t.every, "every", 250*time.Millisecond, "`time` between two snapshots; the events between them are recorded, too")
+	set.BoolVar(&t.redact, "redact", false, "omit tokens: with a token, others could release the lock")
 	return set
 }
 
@@ -38,11 +38,11 @@ func (p *program) recordCommand() *cobra.Command {
 	var t recordOptions
 	cmd := &cobra.Command{
 		Use:   "record FILE [flags]",
-		Short: "Write down what happens to the locks, for replay",
-		Long: `Writes what the screen would show into a new file, until it is interrupted.
-locktop replay shows it again. Names of keys and owners are in it; tokens are,
-too, unless they are redacted. The file is readable by its owner alone. It is
-gzipped JSON lines: zcat FILE | jq reads it.`,
+		Short: "Record the locks to a file, for replay",
+		Long: `Records the content of the screen to a new file until it is interrupted. locktop
+replay shows the recording. The file contains the names of keys and owners and,
+without --redact, tokens. Only its owner can read it. It consists of gzipped JSON
+lines: zcat FILE | jq reads it.`,
 		Example: `  locktop record night.lockrec
   locktop record --redact --for 10m ticket-4711.lockrec`,
 		Args: oneFile,
@@ -56,7 +56,7 @@ gzipped JSON lines: zcat FILE | jq reads it.`,
 
 func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o recordOptions, name string) (err error) {
 	if o.every < 50*time.Millisecond || o.duration < 0 {
-		return usageErrorf("", "--every: at least 50ms, and --for: a time to come")
+		return usageErrorf("", "--every must be at least 50ms, and --for must not be negative")
 	}
 	t, err := p.connectReadOnly(ctx, c, s)
 	if err != nil {

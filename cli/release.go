@@ -35,12 +35,12 @@ type releaseOptions struct {
 
 func (o *releaseOptions) flags() *pflag.FlagSet {
 	set := flagSection("Release")
-	set.BoolVar(&o.write, "write", false, "do it: without it nothing is ever changed")
-	set.BoolVar(&o.production, "production", false, "have the key typed instead of y")
+	set.BoolVar(&o.write, "write", false, "allow changes: without this flag, locktop changes nothing")
+	set.BoolVar(&o.production, "production", false, "ask for the name of the key, instead of y")
 	set.BoolVar(&o.yes, "yes", false, "do not ask")
-	set.StringVar(&o.token, "token", "", "only if this is the `holder`, by its token or its name; of several, only this one")
-	set.BoolVar(&o.dryRun, "dry-run", false, "print the safe command for redis-cli, and do nothing")
-	set.DurationVar(&o.giveTTL, "give-ttl", 0, "do not break it: let it expire after this `time`, if it would never expire")
+	set.StringVar(&o.token, "token", "", "release only if this is the `holder`, by its token or name; of several holders, only this one")
+	set.BoolVar(&o.dryRun, "dry-run", false, "print the safe command for redis-cli and change nothing")
+	set.DurationVar(&o.giveTTL, "give-ttl", 0, "do not release: let a lock without TTL expire after this `time`")
 	o.given = set.Changed
 	return set
 }
@@ -52,14 +52,14 @@ func (p *program) releaseCommand() *cobra.Command {
 	var o releaseOptions
 	cmd := &cobra.Command{
 		Use:   "release KEY [flags]",
-		Short: "Break a lock, safely",
-		Long: `Ends the hold of a lock, if it still is as it was found: the script that does it
-looks again. It frees the lock the way its library would, and wakes those who
-wait. It does not stop the holder, which goes on until it looks.
+		Short: "Release the lock of another client, safely",
+		Long: `Ends the hold of a lock. The script checks on the server that the lock has not
+changed since locktop read it. It frees the lock as the lock's library does, and
+wakes its waiters. The holder is not stopped: it continues until it checks its lock.
 
-What is done is written down before and after, in
-$XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl; where
-that cannot be written, nothing is done.`,
+locktop writes every action, before and after, to an audit log:
+$XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl. If the
+log cannot be written, locktop changes nothing.`,
 		Example: `  locktop release job:nightly --dry-run                    the command, for somebody who may
   locktop release job:nightly --write --give-ttl 1m        the gentler way
   locktop release lock:orders:7 --write --token 5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10 --yes`,
@@ -93,13 +93,13 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return err
 	}
 	if c.AllDatabases() && len(g.Locks) > 1 {
-		return usageErrorf("say which with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
+		return usageErrorf("choose one with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
 	}
 	if seen, err = o.selectHolder(seen); err != nil {
 		return err
 	}
 	if o.action() == keyspace.Expire && !seen.Expires.IsZero() {
-		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
+		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was changed: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
 	command, err := keyspace.SafeCommand(formats.All(), o.action(), seen, o.giveTTL, c.RedisCLI()...)
@@ -112,14 +112,14 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 	}
 	if !o.write {
 		p.notes.note("%s", o.consequence(seen, g.At))
-		return usageErrorf("add --write to do it, or --dry-run for the command", "nothing was done: release only looks unless --write is given")
+		return usageErrorf("add --write to release the lock, or --dry-run to print the command", "nothing was changed: release needs --write")
 	}
 	if err := p.confirm(o, seen, g.At); err != nil {
 		return err
 	}
 	log, err := openAudit()
 	if err != nil {
-		return fmt.Errorf("nothing was done: %w", err)
+		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	defer log.close()
 	if err := o.execute(ctx, executorOf(ctx, t, log), seen); err != nil {
@@ -193,11 +193,11 @@ func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) e
 	}
 	in, ok := p.in.(*os.File)
 	if !ok || !term.IsTerminal(in.Fd()) {
-		hint := "--yes answers for you"
+		hint := "use --yes to answer in advance"
 		if o.production {
-			hint = "--yes with --token answers for you"
+			hint = "use --yes with --token to answer in advance"
 		}
-		return usageErrorf(hint, "nothing was done: there is no terminal to ask at")
+		return usageErrorf(hint, "nothing was changed: there is no terminal for the question")
 	}
 	yes := "y"
 	if o.production {
@@ -209,7 +209,7 @@ func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) e
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if strings.TrimSpace(answer) != yes {
-		return &exitError{code: exitFailure, err: fmt.Errorf("nothing was done: the answer was not %s", yes)}
+		return &exitError{code: exitFailure, err: fmt.Errorf("nothing was changed: the answer was not %s", yes)}
 	}
 	return nil
 }
@@ -218,13 +218,13 @@ func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) e
 func errorOf(err error) error {
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
-		return &exitError{code: exitChanged, err: err, hint: "look again before you decide again"}
+		return &exitError{code: exitChanged, err: err, hint: "read the lock again before you decide"}
 	case errors.Is(err, keyspace.ErrNotSupported):
 		return &exitError{code: exitFailure, err: err}
 	case errors.Is(err, release.ErrReadOnly):
-		return &exitError{code: exitFailure, err: err, hint: "release it on the master: name that, or use --sentinel or --cluster"}
+		return &exitError{code: exitFailure, err: err, hint: "release it on the master: use its address, --sentinel or --cluster"}
 	case errors.Is(err, release.ErrNoPermission):
-		return &exitError{code: exitFailure, err: err, hint: "the user needs EVAL, and the commands with which the library of the lock releases it"}
+		return &exitError{code: exitFailure, err: err, hint: "the user needs the permission for EVAL and for the commands with which the lock's library releases"}
 	default:
 		return err
 	}
@@ -233,11 +233,11 @@ func errorOf(err error) error {
 func (o *releaseOptions) check() error {
 	switch {
 	case o.given("give-ttl") && o.giveTTL < time.Millisecond:
-		return usageErrorf("like --give-ttl 30s", "--give-ttl: a time of at least 1ms")
+		return usageErrorf("like --give-ttl 30s", "--give-ttl must be at least 1ms")
 	case o.given("token") && o.token == "":
-		return usageErrorf("is the variable in it set?", "--token is empty")
+		return usageErrorf("is its shell variable set?", "--token is empty")
 	case o.production && o.yes && o.token == "":
-		return usageErrorf("", "on production --yes needs --token: say whose hold it is that you mean")
+		return usageErrorf("", "on production, --yes needs --token, which names the holder")
 	case o.dryRun && o.write:
 		return usageErrorf("", "--dry-run and --write contradict each other")
 	}
@@ -252,8 +252,8 @@ type writeFlags struct {
 
 func (r *writeFlags) flags() *pflag.FlagSet {
 	set := flagSection("Acting")
-	set.BoolVar(&r.write, "write", false, "let x break locks, after a question; what is done is written to an audit log")
-	set.BoolVar(&r.production, "production", false, "have the name of a lock typed before anything is done to it")
+	set.BoolVar(&r.write, "write", false, "allow x to release locks, after a question; every action goes to an audit log")
+	set.BoolVar(&r.production, "production", false, "ask for the name of the lock before each action")
 	return set
 }
 
@@ -261,7 +261,7 @@ func (r *writeFlags) flags() *pflag.FlagSet {
 // for several keys.
 func (r *writeFlags) check(c *connect.Flags) error {
 	if r.write && c.AllDatabases() {
-		return usageErrorf("say which with -n", "--write acts on the locks of one database")
+		return usageErrorf("choose one with -n", "--write acts on the locks of one database")
 	}
 	return nil
 }

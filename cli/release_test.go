@@ -46,7 +46,7 @@ func TestReleaseOnlyLooksUnlessItMayWrite(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	_, said, code := ran(t, "release", "lock:a", "--yes", "-u", "redis://"+addr)
-	if code != exitUsage || !strings.Contains(said, "nothing was done") || !strings.Contains(said, "--write") {
+	if code != exitUsage || !strings.Contains(said, "nothing was changed") || !strings.Contains(said, "--write") {
 		t.Errorf("code %d: %s", code, said)
 	}
 	if got := value(t, addr, "lock:a"); got != token || audited(t) != nil {
@@ -146,7 +146,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 			spoil(folder)
 			said := newLines()
 			code := Run(t.Context(), []string{"release", "lock:a", "--yes", "--write", "-u", "redis://" + addr}, strings.NewReader(""), newLines(), said)
-			if code != exitFailure || !strings.Contains(said.String(), "nothing was done") || value(t, addr, "lock:a") != token {
+			if code != exitFailure || !strings.Contains(said.String(), "nothing was changed") || value(t, addr, "lock:a") != token {
 				t.Errorf("code %d: %s", code, said)
 			}
 		})

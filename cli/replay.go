@@ -21,10 +21,10 @@ func (p *program) replayCommand() *cobra.Command {
 	var look screenFlags
 	cmd := &cobra.Command{
 		Use:   "replay FILE [flags]",
-		Short: "The screen on a recording",
-		Long: `Shows a recording as the screen would have shown it: space pauses, < and > go
-back and forward, + and - play faster and slower, :at 12:31:07 goes to a moment.
-A file that is damaged or was cut off is shown up to there.`,
+		Short: "Show a recording on the screen",
+		Long: `Shows a recording on the screen. Space pauses, < and > go back and forward, + and -
+play faster and slower, and :at 12:31:07 goes to a time. A damaged or incomplete
+file is shown up to the damage.`,
 		Example: `  locktop replay night.lockrec`,
 		Args:    oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -40,11 +40,11 @@ type screenFlags struct {
 
 func (a *screenFlags) flags() *pflag.FlagSet {
 	set := flagSection("Screen")
-	set.StringVar(&a.theme, "theme", "", "`name` of the colours, one of "+strings.Join(tui.Themes(), ", "))
-	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the characters to draw with, one of "+strings.Join(widget.GlyphSets(), ", "))
-	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two looks at the server")
-	set.Bool("no-animation", false, "switch animations off") // the screen has none
-	set.BoolVar(&a.noMouse, "no-mouse", false, "leave the mouse to the terminal")
+	set.StringVar(&a.theme, "theme", "", "`name` of the colour theme: "+strings.Join(tui.Themes(), ", "))
+	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the set of characters for drawing: "+strings.Join(widget.GlyphSets(), ", "))
+	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two reads of the locks")
+	set.Bool("no-animation", false, "no effect: the screen has no animations") // for scripts that set it
+	set.BoolVar(&a.noMouse, "no-mouse", false, "do not use the mouse")
 	return set
 }
 
@@ -286,7 +286,7 @@ func (frameSaver) Save(name string, data []byte) (string, error) {
 		}
 		return path, nil
 	}
-	return "", fmt.Errorf("save: there are a hundred of this second already")
+	return "", fmt.Errorf("save: 100 files of this second exist already")
 }
 
 // commandStats counts the commands of a client. It is safe for concurrent use.

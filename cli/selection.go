@@ -34,13 +34,13 @@ type selection struct {
 
 func (s *selection) flags() *pflag.FlagSet {
 	set := flagSection("Selection")
-	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
-	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks; locktop formats lists them")
-	set.StringArrayVar(&s.lock, "lock", nil, "keys like this `glob` are locks, whatever they hold; may be repeated")
-	set.BoolVar(&s.all, "all", false, "include possible locks")
-	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding, whatever their state; the column FINDINGS says which")
-	set.Var(&s.limits, "overdue", "when a hold is overdue, as `GLOB=TIME`: jobs:*=2h, leader=never, or a time alone for all keys; may be repeated, the first that matches counts")
-	set.Var(&s.budget, "budget", "`share` of the server's time that looking may take, as 2% or full")
+	set.StringArrayVar(&s.match, "match", nil, "only keys that match this `glob`; may be repeated")
+	set.StringVar(&s.format, "format", "", "only locks of the format with this `name`; locktop formats lists them")
+	set.StringArrayVar(&s.lock, "lock", nil, "treat keys that match this `glob` as locks, whatever their value; may be repeated")
+	set.BoolVar(&s.all, "all", false, "include keys that may be locks")
+	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding; the column FINDINGS names it")
+	set.Var(&s.limits, "overdue", "time after which a hold is overdue, as `GLOB=TIME`: jobs:*=2h, leader=never, or a time alone for all keys; may be repeated, the first match counts")
+	set.Var(&s.budget, "budget", "`share` of the server's CPU time that locktop may use, as 2% or full")
 	return set
 }
 

@@ -29,9 +29,9 @@ type watchOptions struct {
 
 func (o *watchOptions) flags() *pflag.FlagSet {
 	set := flagSection("Output")
-	set.BoolVar(&o.json, "json", false, "one JSON object a line; errors and notes are JSON, too")
-	set.BoolVar(&o.plain, "plain", false, "one sentence a line, for screen readers and grep: the default")
-	set.StringSliceVar(&o.events, "events", nil, "only these `kinds`: "+strings.Join(eventNames(), ", "))
+	set.BoolVar(&o.json, "json", false, "print one JSON object per line; errors and notes are JSON, too")
+	set.BoolVar(&o.plain, "plain", false, "print one sentence per line, for screen readers and grep (the default)")
+	set.StringSliceVar(&o.events, "events", nil, "only events of these `kinds`: "+strings.Join(eventNames(), ", "))
 	set.DurationVar(&o.duration, "for", 0, "stop after this `time` (default: never)")
 	return set
 }
@@ -43,24 +43,24 @@ func (p *program) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [flags]",
 		Short: "Print changes of locks as they happen",
-		Long: `Prints what happens to the locks, one event a line, until it is interrupted. Of
-a lock that changes several times within a few milliseconds only the last change
-may be printed.
+		Long: `Prints every change of a lock, one event per line, until it is interrupted. If a lock
+changes several times within a few milliseconds, only the last change may be printed.
 
-The server tells which keys have changed, where it can (Redis 6 and later); an
-event is printed some milliseconds after it happens. Where it cannot, locktop
-looks 10 times a second, and a hold that is shorter may not be seen: locktop
-doctor says which it is, and why. The first locks under a new prefix, or of a new
-shape such as RANDOM:lock, are found by a pass over all keys, about once a second
-and less often where there are millions; later ones as soon as they come. A server that goes away is waited for; if it
-does not answer when --for is over, the exit code is 1.
+Redis 6 and later notify locktop of changed keys; events are printed some
+milliseconds after the change. Without notifications, locktop reads the locks 10
+times per second and may miss a shorter hold; locktop doctor reports which of the
+two applies, and why. A scan of all keys finds the first lock under a new prefix or
+of a new shape such as RANDOM:lock. It runs about once per second, and less often
+with millions of keys. Further locks appear at once. If the connection breaks,
+locktop reconnects; if the server does not answer at the end of --for, the exit code
+is 1.
 
-"stolen" is told only where it is proved: another holder has the same deadline, or
-the library announces its releases and did not. With other libraries a DEL and a
-SET by a stranger look like a release and the next hold, and are told as these.
+A lock is reported as stolen only with proof: another holder has the same deadline,
+or the library publishes its releases and has published none. With other libraries, a
+DEL and a SET by another client look like a release and the next acquire, and are
+printed as these.
 
-What becomes wrong as time goes by, or endangers all locks, is told once: as a
-finding, with what to do.`,
+A finding about a lock or a risk for all locks is printed once, with advice.`,
 		Example: `  locktop watch --match 'lock:orders:*'
   locktop watch --events expired,deleted,stolen
   locktop watch --events finding --json

@@ -61,7 +61,7 @@ type Outcome string
 const (
 	Intended Outcome = "intended"
 	Done     Outcome = "done"
-	Changed  Outcome = "changed" // the lock had changed; nothing was done
+	Changed  Outcome = "changed" // the lock had changed; nothing was changed
 	Failed   Outcome = "failed"  // see Err; the server may still have run the script
 )
 
@@ -81,14 +81,14 @@ type AuditRecord struct {
 	Err     string
 }
 
-// Reasons why nothing was done.
+// Reasons why nothing was changed.
 var (
 	ErrChanged      = errors.New("the lock has changed since it was read")
 	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
 )
 
 // ChangedError is an ErrChanged with the current state of the lock. On servers where
-// the lock had changed, nothing was done. Of a Redlock, some servers may have had the
+// the lock had changed, nothing was changed. Of a Redlock, some servers may have had the
 // lock unchanged, but no majority.
 type ChangedError struct {
 	Key  string
@@ -102,7 +102,7 @@ func (e *ChangedError) Error() string {
 	if e.Done > 0 {
 		return fmt.Sprintf("done on %d of %d servers only: elsewhere %q is %s", e.Done, e.Of, e.Key, e.Holders())
 	}
-	return fmt.Sprintf("nothing was done: %q is %s", e.Key, e.Holders())
+	return fmt.Sprintf("nothing was changed: %q is %s", e.Key, e.Holders())
 }
 
 // Is reports whether target is ErrChanged.

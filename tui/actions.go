@@ -130,7 +130,7 @@ func (a *app) confirm(d pendingAction) dialog {
 		if text == name {
 			return q
 		}
-		a.reject("nothing was done: the name typed is not " + name)
+		a.reject("nothing was changed: the name typed is not " + name)
 		return nil
 	}
 	return p
@@ -153,7 +153,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		q.change(map[bool]int{true: -1, false: 1}[k.String() == "-"])
 		return q, nil
 	default:
-		s.notify("nothing was done")
+		s.notify("nothing was changed")
 		return nil, nil
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)

@@ -81,7 +81,7 @@ func TestOnlyYConfirmsAnAction(t *testing.T) {
 		w, b := writeConfig()
 		drive(t, w, func(d *driver) {
 			d.press("j", "x", "b").want("break lock:orders:4711?", "11 waiters can acquire it", "its holder (pay-7:52) will still believe", "end by itself in 13.2 s")
-			d.press(answer).want("nothing was done").wantNot("break lock:orders:4711?")
+			d.press(answer).want("nothing was changed").wantNot("break lock:orders:4711?")
 			b.want(t)
 			if d.quit {
 				t.Errorf("%s quit the program", answer)
@@ -123,7 +123,7 @@ func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
 	w, b := writeConfig()
 	b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}
 	drive(t, w, func(d *driver) {
-		d.press("x", "b", "y").want("nothing was done", "now held by cron-3")
+		d.press("x", "b", "y").want("nothing was changed", "now held by cron-3")
 		b.err = errors.New("audit log: disk full\x1b[2J")
 		d.press("x", "b", "y").want(`disk full\x1b[2J`)
 	})
@@ -133,8 +133,8 @@ func TestAProductionServerRequiresTheTypedName(t *testing.T) {
 	w, b := writeConfig()
 	w.Production = true
 	drive(t, w, func(d *driver) {
-		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").want("nothing was done: the name typed is not job:nightly").wantNot("break job:nightly?")
-		d.press("x", "b").enter("job:nightly").press("enter").want("break job:nightly?").press("enter").want("nothing was done")
+		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").want("nothing was changed: the name typed is not job:nightly").wantNot("break job:nightly?")
+		d.press("x", "b").enter("job:nightly").press("enter").want("break job:nightly?").press("enter").want("nothing was changed")
 		b.want(t)
 		d.press("x", "b").enter("job:nightly").press("enter", "y")
 		b.want(t, "break job:nightly")
@@ -199,7 +199,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 					t.Errorf("%v: cannot be read: %q\n%s", size, part, d.screen())
 				}
 			}
-			d.want("it is logged").press("up", "down", "esc").want("nothing was done")
+			d.want("it is logged").press("up", "down", "esc").want("nothing was changed")
 			d.press("esc")
 			b.want(t)
 		}

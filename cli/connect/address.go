@@ -88,7 +88,7 @@ func (c *Flags) complete(e endpoint) (endpoint, error) {
 	e.tls = e.tls || c.security.tls
 	switch {
 	case c.given("pass") && c.pass == "":
-		return endpoint{}, usagef("is the variable in it set?", "--pass is empty")
+		return endpoint{}, usagef("is its shell variable set?", "--pass is empty")
 	case c.pass != "":
 		e.pass = c.pass
 	case e.pass == "":

@@ -99,7 +99,7 @@ func configError(err error) error {
 		return fmt.Errorf("line %s: there is no key %q; there are url, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
 	}
 	if line := anyLine.FindString(said); line != "" {
-		return fmt.Errorf("%s: this is not what belongs there", line)
+		return fmt.Errorf("%s: unexpected value", line)
 	}
 	return errors.New("it is not YAML")
 }

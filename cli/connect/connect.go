@@ -334,7 +334,7 @@ func noConnection(e endpoint, err error, timeout time.Duration) *Error {
 		return f
 	}
 	if strings.HasPrefix(err.Error(), "redis: can't parse") {
-		f.Err = fmt.Errorf("connect %s: what answers there does not speak the protocol of Redis", e)
+		f.Err = fmt.Errorf("connect %s: the server does not speak the protocol of Redis", e)
 		f.Hint = "is that the right port?"
 		return f
 	}

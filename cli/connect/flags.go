@@ -37,7 +37,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Connection", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.StringVarP(&c.url, "url", "u", "", "`address` like redis[s]://user:pass@host:port/db or unix:///path")
-	set.StringVar(&c.context, "context", "", "`name` of a context in locktop/config.yaml, which says where and how")
+	set.StringVar(&c.context, "context", "", "`name` of a context in locktop/config.yaml, with address and options")
 	set.StringVarP(&c.host, "host", "H", "127.0.0.1", "server `name` or address")
 	set.Uint16VarP(&c.port, "port", "p", 6379, "server `port`")
 	set.StringVarP(&c.socket, "socket", "s", "", "unix socket `path`, instead of host and port")
@@ -47,7 +47,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	set.VarP(&c.db, "db", "n", "database `number`, or all")
 	c.security.addTo(set)
 	c.topologyFlags.addTo(set)
-	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest `wait` for a connection or a reply")
+	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "maximum `time` to wait for a connection or a reply")
 	c.given = set.Changed
 	return set
 }
@@ -125,11 +125,11 @@ type topologyFlags struct {
 }
 
 func (s *topologyFlags) addTo(set *pflag.FlagSet) {
-	set.BoolVar(&s.cluster, "cluster", false, "all masters of the cluster that the server belongs to")
-	set.StringSliceVar(&s.sentinels, "sentinel", nil, "`address` of a Sentinel, to ask for the master; may be repeated")
-	set.StringVar(&s.master, "master", "mymaster", "`name` of the master, as the Sentinels know it")
-	set.StringSliceVar(&s.redlock, "redlock", nil, "`URL`s of independent servers, whose locks are taken by majority")
-	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas of the cluster or the master where there are some; they may lag behind")
+	set.BoolVar(&s.cluster, "cluster", false, "connect to all masters of the server's cluster")
+	set.StringSliceVar(&s.sentinels, "sentinel", nil, "`address` of a Sentinel, which names the master; may be repeated")
+	set.StringVar(&s.master, "master", "mymaster", "`name` of the master in the configuration of the Sentinels")
+	set.StringSliceVar(&s.redlock, "redlock", nil, "`URL`s of independent servers with Redlocks")
+	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older")
 }
 
 // checkTopology returns an error for flags that contradict each other.
@@ -184,10 +184,10 @@ type tlsFlags struct {
 }
 
 func (s *tlsFlags) addTo(set *pflag.FlagSet) {
-	set.BoolVar(&s.tls, "tls", false, "speak TLS (rediss:// does, too)")
-	set.StringVar(&s.cacert, "cacert", "", "trust the authorities in this `file`, and no others")
+	set.BoolVar(&s.tls, "tls", false, "use TLS (as rediss:// does)")
+	set.StringVar(&s.cacert, "cacert", "", "trust only the certificate authorities in this `file`")
 	set.StringVar(&s.cert, "cert", "", "client certificate `file`")
-	set.StringVar(&s.key, "key", "", "`file` with its private key")
+	set.StringVar(&s.key, "key", "", "`file` with the private key of the client certificate")
 	set.StringVar(&s.sni, "sni", "", "`name` that the server's certificate must have")
 	set.BoolVar(&s.insecure, "insecure", false, "do not verify the server's certificate")
 }

@@ -37,7 +37,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
 	b := release.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
-	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was done") {
+	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := b.Extend(t.Context(), seen, time.Hour); err == nil {

@@ -78,7 +78,7 @@ func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keysp
 		Holders: digests(seen.Holders), TTL: ttl, Outcome: keyspace.Intended,
 	}
 	if err := e.log.Write(intent); err != nil {
-		return keyspace.AuditRecord{}, fmt.Errorf("nothing was done, because the audit log cannot be written: %w", err)
+		return keyspace.AuditRecord{}, fmt.Errorf("nothing was changed, because the audit log cannot be written: %w", err)
 	}
 	outcome := intent
 	err = e.run(ctx, scripts, seen, &outcome)
@@ -122,7 +122,7 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 		err = fmt.Errorf("a script of this user may not read the lock: %w", ErrNoPermission)
 	}
 	if err != nil {
-		undone := "nothing was done"
+		undone := "nothing was changed"
 		if of > 1 {
 			undone = fmt.Sprintf("done on %d of %d servers only", sum.Nodes, of)
 		}
