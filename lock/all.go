@@ -447,7 +447,7 @@ func (r *groupRelease) deliver(reply any) (held bool) {
 			held = false
 		}
 		if i < len(r.parts) {
-			(&handover{protocol: r.parts[i]}).deliver(reply)
+			r.parts[i].deliver(reply, grant{})
 		}
 	}
 	return held

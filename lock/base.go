@@ -52,8 +52,9 @@ func (c *core) checkCompanions(key string) error {
 }
 
 // Holder returns the holder of the lock and its remaining TTL; nil if the lock is
-// free. It changes nothing. The answer may be outdated when it arrives: use it for
-// messages, not for decisions.
+// free. Of the holders of a [Semaphore] it returns the one whose deadline is the next.
+// It changes nothing. The answer may be outdated when it arrives: use it for messages,
+// not for decisions.
 func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
@@ -76,6 +77,9 @@ type request struct {
 	// shared means that several requests may hold the lock together: after a success
 	// the next waiter is woken, too, and a request first tries without a queue.
 	shared bool
+	// chained means that the last attempt has woken the next waiter if that one may get
+	// the lock, too; used with shared.
+	chained bool
 	// contended means that the lock is probably held.
 	contended bool
 	// pollEvery is the longest pause of a waiter without a message; 0 = no limit.
@@ -158,7 +162,8 @@ func (b *base) check(ctx context.Context) error {
 // acquireOnce asks the server once.
 func (b *base) acquireOnce(ctx context.Context, r *request) (*hold, error) {
 	return b.acquireOnceBy(ctx, r, func(token string) future {
-		if p, ok := b.protocol.(*scriptProtocol); ok && r.queue != nil && r.queue.subscribedBoth() {
+		p, ok := b.protocol.(*scriptProtocol)
+		if r.chained = ok && r.queue != nil && r.queue.subscribedBoth(); r.chained {
 			return p.acquireOrRegister(ctx, token, b.opts.TTL, r.queue, r.token != "")
 		}
 		return b.protocol.acquire(ctx, token, b.opts.TTL, 1)

@@ -63,6 +63,7 @@ var exclusive = map[string]func(c *lock.Client, key string, o lock.Options) lock
 	"mutex":     func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Mutex(key, o) },
 	"reentrant": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Reentrant(key, o) },
 	"fair":      func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Fair(key, o) },
+	"semaphore": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Semaphore(key, 1, o) },
 }
 
 // Scenarios 105 (no CROSSSLOT) and 106: for every name, all keys of the lock are in

@@ -230,6 +230,36 @@ func ExampleFair() {
 	// Output: anna ben carl
 }
 
+// At most two programs use the converter. A third one is allowed later.
+func ExampleSemaphore() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+	ctx := context.Background()
+
+	converter := client.Semaphore("converter", 2, lock.Options{})
+	for range 3 {
+		_, err := converter.TryLock(ctx)
+		fmt.Println("converting:", err == nil)
+	}
+	if err := converter.SetLimit(ctx, 3); err != nil {
+		fmt.Println(err)
+		return
+	}
+	permit, err := converter.TryLock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("converting:", permit.Valid())
+	// Output:
+	// converting: true
+	// converting: true
+	// converting: false
+	// converting: true
+}
+
 // One process of many sends the reports. If it crashes, another one continues when the
 // TTL has passed.
 func ExampleElect() {

@@ -23,6 +23,7 @@
 //     queue and serves them in order of arrival.
 //   - [Client.RW]: many readers, or one writer.
 //   - [Client.All]: one holder of several keys, all or nothing.
+//   - [Client.Semaphore]: as many holders as its limit, which may change.
 //   - [Quorum.Redlock]: one holder, on several independent servers. Fewer than half of
 //     the servers may be down.
 //

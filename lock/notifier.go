@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -266,7 +267,7 @@ func (q *waitQueue) wakeFirst() {
 const nextMessage = "next"
 
 // onMessage handles a message. On channel it means that the lock is free. On
-// processChannel it is freeMessage, the token of the waiter that was handed the lock,
+// processChannel it is freeMessage, moreMessage, the token of the waiter that was handed the lock,
 // ownMessage, which repeats the reply to a release, or nextMessage: then the first waiter
 // tries when the time to claim the lock is over.
 func (q *waitQueue) onMessage(channel, message string) {
@@ -274,8 +275,8 @@ func (q *waitQueue) onMessage(channel, message string) {
 	case channel == q.channel:
 		q.wakeFirst()
 	case message == ownMessage:
-	case message == freeMessage:
-		q.onWoken()
+	case message == freeMessage, message == moreMessage:
+		q.onWoken(message == moreMessage)
 	case message == nextMessage:
 		q.wakeAfter(claimTimeout + time.Millisecond)
 	default:
@@ -285,11 +286,11 @@ func (q *waitQueue) onMessage(channel, message string) {
 
 // onWoken wakes the first waiter, because a release has woken this process. Without a
 // waiter, another process is woken.
-func (q *waitQueue) onWoken() {
+func (q *waitQueue) onWoken(more bool) {
 	q.mu.Lock()
 	p := q.registration.protocol
 	q.registration.registered = false
-	q.registration.woken = len(q.queue) > 0
+	q.registration.woken, q.registration.more = len(q.queue) > 0, more
 	if q.registration.woken {
 		notify(q.queue[0].wakeup)
 		p = nil
@@ -342,6 +343,18 @@ func (q *waitQueue) isNext() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return !q.registration.registered || q.registration.ahead <= 1
+}
+
+// untilTurn returns err, the refusal of an attempt. If it is known when the process gets
+// a permit of a semaphore without a release, this is the TTL in err.
+func (q *waitQueue) untilTurn(err error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var held *HeldError
+	if q.registration.turn == 0 || !errors.As(err, &held) {
+		return err
+	}
+	return &HeldError{Key: held.Key, Token: held.Token, TTL: q.registration.turn}
 }
 
 // setToken sets the token to which a release may hand the lock.

@@ -52,6 +52,8 @@ type scriptProtocol struct {
 	keys        []string // the lock; its fence, if it has one
 	freeChannel string
 	broadcast   bool // the lock can have no companion keys: a release wakes all processes
+
+	acquireArgs, releaseArgs []any // of a kind with more arguments, behind the first ones
 }
 
 func newScriptProtocol(s *scripts, c *core, key string, fence bool) *scriptProtocol {
@@ -71,7 +73,7 @@ func (p *scriptProtocol) acquire(ctx context.Context, token string, ttl time.Dur
 	if p.scripts.counted {
 		return p.scripts.acquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds(), entries)
 	}
-	return p.scripts.acquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds())
+	return p.scripts.acquire.send(ctx, p.transport, p.keys, append([]any{token, ttl.Milliseconds()}, p.acquireArgs...)...)
 }
 
 func (p *scriptProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
@@ -96,17 +98,24 @@ func (p *scriptProtocol) sendRelease(ctx context.Context, token string, left int
 	if p.scripts.counted {
 		args = append(args, left)
 	}
+	args = append(args, p.releaseArgs...)
+	return p.scripts.release.send(ctx, p.transport, p.keys[:1], p.appendWakeArgs(args, waiting)...)
+}
+
+// appendWakeArgs appends the arguments of a script that wakes a waiter: see
+// waiters_release.lua. waiting is removed from the waiters; empty = none.
+func (p *scriptProtocol) appendWakeArgs(args []any, waiting string) []any {
 	args = append(args, p.freeChannel)
 	switch {
 	case p.broadcast:
+		return args
 	case waiting != "":
-		args = append(args, p.core.process, p.publishCounts(), waiting)
+		return append(args, p.core.process, p.publishCounts(), waiting)
 	case p.transport.Clustered():
-		args = append(args, p.core.process, p.publishCounts())
+		return append(args, p.core.process, p.publishCounts())
 	default:
-		args = append(args, p.core.process)
+		return append(args, p.core.process)
 	}
-	return p.scripts.release.send(ctx, p.transport, p.keys[:1], args...)
 }
 
 // publishCounts returns 1 if PUBLISH returns the number of subscribers; 0 on a cluster,

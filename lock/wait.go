@@ -64,9 +64,10 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 	}
 	err = b.waitError(ctx, held, err)
 	if err == nil {
-		queue.wakeAfter(r.capPoll(pollInterval(&HeldError{Token: lease.Token(), TTL: b.opts.TTL}, queue.subscribed(), 0)))
+		held := queue.untilTurn(&HeldError{Token: lease.Token(), TTL: b.opts.TTL})
+		queue.wakeAfter(r.capPoll(pollInterval(held, queue.subscribed(), 0)))
 	}
-	queue.leave(w, err == nil && !r.shared)
+	queue.leave(w, err == nil && (!r.shared || r.chained))
 	if err != nil && r.token != "" {
 		b.protocol.(*scriptProtocol).giveUp(r.token)
 	}
@@ -153,7 +154,7 @@ func (b *base) pollInterval(err error, queue *waitQueue, backoff time.Duration) 
 	if b.processChannel() == "" {
 		return pollInterval(err, queue.subscribed(), backoff)
 	}
-	pause := pollInterval(err, queue.subscribedBoth(), backoff)
+	pause := pollInterval(queue.untilTurn(err), queue.subscribedBoth(), backoff)
 	if queue.isNext() {
 		pause = min(pause, randomBetween(time.Second, 2*time.Second))
 	}

@@ -27,10 +27,12 @@ var (
 const maxPassedOver = 8
 
 // Messages to a process. freeMessage wakes its first waiter: the lock is free, and the
-// process is no longer registered. ownMessage is for observers: the process has released
-// the lock itself, and learns the same from the reply.
+// process is no longer registered. moreMessage does the same, and the waiter wakes the
+// next one if more permits of a semaphore are free. ownMessage is for observers: the
+// process has released the lock itself, and learns the same from the reply.
 const (
 	freeMessage = "free"
+	moreMessage = "more"
 	ownMessage  = "own"
 )
 
@@ -40,28 +42,35 @@ type registration struct {
 	registered bool            // the process may be registered
 	ticket     int64           // µs of the server's clock; 0 = none yet
 	woken      bool            // a release has removed and woken the process
+	more       bool            // by moreMessage
 	passedOver int             // times that the process was woken and found the lock taken
 	ahead      int64           // number of processes before it; −1 = not known
+	turn       time.Duration   // until a permit of a semaphore is free for the process if no holder releases one; 0 = not known
 }
 
 // registering is an attempt of a waiter, which registers if the lock is held.
 type registering struct {
 	*call
-	queue *waitQueue
-	woken bool // by a message
-	stays bool // the process has other waiters
+	protocol *scriptProtocol
+	queue    *waitQueue
+	woken    bool // by a message
+	stays    bool // the process has other waiters
 }
 
 // acquireOrRegister acquires the lock or registers the process. token is that of the
 // attempt; if it was made by newProcessToken, it is registered itself.
 func (p *scriptProtocol) acquireOrRegister(ctx context.Context, token string, ttl time.Duration, q *waitQueue, starving bool) future {
 	return p.register(token, q, starving, func(waiter ...any) *call {
-		entries := ""
-		if p.scripts.counted {
-			entries = "1"
+		args := []any{token, ttl.Milliseconds()}
+		switch {
+		case p.acquireArgs != nil:
+			args = append(args, p.acquireArgs...)
+		case p.scripts.counted:
+			args = append(args, 1)
+		default:
+			args = append(args, "")
 		}
-		args := append([]any{token, ttl.Milliseconds(), entries}, waiter...)
-		return p.scripts.acquire.send(ctx, p.transport, p.keys, args...)
+		return p.scripts.acquire.send(ctx, p.transport, p.keys, append(args, waiter...)...)
 	})
 }
 
@@ -70,7 +79,7 @@ func (p *scriptProtocol) acquireOrRegister(ctx context.Context, token string, tt
 func (p *scriptProtocol) register(token string, q *waitQueue, starving bool, send func(waiter ...any) *call) *registering {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r, reg := &registering{queue: q, stays: len(q.queue) > 1}, &q.registration
+	r, reg := &registering{protocol: p, queue: q, stays: len(q.queue) > 1}, &q.registration
 	member, ticket, flags := p.core.process, "", ""
 	if starving {
 		member = token
@@ -83,10 +92,17 @@ func (p *scriptProtocol) register(token string, q *waitQueue, starving bool, sen
 	}
 	r.woken, reg.woken = reg.woken, false
 	switch {
+	case r.woken && reg.more:
+		flags += "wm"
 	case r.woken:
 		flags += "w"
-	case reg.ticket > 0:
+	case reg.ticket > 0 && reg.ahead > 0: // the first process wakes the others
 		flags += "l"
+	case reg.ticket > 0:
+		flags += "lm"
+	}
+	if !p.transport.Clustered() {
+		flags += "c"
 	}
 	reg.protocol, reg.registered = p, true
 	args := []any{p.freeChannel, member, ticket, flags}
@@ -103,27 +119,60 @@ func (r *registering) wait(ctx context.Context) (any, error) {
 	if err != nil {
 		return reply, err
 	}
+	fields, refused := reply.([]any)
+	if !refused {
+		r.onGrant(0)
+		return reply, nil
+	}
+	if len(fields) == 3 {
+		if fence, granted := fields[0].(int64); granted { // a permit of a semaphore
+			r.onGrant(fields[2])
+			r.protocol.deliver(fields[1], grant{})
+			return fence, nil
+		}
+	}
+	r.onRefusal(fields)
+	return reply, nil
+}
+
+// onGrant notes that the lock was acquired. turn is when the next waiter of the process
+// must look, as in onRefusal.
+func (r *registering) onGrant(turn any) {
 	r.queue.mu.Lock()
 	defer r.queue.mu.Unlock()
 	reg := &r.queue.registration
-	refusal, refused := reply.([]any)
-	if !refused {
-		reg.registered, reg.ticket, reg.passedOver = r.stays, 0, 0
-		return reply, nil
-	}
-	if len(refusal) == 3 { // by another lock of an [All]: the registration is what it was
-		return reply, nil
+	reg.registered, reg.ticket, reg.passedOver = r.stays, 0, 0
+	reg.setTurn(turn)
+}
+
+// onRefusal notes the ticket, the number of processes before this one, and the turn.
+func (r *registering) onRefusal(fields []any) {
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	reg := &r.queue.registration
+	if len(fields) == 3 { // by another lock of an [All]: the registration is what it was
+		return
 	}
 	if r.woken {
 		reg.passedOver++
 	}
-	reg.registered, reg.ahead = false, -1
-	if len(refusal) == 4 {
-		reg.registered = true
-		reg.ticket, _ = refusal[2].(int64)
-		reg.ahead, _ = refusal[3].(int64)
+	reg.registered, reg.ahead, reg.turn = len(fields) >= 4, -1, 0
+	if reg.registered {
+		reg.ticket, _ = fields[2].(int64)
+		reg.ahead, _ = fields[3].(int64)
 	}
-	return reply, nil
+	if len(fields) == 5 {
+		reg.setTurn(fields[4])
+	}
+}
+
+// setTurn sets the turn to a number of ms; −1 = never, 0 = not known.
+func (reg *registration) setTurn(ms any) {
+	n, _ := ms.(int64)
+	reg.turn = time.Duration(n) * time.Millisecond
+	if n < 0 {
+		reg.turn = maxTTL
+	}
 }
 
 // giveUp ends the registration of a member that waits no longer, in the background. If
@@ -149,25 +198,32 @@ func (h *handover) wait(ctx context.Context) (any, error) {
 		c := h.protocol.core
 		c.tasks.spawn(func() {
 			if late, err := h.call.wait(c.alive); err == nil {
-				h.deliver(late)
+				h.protocol.deliver(late, h.grant)
 			}
 		})
 	}
-	h.deliver(reply)
+	h.protocol.deliver(reply, h.grant)
 	return reply, err
 }
 
-func (h *handover) deliver(reply any) {
+// deliver informs a waiter of this process of the reply to a release.
+func (p *scriptProtocol) deliver(reply any, g grant) {
 	switch reply := reply.(type) {
 	case string:
-		h.protocol.core.notifier.handTo(h.protocol.processChannel(), reply, h.grant)
+		p.core.notifier.handTo(p.processChannel(), reply, g)
 	case int64:
-		if reply == wokeOwn {
-			h.protocol.core.notifier.onMessage(h.protocol.processChannel(), freeMessage)
+		switch reply {
+		case wokeOwn:
+			p.core.notifier.onMessage(p.processChannel(), freeMessage)
+		case wokeOwnForMore:
+			p.core.notifier.onMessage(p.processChannel(), moreMessage)
 		}
 	}
 }
 
 // wokeOwn is the reply to a release that has freed the lock, and has removed the
-// caller's own process from the waiters.
-const wokeOwn = 2
+// caller's own process from the waiters. wokeOwnForMore stands for moreMessage.
+const (
+	wokeOwn        = 2
+	wokeOwnForMore = 3
+)

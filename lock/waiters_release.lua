@@ -6,10 +6,10 @@
 -- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock
 
 -- wake_one removes the first registered process that can be reached and sends it a
--- message: free, a token, or own if the process is the caller's, which learns from the
--- reply. It returns the member and whether the process is the caller's; nil if no
--- process is registered, or the waiters cannot be read.
-local function wake_one(channel, own, counts)
+-- message: text, or the token that is registered, or own if the process is the caller's,
+-- which learns from the reply. It returns the member and whether the process is the
+-- caller's; nil if no process is registered, or the waiters cannot be read.
+local function wake_one(channel, own, counts, text)
   for _ = 1, 20 do
     local popped = redis.pcall('ZPOPMIN', waiters_of(channel))
     local first = popped[1]
@@ -18,7 +18,7 @@ local function wake_one(channel, own, counts)
     end
     local process = string.sub(first, -12)
     local ours = process == string.sub(own, -12)
-    local message = ours and 'own' or is_token(first) and first or 'free'
+    local message = ours and 'own' or is_token(first) and first or text
     if redis.pcall('PUBLISH', channel .. ':' .. process, message) ~= 0 or counts == '0' or ours then
       return first, ours
     end
@@ -27,11 +27,11 @@ end
 
 -- wake wakes one process or, if it reaches none, sends a message to all. So each release
 -- sends one message, by which an observer can tell it from a deletion. key is the lock;
--- absent = KEYS[1].
-local function wake(channel, own, counts, key)
+-- absent = KEYS[1]. text is the message to the process; absent = free.
+local function wake(channel, own, counts, key, text)
   local first, ours
   if own then
-    first, ours = wake_one(channel, own, counts)
+    first, ours = wake_one(channel, own, counts, text or 'free')
   end
   if not first and channel ~= '' then
     redis.pcall('PUBLISH', channel, key or KEYS[1])
@@ -41,10 +41,10 @@ end
 
 -- release wakes a waiter and frees the lock with free, or hands it to the first waiter
 -- if that is a token: hand stores the token for 1 s. The waiter must claim the lock in
--- this time. It returns 1 if the lock is free, 2 if also a process was woken that is the
--- caller's own, or the token.
-local function release(i, hand, free)
-  local first, own = wake(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+-- this time. text is the message, by default free. It returns 1 if the lock is free, 2 if
+-- also a process was woken that is the caller's own, or the token.
+local function release(i, hand, free, text)
+  local first, own = wake(ARGV[i], ARGV[i + 1], ARGV[i + 2], KEYS[1], text)
   if first and is_token(first) then
     hand(first, 1000)
     return first
@@ -55,11 +55,11 @@ end
 
 -- give_up removes a waiter that does not hold the lock. If is_free returns true, another
 -- one is woken: the message may have been for the removed one.
-local function give_up(i, is_free, hand, free)
+local function give_up(i, is_free, hand, free, text)
   if ARGV[i + 3] then
     redis.pcall('ZREM', waiters_of(ARGV[i]), ARGV[i + 3])
     if is_free() then
-      release(i, hand, free)
+      release(i, hand, free, text)
     end
   end
   return nil

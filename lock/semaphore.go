@@ -1,0 +1,119 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+)
+
+var (
+	//go:embed semaphore_common.lua
+	semaphoreCommonSource string
+	//go:embed semaphore_acquire.lua
+	semaphoreAcquireSource string
+	//go:embed semaphore_extend.lua
+	semaphoreExtendSource string
+	//go:embed semaphore_release.lua
+	semaphoreReleaseSource string
+	//go:embed semaphore_peek.lua
+	semaphorePeekSource string
+	//go:embed semaphore_limit.lua
+	semaphoreLimitSource string
+
+	semaphoreScripts = &scripts{
+		acquire: newScript(waitersCommonSource + waitersReleaseSource + waitersAcquireSource + semaphoreCommonSource + semaphoreAcquireSource),
+		extend:  newScript(semaphoreCommonSource + semaphoreExtendSource),
+		release: newScript(waitersCommonSource + waitersReleaseSource + semaphoreCommonSource + semaphoreReleaseSource),
+		peek:    newScript(semaphoreCommonSource + semaphorePeekSource),
+	}
+	semaphoreLimit = newScript(waitersCommonSource + waitersReleaseSource + semaphoreCommonSource + semaphoreLimitSource)
+)
+
+// Semaphore is a lock with a limited number of holders. Each Lock and TryLock acquires a
+// permit of its own, also for a client that has one: with its own token, deadline,
+// renewal and fence. A holder that dies keeps one permit until the TTL of this permit
+// has passed. The other permits are not affected.
+//
+// On the server it is a sorted set of the permits with their deadlines, and with the
+// limit; semaphore_common.lua describes it. It vanishes with the last permit. A further
+// key holds the processes that wait, as for a [Mutex]; another one, which does not
+// expire, holds the limit of [Semaphore.SetLimit].
+//
+// A Semaphore is a handle, not a held permit: many goroutines may use one concurrently.
+type Semaphore struct {
+	base
+	scripted *scriptProtocol // equals base.protocol
+}
+
+var _ Locker = (*Semaphore)(nil)
+
+// Semaphore returns the semaphore with that name, for at most limit holders; key is used
+// unchanged. It sends nothing. Lock and TryLock report invalid options and a limit below
+// 1 as [ErrArgument]. All clients should use the same limit. A client whose limit is
+// higher acquires permits up to its own. A limit that was stored by
+// [Semaphore.SetLimit] counts instead of limit.
+func (c *Client) Semaphore(key string, limit int, o Options) *Semaphore {
+	p := newScriptProtocol(semaphoreScripts, c.core, key, o.Fence)
+	stored := companionKey(key, "limit")
+	if p.broadcast {
+		stored = ""
+	}
+	p.acquireArgs, p.releaseArgs = []any{limit, stored}, []any{limit}
+	b := c.newBase(key, o, p)
+	b.argErr = cmp.Or(b.argErr, checkLimit(limit))
+	return &Semaphore{b, p}
+}
+
+// checkLimit validates the limit of a semaphore.
+func checkLimit(limit int) error {
+	if limit < 1 {
+		return fmt.Errorf("%w: a limit of %d permits; it must be at least 1", ErrArgument, limit)
+	}
+	return nil
+}
+
+// TryLock implements [Locker]. If no permit is free, the error names the permit whose
+// deadline is the next.
+func (s *Semaphore) TryLock(ctx context.Context) (*Lease, error) {
+	return s.tryLock(ctx, &request{try: s.attempt})
+}
+
+// Lock implements [Locker]. It waits like that of a [Mutex]: a release wakes one
+// process, the one that has waited longest. A process that finds more than one permit
+// free wakes the next process. If a holder dies, the process that has waited longest
+// gets the permit when its TTL has passed; if that process is stopped, the next one gets
+// it 1 to 2 s later, or up to 7.5 s later if many wait.
+func (s *Semaphore) Lock(ctx context.Context) (*Lease, error) {
+	return s.lock(ctx, &request{try: s.attempt, shared: true})
+}
+
+func (s *Semaphore) attempt(ctx context.Context, r *request) (*Lease, error) {
+	h, err := s.acquireOnce(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(h), nil
+}
+
+// SetLimit stores a limit that counts for all clients, instead of the limit that they
+// have passed to [Client.Semaphore]. It does not expire. Lowering the limit takes no
+// permit away: the next acquires wait until enough holders have left. Raising it wakes
+// as many waiters as there are new permits. A client without permission for the key of
+// the limit uses its own. If ctx ends before the reply, the limit may have been stored.
+func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
+	if err := cmp.Or(s.check(ctx), checkLimit(limit), s.client.checkCompanions(s.key)); err != nil {
+		return fmt.Errorf("set the limit of %q: %w", s.key, err)
+	}
+	if !s.client.tasks.begin() {
+		return describe("set the limit of", s.key, ErrClosed)
+	}
+	defer s.client.tasks.done()
+	p := s.scripted
+	keys := []string{s.key, companionKey(s.key, "limit")}
+	request := &handover{call: semaphoreLimit.send(ctx, p.transport, keys, p.appendWakeArgs([]any{limit}, "")...), protocol: p}
+	if _, err := request.wait(ctx); err != nil {
+		return describe("set the limit of", s.key, err)
+	}
+	return nil
+}
