@@ -15,8 +15,8 @@ type Violation string
 
 // Kinds of violations.
 const (
-	Overlapped      Violation = "overlap"          // two holders inside within their leases
-	WorkOverlapped  Violation = "work-overlap"     // two clients worked at the same time; the first lease was over
+	Overlapped      Violation = "overlap"          // two holders, or more than the limit, inside within their leases
+	WorkOverlapped  Violation = "work-overlap"     // that many clients worked at the same time; the lease of one was over
 	Unnotified      Violation = "untold"           // a lease was over, but its holder was not notified
 	UnexplainedLoss Violation = "unexplained-loss" // a renewed lease was lost without an explanation
 	Overtaken       Violation = "overtaken"        // a fair lock served a later client
@@ -64,12 +64,13 @@ func (v Violations) Harm() int64 {
 	return v.Broken() + v.Overlap.Excused + v.WorkOverlap.Count + v.AcceptedStaleWrites + v.LateWork.Count + v.Stuck
 }
 
-// Overlap counts how often two holders were inside at the same time.
+// Overlap counts how often two holders, or more than the limit of a semaphore, were
+// inside at the same time.
 type Overlap struct {
-	Count   int64         // acquires while another client was inside the same critical section
+	Count   int64         // acquires while another client, or as many as the limit, was inside the same critical section
 	Excused int64         // part of Count: after a fault that no lock survives, because it deleted the key or the memory of the server
-	Total   time.Duration // time with two holders inside, summed over all holders that left while another was inside
-	Longest time.Duration // longest time with the same two holders inside
+	Total   time.Duration // time with too many holders inside, summed over all holders that left during it
+	Longest time.Duration // longest time with the same holders inside
 }
 
 // LateWorkStats describe work after the end of the lease.
@@ -85,6 +86,7 @@ type Evidence struct {
 	At            time.Time
 	Length        time.Duration
 	First, Second Side   // in order of entry; Second is empty for late-work and stuck
+	Others        []Side // the other holders that were inside, if the lock admits several
 	Cause         string // fault or flaw that caused it, "" if unknown
 }
 

@@ -2,10 +2,13 @@ package oracle
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +30,7 @@ type History struct {
 	zero  time.Time
 	keys  map[string]int32
 	names []string
+	limit int              // how many may have a key at once; 0 = 1
 	parts [][]recordedHold // of partSize each, to avoid copies
 	holds int64
 	over  int64 // holds above the limit
@@ -72,6 +76,12 @@ func (h *History) Acquired(v *Occupancy, asked, now time.Time) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for ; v != nil; v = v.next {
+		h.add(v, asked, now)
+	}
+}
+
+func (h *History) add(v *Occupancy, asked, now time.Time) {
 	if h.keys == nil {
 		h.keys, h.zero = make(map[string]int32), asked
 	}
@@ -79,6 +89,7 @@ func (h *History) Acquired(v *Occupancy, asked, now time.Time) {
 		h.over++
 		return
 	}
+	h.limit = v.section.limit
 	name := v.section.name
 	key, known := h.keys[name]
 	if !known {
@@ -99,11 +110,19 @@ func (h *History) Acquired(v *Occupancy, asked, now time.Time) {
 
 // Ended records the end of a hold, and whether the client released it. It does nothing if h is nil.
 func (h *History) Ended(v *Occupancy, left, now time.Time, released bool) {
-	if h == nil || v.hold == 0 {
+	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for ; v != nil; v = v.next {
+		if v.hold != 0 {
+			h.end(v, left, now, released)
+		}
+	}
+}
+
+func (h *History) end(v *Occupancy, left, now time.Time, released bool) {
 	r := &h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize]
 	if released {
 		r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
@@ -123,17 +142,18 @@ type Proof struct {
 	Why     string // the first violation, "" if there is none
 
 	drawn []recordedHold // holds for WriteHTML
+	limit int            // of the lock
 }
 
 // Prove checks that the history is linearizable. A lock is certainly held from the
 // reply to its acquire until the call of its release. If these intervals of conflicting
-// holds do not overlap, the order exists: each acquire at its reply, each release at
+// holds do not overlap, and for a semaphore never more than its limit, the order exists: each acquire at its reply, each release at
 // its call. One pass over the sorted holds checks this. A hold that ended before its
 // reply needs a search, which Prove gives up after within.
 func (h *History) Prove(within time.Duration) Proof {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true}
+	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true, limit: h.limit}
 	all := slices.Concat(h.parts...)
 	slices.SortFunc(all, func(a, b recordedHold) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.got, b.got), cmp.Compare(a.hold, b.hold))
@@ -155,36 +175,41 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 		p.drawn = all[:min(len(all), maxDrawn)]
 	}
 	var late []int
-	writer, reader := recordedHold{left: math.MinInt64}, recordedHold{left: math.MinInt64} // those with the latest end so far
+	writers := lastHolds{limit: max(h.limit, 1)}
+	reader := recordedHold{left: math.MinInt64} // the one with the latest end so far
 	number := int64(0)
 	for i, r := range all {
 		if r.left < r.got {
 			late = append(late, i) // it ended before its reply
 			continue
 		}
-		before := writer
+		before := writers.earliest()
 		if !r.shared && reader.left > before.left {
 			before = reader
 		}
 		switch {
+		case before.left > r.got && h.limit > 1:
+			h.addViolation(p, all, i, fmt.Sprintf("%d clients had %s, %s among them from %s to %s, and %s got it at %s", h.limit, h.names[r.key], ClientLabel(int(before.client)+1),
+				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
+			return
 		case before.left > r.got:
 			h.addViolation(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ClientLabel(int(before.client)+1), h.names[r.key],
 				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
 			return
-		case !r.shared && r.fence > 0 && r.fence <= number:
+		case !r.shared && h.limit <= 1 && r.fence > 0 && r.fence <= number:
 			h.addViolation(p, all, i, fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
 			return
 		case r.shared && r.left > reader.left:
 			reader = r
-		case !r.shared && r.left >= writer.left:
-			writer = r
+		case !r.shared:
+			writers.add(r)
 		}
 		if !r.shared {
 			number = max(number, r.fence)
 		}
 	}
 	for _, i := range late {
-		sound, known := fits(all, i, within)
+		sound, known := fits(all, i, h.limit, within)
 		p.Known = p.Known && known
 		if known && !sound {
 			h.addViolation(p, all, i, fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
@@ -194,13 +219,46 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 	}
 }
 
+// lastHolds are the holds with the latest ends so far, as many as the limit: a heap
+// with the earliest of these ends first.
+type lastHolds struct {
+	limit int
+	heap  []recordedHold
+}
+
+// earliest returns the hold of them that ends first. If it has not ended when another
+// one begins, more than the limit have the lock.
+func (l *lastHolds) earliest() recordedHold {
+	if len(l.heap) < l.limit {
+		return recordedHold{left: math.MinInt64}
+	}
+	return l.heap[0]
+}
+
+func (l *lastHolds) add(r recordedHold) {
+	switch {
+	case len(l.heap) < l.limit:
+		heap.Push(l, r)
+	case r.left >= l.heap[0].left:
+		l.heap[0] = r
+		heap.Fix(l, 0)
+	}
+}
+
+// Implementation of [heap.Interface].
+func (l *lastHolds) Len() int           { return len(l.heap) }
+func (l *lastHolds) Less(i, j int) bool { return l.heap[i].left < l.heap[j].left }
+func (l *lastHolds) Swap(i, j int)      { l.heap[i], l.heap[j] = l.heap[j], l.heap[i] }
+func (l *lastHolds) Push(r any)         { l.heap = append(l.heap, r.(recordedHold)) }
+func (l *lastHolds) Pop() any           { panic("never removed") }
+
 // searchRadius is how many holds before and after a hold fits includes in its search.
 const searchRadius = 30
 
 // fits searches with porcupine for a place of hold i, which ended before its reply,
 // among the holds around it.
-func fits(all []recordedHold, i int, within time.Duration) (sound, known bool) {
-	result, _ := porcupine.CheckOperationsVerbose(lockModel(), operations(all[max(0, i-searchRadius):min(len(all), i+searchRadius)]), within)
+func fits(all []recordedHold, i, limit int, within time.Duration) (sound, known bool) {
+	result, _ := porcupine.CheckOperationsVerbose(lockModel(limit), operations(all[max(0, i-searchRadius):min(len(all), i+searchRadius)]), within)
 	return result == porcupine.Ok, result != porcupine.Unknown
 }
 
@@ -250,7 +308,7 @@ const (
 
 // WriteHTML draws the holds around the violation or, without one, the first holds.
 func (p Proof) WriteHTML(w io.Writer) error {
-	model := lockModel()
+	model := lockModel(p.limit)
 	_, info := porcupine.CheckOperationsVerbose(model, operations(p.drawn), drawWithin)
 	if err := porcupine.Visualize(model, info, w); err != nil {
 		return fmt.Errorf("draw the history: %w", err)
@@ -275,17 +333,17 @@ func (p Proof) String() string {
 
 // held is the state of one lock.
 type held struct {
-	writer  int64 // number of the hold; 0 = none
+	writers string // the holds that exclude others; see [held.enter]
 	readers int
 	fence   int64
 }
 
-// lockModel is the porcupine model of a perfect lock.
-func lockModel() porcupine.Model {
+// lockModel is the porcupine model of a perfect lock that limit clients may hold at once.
+func lockModel(limit int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return held{} },
 		Step: func(state, input, _ any) (bool, any) {
-			return state.(held).after(input.(request))
+			return state.(held).after(input.(request), max(limit, 1))
 		},
 		DescribeOperation: func(input, _ any) string {
 			r := input.(request)
@@ -298,8 +356,8 @@ func lockModel() porcupine.Model {
 		DescribeState: func(state any) string {
 			s := state.(held)
 			switch {
-			case s.writer != 0:
-				return fmt.Sprintf("held, hold %d", s.writer)
+			case s.writers != "":
+				return "held, hold " + strings.TrimSuffix(strings.ReplaceAll(s.writers, ",", ", "), ", ")
 			case s.readers > 0:
 				return fmt.Sprintf("read by %d", s.readers)
 			}
@@ -310,20 +368,40 @@ func lockModel() porcupine.Model {
 
 // after returns the state after a request, and whether a lock may grant the request in
 // state s.
-func (s held) after(r request) (bool, any) {
+func (s held) after(r request, limit int) (bool, any) {
+	writers := strings.Count(s.writers, ",")
 	switch {
 	case r.what == acquire && r.shared:
 		s.readers++
-		return s.writer == 0, s
+		return writers == 0, s
 	case r.what == acquire:
-		free := s.writer == 0 && s.readers == 0 && (r.fence == 0 || r.fence > s.fence)
-		s.writer, s.fence = r.hold, max(s.fence, r.fence)
+		free := writers < limit && s.readers == 0 && (limit > 1 || r.fence == 0 || r.fence > s.fence)
+		s.enter(r.hold)
+		s.fence = max(s.fence, r.fence)
 		return free, s
 	case r.shared:
 		s.readers--
 		return s.readers >= 0, s
 	}
-	ours := s.writer == r.hold
-	s.writer = 0
+	ours := s.leave(r.hold)
 	return ours, s
+}
+
+// enter adds a hold. The text is the same for the same holds, because porcupine compares
+// states: their numbers, sorted, each with a comma behind it.
+func (s *held) enter(hold int64) {
+	all := strings.SplitAfter(s.writers, ",")
+	all[len(all)-1] = strconv.FormatInt(hold, 10) + ","
+	slices.Sort(all)
+	s.writers = strings.Join(all, "")
+}
+
+// leave removes a hold and reports whether it was there.
+func (s *held) leave(hold int64) bool {
+	all := strings.SplitAfter(s.writers, ",")
+	i := slices.Index(all, strconv.FormatInt(hold, 10)+",")
+	if i >= 0 {
+		s.writers = strings.Join(slices.Delete(all, i, i+1), "")
+	}
+	return i >= 0
 }

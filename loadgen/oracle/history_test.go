@@ -14,11 +14,17 @@ import (
 // One pass over a history gives the same result as porcupine, which tries all
 // orders.
 func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
+	for limit := 1; limit <= 3; limit++ {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) { testProof(t, limit) })
+	}
+}
+
+func testProof(t *testing.T, limit int) {
 	broken, late := 0, 0
 	for seed := range uint64(600) {
 		random := rand.New(rand.NewPCG(seed, 11))
 		var h History
-		section := &criticalSection{name: "k"}
+		section := &criticalSection{name: "k", limit: limit}
 		clock := &clock{}
 		at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 		now := 0
@@ -26,7 +32,7 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 			// Most holds follow one another. Some overlap, some fences fall,
 			// some have an unknown end.
 			got := now + random.IntN(40)
-			left := got + 1 + random.IntN(30)
+			left := got + 1 + random.IntN(30*limit)
 			asked := got - random.IntN(60)
 			deadline := 1 << 30
 			if random.IntN(24) == 0 {
@@ -42,7 +48,8 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 					fence -= 2
 				}
 			}
-			v := &Occupancy{participant: Participant{Client: i, Fence: max(fence, 0), Shared: random.IntN(4) == 0}, section: section, lease: leaseUntil{clock, at(deadline)}}
+			shared := random.IntN(4) == 0 && limit == 1 // a semaphore has no readers
+			v := &Occupancy{participant: Participant{Client: i, Fence: max(fence, 0), Shared: shared}, section: section, lease: leaseUntil{clock, at(deadline)}}
 			h.Acquired(v, at(asked), at(got))
 			switch how := random.IntN(80); {
 			case how == 0:
@@ -52,12 +59,15 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 				h.Ended(v, at(left), at(left+random.IntN(50)), true)
 			}
 			now = left
+			if limit > 1 { // as many as the limit are inside
+				now = got + 20
+			}
 			if random.IntN(50) == 0 {
 				now -= random.IntN(20)
 			}
 		}
 		got := h.Prove(time.Minute)
-		result, _ := porcupine.CheckOperationsVerbose(lockModel(), operations(slices.Concat(h.parts...)), time.Minute)
+		result, _ := porcupine.CheckOperationsVerbose(lockModel(limit), operations(slices.Concat(h.parts...)), time.Minute)
 		if want := result == porcupine.Ok; !got.Known || got.Sound != want {
 			t.Errorf("seed %d: sound %t (%s), porcupine says %t", seed, got.Sound, got.Why, want)
 		}
@@ -86,6 +96,25 @@ func TestTheFirstViolationOfAHistoryIsNamedAndDrawn(t *testing.T) {
 	var page strings.Builder
 	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "client-3 acquire") || strings.Contains(page.String(), "client-0") {
 		t.Errorf("%d bytes of a drawing, %v:\n%s", page.Len(), err, page.String())
+	}
+}
+
+func TestAViolationOfTheLimitIsNamedAndDrawn(t *testing.T) {
+	var h History
+	section := &criticalSection{name: "k", limit: 2}
+	for i, interval := range [][2]int{{10, 70}, {30, 50}, {51, 60}, {55, 90}} {
+		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
+		v := &Occupancy{participant: Participant{Client: i}, section: section, lease: always{}}
+		h.Acquired(v, at(interval[0]), at(interval[0]))
+		h.Ended(v, at(interval[1]), at(interval[1]), true)
+	}
+	p := h.Prove(time.Minute)
+	if want := "the history of 4 holds is not that of a lock: 2 clients had k, client-3 among them from 41 ms to 50 ms, and client-4 got it at 45 ms"; p.String() != want {
+		t.Errorf("got  %s\nwant %s", p, want)
+	}
+	var page strings.Builder
+	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "client-4 acquire") {
+		t.Errorf("%d bytes of a drawing, %v", page.Len(), err)
 	}
 }
 
@@ -126,7 +155,7 @@ func BenchmarkProve(b *testing.B) {
 }
 
 func TestADrawingNamesClientsAsTheReportDoes(t *testing.T) {
-	model := lockModel()
+	model := lockModel(1)
 	for want, r := range map[string]request{
 		"client-1 acquire":         {acquire, 7, 0, false, 0},
 		"client-12 release":        {release, 7, 11, false, 0},
@@ -137,7 +166,7 @@ func TestADrawingNamesClientsAsTheReportDoes(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for want, s := range map[string]held{"free": {fence: 3}, "held, hold 7": {writer: 7}, "read by 2": {readers: 2}, "read by 1": {readers: 1}} {
+	for want, s := range map[string]held{"free": {fence: 3}, "held, hold 7": {writers: "7,"}, "held, hold 7, 8": {writers: "7,8,"}, "read by 2": {readers: 2}, "read by 1": {readers: 1}} {
 		if got := model.DescribeState(s); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 type Oracle struct {
 	sections []criticalSection // one per key
 	config   Config
+	anyHold  anyHold
 
 	mu       sync.Mutex // guards found, evidence, wiped and suspects
 	found    Violations // without evidence
@@ -30,6 +32,8 @@ type Oracle struct {
 // called.
 type Config struct {
 	Keys     []string            // names
+	Limit    int                 // how many holders may be inside a key at once; 0 = 1
+	Sets     bool                // one hold has several keys: a key may be free while its waiters wait for another one
 	Patience time.Duration       // a key is stuck if no client has it for longer than this while a client waits for it
 	InOrder  bool                // the lock serves waiters in order of arrival
 	Numbered bool                // the fence rises with every exclusive holder
@@ -74,6 +78,7 @@ type Attempt struct {
 type criticalSection struct {
 	mu       sync.Mutex
 	name     string
+	limit    int          // how many may be inside at once; 0 = 1
 	inside   []*Occupancy // in order of entry
 	waiting  int
 	queue    []*Attempt // waiters, if the order matters
@@ -95,15 +100,17 @@ type criticalSection struct {
 type Occupancy struct {
 	Began time.Time
 
+	next *Occupancy // the same hold of its next key, nil after the last one
+
 	participant Participant
 	lease       Lease
 	section     *criticalSection
 	number      int64
-	fault       string     // that affects the holder; guarded by section.mu
-	overlapped  *Occupancy // an earlier hold that was inside at the same time; guarded by section.mu
-	granted     bool       // both leases were valid then; guarded by section.mu
-	reported    bool       // the pair was reported; guarded by section.mu
-	hold        int64      // number in the history; 0 = not recorded
+	fault       string       // that affects the holder; guarded by section.mu
+	overlapped  []*Occupancy // earlier holds, as many as the limit, that were inside at the same time; guarded by section.mu
+	granted     bool         // all leases were valid then; guarded by section.mu
+	reported    bool         // the overlap was reported; guarded by section.mu
+	hold        int64        // number in the history; 0 = not recorded
 }
 
 // New returns an oracle.
@@ -116,9 +123,33 @@ func New(c Config) *Oracle {
 	}
 	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence)}
 	for i := range o.sections {
-		o.sections[i].name = c.Keys[i]
+		o.sections[i].name, o.sections[i].limit = c.Keys[i], c.Limit
 	}
 	return o
+}
+
+// admits returns how many holders may be inside at once.
+func (s *criticalSection) admits() int { return max(s.limit, 1) }
+
+// full returns the first holds inside for which counts is true, as many as the limit.
+// It returns nil if there are fewer, so that another one may enter.
+func (s *criticalSection) full(counts func(*Occupancy) bool) []*Occupancy {
+	n := 0
+	for last, other := range s.inside {
+		if !counts(other) {
+			continue
+		}
+		if n++; n == s.admits() {
+			all := make([]*Occupancy, 0, n)
+			for _, other := range s.inside[:last+1] {
+				if counts(other) {
+					all = append(all, other)
+				}
+			}
+			return all
+		}
+	}
+	return nil
 }
 
 // locked yields the sections, each with its mutex held.
@@ -182,18 +213,41 @@ func (o *Oracle) WaiterGone(key, client int, now time.Time) {
 }
 
 // Enter records that a waiting client enters the critical section of a key at now. The
-// caller must read now after the acquire returned.
-func (o *Oracle) Enter(key int, participant Participant, lease Lease, now time.Time) *Occupancy {
+// caller must read now after the acquire returned. A hold of several keys enters more of
+// them at the same time: the result stands for the hold of all of them.
+func (o *Oracle) Enter(key int, participant Participant, lease Lease, now time.Time, more ...int) *Occupancy {
+	v, handoff := o.enter(key, participant, lease, now)
+	last := v
+	for _, key := range more {
+		another, gap := o.enter(key, participant, lease, now)
+		last.next, last = another, another
+		handoff = min(handoff, gap) // a set is free when its last key is
+	}
+	if handoff != notFreed {
+		o.config.Handoff(handoff)
+	}
+	if o.config.Sets {
+		o.anyHold.began()
+	}
+	return v
+}
+
+// notFreed is the result of enter if no release freed the key for a waiter.
+const notFreed = time.Duration(math.MaxInt64)
+
+// enter records a hold of one key. It returns the time since the release that freed the
+// key, if the client waited then.
+func (o *Oracle) enter(key int, participant Participant, lease Lease, now time.Time) (v *Occupancy, handoff time.Duration) {
 	s := &o.sections[key]
-	v := &Occupancy{Began: now, participant: participant, lease: lease, section: s}
+	v, handoff = &Occupancy{Began: now, participant: participant, lease: lease, section: s}, notFreed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.checkStuck(s, now)
-	if len(s.inside) == 0 && s.freed.After(s.wanted) {
-		o.config.Handoff(now.Sub(s.freed))
+	if len(s.inside) < s.admits() && s.freed.After(s.wanted) {
+		handoff = now.Sub(s.freed)
 	}
-	if i := slices.IndexFunc(s.inside, v.excludes); i >= 0 {
-		o.countOverlap(s.inside[i], v)
+	if holders := s.full(v.excludes); holders != nil {
+		o.countOverlap(holders, v)
 	}
 	o.countWorkOverlap(v)
 	s.unqueue(participant.Client)
@@ -207,7 +261,39 @@ func (o *Oracle) Enter(key int, participant Participant, lease Lease, now time.T
 		s.fence = max(s.fence, participant.Fence)
 	}
 	s.inside = append(s.inside, v)
-	return v
+	return v, handoff
+}
+
+// anyHold knows since when no client holds any key. Safe for concurrent use.
+type anyHold struct {
+	mu    sync.Mutex
+	holds int
+	ended time.Time // end of the newest hold
+}
+
+func (a *anyHold) began() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.holds++
+}
+
+func (a *anyHold) end(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.holds--
+	if at.After(a.ended) {
+		a.ended = at
+	}
+}
+
+// lastHeld returns when a client held any key last.
+func (a *anyHold) lastHeld(now time.Time) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.holds > 0 {
+		return now
+	}
+	return a.ended
 }
 
 // queueWithin is how long after its first refusal a client of a fair lock may take to
@@ -256,13 +342,14 @@ func (s *criticalSection) countStreak(client int) {
 
 // checkStuck counts a stuck key, if no client had the key for longer than patience.
 func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
-	if unheld := s.unheldFor(now); unheld > o.config.Patience {
+	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
 		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
 	}
 }
 
-// unheldFor returns for how long the key has had waiters and no holder.
-func (s *criticalSection) unheldFor(now time.Time) time.Duration {
+// unheldFor returns for how long the key has had waiters and fewer holders than it
+// admits.
+func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
 	if s.waiting == 0 {
 		return 0
 	}
@@ -270,16 +357,45 @@ func (s *criticalSection) unheldFor(now time.Time) time.Duration {
 	if s.freed.After(free) {
 		free = s.freed
 	}
-	for _, v := range s.inside {
-		if end := v.end(now); end.After(free) {
-			free = end
+	if o.config.Sets {
+		if held := o.anyHold.lastHeld(now); held.After(free) {
+			free = held
 		}
+	}
+	later := 0 // holds that end after free: the key was free when there were fewer of them than it admits
+	for _, v := range s.inside {
+		if v.end(now).After(free) {
+			later++
+		}
+	}
+	if later >= s.admits() {
+		free = nthLast(s.inside, s.admits(), now)
 	}
 	return now.Sub(free)
 }
 
+// nthLast returns the end of the hold that ends at place n, from the last one. There
+// are at least n holds.
+func nthLast(holds []*Occupancy, n int, now time.Time) time.Time {
+	ends := make([]time.Time, len(holds))
+	for i, v := range holds {
+		ends[i] = v.end(now)
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	return ends[len(ends)-n]
+}
+
 // Leave records that a client leaves. The caller must call it before the release.
 func (o *Oracle) Leave(v *Occupancy, now time.Time) {
+	if o.config.Sets {
+		o.anyHold.end(v.end(now))
+	}
+	for ; v != nil; v = v.next {
+		o.leave(v, now)
+	}
+}
+
+func (o *Oracle) leave(v *Occupancy, now time.Time) {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,18 +406,17 @@ func (o *Oracle) Leave(v *Occupancy, now time.Time) {
 		s.freed = end
 	}
 	s.busy += max(end.Sub(v.Began), 0)
-	if together, other := v.longestOverlap(s.inside, now); together > 0 {
-		first, second := inOrder(v, other)
-		if !second.granted {
-			o.countOverlap(first, second) // at the entry of second, the lease of first was over; it became valid again
+	if together, last := v.longestOverlap(s.inside, now); together > 0 {
+		if first, second := inOrder(v, last); !second.granted {
+			o.countOverlap(s.before(first, second), second) // at the entry of second, the lease of an earlier one was over; it became valid again
 		}
 		o.mu.Lock()
 		o.found.Overlap.Total += together
 		o.found.Overlap.Longest = max(o.found.Overlap.Longest, together)
 		o.mu.Unlock()
 	}
-	if i := slices.IndexFunc(s.inside, v.conflicts); i >= 0 {
-		_, second := inOrder(v, s.inside[i])
+	if others := s.full(v.conflicts); others != nil {
+		_, second := inOrder(v, others[len(others)-1])
 		together := now.Sub(second.Began)
 		o.mu.Lock()
 		o.found.WorkOverlap.Total += together
@@ -309,20 +424,22 @@ func (o *Oracle) Leave(v *Occupancy, now time.Time) {
 		o.mu.Unlock()
 	}
 	for _, other := range s.inside {
-		if other.overlapped == v {
-			o.pairEnded(v, other, now)
+		if slices.Contains(other.overlapped, v) {
+			o.overlapEnded(other, now)
 		}
 	}
 	if v.overlapped != nil {
-		o.pairEnded(v.overlapped, v, now)
+		o.overlapEnded(v, now)
 	}
 }
 
 // Faulted records a fault that affects a client inside a hold.
 func (o *Oracle) Faulted(v *Occupancy, fault string) {
-	v.section.mu.Lock()
-	defer v.section.mu.Unlock()
-	v.fault = fault
+	for ; v != nil; v = v.next {
+		v.section.mu.Lock()
+		v.fault = fault
+		v.section.mu.Unlock()
+	}
 }
 
 // Wipe records that a fault deletes a key, or all keys if key is negative. The caller
@@ -350,7 +467,7 @@ func (o *Oracle) wipedAt() keyLoss {
 func (o *Oracle) Violations(now time.Time) Violations {
 	unheld := int64(0)
 	for s := range o.locked {
-		if s.unheldFor(now) > o.config.Patience {
+		if o.unheldFor(s, now) > o.config.Patience {
 			unheld++
 		}
 	}
@@ -364,8 +481,8 @@ func (o *Oracle) Violations(now time.Time) Violations {
 	return v
 }
 
-// Usage returns the mean share of elapsed in which a key was held, over the keys that
-// clients asked for, and the most acquires of one key in a row by one client while
+// Usage returns the mean share of elapsed in which a key was held, by as many holders as
+// it admits, over the keys that clients asked for, and the most acquires of one key in a row by one client while
 // others waited.
 func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, streak int) {
 	var busy time.Duration
@@ -381,7 +498,7 @@ func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, stre
 		}
 	}
 	if wanted > 0 && elapsed > 0 {
-		held = min(busy.Seconds()/elapsed.Seconds()/float64(wanted), 1)
+		held = min(busy.Seconds()/elapsed.Seconds()/float64(wanted*max(o.config.Limit, 1)), 1)
 	}
 	return held, streak
 }
@@ -435,10 +552,11 @@ func (v *Occupancy) side(now time.Time) Side {
 }
 
 // checkFence checks that the fence of a holder is larger than the fence before. It skips
-// a holder whose lease is over: its fence may be old.
+// a holder whose lease is over: its fence may be old. Holders that are inside together
+// have no order.
 func (o *Oracle) checkFence(v *Occupancy) {
 	s := v.section
-	if !o.config.Numbered || !v.valid() {
+	if !o.config.Numbered || s.admits() > 1 || !v.valid() {
 		return
 	}
 	if s.entered > 1 && v.participant.Fence <= s.number {
@@ -449,13 +567,10 @@ func (o *Oracle) checkFence(v *Occupancy) {
 	s.number, s.numberAt = v.participant.Fence, v.Began
 }
 
-// Write records that a client writes to the protected resource, and reports whether the
-// resource accepts the write. A polite client checks its lease first and does not write
-// without one. Then write returns false and counts no violation.
+// Write records that a client writes to the protected resources of its keys, and reports
+// whether they accept the write. A polite client checks its lease first and does not
+// write without one. Then write returns false and counts no violation.
 func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
-	s := v.section
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	valid := v.valid()
 	if polite && !valid {
 		return false
@@ -463,18 +578,40 @@ func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
 	if !valid {
 		o.lateWork(v, now)
 	}
+	accepted := true
+	for ; v != nil; v = v.next {
+		accepted = o.write(v, valid, now) && accepted
+	}
+	return accepted
+}
+
+// write records a write to the resource of one key.
+func (o *Oracle) write(v *Occupancy, valid bool, now time.Time) bool {
+	s := v.section
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case v.participant.Shared:
-	case v.participant.Fence > 0 && v.participant.Fence < s.fence:
+	case v.participant.Fence > 0 && v.participant.Fence < s.fence && s.admits() == 1:
 		o.stale(v, FencedWrite, &o.found.Fenced, now)
 		return false
-	case !valid && s.entered > v.number:
+	case !valid && v.replaced():
 		o.stale(v, WriteAccepted, &o.found.AcceptedStaleWrites, now)
 	}
 	return true
 }
 
+// replaced reports whether another client has entered in the place of v.
+func (v *Occupancy) replaced() bool {
+	if limit := v.section.admits(); limit > 1 {
+		return len(v.section.inside) > limit
+	}
+	return v.section.entered > v.number
+}
+
 func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
+	v.section.mu.Lock()
+	defer v.section.mu.Unlock()
 	late := max(now.Sub(v.lease.Deadline()), 0)
 	o.mu.Lock()
 	o.found.LateWork.Total += late

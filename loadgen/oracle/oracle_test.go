@@ -44,8 +44,9 @@ func overlapsOf(o *Oracle) overlaps {
 	return overlaps{overlap.Count, overlap.Longest}
 }
 
-// replay replays a history to an oracle and returns what the oracle reports.
-func replay(history []interval) overlaps {
+// replay replays a history to an oracle of a lock that admits limit holders, and
+// returns what the oracle reports.
+func replay(history []interval, limit int) overlaps {
 	type step struct {
 		at, hold int
 		enter    bool
@@ -61,7 +62,7 @@ func replay(history []interval) overlaps {
 	zero := time.Unix(0, 0)
 	clock := &clock{zero}
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
-	o := New(Config{Keys: make([]string, keys), Patience: time.Hour})
+	o := New(Config{Keys: make([]string, keys), Limit: limit, Patience: time.Hour})
 	visits := make([]*Occupancy, len(history))
 	for _, s := range steps {
 		clock.now = at(s.at)
@@ -77,19 +78,19 @@ func replay(history []interval) overlaps {
 
 // bruteForce finds the overlaps of a history by comparing every hold with every
 // other.
-func bruteForce(history []interval) overlaps {
+func bruteForce(history []interval, limit int) overlaps {
 	var sum overlaps
 	for _, h := range history {
-		granted := false
+		var ends []int // of the holds that are inside when h begins
 		for _, g := range history {
 			if g.key == h.key && g.began < h.began && h.began < g.end() {
-				granted = true
-				together := time.Duration(min(g.end(), h.end())-h.began) * time.Microsecond
-				sum.longest = max(sum.longest, together)
+				ends = append(ends, min(g.end(), h.end()))
 			}
 		}
-		if granted {
+		if len(ends) >= limit {
+			slices.Sort(ends)
 			sum.count++
+			sum.longest = max(sum.longest, time.Duration(ends[len(ends)-limit]-h.began)*time.Microsecond)
 		}
 	}
 	return sum
@@ -115,16 +116,49 @@ func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 		{"the second lease is over first", []interval{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, overlaps{1, 300 * us}},
 		{"an expired one in front of a good one", []interval{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, overlaps{1, 200 * us}},
 	} {
-		if got := replay(c.history); got != c.want {
+		if got := replay(c.history, 1); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
-		if got := bruteForce(c.history); got != c.want {
+		if got := bruteForce(c.history, 1); got != c.want {
+			t.Errorf("%s: the test itself is wrong: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAsManyAsTheLimitMayBeInside(t *testing.T) {
+	us := time.Microsecond
+	for _, c := range []struct {
+		name    string
+		limit   int
+		history []interval
+		want    overlaps
+	}{
+		{"two of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 901, 1200, 0}, {0, 1001, 1100, 0}}, overlaps{}},
+		{"a third of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{1, 600 * us}},
+		{"a third beside one whose lease is over", 2, []interval{{0, 0, 1000, 150}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{}},
+		{"one of three leaves", 2, []interval{{0, 0, 250, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{1, 50 * us}},
+		{"a lease is over while a third is inside", 2, []interval{{0, 0, 1000, 230}, {0, 100, 900, 0}, {0, 200, 800, 0}}, overlaps{1, 30 * us}},
+		{"four of two", 2, []interval{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}, {0, 300, 310, 0}}, overlaps{2, 600 * us}},
+		{"five of five, on two keys", 5, []interval{
+			{0, 0, 100, 0}, {0, 1, 101, 0}, {0, 2, 102, 0}, {0, 3, 103, 0}, {0, 4, 104, 0}, {1, 5, 105, 0}, {0, 99, 200, 0},
+		}, overlaps{1, us}},
+	} {
+		if got := replay(c.history, c.limit); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+		if got := bruteForce(c.history, c.limit); got != c.want {
 			t.Errorf("%s: the test itself is wrong: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
 func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
+	for limit := 1; limit <= 4; limit++ {
+		testRandomHistories(t, limit)
+	}
+}
+
+func testRandomHistories(t *testing.T, limit int) {
 	total := 0
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -140,14 +174,14 @@ func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
 			}
 		}
 		history = unambiguous(history)
-		got, want := replay(history), bruteForce(history)
+		got, want := replay(history, limit), bruteForce(history, limit)
 		if got != want {
-			t.Errorf("seed %d: got %v, want %v", seed, got, want)
+			t.Errorf("limit %d, seed %d: got %v, want %v", limit, seed, got, want)
 		}
 		total += int(want.count)
 	}
-	if total < 1000 {
-		t.Errorf("only %d overlaps in all histories: they prove nothing", total)
+	if total < 500 {
+		t.Errorf("limit %d: only %d overlaps in all histories: they prove nothing", limit, total)
 	}
 }
 
@@ -236,6 +270,20 @@ func BenchmarkOracleOneKeyFromAllGoroutines(b *testing.B) {
 			o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
 		}
 	})
+}
+
+func BenchmarkOracleOfASemaphore(b *testing.B) {
+	const limit = 10
+	o := New(Config{Keys: make([]string, 1), Limit: limit, Patience: time.Hour})
+	for range limit - 1 {
+		o.Enter(0, Participant{}, always{}, time.Now())
+	}
+	for b.Loop() {
+		o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
+	}
+	if v := o.Violations(time.Now()); v.Harm() > 0 {
+		b.Error(v)
+	}
 }
 
 // The lock is so broken that a thousand clients are inside all the time.

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -8,12 +9,12 @@ import (
 // countWorkOverlap counts a hold that begins while another is inside, also after the end
 // of a lease.
 func (o *Oracle) countWorkOverlap(v *Occupancy) {
-	i := slices.IndexFunc(v.section.inside, v.conflicts)
-	if i < 0 {
+	others := v.section.full(v.conflicts)
+	if others == nil {
 		return
 	}
 	if v.overlapped == nil {
-		v.overlapped = v.section.inside[i]
+		v.overlapped = others
 	}
 	o.mu.Lock()
 	o.found.WorkOverlap.Count++
@@ -34,6 +35,19 @@ func inOrder(a, b *Occupancy) (first, second *Occupancy) {
 		return b, a
 	}
 	return a, b
+}
+
+// before returns first and other holds that entered before second, as many as the limit
+// at most, in order of entry.
+func (s *criticalSection) before(first, second *Occupancy) []*Occupancy {
+	all := []*Occupancy{first}
+	for _, other := range s.inside {
+		if len(all) < s.admits() && other.number < second.number && other.conflicts(second) && other != first {
+			all = append(all, other)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Occupancy) int { return cmp.Compare(a.number, b.number) })
+	return all
 }
 
 // causeOf names the known cause why second entered while first was inside, "" if there
@@ -64,10 +78,11 @@ func (v *Occupancy) knownCause() string {
 	return v.participant.Flaw
 }
 
-// countOverlap counts an overlap of a hold with a later one. section.mu must be held.
-func (o *Oracle) countOverlap(first, second *Occupancy) {
-	second.granted, second.overlapped = true, first
-	_, excused := second.section.causeOf(first, second, o.wipedAt())
+// countOverlap counts an overlap of a hold with earlier ones, as many as the limit.
+// section.mu must be held.
+func (o *Oracle) countOverlap(earlier []*Occupancy, second *Occupancy) {
+	second.granted, second.overlapped = true, earlier
+	_, excused := second.section.causeOf(earlier[0], second, o.wipedAt())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.found.Overlap.Count++
@@ -76,20 +91,26 @@ func (o *Oracle) countOverlap(first, second *Occupancy) {
 	}
 }
 
-// pairEnded reports two holds that were inside at the same time, when the first of them
-// leaves. It reports each counted pair once.
-func (o *Oracle) pairEnded(first, second *Occupancy, now time.Time) {
+// overlapEnded reports holds that were inside at the same time, the last of which is
+// second, when the first of them leaves. It reports each counted overlap once.
+func (o *Oracle) overlapEnded(second *Occupancy, now time.Time) {
 	if second.reported {
 		return
 	}
 	second.reported = true
+	first, others := second.overlapped[0], second.overlapped[1:]
 	cause, _ := first.section.causeOf(first, second, o.wipedAt())
 	e := Evidence{
 		Violation: WorkOverlapped, Key: first.section.name, At: second.Began, Length: now.Sub(second.Began),
 		First: first.side(now), Second: second.side(now), Cause: cause,
 	}
+	end := earlier(first.end(now), second.end(now))
+	for _, other := range others {
+		e.Others = append(e.Others, other.side(now))
+		end = earlier(end, other.end(now))
+	}
 	if second.granted {
-		e.Violation, e.Length = Overlapped, max(earlier(first.end(now), second.end(now)).Sub(second.Began), 0)
+		e.Violation, e.Length = Overlapped, max(end.Sub(second.Began), 0)
 	}
 	o.keep(nil, e)
 }
@@ -101,41 +122,69 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// longestOverlap returns the longest time for which v and another hold were inside
-// together, and that hold. The others are in order of entry. It stops at the first one
-// that v excludes and whose lease is valid: later ones were inside together with v for
-// a shorter time.
-func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (time.Duration, *Occupancy) {
-	var longest time.Duration
-	var with *Occupancy
-	end := v.end(now)
+// longestOverlap returns the longest time for which v and others, as many as the limit,
+// were inside together, and the last of these to enter. The others are in order of
+// entry. It stops when that many have valid leases: later ones were inside together
+// with v for a shorter time.
+func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (longest time.Duration, last *Occupancy) {
+	limit := v.section.admits()
+	var one [1]time.Time
+	ends := one[:0] // the latest ends so far, as many as the limit, in descending order
+	end, valid := v.end(now), 0
 	for _, other := range others {
-		if v.participant.Shared && other.participant.Shared {
+		if !v.conflicts(other) {
 			continue
 		}
-		together := earlier(end, other.end(now))
-		began := v.Began
-		if other.Began.After(began) {
-			began = other.Began
-		}
-		if d := together.Sub(began); d > longest {
-			longest, with = d, other
+		ends = insert(ends, limit, other.end(now))
+		if len(ends) == limit {
+			began := v.Began
+			if other.Began.After(began) {
+				began = other.Began
+			}
+			if d := earlier(end, ends[limit-1]).Sub(began); d > longest {
+				longest, last = d, other
+			}
 		}
 		if other.valid() {
-			break
+			if valid++; valid == limit {
+				break
+			}
 		}
 	}
-	return longest, with
+	return longest, last
 }
 
-// Unlocked records a successful release that the client decided on at decided. A holder
-// that entered before that and is still inside has lost its lock to this release.
+// insert inserts a time into times in descending order, of which it keeps the first n.
+func insert(times []time.Time, n int, t time.Time) []time.Time {
+	i := slices.IndexFunc(times, t.After)
+	switch {
+	case i < 0 && len(times) == n:
+		return times
+	case i < 0:
+		return append(times, t)
+	}
+	return slices.Insert(times, i, t)[:min(len(times)+1, n)]
+}
+
+// Unlocked records a successful release that the client decided on at decided. If
+// as many holders as the limit entered before that and after the client, and are still
+// inside, one of them has lost its lock to this release.
 func (o *Oracle) Unlocked(v *Occupancy, decided, now time.Time) {
+	for ; v != nil; v = v.next {
+		o.unlocked(v, decided, now)
+	}
+}
+
+func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	taken := 0
 	for _, other := range s.inside {
 		if other.number < v.number || !other.Began.Before(decided) || !v.excludes(other) {
+			continue
+		}
+		if taken++; taken < s.admits() {
 			continue
 		}
 		o.keep(&o.found.ForeignUnlocks, Evidence{

@@ -217,7 +217,7 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 			h.Acquired(v, at(s.began), at(s.began))
 			h.Ended(v, at(s.left), at(s.left), true)
 		}
-		sound, overlaps := h.Prove(time.Minute).Sound, bruteForce(history).count
+		sound, overlaps := h.Prove(time.Minute).Sound, bruteForce(history, 1).count
 		if sound != (overlaps == 0) {
 			t.Errorf("seed %d: sound %t, %d overlaps", seed, sound, overlaps)
 		}
@@ -364,5 +364,186 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 			t.Errorf("%s: %d", c.name, got.Overtaken)
 		}
 		leave()
+	}
+}
+
+// newSemaphoreTest returns a test of a semaphore.
+func newSemaphoreTest(t *testing.T, limit int) *oracleTest {
+	th := newOracleTest(t)
+	th.config.Limit, th.sections[0].limit = limit, limit
+	return th
+}
+
+func TestTheEvidenceOfASemaphoreNamesAllHolders(t *testing.T) {
+	th := newSemaphoreTest(t, 3)
+	var holds []*Occupancy
+	for i := range 4 {
+		holds = append(holds, th.enter(Participant{Client: i}, 10*i, []int{1000, 1000, 65, 1000}[i]))
+	}
+	th.wantViolations(violations{overlaps: 1})
+	th.Leave(holds[1], th.at(80))
+	e := th.violations().Evidence[0]
+	if e.First.Client != 1 || e.Second.Client != 4 || len(e.Others) != 2 || e.Others[0].Client != 2 || e.Others[1].Client != 3 || e.Length != 35*time.Millisecond {
+		t.Errorf("evidence %+v", e)
+	}
+	th.Leave(holds[0], th.at(90))
+	th.Leave(holds[3], th.at(90))
+	th.Leave(holds[2], th.at(90))
+	if m := th.violations(); len(m.Evidence) != 1 || m.Overlap.Longest != 35*time.Millisecond || m.WorkOverlap.Count != 1 || m.WorkOverlap.Longest != 50*time.Millisecond {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestWorkOfMoreThanTheLimitIsAWorkOverlap(t *testing.T) {
+	th := newSemaphoreTest(t, 2)
+	first := th.enter(Participant{Client: 1}, 0, 1000)
+	th.enter(Participant{Client: 2}, 100, 9000)
+	if got := th.violations(); got.WorkOverlap.Count != 0 {
+		t.Errorf("two of two: %+v", got.WorkOverlap)
+	}
+	if !th.Write(first, false, th.at(1100)) { // late, and no other client has its place
+		t.Error("refused")
+	}
+	th.wantViolations(violations{late: 1})
+	th.enter(Participant{Client: 3}, 1200, 9000)
+	th.Write(first, false, th.at(1300))
+	th.wantViolations(violations{late: 2, corrupt: 1})
+	th.Leave(first, th.at(1500))
+	got := th.violations()
+	if got.WorkOverlap.Count != 1 || got.WorkOverlap.Longest != 300*time.Millisecond || got.Evidence[0].Violation != WriteAccepted {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAReleaseThatFreedMoreThanItsPermitIsForeign(t *testing.T) {
+	th := newSemaphoreTest(t, 2)
+	late := th.enter(Participant{Client: 1}, 0, 1000)
+	th.enter(Participant{Client: 2}, 100, 9000)
+	th.Unlocked(late, th.at(1100), th.at(1101)) // its permit may have been there still
+	th.wantViolations(violations{})
+	th.enter(Participant{Client: 3}, 1200, 9000)
+	th.Leave(late, th.at(1300))
+	th.Unlocked(late, th.at(1300), th.at(1301))
+	th.wantViolations(violations{foreign: 1})
+}
+
+func TestASemaphoreWithAPermitThatNoClientCanAcquireIsStuck(t *testing.T) {
+	for _, limit := range []int{2, 3} {
+		th := newSemaphoreTest(t, limit)
+		th.enter(Participant{Client: 1}, 0, 90_000)
+		th.enter(Participant{Client: 2}, 0, 10_000)
+		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(100), Ctx: t.Context()})
+		th.at(9_000)
+		th.wantViolations(violations{stuck: int64(limit - 2)}) // a third permit is free
+		th.at(12_999)
+		th.wantViolations(violations{stuck: int64(limit - 2)})
+		th.at(13_001)
+		th.wantViolations(violations{stuck: 1})
+	}
+}
+
+func TestTheUtilisationOfASemaphoreIsThatOfItsPermits(t *testing.T) {
+	th := newSemaphoreTest(t, 4)
+	first := th.enter(Participant{Client: 1}, 0, 9000)
+	th.enter(Participant{Client: 2}, 500, 9000)
+	th.Leave(first, th.at(1000))
+	if held, _ := th.Usage(time.Second, th.clock.now); held != 0.375 {
+		t.Errorf("1 s and 0.5 s of four permits in 1 s: %g", held)
+	}
+}
+
+// newSetTest returns an oracle of three keys, of which one hold has several.
+func newSetTest(t *testing.T) (*Oracle, func(ms int) time.Time, *clock) {
+	clock := &clock{}
+	at := func(ms int) time.Time {
+		clock.now = time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond)
+		return clock.now
+	}
+	return New(Config{Keys: []string{"a", "b", "c"}, Sets: true, Patience: 3 * time.Second}), at, clock
+}
+
+func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
+	o, at, clock := newSetTest(t)
+	both := o.Enter(0, Participant{Client: 1}, leaseUntil{clock, at(1000)}, at(0), 2)
+	o.Faulted(both, "freeze")
+	alone := o.Enter(1, Participant{Client: 2}, always{}, at(100))
+	if got := o.Violations(clock.now); got.Harm() != 0 {
+		t.Errorf("different keys: %+v", got)
+	}
+	beside := o.Enter(2, Participant{Client: 3}, always{}, at(200), 1)
+	o.Leave(alone, at(250))
+	if o.Write(both, false, at(1100)) != true {
+		t.Error("refused")
+	}
+	o.Leave(both, at(1200))
+	o.Unlocked(both, at(1200), at(1201))
+	o.Leave(beside, at(1300))
+	got := o.Violations(clock.now)
+	if got.Overlap.Count != 2 || got.WorkOverlap.Count != 2 || got.LateWork.Count != 1 || got.AcceptedStaleWrites != 1 || got.ForeignUnlocks != 1 {
+		t.Errorf("got %+v", got)
+	}
+	for _, e := range got.Evidence {
+		if e.Violation == Overlapped && (e.Key != "b" && e.Key != "c" || e.Key == "c" && e.Cause != "freeze") {
+			t.Errorf("evidence %+v", e)
+		}
+	}
+	for i := range o.sections {
+		if n := len(o.sections[i].inside); n != 0 {
+			t.Errorf("%d holds remain of key %d", n, i)
+		}
+	}
+}
+
+func TestAKeyIsNotStuckWhileAnotherOneOfItsSetIsHeld(t *testing.T) {
+	o, at, clock := newSetTest(t)
+	held := o.Enter(1, Participant{Client: 1}, always{}, at(0), 2)
+	for key := range 2 {
+		o.WaiterAdded(key, &Attempt{Client: 2, Asked: at(0), Ctx: t.Context()})
+	}
+	if got := o.Violations(at(60_000)).Stuck; got != 0 {
+		t.Errorf("%d stuck while the set is held", got)
+	}
+	o.Leave(held, at(60_000))
+	if got := o.Violations(at(62_999)).Stuck; got != 0 {
+		t.Errorf("%d stuck within the patience", got)
+	}
+	if got := o.Violations(at(63_001)).Stuck; got != 2 {
+		t.Errorf("%d stuck after the patience, want 2", got)
+	}
+	_ = clock
+}
+
+func TestTheHandoffOfASetIsTimedFromTheReleaseOfItsLastKey(t *testing.T) {
+	o, at, _ := newSetTest(t)
+	var gaps []time.Duration
+	o.config.Handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
+	first, second := o.Enter(0, Participant{Client: 1}, always{}, at(0)), o.Enter(1, Participant{Client: 2}, always{}, at(0))
+	for key := range 2 {
+		o.WaiterAdded(key, &Attempt{Client: 3, Asked: at(50), Ctx: t.Context()})
+	}
+	o.Leave(first, at(100))
+	o.Leave(second, at(400))
+	o.Enter(0, Participant{Client: 3, Asked: at(50)}, always{}, at(430), 1)
+	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
+		t.Errorf("hand-offs %v, want 30ms", gaps)
+	}
+}
+
+func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
+	for _, c := range []struct {
+		second int // key of the second client
+		want   bool
+	}{{0, false}, {1, true}, {2, false}} {
+		var h History
+		o, at, _ := newSetTest(t)
+		both := o.Enter(0, Participant{Client: 1}, always{}, at(10), 2)
+		h.Acquired(both, at(0), at(10))
+		other := o.Enter(c.second, Participant{Client: 2}, always{}, at(20))
+		h.Acquired(other, at(0), at(20))
+		h.Ended(both, at(30), at(31), true)
+		h.Ended(other, at(40), at(41), true)
+		if p := h.Prove(time.Minute); p.Sound != c.want || p.Holds != 3 {
+			t.Errorf("key %d: %v, %d holds", c.second, p, p.Holds)
+		}
 	}
 }
