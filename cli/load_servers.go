@@ -27,16 +27,16 @@ type loadServers struct {
 
 // openLoadServers connects to the servers of the flags, or starts servers.
 func (p *program) openLoadServers(ctx context.Context, c *connect.Flags, o *loadOptions, s loadgen.Scenario) (*loadServers, error) {
-	redlock := s.Lock.Kind == loadgen.Redlock
+	quorum := s.Lock.Kind.Quorum()
 	switch {
 	case o.demo && len(o.redlock) > 0:
 		return nil, usageErrorf("", "--demo and --redlock contradict each other")
 	case o.demo:
-		return startLoadServers(ctx, redlock)
+		return startLoadServers(ctx, quorum)
 	case len(o.redlock) > 0:
 		return p.dialNodes(ctx, c, o)
-	case redlock:
-		return nil, usageErrorf("name them with --redlock URL,URL,…, or let --demo start some", "a redlock needs independent servers")
+	case quorum:
+		return nil, usageErrorf("name them with --redlock URL,URL,…, or let --demo start some", "a %s needs independent servers", s.Lock.Kind)
 	}
 	t, err := p.dialLocal(ctx, c, o.force)
 	if err != nil {
@@ -80,7 +80,7 @@ func notLocal(hint, remote string) error {
 	return usageErrorf(hint, "%s is on another machine: a load may slow down its other clients", remote)
 }
 
-// dialNodes connects to the servers of a Redlock.
+// dialNodes connects to the servers of a quorum.
 func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOptions) (*loadServers, error) {
 	g := &loadServers{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
 	for _, url := range o.redlock {
@@ -97,11 +97,11 @@ func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOption
 	return g, nil
 }
 
-// startLoadServers starts the servers of a Redlock or one server: processes if
+// startLoadServers starts the servers of a quorum or one server: processes if
 // redis-server is on PATH, otherwise embedded servers.
-func startLoadServers(ctx context.Context, redlock bool) (*loadServers, error) {
+func startLoadServers(ctx context.Context, quorum bool) (*loadServers, error) {
 	n := 1
-	if redlock {
+	if quorum {
 		n = demo.RedlockNodes
 	}
 	g, err := demo.StartServers(ctx, n, true)
@@ -112,7 +112,7 @@ func startLoadServers(ctx context.Context, redlock bool) (*loadServers, error) {
 		return nil, fmt.Errorf("start servers for the demo: %w", err)
 	}
 	g.Redis = g.Nodes[0]
-	if !redlock {
+	if !quorum {
 		g.Nodes = nil
 	}
 	return &loadServers{Servers: g.Servers, ours: true, title: g.Title, close: g.Close}, nil

@@ -117,7 +117,7 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	own.connection = c
 	if own.refusal(c, may) == nil {
 		w.Loader = own
-		w.Scenes = slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.Redlock })
+		w.Scenes = slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind.Quorum() })
 		defer own.close()
 	}
 	if own.enabled {

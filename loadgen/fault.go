@@ -102,12 +102,12 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("slow needs a delay above 0, and a jitter of at most the delay")
 	case f.Node > 0 && !f.Kind.onNode() && !slices.Contains([]FaultKind{Pause, Stop, Partition, DropReplies}, f.Kind):
 		return fmt.Errorf("node goes with node-down, node-restart-empty, pause, stop, cut and cut-replies, not with %s", f.Kind)
-	case f.Node > 0 && k != Redlock && f.Node > 1:
-		return fmt.Errorf("node: only a redlock has more than one; this is a %s", k)
+	case f.Node > 1 && !k.Quorum():
+		return fmt.Errorf("node: only a quorum has more than one (redlock, classic/quorum-semaphore); this is a %s", k)
 	case (f.Kind == Pause || f.Kind == Stop) && f.For == 0:
 		return fmt.Errorf("%s needs for: how long it lasts, like 2s", f.Kind)
 	case f.Kind == Skew && !k.clocked():
-		return fmt.Errorf("skew: clients of %s do not go by their clocks; those of classic/getset and classic/stamp-rw do", k)
+		return fmt.Errorf("skew: clients of %s do not go by their clocks; those of classic/getset, classic/stamp-rw and classic/quorum-semaphore do", k)
 	case f.Kind == Skew && (f.By == 0 || f.By.Abs() > maxTime):
 		return fmt.Errorf("skew needs by: how far the clock is ahead, like 3s or -3s")
 	case f.Before != "" && f.Kind != Crash && f.Kind != Freeze:

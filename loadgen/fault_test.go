@@ -159,7 +159,7 @@ func TestFaultsThatTheServersDoNotSupportAreRefused(t *testing.T) {
 		"needs servers of our own": {Kind: Stop, For: time.Second},
 		"needs --sentinel":         {Kind: Failover},
 		"needs for":                {Kind: Pause},
-		"only a redlock has more":  {Kind: Partition, Node: 2},
+		"only a quorum has more":   {Kind: Partition, Node: 2},
 		"node goes with":           {Kind: Freeze, Node: 1},
 		"can be switched off":      {Kind: NodeDown},
 	} {

@@ -112,7 +112,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.clients.random = rand.New(rand.NewPCG(s.Seed, 1<<63))
 	f.scenario.Store(&s)
 	f.oracle = oracle.New(oracle.Config{
-		Keys: f.keys.names, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
+		Keys: f.keys.names, Limit: s.Lock.Limit(), Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
 		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
 	})
 	f.disturbances.aftermath = max(s.Lock.TTL, queueTimeout) + 500*time.Millisecond

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/lock/classic"
 )
 
@@ -50,6 +51,12 @@ func (k Kind) form() classic.Form {
 	return classic.Form{}
 }
 
+// Quorum reports whether the lock is on several independent servers.
+func (k Kind) Quorum() bool { return k == Redlock || k.form().NewQuorum != nil }
+
+// permits reports whether the kind is a semaphore.
+func (k Kind) permits() bool { return k == "classic/quorum-semaphore" }
+
 // shared reports whether the kind has readers.
 func (k Kind) shared() bool {
 	return k == RW || k.form().NewReader != nil
@@ -65,7 +72,7 @@ func (k Kind) Renews() bool { return k.Sound() || k == "classic/counted" }
 
 // clocked reports whether the kind uses the clocks of the clients.
 func (k Kind) clocked() bool {
-	return k == "classic/getset" || k == "classic/stamp-rw"
+	return k == "classic/getset" || k == "classic/stamp-rw" || k == "classic/quorum-semaphore"
 }
 
 // steps returns the commands of the kind before which a fault can affect a client.
@@ -90,7 +97,32 @@ type Lock struct {
 	Renew Renew         `yaml:"renew"`
 	Wait  Wait          `yaml:"wait"`
 	Fence bool          `yaml:"fence"` // use fences, which the protected resource checks
+
+	Permits int `yaml:"permits,positive"` // of a semaphore: how many clients may hold it at once; default 2
 }
+
+// Limit returns how many clients may hold a key at once.
+func (l Lock) Limit() int {
+	if l.Kind.permits() {
+		return cmp.Or(l.Permits, defaultPermits)
+	}
+	return 1
+}
+
+// TooMany names the clients that the lock must not let in at once: two clients, or more
+// than a semaphore admits.
+func (l Lock) TooMany() string {
+	if limit := l.Limit(); limit > 1 {
+		return fmt.Sprintf("more than %d clients", limit)
+	}
+	return "two clients"
+}
+
+// Limits of a lock.
+const (
+	maxPermits     = 10_000
+	defaultPermits = 2
+)
 
 // Renew describes the renewal of leases. The zero value renews at 1/3 of the TTL, as
 // long as the holder works.
@@ -162,6 +194,9 @@ func (l Lock) withDefaults() Lock {
 		l.Renew.Every = cmp.Or(l.Renew.Every, l.TTL/time.Duration(cmp.Or(l.Renew.PerTTL, 3)))
 		l.Renew.PerTTL = 0
 	}
+	if l.Kind.permits() {
+		l.Permits = l.Limit()
+	}
 	if !l.Kind.Sound() && l.Wait.Poll == 0 {
 		l.Wait.Poll = classicPoll
 		l.Wait.Jitter = cmp.Or(l.Wait.Jitter, 0.5)
@@ -192,6 +227,10 @@ func (l Lock) validate() error {
 		return fmt.Errorf("wait: tries and jitter go with poll")
 	case l.Kind == Fair && l.Wait.Poll > 0:
 		return fmt.Errorf("wait: the fair lock tells its waiters, and takes no poll")
+	case l.Permits != 0 && !l.Kind.permits():
+		return fmt.Errorf("permits go with a semaphore (classic/quorum-semaphore), not with %s", l.Kind)
+	case l.Permits < 0 || l.Permits > maxPermits:
+		return fmt.Errorf("permits must be 1 to %d, not %d", maxPermits, l.Permits)
 	case l.Fence && !l.Kind.Sound():
 		return fmt.Errorf("fence: %s has no numbers; the kinds that do are mutex reentrant rw fair redlock", l.Kind)
 	}
@@ -211,6 +250,9 @@ func list[T ~string](all []T) string {
 func (l Lock) String() string {
 	l = l.withDefaults()
 	words := []string{string(l.Kind)}
+	if l.Kind.permits() {
+		words = append(words, humanize.Plural(l.Permits, "permit"))
+	}
 	switch {
 	case l.Kind == Fair:
 	case l.Wait.Poll > 0:

@@ -73,6 +73,11 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		},
 		{"kind", []Scenario{lock(Lock{Kind: Redlock, Fence: true})}, []Scenario{lock(Lock{Kind: "odd"}), lock(Lock{Kind: "classic/odd"}), lock(Lock{Kind: "classic/getset", Fence: true}), {Versus: []Lock{{}, {TTL: 1}}}}},
 		{
+			"permits",
+			[]Scenario{lock(Lock{Kind: "classic/quorum-semaphore", Permits: 1}), lock(Lock{Kind: "classic/quorum-semaphore", Permits: 10_000})},
+			[]Scenario{lock(Lock{Kind: "classic/quorum-semaphore", Permits: -1}), lock(Lock{Kind: "classic/quorum-semaphore", Permits: 10_001}), lock(Lock{Permits: 2})},
+		},
+		{
 			"stage",
 			[]Scenario{stage(Stage{For: 1}), stage(Stage{For: day, Clients: 10_000, Rate: 100_000})},
 			[]Scenario{stage(Stage{}), stage(Stage{For: day + 1}), stage(Stage{For: 1, Clients: -1}), stage(Stage{For: 1, Clients: 10_001}), stage(Stage{For: 1, Rate: -0.5}), stage(Stage{For: 1, Rate: 100_001})},

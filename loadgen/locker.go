@@ -130,21 +130,28 @@ type quorumSession struct {
 	closeConns func() error
 }
 
-func openQuorum(o sessionConfig) (session, error) {
+// openNodes returns clients of the nodes of a quorum, and a function that closes them.
+func (o sessionConfig) openNodes() (nodes []*redis.Client, closeConns func() error, err error) {
 	theirs, err := o.servers.quorum()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	nodes := make([]*redis.Client, len(theirs))
 	for i, n := range theirs {
-		nodes[i] = o.network.overNode(n, i+1)
+		nodes = append(nodes, o.network.overNode(n, i+1))
 	}
-	closeConns := func() error {
+	return nodes, func() error {
 		var errs []error
 		for _, n := range nodes {
 			errs = append(errs, n.Close())
 		}
 		return errors.Join(errs...)
+	}, nil
+}
+
+func openQuorum(o sessionConfig) (session, error) {
+	nodes, closeConns, err := o.openNodes()
+	if err != nil {
+		return nil, err
 	}
 	q, err := lock.NewQuorum(nodes, lock.QuorumConfig{Config: lock.Config{Observe: o.observe}})
 	if err != nil {
@@ -236,31 +243,42 @@ type clientIdentity struct {
 // flawedSession is a session of a form of package classic. These forms do not wait, so
 // the session polls.
 type flawedSession struct {
-	rdb      redis.UniversalClient
-	form     classic.Form
-	scenario Scenario
-	id       clientIdentity
-	owns     bool // the base session, which closes the connection
+	nodes      []redis.UniversalClient // one, unless the form has a quorum
+	form       classic.Form
+	scenario   Scenario
+	id         clientIdentity
+	closeConns func() error // nil: shared connections
 }
 
 func openClassic(o sessionConfig) (session, error) {
 	o.network.pool = 1 // clients that share the connection take turns
+	h := flawedSession{form: o.scenario.Lock.Kind.form(), scenario: o.scenario}
+	if h.form.NewQuorum != nil {
+		o.network.impatient = true // the form waits for a node as long as its context permits
+		nodes, closeConns, err := o.openNodes()
+		for _, n := range nodes {
+			h.nodes = append(h.nodes, n)
+		}
+		h.closeConns = closeConns
+		return h, err
+	}
 	rdb, err := o.network.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
-	return flawedSession{rdb: rdb, form: o.scenario.Lock.Kind.form(), scenario: o.scenario, owns: true}, nil
+	h.nodes, h.closeConns = []redis.UniversalClient{rdb}, rdb.Close
+	return h, nil
 }
 
 func (h flawedSession) as(id clientIdentity) session {
-	h.id, h.owns = id, false
+	h.id, h.closeConns = id, nil
 	return h
 }
 
 // close does not release held leases: the historic forms have no such function.
 func (h flawedSession) close() error {
-	if h.owns {
-		return h.rdb.Close()
+	if h.closeConns != nil {
+		return h.closeConns()
 	}
 	return nil
 }
@@ -292,7 +310,7 @@ func (h flawedSession) ahead() time.Duration {
 
 // view returns the lock for one acquire.
 func (h flawedSession) view(key string, shared bool, g *flawedLease) classic.Lock {
-	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.renewals()}
+	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.renewals(), Permits: h.scenario.Lock.Permits}
 	o.Hooks.Now = func() time.Time { return time.Now().Add(g.ahead) }
 	if h.id.between != nil {
 		o.Hooks.Between = func(ctx context.Context, next classic.Step) error {
@@ -301,10 +319,13 @@ func (h flawedSession) view(key string, shared bool, g *flawedLease) classic.Loc
 			return err
 		}
 	}
-	if shared && h.form.NewReader != nil {
-		return h.form.NewReader(h.rdb, key, o)
+	switch {
+	case shared && h.form.NewReader != nil:
+		return h.form.NewReader(h.nodes[0], key, o)
+	case h.form.NewQuorum != nil:
+		return h.form.NewQuorum(h.nodes, key, o)
 	}
-	return h.form.New(h.rdb, key, o)
+	return h.form.New(h.nodes[0], key, o)
 }
 
 func (h flawedSession) renewals() int {

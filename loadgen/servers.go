@@ -13,10 +13,10 @@ import (
 
 // Servers are the servers of a run.
 type Servers struct {
-	// Redis is the server of all kinds but Redlock: a single server, a Sentinel master
-	// or a cluster. The caller closes it.
+	// Redis is the server of all kinds without a quorum: a single server, a Sentinel
+	// master or a cluster. The caller closes it.
 	Redis redis.UniversalClient
-	// Nodes are the independent servers of a Redlock. If it is empty, Redis is the only
+	// Nodes are the independent servers of a quorum. If it is empty, Redis is the only
 	// node. The caller closes them.
 	Nodes []*redis.Client
 	// Power stops and starts nodes. If it is nil, the faults that need it are errors.
@@ -43,7 +43,7 @@ type NodeController interface {
 
 // all returns the servers of locks of kind k.
 func (sv Servers) all(k Kind) []redis.UniversalClient {
-	if k != Redlock || len(sv.Nodes) == 0 {
+	if !k.Quorum() || len(sv.Nodes) == 0 {
 		return []redis.UniversalClient{sv.Redis}
 	}
 	all := make([]redis.UniversalClient, len(sv.Nodes))
@@ -53,7 +53,7 @@ func (sv Servers) all(k Kind) []redis.UniversalClient {
 	return all
 }
 
-// quorum returns the nodes of a Redlock.
+// quorum returns the nodes of a quorum.
 func (sv Servers) quorum() ([]*redis.Client, error) {
 	if len(sv.Nodes) > 0 {
 		return sv.Nodes, nil
@@ -61,7 +61,7 @@ func (sv Servers) quorum() ([]*redis.Client, error) {
 	if one, ok := sv.Redis.(*redis.Client); ok {
 		return []*redis.Client{one}, nil
 	}
-	return nil, fmt.Errorf("redlock needs independent servers, not a %T", sv.Redis)
+	return nil, fmt.Errorf("a quorum needs independent servers, not a %T", sv.Redis)
 }
 
 // supports returns an error about the first fault of s that these servers do not

@@ -96,19 +96,21 @@ func (m Metrics) findings(s Scenario) []string {
 // shortOfCPU is how late a timer of the generator may be without a remark.
 const shortOfCPU = 50 * time.Millisecond
 
-// Together is the text of a verdict if no two clients were inside at once.
-const Together = "No two clients were inside at once."
+// Together returns the text of a verdict if no two clients, or no more than a semaphore
+// admits, were inside at once.
+func (s Scenario) Together() string { return "No " + s.Lock.TooMany() + " were inside at once." }
 
 // overlapFinding describes the overlaps.
 func (m Metrics) overlapFinding(s Scenario) string {
-	work := fmt.Sprintf("two clients worked at once %s, whatever their leases said.", howOften(m.Violations.WorkOverlap))
+	many := s.Lock.TooMany()
+	work := fmt.Sprintf("%s worked at once %s, whatever their leases said.", many, howOften(m.Violations.WorkOverlap))
 	switch {
 	case m.Violations.Overlap.Count == 0 && m.Violations.WorkOverlap.Count == 0:
-		return Together
+		return s.Together()
 	case m.Violations.Overlap.Count == 0:
-		return "No two clients had valid leases at once, but " + work
+		return "No " + many + " had valid leases at once, but " + work
 	}
-	text := fmt.Sprintf("Two clients held the lock at once %s%s.", howOften(m.Violations.Overlap), m.overlapCause(s))
+	text := fmt.Sprintf("%s held the lock at once %s%s.", strings.ToUpper(many[:1])+many[1:], howOften(m.Violations.Overlap), m.overlapCause(s))
 	if m.Violations.WorkOverlap.Count > m.Violations.Overlap.Count {
 		text += " In all, " + work
 	}

@@ -98,7 +98,7 @@ func (s *state) expectations() []segment {
 		}
 		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
 	}
-	if s.run.scenario.Lock.Kind == loadgen.Redlock && len(s.run.quorum) > 0 {
+	if s.run.scenario.Lock.Kind.Quorum() && len(s.run.quorum) > 0 {
 		up := len(s.run.quorum) - len(s.run.faultLog.downNodes)
 		st := t.good
 		if up <= len(s.run.quorum)/2 {
@@ -239,7 +239,7 @@ func (s *state) verdict() (widget.Style, string) {
 	switch {
 	case o.Count > 0:
 		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
-		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held it at the same time ", g.Alert, times, humanize.Duration(o.Longest))
+		return t.alarm, fmt.Sprintf(" %s %s, longest %s: %s held it at the same time ", g.Alert, times, humanize.Duration(o.Longest), s.run.scenario.Lock.TooMany())
 	case s.run.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
 	case !s.run.metrics.Verdict(s.run.scenario).Safe:
@@ -251,7 +251,7 @@ func (s *state) verdict() (widget.Style, string) {
 	case s.run.metrics.Violations.ForeignUnlocks > 0:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.run.metrics.Violations.ForeignUnlocks, "release")+" removed")
 	case s.run.metrics.Violations.WorkOverlap.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time, %s%s ", g.Alert, humanize.Count(s.run.metrics.Violations.WorkOverlap.Count), g.Times)
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but %s worked at the same time, %s%s ", g.Alert, s.run.scenario.Lock.TooMany(), humanize.Count(s.run.metrics.Violations.WorkOverlap.Count), g.Times)
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
@@ -280,7 +280,7 @@ func (s *state) verdictBlock(w int) []string {
 	}
 	if s.run.metrics.Acquired > 0 {
 		verdict := s.run.metrics.Verdict(s.run.scenario)
-		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, loadgen.Together))
+		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, s.run.scenario.Together()))
 		for _, text := range s.screen.glyphs.Wrap(widget.Plain(rest), w-2, 2) {
 			all = append(all, line(s.screen.theme.text, " "+text))
 		}

@@ -274,7 +274,7 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 	brief := max(2*time.Second, s.Lock.TTL)
 	past := "for " + humanize.Setting(long) + ", three leases"
 	nodes := ""
-	if s.Lock.Kind != loadgen.Redlock {
+	if !s.Lock.Kind.Quorum() {
 		nodes = "only a redlock has servers to spare"
 	}
 	return []faultChoice{

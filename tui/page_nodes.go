@@ -89,7 +89,7 @@ func (p *nodesPage) assignNumbers(s *state) {
 
 // playsRedlock reports whether the load uses a Redlock.
 func (f *loadState) playsRedlock() bool {
-	return len(f.quorum) > 0 && f.load != nil && f.scenario.Lock.Kind == loadgen.Redlock
+	return len(f.quorum) > 0 && f.load != nil && f.scenario.Lock.Kind.Quorum()
 }
 
 // height returns the number of visible nodes: all, or those that the matrix leaves room for.

@@ -72,7 +72,7 @@ func sceneConfig(t *testing.T, s loadgen.Scenario) Config {
 		stations = append(stations, inspect.NamedSource{Addr: string(rune('a'+i)) + ":1", Source: sourceFunc(scanner.Scan)})
 	}
 	var source Source = stations[0].Source
-	if s.Lock.Kind == loadgen.Redlock {
+	if s.Lock.Kind.Quorum() {
 		roster := func(context.Context) ([]inspect.NamedSource, error) { return stations, nil }
 		source = inspect.NewMultiSource(roster, inspect.MultiOptions{Mode: "redlock", Redlock: true})
 	}
@@ -101,6 +101,7 @@ var claims = map[string][]string{
 	"counted":          {"works past its lease", "no fencing check, the data is now corrupt"},
 	"two-key-rw":       {"OVERLAP", "the known flaw of classic/two-key-rw"},
 	"stamp-rw":         {"OVERLAP", "the known flaw of classic/stamp-rw"},
+	"quorum-semaphore": {"OVERLAP", "More than 2 clients held the lock at once", "the known flaw of classic/quorum-semaphore"},
 }
 
 // denials are texts that the screen must not show at the end of a scene.

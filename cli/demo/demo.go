@@ -171,7 +171,7 @@ func (s *Source) Close() {
 // Snapshot returns the newest snapshot of the demo.
 func (s *Source) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	snap, err := s.main.Snapshot(ctx)
-	if err != nil || s.load.Scenario().Lock.Kind != loadgen.Redlock {
+	if err != nil || !s.load.Scenario().Lock.Kind.Quorum() {
 		return snap, err
 	}
 	five, err := s.quorum.Snapshot(ctx)

@@ -68,6 +68,10 @@ func fullReport(t *testing.T) Result {
 			First:  oracle.Side{Client: 1, Token: "t1", Fence: 5, From: at(1000), To: at(1600), Deadline: at(1700)},
 			Second: oracle.Side{Client: 2, Token: "t2", Fence: 6, Reader: true, From: at(1500), To: at(1520), Deadline: at(2500)}, Cause: "freeze",
 		},
+		{
+			Violation: oracle.Overlapped, Key: "k3", At: at(1800), Length: 10 * time.Millisecond, First: oracle.Side{Client: 1, From: at(1700), To: at(1810), Deadline: at(2700)},
+			Others: []oracle.Side{{Client: 2, From: at(1750), To: at(1810), Deadline: at(2750)}}, Second: oracle.Side{Client: 3, From: at(1800), To: at(1810), Deadline: at(2800)},
+		},
 		{Violation: oracle.StuckKey, Key: "k2", At: at(2500), Length: 9 * time.Second},
 	}
 	for i := range 31 {

@@ -62,6 +62,7 @@ type jsonEvidence struct {
 	At        float64          `json:"at_ms"`
 	Length    float64          `json:"length_ms"`
 	First     *jsonSide        `json:"first,omitempty"`
+	Others    []*jsonSide      `json:"others,omitempty"`
 	Second    *jsonSide        `json:"second,omitempty"`
 	Cause     string           `json:"cause,omitempty"`
 }
@@ -128,9 +129,14 @@ func (r Result) document() jsonReport {
 		}
 	}
 	for _, e := range m.Violations.Evidence {
-		doc.Evidence = append(doc.Evidence, jsonEvidence{
-			e.Violation, e.Key, ms(e.At.Sub(m.Began)), ms(e.Length), sideJSON(e.First, m.Began), sideJSON(e.Second, m.Began), e.Cause,
-		})
+		evidence := jsonEvidence{
+			Violation: e.Violation, Key: e.Key, At: ms(e.At.Sub(m.Began)), Length: ms(e.Length),
+			First: sideJSON(e.First, m.Began), Second: sideJSON(e.Second, m.Began), Cause: e.Cause,
+		}
+		for _, other := range e.Others {
+			evidence.Others = append(evidence.Others, sideJSON(other, m.Began))
+		}
+		doc.Evidence = append(doc.Evidence, evidence)
 	}
 	for _, s := range r.Seconds {
 		doc.Seconds = append(doc.Seconds, jsonSecond{s.Acquired, ms(s.Wait.P50), ms(s.Wait.P99)})

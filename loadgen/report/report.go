@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -291,11 +292,11 @@ func sentence(e oracle.Evidence, began time.Time, plain func(string) string) str
 	if e.Length > 0 {
 		fmt.Fprintf(&b, ", for %s", humanize.Precise(e.Length))
 	}
-	for i, side := range []oracle.Side{e.First, e.Second} {
+	for i, side := range slices.Concat([]oracle.Side{e.First}, e.Others, []oracle.Side{e.Second}) {
 		if side.Client == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s inside %s to %s, deadline %s", []string{":", ";"}[i], oracle.ClientLabel(side.Client),
+		fmt.Fprintf(&b, "%s %s inside %s to %s, deadline %s", []string{":", ";"}[min(i, 1)], oracle.ClientLabel(side.Client),
 			humanize.Precise(side.From.Sub(began)), humanize.Precise(side.To.Sub(began)), humanize.Precise(side.Deadline.Sub(began)))
 		if side.Fence > 0 {
 			fmt.Fprintf(&b, ", number %d", side.Fence)

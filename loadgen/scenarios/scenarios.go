@@ -31,6 +31,7 @@ func All() []loadgen.Scenario {
 		counted(),
 		twoKeyRw(),
 		stampRw(),
+		quorumSemaphore(),
 	}
 }
 

@@ -40,7 +40,7 @@ func TestEveryScenarioShowsItsEffect(t *testing.T) {
 				t.Run(s.Name, func(t *testing.T) {
 					t.Parallel()
 					on := loadgen.Servers{Redis: single}
-					if side.Lock.Kind == loadgen.Redlock {
+					if side.Lock.Kind.Quorum() {
 						on = five(t)
 					}
 					*cost = show(t, on, side).CommandsPerHold()

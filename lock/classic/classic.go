@@ -20,6 +20,9 @@
 //	                                                  work on a cluster
 //	StampRW      wrappers for clusters                readers overwrite each other's stamp,   RW
 //	                                                  so the last one to come frees all
+//	Quorum-      redis-semaphore of npm               majorities of servers with several      Semaphore
+//	Semaphore                                         permits let more clients in than there
+//	                                                  are permits
 //
 // All of them share three flaws. A holder is not informed when its lock has expired. A
 // request without a reply is not undone. Commands use the caller's client unchanged,
@@ -76,6 +79,9 @@ type Options struct {
 	// Renewals is the maximum number of renewals of a [Counted] lock; no other form
 	// renews. Default: 4; negative = none.
 	Renewals int
+	// Permits is how many clients may hold a [QuorumSemaphore] at once; no other form
+	// has permits. Default: 1.
+	Permits int
 	// Hooks cause faults.
 	Hooks Hooks
 }
@@ -110,6 +116,9 @@ type Form struct {
 	New Constructor
 	// NewReader returns a reader's view; nil if the form has no readers.
 	NewReader Constructor
+	// NewQuorum returns a client's view of a lock on several servers. New is the same
+	// for one server. Nil if the form has only one server.
+	NewQuorum func(nodes []redis.UniversalClient, key string, o Options) Lock
 }
 
 // Constructor returns a new client's view of the lock named key.
@@ -132,6 +141,15 @@ func Forms() []Form {
 			Name:      "stamp-rw",
 			New:       func(rdb redis.UniversalClient, key string, o Options) Lock { return NewStampRW(rdb, key, o).Writer() },
 			NewReader: func(rdb redis.UniversalClient, key string, o Options) Lock { return NewStampRW(rdb, key, o).Reader() },
+		},
+		{
+			Name: "quorum-semaphore",
+			New: func(rdb redis.UniversalClient, key string, o Options) Lock {
+				return NewQuorumSemaphore([]redis.UniversalClient{rdb}, key, o)
+			},
+			NewQuorum: func(nodes []redis.UniversalClient, key string, o Options) Lock {
+				return NewQuorumSemaphore(nodes, key, o)
+			},
 		},
 	}
 }

@@ -123,4 +123,5 @@ func ExampleForms() {
 	// counted <nil>
 	// two-key-rw <nil>
 	// stamp-rw <nil>
+	// quorum-semaphore <nil>
 }

@@ -1,0 +1,110 @@
+package classic_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock/classic"
+	"locktop/server"
+)
+
+// onThree runs f with three rigs, each with a server of its own.
+func onThree(t *testing.T, f func(nodes []*rig)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		var nodes []*rig
+		inBubble(t, func(r *rig) {
+			for range 2 {
+				e := server.NewPiped()
+				r.Cleanup(e.Close)
+				other := newRig(r.T, e.Addr(), e.Dial)
+				other.fake = true
+				nodes = append(nodes, other)
+			}
+			f(append(nodes, r))
+		})
+	})
+	t.Run("redis-server", func(t *testing.T) {
+		var nodes []*rig
+		for range 3 {
+			nodes = append(nodes, newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{})))
+		}
+		f(nodes)
+	})
+}
+
+// semaphoreWithout returns the view of a client that cannot reach one of the nodes; -1 =
+// it reaches all.
+func semaphoreWithout(nodes []*rig, out, permits int) *classic.QuorumSemaphore {
+	var all []redis.UniversalClient
+	for i, r := range nodes {
+		if i == out {
+			all = append(all, outOfReach(r))
+		} else {
+			all = append(all, r.rdb)
+		}
+	}
+	return classic.NewQuorumSemaphore(all, "orders", classic.Options{TTL: time.Minute, Permits: permits})
+}
+
+// outOfReach returns a client whose requests fail.
+func outOfReach(r *rig) redis.UniversalClient {
+	rdb := redis.NewClient(&redis.Options{Addr: r.addr, Dialer: r.dial})
+	r.must(rdb.Close())
+	return rdb
+}
+
+// Two permits, and three clients that reach two servers each: A 1 and 2, B 2 and 3, C 3
+// and 1. No server has granted more than two permits.
+func TestThreeClientsHoldTwoPermitsOfAQuorum(t *testing.T) {
+	onThree(t, func(nodes []*rig) {
+		var holds []classic.Hold
+		for out := range nodes {
+			holds = append(holds, nodes[0].take(semaphoreWithout(nodes, out, 2)))
+		}
+		for i, r := range nodes {
+			if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 {
+				r.Errorf("server %d has %d holders, want 2", i+1, n)
+			}
+		}
+		if nodes[0].try(semaphoreWithout(nodes, -1, 2)) != nil {
+			t.Error("a fourth client got in")
+		}
+		for _, h := range holds {
+			nodes[0].must(h.Unlock(ctx))
+		}
+		for i, r := range nodes {
+			if n := r.rdb.DBSize(ctx).Val(); n != 0 {
+				r.Errorf("server %d has %d keys left", i+1, n)
+			}
+		}
+	})
+}
+
+// With one permit it is a Redlock, which excludes.
+func TestAQuorumWithOnePermitExcludes(t *testing.T) {
+	onThree(t, func(nodes []*rig) {
+		nodes[0].take(semaphoreWithout(nodes, 0, 1))
+		for out := range nodes {
+			if nodes[0].try(semaphoreWithout(nodes, out, 1)) != nil {
+				t.Errorf("two hold it, the second without server %d", out+1)
+			}
+		}
+	})
+}
+
+func TestAQuorumThatIsOutOfReachIsAnError(t *testing.T) {
+	onThree(t, func(nodes []*rig) {
+		l := classic.NewQuorumSemaphore([]redis.UniversalClient{nodes[0].rdb, outOfReach(nodes[1]), outOfReach(nodes[2])}, "orders", classic.Options{Permits: 2})
+		if _, err := l.TryLock(context.Background()); err == nil || errors.Is(err, classic.ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+		if n := nodes[0].rdb.DBSize(ctx).Val(); n != 0 {
+			t.Errorf("%d keys left", n)
+		}
+	})
+}
