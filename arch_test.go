@@ -33,7 +33,8 @@ var imports = map[string][]string{
 	"keyspace/release":        {"keyspace", "keyspace/inspect"},
 	"internal/golden":         {},
 	"internal/netfault":       {},
-	"loadgen":                 {"humanize", "internal/netfault", "loadgen/oracle", "lock", "lock/classic"},
+	"loadgen":                 {"humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "lock", "lock/classic"},
+	"loadgen/external":        {},
 	"loadgen/oracle":          {"humanize"},
 	"loadgen/report":          {"humanize", "loadgen", "loadgen/oracle"},
 	"loadgen/scenarios":       {"loadgen"},
@@ -67,7 +68,7 @@ var guarded = map[string][]string{
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report"},
 	"github.com/spf13/cobra":                  {"cli", "manpages"},
-	"time.Now":                                {"internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
+	"time.Now":                                {"internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/external", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

@@ -1,0 +1,139 @@
+package external
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Lease is a lock that a client holds. All methods are safe for concurrent use.
+type Lease struct {
+	process *Process
+	token   string
+	fence   int64
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+// newLease returns the lease of a successful lock.
+func newLease(p *Process, c *call, a answer) *Lease {
+	valid := milliseconds(a.Valid)
+	l := &Lease{process: p, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(leeway(valid), a.at.Sub(c.sent)))}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	return l
+}
+
+// leeway is how long a reply may be under way. Its valid_ms begins when the client
+// writes it, which is earlier than the moment at which it is read: without the leeway a
+// lease could end later here than for the client, and overlaps would be counted that did
+// not happen.
+func leeway(valid time.Duration) time.Duration { return min(valid/4, 100*time.Millisecond) }
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// Token returns the token of the lock.
+func (l *Lease) Token() string { return l.token }
+
+// Fence returns the fence of the lock, 0 if it has none.
+func (l *Lease) Fence() int64 { return l.fence }
+
+// Context ends when the client reports that it has lost the lock, with ErrLost as its
+// cause, and when the client ends. It does not end at the deadline.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Deadline returns the end of the lease that the client has reported last, at most 100 ms
+// too early and never too late.
+func (l *Lease) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+// Valid reports whether the client is certain to hold the lock, by what it has reported.
+func (l *Lease) Valid() bool { return l.ctx.Err() == nil && time.Now().Before(l.Deadline()) }
+
+// prolong sets a later deadline.
+func (l *Lease) prolong(deadline time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if deadline.After(l.deadline) {
+		l.deadline = deadline
+	}
+}
+
+// end ends the lease. The deadline stays: what the lease was until now is not known.
+func (l *Lease) end(reason error) { l.cancel(reason) }
+
+// Lock asks the client for a lock. The client may wait for it for the time wait. If the
+// client does not get it, the error is ErrHeld. If ctx ends first, Lock returns its
+// error, and releases the lock if the client gets it later.
+func (p *Process) Lock(ctx context.Context, key string, ttl, wait time.Duration) (*Lease, error) {
+	ms := wait.Milliseconds()
+	a, err := p.do(ctx, Request{Op: opLock, Key: key, TTL: ttl.Milliseconds(), Wait: &ms}, wait)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.OK:
+		return a.lease, nil
+	case a.Held:
+		return nil, ErrHeld
+	}
+	return nil, a.failure("lock")
+}
+
+// Unlock releases the lock. It returns ErrLost if the client did not hold the lock any
+// more.
+func (l *Lease) Unlock(ctx context.Context) error {
+	a, err := l.process.do(ctx, Request{Op: opUnlock, Token: l.token}, 0)
+	if err == nil {
+		err = a.result("unlock")
+	}
+	l.process.forgetLease(l)
+	l.end(context.Canceled)
+	return err
+}
+
+// Extend asks the client for a new deadline. It returns ErrLost if the client did not
+// hold the lock any more.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	sent := time.Now()
+	a, err := l.process.do(ctx, Request{Op: opExtend, Token: l.token, TTL: ttl.Milliseconds()}, 0)
+	if err == nil {
+		err = a.result("extend")
+	}
+	if err == nil && a.Valid > 0 {
+		l.prolong(sent.Add(milliseconds(a.Valid)))
+	}
+	return err
+}
+
+func (p *Process) forgetLease(l *Lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leases[l.token] == l {
+		delete(p.leases, l.token)
+	}
+}
+
+// result returns the error of a reply to unlock or extend.
+func (a answer) result(op string) error {
+	switch {
+	case a.OK:
+		return nil
+	case a.Lost:
+		return ErrLost
+	}
+	return a.failure(op)
+}
+
+// failure returns the error that the client reports.
+func (a answer) failure(op string) error {
+	if a.Error == "" {
+		return fmt.Errorf("%s failed, and the client does not say why", op)
+	}
+	return fmt.Errorf("%s: %s", op, printable(a.Error[:min(len(a.Error), 10*longestQuote)]))
+}

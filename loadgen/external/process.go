@@ -1,0 +1,500 @@
+package external
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// Options describes a client to start.
+type Options struct {
+	Command string   // for the shell
+	URLs    []string // of the servers, for hello
+	Client  string   // its label, for hello
+
+	HelloWithin time.Duration // default 30 s
+	// ReplyWithin is how long a reply may take, in addition to the time that the request
+	// may wait for a lock. Default 10 s.
+	ReplyWithin time.Duration
+	// Excused reports whether a fault may explain that a client has not answered since
+	// this time. Then it is not late. Nil: never.
+	Excused func(since time.Time) bool
+}
+
+// Bounds.
+const (
+	maxLine   = 16 << 10    // bytes of a line
+	maxEvents = 1000        // events without a reply between them
+	byeWithin = time.Second // between bye and SIGKILL
+	drain     = time.Second // how long output is read after the exit
+)
+
+// Process is a running client. All methods are safe for concurrent use.
+type Process struct {
+	options Options
+	cmd     *exec.Cmd
+	group   *group
+	stdin   *os.File
+	stderr  tail
+	greeted chan struct{} // closed after hello, or when the process has failed
+	done    chan struct{} // closed when the process and its output have ended
+
+	writing sync.Mutex // a line at a time
+
+	mu      sync.Mutex
+	hello   Hello
+	err     error // why the client ended, or is about to
+	newest  int64 // ID of a request
+	pending map[int64]*call
+	leases  map[string]*Lease // by token
+	events  int               // since the newest reply
+}
+
+// call is a request without a reply.
+type call struct {
+	Request
+	sent  time.Time
+	due   time.Time
+	reply chan answer // capacity 1; nil: the caller has given up
+}
+
+// answer is a reply with the time at which it was read.
+type answer struct {
+	Reply
+	at    time.Time
+	lease *Lease // of a successful lock
+}
+
+// Start starts a client and sends its hello. It does not wait for the reply: see
+// [Process.Hello]. The client and the processes that it forks belong to a process group
+// that ends with [Process.Close], and also when this process is killed.
+func Start(o Options) (*Process, error) {
+	o.HelloWithin = cmp.Or(o.HelloWithin, 30*time.Second)
+	o.ReplyWithin = cmp.Or(o.ReplyWithin, 10*time.Second)
+	p := &Process{
+		options: o, greeted: make(chan struct{}), done: make(chan struct{}),
+		pending: make(map[int64]*call), leases: make(map[string]*Lease),
+	}
+	stdout, stderr, err := p.spawn()
+	if err != nil {
+		return nil, fmt.Errorf("start the client %s: %w", quoted([]byte(o.Command)), err)
+	}
+	go p.run(stdout, stderr)
+	if err := p.write(Request{Op: opHello, V: Version, URLs: o.URLs, Client: o.Client}, o.HelloWithin); err != nil {
+		p.failedWrite(err)
+	}
+	return p, nil
+}
+
+// spawn starts the process.
+func (p *Process) spawn() (stdout, stderr *os.File, err error) {
+	var files []*os.File
+	pipe := func() (r, w *os.File) {
+		if err == nil {
+			r, w, err = os.Pipe()
+			files = append(files, r, w)
+		}
+		return r, w
+	}
+	theirIn, ourIn := pipe()
+	ourOut, theirOut := pipe()
+	ourErr, theirErr := pipe()
+	if err == nil {
+		p.cmd, p.group, err = startGroup(p.options.Command, func(cmd *exec.Cmd) {
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, theirErr
+		})
+	}
+	if err != nil {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		return nil, nil, err
+	}
+	for _, f := range []*os.File{theirIn, theirOut, theirErr} {
+		_ = f.Close()
+	}
+	p.stdin = ourIn
+	return ourOut, ourErr, nil
+}
+
+// run reads the output of the process until it ends.
+func (p *Process) run(stdout, stderr *os.File) {
+	hello := time.AfterFunc(p.options.HelloWithin, p.helloLate)
+	defer hello.Stop()
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		defer stdout.Close()
+		p.read(stdout)
+	})
+	readers.Go(func() {
+		defer stderr.Close()
+		_, _ = io.Copy(&p.stderr, stderr)
+	})
+	failed := p.cmd.Wait()
+	p.group.kill() // processes that it forked, which may hold its stdout open
+	_ = stdout.SetReadDeadline(time.Now().Add(drain))
+	_ = stderr.SetReadDeadline(time.Now().Add(drain))
+	readers.Wait()
+	p.group.forget()
+	detail := "with status 0"
+	if failed != nil {
+		detail = failed.Error()
+	}
+	p.fail(ErrExited, detail)
+	_ = p.stdin.Close()
+	p.finish()
+	close(p.done)
+}
+
+// helloLate ends the client if it has not said hello.
+func (p *Process) helloLate() {
+	select {
+	case <-p.greeted:
+	default:
+		p.fail(ErrNoHello, p.options.HelloWithin.String())
+	}
+}
+
+// read handles the lines of the process until its end, or until it breaks the protocol.
+func (p *Process) read(stdout io.Reader) {
+	lines := bufio.NewReaderSize(stdout, maxLine)
+	for greeted := false; ; greeted = true {
+		line, err := lines.ReadSlice('\n')
+		now := time.Now()
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			p.fail(ErrFlood, fmt.Sprintf("a line of more than %d bytes begins with %s", maxLine, quoted(line)))
+			return
+		case err != nil && len(line) == 0:
+			return
+		}
+		r, detail, err := parseReply(line)
+		switch {
+		case err != nil:
+		case !greeted:
+			if detail, err = r.checkHello(); err == nil {
+				p.greet(r.Hello)
+			}
+		case r.Event != "":
+			detail, err = p.event(r, now)
+		default:
+			detail, err = p.answer(r, now)
+		}
+		if err != nil {
+			p.fail(err, detail)
+			return
+		}
+	}
+}
+
+func (p *Process) greet(h Hello) {
+	h.Name = printable(h.Name[:min(len(h.Name), longestQuote)])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hello = h
+	select {
+	case <-p.greeted: // it has failed
+	default:
+		close(p.greeted)
+	}
+}
+
+// event handles an event. Unknown events, and those of unknown tokens, are ignored.
+func (p *Process) event(r Reply, now time.Time) (detail string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.events++; p.events > maxEvents {
+		return fmt.Sprintf("%d events without a reply", p.events), ErrFlood
+	}
+	l := p.leases[r.Token]
+	switch {
+	case l == nil:
+	case r.Event == "lost":
+		l.end(ErrLost)
+	case r.Event == "renewed":
+		if r.Valid <= 0 || r.Valid > maxValid.Milliseconds() {
+			return fmt.Sprintf("a renewal with valid_ms %d", r.Valid), ErrField
+		}
+		l.prolong(now.Add(milliseconds(r.Valid) - leeway(milliseconds(r.Valid))))
+	}
+	return "", nil
+}
+
+// answer hands a reply to the caller that waits for it.
+func (p *Process) answer(r Reply, now time.Time) (detail string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.ID == nil {
+		return "neither an id nor an event", ErrField
+	}
+	c, known := p.pending[*r.ID]
+	switch {
+	case *r.ID < 1 || *r.ID > p.newest:
+		return fmt.Sprintf("id %d", *r.ID), ErrUnknownID
+	case !known:
+		return fmt.Sprintf("id %d", *r.ID), ErrAnsweredTwice
+	}
+	if detail, err = r.check(c.Op); err != nil {
+		return detail, err
+	}
+	p.events = 0
+	delete(p.pending, *r.ID)
+	a := answer{Reply: r, at: now}
+	if c.Op == opLock && r.OK {
+		a.lease = newLease(p, c, a)
+		if c.reply == nil { // the caller has given up
+			go p.undo(r.Token)
+			return "", nil
+		}
+		p.leases[r.Token] = a.lease
+	}
+	if c.reply != nil {
+		c.reply <- a
+	}
+	return "", nil
+}
+
+// undo releases a lock that was granted after its caller had given up.
+func (p *Process) undo(token string) {
+	_, _ = p.do(context.Background(), Request{Op: opUnlock, Token: token}, 0)
+}
+
+// fail ends the client with an error, unless it has one.
+func (p *Process) fail(reason error, detail string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return
+	}
+	e := &Error{Client: cmp.Or(p.hello.Name, quoted([]byte(p.options.Command))), Err: reason, Detail: printable(detail)}
+	p.stop(e)
+}
+
+// stop kills the process for a reason. p.mu must be held.
+func (p *Process) stop(reason error) {
+	if p.err == nil {
+		p.err = reason
+	}
+	p.group.kill()
+}
+
+// finish hands the reason of the end to all that wait.
+func (p *Process) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var e *Error
+	if errors.As(p.err, &e) {
+		e.Stderr = p.stderr.lines()
+	}
+	for _, l := range p.leases {
+		l.end(p.err)
+	}
+	select {
+	case <-p.greeted:
+	default:
+		close(p.greeted)
+	}
+}
+
+// Done returns a channel that is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err returns why the client ended: an [*Error], [ErrKilled] or [ErrClosed]. It returns
+// nil while the client runs.
+func (p *Process) Err() error {
+	select {
+	case <-p.done:
+	default:
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// PID returns the ID of the process, which is also that of its process group.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Hello waits for the hello of the client.
+func (p *Process) Hello(ctx context.Context) (Hello, error) {
+	select {
+	case <-p.greeted:
+	case <-ctx.Done():
+		return Hello{}, ctx.Err()
+	}
+	p.mu.Lock()
+	h, failed := p.hello, p.err != nil
+	p.mu.Unlock()
+	if failed {
+		<-p.done
+		return Hello{}, p.Err()
+	}
+	return h, nil
+}
+
+// Kill ends the client like a crash. It returns when the process has ended.
+func (p *Process) Kill() { p.killFor(ErrKilled) }
+
+func (p *Process) killFor(reason error) {
+	p.mu.Lock()
+	p.stop(reason)
+	p.mu.Unlock()
+	<-p.done
+}
+
+// Freeze stops the client and its timers, as with SIGSTOP, until [Process.Continue].
+func (p *Process) Freeze() error { return p.group.freeze() }
+
+// Continue ends Freeze.
+func (p *Process) Continue() error { return p.group.resume() }
+
+// Close says bye to the client, kills it if it does not end within a second, and returns
+// when no process of it is left. It returns the error of a client that broke the protocol
+// before.
+func (p *Process) Close() error {
+	p.mu.Lock()
+	running := p.err == nil
+	if running {
+		p.err = ErrClosed
+	}
+	p.mu.Unlock()
+	if running {
+		_ = p.write(Request{Op: opBye}, byeWithin)
+		_ = p.stdin.Close()
+		select {
+		case <-p.done:
+		case <-time.After(byeWithin):
+		}
+	}
+	p.killFor(ErrClosed)
+	var broken *Error
+	if err := p.Err(); errors.As(err, &broken) {
+		return err
+	}
+	return nil
+}
+
+// write sends a line. It fails if the client does not read it in time.
+func (p *Process) write(r Request, within time.Duration) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	_ = p.stdin.SetWriteDeadline(time.Now().Add(within)) // fails after Close, as the write
+	_, err = p.stdin.Write(append(line, '\n'))
+	return err
+}
+
+// do sends a request and waits for its reply. The client may take wait for it, and
+// Options.ReplyWithin. If ctx ends first, do returns its error.
+func (p *Process) do(ctx context.Context, r Request, wait time.Duration) (answer, error) {
+	if _, err := p.Hello(ctx); err != nil {
+		return answer{}, err
+	}
+	if err := p.checkLate(); err != nil {
+		return answer{}, err
+	}
+	within := wait + p.options.ReplyWithin
+	c := &call{Request: r, reply: make(chan answer, 1)}
+	p.mu.Lock()
+	p.newest++
+	c.ID, c.sent = p.newest, time.Now()
+	c.due = c.sent.Add(within)
+	p.pending[c.ID] = c
+	p.mu.Unlock()
+	if err := p.write(c.Request, within); err != nil {
+		p.failedWrite(err)
+		return answer{}, p.Err()
+	}
+	return p.await(ctx, c)
+}
+
+// failedWrite ends the client after an error of write, and returns when it has ended.
+func (p *Process) failedWrite(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p.fail(ErrLate, "it does not read its stdin")
+	}
+	select {
+	case <-p.done: // it has exited: that is the reason
+	case <-time.After(drain):
+		p.fail(ErrExited, "it closed its stdin")
+		<-p.done
+	}
+}
+
+// await waits for a reply, for the end of ctx, or for the end of the client.
+func (p *Process) await(ctx context.Context, c *call) (answer, error) {
+	late := time.NewTimer(time.Until(c.due))
+	defer late.Stop()
+	for {
+		select {
+		case a := <-c.reply:
+			return a, nil
+		case <-p.done:
+			select {
+			case a := <-c.reply: // it answered before it ended
+				return a, nil
+			default:
+			}
+			return answer{}, p.Err()
+		case <-ctx.Done():
+			p.abandon(c)
+			return answer{}, ctx.Err()
+		case <-late.C:
+			if err := p.checkLate(); err != nil {
+				return answer{}, err
+			}
+			late.Reset(p.options.ReplyWithin)
+		}
+	}
+}
+
+// abandon records that nobody waits for a reply any more. A lock that the client grants
+// is released.
+func (p *Process) abandon(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case a := <-c.reply:
+		if a.lease != nil {
+			delete(p.leases, a.Token)
+			go p.undo(a.Token)
+		}
+	default:
+		c.reply = nil
+	}
+}
+
+// checkLate ends the client if a reply is overdue and no fault explains it.
+func (p *Process) checkLate() error {
+	now := time.Now()
+	p.mu.Lock()
+	var overdue *call
+	for _, c := range p.pending {
+		if !now.Before(c.due) {
+			overdue = c
+		}
+	}
+	p.mu.Unlock()
+	if overdue == nil || p.excused(now) {
+		return nil
+	}
+	p.fail(ErrLate, fmt.Sprintf("%s %d took more than %s", overdue.Op, overdue.ID, now.Sub(overdue.sent).Truncate(time.Millisecond)))
+	<-p.done
+	return p.Err()
+}
+
+// excused reports whether a fault may explain that the client has not answered.
+func (p *Process) excused(now time.Time) bool {
+	return p.options.Excused != nil && p.options.Excused(now.Add(-p.options.ReplyWithin))
+}

@@ -1,0 +1,406 @@
+//go:build unix
+
+package external
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start starts a client that behaves in a way. At the end of the test no process of it
+// may be left.
+func start(t *testing.T, how string) *Process {
+	t.Helper()
+	return startWith(t, how, Options{HelloWithin: 20 * time.Second, ReplyWithin: 20 * time.Second})
+}
+
+func startWith(t *testing.T, how string, o Options) *Process {
+	t.Helper()
+	o.Command, o.URLs, o.Client = command(how), []string{"redis://127.0.0.1:1"}, "c1"
+	p, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Close()
+		waitGone(t, p.PID())
+	})
+	return p
+}
+
+// state returns the state of a process as ps does, "" if there is none.
+func state(pid int) string {
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	return strings.TrimSpace(string(out))
+}
+
+// waitGone fails the test if a process runs on. A zombie, for which nobody waits, is gone.
+func waitGone(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		s := state(pid)
+		if s == "" || s[0] == 'Z' {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("process %d is left, in state %s", pid, s)
+		}
+	}
+}
+
+func mustLock(t *testing.T, p *Process, key string) *Lease {
+	t.Helper()
+	l, err := p.Lock(t.Context(), key, time.Minute, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
+	p := start(t, "well")
+	h, err := p.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Name != "test 1" || len(h.Kinds) != 1 || !h.Renews || !h.Fences || !h.Tells {
+		t.Errorf("hello is %+v", h)
+	}
+	asked := time.Now()
+	l := mustLock(t, p, "a")
+	if l.Token() != "t1" || l.Fence() != 1 || !l.Valid() {
+		t.Errorf("got token %q, fence %d, valid %t", l.Token(), l.Fence(), l.Valid())
+	}
+	if first := l.Deadline(); first.Before(asked.Add(59*time.Second)) || first.After(time.Now().Add(time.Minute)) {
+		t.Errorf("the deadline is %s after the request", first.Sub(asked))
+	}
+	if _, err := p.Lock(t.Context(), "a", time.Minute, 0); !errors.Is(err, ErrHeld) {
+		t.Errorf("a held lock: %v", err)
+	}
+	if err := l.Extend(t.Context(), time.Hour); err != nil || time.Until(l.Deadline()) < 59*time.Minute {
+		t.Errorf("after an extend the lease lasts %s, error %v", time.Until(l.Deadline()), err)
+	}
+	if err := l.Unlock(t.Context()); err != nil || l.Valid() {
+		t.Errorf("unlock: %v, valid %t", err, l.Valid())
+	}
+	if err := l.Unlock(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("a second unlock: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if _, err := p.Lock(t.Context(), "a", time.Minute, 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("lock after close: %v", err)
+	}
+}
+
+func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
+	for how, want := range map[string]struct {
+		is   error
+		text []string
+	}{
+		"garbage":     {ErrNotJSON, []string{"not a JSON object", "Traceback", `\x1b`}},
+		"number":      {ErrNotJSON, []string{`"42"`}},
+		"version-2":   {ErrVersion, []string{"version 1", "version 2"}},
+		"refuses":     {ErrVersion, []string{"never heard of it"}},
+		"nameless":    {ErrField, []string{"without a name"}},
+		"early-reply": {ErrField, []string{"not a hello"}},
+		"wrong-type":  {ErrField, []string{"ok is a string"}},
+		"exits":       {ErrExited, []string{"exit status 3", "line 2 | line 3 | no module named ?[31mredis"}},
+		"no-newline":  {ErrFlood, []string{"a line of more than 16384 bytes", `"xxxx`}},
+		"unknown-id":  {ErrUnknownID, []string{"client test 1", "id 8"}},
+		"no-id":       {ErrField, []string{"neither an id nor an event"}},
+		"twice":       {ErrAnsweredTwice, []string{"id 1"}},
+		"tokenless":   {ErrField, []string{"without a token"}},
+		"timeless":    {ErrField, []string{"valid_ms 0"}},
+		"exits-later": {ErrExited, []string{"client test 1", "exit status 4", "out of luck"}},
+		"events":      {ErrFlood, []string{"1001 events"}},
+	} {
+		t.Run(how, func(t *testing.T) {
+			p := start(t, how)
+			_, err := p.Lock(t.Context(), "a", time.Minute, 0)
+			if err == nil { // it answers a second time
+				<-p.Done()
+				err = p.Err()
+			}
+			var broken *Error
+			if !errors.As(err, &broken) || !errors.Is(err, want.is) {
+				t.Fatalf("got %v, want %v", err, want.is)
+			}
+			for _, part := range want.text {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 1000 {
+				t.Errorf("not one short line of text: %q", err)
+			}
+			<-p.Done()
+			if again := p.Close(); !errors.Is(again, want.is) {
+				t.Errorf("close returns %v", again)
+			}
+		})
+	}
+}
+
+func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
+	for how, want := range map[string]error{"silent": ErrNoHello, "hangs": ErrLate} {
+		p := startWith(t, how, Options{HelloWithin: time.Second, ReplyWithin: 100 * time.Millisecond})
+		if _, err := p.Lock(t.Context(), "a", time.Minute, 0); !errors.Is(err, want) {
+			t.Errorf("%s: %v", how, err)
+		}
+		<-p.Done()
+	}
+}
+
+func TestAClientThatReadsNothingIsLate(t *testing.T) {
+	p := startWith(t, "never-reads", Options{ReplyWithin: 100 * time.Millisecond})
+	long := strings.Repeat("k", 100_000) // more than a pipe holds
+	if _, err := p.Lock(t.Context(), long, time.Minute, 0); !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), "stdin") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFaultExcusesALateReply(t *testing.T) {
+	asked := make(chan time.Time, 1000)
+	p := startWith(t, "slow", Options{ReplyWithin: 20 * time.Millisecond, Excused: func(since time.Time) bool {
+		asked <- since
+		return true
+	}})
+	if l := mustLock(t, p, "a"); !l.Valid() {
+		t.Error("the lease is not valid")
+	}
+	if len(asked) == 0 {
+		t.Error("nobody asked for an excuse: the reply was in time")
+	}
+}
+
+func TestTheTimeOfAWaitIsNotLate(t *testing.T) {
+	p := startWith(t, "slow", Options{ReplyWithin: time.Second})
+	if _, err := p.Lock(t.Context(), "a", time.Minute, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
+	p := start(t, "slow")
+	if _, err := p.Hello(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := p.Lock(ctx, "a", time.Minute, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	for {
+		l, err := p.Lock(t.Context(), "a", time.Minute, 0)
+		if err == nil {
+			if l.Token() == "t1" {
+				t.Error("the lock of the caller that gave up")
+			}
+			return
+		}
+		if !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestALostLeaseEndsAndARenewalProlongsIt(t *testing.T) {
+	p := start(t, "loses")
+	l := mustLock(t, p, "a")
+	<-l.Context().Done()
+	if cause := context.Cause(l.Context()); !errors.Is(cause, ErrLost) || l.Valid() {
+		t.Errorf("cause %v, valid %t", cause, l.Valid())
+	}
+	if left := time.Until(l.Deadline()); left < 59*time.Minute || left > time.Hour {
+		t.Errorf("the renewed lease lasts %s", left)
+	}
+}
+
+func TestAnErrorOfTheClientIsNotTheEnd(t *testing.T) {
+	p := start(t, "fails")
+	for range 2 {
+		_, err := p.Lock(t.Context(), "a", time.Minute, 0)
+		var broken *Error
+		if err == nil || errors.As(err, &broken) || !strings.Contains(err.Error(), "READONLY") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFloodTakesNoMemory(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, how := range []string{"no-newline", "stderr"} { // 100 MB each
+		p := start(t, how)
+		_, err := p.Hello(t.Context())
+		if flood := how == "no-newline"; flood != errors.Is(err, ErrFlood) {
+			t.Errorf("%s: %v", how, err)
+		}
+		_ = p.Close()
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 10<<20 {
+		t.Errorf("%d bytes allocated", grown)
+	}
+}
+
+func TestAFrozenClientAnswersAfterwards(t *testing.T) {
+	p := start(t, "well")
+	if _, err := p.Hello(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	for s := state(p.PID()); s[0] != 'T'; s = state(p.PID()) {
+		time.Sleep(time.Millisecond)
+	}
+	got := make(chan error)
+	go func() {
+		_, err := p.Lock(context.Background(), "a", time.Minute, 0)
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		t.Fatalf("a frozen client answered: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := p.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	if err := p.Freeze(); err != nil { // Close must end it all the same
+		t.Error(err)
+	}
+}
+
+func TestAKilledClientIsNotToBlame(t *testing.T) {
+	p := start(t, "well")
+	l := mustLock(t, p, "a")
+	p.Kill()
+	if err := p.Err(); !errors.Is(err, ErrKilled) {
+		t.Errorf("its error is %v", err)
+	}
+	if l.Valid() || !errors.Is(l.Unlock(t.Context()), ErrKilled) {
+		t.Error("a lease of a dead client")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := p.Freeze(); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("freeze: %v", err)
+	}
+}
+
+func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
+	p := start(t, "stays")
+	mustLock(t, p, "a")
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	waitGone(t, p.PID())
+}
+
+func TestForkedProcessesEndWithTheirClient(t *testing.T) {
+	p := start(t, "forks")
+	forked, err := strconv.Atoi(mustLock(t, p, "a").Token())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state(forked) == "" {
+		t.Fatal("the client has not forked")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	waitGone(t, forked)
+
+	p = start(t, "forks-and-exits")
+	_, failed := p.Lock(t.Context(), "a", time.Minute, 0)
+	var broken *Error
+	if !errors.As(failed, &broken) || !errors.Is(failed, ErrExited) {
+		t.Fatal(failed)
+	}
+	if forked, err = strconv.Atoi(broken.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(t, forked)
+}
+
+func TestACommandThatIsNotThereSaysSo(t *testing.T) {
+	p, err := Start(Options{Command: "no-such-client --fast"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Hello(t.Context())
+	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "no-such-client: ") || !strings.Contains(err.Error(), "127") {
+		t.Errorf("got %v", err)
+	}
+	<-p.Done()
+}
+
+// parent starts a client that forks, prints the IDs of both processes, and waits for its
+// end.
+func parent() {
+	p, err := Start(Options{Command: command("forks")})
+	if err != nil {
+		panic(err)
+	}
+	l, err := p.Lock(context.Background(), "a", time.Minute, 0)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(p.PID(), l.Token(), theGuard.cmd.Process.Pid)
+	select {}
+}
+
+func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asClient+"=parent")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for word := range strings.FieldsSeq(line) {
+		pid, err := strconv.Atoi(word)
+		if err != nil || state(pid) == "" {
+			t.Fatalf("%s does not run", word)
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) != 3 {
+		t.Fatalf("the parent says %q", line)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for _, pid := range pids {
+		waitGone(t, pid)
+	}
+}
