@@ -194,7 +194,7 @@ func (a *All) attemptWaitingFor(ctx context.Context, r *request, part *base) (*L
 func (a *All) ask(ctx context.Context, r *request, waiting *scriptProtocol) (_ *Lease, by *scriptProtocol, _ error) {
 	var asked *allAcquire
 	h, err := a.acquireOnceBy(ctx, r, func(token string) future {
-		asked = a.protocol.start(ctx, token, a.opts.TTL, r, waiting)
+		asked = a.protocol.start(ctx, token, a.opts.keyTTL(), r, waiting)
 		return asked
 	})
 	if err == nil {

@@ -164,9 +164,9 @@ func (b *base) acquireOnce(ctx context.Context, r *request) (*hold, error) {
 	return b.acquireOnceBy(ctx, r, func(token string) future {
 		p, ok := b.protocol.(*scriptProtocol)
 		if r.chained = ok && r.queue != nil && r.queue.subscribedBoth(); r.chained {
-			return p.acquireOrRegister(ctx, token, b.opts.TTL, r.queue, r.token != "")
+			return p.acquireOrRegister(ctx, token, b.opts.keyTTL(), r.queue, r.token != "")
 		}
-		return b.protocol.acquire(ctx, token, b.opts.TTL, 1)
+		return b.protocol.acquire(ctx, token, b.opts.keyTTL(), 1)
 	})
 }
 
@@ -182,7 +182,7 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 	}
 	r.attempts++
 	sent := time.Now()
-	r.current = attempt{base: b, token: token, until: sent.Add(b.opts.TTL)}
+	r.current = attempt{base: b, token: token, until: sent.Add(b.opts.keyTTL())}
 	if !b.client.tasks.beginAttempt(&r.current) {
 		return nil, describe("acquire", b.key, ErrClosed)
 	}
@@ -196,7 +196,7 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
-		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), request)
+		b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), request)
 		r.token = "" // the undo would also release a later attempt with this token
 	}
 	if err != nil {
@@ -253,13 +253,13 @@ func sinceWritten(request future, sent time.Time) time.Time {
 func (b *base) startHold(r *request, token string, fence int64, sent time.Time) (*hold, error) {
 	h := newHold(b, token, fence, sent)
 	if h.pastDeadline(h.began) {
-		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
+		b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), nil)
 		return nil, fmt.Errorf("lock: acquire %q: the reply took %v, too long for a TTL of %v: %w", b.key, h.began.Sub(sent), b.opts.TTL, ErrLost)
 	}
 	b.client.renewer.add(h)
 	if b.client.isClosed() { // closed in the meantime: Close may have missed h
 		h.finish(ErrClosed)
-		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
+		b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), nil)
 		return nil, describe("acquire", b.key, ErrClosed)
 	}
 	b.client.emit(Event{Kind: Acquired, At: h.began, Key: b.key, Owner: b.client.owner, Token: token,

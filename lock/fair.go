@@ -151,7 +151,7 @@ func (f *Fair) newWaiter(r *request, queue *waitQueue) (*fairWaiter, error) {
 // the queue.
 func (w *fairWaiter) lock(ctx context.Context) (lease *Lease, err error) {
 	a := &w.request.current
-	*a = attempt{base: w.base, token: w.token, until: time.Now().Add(w.opts.TTL)}
+	*a = attempt{base: w.base, token: w.token, until: time.Now().Add(w.opts.keyTTL())}
 	if !w.client.tasks.beginAttempt(a) {
 		return nil, describe("acquire", w.key, ErrClosed)
 	}
@@ -174,7 +174,7 @@ func (w *fairWaiter) lock(ctx context.Context) (lease *Lease, err error) {
 		}
 	}
 	if err != nil {
-		w.client.undo(w.protocol, w.token, time.Now().Add(w.opts.TTL), w.lastRequest)
+		w.client.undo(w.protocol, w.token, time.Now().Add(w.opts.keyTTL()), w.lastRequest)
 	}
 	return lease, err
 }
@@ -183,7 +183,7 @@ func (w *fairWaiter) lock(ctx context.Context) (lease *Lease, err error) {
 // too old it does not ask the server.
 func (w *fairWaiter) tryAcquire(ctx context.Context, place *waiter) (*Lease, error) {
 	g := w.queue.grantFor(place)
-	if g.ttl == 0 || g.ttl != grantTTL(w.opts) || time.Since(g.sent) > g.ttl/2 {
+	if g.ttl == 0 || g.ttl != grantTTL(w.opts) || time.Since(g.sent) > w.opts.TTL/2 {
 		return w.askServer(ctx)
 	}
 	return w.startLease(0, g.sent)
@@ -199,7 +199,7 @@ func (w *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
 	if !w.queue.subscribedBoth() && w.held == nil {
 		ttl = 0
 	}
-	w.lastRequest = w.protocol.(*fairProtocol).enqueue(ctx, w.token, w.opts.TTL, ttl)
+	w.lastRequest = w.protocol.(*fairProtocol).enqueue(ctx, w.token, w.opts.keyTTL(), ttl)
 	reply, err := w.lastRequest.wait(ctx)
 	var held *HeldError
 	var fence int64
@@ -231,7 +231,7 @@ func (w *fairWaiter) startLease(fence int64, sent time.Time) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.queue.wakeAfter(pollInterval(&HeldError{Token: w.token, TTL: w.opts.TTL}, w.queue.subscribedBoth(), 0))
+	w.queue.wakeAfter(pollInterval(&HeldError{Token: w.token, TTL: w.opts.keyTTL()}, w.queue.subscribedBoth(), 0))
 	return newLease(h), nil
 }
 
@@ -302,7 +302,7 @@ func grantTTL(o Options) time.Duration {
 	if o.Fence || o.Replicas > 0 {
 		return 0
 	}
-	return o.TTL
+	return o.keyTTL()
 }
 
 // heartbeat keeps the tokens in the queue for another waiterTTL.

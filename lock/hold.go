@@ -86,7 +86,7 @@ func (h *hold) setTTL(ctx context.Context, ttl time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("extend lock %q: %w", h.base.key, err)
 		}
-		reply, err := h.base.protocol.extend(ctx, h.token, ttl).wait(ctx)
+		reply, err := h.base.protocol.extend(ctx, h.token, ttl+h.base.opts.Delay).wait(ctx)
 		full, ended := h.endExpiry(req, reply, err)
 		switch {
 		case err != nil:
@@ -118,7 +118,7 @@ func (h *hold) enter(ctx context.Context) error {
 		return err
 	}
 	var held *HeldError
-	reply, err := h.base.protocol.acquire(ctx, h.token, req.ttl, h.addEntry()).wait(ctx)
+	reply, err := h.base.protocol.acquire(ctx, h.token, req.ttl+h.base.opts.Delay, h.addEntry()).wait(ctx)
 	if err == nil {
 		held, _, err = parseAcquire(h.base.key, reply)
 	}
@@ -216,7 +216,7 @@ func (h *hold) exit(ctx context.Context) error {
 func (h *hold) expiresBy() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return time.Now().Add(h.longestTTL)
+	return time.Now().Add(h.longestTTL + h.base.opts.Delay)
 }
 
 // removeEntry removes one entry. With the last entry the hold ends in this process.
@@ -251,10 +251,22 @@ func (h *hold) finish(cause error) bool {
 		h.close()
 		_, several := h.base.protocol.(severalKeys)
 		if cause == ErrMaxHold || cause == ErrLost && (unsettled || several) { // a key may live much longer
-			h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
+			h.releaseAfterDelay(h.expiresBy())
 		}
 	}
 	return first
+}
+
+// releaseAfterDelay releases, in the background, the keys that a hold may have that has
+// ended without Unlock. They expire by themselves at until.
+func (h *hold) releaseAfterDelay(until time.Time) {
+	c := h.base.client.core
+	release := func() { c.undo(h.base.protocol, h.token, until, nil) }
+	if h.base.opts.Delay == 0 {
+		release()
+		return
+	}
+	time.AfterFunc(h.base.opts.Delay, func() { c.tasks.spawn(release) })
 }
 
 // close removes an ended hold from the renewer and ends its context.
@@ -406,7 +418,7 @@ func (h *hold) endExpiry(req *expiryRequest, reply any, err error) (full bool, _
 		// in progress, it does the same, and an undo before it would make it report a
 		// loss.
 		if h.cause != ErrReleased && h.cause != ErrClosed {
-			h.base.client.undo(h.base.protocol, h.token, now.Add(req.ttl), nil)
+			h.releaseAfterDelay(now.Add(req.ttl + h.base.opts.Delay))
 		}
 		return false, err
 	}

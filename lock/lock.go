@@ -79,9 +79,16 @@ type Config struct {
 // Options configures one lock. The zero value works.
 type Options struct {
 	// TTL is the time to live of the lock on the server. If the holder crashes, the
-	// lock is free after at most this time. Whole milliseconds, at least 10 ms.
-	// Default: 10 s.
+	// lock is free after at most this time and Delay. Whole milliseconds, at least
+	// 10 ms. Default: 10 s.
 	TTL time.Duration
+	// Delay keeps other clients out for this time after a lease has ended without
+	// Unlock: its holder crashed, lost contact, or reached a limit in Renew. A holder
+	// that is slow to notice the end does no harm in this time. Unlock and
+	// [Client.Close] free the lock at once. On the server the key lives for TTL and
+	// Delay together, by the server's clock. A key that is deleted there is free at
+	// once. Whole milliseconds, at most 365 days. Default: 0.
+	Delay time.Duration
 	// Renew configures the renewal of the lease. The zero value renews without limit.
 	Renew Renew
 	// Wait configures how Lock waits. The zero value subscribes to the release.
@@ -106,7 +113,7 @@ type Options struct {
 type Renew struct {
 	Every   time.Duration // interval between renewals, at least 1 ms and less than the TTL; default TTL/3
 	Max     int           // number of renewals, after which the lease expires; 0 = no limit
-	MaxHold time.Duration // the lease ends, and the lock is released, this long after the acquire; 0 = no limit
+	MaxHold time.Duration // the lease ends this long after the acquire, and the lock is released after Options.Delay; 0 = no limit
 	Off     bool          // no renewal: the lease ends TTL after the acquire, unless [Lease.Extend] is called
 }
 
@@ -163,6 +170,9 @@ func (o Options) withDefaults() (Options, error) {
 	if err := checkTTL(o.TTL); err != nil {
 		return o, err
 	}
+	if o.Delay < 0 || o.Delay > maxTTL || o.Delay%time.Millisecond != 0 {
+		return o, fmt.Errorf("%w: delay %v; it must be whole milliseconds between 0 and %v", ErrArgument, o.Delay, maxTTL)
+	}
 	if o.Renew.Every == 0 {
 		o.Renew.Every = o.TTL / 3
 	}
@@ -177,6 +187,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, errors.Join(o.Wait.check(), o.checkReplicas())
 }
+
+// keyTTL returns the TTL of an acquired key on the server.
+func (o Options) keyTTL() time.Duration { return o.TTL + o.Delay }
 
 // checkReplicas validates Replicas and ReplicaTimeout.
 func (o Options) checkReplicas() error {

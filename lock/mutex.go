@@ -82,9 +82,9 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 // own token; this is safe because it is never sent twice.
 func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
 	return m.acquireOnceBy(ctx, r, func(token string) future {
-		c := sendPlain(ctx, m.client.transport, "set", m.key, token, "nx", "px", millis(m.opts.TTL))
+		c := sendPlain(ctx, m.client.transport, "set", m.key, token, "nx", "px", millis(m.opts.keyTTL()))
 		c.fallback = fallback{afterNil, func() (*script, []string) {
-			return mutexScripts.acquire, append(mutexScripts.acquire.argv(nil, []string{m.key}), token, millis(m.opts.TTL))
+			return mutexScripts.acquire, append(mutexScripts.acquire.argv(nil, []string{m.key}), token, millis(m.opts.keyTTL()))
 		}}
 		return c
 	})

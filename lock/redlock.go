@@ -76,7 +76,7 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	t, c := r.base, r.redlock.newAttempt()
 	t.protocol = c
 	free := req.attempts == 0 && !req.contended
-	h, err := t.acquireOnceBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.TTL, free) })
+	h, err := t.acquireOnceBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.keyTTL(), free) })
 	if err != nil {
 		return nil, err
 	}

@@ -181,7 +181,7 @@ func (c *core) renew(batch []renewal) {
 	defer cancel()
 	requests := make([]future, len(batch))
 	for i, h := range batch {
-		requests[i] = h.base.protocol.extend(ctx, h.token, h.request.ttl)
+		requests[i] = h.base.protocol.extend(ctx, h.token, h.request.ttl+h.base.opts.Delay)
 	}
 	for _, p := range requests {
 		if r, ok := p.(resender); ok {

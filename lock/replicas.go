@@ -46,7 +46,7 @@ func (b *base) replicate(ctx context.Context, token string, sent time.Time) (tim
 	}
 	sent = time.Now()
 	w := &waitTransport{core: b.client.core, Transport: b.client.transport, key: b.key, opts: b.opts}
-	reply, err := b.protocol.(movable).on(w).extend(ctx, token, b.opts.TTL).wait(ctx)
+	reply, err := b.protocol.(movable).on(w).extend(ctx, token, b.opts.keyTTL()).wait(ctx)
 	switch {
 	case err != nil:
 		err = describe("replicate", b.key, err)
@@ -57,7 +57,7 @@ func (b *base) replicate(ctx context.Context, token string, sent time.Time) (tim
 	default:
 		return sent, nil
 	}
-	b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
+	b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), nil)
 	return sent, err
 }
 

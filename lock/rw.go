@@ -132,7 +132,7 @@ func (rw rwReader) tryRead(ctx context.Context, r *request, waited time.Duration
 			ownWriteToken = h.token
 		}
 		return rw.reader.acquireOnceBy(ctx, r, func(token string) future {
-			return rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.TTL, 1, ownWriteToken, waited)
+			return rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.keyTTL(), 1, ownWriteToken, waited)
 		})
 	})
 }
@@ -209,7 +209,7 @@ func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*L
 		ttl := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
 		for {
 			h, err := rw.writer.acquireOnceBy(ctx, r, func(token string) future {
-				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.TTL, 1, claimID, ttl)
+				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.keyTTL(), 1, claimID, ttl)
 			})
 			if !mustRetry(err) {
 				return h, err

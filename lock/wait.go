@@ -64,7 +64,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 	}
 	err = b.waitError(ctx, held, err)
 	if err == nil {
-		held := queue.untilTurn(&HeldError{Token: lease.Token(), TTL: b.opts.TTL})
+		held := queue.untilTurn(&HeldError{Token: lease.Token(), TTL: b.opts.keyTTL()})
 		queue.wakeAfter(r.capPoll(pollInterval(held, queue.subscribed(), 0)))
 	}
 	queue.leave(w, err == nil && (!r.shared || r.chained))
