@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ import (
 type loadOptions struct {
 	scenarioFlags []scenarioFlag
 	thresholds    []string
+	exec          string
+	versus        string
+	asClient      string
 	set           *pflag.FlagSet // tells which scenario flags are set
 
 	redlock []string
@@ -82,7 +86,10 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 		load.StringVar(&k.value, k.flag, "", k.usage)
 	}
 	load.StringArrayVar(&o.thresholds, "threshold", nil, "`condition` checked at the end, like 'wait.p99 < 250ms'; may be repeated")
-	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kind redlock")
+	load.StringVar(&o.exec, "exec", "", "`command` of a client process, for the shell: locktop starts one per client, and they lock instead of its own clients")
+	load.StringVar(&o.versus, "versus", "", "`locks` to run at the same time and compare with: kinds, or {exec: COMMAND}, with commas between them")
+	load.StringVar(&o.asClient, "as-client", "", "be a client process for --exec, with locks of this `kind`")
+	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kind redlock and for --exec")
 	load.BoolVar(&o.demo, "demo", false, "run on servers that locktop starts and stops")
 	load.BoolVar(&o.force, "yes-load-this-server", false, "also load a server on another machine, or one that has keys under the prefix")
 	o.set = load
@@ -110,6 +117,10 @@ defaults; flags change it. Progress goes to stderr, the report to stdout. An
 interrupt stops the clients, releases all locks and prints the report. A second
 interrupt ends locktop at once.
 
+--exec tests any lock library: locktop starts one process per client, which reads
+requests from stdin and writes replies to stdout, as one JSON object per line.
+docs/load.md has the protocol and a client in 30 lines.
+
 Every key begins with the prefix, and locktop deletes all of them at the end. A
 server on another machine, and a server with other keys under the prefix, need
 --yes-load-this-server.
@@ -122,6 +133,7 @@ show its claim; 130 interrupted.`,
   locktop load hot-key --duration 20s
   locktop load redlock-minority --demo
   locktop load --kind fair --rate 500/s --threshold 'wait.p99 < 250ms'
+  locktop load freeze --exec 'python3 my_client.py' --versus mutex --clients 10
   locktop scenarios freeze > freeze.yaml; locktop load freeze.yaml --html report.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -134,6 +146,9 @@ show its claim; 130 interrupted.`,
 }
 
 func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, args []string) error {
+	if o.asClient != "" {
+		return loadgen.ServeClient(ctx, loadgen.Kind(o.asClient), p.in, p.out)
+	}
 	s, err := o.scenario(args)
 	if err != nil {
 		return err
@@ -161,12 +176,24 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 			return s, err
 		}
 	}
+	if o.exec != "" {
+		s = s.WithClient(o.exec)
+	}
 	for _, k := range o.scenarioFlags {
 		if !o.set.Changed(k.flag) {
 			continue
 		}
 		if err := s.Set(k.key, k.value); err != nil {
 			return s, usageErrorf("", "--%s: %v", k.flag, err)
+		}
+	}
+	if o.versus != "" {
+		s.Versus = nil
+		if err := s.Set("versus", "["+o.versus+"]"); err != nil {
+			return s, usageErrorf("", "--versus: %v", err)
+		}
+		for i := range s.Versus {
+			s.Versus[i].TTL = cmp.Or(s.Versus[i].TTL, s.Lock.TTL)
 		}
 	}
 	for _, text := range o.thresholds {

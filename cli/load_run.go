@@ -224,7 +224,7 @@ func verdictError(r report.Result) error {
 	case r.Metrics.Acquired == 0:
 		return noLockAcquired(r.Metrics)
 	case !v.Safe:
-		return &exitError{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", r.Scenario.Lock, v.Text)}
+		return &exitError{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", widget.Plain(r.Lock()), v.Text)}
 	case len(v.Missed) > 0:
 		return &exitError{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
 	case len(v.Gaps) > 0:

@@ -43,6 +43,9 @@ type client struct {
 func (c *client) run(halt, stay context.Context) error {
 	var unreleased error
 	failures := 0
+	if c.fleet.greeted != nil {
+		<-c.fleet.greeted
+	}
 	pause(stay, c.fleet.scenario.Load().firstThink(c.number))
 	for stay.Err() == nil {
 		if err := c.applyFaults(stay); err != nil {
@@ -119,6 +122,9 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next iteration, result workResult) (outcome, error) {
 	f := c.fleet
 	kept := l.Valid()
+	if process, ok := l.(interface{ kept() bool }); ok {
+		kept = process.kept()
+	}
 	if inner, ok := l.(interface{ unwind() bool }); ok && result != workCrashed && result != workLeaked {
 		kept = inner.unwind() && kept
 	}

@@ -102,7 +102,7 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("slow needs a delay above 0, and a jitter of at most the delay")
 	case f.Node > 0 && !f.Kind.onNode() && !slices.Contains([]FaultKind{Pause, Stop, Partition, DropReplies}, f.Kind):
 		return fmt.Errorf("node goes with node-down, node-restart-empty, pause, stop, cut and cut-replies, not with %s", f.Kind)
-	case f.Node > 1 && !k.Quorum():
+	case f.Node > 1 && !k.nodes():
 		return fmt.Errorf("node: only a quorum has more than one (redlock, classic/quorum-semaphore); this is a %s", k)
 	case (f.Kind == Pause || f.Kind == Stop) && f.For == 0:
 		return fmt.Errorf("%s needs for: how long it lasts, like 2s", f.Kind)

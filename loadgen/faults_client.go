@@ -54,8 +54,10 @@ func (c *client) dedicateConn() error {
 	if err != nil {
 		return fmt.Errorf("connect a client by itself: %w", err)
 	}
-	if err := c.session.close(); err != nil {
-		return errors.Join(err, root.close())
+	if c.session != nil {
+		if err := c.session.close(); err != nil {
+			return errors.Join(err, root.close())
+		}
 	}
 	c.network = w
 	c.session = ownConns{root.as(c.identity()), root}
@@ -132,8 +134,9 @@ func (c *client) freeze(halt context.Context, f Fault) {
 // identity returns the identity of the client for its session.
 func (c *client) identity() clientIdentity {
 	return clientIdentity{
-		owner: oracle.ClientLabel(c.number + 1),
-		ahead: c.faults.clock,
+		owner:   oracle.ClientLabel(c.number + 1),
+		excused: func(since time.Time) bool { return c.fleet.disturbances.explain(c.number, since, time.Now()) },
+		ahead:   c.faults.clock,
 		between: func(ctx context.Context, step string) error {
 			f, found := c.faults.take(func(f Fault) bool { return f.Before == step && c.network != nil })
 			if !found {
@@ -161,11 +164,25 @@ func (c *client) waitReplacement(stay context.Context) {
 	}
 	pause(stay, length)
 	c.network = nil
-	if root, err := f.baseSession(c.number); err == nil { // admit has opened it
-		c.session = root.as(c.identity())
-	}
+	c.reconnect()
 	f.disturbances.end(string(Crash), c.number, time.Now())
 	f.recorder.clientReplaced(c.number)
+}
+
+// reconnect gives the client that replaces a crashed one its session.
+func (c *client) reconnect() {
+	if c.fleet.scenario.Load().Lock.Kind == Exec {
+		old := c.session
+		c.session = nil // closed
+		if err := c.dedicateConn(); err != nil {
+			c.session = old
+			c.fleet.recorder.setError(err)
+		}
+		return
+	}
+	if root, err := c.fleet.baseSession(c.number); err == nil { // admit has opened it
+		c.session = root.as(c.identity())
+	}
 }
 
 // pendingFaults are the pending and the active faults of one client. All methods are

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
@@ -23,6 +25,8 @@ type fleet struct {
 	servers  Servers
 	keys     keySet
 	promise  promise
+	library  string        // name of a client process; "" for all kinds but Exec
+	greeted  chan struct{} // closed when all client processes have started; nil for all kinds but Exec
 	sessions baseSessions
 	schedule *schedule
 
@@ -111,8 +115,17 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.sessions.open = c.open
 	f.clients.random = rand.New(rand.NewPCG(s.Seed, 1<<63))
 	f.scenario.Store(&s)
+	fenced := s.Lock.Fence
+	if s.Lock.Kind == Exec {
+		h, err := f.probe(ctx)
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		f.library, f.promise, fenced = h.Name, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
+	}
 	f.oracle = oracle.New(oracle.Config{
-		Keys: f.keys.names, Limit: s.Lock.Limit(), Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
+		Keys: f.keys.names, Limit: s.Lock.Limit(), Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced,
 		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
 	})
 	f.disturbances.aftermath = max(s.Lock.TTL, queueTimeout) + 500*time.Millisecond
@@ -124,13 +137,63 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 			return nil, err
 		}
 	}
+	if s.Lock.Kind == Exec {
+		f.greeted = make(chan struct{})
+	}
+	err := f.clients.resize(s.Clients, f.admit)
+	if s.Lock.Kind == Exec {
+		f.awaitProcesses(ctx)
+		f.recorder.reset(time.Now())
+		f.schedule.set(s.Rate, time.Now())
+		close(f.greeted)
+	}
 	f.tasks.Go(func() { f.janitor.work(ctx) })
 	f.tasks.Go(func() { f.watch(ctx) })
-	if err := f.clients.resize(s.Clients, f.admit); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, f.stop())
 	}
 	f.tasks.Go(func() { f.runSteps(c.over) })
 	return f, nil
+}
+
+// probeWithin bounds the start of one client process.
+const probeWithin = 10 * time.Second
+
+// probe starts a client process to learn what it promises, and ends it.
+func (f *fleet) probe(ctx context.Context) (external.Hello, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeWithin, external.ErrNoHello)
+	defer cancel()
+	root, err := f.open(newNetwork(&f.sessions.commands))
+	if err != nil {
+		return external.Hello{}, err
+	}
+	s := root.as(clientIdentity{owner: "probe"}).(*execSession)
+	h, err := s.hello(ctx)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("client %q: %w: %s", f.scenario.Load().Lock.Exec, context.Cause(ctx), probeWithin)
+	}
+	err = errors.Join(err, s.close(), root.close())
+	f.sessions.commands.Store(0)
+	return h, err
+}
+
+// awaitProcesses waits until all client processes have said hello or failed, so that
+// their start is not a part of the run.
+func (f *fleet) awaitProcesses(ctx context.Context) {
+	f.clients.mu.Lock()
+	var processes []*external.Process
+	for _, s := range f.clients.slots {
+		if s == nil {
+			continue // it could not start
+		}
+		if p := s.client.network.client(); p != nil {
+			processes = append(processes, p)
+		}
+	}
+	f.clients.mu.Unlock()
+	for _, p := range processes {
+		_, _ = p.Hello(ctx) // the first attempt of the client reports the error
+	}
 }
 
 // spacing returns the random source of the arrivals, nil if they are even.
@@ -310,12 +373,14 @@ func (f *fleet) admit(number int) (*slot, error) {
 		planner: newPlanner(s.Seed, number),
 		faults:  newPendingFaults(),
 	}
-	root, err := f.baseSession(number)
-	if err != nil {
-		return nil, err
+	if s.Lock.Kind != Exec {
+		root, err := f.baseSession(number)
+		if err != nil {
+			return nil, err
+		}
+		c.session = root.as(c.identity())
 	}
-	c.session = root.as(c.identity())
-	if number < s.victims() {
+	if s.Lock.Kind == Exec || number < s.victims() {
 		if err := c.dedicateConn(); err != nil {
 			return nil, err
 		}
@@ -398,6 +463,7 @@ func (f *fleet) metrics() Metrics {
 	m.Violations = f.oracle.Violations(now)
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
+	m.Library = f.library
 	m.Faults = f.faults.outcomes(f.scenario.Load().Clients)
 	return m
 }

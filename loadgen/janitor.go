@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -205,11 +206,17 @@ func (j *janitor) clean() {
 // deleteAll deletes all keys of the locks that clients have asked for, except existing
 // ones.
 func (j *janitor) deleteAll(ctx context.Context) error {
+	if j.lock.Kind == Exec && j.existing == nil {
+		return j.deleteMatching(ctx, "*"+glob(j.prefix)+"*")
+	}
 	return j.delete(ctx, j.oracle.Touched(), j.names)
 }
 
 // flush deletes these locks with their queues, but not their fence counters.
 func (j *janitor) flush(ctx context.Context) error {
+	if j.lock.Kind == Exec {
+		return j.deleteAll(ctx)
+	}
 	return j.delete(ctx, j.oracle.Touched(), func(key string) []string {
 		return slices.DeleteFunc(j.names(key), func(name string) bool { return name == companion(key, "fence") })
 	})
@@ -246,6 +253,20 @@ func (j *janitor) delete(ctx context.Context, keys []string, names func(key stri
 				break
 			}
 		}
+	}
+	return failed
+}
+
+// deleteMatching deletes all keys that match a pattern. The keys of client processes
+// have names that only their library knows.
+func (j *janitor) deleteMatching(ctx context.Context, pattern string) error {
+	var failed error
+	for _, rdb := range j.servers {
+		keys := rdb.Scan(ctx, 0, pattern, 1000).Iterator()
+		for keys.Next(ctx) {
+			failed = cmp.Or(failed, rdb.Del(ctx, keys.Val()).Err())
+		}
+		failed = cmp.Or(failed, keys.Err())
 	}
 	return failed
 }

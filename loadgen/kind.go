@@ -93,6 +93,7 @@ func (k Kind) steps() []string {
 // Lock describes the lock and how clients use it.
 type Lock struct {
 	Kind  Kind          `yaml:"kind,short" default:"mutex"`
+	Exec  string        `yaml:"exec"`                      // command of a client process; see [Exec]
 	TTL   time.Duration `yaml:"ttl,positive" default:"5s"` // of a lease
 	Renew Renew         `yaml:"renew"`
 	Wait  Wait          `yaml:"wait"`
@@ -189,6 +190,9 @@ func (w *Wait) shortText() string { return "" }
 const classicPoll = 20 * time.Millisecond
 
 func (l Lock) withDefaults() Lock {
+	if l.Exec != "" {
+		l.Kind = cmp.Or(l.Kind, Exec)
+	}
 	setDefaults(reflect.ValueOf(&l).Elem())
 	if !l.Renew.Off {
 		l.Renew.Every = cmp.Or(l.Renew.Every, l.TTL/time.Duration(cmp.Or(l.Renew.PerTTL, 3)))
@@ -209,7 +213,7 @@ const minTTL = 10 * time.Millisecond
 
 func (l Lock) validate() error {
 	switch {
-	case !slices.Contains(Kinds(), l.Kind):
+	case l.Kind != Exec && !slices.Contains(Kinds(), l.Kind):
 		return fmt.Errorf("lock: kind must be one of %s, not %q", list(Kinds()), l.Kind)
 	case l.TTL < minTTL || l.TTL > maxTime || l.TTL%time.Millisecond != 0:
 		return fmt.Errorf("ttl must be %s to %s in whole milliseconds, not %s", minTTL, maxTime, l.TTL)
@@ -234,7 +238,7 @@ func (l Lock) validate() error {
 	case l.Fence && !l.Kind.Sound():
 		return fmt.Errorf("fence: %s has no numbers; the kinds that do are mutex reentrant rw fair redlock", l.Kind)
 	}
-	return nil
+	return l.validateExec()
 }
 
 // list joins words with spaces.
@@ -249,6 +253,9 @@ func list[T ~string](all []T) string {
 // String describes the lock in a few words.
 func (l Lock) String() string {
 	l = l.withDefaults()
+	if l.Kind == Exec {
+		return "exec " + l.Exec
+	}
 	words := []string{string(l.Kind)}
 	if l.Kind.permits() {
 		words = append(words, humanize.Plural(l.Permits, "permit"))

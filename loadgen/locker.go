@@ -52,6 +52,8 @@ type sessionConfig struct {
 // open returns the base session of a network.
 func open(o sessionConfig) (session, error) {
 	switch {
+	case o.scenario.Lock.Kind == Exec:
+		return openExec(o)
 	case !o.scenario.Lock.Kind.Sound():
 		return openClassic(o)
 	case o.scenario.Lock.Kind == Redlock:
@@ -236,7 +238,8 @@ func (n *reentrantLease) Unlock(ctx context.Context) error {
 // fault.
 type clientIdentity struct {
 	owner   string
-	ahead   func() time.Duration // how far the clock is ahead of true time
+	excused func(since time.Time) bool // a fault may explain that the client has been silent since
+	ahead   func() time.Duration       // how far the clock is ahead of true time
 	between func(ctx context.Context, next string) error
 }
 

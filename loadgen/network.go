@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"locktop/internal/netfault"
+	"locktop/loadgen/external"
 )
 
 // network is the network between some clients and their servers. It counts the commands.
@@ -24,8 +25,9 @@ type network struct {
 	pool      int  // pool size of a Redis client over the network; 0 = as in the server's options
 	impatient bool // a Redis client over the network does not retry, and obeys the deadline of its context
 
-	mu    sync.Mutex
-	lanes []lane
+	mu      sync.Mutex
+	lanes   []lane
+	process *external.Process // the client, if it is a process; nil = a part of this one
 }
 
 // lane is the part of a network that leads to one server.
@@ -61,10 +63,35 @@ func (w *network) cut(node int, repliesOnly bool) {
 // heal delivers what was held back, and lets data flow again to a node; 0 = all.
 func (w *network) heal(node int) { w.each(node, (*netfault.Network).Heal) }
 
-// freeze simulates clients that do not run.
-func (w *network) freeze() { w.each(0, (*netfault.Network).Suspend) }
+// freeze stops a client that is a process. Otherwise it simulates clients that do not
+// run.
+func (w *network) freeze() {
+	if p := w.client(); p != nil {
+		_ = p.Freeze() // fails if the client is dead
+		return
+	}
+	w.each(0, (*netfault.Network).Suspend)
+}
 
-func (w *network) thaw() { w.each(0, (*netfault.Network).Resume) }
+func (w *network) thaw() {
+	if p := w.client(); p != nil {
+		_ = p.Continue()
+		return
+	}
+	w.each(0, (*netfault.Network).Resume)
+}
+
+func (w *network) client() *external.Process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.process
+}
+
+func (w *network) setProcess(p *external.Process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.process = p
+}
 
 // slow delays every packet in both directions by delay ± jitter; 0 = no delay.
 func (w *network) slow(delay, jitter time.Duration) {
@@ -80,8 +107,12 @@ func lag(delay, jitter time.Duration) time.Duration { return delay - jitter + ra
 
 var errDead = errors.New("the client has crashed")
 
-// kill closes all connections and prevents new ones.
+// kill kills a client that is a process, closes all connections and prevents new ones.
 func (w *network) kill() {
+	if p := w.client(); p != nil {
+		p.Kill()
+		return // what it has sent still arrives
+	}
 	w.each(0, func(n *netfault.Network) {
 		n.Refuse(errDead)
 		n.Cut()
@@ -124,14 +155,25 @@ func (w *network) overNode(c *redis.Client, node int) *redis.Client {
 	return redis.NewClient(&o)
 }
 
+// proxy returns a proxy over the network to a node.
+func (w *network) proxy(c *redis.Client, node int) (*netfault.Proxy, error) {
+	o := c.Options()
+	return w.lane(o.Dialer, node).Listen(o.Network, o.Addr)
+}
+
 // through returns a dialer over the network to a node.
 func (w *network) through(dial netfault.Dialer, node int) netfault.Dialer {
+	return w.lane(dial, node).Dial
+}
+
+// lane adds a part of the network that leads to a node.
+func (w *network) lane(dial netfault.Dialer, node int) *netfault.Network {
 	n := netfault.New(dial)
 	n.Sent = func(p []byte) { w.commands.Add(commandsIn(p)) }
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lanes = append(w.lanes, lane{node, n})
-	return n.Dial
+	return n
 }
 
 // commandsIn counts the commands that begin in a part of a request stream. Each command

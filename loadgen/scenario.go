@@ -31,6 +31,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -117,8 +118,8 @@ type Stage struct {
 // WithDefaults returns s with all defaults, including random ones. A run of the result
 // can be repeated with the same choices.
 func (s Scenario) WithDefaults() Scenario {
+	s.Lock = s.Lock.withDefaults() // before the default of Lock.Kind, which depends on Exec
 	setDefaults(reflect.ValueOf(&s).Elem())
-	s.Lock = s.Lock.withDefaults()
 	switch s.Keys.Pick {
 	case PickZipf:
 		s.Keys.Skew = cmp.Or(s.Keys.Skew, 1.1)
@@ -160,7 +161,8 @@ func (s Scenario) Sides() []Scenario {
 		side := own
 		side.Lock = l
 		if s.Keys.Prefix != "" {
-			side.Keys.Prefix = fmt.Sprintf("%s%d:", s.Keys.Prefix, len(sides)+1)
+			// Not below the prefix of s, whose run deletes all keys of its client processes.
+			side.Keys.Prefix = fmt.Sprintf("%s-%d:", strings.TrimSuffix(s.Keys.Prefix, ":"), len(sides)+1)
 		}
 		sides = append(sides, side)
 	}
@@ -210,6 +212,9 @@ func (s Scenario) Validate() error {
 	}
 	if err := s.Think.validate(); err != nil {
 		return fmt.Errorf("think: %w", err)
+	}
+	if err := s.validateExec(); err != nil {
+		return err
 	}
 	return s.validateLists()
 }

@@ -43,7 +43,7 @@ type NodeController interface {
 
 // all returns the servers of locks of kind k.
 func (sv Servers) all(k Kind) []redis.UniversalClient {
-	if !k.Quorum() || len(sv.Nodes) == 0 {
+	if !k.nodes() || len(sv.Nodes) == 0 {
 		return []redis.UniversalClient{sv.Redis}
 	}
 	all := make([]redis.UniversalClient, len(sv.Nodes))

@@ -360,3 +360,94 @@ func TestAPartitionAndASuspendedClientMakeNoConnection(t *testing.T) {
 		}
 	})
 }
+
+func TestAProxyLeadsOverTheNetwork(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	n := New((&net.Dialer{}).DialContext)
+	proxy, err := n.Listen("tcp", server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := net.Dial("tcp", proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	requests, replies := hear(far), hear(near)
+	io.WriteString(near, "one")
+	if got := <-requests; got != "one" {
+		t.Fatalf("the server got %q", got)
+	}
+	n.FreezeReplies()
+	io.WriteString(far, "two")
+	io.WriteString(near, "three")
+	if got := <-requests; got != "three" {
+		t.Fatalf("the server got %q", got)
+	}
+	n.Partition()
+	io.WriteString(near, "four")
+	select {
+	case got := <-replies:
+		t.Fatalf("a reply got through: %q", got)
+	case got := <-requests:
+		t.Fatalf("a request got through: %q", got)
+	case <-time.After(100 * time.Millisecond):
+	}
+	near.Close() // the client dies: what it sent still arrives
+	n.Heal()
+	if got := <-requests; got != "four" {
+		t.Errorf("the server got %q", got)
+	}
+	if got, open := <-requests; open {
+		t.Errorf("the server got %q", got)
+	}
+	if err := proxy.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", proxy.Addr()); err == nil {
+		t.Error("the address is still open")
+	}
+}
+
+func TestAClosedProxyEndsItsConnections(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	n := New((&net.Dialer{}).DialContext)
+	proxy, err := n.Listen("tcp", server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := net.Dial("tcp", proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	requests, replies := hear(far), hear(near)
+	n.PartitionReplies()
+	io.WriteString(far, "held back")
+	if err := proxy.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, ends := range []chan string{requests, replies} {
+		if got, open := <-ends; open {
+			t.Errorf("got %q instead of the end", got)
+		}
+	}
+}

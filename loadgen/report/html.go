@@ -24,7 +24,7 @@ func (r Result) WriteHTML(w io.Writer) error {
 	p.put(`<title>locktop load: %v</title>`, title)
 	p.WriteString("<style>\n" + reportStyle + "</style>\n")
 	p.put(`<h1>%v</h1>`, title)
-	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Scenario.Lock, load(r.Scenario), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
+	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Lock(), load(r.Scenario), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
 	p.verdict(r.Verdict())
 	p.charts(r)
 	for _, m := range p.marks {

@@ -99,7 +99,7 @@ func ms(d time.Duration) float64 {
 func (r Result) document() jsonReport {
 	m, v := r.Metrics, r.Verdict()
 	doc := jsonReport{
-		Name: name(r.Scenario), Lock: r.Scenario.Lock.String(), Seed: r.Scenario.Seed,
+		Name: name(r.Scenario), Lock: r.Lock(), Seed: r.Scenario.Seed,
 		Began: m.Began.UTC(), Elapsed: ms(m.Elapsed),
 		Scenario: string(r.Scenario.Marshal()),
 		Clients:  r.Scenario.Clients, Conns: min(r.Scenario.Conns, r.Scenario.Clients), Keys: r.Scenario.Keys.N,

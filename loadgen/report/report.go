@@ -26,6 +26,14 @@ type Result struct {
 	Unclean  string           // error of the release at the end, "" if there is none; may hold bytes from the server
 }
 
+// Lock names the lock: the library of client processes, or the kind with its settings.
+func (r Result) Lock() string {
+	if r.Metrics.Library != "" {
+		return r.Metrics.Library + " (client process)"
+	}
+	return r.Scenario.Lock.String()
+}
+
 // Verdict returns the verdict on the metrics and the proof.
 func (r Result) Verdict() loadgen.Verdict {
 	v := r.Metrics.Verdict(r.Scenario)
@@ -145,6 +153,9 @@ func settings(s loadgen.Scenario) []pair {
 
 // sharing describes how the clients share connections.
 func sharing(s loadgen.Scenario) string {
+	if s.Lock.Kind == loadgen.Exec {
+		return "each a process"
+	}
 	if s.Clients <= s.Conns {
 		return "each with a connection of its own, like a process"
 	}
@@ -187,7 +198,7 @@ func latencies(m loadgen.Metrics) []namedLatency {
 func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 	m, v, n := r.Metrics, r.Verdict(), humanize.Count[int64]
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Scenario.Lock, load(r.Scenario))))
+	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Lock(), load(r.Scenario))))
 	fmt.Fprintf(t, "\nran\t%s, seed %d\n", humanize.Precise(m.Elapsed), r.Scenario.Seed)
 	for _, setting := range settings(r.Scenario) {
 		fmt.Fprintf(t, "%s\t%s\n", setting.name, plain(fmt.Sprint(setting.value)))
@@ -257,7 +268,7 @@ func WriteComparison(w io.Writer, results []Result) error {
 	fmt.Fprint(t, "\nside by side\tholds/s\tcommands a hold\twait p50\tp99\tmax\thand-off p50\toverlaps\n")
 	for _, r := range results {
 		m := r.Metrics
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\n", r.Scenario.Lock, m.Throughput(), m.CommandsPerHold(),
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\n", r.Lock(), m.Throughput(), m.CommandsPerHold(),
 			humanize.Precise(m.Latency.Wait.P50), humanize.Precise(m.Latency.Wait.P99), humanize.Precise(m.Latency.Wait.Max), humanize.Precise(m.Latency.Handoff.P50), humanize.Count(m.Violations.Overlap.Count))
 	}
 	return t.Flush()

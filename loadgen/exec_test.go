@@ -1,0 +1,271 @@
+//go:build unix
+
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen/external"
+	"locktop/loadgen/oracle"
+	"locktop/server"
+)
+
+// asClient is the environment variable that makes this test binary a client process with
+// locks of a kind, or with a broken lock.
+const asClient = "LOCKTOP_TEST_CLIENT"
+
+func init() {
+	kind := Kind(os.Getenv(asClient))
+	if kind == "" {
+		return
+	}
+	open := open
+	switch kind {
+	case "no-nx":
+		kind, open = Mutex, func(o sessionConfig) (session, error) {
+			return openNoNX(o.servers.Redis.(*redis.Client))(o)
+		}
+	case "exits":
+		time.AfterFunc(300*time.Millisecond, func() {
+			fmt.Fprintln(os.Stderr, "out of luck")
+			os.Exit(7)
+		})
+		kind = Mutex
+	case "garbage":
+		fmt.Println("Hello!")
+	}
+	if err := serveClient(context.Background(), kind, open, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// process returns a lock of client processes, which are this test binary.
+func process(kind Kind, ttl time.Duration) Lock {
+	return Lock{Exec: fmt.Sprintf("%s=%s exec '%s'", asClient, kind, os.Args[0]), TTL: ttl}
+}
+
+// checkNoProcess fails the test if a client process is left.
+func checkNoProcess(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command("ps", "-A", "-o", "ppid=,stat=,args=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); fields[0] == fmt.Sprint(os.Getpid()) && strings.Contains(line, os.Args[0]) && fields[1][0] != 'Z' {
+			t.Errorf("a process is left: %s", line)
+		}
+	}
+}
+
+// raced runs a scenario of client processes on a real server to its end.
+func raced(t *testing.T, s Scenario) Metrics {
+	t.Helper()
+	rdb := connect(t, server.ForTest(t).Addr())
+	r := started(t, rdb, s)
+	<-r.Done()
+	m := r.Metrics()
+	checkSums(t, m)
+	checkNoKeys(t, rdb)
+	checkNoProcess(t)
+	return m
+}
+
+func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
+	for _, kind := range []Kind{Mutex, Fair} {
+		t.Run(string(kind), func(t *testing.T) {
+			s := Scenario{
+				Lock: process(kind, 500*time.Millisecond), Clients: 6, Keys: Keys{N: 1},
+				Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 5 * time.Second, Seed: 1,
+				Faults: []Fault{
+					{At: 300 * time.Millisecond, Kind: Crash, Client: 1, For: 300 * time.Millisecond},
+					{At: time.Second, Kind: Freeze, Client: 2, For: 900 * time.Millisecond},
+					{At: 1500 * time.Millisecond, Kind: Slow, Client: 3, Delay: 5 * time.Millisecond, Jitter: time.Millisecond, For: time.Second},
+					{At: 2 * time.Second, Kind: Partition, Client: 4, For: 900 * time.Millisecond},
+					{At: 3 * time.Second, Kind: DropReplies, Client: 5, For: 900 * time.Millisecond},
+				},
+			}
+			m := raced(t, s)
+			if m.Acquired < 50 {
+				t.Errorf("only %d acquired: %s", m.Acquired, m.LastErr)
+			}
+			if m.Violations.Overlap.Count != 0 || m.Violations.Broken() != 0 {
+				t.Errorf("violations: %+v", m.Violations)
+			}
+			for _, f := range m.Faults {
+				if f.Struck != 1 {
+					t.Error(f)
+				}
+			}
+			if want := "locktop " + string(kind); m.Library != want {
+				t.Errorf("the library is %q, want %q", m.Library, want)
+			}
+			if m.Cost.Commands == 0 {
+				t.Error("no command was counted")
+			}
+		})
+	}
+}
+
+func TestABrokenClientProcessIsFound(t *testing.T) {
+	busy := Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second, Seed: 1}
+	for kind, found := range map[Kind]func(oracle.Violations) int64{
+		"no-nx": func(v oracle.Violations) int64 { return v.Overlap.Count },
+		"classic/blind-delete": func(v oracle.Violations) int64 { // one is late, and its DEL removes the lock of another
+			return min(v.Overlap.Count, v.ForeignUnlocks)
+		},
+	} {
+		s := busy
+		s.Lock = process(kind, 2*time.Second)
+		if kind == "classic/blind-delete" {
+			s.Lock.TTL = 300 * time.Millisecond
+			s.Hold, s.Duration = Const(50*time.Millisecond), 4*time.Second
+			s.Faults = []Fault{
+				{At: 200 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
+				{At: 900 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
+				{At: 1600 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
+				{At: 2300 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
+				{At: 3000 * time.Millisecond, Kind: Freeze, Clients: 1, For: 320 * time.Millisecond},
+			}
+		}
+		m := raced(t, s)
+		if found(m.Violations) == 0 {
+			t.Errorf("%s: nothing found: %+v", kind, m.Violations)
+		}
+		if m.Verdict(s.WithDefaults()).Safe {
+			t.Errorf("%s is called safe", kind)
+		}
+	}
+}
+
+func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
+	m := raced(t, Scenario{
+		Lock: process("exits", time.Second), Clients: 3, Hold: Const(time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 2 * time.Second,
+	})
+	if m.Acquired == 0 || m.Errors == 0 && m.Unconfirmed == 0 {
+		t.Errorf("%d acquired, %d errors, %d unconfirmed", m.Acquired, m.Errors, m.Unconfirmed)
+	}
+	for _, part := range []string{"client locktop mutex", "it exited", "exit status 7", "out of luck"} {
+		if !strings.Contains(m.LastErr, part) {
+			t.Errorf("%q does not say %q", m.LastErr, part)
+		}
+	}
+	if m.Violations.Broken() != 0 {
+		t.Errorf("violations: %+v", m.Violations)
+	}
+}
+
+func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
+	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); !errors.Is(err, external.ErrNotJSON) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("start: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	checkNoProcess(t)
+}
+
+func TestStopEndsClientProcessesThatWaitOrAreFrozen(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	r := started(t, rdb, Scenario{
+		Lock: process(Mutex, 10*time.Second), Clients: 3, Keys: Keys{N: 1}, Hold: Const(time.Minute), Duration: time.Hour,
+		Faults: []Fault{{Kind: Freeze, Clients: 3}}, // the holder is one of them
+	})
+	until(t, r, "a frozen holder and two that wait", func(m Metrics) bool {
+		return m.Clients.Holding == 1 && m.Clients.Waiting == 2 && m.Faults[0].Struck == 1
+	})
+	began := time.Now()
+	stop(t, r)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	checkNoProcess(t)
+	checkNoKeys(t, rdb)
+}
+
+func TestClientProcessesBesideAnOwnKind(t *testing.T) {
+	s := Scenario{
+		Lock: process(Mutex, time.Second), Versus: []Lock{{Kind: Mutex}, process(Fair, time.Second)}, Clients: 3,
+		Hold: Const(time.Millisecond), Think: Const(time.Millisecond), Duration: time.Second,
+	}
+	g, err := NewGroup(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if err := g.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-g.Done()
+	if err := g.Stop(); err != nil {
+		t.Error(err)
+	}
+	sides := append([]Compared{{Metrics: g.Metrics()}}, g.Beside()...)
+	for i, library := range []string{"locktop mutex", "", "locktop fair"} {
+		if m := sides[i].Metrics; m.Acquired == 0 || m.Library != library || m.Violations.Broken() != 0 {
+			t.Errorf("side %d: %d acquired, library %q, %+v", i+1, m.Acquired, m.Library, m.Violations)
+		}
+	}
+	checkNoProcess(t)
+}
+
+func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		s    Scenario
+		text string
+	}{
+		{Scenario{Lock: Lock{Kind: Exec}}, "needs the command"},
+		{Scenario{Lock: Lock{Kind: Mutex, Exec: "x"}}, "omit kind: mutex"},
+		{Scenario{Lock: Lock{Exec: "x", Fence: true}}, "fence"},
+		{Scenario{Lock: Lock{Exec: "x", Wait: Wait{Poll: time.Second}}}, "wait"},
+		{Scenario{Lock: Lock{Exec: "x"}, Clients: 2000}, "1 to 1000"},
+		{Scenario{Lock: Lock{Exec: "x"}, Stages: []Stage{{For: time.Second, Clients: 2000}}}, "1 to 1000"},
+		{Scenario{Lock: Lock{Exec: "x"}, Depth: 2}, "depth"},
+		{Scenario{Lock: Lock{Exec: "x"}, Reads: 0.5}, "reads"},
+		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Skew, By: time.Second}}}, "skew"},
+		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Freeze, Before: "DEL"}}}, "before"},
+	} {
+		if err := c.s.Validate(); err == nil || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v: %v", c.s.Lock, err)
+		}
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	r, err := New(Servers{Redis: cluster}, Scenario{Lock: Lock{Exec: "true"}})
+	if err == nil {
+		err = r.Start()
+		_ = r.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "cluster") {
+		t.Errorf("a cluster: %v", err)
+	}
+}
+
+func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {
+	s, err := Parse([]byte("lock: {exec: \"python3 'my client.py'\", ttl: 2s}\nversus: [mutex, {exec: ./other}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse(s.WithDefaults().Marshal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Lock.Exec != "python3 'my client.py'" || again.Lock.Kind != Exec || s.Versus[1].Exec != "./other" {
+		t.Errorf("read %+v, again %+v", s, again.Lock)
+	}
+}
