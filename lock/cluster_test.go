@@ -166,6 +166,45 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 	}
 }
 
+// Writers of such a name cannot register: a release wakes all of them. A waiting one keeps
+// its claim for longer than the claim's 3 s.
+func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
+	t.Parallel()
+	r := onCluster(t, server.ClusterOptions{Masters: 1})
+	read, err := r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader().TryLock(ctx)
+	r.must(err)
+	writers := make(chan error)
+	for range 3 {
+		c := r.client(lock.Config{})
+		go func() {
+			lease, err := c.RW("a}b", lock.Options{}).Writer().Lock(ctx)
+			if err == nil {
+				err = lease.Unlock(ctx)
+			}
+			writers <- err
+		}()
+	}
+	claim := func() string { return r.rdb.HGet(ctx, "a}b", "q").Val() }
+	r.until("a writer to claim", func() bool { return claim() != "" })
+	_, owner, _ := strings.Cut(claim(), ":")
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
+		if _, now, _ := strings.Cut(claim(), ":"); now != owner {
+			t.Fatalf("after %v the claim of %q belongs to %q", time.Since(began), owner, now)
+		}
+		if _, err := r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader().TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+			t.Fatalf("after %v: got %v, want ErrHeld", time.Since(began), err)
+		}
+	}
+	released := time.Now()
+	r.must(read.Unlock(ctx))
+	for range 3 {
+		r.must(<-writers)
+	}
+	if took := time.Since(released); took > 900*time.Millisecond {
+		t.Errorf("three writers took %v", took) // without messages a writer looks every second
+	}
+}
+
 // move moves one slot from one node to another.
 type move struct {
 	r            *clusterRig

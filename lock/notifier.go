@@ -301,17 +301,24 @@ func (q *waitQueue) onWoken(more bool) {
 	}
 }
 
-// unregister ends the registration of a process that has no waiters left. It returns
-// the protocol with which to tell the server; nil if that is not necessary.
-func (q *waitQueue) unregister() *scriptProtocol {
+// unregister ends the registration of a process that has no waiters left. It sends the
+// request before a later waiter can register.
+func (q *waitQueue) unregister() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	reg := &q.registration
 	if len(q.queue) > 0 || !reg.registered && !reg.woken {
-		return nil
+		return
 	}
 	*reg = registration{protocol: reg.protocol}
-	return reg.protocol
+	reg.protocol.giveUp(reg.protocol.core.process)
+}
+
+// isRegistered reports whether the last attempt has registered the process.
+func (q *waitQueue) isRegistered() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.registration.registered
 }
 
 // starving reports whether the process was woken too often and found the lock taken.

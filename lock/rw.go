@@ -16,6 +16,8 @@ import (
 var (
 	//go:embed rw_common.lua
 	rwCommonSource string
+	//go:embed rw_next.lua
+	rwNextSource string
 	//go:embed rw_read.lua
 	rwReadSource string
 	//go:embed rw_write.lua
@@ -30,15 +32,15 @@ var (
 	rwPeekSource string
 
 	rwRead     = newScript(rwCommonSource + rwReadSource)
-	rwWrite    = newScript(rwCommonSource + rwWriteSource)
+	rwWrite    = newScript(waitersCommonSource + waitersAcquireSource + waitersReleaseSource + rwCommonSource + rwNextSource + rwWriteSource)
 	rwExtend   = newScript(rwCommonSource + rwExtendSource)
-	rwRelease  = newScript(rwCommonSource + rwReleaseSource)
-	rwWithdraw = newScript(rwCommonSource + rwWithdrawSource)
+	rwRelease  = newScript(waitersCommonSource + waitersReleaseSource + rwCommonSource + rwNextSource + rwReleaseSource)
+	rwWithdraw = newScript(waitersCommonSource + waitersReleaseSource + rwCommonSource + rwNextSource + rwWithdrawSource)
 	rwPeek     = newScript(rwCommonSource + rwPeekSource)
 )
 
 // claimTTL is how long the claim of a waiting writer keeps out new readers and other
-// writers unless it is renewed.
+// writers unless it is renewed. rw_next.lua contains it, too.
 const claimTTL = 3 * time.Second
 
 // RW is a lock that many readers or one writer hold. Its two sides, [RW.Reader] and
@@ -51,9 +53,15 @@ const claimTTL = 3 * time.Second
 // [ErrUpgrade]. Another RW for the same key is another owner.
 //
 // No client starves. While a writer waits in Lock, new readers are refused. When a
-// writer leaves, the readers that waited for it go first. Writers have no order. A
-// waiting writer that dies keeps readers out for at most 3 s; waiting readers that die
-// keep a writer out for at most 0.1 s.
+// writer leaves, the readers that waited for it go first. Processes that wait to write
+// are served in the order in which they came; a writer with [Options.Wait] comes after
+// them. A waiting writer that dies keeps readers out for at most 3 s; waiting readers
+// that die keep a writer out for at most 0.1 s.
+//
+// A release wakes one process that waits to write, however many wait, and a writer that
+// leaves wakes all processes that wait to read: all of them may enter. The woken writer
+// has the claim to be next, so no other client acquires the lock before it. If its
+// process is stopped, the others are delayed by 3 to 5 s, or by up to 11 s if many wait.
 //
 // Every holder has its own deadline on the server. A dead reader keeps writers out
 // until its own lease has expired, no matter how many other readers come, go and
@@ -76,7 +84,7 @@ type rwSide struct {
 // RW returns a new owner of the read/write lock with that name. It sends nothing. Lock
 // and TryLock report invalid options as [ErrArgument].
 func (c *Client) RW(key string, o Options) *RW {
-	reader, writer := newRWProtocol(c.transport, key, readMode, o.Fence), newRWProtocol(c.transport, key, writeMode, o.Fence)
+	reader, writer := newRWProtocol(c.core, key, readMode, o.Fence), newRWProtocol(c.core, key, writeMode, o.Fence)
 	attempts := semaphore.NewWeighted(1) // of both sides
 	return &RW{
 		reader: rwSide{base: c.newBase(key, o, reader), rwProtocol: reader, held: currentHold{attempts: attempts}},
@@ -144,15 +152,15 @@ func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
 	return rw.writer.tryLock(ctx, &request{try: rw.tryOnce})
 }
 
-// Lock implements [Locker]. From its first refusal until it returns, it keeps new
-// readers and other writers out.
+// Lock implements [Locker]. While it waits, its own claim or that of a writer before it
+// keeps new readers and other writers out.
 func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
 	if rw.holdsAny() { // the owner must not queue behind goroutines that wait for it
 		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
 	}
-	r := &request{try: rw.tryWaiting, pollEvery: claimTTL / 3}
+	r := &request{try: rw.tryWaiting, pollEvery: claimTTL / 3, noHandOver: true}
 	writers := &rw.writer.client.writers
 	writers.add(rw.writer.key)
 	lease, err := rw.writer.lock(ctx, r)
@@ -209,7 +217,7 @@ func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*L
 		ttl := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
 		for {
 			h, err := rw.writer.acquireOnceBy(ctx, r, func(token string) future {
-				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.keyTTL(), 1, claimID, ttl)
+				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.keyTTL(), 1, claimID, ttl, r.queue)
 			})
 			if !mustRetry(err) {
 				return h, err
@@ -229,19 +237,13 @@ func mustRetry(err error) bool {
 // process's queue talks to the server, and it does so for all. With a claim per
 // writer, the queue could wake a writer that the claim of a later one keeps out.
 func (rw rwWriter) claimID() string {
-	return rw.writer.client.owner + "~" + rw.writer.client.id
+	return rw.writer.client.owner + "~" + processOf(rw.writer.client.id)
 }
 
-// withdraw ends the claim, in the background. If the request is lost, the claim
-// expires.
+// withdraw ends the claim or the registration of the process, in the background. If the
+// request is lost, both expire.
 func (rw rwWriter) withdraw() {
-	c := rw.writer.client
-	withdrawal := rw.writer.rwProtocol.withdraw(c.alive, rw.claimID())
-	c.tasks.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.alive, claimTTL)
-		defer cancel()
-		_, _ = withdrawal.wait(ctx)
-	})
+	rw.writer.rwProtocol.writers.giveUp(rw.writer.client.process)
 }
 
 // rwMode is a side of the lock, as the scripts name it.
@@ -257,12 +259,17 @@ type rwProtocol struct {
 	transport     transport.Transport
 	keys          []string // the lock; its fence, if it has one
 	mode          rwMode
-	writerChannel string // tells writers that a holder has left
-	readerChannel string // tells readers that a writer has left or has stopped waiting
+	readerChannel string          // tells readers that a writer has left or has stopped waiting
+	writers       *scriptProtocol // of the processes that wait to write; its release withdraws one of them
 }
 
-func newRWProtocol(t transport.Transport, key string, mode rwMode, fence bool) *rwProtocol {
-	return &rwProtocol{transport: t, keys: keysOf(key, fence), mode: mode, writerChannel: companionKey(key, "free"), readerChannel: companionKey(key, "open")}
+var rwWriters = &scripts{release: rwWithdraw}
+
+func newRWProtocol(c *core, key string, mode rwMode, fence bool) *rwProtocol {
+	p := &rwProtocol{transport: c.transport, keys: keysOf(key, fence), mode: mode, readerChannel: companionKey(key, "open"),
+		writers: newScriptProtocol(rwWriters, c, key, false)}
+	p.writers.releaseArgs = []any{p.readerChannel}
+	return p
 }
 
 // read asks for the read side. ownWriteToken is the token of the owner's own write
@@ -273,14 +280,24 @@ func (p *rwProtocol) read(ctx context.Context, token string, ttl time.Duration, 
 }
 
 // write asks for the write side. If it is refused and claimID is not empty, a claim
-// keeps out new readers and other writers for claimTTL.
-func (p *rwProtocol) write(ctx context.Context, token string, ttl time.Duration, entries int, claimID string, claimTTL time.Duration) future {
-	return rwWrite.send(ctx, p.transport, p.keys, string(writeMode), token, ttl.Milliseconds(), entries, claimID, claimTTL.Milliseconds())
+// keeps out new readers and other writers for claimTTL, unless another process is next.
+// Then the process registers in q, if its messages can be received there.
+func (p *rwProtocol) write(ctx context.Context, token string, ttl time.Duration, entries int, claimID string, claimTTL time.Duration, q *waitQueue) future {
+	args := []any{string(writeMode), token, ttl.Milliseconds(), entries, claimID, claimTTL.Milliseconds()}
+	if claimID != "" && !p.writers.broadcast {
+		args = append(args, p.writers.freeChannel, p.writers.core.process, p.writers.publishCounts())
+		if q != nil && q.subscribedBoth() {
+			return p.writers.register(token, q, false, func(waiter ...any) *call {
+				return rwWrite.send(ctx, p.transport, p.keys, append(args, waiter...)...)
+			})
+		}
+	}
+	return rwWrite.send(ctx, p.transport, p.keys, args...)
 }
 
 func (p *rwProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
 	if p.mode == writeMode {
-		return p.write(ctx, token, ttl, entries, "", 0)
+		return p.write(ctx, token, ttl, entries, "", 0, nil)
 	}
 	return p.read(ctx, token, ttl, entries, "", -time.Millisecond)
 }
@@ -290,11 +307,8 @@ func (p *rwProtocol) extend(ctx context.Context, token string, ttl time.Duration
 }
 
 func (p *rwProtocol) release(ctx context.Context, token string, left int) future {
-	return rwRelease.send(ctx, p.transport, p.keys[:1], string(p.mode), token, left, p.writerChannel, p.readerChannel)
-}
-
-func (p *rwProtocol) withdraw(ctx context.Context, id string) future {
-	return rwWithdraw.send(ctx, p.transport, p.keys[:1], "q", id, p.writerChannel, p.readerChannel)
+	args := p.writers.appendWakeArgs([]any{string(p.mode), token, left, p.readerChannel}, "")
+	return &handover{call: rwRelease.send(ctx, p.transport, p.keys[:1], args...), protocol: p.writers}
 }
 
 func (p *rwProtocol) lockKey() string { return p.keys[0] }
@@ -305,7 +319,7 @@ func (p *rwProtocol) peek(ctx context.Context) future {
 
 func (p *rwProtocol) channel() string {
 	if p.mode == writeMode {
-		return p.writerChannel
+		return p.writers.freeChannel
 	}
 	return p.readerChannel
 }

@@ -4,7 +4,8 @@
 --            v          1, the version of this format
 --            r:<token>  <count>:<deadline> of a reader
 --            w          <count>:<deadline>:<token> of the writer
---            q          <deadline>:<id>, the claim of the waiting writer that is next
+--            q          <deadline>:<process>, the claim of the waiting writer that is
+--                       next, as "<owner>~<12 characters>"; the others are registered
 --            s          1: a reader was refused since a writer last left
 --            t          <deadline>:<ms>, the readers' turn: until when writers wait for
 --                       a first reader (0: one has come), and when the last writer
@@ -43,7 +44,7 @@ end
 -- same reports whether two claims come from one process, with any owner labels: the
 -- writers of a process share one claim.
 local function same(a, b)
-  return string.sub(a, -36) == string.sub(b, -36)
+  return string.sub(a, -12) == string.sub(b, -12)
 end
 
 -- foreign reports whether the key exists in another format, by its version.
@@ -113,22 +114,3 @@ local function reader()
   end
   return nil, false
 end
-
--- settle updates the key after a holder or a claim has gone. Without holders the key is
--- deleted, or expires with the claim and the readers' turn. It returns true if no holder
--- is left, or else the deadline of a waiting writer's claim, if there is one.
-local function settle()
-  local f = redis.call('HMGET', key, 'w', 'q', 't')
-  local waits = claim(f[2])
-  if hold(f[1]) or readers() > 0 then
-    return waits
-  end
-  local last = math.max(waits or 0, claim(f[3]) or 0)
-  if last > 0 then
-    redis.call('PEXPIRE', key, last - now)
-  else
-    redis.call('DEL', key)
-  end
-  return true
-end
-

@@ -1,9 +1,10 @@
--- rw_release: leave the lock, and wake the waiters that may get it.
+-- rw_release: leave the lock, and wake the waiters that may get it: of the writers the
+-- one that is next, and when a writer leaves all readers, because all of them may enter.
 -- ARGV[3]  new count; 0 = the token leaves
--- ARGV[4]  channel of waiting writers
--- ARGV[5]  channel of waiting readers
--- Returns nil if the token does not hold the lock, 1 if it has left, 0 if it has entries
--- left. When memory is full, the new count is not written. It then stays too high until
+-- ARGV[4]  channel of waiting readers
+-- ARGV[5…] of waiting writers: see waiters_release
+-- Returns nil if the token does not hold the lock, 1 if it has left, 2 if also a writer
+-- was woken that is of the caller's own process, or 0 if it has entries left. When memory is full, the new count is not written. It then stays too high until
 -- the last release.
 local deadline, rest = hold(redis.call('HGET', key, field))
 if rest ~= tail then
@@ -18,10 +19,8 @@ if mode == 'w' then
 else
   redis.call('HDEL', key, field)
 end
-if settle() or mode == 'w' then
+local _, ours = settle(5, mode == 'w')
+if mode == 'w' then
   redis.pcall('PUBLISH', ARGV[4], key)
 end
-if mode == 'w' then
-  redis.pcall('PUBLISH', ARGV[5], key)
-end
-return 1
+return ours and 2 or 1

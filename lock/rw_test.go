@@ -423,7 +423,7 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 		_, err := p.Exec(ctx)
 		r.must(err)
 
-		reply, err := r.rdb.Eval(ctx, source(r, "rw_common.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
+		reply, err := r.rdb.Eval(ctx, source(r, "waiters_common.lua", "waiters_acquire.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
 		r.must(err)
 		if fmt.Sprint(reply) != "[ 0]" {
 			r.Errorf("an attempt that could not finish returned %q", reply)

@@ -1,14 +1,17 @@
--- rw_withdraw: end the claim of a writer that has stopped waiting.
--- ARGV[2]  id of the claim
--- ARGV[3]  channel of waiting writers
--- ARGV[4]  channel of waiting readers
--- Returns 1, or 0 if the claim is another one.
+-- rw_withdraw: end the claim, or the registration, of a writer that has stopped waiting.
+-- ARGV[1]  its process
+-- ARGV[2]  channel of waiting readers
+-- ARGV[3…] of waiting writers: see waiters_release
+-- Returns 1, 2 if also a writer was woken that is of the caller's own process, or 0 if
+-- the claim is another one.
+if ARGV[6] then
+  redis.pcall('ZREM', waiters_of(ARGV[3]), ARGV[6])
+end
 local _, next_writer = claim(redis.call('HGET', key, 'q'))
-if not next_writer or not same(next_writer, token) then
+if not next_writer or not same(next_writer, ARGV[1]) then
   return 0
 end
 redis.call('HDEL', key, 'q')
-settle()
-redis.pcall('PUBLISH', ARGV[3], key)
-redis.pcall('PUBLISH', ARGV[4], key)
-return 1
+local _, ours = settle(3, true)
+redis.pcall('PUBLISH', ARGV[2], key)
+return ours and 2 or 1

@@ -58,10 +58,11 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-// tokenOwner returns the label of a token, and whether this package made the token.
+// tokenOwner returns the label of a token or of the name of a process, and whether this
+// package made it.
 func tokenOwner(token string) (string, bool) {
 	i := strings.LastIndexByte(token, '~')
-	if i < 0 || uuid.Validate(token[i+1:]) != nil {
+	if i < 0 || uuid.Validate(token[i+1:]) != nil && uuid.Validate(uuid.Nil.String()[:24]+token[i+1:]) != nil {
 		return "", false
 	}
 	return token[:i], true

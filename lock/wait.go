@@ -14,7 +14,8 @@ import (
 // of a core wait in a waitQueue per key. The waitQueue subscribes to the channels of
 // the lock. A message, a reconnect and the deadline of the holder wake only the first
 // waiter. A release sends its message to one process, the first that is registered on
-// the server (waiters.go); for a [Redlock], an [RW] and some names on a cluster, to all.
+// the server (waiters.go). For a [Redlock], the readers of an [RW] and some names on a
+// cluster, it goes to all.
 
 // foreignPollInterval is the pause between attempts if the holder's release may send
 // no message: the holder uses another library, or the subscription is not confirmed.
@@ -71,19 +72,21 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 	if err != nil && r.token != "" {
 		b.protocol.(*scriptProtocol).giveUp(r.token)
 	}
-	if p := queue.unregister(); p != nil {
-		p.giveUp(p.core.process)
-	}
+	queue.unregister()
 	return lease, err
 }
 
 // processChannel returns the channel on which a release wakes this process only; empty
 // if releases of this kind of lock wake all processes.
 func (b *base) processChannel() string {
-	if p, ok := b.protocol.(*scriptProtocol); ok && !p.broadcast {
-		return p.processChannel()
+	p, _ := b.protocol.(*scriptProtocol)
+	if rw, ok := b.protocol.(*rwProtocol); ok && rw.mode == writeMode {
+		p = rw.writers
 	}
-	return ""
+	if p == nil || p.broadcast {
+		return ""
+	}
+	return p.processChannel()
 }
 
 // claimNext has the next release hand the lock to the waiter, after its process was
@@ -120,9 +123,9 @@ func (b *base) waitError(ctx context.Context, held, err error) error {
 	return fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 }
 
-// capPoll returns pause, at most pollEvery.
+// capPoll returns pause, at most pollEvery unless the process is registered.
 func (r *request) capPoll(pause time.Duration) time.Duration {
-	if r.pollEvery > 0 {
+	if r.pollEvery > 0 && !r.queue.isRegistered() {
 		return min(pause, r.pollEvery)
 	}
 	return pause

@@ -11,7 +11,8 @@ import (
 // the server; waiters_common.lua describes it. All waiters of a process for one lock
 // share one registration, in the [waitQueue] of the lock. As in Go's sync.Mutex, a
 // woken process competes with clients that come by, and gets the lock handed over when
-// it has lost too often.
+// it has lost too often. A writer of an [RW] does not compete: with the message it gets
+// the claim to be next.
 
 var (
 	//go:embed waiters_common.lua
@@ -180,7 +181,11 @@ func (reg *registration) setTurn(ms any) {
 func (p *scriptProtocol) giveUp(member string) {
 	c := p.core
 	request := p.sendRelease(c.alive, member, 0, member)
-	c.tasks.spawn(func() { _, _ = request.wait(c.alive) })
+	c.tasks.spawn(func() {
+		if reply, err := request.wait(c.alive); err == nil {
+			p.deliver(reply, grant{})
+		}
+	})
 }
 
 // handover is a release that informs a waiter of the same process: the next holder, if

@@ -5,9 +5,18 @@
 -- ARGV[i+2]  1 if PUBLISH returns the number of subscribers, 0 on a cluster
 -- ARGV[i+3]  a member that waits no longer, if the token does not hold the lock
 
+-- message sends text to the process of a member, or the member if that is a token, or
+-- own if the process is the caller's, which learns from the reply. It returns whether the
+-- process may have received it, and whether it is the caller's.
+local function message(member, channel, own, counts, text)
+  local process = string.sub(member, -12)
+  local ours = process == string.sub(own, -12)
+  local said = redis.pcall('PUBLISH', channel .. ':' .. process, ours and 'own' or is_token(member) and member or text)
+  return said ~= 0 or counts == '0' or ours, ours
+end
+
 -- wake_one removes the first registered process that can be reached and sends it a
--- message: text, or the token that is registered, or own if the process is the caller's,
--- which learns from the reply. It returns the member and whether the process is the
+-- message. It returns the member and whether the process is the
 -- caller's; nil if no process is registered, or the waiters cannot be read.
 local function wake_one(channel, own, counts, text)
   for _ = 1, 20 do
@@ -16,10 +25,8 @@ local function wake_one(channel, own, counts, text)
     if popped.err or not first then
       return nil
     end
-    local process = string.sub(first, -12)
-    local ours = process == string.sub(own, -12)
-    local message = ours and 'own' or is_token(first) and first or text
-    if redis.pcall('PUBLISH', channel .. ':' .. process, message) ~= 0 or counts == '0' or ours then
+    local reached, ours = message(first, channel, own, counts, text)
+    if reached then
       return first, ours
     end
   end

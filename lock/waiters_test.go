@@ -392,28 +392,337 @@ func TestRegistrationsAreRefreshedAndExpire(t *testing.T) {
 // A user without permission for the waiters can use the lock. A release then wakes all
 // processes.
 func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
-	onRedis(t, func(r *rig) {
-		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
-		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
-		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
-		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
-		defer c.Close()
-		lease := r.locked(c.Mutex("orders", lock.Options{}))
-		next := lockAsync(ctx, c.As("next").Mutex("orders", lock.Options{}))
-		r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "{orders}:free").Val()) == 1 })
-		listener := r.rdb.Subscribe(ctx, "{orders}:free")
-		defer listener.Close()
-		_, err = listener.Receive(ctx)
-		r.must(err)
+	for name, of := range map[string]func(*lock.Client) lock.Locker{
+		"mutex":  func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
+		"writer": func(c *lock.Client) lock.Locker { return c.RW("orders", lock.Options{}).Writer() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onRedis(t, func(r *rig) {
+				r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
+				_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
+				var clients [3]*lock.Client
+				for i := range clients {
+					rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
+					defer rdb.Close()
+					c, err := lock.New(rdb, lock.Config{})
+					r.must(err)
+					defer c.Close()
+					clients[i] = c
+				}
+				lease := r.locked(of(clients[0]))
+				var all sync.WaitGroup
+				for _, c := range clients[1:] {
+					all.Go(func() {
+						lease, err := of(c).Lock(ctx)
+						r.must(err)
+						r.must(lease.Unlock(ctx))
+					})
+				}
+				r.until("waiters that listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] == 2 })
+				listener := r.rdb.Subscribe(ctx, "{orders}:free")
+				defer listener.Close()
+				_, err := listener.Receive(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+				if name == "mutex" { // a claim has the message sent to one process
+					if message, err := listener.ReceiveMessage(ctx); err != nil || message.Payload != "orders" {
+						r.Errorf("got %v, %v; want the release", message, err)
+					}
+				}
+				all.Wait()
+				if keys := strings.Join(r.rdb.Keys(ctx, "*").Val(), " "); keys != "" {
+					r.Errorf("the server has %s", keys)
+				}
+			})
+		})
+	}
+}
+
+// Writers of a read/write lock: the first one that waits claims to be next, and the
+// others register.
+
+// waitingWriters starts n processes that wait to write, one after the other. each gets
+// the lease of process i.
+func (r *rig) waitingWriters(n int, each func(i int, lease *lock.Lease)) (all *sync.WaitGroup) {
+	r.Helper()
+	all = new(sync.WaitGroup)
+	for i := range n {
+		c, _ := r.process(fmt.Sprint(i))
+		all.Go(func() {
+			lease, err := c.RW("orders", lock.Options{}).Writer().Lock(ctx)
+			r.must(err)
+			each(i, lease)
+		})
+		if r.claimed("orders"); i > 0 {
+			r.registered(int64(i))
+		}
+		time.Sleep(time.Millisecond) // the next one gets a larger ticket
+	}
+	return all
+}
+
+// A release wakes one waiting writer, in the order in which the processes came. The
+// readers that wait are woken all together when a writer leaves.
+func TestAReleaseWakesOneWriter(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		const processes = 20
+		lease := r.locked(r.client(lock.Config{}).RW("orders", lock.Options{}).Reader())
+		var order serviceOrder
+		all := r.waitingWriters(processes, func(i int, lease *lock.Lease) {
+			order.add(fmt.Sprint(i))
+			r.must(lease.Unlock(ctx))
+		})
+		before := 0
+		if !r.fake {
+			before = r.commands()
+		}
 		r.must(lease.Unlock(ctx))
-		if message, err := listener.ReceiveMessage(ctx); err != nil || message.Payload != "orders" {
-			r.Errorf("got %v, %v; want the release", message, err)
+		all.Wait()
+		if want := "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19"; order.String() != want {
+			r.Errorf("served in the order %s", order.String())
 		}
-		r.must(r.won(next).Unlock(ctx))
-		if keys := strings.Join(r.rdb.Keys(ctx, "*").Val(), " "); keys != "" {
-			r.Errorf("the server has %s", keys)
+		if !r.fake {
+			// A release, an attempt and the looks of a slow machine; an attempt of each
+			// process would be 20 times 5 commands.
+			if perHandOff := float64(r.commands()-before) / (processes + 1); perHandOff > 34 {
+				r.Errorf("%.1f commands per hand-off", perHandOff)
+			}
 		}
+		r.gone("orders")
+		r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
+	})
+}
+
+// Processes that come back right after each release do not claim before the registered
+// ones: each of ten gets its turn after at most nine others.
+func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		const processes = 10
+		var mu sync.Mutex
+		var holds int
+		var last [processes]int
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		for i := range processes {
+			c, _ := r.process(fmt.Sprint(i))
+			all.Go(func() {
+				for open := true; open; {
+					lease, err := c.RW("orders", lock.Options{}).Writer().Lock(ctx)
+					r.must(err)
+					mu.Lock()
+					holds++
+					if others := holds - last[i] - 1; last[i] > 0 && others > processes-1 {
+						r.Errorf("process %d got the lock after %d others", i, others)
+					}
+					last[i] = holds
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					r.must(lease.Unlock(ctx))
+					select {
+					case <-stop:
+						open = false
+					default:
+					}
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		close(stop)
+		all.Wait()
+		if holds < 900 {
+			r.Errorf("%d holds of 1 ms in more than 1 s", holds)
+		}
+		r.gone("orders")
+	})
+}
+
+// From the release on, the next writer keeps readers and other writers out, although it
+// has yet to ask.
+func TestAReleaseGivesTheNextWriterTheClaim(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near := r.client(lock.Config{})
+		write := r.locked(near.RW("orders", lock.Options{}).Writer())
+		first := lockAsync(ctx, near.As("first").RW("orders", lock.Options{}).Writer())
+		r.claimed("orders")
+		c, link := r.process("second")
+		second := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
+		r.registered(1)
+		r.must(write.Unlock(ctx))
+		lease := r.won(first)
+		link.Freeze()
+		r.must(lease.Unlock(ctx))
+		if claim := r.field("orders", "q"); !strings.Contains(claim, ":second~") {
+			r.Errorf("after the release the claim is %q", claim)
+		}
+		r.refused(near.RW("orders", lock.Options{}).Reader())
+		r.refused(near.RW("orders", lock.Options{}).Writer())
+		r.registered(0)
+		link.Thaw()
+		r.must(r.won(second).Unlock(ctx))
+		r.gone("orders")
+	})
+}
+
+// A dead process is not woken, neither by a release nor by a writer that finds readers
+// and no claim.
+func TestADeadWriterIsNotWoken(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near := r.client(lock.Config{})
+		write := r.locked(near.RW("orders", lock.Options{}).Writer())
+		r.ghostProcess(1, false)
+		c, _ := r.process("next")
+		next := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
+		r.registered(2)
+		released := time.Now()
+		r.must(write.Unlock(ctx))
+		lease := r.won(next)
+		if delay := time.Since(released); delay > 0 {
+			r.Errorf("the next writer got the lock after %v, want at once", delay)
+		}
+		r.must(lease.Unlock(ctx))
+
+		read := r.locked(near.RW("orders", lock.Options{}).Reader())
+		r.ghostProcess(1, false)
+		next = lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
+		time.Sleep(time.Millisecond)
+		r.refused(near.RW("orders", lock.Options{}).Reader()) // the ghost has not got the claim
+		time.Sleep(10 * time.Second)
+		r.refused(near.RW("orders", lock.Options{}).Reader())
+		released = time.Now()
+		r.must(read.Unlock(ctx))
+		lease = r.won(next)
+		if delay := time.Since(released); delay > 0 {
+			r.Errorf("the next writer got the lock after %v, want at once", delay)
+		}
+		r.must(lease.Unlock(ctx))
+		r.gone("orders")
+	})
+}
+
+// The writer that is next is stopped: its claim ends after 3 s, and the registered writer
+// behind it looks after 1 to 2 s more. New readers do not get in first for ever.
+func TestAStoppedWriterDelaysTheNext(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near := r.client(lock.Config{})
+		write := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Writer())
+		stopped, link := r.process("stopped")
+		frozen := lockAsync(ctx, stopped.RW("orders", lock.Options{}).Writer())
+		r.claimed("orders")
+		c, _ := r.process("next")
+		next := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
+		r.registered(1)
+		time.Sleep(20 * time.Second)
+		link.Freeze()
+		released := time.Now()
+		r.must(write.Unlock(ctx))
+		lease := r.won(next)
+		if delay := time.Since(released); delay > 5*time.Second {
+			r.Errorf("the next writer got the lock after %v, want at most 5 s", delay)
+		}
+		r.must(lease.Unlock(ctx))
+		link.Thaw()
+		r.must(r.won(frozen).Unlock(ctx))
+		r.gone("orders")
+	})
+}
+
+// The last waiting writer of a process gives up: if it was next, the first registered
+// writer is next at once, and readers stay out. If it was registered, it is not any more.
+func TestAWriterThatGivesUpPassesTheClaimOn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near := r.client(lock.Config{})
+		read := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Reader())
+		var calls []*await
+		var stops []context.CancelFunc
+		for i := range 3 {
+			short, stop := context.WithCancel(ctx)
+			c, _ := r.process(fmt.Sprint("writer", i))
+			stops = append(stops, stop)
+			calls = append(calls, lockAsync(short, c.RW("orders", lock.Options{}).Writer()))
+			if r.claimed("orders"); i > 0 {
+				r.registered(int64(i))
+			}
+		}
+		stops[1]()
+		<-calls[1].done
+		r.registered(1)
+		stops[0]()
+		<-calls[0].done
+		time.Sleep(time.Millisecond) // for background work
+		if claim := r.field("orders", "q"); !strings.Contains(claim, ":writer2~") {
+			r.Errorf("after the next writer has given up the claim is %q", claim)
+		}
+		r.registered(0)
+		for range 20 { // the claim is renewed
+			r.refused(near.RW("orders", lock.Options{}).Reader())
+			time.Sleep(time.Second)
+		}
+		released := time.Now()
+		r.must(read.Unlock(ctx))
+		lease := r.won(calls[2])
+		if delay := time.Since(released); delay > 0 {
+			r.Errorf("the next writer got the lock after %v, want at once", delay)
+		}
+		r.must(lease.Unlock(ctx))
+		stops[2]()
+		r.gone("orders")
+	})
+}
+
+// The writers of one process share a claim or a registration. Each of them gets its turn
+// at once.
+func TestTheWritersOfAProcessShareARegistration(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease := r.locked(r.client(lock.Config{}).RW("orders", lock.Options{}).Writer())
+		clients := make([]*lock.Client, 3)
+		for i := range clients {
+			clients[i], _ = r.process(fmt.Sprint(i))
+		}
+		var all sync.WaitGroup
+		for i := range 30 {
+			all.Go(func() {
+				lease, err := clients[i%3].As(fmt.Sprint(i/3)).RW("orders", lock.Options{}).Writer().Lock(ctx)
+				r.must(err)
+				time.Sleep(10 * time.Millisecond)
+				r.must(lease.Unlock(ctx))
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		r.registered(2) // and one claim
+		released := time.Now()
+		r.must(lease.Unlock(ctx))
+		all.Wait()
+		if took := time.Since(released); took > 300*time.Millisecond {
+			r.Errorf("30 holds of 10 ms took %v", took)
+		}
+		time.Sleep(2 * time.Second)
+		r.registered(0)
+		r.gone("orders")
+	})
+}
+
+// When memory is full, no claim can be written. The release wakes the next writer anyway.
+func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		near := r.client(lock.Config{})
+		write := r.locked(near.RW("orders", lock.Options{}).Writer())
+		var all sync.WaitGroup
+		for i := range 2 {
+			c, _ := r.process(fmt.Sprint(i))
+			all.Go(func() {
+				lease, err := c.RW("orders", lock.Options{}).Writer().Lock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+			})
+			if r.claimed("orders"); i > 0 {
+				r.registered(1)
+			}
+		}
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		r.must(write.Unlock(ctx))
+		time.AfterFunc(100*time.Millisecond, func() { r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err()) })
+		all.Wait()
+		r.gone("orders")
 	})
 }

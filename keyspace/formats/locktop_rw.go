@@ -10,8 +10,9 @@ import (
 )
 
 // locktopRW is the format of the read/write lock in package lock: a hash with a field
-// for each reader, the writer and the waiting writer. Holders have a count and a
-// deadline. A holder ends at its deadline, but its field may remain.
+// for each reader, the writer and the waiting writer that is next. The other processes
+// that wait to write are registered in a zset. Holders have a count and a deadline. A
+// holder ends at its deadline, but its field may remain.
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
 		Name:         "locktop-rw",
@@ -22,7 +23,10 @@ func locktopRW() keyspace.Format {
 		Type:         "hash",
 		Probe:        probeLocktopRW,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
+			return []keyspace.Companion{
+				{Key: locktopName(e.Key, "fence"), Type: "string"},
+				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
+			}
 		},
 		Decode:  decodeLocktopRW,
 		Actions: locktopRWActions(),
@@ -55,7 +59,7 @@ func locktopRWActions() *keyspace.Actions {
 		},
 		ForceRelease: locktopRWCheck + locktopRWRelease,
 		Extend:       locktopRWCheck + locktopRWExtend,
-		WakeHint:     "receive the key: writers on {key}:free, readers on {key}:open",
+		WakeHint:     "receive free on {key}:free:<process> (the writer that is next) or the key on {key}:open (readers)",
 	}
 }
 
@@ -98,6 +102,10 @@ func decodeLocktopRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		}
 	}
 	l.Holders = append(writer, readers...)
+	for _, w := range locktopProcesses(e) {
+		w.Mode = keyspace.Write
+		l.Waiters = append(l.Waiters, w)
+	}
 	if !versioned || len(l.Holders)+len(l.Waiters) == 0 {
 		return keyspace.Lock{}, keyspace.No
 	}
@@ -124,13 +132,13 @@ func appendHold(all []keyspace.Holder, now time.Time, value, token string, mode 
 	return append(all, h), true
 }
 
-// appendClaim parses <deadline>:<id> of a waiting writer. The ID does not contain the
-// start of the wait.
+// appendClaim parses <deadline>:<process> of a waiting writer. The name of the process
+// does not contain the start of the wait.
 func appendClaim(all []keyspace.Waiter, now time.Time, value string) ([]keyspace.Waiter, bool) {
 	rest, id, _ := strings.Cut(value, ":")
-	_, ours := locktopHolder(id, now)
+	label, process, named := cutLast(id, "~")
 	deadline, timed := atMilli(rest)
-	if !ours || !timed {
+	if !named || len(label) > maxLabel || len(process) != locktopProcess || !timed {
 		return all, false
 	}
 	if !deadline.After(now) {
@@ -153,13 +161,16 @@ func locktopRWSamples() []keyspace.Sample {
 		a = "web-1:31~{v7-9000/51}"
 		b = "web-2:12~{v7-5000/52}"
 		c = "web-3:77~{v7-80000/53}"
-		d = "cron-1:8~{v7-700000/54}"
+		d = "cron-1:8~4f1c2a3b4d5e"
+		e = "cron-2:9~5f1c2a3b4d5e"
 	)
 	return []keyspace.Sample{
 		{
-			Name: "two readers, one that died, and a writer that waits",
+			Name: "two readers, one that died, and two writers that wait",
 			Commands: [][]string{
-				{"DEL", "rates:eur"},
+				{"DEL", "rates:eur", "{rates:eur}:waiters"},
+				{"ZADD", "{rates:eur}:waiters", "{ms-3000}000", e},
+				{"PEXPIRE", "{rates:eur}:waiters", "30000"},
 				{"HSET", "rates:eur", "v", "1", "r:" + a, "1:{ms+21000}", "r:" + b, "2:{ms+25000}", "r:" + c, "1:{ms-50000}",
 					"q", "{ms+2900}:" + d, "s", "1"},
 				{"PEXPIRE", "rates:eur", "30000"},
@@ -170,7 +181,7 @@ func locktopRWSamples() []keyspace.Sample {
 					{ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read},
 					{ID: b, Label: "web-2:12", Count: 2, Mode: keyspace.Read},
 				},
-				Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}},
+				Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}, {ID: e, Mode: keyspace.Write}},
 			},
 			TTL: 30 * time.Second,
 		},

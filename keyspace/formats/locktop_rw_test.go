@@ -26,7 +26,10 @@ func rates(t *testing.T, now time.Time, fields ...string) (keyspace.Lock, keyspa
 	return keyspace.Lock{}, keyspace.No
 }
 
-const rwToken = "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a"
+const (
+	rwToken   = "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a"
+	rwProcess = "cron-1:8~4a4a4a4a4a4a"
+)
 
 func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
@@ -45,8 +48,8 @@ func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 
 func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
-	l, sure := rates(t, now, "v", "1", "q", "1763651002000:"+rwToken, "r:"+rwToken, "1:1763650999000")
-	if sure != keyspace.Certain || l.State(time.Time{}) != keyspace.Waiting || len(l.Waiters) != 1 || l.Waiters[0].ID != rwToken {
+	l, sure := rates(t, now, "v", "1", "q", "1763651002000:"+rwProcess, "r:"+rwToken, "1:1763650999000")
+	if sure != keyspace.Certain || l.State(time.Time{}) != keyspace.Waiting || len(l.Waiters) != 1 || l.Waiters[0].ID != rwProcess {
 		t.Errorf("decoded %+v, %v", l, sure)
 	}
 }
@@ -61,6 +64,7 @@ func TestOtherHashesAreNotReadWriteLocks(t *testing.T) {
 		"no deadline":                  {"v", "1", "r:" + rwToken, "1:soon"},
 		"a foreign token":              {"v", "1", "r:4711", "1:1763651002000"},
 		"a claim with a foreign token": {"v", "1", "q", "1763651002000:4711"},
+		"a claim without a process":    {"v", "1", "q", "1763651002000:web-1:31~4711"},
 		"no living holder":             {"v", "1", "s", "1", "t", "1763651002000:1763651001900", "w", "1:1763650999000:" + rwToken},
 		"a vector":                     {"v", "1", "w", "2", "t", "3"},
 	} {
