@@ -144,15 +144,20 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 	c := r.client(lock.Config{})
 	for _, key := range []string{"a}b", "{}a", "}{", ""} {
 		for name, l := range map[string]lock.Locker{
-			"fair":   c.Fair(key, lock.Options{}),
-			"fenced": c.Mutex(key, lock.Options{Fence: true}),
+			"fair":             c.Fair(key, lock.Options{}),
+			"fenced":           c.Mutex(key, lock.Options{Fence: true}),
+			"fenced semaphore": c.Semaphore(key, 2, lock.Options{Fence: true}),
 		} {
 			if _, err := l.TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
 				t.Errorf("%s %q: got %v, want ErrArgument", name, key, err)
 			}
 		}
+		if err := c.Semaphore(key, 2, lock.Options{}).SetLimit(ctx, 3); !errors.Is(err, lock.ErrArgument) {
+			t.Errorf("the limit of %q: got %v, want ErrArgument", key, err)
+		}
 		for name, l := range map[string]lock.Locker{
 			"without companions":    c.Mutex(key, lock.Options{}),
+			"semaphore":             c.Semaphore(key+"s", 2, lock.Options{}),
 			"fair on one server":    alone.Fair(key, lock.Options{}),
 			"reentrant, no cluster": alone.Reentrant(key+"r", lock.Options{Fence: true}),
 		} {

@@ -124,6 +124,7 @@ func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 		c, o := r.client(lock.Config{}), lock.Options{TTL: time.Minute, Fence: true}
 		for key, l := range map[string]lock.Locker{
 			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o), "rw": c.RW("rw", o).Writer(),
+			"semaphore": c.Semaphore("semaphore", 2, o),
 		} {
 			r.must(r.rdb.Set(ctx, "{"+key+"}:fence", "no number", 0).Err())
 			for _, try := range []func(context.Context) (*lock.Lease, error){l.TryLock, l.Lock} {

@@ -4,9 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"locktop/lock"
 )
@@ -138,4 +145,630 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A limit and options that cannot work are refused, and nothing is sent.
+func TestASemaphoreRefusesArgumentsThatCannotWork(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.link.Refuse(errors.New("nothing must be sent"))
+		c := r.client(lock.Config{})
+		for _, s := range []*lock.Semaphore{
+			c.Semaphore("orders", 0, lock.Options{}),
+			c.Semaphore("orders", -1, lock.Options{}),
+			c.Semaphore("orders", 1, lock.Options{TTL: 1}),
+		} {
+			for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
+				if !errors.Is(err, lock.ErrArgument) {
+					r.Errorf("got %v, want ErrArgument", err)
+				}
+			}
+		}
+		if err := c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0); !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("got %v, want ErrArgument", err)
+		}
+	})
+}
+
+// A zset of another program is not a semaphore.
+func TestAForeignZsetIsNotASemaphore(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
+		s := r.client(lock.Config{}).Semaphore("orders", 5, lock.Options{})
+		for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
+			if !errors.Is(err, lock.ErrWrongType) {
+				r.Errorf("got %v, want ErrWrongType", err)
+			}
+		}
+		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 || r.keys() != 1 {
+			r.Errorf("the zset has %d members of 2, and there are %d keys", n, r.keys())
+		}
+	})
+}
+
+// A dead holder costs its own permit, until its own TTL has passed. The other holders
+// keep theirs, and its permit never stays: in Redisson permits without a lease stay for
+// ever (redisson#2045, #4462), and the keys never expire (redisson#4100, #6302).
+func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		alive, _ := r.process("alive")
+		doomed, link := r.process("doomed")
+		next, _ := r.process("next")
+		kept := r.locked(alive.Semaphore("orders", 2, lock.Options{TTL: time.Minute}))
+		lost := r.locked(doomed.Semaphore("orders", 2, lock.Options{TTL: 20 * time.Second}))
+		link.Freeze()
+		died := time.Now()
+		lease := r.won(lockAsync(ctx, next.Semaphore("orders", 2, lock.Options{TTL: time.Minute})))
+		if took := time.Since(died); took < 20*time.Second || took > 20*time.Second+5*time.Millisecond {
+			r.Errorf("the permit of the dead holder was free after %v, want 20 s", took)
+		}
+		if lost.Valid() || !kept.Valid() {
+			r.Errorf("the dead holder is valid: %v, the other one: %v", lost.Valid(), kept.Valid())
+		}
+		r.refused(next.Semaphore("orders", 2, lock.Options{}))
+		r.must(kept.Unlock(ctx))
+		r.must(lease.Unlock(ctx))
+		if n := r.keys(); n != 0 {
+			r.Errorf("%d keys are left", n)
+		}
+
+		link.Thaw()
+		r.locked(doomed.Semaphore("stock", 2, fixed(20*time.Second)))
+		r.locked(doomed.Semaphore("stock", 2, fixed(40*time.Second)))
+		time.Sleep(41 * time.Second)
+		if n := r.keys(); n != 0 {
+			r.Errorf("%d keys are left after the last permit", n)
+		}
+	})
+}
+
+// Dead permits count for nothing, are removed up to 100 at a time, and go with the key.
+func TestDeadPermitsAreRemovedAHundredAtATime(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		const dead = 1_050
+		members := make([]redis.Z, dead)
+		for i := range members {
+			members[i] = redis.Z{Score: float64(i + 1), Member: fmt.Sprint("dead-", i)}
+		}
+		r.must(r.rdb.ZAdd(ctx, "orders", members...).Err())
+		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: math.Inf(1), Member: "limit:2"}).Err())
+		s := r.client(lock.Config{}).Semaphore("orders", 20, lock.Options{})
+		leases := r.acquired(s, 5)
+		if n := r.rdb.ZCard(ctx, "orders").Val(); n != dead-500+5+1 {
+			r.Errorf("%d members after 5 acquires", n)
+		}
+		leases = append(leases, r.acquired(s, 15)...)
+		r.refused(s)
+		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 20+1 {
+			r.Errorf("%d members after 20 acquires", n)
+		}
+		r.unlockAll(leases...)
+		if n := r.keys(); n != 0 {
+			r.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// A permit that the server has lost, or that has expired, is not created again by a
+// renewal (redis-semaphore#175), also if others keep the key alive.
+func TestALostPermitIsNotCreatedAgain(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		for name, lose := range map[string]func(token string) error{
+			"removed": func(token string) error { return r.rdb.ZRem(ctx, "orders", token).Err() },
+			"expired": func(token string) error { return r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: token}).Err() },
+			"deleted": func(string) error { return r.rdb.Del(ctx, "orders").Err() },
+		} {
+			s := r.client(lock.Config{}).Semaphore("orders", 2, lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}})
+			leases := r.acquired(s, 2)
+			r.must(lose(leases[0].Token()))
+			if err := leases[0].Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
+				r.Errorf("%s: Extend returned %v, want ErrLost", name, err)
+			}
+			<-leases[0].Context().Done()
+			if err := leases[0].Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+				r.Errorf("%s: Unlock returned %v, want ErrLost", name, err)
+			}
+			want := int64(1)
+			if name == "deleted" {
+				<-leases[1].Context().Done()
+				want = 0
+			} else {
+				r.must(leases[1].Extend(ctx, time.Minute))
+			}
+			if n := r.permits("orders"); n != want {
+				r.Errorf("%s: the server has %d permits, want %d", name, n, want)
+			}
+			if want > 0 {
+				r.must(leases[1].Unlock(ctx))
+			}
+		}
+	})
+}
+
+// A renewal that is on its way when the permit is released neither brings the permit
+// back nor reports a loss (redis-semaphore#205).
+func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		d := &eventRecorder{}
+		s := r.client(lock.Config{Observe: d.write}).Semaphore("orders", 25, lock.Options{Renew: lock.Renew{Every: time.Millisecond}})
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				for range 20 {
+					lease, err := s.Lock(ctx)
+					r.must(err)
+					time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+					r.must(lease.Unlock(ctx))
+				}
+			})
+		}
+		all.Wait()
+		if d.count(lock.Renewed) == 0 || d.count(lock.Lost) > 0 {
+			r.Errorf("%d renewals, %d losses", d.count(lock.Renewed), d.count(lock.Lost))
+		}
+		if n := r.keys(); n != 0 {
+			r.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// An acquire that is interrupted keeps no permit (CURATOR-315, -335, -462, -595): neither
+// one that the server has granted, nor one that was handed over, nor a place among the
+// waiters. The other clients use all permits at once.
+func TestAnInterruptedAcquireKeepsNoPermit(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		holder, _ := r.process("holder")
+		s := holder.Semaphore("orders", 3, lock.Options{TTL: time.Hour})
+		for i := range tries(100) {
+			leaver, link := r.process("leaver")
+			leaves := leaver.Semaphore("orders", 3, lock.Options{TTL: time.Hour})
+			short, giveUp := context.WithCancel(ctx)
+			held := r.acquired(s, i%4)
+			link.Delay(func() time.Duration { return time.Millisecond })
+			var waits []*await
+			for range 5 {
+				waits = append(waits, lockAsync(short, leaves))
+			}
+			time.Sleep(time.Duration(i%7) * time.Millisecond)
+			r.unlockAll(held...)
+			time.Sleep(time.Duration(i%9) * 300 * time.Microsecond)
+			if i%3 == 0 {
+				link.Cut()
+			}
+			giveUp()
+			var leases []*lock.Lease
+			for _, w := range waits {
+				if <-w.done; w.err == nil {
+					leases = append(leases, w.lease)
+				}
+			}
+			for _, lease := range leases {
+				if err := lease.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+					_ = lease.Unlock(ctx)
+				}
+			}
+			time.Sleep(3 * time.Second)
+			r.unlockAll(r.acquired(s, 3)...)
+			if n := r.keys(); n != 0 {
+				r.Fatalf("round %d: left behind: %q", i, r.rdb.Keys(ctx, "*").Val())
+			}
+			r.must(leaver.Close())
+		}
+	})
+}
+
+// The stored limit counts for all clients, over the life of the key. Lowering it takes
+// no permit away and lets no waiter in before enough holders have left.
+func TestTheStoredLimitCounts(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		a, b := r.client(lock.Config{}), r.client(lock.Config{})
+		s, other := a.Semaphore("orders", 4, lock.Options{}), b.Semaphore("orders", 9, lock.Options{})
+		held := r.acquired(s, 4)
+		r.must(other.SetLimit(ctx, 2))
+		if last := r.rdb.ZRange(ctx, "orders", -1, -1).Val(); last[0] != "limit:2" {
+			r.Errorf("the key shows %q", last)
+		}
+		waits := []*await{lockAsync(ctx, other), lockAsync(ctx, s)}
+		r.registered(2)
+		for i, lease := range held {
+			if waits[0].over() || waits[1].over() {
+				r.Errorf("a waiter got in after %d of 4 holders have left", i)
+			}
+			if !lease.Valid() {
+				r.Error("a permit was taken away")
+			}
+			if i == 2 {
+				break // 2 are left; this release makes one free
+			}
+			r.must(lease.Unlock(ctx))
+		}
+		r.must(held[2].Unlock(ctx))
+		r.until("the first waiter", func() bool { return waits[0].over() != waits[1].over() })
+		r.must(held[3].Unlock(ctx))
+		r.unlockAll(r.won(waits[0]), r.won(waits[1]))
+		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 || r.rdb.PTTL(ctx, "{orders}:limit").Val() != -1 {
+			r.Errorf("the key exists: %v, the TTL of the limit is %v", n, r.rdb.PTTL(ctx, "{orders}:limit").Val())
+		}
+		r.acquired(other, 2)
+		r.refused(other)
+	})
+}
+
+// A raised limit reaches all waiters of one process, which is registered once.
+func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
+	for name, identity := range map[string]func(*lock.Client, int) *lock.Client{
+		"goroutines": func(c *lock.Client, _ int) *lock.Client { return c },
+		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
+	} {
+		for _, own := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", by the same process: ", own), func(t *testing.T) {
+				onBoth(t, func(r *rig) {
+					holder, _ := r.process("holder")
+					c, _ := r.process("waiting")
+					lease := r.locked(holder.Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
+					short, cancel := context.WithCancel(ctx)
+					waits := make([]*await, 10)
+					for i := range waits {
+						waits[i] = lockAsync(short, identity(c, i).Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
+					}
+					want := 10
+					if name == "goroutines" {
+						want = 1
+					}
+					r.registered(1)
+					r.until("the waiters", func() bool { return c.Stats().Waiting == 10 && int(c.Stats().Contended) >= want })
+					if r.fake {
+						time.Sleep(100 * time.Millisecond)
+					}
+					by := holder
+					if own {
+						by = c
+					}
+					before, began := r.acquires(), time.Now()
+					r.must(by.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 5))
+					over := func() (n int) {
+						for _, w := range waits {
+							if w.over() {
+								n++
+							}
+						}
+						return n
+					}
+					r.until("four more holders", func() bool { return over() == 4 })
+					if took := time.Since(began); r.fake && took > 10*time.Millisecond {
+						r.Errorf("it took %v", took)
+					}
+					if n := r.acquires() - before; n > 8 {
+						r.Errorf("%d attempts for 4 permits", n)
+					}
+					cancel()
+					for _, w := range waits {
+						if <-w.done; w.err == nil {
+							r.must(w.lease.Unlock(ctx))
+						}
+					}
+					r.must(lease.Unlock(ctx))
+					r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey, "orders").Val() == 0 })
+				})
+			})
+		}
+	}
+}
+
+// When memory is full, permits are renewed, released and handed over; new ones and a new
+// limit are refused.
+func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		d := &eventRecorder{}
+		c := r.client(lock.Config{Observe: d.write})
+		s := c.Semaphore("orders", 3, lock.Options{Fence: true, Renew: lock.Renew{Every: 50 * time.Millisecond}})
+		leases := r.acquired(s, 2)
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		if err := tried(s.TryLock(ctx)); !errors.Is(err, lock.ErrOOM) {
+			r.Errorf("got %v, want ErrOOM", err)
+		}
+		if err := s.SetLimit(ctx, 5); !errors.Is(err, lock.ErrOOM) {
+			r.Errorf("got %v, want ErrOOM", err)
+		}
+		before := d.count(lock.Renewed)
+		r.until("renewals", func() bool { return d.count(lock.Renewed) > before+2 })
+		r.must(leases[0].Extend(ctx, time.Minute))
+		token := "late~" + leases[0].Token()[len(leases[0].Token())-36:]
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+		r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1, Member: token}).Err())
+		ear := r.rdb.Subscribe(ctx, "{orders}:free:"+token[len(token)-12:])
+		defer ear.Close()
+		_, err := ear.Receive(ctx)
+		r.must(err)
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		r.must(leases[1].Unlock(ctx)) // hands a permit to the token
+		if left := r.rdb.ZScore(ctx, "orders", token).Val(); left == 0 {
+			r.Error("the permit was not handed over")
+		}
+		r.must(leases[0].Unlock(ctx))
+		r.until("the end of the reservation", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+	})
+}
+
+// The scripts work when the server has forgotten them.
+func TestASemaphoreDoesNotNoticeAScriptFlush(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		d := &eventRecorder{}
+		s := r.client(lock.Config{Observe: d.write}).Semaphore("orders", 2, lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}})
+		for i := range 3 {
+			r.must(r.rdb.ScriptFlush(ctx).Err())
+			lease := r.locked(s)
+			r.must(r.rdb.ScriptFlush(ctx).Err())
+			before := d.count(lock.Renewed)
+			r.until("a renewal after the flush", func() bool { return d.count(lock.Renewed) > before })
+			r.must(s.SetLimit(ctx, i+1))
+			r.must(r.rdb.ScriptFlush(ctx).Err())
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
+// A user with permission for the key alone uses its own limit, and waits for the message
+// to all.
+func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
+		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
+		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
+		defer rdb.Close()
+		c, err := lock.New(rdb, lock.Config{})
+		r.must(err)
+		defer c.Close()
+		r.must(r.client(lock.Config{}).Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 1))
+		s := c.Semaphore("orders", 2, lock.Options{TTL: time.Minute})
+		leases := r.acquired(s, 2)
+		r.refused(s)
+		if err := s.SetLimit(ctx, 3); !errors.Is(err, lock.ErrNoPermission) {
+			r.Errorf("got %v, want ErrNoPermission", err)
+		}
+		next := lockAsync(ctx, c.As("next").Semaphore("orders", 2, lock.Options{}))
+		r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "{orders}:free").Val()) == 1 })
+		r.must(leases[0].Unlock(ctx))
+		r.unlockAll(leases[1], r.won(next))
+		if keys := r.rdb.Keys(ctx, "*").Val(); !slices.Equal(keys, []string{"{orders}:limit"}) {
+			r.Errorf("the server has %q", keys)
+		}
+	})
+}
+
+// Clients of four processes acquire, hold, release and abandon permits, while their
+// network freezes, loses replies, breaks and delays. There are never more valid leases
+// than permits, and never more permits on the server. In the end nothing is left.
+func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
+	for seed := range uint64(tries(2)) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				const limit, processes, clients = 3, 4, 4
+				var mu sync.Mutex
+				valid, most, acquired := map[*lock.Lease]bool{}, 0, 0
+				count := func(lease *lock.Lease) {
+					mu.Lock()
+					defer mu.Unlock()
+					acquired++
+					valid[lease] = true
+					inside := 0
+					for other := range valid {
+						if other.Valid() {
+							inside++
+						} else {
+							delete(valid, other)
+						}
+					}
+					if most = max(most, inside); inside > limit {
+						r.Errorf("%d holders inside", inside)
+					}
+					if n := r.permits("orders"); n > limit {
+						r.Errorf("%d permits on the server", n)
+					}
+				}
+				life, stop := context.WithTimeout(ctx, 5*time.Minute)
+				defer stop()
+				var all sync.WaitGroup
+				for p := range uint64(processes) {
+					c, link := r.process(fmt.Sprint("p", p))
+					all.Go(func() {
+						random := rand.New(rand.NewPCG(seed, p))
+						for life.Err() == nil {
+							time.Sleep(time.Duration(random.IntN(20_000)) * time.Millisecond)
+							switch random.IntN(5) {
+							case 0:
+								link.Freeze()
+							case 1:
+								link.FreezeReplies()
+							case 2:
+								link.Cut()
+							case 3:
+								link.Delay(func() time.Duration { return time.Millisecond })
+							}
+							time.Sleep(time.Duration(random.IntN(6_000)) * time.Millisecond)
+							link.Thaw()
+						}
+					})
+					for i := range uint64(clients) {
+						all.Go(func() {
+							random := rand.New(rand.NewPCG(seed, 100*p+i+10))
+							o := lock.Options{TTL: time.Second << random.IntN(3), Fence: true}
+							s := c.As(fmt.Sprint(p, "-", i)).Semaphore("orders", limit, o)
+							for life.Err() == nil {
+								short, cancel := context.WithTimeout(life, time.Duration(random.IntN(5_000))*time.Millisecond)
+								lease, err := s.Lock(short)
+								cancel()
+								if err != nil {
+									continue
+								}
+								count(lease)
+								time.Sleep(time.Duration(random.IntN(3_000)) * time.Millisecond)
+								if random.IntN(4) == 0 {
+									_ = lease.Extend(life, time.Duration(100+random.IntN(5_000))*time.Millisecond)
+								}
+								if random.IntN(10) > 0 {
+									short, cancel := context.WithTimeout(ctx, time.Second)
+									_ = lease.Unlock(short)
+									cancel()
+								}
+							}
+						})
+					}
+				}
+				all.Wait()
+				runtime.GC() // abandoned leases are renewed until they are collected
+				for lease := range valid {
+					_ = lease.Unlock(ctx)
+				}
+				time.Sleep(time.Minute)
+				if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) != 1 || most < limit {
+					r.Errorf("left behind: %q; at most %d holders were inside", keys, most)
+				}
+				r.Logf("%d acquisitions", acquired)
+			})
+		})
+	}
+}
+
+// 1,000,000 acquisitions with LOCKTOP_PROOF, else 20,000: the holders in the processes
+// never exceed the limit, nor do the permits on the server. Whenever all clients pause,
+// the two numbers agree.
+func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		const limit, processes, clients, rounds = 5, 4, 16, 20
+		cycles := 20_000 / rounds / processes / clients
+		if proving() {
+			cycles = 1_000_000/rounds/processes/clients + 1
+		}
+		semaphores := make([]*lock.Semaphore, processes)
+		for i := range semaphores {
+			c, _ := r.process(fmt.Sprint("p", i))
+			semaphores[i] = c.Semaphore("orders", limit, lock.Options{TTL: time.Minute, Fence: true})
+		}
+		var inside, most, total atomic.Int64
+		var fences sync.Map
+		began, sampled := time.Now(), 0
+		for round := range rounds {
+			var all sync.WaitGroup
+			var working atomic.Int64
+			kept := make(chan *lock.Lease, processes*clients)
+			for i := range processes * clients {
+				s := semaphores[i%processes]
+				working.Add(1)
+				all.Go(func() {
+					defer working.Add(-1)
+					for range cycles {
+						lease, err := s.Lock(ctx)
+						r.must(err)
+						n := inside.Add(1)
+						if n > limit {
+							r.Errorf("%d holders inside", n)
+						}
+						for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+						}
+						total.Add(1)
+						if _, twice := fences.LoadOrStore(lease.Fence(), true); twice {
+							r.Errorf("fence %d twice", lease.Fence())
+						}
+						runtime.Gosched()
+						inside.Add(-1)
+						r.must(lease.Unlock(ctx))
+					}
+				})
+			}
+			for working.Load() > 0 {
+				if n := r.permits("orders"); n > limit {
+					r.Errorf("round %d: %d permits on the server", round, n)
+				}
+				sampled++
+			}
+			all.Wait()
+			for i := range processes * clients {
+				all.Go(func() {
+					if lease, err := semaphores[i%processes].TryLock(ctx); err == nil {
+						inside.Add(1)
+						kept <- lease
+					}
+				})
+			}
+			all.Wait()
+			close(kept)
+			if n := r.permits("orders"); n != inside.Load() || n == 0 {
+				r.Errorf("round %d: %d permits on the server, %d holders", round, n, inside.Load())
+			}
+			for lease := range kept {
+				inside.Add(-1)
+				r.must(lease.Unlock(ctx))
+			}
+		}
+		if n := r.rdb.Exists(ctx, "orders", waitersKey).Val(); n != 0 {
+			r.Errorf("%d keys are left", n)
+		}
+		if most.Load() != limit {
+			r.Errorf("at most %d holders were inside", most.Load())
+		}
+		took := time.Since(began)
+		r.Logf("%d acquisitions in %v, %.0f a second; at most %d inside; %d samples on the server",
+			total.Load(), took.Round(time.Millisecond), float64(total.Load())/took.Seconds(), most.Load(), sampled)
+	})
+}
+
+// The limit goes up and down under load. The holders never exceed the limits of their
+// time, each waiter gets a permit soon, and attempts are few.
+func TestTheLimitChangesUnderLoad(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		const processes, clients, highest = 8, 4, 8
+		var inside, highestNow, acquired atomic.Int64
+		highestNow.Store(1)
+		admin, _ := r.process("admin")
+		s := admin.Semaphore("orders", 1, lock.Options{TTL: time.Minute})
+		r.must(s.SetLimit(ctx, 1))
+		before := r.acquires()
+		done := make(chan struct{})
+		var all sync.WaitGroup
+		for i := range processes {
+			c, _ := r.process(fmt.Sprint("p", i))
+			for range clients {
+				all.Go(func() {
+					s := c.Semaphore("orders", 1, lock.Options{TTL: time.Minute})
+					for {
+						select {
+						case <-done:
+							return
+						default:
+						}
+						began := time.Now()
+						lease, err := s.Lock(ctx)
+						r.must(err)
+						acquired.Add(1)
+						if n, most := inside.Add(1), highestNow.Load(); n > most {
+							r.Errorf("%d holders inside, the limit was %d", n, most)
+						}
+						if waited := time.Since(began); waited > 5*time.Second {
+							r.Errorf("a waiter waited for %v", waited)
+						}
+						time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+						inside.Add(-1)
+						r.must(lease.Unlock(ctx))
+					}
+				})
+			}
+		}
+		for i := range tries(100) {
+			limit := 1 + rand.IntN(highest)
+			if i%2 == 0 {
+				limit = highest
+			}
+			highestNow.Store(max(highestNow.Load(), int64(limit)))
+			r.must(s.SetLimit(ctx, limit))
+			r.until("the limit to be used or kept", func() bool { return inside.Load() == int64(limit) })
+			highestNow.Store(int64(limit))
+		}
+		close(done)
+		all.Wait()
+		perAcquire := float64(r.acquires()-before) / float64(acquired.Load())
+		r.Logf("%d acquisitions, %.2f counts of permits for each", acquired.Load(), perAcquire)
+		if perAcquire > 3.5 { // one in the acquire, one in the release, and one that registers a waiter
+			r.Errorf("%.2f attempts and releases for each acquisition", perAcquire)
+		}
+	})
 }

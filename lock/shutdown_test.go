@@ -21,6 +21,9 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 		for kind, of := range map[string]func(*lock.Client, string) lock.Locker{
 			"mutex": func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, lock.Options{TTL: time.Minute}) },
 			"fair":  func(c *lock.Client, key string) lock.Locker { return c.Fair(key, lock.Options{TTL: time.Minute}) },
+			"semaphore": func(c *lock.Client, key string) lock.Locker {
+				return c.Semaphore(key, 2, lock.Options{TTL: time.Minute})
+			},
 		} {
 			c := r.client(lock.Config{})
 			warm, err := of(c, "warm").Lock(ctx)
