@@ -303,6 +303,9 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			{"ZADD", "{f}:line::queue", "1", "dead", "2", waiter},
 			{"ZADD", "{f}:line::alive", "{ms-1}", "dead", "{ms+5000}", waiter},
 		}, []string{"{f}:line::free:{process} {waiter}"}, []string{"{f}:line"}},
+		{"locktop semaphore, over its limit", "pool", [][]string{
+			{"ZADD", "pool", "{ms-1000}", waiter, "{ms+20000}", token, "+inf", "limit:1"}, {"PEXPIRE", "pool", "30000"},
+		}, []string{"{pool}:free pool"}, nil},
 		{"redisson permits", "{gpu}:timeout", [][]string{
 			{"SET", "gpu", "0"},
 			{"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "{ms+20000}", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},

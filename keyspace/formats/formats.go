@@ -22,6 +22,7 @@ func byStructure() []keyspace.Format {
 		locktop(),
 		locktopReentrant(),
 		locktopRW(),
+		locktopSemaphore(),
 		redissonRW(),
 		redisson(),
 		redissonMulti(),

@@ -169,7 +169,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 	load(t, rdb, seed(clock(t, rdb))...)
 	want := map[string]time.Duration{
 		"orders:4712": 9 * time.Second, "orders:4713": 9 * time.Second, "{fleet}:dispatch": 9 * time.Second, "ledger:2026": 4 * time.Second,
-		"rates:eur": 9 * time.Second, "rates:usd": 9 * time.Second, "rwlock:prices": time.Second,
+		"rates:eur": 9 * time.Second, "rates:usd": 9 * time.Second, "gpu:0": 9 * time.Second, "{gpu}:1": 9 * time.Second, "rwlock:prices": time.Second,
 		"job:nightly": 192 * time.Minute, ":1:thumbnails": 3 * time.Second, "redbeat::lock": time.Minute,
 		"qo_reports.build_day-2026-11-20": 70 * time.Second, "_lockprices:eur": 800 * time.Millisecond,
 		"campaign:9": 2500 * time.Millisecond, "invoice:run:lock": 5 * time.Second, "transfer:acct-1881": 4 * time.Second,

@@ -68,7 +68,7 @@ func locktopActions() *keyspace.Actions {
 
 // locktopReleased returns the key of a lock from the message of a release. To all
 // waiters, the message is the key. On the channel of one process it is "free", "own", or
-// the token of the waiter that gets the lock.
+// the token of the waiter that gets the lock; "more" is not a release.
 func locktopReleased(channel, payload string) (string, bool) {
 	if locktopName(payload, "free") == channel {
 		return payload, true
@@ -89,13 +89,16 @@ const locktopProcess = 12
 
 // locktopCompanion reports whether key is a fence counter. Of the additional keys, only
 // the counter has the type of a lock and remains after a release.
-func locktopCompanion(key string) bool {
-	beside, isFence := strings.CutSuffix(key, ":fence")
+func locktopCompanion(key string) bool { return isLocktopCompanion(key, "fence") }
+
+// isLocktopCompanion reports whether key is the second key of a lock with that part.
+func isLocktopCompanion(key, part string) bool {
+	beside, ends := strings.CutSuffix(key, ":"+part)
 	lock, tagged := strings.CutSuffix(beside, ":")
 	if !tagged {
 		lock = unbraced(beside)
 	}
-	return isFence && locktopName(lock, "fence") == key
+	return ends && locktopName(lock, part) == key
 }
 
 // maxLabel is the greatest length of a label for which a probe still sees the tilde.

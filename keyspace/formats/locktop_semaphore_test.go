@@ -1,0 +1,80 @@
+package formats_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// pool decodes a zset as locktop's semaphore.
+func pool(t *testing.T, now time.Time, length int64, members ...keyspace.Member) (keyspace.Lock, keyspace.Confidence) {
+	t.Helper()
+	e := keyspace.Entry{Key: "pool", Type: "zset", Now: now, Len: length, Members: members}
+	for _, f := range formats.All() {
+		if f.Name == "locktop-semaphore" {
+			return f.Decode(e)
+		}
+	}
+	t.Fatal("the format is not listed")
+	return keyspace.Lock{}, keyspace.No
+}
+
+func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
+	now := time.UnixMilli(1_763_651_000_000)
+	permit := keyspace.Member{Name: rwToken, Score: 1_763_651_002_000}
+	limit := keyspace.Member{Name: "limit:3", Score: math.Inf(1)}
+	if l, sure := pool(t, now, 2, permit, limit); sure != keyspace.Certain || l.Limit != 3 || l.Remaining != 2 {
+		t.Fatalf("decoded %+v, %v", l, sure)
+	}
+	for name, members := range map[string][]keyspace.Member{
+		"no limit":          {permit},
+		"another element":   {{Name: "7", Score: 1_763_651_001_000}, permit, limit},
+		"no deadline":       {{Name: rwToken, Score: 12}, limit},
+		"only dead permits": {{Name: rwToken, Score: 1_763_650_999_000}, limit},
+		"no permits":        {limit},
+		"a limit in time":   {permit, {Name: "limit:3", Score: 1_763_651_002_000}},
+		"a limit of words":  {permit, {Name: "limit:three", Score: math.Inf(1)}},
+	} {
+		if l, sure := pool(t, now, int64(len(members)), members...); sure != keyspace.No {
+			t.Errorf("%s: taken for %+v", name, l)
+		}
+	}
+	if l, sure := pool(t, now, 300, permit); sure != keyspace.Certain || l.Limit != 0 {
+		t.Errorf("the beginning of a long zset is %+v, %v", l, sure)
+	}
+}
+
+// The end of a permit does not let an extend bring it back, which could exceed the limit.
+func TestAnExtendBringsNoPermitBack(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	now := clock(t, rdb)
+	commands := func(deadline string) [][]string {
+		return formats.At(keyspace.Sample{Commands: [][]string{
+			{"ZADD", "pool", deadline, "pay-7:52~{v7-4000/4d}", "{ms+60000}", "pay-8:1~{v7-4000/4e}", "+inf", "limit:2"}, {"PEXPIRE", "pool", "60000"},
+		}}, now).Commands
+	}
+	load(t, rdb, commands("{ms+30000}")...)
+	seen := only(t, rdb, "pool")
+	load(t, rdb, commands("{ms-1}")...)
+	if _, err := releaser(rdb).Extend(t.Context(), seen, time.Minute); err == nil {
+		t.Error("a dead permit was extended")
+	}
+	if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err == nil {
+		t.Error("a dead permit was released")
+	}
+	load(t, rdb, commands("{ms+30000}")...)
+	if _, err := releaser(rdb).Extend(t.Context(), seen, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if left := rdb.PTTL(t.Context(), "pool").Val(); left > 10*time.Second || left < 9*time.Second {
+		t.Errorf("the key lives for %v, its permits for 10 s", left)
+	}
+	if n := rdb.ZCount(t.Context(), "pool", fmt.Sprint(clock(t, rdb).Add(9*time.Second).UnixMilli()), "(inf").Val(); n != 2 {
+		t.Errorf("%d permits have the new deadline", n)
+	}
+}
