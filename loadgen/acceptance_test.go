@@ -62,7 +62,7 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
 	var all sync.WaitGroup
-	for _, kind := range []Kind{Mutex, Reentrant, RW, Fair, Redlock} {
+	for _, kind := range []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All} {
 		on := single
 		if kind == Redlock {
 			on = five
@@ -138,8 +138,8 @@ func openBlind(o sessionConfig) (session, error) {
 
 func (c blindSession) as(id clientIdentity) session { return blindSession{c.session.as(id), c.rdb} }
 
-func (c blindSession) lock(ctx context.Context, key string, shared bool) (lease, error) {
-	l, err := c.session.lock(ctx, key, shared)
+func (c blindSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	l, err := c.session.lock(ctx, keys, shared)
 	if err != nil {
 		return nil, err
 	}

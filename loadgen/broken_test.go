@@ -146,9 +146,9 @@ func (b *broken) close() error {
 
 func (b *broken) ttl() time.Duration { return b.scenario.Lock.TTL }
 
-func (b *broken) lock(ctx context.Context, key string, shared bool) (lease, error) {
+func (b *broken) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
 	for ctx.Err() == nil {
-		p := &heldKey{key: key, token: strconv.FormatUint(rand.Uint64(), 36), shared: shared, flaw: b.flaw, broken: b}
+		p := &heldKey{key: keys[0], token: strconv.FormatUint(rand.Uint64(), 36), shared: shared, flaw: b.flaw, broken: b}
 		sent := time.Now()
 		had, err := b.flaw.try(ctx, b, p)
 		if err != nil {

@@ -96,21 +96,26 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 	f, due := c.fleet, arrived.due
 	asked := time.Now()
 	f.recorder.arrive(c.number, due, arrived.late)
-	f.note(Event{At: due, Kind: Arrived, Key: f.keys.names[next.key], Client: c.number + 1, Shared: next.shared})
-	f.janitor.beforeLock(stay, next.key)
+	names, numbers := f.keys.of(next.key)
+	f.note(Event{At: due, Kind: Arrived, Key: names[0], More: names[1:], Client: c.number + 1, Shared: next.shared})
 	ctx, cancel := c.withPatience(stay)
 	defer cancel()
-	f.oracle.WaiterAdded(next.key, &oracle.Attempt{Client: c.number, Asked: asked, Ctx: ctx})
+	for _, key := range numbers {
+		f.janitor.beforeLock(stay, key)
+		f.oracle.WaiterAdded(key, &oracle.Attempt{Client: c.number, Asked: asked, Ctx: ctx})
+	}
 	l, how, err := c.acquire(stay, ctx, next)
 	now := time.Now()
 	if err != nil {
-		f.oracle.WaiterGone(next.key, c.number, now)
+		for _, key := range numbers {
+			f.oracle.WaiterGone(key, c.number, now)
+		}
 		f.recorder.giveUp(c.number, now, how, err)
 		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
 	participant := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.promise.flaw, Asked: asked}
-	visit := f.oracle.Enter(next.key, participant, l, now)
+	visit := f.oracle.Enter(numbers[0], participant, l, now, numbers[1:]...)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
 	f.history.Acquired(visit, asked, now)
@@ -183,7 +188,8 @@ func (c *client) note(how outcome, next iteration, e Event, l lease, err error) 
 	if e.Kind = eventOf[how]; e.Kind == "" {
 		return
 	}
-	e.Key, e.Client, e.Shared = c.fleet.keys.names[next.key], c.number+1, next.shared
+	names, _ := c.fleet.keys.of(next.key)
+	e.Key, e.More, e.Client, e.Shared = names[0], names[1:], c.number+1, next.shared
 	if l != nil {
 		e.Token, e.Fence = l.Token(), l.Fence()
 	}
@@ -204,7 +210,8 @@ func (c *client) withPatience(stay context.Context) (context.Context, context.Ca
 // acquire waits for a key until ctx ends: with the patience of the client, or with
 // stay. Without a lease, the outcome is the reason.
 func (c *client) acquire(stay, ctx context.Context, next iteration) (lease, outcome, error) {
-	l, err := c.session.lock(ctx, c.fleet.keys.names[next.key], next.shared)
+	names, _ := c.fleet.keys.of(next.key)
+	l, err := c.session.lock(ctx, names, next.shared)
 	switch {
 	case err == nil:
 		return l, acquired, nil

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,8 +51,9 @@ type Event struct {
 	Seq    uint64 // from 1, without gaps
 	At     time.Time
 	Kind   EventKind
-	Key    string // lock
-	Client int    // counted from 1; 0 = none
+	Key    string   // lock
+	More   []string // further keys of the same attempt or hold
+	Client int      // counted from 1; 0 = none
 	Token  string
 	Fence  int64
 	Shared bool // for reading
@@ -69,6 +71,23 @@ func (e Event) Owner() string {
 		return ""
 	}
 	return oracle.ClientLabel(e.Client)
+}
+
+// EachKey returns the events with one event for each key instead of one for several.
+func EachKey(events []Event) []Event {
+	if !slices.ContainsFunc(events, func(e Event) bool { return len(e.More) > 0 }) {
+		return events
+	}
+	var all []Event
+	for _, e := range events {
+		more := e.More
+		e.More = nil
+		all = append(all, e)
+		for _, e.Key = range more {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // numberOf returns the client number of a label, from 0; −1 if the label is not ours.
@@ -132,6 +151,7 @@ type jsonEvent struct {
 	At     time.Time `json:"at"`
 	Event  EventKind `json:"event"`
 	Key    string    `json:"key,omitempty"`
+	More   []string  `json:"more_keys,omitempty"`
 	Owner  string    `json:"owner,omitempty"`
 	Token  string    `json:"token,omitempty"`
 	Fence  int64     `json:"fence,omitempty"`
@@ -147,7 +167,7 @@ type jsonEvent struct {
 // MarshalJSON returns the event in the form of `locktop load --events`.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jsonEvent{
-		e.Seq, e.At.UTC(), e.Kind, e.Key, e.Owner(), e.Token, e.Fence, e.Shared, e.Fault, math.Round(float64(e.Took)/float64(time.Microsecond)) / 1000, e.Text,
+		e.Seq, e.At.UTC(), e.Kind, e.Key, e.More, e.Owner(), e.Token, e.Fence, e.Shared, e.Fault, math.Round(float64(e.Took)/float64(time.Microsecond)) / 1000, e.Text,
 		e.Deadline.UTC(), e.Told.UTC(),
 	})
 }

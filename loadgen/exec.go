@@ -154,7 +154,7 @@ const longestExecWait = 10 * time.Second
 
 // lock asks the process until it gets the lock. A process that has ended, because it
 // broke the protocol or exited, is replaced by the next attempt.
-func (s *execSession) lock(ctx context.Context, key string, _ bool) (lease, error) {
+func (s *execSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
 	if s.process != nil && s.process.Err() != nil {
 		s.process = nil
 	}
@@ -167,7 +167,7 @@ func (s *execSession) lock(ctx context.Context, key string, _ bool) (lease, erro
 		if deadline, ok := ctx.Deadline(); ok {
 			wait = max(min(wait, time.Until(deadline)), 0)
 		}
-		l, err := s.process.Lock(ctx, key, s.config.scenario.Lock.TTL, wait)
+		l, err := s.process.Lock(ctx, keys[0], s.config.scenario.Lock.TTL, wait)
 		if err == nil {
 			return s.lease(l, h), nil
 		}

@@ -46,17 +46,27 @@ type fleet struct {
 
 // keySet is the set of keys of a fleet.
 type keySet struct {
-	names   []string // by key number
+	names   []string // by key number; the first ones follow the last one again
 	numbers map[string]int
+	ring    []int // the number of each name in names
+	span    int   // number of keys of a hold
 	picker  *picker
 }
 
-func newKeySet(k Keys) keySet {
-	s := keySet{k.names(), make(map[string]int, k.N), newPicker(k)}
+func newKeySet(k Keys, span int) keySet {
+	s := keySet{k.names(), make(map[string]int, k.N), nil, span, newPicker(k)}
 	for i, name := range s.names {
 		s.numbers[name] = i
+		s.ring = append(s.ring, i)
 	}
+	s.names, s.ring = append(s.names, s.names[:span-1]...), append(s.ring, s.ring[:span-1]...)
 	return s
+}
+
+// of returns the names and the numbers of the keys of a hold: the picked one and the
+// next ones. Clients that pick neighbours name keys in opposite orders.
+func (s *keySet) of(picked int) (names []string, numbers []int) {
+	return s.names[picked : picked+s.span], s.ring[picked : picked+s.span]
 }
 
 // promise is what a kind of lock promises to its holders.
@@ -102,7 +112,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	now := time.Now()
 	f := &fleet{
 		servers:  c.servers,
-		keys:     newKeySet(s.Keys),
+		keys:     newKeySet(s.Keys, s.Lock.span()),
 		promise:  s.Lock.promise(),
 		recorder: newRecorder(now),
 		events:   newEventRing(c.tell),
@@ -125,7 +135,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		f.library, f.promise, fenced = h.Name, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
 	}
 	f.oracle = oracle.New(oracle.Config{
-		Keys: f.keys.names, Limit: s.Lock.Limit(), Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced,
+		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced,
 		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
 	})
 	f.disturbances.aftermath = max(s.Lock.TTL, queueTimeout) + 500*time.Millisecond

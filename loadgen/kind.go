@@ -24,13 +24,15 @@ const (
 	RW        Kind = "rw"
 	Fair      Kind = "fair"
 	Redlock   Kind = "redlock"
+	Semaphore Kind = "semaphore"
+	All       Kind = "all" // several keys with one hold
 )
 
 const classicPrefix = "classic/"
 
 // Kinds returns all kinds, the sound ones first.
 func Kinds() []Kind {
-	all := []Kind{Mutex, Reentrant, RW, Fair, Redlock}
+	all := []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All}
 	for _, f := range classic.Forms() {
 		all = append(all, Kind(classicPrefix+f.Name))
 	}
@@ -55,7 +57,11 @@ func (k Kind) form() classic.Form {
 func (k Kind) Quorum() bool { return k == Redlock || k.form().NewQuorum != nil }
 
 // permits reports whether the kind is a semaphore.
-func (k Kind) permits() bool { return k == "classic/quorum-semaphore" }
+func (k Kind) permits() bool { return k == Semaphore || k == "classic/quorum-semaphore" }
+
+// Fences reports whether the kind has fences that a protected resource can check. The
+// holders of a semaphore have no order, and a hold of several keys has no fence.
+func (k Kind) Fences() bool { return k.Sound() && k != Semaphore && k != All }
 
 // shared reports whether the kind has readers.
 func (k Kind) shared() bool {
@@ -99,13 +105,22 @@ type Lock struct {
 	Wait  Wait          `yaml:"wait"`
 	Fence bool          `yaml:"fence"` // use fences, which the protected resource checks
 
-	Permits int `yaml:"permits,positive"` // of a semaphore: how many clients may hold it at once; default 2
+	Permits     int `yaml:"permits,positive"`       // of a semaphore: how many clients may hold it at once; default 2
+	KeysPerHold int `yaml:"keys-per-hold,positive"` // of all: how many keys a client locks together, the picked one and the next ones; default 2
 }
 
 // Limit returns how many clients may hold a key at once.
 func (l Lock) Limit() int {
 	if l.Kind.permits() {
 		return cmp.Or(l.Permits, defaultPermits)
+	}
+	return 1
+}
+
+// span returns how many keys a hold has.
+func (l Lock) span() int {
+	if l.Kind == All {
+		return cmp.Or(l.KeysPerHold, defaultKeysPerHold)
 	}
 	return 1
 }
@@ -121,8 +136,10 @@ func (l Lock) TooMany() string {
 
 // Limits of a lock.
 const (
-	maxPermits     = 10_000
-	defaultPermits = 2
+	maxPermits         = 10_000
+	defaultPermits     = 2
+	maxKeysPerHold     = 100
+	defaultKeysPerHold = 2
 )
 
 // Renew describes the renewal of leases. The zero value renews at 1/3 of the TTL, as
@@ -201,6 +218,9 @@ func (l Lock) withDefaults() Lock {
 	if l.Kind.permits() {
 		l.Permits = l.Limit()
 	}
+	if l.Kind == All {
+		l.KeysPerHold = l.span()
+	}
 	if !l.Kind.Sound() && l.Wait.Poll == 0 {
 		l.Wait.Poll = classicPoll
 		l.Wait.Jitter = cmp.Or(l.Wait.Jitter, 0.5)
@@ -232,11 +252,15 @@ func (l Lock) validate() error {
 	case l.Kind == Fair && l.Wait.Poll > 0:
 		return fmt.Errorf("wait: the fair lock tells its waiters, and takes no poll")
 	case l.Permits != 0 && !l.Kind.permits():
-		return fmt.Errorf("permits go with a semaphore (classic/quorum-semaphore), not with %s", l.Kind)
+		return fmt.Errorf("permits go with a semaphore (semaphore, classic/quorum-semaphore), not with %s", l.Kind)
 	case l.Permits < 0 || l.Permits > maxPermits:
 		return fmt.Errorf("permits must be 1 to %d, not %d", maxPermits, l.Permits)
-	case l.Fence && !l.Kind.Sound():
-		return fmt.Errorf("fence: %s has no numbers; the kinds that do are mutex reentrant rw fair redlock", l.Kind)
+	case l.KeysPerHold != 0 && l.Kind != All:
+		return fmt.Errorf("keys-per-hold goes with all, not with %s", l.Kind)
+	case l.KeysPerHold < 0 || l.KeysPerHold > maxKeysPerHold:
+		return fmt.Errorf("keys-per-hold must be 1 to %d, not %d", maxKeysPerHold, l.KeysPerHold)
+	case l.Fence && !l.Kind.Fences():
+		return fmt.Errorf("fence: a resource cannot check numbers of %s; those of mutex reentrant rw fair redlock it can", l.Kind)
 	}
 	return l.validateExec()
 }
@@ -258,7 +282,10 @@ func (l Lock) String() string {
 	}
 	words := []string{string(l.Kind)}
 	if l.Kind.permits() {
-		words = append(words, humanize.Plural(l.Permits, "permit"))
+		words[0] += " " + strconv.Itoa(l.Permits)
+	}
+	if l.Kind == All {
+		words[0] += " " + humanize.Plural(l.KeysPerHold, "key")
 	}
 	switch {
 	case l.Kind == Fair:

@@ -74,8 +74,16 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		{"kind", []Scenario{lock(Lock{Kind: Redlock, Fence: true})}, []Scenario{lock(Lock{Kind: "odd"}), lock(Lock{Kind: "classic/odd"}), lock(Lock{Kind: "classic/getset", Fence: true}), {Versus: []Lock{{}, {TTL: 1}}}}},
 		{
 			"permits",
-			[]Scenario{lock(Lock{Kind: "classic/quorum-semaphore", Permits: 1}), lock(Lock{Kind: "classic/quorum-semaphore", Permits: 10_000})},
-			[]Scenario{lock(Lock{Kind: "classic/quorum-semaphore", Permits: -1}), lock(Lock{Kind: "classic/quorum-semaphore", Permits: 10_001}), lock(Lock{Permits: 2})},
+			[]Scenario{lock(Lock{Kind: "classic/quorum-semaphore", Permits: 1}), lock(Lock{Kind: Semaphore, Permits: 10_000})},
+			[]Scenario{lock(Lock{Kind: "classic/quorum-semaphore", Permits: -1}), lock(Lock{Kind: Semaphore, Permits: 10_001}), lock(Lock{Permits: 2}), lock(Lock{Kind: Semaphore, Fence: true})},
+		},
+		{
+			"keys per hold",
+			[]Scenario{lock(Lock{Kind: All, KeysPerHold: 1}), lock(Lock{Kind: All}), {Lock: Lock{Kind: All, KeysPerHold: 100}, Keys: Keys{N: 100}}},
+			[]Scenario{
+				lock(Lock{Kind: All, KeysPerHold: -1}), {Lock: Lock{Kind: All, KeysPerHold: 101}, Keys: Keys{N: 200}}, lock(Lock{KeysPerHold: 2}), lock(Lock{Kind: All, Fence: true}),
+				{Lock: Lock{Kind: All}, Keys: Keys{N: 1}}, {Versus: []Lock{{Kind: All, KeysPerHold: 4}}},
+			},
 		},
 		{
 			"stage",

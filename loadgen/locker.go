@@ -21,9 +21,9 @@ import (
 type session interface {
 	// as returns a session with another identity over the same connections.
 	as(clientIdentity) session
-	// lock waits until the client holds the key, or until ctx ends. A shared lock is
-	// for reading only.
-	lock(ctx context.Context, key string, shared bool) (lease, error)
+	// lock waits until the client holds the keys, or until ctx ends. Only the kind all
+	// has more than one. A shared lock is for reading only.
+	lock(ctx context.Context, keys []string, shared bool) (lease, error)
 	// close releases the held leases. On the base session, it also closes the shared
 	// connections.
 	close() error
@@ -104,13 +104,17 @@ func (s clientSession) close() error {
 	return err
 }
 
-func (s clientSession) lock(ctx context.Context, key string, shared bool) (lease, error) {
-	return lockDepth(ctx, s.locker(key, shared), s.scenario.Depth)
+func (s clientSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	return lockDepth(ctx, s.locker(keys, shared), s.scenario.Depth)
 }
 
-func (s clientSession) locker(key string, shared bool) lock.Locker {
-	o := s.scenario.lockOptions()
+func (s clientSession) locker(keys []string, shared bool) lock.Locker {
+	o, key := s.scenario.lockOptions(), keys[0]
 	switch s.scenario.Lock.Kind {
+	case Semaphore:
+		return s.client.Semaphore(key, s.scenario.Lock.Permits, o)
+	case All:
+		return s.client.All(keys, o)
 	case Reentrant:
 		return s.client.Reentrant(key, o)
 	case Fair:
@@ -174,8 +178,8 @@ func (q quorumSession) close() error {
 	return err
 }
 
-func (q quorumSession) lock(ctx context.Context, key string, _ bool) (lease, error) {
-	return lockDepth(ctx, q.quorum.Redlock(key, q.scenario.lockOptions()), 1)
+func (q quorumSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
+	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.lockOptions()), 1)
 }
 
 // lockDepth acquires l depth times, or not at all.
@@ -286,9 +290,9 @@ func (h flawedSession) close() error {
 	return nil
 }
 
-func (h flawedSession) lock(ctx context.Context, key string, shared bool) (lease, error) {
+func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
 	g := &flawedLease{ahead: h.ahead(), ctx: context.WithoutCancel(ctx)}
-	view := h.view(key, shared, g)
+	view := h.view(keys[0], shared, g)
 	hold, err := h.wait(ctx, view)
 	if err != nil {
 		return nil, err

@@ -149,8 +149,8 @@ func (s noNXSession) as(id clientIdentity) session { return noNXSession{s.rdb, i
 
 func (s noNXSession) close() error { return nil }
 
-func (s noNXSession) lock(ctx context.Context, key string, _ bool) (lease, error) {
-	deadline := time.Now().Add(s.ttl)
+func (s noNXSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
+	key, deadline := keys[0], time.Now().Add(s.ttl)
 	if err := s.rdb.Set(ctx, key, s.owner, s.ttl).Err(); err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ func openWrapped(alter func(lease) lease) func(sessionConfig) (session, error) {
 
 func (a wrapped) as(id clientIdentity) session { return wrapped{a.session.as(id), a.alter} }
 
-func (a wrapped) lock(ctx context.Context, key string, shared bool) (lease, error) {
-	l, err := a.session.lock(ctx, key, shared)
+func (a wrapped) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	l, err := a.session.lock(ctx, keys, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +85,14 @@ func (l lifo) as(id clientIdentity) session {
 	return lifo{l.session.as(id), id.owner, l.stack, l.observe}
 }
 
-func (l lifo) lock(ctx context.Context, key string, shared bool) (lease, error) {
+func (l lifo) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	key := keys[0]
 	if err := l.stack.enter(ctx, key, func() {
 		l.observe(lock.Event{Kind: lock.Contended, At: time.Now(), Key: key, Owner: l.owner})
 	}); err != nil {
 		return nil, err
 	}
-	inner, err := l.session.lock(ctx, key, shared)
+	inner, err := l.session.lock(ctx, keys, shared)
 	if err != nil {
 		l.stack.leave(key)
 		return nil, err

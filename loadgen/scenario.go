@@ -183,6 +183,11 @@ func (s Scenario) Validate() error {
 	if err := s.Keys.validate(); err != nil {
 		return err
 	}
+	for _, l := range append([]Lock{s.Lock}, s.Versus...) {
+		if l.span() > s.Keys.N {
+			return fmt.Errorf("keys must be at least the %d of a hold, not %d", l.span(), s.Keys.N)
+		}
+	}
 	switch {
 	case s.Clients < 1 || s.Clients > MaxClients:
 		return fmt.Errorf("clients must be 1 to %d, not %d", MaxClients, s.Clients)

@@ -162,7 +162,7 @@ func (p *processClient) lock(r external.Request) map[string]any {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, max(wait, minTTL))
 	defer cancel()
-	l, err := s.lock(ctx, r.Key, false)
+	l, err := s.lock(ctx, []string{r.Key}, false)
 	switch {
 	case errors.Is(err, lock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		return map[string]any{"ok": false, "held": true}

@@ -31,6 +31,8 @@ func allKinds() kindSet {
 			{Kind: loadgen.Reentrant, TTL: ttl},
 			{Kind: loadgen.RW, TTL: ttl},
 			{Kind: loadgen.Fair, TTL: ttl, Fence: true},
+			{Kind: loadgen.Semaphore, TTL: ttl, Permits: 2},
+			{Kind: loadgen.All, TTL: ttl, KeysPerHold: 2},
 		},
 		fiveServers: []loadgen.Lock{
 			{Kind: loadgen.Redlock, TTL: ttl},

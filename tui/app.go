@@ -97,7 +97,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case metricsMsg:
 		a.run.measured(msg)
-		a.timeline.apply(msg.events, msg.newRun)
+		a.timeline.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock.Limit() > 1)
 		if !msg.metrics.Running {
 			a.timeline.halt(a.now)
 		}

@@ -14,8 +14,9 @@ import (
 // faultLog describes the effects of faults in sentences, from the events of the load: the
 // client with the fault, the next holder, and the late work of the client.
 type faultLog struct {
-	lines     []logEntry            // newest last
-	holds     map[string]clientHold // current holds by key
+	lines     []logEntry // newest last
+	lock      loadgen.Lock
+	holds     map[string]clientHold // current holds, see slot
 	faulted   map[int]activeFault   // active faults by client number
 	downNodes map[string]bool       // nodes that are down
 	unaware   map[string]bool       // tokens of holds that their clients do not know of
@@ -33,6 +34,7 @@ type logEntry struct {
 
 // clientHold is a client's hold on a key.
 type clientHold struct {
+	key      string
 	client   int
 	token    string
 	fence    int64
@@ -51,11 +53,12 @@ type activeFault struct {
 // linesKept is the number of sentences that a faultLog keeps when it discards old ones.
 const linesKept = 64
 
-// apply processes events. newRun starts a new log. quorum is the number of servers of the load's
-// Redlock.
-func (a *faultLog) apply(events []loadgen.Event, newRun bool, quorum int) {
+// apply processes events of one key each. newRun starts a new log. lock is the lock of the load,
+// quorum the number of its servers if there are several.
+func (a *faultLog) apply(events []loadgen.Event, newRun bool, lock loadgen.Lock, quorum int) {
+	a.lock = lock
 	if newRun || a.holds == nil {
-		*a = faultLog{holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, unaware: map[string]bool{}}
+		*a = faultLog{lock: lock, holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, unaware: map[string]bool{}}
 	}
 	for i := range events {
 		a.onEvent(&events[i], quorum)
@@ -67,8 +70,8 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 	case loadgen.Acquired:
 		a.onAcquired(e)
 	case loadgen.Released, loadgen.Expired, loadgen.Lost:
-		if h := a.holds[e.Key]; h.token == e.Token {
-			delete(a.holds, e.Key)
+		if h := a.holds[a.slot(e)]; h.token == e.Token {
+			delete(a.holds, a.slot(e))
 		}
 	case loadgen.Abandoned:
 		a.onAbandoned(e)
@@ -103,18 +106,27 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 		a.fold(e, fmt.Sprintf("the fencing number of %s for %s, %d, is not larger than the one before", e.Owner(), e.Key, e.Fence),
 			"fencing numbers for %s are not larger than the one before, %d times")
 	case loadgen.Overlapped:
-		pair := "two clients"
-		if h := a.holds[e.Key]; h.token == e.Token && h.overlaps > 0 {
+		pair := a.lock.TooMany()
+		if h := a.holds[a.slot(e)]; h.token == e.Token && h.overlaps > 0 {
 			pair = fmt.Sprintf("client-%d and %s", h.overlaps, e.Owner())
 		}
 		a.fold(e, fmt.Sprintf("%s held %s at the same time, for %s", pair, e.Key, humanize.Duration(e.Took)),
-			"two clients held %s at the same time %d times, up to %s")
+			a.lock.TooMany()+" held %s at the same time %d times, up to %s")
 	}
+}
+
+// slot returns the index of a hold in holds: that of its key, and for a semaphore also of its
+// client, because another client does not take its place.
+func (a *faultLog) slot(e *loadgen.Event) string {
+	if a.lock.Limit() > 1 {
+		return e.Key + " " + e.Owner()
+	}
+	return e.Key
 }
 
 // stuck adds that no client can acquire a key.
 func (a *faultLog) stuck(e *loadgen.Event) {
-	if h := a.holds[e.Key]; h.fault == loadgen.Crash && h.where != "" {
+	if h := a.holds[a.slot(e)]; h.fault == loadgen.Crash && h.where != "" {
 		a.fold(e, fmt.Sprintf("%s can never be acquired again: client-%d died %s, so the key has no TTL", e.Key, h.client, h.where), "")
 		return
 	}
@@ -156,11 +168,11 @@ func late(e *loadgen.Event) string {
 // onAcquired records the holder of a key. It adds a sentence if the previous holder did not
 // release it.
 func (a *faultLog) onAcquired(e *loadgen.Event) {
-	before := a.holds[e.Key]
+	before := a.holds[a.slot(e)]
 	if e.Shared {
 		return
 	}
-	a.holds[e.Key] = clientHold{client: e.Client, token: e.Token, fence: e.Fence, overlaps: before.client}
+	a.holds[a.slot(e)] = clientHold{key: e.Key, client: e.Client, token: e.Token, fence: e.Fence, overlaps: before.client}
 	if before.stopped.IsZero() || before.client == e.Client {
 		return
 	}
@@ -178,7 +190,7 @@ func (a *faultLog) onAcquired(e *loadgen.Event) {
 
 // onAbandoned records that a holder ended without a release.
 func (a *faultLog) onAbandoned(e *loadgen.Event) {
-	h := a.holds[e.Key]
+	h := a.holds[a.slot(e)]
 	if h.token != e.Token {
 		return
 	}
@@ -187,12 +199,16 @@ func (a *faultLog) onAbandoned(e *loadgen.Event) {
 		return
 	}
 	h.client, h.stopped, h.fault, h.where = e.Client, e.At, x.kind, x.where
-	a.holds[e.Key] = h
+	a.holds[a.slot(e)] = h
 	switch {
+	case x.kind == loadgen.Leak && a.lock.Limit() > 1:
+		a.add(e, fmt.Sprintf("%s forgets its permit of %s and goes on renewing it: nobody else gets it", e.Owner(), e.Key))
 	case x.kind == loadgen.Leak:
 		a.add(e, fmt.Sprintf("%s forgets %s and goes on renewing it: nobody else gets it", e.Owner(), e.Key))
 	case x.where != "":
 		a.add(e, fmt.Sprintf("%s dies %s: %s has no TTL, so nothing will ever free it", e.Owner(), x.where, e.Key))
+	case a.lock.Limit() > 1:
+		a.add(e, fmt.Sprintf("%s dies without releasing %s: nobody gets its permit before the lease runs out", e.Owner(), e.Key))
 	default:
 		a.add(e, fmt.Sprintf("%s dies without releasing %s: nobody gets it before the lease runs out", e.Owner(), e.Key))
 	}
@@ -213,10 +229,11 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 		a.add(e, text)
 		return
 	}
-	for key, h := range a.holds {
+	for slot, h := range a.holds {
+		key := h.key
 		if h.client == e.Client && stops(e.Fault) {
 			h.stopped, h.fault = e.At, e.Fault
-			a.holds[key] = h
+			a.holds[slot] = h
 			verb := "freezes"
 			if e.Fault == loadgen.Partition {
 				verb = "is cut off from the server"

@@ -31,12 +31,10 @@ func allFormFields() []formField {
 			name:  "lock",
 			value: func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
 			step: func(s *loadgen.Scenario, d int) {
-				s.Lock = ofKind(s.Lock, cycle(loadgen.Kinds(), s.Lock.Kind, d))
-				s.Reads, s.Depth, s.Faults = 0, 0, nil
+				setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d))
 			},
 			parse: func(s *loadgen.Scenario, text string) error {
-				s.Lock = ofKind(s.Lock, loadgen.Kind(text))
-				s.Reads, s.Depth, s.Faults = 0, 0, nil
+				setKind(s, loadgen.Kind(text))
 				return nil
 			},
 		},
@@ -54,8 +52,22 @@ func allFormFields() []formField {
 		{
 			name:  "keys",
 			value: func(s loadgen.Scenario) string { return keysAndPick(s.Keys) },
-			step:  func(s *loadgen.Scenario, d int) { s.Keys.N = step(s.Keys.N, d) },
+			step:  func(s *loadgen.Scenario, d int) { s.Keys.N = max(step(s.Keys.N, d), s.Lock.KeysPerHold) },
 			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
+		},
+		{
+			name:  "permits",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Permits > 0 },
+			value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.Permits, "client") + " at once" },
+			step:  func(s *loadgen.Scenario, d int) { s.Lock.Permits = step(s.Lock.Permits, d) },
+			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Lock.Permits, text) },
+		},
+		{
+			name:  "keys per hold",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.All },
+			value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.KeysPerHold, "key") },
+			step:  func(s *loadgen.Scenario, d int) { s.Lock.KeysPerHold = min(step(s.Lock.KeysPerHold, d), s.Keys.N) },
+			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Lock.KeysPerHold, text) },
 		},
 		{
 			name:  "lease",
@@ -105,7 +117,7 @@ func allFormFields() []formField {
 		},
 		{
 			name:  "fence",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() },
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() },
 			value: func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
 			step:  func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
 			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
@@ -182,10 +194,19 @@ func keysAndPick(k loadgen.Keys) string {
 	return humanize.Plural(k.N, "key") + ", " + string(k.Pick)
 }
 
+// setKind changes the kind of lock. It removes what may not apply to the new kind.
+func setKind(s *loadgen.Scenario, k loadgen.Kind) {
+	s.Lock = ofKind(s.Lock, k)
+	s.Reads, s.Depth, s.Faults = 0, 0, nil
+	if k == loadgen.All {
+		s.Keys.N = max(s.Keys.N, 2)
+	}
+}
+
 // ofKind returns a lock configuration of kind k. It keeps TTL, renewal and fence of l if k
 // supports them.
 func ofKind(l loadgen.Lock, k loadgen.Kind) loadgen.Lock {
-	return loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Sound()}
+	return loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Fences()}
 }
 
 // cycle returns the element by places after now and wraps around.

@@ -69,7 +69,7 @@ func (f *loadState) measured(msg metricsMsg) {
 	if !msg.metrics.Running {
 		f.endFaults(msg.metrics.Began.Add(msg.metrics.Elapsed))
 	}
-	f.faultLog.apply(msg.events, msg.newRun, len(f.quorum))
+	f.faultLog.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock, len(f.quorum))
 }
 
 // endFaults ends the active faults and discards those older than historyKept.

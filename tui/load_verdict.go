@@ -153,7 +153,10 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	if lane != nil {
 		readers = lane.readers()
 	}
+	limit := s.run.scenario.Lock.Limit()
 	switch {
+	case readers > 0 && limit > 1:
+		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
 	case readers > 1:
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
 	case found != nil && len(found.Holders) > 0:

@@ -91,6 +91,8 @@ var claims = map[string][]string{
 	"renewal-bounded":  {"✓ expired", "✓ late-work 0", "✓ 0 overlaps"},
 	"readers-writers":  {" readers ", "✓ 0 overlaps"},
 	"reentrant":        {" ×3", "✓ 0 overlaps"},
+	"semaphore":        {"held by 3 clients of at most 3", "dies without releasing", "semaphore 3, notify", "mutex, notify", "✓ 0 overlaps"},
+	"several-keys":     {"dies without releasing", "has run out: client-", "✓ 0 overlaps"},
 	"redlock-minority": {"3 of 5 servers up, majority 3", "3 of 5 nodes up (majority: 3)", "✓ 0 overlaps"},
 	"redlock-majority": {"2 of 5 servers up, majority 3", "no lock can be acquired until 3 respond", "5 of 5 servers up", "✓ 0 overlaps"},
 	"phantom":          {"the replies to it are lost", "the server granted", "which does not know it", "✓ 0 overlaps"},

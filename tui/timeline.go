@@ -79,7 +79,7 @@ func (c *timeline) of(id keyspace.ID) *lane {
 }
 
 // apply records events of the load. newRun discards the lanes of the run before.
-func (c *timeline) apply(events []loadgen.Event, newRun bool) {
+func (c *timeline) apply(events []loadgen.Event, newRun, several bool) {
 	if newRun || c.exact == nil {
 		c.exact = map[string]*lane{}
 	}
@@ -96,7 +96,7 @@ func (c *timeline) apply(events []loadgen.Event, newRun bool) {
 			n = &lane{exact: true}
 			c.exact[e.Key] = n
 		}
-		n.onLoadEvent(e, c.owner(e.Owner()))
+		n.onLoadEvent(e, c.owner(e.Owner()), several)
 	}
 }
 
@@ -113,7 +113,7 @@ func (c *timeline) halt(at time.Time) {
 }
 
 // onLoadEvent records an event of the load.
-func (n *lane) onLoadEvent(e *loadgen.Event, owner int) {
+func (n *lane) onLoadEvent(e *loadgen.Event, owner int, several bool) {
 	at, holder := e.At, e.Owner()+" "+e.Token // some unsound kinds of lock give one token to several clients
 	waiting := n.waiters()
 	switch e.Kind {
@@ -124,7 +124,7 @@ func (n *lane) onLoadEvent(e *loadgen.Event, owner int) {
 	case loadgen.Acquired:
 		n.waiting(at, max(0, waiting-1))
 		mode := keyspace.Mode("")
-		if e.Shared {
+		if e.Shared || several {
 			mode = keyspace.Read
 		}
 		n.begin(timelineHold{holder: holder, name: e.Owner(), owner: owner, mode: mode, from: at})

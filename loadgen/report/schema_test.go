@@ -265,7 +265,7 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 	at := time.Unix(1, 2)
 	for name, e := range map[string]loadgen.Event{
 		"full": {
-			Seq: 1, At: at, Kind: loadgen.Expired, Key: "k", Client: 1, Token: "t", Fence: 2, Shared: true,
+			Seq: 1, At: at, Kind: loadgen.Expired, Key: "k", More: []string{"l"}, Client: 1, Token: "t", Fence: 2, Shared: true,
 			Fault: loadgen.Freeze, Took: time.Second, Text: "text", Deadline: at, Told: at,
 		},
 		"empty": {Seq: 1, At: at, Kind: loadgen.StageBegan},

@@ -21,6 +21,8 @@ func All() []loadgen.Scenario {
 		renewalBounded(),
 		readersWriters(),
 		reentrant(),
+		semaphore(),
+		severalKeys(),
 		redlockMinority(),
 		redlockMajority(),
 		phantom(),
