@@ -14,8 +14,10 @@
 -- else 1.
 -- Otherwise returns {token of the permit whose deadline makes one free, the ms until
 -- then} and, if the waiter has registered, its ticket, the number of members before it,
--- and the ms until a permit is free for it if no holder releases one; -1 = more wait
--- than there are permits.
+-- and the ms until a permit is free for it if no holder releases one. If more wait than
+-- there are permits, this is after the end of the last permit, one waiter after the
+-- other: the waiters before it may have got their permits meanwhile, and a member that is
+-- the first now learns this only by asking.
 -- Repeating the call with the same token is harmless: the token keeps its permit.
 -- If the counter cannot be increased, the call fails and writes nothing.
 local last, old = ends()
@@ -36,7 +38,7 @@ else
     local ticket, ahead = register(ARGV[5], ARGV[6], ARGV[7], true)
     if ticket then
       local _, ms = permit(excess + ahead)
-      reply[3], reply[4], reply[5] = ticket, ahead, ms or -1
+      reply[3], reply[4], reply[5] = ticket, ahead, ms or last - now + 100 * (excess + ahead - in_use + 1)
     end
   end
   return reply
