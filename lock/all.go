@@ -41,11 +41,13 @@ const maxAllKeys = 100
 //
 // An All holds no key while it waits. So clients never deadlock, in whatever order they
 // name their keys, unless they lock a second time while they have a lease. It waits for one
-// held key at a time, in the queue of that key. For each key it has the place of its first
-// refusal on any key. So while only one of the keys is contended, an All waits no longer
-// than a Mutex. But it needs the moment at which all of its keys are free: clients that
-// always hold one or the other of them can keep it waiting without limit. If that matters,
-// have these clients lock the same keys with an All, too, or a common key first.
+// held key at a time, like a Mutex of that key; in each queue its place is that of its first
+// refusal on any key. So if only one of the keys is contended, it is served like a Mutex.
+// With keys in several slots, however, no release hands the lock to it: clients that come by
+// may be faster any number of times. And an All needs the moment at which all of its keys
+// are free: clients that always hold one or the other of them can keep it waiting without
+// limit. If that matters, have these clients lock the same keys with an All, too, or a
+// common key first.
 type All struct {
 	base
 	protocol *allProtocol // equals base.protocol

@@ -726,3 +726,48 @@ func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
 		r.gone("orders")
 	})
 }
+
+// The lock was handed to a waiter, and the reply to its claim is lost. The undo of this
+// attempt does not take the lock from the next one.
+func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		for _, of := range exclusiveWaiters {
+			for range 20 {
+				near, _ := r.process("greedy")
+				c, link := r.process("patient")
+				o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}
+				greedy := near.Mutex("orders", o)
+				lease := r.locked(greedy)
+				waiting := lockAsync(ctx, of(c, o))
+				r.registered(1)
+				link.Delay(func() time.Duration { return time.Millisecond })
+				for range 9 {
+					time.Sleep(5 * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+					lease = r.locked(greedy)
+				}
+				time.Sleep(5 * time.Millisecond)
+				r.must(lease.Unlock(ctx))
+				r.refused(greedy) // handed over
+				time.Sleep(1500 * time.Microsecond)
+				link.FreezeReplies() // the claim arrives, its reply does not
+				time.Sleep(5 * time.Millisecond)
+				link.Cut()
+				link.Thaw()
+				lease = r.won(waiting)
+				time.Sleep(5 * time.Second)
+				if lease.Valid() {
+					r.holds("orders", lease.Token())
+				}
+				r.must(lease.Unlock(ctx))
+				r.must(c.Close())
+			}
+		}
+	})
+}
+
+// exclusiveWaiters are the kinds that exclude a mutex for orders.
+var exclusiveWaiters = map[string]func(*lock.Client, lock.Options) lock.Locker{
+	"mutex": func(c *lock.Client, o lock.Options) lock.Locker { return c.Mutex("orders", o) },
+	"all":   func(c *lock.Client, o lock.Options) lock.Locker { return c.All([]string{"orders", "other"}, o) },
+}

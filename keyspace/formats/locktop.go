@@ -11,12 +11,13 @@ import (
 
 // locktop is the format of the mutex in package lock: the owner's label, a tilde, and
 // a UUID v7 that is new for every attempt. With fencing, a second key has the counter.
-// A fair lock has the same format, with a queue while clients wait.
+// A fair lock has the same format, with a queue while clients wait, and so has each key of
+// an All: one token holds several locks.
 func locktop() keyspace.Format {
 	return keyspace.Format{
 		Name:      "locktop",
 		Library:   "locktop",
-		Source:    "package locktop/lock: Mutex, Fair",
+		Source:    "package locktop/lock: Mutex, Fair, each key of an All",
 		Signature: "the value is a label, a tilde, and a UUID that contains the time",
 		Type:      "string",
 		Probe:     probeLocktop,
