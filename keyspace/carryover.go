@@ -41,6 +41,7 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	if !seen || !sharesHolder(was, l) {
 		return l
 	}
+	d.renewedHolders(was, l.Holders)
 	l.Renewals, l.Renewed, l.ReentryStreak = was.Renewals, was.Renewed, reentryStreak(was, l)
 	switch {
 	case movedLater(was.Expires, l.Expires, d.Jitter):
@@ -50,6 +51,20 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 		keepDeadline(was, &l, d.Jitter)
 	}
 	return l
+}
+
+// renewedHolders sets when each of several holders has renewed its deadline.
+func (d *Differ) renewedHolders(was Lock, holders []Holder) {
+	if len(holders) < 2 {
+		return
+	}
+	for i := range holders {
+		h := &holders[i]
+		before, held := was.Holder(h.ID)
+		if h.Renewed = before.Renewed; held && movedLater(before.Expires, h.Expires, d.Jitter) {
+			h.Renewed = d.At
+		}
+	}
 }
 
 // keepDeadline keeps the deadlines of the first read. They have not moved; only the

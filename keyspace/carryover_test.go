@@ -93,6 +93,26 @@ func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 	}
 }
 
+// Each of several holders renews for itself.
+func TestARenewalOfOnePermitIsNotOneOfTheOthers(t *testing.T) {
+	pool := func(a, b int) Lock {
+		l := heldBy("a", a)
+		l.Holders = append(l.Holders, heldBy("b", b).Holders[0])
+		l.Expires = began.Add(time.Duration(max(a, b)) * time.Second)
+		return l
+	}
+	s := CarryOver(Snapshot{}, lookAt(0, pool(30, 31)))
+	s = CarryOver(s, lookAt(5, pool(30, 36)))
+	s = CarryOver(s, lookAt(6, pool(30, 36)))
+	if h := s.Locks[0].Holders; !h[0].Renewed.IsZero() || !h[1].Renewed.Equal(began.Add(5*time.Second)) {
+		t.Errorf("the renewals were at %v and %v", h[0].Renewed, h[1].Renewed)
+	}
+	s = CarryOver(s, lookAt(7, pool(35, 36))) // the deadline of the lock stays
+	if h := s.Locks[0].Holders; !h[0].Renewed.Equal(began.Add(7 * time.Second)) {
+		t.Errorf("a renewed at %v", h[0].Renewed)
+	}
+}
+
 func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
 	var h HoldStats
 	id := ID{Key: "k"}

@@ -355,10 +355,15 @@ func outlived(l *Lock, _ time.Time) string {
 	return fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release.", l.ExpiryStreak)
 }
 
-// holderGone finds holds whose client has disconnected. A holder that renews is alive.
+// holderGone finds holds whose client has disconnected, also one of several: a permit that
+// outlives its holder. A holder that renews is alive.
 func holderGone(l *Lock, now time.Time) string {
 	for _, h := range l.Holders {
-		if !h.DisconnectedAt.IsZero() && now.Sub(h.DisconnectedAt) > goneTooLong && !l.Renewed.After(h.DisconnectedAt) {
+		renewed := h.Renewed
+		if len(l.Holders) == 1 {
+			renewed = l.Renewed
+		}
+		if !h.DisconnectedAt.IsZero() && now.Sub(h.DisconnectedAt) > goneTooLong && !renewed.After(h.DisconnectedAt) {
 			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), humanize.Duration(now.Sub(h.DisconnectedAt)))
 		}
 	}

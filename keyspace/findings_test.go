@@ -76,6 +76,12 @@ func TestFindings(t *testing.T) {
 		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 6000, "holder-gone", "not been connected for 6.0 s"},
 		{"its client has disconnected, and it is renewed", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = at(1) }), 6000, "", ""},
 		{"its client has hung up, after it has renewed it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = t0 }), 6000, "holder-gone", ""},
+		{"one of two clients has hung up, and the other one renews", with(mutex(holder("a", hour), holder("b", hour)), func(l *keyspace.Lock) {
+			l.Holders[0].DisconnectedAt, l.Holders[1].Renewed, l.Renewed = t0, at(1), at(1)
+		}), 6000, "holder-gone", "a has not been connected for 6.0 s"},
+		{"one of two clients has disconnected, and renews", with(mutex(holder("a", hour), holder("b", hour)), func(l *keyspace.Lock) {
+			l.Holders[0].DisconnectedAt, l.Holders[0].Renewed = t0, at(1)
+		}), 6000, "", ""},
 		{"its client is connecting anew", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 4900, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

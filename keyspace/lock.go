@@ -149,6 +149,7 @@ type Holder struct {
 	Mode           Mode      `json:"mode,omitzero"`    // Read or Write for an RW lock
 	Since          time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
 	Expires        time.Time `json:"expires,omitzero"` // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
+	Renewed        time.Time `json:"renewed,omitzero"` // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
 	DisconnectedAt time.Time `json:"left,omitzero"`    // since when the client with this label is disconnected; zero = connected or unknown
 }
 
@@ -173,6 +174,15 @@ func (h Holder) Name() string {
 // WaiterCount returns the number of waiters that the format shows: of those that it
 // lists, or the number alone if it stores no more.
 func (l Lock) WaiterCount() int { return max(len(l.Waiters), l.Waiting) }
+
+// PermitsInUse says how many permits of a semaphore are in use, and its limit; "" if the
+// limit is unknown. More may be in use than a limit that was lowered.
+func (l Lock) PermitsInUse() string {
+	if l.Kind != Semaphore || l.Limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d permits in use", len(l.Holders), l.Limit)
+}
 
 // ID identifies a lock across snapshots.
 type ID struct {

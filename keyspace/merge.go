@@ -205,7 +205,7 @@ func (l Lock) shifted(d time.Duration) Lock {
 }
 
 func (h Holder) shifted(d time.Duration) Holder {
-	h.Since, h.Expires, h.DisconnectedAt = shift(h.Since, d), shift(h.Expires, d), shift(h.DisconnectedAt, d)
+	h.Since, h.Expires, h.Renewed, h.DisconnectedAt = shift(h.Since, d), shift(h.Expires, d), shift(h.Renewed, d), shift(h.DisconnectedAt, d)
 	return h
 }
 
