@@ -247,6 +247,9 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	for i, h := range l.Holders {
 		line(first(i, "held by"), "%s", holderLine(h, g.At))
 	}
+	if permits := l.PermitsInUse(); permits != "" {
+		line("limit", "%s", permits)
+	}
 	for i, wt := range l.Waiters {
 		line(first(i, "waiting"), "%s", waiterLine(wt, g.At))
 	}

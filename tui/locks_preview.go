@@ -113,7 +113,7 @@ func (v lockView) waiters() string {
 	return text
 }
 
-// details describes the renewals, the fence and the location of the lock.
+// details describes the permits, the renewals, the fence and the location of the lock.
 func (v lockView) details() string {
 	s := v.state
 	renewed := "no renewals since locktop started"
@@ -131,5 +131,5 @@ func (v lockView) details() string {
 	case v.Node != "":
 		at = s.redactAddr(v.Node) + " " + at
 	}
-	return s.sentence(renewed, fence, at)
+	return s.sentence(v.PermitsInUse(), renewed, fence, at)
 }

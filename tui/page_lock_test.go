@@ -42,3 +42,11 @@ func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
 		}
 	})
 }
+
+func TestThePageOfASemaphoreShowsItsLimit(t *testing.T) {
+	l := mutex("pool", "web-1", time.Minute)
+	l.Kind, l.Limit = keyspace.Semaphore, 3
+	drive(t, Config{Source: &fakeServer{locks: []keyspace.Lock{l}}}, func(d *driver) {
+		d.wait(time.Second).press("enter").want("1 of 3 permits in use")
+	})
+}
