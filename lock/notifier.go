@@ -307,8 +307,8 @@ func (q *waitQueue) unregister() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	reg := &q.registration
-	if len(q.queue) > 0 || !reg.registered && !reg.woken {
-		return
+	if len(q.queue) > 0 || reg.protocol == nil || !reg.registered && !reg.woken {
+		return // a writer that claims may be woken before it has registered; it withdraws
 	}
 	*reg = registration{protocol: reg.protocol}
 	reg.protocol.giveUp(reg.protocol.core.process)
