@@ -148,12 +148,13 @@ show its claim; 130 interrupted.`,
 }
 
 func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, args []string) error {
-	if o.asClient != "" {
-		return loadgen.ServeClient(ctx, loadgen.Kind(o.asClient), p.in, p.out)
-	}
 	s, err := o.scenario(args)
 	if err != nil {
 		return err
+	}
+	if o.asClient != "" {
+		s.Lock.Kind = loadgen.Kind(o.asClient)
+		return loadgen.ServeClient(ctx, s.Lock, p.in, p.out)
 	}
 	on, err := p.openLoadServers(ctx, c, o, s)
 	if err != nil {

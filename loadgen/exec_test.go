@@ -28,8 +28,10 @@ func init() {
 	if kind == "" {
 		return
 	}
-	open := open
+	open, renew := open, Renew{}
 	switch kind {
+	case "extends": // but does not renew
+		kind, renew = Mutex, Renew{Off: true}
 	case "no-nx":
 		kind, open = Mutex, func(o sessionConfig) (session, error) {
 			return openNoNX(o.servers.Redis.(*redis.Client))(o)
@@ -48,7 +50,7 @@ func init() {
 	case "garbage":
 		fmt.Println("Hello!")
 	}
-	if err := serveClient(context.Background(), kind, open, os.Stdin, os.Stdout); err != nil {
+	if err := serveClient(context.Background(), Lock{Kind: kind, Renew: renew}, open, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -132,6 +134,33 @@ func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
 	}
 }
 
+func TestARedlockAsAClientProcess(t *testing.T) {
+	var on Servers
+	for range 3 {
+		on.Nodes = append(on.Nodes, connect(t, server.ForTest(t).Addr()))
+	}
+	on.Redis = on.Nodes[0]
+	r, err := New(on, Scenario{
+		Lock: process(Redlock, time.Second), Clients: 4, Keys: Keys{N: 1}, Duration: 3 * time.Second,
+		Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
+		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Partition, Node: 2, Clients: 4, For: time.Second}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, r)
+	<-r.Done()
+	m := r.Metrics()
+	checkSums(t, m)
+	if m.Acquired < 20 || m.Library != "locktop redlock" || m.Faults[0].Struck == 0 || m.Violations.Broken() > 0 {
+		t.Errorf("%d acquired by %q, %s, newest error %q, %+v", m.Acquired, m.Library, m.Faults[0], m.LastErr, m.Violations)
+	}
+	for _, rdb := range on.Nodes {
+		checkNoKeys(t, rdb)
+	}
+	checkNoProcess(t)
+}
+
 func TestABrokenClientProcessIsFound(t *testing.T) {
 	busy := Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second, Seed: 1}
 	for kind, found := range map[Kind]func(oracle.Violations) int64{
@@ -177,6 +206,21 @@ func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
 	}
 }
 
+func TestTheGeneratorExtendsTheLeasesOfAClientThatDoesNotRenew(t *testing.T) {
+	s := Scenario{
+		Lock: process("extends", 400*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 3 * time.Second,
+		Hold: Const(900 * time.Millisecond), Think: Const(time.Millisecond),
+	}
+	m := raced(t, s)
+	if m.Released < 2 || m.Lost+m.Expired > 0 || m.Cost.Renewals < 8 || m.Violations.Overlap.Count > 0 {
+		t.Errorf("%d released, %d lost, %d expired, %d extensions, %d overlaps", m.Released, m.Lost, m.Expired, m.Cost.Renewals, m.Violations.Overlap.Count)
+	}
+	s.Lock.Renew.Off = true // then only the end of the run makes a hold shorter than the TTL
+	if m = raced(t, s); m.Released > 1 || m.Expired+m.Lost < 2 || m.Cost.Renewals > 0 || m.Violations.Overlap.Count > 0 {
+		t.Errorf("without extensions: %d released, %d lost, %d expired, %d extensions, %d overlaps", m.Released, m.Lost, m.Expired, m.Cost.Renewals, m.Violations.Overlap.Count)
+	}
+}
+
 func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
 	m := raced(t, Scenario{ // raced checks that no key is left
 		Lock: process("own-keys", time.Minute), Clients: 1, Hold: Const(10 * time.Millisecond), Duration: time.Second,
@@ -189,7 +233,7 @@ func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
 
 func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 	m := raced(t, Scenario{
-		Lock: process("exits", time.Second), Clients: 3, Hold: Const(time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 2 * time.Second,
+		Lock: process("exits", time.Second), Clients: 3, Hold: Const(100 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second,
 	})
 	if m.Errors+m.Unconfirmed < 4 || m.Seconds[1].Acquired == 0 {
 		t.Errorf("%d errors, %d unconfirmed, %d acquired in the second second", m.Errors, m.Unconfirmed, m.Seconds[1].Acquired)

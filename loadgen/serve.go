@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,20 +17,23 @@ import (
 	"locktop/lock"
 )
 
-// ServeClient is a client process with locks of kind k: it speaks the protocol of package
+// ServeClient is a client process with locks like l: it speaks the protocol of package
 // external on in and out, until bye, the end of in or the end of ctx. Then it releases
-// all locks.
-func ServeClient(ctx context.Context, k Kind, in io.Reader, out io.Writer) error {
-	if !slices.Contains(Kinds(), k) {
-		return fmt.Errorf("kind must be one of %s, not %q", list(Kinds()), k)
+// all locks. The TTL of l does not count, that of each request does.
+func ServeClient(ctx context.Context, l Lock, in io.Reader, out io.Writer) error {
+	if l.Kind == Exec {
+		return errors.New("a client process cannot have client processes")
 	}
-	return serveClient(ctx, k, open, in, out)
+	if err := l.withDefaults().validate(); err != nil {
+		return err
+	}
+	return serveClient(ctx, l, open, in, out)
 }
 
-func serveClient(ctx context.Context, k Kind, open func(sessionConfig) (session, error), in io.Reader, out io.Writer) error {
+func serveClient(ctx context.Context, l Lock, open func(sessionConfig) (session, error), in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &processClient{
-		kind: k, open: open, ctx: ctx, out: json.NewEncoder(out), network: newNetwork(new(atomic.Int64)),
+		settings: l, open: open, ctx: ctx, out: json.NewEncoder(out), network: newNetwork(new(atomic.Int64)),
 		sessions: make(map[time.Duration]session), held: make(map[string]*servedLease),
 	}
 	err := p.serve(in)
@@ -42,13 +44,13 @@ func serveClient(ctx context.Context, k Kind, open func(sessionConfig) (session,
 
 // processClient is the state of ServeClient.
 type processClient struct {
-	kind    Kind
-	open    func(sessionConfig) (session, error)
-	ctx     context.Context // ends with bye
-	network *network
-	owner   string
-	servers Servers
-	tasks   sync.WaitGroup
+	settings Lock
+	open     func(sessionConfig) (session, error)
+	ctx      context.Context // ends with bye
+	network  *network
+	owner    string
+	servers  Servers
+	tasks    sync.WaitGroup
 
 	writing sync.Mutex
 	out     *json.Encoder
@@ -115,10 +117,10 @@ func (p *processClient) hello(r external.Request) error {
 		return errors.New("there is no URL")
 	}
 	p.servers.Redis = p.servers.Nodes[0]
-	sound := p.kind.Sound()
+	kind := p.settings.Kind
 	p.say(map[string]any{
-		"ok": true, "name": "locktop " + string(p.kind), "kinds": []string{string(p.kind)},
-		"renews": p.kind.Renews() && sound, "fences": false, "tells": sound,
+		"ok": true, "name": "locktop " + string(kind), "kinds": []Kind{kind},
+		"renews": kind.Sound() && !p.settings.Renew.Off, "fences": p.settings.Fence, "tells": kind.Sound(),
 	})
 	return nil
 }
@@ -130,6 +132,8 @@ func (p *processClient) reply(r external.Request) map[string]any {
 		return p.lock(r)
 	case "unlock":
 		return p.unlock(r)
+	case "extend":
+		return p.extend(r)
 	}
 	return map[string]any{"ok": false, "error": "no such request: " + r.Op}
 }
@@ -141,7 +145,9 @@ func (p *processClient) session(ttl time.Duration) (session, error) {
 	if s := p.sessions[ttl]; s != nil {
 		return s, nil
 	}
-	scenario := Scenario{Lock: Lock{Kind: p.kind, TTL: ttl}}.WithDefaults()
+	scenario := Scenario{Lock: p.settings}
+	scenario.Lock.TTL = ttl
+	scenario = scenario.WithDefaults()
 	root, err := p.open(sessionConfig{p.servers, scenario, p.network, p.observe})
 	if err != nil {
 		return nil, err
@@ -180,7 +186,7 @@ func (p *processClient) hold(key string, l lease) string {
 	p.newest++
 	token := fmt.Sprintf("%s-%d", p.owner, p.newest)
 	p.held[token] = &servedLease{l, key}
-	if p.kind.Sound() {
+	if p.settings.Kind.Sound() {
 		p.tasks.Go(func() { p.watch(token, l) })
 	}
 	return token
@@ -241,7 +247,11 @@ func (p *processClient) unlock(r external.Request) map[string]any {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, releaseWithin)
 	defer cancel()
-	err := l.Unlock(ctx)
+	return outcomeOf(l.Unlock(ctx))
+}
+
+// outcomeOf returns the reply to an unlock or extend.
+func outcomeOf(err error) map[string]any {
 	switch {
 	case errors.Is(err, lock.ErrLost):
 		return map[string]any{"ok": false, "lost": true}
@@ -249,6 +259,28 @@ func (p *processClient) unlock(r external.Request) map[string]any {
 		return map[string]any{"ok": false, "error": err.Error()}
 	}
 	return map[string]any{"ok": true}
+}
+
+func (p *processClient) extend(r external.Request) map[string]any {
+	p.mu.Lock()
+	held := p.held[r.Token]
+	p.mu.Unlock()
+	if held == nil {
+		return map[string]any{"ok": false, "lost": true}
+	}
+	l, can := held.lease.(interface {
+		Extend(context.Context, time.Duration) error
+	})
+	if !can {
+		return map[string]any{"ok": false, "error": "this kind cannot extend a lease"}
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, releaseWithin)
+	defer cancel()
+	reply := outcomeOf(l.Extend(ctx, time.Duration(r.TTL)*time.Millisecond))
+	if reply["ok"] == true {
+		reply["valid_ms"] = max(time.Until(held.Deadline()).Milliseconds(), 1)
+	}
+	return reply
 }
 
 // close releases all locks and closes the connections.

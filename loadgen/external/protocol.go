@@ -15,7 +15,7 @@
 //	→ {"op":"extend","id":3,"token":"…","ttl_ms":5000}
 //	← {"id":3,"ok":true,"valid_ms":4990}
 //	← {"event":"lost","token":"…"}                 at any time, if hello says tells
-//	← {"event":"renewed","token":"…","valid_ms":4990}   after each renewal, if hello says renews
+//	← {"event":"renewed","token":"…","valid_ms":4990}   after a renewal, if the library shows it
 //	→ {"op":"bye"}                                 release everything and exit
 //
 // Unknown fields and events are ignored. What a client writes to stderr is for people:
@@ -59,7 +59,7 @@ type Request struct {
 type Hello struct {
 	Name   string   `json:"name"`   // of the library, with its version
 	Kinds  []string `json:"kinds"`  // of lock
-	Renews bool     `json:"renews"` // the client renews its leases, and reports each renewal
+	Renews bool     `json:"renews"` // the client renews its leases by itself
 	Fences bool     `json:"fences"` // a lock has a fence
 	Tells  bool     `json:"tells"`  // the client reports a lost lease
 }
