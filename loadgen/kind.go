@@ -99,14 +99,14 @@ func (k Kind) steps() []string {
 // Lock describes the lock and how clients use it.
 type Lock struct {
 	Kind  Kind          `yaml:"kind,short" default:"mutex"`
-	Exec  string        `yaml:"exec"`                      // command of a client process; see [Exec]
 	TTL   time.Duration `yaml:"ttl,positive" default:"5s"` // of a lease
 	Renew Renew         `yaml:"renew"`
 	Wait  Wait          `yaml:"wait"`
 	Fence bool          `yaml:"fence"` // use fences, which the protected resource checks
 
-	Permits     int `yaml:"permits,positive"`       // of a semaphore: how many clients may hold it at once; default 2
-	KeysPerHold int `yaml:"keys-per-hold,positive"` // of all: how many keys a client locks together, the picked one and the next ones; default 2
+	Permits     int    `yaml:"permits,positive"`       // of a semaphore: how many clients may hold it at once; default 2
+	KeysPerHold int    `yaml:"keys-per-hold,positive"` // of all: how many keys a client locks together, the picked one and the next ones; default 2
+	Exec        string `yaml:"exec"`                   // command of a client process instead of a kind; see [Exec]
 }
 
 // Limit returns how many clients may hold a key at once.
