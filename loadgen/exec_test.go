@@ -62,8 +62,8 @@ type ownKeys struct{ session }
 
 func (s ownKeys) as(id clientIdentity) session { return ownKeys{s.session.as(id)} }
 
-func (s ownKeys) lock(ctx context.Context, key string, shared bool) (lease, error) {
-	return s.session.lock(ctx, "mutex:"+key, shared)
+func (s ownKeys) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	return s.session.lock(ctx, []string{"mutex:" + keys[0]}, shared)
 }
 
 // process returns a lock of client processes, which are this test binary.
@@ -335,6 +335,14 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "cluster") {
 		t.Errorf("a cluster: %v", err)
+	}
+}
+
+func TestAClientProcessHasNoLockThatTheProtocolCannotExpress(t *testing.T) {
+	for _, kind := range []Kind{Exec, Semaphore, All, "classic/quorum-semaphore", "latch"} {
+		if err := ServeClient(t.Context(), Lock{Kind: kind}, strings.NewReader(""), os.Stdout); err == nil || !strings.Contains(err.Error(), string(kind)) {
+			t.Errorf("%s: %v", kind, err)
+		}
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 // external on in and out, until bye, the end of in or the end of ctx. Then it releases
 // all locks. The TTL of l does not count, that of each request does.
 func ServeClient(ctx context.Context, l Lock, in io.Reader, out io.Writer) error {
-	if l.Kind == Exec {
-		return errors.New("a client process cannot have client processes")
+	if l.Kind == Exec || l.Kind.permits() || l.Kind == All {
+		return fmt.Errorf("a client process has locks of one key for one holder, not those of %s", l.Kind)
 	}
 	if err := l.withDefaults().validate(); err != nil {
 		return err
