@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +84,8 @@ type simulated struct {
 	leases    map[*simLease]bool
 	fences    map[string]int64
 	forgotten map[string]int       // number of deletions of a key, by server and key
+	permits   map[string]bool      // fences of permits, with their keys
+	intact    map[string]int       // deletions of the keys of an attempt for several keys when it began, by label
 	failed    map[string]time.Time // time of failed attempts, by label
 	wants     map[string]string    // key of an attempt, by label
 	waiting   map[*simWait]bool
@@ -127,7 +131,7 @@ type simWait struct {
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
 	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
-		forgotten: map[string]int{}, failed: map[string]time.Time{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
+		forgotten: map[string]int{}, permits: map[string]bool{}, intact: map[string]int{}, failed: map[string]time.Time{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -215,11 +219,16 @@ func (p *simProcess) label(n int) string { return p.prefix() + strconv.Itoa(n) }
 // prefix returns the common prefix of the process's labels.
 func (p *simProcess) prefix() string { return fmt.Sprintf("p%d.%d.", p.number, p.generation) }
 
-// Locks of one family have keys of one type; all strings exclude each other.
+// Locks of one family have keys of one type; all strings exclude each other. An All has
+// both strings.
 const (
-	simFamilies = "shwq"
+	simFamilies = "shwzq"
 	simKeys     = 2
+	simPermits  = 2 // of each semaphore
 )
+
+// simSpan returns the keys of a lock, of which [lock.Lease.Key] returns the names.
+func simSpan(name string) []string { return strings.Split(name, ", ") }
 
 // simKey returns the name of a lock. The second one of a family differs from the first
 // only by its braces.
@@ -258,6 +267,14 @@ func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Loc
 	case "write":
 		key := simKey('w', n)
 		return c.RW(key, o).Writer(), key
+	case "semaphore":
+		key := simKey('z', n)
+		return c.Semaphore(key, simPermits, o), key
+	case "all":
+		o.Fence = false
+		keys := []string{simKey('s', n), simKey('s', 1-n)}
+		slices.Sort(keys)
+		return c.All(keys, o), strings.Join(keys, ", ")
 	}
 	key := simKey('q', n)
 	return p.quorum.As(label).Redlock(key, o), key
@@ -265,7 +282,7 @@ func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Loc
 
 // act runs one actor until end.
 func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embedded []*server.Embedded) {
-	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "read", "write", "redlock", "elect"}
+	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "read", "write", "redlock", "elect", "semaphore", "semaphore", "semaphore", "all", "all"}
 	for n := 1; ; n++ {
 		if !sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(20*time.Second))) {
 			return
@@ -314,8 +331,8 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 	ctx, cancel := context.WithTimeout(end, timeout)
 	defer cancel()
 	w.mu.Lock()
-	before := w.forgotten[key]
-	w.wants[label] = key
+	before := w.deletions(key)
+	w.wants[label], w.intact[label] = key, before
 	w.mu.Unlock()
 	var lease *lock.Lease
 	var err error
@@ -377,31 +394,60 @@ func (w *simulated) await(ctx context.Context, l lock.Locker, call *simWait) (*l
 	return l.Lock(ctx)
 }
 
+// deletions returns how often the simulation has deleted a key of a lock.
+func (w *simulated) deletions(name string) (n int) {
+	for _, key := range simSpan(name) {
+		n += w.forgotten[key]
+	}
+	return n
+}
+
 // register records a new lease and checks its fence.
 func (w *simulated) register(lease *lock.Lease, kind, label string, before int) *simLease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := &simLease{Lease: lease, kind: kind, owner: label, shared: kind == "read", lost: w.forgotten[lease.Key()] != before}
+	h := &simLease{Lease: lease, kind: kind, owner: label, shared: kind == "read", lost: w.deletions(lease.Key()) != before}
 	w.leases[h] = true
-	if last, valid := w.fences[lease.Key()], lease.Valid(); !h.shared && valid && !h.lost {
+	switch last, valid := w.fences[lease.Key()], lease.Valid(); {
+	case h.shared || !valid || h.lost || kind == "all":
+	case kind == "semaphore": // the holders of permits learn of them in any order
+		fence := fmt.Sprint(lease.Key(), " ", lease.Fence())
+		if w.permits[fence] {
+			w.violated("two permits have the fence %s", fence)
+		}
+		w.permits[fence] = true
+	default:
 		if lease.Fence() <= last {
 			w.violated("%s %q: fence %d after %d", kind, lease.Key(), lease.Fence(), last)
 		}
 		w.fences[lease.Key()] = lease.Fence()
 	}
-	for other := range w.leases {
-		w.apart(h, other)
-	}
+	w.lookForOthers(h)
 	w.happened()
 	return h
 }
 
+// lookForOthers fails the episode if a lease and others that it excludes are valid.
+func (w *simulated) lookForOthers(h *simLease) {
+	permits := 0
+	for other := range w.leases {
+		if other.kind == "semaphore" && other.Key() == h.Key() && !other.lost && other.Valid() {
+			permits++
+		}
+		w.apart(h, other)
+	}
+	if permits > simPermits {
+		w.violated("%d permits of %q are valid", permits, h.Key())
+	}
+}
+
 // apart fails the episode if two leases exclude each other and are both valid.
 func (w *simulated) apart(a, b *simLease) {
-	if a == b || a.Key() != b.Key() || a.owner == b.owner || a.shared && b.shared || a.lost || b.lost {
+	if a == b || a.owner == b.owner || a.shared && b.shared || a.lost || b.lost || a.kind == "semaphore" {
 		return
 	}
-	if a.Valid() && b.Valid() {
+	common := slices.ContainsFunc(simSpan(a.Key()), func(key string) bool { return slices.Contains(simSpan(b.Key()), key) })
+	if common && a.Valid() && b.Valid() {
 		w.violated("two hold %q: %s (%s) and %s (%s)", a.Key(), a.Token(), a.kind, b.Token(), b.kind)
 	}
 }
@@ -479,7 +525,7 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	prefix := p.prefix()
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	for i, kind := range []string{"mutex", "fair", "reentrant", "write", "redlock"} { // in progress
+	for i, kind := range []string{"mutex", "fair", "reentrant", "write", "redlock", "semaphore", "all"} { // in progress
 		busy.Go(func() {
 			label := p.label(90_000_000 + i)
 			l, key := p.locker(kind, label, i%simKeys, lock.Options{TTL: w.scale * time.Minute, Fence: true})
@@ -510,10 +556,12 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	w.mu.Unlock()
 	if calm {
 		for _, s := range w.picture() {
-			for key, token := range s.tokens() {
-				// A lease ends up to 1 % of its TTL before its key.
-				if strings.HasPrefix(token, prefix) && s.ttls[key] > w.scale*time.Minute/100+2*time.Millisecond {
-					w.violated("closed (%v), and %q is held by %s for another %v", err, key, token, s.ttls[key])
+			for key, tokens := range s.tokens() {
+				for _, token := range tokens {
+					// A lease ends up to 1 % of its TTL before its key.
+					if strings.HasPrefix(token, prefix) && s.ttl(key, token) > w.scale*time.Minute/100+2*time.Millisecond {
+						w.violated("closed (%v), and %q is held by %s for another %v", err, key, token, s.ttl(key, token))
+					}
 				}
 			}
 		}
@@ -622,10 +670,10 @@ func latency() time.Duration { return rand.N(2 * time.Millisecond) }
 func (w *simulated) wanted(choose *rand.Rand) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := simKey(simFamilies[choose.IntN(3)], choose.IntN(simKeys))
+	key := simKey(simFamilies[choose.IntN(4)], choose.IntN(simKeys))
 	for call := range w.waiting {
 		if !simNode(call.key) {
-			key = call.key
+			key = simSpan(call.key)[0]
 		}
 	}
 	return key
@@ -643,12 +691,13 @@ func (w *simulated) takeAway(s int, key string) {
 		}
 		w.forgotten[k]++
 		for h := range w.leases {
-			if h.Key() == k {
+			if slices.Contains(simSpan(h.Key()), k) {
 				h.lost = true
 			}
 		}
 		if key == "" && s == 0 {
 			delete(w.fences, k)
+			clear(w.permits)
 		}
 	}
 	switch {
@@ -700,6 +749,7 @@ func (w *simulated) watch(over chan struct{}) {
 type picture struct {
 	strings map[string]string
 	hashes  map[string]map[string]string
+	zsets   map[string]map[string]time.Time // deadlines of permits, by key and token
 	ttls    map[string]time.Duration
 	fences  map[string]string
 }
@@ -708,19 +758,23 @@ type picture struct {
 func (w *simulated) picture() []picture {
 	var all []picture
 	for i, rdb := range w.servers {
-		families := simFamilies[:3]
+		families := simFamilies[:4]
 		if i > 0 {
-			families = simFamilies[3:]
+			families = simFamilies[4:]
 		}
-		p := picture{map[string]string{}, map[string]map[string]string{}, map[string]time.Duration{}, map[string]string{}}
+		p := picture{map[string]string{}, map[string]map[string]string{}, map[string]map[string]time.Time{}, map[string]time.Duration{}, map[string]string{}}
 		pipe := rdb.Pipeline()
+		zsets := map[string]*redis.ZSliceCmd{}
 		values, fences, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
 		for _, family := range []byte(families) {
 			for n := range simKeys {
 				key := simKey(family, n)
-				if family == 's' || family == 'q' {
+				switch family {
+				case 's', 'q':
 					values[key] = pipe.Get(context.Background(), key)
-				} else {
+				case 'z':
+					zsets[key] = pipe.ZRangeWithScores(context.Background(), key, 0, -1)
+				default:
 					hashes[key] = pipe.HGetAll(context.Background(), key)
 				}
 				ttls[key] = pipe.PTTL(context.Background(), key)
@@ -737,6 +791,14 @@ func (w *simulated) picture() []picture {
 		for key, h := range hashes {
 			p.hashes[key] = h.Val()
 		}
+		for key, z := range zsets {
+			p.zsets[key] = map[string]time.Time{}
+			for _, permit := range z.Val() {
+				if !math.IsInf(permit.Score, 0) { // the limit
+					p.zsets[key][permit.Member.(string)] = time.UnixMilli(int64(permit.Score))
+				}
+			}
+		}
 		for key, ttl := range ttls {
 			p.ttls[key] = ttl.Val()
 		}
@@ -746,22 +808,29 @@ func (w *simulated) picture() []picture {
 }
 
 // tokens returns the holders by key.
-func (p picture) tokens() map[string]string {
-	all := map[string]string{}
+func (p picture) tokens() map[string][]string {
+	all := map[string][]string{}
 	for key, token := range p.strings {
 		if token != "" {
-			all[key] = token
+			all[key] = []string{token}
+		}
+	}
+	for key, permits := range p.zsets {
+		for token := range permits {
+			if p.ttl(key, token) > 0 {
+				all[key] = append(all[key], token)
+			}
 		}
 	}
 	for key, fields := range p.hashes {
 		for field, value := range fields {
 			switch {
 			case strings.HasPrefix(field, "r:") && lasts(value, 0):
-				all[key] = field[2:]
+				all[key] = append(all[key], field[2:])
 			case field == "w" && lasts(value, 0):
-				all[key] = value[strings.LastIndexByte(value, ':')+1:]
+				all[key] = append(all[key], value[strings.LastIndexByte(value, ':')+1:])
 			case strings.Contains(field, "~") && !strings.HasPrefix(field, "r:"):
-				all[key] = field
+				all[key] = append(all[key], field)
 			}
 		}
 	}
@@ -779,8 +848,23 @@ func lasts(value string, left time.Duration) bool {
 	return time.Until(time.UnixMilli(ms)) > left-time.Millisecond
 }
 
-// keeps reports whether a server keeps the key of a lease for at least left.
+// ttl returns for how long a token has a key, of whose holders only those of permits have
+// a TTL of their own here.
+func (p picture) ttl(key, token string) time.Duration {
+	if deadline, permit := p.zsets[key][token]; permit {
+		return time.Until(deadline)
+	}
+	return p.ttls[key]
+}
+
+// keeps reports whether a server keeps the keys of a lease for at least left.
 func (p picture) keeps(h *simLease, left time.Duration) bool {
+	if h.kind == "all" {
+		return !slices.ContainsFunc(simSpan(h.Key()), func(key string) bool { return p.strings[key] != h.Token() || p.ttls[key] < left })
+	}
+	if h.kind == "semaphore" {
+		return p.ttl(h.Key(), h.Token()) >= left-time.Millisecond && p.zsets[h.Key()][h.Token()] != time.Time{}
+	}
 	value, hash := p.strings[h.Key()], p.hashes[h.Key()]
 	switch h.kind {
 	case "read":
@@ -799,9 +883,7 @@ func (w *simulated) lookAt(servers []picture) {
 	defer w.mu.Unlock()
 	now := time.Now()
 	for h := range w.leases {
-		for other := range w.leases {
-			w.apart(h, other)
-		}
+		w.lookForOthers(h)
 		left := h.Deadline().Sub(now)
 		if !h.Valid() {
 			if left <= 0 && h.Context().Err() == nil {
@@ -828,16 +910,28 @@ func (w *simulated) lookAt(servers []picture) {
 	w.lookForClaims(servers[0], calm, now)
 }
 
-// lookForLeftovers checks that failed attempts have left nothing.
+// lookForLeftovers checks that failed attempts have left nothing, and that an attempt for
+// several keys holds all of them or none.
 func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 	for _, s := range servers {
-		for key, token := range s.tokens() {
-			label, _, _ := strings.Cut(token, "~")
-			if wanted := w.wants[label]; wanted != key {
-				w.violated("%q is held by %s, who wants %q", key, token, wanted)
+		for key, tokens := range s.tokens() {
+			if held := len(tokens); key[0] == 'z' && held > simPermits {
+				w.violated("%d permits of %q are in use: %q", held, key, tokens)
 			}
-			if since, failed := w.failed[label]; calm && failed && time.Since(since) > 5*time.Second {
-				w.violated("%q is held by %s, an attempt that failed %v ago", key, token, time.Since(since))
+			for _, token := range tokens {
+				label, _, _ := strings.Cut(token, "~")
+				wanted := simSpan(w.wants[label])
+				if !slices.Contains(wanted, key) {
+					w.violated("%q is held by %s, who wants %q", key, token, wanted)
+				}
+				if since, failed := w.failed[label]; calm && failed && time.Since(since) > 5*time.Second {
+					w.violated("%q is held by %s, an attempt that failed %v ago", key, token, time.Since(since))
+				}
+				for _, other := range wanted {
+					if len(wanted) > 1 && s.strings[other] != token && w.deletions(w.wants[label]) == w.intact[label] {
+						w.violated("%q is held by %s, and %q by %q: half of a set", key, token, other, s.strings[other])
+					}
+				}
 			}
 		}
 	}
@@ -849,9 +943,13 @@ func (w *simulated) lookForSleepers(servers []picture, calm bool, now time.Time)
 	const bound = 9 * time.Second
 	for call := range w.waiting {
 		held := simNode(call.key) // where split votes take time
+		limit := 1
+		if call.kind == "semaphore" {
+			limit = simPermits
+		}
 		for _, s := range servers {
-			_, there := s.tokens()[call.key]
-			held = held || there
+			tokens := s.tokens()
+			held = held || slices.ContainsFunc(simSpan(call.key), func(key string) bool { return len(tokens[key]) >= limit })
 		}
 		if held || !calm {
 			delete(w.free, call.key)
