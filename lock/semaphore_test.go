@@ -772,3 +772,32 @@ func TestTheLimitChangesUnderLoad(t *testing.T) {
 		}
 	})
 }
+
+// Six processes wait for two permits. The first two of them get permits and die. The
+// others were refused when two processes were before them, and learn that they are next
+// only by asking: they must ask soon after the permits of that time end.
+func TestTheNextWaitersFollowDeadOnes(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		once := lock.Options{TTL: 2 * time.Second, Renew: lock.Renew{Off: true}}
+		holder, _ := r.process("holder")
+		held := r.acquired(holder.Semaphore("orders", 2, once), 2)
+		var waiters []*await
+		for i := range 6 {
+			c, _ := r.process(fmt.Sprint("waiter-", i))
+			waiters = append(waiters, lockAsync(ctx, c.Semaphore("orders", 2, once)))
+			r.registered(int64(i) + 1)
+		}
+		r.unlockAll(held...)
+		for _, dead := range waiters[:2] {
+			r.won(dead) // it never unlocks
+		}
+		died := time.Now()
+		for _, waiter := range waiters[2:] {
+			lease := r.won(waiter)
+			if took := time.Since(died); took < 1900*time.Millisecond || took > 2600*time.Millisecond {
+				r.Errorf("acquired %v after the death of the holders, want 2 s", took)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
