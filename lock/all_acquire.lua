@@ -18,7 +18,8 @@ for i, key in ipairs(KEYS) do
   end
 end
 for i, key in ipairs(KEYS) do
-  local set = redis.pcall('SET', key, ARGV[1], 'PX', ARGV[2])
+  local try = i == 1 and redis.call or redis.pcall -- if the first one fails, nothing is written
+  local set = try('SET', key, ARGV[1], 'PX', ARGV[2])
   if set.err then -- the user may lack the permission to write this key
     for k = 1, i - 1 do
       redis.call('DEL', KEYS[k])

@@ -210,7 +210,7 @@ func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 				renewed := all(c, lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: 50 * time.Millisecond}}, "a", "b", "c")
 				lease := r.locked(renewed)
 				r.must(lose())
-				<-lease.Context().Done()
+				r.until("the end of the lease", func() bool { return !lease.Valid() })
 				if cause := context.Cause(lease.Context()); cause != lock.ErrLost || lease.Valid() {
 					r.Errorf("%s was %s: the lease ended with %v", key, name, cause)
 				}
@@ -445,10 +445,11 @@ func TestAnAllKeepsItsPlaceWhenItWaitsForAnotherKey(t *testing.T) {
 		r.must(a.Unlock(ctx))
 		r.until("the All to wait for b", func() bool { return r.rdb.ZCard(ctx, "{b}:waiters").Val() == 2 })
 		r.must(b.Unlock(ctx))
-		lease := r.won(both)
+		r.until("a lease", func() bool { return both.over() || single.over() })
 		if single.over() {
-			r.Error("a process that came later got b first")
+			r.Fatal("a process that came later got b first")
 		}
+		lease := r.won(both)
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(single).Unlock(ctx))
 	})
@@ -642,7 +643,7 @@ func TestAnAllOnACluster(t *testing.T) {
 			t.Errorf("%s: %d of 4 keys are held", name, n)
 		}
 		r.must(r.rdb.Del(ctx, keys[2]).Err())
-		<-lease.Context().Done()
+		r.until("the end of the lease", func() bool { return !lease.Valid() })
 		r.until("the release of the other keys", func() bool { return held() == 0 })
 	}
 }

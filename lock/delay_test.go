@@ -153,7 +153,7 @@ func TestTheOtherKeysOfALostAllStayHeldForTheDelay(t *testing.T) {
 		next := lockAsync(ctx, other.Mutex("a", lock.Options{}))
 		before := time.Now()
 		r.must(r.rdb.Del(ctx, "b").Err())
-		<-lease.Context().Done()
+		r.until("the end of the lease", func() bool { return !lease.Valid() })
 		r.delayed("all", next, before, delay)
 	})
 }
