@@ -21,7 +21,7 @@ type Lease struct {
 
 // newLease returns the lease of a successful lock.
 func newLease(p *Process, c *call, a answer) *Lease {
-	valid := milliseconds(a.Valid)
+	valid := milliseconds(*a.Valid)
 	l := &Lease{process: p, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(leeway(valid), a.at.Sub(c.sent)))}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
@@ -31,7 +31,7 @@ func newLease(p *Process, c *call, a answer) *Lease {
 // writes it, which is earlier than the moment at which it is read: without the leeway a
 // lease could end later here than for the client, and overlaps would be counted that did
 // not happen.
-func leeway(valid time.Duration) time.Duration { return min(valid/4, 100*time.Millisecond) }
+func leeway(valid time.Duration) time.Duration { return max(min(valid/4, 100*time.Millisecond), 0) }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
@@ -105,8 +105,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err == nil {
 		err = a.result("extend")
 	}
-	if err == nil && a.Valid > 0 {
-		l.prolong(sent.Add(milliseconds(a.Valid)))
+	if err == nil && a.Valid != nil {
+		l.prolong(sent.Add(milliseconds(*a.Valid)))
 	}
 	return err
 }

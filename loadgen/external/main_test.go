@@ -136,6 +136,10 @@ func (c *client) lock(r Request) {
 		c.say(`{"id":%d,"ok":true,"valid_ms":1000}`, r.ID)
 	case "timeless":
 		c.say(`{"id":%d,"ok":true,"token":"x"}`, r.ID)
+	case "eternal":
+		c.say(`{"id":%d,"ok":true,"token":"x","valid_ms":99999999999999999}`, r.ID)
+	case "expired":
+		c.say(`{"id":%d,"ok":true,"token":"x","valid_ms":-5000}`, r.ID)
 	case "hangs":
 		time.Sleep(time.Hour)
 	case "exits-later":

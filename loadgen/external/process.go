@@ -214,16 +214,20 @@ func (p *Process) event(r Reply, now time.Time) (detail string, err error) {
 	if p.events++; p.events > maxEvents {
 		return fmt.Sprintf("%d events without a reply", p.events), ErrFlood
 	}
+	if detail, err = r.checkValid(); err != nil {
+		return detail, err
+	}
 	l := p.leases[r.Token]
 	switch {
 	case l == nil:
 	case r.Event == "lost":
 		l.end(ErrLost)
 	case r.Event == "renewed":
-		if r.Valid <= 0 || r.Valid > maxValid.Milliseconds() {
-			return fmt.Sprintf("a renewal with valid_ms %d", r.Valid), ErrField
+		if r.Valid == nil {
+			return "a renewal without valid_ms", ErrField
 		}
-		l.prolong(now.Add(milliseconds(r.Valid) - leeway(milliseconds(r.Valid))))
+		valid := milliseconds(*r.Valid)
+		l.prolong(now.Add(valid - leeway(valid)))
 	}
 	return "", nil
 }

@@ -121,7 +121,8 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 		"no-id":       {ErrField, []string{"neither an id nor an event"}},
 		"twice":       {ErrAnsweredTwice, []string{"id 1"}},
 		"tokenless":   {ErrField, []string{"without a token"}},
-		"timeless":    {ErrField, []string{"valid_ms 0"}},
+		"timeless":    {ErrField, []string{"without valid_ms"}},
+		"eternal":     {ErrField, []string{"valid_ms is 99999999999999999"}},
 		"exits-later": {ErrExited, []string{"client test 1", "exit status 4", "out of luck"}},
 		"events":      {ErrFlood, []string{"1001 events"}},
 	} {
@@ -224,6 +225,13 @@ func TestALostLeaseEndsAndARenewalProlongsIt(t *testing.T) {
 	}
 	if left := time.Until(l.Deadline()); left < 59*time.Minute || left > time.Hour {
 		t.Errorf("the renewed lease lasts %s", left)
+	}
+}
+
+func TestALeaseCanBeOverFromTheStart(t *testing.T) {
+	p := start(t, "expired")
+	if l := mustLock(t, p, "a"); l.Valid() || time.Until(l.Deadline()) > -4*time.Second {
+		t.Errorf("valid %t, deadline in %s", l.Valid(), time.Until(l.Deadline()))
 	}
 }
 

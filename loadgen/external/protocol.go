@@ -76,7 +76,7 @@ type Reply struct {
 	Held  bool   `json:"held"`
 	Lost  bool   `json:"lost"`
 	Token string `json:"token"`
-	Valid int64  `json:"valid_ms"`
+	Valid *int64 `json:"valid_ms"` // 0 or less: the lease is over already
 	Fence int64  `json:"fence"`
 }
 
@@ -147,10 +147,15 @@ func (r Reply) check(op string) (detail string, err error) {
 		return "", nil
 	case op == opLock && r.Token == "":
 		return "a lock without a token", ErrField
-	case op == opLock && (r.Valid <= 0 || r.Valid > maxValid.Milliseconds()):
-		return fmt.Sprintf("a lock with valid_ms %d", r.Valid), ErrField
-	case r.Valid < 0 || r.Valid > maxValid.Milliseconds():
-		return fmt.Sprintf("valid_ms is %d", r.Valid), ErrField
+	case op == opLock && r.Valid == nil:
+		return "a lock without valid_ms", ErrField
+	}
+	return r.checkValid()
+}
+
+func (r Reply) checkValid() (detail string, err error) {
+	if most := maxValid.Milliseconds(); r.Valid != nil && (*r.Valid > most || *r.Valid < -most) {
+		return fmt.Sprintf("valid_ms is %d", *r.Valid), ErrField
 	}
 	return "", nil
 }
