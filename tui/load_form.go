@@ -63,7 +63,7 @@ func allFormFields() []formField {
 			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Lock.Permits, text) },
 		},
 		{
-			name:  "keys per hold",
+			name:  "per hold",
 			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.All },
 			value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.KeysPerHold, "key") },
 			step:  func(s *loadgen.Scenario, d int) { s.Lock.KeysPerHold = min(step(s.Lock.KeysPerHold, d), s.Keys.N) },

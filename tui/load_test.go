@@ -191,13 +191,13 @@ func TestASceneStartsDuringAChange(t *testing.T) {
 func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	typed := map[string]string{
 		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
-		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "wait limit": "2s", "rate": "50/s", "connections": "7", "permits": "4", "keys per hold": "3",
+		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "wait limit": "2s", "rate": "50/s", "connections": "7", "permits": "4", "per hold": "3",
 	}
 	for _, k := range allFormFields() {
 		t.Run(k.name, func(t *testing.T) {
 			w, g := testConfig(), runningLoad()
 			w.Load = g
-			if kind := map[string]loadgen.Kind{"reads": loadgen.RW, "permits": loadgen.Semaphore, "keys per hold": loadgen.All}[k.name]; kind != "" {
+			if kind := map[string]loadgen.Kind{"reads": loadgen.RW, "permits": loadgen.Semaphore, "per hold": loadgen.All}[k.name]; kind != "" {
 				s := loadgen.Scenario{Lock: loadgen.Lock{Kind: kind}}.WithDefaults()
 				g.s, g.clients = &s, 20
 			}
