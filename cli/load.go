@@ -91,7 +91,7 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	load.StringVar(&o.exec, "exec", "", "`command` of a client process, for the shell: locktop starts one per client, and they lock instead of its own clients")
 	load.StringVar(&o.versus, "versus", "", "`locks` to run at the same time and compare with: kinds, or {exec: COMMAND}, with commas between them")
 	load.StringVar(&o.asClient, "as-client", "", "be a client process for --exec, with locks of this `kind`")
-	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kind redlock and for --exec")
+	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kinds redlock and classic/quorum-semaphore, and for --exec")
 	load.BoolVar(&o.demo, "demo", false, "run on servers that locktop starts and stops")
 	load.BoolVar(&o.force, "yes-load-this-server", false, "also load a server on another machine, or one that has keys under the prefix")
 	o.set = load
