@@ -260,7 +260,7 @@ func (l Lock) validate() error {
 	case l.KeysPerHold < 0 || l.KeysPerHold > maxKeysPerHold:
 		return fmt.Errorf("keys-per-hold must be 1 to %d, not %d", maxKeysPerHold, l.KeysPerHold)
 	case l.Fence && !l.Kind.Fences():
-		return fmt.Errorf("fence: a resource cannot check numbers of %s; those of mutex reentrant rw fair redlock it can", l.Kind)
+		return fmt.Errorf("fence: %s has no numbers that a resource can check; the kinds that do are mutex reentrant rw fair redlock", l.Kind)
 	}
 	return l.validateExec()
 }
