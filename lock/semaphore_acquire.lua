@@ -51,17 +51,19 @@ if tonumber(first[2]) <= now then
   local dead = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
   redis.call('ZREM', KEYS[1], unpack(dead))
 end
-acquired(5)
+local registered = acquired(5)
 if not ARGV[5] then
   return fence
 end
 local next = 1
-if in_use < tonumber(limit) and string.find(ARGV[8], 'm') then
+if in_use < tonumber(limit) and ARGV[9] and not registered then
+  next = 3 -- no message can wake the other waiters of the process
+elseif in_use < tonumber(limit) and string.find(ARGV[8], 'm') then
   local woken, ours = wake_one(ARGV[5], ARGV[6], string.find(ARGV[8], 'c') and '1' or '0', 'more')
   if woken and is_token(woken) then
     store(woken, 1000, limit, ends())
     next = woken
-  elseif ours or not woken and ARGV[9] then
+  elseif ours then
     next = 3
   end
 end

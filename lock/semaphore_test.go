@@ -373,6 +373,10 @@ func TestTheStoredLimitCounts(t *testing.T) {
 		}
 		waits := []*await{lockAsync(ctx, other), lockAsync(ctx, s)}
 		r.registered(2)
+		ear := r.rdb.PSubscribe(ctx, "{orders}:free:*")
+		defer ear.Close()
+		_, err := ear.Receive(ctx)
+		r.must(err)
 		for i, lease := range held {
 			if waits[0].over() || waits[1].over() {
 				r.Errorf("a waiter got in after %d of 4 holders have left", i)
@@ -382,6 +386,14 @@ func TestTheStoredLimitCounts(t *testing.T) {
 			}
 			if i == 2 {
 				break // 2 are left; this release makes one free
+			}
+			if i > 0 { // the release before has woken no process
+				r.must(r.rdb.Publish(ctx, "{orders}:free:end", "end").Err())
+				for m, err := ear.ReceiveMessage(ctx); m.Payload != "end"; m, err = ear.ReceiveMessage(ctx) {
+					if r.must(err); m.Payload != "own" {
+						r.Errorf("a release over the limit sent %q", m.Payload)
+					}
+				}
 			}
 			r.must(lease.Unlock(ctx))
 		}
@@ -533,6 +545,17 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "{orders}:free").Val()) == 1 })
 		r.must(leases[0].Unlock(ctx))
 		r.unlockAll(leases[1], r.won(next))
+
+		s = c.Semaphore("orders", 2, fixed(300*time.Millisecond)) // two holders die
+		r.acquired(s, 2)
+		died := time.Now()
+		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, lock.Options{})), lockAsync(ctx, c.As("second").Semaphore("orders", 2, lock.Options{}))
+		after := r.won(first)
+		leases = append(leases[:0], after, r.won(second))
+		if took := time.Since(died); took > 2*time.Second {
+			r.Errorf("two waiters of a process got the permits of dead holders after %v", took)
+		}
+		r.unlockAll(leases...)
 		if keys := r.rdb.Keys(ctx, "*").Val(); !slices.Equal(keys, []string{"{orders}:limit"}) {
 			r.Errorf("the server has %q", keys)
 		}

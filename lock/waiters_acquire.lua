@@ -12,13 +12,14 @@ local function probably_held(i)
   return ARGV[i] and not string.find(ARGV[i + 3], 'w')
 end
 
--- acquired ends the registration.
+-- acquired ends the registration. It returns what register does for the other waiters of
+-- the process; nil if there are none, or if they cannot be registered.
 local function acquired(i)
   if ARGV[i] and string.find(ARGV[i + 3], 'r') then
     redis.pcall('ZREM', waiters_of(ARGV[i]), ARGV[i + 1])
   end
   if ARGV[i + 4] then
-    register(ARGV[i], ARGV[i + 4], '')
+    return register(ARGV[i], ARGV[i + 4], '')
   end
 end
 
