@@ -82,8 +82,7 @@ type request struct {
 	chained bool
 	// contended means that the lock is probably held.
 	contended bool
-	// pollEvery is the longest pause of a waiter that is not registered, without a
-	// message; 0 = no limit.
+	// pollEvery is the longest pause of a waiter without a message; 0 = no limit.
 	pollEvery time.Duration
 	// token is the token of the attempts; empty = each gets a new one.
 	token string

@@ -314,13 +314,6 @@ func (q *waitQueue) unregister() {
 	reg.protocol.giveUp(reg.protocol.core.process)
 }
 
-// isRegistered reports whether the last attempt has registered the process.
-func (q *waitQueue) isRegistered() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.registration.registered
-}
-
 // starving reports whether the process was woken too often and found the lock taken.
 func (q *waitQueue) starving() bool {
 	q.mu.Lock()

@@ -47,7 +47,7 @@ var _ Locker = (*Redlock)(nil)
 func (q *Quorum) Redlock(key string, o Options) *Redlock {
 	t := q.client.newBase(key, o, nil)
 	k := &redlockKey{set: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
-		freeChannel: companionKey(key, "free"), nodeTimeout: q.nodeTimeout(t.opts.TTL)}
+		freeChannel: companionKey(key, "free"), firstNode: newScriptProtocol(mutexScripts, q.client.core, key, false), nodeTimeout: q.nodeTimeout(t.opts.TTL)}
 	t.protocol = &redlockAttempt{redlock: k} // each call makes an attempt of its own
 	return &Redlock{t, k}
 }
@@ -60,23 +60,29 @@ func (r *Redlock) TryLock(ctx context.Context) (*Lease, error) {
 	return r.tryLock(ctx, &request{try: r.attempt})
 }
 
-// Lock implements [Locker]. It subscribes to releases on the first node. It also
-// tries again after a random time of one to five node time-outs, so it works without
-// that node.
+// Lock implements [Locker]. It subscribes to releases on the first node, which wake one
+// process each, as for a [Mutex], but never hand the lock over. Each process also tries
+// again after a random time of one to five node time-outs, or five times as long while
+// more than one process is registered before it. So the lock works without that node.
 func (r *Redlock) Lock(ctx context.Context) (*Lease, error) {
-	return r.lock(ctx, &request{try: r.attempt})
+	return r.lock(ctx, &request{try: r.attempt, noHandOver: true})
 }
 
 // attempt asks the nodes once.
 func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
-	req.pollEvery = randomBetween(r.redlock.nodeTimeout, 5*r.redlock.nodeTimeout)
+	defer func() {
+		req.pollEvery = randomBetween(r.redlock.nodeTimeout, 5*r.redlock.nodeTimeout)
+		if req.queue != nil && !req.queue.isNext() {
+			req.pollEvery *= 5
+		}
+	}()
 	if err := r.redlock.set.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
 		return nil, describe("acquire", r.key, err)
 	}
 	t, c := r.base, r.redlock.newAttempt()
 	t.protocol = c
 	free := req.attempts == 0 && !req.contended
-	h, err := t.acquireOnceBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.keyTTL(), free) })
+	h, err := t.acquireOnceBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.keyTTL(), free, req.queue) })
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +184,8 @@ type redlockKey struct {
 	key         string
 	fenceKeys   []string // the fence counter; empty if the lock has no fence
 	freeChannel string
-	nodeTimeout time.Duration // bounds the wait for one node
+	firstNode   *scriptProtocol // of the copy on the first node, where waiting processes register
+	nodeTimeout time.Duration   // bounds the wait for one node
 }
 
 // redlockAttempt implements [protocol] for one token: the attempt that acquires it
@@ -207,16 +214,18 @@ func (k *redlockKey) newAttempt() *redlockAttempt {
 // acquire implements [protocol]. It sends the first command; the wait for the
 // reply sends the others.
 func (a *redlockAttempt) acquire(_ context.Context, token string, ttl time.Duration, _ int) future {
-	return a.startAcquire(token, ttl, false)
+	return a.startAcquire(token, ttl, false, nil)
 }
 
-// startAcquire is acquire. With free set it assumes that the lock is free.
-func (a *redlockAttempt) startAcquire(token string, ttl time.Duration, free bool) future {
+// startAcquire is acquire. With free set it assumes that the lock is free. If the first
+// node holds the lock for another token, the process registers there in q; nil = it does
+// not wait for messages.
+func (a *redlockAttempt) startAcquire(token string, ttl time.Duration, free bool, q *waitQueue) future {
 	a.mu.Lock()
 	a.token = token
 	a.mu.Unlock()
 	a.extendExpiry(ttl)
-	return newAcquireRound(a, ttl, free)
+	return newAcquireRound(a, ttl, free, q)
 }
 
 // extendExpiry notes that a copy with this TTL may be created now.
@@ -339,9 +348,13 @@ type releaseRound struct {
 func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *releaseRound {
 	r := &releaseRound{channel: channel, expiresBy: expiresBy}
 	r.round = a.newRound(r, len(a.states))
-	release := a.releaseCmd(channel)
-	release.afterReply = r.retryUntilExpired
-	for i := range a.states {
+	first, others := a.wakeCmd(channel), a.releaseCmd(channel)
+	first.afterReply, others.afterReply = r.retryUntilExpired, r.retryUntilExpired
+	for i := len(a.states) - 1; i >= 0; i-- { // the first node, which wakes a process, at last
+		release := others
+		if i == 0 {
+			release = first
+		}
 		if a.states[i].closeAcquires() {
 			r.round.send(i, release)
 		} else {

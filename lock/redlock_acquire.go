@@ -28,14 +28,20 @@ type acquireRound struct {
 	round      *round // the newest one
 	results    nodeResults
 	order      []int
-	firstNode  int // −1 = no node is left to ask
+	firstNode  int          // −1 = no node is left to ask
+	queue      *waitQueue   // in which the process registers on node 0; nil = it does not
+	waiter     *registering // nil = node 0 was not asked with queue yet
+	registered []any        // the refusal by which node 0 has registered the process; nil = it has not
 
 	trySetCommand, acquireCommand, peekCommand *nodeCommand // nil before their first use
 }
 
-func newAcquireRound(a *redlockAttempt, ttl time.Duration, optimistic bool) *acquireRound {
+func newAcquireRound(a *redlockAttempt, ttl time.Duration, optimistic bool, q *waitQueue) *acquireRound {
 	set := a.redlock.set
 	r := &acquireRound{attempt: a, ttl: ttl, optimistic: optimistic, results: make(nodeResults, len(set.nodes)), order: set.askOrder()}
+	if q != nil && q.subscribedBoth() {
+		r.queue = q
+	}
 	r.askNext()
 	return r
 }
@@ -51,8 +57,13 @@ func (r *acquireRound) wait(ctx context.Context) (any, error) {
 			err = set.checkDuplicates() // a node may have connected only now
 		}
 		if err == nil {
+			if r.waiter != nil {
+				r.waiter.onGrant(0)
+			}
 			return r.results.topFence(), nil
 		}
+	} else if err == nil && r.waiter != nil {
+		r.waiter.onRefusal(r.registered)
 	}
 	r.attempt.releaseCopies("")
 	if err != nil {
@@ -163,6 +174,13 @@ func (r *acquireRound) sendAcquire(i int) {
 		r.round.send(i, r.trySetCommand)
 		return
 	}
+	if i == 0 && r.queue != nil && r.waiter == nil {
+		r.waiter = r.attempt.redlock.firstNode.register(r.attempt.token, r.queue, false, func(waiter ...any) *call {
+			r.round.send(i, r.attempt.acquireCmd(r.ttl, r.attempt.redlock.fenceKeys, waiter...))
+			return nil
+		})
+		return
+	}
 	if r.acquireCommand == nil {
 		r.acquireCommand = r.attempt.acquireCmd(r.ttl, r.attempt.redlock.fenceKeys)
 	}
@@ -179,7 +197,12 @@ func (r *acquireRound) sendPeek(i int) {
 }
 
 // count implements [counter].
-func (r *acquireRound) count(reply nodeReply) { r.results[reply.node] = newNodeResult(reply) }
+func (r *acquireRound) count(reply nodeReply) {
+	r.results[reply.node] = newNodeResult(reply)
+	if fields, _ := reply.reply.([]any); len(fields) == 4 {
+		r.registered = fields
+	}
+}
 
 // await waits until enough returns true.
 func (r *acquireRound) await(ctx context.Context, enough func() bool) error {

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -832,14 +833,121 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 func TestAReleaseOnTheFirstNodeWakesAWaiter(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
-		var waits []time.Duration
-		for range 10 {
-			waits = append(waits, r.handOver(holder, waiter))
-			if waits[len(waits)-1] == 0 {
-				return
+		for name, holder := range map[string]*lock.Quorum{"of another process": holder, "of the same process": waiter.As("holder")} {
+			var waits []time.Duration
+			for len(waits) < 10 && !slices.Contains(waits, 0) {
+				waits = append(waits, r.handOver(holder, waiter))
+			}
+			if !slices.Contains(waits, 0) {
+				r.Errorf("after the release %s the waiter got in after %v, each time by chance", name, waits)
 			}
 		}
-		r.Errorf("the waiter got in after %v, each time by chance", waits)
+	})
+}
+
+// A release on the first node wakes one process, however many wait. A waiter that gives
+// up is not registered any more.
+func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		holder := r.quorum(lock.QuorumConfig{})
+		lease, err := holder.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
+		r.must(err)
+		const processes = 20
+		short, giveUp := context.WithCancel(ctx)
+		left := lockAsync(short, r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute}).Redlock("orders", lock.Options{TTL: time.Hour}))
+		var all sync.WaitGroup
+		for range processes {
+			q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+			all.Go(func() {
+				lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+			})
+		}
+		registered := func() int64 { return r.rdbs[0].ZCard(ctx, waitersKey).Val() }
+		r.until("all processes to register", func() bool { return registered() == processes+1 })
+		giveUp()
+		<-left.done
+		r.until("one process to leave", func() bool { return registered() == processes })
+		before := r.commands(0)
+		r.must(lease.Unlock(ctx))
+		all.Wait()
+		// About 7: a woken process that comes before the releases on the other nodes fails
+		// and looks again. If all processes are woken, about 60.
+		if perHandOff := float64(r.commands(0)-before) / processes; perHandOff > 15 {
+			r.Errorf("%.1f requests to the first node per hand-off", perHandOff)
+		}
+		r.until("the end of the registrations", func() bool { return registered() == 0 })
+	})
+}
+
+// A process that has had the lock registers behind the processes that wait.
+func TestAProcessThatComesBackToARedlockIsTheLast(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		o := lock.Options{TTL: time.Hour}
+		held, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", o).Lock(ctx)
+		r.must(err)
+		registered := func() []string { return r.rdbs[0].ZRange(ctx, waitersKey, 0, -1).Val() }
+		quorums := []*lock.Quorum{r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "first"}}), r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "second"}})}
+		register := func(i, processes int) *await {
+			call := lockAsync(ctx, quorums[i].Redlock("orders", o))
+			r.until("the process to register", func() bool { return len(registered()) == processes })
+			time.Sleep(10 * time.Millisecond) // the next one gets a larger ticket
+			return call
+		}
+		first := register(0, 1)
+		r.must(held.Unlock(ctx))
+		<-first.done
+		r.must(first.err)
+		waiting := []*await{register(1, 1), register(0, 2)}
+		if all := registered(); !strings.HasPrefix(all[1], "first~") {
+			r.Errorf("the first process has had the lock, and the order is %s", all)
+		}
+		r.must(first.lease.Unlock(ctx))
+		for _, call := range waiting {
+			go func() {
+				if <-call.done; call.err == nil {
+					_ = call.lease.Unlock(ctx)
+				}
+			}()
+		}
+		<-waiting[0].done
+		<-waiting[1].done
+		r.until("the end of the registrations", func() bool { return len(registered()) == 0 })
+	})
+}
+
+// The first node fails while several processes are registered there.
+func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		lease, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
+		r.must(err)
+		const processes = 10
+		var all sync.WaitGroup
+		for range processes {
+			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+			all.Go(func() {
+				lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+			})
+		}
+		r.until("all processes to register", func() bool { return r.rdbs[0].ZCard(ctx, waitersKey).Val() == processes })
+		time.Sleep(time.Minute) // each knows its place
+		before := r.commands(0)
+		time.Sleep(100 * r.nodeTimeout())
+		// About 800 requests: two processes look every 3 node time-outs on average, the
+		// others every 15. If all look as often as these two, about 2,100.
+		if looks := r.commands(0) - before; looks > 1300 {
+			r.Errorf("%d processes send %d requests in 100 node time-outs", processes, looks)
+		}
+		r.freeze(0)
+		began := time.Now()
+		r.must(lease.Unlock(ctx))
+		all.Wait()
+		if took := time.Since(began); took > 60*r.nodeTimeout() {
+			r.Errorf("the waiters got in after %v, want less than 60 node time-outs of %v", took, r.nodeTimeout())
+		}
 	})
 }
 

@@ -197,9 +197,11 @@ func newScriptCommand(s *script, keys []string, args ...string) *nodeCommand {
 	return &nodeCommand{script: s, argv: append(argv, args...)}
 }
 
-// acquireCmd takes the lock and, with fenceKeys, its fencing token.
-func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string) *nodeCommand {
+// acquireCmd takes the lock and, with fenceKeys, its fencing token. waiter are the
+// arguments of waiters_acquire.
+func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string, waiter ...any) *nodeCommand {
 	cmd := newScriptCommand(mutexScripts.acquire, append([]string{a.redlock.key}, fenceKeys...), a.token, millis(ttl), "1")
+	cmd.argv = appendArgs(cmd.argv, waiter)
 	cmd.onReply = a.onAcquireReply
 	return cmd
 }
@@ -252,6 +254,23 @@ func (a *redlockAttempt) raiseFenceCmd(fence int64) *nodeCommand {
 func (a *redlockAttempt) releaseCmd(channel string) *nodeCommand {
 	cmd := newScriptCommand(mutexScripts.release, []string{a.redlock.key}, a.token, channel)
 	cmd.onReply = func(s *nodeState, _ any, err error) error { return s.onRelease(err) }
+	return cmd
+}
+
+// wakeCmd is releaseCmd for the first node. It wakes one of the processes that have
+// registered there.
+func (a *redlockAttempt) wakeCmd(channel string) *nodeCommand {
+	cmd, k := a.releaseCmd(channel), a.redlock
+	if channel == "" {
+		return cmd
+	}
+	cmd.argv = append(cmd.argv, k.core.process)
+	cmd.onReply = func(s *nodeState, reply any, err error) error {
+		if reply == int64(wokeOwn) {
+			k.core.tasks.spawn(func() { k.firstNode.deliver(reply, grant{}) })
+		}
+		return s.onRelease(err)
+	}
 	return cmd
 }
 

@@ -160,7 +160,7 @@ func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
 			return lease, err
 		}
 	}
-	r := &request{try: rw.tryWaiting, pollEvery: claimTTL / 3, noHandOver: true}
+	r := &request{try: rw.tryWaiting, noHandOver: true}
 	writers := &rw.writer.client.writers
 	writers.add(rw.writer.key)
 	lease, err := rw.writer.lock(ctx, r)
@@ -204,9 +204,14 @@ func (rw rwWriter) tryOnce(ctx context.Context, r *request) (*Lease, error) {
 	return rw.tryWrite(ctx, r, "")
 }
 
-// tryWaiting asks once and, if it is refused, claims to be the next writer.
+// tryWaiting asks once and, if it is refused, claims to be the next writer or registers.
 func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
-	return rw.tryWrite(ctx, r, rw.claimID())
+	lease, err := rw.tryWrite(ctx, r, rw.claimID())
+	r.pollEvery = claimTTL / 3
+	if r.queue != nil && !r.queue.isNext() {
+		r.pollEvery = 0
+	}
+	return lease, err
 }
 
 func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*Lease, error) {

@@ -14,8 +14,8 @@ import (
 // of a core wait in a waitQueue per key. The waitQueue subscribes to the channels of
 // the lock. A message, a reconnect and the deadline of the holder wake only the first
 // waiter. A release sends its message to one process, the first that is registered on
-// the server (waiters.go). For a [Redlock], the readers of an [RW] and some names on a
-// cluster, it goes to all.
+// the server (waiters.go). For the readers of an [RW] and some names on a cluster, it goes
+// to all.
 
 // foreignPollInterval is the pause between attempts if the holder's release may send
 // no message: the holder uses another library, or the subscription is not confirmed.
@@ -79,9 +79,16 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 // processChannel returns the channel on which a release wakes this process only; empty
 // if releases of this kind of lock wake all processes.
 func (b *base) processChannel() string {
-	p, _ := b.protocol.(*scriptProtocol)
-	if rw, ok := b.protocol.(*rwProtocol); ok && rw.mode == writeMode {
-		p = rw.writers
+	var p *scriptProtocol
+	switch protocol := b.protocol.(type) {
+	case *scriptProtocol:
+		p = protocol
+	case *rwProtocol:
+		if protocol.mode == writeMode {
+			p = protocol.writers
+		}
+	case *redlockAttempt:
+		p = protocol.redlock.firstNode
 	}
 	if p == nil || p.broadcast {
 		return ""
@@ -123,9 +130,9 @@ func (b *base) waitError(ctx context.Context, held, err error) error {
 	return fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 }
 
-// capPoll returns pause, at most pollEvery unless the process is registered.
+// capPoll returns pause, at most pollEvery.
 func (r *request) capPoll(pause time.Duration) time.Duration {
-	if r.pollEvery > 0 && !r.queue.isRegistered() {
+	if r.pollEvery > 0 {
 		return min(pause, r.pollEvery)
 	}
 	return pause
