@@ -225,6 +225,30 @@ func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
 	})
 }
 
+// A waiter whose process has just got another permit also knows when a dead holder ends.
+func TestTheNextWaiterOfAProcessKnowsTheNearestDeadline(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		doomed, link := r.process("doomed")
+		holder, _ := r.process("holder")
+		c, _ := r.process("waiting")
+		o := lock.Options{TTL: time.Minute}
+		r.locked(doomed.Semaphore("orders", 2, lock.Options{TTL: 20 * time.Second}))
+		link.Freeze()
+		died := time.Now()
+		kept := r.locked(holder.Semaphore("orders", 2, o))
+		first := lockAsync(ctx, c.As("first").Semaphore("orders", 2, o))
+		time.Sleep(time.Second)
+		second := lockAsync(ctx, c.As("second").Semaphore("orders", 2, o))
+		time.Sleep(18*time.Second + 500*time.Millisecond)
+		r.must(kept.Unlock(ctx))
+		leases := []*lock.Lease{r.won(first), r.won(second)}
+		if took := time.Since(died); took > 20*time.Second+5*time.Millisecond {
+			r.Errorf("the permit of the dead holder was free after %v, want 20 s", took)
+		}
+		r.unlockAll(leases...)
+	})
+}
+
 // Dead permits count for nothing, are removed up to 100 at a time, and go with the key.
 func TestDeadPermitsAreRemovedAHundredAtATime(t *testing.T) {
 	onBoth(t, func(r *rig) {
