@@ -95,10 +95,14 @@ func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
 func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
-		go func() {
+		var deleted sync.WaitGroup
+		defer deleted.Wait()
+		deleted.Go(func() {
 			time.Sleep(10 * time.Second)
-			r.must(r.rdb.Del(ctx, "orders").Err())
-		}()
+			if err := r.rdb.Del(ctx, "orders").Err(); err != nil {
+				r.Error(err)
+			}
+		})
 		began := time.Now()
 		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
