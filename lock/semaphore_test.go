@@ -84,7 +84,8 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 
 // A raised limit wakes as many waiters as there are new permits: one each of three
 // processes, and the others make no attempt. So do three releases, and the end of the
-// leases of three dead holders.
+// leases of three dead holders. No wake-up is lost: in Redisson a waiter could sleep on
+// although a permit was free (redisson#1763, #5762).
 func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 	for name, free := range map[string]func(r *rig, holder *lock.Client, held []*lock.Lease){
 		"raised limit": func(r *rig, holder *lock.Client, _ []*lock.Lease) {
