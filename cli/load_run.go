@@ -233,9 +233,9 @@ func verdictError(r report.Result) error {
 	return nil
 }
 
-// noLockAcquired returns the exitError for a run in which no client got a lock.
+// noLockAcquired returns the exitError for a run in which no client acquired a lock.
 func noLockAcquired(m loadgen.Metrics) error {
-	f := &exitError{code: exitFailure, err: fmt.Errorf("no client got a lock in %s", humanize.Plural(m.Arrivals, "attempt"))}
+	f := &exitError{code: exitFailure, err: fmt.Errorf("no client acquired a lock in %s", humanize.Plural(m.Arrivals, "attempt"))}
 	if m.LastErr != "" {
 		f.err = fmt.Errorf("%w: %s", f.err, widget.Plain(m.LastErr))
 	}
@@ -260,7 +260,7 @@ func mostSevere(faults []error, endless bool) error {
 			return 4
 		case known && f.code == exitThreshold:
 			return 1
-		case known: // no client got a lock
+		case known: // no client acquired a lock
 			return 2
 		case errors.Is(err, context.Canceled):
 			return 3

@@ -132,7 +132,7 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 		if got.code != exitFailure || !strings.Contains(got.out, `"safe":false`) {
 			t.Errorf("%s: exit code %d, want %d, and not safe: %s", kind, got.code, exitFailure, got.out)
 		}
-		for _, want := range []string{"no client got a lock", "MOVED", "--cluster"} {
+		for _, want := range []string{"no client acquired a lock", "MOVED", "--cluster"} {
 			if !strings.Contains(got.errors, want) {
 				t.Errorf("%s: no %q in %s", kind, want, got.errors)
 			}

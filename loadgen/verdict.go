@@ -32,7 +32,7 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 		v.Missed = append(v.Missed, t.missed(m))
 	}
 	for _, t := range unseen {
-		v.Gaps = append(v.Gaps, "The scene did not show what it is for: "+t.missed(m)+".")
+		v.Gaps = append(v.Gaps, "The scene did not show its claim: "+t.missed(m)+".")
 	}
 	if o := m.Outage; o != (Outage{}) && !slices.ContainsFunc(s.Thresholds, Threshold.onOutage) {
 		v.Gaps = append(v.Gaps, o.String())
@@ -56,7 +56,7 @@ func (o Outage) String() string {
 		all = append(all, fmt.Sprintf("A server did not answer for %s in all, %s at the longest.", humanize.Precise(o.Total), humanize.Precise(o.Longest)))
 	}
 	if o.Lost > 0 {
-		all = append(all, fmt.Sprintf("A server was started anew, or replaced, %s.", humanize.Times(o.Lost)))
+		all = append(all, fmt.Sprintf("A server restarted, or was replaced, %s.", humanize.Times(o.Lost)))
 	}
 	return strings.Join(all, " ")
 }
@@ -64,7 +64,7 @@ func (o Outage) String() string {
 // findings returns the sentences of the verdict.
 func (m Metrics) findings(s Scenario) []string {
 	if m.Acquired == 0 {
-		return []string{fmt.Sprintf("No client got a lock in %s, so nothing is known of its safety.", humanize.Plural(m.Arrivals, "attempt"))}
+		return []string{fmt.Sprintf("No client acquired a lock in %s, so the run says nothing about its safety.", humanize.Plural(m.Arrivals, "attempt"))}
 	}
 	all := []string{m.overlapFinding(s)}
 	add := func(n int64, one, many string) {
@@ -75,20 +75,20 @@ func (m Metrics) findings(s Scenario) []string {
 			all = append(all, fmt.Sprintf(many, humanize.Count(n)))
 		}
 	}
-	add(m.Violations.Unnotified, "One lease was over, and its holder was not told.", "%s leases were over, and their holders were not told.")
-	add(m.Violations.UnexplainedLoss, "One lease that was renewed was lost, and no fault explains it.", "%s leases that were renewed were lost, and no fault explains it.")
+	add(m.Violations.Unnotified, "One lease ended without notice to its holder.", "%s leases ended without notice to their holders.")
+	add(m.Violations.UnexplainedLoss, "One renewed lease was lost, and no fault explains the loss.", "%s renewed leases were lost, and no fault explains the losses.")
 	add(m.Violations.Overtaken, "One client was served before another that was in the queue first.", "%s times a client was served before another that was in the queue first.")
-	add(m.Violations.FenceOrder, "One fencing number was not larger than the one before.", "%s fencing numbers were not larger than the one before.")
+	add(m.Violations.FenceOrder, "One fencing token was not larger than the previous one.", "%s fencing tokens were not larger than the previous ones.")
 	add(m.Violations.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %s times.")
-	add(m.Violations.Fenced, "One stale write was refused by its fencing number.", "%s stale writes were refused by their fencing numbers.")
+	add(m.Violations.Fenced, "One stale write was refused because of its fencing token.", "%s stale writes were refused because of their fencing tokens.")
 	add(m.Violations.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
-	add(m.Violations.ForeignUnlocks, "One release removed somebody else's lock.", "%s releases removed somebody else's lock.")
-	add(m.Violations.Stuck, "One key could not be taken by anybody.", "Keys could not be taken by anybody %s times.")
+	add(m.Violations.ForeignUnlocks, "One release removed the lock of another client.", "%s releases removed the locks of other clients.")
+	add(m.Violations.Stuck, "No client could acquire one key, although it was free.", "Keys could not be acquired %s times, although they were free.")
 	if short := m.LateArrivals + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
-		all = append(all, fmt.Sprintf("The generator was short of clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
+		all = append(all, fmt.Sprintf("The generator had too few clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
 	}
 	if m.Stall.Longest >= shortOfCPU {
-		all = append(all, fmt.Sprintf("The generator was short of CPU: it stood still for up to %s, %s in all.", humanize.Precise(m.Stall.Longest), humanize.Precise(m.Stall.Total)))
+		all = append(all, fmt.Sprintf("The generator had too little CPU time: it was delayed by up to %s, %s in total.", humanize.Precise(m.Stall.Longest), humanize.Precise(m.Stall.Total)))
 	}
 	return all
 }
@@ -103,7 +103,7 @@ func (s Scenario) Together() string { return "No " + s.Lock.TooMany() + " were i
 // overlapFinding describes the overlaps.
 func (m Metrics) overlapFinding(s Scenario) string {
 	many := s.Lock.TooMany()
-	work := fmt.Sprintf("%s worked at once %s, whatever their leases said.", many, howOften(m.Violations.WorkOverlap))
+	work := fmt.Sprintf("%s worked at the same time %s, with or without valid leases.", many, howOften(m.Violations.WorkOverlap))
 	switch {
 	case m.Violations.Overlap.Count == 0 && m.Violations.WorkOverlap.Count == 0:
 		return s.Together()

@@ -200,8 +200,8 @@ func violationPairs(v oracle.Violations) []pair {
 	return []pair{
 		{"overlaps", v.Overlap.Count}, {"longest overlap", humanize.Precise(v.Overlap.Longest)},
 		{"overlaps of work", v.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(v.WorkOverlap.Longest)},
-		{"leases over, holder not told", v.Unnotified}, {"leases lost without a fault", v.UnexplainedLoss},
-		{"overtaken in a queue", v.Overtaken}, {"numbers that did not rise", v.FenceOrder},
+		{"leases ended without notice to the holder", v.Unnotified}, {"leases lost without a fault", v.UnexplainedLoss},
+		{"overtaken in a queue", v.Overtaken}, {"fencing tokens that did not increase", v.FenceOrder},
 		{"late work", v.LateWork.Count}, {"stale writes refused", v.Fenced},
 		{"stale writes accepted", v.AcceptedStaleWrites}, {"foreign unlocks", v.ForeignUnlocks}, {"stuck keys", v.Stuck},
 	}

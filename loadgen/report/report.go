@@ -157,9 +157,9 @@ func sharing(s loadgen.Scenario) string {
 		return "each a process"
 	}
 	if s.Clients <= s.Conns {
-		return "each with a connection of its own, like a process"
+		return "each with its own connection, like a process"
 	}
-	return fmt.Sprintf("on %d connections: those that share one queue in memory, like goroutines of one process", s.Conns)
+	return fmt.Sprintf("on %d connections; clients on the same connection share one local queue, like goroutines of one process", s.Conns)
 }
 
 // counts returns the counts whose sums hold. It counts attempts that were cut off as
@@ -213,7 +213,7 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 		fmt.Fprintf(t, "late\t%s arrivals had to wait for a client, %s never got one\n", n(m.LateArrivals), n(m.Backlog))
 	}
 	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold%s\n", m.Throughput(), m.CommandsPerHold(), costText(m))
-	fmt.Fprintf(t, "fairness\t%.2f (1 = all alike), longest wait %s, %s in a row by one client\n",
+	fmt.Fprintf(t, "fairness\t%.2f (1 = equal), longest wait %s, %s in a row by one client\n",
 		m.Fairness.Jain, humanize.Precise(m.Fairness.Starved), n(int64(m.Fairness.Streak)))
 	fmt.Fprintf(t, "keys\theld %.0f%% of the time\n", 100*m.Utilisation)
 	fmt.Fprint(t, "\n\tcount\tmean\tp50\tp90\tp95\tp99\tp99.9\tmax\n")
@@ -225,7 +225,7 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 		}
 	}
 	if m.Latency.Wait.Censored > 0 {
-		fmt.Fprintf(t, "%s of the waits ended without the lock: they count as long as they lasted, and would have been longer\n", n(m.Latency.Wait.Censored))
+		fmt.Fprintf(t, "%s waits ended without the lock; they count with the time they had lasted\n", n(m.Latency.Wait.Censored))
 	}
 	r.writeViolations(t, plain)
 	for _, f := range m.Faults {
@@ -281,10 +281,10 @@ func (r Result) writeViolations(w io.Writer, plain func(string) string) {
 	v, n := r.Metrics.Violations, humanize.Count[int64]
 	fmt.Fprintf(w, "\noverlaps\t%s within leases, longest %s; %s of work, longest %s\n", n(v.Overlap.Count), humanize.Precise(v.Overlap.Longest),
 		n(v.WorkOverlap.Count), humanize.Precise(v.WorkOverlap.Longest))
-	fmt.Fprintf(w, "leases\t%s over without telling their holder, %s lost without a fault\n", n(v.Unnotified), n(v.UnexplainedLoss))
-	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing numbers that did not rise\n", n(v.Overtaken), n(v.FenceOrder))
+	fmt.Fprintf(w, "leases\t%s ended without notice to the holder, %s lost without a fault\n", n(v.Unnotified), n(v.UnexplainedLoss))
+	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing tokens that did not increase\n", n(v.Overtaken), n(v.FenceOrder))
 	fmt.Fprintf(w, "late work\t%s times, longest %s\n", n(v.LateWork.Count), humanize.Precise(v.LateWork.Longest))
-	fmt.Fprintf(w, "stale writes\t%s refused by their number, %s accepted\n", n(v.Fenced), n(v.AcceptedStaleWrites))
+	fmt.Fprintf(w, "stale writes\t%s refused because of their fencing token, %s accepted\n", n(v.Fenced), n(v.AcceptedStaleWrites))
 	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(v.ForeignUnlocks))
 	fmt.Fprintf(w, "stuck keys\t%s\n", n(v.Stuck))
 	shown := map[oracle.Violation]int{}

@@ -83,9 +83,9 @@ func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 // alone.
 func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
 	for want, s := range map[string]loadgen.Scenario{
-		"7, each with a connection of its own": {Clients: 7},
-		"300, on 100 connections":              {Clients: 300},
-		"7, on 2 connections":                  {Clients: 7, Conns: 2},
+		"7, each with its own connection": {Clients: 7},
+		"300, on 100 connections":         {Clients: 300},
+		"7, on 2 connections":             {Clients: 7, Conns: 2},
 	} {
 		var text strings.Builder
 		if err := (Result{Scenario: s.WithDefaults()}).WriteText(&text, strings.Clone); err != nil {
