@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,17 +66,21 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 }
 
 // A lease may end long before its key: the reply to a longer Extend is lost, or a
-// shorter Extend does not arrive. The key is then released.
+// shorter Extend does not arrive or cannot be sent. The key is then released.
 func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}
-		for key, breakNetwork := range map[string]func(){"longer": r.link.FreezeReplies, "shorter": r.link.Freeze} {
+		for key, breakNetwork := range map[string]func(){"longer": r.link.FreezeReplies, "shorter": r.link.Freeze, "not sent": func() {
+			r.link.Refuse(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")})
+			r.link.Cut()
+			_, _ = c.Mutex("other", o).TryLock(ctx) // notices that the connection is broken
+		}} {
 			lease, err := c.Mutex(key, o).Lock(ctx)
 			r.must(err)
 			r.must(lease.Extend(ctx, 20*time.Second)) // the server knows the script now
 			ttl := time.Hour
-			if key == "shorter" {
+			if key != "longer" {
 				r.must(lease.Extend(ctx, time.Hour))
 				ttl = time.Second
 			}

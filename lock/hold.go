@@ -32,6 +32,7 @@ type hold struct {
 	longestTTL    time.Duration    // of all requests so far
 	inFlight      *expiryRequest   // last request, until the next one may be sent; else nil
 	unsettled     []*expiryRequest // requests with an unknown outcome
+	shortened     bool             // ttl is that of a request for an earlier deadline that no reply has confirmed
 	renewals      int
 	renewAt       time.Time // zero = no more
 	cause         error     // why the hold ended; nil = it has not
@@ -242,7 +243,7 @@ func (h *hold) removeEntry() (left int, inFlight *expiryRequest, err error) {
 // hold has ended before.
 func (h *hold) finish(cause error) bool {
 	h.mu.Lock()
-	first, unsettled := h.cause == nil, len(h.unsettled) > 0
+	first, mayOutlive := h.cause == nil, len(h.unsettled) > 0 || h.shortened
 	if first {
 		h.cause = cause
 	}
@@ -250,7 +251,7 @@ func (h *hold) finish(cause error) bool {
 	if first {
 		h.close()
 		_, several := h.base.protocol.(severalKeys)
-		if cause == ErrMaxHold || cause == ErrLost && (unsettled || several) { // a key may live much longer
+		if cause == ErrMaxHold || cause == ErrLost && (mayOutlive || several) { // a key may live much longer
 			h.releaseAfterDelay(h.expiresBy())
 		}
 	}
@@ -436,7 +437,7 @@ func (h *hold) noteExpiry(now time.Time, ttl time.Duration) *expiryRequest {
 	h.inFlight, h.unsettled = req, append(h.unsettled, req)
 	h.longestTTL = max(h.longestTTL, ttl)
 	if now.Add(usableTTL(ttl)).Before(h.deadline()) {
-		h.sent, h.ttl = now, ttl
+		h.sent, h.ttl, h.shortened = now, ttl, true
 		h.renewAt = h.nextRenewal()
 	}
 	h.base.client.renewer.update(h)
@@ -473,7 +474,7 @@ func (h *hold) applyGrant(req *expiryRequest) (full bool) {
 	for _, other := range h.unsettled {
 		ttl = min(ttl, other.ttl)
 	}
-	h.sent, h.ttl = req.sent, ttl
+	h.sent, h.ttl, h.shortened = req.sent, ttl, false
 	h.renewAt = h.nextRenewal()
 	h.base.client.renewer.update(h)
 	return ttl == req.ttl

@@ -87,7 +87,6 @@ type simulated struct {
 	permits   map[string]bool      // fences of permits, with their keys
 	intact    map[string]int       // deletions of the keys of an attempt for several keys when it began, by label
 	failed    map[string]time.Time // time of failed attempts, by label
-	abandoned map[string]bool      // processes that were closed during a fault, by the prefix of their labels: their undos may not have arrived
 	wants     map[string]string    // key of an attempt, by label
 	waiting   map[*simWait]bool
 	free      map[string]time.Time // since when a key is free while a client waits for it
@@ -132,7 +131,7 @@ type simWait struct {
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
 	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
-		forgotten: map[string]int{}, permits: map[string]bool{}, intact: map[string]int{}, failed: map[string]time.Time{}, abandoned: map[string]bool{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
+		forgotten: map[string]int{}, permits: map[string]bool{}, intact: map[string]int{}, failed: map[string]time.Time{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -554,7 +553,6 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	}
 	w.mu.Lock()
 	calm = calm && w.faults == 0
-	w.abandoned[prefix] = !calm
 	w.mu.Unlock()
 	if calm {
 		for _, s := range w.picture() {
@@ -926,9 +924,7 @@ func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 				if !slices.Contains(wanted, key) {
 					w.violated("%q is held by %s, who wants %q", key, token, wanted)
 				}
-				since, failed := w.failed[label]
-				process := label[:strings.LastIndexByte(label, '.')+1]
-				if calm && failed && time.Since(since) > 5*time.Second && !w.abandoned[process] {
+				if since, failed := w.failed[label]; calm && failed && time.Since(since) > 5*time.Second {
 					w.violated("%q is held by %s, an attempt that failed %v ago", key, token, time.Since(since))
 				}
 				for _, other := range wanted {
