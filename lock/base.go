@@ -293,7 +293,9 @@ const (
 
 // undo releases a lock whose acquire has an unknown outcome. It sends the first
 // release, behind the acquire, before it returns. In the background it repeats the
-// release until the server has answered twice, or until the key has expired by itself.
+// release until the server has answered twice, or until until: by then a key that was
+// acquired at once has expired by itself. A network that delivers the acquire of a closed
+// connection even later leaves the key for one TTL, like a holder that has crashed.
 //
 // One answer is enough on the connection of the acquire. After a connection has
 // broken, a release may overtake an acquire that is still in the server's buffers;

@@ -83,11 +83,12 @@ type simulated struct {
 	processes [simProcesses]*simProcess
 	leases    map[*simLease]bool
 	fences    map[string]int64
-	forgotten map[string]int       // number of deletions of a key, by server and key
-	permits   map[string]bool      // fences of permits, with their keys
-	intact    map[string]int       // deletions of the keys of an attempt for several keys when it began, by label
-	failed    map[string]time.Time // time of failed attempts, by label
-	wants     map[string]string    // key of an attempt, by label
+	forgotten map[string]int           // number of deletions of a key, by server and key
+	permits   map[string]bool          // fences of permits, with their keys
+	intact    map[string]int           // deletions of the keys of an attempt for several keys when it began, by label
+	failed    map[string]time.Time     // time of failed attempts, by label
+	ttls      map[string]time.Duration // of attempts, by label
+	wants     map[string]string        // key of an attempt, by label
 	waiting   map[*simWait]bool
 	free      map[string]time.Time // since when a key is free while a client waits for it
 	claims    map[string]simClaim  // claim of a waiting writer at the last comparison, by key
@@ -131,7 +132,7 @@ type simWait struct {
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
 	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
-		forgotten: map[string]int{}, permits: map[string]bool{}, intact: map[string]int{}, failed: map[string]time.Time{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
+		forgotten: map[string]int{}, permits: map[string]bool{}, intact: map[string]int{}, failed: map[string]time.Time{}, ttls: map[string]time.Duration{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -320,6 +321,9 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 			w.elect(end, choose, p, key, o, label)
 			continue
 		}
+		w.mu.Lock()
+		w.ttls[label] = ttl
+		w.mu.Unlock()
 		locker, name := p.locker(kind, label, key, o)
 		w.attempt(end, choose, p, locker, kind, name, label)
 	}
@@ -924,7 +928,9 @@ func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 				if !slices.Contains(wanted, key) {
 					w.violated("%q is held by %s, who wants %q", key, token, wanted)
 				}
-				if since, failed := w.failed[label]; calm && failed && time.Since(since) > 5*time.Second {
+				since, failed := w.failed[label]
+				late := w.healthy.Sub(since) > w.ttls[label] // the undo had given up when the network delivered the request
+				if calm && failed && time.Since(since) > 5*time.Second && !late {
 					w.violated("%q is held by %s, an attempt that failed %v ago", key, token, time.Since(since))
 				}
 				for _, other := range wanted {
