@@ -29,7 +29,7 @@ func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 	term.want("refused, its", "older than the newest", "0 overlaps of leases, but two clients worked at the same time")
 
 	// The two servers are down for four seconds: one key is left to press when they are.
-	term.press("m").want("redlock-minority").press("l").press("4").want(" of 5 servers answer", "  5  127.0.0.1:").press("j").press("j")
+	term.press("m").want("redlock-minority").press("n").press("4").want(" of 5 servers answer", "  5  127.0.0.1:").press("j").press("j")
 	term.want("3 of 5 servers answer, a majority is 3: locks are taken and released as before").press("d")
 	term.want("2 of 5 servers answer, a majority is 3: no lock can be acquired")
 	term.press("3").want("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: the lock held")
