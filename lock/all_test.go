@@ -460,12 +460,20 @@ func TestAnAllKeepsItsPlaceWhenItWaitsForAnotherKey(t *testing.T) {
 func interrupt(r *rig, n int, cut func(), newClient func() *lock.Client, all func(*lock.Client, lock.Options, ...string) *lock.All, keys []string) {
 	var done, leases atomic.Int64
 	var clients sync.WaitGroup
+	var pace time.Duration // of an acquire on this machine, in this state of load
+	c := newClient()
+	for range 2 { // the first one connects
+		began := time.Now()
+		r.must(r.locked(all(c, lock.Options{}, keys...)).Unlock(ctx))
+		pace = max(time.Since(began), time.Millisecond)
+	}
+	c.Close()
 	for i := range 8 {
 		clients.Go(func() {
 			c := newClient()
 			for done.Add(1) <= int64(n) {
 				a := all(c, lock.Options{TTL: 10 * time.Minute}, keys...)
-				short, cancel := context.WithTimeout(ctx, rand.N(time.Millisecond<<rand.N(6)))
+				short, cancel := context.WithTimeout(ctx, rand.N(pace<<rand.N(6)))
 				acquire := a.Lock
 				if rand.N(3) == 0 {
 					acquire = a.TryLock

@@ -40,7 +40,7 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	if !sum.sound() {
 		t.Errorf("%s%s", &progress, &out)
 	}
-	if len(sum.faults) < 8 || sum.holds < 500 || sum.proofs != 7 {
+	if len(sum.faults) < 8 || sum.holds < 500 || sum.proofs != 9 {
 		t.Errorf("it shows little: %s", &out)
 	}
 	if strings.Count(out.String(), "\n") != 1 || !strings.Contains(out.String(), "seed 1: ") || !strings.Contains(out.String(), " 0 overlaps") {
