@@ -72,8 +72,8 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 	}{
 		{"an unknown key", 0o600, []string{"contexts:", "  a:", "    colour: c4nary"}, `line 3: there is no key "colour"`},
 		{"an unknown key above", 0o600, []string{"context: c4nary"}, `line 1: there is no key "context"`},
-		{"a wrong type", 0o600, []string{"contexts:", "  a:", "    production: c4nary"}, "line 3: this is not what belongs there"},
-		{"no YAML", 0o600, []string{"contexts: [c4nary"}, "line 1: this is not what belongs there"},
+		{"a wrong type", 0o600, []string{"contexts:", "  a:", "    production: c4nary"}, "line 3: unexpected value"},
+		{"no YAML", 0o600, []string{"contexts: [c4nary"}, "line 1: unexpected value"},
 		{"a wrong limit", 0o600, []string{"contexts:", "  a:", "    overdue: [c4nary]"}, "overdue of context a: one of them is not a limit like jobs:*=2h"},
 		{"another context", 0o600, []string{"contexts:", "  b: {}", "  c: {}"}, `defines no context "a" (there are b, c)`},
 		{"an empty file", 0o600, nil, `defines no context "a"`},

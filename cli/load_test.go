@@ -191,7 +191,7 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 		want string
 	}{
 		{"a threshold of nothing", []string{"--duration", "300ms", "--threshold", "renewal-late.p99 < 1s"}, "there was not one sample"},
-		{"a scene that shows nothing", []string{"freeze", "--duration", "300ms"}, "did not show what it is for: late-work.count > 0, but it is 0"},
+		{"a scene that shows nothing", []string{"freeze", "--duration", "300ms"}, "did not show its claim: late-work.count > 0, but it is 0"},
 	} {
 		got := locktop(t, append([]string{"load", "-u", "redis://" + addr}, c.args...)...)
 		if got.code != exitThreshold || !strings.Contains(got.out, c.want) || !strings.Contains(got.errors, c.want) {

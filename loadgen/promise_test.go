@@ -167,7 +167,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			Scenario{Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Hold: Const(700 * time.Millisecond)},
 			openWrapped(func(l lease) lease { return unnotified{l} }),
 			func(m Metrics) int64 { return min(m.Violations.Unnotified, m.Violations.WorkOverlap.Count) },
-			"worked at once",
+			"worked at the same time",
 		},
 		{
 			"a reentrant lock that its first release frees",
@@ -176,7 +176,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 				return freedEarly{l.(*reentrantLease), deleting}
 			}),
 			func(m Metrics) int64 { return m.Violations.UnexplainedLoss },
-			"no fault explains it",
+			"no fault explains",
 		},
 		{
 			"last come, first served",
@@ -190,7 +190,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			Scenario{Lock: Lock{Fence: true}},
 			openWrapped(func(l lease) lease { return constantFence{l} }),
 			func(m Metrics) int64 { return m.Violations.FenceOrder },
-			"not larger than the one before",
+			"not larger than the previous one",
 		},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
