@@ -346,7 +346,9 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			limit := s.Lock.Limit()
 			work := overlapping(stays, limit, func(s stay) time.Time { return s.to })
 			leases := overlapping(stays, limit, stay.leased)
-			if work != m.Violations.WorkOverlap.Count || leases != m.Violations.Overlap.Count || int64(count) != m.Violations.Overlap.Count {
+			// When the frozen client leaves, another one may read the clock before and enter after it.
+			boundary := max(work, m.Violations.WorkOverlap.Count) - min(work, m.Violations.WorkOverlap.Count)
+			if boundary > 1 || leases != m.Violations.Overlap.Count || int64(count) != m.Violations.Overlap.Count {
 				t.Errorf("the report has %d overlaps of work and %d of leases, the events show %d and %d, and tell of %d",
 					m.Violations.WorkOverlap.Count, m.Violations.Overlap.Count, work, leases, count)
 			}
