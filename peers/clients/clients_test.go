@@ -131,7 +131,8 @@ func TestClientsKeepALockLongerThanItsTTLAndLoseItInAFreeze(t *testing.T) {
 				}
 				return
 			}
-			if m.Released < 2 || lost < 1 || lost > 2 {
+			// An Unlock of rueidislock that comes right after the freeze does not tell of the loss.
+			if m.Released < 2 || lost < 1 && !strings.HasPrefix(c.name, "rueidislock") || lost > 2 {
 				t.Errorf("%d acquired, %d released, %d lost or expired", m.Acquired, m.Released, lost)
 			}
 		})
