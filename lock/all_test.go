@@ -362,7 +362,10 @@ func TestAnAllOfAUserWithFewPermissions(t *testing.T) {
 func TestAnAllThatFailsHalfwayHoldsNothing(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		if r.rdb.ACLSetUser(ctx, "plain", "(+set ~a)").Err() != nil {
-			r.Skip("this server has no selectors in its rules")
+			if !strings.Contains(r.rdb.Info(ctx, "server").Val(), "redis_version:6.") {
+				r.Fatal("the server refuses an ACL rule with a selector")
+			}
+			r.Skip("Redis 6 has no ACL selectors: put a redis-server of version 7 or later on PATH")
 		}
 		c := r.user("~*", "+@all", "-set", "(+set ~a)")
 		if _, err := c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrNoPermission) {
@@ -632,9 +635,9 @@ func TestAnAllOnACluster(t *testing.T) {
 			} {
 				lease := r.locked(pair[0])
 				r.refused(pair[1])
+				refused := waiting.Stats().Contended
 				next := lockAsync(ctx, pair[1])
-				r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 })
-				time.Sleep(50 * time.Millisecond)
+				r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 && waiting.Stats().Contended > refused })
 				released := time.Now()
 				r.must(lease.Extend(ctx, time.Minute))
 				r.must(lease.Unlock(ctx))

@@ -84,13 +84,15 @@ func TestADelayDoesNotApplyToARelease(t *testing.T) {
 		for kind, rival := range rivals(other, "orders") {
 			c, _ := r.process("holder")
 			lease := r.locked(everyKind(c, "orders", o)[kind])
+			refused := other.Stats().Contended
 			next := lockAsync(ctx, rival)
-			time.Sleep(10 * time.Millisecond)
+			r.until("the rival to wait", func() bool { return other.Stats().Contended > refused })
 			r.must(lease.Unlock(ctx))
 			r.must(r.won(next).Unlock(ctx))
 			r.locked(everyKind(c, "orders", o)[kind])
+			refused = other.Stats().Contended
 			next = lockAsync(ctx, rival)
-			time.Sleep(10 * time.Millisecond)
+			r.until("the rival to wait again", func() bool { return other.Stats().Contended > refused })
 			r.must(c.Close())
 			r.must(r.won(next).Unlock(ctx))
 		}
