@@ -1,8 +1,11 @@
-// Package golden compares the output of tests with files.
+// Package golden checks the output of tests: against files, and that a page is well-formed.
 package golden
 
 import (
+	"encoding/xml"
+	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +35,19 @@ func Check(t testing.TB, name, got string) {
 	for i := range min(len(now), len(before)) {
 		if now[i] != before[i] {
 			t.Fatalf("%s, line %d (if that is right, run the test with -update):\n got %s\nwant %s", path, i+1, now[i], before[i])
+		}
+	}
+}
+
+// WellFormed fails the test if an element of an HTML page is not closed, also an empty one
+// like <br/>, or if an attribute is not quoted.
+func WellFormed(t testing.TB, page string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(page)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("the page is not well-formed: %v", err)
 		}
 	}
 }

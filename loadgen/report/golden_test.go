@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"locktop/internal/golden"
+	"locktop/internal/htmlpage"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
@@ -103,7 +104,7 @@ func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Check(t, "report.txt", text.String())
-	golden.Check(t, "report.html", strings.Replace(page.String(), reportStyle, "(style)\n", 1))
+	golden.Check(t, "report.html", strings.Replace(page.String(), htmlpage.Style, "(style)\n", 1))
 	golden.Check(t, "report.csv", seconds.String())
 	golden.Check(t, "report.json", document.String())
 	if strings.Contains(text.String(), "\x1b") {

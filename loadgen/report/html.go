@@ -1,60 +1,51 @@
 package report
 
 import (
-	_ "embed"
 	"fmt"
-	"html"
 	"io"
 	"strings"
 	"time"
 
 	"locktop/humanize"
+	"locktop/internal/htmlpage"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
 
-//go:embed report.css
-var reportStyle string
-
 // WriteHTML writes the report as a self-contained HTML page with charts.
 func (r Result) WriteHTML(w io.Writer) error {
-	var p page
 	title := name(r.Scenario)
-	p.put(`<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">`)
-	p.put(`<title>locktop load: %v</title>`, title)
-	p.WriteString("<style>\n" + reportStyle + "</style>\n")
-	p.put(`<h1>%v</h1>`, title)
-	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Lock(), load(r.Scenario), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
+	p := page{Page: htmlpage.New("locktop load: "+title, "")}
+	p.Put(`<h1>%v</h1>`, title)
+	p.Put(`<p>%v · %v · %v · seed %v</p>`, r.Lock(), load(r.Scenario), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
 	p.verdict(r.Verdict())
 	p.charts(r)
 	for _, m := range p.marks {
-		p.put(`<p class="legend">%v: %v</p>`, m.at, m.label)
+		p.Put(`<p class="legend">%v: %v</p>`, m.at, m.label)
 	}
 	p.latencies(r.Metrics)
-	p.put(`<h2>What was run</h2><table>`)
+	p.Put(`<h2>What was run</h2><table>`)
 	for _, setting := range settings(r.Scenario) {
-		p.put(`<tr><th>%v</th><td>%v</td></tr>`, setting.name, setting.value)
+		p.Put(`<tr><th>%v</th><td>%v</td></tr>`, setting.name, setting.value)
 	}
 	for _, f := range r.Metrics.Faults {
-		p.put(`<tr><th>fault</th><td>%v</td></tr>`, f)
+		p.Put(`<tr><th>fault</th><td>%v</td></tr>`, f)
 	}
-	p.put(`</table>`)
-	p.put(`<div class="columns">`)
+	p.Put(`</table>`)
+	p.Put(`<div class="columns">`)
 	p.figures("What happened", outcomePairs(r.Metrics))
 	p.figures("What must not happen", violationPairs(r.Metrics.Violations))
-	p.put(`</div>`)
+	p.Put(`</div>`)
 	p.evidence(r.Metrics)
-	p.put(`</html>`)
-	if _, err := io.WriteString(w, p.String()); err != nil {
+	if err := p.Close(w); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
 }
 
-// page builds an HTML page. It does not use html/template, because with that package
-// the linker keeps every exported method, which is a third of the program.
+// page is the page of a report.
 type page struct {
-	strings.Builder
+	*htmlpage.Page
 	marks []mark
 }
 
@@ -88,28 +79,20 @@ func (r Result) whole() []loadgen.Second {
 	return r.Seconds[:min(len(r.Seconds), int(r.Metrics.Elapsed/time.Second))]
 }
 
-// put writes a line. The format may use only %v. All arguments are escaped.
-func (p *page) put(format string, args ...any) {
-	for i, a := range args {
-		args[i] = html.EscapeString(fmt.Sprint(a))
-	}
-	fmt.Fprintf(&p.Builder, format+"\n", args...)
-}
-
 func (p *page) verdict(v loadgen.Verdict) {
 	switch {
 	case !v.Safe:
-		p.put(`<p class="verdict unsafe">▲ %v</p>`, v.Text)
+		p.Put(`<p class="verdict unsafe">▲ %v</p>`, v.Text)
 	case !v.Harmless:
-		p.put(`<p class="verdict harm">● %v</p>`, v.Text)
+		p.Put(`<p class="verdict harm">● %v</p>`, v.Text)
 	default:
-		p.put(`<p class="verdict">✓ %v</p>`, v.Text)
+		p.Put(`<p class="verdict">✓ %v</p>`, v.Text)
 	}
 	for _, gap := range v.Gaps {
-		p.put(`<p class="verdict unsafe">▲ %v</p>`, gap)
+		p.Put(`<p class="verdict unsafe">▲ %v</p>`, gap)
 	}
 	for _, missed := range v.Missed {
-		p.put(`<p class="verdict unsafe">▲ threshold missed: %v</p>`, missed)
+		p.Put(`<p class="verdict unsafe">▲ threshold missed: %v</p>`, missed)
 	}
 }
 
@@ -125,50 +108,50 @@ func (p *page) charts(r Result) {
 }
 
 func (p *page) chart(title string, c chart) {
-	p.put(`<h2>%v (top: %v)</h2>`, title, c.Top)
-	p.put(`<svg viewBox="-6 -8 612 150" role="img" aria-label="%v"><polyline points="%v"/><path d="M0 120H600"/>`, title, c.Points)
+	p.Put(`<h2>%v (top: %v)</h2>`, title, c.Top)
+	p.Put(`<svg viewBox="-6 -8 612 150" role="img" aria-label="%v"><polyline points="%v"/><path d="M0 120H600"/>`, title, c.Points)
 	for i := range c.Seconds {
 		if c.Seconds <= 12 || i%((c.Seconds+11)/12) == 0 {
-			p.put(`<text x="%v" y="136">%v s</text>`, fmt.Sprintf("%.1f", x(i, c.Seconds)), i+1)
+			p.Put(`<text x="%v" y="136">%v s</text>`, fmt.Sprintf("%.1f", x(i, c.Seconds)), i+1)
 		}
 	}
 	for _, m := range p.marks {
 		at := fmt.Sprintf("%.1f", 600*min(1, max(0, (m.at.Seconds()-1)/float64(max(c.Seconds-1, 1)))))
-		p.put(`<path class="mark" d="M%v 0V120"><title>%v at %v</title></path>`, at, m.label, m.at)
+		p.Put(`<path class="mark" d="M%v 0V120"><title>%v at %v</title></path>`, at, m.label, m.at)
 	}
-	p.put(`</svg>`)
+	p.Put(`</svg>`)
 }
 
 func (p *page) latencies(m loadgen.Metrics) {
-	p.put(`<h2>Latencies</h2><table>`)
-	p.put(`<tr><th></th><th class="n">count</th><th class="n">mean</th><th class="n">p50</th><th class="n">p90</th><th class="n">p95</th><th class="n">p99</th><th class="n">p99.9</th><th class="n">max</th></tr>`)
+	p.Put(`<h2>Latencies</h2><table>`)
+	p.Put(`<tr><th></th><th class="n">count</th><th class="n">mean</th><th class="n">p50</th><th class="n">p90</th><th class="n">p95</th><th class="n">p99</th><th class="n">p99.9</th><th class="n">max</th></tr>`)
 	for _, l := range latencies(m) {
 		if l.latency.Count == 0 {
 			continue
 		}
-		p.put(`<tr><th>%v</th><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td></tr>`,
+		p.Put(`<tr><th>%v</th><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td></tr>`,
 			l.name, humanize.Count(l.latency.Count), humanize.Precise(l.latency.Mean), humanize.Precise(l.latency.P50), humanize.Precise(l.latency.P90), humanize.Precise(l.latency.P95), humanize.Precise(l.latency.P99), humanize.Precise(l.latency.P999), humanize.Precise(l.latency.Max))
 	}
-	p.put(`</table>`)
+	p.Put(`</table>`)
 }
 
 func (p *page) figures(title string, all []pair) {
-	p.put(`<div><h2>%v</h2><table>`, title)
+	p.Put(`<div><h2>%v</h2><table>`, title)
 	for _, one := range all {
-		p.put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, formatFigure(one.value))
+		p.Put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, formatFigure(one.value))
 	}
-	p.put(`</table></div>`)
+	p.Put(`</table></div>`)
 }
 
 func (p *page) evidence(m loadgen.Metrics) {
 	if len(m.Violations.Evidence) == 0 {
 		return
 	}
-	p.put(`<h2>Evidence</h2><ul>`)
+	p.Put(`<h2>Evidence</h2><ul>`)
 	for _, e := range m.Violations.Evidence {
-		p.put(`<li>%v</li>`, sentence(e, m.Began, func(s string) string { return s }))
+		p.Put(`<li>%v</li>`, sentence(e, m.Began, func(s string) string { return s }))
 	}
-	p.put(`</ul>`)
+	p.Put(`</ul>`)
 }
 
 // formatFigure formats a count with thousands separators.

@@ -1,12 +1,11 @@
 package report
 
 import (
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"locktop/internal/golden"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
@@ -95,19 +94,5 @@ func TestThePageIsCompleteAndWellFormed(t *testing.T) {
 			t.Errorf("the page has no %s", heading)
 		}
 	}
-	open := []string{}
-	for _, tag := range regexp.MustCompile(`<(/?)([a-z][a-z0-9]*)[^>]*?(/?)>`).FindAllStringSubmatch(page.String(), -1) {
-		switch name := tag[2]; {
-		case tag[3] == "/" || slices.Contains([]string{"meta", "br", "link"}, name):
-		case tag[1] == "":
-			open = append(open, name)
-		case len(open) == 0 || open[len(open)-1] != name:
-			t.Fatalf("</%s> ends inside %q", name, open)
-		default:
-			open = open[:len(open)-1]
-		}
-	}
-	if len(open) > 0 {
-		t.Errorf("%q never end", open)
-	}
+	golden.WellFormed(t, page.String())
 }
