@@ -18,35 +18,63 @@ import (
 	"locktop/server"
 )
 
-// client is a client with the beginning of the name that it must say.
-type client struct{ command, name string }
+// client is a client, with what it cannot do.
+type client struct {
+	command string
+	name    string // the beginning of the name that it must say
+
+	quorum      bool // it locks on a majority of several servers
+	fixed       bool // it can neither renew nor extend
+	deletesAny  bool // its release deletes any lock
+	mayNotTell  bool // an Unlock right after a freeze may not tell of the loss
+	sinceAsking bool // its TTL begins with the wait, not with the acquire
+}
 
 // clients returns the clients that can run here.
 func clients(t *testing.T) []client {
 	t.Helper()
-	var all []client
 	bin := t.TempDir()
-	for _, name := range []string{"redsync", "redislock", "rueidislock"} {
-		if out, err := exec.Command("go", "build", "-o", bin, "./"+name).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
-		all = append(all, client{filepath.Join(bin, name), name + " "})
+	build(t, ".", bin, "./redsync", "./redislock", "./rueidislock", "./redisson-form")
+	build(t, "../..", bin, "locktop")
+	here := func(name string) string { return filepath.Join(bin, name) }
+	all := []client{
+		{command: here("redsync"), name: "redsync ", quorum: true},
+		{command: here("redislock"), name: "redislock "},
+		{command: here("rueidislock"), name: "rueidislock ", mayNotTell: true},
+		{command: here("redisson-form"), name: "redisson-form "},
+		// The protocol itself, with locks whose promises have tests of their own.
+		{command: here("locktop") + " load --as-client mutex", name: "locktop mutex"},
+		{command: here("locktop") + " load --as-client fair", name: "locktop fair"},
+		{command: here("locktop") + " load --as-client redlock", name: "locktop redlock", quorum: true},
+	}
+	if !missing(t, "redis-cli", "--version") {
+		all = append(all, client{command: "sh shell/redis-cli.sh", name: "redis-cli ", fixed: true, deletesAny: true})
 	}
 	// The interpreter that has Debian's package.
 	if !missing(t, "/usr/bin/python3", "-c", "import redis") {
 		all = append(all,
-			client{"/usr/bin/python3 python/set_nx.py", "SET NX with redis-py "},
-			client{"/usr/bin/python3 python/redis_py.py", "redis-py "},
+			client{command: "/usr/bin/python3 python/set_nx.py", name: "SET NX with redis-py ", fixed: true},
+			client{command: "/usr/bin/python3 python/redis_py.py", name: "redis-py "},
+			client{command: "/usr/bin/python3 python/python_redis_lock_form.py", name: "python-redis-lock-form "},
 		)
 	}
 	// node_modules is that of ../compat/node.
 	if !missing(t, "node", "--input-type=module", "--eval", "import 'ioredis'") {
 		all = append(all,
-			client{"node node/redlock.js", "redlock "},
-			client{"node node/redis-semaphore.js", "redis-semaphore "},
+			client{command: "node node/set_nx.js", name: "SET NX with ioredis ", fixed: true},
+			client{command: "node node/redlock.js", name: "redlock ", quorum: true, sinceAsking: true},
+			client{command: "node node/redis-semaphore.js", name: "redis-semaphore "},
 		)
 	}
 	return all
+}
+
+// build builds commands of the module of a directory into the directory bin.
+func build(t *testing.T, module, bin string, packages ...string) {
+	t.Helper()
+	if out, err := exec.Command("go", append([]string{"build", "-C", module, "-o", bin}, packages...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // missing reports whether a command fails. With LOCKTOP_REQUIRE_PEERS=1, as in CI, that
@@ -62,12 +90,18 @@ func missing(t *testing.T, command ...string) bool {
 	return err != nil
 }
 
-// load runs clients on a server of their own, and fails the test unless all of them work.
-func load(t *testing.T, c client, s loadgen.Scenario) loadgen.Metrics {
+// load runs clients on servers of their own, and fails the test unless all of them work.
+func load(t *testing.T, c client, nodes int, s loadgen.Scenario) loadgen.Metrics {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	r, err := loadgen.New(loadgen.Servers{Redis: rdb}, s.WithClient(c.command))
+	on := server.IndependentForTest(t, nodes)
+	servers := loadgen.Servers{Power: on}
+	for _, node := range on.Nodes() {
+		rdb := redis.NewClient(&redis.Options{Addr: node.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		servers.Nodes = append(servers.Nodes, rdb)
+	}
+	servers.Redis = servers.Nodes[0]
+	r, err := loadgen.New(servers, s.WithClient(c.command))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,63 +113,69 @@ func load(t *testing.T, c client, s loadgen.Scenario) loadgen.Metrics {
 		t.Error(err)
 	}
 	m := r.Metrics()
-	if version := strings.TrimPrefix(m.Library, c.name); version == m.Library || version == "" {
+	if version := strings.TrimPrefix(m.Library, c.name); version == m.Library || version == "" && !strings.HasPrefix(c.name, "locktop ") {
 		t.Errorf("the client says that it is %q", m.Library)
 	}
 	if m.Errors > 0 || m.Unconfirmed > 0 {
 		t.Errorf("%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
 	}
-	if m.Violations.Overlap.Count > 0 || m.Violations.ForeignUnlocks > 0 {
-		t.Errorf("violations: %+v", m.Violations)
-	}
-	keys, err := rdb.Keys(t.Context(), "*").Result()
-	if err != nil || len(keys) > 0 {
-		t.Errorf("keys left: %q, %v", keys, err)
+	for i, rdb := range servers.Nodes {
+		keys, err := rdb.Keys(t.Context(), "*").Result()
+		if err != nil || len(keys) > 0 {
+			t.Errorf("keys left on node %d: %q, %v", i+1, keys, err)
+		}
 	}
 	return m
 }
 
-func TestClientsShareALock(t *testing.T) {
+func TestClients(t *testing.T) {
 	for _, c := range clients(t) {
 		t.Run(strings.TrimSpace(c.name), func(t *testing.T) {
-			m := load(t, c, loadgen.Scenario{
-				Lock: loadgen.Lock{TTL: 2 * time.Second}, Clients: 4, Keys: loadgen.Keys{N: 1}, Duration: 2 * time.Second,
-				Hold: loadgen.Const(2 * time.Millisecond), Think: loadgen.Const(5 * time.Millisecond),
-			})
-			if m.Acquired < 5 || m.Released != m.Acquired {
-				t.Errorf("%d acquired, %d released", m.Acquired, m.Released)
+			t.Parallel()
+			t.Run("share a lock", func(t *testing.T) { c.testShare(t, 1) })
+			if c.quorum {
+				t.Run("share a lock on three nodes, of which one stops", func(t *testing.T) {
+					c.testShare(t, 3, loadgen.Fault{At: 800 * time.Millisecond, Kind: loadgen.NodeDown, Node: 2, For: 700 * time.Millisecond})
+				})
 			}
+			t.Run("keep a lock longer than its TTL, and lose it in a freeze", c.testLongHolds)
 		})
 	}
 }
 
-func TestClientsKeepALockLongerThanItsTTLAndLoseItInAFreeze(t *testing.T) {
-	for _, c := range clients(t) {
-		t.Run(strings.TrimSpace(c.name), func(t *testing.T) {
-			s := loadgen.Scenario{
-				Lock: loadgen.Lock{TTL: time.Second}, Clients: 2, Keys: loadgen.Keys{N: 1}, Duration: 8 * time.Second,
-				Hold: loadgen.Const(1500 * time.Millisecond), Think: loadgen.Const(time.Millisecond), Seed: 1,
-				Faults: []loadgen.Fault{{At: 4500 * time.Millisecond, Kind: loadgen.Freeze, Clients: 2, For: 2500 * time.Millisecond}},
-			}
-			m := load(t, c, s)
-			lost := m.Lost + m.Expired
-			if c.name == "redlock " { // its leases begin with the wait: one that waited longer than the TTL has an expired lock
-				if lost < 2 || m.Released < 1 {
-					t.Errorf("%d acquired, %d released, %d lost or expired", m.Acquired, m.Released, lost)
-				}
-				return
-			}
-			if strings.HasPrefix(c.name, "SET NX") { // it cannot extend
-				if lost < 3 {
-					t.Errorf("%d lost of %d", lost, m.Acquired)
-				}
-				return
-			}
-			// An Unlock of rueidislock that comes right after the freeze does not tell of the loss.
-			if m.Released < 2 || lost < 1 && !strings.HasPrefix(c.name, "rueidislock") || lost > 2 {
-				t.Errorf("%d acquired, %d released, %d lost or expired", m.Acquired, m.Released, lost)
-			}
-		})
+func (c client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
+	m := load(t, c, nodes, loadgen.Scenario{
+		Lock: loadgen.Lock{TTL: 2 * time.Second}, Clients: 4, Keys: loadgen.Keys{N: 1}, Duration: 2 * time.Second,
+		Hold: loadgen.Const(2 * time.Millisecond), Think: loadgen.Const(5 * time.Millisecond), Faults: faults,
+	})
+	if m.Acquired < 5 || m.Released != m.Acquired {
+		t.Errorf("%d acquired, %d released", m.Acquired, m.Released)
+	}
+	if m.Violations.Overlap.Count > 0 || m.Violations.ForeignUnlocks > 0 {
+		t.Errorf("overlaps %+v, foreign unlocks %d", m.Violations.Overlap, m.Violations.ForeignUnlocks)
+	}
+}
+
+func (c client) testLongHolds(t *testing.T) {
+	m := load(t, c, 1, loadgen.Scenario{
+		Lock: loadgen.Lock{TTL: time.Second}, Clients: 2, Keys: loadgen.Keys{N: 1}, Duration: 8 * time.Second,
+		Hold: loadgen.Const(1500 * time.Millisecond), Think: loadgen.Const(time.Millisecond), Seed: 1,
+		Faults: []loadgen.Fault{{At: 4500 * time.Millisecond, Kind: loadgen.Freeze, Clients: 2, For: 2500 * time.Millisecond}},
+	})
+	lost := m.Lost + m.Expired
+	switch v := m.Violations; {
+	case c.deletesAny != (v.Overlap.Count > 0) || c.deletesAny != (v.ForeignUnlocks > 0):
+		t.Errorf("overlaps %+v, foreign unlocks %d", v.Overlap, v.ForeignUnlocks)
+	case c.fixed:
+		if lost < 3 {
+			t.Errorf("%d lost or expired", lost)
+		}
+	case c.sinceAsking: // a client that waited longer than the TTL gets an expired lock
+		if lost < 2 || m.Released < 1 {
+			t.Errorf("%d released, %d lost or expired", m.Released, lost)
+		}
+	case m.Released < 2 || lost < 1 && !c.mayNotTell || lost > 2:
+		t.Errorf("%d released, %d lost or expired", m.Released, lost)
 	}
 }
 

@@ -30,6 +30,9 @@ type Hold struct {
 	Unlock func(context.Context) error                        // may return ErrLost
 	Extend func(context.Context, time.Duration) (Hold, error) // nil: the library cannot
 	Lost   <-chan struct{}                                    // closed when the library notices a loss; nil: never
+	// Renewed has the deadline of each renewal, and is closed after the last one; nil: the
+	// library does not show them.
+	Renewed <-chan time.Time
 }
 
 // Library is the lock library of a client.
@@ -161,19 +164,28 @@ func (s *server) keep(h Hold, err error) string {
 	token := fmt.Sprint(os.Getpid(), "-", s.newest)
 	s.holds[token] = h
 	if h.Lost != nil {
-		go s.watch(token, h.Lost)
+		go func() {
+			<-h.Lost
+			s.tell(token, map[string]any{"event": "lost", "token": token})
+		}()
+	}
+	if h.Renewed != nil {
+		go func() {
+			for deadline := range h.Renewed {
+				s.tell(token, map[string]any{"event": "renewed", "token": token, "valid_ms": time.Until(deadline).Milliseconds()})
+			}
+		}()
 	}
 	return token
 }
 
-// watch reports the loss of a lock that the client has not released.
-func (s *server) watch(token string, lost <-chan struct{}) {
-	<-lost
+// tell writes an event about a lock, unless the client has released it.
+func (s *server) tell(token string, event map[string]any) {
 	s.mu.Lock()
 	_, held := s.holds[token]
 	s.mu.Unlock()
 	if held {
-		s.write(map[string]any{"event": "lost", "token": token})
+		s.write(event)
 	}
 }
 
