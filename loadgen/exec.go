@@ -1,17 +1,21 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/humanize"
 	"locktop/internal/netfault"
 	"locktop/loadgen/external"
 	"locktop/lock"
@@ -25,9 +29,10 @@ const Exec Kind = "exec"
 const maxProcesses = 1000
 
 // WithClient returns s with client processes of a command instead of its own locks, and
-// without what is expected of these.
+// without what is expected of these. Their locks have the same permits and keys.
 func (s Scenario) WithClient(command string) Scenario {
-	s.Lock = Lock{Exec: command, TTL: s.Lock.TTL, Renew: s.Lock.Renew}
+	own := s.Lock.withDefaults()
+	s.Lock = Lock{Exec: command, TTL: s.Lock.TTL, Renew: s.Lock.Renew, Permits: own.Permits, KeysPerHold: own.KeysPerHold}
 	s.Versus, s.Expect = nil, nil
 	return s
 }
@@ -44,6 +49,36 @@ func (s Scenario) validateExec() error {
 	}
 	if s.Lock.Kind == Exec && most > maxProcesses {
 		return fmt.Errorf("clients must be 1 to %d, not %d: with exec each is a process", maxProcesses, most)
+	}
+	return s.validateExecLock()
+}
+
+// execSettings describes what the lock of a client process is asked for, beyond one holder
+// of one key.
+func (l Lock) execSettings() string {
+	switch {
+	case l.Permits > 0:
+		return ", " + humanize.Plural(l.Permits, "permit")
+	case l.KeysPerHold > 1:
+		return ", " + humanize.Plural(l.KeysPerHold, "key")
+	}
+	return ""
+}
+
+// validateExecLock returns an error if the settings of a client process contradict each
+// other: the protocol has no semaphore with readers, and no several keys with permits.
+func (s Scenario) validateExecLock() error {
+	var asked []string
+	for _, setting := range []struct {
+		name string
+		set  bool
+	}{{"reads", s.Reads > 0}, {"permits", s.Lock.Permits > 0}, {"keys-per-hold", s.Lock.span() > 1}} {
+		if setting.set {
+			asked = append(asked, setting.name)
+		}
+	}
+	if s.Lock.Kind == Exec && len(asked) > 1 {
+		return fmt.Errorf("%s do not go together: a client process has readers, permits or several keys", strings.Join(asked, " and "))
 	}
 	return nil
 }
@@ -64,6 +99,35 @@ func (l Lock) validateExec() error {
 	return nil
 }
 
+// offeredBy returns an error if s asks for a kind of lock that the hello of its client
+// does not offer.
+func (s Scenario) offeredBy(h external.Hello) error {
+	for _, need := range []struct {
+		asked   bool
+		setting string
+		kind    Kind
+	}{
+		{s.Reads > 0, "reads", RW},
+		{s.Lock.Permits > 0, "permits", Semaphore},
+		{s.Lock.span() > 1, "keys-per-hold", All},
+		{s.Depth > 1, "depth", Reentrant},
+	} {
+		if need.asked && !slices.Contains(h.Kinds, string(need.kind)) {
+			return fmt.Errorf("%s: a client for this scenario must offer %s, and the hello of %s offers: %s",
+				need.setting, need.kind, h.Name, cmp.Or(list(h.Kinds), "nothing"))
+		}
+	}
+	return nil
+}
+
+// unsupported returns why the client processes do not support a fault, "" if they do.
+func (f *fleet) unsupported(fault Fault) string {
+	if f.scenario.Load().Lock.Kind == Exec && fault.Kind == Skew && !f.hello.Clock {
+		return fmt.Sprintf("not supported: the hello of %s does not say that it obeys clock_offset_ms", f.hello.Name)
+	}
+	return ""
+}
+
 // execSession is a session of one client process.
 type execSession struct {
 	config  sessionConfig
@@ -72,6 +136,7 @@ type execSession struct {
 	proxies []*netfault.Proxy
 
 	process *external.Process // newest; nil: not started
+	offset  time.Duration     // of its clock
 }
 
 // openExec returns a base session, for one client. Its process starts with as.
@@ -114,13 +179,14 @@ func (s *execSession) as(id clientIdentity) session {
 
 // start starts a process. It does not wait for its hello.
 func (s *execSession) start() error {
+	offset := s.id.clockAhead()
 	p, err := external.Start(external.Options{
-		Command: s.config.scenario.Lock.Exec, URLs: s.urls, Client: s.id.owner, Excused: s.id.excused,
+		Command: s.config.scenario.Lock.Exec, URLs: s.urls, Client: s.id.owner, ClockOffset: offset, Excused: s.id.excused,
 	})
 	if err != nil {
 		return err
 	}
-	s.process = p
+	s.process, s.offset = p, offset
 	s.config.network.setProcess(p)
 	return nil
 }
@@ -152,9 +218,13 @@ func (s *execSession) close() error {
 // another one.
 const longestExecWait = 10 * time.Second
 
-// lock asks the process until it gets the lock. A process that has ended, because it
-// broke the protocol or exited, is replaced by the next attempt.
-func (s *execSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
+// lock asks the process until it gets the lock, as often as the scenario has entries. A
+// process that has ended, because it broke the protocol or exited, is replaced by the next
+// attempt. So is one whose clock has another offset.
+func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	if s.process != nil && s.offset != s.id.clockAhead() {
+		_ = s.process.Close() // its attempts have reported the error
+	}
 	if s.process != nil && s.process.Err() != nil {
 		s.process = nil
 	}
@@ -162,17 +232,35 @@ func (s *execSession) lock(ctx context.Context, keys []string, _ bool) (lease, e
 	if err != nil {
 		return nil, err
 	}
+	own := s.config.scenario.Lock
+	terms := external.Terms{Keys: keys, TTL: own.TTL, Read: shared, Permits: own.Permits}
+	outer, err := s.ask(ctx, terms)
+	if err != nil {
+		return nil, err
+	}
+	l := s.lease(outer, h)
+	for range s.config.scenario.Depth - 1 {
+		inner, err := s.ask(ctx, terms)
+		if err != nil {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+			defer cancel()
+			return nil, errors.Join(fmt.Errorf("enter again: %w", err), l.Unlock(bounded))
+		}
+		l.inner = append(l.inner, inner)
+	}
+	return l, nil
+}
+
+// ask asks the process until it gets the lock.
+func (s *execSession) ask(ctx context.Context, terms external.Terms) (*external.Lease, error) {
 	for {
-		wait := longestExecWait
+		terms.Wait = longestExecWait
 		if deadline, ok := ctx.Deadline(); ok {
-			wait = max(min(wait, time.Until(deadline)), 0)
+			terms.Wait = max(min(terms.Wait, time.Until(deadline)), 0)
 		}
-		l, err := s.process.Lock(ctx, keys[0], s.config.scenario.Lock.TTL, wait)
-		if err == nil {
-			return s.lease(l, h), nil
-		}
+		l, err := s.process.Lock(ctx, terms)
 		if !errors.Is(err, external.ErrHeld) {
-			return nil, err
+			return l, err
 		}
 		pause(ctx, classicPoll/2+rand.N(classicPoll))
 		if ctx.Err() != nil {
@@ -193,10 +281,11 @@ func (s *execSession) lease(l *external.Lease, h external.Hello) *execLease {
 
 // execLease is a lease of a client process.
 type execLease struct {
-	*external.Lease
-	renews    bool
-	cancel    context.CancelFunc // ends the extensions
-	extending sync.WaitGroup
+	*external.Lease // the outer lease
+	inner           []*external.Lease
+	renews          bool
+	cancel          context.CancelFunc // ends the extensions
+	extending       sync.WaitGroup
 }
 
 // extend extends the lease at its interval until ctx ends, or until the client refuses.
@@ -221,10 +310,32 @@ func (e *execLease) kept() bool {
 	return !errors.Is(context.Cause(e.Context()), external.ErrLost) && (e.renews || time.Now().Before(e.Deadline()))
 }
 
+// unwind leaves all inner leases and reports whether the lock was still held.
+func (e *execLease) unwind() bool {
+	if len(e.inner) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(e.Context(), releaseWithin)
+	defer cancel()
+	return e.leaveInner(ctx) == nil || e.kept()
+}
+
+func (e *execLease) leaveInner(ctx context.Context) error {
+	for len(e.inner) > 0 {
+		last := e.inner[len(e.inner)-1]
+		e.inner = e.inner[:len(e.inner)-1]
+		if err := last.Unlock(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unlock leaves all inner leases, then the outer one.
 func (e *execLease) Unlock(ctx context.Context) error {
 	e.cancel()
 	e.extending.Wait()
-	err := e.Lease.Unlock(ctx)
+	err := errors.Join(e.leaveInner(ctx), e.Lease.Unlock(ctx))
 	if errors.Is(err, external.ErrLost) {
 		return fmt.Errorf("%w: %w", lock.ErrLost, err)
 	}

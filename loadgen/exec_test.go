@@ -317,9 +317,11 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 		{Scenario{Lock: Lock{Exec: "x", Wait: Wait{Poll: time.Second}}}, "wait"},
 		{Scenario{Lock: Lock{Exec: "x"}, Clients: 2000}, "1 to 1000"},
 		{Scenario{Lock: Lock{Exec: "x"}, Stages: []Stage{{For: time.Second, Clients: 2000}}}, "1 to 1000"},
-		{Scenario{Lock: Lock{Exec: "x"}, Depth: 2}, "depth"},
-		{Scenario{Lock: Lock{Exec: "x"}, Reads: 0.5}, "reads"},
-		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Skew, By: time.Second}}}, "skew"},
+		{Scenario{Lock: Lock{Exec: "x", Permits: 2}, Reads: 0.5}, "reads and permits"},
+		{Scenario{Lock: Lock{Exec: "x", Permits: 2, KeysPerHold: 2}}, "permits and keys-per-hold"},
+		{Scenario{Lock: Lock{Exec: "x", KeysPerHold: 4}}, "at least the 4"},
+		{Scenario{Lock: Lock{Exec: "x", Permits: -1}}, "permits"},
+		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Skew}}}, "skew needs by"},
 		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Freeze, Before: "DEL"}}}, "before"},
 	} {
 		if err := c.s.Validate(); err == nil || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n") {
@@ -338,12 +340,129 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 	}
 }
 
-func TestAClientProcessHasNoLockThatTheProtocolCannotExpress(t *testing.T) {
-	for _, kind := range []Kind{Exec, Semaphore, All, "classic/quorum-semaphore", "latch"} {
-		if err := ServeClient(t.Context(), Lock{Kind: kind}, strings.NewReader(""), os.Stdout); err == nil || !strings.Contains(err.Error(), string(kind)) {
+func TestAClientProcessHasAKnownKind(t *testing.T) {
+	for _, kind := range []Kind{Exec, "latch"} {
+		if err := ServeClient(t.Context(), Lock{Kind: kind}, strings.NewReader(""), os.Stdout); err == nil || !strings.Contains(err.Error(), "one of mutex") {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
+}
+
+// settingsOf returns a scenario of client processes with the settings that only some kinds
+// have.
+func settingsOf(kind Kind) Scenario {
+	s := Scenario{
+		Lock: process(kind, 2*time.Second), Clients: 6, Keys: Keys{N: 1},
+		Hold: Const(5 * time.Millisecond), Think: Const(2 * time.Millisecond), Duration: 600 * time.Millisecond, Seed: 1,
+	}
+	switch {
+	case kind.permits():
+		s.Lock.Permits = 3
+	case kind == All:
+		s.Lock.KeysPerHold, s.Keys.N = 2, 5
+	case kind.shared():
+		s.Reads = 0.7
+	}
+	if kind.reentrant() && kind.form().NewReader == nil {
+		s.Depth = 3
+	}
+	return s
+}
+
+func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
+	for _, kind := range Kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			s := settingsOf(kind)
+			on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+			if kind.Quorum() {
+				on = nodesForTest(t)
+			}
+			r, err := New(on, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			running(t, r)
+			most := 0
+			for done := r.Done(); done != nil; {
+				select {
+				case <-done:
+					done = nil
+				case <-time.After(time.Millisecond):
+					most = max(most, r.Metrics().Clients.Holding)
+				}
+			}
+			m := r.Metrics()
+			checkSums(t, m)
+			checkNoProcess(t)
+			if m.Acquired < 20 || m.Errors > 0 || m.Unconfirmed > 0 {
+				t.Errorf("%d acquired, %d errors, %d unconfirmed: %s", m.Acquired, m.Errors, m.Unconfirmed, m.LastErr)
+			}
+			if kind.Sound() && (m.Violations.Overlap.Count > 0 || m.Violations.Broken() > 0) {
+				t.Errorf("violations: %+v", m.Violations)
+			}
+			if kind == Reentrant && m.CommandsPerHold() < 6 {
+				t.Errorf("%.1f commands per hold of 3 entries", m.CommandsPerHold())
+			}
+			if together := kind.permits() || kind == All || s.Reads > 0; together && most < 2 {
+				t.Errorf("at most %d inside at once", most)
+			}
+		})
+	}
+}
+
+func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	for setting, ask := range map[string]func(*Scenario){
+		"reads: a client for this scenario must offer rw, and the hello of locktop mutex offers: mutex": func(s *Scenario) { s.Reads = 0.5 },
+		"permits: a client for this scenario must offer semaphore,":                                     func(s *Scenario) { s.Lock.Permits = 2 },
+		"keys-per-hold: a client for this scenario must offer all,":                                     func(s *Scenario) { s.Lock.KeysPerHold = 2 },
+		"depth: a client for this scenario must offer reentrant,":                                       func(s *Scenario) { s.Depth = 2 },
+	} {
+		s := Scenario{Lock: process(Mutex, time.Second), Clients: 1}
+		ask(&s)
+		r, err := New(Servers{Redis: rdb}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Start(); err == nil || !strings.Contains(err.Error(), setting) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", setting, err)
+		}
+		_ = r.Close()
+	}
+	r := started(t, rdb, Scenario{Lock: process(Mutex, time.Second), Clients: 1, Duration: time.Hour})
+	s := r.Scenario()
+	s.Reads = 0.5 // applies without a new start
+	if err := r.Apply(s); err == nil || !strings.Contains(err.Error(), "must offer rw") {
+		t.Errorf("apply: %v", err)
+	}
+	stop(t, r)
+	checkNoProcess(t)
+}
+
+func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
+	s := Scenario{
+		Lock: process("classic/getset", time.Second), Clients: 3, Keys: Keys{N: 1}, Seed: 1, Duration: 4 * time.Second,
+		Hold: Const(100 * time.Millisecond), Think: Const(5 * time.Millisecond),
+		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Skew, By: 3 * time.Second, For: 2 * time.Second}},
+	}
+	m := raced(t, s)
+	if m.Violations.Overlap.Count == 0 || m.Faults[0].Struck != 1 || m.Faults[0].Why != "" {
+		t.Errorf("%d overlaps, %s", m.Violations.Overlap.Count, m.Faults[0])
+	}
+	if m.Errors+m.Unconfirmed > 0 {
+		t.Errorf("%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
+	}
+
+	s.Lock, s.Duration = process(Mutex, time.Second), time.Second
+	m = raced(t, s)
+	if want := "not supported: the hello of locktop mutex does not say"; m.Faults[0].Struck != 0 || !strings.HasPrefix(m.Faults[0].Why, want) {
+		t.Errorf("%q, want %q", m.Faults[0].Why, want)
+	}
+	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Lock: s.Lock, Clients: 1, Duration: time.Hour})
+	if err := r.Inject(s.Faults[0]); err == nil || !strings.Contains(err.Error(), "not supported") {
+		t.Errorf("inject: %v", err)
+	}
+	stop(t, r)
 }
 
 func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {

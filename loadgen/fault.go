@@ -106,7 +106,7 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("node: only a quorum has more than one (redlock, classic/quorum-semaphore); this is a %s", k)
 	case (f.Kind == Pause || f.Kind == Stop) && f.For == 0:
 		return fmt.Errorf("%s needs for: how long it lasts, like 2s", f.Kind)
-	case f.Kind == Skew && !k.clocked():
+	case f.Kind == Skew && !k.clocked() && k != Exec:
 		return fmt.Errorf("skew: clients of %s do not go by their clocks; those of classic/getset, classic/stamp-rw and classic/quorum-semaphore do", k)
 	case f.Kind == Skew && (f.By == 0 || f.By.Abs() > maxTime):
 		return fmt.Errorf("skew needs by: how far the clock is ahead, like 3s or -3s")
@@ -120,6 +120,10 @@ func (f Fault) validate(k Kind) error {
 
 // inject applies a fault, or adds it to the pending faults of clients.
 func (f *fleet) inject(fault Fault) {
+	if why := f.unsupported(fault); why != "" {
+		f.faults.refuse(fault, why)
+		return
+	}
 	f.faults.due(fault)
 	switch {
 	case fault.Kind.onClients():
@@ -188,8 +192,9 @@ type faultLog struct {
 
 type loggedFault struct {
 	Fault
-	due      bool // its time has come
-	occurred int  // how often it has occurred
+	due      bool   // its time has come
+	refused  string // why the client processes do not support it
+	occurred int    // how often it has occurred
 }
 
 func newFaultLog(faults []Fault) *faultLog {
@@ -207,6 +212,15 @@ func (l *faultLog) due(fault Fault) {
 	defer l.mu.Unlock()
 	if fault.number > 0 {
 		l.all[fault.number-1].due = true
+	}
+}
+
+// refuse records why a fault cannot occur.
+func (l *faultLog) refuse(fault Fault, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if fault.number > 0 {
+		l.all[fault.number-1].refused = why
 	}
 }
 
@@ -243,6 +257,8 @@ func (f loggedFault) why(clients int) string {
 	switch {
 	case f.occurred >= max(f.Clients, 1):
 		return ""
+	case f.refused != "":
+		return f.refused
 	case !f.due:
 		return "the run ended before its time"
 	case f.Client > clients || f.Clients > clients:

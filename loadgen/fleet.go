@@ -25,8 +25,8 @@ type fleet struct {
 	servers  Servers
 	keys     keySet
 	promise  promise
-	library  string        // name of a client process; "" for all kinds but Exec
-	greeted  chan struct{} // closed when all client processes have started; nil for all kinds but Exec
+	hello    external.Hello // of a client process; zero for all kinds but Exec
+	greeted  chan struct{}  // closed when all client processes have started; nil for all kinds but Exec
 	sessions baseSessions
 	schedule *schedule
 
@@ -128,11 +128,14 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	fenced := s.Lock.Fence
 	if s.Lock.Kind == Exec {
 		h, err := f.probe(ctx)
+		if err == nil {
+			err = s.offeredBy(h)
+		}
 		if err != nil {
 			cancel()
 			return nil, err
 		}
-		f.library, f.promise, fenced = h.Name, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
+		f.hello, f.promise, fenced = h, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
 	}
 	f.oracle = oracle.New(oracle.Config{
 		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced,
@@ -419,6 +422,11 @@ func (s *Scenario) victims() int {
 
 // apply changes clients and rate without a stop.
 func (f *fleet) apply(s Scenario) error {
+	if s.Lock.Kind == Exec {
+		if err := s.offeredBy(f.hello); err != nil {
+			return err
+		}
+	}
 	f.scenario.Store(&s)
 	f.schedule.set(s.Rate, time.Now())
 	return f.clients.resize(s.Clients, f.admit)
@@ -473,7 +481,7 @@ func (f *fleet) metrics() Metrics {
 	m.Violations = f.oracle.Violations(now)
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
-	m.Library = f.library
+	m.Library = f.hello.Name
 	m.Faults = f.faults.outcomes(f.scenario.Load().Clients)
 	return m
 }

@@ -63,20 +63,21 @@ func (k Kind) permits() bool { return k == Semaphore || k == "classic/quorum-sem
 // holders of a semaphore have no order, and a hold of several keys has no fence.
 func (k Kind) Fences() bool { return k.Sound() && k != Semaphore && k != All }
 
-// shared reports whether the kind has readers.
+// shared reports whether the kind has, or may have, readers.
 func (k Kind) shared() bool {
-	return k == RW || k.form().NewReader != nil
+	return k == RW || k == Exec || k.form().NewReader != nil
 }
 
 func (k Kind) reentrant() bool {
-	return k == Reentrant || k == RW || k == "classic/counted"
+	return k == Reentrant || k == RW || k == Exec || k == "classic/counted"
 }
 
 // Renews reports whether holders renew their leases. Of the historic kinds only
 // classic/counted does.
 func (k Kind) Renews() bool { return k.Sound() || k == "classic/counted" }
 
-// clocked reports whether the kind uses the clocks of the clients.
+// clocked reports whether the kind uses the clocks of the clients. Whether a client
+// process does, its hello says.
 func (k Kind) clocked() bool {
 	return k == "classic/getset" || k == "classic/stamp-rw" || k == "classic/quorum-semaphore"
 }
@@ -114,7 +115,7 @@ func (l Lock) Limit() int {
 	if l.Kind.permits() {
 		return cmp.Or(l.Permits, defaultPermits)
 	}
-	return 1
+	return max(l.Permits, 1)
 }
 
 // span returns how many keys a hold has.
@@ -122,7 +123,7 @@ func (l Lock) span() int {
 	if l.Kind == All {
 		return cmp.Or(l.KeysPerHold, defaultKeysPerHold)
 	}
-	return 1
+	return max(l.KeysPerHold, 1)
 }
 
 // TooMany names the clients that the lock must not let in at once: two clients, or more
@@ -251,11 +252,11 @@ func (l Lock) validate() error {
 		return fmt.Errorf("wait: tries and jitter go with poll")
 	case l.Kind == Fair && l.Wait.Poll > 0:
 		return fmt.Errorf("wait: the fair lock tells its waiters, and takes no poll")
-	case l.Permits != 0 && !l.Kind.permits():
+	case l.Permits != 0 && !l.Kind.permits() && l.Kind != Exec:
 		return fmt.Errorf("permits go with a semaphore (semaphore, classic/quorum-semaphore), not with %s", l.Kind)
 	case l.Permits < 0 || l.Permits > maxPermits:
 		return fmt.Errorf("permits must be 1 to %d, not %d", maxPermits, l.Permits)
-	case l.KeysPerHold != 0 && l.Kind != All:
+	case l.KeysPerHold != 0 && l.Kind != All && l.Kind != Exec:
 		return fmt.Errorf("keys-per-hold goes with all, not with %s", l.Kind)
 	case l.KeysPerHold < 0 || l.KeysPerHold > maxKeysPerHold:
 		return fmt.Errorf("keys-per-hold must be 1 to %d, not %d", maxKeysPerHold, l.KeysPerHold)
@@ -278,7 +279,7 @@ func list[T ~string](all []T) string {
 func (l Lock) String() string {
 	l = l.withDefaults()
 	if l.Kind == Exec {
-		return "exec " + l.Exec
+		return "exec " + l.Exec + l.execSettings()
 	}
 	words := []string{string(l.Kind)}
 	if l.Kind.permits() {

@@ -105,7 +105,7 @@ func (s clientSession) close() error {
 }
 
 func (s clientSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	return lockDepth(ctx, s.locker(keys, shared), s.scenario.Depth)
+	return lockDepth(ctx, s.locker(keys, shared), s.scenario.Lock.Kind.reentrant(), s.scenario.Depth)
 }
 
 func (s clientSession) locker(keys []string, shared bool) lock.Locker {
@@ -179,19 +179,19 @@ func (q quorumSession) close() error {
 }
 
 func (q quorumSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
-	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.lockOptions()), 1)
+	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.lockOptions()), false, 1)
 }
 
 // lockDepth acquires l depth times, or not at all.
-func lockDepth(ctx context.Context, l lock.Locker, depth int) (lease, error) {
+func lockDepth(ctx context.Context, l lock.Locker, reentrant bool, depth int) (lease, error) {
 	outer, err := l.Lock(ctx)
 	if err != nil {
 		return nil, err // do not return a nil *lock.Lease in a non-nil interface
 	}
-	if depth == 1 {
+	if !reentrant {
 		return outer, nil
 	}
-	n := &reentrantLease{Lease: outer}
+	n := &reentrantLease{Lease: outer, locker: l}
 	for range depth - 1 {
 		inner, err := l.Lock(ctx)
 		if err != nil {
@@ -204,15 +204,24 @@ func lockDepth(ctx context.Context, l lock.Locker, depth int) (lease, error) {
 	return n, nil
 }
 
-// reentrantLease is a lock that its owner has entered more than once.
+// reentrantLease is a lock that its owner may have entered more than once.
 type reentrantLease struct {
 	*lock.Lease // the outer lease
+	locker      lock.Locker
 	inner       []*lock.Lease
+}
+
+// enterAgain returns the lease of another entry, which its caller unlocks by itself.
+func (n *reentrantLease) enterAgain(ctx context.Context) (lease, error) {
+	return lockDepth(ctx, n.locker, true, 1)
 }
 
 // unwind leaves all inner leases and reports whether the lock was still held. It takes
 // at most releaseWithin, and stops at the end of the lease.
 func (n *reentrantLease) unwind() bool {
+	if len(n.inner) == 0 {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(n.Context(), releaseWithin)
 	defer cancel()
 	return n.leaveInner(ctx) == nil || n.Valid()
@@ -245,6 +254,14 @@ type clientIdentity struct {
 	excused func(since time.Time) bool // a fault may explain that the client has been silent since
 	ahead   func() time.Duration       // how far the clock is ahead of true time
 	between func(ctx context.Context, next string) error
+}
+
+// clockAhead returns how far the clock of the client is ahead.
+func (id clientIdentity) clockAhead() time.Duration {
+	if id.ahead == nil {
+		return 0
+	}
+	return id.ahead()
 }
 
 // flawedSession is a session of a form of package classic. These forms do not wait, so
@@ -291,28 +308,21 @@ func (h flawedSession) close() error {
 }
 
 func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	g := &flawedLease{ahead: h.ahead(), ctx: context.WithoutCancel(ctx)}
-	view := h.view(keys[0], shared, g)
-	hold, err := h.wait(ctx, view)
+	g := &flawedLease{ahead: h.id.clockAhead(), ctx: context.WithoutCancel(ctx)}
+	g.view = h.view(keys[0], shared, g)
+	hold, err := h.wait(ctx, g.view)
 	if err != nil {
 		return nil, err
 	}
 	g.holds = append(g.holds, hold)
 	for range h.scenario.Depth - 1 {
-		inner, err := view.TryLock(ctx)
+		inner, err := g.view.TryLock(ctx)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("enter again: %w", err), g.Unlock(ctx))
 		}
 		g.holds = append(g.holds, inner)
 	}
 	return g, nil
-}
-
-func (h flawedSession) ahead() time.Duration {
-	if h.id.ahead == nil {
-		return 0
-	}
-	return h.id.ahead()
 }
 
 // view returns the lock for one acquire.
@@ -364,6 +374,7 @@ func (h flawedSession) wait(ctx context.Context, view classic.Lock) (classic.Hol
 // flawedLease is a lease of a historic form, which does not notify its holder at the
 // end.
 type flawedLease struct {
+	view    classic.Lock
 	holds   []classic.Hold // one per entry
 	ahead   time.Duration  // how far the holder's clock is ahead
 	resumed atomic.Int64   // end of the newest call of between, in Unix nanoseconds
@@ -373,6 +384,15 @@ type flawedLease struct {
 func (g *flawedLease) Context() context.Context { return g.ctx }
 func (g *flawedLease) Token() string            { return "" }
 func (g *flawedLease) Fence() int64             { return 0 }
+
+// enterAgain returns the lease of another entry, which its caller unlocks by itself.
+func (g *flawedLease) enterAgain(ctx context.Context) (lease, error) {
+	inner, err := g.view.TryLock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &flawedLease{view: g.view, holds: []classic.Hold{inner}, ahead: g.ahead, ctx: g.ctx}, nil
+}
 
 // Deadline returns the deadline in true time.
 func (g *flawedLease) Deadline() time.Time { return g.holds[0].Deadline().Add(-g.ahead) }

@@ -235,6 +235,9 @@ func (r *Run) Inject(f Fault) error {
 	if !r.running {
 		return fmt.Errorf("inject %s: the clients are not running", f.Kind)
 	}
+	if why := r.fleet.unsupported(f); why != "" {
+		return fmt.Errorf("inject %s: %s", f.Kind, why)
+	}
 	r.fleet.inject(f)
 	return nil
 }

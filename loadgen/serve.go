@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +20,13 @@ import (
 
 // ServeClient is a client process with locks like l: it speaks the protocol of package
 // external on in and out, until bye, the end of in or the end of ctx. Then it releases
-// all locks. The TTL of l does not count, that of each request does.
+// all locks. The TTL, the permits and the number of keys of l do not count, those of each
+// request do.
 func ServeClient(ctx context.Context, l Lock, in io.Reader, out io.Writer) error {
-	if l.Kind == Exec || l.Kind.permits() || l.Kind == All {
-		return fmt.Errorf("a client process has locks of one key for one holder, not those of %s", l.Kind)
+	if l.Kind == Exec {
+		return fmt.Errorf("a client process has locks of its own: kind must be one of %s", list(Kinds()))
 	}
+	l.Permits, l.KeysPerHold = 0, 0
 	if err := l.withDefaults().validate(); err != nil {
 		return err
 	}
@@ -34,7 +37,7 @@ func serveClient(ctx context.Context, l Lock, open func(sessionConfig) (session,
 	ctx, cancel := context.WithCancel(ctx)
 	p := &processClient{
 		settings: l, open: open, ctx: ctx, out: json.NewEncoder(out), network: newNetwork(new(atomic.Int64)),
-		sessions: make(map[time.Duration]session), held: make(map[string]*servedLease),
+		sessions: make(map[servedTerms]session), held: make(map[string]*servedLease),
 	}
 	err := p.serve(in)
 	cancel()
@@ -49,6 +52,7 @@ type processClient struct {
 	ctx      context.Context // ends with bye
 	network  *network
 	owner    string
+	ahead    time.Duration // of the clock
 	servers  Servers
 	tasks    sync.WaitGroup
 
@@ -57,8 +61,31 @@ type processClient struct {
 
 	mu       sync.Mutex
 	newest   int // number of the newest token
-	sessions map[time.Duration]session
+	sessions map[servedTerms]session
 	held     map[string]*servedLease // by token
+}
+
+// servedTerms are the settings of a session that requests choose.
+type servedTerms struct {
+	ttl     time.Duration
+	permits int
+}
+
+// offers returns the kinds that the hello of a client with locks of kind k says.
+func (k Kind) offers() []Kind {
+	switch form := k.form(); {
+	case k == RW:
+		return []Kind{RW, Reentrant}
+	case k.Sound():
+		return []Kind{k}
+	case form.NewReader != nil:
+		return []Kind{RW}
+	case form.NewQuorum != nil:
+		return []Kind{Semaphore, Redlock}
+	case k.reentrant():
+		return []Kind{Reentrant}
+	}
+	return []Kind{Mutex}
 }
 
 // servedLease is a lease that the generator knows by its token.
@@ -105,7 +132,7 @@ func (p *processClient) hello(r external.Request) error {
 	if r.V != external.Version {
 		return fmt.Errorf("version %d is unknown", r.V)
 	}
-	p.owner = r.Client
+	p.owner, p.ahead = r.Client, time.Duration(r.ClockOffset)*time.Millisecond
 	for _, url := range r.URLs {
 		o, err := redis.ParseURL(url)
 		if err != nil {
@@ -119,8 +146,8 @@ func (p *processClient) hello(r external.Request) error {
 	p.servers.Redis = p.servers.Nodes[0]
 	kind := p.settings.Kind
 	p.say(map[string]any{
-		"ok": true, "name": "locktop " + string(kind), "kinds": []Kind{kind},
-		"renews": kind.Sound() && !p.settings.Renew.Off, "fences": p.settings.Fence, "tells": kind.Sound(),
+		"ok": true, "name": "locktop " + string(kind), "kinds": kind.offers(),
+		"renews": kind.Renews() && !p.settings.Renew.Off, "fences": p.settings.Fence, "tells": kind.Sound(), "clock": kind.clocked(),
 	})
 	return nil
 }
@@ -138,27 +165,31 @@ func (p *processClient) reply(r external.Request) map[string]any {
 	return map[string]any{"ok": false, "error": "no such request: " + r.Op}
 }
 
-// session returns the session for leases of a TTL.
-func (p *processClient) session(ttl time.Duration) (session, error) {
+// session returns the session for the terms of a request.
+func (p *processClient) session(r external.Request) (session, error) {
+	t := servedTerms{time.Duration(r.TTL) * time.Millisecond, max(r.Permits, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.sessions[ttl]; s != nil {
+	if s := p.sessions[t]; s != nil {
 		return s, nil
 	}
 	scenario := Scenario{Lock: p.settings}
-	scenario.Lock.TTL = ttl
+	scenario.Lock.TTL, scenario.Lock.Permits = t.ttl, t.permits
 	scenario = scenario.WithDefaults()
 	root, err := p.open(sessionConfig{p.servers, scenario, p.network, p.observe})
 	if err != nil {
 		return nil, err
 	}
-	s := ownConns{root.as(clientIdentity{owner: p.owner}), root}
-	p.sessions[ttl] = s
+	s := ownConns{root.as(clientIdentity{owner: p.owner, ahead: func() time.Duration { return p.ahead }}), root}
+	p.sessions[t] = s
 	return s, nil
 }
 
 func (p *processClient) lock(r external.Request) map[string]any {
-	s, err := p.session(time.Duration(r.TTL) * time.Millisecond)
+	if err := p.refusal(r); err != nil {
+		return map[string]any{"ok": false, "error": err.Error()}
+	}
+	s, err := p.session(r)
 	if err != nil {
 		return map[string]any{"ok": false, "error": err.Error()}
 	}
@@ -168,7 +199,14 @@ func (p *processClient) lock(r external.Request) map[string]any {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, max(wait, minTTL))
 	defer cancel()
-	l, err := s.lock(ctx, []string{r.Key}, false)
+	keys := r.Keys
+	if len(keys) == 0 {
+		keys = []string{r.Key}
+	}
+	l, err := p.enterAgain(ctx, r.Key)
+	if l == nil && err == nil {
+		l, err = s.lock(ctx, keys, r.Mode == external.ModeRead)
+	}
 	switch {
 	case errors.Is(err, lock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		return map[string]any{"ok": false, "held": true}
@@ -177,6 +215,40 @@ func (p *processClient) lock(r external.Request) map[string]any {
 	}
 	token := p.hold(r.Key, l)
 	return map[string]any{"ok": true, "token": token, "valid_ms": max(time.Until(l.Deadline()).Milliseconds(), 1), "fence": l.Fence()}
+}
+
+// refusal returns an error if a request asks for a lock that the hello does not offer.
+func (p *processClient) refusal(r external.Request) error {
+	for kind, asked := range map[Kind]bool{RW: r.Mode == external.ModeRead, Semaphore: r.Permits > 0, All: len(r.Keys) > 1} {
+		if asked && !slices.Contains(p.settings.Kind.offers(), kind) {
+			return fmt.Errorf("%s is not a %s", p.settings.Kind, kind)
+		}
+	}
+	return nil
+}
+
+// enterAgain enters a reentrant lock that this client holds. It returns nil if there is
+// none.
+func (p *processClient) enterAgain(ctx context.Context, key string) (lease, error) {
+	outer := p.heldLease(key)
+	if outer == nil || !p.settings.Kind.reentrant() {
+		return nil, nil
+	}
+	return outer.(interface {
+		enterAgain(context.Context) (lease, error)
+	}).enterAgain(ctx)
+}
+
+// heldLease returns a lease of a key, nil if there is none.
+func (p *processClient) heldLease(key string) lease {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.held {
+		if l.key == key {
+			return l.lease
+		}
+	}
+	return nil
 }
 
 // hold records a lease and returns its token.
@@ -188,8 +260,28 @@ func (p *processClient) hold(key string, l lease) string {
 	p.held[token] = &servedLease{l, key}
 	if p.settings.Kind.Sound() {
 		p.tasks.Go(func() { p.watch(token, l) })
+	} else if p.settings.Kind.Renews() {
+		p.tasks.Go(func() { p.watchDeadline(token, l) })
 	}
 	return token
+}
+
+// watchDeadline reports the renewals of a lease that does not report them itself, until
+// the lease is released or over.
+func (p *processClient) watchDeadline(token string, l lease) {
+	for known := l.Deadline(); l.Valid(); {
+		pause(p.ctx, minTTL)
+		p.mu.Lock()
+		_, held := p.held[token]
+		p.mu.Unlock()
+		if !held || p.ctx.Err() != nil {
+			return
+		}
+		if now := l.Deadline(); now.After(known) {
+			known = now
+			p.say(map[string]any{"event": "renewed", "token": token, "valid_ms": time.Until(now).Milliseconds()})
+		}
+	}
 }
 
 // take returns the lease of a token and forgets it; nil = there is none.
@@ -222,15 +314,16 @@ func (p *processClient) watch(token string, l lease) {
 // observe reports renewals. Package lock must not wait for the report.
 func (p *processClient) observe(e lock.Event) {
 	if e.Kind == lock.Renewed {
-		go p.renewed(e.Key)
+		go p.renewed(e.Token)
 	}
 }
 
-func (p *processClient) renewed(key string) {
+// renewed reports the renewal of the leases with a token of package lock.
+func (p *processClient) renewed(theirs string) {
 	p.mu.Lock()
 	var renewed []map[string]any
 	for token, l := range p.held {
-		if left := time.Until(l.Deadline()); l.key == key && left > time.Millisecond {
+		if left := time.Until(l.Deadline()); l.Token() == theirs && left > time.Millisecond {
 			renewed = append(renewed, map[string]any{"event": "renewed", "token": token, "valid_ms": left.Milliseconds()})
 		}
 	}

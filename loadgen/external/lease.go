@@ -68,12 +68,34 @@ func (l *Lease) prolong(deadline time.Time) {
 // end ends the lease. The deadline stays: what the lease was until now is not known.
 func (l *Lease) end(reason error) { l.cancel(reason) }
 
-// Lock asks the client for a lock. The client may wait for it for the time wait. If the
-// client does not get it, the error is ErrHeld. If ctx ends first, Lock returns its
-// error, and releases the lock if the client gets it later.
-func (p *Process) Lock(ctx context.Context, key string, ttl, wait time.Duration) (*Lease, error) {
-	ms := wait.Milliseconds()
-	a, err := p.do(ctx, Request{Op: opLock, Key: key, TTL: ttl.Milliseconds(), Wait: &ms}, wait)
+// Terms are what a lock is asked for. The hello of the client must offer the kind that
+// Read, Permits and more than one key need.
+type Terms struct {
+	Keys    []string // at least one; several are locked together
+	TTL     time.Duration
+	Wait    time.Duration // how long the client may wait for the lock
+	Read    bool          // share the lock with other readers
+	Permits int           // how many clients may hold the lock at once; 0 = 1
+}
+
+// request returns the request for the lock.
+func (t Terms) request() Request {
+	wait := t.Wait.Milliseconds()
+	r := Request{Op: opLock, Key: t.Keys[0], TTL: t.TTL.Milliseconds(), Wait: &wait, Permits: t.Permits}
+	if t.Read {
+		r.Mode = ModeRead
+	}
+	if len(t.Keys) > 1 {
+		r.Keys = t.Keys
+	}
+	return r
+}
+
+// Lock asks the client for a lock. If the client does not get it, the error is ErrHeld.
+// If ctx ends first, Lock returns its error, and releases the lock if the client gets it
+// later.
+func (p *Process) Lock(ctx context.Context, t Terms) (*Lease, error) {
+	a, err := p.do(ctx, t.request(), t.Wait)
 	switch {
 	case err != nil:
 		return nil, err

@@ -19,6 +19,9 @@ type Options struct {
 	Command string   // for the shell
 	URLs    []string // of the servers, for hello
 	Client  string   // its label, for hello
+	// ClockOffset is how far the clock of the client is ahead, for hello. A client obeys it
+	// only if its hello says Clock.
+	ClockOffset time.Duration
 
 	HelloWithin time.Duration // default 30 s
 	// ReplyWithin is how long a reply may take, in addition to the time that the request
@@ -88,7 +91,7 @@ func Start(o Options) (*Process, error) {
 		return nil, fmt.Errorf("start the client %s: %w", quoted([]byte(o.Command)), err)
 	}
 	go p.run(stdout, stderr)
-	if err := p.write(Request{Op: opHello, V: Version, URLs: o.URLs, Client: o.Client}, o.HelloWithin); err != nil {
+	if err := p.write(Request{Op: opHello, V: Version, URLs: o.URLs, Client: o.Client, ClockOffset: o.ClockOffset.Milliseconds()}, o.HelloWithin); err != nil {
 		p.failedWrite(err)
 	}
 	return p, nil

@@ -57,9 +57,12 @@ func waitGone(t *testing.T, pid int) {
 	}
 }
 
+// terms returns the terms of a lock that is free.
+func terms(key string) Terms { return Terms{Keys: []string{key}, TTL: time.Minute} }
+
 func mustLock(t *testing.T, p *Process, key string) *Lease {
 	t.Helper()
-	l, err := p.Lock(t.Context(), key, time.Minute, 0)
+	l, err := p.Lock(t.Context(), terms(key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,7 @@ func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
 	if first := l.Deadline(); first.Before(asked.Add(59*time.Second)) || first.After(time.Now().Add(time.Minute)) {
 		t.Errorf("the deadline is %s after the request", first.Sub(asked))
 	}
-	if _, err := p.Lock(t.Context(), "a", time.Minute, 0); !errors.Is(err, ErrHeld) {
+	if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, ErrHeld) {
 		t.Errorf("a held lock: %v", err)
 	}
 	if err := l.Extend(t.Context(), time.Hour); err != nil || time.Until(l.Deadline()) < 59*time.Minute {
@@ -98,7 +101,7 @@ func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if _, err := p.Lock(t.Context(), "a", time.Minute, 0); !errors.Is(err, ErrClosed) {
+	if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, ErrClosed) {
 		t.Errorf("lock after close: %v", err)
 	}
 }
@@ -128,7 +131,7 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			p := start(t, how)
-			_, err := p.Lock(t.Context(), "a", time.Minute, 0)
+			_, err := p.Lock(t.Context(), terms("a"))
 			if err == nil { // it answers a second time
 				<-p.Done()
 				err = p.Err()
@@ -156,7 +159,7 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
 	for how, want := range map[string]error{"silent": ErrNoHello, "hangs": ErrLate} {
 		p := startWith(t, how, Options{HelloWithin: time.Second, ReplyWithin: 100 * time.Millisecond})
-		if _, err := p.Lock(t.Context(), "a", time.Minute, 0); !errors.Is(err, want) {
+		if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, want) {
 			t.Errorf("%s: %v", how, err)
 		}
 		<-p.Done()
@@ -166,7 +169,7 @@ func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
 func TestAClientThatReadsNothingIsLate(t *testing.T) {
 	p := startWith(t, "never-reads", Options{ReplyWithin: 100 * time.Millisecond})
 	long := strings.Repeat("k", 100_000) // more than a pipe holds
-	if _, err := p.Lock(t.Context(), long, time.Minute, 0); !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), "stdin") {
+	if _, err := p.Lock(t.Context(), terms(long)); !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), "stdin") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -187,7 +190,7 @@ func TestAFaultExcusesALateReply(t *testing.T) {
 
 func TestTheTimeOfAWaitIsNotLate(t *testing.T) {
 	p := startWith(t, "slow", Options{ReplyWithin: time.Second})
-	if _, err := p.Lock(t.Context(), "a", time.Minute, 10*time.Second); err != nil {
+	if _, err := p.Lock(t.Context(), Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: 10 * time.Second}); err != nil {
 		t.Error(err)
 	}
 }
@@ -199,11 +202,11 @@ func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := p.Lock(ctx, "a", time.Minute, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Lock(ctx, Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	for {
-		l, err := p.Lock(t.Context(), "a", time.Minute, 0)
+		l, err := p.Lock(t.Context(), terms("a"))
 		if err == nil {
 			if l.Token() == "t1" {
 				t.Error("the lock of the caller that gave up")
@@ -238,7 +241,7 @@ func TestALeaseCanBeOverFromTheStart(t *testing.T) {
 func TestAnErrorOfTheClientIsNotTheEnd(t *testing.T) {
 	p := start(t, "fails")
 	for range 2 {
-		_, err := p.Lock(t.Context(), "a", time.Minute, 0)
+		_, err := p.Lock(t.Context(), terms("a"))
 		var broken *Error
 		if err == nil || errors.As(err, &broken) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("got %v", err)
@@ -279,7 +282,7 @@ func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	}
 	got := make(chan error)
 	go func() {
-		_, err := p.Lock(context.Background(), "a", time.Minute, 0)
+		_, err := p.Lock(context.Background(), terms("a"))
 		got <- err
 	}()
 	select {
@@ -340,7 +343,7 @@ func TestForkedProcessesEndWithTheirClient(t *testing.T) {
 	waitGone(t, forked)
 
 	p = start(t, "forks-and-exits")
-	_, failed := p.Lock(t.Context(), "a", time.Minute, 0)
+	_, failed := p.Lock(t.Context(), terms("a"))
 	var broken *Error
 	if !errors.As(failed, &broken) || !errors.Is(failed, ErrExited) {
 		t.Fatal(failed)
@@ -370,7 +373,7 @@ func parent() {
 	if err != nil {
 		panic(err)
 	}
-	l, err := p.Lock(context.Background(), "a", time.Minute, 0)
+	l, err := p.Lock(context.Background(), terms("a"))
 	if err != nil {
 		panic(err)
 	}

@@ -3,8 +3,8 @@
 // A client reads requests from stdin and writes replies to stdout, as UTF-8 JSON, one
 // object per line. This is version 1 of the protocol:
 //
-//	→ {"op":"hello","v":1,"urls":["redis://127.0.0.1:40001"],"client":"c7"}
-//	← {"ok":true,"name":"redsync 4.18.1","kinds":["mutex"],"renews":false,"fences":false,"tells":false}
+//	→ {"op":"hello","v":1,"urls":["redis://127.0.0.1:40001"],"client":"c7","clock_offset_ms":3000}
+//	← {"ok":true,"name":"redsync 4.18.1","kinds":["mutex"],"renews":false,"fences":false,"tells":false,"clock":false}
 //	→ {"op":"lock","id":1,"key":"load:{x}:1","ttl_ms":5000,"wait_ms":2000}
 //	← {"id":1,"ok":true,"token":"…","valid_ms":4990,"fence":17}
 //	← {"id":1,"ok":false,"held":true}              another holder had the lock for all of wait_ms
@@ -17,6 +17,11 @@
 //	← {"event":"lost","token":"…"}                 at any time, if hello says tells
 //	← {"event":"renewed","token":"…","valid_ms":4990}   after a renewal, if the library shows it
 //	→ {"op":"bye"}                                 release everything and exit
+//
+// A lock may ask for more, of a client whose hello has the kind: "mode":"read" of rw,
+// "permits":3 of semaphore, "keys":["a","b"] of all, and a second lock of a held key of
+// reentrant. Without these fields it is a lock of one key for one holder. A client with
+// "clock":true adds clock_offset_ms to its clock.
 //
 // Unknown fields and events are ignored. What a client writes to stderr is for people:
 // an error of the client quotes the last lines of it.
@@ -53,15 +58,24 @@ type Request struct {
 	TTL    int64    `json:"ttl_ms,omitempty"`
 	Wait   *int64   `json:"wait_ms,omitempty"`
 	Token  string   `json:"token,omitempty"`
+
+	ClockOffset int64    `json:"clock_offset_ms,omitempty"` // how far the clock of the client is ahead
+	Mode        string   `json:"mode,omitempty"`            // ModeRead, or "" = write
+	Permits     int      `json:"permits,omitempty"`         // how many clients may hold the key at once; 0 = 1
+	Keys        []string `json:"keys,omitempty"`            // to lock together, Key is the first; none = only Key
 }
+
+// ModeRead is the mode of a lock that readers share.
+const ModeRead = "read"
 
 // Hello is the first reply of a client.
 type Hello struct {
 	Name   string   `json:"name"`   // of the library, with its version
-	Kinds  []string `json:"kinds"`  // of lock
+	Kinds  []string `json:"kinds"`  // of lock: mutex, reentrant, rw, fair, redlock, semaphore, all
 	Renews bool     `json:"renews"` // the client renews its leases by itself
 	Fences bool     `json:"fences"` // a lock has a fence
 	Tells  bool     `json:"tells"`  // the client reports a lost lease
+	Clock  bool     `json:"clock"`  // the client obeys Request.ClockOffset
 }
 
 // Reply is a line on the stdout of a client.
