@@ -1,13 +1,9 @@
 //go:build unix
 
-// Package clients tests the clients of this directory: locktop load --exec runs each on a
-// real server.
 package clients
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,80 +14,22 @@ import (
 	"locktop/server"
 )
 
-// client is a client, with what it cannot do.
-type client struct {
-	command string
-	name    string // the beginning of the name that it must say
-
-	quorum      bool // it locks on a majority of several servers
-	fixed       bool // it can neither renew nor extend
-	deletesAny  bool // its release deletes any lock
-	mayNotTell  bool // an Unlock right after a freeze may not tell of the loss
-	sinceAsking bool // its TTL begins with the wait, not with the acquire
-}
-
-// clients returns the clients that can run here.
-func clients(t *testing.T) []client {
+// clients returns the clients that can run here. With LOCKTOP_REQUIRE_PEERS=1, as in CI, a
+// client that cannot run fails the test.
+func clients(t *testing.T) []Client {
 	t.Helper()
-	bin := t.TempDir()
-	build(t, ".", bin, "./redsync", "./redislock", "./rueidislock", "./redisson-form")
-	build(t, "../..", bin, "locktop")
-	here := func(name string) string { return filepath.Join(bin, name) }
-	all := []client{
-		{command: here("redsync"), name: "redsync ", quorum: true},
-		{command: here("redislock"), name: "redislock "},
-		{command: here("rueidislock"), name: "rueidislock ", mayNotTell: true},
-		{command: here("redisson-form"), name: "redisson-form "},
-		// The protocol itself, with locks whose promises have tests of their own.
-		{command: here("locktop") + " load --as-client mutex", name: "locktop mutex"},
-		{command: here("locktop") + " load --as-client fair", name: "locktop fair"},
-		{command: here("locktop") + " load --as-client redlock", name: "locktop redlock", quorum: true},
+	all, missing, err := Build(t.Context(), ".", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !missing(t, "redis-cli", "--version") {
-		all = append(all, client{command: "sh shell/redis-cli.sh", name: "redis-cli ", fixed: true, deletesAny: true})
-	}
-	// The interpreter that has Debian's package.
-	if !missing(t, "/usr/bin/python3", "-c", "import redis") {
-		all = append(all,
-			client{command: "/usr/bin/python3 python/set_nx.py", name: "SET NX with redis-py ", fixed: true},
-			client{command: "/usr/bin/python3 python/redis_py.py", name: "redis-py "},
-			client{command: "/usr/bin/python3 python/python_redis_lock_form.py", name: "python-redis-lock-form "},
-		)
-	}
-	// node_modules is that of ../compat/node.
-	if !missing(t, "node", "--input-type=module", "--eval", "import 'ioredis'") {
-		all = append(all,
-			client{command: "node node/set_nx.js", name: "SET NX with ioredis ", fixed: true},
-			client{command: "node node/redlock.js", name: "redlock ", quorum: true, sinceAsking: true},
-			client{command: "node node/redis-semaphore.js", name: "redis-semaphore "},
-		)
+	if os.Getenv("LOCKTOP_REQUIRE_PEERS") == "1" && len(missing) > 0 {
+		t.Fatal(strings.Join(missing, "\n"))
 	}
 	return all
 }
 
-// build builds commands of the module of a directory into the directory bin.
-func build(t *testing.T, module, bin string, packages ...string) {
-	t.Helper()
-	if out, err := exec.Command("go", append([]string{"build", "-C", module, "-o", bin}, packages...)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-// missing reports whether a command fails. With LOCKTOP_REQUIRE_PEERS=1, as in CI, that
-// fails the test.
-func missing(t *testing.T, command ...string) bool {
-	t.Helper()
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = "node"
-	err := cmd.Run()
-	if err != nil && os.Getenv("LOCKTOP_REQUIRE_PEERS") == "1" {
-		t.Fatalf("%s: %v", strings.Join(command, " "), err)
-	}
-	return err != nil
-}
-
 // load runs clients on servers of their own, and fails the test unless all of them work.
-func load(t *testing.T, c client, nodes int, s loadgen.Scenario) loadgen.Metrics {
+func load(t *testing.T, c Client, nodes int, s loadgen.Scenario) loadgen.Metrics {
 	t.Helper()
 	on := server.IndependentForTest(t, nodes)
 	servers := loadgen.Servers{Power: on}
@@ -101,7 +39,7 @@ func load(t *testing.T, c client, nodes int, s loadgen.Scenario) loadgen.Metrics
 		servers.Nodes = append(servers.Nodes, rdb)
 	}
 	servers.Redis = servers.Nodes[0]
-	r, err := loadgen.New(servers, s.WithClient(c.command))
+	r, err := loadgen.New(servers, s.WithClient(c.Command))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +51,7 @@ func load(t *testing.T, c client, nodes int, s loadgen.Scenario) loadgen.Metrics
 		t.Error(err)
 	}
 	m := r.Metrics()
-	if version := strings.TrimPrefix(m.Library, c.name); version == m.Library || version == "" && !strings.HasPrefix(c.name, "locktop ") {
+	if version := strings.TrimPrefix(m.Library, c.Name); version == m.Library || version == "" && !strings.HasPrefix(c.Name, "locktop ") {
 		t.Errorf("the client says that it is %q", m.Library)
 	}
 	if m.Errors > 0 || m.Unconfirmed > 0 {
@@ -130,7 +68,7 @@ func load(t *testing.T, c client, nodes int, s loadgen.Scenario) loadgen.Metrics
 
 func TestClients(t *testing.T) {
 	for _, c := range clients(t) {
-		t.Run(strings.TrimSpace(c.name), func(t *testing.T) {
+		t.Run(strings.TrimSpace(c.Name), func(t *testing.T) {
 			t.Parallel()
 			t.Run("share a lock", func(t *testing.T) { c.testShare(t, 1) })
 			if c.quorum {
@@ -143,7 +81,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-func (c client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
+func (c Client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
 	m := load(t, c, nodes, loadgen.Scenario{
 		Lock: loadgen.Lock{TTL: 2 * time.Second}, Clients: 4, Keys: loadgen.Keys{N: 1}, Duration: 2 * time.Second,
 		Hold: loadgen.Const(2 * time.Millisecond), Think: loadgen.Const(5 * time.Millisecond), Faults: faults,
@@ -156,7 +94,7 @@ func (c client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
 	}
 }
 
-func (c client) testLongHolds(t *testing.T) {
+func (c Client) testLongHolds(t *testing.T) {
 	m := load(t, c, 1, loadgen.Scenario{
 		Lock: loadgen.Lock{TTL: time.Second}, Clients: 2, Keys: loadgen.Keys{N: 1}, Duration: 8 * time.Second,
 		Hold: loadgen.Const(1500 * time.Millisecond), Think: loadgen.Const(time.Millisecond), Seed: 1,
