@@ -18,7 +18,8 @@ import (
 // internal/netfault, and external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                       {"cli"},
-	"cli":                     {"cli/connect", "cli/demo", "cli/render", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
+	"certify":                 {"humanize", "internal/netfault", "loadgen", "loadgen/external", "loadgen/oracle", "server"},
+	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
 	"cli/connect":             {"humanize", "keyspace/inspect", "shell", "tui/widget"},
 	"cli/demo":                {"humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen", "server"},
 	"cli/render":              {"humanize", "keyspace", "keyspace/formats", "tui/widget"},
@@ -64,12 +65,12 @@ var guarded = map[string][]string{
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "server", "soak", "cli", "cli/connect", "cli/demo"},
+	"github.com/redis/go-redis/v9":            {"certify", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "server", "soak", "cli", "cli/connect", "cli/demo"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report"},
 	"github.com/spf13/cobra":                  {"cli", "manpages"},
-	"time.Now":                                {"internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/external", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
+	"time.Now":                                {"certify", "internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/external", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

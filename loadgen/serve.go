@@ -214,7 +214,7 @@ func (p *processClient) lock(r external.Request) map[string]any {
 		return map[string]any{"ok": false, "error": err.Error()}
 	}
 	token := p.hold(r.Key, l)
-	return map[string]any{"ok": true, "token": token, "valid_ms": max(time.Until(l.Deadline()).Milliseconds(), 1), "fence": l.Fence()}
+	return map[string]any{"ok": true, "token": token, "valid_ms": time.Until(l.Deadline()).Milliseconds(), "fence": l.Fence()}
 }
 
 // refusal returns an error if a request asks for a lock that the hello does not offer.
@@ -371,7 +371,7 @@ func (p *processClient) extend(r external.Request) map[string]any {
 	defer cancel()
 	reply := outcomeOf(l.Extend(ctx, time.Duration(r.TTL)*time.Millisecond))
 	if reply["ok"] == true {
-		reply["valid_ms"] = max(time.Until(held.Deadline()).Milliseconds(), 1)
+		reply["valid_ms"] = time.Until(held.Deadline()).Milliseconds()
 	}
 	return reply
 }

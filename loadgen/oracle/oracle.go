@@ -246,7 +246,7 @@ func (o *Oracle) enter(key int, participant Participant, lease Lease, now time.T
 	if len(s.inside) < s.admits() && s.freed.After(s.wanted) {
 		handoff = now.Sub(s.freed)
 	}
-	if holders := s.full(v.excludes); holders != nil {
+	if holders := s.full(v.excludes); holders != nil && v.valid() { // a reply may arrive after the end of its lease
 		o.countOverlap(holders, v)
 	}
 	o.countWorkOverlap(v)

@@ -83,7 +83,7 @@ func bruteForce(history []interval, limit int) overlaps {
 	for _, h := range history {
 		var ends []int // of the holds that are inside when h begins
 		for _, g := range history {
-			if g.key == h.key && g.began < h.began && h.began < g.end() {
+			if g.key == h.key && g.began < h.began && h.began < min(g.end(), h.end()) {
 				ends = append(ends, min(g.end(), h.end()))
 			}
 		}
@@ -114,6 +114,7 @@ func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 		{"work past an expired lease", []interval{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, overlaps{}},
 		{"granted 50 µs before the lease was over", []interval{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, overlaps{1, 50 * us}},
 		{"the second lease is over first", []interval{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, overlaps{1, 300 * us}},
+		{"a reply after the end of its lease", []interval{{0, 0, 5000, 0}, {0, 1000, 2000, 900}}, overlaps{}},
 		{"an expired one in front of a good one", []interval{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, overlaps{1, 200 * us}},
 	} {
 		if got := replay(c.history, 1); got != c.want {

@@ -1,0 +1,309 @@
+// Package certify tests lock clients. Each test of a fixed list runs clients of one library,
+// as processes that speak the protocol of package external, against servers of its own, and
+// gives a verdict with evidence.
+//
+// A test either follows a fixed order of steps (client-1 locks, is frozen, client-2 asks …)
+// or is a load of package loadgen. The oracle of the load generator judges both: two clients
+// are inside at once only if both leases are valid by what the clients reported.
+//
+// A verdict says what was observed. A pass does not prove that a lock is correct.
+package certify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"locktop/loadgen/external"
+)
+
+// Outcome is the result of a test.
+type Outcome string
+
+// Outcomes.
+const (
+	Pass         Outcome = "pass"
+	Fail         Outcome = "fail"         // the client, or its lock, broke a promise that the test names
+	Observed     Outcome = "observed"     // a fact without a judgement
+	Unsupported  Outcome = "unsupported"  // the client, or this machine, lacks what the test needs
+	Inconclusive Outcome = "inconclusive" // the test did not come to its end
+)
+
+// Verdict is the result of one test of one client.
+type Verdict struct {
+	Test     string        `json:"test"`
+	Outcome  Outcome       `json:"outcome"`
+	Overlap  bool          `json:"overlap"`  // a failure: two clients were inside at once, within their leases
+	Evidence string        `json:"evidence"` // what was observed, with figures, or the reason; may hold text of the client
+	Took     time.Duration `json:"took_ns"`
+	Timeline []Span        `json:"timeline,omitempty"` // in order of From
+}
+
+// SpanKind is the kind of a span.
+type SpanKind string
+
+// Kinds of spans.
+const (
+	Waiting SpanKind = "wait"    // a lock request without a reply
+	Holding SpanKind = "hold"    // from the reply to the release, at most to the end of the lease
+	Late    SpanKind = "late"    // work after the end of the lease
+	Request SpanKind = "request" // another request without a reply, such as a release
+	Faulty  SpanKind = "fault"   // something that the test broke
+	Told    SpanKind = "told"    // a moment: the client reported a loss; From = To
+	Note    SpanKind = "note"    // another moment; From = To
+)
+
+// Span is a period of a test, of one client or server.
+type Span struct {
+	Row   string        `json:"row"`     // client-1, or a server
+	From  time.Duration `json:"from_ns"` // since the begin of the test
+	To    time.Duration `json:"to_ns"`   // not before From
+	Kind  SpanKind      `json:"kind"`
+	Label string        `json:"label,omitempty"` // may hold text of the client
+}
+
+// Client is a client with its hello.
+type Client struct {
+	Name    string         `json:"name"`    // of the library, with its version; the command if there was no hello
+	Command string         `json:"command"` // for the shell
+	Hello   external.Hello `json:"hello"`
+	Extends bool           `json:"extends"`         // it extended a lease when asked to
+	Error   string         `json:"error,omitempty"` // why no test could run; may hold text of the client
+}
+
+// Result is a column of the card.
+type Result struct {
+	Client   Client    `json:"client"`
+	Verdicts []Verdict `json:"verdicts"` // in the order of the tests of the card
+}
+
+// Verdict returns the verdict of a test.
+func (r Result) Verdict(test string) (v Verdict, found bool) {
+	i := slices.IndexFunc(r.Verdicts, func(v Verdict) bool { return v.Test == test })
+	if i < 0 {
+		return Verdict{}, false
+	}
+	return r.Verdicts[i], true
+}
+
+// Count returns the number of verdicts with an outcome.
+func (r Result) Count(o Outcome) int {
+	n := 0
+	for _, v := range r.Verdicts {
+		if v.Outcome == o {
+			n++
+		}
+	}
+	return n
+}
+
+// CardVersion is the version of [Card] as JSON.
+const CardVersion = 1
+
+// Card is the result of [Run].
+type Card struct {
+	Version int       `json:"version"`
+	Date    time.Time `json:"date"`
+	Locktop string    `json:"locktop"` // version; set by the caller
+	Server  string    `json:"server"`  // of the tests, like "redis-server 7.0.15"
+	Seed    uint64    `json:"seed"`
+	Tests   []Test    `json:"tests"` // that were chosen
+	Clients []Result  `json:"clients"`
+}
+
+// Test is a row of the card.
+type Test struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	About string `json:"about"` // what happens, and what is a failure
+
+	takes  time.Duration        // usual time, for the progress
+	alone  bool                 // no other test runs at the same time
+	layout layout               // servers
+	needs  func(profile) string // why the client does not have what the test needs; nil or "": it has
+	run    func(*rig) Verdict   // Verdict.Test and Took are set by the caller
+}
+
+// Options describes a run of tests.
+type Options struct {
+	Commands []string // of the clients, for the shell
+	Tests    []string // names; empty: all
+	Seed     uint64   // of random choices; 0 = 1
+	// Together is how many tests of a client may run at once, each on its own servers,
+	// except those that need the machine for themselves. Default 4. Clients are tested one
+	// after another.
+	Together int
+	// Waiters is the number of client processes of the test waiters. Default 100.
+	Waiters int
+	// Progress is called after each change; nil: not at all. The calls do not overlap.
+	Progress func(Progress)
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	Client  string // name or command
+	Running []string
+	Done    int // verdicts
+	Total   int
+	Left    time.Duration // estimate
+}
+
+// Choose returns the tests with these names, in the order of the card; all if there is no
+// name. It returns an error about the first unknown name.
+func Choose(names []string) ([]Test, error) {
+	all := Tests()
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(t Test) bool { return t.Name == name }) {
+			known := make([]string, len(all))
+			for i, t := range all {
+				known[i] = t.Name
+			}
+			return nil, fmt.Errorf("there is no test %q; there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	if len(names) == 0 {
+		return all, nil
+	}
+	return slices.DeleteFunc(all, func(t Test) bool { return !slices.Contains(names, t.Name) }), nil
+}
+
+// Run runs tests on all clients. When it returns, no server and no process of it is left.
+// If ctx ends, it returns the verdicts so far and the error of ctx; all other tests are
+// Inconclusive. Other errors are about o or about servers that could not be started: the
+// card is then empty.
+func Run(ctx context.Context, o Options) (Card, error) {
+	tests, err := Choose(o.Tests)
+	if err != nil {
+		return Card{}, err
+	}
+	if len(o.Commands) == 0 {
+		return Card{}, errors.New("there is no client to test")
+	}
+	if o.Seed == 0 {
+		o.Seed = 1
+	}
+	if o.Together == 0 {
+		o.Together = 4
+	}
+	if o.Waiters == 0 {
+		o.Waiters = 100
+	}
+	r := &runner{options: o, tests: tests, now: Progress{Total: len(tests) * len(o.Commands)}}
+	for _, t := range tests {
+		r.left += t.takes * time.Duration(len(o.Commands))
+	}
+	name, err := serverName(ctx)
+	if err != nil && ctx.Err() == nil {
+		return Card{}, err
+	}
+	card := Card{Version: CardVersion, Date: time.Now().UTC(), Server: name, Seed: o.Seed, Tests: tests}
+	for _, command := range o.Commands {
+		card.Clients = append(card.Clients, r.client(ctx, command))
+	}
+	return card, ctx.Err()
+}
+
+// runner runs tests and reports the progress.
+type runner struct {
+	options Options
+	tests   []Test
+
+	mu   sync.Mutex
+	now  Progress
+	left time.Duration // usual time of the tests that are not over, one after another
+}
+
+// client runs all tests on one client.
+func (r *runner) client(ctx context.Context, command string) Result {
+	r.report(func() { r.now.Client = command })
+	p := probe(ctx, command)
+	r.report(func() { r.now.Client = p.Name })
+	result := Result{Client: p.Client, Verdicts: make([]Verdict, len(r.tests))}
+	var together, alone []int
+	for i, t := range r.tests {
+		v, decided := r.without(ctx, t, p)
+		switch {
+		case decided:
+			v.Test = t.Name
+			result.Verdicts[i] = v
+			r.over(t)
+		case t.alone:
+			alone = append(alone, i)
+		default:
+			together = append(together, i)
+		}
+	}
+	// The longest first, so that none of them runs at the end alone.
+	slices.SortStableFunc(together, func(a, b int) int { return int(r.tests[b].takes - r.tests[a].takes) })
+	places := make(chan struct{}, r.options.Together)
+	var all sync.WaitGroup
+	for _, i := range together {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			result.Verdicts[i] = r.test(ctx, r.tests[i], p)
+		})
+	}
+	all.Wait()
+	for _, i := range alone {
+		result.Verdicts[i] = r.test(ctx, r.tests[i], p)
+	}
+	return result
+}
+
+// without returns the verdict of a test that need not run.
+func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, decided bool) {
+	if p.Error != "" && ctx.Err() == nil {
+		return Verdict{Outcome: Inconclusive, Evidence: "no test can run: " + p.Error}, true
+	}
+	if t.needs != nil {
+		if why := t.needs(p); why != "" {
+			return Verdict{Outcome: Unsupported, Evidence: why}, true
+		}
+	}
+	if t.layout != oneServer && !installed() {
+		return Verdict{Outcome: Unsupported, Evidence: "it needs redis-server on PATH, because the embedded server cannot be stopped or replicated"}, true
+	}
+	return Verdict{}, false
+}
+
+// test runs one test.
+func (r *runner) test(ctx context.Context, t Test, p profile) Verdict {
+	r.report(func() { r.now.Running = append(r.now.Running, t.Name) })
+	began := time.Now()
+	v := runTest(ctx, t, p, r.options)
+	v.Test, v.Took = t.Name, time.Since(began)
+	if ctx.Err() != nil && v.Outcome != Fail {
+		v.Outcome, v.Evidence = Inconclusive, "it was interrupted"
+	}
+	r.over(t)
+	return v
+}
+
+// over reports that a test has a verdict.
+func (r *runner) over(t Test) {
+	r.report(func() {
+		if i := slices.Index(r.now.Running, t.Name); i >= 0 {
+			r.now.Running = slices.Delete(r.now.Running, i, i+1)
+		}
+		r.now.Done++
+		r.left -= t.takes
+	})
+}
+
+// report changes the progress and tells it.
+func (r *runner) report(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+	now := r.now
+	now.Running = slices.Clone(now.Running)
+	now.Left = r.left / time.Duration(r.options.Together)
+	if r.options.Progress != nil {
+		r.options.Progress(now)
+	}
+}

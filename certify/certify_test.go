@@ -1,0 +1,64 @@
+//go:build unix
+
+package certify
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// flaws names for each historic form the tests that show the flaw of its doc comment.
+var flaws = map[string][]string{
+	"classic/setnx-expire": {"lost-acquire"},
+	"classic/getset":       {"late-unlock"},
+	"classic/blind-delete": {"late-unlock"},
+	"classic/counted":      {"renewal"},
+}
+
+// run runs tests on a client of a kind and logs the verdicts.
+func run(t *testing.T, kind string, tests ...string) Result {
+	t.Helper()
+	card, err := Run(t.Context(), Options{Commands: []string{command(kind)}, Tests: tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := card.Clients[0]
+	if result.Client.Error != "" {
+		t.Fatal(result.Client.Error)
+	}
+	for _, v := range result.Verdicts {
+		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, v.Took.Seconds(), v.Evidence)
+	}
+	return result
+}
+
+func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
+	for kind, tests := range flaws {
+		for _, v := range run(t, kind, tests...).Verdicts {
+			if v.Outcome != Fail {
+				t.Errorf("%s passes %s: %s", kind, v.Test, v.Evidence)
+			}
+		}
+	}
+}
+
+// proof is the environment variable that makes the tests run everything.
+const proof = "LOCKTOP_PROOF"
+
+func TestSoundKindsPass(t *testing.T) {
+	kinds := []string{"mutex", "redlock"}
+	if os.Getenv(proof) != "" {
+		kinds = []string{"mutex", "reentrant", "rw", "fair", "redlock"}
+	}
+	for _, kind := range kinds {
+		for _, v := range run(t, kind).Verdicts {
+			if v.Outcome == Fail || v.Outcome == Inconclusive {
+				t.Errorf("%s: %s: %s %s", kind, v.Test, v.Outcome, v.Evidence)
+			}
+			if v.Outcome == Unsupported && !strings.HasPrefix(v.Evidence, "hello") {
+				t.Errorf("%s: %s: %s", kind, v.Test, v.Evidence)
+			}
+		}
+	}
+}

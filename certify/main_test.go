@@ -1,0 +1,34 @@
+//go:build unix
+
+package certify
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+// asClient is the environment variable that makes this test binary a client with locks of
+// the kind that it names.
+const asClient = "LOCKTOP_TEST_CLIENT"
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(asClient); kind != "" {
+		if err := loadgen.ServeClient(context.Background(), loadgen.Lock{Kind: loadgen.Kind(kind)}, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	server.TuneTests(8)
+	goleak.VerifyTestMain(m)
+}
+
+// command returns the command of a client with locks of a kind.
+func command(kind string) string { return fmt.Sprintf("%s=%s exec '%s'", asClient, kind, os.Args[0]) }
