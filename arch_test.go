@@ -18,7 +18,7 @@ import (
 // internal/netfault, and external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                       {"cli"},
-	"certify":                 {"humanize", "internal/netfault", "loadgen", "loadgen/external", "loadgen/oracle", "server"},
+	"certify":                 {"humanize", "internal/htmlpage", "internal/netfault", "loadgen", "loadgen/external", "loadgen/oracle", "server"},
 	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
 	"cli/connect":             {"humanize", "keyspace/inspect", "shell", "tui/widget"},
 	"cli/demo":                {"humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen", "server"},

@@ -55,11 +55,13 @@ const (
 	Faulty  SpanKind = "fault"   // something that the test broke
 	Told    SpanKind = "told"    // a moment: the client reported a loss; From = To
 	Note    SpanKind = "note"    // another moment; From = To
+
+	Violated SpanKind = "violation" // the failure, or the moment at which the test saw it; Row is empty
 )
 
 // Span is a period of a test, of one client or server.
 type Span struct {
-	Row   string        `json:"row"`     // client-1, or a server
+	Row   string        `json:"row"`     // client-1, or a server; empty: all
 	From  time.Duration `json:"from_ns"` // since the begin of the test
 	To    time.Duration `json:"to_ns"`   // not before From
 	Kind  SpanKind      `json:"kind"`

@@ -4,6 +4,7 @@ package certify
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,9 @@ func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
 		for _, v := range run(t, kind, tests...).Verdicts {
 			if v.Outcome != Fail {
 				t.Errorf("%s passes %s: %s", kind, v.Test, v.Evidence)
+			}
+			if !slices.ContainsFunc(v.Timeline, func(s Span) bool { return s.Kind == Violated && s.Label != "" }) {
+				t.Errorf("%s: the timeline of %s does not show the failure: %+v", kind, v.Test, v.Timeline)
 			}
 		}
 	}

@@ -61,16 +61,15 @@ func hotKey(r *rig) Verdict {
 
 // around adds the spans around the first overlap.
 func (r *rig) around(found oracle.Violations, events []loadgen.Event) {
-	for _, e := range found.Evidence {
-		if e.Violation != oracle.Overlapped {
-			continue
-		}
-		from, to := e.First.From.Add(-100*time.Millisecond), e.At.Add(e.Length+100*time.Millisecond)
-		for _, ev := range events {
-			r.addEvent(ev, from, to)
-		}
+	e, ok := firstOverlap(found)
+	if !ok {
 		return
 	}
+	from, to := e.First.From.Add(-100*time.Millisecond), e.At.Add(e.Length+100*time.Millisecond)
+	for _, ev := range events {
+		r.addEvent(ev, from, to)
+	}
+	r.violated(found)
 }
 
 // addEvent adds the span of an event that ended between two times.

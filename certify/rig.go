@@ -194,6 +194,7 @@ func (r *rig) judged(v Verdict) Verdict {
 			text = v.Evidence + " " + text
 		}
 		v.Outcome, v.Overlap, v.Evidence = Fail, true, text
+		r.violated(found)
 	}
 	if found.FenceOrder > 0 {
 		v.Outcome = Fail
@@ -202,19 +203,38 @@ func (r *rig) judged(v Verdict) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.Timeline = append(v.Timeline, r.spans...)
+	if v.Outcome == Fail && !slices.ContainsFunc(v.Timeline, func(s Span) bool { return s.Kind == Violated }) {
+		v.Timeline = append(v.Timeline, Span{From: r.since(now), To: r.since(now), Kind: Violated, Label: "failure"})
+	}
 	slices.SortStableFunc(v.Timeline, func(a, b Span) int { return int(a.From - b.From) })
 	return v
 }
 
+// firstOverlap returns the first overlap that is not excused.
+func firstOverlap(found oracle.Violations) (e oracle.Evidence, ok bool) {
+	i := slices.IndexFunc(found.Evidence, func(e oracle.Evidence) bool { return e.Violation == oracle.Overlapped && e.Cause != wipe })
+	if i < 0 {
+		return oracle.Evidence{}, false
+	}
+	return found.Evidence[i], true
+}
+
 // overlapText describes the first overlap.
 func overlapText(found oracle.Violations) string {
-	for _, e := range found.Evidence {
-		if e.Violation == oracle.Overlapped && e.Cause != wipe {
-			return fmt.Sprintf("%s and %s were inside at once for %s, within their leases.",
-				oracle.ClientLabel(e.First.Client), oracle.ClientLabel(e.Second.Client), humanize.Precise(e.Length))
-		}
+	e, ok := firstOverlap(found)
+	if !ok {
+		return "Two clients were inside at once, within their leases."
 	}
-	return "Two clients were inside at once, within their leases."
+	return fmt.Sprintf("%s and %s were inside at once for %s, within their leases.",
+		oracle.ClientLabel(e.First.Client), oracle.ClientLabel(e.Second.Client), humanize.Precise(e.Length))
+}
+
+// violated adds the span of the first overlap.
+func (r *rig) violated(found oracle.Violations) {
+	if e, ok := firstOverlap(found); ok {
+		label := fmt.Sprintf("%s and %s inside", oracle.ClientLabel(e.First.Client), oracle.ClientLabel(e.Second.Client))
+		r.span("", e.At, e.At.Add(e.Length), Violated, label)
+	}
 }
 
 func (r *rig) all() []*hold {
