@@ -19,7 +19,7 @@ import (
 var imports = map[string][]string{
 	".":                       {"cli"},
 	"certify":                 {"humanize", "internal/htmlpage", "internal/netfault", "loadgen", "loadgen/external", "loadgen/oracle", "server"},
-	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
+	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "docs", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
 	"cli/connect":             {"humanize", "keyspace/inspect", "shell", "tui/widget"},
 	"cli/demo":                {"humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen", "server"},
 	"cli/render":              {"humanize", "keyspace", "keyspace/formats", "tui/widget"},
@@ -40,6 +40,7 @@ var imports = map[string][]string{
 	"loadgen/oracle":          {"humanize"},
 	"loadgen/report":          {"humanize", "internal/htmlpage", "loadgen", "loadgen/oracle"},
 	"loadgen/scenarios":       {"loadgen"},
+	"docs":                    {},
 	"humanize":                {},
 	"lock":                    {"lock/internal/transport"},
 	"lock/classic":            {},

@@ -37,9 +37,9 @@ const (
 type Verdict struct {
 	Test     string        `json:"test"`
 	Outcome  Outcome       `json:"outcome"`
-	Overlap  bool          `json:"overlap"`  // a failure: two clients were inside at once, within their leases
-	Evidence string        `json:"evidence"` // what was observed, with figures, or the reason; may hold text of the client
-	Took     time.Duration `json:"took_ns"`
+	Overlap  bool          `json:"overlap"`            // a failure: two clients were inside at once, within their leases
+	Evidence string        `json:"evidence"`           // what was observed, with figures, or the reason; may hold text of the client
+	Took     time.Duration `json:"-"`                  // as JSON: took_ms
 	Timeline []Span        `json:"timeline,omitempty"` // in order of From
 }
 
@@ -61,9 +61,9 @@ const (
 
 // Span is a period of a test, of one client or server.
 type Span struct {
-	Row   string        `json:"row"`     // client-1, or a server; empty: all
-	From  time.Duration `json:"from_ns"` // since the begin of the test
-	To    time.Duration `json:"to_ns"`   // not before From
+	Row   string        `json:"row"` // client-1, or a server; empty: all
+	From  time.Duration `json:"-"`   // since the begin of the test; as JSON: from_ms
+	To    time.Duration `json:"-"`   // not before From; as JSON: to_ms
 	Kind  SpanKind      `json:"kind"`
 	Label string        `json:"label,omitempty"` // may hold text of the client
 }
