@@ -91,18 +91,22 @@ func TestThePageOfACardIsComplete(t *testing.T) {
 // All text of a client is text on the page.
 func TestThePageOfACardShowsTheTextOfAClientAsText(t *testing.T) {
 	const hostile = `"><script>alert('1 & 2')</script><svg onload='x'>%s%!d`
-	c := Card{Tests: []Test{{Name: "one", Title: "one"}}, Locktop: hostile, Server: hostile, Clients: []Result{
+	const control = "\x00\x1b[31m\u202e"
+	c := Card{Tests: []Test{{Name: "one", Title: "one"}}, Locktop: hostile + control, Server: hostile, Clients: []Result{
 		{
 			Client: Client{Name: hostile, Command: hostile, Hello: external.Hello{Kinds: []string{hostile}}},
 			Verdicts: []Verdict{{Test: "one", Outcome: Fail, Evidence: hostile, Timeline: []Span{
 				{hostile, 0, ms(10), Holding, hostile}, {"", ms(5), ms(10), Violated, hostile},
 			}}},
 		},
-		{Client: Client{Name: hostile, Error: hostile}, Verdicts: []Verdict{{Test: "one", Outcome: Inconclusive, Evidence: hostile}}},
+		{Client: Client{Name: hostile, Error: hostile}, Verdicts: []Verdict{{Test: "one", Outcome: Inconclusive, Evidence: hostile + control}}},
 	}}
 	page := written(t, c)
 	if strings.Contains(page, "<script") || strings.Contains(page, "onload='") {
 		t.Errorf("text is code:\n%s", page)
+	}
+	if strings.ContainsAny(page, "\x00\x1b\u202e") {
+		t.Errorf("the page has characters that cannot be seen: %q", page)
 	}
 	shown := 0
 	for d := xml.NewDecoder(strings.NewReader(page)); ; {

@@ -1,9 +1,11 @@
 package certify
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -13,13 +15,14 @@ import (
 
 // Measures of a drawing, in units of its viewBox.
 const (
-	drawnWidth = 760.0 // of the whole drawing
-	namesWidth = 120.0 // of the names of the rows
-	barHeight  = 14.0
-	textHeight = 12.0 // of a line of labels
-	rowGap     = 10.0
-	charWidth  = 5.8 // of a character of a label, at most on average
-	markWidth  = 2.0 // of a moment
+	drawnWidth  = 760.0 // of the whole drawing
+	namesWidth  = 120.0 // of the names of the rows
+	rightMargin = 20.0  // so that the end of the work is not the edge
+	barHeight   = 14.0
+	textHeight  = 12.0 // of a line of labels
+	rowGap      = 10.0
+	charWidth   = 5.8 // of a character of a label, at most on average
+	markWidth   = 2.0 // of a moment
 )
 
 // drawing is a timeline with the places of everything in it.
@@ -47,8 +50,17 @@ type label struct {
 	line int
 }
 
-// layOut places spans: a row for each client and server, in the order in which they
-// appear, with as many lines of labels below its bars as it takes to show all of them.
+// order returns 0 for a client and 1 for a server.
+func (r drawnRow) order() int {
+	if strings.HasPrefix(r.name, "client-") {
+		return 0
+	}
+	return 1
+}
+
+// layOut places spans: a row for each client and below them for each server, in the order
+// in which they appear, with as many lines of labels below its bars as it takes to show
+// all of them.
 func layOut(all []Span) drawing {
 	d := drawing{began: math.MaxInt64}
 	var violations []Span
@@ -66,6 +78,7 @@ func layOut(all []Span) drawing {
 		d.rows[i].spans = append(d.rows[i].spans, s)
 	}
 	d.took = max(end-d.began, time.Microsecond)
+	slices.SortStableFunc(d.rows, func(a, b drawnRow) int { return cmp.Compare(a.order(), b.order()) })
 	var lines int
 	d.violations, lines = d.place(violations)
 	d.height = float64(lines) * textHeight
@@ -119,7 +132,7 @@ const longestLabel = 100
 
 // x returns the coordinate of a time.
 func (d drawing) x(at time.Duration) float64 {
-	return namesWidth + (drawnWidth-namesWidth-10)*float64(at-d.began)/float64(d.took)
+	return namesWidth + (drawnWidth-namesWidth-rightMargin)*float64(at-d.began)/float64(d.took)
 }
 
 // width returns the width of a span: what lasts no time is still visible.

@@ -11,6 +11,7 @@ import (
 	"html"
 	"io"
 	"strings"
+	"unicode"
 )
 
 // Style is the style sheet of all pages.
@@ -31,12 +32,20 @@ func New(title, extra string) *Page {
 	return &p
 }
 
-// Put writes a line. The format may use only %v. All arguments are escaped.
+// Put writes a line. The format may use only %v. All arguments are escaped: they are text,
+// and characters that are not printed, or change the direction of the text, appear as �.
 func (p *Page) Put(format string, args ...any) {
 	for i, a := range args {
-		args[i] = html.EscapeString(fmt.Sprint(a))
+		args[i] = html.EscapeString(strings.Map(printed, fmt.Sprint(a)))
 	}
 	fmt.Fprintf(&p.text, format+"\n", args...)
+}
+
+func printed(r rune) rune {
+	if r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Bidi_Control, r) {
+		return r
+	}
+	return unicode.ReplacementChar
 }
 
 // Close ends the page and writes it to w.
