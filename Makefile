@@ -55,6 +55,10 @@ bench: ## measure against other lock libraries and write docs/benchmarks.md (nee
 bench-quick: ## run the benchmarks in under a minute: one line for each goal
 	@cd peers && $(GO) run ./bench -quick
 
+.PHONY: report-card
+report-card: ## run certify on the clients of peers/clients and write docs/report-card.md, and card.html with drawings
+	cd peers/clients && $(GO) run ../reportcard -out ../../docs/report-card.md -html ../../card.html
+
 .PHONY: gobench
 gobench: ## run the Go benchmarks of PACKAGE (./...)
 	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGE)

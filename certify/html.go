@@ -17,7 +17,7 @@ var cardStyle string
 func (c Card) WriteHTML(w io.Writer) error {
 	p := htmlpage.New("locktop certify", cardStyle)
 	p.Put(`<h1>locktop certify</h1>`)
-	p.Put(`<p>%v · locktop %v · %v · seed %v</p>`, c.Date.UTC().Format("2006-01-02 15:04 UTC"), c.Locktop, c.Server, c.Seed)
+	p.Put(`<p>%v · %v · %v · seed %v</p>`, c.Date.UTC().Format("2006-01-02 15:04 UTC"), strings.TrimSpace("locktop "+c.Locktop), c.Server, c.Seed)
 	c.table(p)
 	legend(p)
 	for i, client := range c.Clients {

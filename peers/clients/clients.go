@@ -14,6 +14,7 @@ import (
 type Client struct {
 	Command string // for the shell, in this directory
 	Name    string // the beginning of the name that it says
+	Group   Group
 
 	quorum      bool // it locks on a majority of several servers
 	fixed       bool // it can neither renew nor extend
@@ -21,6 +22,16 @@ type Client struct {
 	mayNotTell  bool // an Unlock right after a freeze may not tell of the loss
 	sinceAsking bool // its TTL begins with the wait, not with the acquire
 }
+
+// Group is what a client locks with.
+type Group string
+
+// Groups of clients.
+const (
+	Library Group = "library"        // the library itself
+	Recipe  Group = "recipe or form" // commands that people paste; or those of a library that cannot run here, sent by a program of ours
+	Own     Group = "locktop"        // package lock
+)
 
 // Build builds the clients in Go, and locktop, into the directory bin. It returns the
 // clients that can run here, and the reasons why others cannot. The directory dir is this
@@ -43,31 +54,31 @@ func Build(ctx context.Context, dir, bin string) (found []Client, missing []stri
 	}
 	here := func(name string) string { return filepath.Join(bin, name) }
 	found = []Client{
-		{Command: here("redsync"), Name: "redsync ", quorum: true},
-		{Command: here("redislock"), Name: "redislock "},
-		{Command: here("rueidislock"), Name: "rueidislock ", mayNotTell: true},
-		{Command: here("redisson-form"), Name: "redisson-form "},
+		{Command: here("redsync"), Name: "redsync ", Group: Library, quorum: true},
+		{Command: here("redislock"), Name: "redislock ", Group: Library},
+		{Command: here("rueidislock"), Name: "rueidislock ", Group: Library, mayNotTell: true},
+		{Command: here("redisson-form"), Name: "redisson-form ", Group: Recipe},
 		// The protocol itself, with locks whose promises have tests of their own.
-		{Command: here("locktop") + " load --as-client mutex", Name: "locktop mutex"},
-		{Command: here("locktop") + " load --as-client fair", Name: "locktop fair"},
-		{Command: here("locktop") + " load --as-client redlock", Name: "locktop redlock", quorum: true},
+		{Command: here("locktop") + " load --as-client mutex", Name: "locktop mutex", Group: Own},
+		{Command: here("locktop") + " load --as-client fair", Name: "locktop fair", Group: Own},
+		{Command: here("locktop") + " load --as-client redlock", Name: "locktop redlock", Group: Own, quorum: true},
 	}
 	for _, others := range []struct {
 		needs []string // a command that fails if they cannot run
 		all   []Client
 	}{
 		{[]string{"redis-cli", "--version"}, []Client{
-			{Command: "sh shell/redis-cli.sh", Name: "redis-cli ", fixed: true, deletesAny: true},
+			{Command: "sh shell/redis-cli.sh", Name: "redis-cli ", Group: Recipe, fixed: true, deletesAny: true},
 		}},
 		{[]string{python, "-c", "import redis"}, []Client{ // the interpreter that has Debian's package
-			{Command: python + " python/set_nx.py", Name: "SET NX with redis-py ", fixed: true},
-			{Command: python + " python/redis_py.py", Name: "redis-py "},
-			{Command: python + " python/python_redis_lock_form.py", Name: "python-redis-lock-form "},
+			{Command: python + " python/set_nx.py", Name: "SET NX with redis-py ", Group: Recipe, fixed: true},
+			{Command: python + " python/redis_py.py", Name: "redis-py ", Group: Library},
+			{Command: python + " python/python_redis_lock_form.py", Name: "python-redis-lock-form ", Group: Recipe},
 		}},
 		{[]string{"node", "--input-type=module", "--eval", "import 'ioredis'"}, []Client{ // node_modules is that of ../compat/node
-			{Command: "node node/set_nx.js", Name: "SET NX with ioredis ", fixed: true},
-			{Command: "node node/redlock.js", Name: "redlock ", quorum: true, sinceAsking: true},
-			{Command: "node node/redis-semaphore.js", Name: "redis-semaphore "},
+			{Command: "node node/set_nx.js", Name: "SET NX with ioredis ", Group: Recipe, fixed: true},
+			{Command: "node node/redlock.js", Name: "redlock ", Group: Library, quorum: true, sinceAsking: true},
+			{Command: "node node/redis-semaphore.js", Name: "redis-semaphore ", Group: Library},
 		}},
 	} {
 		needs := exec.CommandContext(ctx, others.needs[0], others.needs[1:]...)

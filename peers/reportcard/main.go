@@ -1,0 +1,104 @@
+//go:build unix
+
+// Reportcard runs locktop certify on the clients of package clients, on the redis-server on
+// PATH, and writes the results as a markdown page. It runs in the folder of the clients.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"locktop/certify"
+	"locktop/peers/clients"
+)
+
+func main() {
+	out := flag.String("out", "", "write the page to this file, as markdown (default: stdout)")
+	drawn := flag.String("html", "", "also write the card with its drawings to this file")
+	only := flag.String("run", "", "run only the clients whose names contain one of these words, such as redsync,redlock")
+	tests := flag.String("tests", "", "run only these tests, such as freeze,crash")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, words(*only), words(*tests), *out, *drawn); err != nil {
+		fmt.Fprintln(os.Stderr, "reportcard:", err)
+		os.Exit(1)
+	}
+}
+
+func words(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+// run runs the tests and writes the pages.
+func run(ctx context.Context, only, tests []string, out, drawn string) error {
+	found, missing, err := clients.Build(ctx, ".", "bin")
+	if err != nil {
+		return err
+	}
+	p := page{missing: missing, machine: machine()}
+	var commands []string
+	for _, c := range found {
+		if chosen(c, only) {
+			p.clients = append(p.clients, c)
+			commands = append(commands, c.Command)
+		}
+	}
+	p.card, err = certify.Run(ctx, certify.Options{Commands: commands, Tests: tests, Progress: progress()})
+	if err != nil {
+		return err
+	}
+	if drawn != "" {
+		if err := write(drawn, p.card.WriteHTML); err != nil {
+			return err
+		}
+	}
+	text := p.markdown()
+	if out == "" {
+		_, err := fmt.Print(text)
+		return err
+	}
+	return os.WriteFile(out, []byte(text), 0o644)
+}
+
+// chosen reports whether the name of a client contains one of the words; without words,
+// each does.
+func chosen(c clients.Client, only []string) bool {
+	for _, word := range only {
+		if strings.Contains(c.Name, word) {
+			return true
+		}
+	}
+	return len(only) == 0
+}
+
+// progress returns a function that prints a line for each client.
+func progress() func(certify.Progress) {
+	client := ""
+	return func(now certify.Progress) {
+		if now.Client != client {
+			client = now.Client
+			fmt.Fprintf(os.Stderr, "%d of %d tests, about %s left: %q\n", now.Done, now.Total, now.Left.Round(time.Second), client)
+		}
+	}
+}
+
+// write writes a file.
+func write(name string, to func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := to(f); err != nil {
+		_ = f.Close() // the first error counts
+		return err
+	}
+	return f.Close()
+}

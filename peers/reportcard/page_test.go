@@ -1,0 +1,54 @@
+//go:build unix
+
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/certify"
+	"locktop/internal/golden"
+	"locktop/loadgen/external"
+	"locktop/peers/clients"
+)
+
+// The page has every cell, the evidence of each failure with its confirmation, and the
+// reasons for everything that was not tested. Text of clients cannot change its form.
+func TestThePageSaysWhatWasObserved(t *testing.T) {
+	confirmed["redis-cli"] = map[string]string{"late-unlock": "SET, PEXPIRE, DEL by hand."}
+	defer delete(confirmed, "redis-cli")
+	verdicts := func(outcomes ...certify.Outcome) (all []certify.Verdict) {
+		for i, o := range outcomes {
+			all = append(all, certify.Verdict{Test: []string{"freeze", "late-unlock", "node-empty"}[i], Outcome: o, Evidence: "why " + string(o) + " | <b> [x](y) *z*"})
+		}
+		return all
+	}
+	column := func(name string, hello external.Hello, v []certify.Verdict) certify.Result {
+		return certify.Result{Client: certify.Client{Name: name, Command: "bin/x", Hello: hello}, Verdicts: v}
+	}
+	p := page{
+		machine: "2 logical CPUs", missing: []string{"redlock: node is missing"},
+		clients: []clients.Client{{Name: "redsync ", Group: clients.Library}, {Name: "redis-cli ", Group: clients.Recipe}, {Name: "locktop fair", Group: clients.Own}},
+		card: certify.Card{
+			Date: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Server: "redis 7.0.15", Seed: 7,
+			Tests: []certify.Test{{Name: "freeze", Title: "a holder is frozen"}, {Name: "late-unlock", Title: "a late release"}, {Name: "node-empty", Title: "a node is empty"}},
+			Clients: []certify.Result{
+				column("redsync 4 <i>", external.Hello{Kinds: []string{"mutex", "redlock"}}, verdicts(certify.Pass, certify.Observed, certify.Inconclusive)),
+				column("redis-cli 7 | 8", external.Hello{Kinds: []string{"mutex"}, Tells: true}, verdicts(certify.Fail, certify.Fail, certify.Unsupported)),
+				column("locktop fair", external.Hello{Kinds: []string{"fair"}, Fences: true, Renews: true}, verdicts(certify.Pass, certify.Pass, certify.Unsupported)),
+			},
+		},
+	}
+	got := p.markdown()
+	golden.Check(t, "report-card.md", got)
+	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(got, -1) {
+		if strings.Count(got, `<a id="`+link[1]+`"></a>`) != 1 {
+			t.Errorf("#%s leads nowhere", link[1])
+		}
+	}
+	if strings.Contains(got, "<b>") || strings.Contains(got, "<i>") || strings.Contains(got, " [x](y)") {
+		t.Errorf("text of a client is markdown:\n%s", got)
+	}
+}
