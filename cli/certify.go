@@ -35,6 +35,7 @@ type certifyOptions struct {
 	list     bool
 	protocol bool
 	json     bool
+	html     string
 }
 
 func (o *certifyOptions) flags() []*pflag.FlagSet {
@@ -47,6 +48,7 @@ func (o *certifyOptions) flags() []*pflag.FlagSet {
 	out.BoolVar(&o.list, "list", false, "list the tests, and run none")
 	out.BoolVar(&o.protocol, "protocol", false, "print the protocol of clients with an example, and run no test")
 	out.BoolVar(&o.json, "json", false, "print the card as one JSON document; errors are JSON, too")
+	out.StringVar(&o.html, "html", "", "`file` for the card as one page, with a drawing of each failure")
 	return []*pflag.FlagSet{clients, out}
 }
 
@@ -74,6 +76,7 @@ test is inconclusive; 0 all tests passed or are not supported.`,
 		Example: `  locktop certify --exec 'python3 my_client.py'
   locktop certify --exec ./redsync --exec 'node redlock.js' --json > card.json
   locktop certify mutex fair classic/blind-delete --tests freeze,late-unlock
+  locktop certify --exec ./redsync mutex --html card.html
   locktop certify --list
   locktop certify --protocol`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -102,6 +105,11 @@ func (p *program) certify(ctx context.Context, o *certifyOptions, args []string)
 	if err != nil {
 		return err
 	}
+	page, err := createPage(o.html)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = page.Close() }() // fails without a page, and after the Close below
 	progress := p.newCertifyProgress()
 	run.Progress = progress.show
 	card, err := certify.Run(ctx, run)
@@ -118,7 +126,23 @@ func (p *program) certify(ctx context.Context, o *certifyOptions, args []string)
 	if err != nil {
 		err = fmt.Errorf("print the card: %w", err)
 	}
+	if page != nil {
+		err = errors.Join(err, card.WriteHTML(page), page.Close())
+	}
 	return mostSevere([]error{err, cardError(card), ctx.Err()}, false)
+}
+
+// createPage creates the file of a page, so that errors appear before the run; nil if it
+// has no name. Only the owner may read it, because it may contain what clients wrote.
+func createPage(name string) (*os.File, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("write the card: %w", err)
+	}
+	return f, nil
 }
 
 // run returns the options of the run.
