@@ -11,10 +11,13 @@ import (
 
 // flaws names for each historic form the tests that show the flaw of its doc comment.
 var flaws = map[string][]string{
-	"classic/setnx-expire": {"lost-acquire"},
-	"classic/getset":       {"late-unlock"},
-	"classic/blind-delete": {"late-unlock"},
-	"classic/counted":      {"renewal"},
+	"classic/setnx-expire":     {"lost-acquire"},
+	"classic/getset":           {"clock", "late-unlock"},
+	"classic/blind-delete":     {"late-unlock"},
+	"classic/counted":          {"renewal"},
+	"classic/two-key-rw":       {"readers"},
+	"classic/stamp-rw":         {"readers", "clock"},
+	"classic/quorum-semaphore": {"permits-nodes", "clock"},
 }
 
 // run runs tests on a client of a kind and logs the verdicts.

@@ -2,6 +2,7 @@ package certify
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,60 @@ func hotKey(r *rig) Verdict {
 		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("Only %s; last error: %s.", holds, m.LastErr)}
 	}
 	return passed("%s, never two inside at once.", holds)
+}
+
+// waiters lets many clients wait for one lock.
+func waiters(r *rig) Verdict {
+	n := r.options.Waiters
+	m, events := r.load(loadgen.Scenario{
+		Lock: loadgen.Lock{TTL: 5 * ttl}, Clients: n, Hold: loadgen.Const(5 * time.Millisecond), Think: loadgen.Const(0), Duration: 10 * time.Second,
+	})
+	if m.Acquired < 2 {
+		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s by %d clients; last error: %s.", humanize.Plural(m.Acquired, "hold"), n, m.LastErr)}
+	}
+	least, most, passed := fairness(events, n)
+	text := fmt.Sprintf("%s by %d clients in %s: %.1f commands per hold, hand-off p50 %s, wait p50 %s, p99 %s, max %s; %d to %s per client; a waiter was passed over %s at most.",
+		humanize.Plural(m.Acquired, "hold"), n, humanize.Precise(m.Elapsed), float64(m.Cost.Commands)/float64(m.Acquired), humanize.Precise(m.Latency.Handoff.P50),
+		humanize.Precise(m.Latency.Wait.P50), humanize.Precise(m.Latency.Wait.P99), humanize.Precise(m.Latency.Wait.Max), least, humanize.Plural(most, "hold"), humanize.Times(passed))
+	v := Verdict{Outcome: Observed, Evidence: text}
+	switch {
+	case m.Violations.Overlap.Count > 0:
+		v.Outcome, v.Overlap, v.Evidence = Fail, true, text+" "+overlapText(m.Violations)
+		r.around(m.Violations, events)
+	case least == 0 && m.Acquired >= starved*int64(n):
+		v.Outcome = Fail
+	}
+	return v
+}
+
+// starved is how often the clients get the lock on average, in a run in which one of them
+// never gets it, if that one starves.
+const starved = 20
+
+// fairness returns the fewest and the most holds of a client, and how often a waiter was
+// passed over at most: how many others got the lock while it waited.
+func fairness(events []loadgen.Event, clients int) (least, most, passed int) {
+	holds, since := make([]int, clients), make([]int, clients)
+	all := 0
+	for _, e := range events {
+		if e.Client < 1 || e.Client > clients {
+			continue
+		}
+		c := e.Client - 1
+		switch e.Kind {
+		case loadgen.Arrived:
+			since[c] = all
+		case loadgen.Acquired:
+			passed = max(passed, all-since[c])
+			all++
+			holds[c]++
+			since[c] = all
+		}
+	}
+	for c := range holds {
+		passed = max(passed, all-since[c])
+	}
+	return slices.Min(holds), slices.Max(holds), passed
 }
 
 // around adds the spans around the first overlap.

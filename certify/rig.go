@@ -53,10 +53,8 @@ type profile struct {
 	Client
 }
 
-// has reports whether hello names one of the kinds.
-func (p profile) has(kinds ...string) bool {
-	return slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(p.Hello.Kinds, k) })
-}
+// has reports whether hello names a kind.
+func (p profile) has(kind string) bool { return slices.Contains(p.Hello.Kinds, kind) }
 
 // renewed reports whether leases can be renewed: by the client, or by requests to extend.
 func (p profile) renewed() bool { return p.Hello.Renews || p.Extends }
@@ -77,7 +75,7 @@ func probe(ctx context.Context, command string) profile {
 }
 
 func (p *profile) ask(r *rig) error {
-	a, err := r.startActor()
+	a, err := r.startActor(0)
 	if err != nil {
 		return err
 	}
@@ -135,6 +133,7 @@ type rig struct {
 	profile profile
 	began   time.Time
 	oracle  *oracle.Oracle
+	permits int // that a client asks for; 0 = none
 
 	servers []string // addresses
 	admin   []*redis.Client
@@ -158,13 +157,18 @@ type stop struct{ Verdict }
 // runTest runs a test on its own servers.
 func runTest(ctx context.Context, t Test, p profile, o Options) (v Verdict) {
 	r := &rig{ctx: ctx, options: o, profile: p, began: time.Now()}
-	r.oracle = oracle.New(oracle.Config{Keys: []string{key}, Patience: time.Hour, Numbered: p.Hello.Fences})
+	r.judgeBy(1)
 	defer r.close()
 	if err := r.open(t.layout); err != nil {
 		return Verdict{Outcome: Inconclusive, Evidence: "the servers of the test did not start: " + err.Error()}
 	}
 	v = r.steps(t.run)
 	return r.judged(v)
+}
+
+// judgeBy makes an oracle of a lock that limit clients may hold at once.
+func (r *rig) judgeBy(limit int) {
+	r.oracle = oracle.New(oracle.Config{Keys: []string{key}, Limit: limit, Patience: time.Hour, Numbered: limit == 1 && r.profile.Hello.Fences})
 }
 
 // steps runs the steps of a test, until their end or until one of them stops the test.
@@ -328,8 +332,11 @@ type actor struct {
 }
 
 // actor starts a client. Without a hello the test is inconclusive.
-func (r *rig) actor() *actor {
-	a, err := r.startActor()
+func (r *rig) actor() *actor { return r.actorAhead(0) }
+
+// actorAhead starts a client whose clock is ahead.
+func (r *rig) actorAhead(ahead time.Duration) *actor {
+	a, err := r.startActor(ahead)
 	if err == nil {
 		_, err = a.process.Hello(r.ctx)
 	}
@@ -339,7 +346,7 @@ func (r *rig) actor() *actor {
 	return a
 }
 
-func (r *rig) startActor() (*actor, error) {
+func (r *rig) startActor(ahead time.Duration) (*actor, error) {
 	r.mu.Lock()
 	a := &actor{rig: r, number: len(r.actors), name: oracle.ClientLabel(len(r.actors) + 1)}
 	r.actors = append(r.actors, a)
@@ -356,7 +363,7 @@ func (r *rig) startActor() (*actor, error) {
 	}
 	var err error
 	a.process, err = external.Start(external.Options{
-		Command: r.profile.Command, URLs: urls, Client: a.name,
+		Command: r.profile.Command, URLs: urls, Client: a.name, ClockOffset: ahead,
 		Excused: func(time.Time) bool { return true }, // each step has a limit of its own
 	})
 	return a, err
@@ -432,13 +439,20 @@ type hold struct {
 // lock asks for the lock, which the client may wait for. The error is external.ErrHeld if
 // it did not get it.
 func (a *actor) lock(wait time.Duration) (*hold, error) {
+	return a.lockAs(external.Terms{Wait: wait})
+}
+
+// lockAs is lock on other terms. The key and the TTL are those of all tests.
+func (a *actor) lockAs(t external.Terms) (*hold, error) {
+	t.Keys, t.TTL, t.Permits = []string{key}, ttl, a.rig.permits
+	wait := t.Wait
 	ctx, cancel := context.WithTimeout(a.rig.ctx, wait+answerWithin)
 	defer cancel()
 	asked := time.Now()
 	if a.rig.oracle != nil {
 		a.rig.oracle.WaiterAdded(0, &oracle.Attempt{Client: a.number, Asked: asked, Ctx: ctx})
 	}
-	l, err := a.process.Lock(ctx, external.Terms{Keys: []string{key}, TTL: ttl, Wait: wait})
+	l, err := a.process.Lock(ctx, t)
 	now := time.Now()
 	label := "lock"
 	switch {
@@ -457,16 +471,16 @@ func (a *actor) lock(wait time.Duration) (*hold, error) {
 		}
 		return nil, err
 	}
-	return a.entered(l, asked, now), nil
+	return a.entered(l, t.Read, asked, now), nil
 }
 
 // entered records a hold.
-func (a *actor) entered(l *external.Lease, asked, now time.Time) *hold {
+func (a *actor) entered(l *external.Lease, shared bool, asked, now time.Time) *hold {
 	h := &hold{Lease: l, actor: a, began: now}
 	if a.rig.oracle != nil && !l.Valid() { // the reply came after the end of the lease
 		a.rig.oracle.WaiterGone(0, a.number, now)
 	} else if a.rig.oracle != nil {
-		h.visit = a.rig.oracle.Enter(0, oracle.Participant{Client: a.number, Token: l.Token(), Fence: l.Fence(), Asked: asked}, l, now)
+		h.visit = a.rig.oracle.Enter(0, oracle.Participant{Client: a.number, Token: l.Token(), Fence: l.Fence(), Shared: shared, Asked: asked}, l, now)
 	}
 	context.AfterFunc(l.Context(), func() {
 		if errors.Is(context.Cause(l.Context()), external.ErrLost) {

@@ -95,23 +95,61 @@ func Tests() []Test {
 			About: "The key of a renewed lock is deleted. A failure: a renewal creates it again, an extension of the lost lock succeeds, " +
 				"the holder is not told, or a renewal takes the lock away from the next holder.",
 		},
+		{
+			Name: "waiters", Title: "many waiters for one lock", takes: 20 * time.Second, alone: true, run: waiters,
+			About: "A hundred clients (--waiters) wait for one lock all the time. The card tells what a hand-off costs and how the waits differ. " +
+				"A failure: a client never gets the lock while the others get it 20 times on average, or two are inside at once.",
+		},
+		{
+			Name: "readers", Title: "readers and a writer", takes: 2 * time.Second, needs: needsReaders, run: readers,
+			About: "Two readers share the lock, and one of them releases. A failure: a writer gets the lock while the other reads, or a reader does not get it beside another.",
+		},
+		{
+			Name: "permits", Title: "the permits of a semaphore", takes: time.Second, needs: needsPermits, run: permits,
+			About: "Three clients ask for two permits. A failure: all three are inside, or the third does not get the permit that another gives back.",
+		},
+		{
+			Name: "permits-nodes", Title: "the permits of a semaphore on 5 nodes", takes: 2 * time.Second, layout: fiveNodes, needs: needsPermitsOnNodes, run: permitsOnNodes,
+			About: "Three clients ask for two permits, and each reaches another three of five nodes. A failure: all three are inside.",
+		},
+		{
+			Name: "clock", Title: "a client with a wrong clock", takes: 2 * time.Second, needs: needsClock, run: wrongClock,
+			About: "The clock of a client is ahead, and then behind, by more than the TTL. A failure: it gets a lock that another client has, or another client gets its lock.",
+		},
 	}
 }
 
 // Reasons why a client does not have what a test needs.
 
-func needsQuorum(p profile) string {
-	if p.has("redlock", "quorum") {
-		return ""
-	}
-	return "hello names no kind with a quorum (redlock)"
-}
+func needsQuorum(p profile) string { return needsKinds(p, "redlock") }
 
 func needsRenewal(p profile) string {
 	if p.renewed() {
 		return ""
 	}
 	return "hello says that the library does not renew, and the client answers extend with an error"
+}
+
+func needsReaders(p profile) string { return needsKinds(p, "rw") }
+
+func needsPermits(p profile) string { return needsKinds(p, "semaphore") }
+
+func needsPermitsOnNodes(p profile) string { return needsKinds(p, "semaphore", "redlock") }
+
+func needsKinds(p profile, kinds ...string) string {
+	for _, k := range kinds {
+		if !p.has(k) {
+			return "hello does not name the kind " + k
+		}
+	}
+	return ""
+}
+
+func needsClock(p profile) string {
+	if p.Hello.Clock {
+		return ""
+	}
+	return "hello does not say that the client has a clock that can be set"
 }
 
 // failed returns the verdict of a failure.

@@ -312,7 +312,6 @@ func evidenceText(column string, c certify.Result, width int) string {
 	fmt.Fprintf(&out, "\n%s\n", name)
 	paragraph(&out, width, fmt.Sprintf("kinds %s; renews %s, fences %s, tells %s, extends %s",
 		widget.Plain(strings.Join(h.Kinds, " ")), yesNo(h.Renews), yesNo(h.Fences), yesNo(h.Tells), yesNo(c.Client.Extends)))
-	var unsupported []string
 	for _, o := range []certify.Outcome{certify.Fail, certify.Observed, certify.Inconclusive} {
 		for _, v := range c.Verdicts {
 			if v.Outcome == o {
@@ -320,20 +319,33 @@ func evidenceText(column string, c certify.Result, width int) string {
 			}
 		}
 	}
-	for _, v := range c.Verdicts {
-		if v.Outcome == certify.Unsupported {
-			unsupported = append(unsupported, v.Test+" ("+widget.Plain(v.Evidence)+")")
-		}
-	}
-	if len(unsupported) > 0 {
-		paragraph(&out, width, "not supported: "+strings.Join(unsupported, ", "))
+	if without := unsupported(c); without != "" {
+		paragraph(&out, width, "not supported: "+without)
 	}
 	return out.String()
 }
 
+// unsupported returns the tests that a client does not support, by reason.
+func unsupported(c certify.Result) string {
+	var reasons []string
+	tests := make(map[string][]string)
+	for _, v := range c.Verdicts {
+		if v.Outcome != certify.Unsupported {
+			continue
+		}
+		if tests[v.Evidence] == nil {
+			reasons = append(reasons, v.Evidence)
+		}
+		tests[v.Evidence] = append(tests[v.Evidence], v.Test)
+	}
+	return strings.Join(each(reasons, func(why string) string {
+		return strings.Join(tests[why], ", ") + " (" + widget.Plain(why) + ")"
+	}), "; ")
+}
+
 // paragraph writes a text that is wrapped and indented.
 func paragraph(out *strings.Builder, width int, text string) {
-	for i, line := range strings.Split(ansi.Wordwrap(text, max(width-4, 20), ""), "\n") {
+	for i, line := range widget.Blocks().Wrap(text, max(width-4, 20), len(text)) {
 		indent := "  "
 		if i > 0 {
 			indent = "    "
