@@ -23,7 +23,7 @@ var flaws = map[string][]string{
 // run runs tests on a client of a kind and logs the verdicts.
 func run(t *testing.T, kind string, tests ...string) Result {
 	t.Helper()
-	card, err := Run(t.Context(), Options{Commands: []string{command(kind)}, Tests: tests})
+	card, err := Run(t.Context(), Options{Commands: []string{command(kind)}, Tests: tests, Waiters: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,10 @@ func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
 const proof = "LOCKTOP_PROOF"
 
 func TestSoundKindsPass(t *testing.T) {
+	t.Parallel()
 	kinds := []string{"mutex", "redlock"}
 	if os.Getenv(proof) != "" {
-		kinds = []string{"mutex", "reentrant", "rw", "fair", "redlock"}
+		kinds = []string{"mutex", "reentrant", "rw", "fair", "redlock", "semaphore", "all"}
 	}
 	for _, kind := range kinds {
 		for _, v := range run(t, kind).Verdicts {

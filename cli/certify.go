@@ -315,7 +315,7 @@ func evidenceText(column string, c certify.Result, width int) string {
 	for _, o := range []certify.Outcome{certify.Fail, certify.Observed, certify.Inconclusive} {
 		for _, v := range c.Verdicts {
 			if v.Outcome == o {
-				paragraph(&out, width, fmt.Sprintf("%s  %s  %s", cells[o], v.Test, widget.Plain(v.Evidence)))
+				paragraph(&out, width, fmt.Sprintf("%s %s: %s", cells[o], v.Test, widget.Plain(v.Evidence)))
 			}
 		}
 	}
