@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,11 +29,15 @@ const Exec Kind = "exec"
 // maxProcesses is the largest number of clients of a lock of kind Exec.
 const maxProcesses = 1000
 
-// WithClient returns s with client processes of a command instead of its own locks, and
-// without what is expected of these. Their locks have the same permits and keys.
+// WithClient returns s with client processes of a command instead of its own locks,
+// without what is expected of these, and without a caption about a historic form. Their
+// locks have the same permits and keys.
 func (s Scenario) WithClient(command string) Scenario {
 	own := s.Lock.withDefaults()
-	s.Lock = Lock{Exec: command, TTL: s.Lock.TTL, Renew: s.Lock.Renew, Permits: own.Permits, KeysPerHold: own.KeysPerHold}
+	if !own.Kind.Sound() {
+		s.Caption, s.Watch = "", ""
+	}
+	s.Lock = Lock{Kind: Exec, Exec: command, TTL: s.Lock.TTL, Renew: s.Lock.Renew, Permits: own.Permits, KeysPerHold: own.KeysPerHold}
 	s.Versus, s.Expect = nil, nil
 	return s
 }
@@ -199,6 +204,35 @@ func (s *execSession) hello(ctx context.Context) (external.Hello, error) {
 		}
 	}
 	return s.process.Hello(ctx)
+}
+
+// probeWithin bounds the start of one client process.
+const probeWithin = 10 * time.Second
+
+// probe starts a client process of the scenario to learn what it promises, and ends it.
+// It does nothing for the other kinds.
+func (r *Run) probe(s Scenario) (external.Hello, error) {
+	if s.Lock.Kind != Exec {
+		return external.Hello{}, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(r.closing, probeWithin, external.ErrNoHello)
+	defer cancel()
+	root, err := r.open(sessionConfig{r.servers, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
+	if err != nil {
+		return external.Hello{}, fmt.Errorf("start the load: %w", err)
+	}
+	c := root.as(clientIdentity{owner: "probe"}).(*execSession)
+	h, err := c.hello(ctx)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("client %q: %w: %s", s.Lock.Exec, context.Cause(ctx), probeWithin)
+	}
+	if err = errors.Join(err, c.close(), root.close()); err == nil {
+		err = s.offeredBy(h)
+	}
+	if err != nil {
+		return h, fmt.Errorf("start the load: %w", err)
+	}
+	return h, nil
 }
 
 // close ends the process and the proxies. What the client still held is not released,

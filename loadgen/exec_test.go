@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -476,5 +477,76 @@ func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {
 	}
 	if again.Lock.Exec != "python3 'my client.py'" || again.Lock.Kind != Exec || s.Versus[1].Exec != "./other" {
 		t.Errorf("read %+v, again %+v", s, again.Lock)
+	}
+}
+
+func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
+	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Clients: 3})
+	before := r.Metrics().Began
+	err := r.Apply(r.Scenario().WithClient("echo out of luck >&2; exit 3"))
+	for _, part := range []string{"it exited", "exit status 3", "out of luck"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+	if m := r.Metrics(); !m.Running || !m.Began.Equal(before) || r.Scenario().Lock.Kind != Mutex {
+		t.Errorf("running %t, began %s after %s, with %s", m.Running, m.Began, before, r.Scenario().Lock)
+	}
+	if err := r.Apply(r.Scenario().WithClient(process(Fair, time.Second).Exec)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, r, "a lock of the client", func(m Metrics) bool { return m.Acquired > 0 && m.Library == "locktop fair" })
+	stop(t, r)
+	checkNoProcess(t)
+}
+
+func TestCloseEndsTheStartOfClientProcesses(t *testing.T) {
+	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	file := filepath.Join(t.TempDir(), "started")
+	first := fmt.Sprintf("touch '%s'; exec sleep 1000", file)
+	later := fmt.Sprintf("if mkdir '%s.d' 2>/dev/null; then %s; fi; %s", file, process(Mutex, time.Second).Exec, first) // the second process hangs
+	for _, command := range []string{first, later} {
+		g, err := NewGroup(on, Scenario{Clients: 1}.WithClient(command))
+		if err != nil {
+			t.Fatal(err)
+		}
+		over := make(chan error)
+		go func() { over <- g.Start() }()
+		for _, err := os.Stat(file); err != nil; _, err = os.Stat(file) {
+			time.Sleep(time.Millisecond)
+		}
+		began := time.Now()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > probeWithin/2 {
+			t.Errorf("close took %s", took)
+		}
+		<-over
+		checkNoProcess(t)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestClientProcessesUseTheServersOfTheirQuorumOnly(t *testing.T) {
+	one, two := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:2"})
+	defer one.Close()
+	defer two.Close()
+	if n := len(Servers{Redis: one, Nodes: []*redis.Client{one, two}}.all(Exec)); n != 2 {
+		t.Errorf("%d servers of a quorum of 2", n)
+	}
+	if all := (Servers{Redis: two, Nodes: []*redis.Client{one}}).all(Exec); len(all) != 1 || all[0] != redis.UniversalClient(two) {
+		t.Errorf("beside a quorum: %v", all)
+	}
+}
+
+func TestAClientHasNoCaptionAboutAHistoricForm(t *testing.T) {
+	for kind, want := range map[Kind]string{"": "About.", Mutex: "About.", Exec: "About.", RW: "About.", "classic/blind-delete": ""} {
+		s := Scenario{Caption: "About.", Watch: "it", Lock: Lock{Kind: kind}}.WithClient("true")
+		if s.Caption != want || (s.Watch == "") != (want == "") {
+			t.Errorf("%s: caption %q, watch %q", kind, s.Caption, s.Watch)
+		}
 	}
 }

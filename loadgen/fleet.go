@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -102,8 +101,10 @@ type fleetConfig struct {
 	open    func(sessionConfig) (session, error)
 	tell    func(Event)
 	history *oracle.History
-	shared  bool   // others may use keys of the same names
-	over    func() // called once, at the end of the duration
+	shared  bool            // others may use keys of the same names
+	hello   external.Hello  // of a client process; for kind Exec
+	closing context.Context // its end cancels the start
+	over    func()          // called once, at the end of the duration
 }
 
 // newFleet starts a fleet.
@@ -127,14 +128,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.scenario.Store(&s)
 	fenced := s.Lock.Fence
 	if s.Lock.Kind == Exec {
-		h, err := f.probe(ctx)
-		if err == nil {
-			err = s.offeredBy(h)
-		}
-		if err != nil {
-			cancel()
-			return nil, err
-		}
+		h := c.hello
 		f.hello, f.promise, fenced = h, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
 	}
 	f.oracle = oracle.New(oracle.Config{
@@ -155,7 +149,9 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	}
 	err := f.clients.resize(s.Clients, f.admit)
 	if s.Lock.Kind == Exec {
+		stop := context.AfterFunc(c.closing, cancel)
 		f.awaitProcesses(ctx)
+		stop()
 		f.recorder.reset(time.Now())
 		f.schedule.set(s.Rate, time.Now())
 		close(f.greeted)
@@ -167,27 +163,6 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	}
 	f.tasks.Go(func() { f.runSteps(c.over) })
 	return f, nil
-}
-
-// probeWithin bounds the start of one client process.
-const probeWithin = 10 * time.Second
-
-// probe starts a client process to learn what it promises, and ends it.
-func (f *fleet) probe(ctx context.Context) (external.Hello, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeWithin, external.ErrNoHello)
-	defer cancel()
-	root, err := f.open(newNetwork(&f.sessions.commands))
-	if err != nil {
-		return external.Hello{}, err
-	}
-	s := root.as(clientIdentity{owner: "probe"}).(*execSession)
-	h, err := s.hello(ctx)
-	if ctx.Err() != nil {
-		err = fmt.Errorf("client %q: %w: %s", f.scenario.Load().Lock.Exec, context.Cause(ctx), probeWithin)
-	}
-	err = errors.Join(err, s.close(), root.close())
-	f.sessions.commands.Store(0)
-	return h, err
 }
 
 // awaitProcesses waits until all client processes have said hello or failed, so that

@@ -2,12 +2,14 @@ package loadgen
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"sync"
 
+	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
 )
 
@@ -22,6 +24,9 @@ type Run struct {
 	history *oracle.History
 	tell    func(Event)
 	shared  bool // the user chose the prefix: keys of others may have it
+
+	closing context.Context // ends with Close
+	close   context.CancelFunc
 
 	changing sync.Mutex // held during start, stop, apply and close
 
@@ -49,7 +54,9 @@ func newRun(on Servers, s Scenario, open func(sessionConfig) (session, error)) (
 	if err := on.supports(s); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
-	return &Run{servers: on, open: open, scenario: s, shared: shared, over: make(chan struct{})}, nil
+	r := &Run{servers: on, open: open, scenario: s, shared: shared, over: make(chan struct{})}
+	r.closing, r.close = context.WithCancel(context.Background())
+	return r, nil
 }
 
 // Listen calls tell for each event, in order, from the next start on. Tell must return
@@ -66,23 +73,34 @@ func (r *Run) Record(h *oracle.History) { r.history = h }
 func (r *Run) Start() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	return r.start()
+	r.mu.Lock()
+	running, closed, s := r.running, r.closed, r.scenario
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return ErrClosed
+	case running:
+		return nil
+	}
+	hello, err := r.probe(s)
+	if err != nil {
+		return err
+	}
+	return r.start(hello)
 }
 
-// start is Start with r.changing held.
-func (r *Run) start() error {
+// start is Start with r.changing held, for a run that is not running, and with the hello
+// of its client processes.
+func (r *Run) start(hello external.Hello) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.closed:
+	if r.closed {
 		return ErrClosed
-	case r.running:
-		return nil
 	}
 	over := make(chan struct{})
 	f, err := newFleet(r.scenario, fleetConfig{
 		servers: r.servers, open: r.open, tell: r.tell, history: r.history, shared: r.shared,
-		over: func() { r.expire(over) },
+		hello: hello, closing: r.closing, over: func() { r.expire(over) },
 	})
 	if err != nil {
 		return fmt.Errorf("start the load: %w", err)
@@ -142,9 +160,10 @@ func (r *Run) stop() error {
 	return nil
 }
 
-// Close stops the run for good and waits until nothing of it is left. A second call
-// does nothing.
+// Close stops the run for good and waits until nothing of it is left. A start of client
+// processes that is under way ends with an error. A second call does nothing.
 func (r *Run) Close() error {
+	r.close()
 	r.changing.Lock()
 	r.mu.Lock()
 	r.closed = true
@@ -173,7 +192,8 @@ func (r *Run) SetClients(n int) {
 
 // Apply changes the scenario to s. Clients, rate, hold, think, patience and reads
 // change immediately. For any other change, a running run stops and starts again with
-// new metrics and new keys. An invalid s is an error and changes nothing.
+// new metrics and new keys. An invalid s, and for a running run a client process that does
+// not start, is an error and changes nothing.
 func (r *Run) Apply(s Scenario) error {
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("scenario: %w", err)
@@ -187,7 +207,12 @@ func (r *Run) Apply(s Scenario) error {
 	r.mu.Lock()
 	running, live := r.running, sameButLive(r.scenario, s)
 	r.mu.Unlock()
+	var hello external.Hello
 	if running && !live {
+		var err error
+		if hello, err = r.probe(s); err != nil {
+			return err
+		}
 		if err := r.stop(); err != nil {
 			return err
 		}
@@ -208,7 +233,7 @@ func (r *Run) Apply(s Scenario) error {
 	case live:
 		return f.apply(s)
 	}
-	return r.start()
+	return r.start(hello)
 }
 
 // sameButLive reports whether the change from a to b needs no new start.
@@ -388,6 +413,11 @@ func (g *Group) Inject(f Fault) error {
 
 // Close stops all runs for good. See [Run.Close].
 func (g *Group) Close() error {
+	g.mu.Lock()
+	for _, r := range append([]*Run{g.Run}, g.others...) {
+		r.close() // a start that is under way holds g.changing
+	}
+	g.mu.Unlock()
 	return g.each((*Run).Close)
 }
 

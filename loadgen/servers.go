@@ -17,7 +17,8 @@ type Servers struct {
 	// master or a cluster. The caller closes it.
 	Redis redis.UniversalClient
 	// Nodes are the independent servers of a quorum. If it is empty, Redis is the only
-	// node. The caller closes them.
+	// node. Client processes use all nodes if Redis is the first of them, and otherwise
+	// only Redis. The caller closes them.
 	Nodes []*redis.Client
 	// Power stops and starts nodes. If it is nil, the faults that need it are errors.
 	Power NodeController
@@ -43,7 +44,7 @@ type NodeController interface {
 
 // all returns the servers of locks of kind k.
 func (sv Servers) all(k Kind) []redis.UniversalClient {
-	if !k.nodes() || len(sv.Nodes) == 0 {
+	if !k.nodes() || len(sv.Nodes) == 0 || k == Exec && sv.Redis != sv.Nodes[0] {
 		return []redis.UniversalClient{sv.Redis}
 	}
 	all := make([]redis.UniversalClient, len(sv.Nodes))
