@@ -456,7 +456,7 @@ func (f *fleet) metrics() Metrics {
 	m.Violations = f.oracle.Violations(now)
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
-	m.Library = f.hello.Name
+	m.Library, m.ObeysOffset = f.hello.Name, f.hello.Clock
 	m.Faults = f.faults.outcomes(f.scenario.Load().Clients)
 	return m
 }

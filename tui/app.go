@@ -30,6 +30,8 @@ type app struct {
 
 	interrupted bool // by Ctrl-C
 	leave       bool // leave the last frame on the terminal
+
+	typed []string // earlier commands, newest last
 }
 
 func newApp(ctx context.Context, w Config) *app {
@@ -37,8 +39,11 @@ func newApp(ctx context.Context, w Config) *app {
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.server = widget.Plain(w.Title)
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
+	if w.Load != nil {
+		a.run.scenario = w.Load.Scenario()
+	}
 	if w.Loader != nil {
-		a.run.begin = beginLoad(ctx, w.Loader)
+		a.run.begin = func(command string) tea.Cmd { return beginLoad(ctx, w.Loader, command) }
 	}
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.dialog = a.run.scenesMenu()
@@ -107,15 +112,23 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.raw.onAnswer(msg)
 	case appliedMsg:
 		if msg.err != nil {
-			a.reject(shortError(msg.err))
+			a.rejectStart(shortError(msg.err))
 		}
 		return a, a.run.applied()
+	case startedMsg:
+		a.run.launching = false
+		if msg.err != nil {
+			a.rejectStart(shortError(msg.err))
+			return a, nil
+		}
+		a.run.failed = ""
+		a.notify("the clients are running")
 	case loadMsg:
 		if msg.err != nil {
-			a.reject(widget.Plain(msg.err.Error()))
+			a.rejectStart(widget.Plain(msg.err.Error()))
 		}
 		if msg.load != nil {
-			a.run.load = msg.load
+			a.run.load, a.run.own, a.run.scenario = msg.load, &msg.own, msg.now
 		}
 	case doneMsg:
 		a.onDone(msg)

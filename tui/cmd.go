@@ -65,19 +65,28 @@ func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd 
 	})
 }
 
-// beginLoad opens a load on the current server and starts it.
-func beginLoad(ctx context.Context, l Loader) tea.Cmd {
+// beginLoad opens a load on the current server and starts it, with client processes of a command
+// unless it is "".
+func beginLoad(ctx context.Context, l Loader, command string) tea.Cmd {
 	return guarded(func() tea.Msg {
 		load, err := l.Open(ctx)
 		if err != nil {
 			return loadMsg{err: err}
 		}
-		return loadMsg{load, load.Start()}
+		msg := loadMsg{load: load, own: load.Scenario()}
+		if command != "" {
+			msg.err = load.Apply(msg.own.WithClient(command))
+		}
+		if msg.err == nil {
+			msg.err = load.Start()
+		}
+		msg.now = load.Scenario()
+		return msg
 	})
 }
 
 func startLoad(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"the clients are running", load.Start()} })
+	return guarded(func() tea.Msg { return startedMsg{load.Start()} })
 }
 
 func stopLoad(load Load) tea.Cmd {
@@ -184,11 +193,15 @@ type storedMsg struct {
 	err   error
 }
 
-// loadMsg carries the load that a Loader opened.
+// loadMsg carries the load that a Loader opened, with its first scenario and the present one.
 type loadMsg struct {
-	load Load
-	err  error
+	load     Load
+	own, now loadgen.Scenario
+	err      error
 }
+
+// startedMsg reports that the clients run, or the error.
+type startedMsg struct{ err error }
 
 // appliedMsg reports that the load applies the scenario, or the error.
 type appliedMsg struct{ err error }

@@ -38,6 +38,7 @@ func commandSpecs() []commandSpec {
 		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
 		{"at", "TIME", "back to a moment: 12:31:07, or -90s", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
+		{"exec", "COMMAND", "run a lock client of yours on the Load page; without COMMAND the locks of locktop", nil, (*app).runClient},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
 		{"privacy", "", "hash keys and owners", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(togglePrivacy), nil }},
 		{"help", "", "list the keys", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(help), nil }},
@@ -49,7 +50,7 @@ func commandSpecs() []commandSpec {
 func (a *app) commandPrompt() *prompt {
 	p := newPrompt(":", "")
 	p.note = func(text string) (string, bool) { return hintAt(text), false }
-	p.complete = complete
+	p.complete, p.earlier = complete, a.typed
 	p.finish = func(text string) tea.Cmd {
 		a.next = commandMsg{text} // run it after this dialog closes: the command may open a dialog
 		return nil
@@ -66,6 +67,7 @@ func (a *app) runCommand(text string) tea.Cmd {
 	if name == "" {
 		return nil
 	}
+	a.typed = append(slices.DeleteFunc(a.typed, func(earlier string) bool { return earlier == text }), text)
 	found := commandsNamed(name)
 	switch {
 	case len(found) == 0:

@@ -212,6 +212,8 @@ type prompt struct {
 	text     []rune
 	at       int // position of the cursor
 	original string
+	earlier  []string // texts that Up and Down bring back, newest last
+	shown    int      // how far back in earlier; 0 = the text is new
 
 	typed    func(text string)                // called after each edit, and with the original text after Esc
 	note     func(text string) (string, bool) // returns a note about the text, and whether it is an error
@@ -235,6 +237,10 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	case "esc":
 		p.typed(p.original)
 		return nil, nil
+	case "up":
+		p.recall(1)
+	case "down":
+		p.recall(-1)
 	case "left":
 		p.at = max(0, p.at-1)
 	case "right":
@@ -262,6 +268,21 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		}
 	}
 	return p, nil
+}
+
+// recall brings back the earlier text that is by places before the shown one.
+func (p *prompt) recall(by int) {
+	back := p.shown + by
+	if back < 0 || back > len(p.earlier) {
+		return
+	}
+	text := ""
+	if back > 0 {
+		text = p.earlier[len(p.earlier)-back]
+	}
+	p.shown, p.text = back, []rune(text)
+	p.at = len(p.text)
+	p.typed(text)
 }
 
 // close accepts the text.
@@ -302,6 +323,15 @@ func (p *prompt) word() int {
 	return i
 }
 
+// beforeCursor returns the end of the text before the cursor, in at most w cells.
+func (p *prompt) beforeCursor(w int, ellipsis string) string {
+	text := widget.Plain(string(p.text[:p.at]))
+	for from := 1; widget.Width(text) > w && from <= p.at; from++ {
+		text = ellipsis + widget.Plain(string(p.text[from:p.at]))
+	}
+	return text
+}
+
 func (p *prompt) draw(s *state, lines []string) []string {
 	t := s.screen.theme
 	note, complaint := p.note(string(p.text))
@@ -310,7 +340,8 @@ func (p *prompt) draw(s *state, lines []string) []string {
 		st = t.warn
 	}
 	l := widget.NewLine(s.screen.w)
-	l.Pad(widget.Style{}, 1).Put(t.key, p.label).Put(t.text, widget.Plain(string(p.text[:p.at])))
+	l.Pad(widget.Style{}, 1).Put(t.key, p.label)
+	l.Put(t.text, p.beforeCursor(l.Rest()-2, s.screen.glyphs.Ellipsis))
 	under, after := " ", ""
 	if p.at < len(p.text) {
 		under, after = widget.Plain(string(p.text[p.at:p.at+1])), widget.Plain(string(p.text[p.at+1:]))

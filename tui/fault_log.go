@@ -288,6 +288,9 @@ func (a *faultLog) onSnapshot(at time.Time, locks []keyspace.Lock) {
 // isUnaware reports whether owner holds key on the server with a token that the client does not
 // know, because it gets no replies.
 func (a *faultLog) isUnaware(owner, key, token string) bool {
+	if hidesClients(a.lock.Kind) {
+		return false
+	}
 	for client, x := range a.faulted {
 		if x.kind == loadgen.DropReplies && owner == (loadgen.Event{Client: client}).Owner() {
 			return a.holds[key].token != token

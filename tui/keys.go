@@ -220,7 +220,7 @@ func bindings() []binding {
 		{openEvents, anywhere, []string{"6"}, "", "", ""},
 		{nextPage, anywhere, []string{"tab"}, "Tab", "next page", "the next page; with Shift the page before"},
 		{previousPage, anywhere, []string{"shift+tab"}, "", "", ""},
-		{command, anywhere, []string{":"}, ":", "command", "a command, such as :theme light; Tab completes it"},
+		{command, anywhere, []string{":"}, ":", "command", "a command, such as :theme light; Tab completes it, ↑ brings back the one before"},
 		{togglePrivacy, anywhere, []string{"p"}, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
 		{commandStats, anywhere, []string{"@"}, "@", "", "every Redis command that was sent: how often, how long"},
 		{save, anywhere, []string{"ctrl+s"}, "^S", "", "save the frame as text, with colours, or as SVG"},

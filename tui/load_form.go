@@ -28,8 +28,13 @@ func formFields(s loadgen.Scenario) []formField {
 func allFormFields() []formField {
 	return []formField{
 		{
-			name:  "lock",
-			value: func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
+			name: "lock",
+			value: func(s loadgen.Scenario) string {
+				if s.Lock.Kind == loadgen.Exec {
+					return "client process"
+				}
+				return string(s.Lock.Kind)
+			},
 			step: func(s *loadgen.Scenario, d int) {
 				setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d))
 			},
@@ -41,7 +46,7 @@ func allFormFields() []formField {
 		{
 			name: "clients",
 			value: func(s loadgen.Scenario) string {
-				if s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
+				if s.Lock.Kind != loadgen.Exec && s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
 					return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
 				}
 				return humanize.Count(s.Clients)
@@ -64,7 +69,7 @@ func allFormFields() []formField {
 		},
 		{
 			name:  "per hold",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.All },
+			shown: func(s loadgen.Scenario) bool { return s.Lock.KeysPerHold > 0 },
 			value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.KeysPerHold, "key") },
 			step:  func(s *loadgen.Scenario, d int) { s.Lock.KeysPerHold = min(step(s.Lock.KeysPerHold, d), s.Keys.N) },
 			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Lock.KeysPerHold, text) },
@@ -98,8 +103,10 @@ func allFormFields() []formField {
 			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
 		},
 		{
-			name:  "waiting",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
+			name: "waiting",
+			shown: func(s loadgen.Scenario) bool {
+				return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair && s.Lock.Kind != loadgen.Exec
+			},
 			value: func(s loadgen.Scenario) string {
 				if s.Lock.Wait.Poll > 0 {
 					return "polls every " + humanize.Setting(s.Lock.Wait.Poll)
@@ -117,7 +124,7 @@ func allFormFields() []formField {
 		},
 		{
 			name:  "fence",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() },
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() && s.Lock.Kind != loadgen.Exec },
 			value: func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
 			step:  func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
 			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
@@ -157,6 +164,7 @@ func allFormFields() []formField {
 		},
 		{
 			name:  "connections",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind != loadgen.Exec },
 			value: func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) },
 			step:  func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
 			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },

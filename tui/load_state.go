@@ -11,8 +11,10 @@ import (
 
 // loadState is the state of the load on the screen.
 type loadState struct {
-	load     Load    // nil if there is none
-	begin    tea.Cmd // opens a load; nil if that is impossible
+	load     Load                         // nil if there is none
+	begin    func(command string) tea.Cmd // opens a load, with client processes of a command unless it is ""; nil if that is impossible
+	own      *loadgen.Scenario            // that :exec replaced; nil if there is none
+	failed   string                       // why the clients did not start, until the next change; "" if they did
 	metrics  loadgen.Metrics
 	compared []loadgen.Compared // runs to compare this one with
 	scenario loadgen.Scenario   // as last requested
@@ -22,6 +24,7 @@ type loadState struct {
 
 	measuring bool // a request for metrics is active
 	changing  bool // a change of the scenario is active
+	launching bool // a start of the same scenario is active
 	changes   int  // number of changes so far
 	pending   bool // another change must follow
 	starting  bool // that change starts the load
@@ -102,7 +105,7 @@ func (f *loadState) onFault(e *loadgen.Event) {
 // active at a time, because two could finish in the wrong order. The latest scenario that was
 // requested during a change follows it, with a start if one of these requests had it.
 func (f *loadState) request(s loadgen.Scenario, start bool) tea.Cmd {
-	f.scenario = s
+	f.scenario, f.failed = s, ""
 	if f.changing {
 		f.pending, f.starting = true, f.starting || start
 		return nil

@@ -33,6 +33,7 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 			all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.text, text).String())
 		}
 	}
+	all = append(all, s.clientLine(w)...)
 	all = append(all, s.expectationLines(w)...)
 	all = append(all, s.comparedBlock(w)...)
 	all = append(all, s.keyLines(w, max(1, body/16))...)
@@ -40,11 +41,21 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 		all = append(all, s.outcomesLine(w))
 	}
 	if s.run.metrics.LastErr != "" {
-		for _, text := range s.screen.glyphs.Wrap("last error: "+s.redactLoad(s.run.metrics.LastErr), w-2, 2) {
-			all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.bad, text).String())
-		}
+		all = append(all, s.errorLines(w, "last error: "+s.redactLoad(s.run.metrics.LastErr), 2)...)
+	}
+	if s.run.failed != "" {
+		all = append(all, s.errorLines(w, s.redactLoad(s.run.failed), 4)...)
 	}
 	return append(all, s.verdictBlock(w)...)
+}
+
+// errorLines draws an error in at most n lines.
+func (s *state) errorLines(w int, text string, n int) []string {
+	var all []string
+	for _, line := range s.screen.glyphs.Wrap(text, w-2, n) {
+		all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.bad, line).String())
+	}
+	return all
 }
 
 // roomForCaption is the body height in lines from which the caption is shown. roomForOutcomes
@@ -161,7 +172,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
 	case found != nil && len(found.Holders) > 0:
 		holder := s.holders(found)
-		if lane != nil && lane.holder() != "" && !s.run.scenario.Lock.Kind.Sound() { // the stored token does not name its client
+		if lane != nil && lane.holder() != "" && hidesClients(s.run.scenario.Lock.Kind) { // the stored token does not name its client
 			holder = s.redactOwner(lane.holder())
 		}
 		l.Put(t.text, "held by ").Put(t.strong, holder)

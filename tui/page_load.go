@@ -1,8 +1,10 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -31,7 +33,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.reject(noLoad)
 		return nil
 	case a == startStop:
-		s.dialog = p.confirmStart(s)
+		s.dialog = confirmStart(s, "")
 		return nil
 	default:
 		s.reject("no clients run here; s starts some, after a question")
@@ -43,6 +45,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 			s.notify("stopping the clients " + s.screen.glyphs.Ellipsis)
 			return stopLoad(s.run.load)
 		}
+		s.run.launching = true
 		return startLoad(s.run.load)
 	case fieldUp:
 		p.field = max(0, p.field-1)
@@ -79,18 +82,25 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-// confirmStart asks whether to start clients on the current server.
-func (p *loadPage) confirmStart(s *state) *menu {
+// confirmStart asks whether to start clients on the current server: processes of a command unless
+// it is "".
+func confirmStart(s *state, command string) *menu {
+	about := []string{
+		"They compete for locks on " + s.address() + ", which slows down what others do there. All their keys begin with load:{random}: and are deleted when the clients stop. No other key is touched.",
+	}
+	detail := "start 20 clients"
+	if command != "" {
+		about = append(about, "Each client is a process: "+widget.Plain(command)+". What it does outside the protocol is not known to locktop.")
+		detail = "start 20 processes"
+	}
 	return &menu{
 		title: "Run clients on this server?",
-		about: []string{
-			"They compete for locks on " + s.address() + ", which slows down what others do there. All their keys begin with load:{random}: and are deleted when the clients stop. No other key is touched.",
-		},
-		at: 1,
+		about: about,
+		at:    1,
 		choices: []choice{
-			{key: "y", label: "run", detail: "start 20 clients", pick: func(s *state) (dialog, tea.Cmd) {
+			{key: "y", label: "run", detail: detail, pick: func(s *state) (dialog, tea.Cmd) {
 				s.notify("starting the clients " + s.screen.glyphs.Ellipsis)
-				return nil, s.run.begin
+				return nil, s.run.begin(command)
 			}},
 			{key: "n", label: "do not run", detail: "only look", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }},
 		},
@@ -198,7 +208,10 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 		return
 	}
 	running := segment{style: t.dim, text: g.Ring + " stopped"}
-	if m.Running {
+	switch {
+	case s.run.startsProcesses():
+		running = segment{style: t.warn, text: g.Ring + " starting"}
+	case m.Running:
 		running = segment{style: t.good, text: g.Dot + " running"}
 	}
 	scene := ""
@@ -249,6 +262,7 @@ func (p *loadPage) faultMenu(s *state) *menu {
 	m := &menu{title: "Inject a fault", about: []string{"Target: " + target + "."}}
 	for _, f := range faultChoices(s.run.scenario) {
 		f.fault.Client = p.client
+		f.disabled = cmp.Or(f.disabled, s.noFault(f.fault))
 		if !s.run.metrics.Running {
 			f.disabled = "the clients are not running: s starts them"
 		}
@@ -258,6 +272,19 @@ func (p *loadPage) faultMenu(s *state) *menu {
 		})
 	}
 	return m
+}
+
+// noFault returns why a fault is impossible for the lock of the load, "" if it is possible.
+func (s *state) noFault(f loadgen.Fault) string {
+	now := s.run.scenario
+	err := loadgen.Scenario{Lock: now.Lock, Keys: now.Keys, Faults: []loadgen.Fault{f}}.Validate()
+	switch {
+	case err == nil && f.Kind == loadgen.Skew && now.Lock.Kind == loadgen.Exec && !s.run.metrics.ObeysOffset:
+		return "the hello of the client does not say that it obeys clock_offset_ms"
+	case err == nil:
+		return ""
+	}
+	return widget.Plain(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "fault 1: "), string(f.Kind)+": "))
 }
 
 // faultChoice is a fault in the menu.
@@ -277,12 +304,17 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 	if !s.Lock.Kind.Quorum() {
 		nodes = "only a redlock has servers to spare"
 	}
+	crash, freeze := "a holder is gone without releasing; its lock has to expire", "a holder gets no CPU "+past
+	if s.Lock.Kind == loadgen.Exec {
+		crash, freeze = "SIGKILL to the process of a holder; its lock has to expire", "SIGSTOP to the process of a holder "+past
+	}
 	return []faultChoice{
-		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, "a holder is gone without releasing; its lock has to expire", ""},
-		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, "a holder gets no CPU " + past, ""},
+		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, crash, ""},
+		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, freeze, ""},
 		{"x", loadgen.Fault{Kind: loadgen.Partition, For: long}, "no packet of a holder gets through " + past, ""},
 		{"r", loadgen.Fault{Kind: loadgen.DropReplies, For: brief}, "requests arrive, replies are lost: a holder that does not know it", ""},
 		{"l", loadgen.Fault{Kind: loadgen.Slow, For: long, Delay: 200 * time.Millisecond, Jitter: 100 * time.Millisecond}, "every packet of a client takes 200 ms longer", ""},
+		{"t", loadgen.Fault{Kind: loadgen.Skew, For: long, By: long}, "the clock of a client is ahead " + past, ""},
 		{"o", loadgen.Fault{Kind: loadgen.Leak, For: long}, "a holder never releases, and goes on renewing", ""},
 		{"g", loadgen.Fault{Kind: loadgen.Greedy, For: long}, "a client comes back at once after every release", ""},
 		{"s", loadgen.Fault{Kind: loadgen.ExternalDelete}, "another program deletes a lock that is held", ""},
