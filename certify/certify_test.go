@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/jsonschema"
 )
 
 // flaws names for each historic form the tests that show the flaw of its doc comment.
@@ -26,6 +28,10 @@ func run(t *testing.T, kind string, tests ...string) Result {
 	card, err := Run(t.Context(), Options{Commands: []string{command(kind)}, Tests: tests, Waiters: 10})
 	if err != nil {
 		t.Fatal(err)
+	}
+	v, _ := encoded(t, card)
+	if wrong := jsonschema.Read(t, "../docs/certify-card.schema.json").Check(v, "card"); wrong != "" {
+		t.Error(wrong)
 	}
 	result := card.Clients[0]
 	if result.Client.Error != "" {

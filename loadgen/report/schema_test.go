@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,100 +10,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"locktop/internal/jsonschema"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/server"
 )
 
-// schema implements the part of JSON Schema that our schemas use.
-type schema struct {
-	Type       any               `json:"type"`
-	Properties map[string]schema `json:"properties"`
-	Required   []string          `json:"required"`
-	Additional *bool             `json:"additionalProperties"`
-	Items      *schema           `json:"items"`
-	Enum       []any             `json:"enum"`
-	AnyOf      []schema          `json:"anyOf"`
-}
-
-func readSchema(t *testing.T, name string) schema {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s schema
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// check returns what is wrong with a value, or "".
-func (s schema) check(v any, where string) string {
-	if len(s.AnyOf) > 0 {
-		var all []string
-		for _, one := range s.AnyOf {
-			wrong := one.check(v, where)
-			if wrong == "" {
-				return ""
-			}
-			all = append(all, wrong)
-		}
-		return strings.Join(all, ", and ")
-	}
-	if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
-		return fmt.Sprintf("%s: %v is none of %v", where, v, s.Enum)
-	}
-	kind := map[bool]string{}
-	switch v := v.(type) {
-	case map[string]any:
-		kind[true] = "object"
-		for _, key := range s.Required {
-			if _, there := v[key]; !there {
-				return where + ": no " + key
-			}
-		}
-		for key, value := range v {
-			of, known := s.Properties[key]
-			if !known && s.Additional != nil && !*s.Additional {
-				return where + ": the schema does not know " + key
-			}
-			if wrong := of.check(value, where+"."+key); wrong != "" {
-				return wrong
-			}
-		}
-	case []any:
-		kind[true] = "array"
-		for i, value := range v {
-			if s.Items != nil {
-				if wrong := s.Items.check(value, fmt.Sprintf("%s[%d]", where, i)); wrong != "" {
-					return wrong
-				}
-			}
-		}
-	case string:
-		kind[true] = "string"
-	case bool:
-		kind[true] = "boolean"
-	case float64, int, uint64:
-		kind[true] = "number"
-	}
-	switch want := s.Type.(type) {
-	case string:
-		if want != kind[true] {
-			return fmt.Sprintf("%s is a %s, not a %s", where, kind[true], want)
-		}
-	case []any:
-		if !slices.Contains(want, any(kind[true])) {
-			return fmt.Sprintf("%s is a %s, none of %v", where, kind[true], want)
-		}
-	}
-	return ""
-}
-
 func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
-	s := readSchema(t, "scenario.schema.json")
+	s := jsonschema.Read(t, "../../docs/scenario.schema.json")
 	for what, pair := range map[string][2][]string{
 		"a scenario": {readKeys("x: 1"), keysOf(s.Properties)},
 		"a fault":    {readKeys("faults: [{x: 1}]"), keysOf(s.Properties["faults"].Items.Properties)},
@@ -132,7 +45,7 @@ func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(c.file), &v); err != nil {
 			t.Fatal(err)
 		}
-		if wrong := s.check(v, name); (wrong == "") != c.sound {
+		if wrong := s.Check(v, name); (wrong == "") != c.sound {
 			t.Errorf("%s: %s", name, wrong)
 		}
 	}
@@ -145,7 +58,7 @@ func readKeys(file string) []string {
 	return strings.Fields(keys)
 }
 
-func keysOf(m map[string]schema) []string {
+func keysOf(m map[string]jsonschema.Schema) []string {
 	var all []string
 	for key := range m {
 		all = append(all, key)
@@ -155,7 +68,7 @@ func keysOf(m map[string]schema) []string {
 }
 
 func TestReportsMatchTheirSchema(t *testing.T) {
-	s := readSchema(t, "load-report.schema.json")
+	s := jsonschema.Read(t, "../../docs/load-report.schema.json")
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
 		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
 		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: time.Second}, {At: time.Hour, Kind: loadgen.Flush}},
@@ -171,7 +84,7 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	if err := json.Unmarshal(text, &v); err != nil {
 		t.Fatal(err)
 	}
-	if wrong := s.check(v, "report"); wrong != "" {
+	if wrong := s.Check(v, "report"); wrong != "" {
 		t.Error(wrong)
 	}
 	if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
@@ -244,7 +157,7 @@ func TestOutputsAgree(t *testing.T) {
 }
 
 func TestEventsMatchTheirSchema(t *testing.T) {
-	s := readSchema(t, "load-event.schema.json")
+	s := jsonschema.Read(t, "../../docs/load-event.schema.json")
 	kinds := map[any]bool{}
 	for _, kind := range s.Properties["event"].Enum {
 		kinds[kind] = true
@@ -278,7 +191,7 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 		if err := json.Unmarshal(text, &v); err != nil {
 			t.Fatal(err)
 		}
-		if wrong := s.check(v, name); wrong != "" {
+		if wrong := s.Check(v, name); wrong != "" {
 			t.Error(wrong)
 		}
 		if name == "full" && len(v) != len(s.Properties) {
