@@ -36,6 +36,9 @@ type Network struct {
 	// Sent is called with the bytes of each write that is not lost, also if they are held
 	// back; nil: none. Set it before the first Dial.
 	Sent func([]byte)
+	// Before is called before each command of a client of a [Proxy]; nil: none. Set it
+	// before the first Listen. Proxy.Close waits until what Before returned has returned.
+	Before Before
 
 	dial Dialer
 

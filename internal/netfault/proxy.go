@@ -72,7 +72,11 @@ func (p *Proxy) serve(near net.Conn) {
 		_, _ = io.Copy(near, far)
 		_ = near.Close()
 	})
-	_, _ = io.Copy(far, near)
+	if p.network.Before == nil {
+		_, _ = io.Copy(far, near)
+	} else {
+		_ = copyRequests(far, near, p.network.Before) // the end of the connection is the report
+	}
 	_ = far.Close()
 	_ = near.Close()
 	replies.Wait()
