@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -256,6 +257,9 @@ const longestExecWait = 10 * time.Second
 // process that has ended, because it broke the protocol or exited, is replaced by the next
 // attempt. So is one whose clock has another offset.
 func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	if s.process != nil && errors.Is(s.process.Err(), external.ErrKilled) {
+		return nil, errDead // between two attempts
+	}
 	if s.process != nil && s.offset != s.id.clockAhead() {
 		_ = s.process.Close() // its attempts have reported the error
 	}
@@ -270,7 +274,7 @@ func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lea
 	terms := external.Terms{Keys: keys, TTL: own.TTL, Read: shared, Permits: own.Permits}
 	outer, err := s.ask(ctx, terms)
 	if err != nil {
-		return nil, err
+		return nil, dead(err)
 	}
 	l := s.lease(outer, h)
 	for range s.config.scenario.Depth - 1 {
@@ -282,7 +286,16 @@ func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lea
 		}
 		l.inner = append(l.inner, inner)
 	}
+	s.config.network.holding.Store(true)
 	return l, nil
+}
+
+// dead adds errDead to the error of a process that a fault has killed.
+func dead(err error) error {
+	if errors.Is(err, external.ErrKilled) {
+		return fmt.Errorf("%w: %w", errDead, err)
+	}
+	return err
 }
 
 // ask asks the process until it gets the lock.
@@ -306,7 +319,7 @@ func (s *execSession) ask(ctx context.Context, terms external.Terms) (*external.
 // lease returns a lease, which the generator extends if the client does not renew it.
 func (s *execSession) lease(l *external.Lease, h external.Hello) *execLease {
 	ctx, cancel := context.WithCancel(l.Context())
-	e := &execLease{Lease: l, renews: h.Renews, cancel: cancel}
+	e := &execLease{Lease: l, renews: h.Renews, cancel: cancel, network: s.config.network}
 	if own := s.config.scenario.Lock; !h.Renews && !own.Renew.Off {
 		e.extending.Go(func() { e.extend(ctx, own, s.config.observe) })
 	}
@@ -318,6 +331,7 @@ type execLease struct {
 	*external.Lease // the outer lease
 	inner           []*external.Lease
 	renews          bool
+	network         *network
 	cancel          context.CancelFunc // ends the extensions
 	extending       sync.WaitGroup
 }
@@ -346,6 +360,7 @@ func (e *execLease) kept() bool {
 
 // unwind leaves all inner leases and reports whether the lock was still held.
 func (e *execLease) unwind() bool {
+	e.network.holding.Store(false)
 	if len(e.inner) == 0 {
 		return true
 	}
@@ -367,11 +382,38 @@ func (e *execLease) leaveInner(ctx context.Context) error {
 
 // Unlock leaves all inner leases, then the outer one.
 func (e *execLease) Unlock(ctx context.Context) error {
+	e.network.holding.Store(false)
 	e.cancel()
 	e.extending.Wait()
 	err := errors.Join(e.leaveInner(ctx), e.Lease.Unlock(ctx))
 	if errors.Is(err, external.ErrLost) {
 		return fmt.Errorf("%w: %w", lock.ErrLost, err)
 	}
-	return err
+	return dead(err)
 }
+
+// decided returns when the newest command arrived before which the process was frozen:
+// what the process had read earlier may have changed.
+func (e *execLease) decided() time.Time { return time.Unix(0, e.network.resumed.Load()) }
+
+// strikesBefore reports whether the fault affects a client process before a command;
+// holding means that the process has a lock.
+func (f Fault) strikesBefore(command string, holding bool) bool {
+	expire := slices.Contains([]string{"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"}, command)
+	script := slices.Contains([]string{"EVAL", "EVALSHA", "FCALL"}, command)
+	switch before := strings.ToUpper(f.Before); before {
+	case "":
+		return false
+	case "RENEW":
+		return holding && (expire || script)
+	case "EXPIRE":
+		return expire
+	case "EVAL":
+		return script
+	default:
+		return command == before
+	}
+}
+
+// commandName matches the name of a command.
+var commandName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)

@@ -323,7 +323,8 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 		{Scenario{Lock: Lock{Exec: "x", KeysPerHold: 4}}, "at least the 4"},
 		{Scenario{Lock: Lock{Exec: "x", Permits: -1}}, "permits"},
 		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Skew}}}, "skew needs by"},
-		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Freeze, Before: "DEL"}}}, "before"},
+		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Freeze, Before: "DEL it"}}}, "before"},
+		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Slow, Delay: time.Second, Before: "DEL"}}}, "before"},
 	} {
 		if err := c.s.Validate(); err == nil || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", c.s.Lock, err)
@@ -464,6 +465,73 @@ func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
 		t.Errorf("inject: %v", err)
 	}
 	stop(t, r)
+}
+
+func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
+	for _, c := range []struct {
+		kind   Kind
+		before string
+		hold   time.Duration
+		struck int
+	}{
+		{"classic/setnx-expire", "EXPIRE", time.Millisecond, 1}, // the form sends PEXPIRE
+		{"classic/getset", "GET", 50 * time.Millisecond, 1},
+		{"classic/get-then-del", "del", time.Millisecond, 1},
+		{"classic/counted", "renew", 600 * time.Millisecond, 1},
+		{Mutex, "renew", 600 * time.Millisecond, 1},
+		{Mutex, "renew", time.Millisecond, 0}, // the scripts that acquire and release are no renewals
+		{Mutex, "EVAL", time.Millisecond, 1},
+		{Mutex, "BLPOP", time.Millisecond, 0},
+		{"extends", "renew", 600 * time.Millisecond, 1},
+	} {
+		t.Run(strings.ReplaceAll(fmt.Sprint(c.kind, " ", c.before, " ", c.hold), "/", "-"), func(t *testing.T) {
+			fault := Fault{At: 100 * time.Millisecond, Kind: Freeze, Before: c.before, Client: 1, For: 300 * time.Millisecond}
+			s := Scenario{
+				Lock: process(c.kind, 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1,
+				Hold: Const(c.hold), Think: Const(5 * time.Millisecond), Duration: 2 * time.Second, Faults: []Fault{fault},
+			}
+			r := started(t, connect(t, server.ForTest(t).Addr()), s)
+			<-r.Done()
+			m := r.Metrics()
+			if m.Faults[0].Struck != c.struck || (m.Faults[0].Why == "") != (c.struck > 0) {
+				t.Fatal(m.Faults[0])
+			}
+			if c.struck == 0 {
+				return
+			}
+			var frozen []time.Time // its begin and end
+			for _, e := range r.Events(0) {
+				if e.Kind == FaultBegan || e.Kind == FaultEnded {
+					frozen = append(frozen, e.At)
+				}
+			}
+			if len(frozen) != 2 || frozen[1].Sub(frozen[0]) < fault.For {
+				t.Fatalf("frozen at %v", frozen)
+			}
+			for _, e := range r.Events(0) { // the command waits until the end of the freeze, and with it the client
+				if e.Client == 1 && e.Kind == Released && e.At.After(frozen[0]) && e.At.Before(frozen[1]) {
+					t.Errorf("the client released a lock %s before the freeze was over", frozen[1].Sub(e.At))
+				}
+			}
+			if m.Violations.Broken() > 0 && c.kind.Sound() {
+				t.Errorf("violations: %+v", m.Violations)
+			}
+		})
+	}
+}
+
+func TestACrashBeforeACommandIsACrash(t *testing.T) {
+	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
+		Lock: process("classic/setnx-expire", 300*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1,
+		Hold: Const(5 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: time.Hour,
+		Faults: []Fault{{At: 300 * time.Millisecond, Kind: Crash, Before: "EXPIRE"}},
+	})
+	m := until(t, r, "a dead client and a key without a TTL", func(m Metrics) bool { return m.Clients.Dead == 1 && m.Violations.Stuck == 1 })
+	if m.Faults[0].Struck != 1 || m.Errors != 1 || m.Unconfirmed > 0 || !strings.Contains(m.LastErr, errDead.Error()) {
+		t.Errorf("%s, %d errors, %d unconfirmed: %s", m.Faults[0], m.Errors, m.Unconfirmed, m.LastErr)
+	}
+	stop(t, r)
+	checkNoProcess(t)
 }
 
 func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {

@@ -70,7 +70,7 @@ type Fault struct {
 	Delay   time.Duration `yaml:"delay"`       // slow: additional time per packet
 	Jitter  time.Duration `yaml:"jitter"`      // slow: variation of Delay in both directions
 	By      time.Duration `yaml:"by"`          // skew: how far the clock is ahead
-	Before  string        `yaml:"before,word"` // crash, freeze: before this step of a historic form instead of inside a hold: EXPIRE, GET, GETSET, DEL, renew
+	Before  string        `yaml:"before,word"` // crash, freeze: before this step of a historic form instead of inside a hold: EXPIRE, GET, GETSET, DEL, renew; before any command of a client process
 
 	number int // number in the scenario, from 1; 0 = not in the scenario
 }
@@ -112,7 +112,9 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("skew needs by: how far the clock is ahead, like 3s or -3s")
 	case f.Before != "" && f.Kind != Crash && f.Kind != Freeze:
 		return fmt.Errorf("before goes with crash and freeze, not with %s", f.Kind)
-	case f.Before != "" && !slices.Contains(k.steps(), f.Before):
+	case f.Before != "" && k == Exec && !commandName.MatchString(f.Before):
+		return fmt.Errorf("before: %q is not the name of a Redis command, like DEL or EVALSHA", f.Before)
+	case f.Before != "" && k != Exec && !slices.Contains(k.steps(), f.Before):
 		return fmt.Errorf("before: %s has no step %q; it has: %s", k, f.Before, cmp.Or(strings.Join(k.steps(), " "), "none"))
 	}
 	return nil

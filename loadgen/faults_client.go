@@ -50,6 +50,7 @@ func (c *client) applyFaults(stay context.Context) error {
 // dedicateConn gives the client its own connections.
 func (c *client) dedicateConn() error {
 	w := newNetwork(&c.fleet.sessions.commands)
+	w.before = func(command string) func() error { return c.beforeCommand(w, command) }
 	root, err := c.fleet.open(w)
 	if err != nil {
 		return fmt.Errorf("connect a client by itself: %w", err)
@@ -78,7 +79,7 @@ func (c *client) applyInHold(halt context.Context, v *oracle.Occupancy, f Fault)
 	c.fleet.begin(f, c.number)
 	switch f.Kind {
 	case Crash:
-		c.crash(f)
+		c.crash(c.network, f)
 		return workCrashed
 	case Leak:
 		return workLeaked
@@ -86,17 +87,17 @@ func (c *client) applyInHold(halt context.Context, v *oracle.Occupancy, f Fault)
 		c.partition(f, false)
 		return workOK
 	case Freeze:
-		c.freeze(halt, f)
+		c.freeze(halt, c.network, f)
 		return workUnchecked
 	}
 	return workOK
 }
 
-// crash cuts all connections of the client for good. Data that was sent before still
-// arrives.
-func (c *client) crash(f Fault) {
+// crash cuts all connections of the client over w for good. Data that was sent before
+// still arrives.
+func (c *client) crash(w *network, f Fault) {
 	c.replaceAfter = f.For
-	c.network.kill()
+	w.kill()
 }
 
 // hitsInHold reports whether a fault affects the client inside a hold, now. A fault of
@@ -116,17 +117,17 @@ func (c *client) partition(f Fault, repliesOnly bool) {
 	})
 }
 
-// freeze stops the client for the duration of the fault. What its timers and renewals
-// send meanwhile is dropped. Replies wait until its end.
-func (c *client) freeze(halt context.Context, f Fault) {
-	c.network.freeze()
+// freeze stops the client, whose network is w, for the duration of the fault. What its
+// timers and renewals send meanwhile is dropped. Replies wait until its end.
+func (c *client) freeze(halt context.Context, w *network, f Fault) {
+	w.freeze()
 	c.fleet.recorder.setTrouble(c.number, Frozen)
 	length := f.For
 	if length == 0 {
 		length = maxTime
 	}
 	pause(halt, length)
-	c.network.thaw()
+	w.thaw()
 	c.fleet.recorder.clearTrouble(c.number, Frozen)
 	c.fleet.end(f, c.number)
 }
@@ -142,14 +143,32 @@ func (c *client) identity() clientIdentity {
 			if !found {
 				return nil
 			}
-			c.fleet.begin(f, c.number)
-			if f.Kind == Freeze {
-				c.freeze(ctx, f)
-				return nil
-			}
-			c.crash(f)
-			return errDead
+			return c.strikeBetween(ctx, c.network, f)
 		},
+	}
+}
+
+// strikeBetween applies a fault between two commands.
+func (c *client) strikeBetween(halt context.Context, w *network, f Fault) error {
+	c.fleet.begin(f, c.number)
+	if f.Kind == Freeze {
+		c.freeze(halt, w, f)
+		return nil
+	}
+	c.crash(w, f)
+	return errDead
+}
+
+// beforeCommand is the netfault.Before of a client process whose network is w.
+func (c *client) beforeCommand(w *network, command string) func() error {
+	f, found := c.faults.take(func(f Fault) bool { return f.strikesBefore(command, w.holding.Load()) })
+	if !found {
+		return nil
+	}
+	return func() error {
+		err := c.strikeBetween(c.fleet.ctx, w, f)
+		w.resumed.Store(time.Now().UnixNano())
+		return err
 	}
 }
 

@@ -1,0 +1,185 @@
+//go:build unix
+
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+// asClient is the environment variable that makes this test binary a client process with
+// locks of a kind.
+const asClient = "LOCKTOP_TEST_CLIENT"
+
+func init() {
+	kind := loadgen.Kind(os.Getenv(asClient))
+	if kind == "" {
+		return
+	}
+	l := loadgen.Lock{Kind: kind}
+	if kind == "classic/counted" {
+		l.Renew.Max = 2 // as in its scenario
+	}
+	if err := loadgen.ServeClient(context.Background(), l, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// asProcesses returns s with client processes of its kind, which must show the same.
+func asProcesses(s loadgen.Scenario) loadgen.Scenario {
+	with := s.WithClient(fmt.Sprintf("%s=%s exec '%s'", asClient, s.Lock.Kind, os.Args[0]))
+	with.Expect = s.Expect
+	return with
+}
+
+// proof returns the number of runs: many with LOCKTOP_PROOF, else one.
+func proof(many int) int {
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		return many
+	}
+	return 1
+}
+
+// run runs a scenario until it has shown what is expected of it, or to its end if nothing
+// is. It fails the test if keys are left.
+func run(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
+	t.Helper()
+	r, err := loadgen.New(on, s)
+	if err == nil {
+		err = r.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := func() bool { return len(s.Expect) > 0 && len(loadgen.Missed(s.Expect, r.Metrics())) == 0 }
+	for done := r.Done(); done != nil && !shown(); {
+		select {
+		case <-done:
+			done = nil
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	_ = r.Close() // a client that was frozen may be unable to release
+	return r.Metrics()
+}
+
+// The flaw that each historic form has, and the scenario that shows it.
+var flaws = []struct {
+	kind loadgen.Kind
+	name string
+}{
+	{"classic/setnx-expire", "setnx-crash"},
+	{"classic/getset", "getset-skew"},
+	{"classic/blind-delete", "blind-delete"},
+	{"classic/get-then-del", "get-then-del"},
+	{"classic/counted", "counted"},
+	{"classic/two-key-rw", "two-key-rw"},
+	{"classic/stamp-rw", "stamp-rw"},
+	{"classic/quorum-semaphore", "quorum-semaphore"},
+}
+
+func TestTheFlawOfEachHistoricFormIsFoundInClientProcesses(t *testing.T) {
+	found := make(map[loadgen.Kind]bool)
+	for _, f := range flaws {
+		found[f.kind] = true
+	}
+	for _, kind := range loadgen.Kinds() {
+		if !kind.Sound() && !found[kind] {
+			t.Errorf("%s is not in the table", kind)
+		}
+	}
+	for _, f := range flaws {
+		for n := range proof(10) {
+			t.Run(fmt.Sprint(f.name, n), func(t *testing.T) {
+				t.Parallel()
+				s, known := Find(f.name)
+				if !known || s.Lock.Kind != f.kind {
+					t.Fatalf("%s is a scenario of %s", f.name, s.Lock.Kind)
+				}
+				on := loadgen.Servers{Redis: connect(t, server.ForTest(t).Addr())}
+				if f.kind.Quorum() {
+					on = five(t)
+				}
+				s = asProcesses(s)
+				m := run(t, on, s)
+				for _, missed := range loadgen.Missed(s.Expect, m) {
+					t.Errorf("expected %s, got %s; faults %s, newest error %q", missed, missed.Measured(m), m.Faults, m.LastErr)
+				}
+				if want := "locktop " + string(f.kind); m.Library != want {
+					t.Errorf("the library is %q, want %q", m.Library, want)
+				}
+				t.Logf("shown after %s and %d holds", m.Elapsed.Round(time.Millisecond), m.Acquired)
+			})
+		}
+	}
+}
+
+// underFaults returns a scenario of a sound kind with every fault of a client process, and
+// with a freeze and a crash between two commands.
+func underFaults(kind loadgen.Kind) loadgen.Scenario {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	s := loadgen.Scenario{
+		Lock: loadgen.Lock{Kind: kind, TTL: ms(600)}, Keys: loadgen.Keys{N: 1}, Clients: 6,
+		Hold: loadgen.Exp(ms(5)), Think: loadgen.Exp(ms(5)), Duration: 6 * time.Second,
+		Faults: []loadgen.Fault{
+			{At: ms(300), Kind: loadgen.Crash, Clients: 1, For: ms(300)},
+			{At: ms(800), Kind: loadgen.Freeze, Before: "EVAL", Clients: 2, For: ms(900)},
+			{At: ms(1900), Kind: loadgen.Freeze, Clients: 1, For: ms(900)},
+			{At: ms(2200), Kind: loadgen.Crash, Before: "EVAL", Clients: 1, For: ms(300)},
+			{At: ms(2900), Kind: loadgen.Partition, Clients: 1, For: ms(900)},
+			{At: ms(3200), Kind: loadgen.Slow, Clients: 2, Delay: ms(20), Jitter: ms(10), For: ms(1000)},
+			{At: ms(4200), Kind: loadgen.DropReplies, Clients: 1, For: ms(900)},
+		},
+	}
+	switch kind {
+	case loadgen.RW:
+		s.Reads = 0.5
+	case loadgen.Reentrant:
+		s.Depth = 2
+	case loadgen.Semaphore:
+		s.Lock.Permits = 2
+	case loadgen.All:
+		s.Keys.N = 3
+	}
+	return s
+}
+
+func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
+	for _, kind := range loadgen.Kinds() {
+		for n := range proof(10) {
+			if !kind.Sound() {
+				continue
+			}
+			t.Run(fmt.Sprint(kind, n), func(t *testing.T) {
+				t.Parallel()
+				on := loadgen.Servers{Redis: connect(t, server.ForTest(t).Addr())}
+				if kind.Quorum() {
+					on = five(t)
+				}
+				m := run(t, on, asProcesses(underFaults(kind)))
+				if m.Violations.Overlap.Count != 0 || m.Violations.ForeignUnlocks != 0 || m.Violations.Broken() != 0 {
+					t.Errorf("violations: %+v", m.Violations)
+				}
+				if m.Acquired < 10 {
+					t.Errorf("only %d holds, newest error %q", m.Acquired, m.LastErr)
+				}
+				struck := 0
+				for _, f := range m.Faults {
+					struck += f.Struck
+				}
+				if struck < len(m.Faults)-1 { // a cut client may come too late to its moment
+					t.Errorf("faults: %s", m.Faults)
+				}
+				t.Logf("%d holds, %d faults", m.Acquired, struck)
+			})
+		}
+	}
+}
