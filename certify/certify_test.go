@@ -13,9 +13,10 @@ import (
 
 // flaws names for each historic form the tests that show the flaw of its doc comment.
 var flaws = map[string][]string{
-	"classic/setnx-expire":     {"lost-acquire"},
+	"classic/setnx-expire":     {"between-acquire", "lost-acquire"},
 	"classic/getset":           {"clock", "late-unlock"},
 	"classic/blind-delete":     {"late-unlock"},
+	"classic/get-then-del":     {"between-release"},
 	"classic/counted":          {"renewal"},
 	"classic/two-key-rw":       {"readers"},
 	"classic/stamp-rw":         {"readers", "clock"},

@@ -328,6 +328,7 @@ type actor struct {
 	net     []*netfault.Network // one per server
 	proxies []*netfault.Proxy
 	process *external.Process
+	tap     tap
 	thawed  func() // ends the span of a freeze
 }
 
@@ -354,6 +355,7 @@ func (r *rig) startActor(ahead time.Duration) (*actor, error) {
 	var urls []string
 	for _, addr := range r.servers {
 		n := netfault.New(new(net.Dialer).DialContext)
+		n.Before = a.tap.before
 		p, err := n.Listen("tcp", addr)
 		if err != nil {
 			return nil, fmt.Errorf("open a proxy: %w", err)
@@ -373,6 +375,7 @@ func (a *actor) close() {
 	if a.process != nil {
 		a.process.Kill()
 	}
+	a.tap.pass(errDropped) // Close of a proxy waits for it
 	for i, p := range a.proxies {
 		_ = p.Close()
 		a.net[i].Thaw()

@@ -49,6 +49,15 @@ func Tests() []Test {
 				"A failure: that client gets it later than the TTL and a margin of 1 s, or a repeated release deletes its lock.",
 		},
 		{
+			Name: "between-acquire", Title: "a crash between two commands of an acquire", takes: 3 * time.Second, run: betweenAcquire,
+			About: "If an acquire takes several commands, a client is killed before each but the first. A failure: the next client does not get the lock within the TTL and a margin of 1 s.",
+		},
+		{
+			Name: "between-release", Title: "a freeze between two commands of a release", takes: 3 * time.Second, run: betweenRelease,
+			About: "If a release takes several commands, a client is frozen before each but the first, for longer than its lease, while another client acquires the lock. " +
+				"A failure: the rest of the release deletes the lock of that client.",
+		},
+		{
 			Name: "waiter-killed", Title: "a waiter is killed", takes: 2 * time.Second, run: waiterKilled,
 			About: "The first of two waiters is killed, then the holder releases. A failure: the other waiter does not get the lock within the TTL and a margin of 1 s.",
 		},
