@@ -170,7 +170,7 @@ func (r *Renew) parseShort(text string) error {
 	if !known {
 		return fmt.Errorf("%q is neither on nor off, nor like {every: ttl/3, max: 0}", text)
 	}
-	r.Off = !on
+	*r = Renew{Off: !on}
 	return nil
 }
 
@@ -193,6 +193,7 @@ type Wait struct {
 func (w *Wait) parseShort(text string) error {
 	switch text {
 	case "notify", "fair", "queue":
+		*w = Wait{}
 	case "poll":
 		*w = Wait{Poll: 50 * time.Millisecond, Jitter: 0.5}
 	default:

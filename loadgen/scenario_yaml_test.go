@@ -60,6 +60,19 @@ func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 	}
 }
 
+// A word replaces the whole setting of the file: --wait notify over {poll: 50ms}.
+func TestAWordReplacesTheSettingsOfTheFile(t *testing.T) {
+	s := parsed(t, "lock: {kind: mutex, wait: {poll: 50ms, tries: 20}, renew: {every: 1s, max: 4}}")
+	for key, value := range map[string]string{"lock.wait": "notify", "lock.renew": "on"} {
+		if err := s.Set(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Lock.Wait != (Wait{}) || s.Lock.Renew != (Renew{}) {
+		t.Errorf("waits %+v, renews %+v", s.Lock.Wait, s.Lock.Renew)
+	}
+}
+
 func TestAWrittenScenarioIsReadUnchanged(t *testing.T) {
 	for _, s := range []Scenario{
 		parsed(t, example),
