@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/connect"
 	"locktop/server"
 )
 
@@ -208,6 +209,25 @@ func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 				t.Errorf("on stderr: %q", o.errors)
 			}
 		})
+	}
+}
+
+// The check that a load is on this machine needs no password, so it does not refuse one
+// that is asked for later. Nothing listens at the address.
+func TestALoadAsksForThePassword(t *testing.T) {
+	for _, args := range []string{"load --duration 1s -u redis://127.0.0.1:1 --user ann --askpass", "load --redlock redis://127.0.0.1:1 --user ann --askpass"} {
+		o := locktopWith(t, strings.NewReader("c4nary\n"), strings.Fields(args)...)
+		if !strings.Contains(o.errors, "connection refused") {
+			t.Errorf("%s: %+v", args, o)
+		}
+	}
+	var own ownLoad
+	var c connect.Flags
+	if err := c.FlagSet().Parse([]string{"--user", "ann", "--askpass"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.refusal(&c, writeFlags{}); err != nil {
+		t.Errorf("--load: %v", err)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *Flags) complete(e endpoint) (endpoint, error) {
 	case e.pass == "":
 		e.pass = os.Getenv("REDISCLI_AUTH")
 	}
-	if e.user != "" && e.pass == "" {
+	if e.user != "" && e.pass == "" && !c.askPass {
 		// Redis would continue as the default user.
 		return endpoint{}, usagef("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
 	}
