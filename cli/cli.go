@@ -27,6 +27,8 @@ type program struct {
 	in    io.Reader
 	out   io.Writer
 	notes messages
+
+	warned []string // of connections so far
 }
 
 // Run executes the command line args and returns the exit code. When ctx ends or

@@ -231,6 +231,29 @@ func TestALoadAsksForThePassword(t *testing.T) {
 	}
 }
 
+// A password for several servers is asked for once, and a warning about it is given once.
+func TestSeveralServersHaveOnePassword(t *testing.T) {
+	var urls []string
+	for range 3 {
+		c := server.ForTest(t)
+		aUser(t, c.Addr(), "ann", "on", ">c4nary", "~*", "&*", "+@all")
+		urls = append(urls, "redis://"+c.Addr())
+	}
+	nodes := strings.Join(urls, ",")
+	for _, args := range []string{"list --plain", "load --kind redlock --clients 1 --duration 200ms"} {
+		for _, way := range []string{"--askpass", "-a c4nary"} {
+			o := locktopWith(t, strings.NewReader("c4nary\n"), strings.Fields(args+" --redlock "+nodes+" --user ann "+way)...)
+			want := 0
+			if way != "--askpass" {
+				want = 1
+			}
+			if n := strings.Count(o.errors, "a password on the command line"); o.code != exitFine || n != want {
+				t.Errorf("%s %s: exit code %d, %d warnings, want %d: %s", args, way, o.code, n, want, o.errors)
+			}
+		}
+	}
+}
+
 func TestAskingForAPasswordEndsWithTheProgram(t *testing.T) {
 	in, silent := io.Pipe() // there is no input
 	defer silent.Close()

@@ -82,6 +82,9 @@ func notLocal(hint, remote string) error {
 
 // dialNodes connects to the servers of a quorum.
 func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOptions) (*loadServers, error) {
+	if err := c.AskPassword(ctx, p.prompt()); err != nil { // once for all nodes
+		return nil, err
+	}
 	g := &loadServers{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
 	for _, url := range o.redlock {
 		t, err := p.dialLocal(ctx, c.WithURL(url), o.force)

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +19,20 @@ import (
 
 // connect connects by the flags. It asks for the password and warns of what is unsafe.
 func (p *program) connect(ctx context.Context, c *connect.Flags) (*connect.Target, error) {
-	return c.Open(ctx, connect.Prompt{In: p.in, Out: p.notes.to, Warn: p.notes.warning})
+	return c.Open(ctx, p.prompt())
+}
+
+// prompt returns the prompt for a connection. It warns once of what is the same for several
+// servers.
+func (p *program) prompt() connect.Prompt {
+	return connect.Prompt{In: p.in, Out: p.notes.to, Warn: func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if slices.Contains(p.warned, text) {
+			return
+		}
+		p.warned = append(p.warned, text)
+		p.notes.warning("%s", text)
+	}}
 }
 
 // connectReadOnly applies the context, checks the selection and connects, for a

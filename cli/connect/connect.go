@@ -41,7 +41,7 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	if err := c.checkTopology(); err != nil {
 		return nil, err
 	}
-	if err := c.askPassword(ctx, p); err != nil {
+	if err := c.AskPassword(ctx, p); err != nil {
 		return nil, err
 	}
 	seeds, err := c.seeds()
@@ -83,8 +83,9 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	return t, nil
 }
 
-// askPassword asks for the password if --askpass is set, and clears that flag.
-func (c *Flags) askPassword(ctx context.Context, p Prompt) error {
+// AskPassword asks for the password if --askpass is set, and clears that flag. Open does so
+// by itself.
+func (c *Flags) AskPassword(ctx context.Context, p Prompt) error {
 	if !c.askPass {
 		return nil
 	}
