@@ -43,7 +43,6 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	set.StringVar(&a.theme, "theme", "", "`name` of the colour theme: "+strings.Join(tui.Themes(), ", "))
 	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the set of characters for drawing: "+strings.Join(widget.GlyphSets(), ", "))
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two reads of the locks")
-	set.Bool("no-animation", false, "no effect: the screen has no animations") // for scripts that set it
 	set.BoolVar(&a.noMouse, "no-mouse", false, "do not use the mouse")
 	return set
 }
