@@ -109,11 +109,13 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	room := s.screen.h - len(panel) - len(about) - 3
 	first, end = m.visible(min(room, max(room-minPageLines, minChoices)))
 	if shown := end - first; shown < len(m.choices) {
-		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d of %d", shown, len(m.choices)), "Esc closes"))
+		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d to %d of %d", first+1, end, len(m.choices)), "Esc closes"))
 	}
 	at = len(panel)
-	for i, c := range m.choices[first:end] {
-		panel = append(panel, m.choice(s, c, first+i == m.at, label))
+	for i := first; i < end; i++ {
+		l := m.choice(s, i, label)
+		s.scrollBar(l, i, first, end-first, len(m.choices))
+		panel = append(panel, l.String())
 	}
 	if len(about) > 0 {
 		panel = append(panel, strings.Repeat(" ", s.screen.w))
@@ -126,7 +128,7 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 func (m *menu) aboutLines(s *state, left int) []string {
 	c := m.choices[m.at]
 	var lines []string
-	for _, text := range s.screen.glyphs.Wrap(c.about, s.screen.w-2*margin, 3) {
+	for _, text := range s.screen.glyphs.Wrap(c.about, s.screen.w-2*margin, 5) {
 		lines = append(lines, widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
 	}
 	if c.full != "" {
@@ -134,7 +136,7 @@ func (m *menu) aboutLines(s *state, left int) []string {
 			lines = append(lines, s.wrapAnywhere(s.screen.w, margin, s.screen.theme.text, text)...)
 		}
 	}
-	if most := max(1, left-len(m.choices)-3); len(lines) > most {
+	if most := max(1, left-min(len(m.choices), minChoices)-3); len(lines) > most {
 		more := humanize.Plural(len(lines)-most+1, "more line")
 		lines = append(lines[:most-1], widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "and "+more).String())
 	}
@@ -177,21 +179,21 @@ func (m *menu) visible(n int) (first, end int) {
 	return first, first + n
 }
 
-// choice draws one choice: key, label and detail.
-func (m *menu) choice(s *state, c choice, chosen bool, label int) string {
-	t := s.screen.theme
+// choice draws choice i: key, label and detail.
+func (m *menu) choice(s *state, i, label int) *widget.Line {
+	t, c := s.screen.theme, m.choices[i]
 	key, text, detail := t.key, t.text, t.dim
 	if c.disabled != "" {
 		key, text = t.dim, t.dim
 	}
 	l := widget.NewLine(s.screen.w)
-	s.pointer(l, chosen)
+	s.pointer(l, i == m.at)
 	l.Put(key, s.screen.glyphs.Fit(s.screen.glyphs.Word(c.key), 3)).Put(text, s.screen.glyphs.Fit(c.label, label)).Pad(widget.Style{}, 2)
 	what := c.detail
 	if c.disabled != "" {
 		what = c.disabled
 	}
-	return l.Put(detail, s.screen.glyphs.FitEnd(what, max(0, l.Rest()-1))).String()
+	return l.Put(detail, s.screen.glyphs.FitEnd(what, max(0, l.Rest()-1)))
 }
 
 // overlay replaces the lines above the footer by the panel, as many as there are.

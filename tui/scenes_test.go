@@ -202,3 +202,27 @@ func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
 		d.size(80, 24).wait(2 * tickInterval).want("1,234 OVERLAPS, longest 247 ms: two clients held it at the same time")
 	})
 }
+
+// TestTheMenuOfScenesFitsASmallWindow checks that the whole caption of each scene is in the menu,
+// and that the menu says which part of the scenes it shows.
+func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
+	w := testConfig()
+	w.Scenes = scenarios.All()
+	drive(t, w, func(d *driver) {
+		d.size(80, 24).want("1 to 5 of 22 · Esc closes", "▌  a  hot-key")
+		for i, scene := range w.Scenes {
+			if !strings.Contains(screenWords(d), strings.Join(strings.Fields(scene.Caption), " ")) {
+				t.Errorf("the caption of %s is cut:\n%s", scene.Name, d.screen())
+			}
+			if i == 0 && !strings.HasSuffix(d.line("a  hot-key"), "▐") {
+				t.Errorf("no scroll bar at the beginning:\n%s", d.screen())
+			}
+			d.press("down")
+		}
+		d.press("up").want("18 to 22 of 22", "▌  y  quorum-semaphore")
+		if !strings.HasSuffix(d.line("y  quorum-semaphore"), "▐") {
+			t.Errorf("no scroll bar at the end:\n%s", d.screen())
+		}
+		d.size(140, 60).want("Esc closes").wantNot("of 22", "▐")
+	})
+}
