@@ -69,6 +69,10 @@ func waiters(r *rig) Verdict {
 	if m.Acquired < 2 {
 		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s by %d clients; last error: %s.", humanize.Plural(m.Acquired, "hold"), n, m.LastErr)}
 	}
+	return r.judgeWaiters(m, events, n)
+}
+
+func (r *rig) judgeWaiters(m loadgen.Metrics, events []loadgen.Event, n int) Verdict {
 	least, most, passed := fairness(events, n)
 	text := fmt.Sprintf("%s by %d clients in %s: %.1f commands per hold, hand-off p50 %s, wait p50 %s, p99 %s, max %s; %d to %s per client; a waiter was passed over %s at most.",
 		humanize.Plural(m.Acquired, "hold"), n, humanize.Precise(m.Elapsed), float64(m.Cost.Commands)/float64(m.Acquired), humanize.Precise(m.Latency.Handoff.P50),

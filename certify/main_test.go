@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,7 +20,15 @@ import (
 const asClient = "LOCKTOP_TEST_CLIENT"
 
 func TestMain(m *testing.M) {
-	if kind := os.Getenv(asClient); kind != "" {
+	kind := os.Getenv(asClient)
+	if defect, ok := strings.CutPrefix(kind, "broken/"); ok {
+		if err := (&broken{defect: defect}).run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if kind != "" {
 		if err := loadgen.ServeClient(context.Background(), loadgen.Lock{Kind: loadgen.Kind(kind)}, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -39,15 +39,15 @@ func lostAcquire(r *rig) Verdict {
 	}
 	r.note("server", "the lock is granted")
 	h, took := r.next(b, time.Now(), "an acquire whose reply was lost")
-	heal()
+	a.lose(heal)
 	<-request.done
 	answer := "the lock, with a lease that had ended"
 	if request.h == nil {
 		answer = request.err.Error()
 	} else if request.h.Valid() && h.Valid() {
-		return failed("%s got the lock %s after the lost acquire, and the client of %s reports a valid lease too, when the reply arrives.", b.name, humanize.Precise(took), a.name)
+		return failed("%s got the lock %s after the lost acquire, and the client of %s reports a valid lease, too, after its connection broke.", b.name, humanize.Precise(took), a.name)
 	}
-	return passed("%s got the lock %s after an acquire whose reply was lost (TTL %s). When the reply arrived, %s answered: %s.", b.name, humanize.Precise(took), humanize.Setting(ttl), a.name, answer)
+	return passed("%s got the lock %s after an acquire whose reply was lost (TTL %s). When its connection broke, %s answered: %s.", b.name, humanize.Precise(took), humanize.Setting(ttl), a.name, answer)
 }
 
 // keys returns the number of keys on all servers.
@@ -80,9 +80,9 @@ func lostRelease(r *rig) Verdict {
 	released := make(chan error, 1)
 	go func() { released <- h.unlock() }()
 	later, took := r.next(b, began, "a release whose reply was lost")
-	heal()
+	a.lose(heal) // many clients send their request again
 	err := <-released
-	text := fmt.Sprintf("%s got the lock %s after a release whose reply was lost. When the reply arrived, the release %s.", b.name, humanize.Precise(took), outcomeText(err))
+	text := fmt.Sprintf("%s got the lock %s after a release whose reply was lost. When its connection broke, the release %s.", b.name, humanize.Precise(took), outcomeText(err))
 	return passed("%s %s", text, r.intruder(c, later, text))
 }
 

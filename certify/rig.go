@@ -428,6 +428,16 @@ func (a *actor) cut(repliesOnly bool) (heal func()) {
 	}
 }
 
+// lose breaks the connections of the client: what is held back on them never arrives. New
+// connections work.
+func (a *actor) lose(heal func()) {
+	for _, n := range a.net {
+		n.Cut()
+	}
+	a.rig.note(a.name, "its connections break")
+	heal()
+}
+
 // hold is a lock that a client has got.
 type hold struct {
 	*external.Lease

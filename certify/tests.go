@@ -41,11 +41,11 @@ func Tests() []Test {
 		},
 		{
 			Name: "lost-acquire", Title: "the reply to an acquire is lost", takes: 4 * time.Second, run: lostAcquire,
-			About: "The server grants a lock, but the reply does not arrive. A failure: no other client gets the lock within the TTL and a margin of 1 s.",
+			About: "The server grants a lock, but the connection breaks before the reply arrives. A failure: no other client gets the lock within the TTL and a margin of 1 s.",
 		},
 		{
 			Name: "lost-release", Title: "the reply to a release is lost", takes: 4 * time.Second, run: lostRelease,
-			About: "The server releases a lock, but the reply does not arrive until another client has acquired the lock. " +
+			About: "The server releases a lock, but the connection breaks before the reply arrives, when another client has acquired the lock. " +
 				"A failure: that client gets it later than the TTL and a margin of 1 s, or a repeated release deletes its lock.",
 		},
 		{
