@@ -155,7 +155,14 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 		how, err = c.release(halt, l, v, kept)
 	}
 	if (how == lost || how == expired) && f.promise.renewed {
-		f.oracle.Lost(v, left)
+		found := left
+		if kept { // the release found it: a fault may have struck meanwhile
+			found = time.Now()
+		}
+		f.oracle.Lost(v, found)
+	}
+	if how == lost {
+		f.oracle.Removed(v)
 	}
 	now := time.Now()
 	f.history.Ended(v, left, now, how == released)

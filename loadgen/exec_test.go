@@ -29,7 +29,7 @@ func init() {
 	if kind == "" {
 		return
 	}
-	open, renew := open, Renew{}
+	open, openSession, renew := open, open, Renew{}
 	switch kind {
 	case "extends": // but does not renew
 		kind, renew = Mutex, Renew{Off: true}
@@ -48,6 +48,11 @@ func init() {
 			os.Exit(7)
 		})
 		kind = Mutex
+	case "hides-loss":
+		kind, open = Mutex, func(o sessionConfig) (session, error) {
+			inner, err := openSession(o)
+			return hidesLoss{inner}, err
+		}
 	case "garbage":
 		fmt.Println("Hello!")
 	}
@@ -65,6 +70,28 @@ func (s ownKeys) as(id clientIdentity) session { return ownKeys{s.session.as(id)
 
 func (s ownKeys) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
 	return s.session.lock(ctx, []string{"mutex:" + keys[0]}, shared)
+}
+
+// hidesLoss is a session of a library whose release does not say that the lock was lost.
+type hidesLoss struct{ session }
+
+func (s hidesLoss) as(id clientIdentity) session { return hidesLoss{s.session.as(id)} }
+
+func (s hidesLoss) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	l, err := s.session.lock(ctx, keys, shared)
+	if err != nil {
+		return nil, err
+	}
+	return silentLease{l}, nil
+}
+
+type silentLease struct{ lease }
+
+func (l silentLease) Context() context.Context { return context.Background() }
+
+func (l silentLease) Unlock(ctx context.Context) error {
+	_ = l.lease.Unlock(ctx)
+	return nil
 }
 
 // process returns a lock of client processes, which are this test binary.
@@ -190,6 +217,37 @@ func TestABrokenClientProcessIsFound(t *testing.T) {
 		if m.Verdict(s.WithDefaults()).Safe {
 			t.Errorf("%s is called safe", kind)
 		}
+	}
+}
+
+func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
+	m := raced(t, Scenario{
+		Lock: process("hides-loss", 300*time.Millisecond), Clients: 3, Keys: Keys{N: 1}, Duration: 3 * time.Second, Seed: 1,
+		Hold: Const(50 * time.Millisecond), Think: Const(time.Millisecond),
+		Faults: []Fault{
+			{At: 300 * time.Millisecond, Kind: Freeze, For: 430 * time.Millisecond},
+			{At: 1200 * time.Millisecond, Kind: Freeze, For: 430 * time.Millisecond},
+			{At: 2100 * time.Millisecond, Kind: Freeze, For: 430 * time.Millisecond},
+		},
+	})
+	if m.Violations.ForeignUnlocks != 0 || m.Violations.Overlap.Count != 0 {
+		t.Errorf("%d foreign unlocks, %d overlaps", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count)
+	}
+	for _, f := range m.Faults {
+		if f.Struck != 1 {
+			t.Error(f)
+		}
+	}
+}
+
+func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testing.T) {
+	m := raced(t, Scenario{ // the second client comes after 1 s, and nobody comes while it is inside
+		Lock: process("classic/blind-delete", 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 1900 * time.Millisecond,
+		Hold: Const(600 * time.Millisecond), Think: Const(2 * time.Second),
+		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, Client: 1, For: 1200 * time.Millisecond}},
+	})
+	if m.Violations.ForeignUnlocks != 1 || m.Violations.Overlap.Count != 0 || m.Acquired != 2 || m.Lost != 1 {
+		t.Errorf("%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count, m.Acquired, m.Lost)
 	}
 }
 
@@ -517,6 +575,18 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 				t.Errorf("violations: %+v", m.Violations)
 			}
 		})
+	}
+}
+
+func TestAFreezeBeforeAReleaseExplainsTheLoss(t *testing.T) {
+	s := Scenario{ // the only script of a client without others is the release
+		Lock: process(Mutex, 300*time.Millisecond), Clients: 1, Keys: Keys{N: 1}, Seed: 1,
+		Hold: Const(10 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 1200 * time.Millisecond,
+		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, Before: "EVAL", For: 600 * time.Millisecond}},
+	}
+	m := raced(t, s)
+	if m.Faults[0].Struck != 1 || m.Lost+m.Expired != 1 || m.Violations.Broken() != 0 {
+		t.Errorf("%s, %d lost, %d expired, %d without a cause", m.Faults[0], m.Lost, m.Expired, m.Violations.UnexplainedLoss)
 	}
 }
 

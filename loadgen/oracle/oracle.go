@@ -37,6 +37,7 @@ type Config struct {
 	Patience time.Duration       // a key is stuck if no client has it for longer than this while a client waits for it
 	InOrder  bool                // the lock serves waiters in order of arrival
 	Numbered bool                // the fence rises with every exclusive holder
+	Claimed  bool                // a release without an error is what the client says, and may have removed nothing
 	Report   func(Evidence)      // called for every violation
 	Handoff  func(time.Duration) // called with the time between a release and the next acquire, if a client waited
 }
@@ -110,6 +111,7 @@ type Occupancy struct {
 	overlapped  []*Occupancy // earlier holds, as many as the limit, that were inside at the same time; guarded by section.mu
 	granted     bool         // all leases were valid then; guarded by section.mu
 	reported    bool         // the overlap was reported; guarded by section.mu
+	removed     *Evidence    // a foreign unlock that may have removed this lock; guarded by section.mu
 	hold        int64        // number in the history; 0 = not recorded
 }
 

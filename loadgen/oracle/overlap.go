@@ -82,6 +82,9 @@ func (v *Occupancy) knownCause() string {
 // section.mu must be held.
 func (o *Oracle) countOverlap(earlier []*Occupancy, second *Occupancy) {
 	second.granted, second.overlapped = true, earlier
+	for _, v := range earlier {
+		o.confirm(v)
+	}
 	_, excused := second.section.causeOf(earlier[0], second, o.wipedAt())
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,7 +171,9 @@ func insert(times []time.Time, n int, t time.Time) []time.Time {
 
 // Unlocked records a successful release that the client decided on at decided. If
 // as many holders as the limit entered before that and after the client, and are still
-// inside, one of them has lost its lock to this release.
+// inside, one of them has lost its lock to this release. If success is only claimed, the
+// violation is counted when that holder turns out to have lost its lock: by [Oracle.Removed]
+// or because another client enters.
 func (o *Oracle) Unlocked(v *Occupancy, decided, now time.Time) {
 	for ; v != nil; v = v.next {
 		o.unlocked(v, decided, now)
@@ -187,10 +192,36 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 		if taken++; taken < s.admits() {
 			continue
 		}
-		o.keep(&o.found.ForeignUnlocks, Evidence{
+		e := Evidence{
 			Violation: ForeignUnlock, Key: s.name, At: now,
 			First: v.side(now), Second: other.side(now), Cause: v.knownCause(),
-		})
+		}
+		if o.config.Claimed {
+			other.removed = &e
+		} else {
+			o.keep(&o.found.ForeignUnlocks, e)
+		}
 		return
+	}
+}
+
+// Removed records that the lock of a holder was lost before the end of its lease. It
+// counts the foreign unlock that explains this, if there was one.
+func (o *Oracle) Removed(v *Occupancy) {
+	for ; v != nil; v = v.next {
+		v.section.mu.Lock()
+		o.confirm(v)
+		v.section.mu.Unlock()
+	}
+}
+
+// confirm counts the foreign unlock that removed the lock of v, unless a fault may have
+// removed it. section.mu must be held.
+func (o *Oracle) confirm(v *Occupancy) {
+	e := v.removed
+	v.removed = nil
+	wiped := v.section.wiped.at.After(v.Began) || o.wipedAt().at.After(v.Began)
+	if e != nil && v.fault == "" && !wiped {
+		o.keep(&o.found.ForeignUnlocks, *e)
 	}
 }

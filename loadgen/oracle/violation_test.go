@@ -128,6 +128,31 @@ func TestAReleaseThatRemovedAnotherClientsLockIsForeign(t *testing.T) {
 	th.wantViolations(violations{foreign: 1})
 }
 
+func TestAClaimedReleaseIsForeignIfTheOtherLockIsGone(t *testing.T) {
+	for what, c := range map[string]struct {
+		then    func(th *oracleTest, next *Occupancy)
+		foreign int64
+	}{
+		"the next one finds its lock":   {func(th *oracleTest, next *Occupancy) { th.Leave(next, th.at(1300)) }, 0},
+		"the next one loses its lock":   {func(th *oracleTest, next *Occupancy) { th.Leave(next, th.at(1300)); th.Removed(next); th.Removed(next) }, 1},
+		"another client enters":         {func(th *oracleTest, next *Occupancy) { th.enter(Participant{Client: 3}, 1300, 2300) }, 1},
+		"a fault strikes the next one":  {func(th *oracleTest, next *Occupancy) { th.Faulted(next, "freeze"); th.Removed(next) }, 0},
+		"a fault deletes the lock":      {func(th *oracleTest, next *Occupancy) { th.Wipe(0, "steal", th.at(1250)); th.Removed(next) }, 0},
+		"a fault deletes all the locks": {func(th *oracleTest, next *Occupancy) { th.Wipe(-1, "flush", th.at(1250)); th.Removed(next) }, 0},
+	} {
+		th := newOracleTest(t)
+		th.Oracle.config.Claimed = true
+		late := th.enter(Participant{Client: 1}, 0, 1000)
+		next := th.enter(Participant{Client: 2}, 1100, 2100)
+		th.Leave(late, th.at(1200))
+		th.Unlocked(late, th.at(1200), th.at(1201))
+		c.then(th, next)
+		if got := th.violations().ForeignUnlocks; got != c.foreign {
+			t.Errorf("%s: %d foreign unlocks, want %d", what, got, c.foreign)
+		}
+	}
+}
+
 func TestAHandoffIsNoForeignUnlock(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.enter(Participant{Client: 1}, 0, 1000)
