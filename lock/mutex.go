@@ -58,15 +58,19 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.lock(ctx, &request{try: m.attempt})
 }
 
-// attempt acquires with trySet if the lock is probably free. Before the server has run
-// one of our scripts it uses acquire, which shows that the user may also run the
-// release.
+// attempt acquires with trySet if the lock is probably free, or if that paid last time.
+// Before the server has run one of our scripts it uses acquire, which shows that the user
+// may also run the release.
 func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	ask := m.acquireOnce
-	if r.attempts == 0 && !r.contended && !m.opts.Fence && m.client.scripted.Load() {
+	bySet := r.attempts == 0 && !m.opts.Fence && m.client.scripted.Load() && (!r.contended || r.queue.asksBySet())
+	if bySet {
 		ask = m.trySet
 	}
 	h, err := ask(ctx, r)
+	if bySet && r.contended {
+		r.queue.noteSet(err == nil)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +82,14 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 
 // trySet acquires a lock without a fence by SET NX. If the lock is free, this costs
 // the server half as much as acquire. If not, the refusal does not name the holder, and
-// a second round trip runs the acquire script, which does. SET NX does not recognise its
-// own token; this is safe because it is never sent twice.
+// a second round trip runs the acquire script, which does, and which registers a waiter.
+// SET NX does not recognise its own token; this is safe because it is never sent twice.
 func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
 	return m.acquireOnceBy(ctx, r, func(token string) future {
 		c := sendPlain(ctx, m.client.transport, "set", m.key, token, "nx", "px", millis(m.opts.keyTTL()))
+		if r.queue != nil && r.queue.subscribedBoth() {
+			return m.protocol.(*scriptProtocol).afterSet(c, r.queue, token, m.opts.keyTTL())
+		}
 		c.fallback = fallback{afterNil, func() (*script, []string) {
 			return mutexScripts.acquire, append(mutexScripts.acquire.argv(nil, []string{m.key}), token, millis(m.opts.keyTTL()))
 		}}

@@ -219,6 +219,7 @@ type waitQueue struct {
 	processConfirmed bool // the server has confirmed the subscription to processChannel
 	closed           bool
 	registration     registration
+	setFirst         setFirst
 
 	heartbeats     int // waiters that need heartbeats
 	heartbeatTimer *time.Timer
@@ -355,6 +356,20 @@ func (q *waitQueue) untilTurn(err error) error {
 		return err
 	}
 	return &HeldError{Key: held.Key, Token: held.Token, TTL: q.registration.turn}
+}
+
+// asksBySet reports whether a new waiter asks with SET NX before it registers.
+func (q *waitQueue) asksBySet() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.setFirst.next()
+}
+
+// noteSet notes whether an attempt that began with SET NX has acquired the lock.
+func (q *waitQueue) noteSet(acquired bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.setFirst.note(acquired)
 }
 
 // setToken sets the token to which a release may hand the lock.

@@ -49,11 +49,44 @@ type registration struct {
 	turn       time.Duration   // until a permit of a semaphore is free for the process if no holder releases one; 0 = not known
 }
 
+// setFirst decides whether a new waiter asks with SET NX before it registers. Where few
+// processes compete and hold the lock shortly, it is often free by then, or one round trip
+// later. Elsewhere the command is wasted. So, like a spinning mutex, setFirst goes by the
+// results of the last attempts.
+type setFirst struct {
+	credit  int // successes less failures, 0 to maxSetCredit
+	skipped int // waiters that did not ask
+}
+
+const (
+	maxSetCredit = 8
+	setProbe     = 16 // without credit, one waiter of setProbe asks
+)
+
+// next reports whether the next waiter asks with SET NX.
+func (s *setFirst) next() bool {
+	if s.credit > 0 {
+		return true
+	}
+	s.skipped++
+	return s.skipped%setProbe == 1
+}
+
+// note notes whether an attempt that began with SET NX has acquired the lock.
+func (s *setFirst) note(acquired bool) {
+	if acquired {
+		s.credit = min(s.credit+1, maxSetCredit)
+	} else {
+		s.credit = max(s.credit-1, 0)
+	}
+}
+
 // registering is an attempt of a waiter, which registers if the lock is held.
 type registering struct {
 	*call
 	protocol *scriptProtocol
 	queue    *waitQueue
+	begun    bool // false = the attempt does not register, so far
 	woken    bool // by a message
 	stays    bool // the process has other waiters
 }
@@ -80,7 +113,17 @@ func (p *scriptProtocol) acquireOrRegister(ctx context.Context, token string, tt
 func (p *scriptProtocol) register(token string, q *waitQueue, starving bool, send func(waiter ...any) *call) *registering {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r, reg := &registering{protocol: p, queue: q, stays: len(q.queue) > 1}, &q.registration
+	r := &registering{protocol: p, queue: q}
+	r.call = send(r.begin(token, starving, false)...)
+	return r
+}
+
+// begin returns the arguments of waiters_acquire.lua, and notes that the process is about
+// to register. free means that the lock may be free, as after a message. The caller holds r.queue.mu.
+func (r *registering) begin(token string, starving, free bool) []any {
+	p, q := r.protocol, r.queue
+	r.begun, r.stays = true, len(q.queue) > 1
+	reg := &q.registration
 	member, ticket, flags := p.core.process, "", ""
 	if starving {
 		member = token
@@ -95,7 +138,7 @@ func (p *scriptProtocol) register(token string, q *waitQueue, starving bool, sen
 	switch {
 	case r.woken && reg.more:
 		flags += "wm"
-	case r.woken:
+	case r.woken, free:
 		flags += "w"
 	case reg.ticket > 0 && reg.ahead > 0: // the first process wakes the others
 		flags += "l"
@@ -110,14 +153,13 @@ func (p *scriptProtocol) register(token string, q *waitQueue, starving bool, sen
 	if r.stays {
 		args = append(args, p.core.process)
 	}
-	r.call = send(args...)
-	return r
+	return args
 }
 
 // wait implements [future].
 func (r *registering) wait(ctx context.Context) (any, error) {
 	reply, err := r.call.wait(ctx)
-	if err != nil {
+	if err != nil || !r.begun {
 		return reply, err
 	}
 	fields, refused := reply.([]any)
@@ -134,6 +176,19 @@ func (r *registering) wait(ctx context.Context) (any, error) {
 	}
 	r.onRefusal(fields)
 	return reply, nil
+}
+
+// afterSet returns c, a SET NX that acquires a mutex for a waiter. If the lock is held, the
+// script follows, which acquires the lock or registers the process.
+func (p *scriptProtocol) afterSet(c *call, q *waitQueue, token string, ttl time.Duration) *registering {
+	r := &registering{call: c, protocol: p, queue: q}
+	c.fallback = fallback{afterNil, func() (*script, []string) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		args := append([]any{token, ttl.Milliseconds(), ""}, r.begin(token, false, true)...)
+		return p.scripts.acquire, appendArgs(p.scripts.acquire.argv(nil, p.keys), args)
+	}}
+	return r
 }
 
 // onGrant notes that the lock was acquired. turn is when the next waiter of the process

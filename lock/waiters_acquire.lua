@@ -3,11 +3,11 @@
 -- ARGV[i]    channel of the lock
 -- ARGV[i+1]  member to register
 -- ARGV[i+2]  its ticket; empty = none yet
--- ARGV[i+3]  letters: r if the member may be registered, w if a message has woken it, l if
+-- ARGV[i+3]  letters: r if the member may be registered, w if the lock is probably free, l if
 --            it was refused before and looks by itself
 -- ARGV[i+4]  process to keep registered for its other waiters; absent = there are none
 
--- probably_held reports whether a waiter asks that no release has woken.
+-- probably_held reports whether a waiter asks that expects the lock to be held.
 local function probably_held(i)
   return ARGV[i] and not string.find(ARGV[i + 3], 'w')
 end

@@ -303,6 +303,55 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 	})
 }
 
+// waitOften has a client, which has held the lock before, wait n times for a lock that
+// stays held. It returns the client's lock.
+func (r *rig) waitOften(n int) (*lock.Mutex, *lock.Lease) {
+	c, _ := r.process("waiter")
+	m := c.Mutex("orders", lock.Options{})
+	r.must(r.locked(m).Unlock(ctx)) // the server knows the scripts
+	holder, _ := r.process("holder")
+	lease := r.locked(holder.Mutex("orders", lock.Options{}))
+	for range n {
+		ctx, cancel := context.WithCancel(ctx)
+		refused := lockAsync(ctx, m)
+		r.registered(1)
+		cancel()
+		<-refused.done
+		r.registered(0)
+	}
+	return m, lease
+}
+
+// A process that waits for a lock again asks with SET NX before it registers, as long as
+// this acquires the lock.
+func TestAWaiterAsksBySetNXWhileThatPays(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		sets := r.calls("set")
+		m, lease := r.waitOften(33)
+		if n := r.calls("set") - sets; n > 16 {
+			r.Errorf("33 waits for a lock that stays held sent %d SET, want one in 16 waits", n)
+		}
+		r.must(lease.Unlock(ctx))
+		scripts := r.calls("evalsha")
+		for range 50 {
+			lease, err := m.Lock(ctx)
+			r.must(err)
+			r.must(lease.Unlock(ctx))
+		}
+		if n := r.calls("evalsha") - scripts; n > 50+20 {
+			r.Errorf("50 cycles of a free lock called %d scripts, want one for each release", n)
+		}
+	})
+	inBubble(t, func(r *rig) { // after a SET NX that was refused, the process registers at once
+		began := time.Now()
+		_, lease := r.waitOften(33)
+		if took := time.Since(began); took > time.Second {
+			r.Errorf("33 waits took %v until they had registered", took)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
 // The clients of one process share a registration. Each of them gets its turn at once.
 func TestTheClientsOfAProcessShareARegistration(t *testing.T) {
 	inBubble(t, func(r *rig) {
