@@ -196,7 +196,7 @@ func Run(ctx context.Context, o Options) (Card, error) {
 	}
 	r := &runner{options: o, tests: tests, now: Progress{Total: len(tests) * len(o.Commands)}}
 	for _, t := range tests {
-		r.left += t.takes * time.Duration(len(o.Commands))
+		r.left += o.share(t) * time.Duration(len(o.Commands))
 	}
 	name, err := serverName(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -209,6 +209,14 @@ func Run(ctx context.Context, o Options) (Card, error) {
 	return card, ctx.Err()
 }
 
+// share returns how much longer a run usually takes with a test.
+func (o Options) share(t Test) time.Duration {
+	if t.alone {
+		return t.takes
+	}
+	return t.takes / time.Duration(o.Together)
+}
+
 // runner runs tests and reports the progress.
 type runner struct {
 	options Options
@@ -216,7 +224,7 @@ type runner struct {
 
 	mu   sync.Mutex
 	now  Progress
-	left time.Duration // usual time of the tests that are not over, one after another
+	left time.Duration // usual time of the tests that are not over
 }
 
 // client runs all tests on one client.
@@ -302,7 +310,7 @@ func (r *runner) over(t Test) {
 			r.now.Running = slices.Delete(r.now.Running, i, i+1)
 		}
 		r.now.Done++
-		r.left -= t.takes
+		r.left -= r.options.share(t)
 	})
 }
 
@@ -313,7 +321,7 @@ func (r *runner) report(change func()) {
 	change()
 	now := r.now
 	now.Running = slices.Clone(now.Running)
-	now.Left = r.left / time.Duration(r.options.Together)
+	now.Left = r.left
 	if r.options.Progress != nil {
 		r.options.Progress(now)
 	}

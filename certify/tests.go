@@ -105,7 +105,7 @@ func Tests() []Test {
 				"the holder is not told, or a renewal takes the lock away from the next holder.",
 		},
 		{
-			Name: "waiters", Title: "many waiters for one lock", takes: 20 * time.Second, alone: true, run: waiters,
+			Name: "waiters", Title: "many waiters for one lock", takes: 12 * time.Second, alone: true, run: waiters,
 			About: "A hundred clients (--waiters) wait for one lock all the time. The card tells what a hand-off costs and how the waits differ. " +
 				"A failure: a client never gets the lock while the others get it 20 times on average, or two are inside at once.",
 		},
