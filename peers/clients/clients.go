@@ -19,7 +19,7 @@ type Client struct {
 	quorum      bool // it locks on a majority of several servers
 	fixed       bool // it can neither renew nor extend
 	deletesAny  bool // its release deletes any lock
-	mayNotTell  bool // an Unlock right after a freeze may not tell of the loss
+	mayNotTell  bool // an Unlock right after a freeze may report success although the lock is lost
 	sinceAsking bool // its TTL begins with the wait, not with the acquire
 }
 

@@ -41,7 +41,7 @@ func open(urls []string) (line.Lock, error) {
 		}
 		giveUp()
 		return line.Hold{
-			Valid: ttl / 2, // the library extends at this interval, and does not show when it did
+			Valid: ttl - attempt, // the one that succeeded may have begun so long ago; renewals do not show
 			Lost:  holding.Done(),
 			Unlock: func(context.Context) error {
 				defer stop()
@@ -54,6 +54,9 @@ func open(urls []string) (line.Lock, error) {
 		}, nil
 	}, nil
 }
+
+// attempt is how long one attempt may take: the default of the library.
+const attempt = 20 * time.Millisecond
 
 // byTTL has one locker per TTL: it is a setting of the locker.
 type byTTL struct {
@@ -68,8 +71,11 @@ func (b *byTTL) of(ttl time.Duration) (rueidislock.Locker, error) {
 	if l := b.all[ttl]; l != nil {
 		return l, nil
 	}
-	// One key per lock: three keys on one server add nothing but commands.
-	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: b.option, KeyValidity: ttl, KeyMajority: 1})
+	// One key per lock and NOLOOP, as in the README. Without NOLOOP a holder hears of its
+	// own extension and extends again, thousands of times a second.
+	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: b.option, KeyValidity: ttl, KeyMajority: 1, NoLoopTracking: true, TryNextAfter: attempt,
+	})
 	if err == nil {
 		b.all[ttl] = l
 	}
