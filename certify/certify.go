@@ -234,6 +234,9 @@ func (r *runner) client(ctx context.Context, command string) Result {
 	for again := 1; again < mostTries && p.Error != "" && p.Hello.Name != "" && ctx.Err() == nil; again++ {
 		p = probe(ctx, command)
 	}
+	if ctx.Err() != nil {
+		p.Error = "" // that of the interrupt
+	}
 	r.report(func() { r.now.Client = p.Name })
 	result := Result{Client: p.Client, Verdicts: make([]Verdict, len(r.tests))}
 	var together, alone []int
@@ -270,7 +273,10 @@ func (r *runner) client(ctx context.Context, command string) Result {
 
 // without returns the verdict of a test that need not run.
 func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, decided bool) {
-	if p.Error != "" && ctx.Err() == nil {
+	if ctx.Err() != nil {
+		return interrupted(), true
+	}
+	if p.Error != "" {
 		return Verdict{Outcome: Inconclusive, Evidence: "no test can run: " + p.Error}, true
 	}
 	if t.needs != nil {
@@ -283,6 +289,9 @@ func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, dec
 	}
 	return Verdict{}, false
 }
+
+// interrupted returns the verdict of a test that did not run, or not to its end.
+func interrupted() Verdict { return Verdict{Outcome: Inconclusive, Evidence: "it was interrupted"} }
 
 // mostTries is how often a test runs that is inconclusive, as on a busy machine.
 const mostTries = 3
@@ -297,7 +306,7 @@ func (r *runner) test(ctx context.Context, t Test, p profile) Verdict {
 	}
 	v.Test, v.Took = t.Name, time.Since(began)
 	if ctx.Err() != nil && v.Outcome != Fail {
-		v.Outcome, v.Evidence = Inconclusive, "it was interrupted"
+		v.Outcome, v.Evidence = Inconclusive, interrupted().Evidence
 	}
 	r.over(t)
 	return v

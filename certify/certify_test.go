@@ -3,7 +3,11 @@
 package certify
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,5 +79,64 @@ func TestSoundKindsPass(t *testing.T) {
 				t.Errorf("%s: %s: %s", kind, v.Test, v.Evidence)
 			}
 		}
+	}
+}
+
+func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(sh, filepath.Join(dir, "sh")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	card, err := Run(t.Context(), Options{Commands: []string{command("mutex"), command("classic/blind-delete")}, Tests: []string{"crash", "late-unlock", "nodes-2-down", "failover"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(card.Server, "embedded") {
+		t.Errorf("the server is %s", card.Server)
+	}
+	for i, want := range []map[string]Outcome{
+		{"crash": Pass, "late-unlock": Pass, "nodes-2-down": Unsupported, "failover": Unsupported},
+		{"crash": Pass, "late-unlock": Fail, "nodes-2-down": Unsupported, "failover": Unsupported},
+	} {
+		for _, v := range card.Clients[i].Verdicts {
+			if v.Outcome != want[v.Test] {
+				t.Errorf("%s: %s: %s %s", card.Clients[i].Client.Name, v.Test, v.Outcome, v.Evidence)
+			}
+		}
+	}
+}
+
+func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	card, err := Run(ctx, Options{
+		Commands: []string{command("mutex"), command("fair")}, Tests: []string{"script-flush", "crash"}, Together: 1,
+		Progress: func(p Progress) {
+			if p.Done == 1 && len(p.Running) == 1 {
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if len(card.Clients) != 2 || len(card.Clients[1].Verdicts) != 2 {
+		t.Fatalf("the card is not complete: %+v", card)
+	}
+	cut := 0
+	for _, c := range card.Clients {
+		for _, v := range c.Verdicts {
+			if v.Outcome == Inconclusive && v.Evidence == "it was interrupted" {
+				cut++
+			}
+		}
+	}
+	if cut != 3 {
+		t.Errorf("%d verdicts were interrupted, not 3: %+v", cut, card.Clients)
 	}
 }

@@ -600,7 +600,7 @@ func (r *rig) pause(d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-r.ctx.Done():
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: "it was interrupted"}})
+		panic(stop{interrupted()})
 	}
 }
 
