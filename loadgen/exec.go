@@ -143,6 +143,8 @@ type execSession struct {
 
 	process *external.Process // newest; nil: not started
 	offset  time.Duration     // of its clock
+
+	reported *external.Error // newest end of a process that an attempt has returned
 }
 
 // openExec returns a base session, for one client. Its process starts with as.
@@ -257,24 +259,21 @@ const longestExecWait = 10 * time.Second
 // process that has ended, because it broke the protocol or exited, is replaced by the next
 // attempt. So is one whose clock has another offset.
 func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	if s.process != nil && errors.Is(s.process.Err(), external.ErrKilled) {
-		return nil, errDead // between two attempts
-	}
 	if s.process != nil && s.offset != s.id.clockAhead() {
 		_ = s.process.Close() // its attempts have reported the error
 	}
-	if s.process != nil && s.process.Err() != nil {
-		s.process = nil
+	if err := s.ended(); err != nil {
+		return nil, err
 	}
 	h, err := s.hello(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.failed(err)
 	}
 	own := s.config.scenario.Lock
 	terms := external.Terms{Keys: keys, TTL: own.TTL, Read: shared, Permits: own.Permits}
 	outer, err := s.ask(ctx, terms)
 	if err != nil {
-		return nil, dead(err)
+		return nil, s.failed(err)
 	}
 	l := s.lease(outer, h)
 	for range s.config.scenario.Depth - 1 {
@@ -290,8 +289,24 @@ func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lea
 	return l, nil
 }
 
-// dead adds errDead to the error of a process that a fault has killed.
-func dead(err error) error {
+// ended forgets a process that has ended. It returns the reason if no attempt has
+// returned it: the process broke the protocol, or was killed, between two attempts.
+func (s *execSession) ended() error {
+	if s.process == nil || s.process.Err() == nil {
+		return nil
+	}
+	err := s.process.Err()
+	s.process = nil
+	if broken := (*external.Error)(nil); errors.As(err, &broken) && broken == s.reported || errors.Is(err, external.ErrClosed) {
+		return nil
+	}
+	return s.failed(err)
+}
+
+// failed returns the error of an attempt. It adds errDead to that of a process that a
+// fault has killed.
+func (s *execSession) failed(err error) error {
+	errors.As(err, &s.reported)
 	if errors.Is(err, external.ErrKilled) {
 		return fmt.Errorf("%w: %w", errDead, err)
 	}
@@ -319,7 +334,7 @@ func (s *execSession) ask(ctx context.Context, terms external.Terms) (*external.
 // lease returns a lease, which the generator extends if the client does not renew it.
 func (s *execSession) lease(l *external.Lease, h external.Hello) *execLease {
 	ctx, cancel := context.WithCancel(l.Context())
-	e := &execLease{Lease: l, renews: h.Renews, cancel: cancel, network: s.config.network}
+	e := &execLease{Lease: l, renews: h.Renews, cancel: cancel, session: s}
 	if own := s.config.scenario.Lock; !h.Renews && !own.Renew.Off {
 		e.extending.Go(func() { e.extend(ctx, own, s.config.observe) })
 	}
@@ -331,7 +346,7 @@ type execLease struct {
 	*external.Lease // the outer lease
 	inner           []*external.Lease
 	renews          bool
-	network         *network
+	session         *execSession
 	cancel          context.CancelFunc // ends the extensions
 	extending       sync.WaitGroup
 }
@@ -360,7 +375,7 @@ func (e *execLease) kept() bool {
 
 // unwind leaves all inner leases and reports whether the lock was still held.
 func (e *execLease) unwind() bool {
-	e.network.holding.Store(false)
+	e.session.config.network.holding.Store(false)
 	if len(e.inner) == 0 {
 		return true
 	}
@@ -382,19 +397,19 @@ func (e *execLease) leaveInner(ctx context.Context) error {
 
 // Unlock leaves all inner leases, then the outer one.
 func (e *execLease) Unlock(ctx context.Context) error {
-	e.network.holding.Store(false)
+	e.session.config.network.holding.Store(false)
 	e.cancel()
 	e.extending.Wait()
 	err := errors.Join(e.leaveInner(ctx), e.Lease.Unlock(ctx))
 	if errors.Is(err, external.ErrLost) {
 		return fmt.Errorf("%w: %w", lock.ErrLost, err)
 	}
-	return dead(err)
+	return e.session.failed(err)
 }
 
 // decided returns when the newest command arrived before which the process was frozen:
 // what the process had read earlier may have changed.
-func (e *execLease) decided() time.Time { return time.Unix(0, e.network.resumed.Load()) }
+func (e *execLease) decided() time.Time { return time.Unix(0, e.session.config.network.resumed.Load()) }
 
 // strikesBefore reports whether the fault affects a client process before a command;
 // holding means that the process has a lock.

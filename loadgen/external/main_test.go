@@ -36,10 +36,11 @@ func command(how string) string { return fmt.Sprintf("%s=%s exec '%s'", asClient
 
 // client is a client with locks in memory, and with one defect.
 type client struct {
-	how  string
-	out  io.Writer
-	held map[string]string // key by token
-	last int64
+	how   string
+	out   io.Writer
+	held  map[string]string // key by token
+	last  int64
+	first func() // an answer that waits
 }
 
 func (c *client) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
@@ -145,6 +146,15 @@ func (c *client) lock(r Request) {
 	case "exits-later":
 		fmt.Fprintln(os.Stderr, "out of luck")
 		os.Exit(4)
+	case "same-token":
+		c.say(`{"id":%d,"ok":true,"token":"mine","valid_ms":1000}`, r.ID)
+	case "reversed": // every second request is answered first
+		if c.last%2 == 1 {
+			c.first = granted
+			return
+		}
+		granted()
+		c.first()
 	case "events":
 		for {
 			c.say(`{"event":"noise","token":"x"}`)

@@ -261,6 +261,9 @@ func (p *Process) answer(r Reply, now time.Time) (detail string, err error) {
 			go p.undo(r.Token)
 			return "", nil
 		}
+		if p.leases[r.Token] != nil {
+			return fmt.Sprintf("the token %s is that of another lock that it holds", quoted([]byte(r.Token))), ErrField
+		}
 		p.leases[r.Token] = a.lease
 	}
 	if c.reply != nil {

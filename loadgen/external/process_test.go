@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,6 +154,44 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 				t.Errorf("close returns %v", again)
 			}
 		})
+	}
+}
+
+func TestAClientMayAnswerInAnyOrder(t *testing.T) {
+	p := start(t, "reversed")
+	got := make(chan string)
+	ask := func(key string) {
+		l, err := p.Lock(context.Background(), terms(key))
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		got <- key + " " + l.Token()
+	}
+	go ask("a")
+	for asked := int64(0); asked == 0; {
+		p.mu.Lock()
+		asked = p.newest
+		p.mu.Unlock()
+		runtime.Gosched()
+	}
+	go ask("b")
+	answers := []string{<-got, <-got}
+	slices.Sort(answers)
+	if !slices.Equal(answers, []string{"a t1", "b t2"}) && !slices.Equal(answers, []string{"a t2", "b t1"}) {
+		t.Errorf("the locks are %q", answers)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAClientThatClaimsOneLockTwiceBreaksTheProtocol(t *testing.T) {
+	p := start(t, "same-token")
+	mustLock(t, p, "a")
+	_, err := p.Lock(t.Context(), terms("b"))
+	if !errors.Is(err, ErrField) || !strings.Contains(err.Error(), `the token "mine" is that of another lock that it holds`) {
+		t.Errorf("got %v", err)
 	}
 }
 
