@@ -1,4 +1,5 @@
 // A client of locktop load --exec that locks with redlock 5, over all servers.
+import { setTimeout as sleep } from 'node:timers/promises'
 import Redis from 'ioredis'
 import Redlock, { ExecutionError, ResourceLockedError } from 'redlock5'
 import { Lost, serve, version } from './line.js'
@@ -22,9 +23,12 @@ async function explain(err) {
   throw err
 }
 
-// refused reports whether all votes against the lock say that it is locked, or not there.
+// refused reports whether all votes against the lock say that it is locked, or not there;
+// undefined if a server that has not voted may never answer.
 async function refused(err) {
-  const votes = (await Promise.all(err.attempts)).flatMap((stats) => [...stats.votesAgainst.values()])
+  const attempts = await Promise.race([Promise.all(err.attempts), sleep(100)])
+  if (!attempts) return undefined
+  const votes = attempts.flatMap((stats) => [...stats.votesAgainst.values()])
   return votes.length > 0 && votes.every((vote) => vote instanceof ResourceLockedError)
 }
 
@@ -38,7 +42,7 @@ serve({
       try {
         return hold(await redlock.acquire([key], ttl, { retryCount: Math.floor(wait / retryDelay) }))
       } catch (err) {
-        if (err instanceof ExecutionError && (await refused(err))) return null
+        if (err instanceof ExecutionError && (await refused(err)) !== false) return null
         throw err
       }
     }
