@@ -165,7 +165,7 @@ func betweenRelease(r *rig) Verdict {
 		text += fmt.Sprintf(" %s was frozen before %s, and %s got the lock after %s. Then %s went on, and its release %s.",
 			a.name, names[n-1], b.name, humanize.Precise(took), a.name, outcomeText(released))
 		r.intruder(c, later, text)
-		if valid, err := later.Valid(), later.unlock(); valid && err != nil {
+		if err := later.keptUntilUnlock(); err != nil {
 			return failed("%s The release of %s %s, although its lease was valid.", text, b.name, outcomeText(err))
 		}
 	}

@@ -140,3 +140,30 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 		t.Errorf("%d verdicts were interrupted, not 3: %+v", cut, card.Clients)
 	}
 }
+
+func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
+	fail := Verdict{Outcome: Fail, Evidence: "late."}
+	overlap := Verdict{Outcome: Fail, Overlap: true, Evidence: "two."}
+	pass, unclear := Verdict{Outcome: Pass, Evidence: "fine."}, Verdict{Outcome: Inconclusive, Evidence: "slow."}
+	for name, c := range map[string]struct {
+		runs     []Verdict
+		want     Outcome
+		evidence string
+	}{
+		"pass":              {[]Verdict{pass}, Pass, "fine."},
+		"overlap":           {[]Verdict{overlap}, Fail, "two."},
+		"twice":             {[]Verdict{fail, fail}, Fail, "late."},
+		"two of three":      {[]Verdict{fail, pass, fail}, Fail, "late."},
+		"one of three":      {[]Verdict{fail, pass, pass}, Pass, "fine. (One of 3 runs failed: late.)"},
+		"unclear at first":  {[]Verdict{unclear, pass}, Pass, "fine."},
+		"unclear":           {[]Verdict{unclear, unclear, unclear}, Inconclusive, "slow."},
+		"failed, unclear":   {[]Verdict{fail, unclear, unclear}, Inconclusive, "slow. (One of 3 runs failed: late.)"},
+		"overlap at second": {[]Verdict{fail, overlap}, Fail, "two."},
+	} {
+		n := 0
+		v := decide(t.Context(), func() Verdict { n++; return c.runs[n-1] })
+		if v.Outcome != c.want || v.Evidence != c.evidence || n != len(c.runs) {
+			t.Errorf("%s: %s %q after %d runs", name, v.Outcome, v.Evidence, n)
+		}
+	}
+}

@@ -78,7 +78,7 @@ func lateUnlock(r *rig) Verdict {
 	o := r.outlive()
 	err := o.h.unlock()
 	refused := r.intruder(o.c, o.later, fmt.Sprintf("%s The late release of %s %s.", o.text, o.a.name, outcomeText(err)))
-	if valid, err := o.later.Valid(), o.later.unlock(); valid && err != nil {
+	if err := o.later.keptUntilUnlock(); err != nil {
 		return failed("%s After the late release of %s, the release of %s %s, although its lease was valid.", o.text, o.a.name, o.b.name, outcomeText(err))
 	}
 	return passed("%s The late release of %s %s. %s", o.text, o.a.name, outcomeText(err), refused)
@@ -112,7 +112,7 @@ func partition(r *rig) Verdict {
 	default:
 		text += " Its lease had ended before by the valid_ms of the client."
 	}
-	if valid, err := later.Valid(), later.unlock(); valid && err != nil {
+	if err := later.keptUntilUnlock(); err != nil {
 		return failed("%s The release of %s %s, although its lease was valid.", text, b.name, outcomeText(err))
 	}
 	return passed("%s", text)

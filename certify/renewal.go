@@ -116,7 +116,7 @@ func renewalLost(r *rig) Verdict {
 	r.pause(ttl / 2) // a renewal of the first client would fall into it
 	text += fmt.Sprintf(", and %s locked %s later.", b.name, humanize.Precise(later.began.Sub(began)))
 	refused := r.intruder(c, later, text)
-	if valid, err := later.Valid(), later.unlock(); valid && err != nil {
+	if err := later.keptUntilUnlock(); err != nil {
 		return failed("%s The release of %s %s, although its lease was valid.", text, b.name, outcomeText(err))
 	}
 	switch {

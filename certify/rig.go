@@ -415,7 +415,7 @@ func (a *actor) cut(repliesOnly bool) (heal func()) {
 	end := a.rig.fault(a.name, label)
 	for _, n := range a.net {
 		if repliesOnly {
-			n.PartitionReplies()
+			n.FreezeReplies() // new connections are made: some clients send each request on its own
 		} else {
 			n.Partition()
 		}
@@ -564,6 +564,15 @@ func (h *hold) unlockWithin(ctx context.Context) error {
 	}
 	h.actor.rig.span(h.actor.name, asked, time.Now(), Request, label)
 	return err
+}
+
+// keptUntilUnlock releases the lock. It returns external.ErrLost if the client reports a
+// loss, although the lease was valid.
+func (h *hold) keptUntilUnlock() error {
+	if valid, err := h.Valid(), h.unlock(); valid && errors.Is(err, external.ErrLost) {
+		return err
+	}
+	return nil
 }
 
 // extend asks for a new deadline.

@@ -104,7 +104,7 @@ func (r *rig) majority(a, b *actor, what string) Verdict {
 	began := time.Now()
 	h, err := a.lock(ttl + margin)
 	if err != nil {
-		return failed("With %s, %s did not get the lock within %s: %v.", what, a.name, humanize.Precise(time.Since(began)), err)
+		return failed("With %s, %s did not get the lock within %s (TTL %s): %v.", what, a.name, humanize.Precise(time.Since(began)), humanize.Setting(ttl), err)
 	}
 	took := h.began.Sub(began)
 	refused := r.intruder(b, h, "There were "+what+".")

@@ -27,7 +27,7 @@ func readers(r *rig) Verdict {
 		}
 		err := leaves.unlock()
 		r.intruder(writer, stays, fmt.Sprintf("Two readers had the lock, and the release of the %s %s. Then a writer asked.", which, outcomeText(err)))
-		if valid, err := stays.Valid(), stays.unlock(); valid && err != nil {
+		if err := stays.keptUntilUnlock(); err != nil {
 			return failed("Two readers had the lock, and the %s released. The release of the other %s, although its lease was valid.", which, outcomeText(err))
 		}
 	}
