@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -206,7 +207,8 @@ func (b *broken) lock(r external.Request) map[string]any {
 		b.nodes[0].RPush(context.Background(), r.Key+":queue", token)
 		defer b.nodes[0].LRem(context.Background(), r.Key+":queue", 1, token)
 	}
-	for end := time.Now().Add(time.Duration(*r.Wait) * time.Millisecond); ; time.Sleep(20 * time.Millisecond) {
+	began := time.Now()
+	for end := began.Add(time.Duration(*r.Wait) * time.Millisecond); ; time.Sleep(20 * time.Millisecond) {
 		asked := time.Now()
 		agreed, err := b.each(func(ctx context.Context, node *redis.Client) (bool, error) {
 			if b.defect == "queue" && node.LIndex(ctx, r.Key+":queue", 0).Val() != token {
@@ -214,6 +216,9 @@ func (b *broken) lock(r external.Request) map[string]any {
 			}
 			return node.SetNX(ctx, r.Key, token, ttl).Result()
 		})
+		if b.defect == "since-asking" {
+			asked = began
+		}
 		if agreed >= b.quorum() || again || b.defect == "open" || b.defect == "fail-open" && err != nil {
 			return b.granted(r, token, asked)
 		}
@@ -281,6 +286,17 @@ func TestEveryJudgeFindsTheDefectThatItLooksFor(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// redlock 5 counts the TTL from the begin of the wait.
+func TestAWaiterWhoseLeaseHasEndedBeforeItGotTheLockLocksAgain(t *testing.T) {
+	t.Parallel()
+	for _, v := range run(t, "broken/since-asking", "late-unlock", "relock", "lost-release").Verdicts {
+		ended := strings.Contains(v.Evidence, "client-2 got a lease that had ended")
+		if v.Outcome != Pass || ended != (v.Test != "lost-release") {
+			t.Errorf("%s: %s %s", v.Test, v.Outcome, v.Evidence)
+		}
 	}
 }
 

@@ -140,6 +140,7 @@ type rig struct {
 	nodes   *server.Independent
 	group   *server.Replicated
 	entry   *entry // of a replicated layout
+	remark  string // for the evidence; begins with a space
 	closers []func() error
 
 	mu     sync.Mutex
@@ -191,6 +192,7 @@ func (r *rig) judged(v Verdict) Verdict {
 	for _, h := range r.all() {
 		h.leave(now)
 	}
+	v.Evidence += r.remark
 	found := r.oracle.Violations(now)
 	if together := found.Overlap.Count - found.Overlap.Excused; together > 0 {
 		text := overlapText(found)

@@ -172,7 +172,9 @@ func passed(format string, args ...any) Verdict {
 
 // next returns a hold of the client, which asks while another one may still have the lock,
 // and again after an error, as after a broken connection. It stops the test with a failure
-// if the client does not get it within the TTL and the margin. Took is the time since.
+// if the client does not get it within the TTL and the margin. Took is the time since. If
+// the lease had ended before the client got it, the client locks again, and the evidence
+// says so.
 func (r *rig) next(a *actor, since time.Time, what string) (h *hold, took time.Duration) {
 	var err error
 	for end := since.Add(ttl + margin); ; r.pause(margin / 20) {
@@ -184,6 +186,11 @@ func (r *rig) next(a *actor, since time.Time, what string) (h *hold, took time.D
 	took = time.Since(since)
 	if err != nil {
 		panic(stop{failed("%s did not get the lock within %s after %s (TTL %s): %v.", a.name, humanize.Precise(took), what, humanize.Setting(ttl), err)})
+	}
+	if over := h.began.Sub(h.Deadline()); over > 0 {
+		r.remark = fmt.Sprintf(" %s got a lease that had ended %s before, by the valid_ms of its client, and locked again.", a.name, humanize.Precise(over))
+		_ = h.unlock()
+		h = a.mustLock()
 	}
 	return h, took
 }
