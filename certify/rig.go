@@ -509,9 +509,20 @@ func (a *actor) entered(l *external.Lease, shared bool, asked, now time.Time) *h
 	return h
 }
 
+// lockBy is lock until a time, and again after an error, such as that of a broken
+// connection.
+func (a *actor) lockBy(end time.Time) (h *hold, err error) {
+	for ; ; a.rig.pause(margin / 20) {
+		h, err = a.lock(max(time.Until(end), 0))
+		if err == nil || !time.Now().Before(end) || a.process.Err() != nil {
+			return h, err
+		}
+	}
+}
+
 // mustLock is lock for a step in which the lock is free. Without it the test is inconclusive.
 func (a *actor) mustLock() *hold {
-	h, err := a.lock(ttl + margin)
+	h, err := a.lockBy(time.Now().Add(ttl + margin))
 	if err != nil {
 		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s did not acquire a free lock: %v.", a.name, err)}})
 	}

@@ -1,6 +1,7 @@
 package certify
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,10 +72,17 @@ func permitsOnNodes(r *rig) Verdict {
 		for _, node := range unreachable {
 			a.net[node-1].Partition()
 		}
-		if h, err := a.lock(short); err == nil {
-			inside = append(inside, h)
+		h, err := a.lock(short)
+		for try := 1; try < mostTries && err != nil && !errors.Is(err, external.ErrHeld); try++ {
+			h, err = a.lock(short)
 		}
 		end()
+		switch {
+		case err == nil:
+			inside = append(inside, h)
+		case !errors.Is(err, external.ErrHeld):
+			return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s could not ask for a permit: %v.", a.name, err)}
+		}
 	}
 	r.pause(short)
 	valid := 0

@@ -176,13 +176,7 @@ func passed(format string, args ...any) Verdict {
 // the lease had ended before the client got it, the client locks again, and the evidence
 // says so.
 func (r *rig) next(a *actor, since time.Time, what string) (h *hold, took time.Duration) {
-	var err error
-	for end := since.Add(ttl + margin); ; r.pause(margin / 20) {
-		h, err = a.lock(max(time.Until(end), 0))
-		if err == nil || !time.Now().Before(end) || a.process.Err() != nil {
-			break
-		}
-	}
+	h, err := a.lockBy(since.Add(ttl + margin))
 	took = time.Since(since)
 	if err != nil {
 		panic(stop{failed("%s did not get the lock within %s after %s (TTL %s): %v.", a.name, humanize.Precise(took), what, humanize.Setting(ttl), err)})
@@ -201,7 +195,7 @@ func (r *rig) intruder(a *actor, h *hold, before string) string {
 	if !h.Valid() {
 		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The lease of %s ended before %s asked: the machine is too slow for a TTL of %s.", h.actor.name, a.name, humanize.Setting(ttl))}})
 	}
-	other, err := a.lock(short)
+	other, err := a.ask(h)
 	if err == nil && h.Valid() {
 		r.pause(short) // so that the timeline shows both
 		panic(stop{failed("%s %s got the lock while %s was inside, with %s of its lease left.", before, a.name, h.actor.name, humanize.Precise(h.Deadline().Sub(other.began)))})
@@ -210,7 +204,21 @@ func (r *rig) intruder(a *actor, h *hold, before string) string {
 		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s got the lock %s after the lease of %s had ended: the machine is too slow for a TTL of %s.",
 			a.name, humanize.Precise(time.Since(h.Deadline())), h.actor.name, humanize.Setting(ttl))}})
 	}
+	if !errors.Is(err, external.ErrHeld) {
+		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s %s could not ask for the lock: %v.", before, a.name, err)}})
+	}
 	return fmt.Sprintf("%s was refused for %s while %s was inside.", a.name, humanize.Setting(short), h.actor.name)
+}
+
+// ask asks for the lock that h has, and again after an error that is not a refusal, such as
+// that of a broken connection.
+func (a *actor) ask(h *hold) (*hold, error) {
+	for {
+		other, err := a.lock(short)
+		if err == nil || errors.Is(err, external.ErrHeld) || a.process.Err() != nil || time.Until(h.Deadline()) < 2*short {
+			return other, err
+		}
+	}
 }
 
 // outcomeText describes the result of a release or an extension.
