@@ -302,6 +302,49 @@ func TestTwoRunsOnOnePrefixRefuseEachOther(t *testing.T) {
 	})
 }
 
+// A random prefix needs no mark, which the inspector would show as a lock.
+func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{Clients: 1})
+		changed := r.Scenario()
+		changed.Clients = 2
+		for _, c := range []struct {
+			s      Scenario
+			marked int
+		}{
+			{Scenario{Clients: 1, Lock: Lock{Kind: Fair}}, 0}, // as a scene
+			{changed, 1}, // of the run before
+			{Scenario{Clients: 1, Keys: Keys{Prefix: "{mine}:"}}, 1},
+		} {
+			if err := r.Apply(c.s); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // also after a stop
+				if n := len(rdb.Keys(t.Context(), "*:run").Val()); n != c.marked {
+					t.Errorf("%q: %d marks, want %d", c.s.Keys.Prefix, n, c.marked)
+				}
+				stop(t, r)
+				if err := r.Start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			more := r.Scenario()
+			more.Clients++
+			if err := r.Apply(more); err != nil { // without a new start
+				t.Fatal(err)
+			}
+			stop(t, r)
+			if err := r.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(rdb.Keys(t.Context(), "*:run").Val()); n != c.marked {
+				t.Errorf("%q: %d marks after a change, want %d", c.s.Keys.Prefix, n, c.marked)
+			}
+		}
+	})
+}
+
 func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Ten clients arrive together and hold for 1 s each, so the first round

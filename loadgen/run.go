@@ -198,6 +198,7 @@ func (r *Run) Apply(s Scenario) error {
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("scenario: %w", err)
 	}
+	shared := s.Keys.Prefix != ""
 	s = s.WithDefaults()
 	if err := r.servers.supports(s); err != nil {
 		return fmt.Errorf("scenario: %w", err)
@@ -217,14 +218,15 @@ func (r *Run) Apply(s Scenario) error {
 			return err
 		}
 	}
-	shared := true
 	if !live && s.Keys.Prefix == r.Scenario().Keys.Prefix {
 		s.Keys.Prefix = freshPrefix() // another kind of lock may be unable to read the old keys
 		shared = false
 	}
 	r.mu.Lock()
 	r.scenario = s
-	r.shared = shared
+	if !live {
+		r.shared = shared
+	}
 	f := r.fleet
 	r.mu.Unlock()
 	switch {
