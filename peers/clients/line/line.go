@@ -126,7 +126,8 @@ func (s *server) serve(r external.Request) {
 	s.mu.Unlock()
 	switch r.Op {
 	case "lock":
-		waiting, cancel := context.WithTimeout(ctx, time.Duration(*r.Wait+1)*time.Millisecond)
+		// Also the only request of a client that must not wait takes its time.
+		waiting, cancel := context.WithTimeout(ctx, max(time.Duration(*r.Wait)*time.Millisecond, 100*time.Millisecond))
 		defer cancel()
 		h, err := s.lock(waiting, r.Key, ttl)
 		s.say(r.ID, err, map[string]any{"token": s.keep(h, err), "valid_ms": h.Valid.Milliseconds()})
