@@ -134,7 +134,11 @@ func (b *broken) answer(r external.Request) map[string]any {
 			return map[string]any{"ok": false, "lost": true}
 		}
 		h.stop()
-		return b.result(b.unlock(h.key, r.Token))
+		reply := b.result(b.unlock(h.key, r.Token))
+		if b.defect == "patient" && reply["lost"] == true {
+			time.Sleep(ttl + margin/2)
+		}
+		return reply
 	}
 	b.mu.Lock()
 	h := b.held[r.Token]
@@ -297,6 +301,14 @@ func TestAWaiterWhoseLeaseHasEndedBeforeItGotTheLockLocksAgain(t *testing.T) {
 		if v.Outcome != Pass || ended != (v.Test != "lost-release") {
 			t.Errorf("%s: %s %s", v.Test, v.Outcome, v.Evidence)
 		}
+	}
+}
+
+// A refused release of redlock 5 tries again for 2 s.
+func TestALateReleaseThatTakesLongerThanTheLeaseOfTheNextHolder(t *testing.T) {
+	t.Parallel()
+	if v := run(t, "broken/patient", "late-unlock").Verdicts[0]; v.Outcome != Pass {
+		t.Errorf("%s %s", v.Outcome, v.Evidence)
 	}
 }
 
