@@ -1,3 +1,5 @@
+//go:build unix
+
 package certify
 
 import (
@@ -21,4 +23,26 @@ func TestTheDocumentationHasAllTests(t *testing.T) {
 	if !strings.Contains(string(page), "\n\n"+want.String()+"\n") {
 		t.Errorf("the table of docs/certify.md must be:\n%s", want.String())
 	}
+}
+
+// It names the tests that find the flaw of each historic form.
+func TestTheDocumentationHasTheFlawOfEachHistoricForm(t *testing.T) {
+	page, err := os.ReadFile("../docs/certify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for form, tests := range flaws {
+		row, found := rowBefore(string(page), "| `"+form+"` |\n")
+		for _, test := range tests {
+			if !found || !strings.Contains(row, "`"+test+"`") {
+				t.Errorf("the page lacks that %s finds the flaw of %s", test, form)
+			}
+		}
+	}
+}
+
+// rowBefore returns the line that has this end, without it.
+func rowBefore(page, end string) (row string, found bool) {
+	before, _, found := strings.Cut(page, end)
+	return before[strings.LastIndex(before, "\n")+1:], found
 }
