@@ -43,7 +43,7 @@ func run(ctx context.Context, only, tests []string, out, drawn string) error {
 	if err != nil {
 		return err
 	}
-	p := page{missing: missing, machine: machine()}
+	p := page{all: certify.Tests(), missing: missing, machine: machine()}
 	var commands []string
 	for _, c := range found {
 		if chosen(c, only) {

@@ -33,6 +33,7 @@ program names. The TTL is 2 s. What a library documents as its limit is not a de
 type page struct {
 	card    certify.Card
 	clients []clients.Client // in the order of the card
+	all     []certify.Test   // also those that were not run
 	missing []string         // clients that could not run, with the reasons
 	machine string
 }
@@ -166,6 +167,11 @@ func (p page) untested(b *strings.Builder) {
 	slices.Sort(lines)
 	for _, line := range lines {
 		b.WriteString(line)
+	}
+	for _, t := range p.all {
+		if !slices.ContainsFunc(p.card.Tests, func(run certify.Test) bool { return run.Name == t.Name }) {
+			fmt.Fprintf(b, "- `%s`: not in this run.\n", t.Name)
+		}
 	}
 	for _, line := range p.missing {
 		fmt.Fprintf(b, "- A client could not run: %s.\n", text(line))

@@ -17,8 +17,8 @@ import (
 // The page has every cell, the evidence of each failure with its confirmation, and the
 // reasons for everything that was not tested. Text of clients cannot change its form.
 func TestThePageSaysWhatWasObserved(t *testing.T) {
+	defer func(old map[string]string) { confirmed["redis-cli"] = old }(confirmed["redis-cli"])
 	confirmed["redis-cli"] = map[string]string{"late-unlock": "SET, PEXPIRE, DEL by hand."}
-	defer delete(confirmed, "redis-cli")
 	verdicts := func(outcomes ...certify.Outcome) (all []certify.Verdict) {
 		for i, o := range outcomes {
 			all = append(all, certify.Verdict{Test: []string{"freeze", "late-unlock", "node-empty"}[i], Outcome: o, Evidence: "why " + string(o) + " | <b> [x](y) *z*"})
@@ -29,7 +29,7 @@ func TestThePageSaysWhatWasObserved(t *testing.T) {
 		return certify.Result{Client: certify.Client{Name: name, Command: "bin/x", Hello: hello}, Verdicts: v}
 	}
 	p := page{
-		machine: "2 logical CPUs", missing: []string{"redlock: node is missing"},
+		machine: "2 logical CPUs", all: []certify.Test{{Name: "freeze"}, {Name: "waiters"}}, missing: []string{"redlock: node is missing"},
 		clients: []clients.Client{{Name: "redsync ", Group: clients.Library}, {Name: "redis-cli ", Group: clients.Recipe}, {Name: "locktop fair", Group: clients.Own}},
 		card: certify.Card{
 			Date: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Server: "redis 7.0.15", Seed: 7,
