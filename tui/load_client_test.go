@@ -244,6 +244,24 @@ func TestAHolderOfAClientProcessIsNamedByTheLoad(t *testing.T) {
 	})
 }
 
+// TestAStoredTokenIsNoHolder covers the end of a run of a historic form: its key stays, with a
+// token that is the same for all clients.
+func TestAStoredTokenIsNoHolder(t *testing.T) {
+	w, g := played()
+	s := g.Scenario()
+	s.Lock, s.Keys.Prefix = loadgen.Lock{Kind: "classic/blind-delete"}, "load:"
+	g.s = &s
+	w.Source.(*fakeServer).locks = append(w.Source.(*fakeServer).locks, mutex("load:1", "permits", time.Minute))
+	drive(t, w, func(d *driver) {
+		held := acquired(5, "load:1", 0)
+		g.addEvents(held)
+		d.wait(2*tickInterval).press("3").want("load:1 held by client-5")
+		held.Kind = loadgen.Released
+		g.addEvents(held)
+		d.wait(2*tickInterval).want("load:1 free").wantNot("permits")
+	})
+}
+
 func TestUpAndDownBringBackCommands(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		for _, text := range []string{"page load", "every 2s", "page load"} {

@@ -170,6 +170,8 @@ func (s *state) keyLine(l *widget.Line, key string) {
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
 	case readers > 1:
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
+	case lane != nil && lane.holder() == "" && readers == 0 && hidesClients(s.run.scenario.Lock.Kind):
+		l.Put(t.dim, "free") // a stored token that is left names no client
 	case found != nil && len(found.Holders) > 0:
 		holder := s.holders(found)
 		if lane != nil && lane.holder() != "" && hidesClients(s.run.scenario.Lock.Kind) { // the stored token does not name its client
