@@ -43,7 +43,7 @@ func shots() []shot {
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
-				{keys: []string{"Enter"}, until: `(?s)stored as.*p50.*newest first.*(renewed|released|expired).*(acquired|appeared)`},
+				{keys: []string{"Enter"}, until: `(?s)● held  printer.*stored as.*p50.*newest first.*(renewed|released|expired).*(acquired|appeared)`},
 			},
 		},
 		{
@@ -91,7 +91,7 @@ func shots() []shot {
 			args:  []string{"demo", "freeze", "--theme", "dark"},
 			steps: []step{
 				{until: `acquired +\d`},
-				{keys: []string{"2", "+", "+"}, until: `10 s  ending now`},
+				{keys: []string{"2", "+", "+"}, until: `(?s)10 s  ending now.*load:.*orders:4711`},
 			},
 			frames: 24,
 		},
