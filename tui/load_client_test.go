@@ -255,10 +255,10 @@ func TestAStoredTokenIsNoHolder(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		held := acquired(5, "load:1", 0)
 		g.addEvents(held)
-		d.wait(2*tickInterval).press("3").want("load:1 held by client-5")
+		d.wait(2 * tickInterval).press("3").want("load:1 held by client-5")
 		held.Kind = loadgen.Released
 		g.addEvents(held)
-		d.wait(2*tickInterval).want("load:1 free").wantNot("permits")
+		d.wait(2 * tickInterval).want("load:1 free").wantNot("permits")
 	})
 }
 
