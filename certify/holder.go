@@ -73,19 +73,12 @@ func (r *rig) fences() string {
 	return fmt.Sprintf(" A resource that checks fences refuses its late write: fence %d is less than %d.", all[0].Fence(), all[1].Fence())
 }
 
-// lateUnlock checks what the release of a lost lock does. A library may repeat a refused
-// release for seconds, in which the lease of the next holder would end.
+// lateUnlock checks what the release of a lost lock does.
 func lateUnlock(r *rig) Verdict {
 	o := r.outlive()
 	released := make(chan error, 1)
 	go func() { released <- o.h.unlock() }()
-	result := "had no result after " + humanize.Setting(short)
-	select {
-	case err := <-released:
-		result = outcomeText(err)
-	case <-time.After(short):
-	}
-	text := fmt.Sprintf("%s The late release of %s %s.", o.text, o.a.name, result)
+	text := fmt.Sprintf("%s The late release of %s %s.", o.text, o.a.name, resultWithin(short, released))
 	refused := r.intruder(o.c, o.later, text)
 	if err := o.later.keptUntilUnlock(); err != nil {
 		return failed("%s After the late release of %s, the release of %s %s, although its lease was valid.", o.text, o.a.name, o.b.name, outcomeText(err))
