@@ -37,6 +37,7 @@ type loadOptions struct {
 	files   outputFiles
 	metrics string
 	check   bool
+	witness string
 }
 
 // scenarioFlag is a flag for a key of a scenario file.
@@ -101,6 +102,7 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	o.files.addTo(out)
 	out.StringVar(&o.metrics, "metrics", "", "`address` at which Prometheus can read the figures, like 127.0.0.1:9121")
 	out.BoolVar(&o.check, "check", false, "record the history and prove that it is linearizable")
+	out.StringVar(&o.witness, "witness", "", "`address` of another Redis server, in which the clients note the order of their holds: it proves overlaps without a clock")
 	out.StringVar(&o.files.check, "check-html", "", "`file` for a drawing of the history with its violations; implies --check")
 	return []*pflag.FlagSet{load, out}
 }
@@ -161,6 +163,9 @@ func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, ar
 		return err
 	}
 	defer on.close()
+	if on.witness, err = p.dialWitness(ctx, c, o, on); err != nil {
+		return err
+	}
 	sides := s.Sides()
 	for _, side := range sides {
 		if err := on.checkPrefix(ctx, side, o.force); err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,16 +21,19 @@ import (
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/report"
+	"locktop/loadgen/witness"
 	"locktop/tui/widget"
 )
 
 // variant is one run of a load. A load that compares locks has several.
 type variant struct {
-	run     *loadgen.Run
-	seconds report.SecondsRecorder
-	history *oracle.History
-	files   *openFiles
-	stopErr error
+	run       *loadgen.Run
+	seconds   report.SecondsRecorder
+	history   *oracle.History
+	witness   *witness.Witness // nil: there is none
+	witnessed *witness.Results // after closeWitness
+	files     *openFiles
+	stopErr   error
 }
 
 // runVariants runs all variants at once, until they end or ctx ends, and reports.
@@ -38,10 +42,11 @@ func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptio
 	defer func() {
 		for _, s := range variants {
 			_ = s.run.Close()
+			s.closeWitness()
 		}
 	}()
 	for i, scenario := range scenarios {
-		s, err := o.openVariant(on, scenario, i)
+		s, err := o.openVariant(ctx, on, scenario, i)
 		if err != nil {
 			return err
 		}
@@ -64,12 +69,29 @@ func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptio
 	for _, s := range variants {
 		s.stopErr = s.run.Stop()
 		s.seconds.Add(s.run.Metrics())
+		s.closeWitness()
 	}
 	return p.report(ctx, o, variants)
 }
 
-// openVariant creates a variant: a run with its files and its history.
-func (o *loadOptions) openVariant(on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
+// closeWitnessWithin is the time limit for the end of a witness.
+const closeWitnessWithin = 10 * time.Second
+
+// closeWitness has the witness judge all holds. The results have its error. A second call
+// does nothing.
+func (s *variant) closeWitness() {
+	if s.witness == nil || s.witnessed != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWitnessWithin)
+	defer cancel()
+	_ = s.witness.Close(ctx)
+	r := s.witness.Results()
+	s.witnessed = &r
+}
+
+// openVariant creates a variant: a run with its files, its history and its witness.
+func (o *loadOptions) openVariant(ctx context.Context, on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
 	run, err := loadgen.New(on.Servers, scenario)
 	if err != nil {
 		return nil, usageErrorf("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
@@ -78,6 +100,12 @@ func (o *loadOptions) openVariant(on *loadServers, scenario loadgen.Scenario, nu
 	if o.check || o.files.check != "" {
 		s.history = &oracle.History{}
 		run.Record(s.history)
+	}
+	if on.witness != nil {
+		if s.witness, err = witness.Open(ctx, on.witness.Client, rand.Text(), run.Scenario().Lock.Limit()); err != nil {
+			return nil, err
+		}
+		run.Witness(s.witness)
 	}
 	s.files, err = o.files.open(number)
 	if err != nil {
@@ -181,7 +209,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, variants []*varian
 	var faults []error
 	var results []report.Result
 	for _, s := range variants {
-		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds()}
+		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Witness: s.witnessed}
 		if s.stopErr != nil {
 			r.Unclean = s.stopErr.Error()
 		}

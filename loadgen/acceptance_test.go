@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -61,6 +62,7 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 	t.Parallel()
 	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
+	third := connect(t, server.ForTest(t).Addr())
 	var all sync.WaitGroup
 	for _, kind := range []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All} {
 		on := single
@@ -70,7 +72,7 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 		all.Go(func() {
 			// By chance, one of the faults may not be applied in a short run.
 			for try := 1; ; try++ {
-				missing := runWithFaults(t, on, faultyScenario(kind))
+				missing := runWithFaults(t, on, third, faultyScenario(kind))
 				if len(missing) == 0 || t.Failed() {
 					return
 				}
@@ -84,22 +86,34 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 	all.Wait()
 }
 
-// runWithFaults runs a scenario, checks that the lock held, and returns the faults
-// that were not applied.
-func runWithFaults(t *testing.T, on Servers, s Scenario) (missing []string) {
+// runWithFaults runs a scenario, checks that the lock held, also by a witness on another
+// server, and returns the faults that were not applied.
+func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (missing []string) {
 	r, err := New(on, s)
-	if err == nil {
-		err = r.Start()
-	}
 	if err != nil {
 		t.Error(err)
 		return nil
+	}
+	w, err := witness.Open(t.Context(), third, string(s.Lock.Kind), s.Lock.Limit())
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	r.Witness(w)
+	if err := r.Start(); err != nil {
+		t.Error(err)
 	}
 	<-r.Done()
 	if err := r.Close(); err != nil {
 		t.Errorf("%s: %v", s.Lock.Kind, err)
 	}
 	m := r.Metrics()
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if seen := w.Results(); seen.Overlaps != 0 || seen.Unseen != 0 || seen.Holds != m.Acquired || seen.Proven < m.Released {
+		t.Errorf("%s: %d acquired, %d released; witness: %s", s.Lock.Kind, m.Acquired, m.Released, seen)
+	}
 	checkSums(t, m)
 	if m.Violations.Overlap.Count+m.Violations.LateWork.Count+m.Violations.AcceptedStaleWrites+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || m.Acquired < 30 || !m.Verdict(s).Safe {
 		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
@@ -123,6 +137,38 @@ func runWithFaults(t *testing.T, on Servers, s Scenario) (missing []string) {
 		t.Errorf("%s: keys left behind: %q %v", s.Lock.Kind, keys, err)
 	}
 	return missing
+}
+
+// A witness finds that clients are inside at once, without the oracle and its clock.
+func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
+	t.Parallel()
+	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{
+		Lock: Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
+		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Witness(w)
+	running(t, r)
+	for w.Results().Overlaps == 0 {
+		select {
+		case <-r.Done():
+			t.Fatalf("nothing in a minute: %s; the oracle: %s", w.Results(), r.Metrics().Verdict(r.Scenario()).Text)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	_ = r.Close() // leases that have ended cannot be released
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if seen, m := w.Results(), r.Metrics(); seen.Overlaps > m.Violations.Overlap.Count {
+		t.Errorf("%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
+	}
 }
 
 // blindSession is a session that locks like a Mutex and unlocks with DEL.

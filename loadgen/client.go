@@ -119,7 +119,12 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
 	f.history.Acquired(visit, asked, now)
+	always := context.WithoutCancel(halt)
+	seen := f.witness.Enter(always, oracle.ClientLabel(c.number+1), names, next.shared)
 	result := c.work(halt, l, visit, next.hold)
+	if result != workCrashed && result != workLeaked {
+		seen.Leave(always, l.Valid)
+	}
 	return c.end(halt, l, visit, next, result)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
 	"locktop/lock"
 )
 
@@ -33,6 +34,7 @@ type fleet struct {
 	recorder     *recorder
 	events       *eventRing
 	history      *oracle.History
+	witness      *witness.Witness // nil: there is none
 	janitor      *janitor
 	disturbances disturbances
 	faults       *faultLog
@@ -101,6 +103,7 @@ type fleetConfig struct {
 	open    func(sessionConfig) (session, error)
 	tell    func(Event)
 	history *oracle.History
+	witness *witness.Witness
 	shared  bool            // others may use keys of the same names
 	hello   external.Hello  // of a client process; for kind Exec
 	closing context.Context // its end cancels the start
@@ -119,6 +122,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		events:   newEventRing(c.tell),
 		schedule: newSchedule(s.Rate, now, s.spacing()),
 		history:  c.history,
+		witness:  c.witness,
 		faults:   newFaultLog(s.Faults),
 		ctx:      ctx,
 		cancel:   cancel,

@@ -11,17 +11,19 @@ import (
 
 	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
 )
 
 // ErrClosed is the error of [Run.Start] after [Run.Close].
 var ErrClosed = errors.New("load generator is closed")
 
 // Run runs a scenario. It can be started, changed while it runs, stopped, and started
-// again. All methods are safe for concurrent use, except Listen and Record.
+// again. All methods are safe for concurrent use, except Listen, Record and Witness.
 type Run struct {
 	servers Servers
 	open    func(sessionConfig) (session, error) // opens the base sessions of a fleet
 	history *oracle.History
+	witness *witness.Witness
 	tell    func(Event)
 	shared  bool // the user chose the prefix: keys of others may have it
 
@@ -67,6 +69,10 @@ func (r *Run) Listen(tell func(Event)) { r.tell = tell }
 // the first start.
 func (r *Run) Record(h *oracle.History) { r.history = h }
 
+// Witness shows the holds of the clients to w, from the next start on. Call Witness before
+// the first start. The caller closes w after the run.
+func (r *Run) Witness(w *witness.Witness) { r.witness = w }
+
 // Start starts the run with new metrics and the same choices as before. It waits for a
 // running Stop. It does nothing if the run is running. It returns ErrClosed after
 // Close. If a server cannot be reached, the metrics count errors.
@@ -99,7 +105,7 @@ func (r *Run) start(hello external.Hello) error {
 	}
 	over := make(chan struct{})
 	f, err := newFleet(r.scenario, fleetConfig{
-		servers: r.servers, open: r.open, tell: r.tell, history: r.history, shared: r.shared,
+		servers: r.servers, open: r.open, tell: r.tell, history: r.history, witness: r.witness, shared: r.shared,
 		hello: hello, closing: r.closing, over: func() { r.expire(over) },
 	})
 	if err != nil {

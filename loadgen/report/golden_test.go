@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -10,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/humanize"
 	"locktop/internal/golden"
 	"locktop/internal/htmlpage"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
 )
 
 // fill sets every number in a value to a distinct one.
@@ -221,6 +224,32 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Overlaps that a witness has seen make a sound lock unsafe, but for those that the oracle
+// excuses. A witness that has missed something shows less.
+func TestAWitnessCountsInTheVerdict(t *testing.T) {
+	for _, c := range []struct {
+		kind     loadgen.Kind
+		overlaps int64
+		excused  int64
+		unseen   int64
+		err      error
+		safe     bool
+		gaps     int
+	}{
+		{loadgen.Mutex, 0, 0, 0, nil, true, 0},
+		{loadgen.Mutex, 1, 0, 0, nil, false, 0},
+		{loadgen.Mutex, 1, 1, 0, nil, true, 0},
+		{"classic/getset", 1, 0, 0, nil, true, 0},
+		{loadgen.Mutex, 0, 0, 3, errors.New("lost"), true, 2},
+	} {
+		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Witness: &witness.Results{Counts: witness.Counts{Overlaps: c.overlaps}, Unseen: c.unseen, Err: c.err}}
+		r.Metrics.Acquired, r.Metrics.Violations.Overlap = 1, oracle.Overlap{Count: c.excused, Excused: c.excused}
+		if v := r.Verdict(); v.Safe != c.safe || len(v.Gaps) != c.gaps || !strings.Contains(v.Text, "Witness: "+humanize.Plural(c.overlaps, "overlap")) || c.overlaps > 0 && v.Harmless {
+			t.Errorf("%+v: %+v", c, v)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
 )
 
 // MarshalJSON returns the report as a JSON document. docs/load.md explains it.
@@ -32,6 +33,7 @@ type jsonReport struct {
 	Evidence   []jsonEvidence     `json:"evidence"`
 	Seconds    []jsonSecond       `json:"seconds"`
 	Verdict    jsonVerdict        `json:"verdict"`
+	Witness    *jsonWitness       `json:"witness,omitempty"`
 	LastError  string             `json:"last_error,omitempty"`
 	Unclean    string             `json:"unclean,omitempty"`
 }
@@ -46,6 +48,14 @@ type jsonLat struct {
 	P99      float64 `json:"p99_ms"`
 	P999     float64 `json:"p99_9_ms"`
 	Max      float64 `json:"max_ms"`
+}
+
+type jsonWitness struct {
+	witness.Counts
+	Unseen int64   `json:"unseen"`
+	P50    float64 `json:"entry_p50_ms"`
+	P99    float64 `json:"entry_p99_ms"`
+	Error  string  `json:"error,omitempty"`
 }
 
 type jsonFault struct {
@@ -118,6 +128,13 @@ func (r Result) document() jsonReport {
 	}
 	if r.Proof != nil {
 		doc.Verdict.Check = r.Proof.String()
+	}
+	if w := r.Witness; w != nil {
+		doc.Witness = &jsonWitness{Counts: w.Counts, Unseen: w.Unseen, P50: ms(w.P50), P99: ms(w.P99)}
+		doc.Witness.Examples = append([]witness.Overlap{}, w.Examples...)
+		if w.Err != nil {
+			doc.Witness.Error = w.Err.Error()
+		}
 	}
 	for _, f := range m.Faults {
 		doc.Faults = append(doc.Faults, jsonFault{loadgen.YAML(f.Fault), string(f.Fault.Kind), ms(f.Fault.At), f.Struck, f.Why})

@@ -15,6 +15,7 @@ import (
 	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
 )
 
 // Result describes a run that is over.
@@ -23,6 +24,7 @@ type Result struct {
 	Metrics  loadgen.Metrics
 	Seconds  []loadgen.Second // of the whole run
 	Proof    *oracle.Proof    // nil = not requested
+	Witness  *witness.Results // nil = there was none
 	Unclean  string           // error of the release at the end, "" if there is none; may hold bytes from the server
 }
 
@@ -34,7 +36,7 @@ func (r Result) Lock() string {
 	return r.Scenario.Lock.String()
 }
 
-// Verdict returns the verdict on the metrics and the proof.
+// Verdict returns the verdict on the metrics, the proof and the witness.
 func (r Result) Verdict() loadgen.Verdict {
 	v := r.Metrics.Verdict(r.Scenario)
 	if r.Proof != nil {
@@ -43,6 +45,18 @@ func (r Result) Verdict() loadgen.Verdict {
 		v.Harmless = v.Harmless && r.Proof.Sound
 		if !r.Proof.Known || r.Proof.LeftOut > 0 {
 			v.Gaps = append(v.Gaps, "The proof is not complete: "+r.Proof.String()+".")
+		}
+	}
+	if w := r.Witness; w != nil {
+		// The oracle knows the faults that no lock survives, and the witness does not.
+		v.Safe = v.Safe && (w.Overlaps <= r.Metrics.Violations.Overlap.Excused || !r.Scenario.Lock.Kind.Sound())
+		v.Harmless = v.Harmless && w.Overlaps == 0
+		v.Text += " Witness: " + w.String() + "."
+		if w.Unseen > 0 {
+			v.Gaps = append(v.Gaps, fmt.Sprintf("The witness did not answer %s.", humanize.Times(w.Unseen)))
+		}
+		if w.Err != nil {
+			v.Gaps = append(v.Gaps, fmt.Sprintf("The holds were not all judged: %v.", w.Err))
 		}
 	}
 	return v

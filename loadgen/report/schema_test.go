@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"locktop/internal/jsonschema"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
 	"locktop/server"
 )
 
@@ -75,7 +77,9 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 		Thresholds: []loadgen.Threshold{{Metric: "wait.p99", Op: "<", Value: 0}},
 	})
 	<-r.Done()
-	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}}
+	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}, Witness: &witness.Results{
+		Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}}}, Err: errors.New("lost"),
+	}}
 	text, err := json.Marshal(report)
 	if err != nil {
 		t.Fatal(err)

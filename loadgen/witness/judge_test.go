@@ -1,0 +1,125 @@
+package witness
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// entriesOf reads a history: "a" means that client a enters for the key k, "A" that its
+// newest hold leaves and is confirmed, "A?" that it leaves and is not. "r" … "w" are
+// readers. "ab:" names the keys of the next entry, one letter each.
+func entriesOf(history string) []Entry {
+	var all []Entry
+	newest := map[string]string{}
+	keys := []string{"k"}
+	for _, word := range strings.Fields(history) {
+		if named, ok := strings.CutSuffix(word, ":"); ok {
+			keys = strings.Split(named, "")
+			continue
+		}
+		id := fmt.Sprint(len(all))
+		client := strings.ToLower(word[:1])
+		if client == word {
+			all = append(all, Entry{ID: id, Client: client, Keys: keys, Shared: client >= "r" && client <= "w"})
+			newest[client] = id
+			keys = []string{"k"}
+			continue
+		}
+		all = append(all, Entry{ID: id, Left: newest[client]})
+		if !strings.HasSuffix(word, "?") {
+			all = append(all, Entry{Confirmed: []string{newest[client]}})
+		}
+	}
+	return all
+}
+
+func TestHoldsThatCrossAreOverlaps(t *testing.T) {
+	for _, c := range []struct {
+		history  string
+		limit    int
+		overlaps int64
+	}{
+		{"a A b B a A", 1, 0},
+		{"a b A B", 1, 1},
+		{"a b B A", 1, 1},
+		{"a b B A?", 1, 0}, // the lease of a was over
+		{"a b B? A", 1, 0},
+		{"a b B", 1, 0},         // a has not come back
+		{"a b B a A c C", 1, 0}, // a crashed and came back: its first hold is not inside any more
+		{"a b c C B A", 1, 2},
+		{"a b c C B A?", 1, 1},
+		{"a b B A", 2, 0},
+		{"a b c C B A", 2, 1},
+		{"a b c C B? A", 2, 0},
+		{"r s R S", 1, 0},
+		{"r a R A", 1, 1},
+		{"a r A R", 1, 1},
+		{"r s a R S A", 1, 1},
+		{"x: a y: b A B", 1, 0},
+		{"xy: a yz: b A B", 1, 1},
+		{"xy: a xy: b A B", 1, 1}, // once, not for each key
+	} {
+		j := Judge{Limit: c.limit}
+		for _, e := range entriesOf(c.history) {
+			j.Add(e)
+		}
+		counts := j.Counts()
+		if counts.Overlaps != c.overlaps || len(counts.Examples) != int(c.overlaps) {
+			t.Errorf("%q with limit %d: %+v, want %d overlaps", c.history, c.limit, counts, c.overlaps)
+		}
+	}
+}
+
+// A judge finds the same overlaps as a comparison of all pairs of holds.
+func TestAJudgeAgreesWithAComparisonOfAllPairs(t *testing.T) {
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		type span struct {
+			enter, leave int
+			proven       bool
+		}
+		var spans []*span
+		inside := map[string]*span{}
+		ids := map[string]string{}
+		j := Judge{Limit: 1}
+		for i := range 60 {
+			client := fmt.Sprint(random.IntN(4))
+			id := fmt.Sprint(i)
+			s := inside[client]
+			switch {
+			case s == nil:
+				s = &span{enter: i, leave: 1000}
+				spans, inside[client], ids[client] = append(spans, s), s, id
+				j.Add(Entry{ID: id, Client: client, Keys: []string{"k"}})
+			default:
+				s.leave, s.proven = i, random.IntN(3) > 0
+				inside[client] = nil
+				j.Add(Entry{ID: id, Left: ids[client]})
+				if s.proven {
+					j.Add(Entry{Confirmed: []string{ids[client]}})
+				}
+			}
+		}
+		var overlaps, proven int64
+		for _, s := range spans {
+			crossed := false
+			for _, other := range spans {
+				crossed = crossed || s != other && other.proven && other.enter < s.enter && s.enter < other.leave
+			}
+			if s.proven {
+				proven++
+				if crossed {
+					overlaps++
+				}
+			}
+		}
+		if c := j.Counts(); c.Overlaps != overlaps || c.Proven != proven || c.Holds != int64(len(spans)) {
+			t.Fatalf("seed %d: %+v, want %d overlaps, %d proven of %d", seed, c, overlaps, proven, len(spans))
+		}
+		if len(j.open) > 3*4 || len(j.inside["k"]) > 4 {
+			t.Fatalf("seed %d: four clients have %d open holds, %d of them inside", seed, len(j.open), len(j.inside["k"]))
+		}
+	}
+}

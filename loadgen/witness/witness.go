@@ -1,0 +1,255 @@
+// Package witness proves that clients were inside a critical section at once, without a
+// common clock.
+//
+// A client that has acquired a lock adds an entry to a stream on a Redis server, the
+// witness. It adds another one before it releases the lock. The order of the stream is the
+// only clock. When the reply to the second entry has arrived, the client checks its lease.
+// If the lease is still valid, the client held the lock between its two entries, because a
+// lease that is valid now was valid before. If this holds for two clients whose entries
+// cross, they were inside at once.
+//
+// A hold whose lease ends earlier, and one whose client crashes, proves nothing. So the
+// witness may miss an overlap, and never reports one that did not happen.
+package witness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/redis/go-redis/v9"
+
+	"locktop/humanize"
+)
+
+// within bounds each request of a client. A slow witness delays the clients.
+const within = time.Second
+
+// readInterval is the pause between two reads of the stream.
+const readInterval = 200 * time.Millisecond
+
+// keepFor is the TTL of the stream, for a run that ends without Close.
+const keepFor = time.Hour
+
+// Witness adds the holds of clients to a stream, and judges them. All methods but Close are
+// safe for concurrent use.
+type Witness struct {
+	rdb    redis.UniversalClient
+	stream string
+
+	mu        sync.Mutex
+	confirmed []string // holds to be confirmed with the next entry
+	trips     *hdrhistogram.Histogram
+
+	unseen atomic.Int64
+
+	stop    context.CancelFunc
+	reading sync.WaitGroup
+
+	judging sync.Mutex // guards what follows
+	judge   Judge
+	last    string // ID of the last entry that was judged
+	failed  error  // of the last read
+}
+
+// Open returns a witness of locks that admit limit clients at once. run must be unique. Open
+// returns an error if the server cannot be written to. The caller closes rdb after Close.
+func Open(ctx context.Context, rdb redis.UniversalClient, run string, limit int) (*Witness, error) {
+	w := &Witness{
+		rdb: rdb, stream: "locktop:witness:{" + run + "}", last: "0",
+		trips: hdrhistogram.New(1, within.Microseconds(), 3), judge: Judge{Limit: limit},
+	}
+	_, err := w.add(ctx, Entry{})
+	if err == nil {
+		err = rdb.Expire(ctx, w.stream, keepFor).Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write to the witness: %w", err)
+	}
+	reading, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	w.reading.Go(func() { w.readAll(reading) })
+	return w, nil
+}
+
+// Hold is a hold that the witness sees. A nil Hold is not seen. Not safe for concurrent use.
+type Hold struct {
+	witness *Witness
+	id      string // empty: the witness has not seen it
+}
+
+// Enter notes that a client holds the locks of all keys. It waits for the reply, at most
+// 1 s. A nil Witness sees nothing.
+func (w *Witness) Enter(ctx context.Context, client string, keys []string, shared bool) *Hold {
+	if w == nil {
+		return nil
+	}
+	id, err := w.add(ctx, Entry{Client: client, Keys: keys, Shared: shared})
+	if err != nil {
+		w.unseen.Add(1)
+	}
+	return &Hold{w, id}
+}
+
+// Leave notes that the client is about to release. It waits for the reply, at most 1 s, and
+// then calls valid, which reports whether the lease is still valid.
+func (h *Hold) Leave(ctx context.Context, valid func() bool) {
+	if h == nil || h.id == "" {
+		return
+	}
+	w := h.witness
+	if _, err := w.add(ctx, Entry{Left: h.id}); err != nil {
+		w.unseen.Add(1)
+		return
+	}
+	if valid() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.confirmed = append(w.confirmed, h.id)
+	}
+}
+
+// add adds an entry, with the confirmations that wait, and returns its ID.
+func (w *Witness) add(ctx context.Context, e Entry) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	w.mu.Lock()
+	e.Confirmed, w.confirmed = w.confirmed, nil
+	w.mu.Unlock()
+	text, err := json.Marshal(e)
+	if err != nil {
+		return "", err
+	}
+	sent := time.Now()
+	id, err = w.rdb.XAdd(ctx, &redis.XAddArgs{Stream: w.stream, Values: []any{entryField, text}}).Result()
+	trip := min(time.Since(sent), within)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.confirmed = append(w.confirmed, e.Confirmed...) // a second confirmation has no effect
+		return "", err
+	}
+	_ = w.trips.RecordValue(trip.Microseconds()) // in its bounds
+	return id, nil
+}
+
+// entryField is the field of the stream that has an [Entry] as JSON.
+const entryField = "entry"
+
+// readAll reads the stream until ctx ends.
+func (w *Witness) readAll(ctx context.Context) {
+	tick := time.NewTicker(readInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.note(w.read(ctx))
+		}
+	}
+}
+
+// note keeps the error of the last read.
+func (w *Witness) note(err error) {
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	w.failed = err
+}
+
+// read judges the new entries and deletes them from the stream.
+func (w *Witness) read(ctx context.Context) error {
+	for {
+		streams, err := w.rdb.XRead(ctx, &redis.XReadArgs{Streams: []string{w.stream, w.last}, Count: readBatch, Block: -1}).Result()
+		if errors.Is(err, redis.Nil) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		entries := streams[0].Messages
+		if err := w.judgeAll(entries); err != nil {
+			return err
+		}
+		ids := make([]string, len(entries))
+		for i, e := range entries {
+			ids[i] = e.ID
+		}
+		if err := w.rdb.XDel(ctx, w.stream, ids...).Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// readBatch is the number of entries in one reply.
+const readBatch = 1000
+
+func (w *Witness) judgeAll(entries []redis.XMessage) error {
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	for _, m := range entries {
+		w.last = m.ID
+		text, _ := m.Values[entryField].(string)
+		e := Entry{}
+		if err := json.Unmarshal([]byte(text), &e); err != nil {
+			return fmt.Errorf("entry %s of the stream %s is not of this program: %w", m.ID, w.stream, err)
+		}
+		e.ID = m.ID
+		w.judge.Add(e)
+	}
+	return nil
+}
+
+// Results are what a witness has seen.
+type Results struct {
+	Counts
+	Unseen int64         // entries that were not added, because the witness did not answer
+	P50    time.Duration // of the time to add an entry, which each hold spends twice
+	P99    time.Duration
+	Err    error // why later entries were not judged; nil = all were
+}
+
+// String describes the results in words.
+func (r Results) String() string {
+	text := fmt.Sprintf("%s in the order of %s of %s", humanize.Plural(r.Overlaps, "overlap"), humanize.Count(r.Proven), humanize.Plural(r.Holds, "hold"))
+	if len(r.Examples) > 0 {
+		first := r.Examples[0]
+		text += fmt.Sprintf(" (first: %s and %s on %s)", strings.Join(first.Others, ", "), first.Client, first.Key)
+	}
+	return fmt.Sprintf("%s; an entry took p50 %s, p99 %s", text, humanize.Precise(r.P50), humanize.Precise(r.P99))
+}
+
+// Results returns the results so far. The last 0.2 s may be missing before Close.
+func (w *Witness) Results() Results {
+	r := Results{Unseen: w.unseen.Load()}
+	w.mu.Lock()
+	r.P50 = time.Duration(w.trips.ValueAtQuantile(50)) * time.Microsecond
+	r.P99 = time.Duration(w.trips.ValueAtQuantile(99)) * time.Microsecond
+	w.mu.Unlock()
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	r.Counts, r.Err = w.judge.Counts(), w.failed
+	return r
+}
+
+// Close judges the rest of the stream and deletes it. All clients must have left before.
+func (w *Witness) Close(ctx context.Context) error {
+	w.stop()
+	w.reading.Wait()
+	_, err := w.add(ctx, Entry{}) // the last confirmations
+	if err == nil {
+		err = w.read(ctx)
+	}
+	w.note(err)
+	err = errors.Join(err, w.rdb.Del(ctx, w.stream).Err())
+	if err != nil {
+		return fmt.Errorf("read the witness: %w", err)
+	}
+	return nil
+}
