@@ -3,6 +3,7 @@
 package loadgen
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func (m *misbehaving) Write(line []byte) (int, error) {
 	case "unknown-id":
 		return fmt.Fprintln(m.Writer, `{"id":12345,"ok":true}`)
 	case "twice":
-		return m.Writer.Write(append(line, line...))
+		return m.Writer.Write(bytes.Repeat(line, 2))
 	case "fork":
 		fork := exec.Command("sleep", "1000")
 		fork.Stdout = os.Stdout
