@@ -39,6 +39,9 @@ local function register(channel, member, ticket, rank)
   if type(added) ~= 'number' then
     return nil
   end
-  redis.call('PEXPIRE', waiters, 16000) -- a waiting process registers again within 8 s
-  return tonumber(ticket), rank and redis.call('ZRANK', waiters, member) or -1
+  rank = rank and redis.call('ZRANK', waiters, member) or -1
+  if rank < 2 then -- the first two processes register again every 1 to 2 s
+    redis.call('PEXPIRE', waiters, 16000)
+  end
+  return tonumber(ticket), rank
 end

@@ -439,6 +439,36 @@ func TestRegistrationsAreRefreshedAndExpire(t *testing.T) {
 	})
 }
 
+// Also the processes that are not among the next two stay registered, however long they wait.
+func TestAllRegistrationsLastAsLongAsTheirProcessesWait(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
+		const processes = 5
+		var all sync.WaitGroup
+		for i := range processes {
+			c, _ := r.process(fmt.Sprint(i))
+			all.Go(func() {
+				lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+			})
+		}
+		r.registered(processes)
+		for s := range 600 {
+			time.Sleep(time.Second)
+			if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != processes {
+				r.Fatalf("%d processes are registered after %d s, want %d", n, s, processes)
+			}
+		}
+		released := time.Now()
+		r.must(lease.Unlock(ctx))
+		all.Wait()
+		if took := time.Since(released); took > 0 {
+			r.Errorf("%d hand-offs took %v", processes, took)
+		}
+	})
+}
+
 // A user without permission for the waiters can use the lock. A release then wakes all
 // processes.
 func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
