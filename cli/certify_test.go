@@ -38,7 +38,7 @@ func inside(t *testing.T, dir string) []string {
 }
 
 // certifying starts certify in a process of its own. It returns when servers and clients
-// run.
+// run: redis-server or valkey-server.
 func certifying(t *testing.T) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
 	t.Helper()
 	server.ForTest(t) // skips without redis-server
@@ -60,7 +60,7 @@ func certifying(t *testing.T) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	for range 3000 {
-		if running := inside(t, dir); len(running) > 5 && strings.Contains(strings.Join(running, " "), "redis-server") {
+		if running := inside(t, dir); len(running) > 5 && strings.Contains(strings.Join(running, " "), "-server") {
 			return cmd, out, dir
 		}
 		time.Sleep(10 * time.Millisecond)
