@@ -420,7 +420,7 @@ func (f Fault) strikesBefore(command string, holding bool) bool {
 	case "":
 		return false
 	case "RENEW":
-		return holding && (expire || script)
+		return holding && (expire || script || command == "SET") // SET with IFEQ or XX
 	case "EXPIRE":
 		return expire
 	case "EVAL":
