@@ -164,9 +164,16 @@ func flushAll(r *rig) Verdict {
 		_ = later.unlock()
 		later = b.mustLock()
 	}
-	err := h.unlock()
-	text += fmt.Sprintf(" Its release %s.", outcomeText(err))
-	text += " " + r.intruder(c, later, text)
+	released := make(chan error, 1)
+	go func() { released <- h.unlock() }() // it may be repeated for longer than the lease of b
+	select {
+	case err := <-released:
+		released <- err
+	case <-time.After(short):
+	}
+	refused := r.intruder(c, later, text+" Then "+a.name+" released.")
+	err := <-released
+	text += fmt.Sprintf(" Its release %s. %s", outcomeText(err), refused)
 	if !told && (r.profile.Hello.Tells || err == nil) {
 		return failed("%s", text)
 	}
