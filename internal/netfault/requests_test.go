@@ -130,13 +130,18 @@ func TestACommandThatIsLostEndsTheStream(t *testing.T) {
 func TestALargeValueIsNotKept(t *testing.T) {
 	const size = 64 << 20
 	head := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size)
-	from := io.MultiReader(strings.NewReader(head), io.LimitReader(zeros{}, size), strings.NewReader("\r\n"))
+	const tail = "\r\nDEL k\r\n"
+	from := io.MultiReader(strings.NewReader(head), io.LimitReader(zeros{}, size), strings.NewReader(tail))
 	var before, after runtime.MemStats
 	var n counter
 	runtime.ReadMemStats(&before)
-	err := copyRequests(&n, from, func(string) func() error { return nil })
+	var names []string
+	err := copyRequests(&n, from, func(name string) func() error { names = append(names, name); return nil })
 	runtime.ReadMemStats(&after)
-	if want := len(head) + size + 2; int(n) != want || !errors.Is(err, io.EOF) {
+	if !slices.Equal(names, []string{"SET", "DEL"}) {
+		t.Errorf("commands %q, want SET and DEL", names)
+	}
+	if want := len(head) + size + len(tail); int(n) != want || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes of %d, %v", n, want, err)
 	}
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
