@@ -18,11 +18,13 @@ var (
 	mutexScripts = &scripts{
 		acquire: newScript(waitersCommonSource + waitersAcquireSource + mutexAcquireSource),
 		extend:  newScript(mutexExtendSource),
-		release: newScript(waitersCommonSource + waitersReleaseSource + mutexReleaseSource),
+		release: newQuickRelease(mutexEnds, mutexReleaseSource),
 		peek:    newScript(mutexPeekSource),
 		isValue: true,
 	}
 )
+
+const mutexEnds = "local ends, i = redis.call('GET', KEYS[1]) == ARGV[1], 2\n"
 
 // Mutex is a lock with one holder at a time. It is not reentrant: a holder that locks
 // it again waits for itself.

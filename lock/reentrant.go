@@ -22,11 +22,13 @@ var (
 	reentrantScripts = &scripts{
 		acquire: newScript(waitersCommonSource + waitersAcquireSource + reentrantAcquireSource),
 		extend:  newScript(reentrantExtendSource),
-		release: newScript(waitersCommonSource + waitersReleaseSource + reentrantReleaseSource),
+		release: newQuickRelease(reentrantEnds, reentrantReleaseSource),
 		peek:    newScript(reentrantPeekSource),
 		counted: true,
 	}
 )
+
+const reentrantEnds = "local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1\nlocal ends, i = held and ARGV[2] == '0', 3\n"
 
 // Reentrant is a lock that its owner may acquire again while it holds it. It is free
 // when all leases are unlocked.

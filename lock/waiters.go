@@ -21,7 +21,15 @@ var (
 	waitersAcquireSource string
 	//go:embed waiters_release.lua
 	waitersReleaseSource string
+	//go:embed waiters_quick.lua
+	waitersQuickSource string
 )
+
+// newQuickRelease returns a release script that is quick if no process waits. ends is the
+// Lua code that defines ends and i of waiters_quick.lua.
+func newQuickRelease(ends, source string) *script {
+	return newScript(ends + waitersQuickSource + waitersCommonSource + waitersReleaseSource + source)
+}
 
 // maxPassedOver is the number of times that a woken process may find the lock taken and
 // register again. The next time it registers a token, to which a release hands the lock.

@@ -17,10 +17,11 @@ end
 
 -- wake_one removes the first registered process that can be reached and sends it a
 -- message. It returns the member and whether the process is the
--- caller's; nil if no process is registered, or the waiters cannot be read.
-local function wake_one(channel, own, counts, text)
+-- caller's; nil if no process is registered, or the waiters cannot be read. popped is
+-- the reply to ZPOPMIN if the first one is removed already.
+local function wake_one(channel, own, counts, text, popped)
   for _ = 1, 20 do
-    local popped = redis.pcall('ZPOPMIN', waiters_of(channel))
+    popped = popped or redis.pcall('ZPOPMIN', waiters_of(channel))
     local first = popped[1]
     if popped.err or not first then
       return nil
@@ -29,16 +30,18 @@ local function wake_one(channel, own, counts, text)
     if reached then
       return first, ours
     end
+    popped = nil
   end
 end
 
 -- wake wakes one process or, if it reaches none, sends a message to all. So each release
 -- sends one message, by which an observer can tell it from a deletion. key is the lock;
--- absent = KEYS[1]. text is the message to the process; absent = free.
-local function wake(channel, own, counts, key, text)
+-- absent = KEYS[1]. text is the message to the process; absent = free. popped: see
+-- wake_one.
+local function wake(channel, own, counts, key, text, popped)
   local first, ours
   if own then
-    first, ours = wake_one(channel, own, counts, text or 'free')
+    first, ours = wake_one(channel, own, counts, text or 'free', popped)
   end
   if not first and channel ~= '' then
     redis.pcall('PUBLISH', channel, key or KEYS[1])
@@ -49,9 +52,9 @@ end
 -- release wakes a waiter and frees the lock with free, or hands it to the first waiter
 -- if that is a token: hand stores the token for 1 s. The waiter must claim the lock in
 -- this time. text is the message, by default free. It returns 1 if the lock is free, 2 if
--- also a process was woken that is the caller's own, or the token.
-local function release(i, hand, free, text)
-  local first, own = wake(ARGV[i], ARGV[i + 1], ARGV[i + 2], KEYS[1], text)
+-- also a process was woken that is the caller's own, or the token. popped: see wake_one.
+local function release(i, hand, free, text, popped)
+  local first, own = wake(ARGV[i], ARGV[i + 1], ARGV[i + 2], KEYS[1], text, popped)
   if first and is_token(first) then
     hand(first, 1000)
     return first
