@@ -19,7 +19,7 @@ import (
 var imports = map[string][]string{
 	".":                       {"cli"},
 	"certify":                 {"humanize", "internal/htmlpage", "internal/netfault", "loadgen", "loadgen/external", "loadgen/oracle", "server"},
-	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "docs", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "server", "shell", "tui", "tui/widget"},
+	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "docs", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "server", "shell", "tui", "tui/widget"},
 	"cli/connect":             {"humanize", "keyspace/inspect", "shell", "tui/widget"},
 	"cli/demo":                {"humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen", "server"},
 	"cli/render":              {"humanize", "keyspace", "keyspace/formats", "tui/widget"},
@@ -37,6 +37,7 @@ var imports = map[string][]string{
 	"internal/jsonschema":     {},
 	"internal/netfault":       {},
 	"loadgen":                 {"humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
+	"loadgen/agents":          {"humanize", "loadgen", "loadgen/witness"},
 	"loadgen/external":        {},
 	"loadgen/oracle":          {"humanize"},
 	"loadgen/witness":         {"humanize"},
@@ -68,12 +69,12 @@ var guarded = map[string][]string{
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"certify", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/witness", "server", "soak", "cli", "cli/connect", "cli/demo"},
+	"github.com/redis/go-redis/v9":            {"certify", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/agents", "loadgen/witness", "server", "soak", "cli", "cli/connect", "cli/demo"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "manpages"},
-	"time.Now":                                {"certify", "internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/external", "loadgen/witness", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
+	"time.Now":                                {"certify", "internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

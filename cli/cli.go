@@ -117,7 +117,7 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 	root.AddCommand(
 		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.releaseCommand(), p.doctorCommand(),
 		p.recordCommand(), p.replayCommand(), p.formatsCommand(),
-		p.loadCommand(), p.scenariosCommand(), p.certifyCommand(),
+		p.loadCommand(), p.agentCommand(), p.scenariosCommand(), p.certifyCommand(),
 		p.versionCommand(),
 	)
 	return root

@@ -38,6 +38,9 @@ type loadOptions struct {
 	metrics string
 	check   bool
 	witness string
+	control string
+	agents  int
+	joining time.Duration
 }
 
 // scenarioFlag is a flag for a key of a scenario file.
@@ -97,14 +100,19 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	load.BoolVar(&o.force, "yes-load-this-server", false, "also load a server on another machine, or one that has keys under the prefix")
 	o.set = load
 
+	several := flagSection("Several machines")
+	several.StringVar(&o.control, "control", "", "`address` of a Redis server at which locktop agent waits for work: the agents run the clients")
+	several.IntVar(&o.agents, "agents", 0, "`number` of agents")
+	several.DurationVar(&o.joining, "agent-wait", time.Minute, "maximum `time` to wait for the agents")
+
 	out := flagSection("Output")
 	out.BoolVar(&o.json, "json", false, "print the report as one JSON document; errors are JSON, too")
 	o.files.addTo(out)
 	out.StringVar(&o.metrics, "metrics", "", "`address` at which Prometheus can read the figures, like 127.0.0.1:9121")
 	out.BoolVar(&o.check, "check", false, "record the history and prove that it is linearizable")
-	out.StringVar(&o.witness, "witness", "", "`address` of another Redis server, in which the clients note the order of their holds: it proves overlaps without a clock")
+	out.StringVar(&o.witness, "witness", "", "`address` of another Redis server, in which the clients note the order of their holds: it proves overlaps without a clock; with agents it is the control server, or none")
 	out.StringVar(&o.files.check, "check-html", "", "`file` for a drawing of the history with its violations; implies --check")
-	return []*pflag.FlagSet{load, out}
+	return []*pflag.FlagSet{load, several, out}
 }
 
 func (p *program) loadCommand() *cobra.Command {
@@ -138,6 +146,7 @@ show its claim; 130 interrupted.`,
   locktop load redlock-minority --demo
   locktop load --kind fair --rate 500/s --threshold 'wait.p99 < 250ms'
   locktop load freeze --exec 'python3 my_client.py' --versus mutex --clients 10
+  locktop load hot-key --control redis://ctl:6379 --agents 4 --clients 2000
   locktop scenarios freeze > freeze.yaml; locktop load freeze.yaml --html report.html`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -158,19 +167,27 @@ func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, ar
 		s.Lock.Kind = loadgen.Kind(o.asClient)
 		return loadgen.ServeClient(ctx, s.Lock, p.in, p.out)
 	}
+	if err := o.checkAgents(c); err != nil {
+		return err
+	}
 	on, err := p.openLoadServers(ctx, c, o, s)
 	if err != nil {
 		return err
 	}
 	defer on.close()
-	if on.witness, err = p.dialWitness(ctx, c, o, on); err != nil {
-		return err
+	if o.control == "" {
+		if on.witness, err = p.dialWitness(ctx, c, o, on); err != nil {
+			return err
+		}
 	}
 	sides := s.Sides()
 	for _, side := range sides {
 		if err := on.checkPrefix(ctx, side, o.force); err != nil {
 			return err
 		}
+	}
+	if o.control != "" {
+		return p.runAgents(ctx, c, o, on, s)
 	}
 	return p.runVariants(ctx, on, o, sides)
 }

@@ -19,20 +19,31 @@ import (
 	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/loadgen"
+	"locktop/loadgen/agents"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/report"
 	"locktop/loadgen/witness"
 	"locktop/tui/widget"
 )
 
+// runner is a run in this process, or a load by agents.
+type runner interface {
+	report.Source
+	Start() error
+	Stop() error
+	Close() error
+	Done() <-chan struct{}
+}
+
 // variant is one run of a load. A load that compares locks has several.
 type variant struct {
-	run       *loadgen.Run
+	run       runner
 	seconds   report.SecondsRecorder
 	history   *oracle.History
 	witness   *witness.Witness // nil: there is none
 	witnessed *witness.Results // after closeWitness
 	files     *openFiles
+	agents    *agents.Load // nil: the clients run in this process
 	stopErr   error
 }
 
@@ -60,6 +71,11 @@ func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptio
 		defer stop()
 	}
 	p.announce(on, variants[0].run.Scenario())
+	return p.drive(ctx, o, variants)
+}
+
+// drive starts the variants, waits until they end or ctx ends, and reports.
+func (p *program) drive(ctx context.Context, o *loadOptions, variants []*variant) error {
 	for _, s := range variants {
 		if err := s.run.Start(); err != nil {
 			return err
@@ -146,6 +162,9 @@ func (p *program) await(ctx context.Context, variants []*variant) {
 			case <-tick.C:
 				for _, each := range variants {
 					m := each.run.Metrics()
+					if m.Began.IsZero() {
+						continue // agents get ready
+					}
 					each.seconds.Add(m)
 					line.show(loadProgress(len(variants) > 1, each.run.Scenario(), m))
 				}
@@ -180,7 +199,7 @@ func serveMetrics(addr string, variants []*variant) (stop func(), err error) {
 		return nil, usageErrorf("", "--metrics: %v", err)
 	}
 	mux := http.NewServeMux()
-	var runs []*loadgen.Run
+	var runs []report.Source
 	for _, s := range variants {
 		runs = append(runs, s.run)
 	}
@@ -213,6 +232,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, variants []*varian
 		if s.stopErr != nil {
 			r.Unclean = s.stopErr.Error()
 		}
+		s.addAgents(&r)
 		if s.history != nil {
 			proof := s.history.Prove(proveWithin)
 			r.Proof = &proof
@@ -376,7 +396,7 @@ func (f *openFiles) listener() func(loadgen.Event) {
 }
 
 // finish writes the remaining files and closes all.
-func (f *openFiles) finish(run *loadgen.Run, r report.Result) error {
+func (f *openFiles) finish(run report.Source, r report.Result) error {
 	errs := []error{f.failed}
 	for _, out := range []struct {
 		file  *os.File

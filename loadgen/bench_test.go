@@ -66,7 +66,7 @@ func BenchmarkBareLocks(b *testing.B) {
 
 // BenchmarkRecorder measures the recording of one iteration of one client.
 func BenchmarkRecorder(b *testing.B) {
-	r := newRecorder(time.Now())
+	r := newRecorder(time.Now(), 0)
 	var clients atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {
 		client := int(clients.Add(1)) - 1
@@ -80,7 +80,7 @@ func BenchmarkRecorder(b *testing.B) {
 }
 
 func BenchmarkMetricsOfTenThousandClients(b *testing.B) {
-	r := newRecorder(time.Now())
+	r := newRecorder(time.Now(), 0)
 	for client := range MaxClients {
 		r.clientJoined(client)
 		r.arrive(client, time.Now(), false)

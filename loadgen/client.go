@@ -25,7 +25,8 @@ const releaseWithin = 2 * time.Second
 // client is one simulated client of a fleet. Its loop is: arrive, acquire, work,
 // release, think.
 type client struct {
-	number  int
+	number  int // unique in the run; see [Run.Join]
+	place   int // in the fleet, from 0
 	fleet   *fleet
 	session session
 	planner planner
@@ -46,7 +47,7 @@ func (c *client) run(halt, stay context.Context) error {
 	if c.fleet.greeted != nil {
 		<-c.fleet.greeted
 	}
-	pause(stay, c.fleet.scenario.Load().firstThink(c.number))
+	pause(stay, c.fleet.scenario.Load().firstThink(c.place))
 	for stay.Err() == nil {
 		if err := c.applyFaults(stay); err != nil {
 			unreleased = err

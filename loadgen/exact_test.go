@@ -18,7 +18,7 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		failed:    func(m Metrics) int64 { return m.Errors },
 		calledOff: func(m Metrics) int64 { return m.CutOff },
 	} {
-		r := newRecorder(began)
+		r := newRecorder(began, 0)
 		r.clientJoined(0)
 		r.clientJoined(1)
 		r.arrive(0, at(1), false)
@@ -50,7 +50,7 @@ func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
 		lost: func(m Metrics) int64 { return m.Lost }, abandoned: func(m Metrics) int64 { return m.Abandoned },
 		crashed: func(m Metrics) int64 { return m.Abandoned }, unconfirmed: func(m Metrics) int64 { return m.Unconfirmed },
 	} {
-		r := newRecorder(time.Unix(0, 0))
+		r := newRecorder(time.Unix(0, 0), 0)
 		r.clientJoined(0)
 		r.arrive(0, time.Unix(0, 0), false)
 		r.acquire(0, time.Unix(1, 0), time.Second)

@@ -65,6 +65,7 @@ type Fault struct {
 	Kind    FaultKind     `yaml:"fault"`
 	Clients int           `yaml:"clients"`     // number of random clients; default 1
 	Client  int           `yaml:"client"`      // this client, counted from 1, instead of random ones
+	Agent   int           `yaml:"agent"`       // the clients of this agent, counted from 1; 0 = of all
 	Node    int           `yaml:"node"`        // server, counted from 1: node-down and node-restart-empty: default 1; pause and stop: default all; cut and cut-replies: the server at the other end, default all
 	For     time.Duration `yaml:"for"`         // duration; 0 = until the end; crash: time until a new client replaces the crashed one, 0 = never
 	Delay   time.Duration `yaml:"delay"`       // slow: additional time per packet
@@ -94,8 +95,10 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("at must be 0 to %s, not %s", maxTime, f.At)
 	case f.For < 0 || f.For > maxTime:
 		return fmt.Errorf("for must be 0 to %s, not %s", maxTime, f.For)
-	case f.Clients < 0 || f.Clients > MaxClients || f.Client < 0 || f.Client > MaxClients:
+	case f.Clients < 0 || f.Clients > MaxClients || f.Client < 0:
 		return fmt.Errorf("clients must be 1 to %d", MaxClients)
+	case f.Agent < 0 || f.Agent > 0 && !f.Kind.onClients():
+		return fmt.Errorf("agent goes with faults of clients, and must be 1 or more")
 	case f.Node < 0:
 		return fmt.Errorf("node must be 1 or more, not %d", f.Node)
 	case f.Kind == Slow && (f.Delay <= 0 || f.Delay > maxTime || f.Jitter < 0 || f.Jitter > f.Delay):
@@ -263,7 +266,7 @@ func (f loggedFault) why(clients int) string {
 		return f.refused
 	case !f.due:
 		return "the run ended before its time"
-	case f.Client > clients || f.Clients > clients:
+	case f.Client%MaxClients > clients || f.Clients > clients:
 		return fmt.Sprintf("there were only %d clients", clients)
 	}
 	return moment
@@ -326,6 +329,9 @@ func (f *fleet) restartNode(fault Fault) {
 		f.oracle.Wipe(-1, string(fault.Kind), time.Now())
 	}
 	f.begin(fault, oracle.Everybody)
+	if empty {
+		defer f.witness.LossBegan(f.ctx)()
+	}
 	if err := f.servers.Power.Down(fault.Node); err != nil {
 		f.recorder.setError(fmt.Errorf("switch node %d off: %w", fault.Node, err))
 	}
@@ -348,18 +354,16 @@ func (f *fleet) applyServerFault(fault Fault) {
 	f.begin(fault, oracle.Everybody)
 	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
 	defer cancel()
+	if fault.Kind.wipes() {
+		defer f.witness.LossBegan(ctx)()
+	}
 	var err error
 	switch fault.Kind {
 	case Flush:
 		f.oracle.Wipe(-1, string(Flush), time.Now())
 		err = f.janitor.flush(ctx)
 	case ExternalDelete:
-		key, held := f.oracle.Held()
-		for !held && ctx.Err() == nil {
-			pause(ctx, time.Millisecond)
-			key, held = f.oracle.Held()
-		}
-		if held {
+		if key, held := f.heldKey(ctx); held {
 			f.oracle.Wipe(key, string(ExternalDelete), time.Now())
 			err = f.janitor.deleteLock(ctx, f.keys.names[key])
 		}

@@ -199,7 +199,7 @@ func (c *client) reconnect() {
 		}
 		return
 	}
-	if root, err := c.fleet.baseSession(c.number); err == nil { // admit has opened it
+	if root, err := c.fleet.baseSession(c.place); err == nil { // admit has opened it
 		c.session = root.as(c.identity())
 	}
 }

@@ -25,6 +25,7 @@ type fleet struct {
 	servers  Servers
 	keys     keySet
 	promise  promise
+	role     role
 	hello    external.Hello // of a client process; zero for all kinds but Exec
 	greeted  chan struct{}  // closed when all client processes have started; nil for all kinds but Exec
 	sessions baseSessions
@@ -104,6 +105,7 @@ type fleetConfig struct {
 	tell    func(Event)
 	history *oracle.History
 	witness *witness.Witness
+	role    role
 	shared  bool            // others may use keys of the same names
 	hello   external.Hello  // of a client process; for kind Exec
 	closing context.Context // its end cancels the start
@@ -118,9 +120,10 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		servers:  c.servers,
 		keys:     newKeySet(s.Keys, s.Lock.span()),
 		promise:  s.Lock.promise(),
-		recorder: newRecorder(now),
+		role:     c.role,
+		recorder: newRecorder(now, c.role.first()),
 		events:   newEventRing(c.tell),
-		schedule: newSchedule(s.Rate, now, s.spacing()),
+		schedule: newSchedule(s.Rate, now, s.spacing(c.role.first())),
 		history:  c.history,
 		witness:  c.witness,
 		faults:   newFaultLog(s.Faults),
@@ -128,20 +131,28 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		cancel:   cancel,
 	}
 	f.sessions.open = c.open
-	f.clients.random = rand.New(rand.NewPCG(s.Seed, 1<<63))
+	f.clients.first = c.role.first()
+	f.clients.random = rand.New(rand.NewPCG(s.Seed, 1<<63+uint64(f.clients.first)))
 	f.scenario.Store(&s)
 	fenced := s.Lock.Fence
 	if s.Lock.Kind == Exec {
 		h := c.hello
 		f.hello, f.promise, fenced = h, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
 	}
-	f.oracle = oracle.New(oracle.Config{
+	checks := oracle.Config{
 		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced, Claimed: s.Lock.Kind == Exec,
 		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
-	})
+	}
+	if c.role.agent > 0 { // other processes have holders, too
+		checks.Patience, checks.Handoff = maxTime, nil
+	}
+	f.oracle = oracle.New(checks)
 	f.disturbances.aftermath = max(s.Lock.TTL, queueTimeout) + 500*time.Millisecond
-	f.janitor = newJanitor(s, c.servers, f.oracle)
-	if c.shared {
+	f.janitor = newJanitor(s, c.servers, f.oracle, c.role)
+	if c.role.agent > 0 {
+		f.recorder.keepSeconds()
+	}
+	if c.shared && c.role.agent == 0 {
 		f.janitor.recordExisting()
 		if err := f.janitor.claim(ctx); err != nil {
 			cancel()
@@ -151,7 +162,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	if s.Lock.Kind == Exec {
 		f.greeted = make(chan struct{})
 	}
-	err := f.clients.resize(s.Clients, f.admit)
+	err := f.clients.resize(c.role.clients(s), f.admit)
 	if s.Lock.Kind == Exec {
 		stop := context.AfterFunc(c.closing, cancel)
 		f.awaitProcesses(ctx)
@@ -188,12 +199,13 @@ func (f *fleet) awaitProcesses(ctx context.Context) {
 	}
 }
 
-// spacing returns the random source of the arrivals, nil if they are even.
-func (s *Scenario) spacing() *rand.Rand {
+// spacing returns the random source of the arrivals of a process whose clients are numbered
+// from first on, nil if they are even.
+func (s *Scenario) spacing(first int) *rand.Rand {
 	if s.Arrivals != Poisson {
 		return nil
 	}
-	return rand.New(rand.NewPCG(s.Seed, 1<<62))
+	return rand.New(rand.NewPCG(s.Seed, 1<<62+uint64(first)))
 }
 
 // warm ends the warm-up: it resets the metrics.
@@ -266,7 +278,8 @@ type clientPool struct {
 
 	mu     sync.Mutex
 	closed bool
-	slots  []*slot // by client number; nil = free
+	first  int     // number of the client in the first slot
+	slots  []*slot // nil = free
 	random *rand.Rand
 }
 
@@ -279,7 +292,7 @@ type slot struct {
 
 // resize starts clients with admit, or tells those with the highest numbers to leave,
 // until n stay. It does not wait for them. It does nothing after stopAdmitting.
-func (p *clientPool) resize(n int, admit func(number int) (*slot, error)) error {
+func (p *clientPool) resize(n int, admit func(place int) (*slot, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -291,21 +304,21 @@ func (p *clientPool) resize(n int, admit func(number int) (*slot, error)) error 
 			staying++
 		}
 	}
-	for number := 0; staying < n; number++ {
-		if number == len(p.slots) {
+	for place := 0; staying < n; place++ {
+		if place == len(p.slots) {
 			p.slots = append(p.slots, nil)
 		}
-		if p.slots[number] == nil {
-			s, err := admit(number)
+		if p.slots[place] == nil {
+			s, err := admit(place)
 			if err != nil {
 				return err
 			}
-			p.slots[number] = s
+			p.slots[place] = s
 			staying++
 		}
 	}
-	for number := len(p.slots) - 1; staying > n; number-- {
-		if s := p.slots[number]; s != nil && !s.leaving {
+	for place := len(p.slots) - 1; staying > n; place-- {
+		if s := p.slots[place]; s != nil && !s.leaving {
 			s.leaving = true
 			s.leave()
 			staying--
@@ -322,25 +335,25 @@ func (p *clientPool) stopAdmitting() {
 }
 
 // free frees the slot of a client that has ended.
-func (p *clientPool) free(number int) {
+func (p *clientPool) free(place int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.slots[number].leave()
-	p.slots[number] = nil
+	p.slots[place].leave()
+	p.slots[place] = nil
 }
 
 // victims picks the clients that a fault affects. If the fault breaks connections, it
-// prefers the clients with numbers below prepared, which have their own connections.
+// prefers the clients in the first slots, below prepared, which have their own connections.
 func (p *clientPool) victims(fault Fault, prepared int) []*client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var own, others []*client
-	for number, s := range p.slots {
+	for place, s := range p.slots {
 		switch {
 		case s == nil || s.leaving:
-		case fault.Client == number+1:
+		case fault.Client == p.first+place+1:
 			return []*client{s.client}
-		case fault.needsOwnConns() && number < prepared:
+		case fault.needsOwnConns() && place < prepared:
 			own = append(own, s.client)
 		default:
 			others = append(others, s.client)
@@ -357,22 +370,24 @@ func (p *clientPool) victims(fault Fault, prepared int) []*client {
 }
 
 // admit starts a client.
-func (f *fleet) admit(number int) (*slot, error) {
+func (f *fleet) admit(place int) (*slot, error) {
 	s := f.scenario.Load()
+	number := f.clients.first + place
 	c := &client{
 		number:  number,
+		place:   place,
 		fleet:   f,
 		planner: newPlanner(s.Seed, number),
 		faults:  newPendingFaults(),
 	}
 	if s.Lock.Kind != Exec {
-		root, err := f.baseSession(number)
+		root, err := f.baseSession(place)
 		if err != nil {
 			return nil, err
 		}
 		c.session = root.as(c.identity())
 	}
-	if s.Lock.Kind == Exec || number < s.victims() {
+	if s.Lock.Kind == Exec || place < s.victims() {
 		if err := c.dedicateConn(); err != nil {
 			return nil, err
 		}
@@ -380,7 +395,7 @@ func (f *fleet) admit(number int) (*slot, error) {
 	stay, leave := context.WithCancel(f.ctx)
 	f.recorder.clientJoined(number)
 	f.clients.running.Go(func() error {
-		defer f.clients.free(number)
+		defer f.clients.free(place)
 		defer f.recorder.clientLeft(number)
 		return c.run(f.ctx, stay)
 	})
@@ -408,7 +423,7 @@ func (f *fleet) apply(s Scenario) error {
 	}
 	f.scenario.Store(&s)
 	f.schedule.set(s.Rate, time.Now())
-	return f.clients.resize(s.Clients, f.admit)
+	return f.clients.resize(f.role.clients(s), f.admit)
 }
 
 // closeAsync closes a session without a working network in the background.

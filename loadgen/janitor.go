@@ -31,6 +31,7 @@ type janitor struct {
 
 	existing map[string]bool // keys that existed before the run; never deleted
 
+	role     role
 	prepared []sync.Once // by key number; nil: all keys have a TTL
 
 	mu      sync.Mutex
@@ -41,9 +42,9 @@ type janitor struct {
 // a key expires after at least this time.
 const minGuard = 10 * time.Second
 
-func newJanitor(s Scenario, on Servers, o *oracle.Oracle) *janitor {
+func newJanitor(s Scenario, on Servers, o *oracle.Oracle, r role) *janitor {
 	j := &janitor{
-		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o,
+		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o, role: r,
 		guard: max(minGuard, 3*s.Lock.TTL), prefix: s.Keys.Prefix, id: fmt.Sprintf("%016x", rand.Uint64()),
 	}
 	if j.withoutTTL(j.keys[0]) != none {
@@ -191,8 +192,11 @@ func (j *janitor) cpuUsed() time.Duration {
 // cleanWithin bounds the deletion of keys. Keys that are left expire.
 const cleanWithin = 2 * time.Second
 
-// clean deletes all keys of the run.
+// clean deletes all keys of the run, if no other process does.
 func (j *janitor) clean() {
+	if j.role.agent > 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
 	defer cancel()
 	_ = j.deleteAll(ctx)
@@ -209,7 +213,15 @@ func (j *janitor) deleteAll(ctx context.Context) error {
 	if j.lock.Kind == Exec && j.existing == nil {
 		return j.deleteMatching(ctx, "*"+glob(j.prefix)+"*")
 	}
-	return j.delete(ctx, j.oracle.Touched(), j.names)
+	return j.delete(ctx, j.touched(), j.names)
+}
+
+// touched returns the keys that clients have asked for. A keeper does not know them.
+func (j *janitor) touched() []string {
+	if j.role.keeper {
+		return j.keys
+	}
+	return j.oracle.Touched()
 }
 
 // flush deletes these locks with their queues, but not their fence counters.
@@ -217,7 +229,7 @@ func (j *janitor) flush(ctx context.Context) error {
 	if j.lock.Kind == Exec {
 		return j.deleteAll(ctx)
 	}
-	return j.delete(ctx, j.oracle.Touched(), func(key string) []string {
+	return j.delete(ctx, j.touched(), func(key string) []string {
 		return slices.DeleteFunc(j.names(key), func(name string) bool { return name == companion(key, "fence") })
 	})
 }

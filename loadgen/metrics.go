@@ -136,13 +136,15 @@ func (m Metrics) Offered() int64 { return m.Arrivals + m.Backlog }
 // Therefore the sums of [Metrics] always hold. All methods are safe for concurrent use.
 type recorder struct {
 	attempts atomic.Int64
+	first    int // number of the first client
 
 	mu       sync.Mutex
 	began    time.Time
 	ended    time.Time // zero while the fleet runs
 	totals   Metrics   // only counters, gauges and the newest error
-	clients  []record  // by client number
+	clients  []record  // by client number less first
 	timeline *timeline
+	unsent   []SecondShare // that ended since the last snapshot; see [Run.Snapshot]
 
 	wait, release, held, handoff, renewLate *histogram
 }
@@ -181,9 +183,9 @@ var eventOf = map[outcome]EventKind{
 	released: Released, expired: Expired, lost: Lost, abandoned: Abandoned, crashed: Abandoned,
 }
 
-func newRecorder(now time.Time) *recorder {
+func newRecorder(now time.Time, first int) *recorder {
 	return &recorder{
-		began: now, timeline: newTimeline(),
+		first: first, began: now, timeline: newTimeline(),
 		wait: newHistogram(), release: newHistogram(), held: newHistogram(),
 		handoff: newHistogram(), renewLate: newHistogram(),
 	}
@@ -206,7 +208,10 @@ func (r *recorder) reset(now time.Time) {
 		}
 	}
 	r.attempts.Store(0)
+	keep := r.timeline.keep
 	r.began, r.timeline = now, newTimeline()
+	r.timeline.keep = keep
+	r.unsent = nil
 	for _, h := range []*histogram{r.wait, r.release, r.held, r.handoff, r.renewLate} {
 		h.reset()
 	}
@@ -215,14 +220,17 @@ func (r *recorder) reset(now time.Time) {
 	}
 }
 
+// of returns the record of a client. r.mu must be held.
+func (r *recorder) of(client int) *record { return &r.clients[client-r.first] }
+
 // clientJoined adds a client, which is thinking.
 func (r *recorder) clientJoined(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for client >= len(r.clients) {
+	for client-r.first >= len(r.clients) {
 		r.clients = append(r.clients, record{})
 	}
-	c := &r.clients[client]
+	c := r.of(client)
 	c.present, c.state, c.trouble = true, Thinking, Thinking
 	r.totals.Clients.Total++
 	r.totals.Clients.Idle++
@@ -232,7 +240,7 @@ func (r *recorder) clientJoined(client int) {
 func (r *recorder) clientLeft(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clients[client].present = false
+	r.of(client).present = false
 	r.totals.Clients.Total--
 	r.totals.Clients.Idle--
 }
@@ -242,7 +250,7 @@ func (r *recorder) clientLeft(client int) {
 func (r *recorder) arrive(client int, due time.Time, late bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &r.clients[client]
+	c := r.of(client)
 	c.state, c.since = Queued, due
 	r.totals.Clients.Idle--
 	r.totals.Clients.Waiting++
@@ -256,7 +264,7 @@ func (r *recorder) arrive(client int, due time.Time, late bool) {
 func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &r.clients[client]
+	c := r.of(client)
 	c.state = Thinking
 	r.totals.Clients.Waiting--
 	r.totals.Clients.Idle++
@@ -289,7 +297,7 @@ func (r *recorder) unserved(wait time.Duration) {
 func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &r.clients[client]
+	c := r.of(client)
 	c.state = Inside
 	c.acquired++
 	r.totals.Clients.Waiting--
@@ -304,7 +312,7 @@ func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
 func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clients[client].state = Thinking
+	r.of(client).state = Thinking
 	r.totals.Clients.Holding--
 	r.totals.Clients.Idle++
 	r.held.add(held)
@@ -327,7 +335,7 @@ func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 func (r *recorder) clientDied(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clients[client].state = Dead
+	r.of(client).state = Dead
 	r.totals.Clients.Idle--
 	r.totals.Clients.Dead++
 }
@@ -335,7 +343,7 @@ func (r *recorder) clientDied(client int) {
 func (r *recorder) clientReplaced(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &r.clients[client]
+	c := r.of(client)
 	c.state, c.trouble = Thinking, Thinking
 	r.totals.Clients.Dead--
 	r.totals.Clients.Idle++
@@ -351,7 +359,7 @@ func (r *recorder) setTrouble(client int, trouble ClientState) {
 func (r *recorder) clearTrouble(client int, trouble ClientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := &r.clients[client]; c.trouble == trouble {
+	if c := r.of(client); c.trouble == trouble {
 		c.trouble = Thinking
 	}
 }
@@ -508,6 +516,8 @@ type timeline struct {
 	current  int      // number of the current second
 	acquired int64
 	wait     *histogram
+
+	keep func(number int, of Second, waits *histogram) // nil, or called for each second that ends
 }
 
 func newTimeline() *timeline { return &timeline{wait: newHistogram()} }
@@ -531,6 +541,9 @@ func (t *timeline) advance(at time.Duration) {
 	elapsed := int(at/time.Second) - t.current
 	if elapsed <= 0 {
 		return
+	}
+	if t.keep != nil {
+		t.keep(t.current, t.now(), t.wait)
 	}
 	t.past = append(t.past, t.now())
 	// A gap longer than the history leaves only empty seconds.

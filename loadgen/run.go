@@ -26,6 +26,7 @@ type Run struct {
 	witness *witness.Witness
 	tell    func(Event)
 	shared  bool // the user chose the prefix: keys of others may have it
+	role    role
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -105,7 +106,7 @@ func (r *Run) start(hello external.Hello) error {
 	}
 	over := make(chan struct{})
 	f, err := newFleet(r.scenario, fleetConfig{
-		servers: r.servers, open: r.open, tell: r.tell, history: r.history, witness: r.witness, shared: r.shared,
+		servers: r.servers, open: r.open, tell: r.tell, history: r.history, witness: r.witness, role: r.role, shared: r.shared,
 		hello: hello, closing: r.closing, over: func() { r.expire(over) },
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ import (
 
 // Limits of [Scenario.Validate].
 const (
-	MaxClients = 10_000
+	MaxClients = 100_000 // of one process
 	MaxKeys    = 100_000
 	MaxRate    = 100_000 // per second
 	maxDepth   = 100

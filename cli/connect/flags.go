@@ -59,6 +59,42 @@ func (c *Flags) WithURL(url string) *Flags {
 	return other
 }
 
+// OneServer returns a copy of the flags for another server, which is not in a cluster, not
+// behind Sentinels, and not a node of a Redlock.
+func (c *Flags) OneServer(url string) *Flags {
+	other := c.WithURL(url)
+	other.topologyFlags = topologyFlags{}
+	given := other.given
+	other.given = func(flag string) bool { return flag != "master" && given(flag) }
+	return other
+}
+
+// AsCluster returns a copy of the flags with --cluster.
+func (c *Flags) AsCluster() *Flags {
+	other := c.set("cluster")
+	other.cluster = true
+	return other
+}
+
+// Cluster reports whether --cluster is set.
+func (c *Flags) Cluster() bool { return c.cluster }
+
+// Sentinel reports whether --sentinel is set.
+func (c *Flags) Sentinel() bool { return len(c.sentinels) > 0 }
+
+// Server returns the host:port and the database of the flags. It returns an error if they
+// name a unix socket.
+func (c *Flags) Server() (addr string, db int, err error) {
+	e, err := c.resolve()
+	if err != nil {
+		return "", 0, err
+	}
+	if e.network == "unix" {
+		return "", 0, usagef("name a host and a port", "%s cannot be reached from another machine", e)
+	}
+	return e.addr, e.db, nil
+}
+
 // WithDatabase returns a copy of the flags with another value of --db: a number, or
 // "all".
 func (c *Flags) WithDatabase(db string) (*Flags, error) {

@@ -64,6 +64,35 @@ func (v Violations) Harm() int64 {
 	return v.Broken() + v.Overlap.Excused + v.WorkOverlap.Count + v.AcceptedStaleWrites + v.LateWork.Count + v.Stuck
 }
 
+// Add adds the violations that another oracle has found.
+func (v *Violations) Add(other Violations) {
+	v.Overlap.add(other.Overlap)
+	v.WorkOverlap.add(other.WorkOverlap)
+	v.Unnotified += other.Unnotified
+	v.UnexplainedLoss += other.UnexplainedLoss
+	v.Overtaken += other.Overtaken
+	v.FenceOrder += other.FenceOrder
+	v.LateWork.Count += other.LateWork.Count
+	v.LateWork.Total += other.LateWork.Total
+	v.LateWork.Longest = max(v.LateWork.Longest, other.LateWork.Longest)
+	v.Fenced += other.Fenced
+	v.AcceptedStaleWrites += other.AcceptedStaleWrites
+	v.Stuck += other.Stuck
+	v.ForeignUnlocks += other.ForeignUnlocks
+	v.Evidence = append(v.Evidence, other.Evidence...)
+	order := Kinds()
+	slices.SortStableFunc(v.Evidence, func(a, b Evidence) int {
+		return slices.Index(order, a.Violation) - slices.Index(order, b.Violation)
+	})
+}
+
+func (o *Overlap) add(other Overlap) {
+	o.Count += other.Count
+	o.Excused += other.Excused
+	o.Total += other.Total
+	o.Longest = max(o.Longest, other.Longest)
+}
+
 // Overlap counts how often two holders, or more than the limit of a semaphore, were
 // inside at the same time.
 type Overlap struct {
@@ -88,6 +117,26 @@ type Evidence struct {
 	First, Second Side   // in order of entry; Second is empty for late-work and stuck
 	Others        []Side // the other holders that were inside, if the lock admits several
 	Cause         string // fault or flaw that caused it, "" if unknown
+}
+
+// Shift returns the evidence with all times later by d.
+func (e Evidence) Shift(d time.Duration) Evidence {
+	e.At = e.At.Add(d)
+	e.Others = slices.Clone(e.Others)
+	for _, s := range slices.Concat([]*Side{&e.First, &e.Second}, pointers(e.Others)) {
+		if s.Client > 0 {
+			s.From, s.To, s.Deadline = s.From.Add(d), s.To.Add(d), s.Deadline.Add(d)
+		}
+	}
+	return e
+}
+
+func pointers(sides []Side) []*Side {
+	all := make([]*Side, len(sides))
+	for i := range sides {
+		all[i] = &sides[i]
+	}
+	return all
 }
 
 // Side is one client of a violation.

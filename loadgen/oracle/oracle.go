@@ -42,10 +42,11 @@ type Config struct {
 	Handoff  func(time.Duration) // called with the time between a release and the next acquire, if a client waited
 }
 
-// keyLoss is a fault that deletes locks while clients hold them.
+// keyLoss is a fault that deletes locks while clients hold them, at some time from from
+// to to.
 type keyLoss struct {
-	at    time.Time
-	fault string
+	from, to time.Time
+	fault    string
 }
 
 // Lease is what the oracle reads of a lease. Valid decides. Deadline is the end of a
@@ -450,13 +451,31 @@ func (o *Oracle) Wipe(key int, fault string, now time.Time) {
 	if key < 0 {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.wiped = keyLoss{now, fault}
+		o.wiped = keyLoss{now, now, fault}
 		return
 	}
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wiped = keyLoss{now, fault}
+	s.wiped = keyLoss{now, now, fault}
+}
+
+// WipeBegan records that another process is about to apply a fault that deletes locks. The
+// time of the fault is not known exactly: it is before the call of WipeEnded.
+func (o *Oracle) WipeBegan(fault string, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.wiped = keyLoss{now, now.Add(endless), fault}
+}
+
+// endless is longer than any run.
+const endless = 10 * 365 * 24 * time.Hour
+
+// WipeEnded records that the fault of WipeBegan is over.
+func (o *Oracle) WipeEnded(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.wiped.to = now
 }
 
 func (o *Oracle) wipedAt() keyLoss {

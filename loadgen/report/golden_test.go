@@ -227,8 +227,7 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Overlaps that a witness has seen make a sound lock unsafe, but for those that the oracle
-// excuses. A witness that has missed something shows less.
+// Overlaps that a witness has seen make a sound lock unsafe, but for those that it excuses. A witness that has missed something shows less.
 func TestAWitnessCountsInTheVerdict(t *testing.T) {
 	for _, c := range []struct {
 		kind     loadgen.Kind
@@ -245,8 +244,8 @@ func TestAWitnessCountsInTheVerdict(t *testing.T) {
 		{"classic/getset", 1, 0, 0, nil, true, 0},
 		{loadgen.Mutex, 0, 0, 3, errors.New("lost"), true, 2},
 	} {
-		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Witness: &witness.Results{Counts: witness.Counts{Overlaps: c.overlaps}, Unseen: c.unseen, Err: c.err}}
-		r.Metrics.Acquired, r.Metrics.Violations.Overlap = 1, oracle.Overlap{Count: c.excused, Excused: c.excused}
+		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Witness: &witness.Results{Counts: witness.Counts{Overlaps: c.overlaps, Excused: c.excused}, Unseen: c.unseen, Err: c.err}}
+		r.Metrics.Acquired = 1
 		if v := r.Verdict(); v.Safe != c.safe || len(v.Gaps) != c.gaps || !strings.Contains(v.Text, "Witness: "+humanize.Plural(c.overlaps, "overlap")) || c.overlaps > 0 && v.Harmless {
 			t.Errorf("%+v: %+v", c, v)
 		}

@@ -34,6 +34,7 @@ type jsonReport struct {
 	Seconds    []jsonSecond       `json:"seconds"`
 	Verdict    jsonVerdict        `json:"verdict"`
 	Witness    *jsonWitness       `json:"witness,omitempty"`
+	Agents     []jsonAgent        `json:"agents,omitempty"`
 	LastError  string             `json:"last_error,omitempty"`
 	Unclean    string             `json:"unclean,omitempty"`
 }
@@ -48,6 +49,16 @@ type jsonLat struct {
 	P99      float64 `json:"p99_ms"`
 	P999     float64 `json:"p99_9_ms"`
 	Max      float64 `json:"max_ms"`
+}
+
+type jsonAgent struct {
+	Number    int                `json:"number"`
+	Name      string             `json:"name"`
+	Clock     float64            `json:"clock_behind_ms"`
+	Lost      bool               `json:"lost"`
+	Clients   int                `json:"clients"`
+	Counts    map[string]int64   `json:"counts"`
+	Latencies map[string]jsonLat `json:"latencies"`
 }
 
 type jsonWitness struct {
@@ -122,12 +133,15 @@ func (r Result) document() jsonReport {
 			"work_overlap_longest_ms": ms(m.Violations.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.Violations.WorkOverlap.Total),
 			"server_cpu_ms": ms(m.Cost.CPU), "overlap_longest_ms": ms(m.Violations.Overlap.Longest), "overlap_total_ms": ms(m.Violations.Overlap.Total),
 		},
-		Latencies: map[string]jsonLat{}, Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
+		Latencies: latenciesJSON(m), Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
 		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
 		LastError: m.LastErr, Unclean: r.Unclean,
 	}
 	if r.Proof != nil {
 		doc.Verdict.Check = r.Proof.String()
+	}
+	for _, a := range r.Agents {
+		doc.Agents = append(doc.Agents, jsonAgent{a.Number, a.Name, ms(a.Clock), a.Lost, a.Clients, counts(a.Metrics), latenciesJSON(a.Metrics)})
 	}
 	if w := r.Witness; w != nil {
 		doc.Witness = &jsonWitness{Counts: w.Counts, Unseen: w.Unseen, P50: ms(w.P50), P99: ms(w.P99)}
@@ -138,12 +152,6 @@ func (r Result) document() jsonReport {
 	}
 	for _, f := range m.Faults {
 		doc.Faults = append(doc.Faults, jsonFault{loadgen.YAML(f.Fault), string(f.Fault.Kind), ms(f.Fault.At), f.Struck, f.Why})
-	}
-	for _, l := range latencies(m) {
-		doc.Latencies[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{
-			l.latency.Count, l.latency.Censored, ms(l.latency.Mean), ms(l.latency.P50), ms(l.latency.P90), ms(l.latency.P95),
-			ms(l.latency.P99), ms(l.latency.P999), ms(l.latency.Max),
-		}
 	}
 	for _, e := range m.Violations.Evidence {
 		evidence := jsonEvidence{
@@ -159,6 +167,17 @@ func (r Result) document() jsonReport {
 		doc.Seconds = append(doc.Seconds, jsonSecond{s.Acquired, ms(s.Wait.P50), ms(s.Wait.P99)})
 	}
 	return doc
+}
+
+func latenciesJSON(m loadgen.Metrics) map[string]jsonLat {
+	all := make(map[string]jsonLat)
+	for _, l := range latencies(m) {
+		all[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{
+			l.latency.Count, l.latency.Censored, ms(l.latency.Mean), ms(l.latency.P50), ms(l.latency.P90), ms(l.latency.P95),
+			ms(l.latency.P99), ms(l.latency.P999), ms(l.latency.Max),
+		}
+	}
+	return all
 }
 
 func sideJSON(s oracle.Side, began time.Time) *jsonSide {

@@ -52,7 +52,7 @@ type exposed struct {
 
 // WritePrometheus writes the metrics of runs in the Prometheus text format. The labels
 // scenario, kind and side (from 1) distinguish the runs.
-func WritePrometheus(w io.Writer, runs ...*loadgen.Run) error {
+func WritePrometheus(w io.Writer, runs ...Source) error {
 	e := exposition{out: bufio.NewWriter(w)}
 	for i, r := range runs {
 		s := r.Scenario()

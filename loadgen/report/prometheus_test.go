@@ -172,7 +172,7 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 			stop(t, r)
 		}
 		var text strings.Builder
-		if err := WritePrometheus(&text, runs...); err != nil {
+		if err := WritePrometheus(&text, runs[0], runs[1]); err != nil {
 			t.Fatal(err)
 		}
 		all, err := parseExposition(text.String())

@@ -12,6 +12,7 @@ type Judge struct {
 	inside map[string][]*hold // by key
 	open   map[string]*hold   // by ID: those that may still be proven
 	newest map[string]*hold   // by client
+	losses int                // faults that delete locks now
 	counts Counts
 }
 
@@ -20,6 +21,7 @@ type Counts struct {
 	Holds    int64     `json:"holds"`    // that entered
 	Proven   int64     `json:"proven"`   // of them, those whose lease was valid until they had left
 	Overlaps int64     `json:"overlaps"` // proven holds that entered while as many others were inside as the lock admits
+	Excused  int64     `json:"excused"`  // part of Overlaps: a fault may have deleted the lock of one of the others
 	Examples []Overlap `json:"examples"` // the first ones
 }
 
@@ -44,6 +46,9 @@ type hold struct {
 	proven  bool
 	counted bool     // as an overlap
 	crossed []string // clients of the proven holds that were inside when it entered, and exclude it
+	intact  int      // of them, those whose lock no fault can have deleted
+	mayLose bool     // a fault may delete, or have deleted, its lock
+	excused bool     // counted as excused
 	later   []*hold  // those that entered while it was inside; nil once it is proven
 	last    *hold    // of the same client; nil = there is none, or it is proven or dropped
 }
@@ -56,7 +61,17 @@ type Entry struct {
 	Shared    bool     `json:"shared,omitempty"`    // the hold is for reading
 	Left      string   `json:"left,omitempty"`      // ID of a hold whose client leaves
 	Confirmed []string `json:"confirmed,omitempty"` // IDs of holds that have left, with a lease that was still valid
+	Loss      Loss     `json:"loss,omitempty"`
 }
+
+// Loss says that a fault that deletes locks begins or is over.
+type Loss string
+
+// Values of Loss, besides the empty string.
+const (
+	LossBegan Loss = "began"
+	LossEnded Loss = "ended"
+)
 
 // Add adds the next entry.
 func (j *Judge) Add(e Entry) {
@@ -73,6 +88,15 @@ func (j *Judge) Add(e Entry) {
 			h.left = true
 			j.remove(h)
 		}
+	case e.Loss == LossBegan:
+		j.losses++
+		for _, inside := range j.inside {
+			for _, h := range inside {
+				h.mayLose = true
+			}
+		}
+	case e.Loss == LossEnded:
+		j.losses = max(j.losses-1, 0)
 	}
 }
 
@@ -82,6 +106,9 @@ func (j *Judge) prove(h *hold) {
 	j.counts.Proven++
 	for _, later := range h.later {
 		later.crossed = append(later.crossed, h.entry.Client)
+		if !h.mayLose {
+			later.intact++
+		}
 		j.judge(later)
 	}
 	j.judge(h)
@@ -109,7 +136,7 @@ func (j *Judge) enter(e Entry) {
 		j.inside, j.open, j.newest = make(map[string][]*hold), make(map[string]*hold), make(map[string]*hold)
 	}
 	j.counts.Holds++
-	h := &hold{entry: e, last: j.newest[e.Client]}
+	h := &hold{entry: e, last: j.newest[e.Client], mayLose: j.losses > 0}
 	j.newest[e.Client], j.open[e.ID] = h, h
 	j.dropOlder(h)
 	for _, key := range e.Keys {
@@ -156,11 +183,20 @@ func (j *Judge) remove(h *hold) {
 // judge counts a hold if it is proven, and as many proven holds were inside when it entered
 // as the lock admits.
 func (j *Judge) judge(h *hold) {
-	if !h.proven || h.counted || len(h.crossed) < max(j.Limit, 1) {
+	admits := max(j.Limit, 1)
+	if h.excused && h.intact >= admits {
+		h.excused = false
+		j.counts.Excused--
+	}
+	if !h.proven || h.counted || len(h.crossed) < admits {
 		return
 	}
 	h.counted = true
 	j.counts.Overlaps++
+	if h.intact < admits {
+		h.excused = true
+		j.counts.Excused++
+	}
 	if len(j.counts.Examples) < maxExamples {
 		j.counts.Examples = append(j.counts.Examples, Overlap{h.entry.Keys[0], h.entry.Client, slices.Clone(h.crossed)})
 	}

@@ -14,6 +14,7 @@ package witness
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,10 +62,8 @@ type Witness struct {
 // Open returns a witness of locks that admit limit clients at once. run must be unique. Open
 // returns an error if the server cannot be written to. The caller closes rdb after Close.
 func Open(ctx context.Context, rdb redis.UniversalClient, run string, limit int) (*Witness, error) {
-	w := &Witness{
-		rdb: rdb, stream: "locktop:witness:{" + run + "}", last: "0",
-		trips: hdrhistogram.New(1, within.Microseconds(), 3), judge: Judge{Limit: limit},
-	}
+	w := Join(rdb, run)
+	w.judge.Limit = limit
 	_, err := w.add(ctx, Entry{})
 	if err == nil {
 		err = rdb.Expire(ctx, w.stream, keepFor).Err()
@@ -76,6 +75,76 @@ func Open(ctx context.Context, rdb redis.UniversalClient, run string, limit int)
 	w.stop = stop
 	w.reading.Go(func() { w.readAll(reading) })
 	return w, nil
+}
+
+// Join returns a witness that adds the holds of this process to the stream of a run which
+// another process has opened, and judges. Call Flush instead of Close at the end.
+func Join(rdb redis.UniversalClient, run string) *Witness {
+	return &Witness{
+		rdb: rdb, stream: "locktop:witness:{" + run + "}", last: "0",
+		trips: hdrhistogram.New(1, within.Microseconds(), 3),
+	}
+}
+
+// Flush adds the confirmations that wait for the next entry. A nil Witness has none.
+func (w *Witness) Flush(ctx context.Context) {
+	if w == nil {
+		return
+	}
+	if _, err := w.add(ctx, Entry{}); err != nil {
+		w.unseen.Add(1)
+	}
+}
+
+// Spent returns the number of entries that could not be added, and the times to add the
+// others as an encoded histogram, for [Witness.Merge] of another process. A nil Witness has
+// none.
+func (w *Witness) Spent() (unseen int64, trips string) {
+	if w == nil {
+		return 0, ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text, err := w.trips.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		panic(fmt.Sprintf("encode a histogram: %v", err)) // it has the bounds of Join
+	}
+	return w.unseen.Load(), string(text)
+}
+
+// Merge adds what another process has spent at the end. It returns an error, and changes
+// nothing, if trips is not of [Witness.Spent].
+func (w *Witness) Merge(unseen int64, trips string) error {
+	w.unseen.Add(max(unseen, 0))
+	if trips == "" {
+		return nil
+	}
+	if _, err := base64.StdEncoding.DecodeString(trips); err != nil {
+		return fmt.Errorf("a histogram of a witness is not base64: %w", err)
+	}
+	h, err := hdrhistogram.Decode([]byte(trips))
+	if err != nil {
+		return fmt.Errorf("read a histogram of a witness: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trips.Merge(h)
+	return nil
+}
+
+// LossBegan notes that a fault that deletes locks is about to begin, and returns a function
+// that notes its end. What overlaps because of it is excused. A nil Witness sees nothing.
+func (w *Witness) LossBegan(ctx context.Context) (ended func()) {
+	if w == nil {
+		return func() {}
+	}
+	note := func(l Loss) {
+		if _, err := w.add(context.WithoutCancel(ctx), Entry{Loss: l}); err != nil {
+			w.unseen.Add(1)
+		}
+	}
+	note(LossBegan)
+	return func() { note(LossEnded) }
 }
 
 // Hold is a hold that the witness sees. A nil Hold is not seen. Not safe for concurrent use.
@@ -217,12 +286,19 @@ type Results struct {
 
 // String describes the results in words.
 func (r Results) String() string {
-	text := fmt.Sprintf("%s in the order of %s of %s", humanize.Plural(r.Overlaps, "overlap"), humanize.Count(r.Proven), humanize.Plural(r.Holds, "hold"))
+	text := fmt.Sprintf("%s%s in the order of %s of %s", humanize.Plural(r.Overlaps, "overlap"), excused(r.Counts), humanize.Count(r.Proven), humanize.Plural(r.Holds, "hold"))
 	if len(r.Examples) > 0 {
 		first := r.Examples[0]
 		text += fmt.Sprintf(" (first: %s and %s on %s)", strings.Join(first.Others, ", "), first.Client, first.Key)
 	}
 	return fmt.Sprintf("%s; an entry took p50 %s, p99 %s", text, humanize.Precise(r.P50), humanize.Precise(r.P99))
+}
+
+func excused(c Counts) string {
+	if c.Excused == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s after a fault that deletes locks)", humanize.Count(c.Excused))
 }
 
 // Results returns the results so far. The last 0.2 s may be missing before Close.

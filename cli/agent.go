@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/cli/connect"
+	"locktop/loadgen"
+	"locktop/loadgen/agents"
+	"locktop/tui/widget"
+)
+
+// agentOptions holds the settings of an agent.
+type agentOptions struct {
+	control string
+	allow   []string
+	once    bool
+	events  string
+	shift   time.Duration // of the clock, for tests
+}
+
+func (o *agentOptions) flags() *pflag.FlagSet {
+	set := flagSection("Agent")
+	set.StringVar(&o.control, "control", "", "`address` of the Redis server at which the agent waits for work")
+	set.StringSliceVar(&o.allow, "allow", nil, "`address` of a server that plans may load, with the user and password of this agent; may be repeated (default: only servers on this machine)")
+	set.BoolVar(&o.once, "once", false, "exit after one run")
+	set.StringVar(&o.events, "events", "", "`file` for all events of a run, one JSON object per line")
+	set.DurationVar(&o.shift, "clock-offset", 0, "")
+	_ = set.MarkHidden("clock-offset")
+	return set
+}
+
+func (p *program) agentCommand() *cobra.Command {
+	var c connect.Flags
+	var o agentOptions
+	cmd := &cobra.Command{
+		Use:   "agent --control ADDRESS [flags]",
+		Short: "Run clients for a load on another machine",
+		Long: `Waits at a Redis server, the control server, for work of locktop load --control, and
+runs its share of the clients. An agent serves one run after another until it is
+interrupted.
+
+An agent runs only clients that lock. It refuses a plan of another version, and a
+target that is not on this machine, unless --allow names it. A plan has no
+passwords: the user and the password for a target are those in --allow.
+
+During a run, an agent that does not reach the control server for 10 s, or whose
+coordinator is gone, stops its clients and releases what they hold.`,
+		Example: `  locktop agent --control redis://ctl:6379
+  locktop agent --control redis://ctl:6379 --allow redis://app:secret@target:6379
+  for host in a b c d; do ssh $host locktop agent --once --control redis://ctl:6379 --allow redis://target:6379 & done`,
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.agent(cmd.Context(), &c, &o)
+		},
+	}
+	cmdFlags(cmd, o.flags(), agentConnection(&c))
+	return cmd
+}
+
+// agentConnection returns the connection flags of an agent, which hold for the control
+// server and for all targets.
+func agentConnection(c *connect.Flags) *pflag.FlagSet {
+	set := flagSection("Connection")
+	c.FlagSet().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains([]string{"cacert", "cert", "key", "sni", "insecure", "timeout"}, f.Name) {
+			set.AddFlag(f)
+		}
+	})
+	return set
+}
+
+func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) error {
+	if o.control == "" {
+		return usageErrorf("as in --control redis://ctl:6379", "an agent needs --control: where it waits for work")
+	}
+	control, err := p.connect(ctx, c.OneServer(o.control))
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	allowed, err := o.allowed(c)
+	if err != nil {
+		return err
+	}
+	a := agents.Agent{
+		Control: control.Client,
+		Open: func(ctx context.Context, t agents.Target) (loadgen.Servers, func(), error) {
+			return p.openTarget(ctx, c, allowed, t)
+		},
+		Note:   func(text string) { p.notes.note("%s", widget.Plain(text)) },
+		Listen: agentFiles(o.events),
+		Now:    func() time.Time { return time.Now().Add(o.shift) },
+	}
+	p.notes.note("waiting for work at %s", control.Title)
+	return a.Serve(ctx, o.once)
+}
+
+// allowed returns the flags of each server that plans may load, by host:port.
+func (o *agentOptions) allowed(c *connect.Flags) (map[string]*connect.Flags, error) {
+	all := make(map[string]*connect.Flags)
+	for _, url := range o.allow {
+		one := c.OneServer(url)
+		addr, _, err := one.Server()
+		if err != nil {
+			return nil, err
+		}
+		all[addr] = one
+	}
+	return all, nil
+}
+
+// openTarget connects to the servers of a plan.
+func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[string]*connect.Flags, t agents.Target) (on loadgen.Servers, release func(), err error) {
+	var opened []*connect.Target
+	release = func() {
+		for _, one := range opened {
+			one.Close()
+		}
+	}
+	for _, addr := range t.Addresses {
+		flags, found := allowed[addr]
+		if !found {
+			if !t.Local() {
+				return on, nil, fmt.Errorf("this agent may not load %s: --allow redis://%s allows it", addr, addr)
+			}
+			flags = c.OneServer("redis://" + addr)
+		}
+		if flags, err = flags.WithDatabase(fmt.Sprint(t.DB)); err != nil {
+			return on, nil, err
+		}
+		if t.Cluster {
+			flags = flags.AsCluster()
+		}
+		one, err := p.connect(ctx, flags)
+		if err != nil {
+			release()
+			return on, nil, err
+		}
+		opened = append(opened, one)
+		on.Nodes = append(on.Nodes, one.Client)
+	}
+	if on.Redis, on.Failover, err = opened[0].Writer(); err != nil {
+		release()
+		return on, nil, err
+	}
+	if len(on.Nodes) == 1 {
+		on.Nodes = nil
+	} else {
+		on.Redis = on.Nodes[0]
+	}
+	return on, release, nil
+}

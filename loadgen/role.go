@@ -1,0 +1,200 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen/oracle"
+)
+
+// role is the part of a process in a run of several processes on the same keys. The zero
+// value is the only process of a run.
+type role struct {
+	agent  int  // number of the process, from 1; 0 = none
+	keeper bool // has no clients; applies the faults of servers, and deletes the keys
+}
+
+// first returns the number of the first client, from 0. Clients of different processes have
+// different numbers.
+func (r role) first() int { return r.agent * MaxClients }
+
+// clients returns the number of clients of s in this process.
+func (r role) clients(s Scenario) int {
+	if r.keeper {
+		return 0
+	}
+	return s.Clients
+}
+
+// Join makes r the part of process agent, from 1, in a run of several processes on the same
+// keys. The clients are counted from agent × [MaxClients] + 1 on. Start does not claim the
+// prefix, and Stop leaves the keys to the keeper; see [Run.Keep]. The oracle of r sees the
+// clients of r only: it does not look for stuck keys, and measures no hand-offs. Call Join
+// before the first start.
+func (r *Run) Join(agent int) { r.role = role{agent: agent} }
+
+// Keep makes r the keeper of a run of several processes on the same keys. It has no
+// clients. Start claims the prefix, Inject applies faults of servers, and Stop deletes all
+// keys. Call Keep before the first start.
+func (r *Run) Keep() { r.role = role{keeper: true} }
+
+// ServerFault tells a run that has joined others that the keeper is about to apply a fault
+// of servers or, if over is true, that the fault is over. It does nothing if the run is not
+// running.
+func (r *Run) ServerFault(kind FaultKind, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.running {
+		return
+	}
+	now, f := time.Now(), r.fleet
+	if over {
+		if kind.wipes() {
+			f.oracle.WipeEnded(now)
+		}
+		f.disturbances.end(string(kind), oracle.Everybody, now)
+		f.note(Event{At: now, Kind: FaultEnded, Fault: kind})
+		return
+	}
+	if kind.wipes() {
+		f.oracle.WipeBegan(string(kind), now)
+	}
+	if kind.costsLease() {
+		f.disturbances.begin(string(kind), oracle.Everybody, now)
+	}
+	f.note(Event{At: now, Kind: FaultBegan, Fault: kind})
+}
+
+// wipes reports whether the fault deletes locks, so that no lock can prevent an overlap.
+func (k FaultKind) wipes() bool {
+	return slices.Contains([]FaultKind{Flush, ExternalDelete, Failover, RestartEmpty}, k)
+}
+
+// OnServers reports whether the fault affects servers, and not clients.
+func (k FaultKind) OnServers() bool { return !k.onClients() }
+
+// Live reports whether a running run can change from a to b without a new start.
+func Live(a, b Scenario) bool { return sameButLive(a, b) }
+
+// Shares divides a scenario between the processes of a run: clients, rate, stages and the
+// clients of faults. Faults of servers and what is judged at the end stay with the keeper.
+// Each process chooses by a seed of its own. It returns an error if s cannot be divided.
+func (s Scenario) Shares(agents int) ([]Scenario, error) {
+	s = s.WithDefaults()
+	switch {
+	case agents < 1:
+		return nil, fmt.Errorf("agents must be 1 or more, not %d", agents)
+	case s.Lock.Kind == Exec:
+		return nil, fmt.Errorf("agents run no client processes (exec)")
+	case len(s.Versus) > 0:
+		return nil, fmt.Errorf("agents do not compare locks (versus)")
+	case s.Clients < agents:
+		return nil, fmt.Errorf("%d clients are too few for %d agents", s.Clients, agents)
+	}
+	shares := make([]Scenario, agents)
+	for i := range shares {
+		shares[i] = s.share(i, agents)
+		if err := shares[i].Validate(); err != nil {
+			return nil, fmt.Errorf("share %d of %d: %w", i+1, agents, err)
+		}
+	}
+	return shares, nil
+}
+
+// share returns the share of process i, from 0, of n.
+func (s Scenario) share(i, n int) Scenario {
+	all := s.Clients
+	s.Clients = part(all, i, n)
+	s.Rate /= float64(n)
+	s.Seed += uint64(i)
+	s.Thresholds, s.Expect = nil, nil
+	s.Stages = slices.Clone(s.Stages)
+	for j := range s.Stages {
+		s.Stages[j].Clients = part(s.Stages[j].Clients, i, n)
+		s.Stages[j].Rate /= float64(n)
+	}
+	var faults []Fault
+	for _, f := range s.Faults {
+		if mine, ok := f.share(i, n, all); ok {
+			faults = append(faults, mine)
+		}
+	}
+	s.Faults = faults
+	return s
+}
+
+// Part returns the number of clients in the share of process i, from 0, of n.
+func (s Scenario) Part(i, n int) int { return part(s.Clients, i, n) }
+
+// part returns part i, from 0, of total divided in n parts. The parts add up to total.
+func part(total, i, n int) int { return total*(i+1)/n - total*i/n }
+
+// Share returns the share of process i, from 0, of n in a fault of s. ok is false if it has
+// none.
+func (s Scenario) Share(f Fault, i, n int) (share Fault, ok bool) {
+	return f.withDefaults().share(i, n, s.Clients)
+}
+
+// share is [Scenario.Share] for a run with this number of clients.
+func (f Fault) share(i, n, clients int) (Fault, bool) {
+	if !f.Kind.onClients() || f.Agent > 0 && f.Agent != i+1 {
+		return f, false
+	}
+	switch before := clients * i / n; {
+	case f.Agent > 0:
+		if f.Client > 0 {
+			f.Client += (i + 1) * MaxClients
+		}
+	case f.Client > 0:
+		if f.Client <= before || f.Client > before+part(clients, i, n) {
+			return f, false
+		}
+		f.Client += (i+1)*MaxClients - before
+	default:
+		// The first agents get what cannot be divided.
+		f.Clients = f.Clients/n + min(max(f.Clients%n-i, 0), 1)
+		if f.Clients == 0 {
+			return f, false
+		}
+	}
+	f.Agent = 0
+	return f, true
+}
+
+// heldKey returns a lock that a client holds now. It waits for one until ctx ends.
+func (f *fleet) heldKey(ctx context.Context) (key int, held bool) {
+	find := f.oracle.Held
+	if f.role.keeper {
+		find = func() (int, bool) { return f.janitor.existingLock(ctx) }
+	}
+	for key, held = find(); !held && ctx.Err() == nil; key, held = find() {
+		pause(ctx, time.Millisecond)
+	}
+	return key, held
+}
+
+// existingLock returns a random lock that exists on the first server.
+func (j *janitor) existingLock(ctx context.Context) (key int, ok bool) {
+	order := rand.Perm(len(j.keys))
+	for part := range slices.Chunk(order, batch) {
+		pipe := j.servers[0].Pipeline()
+		found := make([]*redis.IntCmd, len(part))
+		for i, key := range part {
+			found[i] = pipe.Exists(ctx, j.keys[key])
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return 0, false
+		}
+		for i, n := range found {
+			if n.Val() > 0 {
+				return part[i], true
+			}
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,329 @@
+package loadgen
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Snapshot is what one process knows of a run of several processes. It can be sent as JSON
+// and merged with the snapshots of the others by a [Merger].
+type Snapshot struct {
+	Metrics Metrics // without Latency and Seconds
+
+	Wait, Release, Held, RenewLate Distribution
+
+	Seconds []SecondShare // those that ended since the snapshot before
+
+	Clients     int           // that have ever taken part
+	Squares     float64       // sum of the squares of the acquires of each client
+	ClockBehind time.Duration // what must be added to the times of Metrics to get those of a common clock
+}
+
+// SecondShare is the share of a process in one second of a run.
+type SecondShare struct {
+	Number   int // from 0
+	Acquired int64
+	Wait     Distribution
+}
+
+// Distribution is a histogram of durations in a form that can be sent.
+type Distribution struct {
+	Counts   string // as HdrHistogram encodes them, version 2, compressed, in base64
+	Max      time.Duration
+	Censored int64
+}
+
+// maxUnsent is the number of seconds that a process keeps until the next snapshot.
+const maxUnsent = HistorySeconds
+
+// keepSeconds keeps the distribution of each second for [Run.Snapshot].
+func (r *recorder) keepSeconds() {
+	r.timeline.keep = func(number int, of Second, waits *histogram) {
+		r.unsent = append(r.unsent, SecondShare{number, of.Acquired, waits.distribution()})
+		r.unsent = r.unsent[max(0, len(r.unsent)-maxUnsent):]
+	}
+}
+
+// Snapshot returns the state of a run that has joined others; see [Run.Join]. Each second
+// is in one snapshot only.
+func (r *Run) Snapshot() Snapshot {
+	f := r.newest()
+	if f == nil {
+		return Snapshot{}
+	}
+	s := Snapshot{Metrics: f.metrics()}
+	s.Metrics.Latency, s.Metrics.Seconds = Latencies{}, nil
+	rec := f.recorder
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	s.Wait, s.Release = rec.wait.distribution(), rec.release.distribution()
+	s.Held, s.RenewLate = rec.held.distribution(), rec.renewLate.distribution()
+	if !s.Metrics.Running { // the last second was cut short
+		t := rec.timeline
+		t.keep(t.current, t.now(), t.wait)
+	}
+	s.Seconds, rec.unsent = rec.unsent, nil
+	for i := range rec.clients {
+		s.Clients++
+		s.Squares += float64(rec.clients[i].acquired) * float64(rec.clients[i].acquired)
+	}
+	return s
+}
+
+// distribution returns the histogram in a form that can be sent.
+func (h *histogram) distribution() Distribution {
+	if h.hdr.TotalCount() == 0 {
+		return Distribution{}
+	}
+	text, err := h.hdr.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		panic(fmt.Sprintf("encode a histogram: %v", err)) // it has the bounds of newHistogram
+	}
+	return Distribution{string(text), h.max, h.censored}
+}
+
+// maxEncoded is the largest length of an encoded histogram. One with all its buckets in use
+// is smaller.
+const maxEncoded = 64 << 10
+
+// addTo adds the distribution to a histogram.
+func (d Distribution) addTo(h *histogram) error {
+	h.max = max(h.max, d.Max)
+	h.censored += d.Censored
+	if d.Counts == "" {
+		return nil
+	}
+	if _, err := base64.StdEncoding.DecodeString(d.Counts); err != nil || len(d.Counts) > maxEncoded {
+		return fmt.Errorf("a histogram is not as this program sends it")
+	}
+	hdr, err := hdrhistogram.Decode([]byte(d.Counts))
+	if err != nil {
+		return fmt.Errorf("a histogram is not as this program sends it: %w", err)
+	}
+	if dropped := h.hdr.Merge(hdr); dropped > 0 {
+		return fmt.Errorf("a histogram has %d values that are out of bounds", dropped)
+	}
+	return nil
+}
+
+// Merger adds up the snapshots of several processes. The zero value has none. Not safe for
+// concurrent use.
+type Merger struct {
+	agents map[int]*merged // by number
+}
+
+// merged is what is known of one process.
+type merged struct {
+	newest  Snapshot
+	lost    bool
+	seconds map[int]SecondShare // the newest ones
+	ended   int                 // number of seconds that have ended
+}
+
+// Add adds a newer snapshot of a process. It returns an error, and changes nothing, if the
+// snapshot is not as [Run.Snapshot] returns it.
+func (m *Merger) Add(agent int, s Snapshot) error {
+	check := newHistogram()
+	for _, d := range []Distribution{s.Wait, s.Release, s.Held, s.RenewLate} {
+		if err := d.addTo(check); err != nil {
+			return err
+		}
+	}
+	for _, second := range s.Seconds {
+		if err := second.Wait.addTo(check); err != nil {
+			return err
+		}
+	}
+	if m.agents == nil {
+		m.agents = make(map[int]*merged)
+	}
+	a := m.agents[agent]
+	if a == nil || !a.newest.Metrics.Began.Equal(s.Metrics.Began) { // the end of the warm-up
+		a = &merged{seconds: make(map[int]SecondShare)}
+		m.agents[agent] = a
+	}
+	a.newest = s
+	for _, second := range s.Seconds {
+		a.seconds[second.Number] = second
+		a.ended = max(a.ended, second.Number+1)
+		delete(a.seconds, second.Number-HistorySeconds)
+	}
+	a.newest.Seconds = nil
+	return nil
+}
+
+// Lost notes that a process is gone. Its clients count as crashed.
+func (m *Merger) Lost(agent int) {
+	if a := m.agents[agent]; a != nil {
+		a.lost = true
+	}
+}
+
+// Of returns the newest metrics of one process, with its latencies and the outcomes of its
+// faults.
+func (m *Merger) Of(agent int) Metrics {
+	a := m.agents[agent]
+	if a == nil {
+		return Metrics{}
+	}
+	one := Merger{agents: map[int]*merged{agent: a}}
+	metrics := one.Metrics()
+	metrics.Faults = a.newest.Metrics.Faults
+	return metrics
+}
+
+// Metrics returns the sums of all processes. Times are those of the common clock. These
+// figures cannot be added up: Utilisation is the sum of the shares, which is exact if all
+// processes use the same keys; the CPU time and the outage of the servers, and the stall, are
+// the largest of any process. Fairness has no Streak, and Latency no Handoff.
+func (m *Merger) Metrics() Metrics {
+	var all Metrics
+	var clients int
+	var squares float64
+	for _, number := range m.numbers() {
+		a := m.agents[number]
+		one := a.metrics()
+		all.add(one)
+		clients += a.newest.Clients
+		squares += a.newest.Squares
+	}
+	all.Fairness.Jain = ratio(float64(all.Acquired)*float64(all.Acquired), float64(clients)*squares)
+	all.Utilisation = min(all.Utilisation, 1)
+	h := m.histograms()
+	all.Latency = Latencies{Wait: h.wait.latency(), Release: h.release.latency(), Held: h.held.latency(), RenewLate: h.renewLate.latency()}
+	all.Seconds = m.seconds(&all)
+	return all
+}
+
+func (m *Merger) numbers() []int {
+	var all []int
+	for number := range m.agents {
+		all = append(all, number)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// metrics returns the metrics of the process at the times of the common clock. The clients
+// of a lost process have crashed.
+func (a *merged) metrics() Metrics {
+	one, s := a.newest.Metrics, a.newest
+	one.Began = one.Began.Add(s.ClockBehind)
+	one.Violations.Evidence = slices.Clone(one.Violations.Evidence)
+	for i := range one.Violations.Evidence {
+		one.Violations.Evidence[i] = one.Violations.Evidence[i].Shift(s.ClockBehind)
+	}
+	if a.lost {
+		one.Running = false
+		one.Abandoned += int64(one.Clients.Holding)
+		one.CutOff += int64(one.Clients.Waiting)
+		one.Clients = ClientCounts{Total: one.Clients.Total, Dead: one.Clients.Total, States: slices.Repeat([]ClientState{Dead}, len(one.Clients.States))}
+	}
+	return one
+}
+
+// add adds the figures of one process, without those that need a histogram.
+func (m *Metrics) add(one Metrics) {
+	if m.Began.IsZero() || one.Began.Before(m.Began) {
+		m.Began = one.Began
+	}
+	m.Elapsed = max(m.Elapsed, one.Elapsed)
+	m.Running = m.Running || one.Running
+	m.Counts.add(one.Counts)
+	if one.LastErr != "" {
+		m.LastErr = one.LastErr
+	}
+	c, other := &m.Clients, one.Clients
+	c.Total += other.Total
+	c.Idle += other.Idle
+	c.Waiting += other.Waiting
+	c.Holding += other.Holding
+	c.Dead += other.Dead
+	c.States = append(c.States, other.States...)
+	m.Cost.Attempts += one.Cost.Attempts
+	m.Cost.Renewals += one.Cost.Renewals
+	m.Cost.Commands += one.Cost.Commands
+	m.Cost.CPU = max(m.Cost.CPU, one.Cost.CPU)
+	m.Utilisation += one.Utilisation
+	m.Fairness.Starved = max(m.Fairness.Starved, one.Fairness.Starved)
+	m.Violations.Add(one.Violations)
+	if one.Outage.Total > m.Outage.Total || one.Outage.Lost > m.Outage.Lost {
+		m.Outage = one.Outage
+	}
+	if one.Stall.Longest > m.Stall.Longest {
+		m.Stall = one.Stall
+	}
+}
+
+func (c *Counts) add(one Counts) {
+	c.Arrivals += one.Arrivals
+	c.LateArrivals += one.LateArrivals
+	c.Backlog += one.Backlog
+	c.Acquired += one.Acquired
+	c.Released += one.Released
+	c.Expired += one.Expired
+	c.Lost += one.Lost
+	c.Unconfirmed += one.Unconfirmed
+	c.Abandoned += one.Abandoned
+	c.TimedOut += one.TimedOut
+	c.Refused += one.Refused
+	c.Errors += one.Errors
+	c.CutOff += one.CutOff
+}
+
+// mergedHistograms are the sums of the distributions of all processes.
+type mergedHistograms struct{ wait, release, held, renewLate *histogram }
+
+func (m *Merger) histograms() mergedHistograms {
+	all := mergedHistograms{newHistogram(), newHistogram(), newHistogram(), newHistogram()}
+	for _, a := range m.agents {
+		s := a.newest
+		for _, pair := range []struct {
+			from Distribution
+			to   *histogram
+		}{{s.Wait, all.wait}, {s.Release, all.release}, {s.Held, all.held}, {s.RenewLate, all.renewLate}} {
+			_ = pair.from.addTo(pair.to) // Add has checked it
+		}
+	}
+	return all
+}
+
+// Histograms returns the sums of the distributions. Handoff is empty.
+func (m *Merger) Histograms() *Histograms {
+	h := m.histograms()
+	return &Histograms{h.wait.hdr, h.release.hdr, h.held.hdr, newHistogram().hdr, h.renewLate.hdr}
+}
+
+// seconds returns the newest seconds, for metrics all, which it shortens to the seconds that
+// are known of every running process.
+func (m *Merger) seconds(all *Metrics) []Second {
+	whole := int(all.Elapsed / time.Second)
+	if !all.Running {
+		whole++ // the last second was cut short
+	}
+	for _, a := range m.agents {
+		if all.Running && a.newest.Metrics.Running && !a.lost && a.ended < whole {
+			whole = a.ended
+			all.Elapsed = min(all.Elapsed, time.Duration(whole+1)*time.Second-1)
+		}
+	}
+	last := whole
+	if all.Running {
+		last++ // the current second
+	}
+	var seconds []Second
+	for number := max(0, last-HistorySeconds); number < last; number++ {
+		h, acquired := newHistogram(), int64(0)
+		for _, a := range m.agents {
+			second := a.seconds[number]
+			acquired += second.Acquired
+			_ = second.Wait.addTo(h) // Add has checked it
+		}
+		seconds = append(seconds, Second{acquired, h.latency()})
+	}
+	return seconds
+}
