@@ -104,8 +104,14 @@ func (n *notifier) markDirty(q *waitQueue) {
 // arrives here.
 func (n *notifier) listen() {
 	ps := n.core.transport.Subscribe(n.core.alive)
-	defer ps.Close()
 	messages := ps.ChannelWithSubscriptions()
+	defer func() {
+		ps.Close()
+		go func() { // else a goroutine of go-redis waits up to 1 min for room in the channel
+			for range messages {
+			}
+		}()
+	}()
 	for {
 		select {
 		case <-n.core.alive.Done():

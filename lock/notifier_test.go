@@ -1,6 +1,75 @@
 package lock
 
-import "testing"
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"locktop/server"
+)
+
+// inSelect reports whether a goroutine that runs a function waits in a select.
+func inSelect(function string) bool {
+	stacks := make([]byte, 1<<20)
+	for _, one := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		state, _, _ := strings.Cut(one, "\n")
+		if strings.Contains(state, "[select") && strings.Contains(one, function) {
+			return true
+		}
+	}
+	return false
+}
+
+// A client may be closed while more messages arrive than the channel of go-redis holds.
+func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
+	defer rdb.Close()
+	const channel = "{k}:free"
+	before := goleak.IgnoreCurrent()
+	c, err := New(rdb, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &c.core.notifier
+	q := n.use(channel, "")
+	for deadline := time.Now().Add(10 * time.Second); !q.subscribed(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no confirmation of the subscription")
+		}
+	}
+	n.mu.Lock() // the listener waits for it with its first message
+	pipe := rdb.Pipeline()
+	for range 1000 {
+		pipe.Publish(ctx, channel, strings.Repeat("x", 10))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); !inSelect("initAllChan"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the channel of go-redis is not full")
+		}
+	}
+	c.core.stop()
+	n.mu.Unlock()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = rdb.Close() // its connections have goroutines, too
+	err = goleak.Find(before)
+	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+		err = goleak.Find(before)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
 
 // woken reports whether a waiter was woken, and consumes the wake-up.
 func woken(w *waiter) bool {
