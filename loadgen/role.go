@@ -96,6 +96,11 @@ func (s Scenario) Shares(agents int) ([]Scenario, error) {
 	case s.Clients < agents:
 		return nil, fmt.Errorf("%d clients are too few for %d agents", s.Clients, agents)
 	}
+	for i, f := range s.Faults {
+		if f.Agent > agents {
+			return nil, fmt.Errorf("fault %d: there is no agent %d", i+1, f.Agent)
+		}
+	}
 	shares := make([]Scenario, agents)
 	for i := range shares {
 		shares[i] = s.share(i, agents)

@@ -114,6 +114,7 @@ func (d Distribution) addTo(h *histogram) error {
 // concurrent use.
 type Merger struct {
 	agents map[int]*merged // by number
+	whole  map[int]Second  // the newest seconds that are known of all processes, by number
 }
 
 // merged is what is known of one process.
@@ -145,6 +146,7 @@ func (m *Merger) Add(agent int, s Snapshot) error {
 	if a == nil || !a.newest.Metrics.Began.Equal(s.Metrics.Began) { // the end of the warm-up
 		a = &merged{seconds: make(map[int]SecondShare)}
 		m.agents[agent] = a
+		m.whole = make(map[int]Second)
 	}
 	a.newest = s
 	for _, second := range s.Seconds {
@@ -163,16 +165,19 @@ func (m *Merger) Lost(agent int) {
 	}
 }
 
-// Of returns the newest metrics of one process, with its latencies and the outcomes of its
-// faults.
+// Of returns the newest metrics of one process. Seconds has only the newest one that has
+// ended.
 func (m *Merger) Of(agent int) Metrics {
 	a := m.agents[agent]
 	if a == nil {
 		return Metrics{}
 	}
+	metrics := a.metrics()
 	one := Merger{agents: map[int]*merged{agent: a}}
-	metrics := one.Metrics()
-	metrics.Faults = a.newest.Metrics.Faults
+	metrics.Latency = one.histograms().latencies()
+	if a.ended > 0 {
+		metrics.Seconds = []Second{one.second(a.ended - 1)}
+	}
 	return metrics
 }
 
@@ -193,8 +198,7 @@ func (m *Merger) Metrics() Metrics {
 	}
 	all.Fairness.Jain = ratio(float64(all.Acquired)*float64(all.Acquired), float64(clients)*squares)
 	all.Utilisation = min(all.Utilisation, 1)
-	h := m.histograms()
-	all.Latency = Latencies{Wait: h.wait.latency(), Release: h.release.latency(), Held: h.held.latency(), RenewLate: h.renewLate.latency()}
+	all.Latency = m.histograms().latencies()
 	all.Seconds = m.seconds(&all)
 	return all
 }
@@ -278,6 +282,10 @@ func (c *Counts) add(one Counts) {
 // mergedHistograms are the sums of the distributions of all processes.
 type mergedHistograms struct{ wait, release, held, renewLate *histogram }
 
+func (h mergedHistograms) latencies() Latencies {
+	return Latencies{Wait: h.wait.latency(), Release: h.release.latency(), Held: h.held.latency(), RenewLate: h.renewLate.latency()}
+}
+
 func (m *Merger) histograms() mergedHistograms {
 	all := mergedHistograms{newHistogram(), newHistogram(), newHistogram(), newHistogram()}
 	for _, a := range m.agents {
@@ -316,14 +324,28 @@ func (m *Merger) seconds(all *Metrics) []Second {
 		last++ // the current second
 	}
 	var seconds []Second
-	for number := max(0, last-HistorySeconds); number < last; number++ {
-		h, acquired := newHistogram(), int64(0)
-		for _, a := range m.agents {
-			second := a.seconds[number]
-			acquired += second.Acquired
-			_ = second.Wait.addTo(h) // Add has checked it
+	first := max(0, last-HistorySeconds)
+	for number := first; number < last; number++ {
+		second, known := m.whole[number]
+		if !known {
+			second = m.second(number)
+			if all.Running && number < whole {
+				m.whole[number] = second
+			}
 		}
-		seconds = append(seconds, Second{acquired, h.latency()})
+		seconds = append(seconds, second)
 	}
+	delete(m.whole, first-1)
 	return seconds
+}
+
+// second returns the sum of one second.
+func (m *Merger) second(number int) Second {
+	h, acquired := newHistogram(), int64(0)
+	for _, a := range m.agents {
+		second := a.seconds[number]
+		acquired += second.Acquired
+		_ = second.Wait.addTo(h) // Add has checked it
+	}
+	return Second{acquired, h.latency()}
 }

@@ -182,8 +182,11 @@ func (l *Load) set(s loadgen.Scenario) {
 // Inject applies a fault now: of clients by the agents, of servers by the coordinator.
 func (l *Load) Inject(f loadgen.Fault) error {
 	s := l.current()
-	if s == nil || s.finished() {
+	switch {
+	case s == nil || s.finished():
 		return fmt.Errorf("inject %s: the clients are not running", f.Kind)
+	case f.Agent > l.config.Agents:
+		return fmt.Errorf("inject %s: there is no agent %d", f.Kind, f.Agent)
 	}
 	return s.inject(f)
 }
@@ -512,6 +515,9 @@ func (s *session) work(last string) {
 		answered, last = time.Now(), next
 		for _, text := range texts {
 			s.receive(text)
+		}
+		if len(texts) > 0 {
+			s.control.trim(messages, last)
 		}
 		if time.Now().After(s.began) {
 			s.age(min(time.Since(asked), 2*pollFor))
