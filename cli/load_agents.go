@@ -12,6 +12,9 @@ import (
 	"locktop/tui/widget"
 )
 
+// noWitness is the value of --witness for no witness.
+const noWitness = "none"
+
 // checkAgents returns an error for flags that do not go with agents.
 func (o *loadOptions) checkAgents(c *connect.Flags) error {
 	if o.control == "" {
@@ -25,7 +28,7 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 		return usageErrorf("", "--demo and --control contradict each other: agents load a server that runs")
 	case o.agents < 1 || o.agents > agents.MaxAgents:
 		return usageErrorf("", "--control needs --agents: how many, 1 to %d", agents.MaxAgents)
-	case o.witness != "" && o.witness != "none":
+	case o.witness != "" && o.witness != noWitness:
 		return usageErrorf("--witness none leaves it out", "--witness: with agents, the control server is the witness")
 	case o.check || o.files.check != "":
 		return usageErrorf("the witness sees the clients of all agents", "--check sees one process only")
@@ -94,7 +97,7 @@ func (p *program) openAgents(ctx context.Context, c *connect.Flags, o *loadOptio
 	}
 	load, err = agents.New(agents.Config{
 		Control: control.Client, Servers: on.Servers, Target: target, Scenario: s, Agents: o.agents,
-		Witness: o.witness != "none", Patience: o.joining, Note: func(text string) { p.notes.note("%s", widget.Plain(text)) },
+		Witness: o.witness != noWitness, Patience: o.joining, Note: func(text string) { p.notes.note("%s", widget.Plain(text)) },
 	})
 	if err != nil {
 		control.Close()

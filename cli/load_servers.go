@@ -83,7 +83,7 @@ func notLocal(hint, remote string) error {
 
 // dialWitness connects to the server of the witness. It returns nil if there is none.
 func (p *program) dialWitness(ctx context.Context, c *connect.Flags, o *loadOptions, on *loadServers) (*connect.Target, error) {
-	if o.witness == "" {
+	if o.witness == "" || o.witness == noWitness {
 		return nil, nil
 	}
 	t, err := p.dialLocal(ctx, c.WithURL(o.witness), o.force)
