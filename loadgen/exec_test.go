@@ -636,6 +636,7 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 		{"extends", "renew", 600 * time.Millisecond, 1},
 	} {
 		t.Run(strings.ReplaceAll(fmt.Sprint(c.kind, " ", c.before, " ", c.hold), "/", "-"), func(t *testing.T) {
+			t.Parallel() // it waits most of its time
 			fault := Fault{At: 100 * time.Millisecond, Kind: Freeze, Before: c.before, Client: 1, For: 300 * time.Millisecond}
 			s := Scenario{
 				Lock: process(c.kind, 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1,
