@@ -257,7 +257,9 @@ type core struct {
 // Sentinel, or a [redis.ClusterClient]. The client copies address, credentials and
 // dialer from rdb's options but opens its own connections, because a lock's commands
 // must not be retried by go-redis. rdb still belongs to the caller, and its hooks are
-// not called. New does not connect; the first command does.
+// not called. If rdb has a StreamingCredentialsProvider, the connection of the commands
+// authenticates again, in their order, when the credentials change. That to a cluster does
+// so only when it is dialed again. New does not connect; the first command does.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	switch rdb := rdb.(type) {
 	case *redis.Client:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 )
 
 // pipe is the transport to one server. It writes the queued commands of many callers
@@ -22,20 +23,22 @@ import (
 // another.
 type pipe struct {
 	tracker    *connTracker
-	client     *redis.Client // for other connections than conn
-	options    redis.Options // of conn
-	wakeWriter chan struct{} // the queue is not empty
+	client     *redis.Client                     // for other connections than conn
+	options    redis.Options                     // of conn
+	provider   auth.StreamingCredentialsProvider // of the credentials of conn; nil: they do not change
+	wakeWriter chan struct{}                     // the queue is not empty
 	alive      context.Context
 	stop       context.CancelFunc
 	workers    sync.WaitGroup
 
-	mu       sync.Mutex
-	out      []byte     // the commands of queue in RESP2
-	queue    []*Command // not written yet
-	writing  bool       // the writer is running or has been woken
-	lastSolo bool       // the writer's last write was one command
-	conn     *conn      // nil before the first command
-	closed   bool
+	mu          sync.Mutex
+	unsubscribe auth.UnsubscribeFunc // from provider; nil before the first login
+	out         []byte               // the commands of queue in RESP2
+	queue       []*Command           // not written yet
+	writing     bool                 // the writer is running or has been woken
+	lastSolo    bool                 // the writer's last write was one command
+	conn        *conn                // nil before the first command
+	closed      bool
 }
 
 // NewPipe returns a transport to the server of these options, which come from
@@ -51,6 +54,10 @@ func NewPipe(o redis.Options) Transport {
 	p.options.Protocol = 2 // RESP2: the server sends nothing but replies
 	p.options.ClientSideCache, p.options.ClientSideCacheConfig = nil, nil
 	p.options.Limiter = nil
+	if p.provider = p.options.StreamingCredentialsProvider; p.provider != nil {
+		p.options.StreamingCredentialsProvider = nil // go-redis would write into the stream
+		p.options.CredentialsProviderContext = p.credentials
+	}
 	p.options.MinIdleConns, p.options.PipelinePoolSize = 0, -1
 	p.alive, p.stop = context.WithCancel(context.Background())
 	p.workers.Go(p.write)
@@ -179,6 +186,46 @@ func (p *pipe) dial() (*conn, error) {
 	return pc, nil
 }
 
+// credentials subscribes to the provider and returns the credentials for a login.
+func (p *pipe) credentials(context.Context) (user, pass string, err error) {
+	now, unsubscribe, err := p.provider.Subscribe(reauth{p})
+	if err != nil {
+		return "", "", err
+	}
+	p.mu.Lock()
+	p.unsubscribe = unsubscribe
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		_ = unsubscribe()
+	}
+	user, pass = now.BasicAuth()
+	return user, pass, nil
+}
+
+// reauth authenticates a pipe again when its credentials change. It implements
+// [auth.CredentialsListener] and [Callback].
+type reauth struct{ pipe *pipe }
+
+// OnNext implements [auth.CredentialsListener]. It sends AUTH in the order of the other
+// commands, which need not wait for the reply.
+func (r reauth) OnNext(now auth.Credentials) {
+	args := []string{"auth"}
+	user, pass := now.BasicAuth()
+	if user != "" {
+		args = append(args, user)
+	}
+	r.pipe.Send(r.pipe.alive, &Command{Args: append(args, pass), Callback: r})
+}
+
+// OnError implements [auth.CredentialsListener]. The connection works as long as the server
+// accepts its credentials.
+func (r reauth) OnError(error) {}
+
+// Done implements [Callback]. After an error the server still accepts the previous
+// credentials.
+func (r reauth) Done(error) {}
+
 // singleDialer dials exactly one connection. go-redis dials in a goroutine that may
 // outlive the call, so all methods may be called concurrently.
 type singleDialer struct {
@@ -269,7 +316,11 @@ const closeTimeout = time.Second
 func (p *pipe) Close() error {
 	p.mu.Lock()
 	p.closed = true
+	unsubscribe := p.unsubscribe
 	p.mu.Unlock()
+	if unsubscribe != nil {
+		_ = unsubscribe()
+	}
 	p.stop()
 	stopped := make(chan struct{})
 	go func() {
