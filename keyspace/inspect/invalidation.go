@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/redis/go-redis/v9/push"
 )
@@ -25,18 +26,21 @@ const (
 // which libraries publish releases. Both arrive in the order of the changes: a release
 // message arrives before the invalidation of the released key.
 //
-// It ends with its connection. It is safe for concurrent use.
+// It ends with its connection. It is safe for concurrent use. It implements
+// [auth.CredentialsListener].
 type invalidationConn struct {
 	rdb           *redis.Client // its own client: every connection of it is tracked
 	ps            *redis.PubSub
-	ready         chan struct{} // closed when the server has accepted or refused
-	ended         chan struct{} // closed when the connection has ended
-	wake          chan struct{} // capacity 1: changes were received
+	ready         chan struct{}   // closed when the server has accepted or refused
+	ended         chan struct{}   // closed when the connection has ended
+	wake          chan struct{}   // capacity 1: changes were received
+	alive         context.Context // ends with the connection
 	stop          context.CancelFunc
 	prefixes      []string // prefixes
 	subscriptions []subscription
 
 	mu          sync.Mutex
+	outdated    bool  // the server has accepted the connection with other credentials than the present ones
 	trackErr    error // why tracking is off; nil = it is on
 	canNotify   bool  // keyspace notifications report all changes
 	denied      []string
@@ -91,7 +95,7 @@ func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscriptio
 	ctx, stop := context.WithCancel(context.Background())
 	c := &invalidationConn{
 		ready: make(chan struct{}), ended: make(chan struct{}), wake: make(chan struct{}, 1),
-		stop: stop, prefixes: prefixes, subscriptions: wanted, lastMessage: time.Now(),
+		alive: ctx, stop: stop, prefixes: prefixes, subscriptions: wanted, lastMessage: time.Now(),
 	}
 	c.rdb = redis.NewClient(c.options(o))
 	// The only possible error is a second registration.
@@ -107,7 +111,7 @@ func (c *invalidationConn) options(o *redis.Options) *redis.Options {
 	return &redis.Options{
 		Network: o.Network, Addr: o.Addr, Dialer: o.Dialer, TLSConfig: o.TLSConfig,
 		Username: o.Username, Password: o.Password, DB: o.DB,
-		CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: o.CredentialsProviderContext,
+		CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: c.credentials(o),
 		DialTimeout: o.DialTimeout, WriteTimeout: o.WriteTimeout, ReadTimeout: o.ReadTimeout,
 		Protocol: 3, MaxRetries: -1, DialerRetries: 1, PoolSize: 1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -120,6 +124,56 @@ func (c *invalidationConn) options(o *redis.Options) *redis.Options {
 			return c.track(ctx, cn)
 		},
 	}
+}
+
+// credentials returns the source of the credentials. go-redis cannot authenticate a
+// connection with subscriptions again, so a change makes the connection outdated.
+func (c *invalidationConn) credentials(o *redis.Options) func(context.Context) (string, string, error) {
+	if o.StreamingCredentialsProvider == nil {
+		return o.CredentialsProviderContext
+	}
+	type answer struct {
+		user, pass string
+		err        error
+	}
+	return func(ctx context.Context) (user, pass string, err error) {
+		answered := make(chan answer, 1)
+		go func() { // Subscribe may take long and cannot be cancelled
+			now, unsubscribe, err := o.StreamingCredentialsProvider.Subscribe(c)
+			if err != nil {
+				answered <- answer{err: err}
+				return
+			}
+			context.AfterFunc(c.alive, func() { _ = unsubscribe() })
+			user, pass := now.BasicAuth()
+			answered <- answer{user, pass, nil}
+		}()
+		select {
+		case a := <-answered:
+			return a.user, a.pass, a.err
+		case <-ctx.Done():
+			return "", "", ctx.Err()
+		}
+	}
+}
+
+// OnNext implements [auth.CredentialsListener].
+func (c *invalidationConn) OnNext(auth.Credentials) {
+	c.mu.Lock()
+	c.outdated = true
+	c.mu.Unlock()
+	c.notify()
+}
+
+// OnError implements [auth.CredentialsListener].
+func (c *invalidationConn) OnError(error) {}
+
+// isOutdated reports whether the credentials have changed since the server accepted the
+// connection.
+func (c *invalidationConn) isOutdated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outdated
 }
 
 // track enables tracking. Without it the connection stays open for release messages.
@@ -174,14 +228,14 @@ func (c *invalidationConn) setTrackErr(err error) {
 // run receives until the connection ends.
 func (c *invalidationConn) run(ctx context.Context) {
 	defer close(c.ended)
+	defer c.stop()
 	defer c.rdb.Close()
 	defer c.ps.Close()
 	err := c.subscribe(ctx)
 	close(c.ready)
 	if err == nil {
 		watchdog := make(chan struct{})
-		defer func() { <-watchdog }()
-		defer c.stop()
+		defer func() { c.stop(); <-watchdog }()
 		go func() {
 			defer close(watchdog)
 			c.keepalive(ctx)

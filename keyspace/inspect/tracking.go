@@ -62,7 +62,7 @@ func newTracking(s *Scanner) tracking {
 	return t
 }
 
-// maintain replaces a connection that was lost or lacks prefixes.
+// maintain replaces a connection that was lost, lacks prefixes or has old credentials.
 func (t *tracking) maintain(known lockSet) {
 	if t.options == nil {
 		t.trackErr = errors.New("the client does not allow a separate connection")
@@ -74,7 +74,7 @@ func (t *tracking) maintain(known lockSet) {
 	if t.nextConn != nil || time.Since(t.dialedAt) < max(t.backoff, prefixDebounce) {
 		return
 	}
-	if t.conn == nil || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0) {
+	if t.conn == nil || t.conn.isOutdated() || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0) {
 		t.dialedAt, t.coverage.stale = time.Now(), false
 		wanted := t.releases
 		if t.useNotifications {
