@@ -26,6 +26,9 @@ func configure(t *testing.T, mode os.FileMode, lines ...string) {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), mode); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(path, mode); err != nil { // also the bits that umask forbids
+		t.Fatal(err)
+	}
 }
 
 func TestAContextGivesAddressAndSelection(t *testing.T) {
@@ -78,11 +81,19 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 		{"another context", 0o600, []string{"contexts:", "  b: {}", "  c: {}"}, `defines no context "a" (there are b, c)`},
 		{"an empty file", 0o600, nil, `defines no context "a"`},
 		{"a bad address", 0o600, []string{"contexts:", "  a:", "    url: http://x:c4nary@y"}, "the url of context a is not a Redis address"},
+		{"a command and a file", 0o600, []string{"contexts:", "  a: {password_command: c4nary, password_file: c4nary}"}, "password_command and password_file of context a contradict each other"},
+		{"a command that fails", 0o600, []string{"contexts:", "  a: {password_command: 'false c4nary'}"}, "password_command of context a: exit status 1"},
+		{"a file that is not there", 0o600, []string{"contexts:", "  a: {password_file: /no/such/file}"}, "password_file of context a: open /no/such/file: no such file"},
+		{"a command that others may change", 0o622, []string{"contexts:", "  a: {password_command: c4nary}"}, "names a command, and others may change it (chmod 600 "},
 		{"open to all", 0o644, []string{"contexts:", "  a:", "    url: redis://:c4nary@127.0.0.1:1"}, "holds a password, and others may read it"},
 	} {
 		configure(t, c.mode, c.lines...)
 		got := locktop(t, "list", "--context", "a")
-		if got.code != exitUsage || strings.Count(got.errors, "\n") != 1 || !strings.Contains(got.errors, c.said) || strings.Contains(got.errors, "c4nary") {
+		code := exitUsage
+		if strings.Contains(c.name, "that fails") || strings.Contains(c.name, "not there") {
+			code = exitNoConnect
+		}
+		if got.code != code || strings.Count(got.errors, "\n") != 1 || !strings.Contains(got.errors, c.said) || strings.Contains(got.errors, "c4nary") {
 			t.Errorf("%s: exit code %d, %q; want %q", c.name, got.code, got.errors, c.said)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/server"
+	"locktop/shell"
 )
 
 // hostileKeys are names of locks that have an effect in a shell if they are not
@@ -134,6 +135,14 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	secret := filepath.Join(folder, "it's a secret")
+	if err := os.WriteFile(secret, []byte(`{"username":"o'neil","password":"`+canary+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prints, ok := shell.Line("cat", secret)
+	if !ok {
+		t.Fatal("no command")
+	}
 	text := "contexts:\n  \"c's\": {url: 'redis://o%27neil:" + canaryInURLs + "@" + addr + "/2'}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -154,6 +163,8 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 		"environment":       {2, []string{"REDIS_URL=redis://" + addr + "/2"}, nil, false},
 		"user and variable": {0, []string{"REDISCLI_AUTH=" + canary}, []string{"-u", "redis://" + addr, "--user", "o'neil"}, false},
 		"user in url":       {0, nil, []string{"-u", "redis://o%27neil:" + canaryInURLs + "@" + addr}, true},
+		"command":           {3, nil, []string{"-u", "redis://" + addr + "/3", "--password-command", prints}, false},
+		"file":              {0, nil, []string{"-u", "redis://" + addr, "--password-file", secret}, false},
 		"context":           {2, []string{"XDG_CONFIG_HOME=" + folder}, []string{"--context", "c's"}, false},
 		"context, all":      {6, []string{"XDG_CONFIG_HOME=" + folder}, []string{"--context", "c's", "-n", "all"}, false},
 		"redlock":           {7, nil, []string{"--redlock", "redis://o%27neil:" + canaryInURLs + "@" + addr + "/7"}, true},

@@ -50,10 +50,19 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	credentials := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(credentials, []byte(`{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The command notes the arguments of locktop, which checkWritten reads.
+	command := "sh -c 'umask 077; " + `tr "\0" " " </proc/$PPID/cmdline >>` + home + "/arguments.txt; cat " + credentials + "'"
+
 	n := 0
 	for where, good := range map[string]bool{addr: true, stranger: false, "127.0.0.1:1": false, "no such host:99999x": false} {
 		url := "redis://ann:" + canaryInURLs + "@" + where
-		text := "contexts:\n  c: {url: " + `"` + url + `"` + ", locks: ['some:*']}\n"
+		text := "contexts:\n  c: {url: " + `"` + url + `"` + ", locks: ['some:*']}\n" +
+			"  command: {url: \"redis://" + where + "\", password_command: \"cat " + credentials + "\"}\n" +
+			"  file: {url: \"redis://" + where + "\", password_file: " + credentials + "}\n"
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -68,11 +77,15 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 			{"LOCKTOP_URL", "", nil, []string{"LOCKTOP_URL=" + url}},
 			{"--askpass", canary + "\n", []string{"-u", "redis://" + where, "--user", "ann", "--askpass"}, nil},
 			{"--context", "", []string{"--context", "c"}, nil},
+			{"--password-command", "", []string{"-u", "redis://" + where, "--password-command", command}, nil},
+			{"--password-file", "", []string{"-u", "redis://" + where, "--password-file", credentials}, nil},
+			{"--context command", "", []string{"--context", "command"}, nil},
+			{"--context file", "", []string{"--context", "file"}, nil},
 			{"--redlock", "", []string{"--redlock", url}, nil},
 		}
 		for _, way := range ways {
 			for _, command := range every(home, n) {
-				if command[0] == "load" && way.name == "--context" || command[0] == "load" && way.name == "--redlock" && !good {
+				if command[0] == "load" && strings.HasPrefix(way.name, "--context") || command[0] == "load" && way.name == "--redlock" && !good {
 					continue
 				}
 				n++
@@ -141,7 +154,11 @@ func checkWritten(t *testing.T, home string) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, kind := range []string{".jsonl", ".lockrec", ".html", ".csv", ".hgrm", ".json"} {
+	want := []string{".jsonl", ".lockrec", ".html", ".csv", ".hgrm", ".json"}
+	if runtime.GOOS == "linux" { // others have no /proc
+		want = append(want, ".txt")
+	}
+	for _, kind := range want {
 		if !kinds[kind] {
 			t.Errorf("no file %s was written: the test proves little", kind)
 		}

@@ -39,10 +39,12 @@ type witnessed struct {
 }
 
 // watchAsAProgram runs locktop watch until the end of the test. It returns when
-// the server reports changes to it.
-func watchAsAProgram(t *testing.T, rdb *redis.Client) *witnessed {
+// the server reports changes to it. It must print nothing on stderr.
+func watchAsAProgram(t *testing.T, rdb *redis.Client, flags ...string) *witnessed {
 	t.Helper()
-	cmd := exec.Command("locktop", "watch", "--json", "-u", "redis://"+rdb.Options().Addr)
+	cmd := exec.Command("locktop", append([]string{"watch", "--json", "-u", "redis://" + rdb.Options().Addr}, flags...)...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +68,9 @@ func watchAsAProgram(t *testing.T, rdb *redis.Client) *witnessed {
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		<-done
 		_ = cmd.Wait()
+		if errs.Len() > 0 {
+			t.Errorf("it says\n%s", &errs)
+		}
 	})
 	w.attend(t, rdb)
 	return w
@@ -210,7 +215,12 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	defer rdb.Close()
 	seen := watchAsAProgram(t, rdb)
-	o := trafficOf(t)
+	compareChanges(t, seen, churn(t, rdb, seen, trafficOf(t)))
+}
+
+// churn changes locks, and returns the changes made, with the server's time.
+func churn(t *testing.T, rdb *redis.Client, seen *witnessed, o traffic) map[change]time.Time {
+	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), o.lasts)
 	defer stop()
 	workers := make([]worker, o.workers)
@@ -229,7 +239,7 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	for _, w := range workers {
 		maps.Copy(did, w.did)
 	}
-	compareChanges(t, seen, did)
+	return did
 }
 
 // compareChanges compares the reported changes with the real ones.

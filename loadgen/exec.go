@@ -155,6 +155,9 @@ func openExec(o sessionConfig) (session, error) {
 		if !ok {
 			return nil, errors.Join(errClusterExec, s.close())
 		}
+		if rdb.Options().StreamingCredentialsProvider != nil {
+			return nil, errors.Join(errRotatingExec, s.close())
+		}
 		proxy, err := o.network.proxy(rdb, i+1)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open a proxy: %w", err), s.close())
@@ -166,6 +169,8 @@ func openExec(o sessionConfig) (session, error) {
 }
 
 var errClusterExec = errors.New("exec: client processes need a single server or independent servers, not a cluster")
+
+var errRotatingExec = errors.New("exec: client processes get the password once, so it must not come from a command or a file")
 
 // proxiedURL returns the URL of a server behind a proxy, which has no TLS.
 func proxiedURL(o *redis.Options, addr string) string {

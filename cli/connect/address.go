@@ -89,14 +89,16 @@ func (c *Flags) complete(e endpoint) (endpoint, error) {
 	switch {
 	case c.given("pass") && c.pass == "":
 		return endpoint{}, usagef("is its shell variable set?", "--pass is empty")
+	case c.rotates():
+		e.pass = ""
 	case c.pass != "":
 		e.pass = c.pass
 	case e.pass == "":
 		e.pass = os.Getenv("REDISCLI_AUTH")
 	}
-	if e.user != "" && e.pass == "" && !c.askPass {
+	if e.user != "" && e.pass == "" && !c.askPass && !c.rotates() {
 		// Redis would continue as the default user.
-		return endpoint{}, usagef("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
+		return endpoint{}, usagef("--askpass, --password-command, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
 	}
 	if e.db < 0 {
 		return endpoint{}, usagef("", "--db: databases count from 0")

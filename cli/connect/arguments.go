@@ -22,7 +22,12 @@ func (c *Flags) Arguments(db int) ([]string, error) {
 	} else if c.context != "" && c.user != "" {
 		flags = append(flags, "--user", c.user)
 	}
-	if c.asksForPassword(seeds) {
+	switch {
+	case c.given("password-command"):
+		flags = append(flags, "--password-command", c.command)
+	case c.given("password-file"):
+		flags = append(flags, "--password-file", absolute(c.file))
+	case c.asksForPassword(seeds):
 		flags = append(flags, "--askpass")
 	}
 	number := db != 0
@@ -139,10 +144,15 @@ func (c *Flags) RedisCLI() []string {
 		return nil
 	}
 	var flags []string
-	if e := seeds[0]; e.user != "" {
-		flags = append(flags, "--user", e.user)
+	user := seeds[0].user
+	if c.secret != nil {
+		now, _ := c.secret.last()
+		user = now.withUser(user).user
 	}
-	if seeds[0].pass != "" && seeds[0].pass != os.Getenv("REDISCLI_AUTH") {
+	if user != "" {
+		flags = append(flags, "--user", user)
+	}
+	if seeds[0].pass != "" && seeds[0].pass != os.Getenv("REDISCLI_AUTH") || c.rotates() {
 		flags = append(flags, "--askpass")
 	}
 	if seeds[0].tls {

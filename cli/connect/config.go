@@ -23,7 +23,9 @@ import (
 // Context is one context of the configuration file. Flags override its values.
 type Context struct {
 	Name       string   `yaml:"-"`
-	URL        string   `yaml:"url"`        // in the syntax of --url
+	URL        string   `yaml:"url"`              // in the syntax of --url
+	Command    string   `yaml:"password_command"` // in the syntax of --password-command
+	File       string   `yaml:"password_file"`
 	Production bool     `yaml:"production"` // the user must type the name of a lock before each action
 	ReadOnly   bool     `yaml:"readonly"`   // refuse --write
 	Theme      string   `yaml:"theme"`
@@ -96,7 +98,7 @@ var (
 func configError(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
-		return fmt.Errorf("line %s: there is no key %q; there are url, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
+		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
 	}
 	if line := anyLine.FindString(said); line != "" {
 		return fmt.Errorf("%s: unexpected value", line)
@@ -112,20 +114,23 @@ func definedContexts(contexts map[string]Context) string {
 }
 
 // checkPrivate returns an error if s has a password and users other than the owner can
-// read file.
+// read file, or if s has a command and they can change it.
 func checkPrivate(file *os.File, s Context) error {
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		return nil // the parser of the address reports this error
-	}
-	if _, secret := u.User.Password(); !secret {
-		return nil
-	}
 	info, err := file.Stat()
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
+	if os.PathSeparator != '/' {
+		return nil
+	}
+	if s.Command != "" && info.Mode().Perm()&0o022 != 0 {
+		return usagef(chmodHint(file.Name()), "%s names a command, and others may change it", file.Name())
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil // the parser of the address reports this error
+	}
+	if _, secret := u.User.Password(); secret && info.Mode().Perm()&0o077 != 0 {
 		return usagef(chmodHint(file.Name()), "%s holds a password, and others may read it", file.Name())
 	}
 	return nil
@@ -145,6 +150,7 @@ func (c *Flags) Context() (Context, error) {
 		return Context{}, err
 	}
 	c.contextURL, of.Name = of.URL, c.context
+	c.contextCommand, c.contextFile = of.Command, of.File
 	return of, nil
 }
 

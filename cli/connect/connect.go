@@ -35,8 +35,8 @@ func usagef(hint, format string, args ...any) *Error {
 // server answers and that the user is the one in the flags: a rejected password is an
 // error, and never a reason to continue as the default user.
 //
-// The first Open asks for the password if --askpass is set. Before it connects, Open
-// warns of what is unsafe.
+// The first Open asks for the password if --askpass, or a command or a file, has it.
+// Before it connects, Open warns of what is unsafe.
 func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	if err := c.checkTopology(); err != nil {
 		return nil, err
@@ -81,20 +81,6 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 		return nil, err
 	}
 	return t, nil
-}
-
-// AskPassword asks for the password if --askpass is set, and clears that flag. Open does so
-// by itself.
-func (c *Flags) AskPassword(ctx context.Context, p Prompt) error {
-	if !c.askPass {
-		return nil
-	}
-	if c.given("pass") {
-		return usagef("", "--pass and --askpass contradict each other")
-	}
-	pass, err := p.password(ctx)
-	c.pass, c.askPass = pass, false
-	return err
 }
 
 // seeds returns the servers that the flags name.
@@ -264,6 +250,9 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 			Mode: maintnotifications.ModeDisabled,
 		},
 	}
+	if c.secret != nil {
+		o.StreamingCredentialsProvider = userSecret{c.secret, e.user}
+	}
 	if !e.tls {
 		return o, c.security.checkUnused(c.given)
 	}
@@ -316,7 +305,7 @@ func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 	if c.security.insecure {
 		warning("--insecure: the server's certificate is not verified")
 	}
-	if e.pass != "" && !e.tls && !e.local() {
+	if (e.pass != "" || c.rotates()) && !e.tls && !e.local() {
 		warning("the password travels to %s unencrypted: use --tls or rediss://", e)
 	}
 }
@@ -325,6 +314,9 @@ func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 // permits one. It quotes the system or the server, without the text
 // that libraries add.
 func noConnection(e endpoint, err error, timeout time.Duration) *Error {
+	if ours, ok := errors.AsType[*Error](err); ok {
+		return ours // without the text that go-redis adds to an error of the password command
+	}
 	f := &Error{}
 	said, fromServer := errors.AsType[redis.Error](err)
 	if asked, ok := errors.AsType[*sentinelError](err); ok {

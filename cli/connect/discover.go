@@ -137,7 +137,8 @@ func (c *Flags) sentinel(addr string) (*redis.SentinelClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.OnConnect = nil // a Sentinel does not know these commands
+	o.OnConnect = nil                    // a Sentinel does not know these commands
+	o.StreamingCredentialsProvider = nil // the password is that of the servers
 	return redis.NewSentinelClient(o), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Writer returns a client for a load. It follows the master that the Sentinels name, or
@@ -20,7 +21,7 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 		return nil, nil, err
 	}
 	all := &redis.UniversalOptions{
-		DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DB: o.DB, Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider, TLSConfig: o.TLSConfig,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
 	}
@@ -33,12 +34,28 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 		rdb, failover = cluster, clusterFailover(cluster)
 	case len(t.flags.sentinels) > 0:
 		all.Addrs, all.MasterName = t.flags.sentinelAddresses(), t.flags.master
-		rdb, failover = redis.NewFailoverClient(all.Failover()), t.flags.failover
+		rdb, failover = t.followMaster(all.Failover()), t.flags.failover
 	default:
 		return t.Client, nil, nil
 	}
 	t.onClose(func() { _ = rdb.Close() })
 	return rdb, failover, nil
+}
+
+// followMaster returns a client that follows the master that the Sentinels name.
+func (t *Target) followMaster(o *redis.FailoverOptions) *redis.Client {
+	provider := o.StreamingCredentialsProvider
+	o.StreamingCredentialsProvider = nil // a failover client would panic
+	master := redis.NewFailoverClient(o)
+	if provider == nil {
+		return master
+	}
+	t.onClose(func() { _ = master.Close() })
+	with := *master.Options() // its dialer asks the Sentinels
+	with.StreamingCredentialsProvider = provider
+	with.PushNotificationProcessor = nil
+	with.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(&with)
 }
 
 // Remote describes a node that is not on this machine and that a load may reach: a node

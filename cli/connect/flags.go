@@ -24,7 +24,8 @@ type Flags struct {
 	port              uint16
 	user, pass        string
 	askPass           bool
-	db                database
+	passwordFlags
+	db database
 	topologyFlags
 	security tlsFlags
 	timeout  time.Duration
@@ -43,6 +44,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	set.StringVarP(&c.socket, "socket", "s", "", "unix socket `path`, instead of host and port")
 	set.StringVarP(&c.pass, "pass", "a", "", "`password`; others can read it in the process list")
 	set.BoolVar(&c.askPass, "askpass", false, "ask for the password, without echo")
+	c.passwordFlags.addTo(set)
 	set.StringVar(&c.user, "user", "", "ACL user `name`")
 	set.VarP(&c.db, "db", "n", "database `number`, or all")
 	c.security.addTo(set)

@@ -6,10 +6,87 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
+	"github.com/spf13/pflag"
 )
+
+// passwordFlags says where a password that may change comes from.
+type passwordFlags struct {
+	command, file               string
+	contextCommand, contextFile string  // of the context
+	secret                      *secret // nil before AskPassword, or if the password does not change
+}
+
+func (s *passwordFlags) addTo(set *pflag.FlagSet) {
+	set.StringVar(&s.command, "password-command", "", "`command` that prints the password, or JSON; each new connection runs it")
+	set.StringVar(&s.file, "password-file", "", "`file` with the password, or JSON; each new connection reads it")
+}
+
+// passwordWays are the flags that give a password.
+var passwordWays = []string{"pass", "askpass", "password-command", "password-file"}
+
+// passwordSource returns the command or the file of the password, and the flag or the key
+// of the context that names it. A flag with a password replaces those of the context.
+func (c *Flags) passwordSource() (origin, command, file string) {
+	switch {
+	case c.given("password-command"):
+		return "--password-command", c.command, ""
+	case c.given("password-file"):
+		return "--password-file", "", c.file
+	case slices.ContainsFunc(passwordWays, c.given):
+		return "", "", ""
+	case c.contextCommand != "":
+		return "password_command of context " + c.context, c.contextCommand, ""
+	case c.contextFile != "":
+		return "password_file of context " + c.context, "", c.contextFile
+	}
+	return "", "", ""
+}
+
+// rotates reports whether the password comes from a command or a file.
+func (c *Flags) rotates() bool {
+	origin, _, _ := c.passwordSource()
+	return origin != ""
+}
+
+// AskPassword asks for the password if --askpass is set, and clears that flag. It asks the
+// command or the file that has the password for the first time. Open does so by itself.
+func (c *Flags) AskPassword(ctx context.Context, p Prompt) error {
+	var given []string
+	for _, way := range passwordWays {
+		if c.given(way) {
+			given = append(given, "--"+way)
+		}
+	}
+	origin, command, file := c.passwordSource()
+	switch {
+	case len(given) > 1:
+		return usagef("", "%s and %s contradict each other", given[0], given[1])
+	case c.contextCommand != "" && c.contextFile != "":
+		return usagef("", "password_command and password_file of context %s contradict each other", c.context)
+	case c.askPass:
+		pass, err := p.password(ctx)
+		c.pass, c.askPass = pass, false
+		return err
+	case origin == "" || c.secret != nil:
+		return nil
+	}
+	s := fileSecret(origin, file)
+	if file == "" {
+		var err error
+		if s, err = commandSecret(origin, command); err != nil {
+			return err
+		}
+	}
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	c.secret = s
+	return nil
+}
 
 // Prompt is where Open asks for the password and reports what is unsafe.
 type Prompt struct {

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+const (
+	rotateEvery = 2 * time.Second
+	tokenLives  = 2 * rotateEvery
+)
+
+// trackingClient matches a line of CLIENT LIST about a connection with client tracking.
+var trackingClient = regexp.MustCompile(` flags=\w*t`)
+
+// rotate gives a server a new user with a new password every rotateEvery, until stop. A
+// user is deleted rotateEvery after its credentials have expired, which ends its
+// connections. command prints the credentials of the newest user.
+func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "credentials")
+	var users []string
+	next := func() error {
+		user := fmt.Sprintf("locktop-%d", len(users))
+		users = append(users, user)
+		pass := fmt.Sprintf("%s-%d", canary, len(users))
+		if err := server.SetUser(context.Background(), rdb, user, "on", ">"+pass, "~*", "&*", "+@all"); err != nil {
+			return err
+		}
+		said, err := json.Marshal(map[string]any{"username": user, "password": pass, "expires_at": time.Now().Add(tokenLives)})
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file+".new", said, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			return err
+		}
+		if old := len(users) - 1 - int((tokenLives+rotateEvery)/rotateEvery); old >= 0 {
+			for client := range strings.Lines(rdb.ClientList(context.Background()).Val()) {
+				if strings.Contains(client, "user="+users[old]+" ") && trackingClient.MatchString(client) {
+					t.Errorf("a connection that tracks changes has expired credentials: %s", client)
+				}
+			}
+			return rdb.Do(context.Background(), "ACL", "DELUSER", users[old]).Err()
+		}
+		return nil
+	}
+	if err := next(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var rotating sync.WaitGroup
+	rotating.Go(func() {
+		tick := time.NewTicker(rotateEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := next(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return "cat '" + file + "'", func() { cancel(); rotating.Wait() }
+}
+
+// The password and its user change every two seconds, and the server ends the connections
+// of old users. watch reports each change once and without a warning, and a load loses no
+// lease: each hold is longer than the time to live of its credentials.
+func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64, DisableIdentity: true})
+	defer rdb.Close()
+	command, stop := rotate(t, rdb)
+	defer stop()
+	seen := watchAsAProgram(t, rdb, "--password-command", command, "--lock", "lock:*")
+	o := trafficOf(t)
+	o.lasts = 10 * time.Second
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		o.lasts = 10 * time.Minute
+	}
+	o.workers, o.pause, o.dying, o.patient = 40, 50*time.Millisecond, 500*time.Millisecond, true
+
+	load := exec.Command("locktop", "load", "-u", "redis://"+rdb.Options().Addr, "--password-command", command, "--json", "-n", "1",
+		"--clients", "4", "--keys", "4", "--ttl", "2s", "--hold", "5s", "--think", "100ms", "--duration", o.lasts.String())
+	var out, errs strings.Builder
+	load.Stdout, load.Stderr = &out, &errs
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	did := churn(t, rdb, seen, o)
+	if err := load.Wait(); err != nil {
+		t.Errorf("the load: %v: %s", err, &errs)
+	}
+	compareChanges(t, seen, did)
+	var report struct {
+		Counts    map[string]int64 `json:"counts"`
+		LastError string           `json:"last_error"`
+	}
+	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("load: %v", report.Counts)
+	if report.Counts["acquired"] == 0 || report.Counts["lost"]+report.Counts["expired"] > 0 || report.LastError != "" {
+		t.Errorf("%+v", report)
+	}
+	if places := leaked(map[string]string{"stdout": out.String(), "stderr": errs.String()}); len(places) > 0 {
+		t.Errorf("the password is in %v", places)
+	}
+}
