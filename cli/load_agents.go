@@ -26,8 +26,8 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 	switch {
 	case o.demo:
 		return usageErrorf("", "--demo and --control contradict each other: agents load a server that runs")
-	case o.agents < 1 || o.agents > agents.MaxAgents:
-		return usageErrorf("", "--control needs --agents: how many, 1 to %d", agents.MaxAgents)
+	case o.agents < 1 || o.agents > loadgen.MaxAgents:
+		return usageErrorf("", "--control needs --agents: how many, 1 to %d", loadgen.MaxAgents)
 	case o.witness != "" && o.witness != noWitness:
 		return usageErrorf("--witness none leaves it out", "--witness: with agents, the control server is the witness")
 	case o.check || o.files.check != "":

@@ -95,10 +95,14 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("at must be 0 to %s, not %s", maxTime, f.At)
 	case f.For < 0 || f.For > maxTime:
 		return fmt.Errorf("for must be 0 to %s, not %s", maxTime, f.For)
-	case f.Clients < 0 || f.Clients > MaxClients || f.Client < 0:
-		return fmt.Errorf("clients must be 1 to %d", MaxClients)
-	case f.Agent < 0 || f.Agent > 0 && !f.Kind.onClients():
-		return fmt.Errorf("agent goes with faults of clients, and must be 1 or more")
+	case f.Clients < 0 || f.Clients > MaxClients:
+		return fmt.Errorf("clients must be 1 to %d, not %d", MaxClients, f.Clients)
+	case f.Client < 0 || f.Client > (MaxAgents+1)*MaxClients:
+		return fmt.Errorf("client must be the number of a client, not %d", f.Client)
+	case f.Agent < 0 || f.Agent > MaxAgents:
+		return fmt.Errorf("agent must be 1 to %d, not %d", MaxAgents, f.Agent)
+	case f.Agent > 0 && !f.Kind.onClients():
+		return fmt.Errorf("agent goes with the faults of clients, not with %s", f.Kind)
 	case f.Node < 0:
 		return fmt.Errorf("node must be 1 or more, not %d", f.Node)
 	case f.Kind == Slow && (f.Delay <= 0 || f.Delay > maxTime || f.Jitter < 0 || f.Jitter > f.Delay):

@@ -29,7 +29,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		within []Scenario
 		beyond []Scenario
 	}{
-		{"clients", []Scenario{{Clients: 1}, {Clients: 10_000}}, []Scenario{{Clients: -1}, {Clients: 10_001}}},
+		{"clients", []Scenario{{Clients: 1}, {Clients: 100_000}}, []Scenario{{Clients: -1}, {Clients: 100_001}}},
 		{"rate", []Scenario{{Rate: 0.001}, {Rate: 100_000}}, []Scenario{{Rate: -0.5}, {Rate: 100_000.5}}},
 		{"arrivals", []Scenario{{Arrivals: Even}, {Arrivals: Poisson}}, []Scenario{{Arrivals: "odd"}}},
 		{
@@ -87,18 +87,18 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		},
 		{
 			"stage",
-			[]Scenario{stage(Stage{For: 1}), stage(Stage{For: day, Clients: 10_000, Rate: 100_000})},
-			[]Scenario{stage(Stage{}), stage(Stage{For: day + 1}), stage(Stage{For: 1, Clients: -1}), stage(Stage{For: 1, Clients: 10_001}), stage(Stage{For: 1, Rate: -0.5}), stage(Stage{For: 1, Rate: 100_001})},
+			[]Scenario{stage(Stage{For: 1}), stage(Stage{For: day, Clients: 100_000, Rate: 100_000})},
+			[]Scenario{stage(Stage{}), stage(Stage{For: day + 1}), stage(Stage{For: 1, Clients: -1}), stage(Stage{For: 1, Clients: 100_001}), stage(Stage{For: 1, Rate: -0.5}), stage(Stage{For: 1, Rate: 100_001})},
 		},
 		{
 			"fault",
 			[]Scenario{
-				fault(Fault{Kind: Crash, At: day, For: day, Clients: 10_000}), fault(Fault{Kind: Crash, Client: 10_000}), fault(Fault{Kind: Pause, For: 1}),
+				fault(Fault{Kind: Crash, At: day, For: day, Clients: 100_000}), fault(Fault{Kind: Crash, Client: 100_100_000}), fault(Fault{Kind: Crash, Agent: 1000}), fault(Fault{Kind: Pause, For: 1}),
 				fault(Fault{Kind: Partition, Node: 1}), fault(Fault{Kind: DropReplies, Node: 1}),
 			},
 			[]Scenario{
 				fault(Fault{Kind: "odd"}), fault(Fault{Kind: Crash, At: day + 1}), fault(Fault{Kind: Crash, At: -1}), fault(Fault{Kind: Crash, For: -1}), fault(Fault{Kind: Crash, For: day + 1}),
-				fault(Fault{Kind: Crash, Clients: 10_001}), fault(Fault{Kind: Crash, Clients: -1}), fault(Fault{Kind: Crash, Client: 10_001}), fault(Fault{Kind: Crash, Client: -1}),
+				fault(Fault{Kind: Crash, Clients: 100_001}), fault(Fault{Kind: Crash, Clients: -1}), fault(Fault{Kind: Crash, Client: 100_100_001}), fault(Fault{Kind: Crash, Client: -1}), fault(Fault{Kind: Crash, Agent: -1}), fault(Fault{Kind: Crash, Agent: 1001}), fault(Fault{Kind: Flush, Agent: 1}),
 				fault(Fault{Kind: Pause, For: 1, Node: -1}), fault(Fault{Kind: Partition, Node: 2}), fault(Fault{Kind: Crash, Node: 1}), fault(Fault{Kind: Pause}), fault(Fault{Kind: Stop}),
 			},
 		},

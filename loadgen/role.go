@@ -87,8 +87,8 @@ func Live(a, b Scenario) bool { return sameButLive(a, b) }
 func (s Scenario) Shares(agents int) ([]Scenario, error) {
 	s = s.WithDefaults()
 	switch {
-	case agents < 1:
-		return nil, fmt.Errorf("agents must be 1 or more, not %d", agents)
+	case agents < 1 || agents > MaxAgents:
+		return nil, fmt.Errorf("agents must be 1 to %d, not %d", MaxAgents, agents)
 	case s.Lock.Kind == Exec:
 		return nil, fmt.Errorf("agents run no client processes (exec)")
 	case len(s.Versus) > 0:

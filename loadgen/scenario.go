@@ -40,6 +40,7 @@ const (
 	MaxClients = 100_000 // of one process
 	MaxKeys    = 100_000
 	MaxRate    = 100_000 // per second
+	MaxAgents  = 1000    // processes of a run; see [Scenario.Shares]
 	maxDepth   = 100
 )
 

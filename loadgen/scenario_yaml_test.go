@@ -103,7 +103,7 @@ func TestAnErrorInAFileNamesTheLineTheKeyAndAValidValue(t *testing.T) {
 		{"lock: {renew: {every: ttl/x}}", `line 1: lock: renew: every: "ttl/x" is not a time like 500ms or ttl/3`},
 		{"clients: 2\nclients: 3", "line 2: clients is there already, in line 1"},
 		{"name: x\nlock: {kind: latch}", "line 2: lock: kind must be one of mutex reentrant rw fair redlock semaphore all classic/"},
-		{"name: x\nclients: 90000", "line 2: clients must be 1 to 10000, not 90000"},
+		{"name: x\nclients: 900000", "line 2: clients must be 1 to 100000, not 900000"},
 		{"name: x\nlock: {ttl: 1ms}", "line 2: ttl must be 10ms to"},
 		{"faults: crash", "line 1: faults: not a list"},
 		{"faults:\n- {at: 1s, fault: freez}", `line 1: fault 1: fault must be one of crash freeze`},

@@ -53,7 +53,7 @@ func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
 }
 
 func TestStepsGrowWithTheNumberOfClients(t *testing.T) {
-	for n, want := range map[int]int{0: 1, 1: 2, 9: 10, 10: 20, 100: 200, 1000: 2000, 10_000: 10_000} {
+	for n, want := range map[int]int{0: 1, 1: 2, 9: 10, 10: 20, 100: 200, 1000: 2000, 10_000: 20_000, 100_000: 100_000} {
 		if got := step(n, 1); got != want {
 			t.Errorf("more than %d is %d, want %d", n, got, want)
 		}

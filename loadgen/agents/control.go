@@ -100,7 +100,7 @@ func parsePlan(text string, agent int) (plan, loadgen.Scenario, error) {
 	switch {
 	case len(p.Target.Addresses) == 0:
 		return p, s, errors.New("the plan names no target")
-	case agent < 1 || agent > p.Agents || p.Agents > MaxAgents:
+	case agent < 1 || agent > p.Agents:
 		return p, s, fmt.Errorf("the plan has no agent %d: it has %d", agent, p.Agents)
 	case s.Keys.Prefix == "":
 		return p, s, errors.New("the plan has no prefix of the keys")
@@ -111,9 +111,6 @@ func parsePlan(text string, agent int) (plan, loadgen.Scenario, error) {
 	}
 	return p, shares[agent-1], nil
 }
-
-// MaxAgents is the largest number of agents.
-const MaxAgents = 1000
 
 // ticket gives one agent its place in a run.
 type ticket struct {

@@ -50,9 +50,6 @@ type Load struct {
 // New returns a load that is not started. It returns an error if the scenario cannot be
 // divided between the agents.
 func New(c Config) (*Load, error) {
-	if c.Agents > MaxAgents {
-		return nil, fmt.Errorf("agents must be 1 to %d, not %d", MaxAgents, c.Agents)
-	}
 	if _, err := c.Scenario.Shares(c.Agents); err != nil {
 		return nil, err
 	}
