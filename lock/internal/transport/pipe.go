@@ -188,6 +188,13 @@ func (p *pipe) dial() (*conn, error) {
 
 // credentials subscribes to the provider and returns the credentials for a login.
 func (p *pipe) credentials(context.Context) (user, pass string, err error) {
+	p.mu.Lock()
+	before := p.unsubscribe
+	p.unsubscribe = nil
+	p.mu.Unlock()
+	if before != nil { // of the connection that is lost
+		_ = before()
+	}
 	now, unsubscribe, err := p.provider.Subscribe(reauth{p})
 	if err != nil {
 		return "", "", err

@@ -17,17 +17,20 @@ import (
 type rotation struct {
 	mu        sync.Mutex
 	user      string
-	listeners map[auth.CredentialsListener]bool
+	next      int
+	listeners map[int]auth.CredentialsListener // by number of the subscription
 }
 
 func (r *rotation) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.listeners[l] = true
+	r.next++
+	number := r.next
+	r.listeners[number] = l
 	return auth.NewBasicCredentials(r.user, "pw"), func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.listeners, l)
+		delete(r.listeners, number)
 		return nil
 	}, nil
 }
@@ -36,7 +39,7 @@ func (r *rotation) change(user string) {
 	r.mu.Lock()
 	r.user = user
 	var all []auth.CredentialsListener
-	for l := range r.listeners {
+	for _, l := range r.listeners {
 		all = append(all, l)
 	}
 	r.mu.Unlock()
@@ -55,7 +58,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &rotation{user: "first", listeners: make(map[auth.CredentialsListener]bool)}
+	r := &rotation{user: "first", listeners: make(map[int]auth.CredentialsListener)}
 	rig := newRig(t, admin.Options().Addr, redis.NewDialer(&redis.Options{}), func(o *redis.Options) { o.StreamingCredentialsProvider = r })
 	rig.mustEcho()
 
