@@ -78,15 +78,21 @@ func leaf() *x509.Certificate {
 	}
 }
 
-// secured starts a server with TLS on a second port.
-func secured(t *testing.T, args ...string) (plain *server.Child, port string) {
+// freePort returns a port that was free a moment ago.
+func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	l.Close()
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// secured starts a server with TLS on a second port.
+func secured(t *testing.T, args ...string) (plain *server.Child, port string) {
+	t.Helper()
+	port = freePort(t)
 	return server.ForTest(t, append([]string{"--tls-port", port}, args...)...), port
 }
 

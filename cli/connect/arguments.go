@@ -37,7 +37,7 @@ func (c *Flags) Arguments(db int) ([]string, error) {
 	if number {
 		flags = append(flags, "-n", strconv.Itoa(db))
 	}
-	if e.tls && len(c.sentinels) > 0 || c.security.tls && c.context != "" {
+	if e.tls && len(c.sentinels) > 0 && c.context == "" || c.security.tls && c.context != "" {
 		flags = append(flags, "--tls")
 	}
 	flags = append(flags, c.security.flags()...)
@@ -57,13 +57,20 @@ func (c *Flags) where(seeds []endpoint) []string {
 			flags = append(flags, "--redlock", strings.ReplaceAll(e.url(true), ",", "%2C"))
 		}
 		return flags
+	case c.context != "":
+		flags = append(flags, "--context", c.context)
 	case len(c.sentinels) > 0:
 		for _, addr := range c.sentinelAddresses() {
 			flags = append(flags, "--sentinel", addr)
 		}
-		return append(flags, "--master", c.master)
-	case c.context != "":
-		flags = append(flags, "--context", c.context)
+		flags = append(flags, "--master", c.master)
+		if c.sentinelUser != "" {
+			flags = append(flags, "--sentinel-user", c.sentinelUser)
+		}
+		if c.sentinelTLS.set {
+			flags = append(flags, "--sentinel-tls="+c.sentinelTLS.String())
+		}
+		return flags
 	case e.network == "unix":
 		flags = append(flags, "--socket", absolute(e.addr))
 	case c.addressGiven() || e.tls || os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != "":

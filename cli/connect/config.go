@@ -2,6 +2,7 @@ package connect
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,15 +23,20 @@ import (
 
 // Context is one context of the configuration file. Flags override its values.
 type Context struct {
-	Name       string   `yaml:"-"`
-	URL        string   `yaml:"url"`              // in the syntax of --url
-	Command    string   `yaml:"password_command"` // in the syntax of --password-command
-	File       string   `yaml:"password_file"`
-	Production bool     `yaml:"production"` // the user must type the name of a lock before each action
-	ReadOnly   bool     `yaml:"readonly"`   // refuse --write
-	Theme      string   `yaml:"theme"`
-	Locks      []string `yaml:"locks"`   // globs in the syntax of --lock
-	Overdue    []string `yaml:"overdue"` // limits in the syntax of --overdue
+	Name         string   `yaml:"-"`
+	URL          string   `yaml:"url"`              // in the syntax of --url
+	Command      string   `yaml:"password_command"` // in the syntax of --password-command
+	File         string   `yaml:"password_file"`
+	Sentinels    []string `yaml:"sentinel"` // addresses; the URL then has no host
+	Master       string   `yaml:"master"`
+	SentinelUser string   `yaml:"sentinel_user"`
+	SentinelPass string   `yaml:"sentinel_pass"`
+	SentinelTLS  optional `yaml:"sentinel_tls"`
+	Production   bool     `yaml:"production"` // the user must type the name of a lock before each action
+	ReadOnly     bool     `yaml:"readonly"`   // refuse --write
+	Theme        string   `yaml:"theme"`
+	Locks        []string `yaml:"locks"`   // globs in the syntax of --lock
+	Overdue      []string `yaml:"overdue"` // limits in the syntax of --overdue
 }
 
 // configPath returns the path of the configuration file, which may not exist.
@@ -98,7 +104,7 @@ var (
 func configError(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
-		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
+		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, sentinel, master, sentinel_user, sentinel_pass, sentinel_tls, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
 	}
 	if line := anyLine.FindString(said); line != "" {
 		return fmt.Errorf("%s: unexpected value", line)
@@ -130,7 +136,7 @@ func checkPrivate(file *os.File, s Context) error {
 	if err != nil {
 		return nil // the parser of the address reports this error
 	}
-	if _, secret := u.User.Password(); secret && info.Mode().Perm()&0o077 != 0 {
+	if _, secret := u.User.Password(); (secret || s.SentinelPass != "") && info.Mode().Perm()&0o077 != 0 {
 		return usagef(chmodHint(file.Name()), "%s holds a password, and others may read it", file.Name())
 	}
 	return nil
@@ -142,7 +148,7 @@ func (c *Flags) Context() (Context, error) {
 	if c.context == "" {
 		return Context{}, nil
 	}
-	if c.addressGiven() || len(c.redlock)+len(c.sentinels) > 0 {
+	if c.addressGiven() || c.given("redlock") || c.given("sentinel") {
 		return Context{}, usagef("", "--context already says where: leave out the flags that do")
 	}
 	of, err := loadContext(c.context)
@@ -151,7 +157,36 @@ func (c *Flags) Context() (Context, error) {
 	}
 	c.contextURL, of.Name = of.URL, c.context
 	c.contextCommand, c.contextFile = of.Command, of.File
-	return of, nil
+	return of, c.useSentinels(of)
+}
+
+// useSentinels takes over the Sentinels of a context. Flags override their credentials.
+func (c *Flags) useSentinels(of Context) error {
+	if len(of.Sentinels) == 0 {
+		if of.Master != "" || of.SentinelUser != "" || of.SentinelPass != "" || of.SentinelTLS.set {
+			return usagef("like sentinel: [10.0.0.1:26379]", "context %s has options of Sentinels, but no sentinel", of.Name)
+		}
+		return nil
+	}
+	if u, err := url.Parse(of.URL); err == nil && (u.Host != "" || u.Scheme == "unix") {
+		return usagef("its url may have a user, a password, TLS and a database, like rediss://ann@/0",
+			"context %s has the address of a server and those of Sentinels", of.Name)
+	}
+	c.sentinels = of.Sentinels
+	c.contextURL = cmp.Or(of.URL, "redis://") // not an address of the environment
+	if of.Master != "" && !c.given("master") {
+		c.master = of.Master
+	}
+	if !c.given("sentinel-user") {
+		c.sentinelUser = of.SentinelUser
+	}
+	if !c.given("sentinel-pass") {
+		c.sentinelPass = of.SentinelPass
+	}
+	if !c.given("sentinel-tls") {
+		c.sentinelTLS = of.SentinelTLS
+	}
+	return nil
 }
 
 // chmodHint returns a hint with the command that hides a file from other users. It

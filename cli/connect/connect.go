@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -253,8 +254,11 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 	if c.secret != nil {
 		o.StreamingCredentialsProvider = userSecret{c.secret, e.user}
 	}
-	if !e.tls {
+	if !e.tls && !c.security.tls && (len(c.sentinels) == 0 || !c.sentinelsUseTLS()) {
 		return o, c.security.checkUnused(c.given)
+	}
+	if !e.tls {
+		return o, nil
 	}
 	config, err := c.security.config()
 	o.TLSConfig = config
@@ -299,6 +303,9 @@ func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 	if c.given("pass") {
 		warning("a password on the command line can be read by every user of this machine: use --askpass or REDISCLI_AUTH")
 	}
+	if c.given("sentinel-pass") {
+		warning("the password of --sentinel-pass can be read by every user of this machine: use LOCKTOP_SENTINEL_PASS or a context")
+	}
 	if len(c.redlock) == 1 {
 		warning("--redlock is given once: the locks of one server are no Redlocks; give it once for each server")
 	}
@@ -320,10 +327,7 @@ func noConnection(e endpoint, err error, timeout time.Duration) *Error {
 	f := &Error{}
 	said, fromServer := errors.AsType[redis.Error](err)
 	if asked, ok := errors.AsType[*sentinelError](err); ok {
-		f.Err = asked
-		if redis.HasErrorPrefix(asked.err, "unknown command") || strings.Contains(asked.err.Error(), "unknown command") {
-			f.Hint = "that is no Sentinel; the port of a Sentinel is 26379, if nobody has chosen another"
-		}
+		f.Err, f.Hint = asked, hintForSentinel(asked.err)
 		return f
 	}
 	if strings.HasPrefix(err.Error(), "redis: can't parse") {
@@ -357,6 +361,24 @@ func hintFor(e endpoint, err error) string {
 		return "does the server speak TLS there? try it without --tls, or with redis://"
 	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) && !e.tls:
 		return "does the server expect TLS? try --tls or rediss://"
+	default:
+		return ""
+	}
+}
+
+func hintForSentinel(err error) string {
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case strings.Contains(err.Error(), "unknown command"):
+		return "that is no Sentinel; the port of a Sentinel is 26379, if nobody has chosen another"
+	case isRejected(err):
+		return "see --sentinel-user and --sentinel-pass; --user and --pass are for the servers"
+	case isCertificate(err):
+		return "--cacert names the authority to trust, --sni the name on the certificate"
+	case noTLS:
+		return "does the Sentinel speak TLS? try --sentinel-tls=false"
+	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
+		return "does the Sentinel expect TLS? try --sentinel-tls"
 	default:
 		return ""
 	}

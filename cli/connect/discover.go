@@ -89,12 +89,18 @@ func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoin
 // or one of its replicas if the flags prefer replicas.
 func (c *Flags) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, _ *servers) ([]endpoint, error) {
-		ctx, cancel := context.WithTimeout(ctx, c.timeout)
-		defer cancel()
-		at, err := firstAnswer(c.sentinelAddresses(), func(addr string) (string, error) { return c.askSentinel(ctx, addr) })
+		at, err := c.askSentinels(ctx, c.preferReplica)
 		like.network, like.addr = "tcp", at
 		return []endpoint{like}, err
 	}
+}
+
+// askSentinels asks all Sentinels for the address of the master, or of a replica if there
+// is one.
+func (c *Flags) askSentinels(ctx context.Context, replica bool) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return firstAnswer(c.sentinelAddresses(), func(addr string) (string, error) { return c.askSentinel(ctx, addr, replica) })
 }
 
 // sentinelError is the reason why a Sentinel does not give the master's address.
@@ -104,13 +110,17 @@ type sentinelError struct {
 }
 
 func (e *sentinelError) Error() string {
-	return fmt.Sprintf("ask the Sentinel at %s: %s", e.addr, strings.TrimSpace(e.err.Error()))
+	err := e.err
+	if said, ok := errors.AsType[redis.Error](err); ok {
+		err = said // without the text that go-redis adds
+	}
+	return fmt.Sprintf("ask the Sentinel at %s: %s", e.addr, strings.TrimSpace(err.Error()))
 }
 
 func (e *sentinelError) Unwrap() error { return e.err }
 
 // askSentinel asks one Sentinel for the address of the master, or of a replica.
-func (c *Flags) askSentinel(ctx context.Context, addr string) (string, error) {
+func (c *Flags) askSentinel(ctx context.Context, addr string, replica bool) (string, error) {
 	sentinel, err := c.sentinel(addr)
 	if err != nil {
 		return "", err
@@ -123,7 +133,7 @@ func (c *Flags) askSentinel(ctx context.Context, addr string) (string, error) {
 	case err != nil:
 		return "", &sentinelError{addr, err}
 	}
-	if c.preferReplica {
+	if replica {
 		if at, ok := replicaOf(ctx, sentinel, c.master); ok {
 			return at, nil
 		}
@@ -133,7 +143,7 @@ func (c *Flags) askSentinel(ctx context.Context, addr string) (string, error) {
 
 // sentinel returns a client of a Sentinel.
 func (c *Flags) sentinel(addr string) (*redis.SentinelClient, error) {
-	o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
+	o, err := c.options(endpoint{network: "tcp", addr: addr, user: c.sentinelUser, pass: c.sentinelPassword(), tls: c.sentinelsUseTLS()})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Writer returns a client for a load. It follows the master that the Sentinels name, or
@@ -20,21 +19,20 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 	if err != nil {
 		return nil, nil, err
 	}
-	all := &redis.UniversalOptions{
-		DB: o.DB, Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider, TLSConfig: o.TLSConfig,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
-	}
 	switch {
 	case t.flags.cluster:
+		all := &redis.ClusterOptions{
+			Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider, TLSConfig: o.TLSConfig,
+			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+			DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+		}
 		for _, e := range nodes {
 			all.Addrs = append(all.Addrs, e.addr)
 		}
-		cluster := redis.NewClusterClient(all.Cluster())
+		cluster := redis.NewClusterClient(all)
 		rdb, failover = cluster, clusterFailover(cluster)
 	case len(t.flags.sentinels) > 0:
-		all.Addrs, all.MasterName = t.flags.sentinelAddresses(), t.flags.master
-		rdb, failover = t.followMaster(all.Failover()), t.flags.failover
+		rdb, failover = t.flags.followMaster(o), t.flags.failover
 	default:
 		return t.Client, nil, nil
 	}
@@ -42,20 +40,24 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 	return rdb, failover, nil
 }
 
-// followMaster returns a client that follows the master that the Sentinels name.
-func (t *Target) followMaster(o *redis.FailoverOptions) *redis.Client {
-	provider := o.StreamingCredentialsProvider
-	o.StreamingCredentialsProvider = nil // a failover client would panic
-	master := redis.NewFailoverClient(o)
-	if provider == nil {
-		return master
-	}
-	t.onClose(func() { _ = master.Close() })
-	with := *master.Options() // its dialer asks the Sentinels
-	with.StreamingCredentialsProvider = provider
-	with.PushNotificationProcessor = nil
-	with.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(&with)
+// followMaster returns a client that dials the master that the Sentinels name. go-redis'
+// failover client cannot use TLS for only the Sentinels or only the servers, and panics
+// with credentials that change.
+func (c *Flags) followMaster(o *redis.Options) *redis.Client {
+	dial := redis.NewDialer(o)
+	return redis.NewClient(&redis.Options{
+		Addr: "master " + c.master,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			addr, err := c.askSentinels(ctx, false)
+			if err != nil {
+				return nil, err
+			}
+			return dial(ctx, "tcp", addr)
+		},
+		DB: o.DB, Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	})
 }
 
 // Remote describes a node that is not on this machine and that a load may reach: a node

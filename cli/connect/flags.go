@@ -3,6 +3,7 @@
 package connect
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 // Flags holds the values of the connection flags. FlagSet must be called before all
@@ -155,17 +157,23 @@ func (d *database) Type() string { return "database" }
 
 // topologyFlags holds the flags that turn one address into several servers.
 type topologyFlags struct {
-	cluster       bool
-	sentinels     []string
-	master        string
-	redlock       []string
-	preferReplica bool
+	cluster                    bool
+	sentinels                  []string
+	master                     string
+	sentinelUser, sentinelPass string
+	sentinelTLS                optional // not set: as the servers
+	redlock                    []string
+	preferReplica              bool
 }
 
 func (s *topologyFlags) addTo(set *pflag.FlagSet) {
 	set.BoolVar(&s.cluster, "cluster", false, "connect to all masters of the server's cluster")
 	set.StringSliceVar(&s.sentinels, "sentinel", nil, "`address` of a Sentinel, which names the master; may be repeated")
 	set.StringVar(&s.master, "master", "mymaster", "`name` of the master in the configuration of the Sentinels")
+	set.StringVar(&s.sentinelUser, "sentinel-user", "", "ACL user `name` at the Sentinels")
+	set.StringVar(&s.sentinelPass, "sentinel-pass", "", "`password` of the Sentinels; LOCKTOP_SENTINEL_PASS is not in the process list")
+	set.Var(&s.sentinelTLS, "sentinel-tls", "use TLS with the Sentinels (default: if --tls is set)")
+	set.Lookup("sentinel-tls").NoOptDefVal = "true"
 	set.StringSliceVar(&s.redlock, "redlock", nil, "`URL`s of independent servers with Redlocks")
 	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older")
 }
@@ -180,12 +188,62 @@ func (c *Flags) checkTopology() error {
 		return usagef("", "--sentinel already says where: leave out --url, --host, --port and --socket")
 	case c.addressGiven() && len(s.redlock) > 0:
 		return usagef("", "--redlock already says where: leave out --url, --host, --port and --socket")
-	case c.given("master") && len(s.sentinels) == 0:
-		return usagef("as in --sentinel 10.0.0.1:26379 --master orders", "--master without --sentinel")
+	case c.given("sentinel-pass") && s.sentinelPass == "":
+		return usagef("is its shell variable set?", "--sentinel-pass is empty")
+	case s.sentinelUser != "" && c.sentinelPassword() == "":
+		return usagef("--sentinel-pass, LOCKTOP_SENTINEL_PASS, or sentinel_pass of a context", "--sentinel-user without a password")
 	case s.preferReplica && !s.cluster && len(s.sentinels) == 0:
 		return usagef("", "--prefer-replica needs --cluster or --sentinel, which know the replicas")
 	}
+	for _, name := range []string{"master", "sentinel-user", "sentinel-pass", "sentinel-tls"} {
+		if c.given(name) && len(s.sentinels) == 0 {
+			return usagef("as in --sentinel 10.0.0.1:26379 --master orders", "--%s without --sentinel", name)
+		}
+	}
 	return nil
+}
+
+// optional is the value of a flag that is true, false or not set.
+type optional struct{ set, on bool }
+
+// String returns the value as the flag accepts it; "" if it is not set.
+func (o *optional) String() string {
+	if !o.set {
+		return ""
+	}
+	return strconv.FormatBool(o.on)
+}
+
+// Set parses the value of the flag.
+func (o *optional) Set(s string) error {
+	on, err := strconv.ParseBool(s)
+	if err != nil {
+		return errors.New("neither true nor false")
+	}
+	*o = optional{true, on}
+	return nil
+}
+
+// Type returns the name of the type for error messages.
+func (o *optional) Type() string { return "bool" }
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (o *optional) UnmarshalYAML(n *yaml.Node) error {
+	o.set = true
+	return n.Decode(&o.on)
+}
+
+// sentinelPassword returns the password of the Sentinels; "" if they have none.
+func (s *topologyFlags) sentinelPassword() string {
+	return cmp.Or(s.sentinelPass, os.Getenv("LOCKTOP_SENTINEL_PASS"))
+}
+
+// sentinelsUseTLS reports whether the connections to the Sentinels use TLS.
+func (c *Flags) sentinelsUseTLS() bool {
+	if c.sentinelTLS.set {
+		return c.sentinelTLS.on
+	}
+	return c.security.tls || strings.HasPrefix(c.contextURL, "rediss:")
 }
 
 // sentinelAddresses returns the addresses of the Sentinels, with the default port
