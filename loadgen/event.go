@@ -30,6 +30,10 @@ const (
 	FaultEnded EventKind = "healed"  // a fault ends
 	StageBegan EventKind = "stage"   // a stage begins; Text describes it
 
+	// Incomplete is an event of a load by several processes only: figures of one of them are
+	// missing from now on. Text is a sentence.
+	Incomplete EventKind = "incomplete"
+
 	// Every violation that the oracle reports is an event, too. Took is the length of its
 	// evidence.
 	Overlapped      = EventKind(oracle.Overlapped)

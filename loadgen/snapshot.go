@@ -23,6 +23,19 @@ type Snapshot struct {
 	ClockBehind time.Duration // what must be added to the times of Metrics to get those of a common clock
 }
 
+// AgentState is the state of one of the processes of a run, seen by the coordinator.
+type AgentState struct {
+	Number  int           // from 1
+	Name    string        // host:pid
+	Clock   time.Duration // what must be added to its clock to get the common one
+	Seen    time.Duration // since its newest message
+	Ready   bool          // it has come
+	Lost    bool          // it has not been heard of for too long
+	Stopped bool          // its clients have ended
+	Clients int           // of its share
+	Metrics Metrics       // of its clients; Began is zero before they start
+}
+
 // SecondShare is the share of a process in one second of a run.
 type SecondShare struct {
 	Number   int // from 0

@@ -114,6 +114,8 @@ type share struct {
 
 	answered time.Time             // when the control server last answered
 	unsent   []loadgen.SecondShare // of snapshots that could not be sent
+
+	highlights highlights
 }
 
 // serve takes part in a run. ran is false if the agent has not started its clients.
@@ -142,12 +144,16 @@ func (a *Agent) serve(ctx context.Context, t ticket) (ran bool, err error) {
 	}
 	defer func() { err = errors.Join(err, h.run.Close()) }()
 	h.run.Join(t.Agent)
+	h.run.Listen(h.highlights.note)
 	if a.Listen != nil {
 		tell, done, err := a.Listen(t.Run, t.Agent)
 		if err != nil {
 			return false, h.refuse(ctx, err)
 		}
-		h.run.Listen(tell)
+		h.run.Listen(func(e loadgen.Event) {
+			h.highlights.note(e)
+			tell(e)
+		})
 		defer func() {
 			if err := done(); err != nil {
 				a.note(err.Error())
@@ -310,7 +316,7 @@ func (h *share) report(ctx context.Context, kind messageKind, why error) error {
 	s := h.run.Snapshot()
 	s.ClockBehind = h.behind
 	s.Seconds = append(h.unsent, s.Seconds...)
-	m := message{Message: kind, Agent: h.number, Snapshot: &s}
+	m := message{Message: kind, Agent: h.number, Snapshot: &s, Events: h.highlights.unsent()}
 	m.Unseen, m.Trips = h.witness.Spent()
 	if why != nil {
 		m.Error = why.Error()
@@ -318,6 +324,7 @@ func (h *share) report(ctx context.Context, kind messageKind, why error) error {
 	err := h.control.send(ctx, messages, m)
 	if err == nil {
 		h.answered, h.unsent = time.Now(), nil
+		h.highlights.sent(len(m.Events))
 		return nil
 	}
 	h.unsent = s.Seconds[max(0, len(s.Seconds)-loadgen.HistorySeconds):]

@@ -160,6 +160,7 @@ type message struct {
 	Snapshot *loadgen.Snapshot `json:"snapshot,omitempty"`
 	Unseen   int64             `json:"unseen,omitempty"` // entries that the witness did not get
 	Trips    string            `json:"trips,omitempty"`  // histogram of the times to add an entry
+	Events   []sentEvent       `json:"events,omitempty"` // see highlights
 	Error    string            `json:"error,omitempty"`
 }
 

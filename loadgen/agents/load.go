@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -43,8 +44,10 @@ type Load struct {
 
 	mu       sync.Mutex // guards what follows
 	scenario loadgen.Scenario
-	prefix   string   // that the user chose; "" = a random one for each start
-	newest   *session // nil before the first start
+	prefix   string                  // that the user chose; "" = a random one for each start
+	newest   *session                // nil before the first start
+	opening  *session                // of a start that waits for agents; nil: there is none
+	cancel   context.CancelCauseFunc // of that start
 }
 
 // New returns a load that is not started. It returns an error if the scenario cannot be
@@ -110,8 +113,14 @@ func (l *Load) Done() <-chan struct{} {
 	return nil
 }
 
-// Stop ends the clients of all agents, deletes the keys of the run, and waits for this.
+// Stop ends the clients of all agents, deletes the keys of the run, and waits for this. A
+// start that waits for agents ends with an error.
 func (l *Load) Stop() error {
+	l.mu.Lock()
+	if l.opening != nil {
+		l.cancel(ErrStartCancelled)
+	}
+	l.mu.Unlock()
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	return l.stop()
@@ -139,7 +148,7 @@ func (l *Load) Close() error {
 // Apply changes the scenario. Clients, rate, hold, think, patience and reads change
 // immediately. For any other change, a running load stops and starts again.
 func (l *Load) Apply(scenario loadgen.Scenario) error {
-	if _, err := scenario.Shares(l.config.Agents); err != nil {
+	if err := l.Check(scenario); err != nil {
 		return err
 	}
 	l.changing.Lock()
@@ -170,13 +179,26 @@ func (l *Load) Apply(scenario loadgen.Scenario) error {
 	return nil
 }
 
+// Check returns an error if the agents cannot run the scenario.
+func (l *Load) Check(scenario loadgen.Scenario) error {
+	if _, err := scenario.Shares(l.config.Agents); err != nil {
+		return err
+	}
+	run, err := loadgen.New(l.config.Servers, scenario)
+	if err != nil {
+		return err
+	}
+	return run.Close() // it has not started
+}
+
 func (l *Load) set(s loadgen.Scenario) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.scenario = s
 }
 
-// Inject applies a fault now: of clients by the agents, of servers by the coordinator.
+// Inject applies a fault now: of clients by the agents, of servers by the coordinator. A
+// fault of one random client strikes one of the agents that run, at random.
 func (l *Load) Inject(f loadgen.Fault) error {
 	s := l.current()
 	switch {
@@ -224,15 +246,30 @@ func (l *Load) Witness() *witness.Results {
 	return &r
 }
 
-// Events returns no events: they stay with the agents.
-func (l *Load) Events(uint64) []loadgen.Event { return nil }
+// Events returns the faults, the first violations after each fault and the losses of agents
+// in the newest start, after number seen. Times are those of the control server. All events
+// of an agent are in its own file only.
+func (l *Load) Events(seen uint64) []loadgen.Event {
+	s := l.current()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.noted - uint64(len(s.events)) // number of the newest event that is forgotten
+	return slices.Clone(s.events[min(max(seen, known)-known, uint64(len(s.events))):])
+}
 
 // Beside returns nil: agents do not compare locks.
 func (l *Load) Beside() []loadgen.Compared { return nil }
 
-// Agents returns the state of each agent of the newest start, by number.
-func (l *Load) Agents() []State {
-	if s := l.current(); s != nil {
+// Agents returns the state of each agent of the newest start, by number. While a start
+// waits for agents, they are those of this start.
+func (l *Load) Agents() []loadgen.AgentState {
+	l.mu.Lock()
+	s := cmp.Or(l.opening, l.newest)
+	l.mu.Unlock()
+	if s != nil {
 		return s.states()
 	}
 	return nil
@@ -248,18 +285,6 @@ func (l *Load) Incomplete() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.incomplete)
-}
-
-// State is the state of an agent.
-type State struct {
-	Number  int           // from 1
-	Name    string        // host:pid
-	Clock   time.Duration // what must be added to its clock to get the control server's
-	Seen    time.Duration // since its newest message
-	Lost    bool
-	Stopped bool
-	Clients int             // of its share
-	Metrics loadgen.Metrics // of its clients
 }
 
 // member is an agent of a session.
@@ -294,7 +319,10 @@ type session struct {
 	merger     loadgen.Merger
 	members    []member // by number less 1
 	incomplete []string
-	struck     []int // how often each fault of servers of the scenario occurred
+	struck     []int           // how often each fault of servers of the scenario occurred
+	events     []loadgen.Event // the newest ones, see [Load.Events]
+	noted      uint64          // number of events so far
+	behind     time.Duration   // what must be added to the clock of this machine to get the control server's
 	ended      bool
 }
 
@@ -313,22 +341,29 @@ func (l *Load) open(scenario loadgen.Scenario) (s *session, err error) {
 			s.abandon(err)
 		}
 	}()
+	ctx := l.beginOpening(s)
+	defer l.endOpening()
 	if l.config.Witness {
-		if s.witness, err = witness.Open(l.closing, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
+		soon, cancel := context.WithTimeout(context.Background(), requestTime) // Stop would leave a key without a TTL
+		defer cancel()
+		if s.witness, err = witness.Open(soon, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.publish(l.closing); err != nil {
+	if err := s.publish(ctx); err != nil {
 		return nil, fmt.Errorf("write the plan to the control server: %w", err)
 	}
-	last, err := s.gather(l.closing)
+	last, err := s.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
-	behind, err := clockBehind(l.closing, s.control.rdb, time.Now)
+	behind, err := clockBehind(ctx, s.control.rdb, time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("read the clock of the control server: %w", err)
 	}
+	s.mu.Lock()
+	s.behind = behind
+	s.mu.Unlock()
 	s.began = time.Now().Add(startIn)
 	if err := s.order(order{Order: orderStart, At: s.began.Add(behind).Round(0)}); err != nil {
 		return nil, fmt.Errorf("start the agents: %w", err)
@@ -336,6 +371,24 @@ func (l *Load) open(scenario loadgen.Scenario) (s *session, err error) {
 	go s.work(last)
 	s.faults.Go(s.strikeFaults)
 	return s, nil
+}
+
+// beginOpening makes s the session that waits for agents. The context ends with Stop and
+// Close.
+func (l *Load) beginOpening(s *session) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancelCause(l.closing)
+	l.opening = s
+	return ctx
+}
+
+func (l *Load) endOpening() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancel(nil)
+	l.opening = nil
 }
 
 // startIn is the time from the order to start to the start. It is long enough for the order
@@ -351,7 +404,7 @@ func (s *session) keep() error {
 		return err
 	}
 	keeper.Keep()
-	keeper.Listen(s.serverFaultEnded)
+	keeper.Listen(s.onServerFault)
 	if err := keeper.Start(); err != nil {
 		return err
 	}
@@ -396,15 +449,21 @@ func (s *session) beatPlan(ctx context.Context) error {
 // pollFor is how long one request waits for messages.
 const pollFor = 200 * time.Millisecond
 
+// ErrStartCancelled is the error of a start that [Load.Stop] ends while it waits for agents.
+var ErrStartCancelled = errors.New("the start was cancelled before all agents had come")
+
 // gather waits until all agents are ready. It returns the ID of the last message.
 func (s *session) gather(ctx context.Context) (last string, err error) {
 	last = "0"
 	s.config.Note(fmt.Sprintf("waiting for %s", humanize.Plural(s.config.Agents, "agent")))
 	for deadline := time.Now().Add(s.config.Patience); ; {
-		if err := s.beatPlan(ctx); err != nil {
+		if err := s.beatPlan(ctx); err != nil && ctx.Err() == nil {
 			return last, fmt.Errorf("reach the control server: %w", err)
 		}
 		texts, next, err := s.control.read(ctx, messages, last, pollFor)
+		if ctx.Err() != nil {
+			return last, context.Cause(ctx)
+		}
 		if err != nil {
 			return last, fmt.Errorf("reach the control server: %w", err)
 		}
@@ -523,11 +582,31 @@ func (s *session) work(last string) {
 	s.finish()
 }
 
+// gone reports whether the clients of the member have ended, as far as is known.
+func (one member) gone() bool { return one.stopped || one.lost }
+
 // allGone reports whether no agent runs any more.
 func (s *session) allGone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.ContainsFunc(s.members, func(one member) bool { return !one.stopped && !one.lost })
+	return !slices.ContainsFunc(s.members, func(one member) bool { return !one.gone() })
+}
+
+// gone reports whether an agent does not run any more.
+func (s *session) gone(number int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.members[number-1].gone()
+}
+
+// anyAgent returns the number of a random agent that runs, 1 if there is none.
+func (s *session) anyAgent() int {
+	for _, i := range mathrand.Perm(len(s.members)) {
+		if !s.gone(i + 1) {
+			return i + 1
+		}
+	}
+	return 1
 }
 
 // receive handles a message of an agent that runs.
@@ -543,15 +622,18 @@ func (s *session) receive(text string) {
 		return // it is counted as crashed
 	}
 	if err := s.merger.Add(m.Agent, *m.Snapshot); err != nil {
-		s.incomplete = append(s.incomplete, fmt.Sprintf("A message of agent %d could not be read: %v.", m.Agent, err))
+		s.miss(fmt.Sprintf("A message of agent %d could not be read: %v.", m.Agent, err))
 	}
 	one.silent, one.heard = 0, time.Now()
 	one.unseen, one.trips = m.Unseen, m.Trips
+	for _, e := range m.Events[:min(len(m.Events), maxHighlights)] {
+		e.At = e.At.Add(m.Snapshot.ClockBehind)
+		s.note(loadgen.Event(e))
+	}
 	if m.Message == messageStopped {
 		one.stopped = true
 		if m.Error != "" {
-			s.incomplete = append(s.incomplete, fmt.Sprintf("Agent %d (%s) stopped at %s: %s.", m.Agent, one.name, s.clock(), strings.TrimSuffix(m.Error, ".")))
-			s.config.Note(s.incomplete[len(s.incomplete)-1])
+			s.miss(fmt.Sprintf("Agent %d (%s) stopped at %s: %s.", m.Agent, one.name, s.clock(), strings.TrimSuffix(m.Error, ".")))
 		}
 	}
 }
@@ -568,15 +650,14 @@ func (s *session) age(d time.Duration) {
 	var lost []int
 	for i := range s.members {
 		one := &s.members[i]
-		if one.stopped || one.lost {
+		if one.gone() {
 			continue
 		}
 		if one.silent += d; one.silent > lostAfter {
 			one.lost = true
 			lost = append(lost, i+1)
 			s.merger.Lost(i + 1)
-			s.incomplete = append(s.incomplete, fmt.Sprintf("The run is incomplete: agent %d (%s) was lost at %s.", i+1, one.name, s.clock()))
-			s.config.Note(s.incomplete[len(s.incomplete)-1])
+			s.miss(fmt.Sprintf("The run is incomplete: agent %d (%s) was lost at %s.", i+1, one.name, s.clock()))
 		}
 	}
 	s.mu.Unlock()
@@ -589,8 +670,7 @@ func (s *session) age(d time.Duration) {
 func (s *session) giveUp(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.incomplete = append(s.incomplete, why)
-	s.config.Note(why)
+	s.miss(why)
 }
 
 // strikeFaults applies the faults of servers of the scenario.
@@ -640,8 +720,15 @@ func (s *session) strike(f loadgen.Fault) error {
 	return nil
 }
 
-// serverFaultEnded tells the agents of the end of a fault of servers.
-func (s *session) serverFaultEnded(e loadgen.Event) {
+// onServerFault notes an event of the keeper, and tells the agents of the end of a fault.
+func (s *session) onServerFault(e loadgen.Event) {
+	if e.Kind != loadgen.FaultBegan && e.Kind != loadgen.FaultEnded {
+		return
+	}
+	s.mu.Lock()
+	e.At = e.At.Add(s.behind)
+	s.note(e)
+	s.mu.Unlock()
 	if e.Kind == loadgen.FaultEnded {
 		s.faults.Go(func() {
 			_ = s.order(order{Order: orderServerFault, Fault: &loadgen.Fault{Kind: e.Fault}, Over: true})
@@ -649,10 +736,34 @@ func (s *session) serverFaultEnded(e loadgen.Event) {
 	}
 }
 
+// maxEvents is the number of events that a session keeps.
+const maxEvents = 1000
+
+// note adds an event. The caller holds s.mu.
+func (s *session) note(e loadgen.Event) {
+	s.noted++
+	e.Seq = s.noted
+	s.events = append(s.events, e)
+	s.events = s.events[max(0, len(s.events)-maxEvents):]
+}
+
+// miss adds a sentence on why the figures are incomplete. The caller holds s.mu.
+func (s *session) miss(why string) {
+	s.incomplete = append(s.incomplete, why)
+	s.note(loadgen.Event{At: time.Now().Add(s.behind), Kind: loadgen.Incomplete, Text: why})
+	s.config.Note(why)
+}
+
 // inject applies a fault now.
 func (s *session) inject(f loadgen.Fault) error {
 	if f.Kind.OnServers() {
 		return s.strike(f)
+	}
+	if f.Agent == 0 && f.Client == 0 && f.Clients <= 1 {
+		f.Agent = s.anyAgent()
+	}
+	if f.Agent > 0 && s.gone(f.Agent) {
+		return fmt.Errorf("inject %s: agent %d does not run any more", f.Kind, f.Agent)
 	}
 	if err := s.order(order{Order: orderFault, Fault: &f}); err != nil {
 		return fmt.Errorf("inject %s: tell the agents: %w", f.Kind, err)
@@ -749,13 +860,13 @@ func (s *session) outcomes() []loadgen.FaultOutcome {
 	return all
 }
 
-func (s *session) states() []State {
+func (s *session) states() []loadgen.AgentState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]State, len(s.members))
+	all := make([]loadgen.AgentState, len(s.members))
 	for i, one := range s.members {
-		all[i] = State{
-			Number: i + 1, Name: one.name, Clock: one.clock, Lost: one.lost, Stopped: one.stopped, Clients: s.scenario.Part(i, len(s.members)),
+		all[i] = loadgen.AgentState{
+			Number: i + 1, Name: one.name, Clock: one.clock, Ready: one.ready, Lost: one.lost, Stopped: one.stopped, Clients: s.scenario.Part(i, len(s.members)),
 			Seen: time.Since(one.heard), Metrics: s.merger.Of(i + 1),
 		}
 	}

@@ -1,0 +1,77 @@
+package agents
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"locktop/loadgen"
+)
+
+// TestHighlightsAreFew checks that of the events of an agent only faults of clients and the first
+// violation of each kind on each key since a fault are sent.
+func TestHighlightsAreFew(t *testing.T) {
+	var h highlights
+	at := time.Unix(1_700_000_000, 0).UTC()
+	note := func(k loadgen.EventKind, client int, key string, f loadgen.FaultKind) {
+		h.note(loadgen.Event{At: at, Kind: k, Client: client, Key: key, Fault: f, Token: "t"})
+	}
+	note(loadgen.Arrived, 1, "a", "")
+	note(loadgen.Acquired, 1, "a", "")
+	note(loadgen.Acquired, 2, "b", "")
+	note(loadgen.Released, 2, "b", "")
+	note(loadgen.Overlapped, 1, "a", "")
+	note(loadgen.Overlapped, 2, "a", "") // another one
+	note(loadgen.Overlapped, 2, "b", "")
+	note(loadgen.LateWork, 2, "b", "")
+	note(loadgen.FaultBegan, 0, "", loadgen.Flush) // the coordinator applies it
+	note(loadgen.FaultBegan, 1, "", loadgen.Freeze)
+	note(loadgen.FaultBegan, 2, "", loadgen.Greedy)
+	note(loadgen.Overlapped, 1, "a", "")
+	note(loadgen.FaultEnded, 1, "", loadgen.Freeze)
+	want := []sentEvent{
+		{At: at, Kind: loadgen.Overlapped, Client: 1, Key: "a", Token: "t"},
+		{At: at, Kind: loadgen.Overlapped, Client: 2, Key: "b", Token: "t"},
+		{At: at, Kind: loadgen.LateWork, Client: 2, Key: "b", Token: "t"},
+		{At: at, Kind: loadgen.FaultBegan, Client: 1, Key: "a", Fault: loadgen.Freeze, Token: "t"},
+		{At: at, Kind: loadgen.FaultBegan, Client: 2, Fault: loadgen.Greedy, Token: "t"},
+		{At: at, Kind: loadgen.Overlapped, Client: 1, Key: "a", Token: "t"},
+		{At: at, Kind: loadgen.FaultEnded, Client: 1, Fault: loadgen.Freeze, Token: "t"},
+	}
+	text, err := json.Marshal(message{Events: h.unsent()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m message
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(m.Events, want) {
+		t.Errorf("sent:\n%+v\nwant:\n%+v", m.Events, want)
+	}
+	for range 2 * maxHighlights { // while the control server does not answer
+		note(loadgen.FaultEnded, 1, "", loadgen.Freeze)
+	}
+	if n := len(h.unsent()); n != maxHighlights {
+		t.Errorf("%d events wait", n)
+	}
+	h.sent(maxHighlights - 1)
+	if n := len(h.unsent()); n != 1 {
+		t.Errorf("%d events wait after the others were sent", n)
+	}
+}
+
+func TestASessionForgetsOldEvents(t *testing.T) {
+	s := &session{}
+	l := &Load{newest: s}
+	for range maxEvents + 10 {
+		s.note(loadgen.Event{Kind: loadgen.FaultBegan})
+	}
+	for seen, want := range map[uint64][2]uint64{0: {11, maxEvents}, 5: {11, maxEvents}, 11: {12, maxEvents - 1}, maxEvents + 9: {maxEvents + 10, 1}, maxEvents + 10: {0, 0}, 1 << 40: {0, 0}} {
+		got := l.Events(seen)
+		if uint64(len(got)) != want[1] || len(got) > 0 && got[0].Seq != want[0] {
+			t.Errorf("after %d there are %d events, want %d from %d on", seen, len(got), want[1], want[0])
+		}
+	}
+}
