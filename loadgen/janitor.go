@@ -72,7 +72,7 @@ func (j *janitor) recordExisting() {
 			pipe := rdb.Pipeline()
 			there := make(map[string]*redis.IntCmd)
 			for _, key := range part {
-				for _, name := range j.names(key) {
+				for _, name := range j.remains(key) {
 					there[name] = pipe.Exists(ctx, name)
 				}
 			}
@@ -213,7 +213,7 @@ func (j *janitor) deleteAll(ctx context.Context) error {
 	if j.lock.Kind == Exec && j.existing == nil {
 		return j.deleteMatching(ctx, "*"+glob(j.prefix)+"*")
 	}
-	return j.delete(ctx, j.touched(), j.names)
+	return j.delete(ctx, j.touched(), j.remains)
 }
 
 // touched returns the keys that clients have asked for. A keeper does not know them.
@@ -281,6 +281,15 @@ func (j *janitor) deleteMatching(ctx context.Context, pattern string) error {
 		failed = cmp.Or(failed, keys.Err())
 	}
 	return failed
+}
+
+// remains returns all keys of a lock that may exist after a run: a process that was killed is
+// still registered.
+func (j *janitor) remains(key string) []string {
+	if j.role.keeper {
+		return append(j.names(key), companion(key, "waiters"))
+	}
+	return j.names(key)
 }
 
 // names returns all keys that a lock may have.

@@ -170,7 +170,7 @@ func (a *Agent) serve(ctx context.Context, t ticket) (ran bool, err error) {
 // refuse tells the coordinator why the agent takes no part.
 func (h *share) refuse(ctx context.Context, why error) error {
 	m := message{Message: messageRefused, Agent: h.number, Name: name(), Error: why.Error()}
-	if err := h.control.send(ctx, messages, m); err != nil {
+	if _, err := h.control.join(ctx, m); err != nil {
 		return errors.Join(why, err)
 	}
 	return fmt.Errorf("refused a run: %w", why)
@@ -191,8 +191,11 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 		return false, fmt.Errorf("read the clock of the control server: %w", err)
 	}
 	ready := message{Message: messageReady, Agent: h.number, Name: name(), Clock: h.behind}
-	if err := h.control.send(ctx, messages, ready); err != nil {
+	switch planned, err := h.control.join(ctx, ready); {
+	case err != nil:
 		return false, fmt.Errorf("join the run: %w", err)
+	case !planned:
+		return false, nil
 	}
 	h.agent.note(fmt.Sprintf("run %s: agent %d of %d, %s, %d clients on %s", h.control.run, h.number, h.plan.Agents, mine.Lock, mine.Clients, h.plan.Target))
 
@@ -257,7 +260,9 @@ func (h *share) leave(why error, ran bool) error {
 	err := h.run.Stop()
 	always, cancel := context.WithTimeout(context.Background(), 2*requestTime)
 	defer cancel()
-	h.witness.Flush(always)
+	if ran {
+		h.witness.Flush(always)
+	}
 	if errors.Is(why, ErrControlGone) {
 		return errors.Join(why, err)
 	}

@@ -187,6 +187,24 @@ func (c control) send(ctx context.Context, stream string, what any) error {
 	return err
 }
 
+// joinScript adds a message to a stream unless the plan is gone. The coordinator has then deleted
+// the stream.
+var joinScript = redis.NewScript(`if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', 'json', ARGV[1])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+return 1`)
+
+// join sends the first message of an agent. planned is false if the coordinator is gone.
+func (c control) join(ctx context.Context, m message) (planned bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	text, err := json.Marshal(m)
+	if err != nil {
+		return false, fmt.Errorf("encode a message: %w", err)
+	}
+	return joinScript.Run(ctx, c.rdb, []string{c.key("plan"), c.key(messages)}, text, int(streamLife.Seconds())).Bool()
+}
+
 // Streams of a run.
 const (
 	orders   = "orders"

@@ -327,8 +327,8 @@ type session struct {
 }
 
 // open plans a run, waits for its agents, and starts them.
-func (l *Load) open(scenario loadgen.Scenario) (s *session, err error) {
-	s = &session{
+func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
+	s := &session{
 		config: l.config, control: control{l.config.Control, rand.Text()[:12]}, scenario: scenario,
 		members: make([]member, l.config.Agents), struck: make([]int, len(scenario.Faults)),
 		asked: make(chan struct{}), over: make(chan struct{}),
@@ -801,17 +801,27 @@ func (s *session) forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
 	defer cancel()
 	pipe := s.control.rdb.Pipeline()
-	for _, t := range s.tickets() {
-		pipe.LRem(ctx, tickets, 1, t)
-	}
 	for _, what := range []string{"plan", orders, messages} {
 		pipe.Del(ctx, s.control.key(what))
 	}
 	_, _ = pipe.Exec(ctx) // the keys have a TTL
+	s.withdraw()
+}
+
+// withdraw deletes the tickets that no agent has taken.
+func (s *session) withdraw() {
+	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
+	defer cancel()
+	pipe := s.control.rdb.Pipeline()
+	for _, t := range s.tickets() {
+		pipe.LRem(ctx, tickets, 1, t)
+	}
+	_, _ = pipe.Exec(ctx) // without its plan, a ticket has no effect
 }
 
 // abandon ends a session that has not started.
 func (s *session) abandon(why error) {
+	s.withdraw() // before the order, after which agents take the next ticket
 	_ = s.order(order{Order: orderStop, Why: why.Error()})
 	_ = s.keeper.Close()
 	if s.witness != nil {

@@ -94,6 +94,7 @@ func (w *Witness) Flush(ctx context.Context) {
 	if _, err := w.add(ctx, Entry{}); err != nil {
 		w.unseen.Add(1)
 	}
+	_ = w.rdb.Expire(ctx, w.stream, keepFor).Err() // the stream is a new one if it was closed before
 }
 
 // Spent returns the number of entries that could not be added, and the times to add the
