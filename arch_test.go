@@ -23,7 +23,7 @@ var imports = map[string][]string{
 	"cli/connect":             {"humanize", "keyspace/inspect", "shell", "tui/widget"},
 	"cli/demo":                {"humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen", "server"},
 	"cli/render":              {"humanize", "keyspace", "keyspace/formats", "tui/widget"},
-	"tui":                     {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
+	"tui":                     {"humanize", "keyspace", "loadgen", "loadgen/witness", "tui/svg", "tui/widget"},
 	"tui/svg":                 {},
 	"tui/widget":              {},
 	"keyspace":                {"humanize", "keyspace/internal/cache", "shell"},

@@ -101,9 +101,7 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	o.set = load
 
 	several := flagSection("Several machines")
-	several.StringVar(&o.control, "control", "", "`address` of a Redis server at which locktop agent waits for work: the agents run the clients")
-	several.IntVar(&o.agents, "agents", 0, "`number` of agents")
-	several.DurationVar(&o.joining, "agent-wait", time.Minute, "maximum `time` to wait for the agents")
+	o.addAgentFlags(several)
 
 	out := flagSection("Output")
 	out.BoolVar(&o.json, "json", false, "print the report as one JSON document; errors are JSON, too")

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
 	"locktop/loadgen"
@@ -14,6 +17,13 @@ import (
 
 // noWitness is the value of --witness for no witness.
 const noWitness = "none"
+
+// addAgentFlags adds the flags of a load by agents.
+func (o *loadOptions) addAgentFlags(set *pflag.FlagSet) {
+	set.StringVar(&o.control, "control", "", "`address` of a Redis server at which locktop agent waits for work: the agents run the clients")
+	set.IntVar(&o.agents, "agents", 0, "`number` of agents")
+	set.DurationVar(&o.joining, "agent-wait", time.Minute, "maximum `time` to wait for the agents")
+}
 
 // checkAgents returns an error for flags that do not go with agents.
 func (o *loadOptions) checkAgents(c *connect.Flags) error {

@@ -157,15 +157,22 @@ type ownLoad struct {
 	program    *program
 	connection *connect.Flags
 	enabled    bool // --load is set
+	options    loadOptions
 
-	servers *loadServers
-	load    *loadgen.Group
+	load    closableLoad // nil before Open
+	release func()       // closes the connections
 }
 
 func (o *ownLoad) flags() *pflag.FlagSet {
 	set := flagSection("Load")
 	set.BoolVar(&o.enabled, "load", false, "let the Load page run clients on this server, under their own prefix; loopback addresses only")
+	o.options.addAgentFlags(set)
 	return set
+}
+
+// wanted reports whether the flags ask for a load.
+func (o *ownLoad) wanted() bool {
+	return o.enabled || o.options.control != "" || o.options.agents != 0
 }
 
 // refusal returns an error if the servers of c permit no load.
@@ -178,6 +185,9 @@ func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	case c.AllDatabases():
 		return usageErrorf("choose one with -n", "--load runs in one database")
 	}
+	if err := o.options.checkAgents(c); err != nil {
+		return err
+	}
 	remote, err := c.Remote()
 	if err == nil && remote != "" {
 		err = notLocal("locktop load --yes-load-this-server does, without the screen", remote)
@@ -185,35 +195,52 @@ func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	return err
 }
 
+// ownClients is the number of clients of the load of the screen.
+const ownClients = 20
+
 // Open implements [tui.Loader].
 func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	quiet := *o.program
 	quiet.notes = messages{to: io.Discard} // the warnings have appeared before the screen
-	s := demo.Scenario(20)
+	s := demo.Scenario(max(ownClients, o.options.agents))
 	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
 		"Every key begins with the prefix and is deleted when the clients stop."
-	var flags loadOptions
-	g, err := quiet.openLoadServers(ctx, o.connection, &flags, s)
+	g, err := quiet.openLoadServers(ctx, o.connection, &o.options, s)
 	if err != nil {
 		return nil, err
 	}
+	load, release, err := o.open(ctx, &quiet, g, s)
+	if err != nil {
+		g.close()
+		return nil, err
+	}
+	o.load, o.release = load, func() { release(); g.close() }
+	return load, nil
+}
+
+// closableLoad is a load of the screen that can be closed.
+type closableLoad interface {
+	tui.Load
+	Close() error
+}
+
+// open opens a load in this process or, if the flags ask for them, by agents. release closes what
+// the load needs besides g.
+func (o *ownLoad) open(ctx context.Context, p *program, g *loadServers, s loadgen.Scenario) (load closableLoad, release func(), err error) {
 	if err := g.checkPrefix(ctx, s, false); err != nil {
-		g.close()
-		return nil, err
+		return nil, nil, err
 	}
-	o.load, err = loadgen.NewGroup(g.Servers, s)
-	if err != nil {
-		g.close()
-		return nil, err
+	if o.options.control != "" {
+		return p.openAgents(ctx, o.connection, &o.options, g, s)
 	}
-	o.servers = g
-	return o.load, nil
+	group, err := loadgen.NewGroup(g.Servers, s)
+	return group, func() {}, err
 }
 
 // close stops the clients and deletes their keys.
 func (o *ownLoad) close() {
 	if o.load != nil {
 		_ = o.load.Close() // locks that Close could not release expire
-		o.servers.close()
+		o.release()
 	}
 }

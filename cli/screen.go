@@ -92,7 +92,7 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
 		return err
 	}
-	if err := own.refusal(c, may); own.enabled && err != nil {
+	if err := own.refusal(c, may); own.wanted() && err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {

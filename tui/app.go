@@ -102,7 +102,9 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case metricsMsg:
 		a.run.measured(msg)
-		a.timeline.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock.Limit() > 1)
+		if a.run.byAgents() == nil { // agents send only a few of their events
+			a.timeline.apply(loadgen.EachKey(msg.events), msg.newRun, msg.scenario.Lock.Limit() > 1)
+		}
 		if !msg.metrics.Running {
 			a.timeline.halt(a.now)
 		}
@@ -129,6 +131,10 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		if msg.load != nil {
 			a.run.load, a.run.own, a.run.scenario = msg.load, &msg.own, msg.now
+		}
+		if msg.err == nil {
+			a.run.launching = true
+			return a, startLoad(a.run.load)
 		}
 	case doneMsg:
 		a.onDone(msg)

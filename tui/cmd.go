@@ -56,6 +56,9 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
 	return guarded(func() tea.Msg {
 		msg := metricsMsg{metrics: load.Metrics(), scenario: load.Scenario(), compared: load.Beside(), changes: changes}
+		if by, ok := load.(AgentLoad); ok {
+			msg.agents = agentsState{by.Agents(), by.Incomplete(), by.Witness()}
+		}
 		msg.newRun = !msg.metrics.Began.Equal(began)
 		if msg.newRun {
 			seen = 0
@@ -65,8 +68,7 @@ func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd 
 	})
 }
 
-// beginLoad opens a load on the current server and starts it, with client processes of a command
-// unless it is "".
+// beginLoad opens a load on the current server, with client processes of a command unless it is "".
 func beginLoad(ctx context.Context, l Loader, command string) tea.Cmd {
 	return guarded(func() tea.Msg {
 		load, err := l.Open(ctx)
@@ -77,9 +79,6 @@ func beginLoad(ctx context.Context, l Loader, command string) tea.Cmd {
 		if command != "" {
 			msg.err = load.Apply(msg.own.WithClient(command))
 		}
-		if msg.err == nil {
-			msg.err = load.Start()
-		}
 		msg.now = load.Scenario()
 		return msg
 	})
@@ -87,6 +86,11 @@ func beginLoad(ctx context.Context, l Loader, command string) tea.Cmd {
 
 func startLoad(load Load) tea.Cmd {
 	return guarded(func() tea.Msg { return startedMsg{load.Start()} })
+}
+
+// cancelStart ends a start that waits for agents.
+func cancelStart(load Load) tea.Cmd {
+	return guarded(func() tea.Msg { return doneMsg{"no longer waiting for agents", load.Stop()} })
 }
 
 func stopLoad(load Load) tea.Cmd {
@@ -174,6 +178,7 @@ type metricsMsg struct {
 	metrics  loadgen.Metrics
 	scenario loadgen.Scenario
 	compared []loadgen.Compared
+	agents   agentsState
 	events   []loadgen.Event // after those already received
 	newRun   bool            // another run than that of the request
 	changes  int             // changes of the scenario before the request

@@ -79,6 +79,8 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 		a.onFault(e, quorum)
 	case loadgen.FaultEnded:
 		a.onHealed(e, quorum)
+	case loadgen.Incomplete:
+		a.add(e, e.Text)
 	case loadgen.FencedWrite:
 		a.fold(e, fmt.Sprintf("%s writes to %s: refused, its fencing number %d is older than the newest", late(e), e.Key, e.Fence),
 			"stale writes to %s are refused %d times")
@@ -229,15 +231,16 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 		a.add(e, text)
 		return
 	}
+	if e.Key != "" { // from an agent, which does not send the holds
+		a.add(e, fmt.Sprintf("%s %s while holding %s", e.Owner(), strikes(e.Fault), e.Key))
+		return
+	}
 	for slot, h := range a.holds {
 		key := h.key
 		if h.client == e.Client && stops(e.Fault) {
 			h.stopped, h.fault = e.At, e.Fault
 			a.holds[slot] = h
-			verb := "freezes"
-			if e.Fault == loadgen.Partition {
-				verb = "is cut off from the server"
-			}
+			verb := strikes(e.Fault)
 			if e.Text != "" { // only unsound kinds of lock name the commands
 				a.add(e, fmt.Sprintf("%s %s %s while holding %s", e.Owner(), verb, e.Text, key))
 				continue
@@ -245,6 +248,21 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 			a.add(e, fmt.Sprintf("%s %s while holding %s; its lease is no longer renewed", e.Owner(), verb, key))
 		}
 	}
+}
+
+// strikes says what a fault does to a holder.
+func strikes(k loadgen.FaultKind) string {
+	switch k {
+	case loadgen.Freeze:
+		return "freezes"
+	case loadgen.Partition:
+		return "is cut off from the server"
+	case loadgen.Crash:
+		return "crashes"
+	case loadgen.Leak:
+		return "begins to renew without end"
+	}
+	return "has the fault " + string(k)
 }
 
 // injected returns a sentence about a fault without an immediate effect on a hold, else "".
@@ -342,7 +360,7 @@ func (s *state) ofLoadEvent(k loadgen.EventKind) (string, widget.Style) {
 		return g.Check, t.good
 	case loadgen.WorkOverlapped:
 		return g.Alert, t.warn
-	case loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
+	case loadgen.Incomplete, loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
 		loadgen.Unnotified, loadgen.UnexplainedLoss, loadgen.Overtaken, loadgen.FenceOrder:
 		return g.Cross, t.bad
 	default:

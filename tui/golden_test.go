@@ -46,6 +46,8 @@ func TestGoldenFrames(t *testing.T) {
 					d.size(size[0], size[1]).golden("scenes-" + name)
 					d.press("esc", "3").wait(tickInterval).golden("fault-log-" + name)
 				})
+				agents, _ := agentsConfig(w)
+				drive(t, agents, func(d *driver) { d.size(size[0], size[1]).press("3").wait(tickInterval).golden("agents-" + name) })
 				drive(t, redlockConfig(w), func(d *driver) { d.size(size[0], size[1]).press("4").golden("redlock-" + name) })
 			})
 		}

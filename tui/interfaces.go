@@ -6,6 +6,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/loadgen/witness"
 )
 
 // Source delivers snapshots.
@@ -26,6 +27,15 @@ type Load interface {
 	Events(seen uint64) []loadgen.Event // events after number seen
 	Scenario() loadgen.Scenario
 	Beside() []loadgen.Compared // runs to compare this one with
+}
+
+// AgentLoad is a Load whose clients run in other processes, the agents.
+type AgentLoad interface {
+	Load
+	Check(loadgen.Scenario) error // returns an error if the agents cannot run the scenario
+	Agents() []loadgen.AgentState // of the newest start, by number, also while it waits for them
+	Incomplete() []string         // reasons why the figures are not complete
+	Witness() *witness.Results    // nil if there is no witness
 }
 
 // Loader opens a load on the current server after the user has confirmed it. A nil Loader means

@@ -192,7 +192,7 @@ func bindings() []binding {
 		{longer, onLoad, []string{"]"}, "[ ]", "", "shorter holds, longer holds"},
 		{shorter, onLoad, []string{"["}, "", "", ""},
 		{writeScenario, onLoad, []string{"w"}, "w", "", "write the scenario as it is now to a file, for locktop load FILE"},
-		{choosePrevious, onLoad, []string{"h"}, "h l", "", "the client that the next fault hits: another one, or any"},
+		{choosePrevious, onLoad, []string{"h"}, "h l", "", "the client, or the agent, that the next fault hits: another one, or any"},
 		{chooseNext, onLoad, []string{"l"}, "", "", ""},
 
 		{nodeDown, onNodes, []string{"d"}, "d", "down", "in the demo: take the node down for ten seconds"},

@@ -35,6 +35,9 @@ func (a *app) runClient(command string) (tea.Cmd, error) {
 	if err := now.WithClient(command).Validate(); err != nil {
 		return nil, fmt.Errorf("%w; m chooses another scene", err)
 	}
+	if why := a.run.refuses(now.WithClient(command)); why != "" {
+		return nil, errors.New(why)
+	}
 	a.openIndex(onLoad)
 	if a.run.load == nil {
 		a.dialog = confirmStart(&a.state, command)

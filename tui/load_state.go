@@ -17,6 +17,7 @@ type loadState struct {
 	failed   string                       // why the clients did not start, until the next change; "" if they did
 	metrics  loadgen.Metrics
 	compared []loadgen.Compared // runs to compare this one with
+	agents   agentsState        // empty if the clients run in this process
 	scenario loadgen.Scenario   // as last requested
 	seen     uint64             // number of the newest event
 	faults   []faultSpan        // recent faults
@@ -54,7 +55,7 @@ func (f *loadState) measure() tea.Cmd {
 // repeated key presses add up.
 func (f *loadState) measured(msg metricsMsg) {
 	f.measuring = false
-	f.metrics, f.compared = msg.metrics, msg.compared
+	f.metrics, f.compared, f.agents = msg.metrics, msg.compared, msg.agents
 	if !f.changing && msg.changes == f.changes {
 		f.scenario = msg.scenario
 	}

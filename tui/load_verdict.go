@@ -28,7 +28,8 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 		name = "scenario"
 	}
 	all := []string{s.ruleOf(w, name, note)}
-	if body >= roomForCaption {
+	agents := len(s.run.agents.all)
+	if body >= roomForCaption && (agents == 0 || body >= roomForAgents) {
 		for _, text := range sentences(s.screen.glyphs, widget.Plain(s.run.scenario.Caption), w-2, max(2, body/8)) {
 			all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.text, text).String())
 		}
@@ -36,7 +37,10 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 	all = append(all, s.clientLine(w)...)
 	all = append(all, s.expectationLines(w)...)
 	all = append(all, s.comparedBlock(w)...)
-	all = append(all, s.keyLines(w, max(1, body/16))...)
+	all = append(all, p.agentsBlock(s, w, max(4, body/4))...)
+	if agents == 0 || body >= roomForAgents {
+		all = append(all, s.keyLines(w, max(1, body/16))...)
+	}
 	if w < roomForOutcomes {
 		all = append(all, s.outcomesLine(w))
 	}
@@ -59,9 +63,11 @@ func (s *state) errorLines(w int, text string, n int) []string {
 }
 
 // roomForCaption is the body height in lines from which the caption is shown. roomForOutcomes
-// is the width in cells from which the outcomes have their own column.
+// is the width in cells from which the outcomes have their own column. roomForAgents is the body
+// height in lines from which agents do not replace the caption and the keys.
 const (
 	roomForCaption  = 16
+	roomForAgents   = 26
 	roomForOutcomes = 110
 )
 
@@ -256,6 +262,11 @@ func (s *state) verdict() (widget.Style, string) {
 	case o.Count > 0:
 		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
 		return t.alarm, fmt.Sprintf(" %s %s, longest %s: %s held it at the same time ", g.Alert, times, humanize.Duration(o.Longest), s.run.scenario.Lock.TooMany())
+	case s.provenOverlaps() > 0:
+		times := strings.ToUpper(humanize.Plural(s.provenOverlaps(), "overlap"))
+		return t.alarm, fmt.Sprintf(" %s %s in the order of the witness: %s held it at the same time ", g.Alert, times, s.run.scenario.Lock.TooMany())
+	case s.run.awaitsAgents():
+		return t.dim, fmt.Sprintf(" %s %s ", g.None, s.run.arrivals())
 	case s.run.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
 	case !s.run.metrics.Verdict(s.run.scenario).Safe:
@@ -268,6 +279,8 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.run.metrics.Violations.ForeignUnlocks, "release")+" removed")
 	case s.run.metrics.Violations.WorkOverlap.Count > 0:
 		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but %s worked at the same time, %s%s ", g.Alert, s.run.scenario.Lock.TooMany(), humanize.Count(s.run.metrics.Violations.WorkOverlap.Count), g.Times)
+	case len(s.run.agents.incomplete) > 0:
+		return t.warn, fmt.Sprintf(" %s 0 overlaps, but the run is incomplete ", g.Alert)
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
@@ -289,12 +302,12 @@ func (s *state) verdictBlock(w int) []string {
 		return []string{l.Put(st, s.screen.glyphs.FitEnd(strings.TrimSpace(words), l.Rest())).String()}
 	}
 	all := []string{s.ruleOf(w, "verdict", note)}
-	if s.run.metrics.Violations.Overlap.Count > 0 {
+	if s.run.metrics.Violations.Overlap.Count > 0 || s.provenOverlaps() > 0 {
 		all = append(all, line(st, ""), line(st, words), line(st, ""))
 	} else {
 		all = append(all, line(st, words))
 	}
-	if s.run.metrics.Acquired > 0 {
+	if s.run.metrics.Acquired > 0 && s.provenOverlaps() == 0 {
 		verdict := s.run.metrics.Verdict(s.run.scenario)
 		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, s.run.scenario.Together()))
 		for _, text := range s.screen.glyphs.Wrap(widget.Plain(rest), w-2, 2) {

@@ -18,6 +18,7 @@ import (
 type loadPage struct {
 	field  int // index of the selected field of the form
 	client int // target of the next fault, from 1; 0 for a random client
+	agent  int // whose client the next fault hits, from 1; 0 for a client of any agent
 }
 
 func (p *loadPage) arrange(*state) {}
@@ -39,11 +40,22 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.reject("no clients run here; s starts some, after a question")
 		return nil
 	}
+	if s.run.awaitsAgents() && a != startStop && a != fieldUp && a != fieldDown {
+		s.reject(s.run.arrivals() + "; s ends the wait")
+		return nil
+	}
 	switch a {
 	case startStop:
+		if s.run.awaitsAgents() {
+			return cancelStart(s.run.load)
+		}
 		if s.run.metrics.Running {
 			s.notify("stopping the clients " + s.screen.glyphs.Ellipsis)
 			return stopLoad(s.run.load)
+		}
+		if s.run.launching {
+			s.reject("the clients are starting")
+			return nil
 		}
 		s.run.launching = true
 		return startLoad(s.run.load)
@@ -62,9 +74,9 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	case longer, shorter:
 		return p.stepField(s, fieldNamed("hold"), map[action]int{longer: 1, shorter: -1}[a])
 	case chooseNext:
-		p.chooseClient(s, 1)
+		p.chooseTarget(s, 1)
 	case choosePrevious:
-		p.chooseClient(s, -1)
+		p.chooseTarget(s, -1)
 	case faultMenu:
 		s.dialog = p.faultMenu(s)
 	case nextScene, previousScene:
@@ -76,7 +88,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		}
 		s.dialog = s.run.scenesMenu()
 	case back:
-		p.client = 0
+		p.client, p.agent = 0, 0
 		s.reject("nothing to leave")
 	}
 	return nil
@@ -131,6 +143,10 @@ func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd 
 		s.reject(widget.Plain(err.Error()))
 		return nil
 	}
+	if why := s.run.refuses(next); why != "" {
+		s.reject(why)
+		return nil
+	}
 	if k.value(next) == k.value(s.run.scenario) {
 		s.reject("already at the limit: " + k.name + " is " + k.value(next))
 		return nil
@@ -155,9 +171,13 @@ func (p *loadPage) fieldPrompt(s *state) dialog {
 	return d
 }
 
-// chooseClient moves the selection of the client for the next fault. Before the first and after the
-// last client, it selects a random client.
-func (p *loadPage) chooseClient(s *state, by int) {
+// chooseTarget moves the selection of the client for the next fault. Before the first and after the
+// last client, it selects a random client. With agents it selects an agent.
+func (p *loadPage) chooseTarget(s *state, by int) {
+	if agents := len(s.run.agents.all); agents > 0 {
+		p.client, p.agent = 0, (p.agent+by+agents+1)%(agents+1)
+		return
+	}
 	n := len(s.run.metrics.Clients.States) + 1
 	p.client = (p.client + by + n) % n
 }
@@ -174,7 +194,8 @@ func (p *loadPage) click(s *state, x, line int) {
 	}
 }
 
-// nextScene starts the scene by places after the current one.
+// nextScene starts the scene by places after the current one, or the next one that the load can
+// run.
 func (p *loadPage) nextScene(s *state, by int) tea.Cmd {
 	if len(s.run.scenes) == 0 {
 		s.reject(noScenes)
@@ -183,7 +204,16 @@ func (p *loadPage) nextScene(s *state, by int) tea.Cmd {
 	if s.run.scene < 0 && by < 0 {
 		by = 0
 	}
-	return s.run.startScene(s.run.scene + by)
+	n, at, why := len(s.run.scenes), s.run.scene, ""
+	for range n {
+		at = (at + by + n) % n
+		if why = s.run.refuses(s.run.scenes[at]); why == "" {
+			return s.run.startScene(at)
+		}
+		by = cmp.Or(by, -1)
+	}
+	s.reject(why)
+	return nil
 }
 
 // step returns the next number in a direction: in steps of 1 below 10, of 10 below 100, and so
@@ -209,6 +239,8 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	}
 	running := segment{style: t.dim, text: g.Ring + " stopped"}
 	switch {
+	case s.run.awaitsAgents():
+		running = segment{style: t.warn, text: g.Ring + " " + s.run.arrivals()}
 	case s.run.startsProcesses():
 		running = segment{style: t.warn, text: g.Ring + " starting"}
 	case m.Running:
@@ -231,9 +263,9 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 // overlaps says whether leases of two clients overlapped, and otherwise whether their work did.
 func (s *state) overlaps() segment {
 	t, g, m := s.screen.theme, s.screen.glyphs, s.run.metrics
-	switch {
-	case m.Violations.Overlap.Count > 0:
-		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(m.Violations.Overlap.Count, "overlap") + " "}
+	switch n := max(m.Violations.Overlap.Count, s.provenOverlaps()); {
+	case n > 0:
+		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(n, "overlap") + " "}
 	case m.Violations.WorkOverlap.Count > 0:
 		return segment{style: t.warn, text: g.Alert + " no overlap of leases", priority: 1}
 	}
@@ -259,9 +291,19 @@ func (p *loadPage) faultMenu(s *state) *menu {
 	if p.client > 0 {
 		target = fmt.Sprintf("client-%d; on the page, h and l choose another one", p.client)
 	}
+	agent := min(p.agent, len(s.run.agents.all))
+	switch {
+	case agent > 0:
+		target = fmt.Sprintf("a client of agent %d at random; on the page, h and l choose another agent", agent)
+	case len(s.run.agents.all) > 0:
+		target = "a client of any agent at random; on the page, h and l choose an agent"
+	}
 	m := &menu{title: "Inject a fault", about: []string{"Target: " + target + "."}}
 	for _, f := range faultChoices(s.run.scenario) {
 		f.fault.Client = p.client
+		if !f.fault.Kind.OnServers() {
+			f.fault.Agent = agent
+		}
 		f.disabled = cmp.Or(f.disabled, s.noFault(f.fault))
 		if !s.run.metrics.Running {
 			f.disabled = "the clients are not running: s starts them"
@@ -335,7 +377,7 @@ func (f *loadState) scenesMenu() *menu {
 	m := &menu{title: "Choose a scene", about: []string{"Each scene lasts a few seconds and ends with a verdict. On page 3: n/b next/previous scene, m this menu, f inject a fault. Esc: just look around."}}
 	for i, scene := range f.scenes {
 		m.choices = append(m.choices, choice{
-			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption),
+			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption), disabled: f.refuses(scene),
 			pick: func(s *state) (dialog, tea.Cmd) {
 				s.next = openPageMsg{onLoad}
 				return nil, s.run.startScene(i)

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// startAgent starts an agent process, which ends with the test at the latest.
+func startAgent(t *testing.T, control string) *exec.Cmd {
+	t.Helper()
+	agent := exec.Command("locktop", "agent", "--control", "redis://"+control)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = agent.Process.Kill() // it may have ended
+		_ = agent.Wait()
+	})
+	return agent
+}
+
+// keysLeft returns all keys of a server.
+func keysLeft(t *testing.T, addr string) []string {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	keys, err := rdb.Keys(context.Background(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// agentRow is the row of an agent on the Load page: its clients and its state.
+var agentRow = regexp.MustCompile(`(?m)^.\d+ \S+:\d+ +(\d+) .*  (\w+) *$`)
+
+// agentsOn counts the agents on a screen that have one of the numbers of clients and the state.
+func agentsOn(screen, state string, clients ...string) int {
+	n := 0
+	for _, row := range agentRow.FindAllStringSubmatch(screen, -1) {
+		if row[2] == state && (len(clients) == 0 || slices.Contains(clients, row[1])) {
+			n++
+		}
+	}
+	return n
+}
+
+// The Load page runs a load by agents like one of its own: it waits for them, shows each, names
+// one that is killed, and leaves nothing.
+func TestTheScreenRunsALoadByAgents(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the program in a terminal: run it without -short")
+	}
+	target, control := server.ForTest(t).Addr(), server.ForTest(t).Addr()
+	clean := func(when string) {
+		t.Helper()
+		for _, addr := range []string{target, control} {
+			if keys := keysLeft(t, addr); len(keys) > 0 {
+				t.Errorf("%s: left are %q", when, keys)
+			}
+		}
+	}
+	open := func() *terminal {
+		term := openTerminal(t, 80, 24, "-u", "redis://"+target, "--load", "--control", "redis://"+control, "--agents", "4")
+		term.want("Choose a scene").press("Escape").wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
+		return term.press("3").want("nothing has run yet").press("s")
+	}
+	running := func(n int, clients ...string) func(string) bool {
+		return func(screen string) bool { return agentsOn(screen, "running", clients...) == n }
+	}
+
+	term := open().want("waiting for 4 agents: none is there")
+	victim := startAgent(t, control)
+	startAgent(t, control)
+	term.want("waiting for 4 agents: 2 are there").press("+").want("2 are there; s ends the wait")
+	begin := time.Now()
+	term.quit()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("quitting took %s while it waited for agents", took)
+	}
+	clean("after quitting during the wait")
+
+	term = open().want("waiting for 4 agents: 2 are there").press("s").want("the start was cancelled before all agents had come")
+	clean("after the wait was ended")
+	startAgent(t, control)
+	startAgent(t, control)
+	term.press("s").wait("four agents run", running(4, "5")).want("20 clients", "witness 0 overlaps in the order of")
+	term.press("+").want("30 clients").wait("the agents have 30 clients", running(4, "7", "8"))
+	term.press("f").want("a client of any agent at random").press("c").want("crashes while holding load:")
+
+	killed := time.Now()
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf(":%d) was lost at", victim.Process.Pid)
+	term.want(name, "the run is incomplete").wait("one is lost, three run", func(screen string) bool { return agentsOn(screen, "lost") == 1 && running(3)(screen) })
+	if took := time.Since(killed); took > 8*time.Second {
+		t.Errorf("the agent was named %s after it was killed", took)
+	}
+	term.press("n").want("waiting for 4 agents: 3 are there")
+	startAgent(t, control)
+	term.wait("four agents run a scene", running(4)).want("scene 1 of").wait("nothing is lost", func(screen string) bool { return !strings.Contains(screen, "lost at") })
+	term.press("s").want("○ stopped", "0 overlaps: the lock held")
+	clean("after the stop")
+	term.press("s").wait("four agents run again", running(4))
+	term.press("f").want("Inject a fault").press("v").want("all locks of the load are deleted")
+	term.quit()
+	clean("after quitting")
+}
+
+func TestTheScreenChecksTheFlagsOfAgents(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"-u redis://127.0.0.1:1 --load --agents 4", "--agents needs --control"},
+		{"-u redis://127.0.0.1:1 --agents 4", "--agents needs --control"},
+		{"-u redis://127.0.0.1:1 --control redis://127.0.0.1:2", "--control needs --agents"},
+		{"-u redis://10.1.2.3:6379 --control redis://127.0.0.1:2 --agents 4", "is on another machine"},
+		{"-u redis://127.0.0.1:1 --control redis://127.0.0.1:2 --agents 4 --production", "contradict"},
+		{"--sentinel 127.0.0.1:1 --master m --control redis://127.0.0.1:2 --agents 4", "agents do not ask Sentinels"},
+	} {
+		o := locktopWith(t, strings.NewReader(""), strings.Fields(c.args)...)
+		if o.code != exitUsage || !strings.Contains(o.errors, c.want) {
+			t.Errorf("%s: %+v, want %q", c.args, o, c.want)
+		}
+	}
+}

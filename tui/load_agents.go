@@ -1,0 +1,252 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/humanize"
+	"locktop/loadgen"
+	"locktop/loadgen/witness"
+	"locktop/tui/widget"
+)
+
+// agentsState is what the screen knows of a load by agents.
+type agentsState struct {
+	all        []loadgen.AgentState // by number
+	incomplete []string             // reasons why the figures are not complete
+	witness    *witness.Results     // nil: there is none
+}
+
+// byAgents returns the load if its clients run in agents, else nil.
+func (f *loadState) byAgents() AgentLoad {
+	load, _ := f.load.(AgentLoad)
+	return load
+}
+
+// refuses returns why the load cannot run a scenario, "" if it can.
+func (f *loadState) refuses(s loadgen.Scenario) string {
+	if load := f.byAgents(); load != nil {
+		if err := load.Check(s); err != nil {
+			return widget.Plain(strings.TrimPrefix(err.Error(), "scenario: "))
+		}
+	}
+	return ""
+}
+
+// awaitsAgents reports whether a start waits for agents.
+func (f *loadState) awaitsAgents() bool {
+	return (f.launching || f.changing) && slices.ContainsFunc(f.agents.all, func(a loadgen.AgentState) bool { return !a.Ready })
+}
+
+// arrivals says how many agents have come.
+func (f *loadState) arrivals() string {
+	n := 0
+	for _, a := range f.agents.all {
+		if a.Ready {
+			n++
+		}
+	}
+	return fmt.Sprintf("waiting for %s: %s there", humanize.Plural(len(f.agents.all), "agent"), isOrAre(n))
+}
+
+// isOrAre returns a number with its verb.
+func isOrAre(n int) string {
+	switch n {
+	case 0:
+		return "none is"
+	case 1:
+		return "1 is"
+	}
+	return humanize.Count(n) + " are"
+}
+
+// phase is what an agent does.
+type phase int
+
+// Phases, those that need attention first.
+const (
+	lostAgent phase = iota
+	awaitedAgent
+	stoppedAgent
+	readyAgent
+	runningAgent
+)
+
+func (p phase) String() string {
+	return [...]string{"lost", "awaited", "stopped", "ready", "running"}[p]
+}
+
+func phaseOf(a loadgen.AgentState) phase {
+	switch {
+	case a.Lost:
+		return lostAgent
+	case !a.Ready:
+		return awaitedAgent
+	case a.Stopped:
+		return stoppedAgent
+	case a.Metrics.Began.IsZero():
+		return readyAgent
+	}
+	return runningAgent
+}
+
+// phaseCounts counts the agents in each phase, like "3 running, 1 lost".
+func phaseCounts(all []loadgen.AgentState) string {
+	counts := map[phase]int{}
+	for _, a := range all {
+		counts[phaseOf(a)]++
+	}
+	var parts []string
+	for p := runningAgent; p >= lostAgent; p-- {
+		if counts[p] > 0 {
+			parts = append(parts, humanize.Count(counts[p])+" "+p.String())
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// agentColumns are the columns of the agents after their names, each with its width.
+func agentColumns() []struct {
+	name  string
+	width int
+} {
+	return []struct {
+		name  string
+		width int
+	}{{"clients", 9}, {"holds/s", 9}, {"wait p99", 10}, {"clock", 11}, {"last seen", 11}}
+}
+
+// agentsBlock draws one line for each agent, at most rows of them, and what is known of all:
+// the result of the witness, and why the figures are not complete.
+func (p *loadPage) agentsBlock(s *state, w, rows int) []string {
+	t, g, all := s.screen.theme, s.screen.glyphs, s.run.agents.all
+	if len(all) == 0 {
+		return nil
+	}
+	name := w - 3
+	head := widget.NewLine(w).Pad(widget.Style{}, 1)
+	for _, c := range agentColumns() {
+		name -= c.width
+	}
+	name = max(8, min(40, name-10))
+	head.Put(t.dim, g.Fit("agents", name+2))
+	for _, c := range agentColumns() {
+		head.Put(t.dim, g.FitRight(c.name, c.width))
+	}
+	lines := []string{head.Put(t.dim, "  state").String()}
+	shown, rest := agentsToShow(all, rows)
+	for _, a := range shown {
+		lines = append(lines, p.agentLine(s, w, name, a))
+	}
+	if len(rest) > 0 {
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, 3).Put(t.dim, g.FitEnd(fmt.Sprintf("and %d more: %s", len(rest), phaseCounts(rest)), w-4)).String())
+	}
+	if s.run.awaitsAgents() {
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.warn, g.FitEnd(s.run.arrivals()+"; s ends the wait", w-2)).String())
+	}
+	lines = append(lines, s.witnessLine(w)...)
+	return append(lines, s.incompleteLines(w)...)
+}
+
+// agentsToShow returns at most n agents by number, and the others. If there are more, those that
+// need attention come first.
+func agentsToShow(all []loadgen.AgentState, n int) (shown, rest []loadgen.AgentState) {
+	if len(all) <= n {
+		return all, nil
+	}
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b loadgen.AgentState) int { return cmp.Compare(phaseOf(a), phaseOf(b)) })
+	shown, rest = sorted[:n-1], sorted[n-1:]
+	slices.SortFunc(shown, func(a, b loadgen.AgentState) int { return cmp.Compare(a.Number, b.Number) })
+	return shown, rest
+}
+
+func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string {
+	t, g, m, now := s.screen.theme, s.screen.glyphs, a.Metrics, phaseOf(a)
+	chosen := widget.Style{}
+	cursor := " "
+	if a.Number == p.agent {
+		chosen, cursor = t.strong, g.Cursor
+	}
+	number := fmt.Sprintf("%d ", a.Number)
+	l := widget.NewLine(w).Put(t.key, cursor).Put(t.key, number)
+	if now == awaitedAgent {
+		return l.Put(t.dim, "not there yet").String()
+	}
+	l.Put(chosen, g.Fit(s.redactLoad(a.Name), name+2-widget.Width(number)))
+	clients, holds, wait, seen := a.Clients, "0", g.None, g.None
+	if m.Clients.Total > 0 {
+		clients = m.Clients.Total
+	}
+	if n := len(m.Seconds); n > 0 && now == runningAgent {
+		holds = humanize.Count(m.Seconds[n-1].Acquired)
+	}
+	if m.Acquired > 0 {
+		wait = humanize.Duration(m.Latency.Wait.P99)
+	}
+	if now != stoppedAgent {
+		seen = humanize.Duration(a.Seen)
+	}
+	for i, text := range []string{humanize.Count(clients), holds, wait, clockOffset(a.Clock), seen} {
+		l.Put(t.text, g.FitRight(text, agentColumns()[i].width))
+	}
+	st := map[phase]widget.Style{lostAgent: t.bad, stoppedAgent: t.dim, readyAgent: t.warn, runningAgent: t.good}[now]
+	return l.Put(st, "  "+now.String()).String()
+}
+
+// clockOffset describes how far a clock is ahead of the control server's. behind is what must be
+// added to it.
+func clockOffset(behind time.Duration) string {
+	switch {
+	case behind.Abs() < time.Millisecond:
+		return "< 1 ms"
+	case behind > 0:
+		return "-" + humanize.Precise(behind)
+	}
+	return "+" + humanize.Precise(-behind)
+}
+
+// witnessLine draws the result of the witness, which sees the clients of all agents.
+func (s *state) witnessLine(w int) []string {
+	r := s.run.agents.witness
+	if r == nil {
+		return nil
+	}
+	t := s.screen.theme
+	st := t.text
+	if s.provenOverlaps() > 0 {
+		st = t.bad
+	}
+	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(t.dim, "witness ")
+	return []string{l.Put(st, s.screen.glyphs.FitEnd(s.redactLoad(r.String()), l.Rest()-1)).String()}
+}
+
+// provenOverlaps returns the number of overlaps that the witness has found, without those after a
+// fault that deletes locks.
+func (s *state) provenOverlaps() int64 {
+	if r := s.run.agents.witness; r != nil {
+		return r.Overlaps - r.Excused
+	}
+	return 0
+}
+
+// incompleteShown is the number of reasons shown for incomplete figures.
+const incompleteShown = 2
+
+// incompleteLines draws why the figures are not complete, the newest reasons last.
+func (s *state) incompleteLines(w int) []string {
+	reasons := s.run.agents.incomplete
+	if r := s.run.agents.witness; r != nil && r.Err != nil {
+		reasons = append(slices.Clone(reasons), fmt.Sprintf("The holds were not all judged: %v.", r.Err))
+	} else if r != nil && r.Unseen > 0 {
+		reasons = append(slices.Clone(reasons), fmt.Sprintf("The witness did not answer %s.", humanize.Times(r.Unseen)))
+	}
+	var all []string
+	for _, why := range reasons[max(0, len(reasons)-incompleteShown):] {
+		all = append(all, s.errorLines(w, s.redactLoad(why), 2)...)
+	}
+	return all
+}
