@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/loadgen"
+	"locktop/server"
 )
 
 // TestHighlightsAreFew checks that of the events of an agent only faults of clients and the first
@@ -73,5 +76,46 @@ func TestASessionForgetsOldEvents(t *testing.T) {
 		if uint64(len(got)) != want[1] || len(got) > 0 && got[0].Seq != want[0] {
 			t.Errorf("after %d there are %d events, want %d from %d on", seen, len(got), want[1], want[0])
 		}
+	}
+}
+
+// TestAFaultOfOneClientStrikesAnAgentThatRuns checks that a fault of a random client does not go
+// to an agent without clients, and that a fault for such an agent is an error.
+func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
+	defer rdb.Close()
+	s := &session{control: control{rdb, "run"}, members: []member{{stopped: true}, {}, {lost: true}, {}}}
+	struck := map[int]int{}
+	for range 40 {
+		if err := s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	texts, _, err := s.control.read(t.Context(), orders, "0", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range texts {
+		var o order
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		struck[o.Fault.Agent]++
+	}
+	if struck[2] == 0 || struck[4] == 0 || struck[2]+struck[4] != 40 {
+		t.Errorf("struck by agent: %v", struck)
+	}
+	for _, gone := range []int{1, 3} {
+		if err := s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Agent: gone}); err == nil {
+			t.Errorf("a fault of agent %d, which is gone, is accepted", gone)
+		}
+	}
+	if err := s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Clients: 8}); err != nil {
+		t.Fatal(err)
+	}
+	texts, _, _ = s.control.read(t.Context(), orders, "0", time.Second)
+	var last order
+	if err := json.Unmarshal([]byte(texts[len(texts)-1]), &last); err != nil || last.Fault.Clients != 8 || last.Fault.Agent != 0 {
+		t.Errorf("a fault of 8 clients is sent as %+v: %v", last.Fault, err)
 	}
 }
