@@ -26,7 +26,7 @@ type agentOptions struct {
 
 func (o *agentOptions) flags() *pflag.FlagSet {
 	set := flagSection("Agent")
-	set.StringVar(&o.control, "control", "", "`address` of the Redis server at which the agent waits for work")
+	set.StringVar(&o.control, "control", "", "`address` of the Redis server at which the agent waits for work; REDISCLI_AUTH is its password unless the address has one")
 	set.StringSliceVar(&o.allow, "allow", nil, "`address` of a server that plans may load, with the user and password of this agent; may be repeated (default: only servers on this machine)")
 	set.BoolVar(&o.once, "once", false, "exit after one run")
 	set.StringVar(&o.events, "events", "", "`file` for all events of a run, one JSON object per line")
@@ -80,7 +80,7 @@ func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) 
 	if o.control == "" {
 		return usageErrorf("as in --control redis://ctl:6379", "an agent needs --control: where it waits for work")
 	}
-	control, err := p.connect(ctx, c.OneServer(o.control))
+	control, err := p.connect(ctx, c.WithURL(o.control))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) 
 func (o *agentOptions) allowed(c *connect.Flags) (map[string]*connect.Flags, error) {
 	all := make(map[string]*connect.Flags)
 	for _, url := range o.allow {
-		one := c.OneServer(url)
+		one := c.Elsewhere(url)
 		addr, _, err := one.Server()
 		if err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[
 			if !t.Local() {
 				return on, nil, fmt.Errorf("this agent may not load %s: --allow redis://%s allows it", addr, addr)
 			}
-			flags = c.OneServer("redis://" + addr)
+			flags = c.Elsewhere("redis://" + addr)
 		}
 		if flags, err = flags.WithDatabase(fmt.Sprint(t.DB)); err != nil {
 			return on, nil, err

@@ -101,7 +101,7 @@ func (p *program) openAgents(ctx context.Context, c *connect.Flags, o *loadOptio
 	if err != nil {
 		return nil, nil, err
 	}
-	control, err := p.connect(ctx, c.OneServer(o.control))
+	control, err := p.connect(ctx, c.Elsewhere(o.control))
 	if err != nil {
 		return nil, nil, fmt.Errorf("control server: %w", err)
 	}

@@ -86,7 +86,7 @@ func (p *program) dialWitness(ctx context.Context, c *connect.Flags, o *loadOpti
 	if o.witness == "" || o.witness == noWitness {
 		return nil, nil
 	}
-	t, err := p.dialLocal(ctx, c.WithURL(o.witness), o.force)
+	t, err := p.dialLocal(ctx, c.Elsewhere(o.witness), o.force)
 	if err != nil {
 		return nil, err
 	}

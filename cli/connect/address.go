@@ -93,7 +93,7 @@ func (c *Flags) complete(e endpoint) (endpoint, error) {
 		e.pass = ""
 	case c.pass != "":
 		e.pass = c.pass
-	case e.pass == "":
+	case e.pass == "" && !c.elsewhere:
 		e.pass = os.Getenv("REDISCLI_AUTH")
 	}
 	if e.user != "" && e.pass == "" && !c.askPass && !c.rotates() {

@@ -2,6 +2,7 @@ package connect
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,4 +28,30 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	connected(t, "--user", "shy", "-a", "pw")
+}
+
+// The password of one server never goes to another, also not by the environment, and --tls
+// of one server does not hold for another.
+func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
+	t.Setenv("REDISCLI_AUTH", "canary")
+	var c Flags
+	set := c.FlagSet()
+	if err := set.Parse([]string{"-a", "canary", "--user", "app", "--tls", "--cacert", "ca.pem", "-n", "3", "--sentinel", "127.0.0.1:26379", "--master", "m", "--timeout", "7s"}); err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]endpoint{
+		"redis://10.0.0.1:6380":            {network: "tcp", addr: "10.0.0.1:6380"},
+		"rediss://app:own@10.0.0.1:6380/2": {network: "tcp", addr: "10.0.0.1:6380", user: "app", pass: "own", db: 2, tls: true},
+	} {
+		other := c.Elsewhere(url)
+		if err := other.checkTopology(); err != nil {
+			t.Error(err)
+		}
+		if e, err := other.resolve(); err != nil || e != want {
+			t.Errorf("%s: %+v, %v", url, e, err)
+		}
+		if other.security.cacert != "ca.pem" || other.timeout != 7*time.Second {
+			t.Errorf("%s: %+v", url, other)
+		}
+	}
 }

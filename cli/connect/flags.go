@@ -32,6 +32,8 @@ type Flags struct {
 	security tlsFlags
 	timeout  time.Duration
 
+	elsewhere bool // see Elsewhere
+
 	given func(flag string) bool
 }
 
@@ -63,13 +65,13 @@ func (c *Flags) WithURL(url string) *Flags {
 	return other
 }
 
-// OneServer returns a copy of the flags for another server, which is not in a cluster, not
-// behind Sentinels, and not a node of a Redlock.
-func (c *Flags) OneServer(url string) *Flags {
-	other := c.WithURL(url)
-	other.topologyFlags = topologyFlags{}
-	given := other.given
-	other.given = func(flag string) bool { return flag != "master" && given(flag) }
+// Elsewhere returns flags for a server that has nothing to do with the one of c. They have the
+// certificates and the time-out of c. Everything else comes from url: the password of one
+// server never goes to another.
+func (c *Flags) Elsewhere(url string) *Flags {
+	other := &Flags{url: url, security: c.security, timeout: c.timeout, elsewhere: true}
+	other.security.tls = false
+	other.given = func(flag string) bool { return flag == "url" }
 	return other
 }
 
