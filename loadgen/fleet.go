@@ -408,7 +408,10 @@ func (s *Scenario) victims() int {
 	n := 0
 	for _, f := range s.Faults {
 		if f.needsOwnConns() {
-			n = max(n, f.Clients, f.Client)
+			n = max(n, f.Clients)
+			if f.Client > 0 {
+				n = max(n, (f.Client-1)%MaxClients+1) // the clients of an agent are counted from a multiple on
+			}
 		}
 	}
 	return n

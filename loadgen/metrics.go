@@ -353,7 +353,7 @@ func (r *recorder) clientReplaced(client int) {
 func (r *recorder) setTrouble(client int, trouble ClientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clients[client].trouble = trouble
+	r.of(client).trouble = trouble
 }
 
 func (r *recorder) clearTrouble(client int, trouble ClientState) {

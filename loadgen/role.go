@@ -101,6 +101,11 @@ func (s Scenario) Shares(agents int) ([]Scenario, error) {
 			return nil, fmt.Errorf("fault %d: there is no agent %d", i+1, f.Agent)
 		}
 	}
+	for i, stage := range s.Stages {
+		if stage.Clients > 0 && stage.Clients < agents { // a share of 0 would mean no change
+			return nil, fmt.Errorf("stage %d: %d clients are too few for %d agents", i+1, stage.Clients, agents)
+		}
+	}
 	shares := make([]Scenario, agents)
 	for i := range shares {
 		shares[i] = s.share(i, agents)

@@ -1,0 +1,160 @@
+package loadgen
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Clients, rate, stages, and the clients of faults of all shares add up to those of the
+// scenario, for any number of agents.
+func TestTheSharesOfAScenarioAddUp(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		n := 1 + random.IntN(9)
+		s := Scenario{Clients: n + random.IntN(200), Rate: float64(random.IntN(1000)), Seed: 1 + seed}
+		for range random.IntN(3) {
+			s.Stages = append(s.Stages, Stage{For: time.Second, Clients: n + random.IntN(100), Rate: float64(1 + random.IntN(100))})
+		}
+		for range random.IntN(6) {
+			f := Fault{Kind: Crash, Clients: 1 + random.IntN(20)}
+			if random.IntN(2) == 0 {
+				f = Fault{Kind: Flush}
+			}
+			s.Faults = append(s.Faults, f)
+		}
+		shares, err := s.Shares(n)
+		if err != nil {
+			t.Fatalf("%+v by %d: %v", s, n, err)
+		}
+		clients, rate, victims, want := 0, 0.0, 0, 0
+		seeds := map[uint64]bool{}
+		for i, share := range shares {
+			if part := s.Part(i, n); part != share.Clients || part < s.Clients/n || part > s.Clients/n+1 {
+				t.Errorf("agent %d of %d has %d of %d clients; Part says %d", i+1, n, share.Clients, s.Clients, part)
+			}
+			clients += share.Clients
+			rate += share.Rate
+			seeds[share.Seed] = true
+			for _, f := range share.Faults {
+				if f.Kind != Crash || f.Clients < 1 || f.Agent != 0 {
+					t.Errorf("agent %d has the fault %+v", i+1, f)
+				}
+				victims += f.Clients
+			}
+		}
+		for _, f := range s.Faults {
+			want += f.Clients
+		}
+		if clients != s.Clients || math.Abs(rate-s.Rate) > 1e-6 || victims != want || len(seeds) != n {
+			t.Errorf("%d shares have %d of %d clients, rate %g of %g, %d of %d victims, %d seeds", n, clients, s.Clients, rate, s.Rate, victims, want, len(seeds))
+		}
+		for j, stage := range s.Stages {
+			clients, rate = 0, 0
+			for _, share := range shares {
+				clients += share.Stages[j].Clients
+				rate += share.Stages[j].Rate
+			}
+			if clients != stage.Clients || math.Abs(rate-stage.Rate) > 1e-6 {
+				t.Errorf("stage %d has %d of %d clients, rate %g of %g", j, clients, stage.Clients, rate, stage.Rate)
+			}
+		}
+	}
+}
+
+// A fault of one client goes to the agent that has it, as the number that the client has
+// there; one of an agent goes to this agent.
+func TestAFaultOfAClientGoesToOneAgent(t *testing.T) {
+	for n := 1; n <= 7; n++ {
+		for clients := n; clients < 40; clients += 3 {
+			s := Scenario{Clients: clients}
+			next := 1 // client of the whole run
+			for i := range n {
+				for place := 1; place <= s.Part(i, n); place++ {
+					for j := range n {
+						f, ok := s.Share(Fault{Kind: Freeze, Client: next}, j, n)
+						if ok != (i == j) || ok && (f.Client != (i+1)*MaxClients+place || f.Clients != 0) {
+							t.Errorf("client %d of %d: agent %d of %d gets %t, %+v; agent %d has it", next, clients, j+1, n, ok, f, i+1)
+						}
+					}
+					next++
+				}
+			}
+			for j := range n {
+				if f, ok := s.Share(Fault{Kind: Freeze, Client: next}, j, n); ok {
+					t.Errorf("agent %d has client %d of %d: %+v", j+1, next, clients, f)
+				}
+				if f, ok := s.Share(Fault{Kind: Pause, For: time.Second}, j, n); ok {
+					t.Errorf("agent %d gets a fault of servers: %+v", j+1, f)
+				}
+				f, ok := s.Share(Fault{Kind: Crash, Clients: 3, Agent: n}, j, n)
+				if ok != (j == n-1) || ok && (f.Clients != 3 || f.Agent != 0) {
+					t.Errorf("agent %d of %d gets the fault of agent %d: %t, %+v", j+1, n, n, ok, f)
+				}
+			}
+			if f, ok := s.Share(Fault{Kind: Crash, Client: 1, Agent: n}, n-1, n); !ok || f.Client != n*MaxClients+1 {
+				t.Errorf("client 1 of agent %d is %+v, %t", n, f, ok)
+			}
+		}
+	}
+}
+
+func TestSharesThatCannotBeMade(t *testing.T) {
+	for want, c := range map[string]struct {
+		s Scenario
+		n int
+	}{
+		"agents must be 1 to 1000, not 0":                  {Scenario{}, 0},
+		"3 clients are too few for 4 agents":               {Scenario{Clients: 3}, 4},
+		"stage 1: 3 clients are too few for 4 agents":      {Scenario{Stages: []Stage{{For: time.Second, Clients: 3}}}, 4},
+		"fault 1: there is no agent 5":                     {Scenario{Faults: []Fault{{Kind: Crash, Agent: 5}}}, 4},
+		"agents run no client processes (exec)":            {Scenario{Lock: Lock{Exec: "true"}}, 2},
+		"agents do not compare locks (versus)":             {Scenario{Versus: []Lock{{}}}, 2},
+		"share 1 of 2: reads must be 0% to 100%, not 200%": {Scenario{Lock: Lock{Kind: RW}, Reads: 2}, 2},
+	} {
+		if _, err := c.s.Shares(c.n); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := (Scenario{Stages: []Stage{{For: time.Second, Rate: 5}}}).Shares(4); err != nil {
+		t.Errorf("a stage that leaves the clients as they are: %v", err)
+	}
+}
+
+// Faults of clients affect those of a run that has joined others, whose numbers are large.
+func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
+	for _, f := range []Fault{
+		{Kind: Freeze, For: time.Second}, {Kind: Partition, For: time.Second}, {Kind: DropReplies, For: time.Second},
+		{Kind: Crash, For: time.Second}, {Kind: Slow, Delay: time.Millisecond, For: time.Second}, {Kind: Greedy, For: time.Second}, {Kind: Leak},
+	} {
+		for _, client := range []int{0, 2} {
+			synctest.Test(t, func(t *testing.T) {
+				s := Scenario{Clients: 4, Keys: Keys{N: 2, Prefix: "p:"}, Hold: Const(100 * time.Millisecond), Think: Const(100 * time.Millisecond), Faults: []Fault{f}}
+				s.Faults[0].At = time.Second
+				s.Faults[0].Client = client
+				shares, err := s.Shares(2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := New(Servers{Redis: piped(t)}, shares[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Join(1)
+				running(t, r)
+				time.Sleep(5 * time.Second)
+				if shares[0].victims() > 2 {
+					t.Errorf("%s: %d of 2 clients have connections of their own", f.Kind, shares[0].victims())
+				}
+				stop(t, r)
+				checkSums(t, r.Metrics())
+				if got := fmt.Sprint(r.Metrics().Faults); len(r.Metrics().Faults) != 1 || r.Metrics().Faults[0].Struck != 1 {
+					t.Errorf("%s of client %d: %s", f.Kind, client, got)
+				}
+			})
+		}
+	}
+}
