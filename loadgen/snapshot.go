@@ -141,6 +141,9 @@ type merged struct {
 // Add adds a newer snapshot of a process. It returns an error, and changes nothing, if the
 // snapshot is not as [Run.Snapshot] returns it.
 func (m *Merger) Add(agent int, s Snapshot) error {
+	if err := s.Metrics.check(); err != nil {
+		return err
+	}
 	check := newHistogram()
 	for _, d := range []Distribution{s.Wait, s.Release, s.Held, s.RenewLate} {
 		if err := d.addTo(check); err != nil {
@@ -168,6 +171,18 @@ func (m *Merger) Add(agent int, s Snapshot) error {
 		delete(a.seconds, second.Number-HistorySeconds)
 	}
 	a.newest.Seconds = nil
+	return nil
+}
+
+// check returns an error for figures that no run can have.
+func (m *Metrics) check() error {
+	c := m.Clients
+	if m.Arrivals != m.Acquired+m.TimedOut+m.Refused+m.Errors+m.CutOff+int64(c.Waiting) ||
+		m.Acquired != m.Released+m.Expired+m.Lost+m.Unconfirmed+m.Abandoned+int64(c.Holding) ||
+		c.Total != c.Idle+c.Waiting+c.Holding+c.Dead || c.Total != len(c.States) ||
+		slices.ContainsFunc(c.States, func(s ClientState) bool { return s > Dead }) {
+		return fmt.Errorf("a snapshot is not as this program sends it: its counts do not agree")
+	}
 	return nil
 }
 

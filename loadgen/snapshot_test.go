@@ -1,0 +1,295 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"locktop/loadgen/oracle"
+)
+
+// joined are runs on the same keys, as of several agents, and the events of all.
+type joined struct {
+	runs   []*Run
+	mu     sync.Mutex
+	events []Event
+}
+
+// join starts n runs on the same keys of a server in the bubble of the test.
+func join(t *testing.T, n int, s Scenario) *joined {
+	t.Helper()
+	rdb := piped(t)
+	s.Keys.Prefix = "p:"
+	shares, err := s.Shares(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &joined{}
+	for i, share := range shares {
+		r, err := New(Servers{Redis: rdb}, share)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Join(i + 1)
+		r.Listen(func(e Event) {
+			all.mu.Lock()
+			defer all.mu.Unlock()
+			all.events = append(all.events, e)
+		})
+		all.runs = append(all.runs, running(t, r))
+	}
+	return all
+}
+
+// sent returns a snapshot as another process gets it.
+func sent(t *testing.T, r *Run) Snapshot {
+	t.Helper()
+	text, err := json.Marshal(r.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Snapshot
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func add(t *testing.T, m *Merger, agent int, s Snapshot) {
+	t.Helper()
+	if err := m.Add(agent, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The figures of several runs, merged every second, are those of all their clients.
+func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3
+		all := join(t, n, Scenario{
+			Clients: 10, Keys: Keys{N: 2}, Lock: Lock{TTL: 3 * time.Second}, Hold: Exp(20 * time.Millisecond), Think: Exp(30 * time.Millisecond), Patience: 300 * time.Millisecond, Seed: 7,
+			Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, Clients: 4, For: 2 * time.Second}},
+		})
+		var m Merger
+		for range 6 {
+			time.Sleep(time.Second)
+			for i, r := range all.runs {
+				add(t, &m, i+1, sent(t, r))
+			}
+			merged := m.Metrics()
+			checkSums(t, merged)
+			if seconds := int(merged.Elapsed/time.Second) + 1; !merged.Running || merged.Clients.Total != 10 || len(merged.Seconds) != seconds {
+				t.Errorf("%d seconds after %s", len(merged.Seconds), merged.Elapsed)
+			}
+		}
+		for _, r := range all.runs {
+			stop(t, r)
+		}
+		time.Sleep(time.Second)
+		for i, r := range all.runs {
+			add(t, &m, i+1, sent(t, r))
+		}
+		got := m.Metrics()
+		checkSums(t, got)
+
+		want, began := Counts{}, time.Time{}
+		hdr := &Histograms{newHistogram().hdr, newHistogram().hdr, newHistogram().hdr, newHistogram().hdr, newHistogram().hdr}
+		for i, r := range all.runs {
+			one, h := r.Metrics(), r.Histograms()
+			want.add(one.Counts)
+			if i == 0 || one.Began.Before(began) {
+				began = one.Began
+			}
+			hdr.Wait.Merge(h.Wait)
+			hdr.Release.Merge(h.Release)
+			hdr.Held.Merge(h.Held)
+			hdr.RenewLate.Merge(h.RenewLate)
+			of := m.Of(i + 1)
+			if of.Counts != one.Counts || of.Latency.Wait != one.Latency.Wait || of.Latency.Held != one.Latency.Held || !reflect.DeepEqual(of.Clients, one.Clients) {
+				t.Errorf("agent %d: %+v, want %+v", i+1, of, one)
+			}
+		}
+		if got.Counts != want || got.Running || !got.Began.Equal(began) || want.Acquired < 100 || want.TimedOut == 0 || want.Abandoned != 4 {
+			t.Errorf("got  %+v\nwant %+v", got.Counts, want)
+		}
+		merged := m.Histograms()
+		for name, pair := range map[string][2]*hdrhistogram.Histogram{
+			"wait": {merged.Wait, hdr.Wait}, "release": {merged.Release, hdr.Release}, "held": {merged.Held, hdr.Held}, "renewal": {merged.RenewLate, hdr.RenewLate},
+		} {
+			if !slices.Equal(pair[0].Export().Counts, pair[1].Export().Counts) || pair[0].TotalCount() != pair[1].TotalCount() {
+				t.Errorf("the histogram %s differs: %d values, want %d", name, pair[0].TotalCount(), pair[1].TotalCount())
+			}
+		}
+		if got.Latency.Wait.Max != time.Duration(max(all.longest(Acquired), all.longest(TimedOut))) {
+			t.Errorf("the longest wait is %s", got.Latency.Wait.Max)
+		}
+		perSecond := map[int]int64{}
+		for _, e := range all.events {
+			if e.Kind == Acquired {
+				perSecond[int(e.At.Sub(began)/time.Second)]++
+			}
+		}
+		for i, s := range got.Seconds {
+			if s.Acquired != perSecond[i] || s.Wait.Count < s.Acquired {
+				t.Errorf("second %d: %d acquired, %d waits; the events say %d", i, s.Acquired, s.Wait.Count, perSecond[i])
+			}
+		}
+		if got.Fairness.Jain < 0.5 || got.Fairness.Jain > 1 {
+			t.Errorf("Jain %g", got.Fairness.Jain)
+		}
+	})
+}
+
+func (j *joined) longest(kind EventKind) time.Duration {
+	longest := time.Duration(0)
+	for _, e := range j.events {
+		if e.Kind == kind {
+			longest = max(longest, e.Took)
+		}
+	}
+	return longest
+}
+
+// The clients of a lost agent have crashed: their holds are abandoned, their attempts cut
+// off, and the sums hold.
+func TestTheClientsOfALostAgentHaveCrashed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := join(t, 2, Scenario{Clients: 8, Keys: Keys{N: 1}, Hold: Const(100 * time.Millisecond), Think: Const(time.Millisecond)})
+		var m Merger
+		m.Lost(2) // before its first snapshot
+		time.Sleep(2*time.Second + 50*time.Millisecond)
+		for i, r := range all.runs {
+			add(t, &m, i+1, sent(t, r))
+		}
+		before, two := m.Metrics(), m.Of(2)
+		if two.Clients.Waiting == 0 {
+			t.Fatalf("no client of agent 2 waits: %+v", two.Clients)
+		}
+		m.Lost(2)
+		got := m.Metrics()
+		for _, m := range []Metrics{got, m.Of(2)} {
+			if m.Arrivals != m.Acquired+m.TimedOut+m.Refused+m.Errors+m.CutOff+int64(m.Clients.Waiting) ||
+				m.Acquired != m.Released+m.Expired+m.Lost+m.Unconfirmed+m.Abandoned+int64(m.Clients.Holding) ||
+				m.Clients.Total != m.Clients.Idle+m.Clients.Waiting+m.Clients.Holding+m.Clients.Dead || m.Clients.Total != len(m.Clients.States) {
+				t.Errorf("the sums do not hold: %+v", m)
+			}
+		}
+		if got.Clients.Dead != 4 || got.Clients.Total != 8 || !got.Running || got.Arrivals != before.Arrivals || got.Acquired != before.Acquired ||
+			got.CutOff != before.CutOff+int64(two.Clients.Waiting) || got.Abandoned != before.Abandoned+int64(two.Clients.Holding) {
+			t.Errorf("before: %+v %+v\nafter: %+v %+v", before.Counts, before.Clients, got.Counts, got.Clients)
+		}
+		time.Sleep(time.Second)
+		add(t, &m, 1, sent(t, all.runs[0]))
+		if later := m.Metrics(); len(later.Seconds) <= len(got.Seconds) {
+			t.Errorf("the seconds stop with the lost agent: %d, then %d", len(got.Seconds), len(later.Seconds))
+		}
+	})
+}
+
+// Times of an agent are shown by the common clock.
+func TestMergedTimesAreThoseOfTheCommonClock(t *testing.T) {
+	began := time.Unix(1000, 0)
+	var m Merger
+	for agent, behind := range map[int]time.Duration{1: 5 * time.Second, 2: -5 * time.Second} {
+		s := Snapshot{ClockBehind: behind, Metrics: Metrics{Began: began.Add(-behind)}}
+		side := oracle.Side{Client: agent, From: began.Add(time.Second - behind)}
+		s.Metrics.Violations.Evidence = []oracle.Evidence{{Violation: oracle.LateWork, At: began.Add(2*time.Second - behind), First: side}}
+		add(t, &m, agent, s)
+	}
+	got := m.Metrics()
+	if !got.Began.Equal(began) || len(got.Violations.Evidence) != 2 {
+		t.Fatalf("it began at %s, evidence %+v", got.Began, got.Violations.Evidence)
+	}
+	for _, e := range got.Violations.Evidence {
+		if !e.At.Equal(began.Add(2*time.Second)) || !e.First.From.Equal(began.Add(time.Second)) {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// The end of the warm-up of an agent begins its figures anew.
+func TestTheEndOfAWarmUpReachesTheMergedFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Millisecond), Think: Const(9 * time.Millisecond), Warmup: 3 * time.Second, Duration: 6 * time.Second})
+		var m Merger
+		for range 6 {
+			time.Sleep(time.Second + time.Millisecond)
+			for i, r := range all.runs {
+				add(t, &m, i+1, sent(t, r))
+			}
+		}
+		for _, r := range all.runs {
+			<-r.Done()
+		}
+		for i, r := range all.runs {
+			add(t, &m, i+1, sent(t, r))
+		}
+		got, sum := m.Metrics(), int64(0)
+		checkSums(t, got)
+		for _, s := range got.Seconds {
+			sum += s.Acquired
+		}
+		if got.Elapsed.Round(time.Second) != 3*time.Second || len(got.Seconds) > 4 || sum < got.Acquired-4 || sum > got.Acquired {
+			t.Errorf("%s: %d acquired, %d in %d seconds", got.Elapsed, got.Acquired, sum, len(got.Seconds))
+		}
+	})
+}
+
+// A snapshot that no run sends is refused, and changes nothing.
+func TestAGarbledSnapshotChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(10 * time.Millisecond), Think: Const(10 * time.Millisecond)})
+		var m Merger
+		time.Sleep(2500 * time.Millisecond)
+		for i, r := range all.runs {
+			add(t, &m, i+1, sent(t, r))
+		}
+		before := m.Metrics()
+		time.Sleep(time.Second)
+		newer := sent(t, all.runs[0])
+		wide := hdrhistogram.New(1, 1<<50, 1)
+		if err := wide.RecordValue(1 << 49); err != nil {
+			t.Fatal(err)
+		}
+		outside, err := wide.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, garble := range map[string]func(*Snapshot){
+			"no base64":          func(s *Snapshot) { s.Wait.Counts = "!" + s.Wait.Counts },
+			"half a histogram":   func(s *Snapshot) { s.Held.Counts = s.Held.Counts[:len(s.Held.Counts)/2] },
+			"other bounds":       func(s *Snapshot) { s.Release.Counts = string(outside) },
+			"too long":           func(s *Snapshot) { s.RenewLate.Counts = strings.Repeat("A", 1<<20) },
+			"a bad second":       func(s *Snapshot) { s.Seconds[len(s.Seconds)-1].Wait.Counts = "AAAA" },
+			"no arrivals":        func(s *Snapshot) { s.Metrics.Arrivals = 0 },
+			"more holds":         func(s *Snapshot) { s.Metrics.Released++ },
+			"more clients":       func(s *Snapshot) { s.Metrics.Clients.Total++ },
+			"a state without":    func(s *Snapshot) { s.Metrics.Clients.States = s.Metrics.Clients.States[1:] },
+			"a state of no name": func(s *Snapshot) { s.Metrics.Clients.States[0] = Dead + 1 },
+		} {
+			bad := newer
+			bad.Seconds = slices.Clone(newer.Seconds)
+			bad.Metrics.Clients.States = slices.Clone(newer.Metrics.Clients.States)
+			garble(&bad)
+			for _, agent := range []int{1, 3} {
+				if err := m.Add(agent, bad); err == nil {
+					t.Errorf("%s: no error", name)
+				}
+			}
+			if after := m.Metrics(); !reflect.DeepEqual(before, after) {
+				t.Errorf("%s: before %+v\nafter %+v", name, before, after)
+			}
+		}
+		add(t, &m, 1, newer)
+		if m.Metrics().Acquired <= before.Acquired {
+			t.Error("a good snapshot has no effect")
+		}
+	})
+}
