@@ -25,6 +25,7 @@ type Oracle struct {
 	found    Violations // without evidence
 	evidence map[Violation][]Evidence
 	wiped    keyLoss // newest loss of all keys at once
+	wiping   int     // faults of WipeBegan that are not over
 	suspects []suspect
 }
 
@@ -465,17 +466,25 @@ func (o *Oracle) Wipe(key int, fault string, now time.Time) {
 func (o *Oracle) WipeBegan(fault string, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.wiped = keyLoss{now, now.Add(endless), fault}
+	if o.wiping == 0 {
+		o.wiped = keyLoss{now, now.Add(endless), fault}
+	}
+	o.wiping++
 }
 
 // endless is longer than any run.
 const endless = 10 * 365 * 24 * time.Hour
 
-// WipeEnded records that the fault of WipeBegan is over.
+// WipeEnded records that the fault of a WipeBegan is over. It does nothing if there is none.
 func (o *Oracle) WipeEnded(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.wiped.to = now
+	if o.wiping == 0 {
+		return
+	}
+	if o.wiping--; o.wiping == 0 {
+		o.wiped.to = now
+	}
 }
 
 func (o *Oracle) wipedAt() keyLoss {

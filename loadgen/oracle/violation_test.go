@@ -3,6 +3,7 @@ package oracle
 import (
 	"context"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -570,5 +571,86 @@ func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
 		if p := h.Prove(time.Minute); p.Sound != c.want || p.Holds != 3 {
 			t.Errorf("key %d: %v, %d holds", c.second, p, p.Holds)
 		}
+	}
+}
+
+// A fault of another process, whose time is known to lie between two moments only, excuses
+// the overlaps that it can have caused; two such faults at once do, too.
+func TestAWipeByAnotherProcessExcusesOverlaps(t *testing.T) {
+	overlap := func(th *oracleTest, first, second int) {
+		a := th.enter(Participant{Client: 1}, first, first+1000)
+		b := th.enter(Participant{Client: 2}, second, second+1000)
+		th.Leave(a, th.at(second+1))
+		th.Leave(b, th.at(second+2))
+	}
+	th := newOracleTest(t)
+	th.WipeEnded(th.at(5)) // without a begin
+	overlap(th, 10, 20)
+	th.wantViolations(violations{overlaps: 1})
+
+	th.WipeBegan("flush", th.at(1000))
+	overlap(th, 1010, 1020)
+	th.wantViolations(violations{overlaps: 2, excused: 1})
+	if e := th.violations().Evidence[1]; e.Cause != "flush" {
+		t.Errorf("cause %q", e.Cause)
+	}
+	th.WipeBegan("steal", th.at(1100))
+	th.WipeEnded(th.at(1200)) // of the flush
+	overlap(th, 1210, 1220)
+	th.wantViolations(violations{overlaps: 3, excused: 2})
+	first := th.enter(Participant{Client: 1}, 1240, 2240)
+	th.WipeEnded(th.at(1250)) // of the steal
+	th.enter(Participant{Client: 2}, 1260, 2260)
+	th.wantViolations(violations{overlaps: 4, excused: 3})
+	th.Leave(first, th.at(1270))
+
+	overlap(th, 3000, 3010)
+	th.wantViolations(violations{overlaps: 5, excused: 3})
+}
+
+// The evidence of another machine is shown by the common clock.
+func TestShiftedEvidenceHasAllItsTimesLater(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	side := func(client, s int) Side { return Side{Client: client, From: at(s), To: at(s + 1), Deadline: at(s + 2)} }
+	e := Evidence{At: at(10), Length: time.Second, First: side(1, 20), Second: side(2, 30), Others: []Side{side(3, 40)}}
+	got := e.Shift(5 * time.Second)
+	want := Evidence{At: at(15), Length: time.Second, First: side(1, 25), Second: side(2, 35), Others: []Side{side(3, 45)}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if e.Others[0] != side(3, 40) {
+		t.Errorf("the evidence itself has changed: %+v", e.Others)
+	}
+	if got := (Evidence{At: at(1)}).Shift(time.Second); got.First != (Side{}) || !got.Second.From.IsZero() {
+		t.Errorf("a side without a client has times: %+v", got)
+	}
+}
+
+// The sum of two oracles' violations has all their counts, the longest of their times, and
+// the evidence of both, the worst first.
+func TestViolationsAddUp(t *testing.T) {
+	fill := func(n int64) Violations {
+		d := time.Duration(n)
+		return Violations{
+			Overlap: Overlap{n, n + 1, d + 2, d + 3}, WorkOverlap: Overlap{n + 4, n + 5, d + 6, d + 7}, Unnotified: n + 8, UnexplainedLoss: n + 9, Overtaken: n + 10,
+			FenceOrder: n + 11, LateWork: LateWorkStats{n + 12, d + 13, d + 14}, Fenced: n + 15, AcceptedStaleWrites: n + 16, Stuck: n + 17, ForeignUnlocks: n + 18,
+		}
+	}
+	a, b := fill(100), fill(1000)
+	a.Evidence = []Evidence{{Violation: LateWork, Key: "a"}}
+	b.Evidence = []Evidence{{Violation: Overlapped, Key: "b"}, {Violation: LateWork, Key: "b"}}
+	a.Add(b)
+	want := fill(1100)
+	for _, c := range []*int64{
+		&want.Overlap.Excused, &want.WorkOverlap.Count, &want.WorkOverlap.Excused, &want.Unnotified, &want.UnexplainedLoss, &want.Overtaken,
+		&want.FenceOrder, &want.LateWork.Count, &want.Fenced, &want.AcceptedStaleWrites, &want.Stuck, &want.ForeignUnlocks,
+	} {
+		*c += *c - 1100 // the constant is in both
+	}
+	want.Overlap.Total, want.WorkOverlap.Total, want.LateWork.Total = 1104, 1112, 1126
+	want.Overlap.Longest, want.WorkOverlap.Longest, want.LateWork.Longest = 1003, 1007, 1014
+	want.Evidence = []Evidence{{Violation: Overlapped, Key: "b"}, {Violation: LateWork, Key: "a"}, {Violation: LateWork, Key: "b"}}
+	if !reflect.DeepEqual(a, want) {
+		t.Errorf("got  %+v\nwant %+v", a, want)
 	}
 }
