@@ -46,11 +46,17 @@ type hold struct {
 	proven  bool
 	counted bool     // as an overlap
 	crossed []string // clients of the proven holds that were inside when it entered, and exclude it
-	intact  int      // of them, those whose lock no fault can have deleted
+	intact  int      // of them, those whose lock no fault can have deleted before
 	mayLose bool     // a fault may delete, or have deleted, its lock
 	excused bool     // counted as excused
-	later   []*hold  // those that entered while it was inside; nil once it is proven
+	later   []later  // those that entered while it was inside; nil once it is proven
 	last    *hold    // of the same client; nil = there is none, or it is proven or dropped
+}
+
+// later is a hold that entered while another one was inside.
+type later struct {
+	*hold
+	intact bool // no fault can have deleted the lock of the other one before
 }
 
 // Entry is an entry of a witness. A client enters, or leaves, or neither.
@@ -104,12 +110,12 @@ func (j *Judge) Add(e Entry) {
 func (j *Judge) prove(h *hold) {
 	h.proven = true
 	j.counts.Proven++
-	for _, later := range h.later {
-		later.crossed = append(later.crossed, h.entry.Client)
-		if !h.mayLose {
-			later.intact++
+	for _, l := range h.later {
+		l.crossed = append(l.crossed, h.entry.Client)
+		if l.intact {
+			l.hold.intact++
 		}
-		j.judge(later)
+		j.judge(l.hold)
 	}
 	j.judge(h)
 	j.drop(h)
@@ -142,9 +148,9 @@ func (j *Judge) enter(e Entry) {
 	for _, key := range e.Keys {
 		inside := j.inside[key]
 		for _, other := range inside[:min(len(inside), maxFound)] {
-			again := len(other.later) > 0 && other.later[len(other.later)-1] == h // by another key
+			again := len(other.later) > 0 && other.later[len(other.later)-1].hold == h // by another key
 			if !again && !(h.entry.Shared && other.entry.Shared) {
-				other.later = append(other.later, h)
+				other.later = append(other.later, later{h, !other.mayLose})
 			}
 		}
 		j.inside[key] = append(inside, h)

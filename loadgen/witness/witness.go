@@ -134,7 +134,9 @@ func (w *Witness) Merge(unseen int64, trips string) error {
 }
 
 // LossBegan notes that a fault that deletes locks is about to begin, and returns a function
-// that notes its end. What overlaps because of it is excused. A nil Witness sees nothing.
+// that notes its end. What overlaps because of it is excused, also if the witness does not
+// answer. A client that has acquired a lock before the fault must enter before the end is
+// noted, or its hold must not be confirmed. A nil Witness sees nothing.
 func (w *Witness) LossBegan(ctx context.Context) (ended func()) {
 	if w == nil {
 		return func() {}
@@ -142,6 +144,11 @@ func (w *Witness) LossBegan(ctx context.Context) (ended func()) {
 	note := func(l Loss) {
 		if _, err := w.add(context.WithoutCancel(ctx), Entry{Loss: l}); err != nil {
 			w.unseen.Add(1)
+			if l == LossBegan { // all that is judged from now on may be excused
+				w.judging.Lock()
+				defer w.judging.Unlock()
+				w.judge.Add(Entry{Loss: l})
+			}
 		}
 	}
 	note(LossBegan)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,5 +129,129 @@ func TestAWitnessWithoutItsServer(t *testing.T) {
 	}
 	if _, err := witness.Open(ctx, rdb, "other", 1); err == nil {
 		t.Error("a witness on no server")
+	}
+}
+
+// Processes that join a witness have their holds judged by the one that has opened it,
+// which gets their times at the end.
+func TestProcessesJoinAWitness(t *testing.T) {
+	onServers(t, func(t *testing.T, rdb *redis.Client) {
+		w := open(t, rdb)
+		var joined []*witness.Witness
+		for range 2 {
+			joined = append(joined, witness.Join(connect(t, rdb.Options().Addr), "run"))
+		}
+		first := joined[0].Enter(t.Context(), "client-100001", []string{"k"}, false)
+		second := joined[1].Enter(t.Context(), "client-200001", []string{"k"}, false)
+		second.Leave(t.Context(), valid)
+		first.Leave(t.Context(), valid)
+		for _, one := range joined {
+			one.Flush(t.Context()) // the confirmations have no other entry to go with
+		}
+		for _, one := range joined {
+			unseen, trips := one.Spent()
+			if err := w.Merge(unseen, trips); err != nil || unseen != 0 {
+				t.Errorf("%d unseen, %v", unseen, err)
+			}
+		}
+		if err := w.Merge(3, "no histogram"); err == nil {
+			t.Error("no histogram was merged")
+		}
+		before := w.Results()
+		if err := w.Merge(-3, ""); err != nil || w.Results().Unseen != before.Unseen {
+			t.Errorf("after a negative number: %+v, %v", w.Results(), err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := w.Results()
+		if r.Holds != 2 || r.Proven != 2 || r.Overlaps != 1 || r.Excused != 0 || r.P99 <= 0 {
+			t.Errorf("%+v", r)
+		}
+		var none *witness.Witness
+		none.Flush(t.Context())
+		if unseen, trips := none.Spent(); unseen != 0 || trips != "" {
+			t.Errorf("no witness has spent %d, %q", unseen, trips)
+		}
+		none.LossBegan(t.Context())()
+	})
+}
+
+// The percentiles of a witness include the entries of the processes that have joined.
+func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
+	rdb := connect(t, server.EmbeddedForTest(t).Addr())
+	w, other := open(t, rdb), witness.Join(rdb, "run")
+	rdb.AddHook(slowHook{})
+	for range 100 {
+		other.Flush(t.Context())
+	}
+	unseen, trips := other.Spent()
+	before := w.Results().P50
+	if err := w.Merge(unseen, trips); err != nil {
+		t.Fatal(err)
+	}
+	if after := w.Results().P50; after < slowTrip || before >= slowTrip {
+		t.Errorf("p50 %s before and %s after 100 entries of %s", before, after, slowTrip)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const slowTrip = 20 * time.Millisecond
+
+// slowHook makes each command take slowTrip longer.
+type slowHook struct{ redis.Hook }
+
+func (slowHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (slowHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (slowHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		time.Sleep(slowTrip)
+		return next(ctx, cmd)
+	}
+}
+
+// A fault that deletes locks excuses the overlaps that it causes, even if the witness does
+// not get to know of it.
+func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		rdb := connect(t, server.EmbeddedForTest(t).Addr())
+		w := open(t, rdb)
+		fail := &failingHook{}
+		rdb.AddHook(fail)
+		first := w.Enter(t.Context(), "client-1", []string{"k"}, false)
+		fail.on.Store(failing)
+		ended := w.LossBegan(t.Context())
+		fail.on.Store(false)
+		second := w.Enter(t.Context(), "client-2", []string{"k"}, false)
+		ended()
+		first.Leave(t.Context(), valid)
+		second.Leave(t.Context(), valid)
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := w.Results()
+		if unseen := r.Unseen > 0; r.Overlaps != 1 || r.Excused != 1 || unseen != failing {
+			t.Errorf("failing %t: %+v", failing, r)
+		}
+	}
+}
+
+// failingHook makes each command that adds to a stream fail while it is on.
+type failingHook struct {
+	slowHook
+	on atomic.Bool
+}
+
+func (h *failingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.on.Load() && cmd.Name() == "xadd" {
+			cmd.SetErr(errors.New("refused"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
 	}
 }
