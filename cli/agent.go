@@ -118,6 +118,11 @@ func (o *agentOptions) allowed(c *connect.Flags) (map[string]*connect.Flags, err
 
 // openTarget connects to the servers of a plan.
 func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[string]*connect.Flags, t agents.Target) (on loadgen.Servers, release func(), err error) {
+	for _, addr := range t.Addresses { // before the first connection
+		if allowed[addr] == nil && !agents.Local(addr) {
+			return on, nil, fmt.Errorf("this agent may not load %s: --allow redis://%s allows it", addr, addr)
+		}
+	}
 	var opened []*connect.Target
 	release = func() {
 		for _, one := range opened {
@@ -127,12 +132,10 @@ func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[
 	for _, addr := range t.Addresses {
 		flags, found := allowed[addr]
 		if !found {
-			if !t.Local() {
-				return on, nil, fmt.Errorf("this agent may not load %s: --allow redis://%s allows it", addr, addr)
-			}
 			flags = c.Elsewhere("redis://" + addr)
 		}
 		if flags, err = flags.WithDatabase(fmt.Sprint(t.DB)); err != nil {
+			release()
 			return on, nil, err
 		}
 		if t.Cluster {

@@ -334,7 +334,7 @@ func (f *fleet) restartNode(fault Fault) {
 	}
 	f.begin(fault, oracle.Everybody)
 	if empty {
-		defer f.witness.LossBegan(f.ctx)()
+		defer f.witnessLoss(f.ctx)()
 	}
 	if err := f.servers.Power.Down(fault.Node); err != nil {
 		f.recorder.setError(fmt.Errorf("switch node %d off: %w", fault.Node, err))
@@ -353,13 +353,29 @@ func (f *fleet) restartNode(fault Fault) {
 	f.end(fault, oracle.Everybody)
 }
 
+// witnessLoss tells the witness that a fault that deletes locks is about to begin, and
+// returns a function that tells it of the end. The witness hears of the end one TTL later: a
+// client that acquired a lock before the fault may enter it on the witness until its lease
+// is over.
+func (f *fleet) witnessLoss(ctx context.Context) (ended func()) {
+	end := f.witness.LossBegan(ctx)
+	return func() {
+		f.tasks.Go(func() {
+			pause(f.ctx, f.scenario.Load().Lock.TTL)
+			if f.ctx.Err() == nil { // otherwise the last clients may still enter
+				end()
+			}
+		})
+	}
+}
+
 // applyServerFault deletes locks or scripts, or starts a failover.
 func (f *fleet) applyServerFault(fault Fault) {
 	f.begin(fault, oracle.Everybody)
 	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
 	defer cancel()
 	if fault.Kind.wipes() {
-		defer f.witness.LossBegan(ctx)()
+		defer f.witnessLoss(ctx)()
 	}
 	var err error
 	switch fault.Kind {

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,13 +56,11 @@ type Target struct {
 // String returns the addresses.
 func (t Target) String() string { return strings.Join(t.Addresses, ", ") }
 
-// Local reports whether all addresses are of this machine.
-func (t Target) Local() bool {
-	return !slices.ContainsFunc(t.Addresses, func(address string) bool {
-		host, _, err := net.SplitHostPort(address)
-		ip := net.ParseIP(host)
-		return err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())
-	})
+// Local reports whether an address, host:port, is of this machine.
+func Local(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // plan is what all agents of a run must know.

@@ -333,9 +333,6 @@ func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
 		members: make([]member, l.config.Agents), struck: make([]int, len(scenario.Faults)),
 		asked: make(chan struct{}), over: make(chan struct{}),
 	}
-	if err := s.keep(); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			s.abandon(err)
@@ -349,6 +346,9 @@ func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
 		if s.witness, err = witness.Open(soon, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.keep(); err != nil {
+		return nil, err
 	}
 	if err := s.publish(ctx); err != nil {
 		return nil, fmt.Errorf("write the plan to the control server: %w", err)
@@ -403,13 +403,11 @@ func (s *session) keep() error {
 	if err != nil {
 		return err
 	}
-	keeper.Keep()
-	keeper.Listen(s.onServerFault)
-	if err := keeper.Start(); err != nil {
-		return err
-	}
 	s.keeper = keeper
-	return nil
+	keeper.Keep()
+	keeper.Witness(s.witness) // its faults excuse overlaps
+	keeper.Listen(s.onServerFault)
+	return keeper.Start()
 }
 
 // publish writes the plan and the tickets.
@@ -823,7 +821,9 @@ func (s *session) withdraw() {
 func (s *session) abandon(why error) {
 	s.withdraw() // before the order, after which agents take the next ticket
 	_ = s.order(order{Order: orderStop, Why: why.Error()})
-	_ = s.keeper.Close()
+	if s.keeper != nil {
+		_ = s.keeper.Close()
+	}
 	if s.witness != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTime)
 		defer cancel()
