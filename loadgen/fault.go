@@ -330,7 +330,7 @@ func (f *fleet) after(fault Fault, number int, heal func()) {
 func (f *fleet) restartNode(fault Fault) {
 	empty := fault.Kind == RestartEmpty
 	if empty {
-		f.oracle.Wipe(-1, string(fault.Kind), time.Now())
+		defer f.wipe(oracle.Everybody, fault)()
 	}
 	f.begin(fault, oracle.Everybody)
 	if empty {
@@ -351,6 +351,13 @@ func (f *fleet) restartNode(fault Fault) {
 		f.recorder.setError(fmt.Errorf("switch node %d on: %w", fault.Node, err))
 	}
 	f.end(fault, oracle.Everybody)
+}
+
+// wipe tells the oracle that a fault is about to delete a key, or all keys if key is
+// oracle.Everybody, and returns a function that tells it of the end.
+func (f *fleet) wipe(key int, fault Fault) (ended func()) {
+	f.oracle.WipeBegan(key, string(fault.Kind), time.Now())
+	return func() { f.oracle.WipeEnded(key, time.Now()) }
 }
 
 // witnessLoss tells the witness that a fault that deletes locks is about to begin, and
@@ -380,15 +387,15 @@ func (f *fleet) applyServerFault(fault Fault) {
 	var err error
 	switch fault.Kind {
 	case Flush:
-		f.oracle.Wipe(-1, string(Flush), time.Now())
+		defer f.wipe(oracle.Everybody, fault)()
 		err = f.janitor.flush(ctx)
 	case ExternalDelete:
 		if key, held := f.heldKey(ctx); held {
-			f.oracle.Wipe(key, string(ExternalDelete), time.Now())
+			defer f.wipe(key, fault)()
 			err = f.janitor.deleteLock(ctx, f.keys.names[key])
 		}
 	case Failover:
-		f.oracle.Wipe(-1, string(Failover), time.Now())
+		defer f.wipe(oracle.Everybody, fault)()
 		err = f.servers.Failover(ctx)
 	case ScriptFlush:
 		for _, rdb := range f.janitor.servers {

@@ -55,14 +55,14 @@ func (r *Run) ServerFault(kind FaultKind, over bool) {
 	now, f := time.Now(), r.fleet
 	if over {
 		if kind.wipes() {
-			f.oracle.WipeEnded(now)
+			f.oracle.WipeEnded(oracle.Everybody, now)
 		}
 		f.disturbances.end(string(kind), oracle.Everybody, now)
 		f.note(Event{At: now, Kind: FaultEnded, Fault: kind})
 		return
 	}
 	if kind.wipes() {
-		f.oracle.WipeBegan(string(kind), now)
+		f.oracle.WipeBegan(oracle.Everybody, string(kind), now)
 	}
 	if kind.costsLease() {
 		f.disturbances.begin(string(kind), oracle.Everybody, now)

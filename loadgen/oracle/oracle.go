@@ -25,7 +25,6 @@ type Oracle struct {
 	found    Violations // without evidence
 	evidence map[Violation][]Evidence
 	wiped    keyLoss // newest loss of all keys at once
-	wiping   int     // faults of WipeBegan that are not over
 	suspects []suspect
 }
 
@@ -35,6 +34,7 @@ type Config struct {
 	Keys     []string            // names
 	Limit    int                 // how many holders may be inside a key at once; 0 = 1
 	Sets     bool                // one hold has several keys: a key may be free while its waiters wait for another one
+	TTL      time.Duration       // of a lease; 0 = not known
 	Patience time.Duration       // a key is stuck if no client has it for longer than this while a client waits for it
 	InOrder  bool                // the lock serves waiters in order of arrival
 	Numbered bool                // the fence rises with every exclusive holder
@@ -48,6 +48,7 @@ type Config struct {
 type keyLoss struct {
 	from, to time.Time
 	fault    string
+	under    int // faults that are not over
 }
 
 // Lease is what the oracle reads of a lease. Valid decides. Deadline is the end of a
@@ -93,6 +94,8 @@ type criticalSection struct {
 	numberAt time.Time  // when that holder entered
 	wiped    keyLoss    // newest loss of this key alone
 
+	ttl time.Duration // of a lease; 0 = not known
+
 	last   int // client of the newest hold
 	streak int // its acquires in a row
 	best   int // largest streak while others waited
@@ -127,7 +130,7 @@ func New(c Config) *Oracle {
 	}
 	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence)}
 	for i := range o.sections {
-		o.sections[i].name, o.sections[i].limit = c.Keys[i], c.Limit
+		o.sections[i].name, o.sections[i].limit, o.sections[i].ttl = c.Keys[i], c.Limit, c.TTL
 	}
 	return o
 }
@@ -447,44 +450,51 @@ func (o *Oracle) Faulted(v *Occupancy, fault string) {
 }
 
 // Wipe records that a fault deletes a key, or all keys if key is negative. The caller
-// must call it before the fault begins.
+// must call it before the fault begins, and no client may acquire a lock before the fault is
+// over.
 func (o *Oracle) Wipe(key int, fault string, now time.Time) {
-	if key < 0 {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.wiped = keyLoss{now, now, fault}
-		return
-	}
-	s := &o.sections[key]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wiped = keyLoss{now, now, fault}
+	o.WipeBegan(key, fault, now)
+	o.WipeEnded(key, now)
 }
 
-// WipeBegan records that another process is about to apply a fault that deletes locks. The
-// time of the fault is not known exactly: it is before the call of WipeEnded.
-func (o *Oracle) WipeBegan(fault string, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.wiping == 0 {
-		o.wiped = keyLoss{now, now.Add(endless), fault}
-	}
-	o.wiping++
+// WipeBegan records that a fault is about to delete a key, or all keys if key is negative.
+// The fault is over before the call of WipeEnded.
+func (o *Oracle) WipeBegan(key int, fault string, now time.Time) {
+	o.changeLoss(key, func(l *keyLoss) {
+		if l.under == 0 {
+			l.from, l.to, l.fault = now, now.Add(endless), fault
+		}
+		l.under++
+	})
 }
 
 // endless is longer than any run.
 const endless = 10 * 365 * 24 * time.Hour
 
 // WipeEnded records that the fault of a WipeBegan is over. It does nothing if there is none.
-func (o *Oracle) WipeEnded(now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.wiping == 0 {
+func (o *Oracle) WipeEnded(key int, now time.Time) {
+	o.changeLoss(key, func(l *keyLoss) {
+		if l.under == 0 {
+			return
+		}
+		if l.under--; l.under == 0 {
+			l.to = now
+		}
+	})
+}
+
+// changeLoss calls change with the newest loss of a key, or of all keys if key is negative.
+func (o *Oracle) changeLoss(key int, change func(*keyLoss)) {
+	if key < 0 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		change(&o.wiped)
 		return
 	}
-	if o.wiping--; o.wiping == 0 {
-		o.wiped.to = now
-	}
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.wiped)
 }
 
 func (o *Oracle) wipedAt() keyLoss {
@@ -564,6 +574,15 @@ func (o *Oracle) Touched() []string {
 
 // valid reports whether the lease of the hold is valid.
 func (v *Occupancy) valid() bool { return v.lease.Valid() }
+
+// acquired returns a time at which the lock may have been acquired: the begin of the hold, or
+// when its lease began if that is earlier. The reply is on its way in between.
+func (v *Occupancy) acquired() time.Time {
+	if began := v.lease.Deadline().Add(-v.section.ttl); v.section.ttl > 0 && began.Before(v.Began) {
+		return began
+	}
+	return v.Began
+}
 
 // end returns the end of the hold, if it leaves now.
 func (v *Occupancy) end(now time.Time) time.Time {

@@ -55,7 +55,7 @@ func (s *criticalSection) before(first, second *Occupancy) []*Occupancy {
 // prevented it.
 func (s *criticalSection) causeOf(first, second *Occupancy, all keyLoss) (cause string, wiped bool) {
 	for _, w := range []keyLoss{s.wiped, all} {
-		if w.fault != "" && !w.to.Before(first.Began) && w.from.Before(second.Began) {
+		if w.fault != "" && !w.to.Before(first.acquired()) && w.from.Before(second.Began) {
 			return w.fault, true
 		}
 	}
@@ -220,7 +220,7 @@ func (o *Oracle) Removed(v *Occupancy) {
 func (o *Oracle) confirm(v *Occupancy) {
 	e := v.removed
 	v.removed = nil
-	wiped := v.section.wiped.to.After(v.Began) || o.wipedAt().to.After(v.Began)
+	wiped := v.section.wiped.to.After(v.acquired()) || o.wipedAt().to.After(v.acquired())
 	if e != nil && v.fault == "" && !wiped {
 		o.keep(&o.found.ForeignUnlocks, *e)
 	}

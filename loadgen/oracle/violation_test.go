@@ -584,22 +584,22 @@ func TestAWipeByAnotherProcessExcusesOverlaps(t *testing.T) {
 		th.Leave(b, th.at(second+2))
 	}
 	th := newOracleTest(t)
-	th.WipeEnded(th.at(5)) // without a begin
+	th.WipeEnded(-1, th.at(5)) // without a begin
 	overlap(th, 10, 20)
 	th.wantViolations(violations{overlaps: 1})
 
-	th.WipeBegan("flush", th.at(1000))
+	th.WipeBegan(-1, "flush", th.at(1000))
 	overlap(th, 1010, 1020)
 	th.wantViolations(violations{overlaps: 2, excused: 1})
 	if e := th.violations().Evidence[1]; e.Cause != "flush" {
 		t.Errorf("cause %q", e.Cause)
 	}
-	th.WipeBegan("steal", th.at(1100))
-	th.WipeEnded(th.at(1200)) // of the flush
+	th.WipeBegan(-1, "steal", th.at(1100))
+	th.WipeEnded(-1, th.at(1200)) // of the flush
 	overlap(th, 1210, 1220)
 	th.wantViolations(violations{overlaps: 3, excused: 2})
 	first := th.enter(Participant{Client: 1}, 1240, 2240)
-	th.WipeEnded(th.at(1250)) // of the steal
+	th.WipeEnded(-1, th.at(1250)) // of the steal
 	th.enter(Participant{Client: 2}, 1260, 2260)
 	th.wantViolations(violations{overlaps: 4, excused: 3})
 	th.Leave(first, th.at(1270))
@@ -652,5 +652,29 @@ func TestViolationsAddUp(t *testing.T) {
 	want.Evidence = []Evidence{{Violation: Overlapped, Key: "b"}, {Violation: LateWork, Key: "a"}, {Violation: LateWork, Key: "b"}}
 	if !reflect.DeepEqual(a, want) {
 		t.Errorf("got  %+v\nwant %+v", a, want)
+	}
+}
+
+// A lock that a fault deletes while its reply is on its way is lost, too, though its hold
+// begins after the fault. The deadline of its lease tells.
+func TestAWipeExcusesAHoldWhoseReplyWasOnItsWay(t *testing.T) {
+	for ttl, excused := range map[time.Duration]int64{0: 0, time.Second: 1} {
+		for _, key := range []int{0, -1} {
+			th := newOracleTest(t)
+			th.sections[0].ttl = ttl
+			th.WipeBegan(key, "flush", th.at(100))
+			th.WipeEnded(key, th.at(105))
+			th.enter(Participant{Client: 1}, 110, 1104) // its lease has begun at 104
+			th.enter(Participant{Client: 2}, 120, 1120)
+			th.wantViolations(violations{overlaps: 1, excused: excused})
+
+			th = newOracleTest(t)
+			th.sections[0].ttl = ttl
+			th.WipeBegan(key, "flush", th.at(100))
+			th.WipeEnded(key, th.at(105))
+			th.enter(Participant{Client: 1}, 110, 1106) // after the fault
+			th.enter(Participant{Client: 2}, 120, 1120)
+			th.wantViolations(violations{overlaps: 1})
+		}
 	}
 }
