@@ -59,6 +59,7 @@ var imports = map[string][]string{
 var testImports = map[string][]string{
 	"tui":              {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
 	"keyspace/formats": {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
+	"loadgen/agents":   {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
 	"lock/classic":     {"lock"},                                                                            // tests of the flaws also use the sound kinds
 }
 

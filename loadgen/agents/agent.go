@@ -36,9 +36,10 @@ var ErrControlGone = errors.New("the control server has not answered for 10 s")
 // takeFor is how long one request waits for a ticket.
 const takeFor = time.Second
 
-// Serve takes part in runs, one after another, until ctx ends. With once it returns after
-// the first run, and returns the error of this run. A refused plan is not a run. While no run is active, Serve waits
-// for a control server that does not answer. During a run it returns [ErrControlGone].
+// Serve takes part in runs, one after another, until ctx ends. It returns an error if this
+// ends a run. With once it returns after the first run, and returns the error of this run. A
+// refused plan is not a run. While no run is active, Serve waits for a control server that
+// does not answer. During a run it returns [ErrControlGone].
 func (a *Agent) Serve(ctx context.Context, once bool) error {
 	silent := false
 	for ctx.Err() == nil {
@@ -61,7 +62,7 @@ func (a *Agent) Serve(ctx context.Context, once bool) error {
 			continue
 		}
 		ran, err := a.serve(ctx, t)
-		if errors.Is(err, ErrControlGone) || ran && once {
+		if errors.Is(err, ErrControlGone) || errors.Is(err, errInterrupted) || ran && once {
 			return err
 		}
 		if err != nil {
@@ -111,6 +112,7 @@ type share struct {
 	run     *loadgen.Run
 	witness *witness.Witness // nil: there is none
 	behind  time.Duration    // what must be added to the clock of this machine to get the control server's
+	shift   time.Duration    // what must be added to time.Now, by which the run goes, to get the clock of this machine
 
 	answered time.Time             // when the control server last answered
 	unsent   []loadgen.SecondShare // of snapshots that could not be sent
@@ -190,6 +192,7 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 	if h.behind, err = clockBehind(ctx, h.control.rdb, h.agent.now); err != nil {
 		return false, fmt.Errorf("read the clock of the control server: %w", err)
 	}
+	h.shift = time.Until(h.agent.now())
 	ready := message{Message: messageReady, Agent: h.number, Name: name(), Clock: h.behind}
 	switch planned, err := h.control.join(ctx, ready); {
 	case err != nil:
@@ -236,6 +239,9 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 				begin = time.After(o.At.Sub(h.agent.now().Add(h.behind)))
 			case o.Order == orderStop:
 				why = errStopped
+				if o.Why != "" {
+					h.agent.note(fmt.Sprintf("run %s does not start: %s", h.control.run, o.Why))
+				}
 			case o.Order == orderLost && o.Agent == h.number:
 				why = errors.New("the coordinator has not heard of this agent for 3 s and goes on without it")
 			default:
@@ -319,7 +325,7 @@ func (h *share) apply(s loadgen.Scenario) error {
 // has its figures.
 func (h *share) report(ctx context.Context, kind messageKind, why error) error {
 	s := h.run.Snapshot()
-	s.ClockBehind = h.behind
+	s.ClockBehind = h.shift + h.behind
 	s.Seconds = append(h.unsent, s.Seconds...)
 	m := message{Message: kind, Agent: h.number, Snapshot: &s, Events: h.highlights.unsent()}
 	m.Unseen, m.Trips = h.witness.Spent()

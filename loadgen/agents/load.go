@@ -664,10 +664,16 @@ func (s *session) age(d time.Duration) {
 	}
 }
 
-// giveUp ends the run without the agents.
+// giveUp ends the run without the agents: those that have not stopped are lost.
 func (s *session) giveUp(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i := range s.members {
+		if one := &s.members[i]; !one.stopped && !one.lost {
+			one.lost = true
+			s.merger.Lost(i + 1)
+		}
+	}
 	s.miss(why)
 }
 

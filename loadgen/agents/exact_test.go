@@ -1,0 +1,131 @@
+package agents
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+// The report of several agents is that of all their events: the counts are equal, and the
+// histograms, bucket for bucket. The agents start at the same time, though their clocks
+// differ by 10 s.
+func TestTheFiguresOfAgentsAreThoseOfAllTheirEvents(t *testing.T) {
+	t.Parallel()
+	shifts := []time.Duration{5 * time.Second, -5 * time.Second, 0}
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, server.EmbeddedForTest(t).Addr(), []string{server.EmbeddedForTest(t).Addr()}, shifts...)
+		compareWithEvents(t, r)
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, server.ForTest(t).Addr(), []string{server.ForTest(t).Addr()}, shifts...)
+		compareWithEvents(t, r)
+	})
+}
+
+func compareWithEvents(t *testing.T, r *rig) {
+	const n = 3
+	l := r.start(n, loadgen.Scenario{
+		Clients: 25, Keys: loadgen.Keys{N: 3}, Hold: loadgen.Exp(3 * time.Millisecond), Think: loadgen.Exp(10 * time.Millisecond), Patience: 30 * time.Millisecond,
+	})
+	r.until(l, "1000 holds", func(m loadgen.Metrics) bool { return m.Acquired > 1000 && m.TimedOut > 0 })
+	// Attempts that the end of a run cuts off have no event: the clients go idle before.
+	s := l.Scenario()
+	s.Think = loadgen.Const(time.Hour)
+	if err := l.Apply(s); err != nil {
+		t.Fatal(err)
+	}
+	before, since := int64(-1), time.Duration(0)
+	r.until(l, "idle clients", func(m loadgen.Metrics) bool {
+		if m.Elapsed < since+3*time.Second/2 {
+			return false
+		}
+		idle := m.Arrivals == before && m.Clients.Idle == s.Clients
+		before, since = m.Arrivals, m.Elapsed
+		return idle
+	})
+	if err := l.Stop(); err != nil {
+		t.Error(err)
+	}
+	m := l.Metrics()
+	if gaps := l.Incomplete(); len(gaps) > 0 || m.Running || m.CutOff != 0 {
+		t.Errorf("%q, running %t, %d cut off", gaps, m.Running, m.CutOff)
+	}
+	wait, held := newHistogram(), newHistogram()
+	first := make([]time.Time, n)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var sum loadgen.Counts
+	for agent, events := range r.events {
+		var own loadgen.Counts
+		for _, e := range events {
+			if e.Client <= agent*loadgen.MaxClients || e.Client > agent*loadgen.MaxClients+s.Part(agent-1, n) {
+				t.Fatalf("agent %d has client %d", agent, e.Client)
+			}
+			for _, c := range []*loadgen.Counts{&own, &sum} {
+				count(c, e.Kind)
+			}
+			switch e.Kind {
+			case loadgen.Acquired, loadgen.TimedOut:
+				record(t, wait, e.Took)
+			case loadgen.Released, loadgen.Expired, loadgen.Lost:
+				record(t, held, e.Took)
+			}
+		}
+		if of := l.Agents()[agent-1]; of.Metrics.Counts != own || !of.Stopped || of.Lost || of.Clients != s.Part(agent-1, n) {
+			t.Errorf("agent %d: %+v\nits events: %+v", agent, of, own)
+		}
+		first[agent-1] = events[0].At
+	}
+	if m.Counts != sum || sum.Acquired < 1000 || len(r.events) != n {
+		t.Errorf("got  %+v\nwant %+v", m.Counts, sum)
+	}
+	for name, pair := range map[string][2]*hdrhistogram.Histogram{"wait": {l.Histograms().Wait, wait}, "held": {l.Histograms().Held, held}} {
+		if !slices.Equal(pair[0].Export().Counts, pair[1].Export().Counts) {
+			t.Errorf("the histogram %s has %d values, the events have %d", name, pair[0].TotalCount(), pair[1].TotalCount())
+		}
+	}
+	earliest, latest := slices.MinFunc(first, time.Time.Compare), slices.MaxFunc(first, time.Time.Compare)
+	if apart := latest.Sub(earliest); apart > 2*time.Second || earliest.Sub(m.Began).Abs() > 2*time.Second {
+		t.Errorf("the agents began %s apart; the report says %s, the first client %s", apart, m.Began, earliest)
+	}
+	if w := l.Witness(); w.Holds != m.Acquired || w.Overlaps != 0 || w.Unseen != 0 || w.Proven < m.Acquired*9/10 || w.Err != nil {
+		t.Errorf("%+v of %d acquired", w, m.Acquired)
+	}
+	perSecond := int64(0)
+	for _, second := range m.Seconds {
+		perSecond += second.Acquired
+	}
+	if perSecond != m.Acquired {
+		t.Errorf("%d acquired, the seconds have %d", m.Acquired, perSecond)
+	}
+	r.checkNoKeys()
+}
+
+// count counts an event in the counts of a run.
+func count(c *loadgen.Counts, kind loadgen.EventKind) {
+	of := map[loadgen.EventKind]*int64{
+		loadgen.Arrived: &c.Arrivals, loadgen.Acquired: &c.Acquired, loadgen.TimedOut: &c.TimedOut, loadgen.Refused: &c.Refused, loadgen.Failed: &c.Errors,
+		loadgen.Released: &c.Released, loadgen.Expired: &c.Expired, loadgen.Lost: &c.Lost, loadgen.Abandoned: &c.Abandoned,
+	}
+	if n := of[kind]; n != nil {
+		*n++
+	}
+}
+
+// newHistogram returns a histogram with the bounds that package loadgen documents.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(int64(time.Microsecond), int64(time.Hour), 2)
+}
+
+func record(t *testing.T, h *hdrhistogram.Histogram, d time.Duration) {
+	if err := h.RecordValue(int64(d)); err != nil {
+		t.Fatal(err)
+	}
+}

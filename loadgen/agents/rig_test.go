@@ -1,0 +1,147 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis logs every connection that it cannot open
+	server.TuneTests(8)
+	m.Run()
+}
+
+// connect returns a client as the program opens it.
+func connect(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: 1, DialTimeout: 2 * time.Second, ReadTimeout: 3 * time.Second, DisableIdentity: true,
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// rig is agents in this process, with the servers of their runs.
+type rig struct {
+	t       *testing.T
+	control *redis.Client
+	targets []string // addresses
+	on      loadgen.Servers
+
+	mu     sync.Mutex
+	events map[int][]loadgen.Event // by agent
+	notes  []string                // of all
+}
+
+// newRig starts agents on the control server, each with a clock that is off by one of shifts.
+// They end with the test.
+func newRig(t *testing.T, control string, targets []string, shifts ...time.Duration) *rig {
+	t.Helper()
+	r := &rig{t: t, control: connect(t, control), targets: targets, events: make(map[int][]loadgen.Event)}
+	r.on = r.open()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for i, shift := range shifts {
+		a := Agent{
+			Control: connect(t, control),
+			Open:    func(context.Context, Target) (loadgen.Servers, func(), error) { return r.open(), func() {}, nil },
+			Note:    func(text string) { r.note(fmt.Sprintf("agent %d: %s", i+1, text)) },
+			Listen:  r.listen,
+			Now:     func() time.Time { return time.Now().Add(shift) },
+		}
+		all.Go(func() {
+			if err := a.Serve(ctx, false); err != nil {
+				r.note(fmt.Sprintf("agent %d ended: %v", i+1, err))
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		if t.Failed() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, note := range r.notes {
+				t.Log(note)
+			}
+		}
+	})
+	return r
+}
+
+// open returns clients of the targets.
+func (r *rig) open() loadgen.Servers {
+	var on loadgen.Servers
+	for _, addr := range r.targets {
+		on.Nodes = append(on.Nodes, connect(r.t, addr))
+	}
+	on.Redis = on.Nodes[0]
+	if len(on.Nodes) == 1 {
+		on.Nodes = nil
+	}
+	return on
+}
+
+func (r *rig) note(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, text)
+}
+
+func (r *rig) listen(_ string, agent int) (func(loadgen.Event), func() error, error) {
+	return func(e loadgen.Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events[agent] = append(r.events[agent], e)
+	}, func() error { return nil }, nil
+}
+
+// start starts a load by n agents.
+func (r *rig) start(n int, s loadgen.Scenario) *Load {
+	r.t.Helper()
+	l, err := New(Config{
+		Control: r.control, Servers: r.on, Target: Target{Addresses: r.targets}, Scenario: s, Agents: n, Witness: true,
+		Patience: 30 * time.Second, Note: r.note,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = l.Close() })
+	if err := l.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
+// until polls a load until its figures meet a condition.
+func (r *rig) until(l *Load, wanted string, ok func(loadgen.Metrics) bool) loadgen.Metrics {
+	r.t.Helper()
+	for range 6000 {
+		if m := l.Metrics(); ok(m) {
+			return m
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Fatalf("never saw %s; last: %+v", wanted, l.Metrics().Counts)
+	return loadgen.Metrics{}
+}
+
+// checkNoKeys fails the test if a run has left keys on the servers.
+func (r *rig) checkNoKeys() {
+	r.t.Helper()
+	for _, rdb := range append([]*redis.Client{r.control, r.on.Redis.(*redis.Client)}, r.on.Nodes...) {
+		keys, err := rdb.Keys(context.Background(), "*").Result()
+		if err != nil || len(keys) > 0 {
+			r.t.Errorf("keys left behind at %s: %q %v", rdb.Options().Addr, keys, err)
+		}
+	}
+}
