@@ -1,0 +1,669 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// spawned is the program in a process of its own.
+type spawned struct {
+	t         *testing.T
+	cmd       *exec.Cmd
+	out, errs output
+	ended     chan struct{} // closed at its end
+}
+
+// output collects what a process writes. Safe for concurrent use.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// spawn starts the program. It is killed at the end of the test.
+func spawn(t *testing.T, args ...string) *spawned {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &spawned{t: t, cmd: exec.Command(self), ended: make(chan struct{})}
+	s.cmd.Args = append([]string{"locktop"}, args...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errs
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(s.ended)
+		_ = s.cmd.Wait() // the tests look at its state
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+		if t.Failed() {
+			t.Logf("locktop %q: %s\n%s%.3000s", args, s.cmd.ProcessState, &s.errs, &s.out)
+		}
+	})
+	return s
+}
+
+// longestWait is how long tests wait for something that a process does.
+const longestWait = 60 * time.Second
+
+// says waits until the process has written a text to stderr.
+func (s *spawned) says(text string) {
+	s.t.Helper()
+	for began := time.Now(); !strings.Contains(s.errs.String(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > longestWait {
+			s.t.Fatalf("it never said %q", text)
+		}
+	}
+}
+
+// exits waits for the end of the process, with an exit code.
+func (s *spawned) exits(code int) {
+	s.t.Helper()
+	select {
+	case <-s.ended:
+	case <-time.After(longestWait):
+		s.t.Fatal("it does not end")
+	}
+	if got := s.cmd.ProcessState.ExitCode(); got != code {
+		s.t.Errorf("%q: exit code %d, want %d", s.cmd.Args, got, code)
+	}
+}
+
+func (s *spawned) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// agentRig is agents as processes, with a control server and a target.
+type agentRig struct {
+	t               *testing.T
+	control, target *server.Child
+	agents          []*spawned
+}
+
+func newAgentRig(t *testing.T, agents int, flags func(agent int) []string) *agentRig {
+	t.Helper()
+	r := &agentRig{t: t, control: server.ForTest(t), target: server.ForTest(t)}
+	for i := range agents {
+		args := []string{"agent", "--control", "redis://" + r.control.Addr()}
+		if flags != nil {
+			args = append(args, flags(i)...)
+		}
+		r.agents = append(r.agents, spawn(t, args...))
+	}
+	return r
+}
+
+// load starts a coordinator.
+func (r *agentRig) load(args ...string) *spawned {
+	r.t.Helper()
+	return spawn(r.t, append([]string{"load", "-u", "redis://" + r.target.Addr(), "--control", "redis://" + r.control.Addr()}, args...)...)
+}
+
+func (r *agentRig) client(s *server.Child) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DisableIdentity: true})
+	r.t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// wantNoKeys fails the test if a server has keys.
+func (r *agentRig) wantNoKeys(servers ...*server.Child) {
+	r.t.Helper()
+	for _, s := range servers {
+		if keys, err := r.client(s).Keys(r.t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+			r.t.Errorf("keys left behind: %q, %v", keys, err)
+		}
+	}
+}
+
+// wantNoLocks fails the test if a lock is held on the target, or a key has no TTL. Queues and
+// fences may stay for a time.
+func (r *agentRig) wantNoLocks() {
+	r.t.Helper()
+	rdb := r.client(r.target)
+	for _, key := range rdb.Keys(r.t.Context(), "*").Val() {
+		if ttl := rdb.TTL(r.t.Context(), key).Val(); ttl == -1 || !strings.Contains(key, "::") && !strings.HasSuffix(key, ":run") {
+			r.t.Errorf("the key %s is left, with a TTL of %s", key, ttl)
+		}
+	}
+}
+
+// agentReport is what the tests read of a report.
+type agentReport struct {
+	Counts    map[string]int64
+	Latencies map[string]map[string]float64
+	Clients   int
+	Agents    []struct {
+		Number  int
+		Name    string
+		Clock   float64 `json:"clock_behind_ms"`
+		Lost    bool
+		Clients int
+		Counts  map[string]int64
+	}
+	Witness struct {
+		Holds, Proven, Overlaps, Excused, Unseen int64
+		Examples                                 []struct {
+			Client string
+			Others []string
+		}
+	}
+	Seconds []struct{ Acquired int64 }
+	Verdict struct {
+		Safe bool
+		Text string
+		Gaps []string
+	}
+}
+
+func (s *spawned) report() agentReport {
+	s.t.Helper()
+	var r agentReport
+	if err := json.Unmarshal([]byte(s.out.String()), &r); err != nil {
+		s.t.Fatalf("the report: %v", err)
+	}
+	for name, sums := range map[string][2]int64{
+		"arrivals": {r.Counts["arrivals"], r.Counts["acquired"] + r.Counts["timed_out"] + r.Counts["refused"] + r.Counts["errors"] + r.Counts["waiting"]},
+		"acquired": {r.Counts["acquired"], r.Counts["released"] + r.Counts["expired"] + r.Counts["lost"] + r.Counts["unconfirmed"] + r.Counts["abandoned"] + r.Counts["holding"]},
+	} {
+		if sums[0] != sums[1] {
+			s.t.Errorf("the sum of %s does not hold: %v", name, r.Counts)
+		}
+	}
+	return r
+}
+
+// eventSums are the counts and the waits of event files. They are read without any type of
+// the program.
+type eventSums struct {
+	counts map[string]int64 // by the names of a report
+	waits  []float64        // ms
+}
+
+// readEvents reads event files.
+func readEvents(t *testing.T, files ...string) eventSums {
+	t.Helper()
+	sums := eventSums{counts: map[string]int64{}}
+	names := map[string]string{
+		"arrive": "arrivals", "acquire": "acquired", "timeout": "timed_out", "refused": "refused", "error": "errors",
+		"release": "released", "expire": "expired", "lost": "lost", "abandon": "abandoned",
+	}
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for lines := bufio.NewScanner(file); lines.Scan(); {
+			var e map[string]any
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				t.Fatalf("%s: %v: %s", name, err, lines.Bytes())
+			}
+			kind := e["event"].(string)
+			if counted, known := names[kind]; known {
+				sums.counts[counted]++
+			}
+			if slices.Contains([]string{"acquire", "timeout", "refused"}, kind) {
+				took, _ := e["took_ms"].(float64) // 0 is left out
+				sums.waits = append(sums.waits, took)
+			}
+		}
+	}
+	slices.Sort(sums.waits)
+	return sums
+}
+
+// compare fails the test if the counts of the events are not those of a report.
+func (e eventSums) compare(t *testing.T, of string, counts map[string]int64) {
+	t.Helper()
+	for _, name := range []string{"arrivals", "acquired", "timed_out", "refused", "errors", "released", "expired", "lost", "abandoned"} {
+		if counts[name] != e.counts[name] {
+			t.Errorf("%s: %d %s, the events have %d", of, counts[name], name, e.counts[name])
+		}
+	}
+}
+
+func inDir(dir string, agent int) string {
+	return filepath.Join(dir, fmt.Sprintf("agent-%d.jsonl", agent))
+}
+
+// Four agents with 500 clients each: the counts of the report are those of the four event
+// files, and its percentiles are within the 1 % of the histogram.
+func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	dir := t.TempDir()
+	r := newAgentRig(t, n, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
+	file := filepath.Join(dir, "load.yaml")
+	// At the end there are no arrivals: an attempt that the end of the run cuts off has no event.
+	text := "clients: 2000\nkeys: 5\nhold: exp:2ms\npatience: 40ms\nrate: 600/s\nstages: [{for: 3s}, {for: 1s, rate: 0.01/s}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := r.load(file, "--agents", fmt.Sprint(n), "--json")
+	l.exits(exitFine)
+	var files []string
+	for i, a := range r.agents {
+		a.exits(exitFine)
+		files = append(files, inDir(dir, i))
+	}
+	report, events := l.report(), readEvents(t, files...)
+	if report.Clients != 500*n || report.Counts["acquired"] < 200 || len(report.Agents) != n || report.Counts["waiting"]+report.Counts["backlog"] != 0 {
+		t.Fatalf("%d clients, %v", report.Clients, report.Counts)
+	}
+	events.compare(t, "all", report.Counts)
+	for _, a := range report.Agents {
+		byOwner := 0
+		for _, name := range files { // which of the processes has taken which number is open
+			one := readEvents(t, name)
+			if one.counts["arrivals"] == a.Counts["arrivals"] && one.counts["acquired"] == a.Counts["acquired"] && one.counts["timed_out"] == a.Counts["timed_out"] {
+				byOwner++
+			}
+		}
+		if byOwner == 0 || a.Clients != 500 || a.Lost {
+			t.Errorf("agent %+v has the counts of no file", a)
+		}
+	}
+	wait := report.Latencies["wait"]
+	if int(wait["count"]) != len(events.waits) || int64(wait["censored"]) != events.counts["timed_out"] {
+		t.Errorf("%v, the events have %d waits, %v", wait, len(events.waits), events.counts)
+	}
+	for name, p := range map[string]float64{"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "p99_9_ms": 99.9, "max_ms": 100} {
+		rank := p / 100 * float64(len(events.waits)) // the one below and the one above are right
+		low, high := events.waits[max(int(rank), 1)-1], events.waits[max(int(math.Ceil(rank)), 1)-1]
+		if got := wait[name]; got < low*0.99-0.002 || got > high*1.01+0.002 {
+			t.Errorf("%s is %g, of the events %g to %g", name, got, low, high)
+		}
+	}
+	sum := 0.0
+	for _, w := range events.waits {
+		sum += w
+	}
+	if mean := sum / float64(len(events.waits)); math.Abs(wait["mean_ms"]-mean) > mean/100+0.002 {
+		t.Errorf("the mean is %g, of the events %g", wait["mean_ms"], mean)
+	}
+	perSecond := int64(0)
+	for _, s := range report.Seconds {
+		perSecond += s.Acquired
+	}
+	if w := report.Witness; perSecond != report.Counts["acquired"] || w.Holds != perSecond || w.Overlaps != 0 || w.Unseen != 0 || !report.Verdict.Safe {
+		t.Errorf("%d acquired in all seconds, witness %+v", perSecond, w)
+	}
+	r.wantNoKeys(r.control, r.target)
+}
+
+// An agent that is killed is named within 4 s, its clients count as crashed, and the run is
+// incomplete. The others go on.
+func TestAKilledAgentIsNamed(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 3, nil)
+	l := r.load("--agents", "3", "--clients", "30", "--keys", "1", "--ttl", "1s", "--duration", "8s", "--json")
+	l.says("p99") // progress
+	victim := r.agents[1]
+	victim.signal(syscall.SIGKILL)
+	killed := time.Now()
+	l.says("was lost at 00:0")
+	within := 8 * time.Second // on a busy machine
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		within = 4 * time.Second
+	}
+	took := time.Since(killed)
+	if took > within {
+		t.Errorf("the agent was named after %s", took)
+	}
+	t.Logf("the agent was named after %s", took)
+	l.exits(exitThreshold)
+	report := l.report()
+	lost := 0
+	for _, a := range report.Agents {
+		if named := strings.HasSuffix(a.Name, fmt.Sprintf(":%d", victim.cmd.Process.Pid)); named != a.Lost {
+			t.Errorf("agent %+v; killed is process %d", a, victim.cmd.Process.Pid)
+		}
+		if a.Lost {
+			lost = a.Number
+			if a.Counts["holding"] != 0 || a.Counts["acquired"] == 0 {
+				t.Errorf("%v", a.Counts)
+			}
+		} else if a.Counts["acquired"] < 50 {
+			t.Errorf("agent %d does not go on: %v", a.Number, a.Counts)
+		}
+	}
+	want := fmt.Sprintf("The run is incomplete: agent %d (", lost)
+	if gaps := report.Verdict.Gaps; len(gaps) == 0 || !strings.HasPrefix(gaps[0], want) || !report.Verdict.Safe {
+		t.Errorf("%q, want %s", gaps, want)
+	}
+	if !strings.Contains(l.errs.String(), "inconclusive: The run is incomplete") {
+		t.Error("the error does not say that the run is incomplete")
+	}
+	r.wantNoKeys(r.control, r.target)
+}
+
+// When the control server stops for 3 s, the run goes on, and all figures arrive afterwards.
+func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := newAgentRig(t, 2, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
+	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--duration", "8s", "--json")
+	l.says("p99") // progress
+	if err := r.control.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // the length of the pause
+	if err := r.control.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	l.exits(exitThreshold) // the witness did not answer
+	report := l.report()
+	readEvents(t, inDir(dir, 0), inDir(dir, 1)).compare(t, "all", report.Counts)
+	for _, gap := range report.Verdict.Gaps {
+		if !strings.HasPrefix(gap, "The witness did not answer ") {
+			t.Error(gap)
+		}
+	}
+	if report.Counts["acquired"] < 200 || !report.Verdict.Safe || report.Witness.Unseen == 0 || len(report.Seconds) < 8 {
+		t.Errorf("%v, %+v, %d seconds", report.Counts, report.Witness, len(report.Seconds))
+	}
+	for _, a := range r.agents {
+		a.exits(exitFine)
+	}
+	r.wantNoKeys(r.control, r.target)
+}
+
+// When the control server stops for 15 s, all agents stop, release their locks, and say why.
+func TestAgentsStopWithoutTheControlServer(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 2, nil)
+	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--duration", "10m", "--json")
+	l.says("p99") // progress
+	if err := r.control.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	frozen := time.Now()
+	for _, a := range r.agents {
+		a.exits(exitFailure)
+		if took := time.Since(frozen); took < 9*time.Second || took > 20*time.Second {
+			t.Errorf("it stopped after %s", took)
+		}
+		if text := a.errs.String(); !strings.HasSuffix(text, "locktop: the control server has not answered for 10 s\n") {
+			t.Errorf("it says %q", text)
+		}
+	}
+	r.wantNoLocks()
+	time.Sleep(time.Until(frozen.Add(15 * time.Second))) // the length of the pause
+	if err := r.control.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	l.exits(exitThreshold)
+	report := l.report()
+	if gaps := fmt.Sprint(report.Verdict.Gaps); !strings.Contains(gaps, "The control server has not answered for 10 s") && !strings.Contains(gaps, "was lost at") {
+		t.Error(gaps)
+	}
+	for _, a := range report.Agents {
+		if !a.Lost || a.Counts["holding"] > 0 || report.Counts["holding"] > 0 {
+			t.Errorf("%+v, of all %v", a, report.Counts)
+		}
+	}
+	r.wantNoKeys(r.target)
+}
+
+// When the coordinator is killed, the agents end the run, release their locks, and serve the
+// next run.
+func TestAgentsEndTheRunOfAKilledCoordinator(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 2, nil)
+	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--kind", "fair", "--fence", "true", "--duration", "10m")
+	l.says("p99") // progress
+	l.signal(syscall.SIGKILL)
+	killed := time.Now()
+	for _, a := range r.agents {
+		a.says("the coordinator is gone")
+		if took := time.Since(killed); took > 15*time.Second {
+			t.Errorf("the agents noticed it after %s", took)
+		}
+	}
+	r.wantNoLocks()
+	next := r.load("--agents", "2", "--duration", "1s")
+	next.exits(exitFine)
+}
+
+// An interrupted coordinator reports, leaves no key, and the agents serve the next run.
+func TestAnInterruptedCoordinatorReports(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 2, nil)
+	for range 2 {
+		l := r.load("--agents", "2", "--clients", "20", "--kind", "fair", "--fence", "true", "--duration", "10m")
+		l.says("p99") // progress
+		l.signal(os.Interrupt)
+		l.exits(exitInterrupted)
+		for _, want := range []string{"arrivals ", "acquired ", "No two clients were inside at once.", "Witness: 0 overlaps"} {
+			if !strings.Contains(l.out.String(), want) {
+				t.Errorf("no %q in the report:\n%s", want, &l.out)
+			}
+		}
+		if strings.Contains(l.out.String(), "incomplete") {
+			t.Errorf("the report is incomplete:\n%s", &l.out)
+		}
+		r.wantNoKeys(r.control, r.target)
+	}
+}
+
+// An agent that is interrupted stops in order, and the report names it.
+func TestAnInterruptedAgentIsNamed(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 2, nil)
+	l := r.load("--agents", "2", "--clients", "20", "--keys", "2", "--duration", "5s", "--json")
+	l.says("p99") // progress
+	r.agents[0].signal(os.Interrupt)
+	r.agents[0].exits(exitInterrupted)
+	l.exits(exitThreshold)
+	report := l.report()
+	want := fmt.Sprintf(":%d) stopped at 00:0", r.agents[0].cmd.Process.Pid)
+	if gaps := fmt.Sprint(report.Verdict.Gaps); len(report.Verdict.Gaps) != 1 || !strings.Contains(gaps, want) || !strings.Contains(gaps, "the agent was interrupted") {
+		t.Errorf("%s, want %s", gaps, want)
+	}
+	r.wantNoKeys(r.control, r.target)
+}
+
+// An agent that stands still is lost. When it goes on, it stops its clients and releases.
+func TestAnAgentThatStandsStillIsLost(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 2, nil)
+	l := r.load("--agents", "2", "--clients", "20", "--keys", "2", "--ttl", "1s", "--duration", "9s", "--json")
+	l.says("p99") // progress
+	r.agents[0].signal(syscall.SIGSTOP)
+	l.says("was lost at")
+	r.agents[0].signal(syscall.SIGCONT)
+	r.agents[0].says("goes on without it")
+	l.exits(exitThreshold)
+	if report := l.report(); !report.Verdict.Safe || len(report.Verdict.Gaps) != 1 {
+		t.Errorf("%+v", report.Verdict)
+	}
+	next := r.load("--agents", "2", "--duration", "1s")
+	next.exits(exitFine)
+	r.wantNoKeys(r.control, r.target)
+}
+
+// Too few agents: the coordinator says so and takes its tickets back. An agent that comes
+// later does not run.
+func TestTooFewAgents(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 1, nil)
+	l := r.load("--agents", "3", "--agent-wait", "2s", "--duration", "10m")
+	l.exits(exitFailure)
+	if text := l.errs.String(); !strings.Contains(text, "locktop: 1 of 3 agents came within 2 s: start locktop agent --control with this control server on more machines\n") {
+		t.Errorf("it says %q", text)
+	}
+	r.wantNoKeys(r.control, r.target)
+	r.agents[0].says("does not start: 1 of 3 agents came within 2 s")
+	if n := strings.Count(r.agents[0].errs.String(), " of 3, "); n != 1 {
+		t.Errorf("the agent took %d tickets", n)
+	}
+	r.agents = append(r.agents, spawn(t, "agent", "--control", "redis://"+r.control.Addr()))
+	next := r.load("--agents", "2", "--duration", "1s")
+	next.exits(exitFine)
+	late := r.agents[1].errs.String()
+	if n := strings.Count(late, "clients on"); n != 1 {
+		t.Errorf("the late agent ran %d times: %s", n, late)
+	}
+}
+
+// A coordinator names the agent that refuses, and its reason.
+func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 0, nil)
+	l := r.load("--agents", "2", "--duration", "10m")
+	control := r.client(r.control)
+	popped, err := control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ticket struct {
+		Run   string
+		Agent int
+	}
+	if err := json.Unmarshal([]byte(popped[1]), &ticket); err != nil {
+		t.Fatal(err)
+	}
+	refused := fmt.Sprintf(`{"message":"refused","agent":%d,"name":"host-b:7","error":"this agent may not load %s"}`, ticket.Agent, r.target.Addr())
+	if err := control.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:agents:{" + ticket.Run + "}:messages", Values: []any{"json", refused}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	l.exits(exitFailure)
+	if want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"; !strings.HasSuffix(l.errs.String(), want) {
+		t.Errorf("it says %q, want %s", l.errs.String(), want)
+	}
+	r.wantNoKeys(r.control, r.target)
+}
+
+// An agent refuses plans that it must not run, and connects to no server of theirs.
+func TestAnAgentRefusesPlans(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 1, func(int) []string { return []string{"--allow", "redis://10.0.0.9:6379"} })
+	control := r.client(r.control)
+	contacts := make(chan struct{}, 100)
+	local, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	go func() {
+		for {
+			conn, err := local.Accept()
+			if err != nil {
+				return
+			}
+			contacts <- struct{}{}
+			_ = conn.Close()
+		}
+	}()
+	const sound = "clients: 4\nkeys: {prefix: 'p:'}\n"
+	for i, c := range []struct {
+		plan map[string]any
+		want string
+	}{
+		{map[string]any{"target": map[string]any{"addresses": []string{"192.0.2.1:6379"}}}, "this agent may not load 192.0.2.1:6379: --allow redis://192.0.2.1:6379 allows it"},
+		{map[string]any{"target": map[string]any{"addresses": []string{local.Addr().String(), "10.0.0.1:6379"}}}, "this agent may not load 10.0.0.1:6379: --allow redis://10.0.0.1:6379 allows it"},
+		{map[string]any{"target": map[string]any{"addresses": []string{"10.0.0.9:6380"}}}, "this agent may not load 10.0.0.9:6380: --allow redis://10.0.0.9:6380 allows it"},
+		{map[string]any{"protocol": 2}, "the plan has protocol 2, and this agent has protocol 1: run the same version of locktop everywhere"},
+		{map[string]any{"scenario": sound + "lock: {exec: 'touch pwned'}\n"}, "agents run no client processes (exec)"},
+		{map[string]any{"scenario": "clients: 4\n"}, "the plan has no prefix of the keys"},
+		{map[string]any{"agents": 0}, "the plan has no agent 1: it has 0"},
+	} {
+		p := map[string]any{"protocol": 1, "agents": 1, "scenario": sound, "target": map[string]any{"addresses": []string{local.Addr().String()}}}
+		for k, v := range c.plan {
+			p[k] = v
+		}
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := fmt.Sprintf("run%d", i)
+		pipe := control.Pipeline()
+		pipe.Set(t.Context(), "locktop:agents:{"+run+"}:plan", text, time.Minute)
+		pipe.RPush(t.Context(), "locktop:agents:tickets", fmt.Sprintf(`{"run":%q,"agent":1}`, run))
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := control.XRead(t.Context(), &redis.XReadArgs{Streams: []string{"locktop:agents:{" + run + "}:messages", "0"}, Block: 20 * time.Second}).Result()
+		if err != nil {
+			t.Fatalf("%v: %v", c.plan, err)
+		}
+		var m map[string]any
+		if err := json.Unmarshal([]byte(got[0].Messages[0].Values["json"].(string)), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m["message"] != "refused" || m["error"] != c.want || !strings.HasSuffix(fmt.Sprint(m["name"]), fmt.Sprintf(":%d", r.agents[0].cmd.Process.Pid)) {
+			t.Errorf("%v: %v, want %s", c.plan, m, c.want)
+		}
+		r.agents[0].says("refused a run: " + c.want)
+	}
+	if len(contacts) > 0 {
+		t.Errorf("it has connected %d times to a server of a plan that it refuses", len(contacts))
+	}
+	if err := control.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	l := r.load("--agents", "1", "--duration", "1s") // it still serves
+	l.exits(exitFine)
+}
+
+// Agents whose clocks differ by 10 s prove that two of them were inside at once.
+func TestAgentsWithWrongClocksFindABrokenLock(t *testing.T) {
+	t.Parallel()
+	r := newAgentRig(t, 2, func(i int) []string { return []string{"--clock-offset", []string{"5s", "-5s"}[i]} })
+	l := r.load("blind-delete", "--agents", "2", "--json")
+	l.exits(exitFine) // a scene that shows what it should
+	report := l.report()
+	across := false
+	for _, e := range report.Witness.Examples {
+		for _, other := range e.Others {
+			across = across || len(e.Client) == len("client-100001") && e.Client[:len("client-1")] != other[:len("client-1")]
+		}
+	}
+	if !across || report.Witness.Overlaps == 0 || report.Witness.Excused != 0 {
+		t.Errorf("no overlap between two agents: %+v", report.Witness)
+	}
+	var clocks []float64
+	for _, a := range report.Agents {
+		clocks = append(clocks, a.Clock)
+	}
+	slices.Sort(clocks)
+	if math.Abs(clocks[0]+5000) > 200 || math.Abs(clocks[1]-5000) > 200 {
+		t.Errorf("the clocks are off by %v ms", clocks)
+	}
+	r.wantNoKeys(r.control, r.target)
+}
