@@ -71,8 +71,9 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 			}
 		}
 	}
+	flags := []string{"-u", "redis://" + target, "--control", "redis://" + control, "--agents", "4"}
 	open := func() *terminal {
-		term := openTerminal(t, 80, 24, "-u", "redis://"+target, "--load", "--control", "redis://"+control, "--agents", "4")
+		term := openTerminal(t, 80, 24, append(flags, "--load")...)
 		term.want("Choose a scene").press("Escape").wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
 		return term.press("3").want("nothing has run yet").press("s")
 	}
@@ -80,7 +81,8 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 		return func(screen string) bool { return agentsOn(screen, "running", clients...) == n }
 	}
 
-	term := open().want("waiting for 4 agents: none is there")
+	term := openTerminal(t, 80, 24, flags...).want("no locks among").press("3").want("s runs clients on it, after a question")
+	term.press("s").want("Run clients on this server?").press("y").want("waiting for 4 agents: none is there")
 	victim := startAgent(t, control)
 	startAgent(t, control)
 	term.want("waiting for 4 agents: 2 are there").press("+").want("2 are there; s ends the wait")
