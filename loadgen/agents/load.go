@@ -296,8 +296,6 @@ type member struct {
 	lost    bool
 	silent  time.Duration // time without a message, while the control server answered
 	heard   time.Time
-	unseen  int64 // see [witness.Witness.Spent]
-	trips   string
 }
 
 // session is one run of a load, from a start to a stop.
@@ -619,11 +617,14 @@ func (s *session) receive(text string) {
 	if one.lost {
 		return // it is counted as crashed
 	}
-	if err := s.merger.Add(m.Agent, *m.Snapshot); err != nil {
+	err := s.merger.Add(m.Agent, *m.Snapshot)
+	if s.witness != nil {
+		err = errors.Join(err, s.witness.Merge(m.Agent, m.Unseen, m.Trips))
+	}
+	if err != nil {
 		s.miss(fmt.Sprintf("A message of agent %d could not be read: %v.", m.Agent, err))
 	}
 	one.silent, one.heard = 0, time.Now()
-	one.unseen, one.trips = m.Unseen, m.Trips
 	for _, e := range m.Events[:min(len(m.Events), maxHighlights)] {
 		e.At = e.At.Add(m.Snapshot.ClockBehind)
 		s.note(loadgen.Event(e))
@@ -781,13 +782,6 @@ func (s *session) finish() {
 	err := s.keeper.Close()
 	s.faults.Wait()
 	if s.witness != nil {
-		s.mu.Lock()
-		for _, one := range s.members {
-			if failed := s.witness.Merge(one.unseen, one.trips); failed != nil {
-				err = errors.Join(err, failed)
-			}
-		}
-		s.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), controlGone)
 		_ = s.witness.Close(ctx) // the results have the error
 		cancel()

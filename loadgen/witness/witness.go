@@ -47,6 +47,7 @@ type Witness struct {
 	mu        sync.Mutex
 	confirmed []string // holds to be confirmed with the next entry
 	trips     *hdrhistogram.Histogram
+	others    map[int]spent // what other processes have spent, by number
 
 	unseen atomic.Int64
 
@@ -113,24 +114,32 @@ func (w *Witness) Spent() (unseen int64, trips string) {
 	return w.unseen.Load(), string(text)
 }
 
-// Merge adds what another process has spent at the end. It returns an error, and changes
-// nothing, if trips is not of [Witness.Spent].
-func (w *Witness) Merge(unseen int64, trips string) error {
-	w.unseen.Add(max(unseen, 0))
-	if trips == "" {
-		return nil
-	}
-	if _, err := base64.StdEncoding.DecodeString(trips); err != nil {
-		return fmt.Errorf("a histogram of a witness is not base64: %w", err)
-	}
-	h, err := hdrhistogram.Decode([]byte(trips))
-	if err != nil {
-		return fmt.Errorf("read a histogram of a witness: %w", err)
+// Merge sets what another process has spent so far, by [Witness.Spent]. Results includes it.
+// Merge returns an error, and changes nothing, if trips is no histogram.
+func (w *Witness) Merge(process int, unseen int64, trips string) error {
+	other := spent{unseen: max(unseen, 0)}
+	if trips != "" {
+		if _, err := base64.StdEncoding.DecodeString(trips); err != nil {
+			return fmt.Errorf("a histogram of a witness is not base64: %w", err)
+		}
+		var err error
+		if other.trips, err = hdrhistogram.Decode([]byte(trips)); err != nil {
+			return fmt.Errorf("read a histogram of a witness: %w", err)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trips.Merge(h)
+	if w.others == nil {
+		w.others = make(map[int]spent)
+	}
+	w.others[process] = other
 	return nil
+}
+
+// spent is what one process has spent on a witness.
+type spent struct {
+	unseen int64
+	trips  *hdrhistogram.Histogram // nil = nothing
 }
 
 // LossBegan notes that a fault that deletes locks is about to begin, and returns a function
@@ -313,9 +322,16 @@ func excused(c Counts) string {
 func (w *Witness) Results() Results {
 	r := Results{Unseen: w.unseen.Load()}
 	w.mu.Lock()
-	r.P50 = time.Duration(w.trips.ValueAtQuantile(50)) * time.Microsecond
-	r.P99 = time.Duration(w.trips.ValueAtQuantile(99)) * time.Microsecond
+	trips := hdrhistogram.Import(w.trips.Export())
+	for _, other := range w.others {
+		r.Unseen += other.unseen
+		if other.trips != nil {
+			trips.Merge(other.trips)
+		}
+	}
 	w.mu.Unlock()
+	r.P50 = time.Duration(trips.ValueAtQuantile(50)) * time.Microsecond
+	r.P99 = time.Duration(trips.ValueAtQuantile(99)) * time.Microsecond
 	w.judging.Lock()
 	defer w.judging.Unlock()
 	r.Counts, r.Err = w.judge.Counts(), w.failed

@@ -148,18 +148,22 @@ func TestProcessesJoinAWitness(t *testing.T) {
 		for _, one := range joined {
 			one.Flush(t.Context()) // the confirmations have no other entry to go with
 		}
-		for _, one := range joined {
+		for i, one := range joined {
 			unseen, trips := one.Spent()
-			if err := w.Merge(unseen, trips); err != nil || unseen != 0 {
+			if err := w.Merge(i, unseen, trips); err != nil || unseen != 0 {
 				t.Errorf("%d unseen, %v", unseen, err)
 			}
 		}
-		if err := w.Merge(3, "no histogram"); err == nil {
+		if err := w.Merge(1, 3, "no histogram"); err == nil {
 			t.Error("no histogram was merged")
 		}
-		before := w.Results()
-		if err := w.Merge(-3, ""); err != nil || w.Results().Unseen != before.Unseen {
-			t.Errorf("after a negative number: %+v, %v", w.Results(), err)
+		if unseen := w.Results().Unseen; unseen != 0 {
+			t.Errorf("%d unseen after a merge that failed", unseen)
+		}
+		for _, unseen := range []int64{2, 3, -3} { // the newest counts
+			if err := w.Merge(2, unseen, ""); err != nil || w.Results().Unseen != max(unseen, 0) {
+				t.Errorf("%d unseen: %+v, %v", unseen, w.Results(), err)
+			}
 		}
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -187,7 +191,7 @@ func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	}
 	unseen, trips := other.Spent()
 	before := w.Results().P50
-	if err := w.Merge(unseen, trips); err != nil {
+	if err := w.Merge(1, unseen, trips); err != nil {
 		t.Fatal(err)
 	}
 	if after := w.Results().P50; after < slowTrip || before >= slowTrip {
