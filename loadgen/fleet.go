@@ -140,7 +140,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		f.hello, f.promise, fenced = h, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
 	}
 	checks := oracle.Config{
-		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, TTL: s.Lock.TTL, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced, Claimed: s.Lock.Kind == Exec,
+		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, TTL: s.Lock.TTL, Nested: s.Depth > 1, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced, Claimed: s.Lock.Kind == Exec,
 		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
 	}
 	if c.role.agent > 0 { // other processes have holders, too

@@ -35,6 +35,7 @@ type Config struct {
 	Limit    int                 // how many holders may be inside a key at once; 0 = 1
 	Sets     bool                // one hold has several keys: a key may be free while its waiters wait for another one
 	TTL      time.Duration       // of a lease; 0 = not known
+	Nested   bool                // a client enters a lock several times: its lease may have begun with a later entry, after a fault has deleted the lock
 	Patience time.Duration       // a key is stuck if no client has it for longer than this while a client waits for it
 	InOrder  bool                // the lock serves waiters in order of arrival
 	Numbered bool                // the fence rises with every exclusive holder
@@ -94,7 +95,8 @@ type criticalSection struct {
 	numberAt time.Time  // when that holder entered
 	wiped    keyLoss    // newest loss of this key alone
 
-	ttl time.Duration // of a lease; 0 = not known
+	ttl    time.Duration // of a lease; 0 = not known
+	nested bool          // see [Config.Nested]
 
 	last   int // client of the newest hold
 	streak int // its acquires in a row
@@ -130,7 +132,8 @@ func New(c Config) *Oracle {
 	}
 	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence)}
 	for i := range o.sections {
-		o.sections[i].name, o.sections[i].limit, o.sections[i].ttl = c.Keys[i], c.Limit, c.TTL
+		o.sections[i].name, o.sections[i].limit = c.Keys[i], c.Limit
+		o.sections[i].ttl, o.sections[i].nested = c.TTL, c.Nested
 	}
 	return o
 }
@@ -576,8 +579,12 @@ func (o *Oracle) Touched() []string {
 func (v *Occupancy) valid() bool { return v.lease.Valid() }
 
 // acquired returns a time at which the lock may have been acquired: the begin of the hold, or
-// when its lease began if that is earlier. The reply is on its way in between.
+// when its lease began if that is earlier. The reply is on its way in between. The first of
+// several entries may have been any time after the client asked.
 func (v *Occupancy) acquired() time.Time {
+	if v.section.nested {
+		return v.participant.Asked
+	}
 	if began := v.lease.Deadline().Add(-v.section.ttl); v.section.ttl > 0 && began.Before(v.Began) {
 		return began
 	}

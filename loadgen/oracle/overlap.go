@@ -192,6 +192,9 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 		if taken++; taken < s.admits() {
 			continue
 		}
+		if s.nested && o.mayBeWiped(v) {
+			return // the entry that remained was the only one on the server
+		}
 		e := Evidence{
 			Violation: ForeignUnlock, Key: s.name, At: now,
 			First: v.side(now), Second: other.side(now), Cause: v.knownCause(),
@@ -220,8 +223,12 @@ func (o *Oracle) Removed(v *Occupancy) {
 func (o *Oracle) confirm(v *Occupancy) {
 	e := v.removed
 	v.removed = nil
-	wiped := v.section.wiped.to.After(v.acquired()) || o.wipedAt().to.After(v.acquired())
-	if e != nil && v.fault == "" && !wiped {
+	if e != nil && v.fault == "" && !o.mayBeWiped(v) {
 		o.keep(&o.found.ForeignUnlocks, *e)
 	}
+}
+
+// mayBeWiped reports whether a fault may have deleted the lock of v. section.mu must be held.
+func (o *Oracle) mayBeWiped(v *Occupancy) bool {
+	return v.section.wiped.to.After(v.acquired()) || o.wipedAt().to.After(v.acquired())
 }

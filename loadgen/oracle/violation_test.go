@@ -678,3 +678,21 @@ func TestAWipeExcusesAHoldWhoseReplyWasOnItsWay(t *testing.T) {
 		}
 	}
 }
+
+// A client that enters twice may make its lock anew, with its second entry, after a fault
+// has deleted it. Then its first exit frees the lock.
+func TestAWipeBetweenTwoEntriesExcuses(t *testing.T) {
+	for nested, want := range map[bool]violations{true: {overlaps: 1, excused: 1}, false: {overlaps: 1, foreign: 1}} {
+		th := newOracleTest(t)
+		th.sections[0].ttl, th.sections[0].nested = time.Second, nested
+		asked := th.at(90)
+		th.WaiterAdded(0, &Attempt{Client: 1, Asked: asked, Ctx: t.Context()})
+		th.WipeBegan(0, "steal", th.at(100))
+		th.WipeEnded(0, th.at(105))
+		first := th.Enter(0, Participant{Client: 1, Asked: asked}, leaseUntil{th.clock, th.at(1107)}, th.at(110)) // the second entry was at 107
+		th.enter(Participant{Client: 2}, 120, 1120)
+		th.Leave(first, th.at(125))
+		th.Unlocked(first, th.at(125), th.at(126))
+		th.wantViolations(want)
+	}
+}
