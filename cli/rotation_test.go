@@ -127,3 +127,61 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 		t.Errorf("the password is in %v", places)
 	}
 }
+
+// A password from a file works on every topology, for readers and for a load.
+func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(canary+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, build := range map[string]func(*testing.T) (flags, servers []string){
+		"cluster": func(t *testing.T) (flags, servers []string) {
+			rig := server.ClusterForTest(t, server.ClusterOptions{})
+			return []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, rig.Addrs()
+		},
+		"sentinel": func(t *testing.T) (flags, servers []string) {
+			rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+			return []string{"--sentinel", rig.Sentinels()[0], "--master", server.SentinelMaster}, []string{rig.Master().Addr()}
+		},
+		"redlock": func(t *testing.T) (flags, servers []string) {
+			rig := server.IndependentForTest(t, 3)
+			for _, node := range rig.Nodes() {
+				servers = append(servers, node.Addr())
+				flags = append(flags, "--redlock", "redis://"+node.Addr())
+			}
+			return flags, servers
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags, servers := build(t)
+			for _, addr := range servers {
+				aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
+			}
+			flags = append(flags, "--user", "ann", "--password-file", file)
+			if _, said := listedOn(t, flags...); said != "" {
+				t.Errorf("list says %q", said)
+			}
+			load := append([]string{"load", "--json", "--clients", "4", "--hold", "10ms", "--think", "10ms", "--duration", "1s"}, flags...)
+			if name == "redlock" {
+				load = append(load, "--kind", "redlock")
+			}
+			got := locktop(t, load...)
+			var report struct{ Counts map[string]int64 }
+			if err := json.Unmarshal([]byte(got.out), &report); err != nil {
+				t.Fatalf("%v: %+v", err, got)
+			}
+			if got.code != exitFine || report.Counts["acquired"] == 0 || report.Counts["errors"] > 0 {
+				t.Errorf("exit code %d, %v: %s", got.code, report.Counts, got.errors)
+			}
+			if err := os.WriteFile(file+name, []byte("wrong\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got = locktop(t, append(append([]string{"list"}, flags[:len(flags)-1]...), file+name)...)
+			if got.code != exitNoConnect || !strings.Contains(got.errors, "WRONGPASS") || strings.Contains(got.errors, "streaming") {
+				t.Errorf("with another password: %+v", got)
+			}
+		})
+	}
+}
