@@ -71,8 +71,13 @@ func (c *Flags) resolve() (endpoint, error) {
 // Remote returns the address of the flags if it is not on this machine, "" otherwise.
 func (c *Flags) Remote() (string, error) {
 	e, err := c.resolve()
-	if err != nil || e.local() {
+	switch host := c.sshHost(); {
+	case err != nil:
 		return "", err
+	case host != "":
+		return e.String() + " behind " + host, nil
+	case e.local():
+		return "", nil
 	}
 	return e.String(), nil
 }

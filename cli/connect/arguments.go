@@ -41,6 +41,9 @@ func (c *Flags) Arguments(db int) ([]string, error) {
 		flags = append(flags, "--tls")
 	}
 	flags = append(flags, c.security.flags()...)
+	if c.given("ssh") {
+		flags = append(flags, "--ssh", c.ssh)
+	}
 	if c.given("timeout") {
 		flags = append(flags, "--timeout", c.timeout.String())
 	}

@@ -32,6 +32,7 @@ type Context struct {
 	SentinelUser string   `yaml:"sentinel_user"`
 	SentinelPass string   `yaml:"sentinel_pass"`
 	SentinelTLS  optional `yaml:"sentinel_tls"`
+	SSH          string   `yaml:"ssh"`        // in the syntax of --ssh
 	Production   bool     `yaml:"production"` // the user must type the name of a lock before each action
 	ReadOnly     bool     `yaml:"readonly"`   // refuse --write
 	Theme        string   `yaml:"theme"`
@@ -104,7 +105,7 @@ var (
 func configError(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
-		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, sentinel, master, sentinel_user, sentinel_pass, sentinel_tls, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
+		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, sentinel, master, sentinel_user, sentinel_pass, sentinel_tls, ssh, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
 	}
 	if line := anyLine.FindString(said); line != "" {
 		return fmt.Errorf("%s: unexpected value", line)
@@ -157,6 +158,7 @@ func (c *Flags) Context() (Context, error) {
 	}
 	c.contextURL, of.Name = of.URL, c.context
 	c.contextCommand, c.contextFile = of.Command, of.File
+	c.contextSSH = of.SSH
 	return of, c.useSentinels(of)
 }
 

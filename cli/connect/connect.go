@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -57,6 +58,9 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 			c.warn(p.Warn, e)
 		}
 	}
+	if err := c.openSSH(ctx, seeds); err != nil {
+		return nil, err
+	}
 	v := &servers{connect: c.client, locate: c.locator(seeds), clients: make(map[endpoint]*redis.Client)}
 	t := &Target{
 		Title:   c.title(seeds),
@@ -70,6 +74,9 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	if c.security.insecure {
 		t.Title += " (certificate not verified)"
 	}
+	if c.tunnel != nil {
+		t.Title += " through " + c.tunnel.host
+	}
 	if c.cluster {
 		t.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) {
 			e := seeds[0]
@@ -78,10 +85,35 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 		})
 	}
 	if err := t.ping(ctx); err != nil {
-		v.close()
+		t.Close()
 		return nil, err
 	}
 	return t, nil
+}
+
+// openSSH opens the tunnel if the flags have a host for it. The last [Target.Close] closes it.
+func (c *Flags) openSSH(ctx context.Context, seeds []endpoint) error {
+	host, origin := c.sshHost(), "ssh of context "+c.context
+	if c.given("ssh") {
+		origin = "--ssh"
+	} else if host == "" {
+		return nil
+	}
+	if err := checkSSHHost(origin, host); err != nil {
+		return err
+	}
+	if seeds[0].network == "unix" {
+		return usagef("name a host and a port, as "+host+" reaches them", "%s does not reach a unix socket", origin)
+	}
+	if c.tunnel == nil || c.tunnel.uses.Load() == 0 {
+		opened, err := openTunnel(ctx, host)
+		if err != nil {
+			return err
+		}
+		c.tunnel = opened
+	}
+	c.tunnel.uses.Add(1)
+	return nil
 }
 
 // seeds returns the servers that the flags name.
@@ -251,6 +283,9 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 			Mode: maintnotifications.ModeDisabled,
 		},
 	}
+	if c.tunnel != nil {
+		o.Dialer = c.tunnel.dial
+	}
 	if c.secret != nil {
 		o.StreamingCredentialsProvider = userSecret{c.secret, e.user}
 	}
@@ -261,9 +296,29 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 		return o, nil
 	}
 	config, err := c.security.config()
+	if err == nil && c.tunnel != nil {
+		o.Dialer = overTLS(o.Dialer, config)
+	}
 	o.TLSConfig = config
 	return o, err
 }
+
+// overTLS returns a dialer that uses TLS on the connections of dial.
+func overTLS(dial dialer, config *tls.Config) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		own := config.Clone()
+		if own.ServerName == "" {
+			own.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		return tls.Client(c, own), nil
+	}
+}
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // setUp sets the name of the connection, for the operator of the server. If the
 // ACL rejects the command, the connection has no name.
@@ -312,7 +367,7 @@ func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 	if c.security.insecure {
 		warning("--insecure: the server's certificate is not verified")
 	}
-	if (e.pass != "" || c.rotates()) && !e.tls && !e.local() {
+	if (e.pass != "" || c.rotates()) && !e.tls && !e.local() && c.sshHost() == "" {
 		warning("the password travels to %s unencrypted: use --tls or rediss://", e)
 	}
 }

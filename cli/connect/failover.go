@@ -23,7 +23,7 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 	case t.flags.cluster:
 		all := &redis.ClusterOptions{
 			Username: o.Username, Password: o.Password, StreamingCredentialsProvider: o.StreamingCredentialsProvider, TLSConfig: o.TLSConfig,
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+			Dialer: o.Dialer, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 			DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
 		}
 		for _, e := range nodes {
@@ -44,7 +44,10 @@ func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Cont
 // failover client cannot use TLS for only the Sentinels or only the servers, and panics
 // with credentials that change.
 func (c *Flags) followMaster(o *redis.Options) *redis.Client {
-	dial := redis.NewDialer(o)
+	dial := o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(o)
+	}
 	return redis.NewClient(&redis.Options{
 		Addr: "master " + c.master,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -29,8 +29,10 @@ type Flags struct {
 	passwordFlags
 	db database
 	topologyFlags
-	security tlsFlags
-	timeout  time.Duration
+	ssh, contextSSH string  // host that reaches the servers
+	tunnel          *tunnel // nil: none is open
+	security        tlsFlags
+	timeout         time.Duration
 
 	elsewhere bool // see Elsewhere
 
@@ -53,6 +55,7 @@ func (c *Flags) FlagSet() *pflag.FlagSet {
 	set.VarP(&c.db, "db", "n", "database `number`, or all")
 	c.security.addTo(set)
 	c.topologyFlags.addTo(set)
+	set.StringVar(&c.ssh, "ssh", "", "`[user@]host` from which to reach the servers, with the ssh of this machine")
 	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "maximum `time` to wait for a connection or a reply")
 	c.given = set.Changed
 	return set
@@ -95,6 +98,9 @@ func (c *Flags) Server() (addr string, db int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
+	if c.sshHost() != "" {
+		return "", 0, usagef("name an address that they reach", "agents do not use --ssh")
+	}
 	if e.network == "unix" {
 		return "", 0, usagef("name a host and a port", "%s cannot be reached from another machine", e)
 	}
@@ -120,6 +126,14 @@ func (c *Flags) AllDatabases() bool { return c.db.all }
 
 // Redlock reports whether the flags name the servers of a Redlock.
 func (c *Flags) Redlock() bool { return len(c.redlock) > 0 }
+
+// sshHost returns the host of --ssh or of the context; "" if there is none.
+func (c *Flags) sshHost() string {
+	if c.given("ssh") {
+		return c.ssh
+	}
+	return c.contextSSH
+}
 
 // addressGiven reports whether a flag names the address of a server.
 func (c *Flags) addressGiven() bool {

@@ -139,4 +139,8 @@ func (t *Target) Close() {
 	}
 	t.closers = nil
 	t.servers.close()
+	if tunnel := t.flags.tunnel; tunnel != nil && tunnel.uses.Add(-1) == 0 {
+		tunnel.close()
+	}
+	t.flags.tunnel = nil
 }

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// hops starts two sshd on loopback and makes ssh reach the host "inner" through the host
+// "outer". Both have host keys that ssh knows.
+func hops(t *testing.T) (folder string) {
+	t.Helper()
+	sshd, err := exec.LookPath("sshd")
+	if err != nil {
+		sshd = "/usr/sbin/sshd"
+	}
+	ssh, sshErr := exec.LookPath("ssh")
+	_, err = os.Stat(sshd)
+	me, userErr := user.Current()
+	if err != nil || sshErr != nil || userErr != nil {
+		t.Skip("there is no sshd or no ssh: apt-get install openssh-server openssh-client")
+	}
+	if me.Uid == "0" {
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // for the privilege separation of sshd
+			t.Skip(err)
+		}
+	}
+	folder = t.TempDir()
+	file := func(name string) string { return filepath.Join(folder, name) }
+	for _, key := range []string{"outer", "inner", "own"} {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", key, "-f", file(key)).CombinedOutput(); err != nil {
+			t.Fatalf("ssh-keygen: %v: %s", err, out)
+		}
+	}
+	var config, known strings.Builder
+	for _, host := range []string{"outer", "inner"} {
+		port := freePort(t)
+		write(t, file(host+".conf"), fmt.Sprintf("Port %s\nListenAddress 127.0.0.1\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\n"+
+			"PidFile none\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n", port, file(host), file("own.pub")))
+		cmd := exec.Command(sshd, "-D", "-e", "-f", file(host+".conf"))
+		said := newLines()
+		cmd.Stderr = said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		said.sees(t, "Server listening on")
+		fmt.Fprintf(&config, "Host %s\n  HostName 127.0.0.1\n  Port %s\n  HostKeyAlias %s\n", host, port, host)
+		key, err := os.ReadFile(file(host + ".pub"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&known, "%s %s", host, key)
+	}
+	fmt.Fprintf(&config, "  ProxyJump outer\nHost *\n  User %s\n  IdentityFile %s\n  IdentitiesOnly yes\n  UserKnownHostsFile %s\n  GlobalKnownHostsFile /dev/null\n",
+		me.Username, file("own"), file("known"))
+	write(t, file("config"), config.String())
+	write(t, file("known"), known.String())
+	if err := os.Mkdir(file("bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, file("bin/ssh"), "#!/bin/sh\nexec "+ssh+" -F "+file("config")+" \"$@\"\n")
+	if err := os.Chmod(file("bin/ssh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", file("bin")+":"+os.Getenv("PATH"))
+	t.Setenv("TMPDIR", folder)
+	return folder
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sshProcesses returns the processes of ssh that use a folder.
+func sshProcesses(folder string) []string {
+	var all []string
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		raw, _ := os.ReadFile(path)
+		if line := strings.ReplaceAll(string(raw), "\x00", " "); strings.HasPrefix(line, "ssh") && strings.Contains(line, folder+"/locktop-ssh-") || strings.HasPrefix(line, "/usr/bin/ssh ") && strings.Contains(line, folder) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// Through two hops, locktop reaches one server, the master that Sentinels name, and all
+// nodes of a cluster, for reading and for a load, and leaves no process.
+func TestServersAreReachedThroughSSH(t *testing.T) {
+	folder := hops(t)
+	single := server.ForTest(t)
+	send(t, single.Addr(), "SET", "lock:a", token, "PX", "600000")
+	group := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+	send(t, group.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
+	cluster := server.ClusterForTest(t, server.ClusterOptions{})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	defer rdb.Close()
+	if err := rdb.Set(t.Context(), "lock:a", token, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for name, flags := range map[string][]string{
+		"single":   {"-u", "redis://" + single.Addr()},
+		"sentinel": {"--sentinel", group.Sentinels()[0], "--master", server.SentinelMaster},
+		"cluster":  {"--cluster", "-u", "redis://" + cluster.Addrs()[0]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flags = append(flags, "--ssh", "inner")
+			doc, said := listedOn(t, flags...)
+			if lockNamed(t, doc, "lock:a"); said != "" {
+				t.Errorf("it says %q", said)
+			}
+			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "1s"}, flags...)
+			if got := locktop(t, load...); got.code != exitUsage || !strings.Contains(got.errors, "behind inner is on another machine") {
+				t.Errorf("a load without permission: %+v", got)
+			}
+			if got := locktop(t, append(load, "--yes-load-this-server")...); got.code != exitFine {
+				t.Errorf("a load: %+v", got)
+			}
+		})
+	}
+	configure(t, 0o600, "contexts:", "  far: {url: 'redis://"+single.Addr()+"', ssh: inner}", "  bad: {ssh: -oNo}")
+	for _, flags := range [][]string{{"--context", "far"}, {"-u", "redis://" + single.Addr(), "--ssh", "inner"}} {
+		got := locktop(t, append([]string{"inspect", "lock:a"}, flags...)...)
+		if got.code != exitFine || !strings.Contains(got.out, flags[len(flags)-2]+" "+flags[len(flags)-1]) {
+			t.Errorf("%v: %+v", flags, got)
+		}
+	}
+	if got := locktop(t, "list", "--context", "bad"); got.code != exitUsage || !strings.Contains(got.errors, "ssh of context bad is not a host for ssh") {
+		t.Errorf("%+v", got)
+	}
+	eventually(t, func() bool { return len(sshProcesses(folder)) == 0 })
+	if left, _ := filepath.Glob(folder + "/locktop-ssh-*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestWhatSSHRefusesIsOneLine(t *testing.T) {
+	folder := hops(t)
+	addr := server.ForTest(t).Addr()
+	for name, c := range map[string]struct {
+		host, addr string
+		code       int
+		said       string
+	}{
+		"no such server": {"inner", "127.0.0.1:1", exitNoConnect, "ssh inner does not reach 127.0.0.1:1: "},
+		"no such host":   {"nobody.invalid", addr, exitNoConnect, "connect through ssh to nobody.invalid: ssh: Could not resolve hostname"},
+		"an option":      {"-oProxyCommand=touch$IFS" + folder + "/hacked", addr, exitUsage, "--ssh is not a host for ssh"},
+		"a command":      {"a;touch", addr, exitUsage, "--ssh is not a host for ssh"},
+		"nothing":        {"", addr, exitUsage, "--ssh is not a host for ssh"},
+	} {
+		got := locktop(t, "list", "-u", "redis://"+c.addr, "--ssh="+c.host)
+		if got.code != c.code || !strings.Contains(got.errors, c.said) || strings.Count(got.errors, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q; want %q", name, got.code, got.errors, c.said)
+		}
+	}
+	write(t, filepath.Join(folder, "known"), "")
+	for _, host := range []string{"outer", "inner"} {
+		got := locktop(t, "list", "-u", "redis://"+addr, "--ssh", host)
+		if got.code != exitNoConnect || strings.Count(got.errors, "\n") != 1 || got.out != "" {
+			t.Errorf("%s with an unknown key: %+v", host, got)
+		}
+		if host == "outer" && !strings.Contains(got.errors, "connect through ssh to outer: Host key verification failed. (") {
+			t.Errorf("it says %q", got.errors)
+		}
+	}
+	if _, err := os.Stat(folder + "/hacked"); err == nil {
+		t.Error("ssh ran a command of --ssh")
+	}
+}
+
+// After SIGKILL nothing of locktop is left, not even the processes of ssh.
+func TestNoSSHOutlivesLocktop(t *testing.T) {
+	folder := hops(t)
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", "600000")
+	cmd := exec.Command("locktop", "watch", "-u", "redis://"+addr, "--ssh", "inner")
+	out := newLines()
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.sees(t, "appeared lock:a")
+	if len(sshProcesses(folder)) < 2 {
+		t.Errorf("only these processes: %q", sshProcesses(folder))
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, func() bool { return len(sshProcesses(folder)) == 0 })
+}
