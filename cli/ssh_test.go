@@ -125,7 +125,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 			if lockNamed(t, doc, "lock:a"); said != "" {
 				t.Errorf("it says %q", said)
 			}
-			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "1s"}, flags...)
+			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "4s", "--timeout", "10s"}, flags...)
 			if got := locktop(t, load...); got.code != exitUsage || !strings.Contains(got.errors, "behind inner is on another machine") {
 				t.Errorf("a load without permission: %+v", got)
 			}
