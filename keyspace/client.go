@@ -1,0 +1,201 @@
+package keyspace
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Client is one connection of a server, as CLIENT LIST describes it.
+type Client struct {
+	ID       int64 // of the connection; the server never uses it again
+	Addr     string
+	Name     string // by CLIENT SETNAME; may be empty
+	User     string
+	Library  string        // name and version of the library, if it says so
+	Age      time.Duration // of the connection, in whole seconds
+	Idle     time.Duration // since the last command, in whole seconds
+	Command  string        // the last command, in lower case
+	Commands int64         // number of commands so far; -1: this server does not count them
+}
+
+// ParseClients returns the clients in a reply of CLIENT LIST, without replicas, the
+// master, and clients that run MONITOR. It ignores fields that it does not know.
+func ParseClients(list string) []Client {
+	var all []Client
+	for line := range strings.Lines(list) {
+		c, flags := parseClient(line)
+		if c.ID != 0 && !strings.ContainsAny(flags, "SMO") {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func parseClient(line string) (c Client, flags string) {
+	c.Commands = -1
+	version := ""
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		switch name {
+		case "id":
+			c.ID = integer(value)
+		case "addr":
+			c.Addr = value
+		case "name":
+			c.Name = value
+		case "user":
+			c.User = value
+		case "lib-name":
+			c.Library = value
+		case "lib-ver":
+			version = value
+		case "age":
+			c.Age = time.Duration(integer(value)) * time.Second
+		case "idle":
+			c.Idle = time.Duration(integer(value)) * time.Second
+		case "cmd":
+			c.Command = strings.ToLower(value)
+		case "tot-cmds":
+			c.Commands = integer(value)
+		case "flags":
+			flags = value
+		}
+	}
+	if c.Library != "" && version != "" {
+		c.Library += " " + version
+	}
+	return c, flags
+}
+
+// integer returns a number of the server; 0 if the text is not one.
+func integer(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
+// Host returns the address of the client without its port.
+func (c Client) Host() string {
+	if host, _, err := net.SplitHostPort(c.Addr); err == nil {
+		return host
+	}
+	return c.Addr
+}
+
+// minName is the length from which the name of a client within a token is no chance.
+const minName = 4
+
+// ClientsOf returns the clients that the value of a lock names: those whose name is the
+// label or the ID of the holder; otherwise those whose address is in it; otherwise those
+// whose name is a word in it. A word ends at every character that is neither a letter
+// nor a digit. A loopback address names no client.
+func (h Holder) ClientsOf(all []Client) []Client {
+	for _, names := range []func(c Client) bool{
+		func(c Client) bool { return c.Name != "" && (c.Name == h.Label || c.Name == h.ID) },
+		func(c Client) bool { return hasWord(h.ID, c.Addr) || hasWord(h.Label, c.Addr) },
+		func(c Client) bool {
+			ip := net.ParseIP(c.Host())
+			return ip != nil && !ip.IsLoopback() && (hasWord(h.ID, c.Host()) || hasWord(h.Label, c.Host()))
+		},
+		func(c Client) bool {
+			return len(c.Name) >= minName && (hasWord(h.ID, c.Name) || hasWord(h.Label, c.Name))
+		},
+	} {
+		var found []Client
+		for _, c := range all {
+			if names(c) {
+				found = append(found, c)
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// hasWord reports whether word is in text, with no letter or digit beside it.
+func hasWord(text, word string) bool {
+	if word == "" {
+		return false
+	}
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return false
+		}
+		before, _ := utf8.DecodeLastRuneInString(text[:from+i])
+		after, _ := utf8.DecodeRuneInString(text[from+i+len(word):])
+		if !inWord(before) && !inWord(after) {
+			return true
+		}
+		from += i + 1
+	}
+}
+
+// inWord reports whether a character is part of a word. [utf8.RuneError], for the end of a
+// text, is not.
+func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// Process returns the host and the process ID in the label of a holder, as in web-1:4711
+// and 4711@web-1; ok is false if the label has another form.
+func (h Holder) Process() (host string, pid int, ok bool) {
+	for _, text := range []string{h.Label, h.ID} {
+		if id, host, at := strings.Cut(text, "@"); at {
+			if pid, ok := processID(id); ok && isHost(host) {
+				return host, pid, true
+			}
+		}
+		if i := strings.LastIndexByte(text, ':'); i >= 0 {
+			if pid, ok := processID(text[i+1:]); ok && isHost(text[:i]) {
+				return text[:i], pid, true
+			}
+		}
+	}
+	return "", 0, false
+}
+
+// processID returns the number in s, if it can be a process ID.
+func processID(s string) (int, bool) {
+	pid, err := strconv.Atoi(s)
+	const most = 1 << 22 // of Linux
+	return pid, err == nil && pid > 1 && pid <= most && s[0] != '0' && s[0] != '+'
+}
+
+// isHost reports whether s can be the name of a host. A UUID, which may stand before the
+// number of a thread, is not one.
+func isHost(s string) bool {
+	if len(s) == 0 || len(s) > 64 || s[0] == '-' || isUUID(s) || !strings.ContainsFunc(s, unicode.IsLetter) {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '.' && r != '_'
+	})
+}
+
+// isUUID reports whether s has the form of a UUID.
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, r := range s {
+		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash != (r == '-') || !dash && !strings.ContainsRune("0123456789abcdefABCDEF", r) {
+			return false
+		}
+	}
+	return true
+}
+
+// SameOwner reports whether two holders are the same client: by their IDs, by their
+// labels, or by the UUID before the number of a thread.
+func (h Holder) SameOwner(other Holder) bool {
+	if h.ID == other.ID || h.Label != "" && h.Label == other.Label {
+		return true
+	}
+	a, _, _ := strings.Cut(h.ID, ":")
+	b, _, _ := strings.Cut(other.ID, ":")
+	return isUUID(a) && a == b
+}

@@ -1,0 +1,85 @@
+package keyspace
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The lines are those of real servers.
+func TestClientsAreParsedFromEachServersList(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		server, line string
+		want         Client
+	}{
+		{"Redis 6.0", "id=3 addr=127.0.0.1:52312 fd=8 name=web-1 age=61 idle=2 flags=N db=0 sub=0 psub=0 multi=-1 qbuf=0 qbuf-free=0 obl=0 oll=0 omem=0 events=r cmd=evalsha user=app\n",
+			Client{ID: 3, Addr: "127.0.0.1:52312", Name: "web-1", User: "app", Age: 61 * time.Second, Idle: 2 * time.Second, Command: "evalsha", Commands: -1}},
+		{"Redis 7.0", "id=7 addr=[::1]:5 laddr=[::1]:6379 fd=8 name= age=1 idle=0 flags=P db=0 sub=1 psub=0 ssub=0 multi=-1 qbuf=26 qbuf-free=16864 argv-mem=10 multi-mem=0 rbs=1024 rbp=0 obl=0 oll=0 omem=0 tot-mem=18682 events=r cmd=client|list user=default redir=-1 resp=2\n",
+			Client{ID: 7, Addr: "[::1]:5", User: "default", Age: time.Second, Command: "client|list", Commands: -1}},
+		{"Redis 8.0", "id=9 addr=10.2.3.4:40000 laddr=10.0.0.1:6379 fd=8 name=a=b age=1 idle=0 flags=N db=0 sub=0 multi=-1 cmd=SET user=u redir=-1 resp=3 lib-name=redis-py lib-ver=5.0.1 io-thread=0 tot-net-in=1 tot-net-out=2 tot-cmds=17\n",
+			Client{ID: 9, Addr: "10.2.3.4:40000", Name: "a=b", User: "u", Library: "redis-py 5.0.1", Age: time.Second, Command: "set", Commands: 17}},
+	} {
+		if got := ParseClients(c.line); !slices.Equal(got, []Client{c.want}) {
+			t.Errorf("%s: %+v, want %+v", c.server, got, c.want)
+		}
+	}
+	for _, flags := range []string{"S", "M", "O", "xO"} {
+		if got := ParseClients("id=3 addr=127.0.0.1:1 flags=" + flags + " cmd=x\n"); len(got) > 0 {
+			t.Errorf("with the flags %s, %+v counts as a client", flags, got)
+		}
+	}
+	if got := ParseClients("nonsense\n\nid=x addr=\n"); got != nil {
+		t.Errorf("nonsense is %+v", got)
+	}
+}
+
+func TestTheValueOfALockNamesItsClients(t *testing.T) {
+	t.Parallel()
+	all := []Client{
+		{ID: 1, Name: "web-1", Addr: "10.2.3.4:1000"}, {ID: 2, Name: "web-1", Addr: "10.2.3.4:1001"}, {ID: 3, Name: "web-11", Addr: "10.2.3.44:1000"},
+		{ID: 4, Addr: "127.0.0.1:1000"}, {ID: 5, Name: "été", Addr: "10.9.9.9:1"},
+	}
+	for _, c := range []struct {
+		holder Holder
+		want   []int64
+	}{
+		{Holder{ID: "x", Label: "web-1"}, []int64{1, 2}},
+		{Holder{ID: "web-11"}, []int64{3}},
+		{Holder{ID: "4711@web-11:ab"}, []int64{3}},
+		{Holder{ID: "t", Label: "host 10.2.3.4, pid 5"}, []int64{1, 2}},
+		{Holder{ID: "10.2.3.4:1001/7"}, []int64{2}},
+		{Holder{ID: "10.2.3.4:10011"}, []int64{1, 2}}, // the address is another one, the host is the same
+		{Holder{ID: "110.2.3.4"}, nil},
+		{Holder{ID: "at 127.0.0.1"}, nil},
+		{Holder{ID: "127.0.0.1:1000"}, []int64{4}},
+		{Holder{ID: "xété"}, nil},
+		{Holder{ID: "b2f4-9ad0"}, nil},
+		{Holder{}, nil},
+	} {
+		var got []int64
+		for _, found := range c.holder.ClientsOf(all) {
+			got = append(got, found.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v names %v, want %v", c.holder, got, c.want)
+		}
+	}
+}
+
+func TestAHolderNamesItsProcess(t *testing.T) {
+	t.Parallel()
+	for label, want := range map[string]string{
+		"web-1:4711": "web-1 4711", "4711@web-1.internal": "web-1.internal 4711", "a/b:4711": "", "web-1:0471": "", "web-1:99999999": "",
+		"10.2.3.4:4711": "", "-oProxyCommand=x:4711": "", "-x:4711": "", "b0f1d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:52": "", "4711": "", "": "", ":1": "",
+	} {
+		got := ""
+		if host, pid, ok := (Holder{Label: label}).Process(); ok {
+			got = fmt.Sprint(host, " ", pid)
+		}
+		if got != want {
+			t.Errorf("%q is %q, want %q", label, got, want)
+		}
+	}
+}
