@@ -100,7 +100,7 @@ func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 		h := &holders[i]
 		before, held := was.Holder(h.ID)
 		if held {
-			h.DisconnectedAt = before.DisconnectedAt
+			h.DisconnectedAt, h.Addr = before.DisconnectedAt, before.Addr
 		}
 		switch {
 		case !h.Since.IsZero():

@@ -134,7 +134,7 @@ func sameLock(a, b *Lock) bool {
 
 func sameHolder(a, b Holder) bool {
 	return a.ID == b.ID && a.Label == b.Label && a.Count == b.Count && a.Mode == b.Mode &&
-		a.Since.Equal(b.Since) && a.Renewed.Equal(b.Renewed) && a.DisconnectedAt.Equal(b.DisconnectedAt) && sameTime(a.Expires, b.Expires)
+		a.Since.Equal(b.Since) && a.Renewed.Equal(b.Renewed) && a.DisconnectedAt.Equal(b.DisconnectedAt) && a.Addr == b.Addr && sameTime(a.Expires, b.Expires)
 }
 
 func sameWaiter(a, b Waiter) bool {

@@ -150,6 +150,7 @@ type Holder struct {
 	Since          time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
 	Expires        time.Time `json:"expires,omitzero"` // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
 	Renewed        time.Time `json:"renewed,omitzero"` // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
+	Addr           string    `json:"addr,omitzero"`    // address of the connection whose name is the label, or the host of several; "" = unknown
 	DisconnectedAt time.Time `json:"left,omitzero"`    // since when the client with this label is disconnected; zero = connected or unknown
 }
 

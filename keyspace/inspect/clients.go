@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,27 +25,42 @@ type clientTracker struct {
 // holderKey identifies a holder of a lock.
 type holderKey struct{ key, holder string }
 
-// clientNames returns the names in a reply of CLIENT LIST.
-func clientNames(list string) map[string]bool {
-	names := make(map[string]bool)
-	for line := range strings.Lines(list) {
-		for field := range strings.FieldsSeq(line) {
-			if name, ok := strings.CutPrefix(field, "name="); ok && name != "" {
-				names[name] = true
-				break
-			}
+// connections maps the names of clients to their address: of several clients with one
+// name to their host, and to "" if they are on several.
+type connections map[string]string
+
+func connectionsOf(clients []keyspace.Client) connections {
+	all := make(connections)
+	hosts := make(map[string]string)
+	for _, c := range clients {
+		if c.Name == "" {
+			continue
+		}
+		host, known := hosts[c.Name]
+		hosts[c.Name] = c.Host()
+		switch {
+		case !known:
+			all[c.Name] = c.Addr
+		case host == c.Host() && all[c.Name] != "":
+			all[c.Name] = host
+		default:
+			all[c.Name] = ""
 		}
 	}
-	return names
+	return all
 }
 
-// annotate sets since when the holders of a lock are disconnected, and reports whether
-// that changed. It adds the holders whose connection was seen to seen.
-func (t *clientTracker) annotate(l keyspace.Lock, connected map[string]bool, seen map[holderKey]bool, now time.Time) (keyspace.Lock, bool) {
+// annotate sets the addresses of the holders of a lock, and since when they are
+// disconnected, and reports whether that changed. It adds the holders whose connection was seen to seen.
+func (t *clientTracker) annotate(l keyspace.Lock, connected connections, seen map[holderKey]bool, now time.Time) (keyspace.Lock, bool) {
 	changed := false
 	for i, h := range l.Holders {
 		id := holderKey{l.Key, h.ID}
-		here := canBeClientName(h) && connected[h.Label]
+		addr, here := connected[h.Label]
+		here = here && canBeClientName(h)
+		if !here {
+			addr = h.Addr // the last one, to look there for the reason
+		}
 		if here || t.seenConnected[id] {
 			seen[id] = true
 		}
@@ -55,13 +71,13 @@ func (t *clientTracker) annotate(l keyspace.Lock, connected map[string]bool, see
 		case left.IsZero():
 			left = now
 		}
-		if left.Equal(h.DisconnectedAt) {
+		if left.Equal(h.DisconnectedAt) && addr == h.Addr {
 			continue
 		}
 		if !changed {
 			l.Holders, changed = slices.Clone(l.Holders), true
 		}
-		l.Holders[i].DisconnectedAt = left
+		l.Holders[i].DisconnectedAt, l.Holders[i].Addr = left, addr
 	}
 	return l, changed
 }
@@ -130,23 +146,20 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	return nil
 }
 
-// listClients returns the names of the connected clients; nil if that is not permitted
-// or they are too many.
-func (w *Watcher) listClients(ctx context.Context) (map[string]bool, error) {
-	var info, list *redis.StringCmd
-	err := w.reader.conn.pipelined(ctx, "count clients", func(p redis.Pipeliner) { info = p.Info(ctx, "clients") })
+// listClients returns the connected clients; nil if that is not permitted or they are too
+// many.
+func (w *Watcher) listClients(ctx context.Context) (connections, error) {
+	n, err := w.reader.conn.countClients(ctx)
 	if err != nil {
 		return nil, err
 	}
-	_, after, _ := strings.Cut(info.Val(), "connected_clients:")
-	count, _, _ := strings.Cut(after, "\r")
-	w.clients.clientCount = number(count)
-	if n := w.clients.clientCount; n == 0 || n > maxClientList {
+	w.clients.clientCount = n
+	if n == 0 || n > maxClientList {
 		return nil, nil
 	}
-	err = w.reader.conn.pipelined(ctx, "list clients", func(p redis.Pipeliner) { list = p.ClientList(ctx) })
-	if err != nil || list.Err() != nil {
-		return nil, err
+	list, err := w.reader.conn.clients(ctx, nil)
+	if _, refused := errors.AsType[redis.Error](err); refused || errors.Is(err, ErrMayNotList) {
+		return nil, nil
 	}
-	return clientNames(list.Val()), nil
+	return connectionsOf(list), err
 }

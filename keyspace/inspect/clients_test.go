@@ -45,6 +45,13 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	if gone := missing(first); gone != nil {
 		t.Errorf("all are there, and it misses %q", gone)
 	}
+	info, err := there.ClientInfo(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, f, func(s keyspace.Snapshot) bool {
+		return slices.Equal(addresses(s), []string{"somewhere", "", info.Addr})
+	})
 	if err := leaving.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +60,20 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	back := connect(t, redis.Options{Addr: admin.Options().Addr, ClientName: "leaving"})
 	do(t, back, "PING")
 	until(t, f, func(s keyspace.Snapshot) bool { return missing(s) == nil })
+}
+
+// addresses returns the addresses of the holders, by key; that of "leaving" is only known
+// or not.
+func addresses(s keyspace.Snapshot) []string {
+	var all []string
+	for _, l := range s.Locks {
+		addr := l.Holders[0].Addr
+		if l.Holders[0].Label == "leaving" && addr != "" {
+			addr = "somewhere"
+		}
+		all = append(all, addr)
+	}
+	return all
 }
 
 // missing returns the labels of holders that are no longer connected.

@@ -28,6 +28,8 @@ type meteredConn struct {
 	serverTime  time.Duration // time of the last round trip on the server
 	networkTime time.Duration // the rest of the time of the last round trip
 
+	listsAll bool // CLIENT LIST takes no IDs: Redis 6.0
+
 	answeredBy map[redis.Cmder]string // by command of the last pipeline: the other node that answered
 }
 

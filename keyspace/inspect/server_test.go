@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestARestartIsDistinguishedFromAFailover(t *testing.T) {
 func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 	now := time.UnixMilli(1_763_683_200_000)
 	l := keyspace.Lock{Key: "a", Holders: []keyspace.Holder{{ID: "1", Label: "worker-3", Count: 1}}}
-	present, absent := map[string]bool{"worker-3": true}, map[string]bool{"other": true}
+	present, absent := connections{"worker-3": "10.2.3.4:5"}, connections{"other": "10.2.3.4:6"}
 	for _, lost := range []bool{false, true} {
 		f := &Watcher{scanner: &Scanner{}}
 		seen := make(map[holderKey]bool)
@@ -113,5 +114,13 @@ func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 		if missed := !marked.Holders[0].DisconnectedAt.IsZero(); missed == lost {
 			t.Errorf("the server was lost: %v, and the holder is missed: %v", lost, missed)
 		}
+	}
+}
+
+func TestSeveralConnectionsWithOneNameHaveTheirHost(t *testing.T) {
+	got := connectionsOf(keyspace.ParseClients("id=1 addr=10.0.0.1:1 name=a\nid=2 addr=10.0.0.1:2 name=a\nid=3 addr=10.0.0.1:3 name=a\n" +
+		"id=4 addr=10.0.0.1:4 name=b\nid=5 addr=10.0.0.2:5 name=b\nid=6 addr=10.0.0.2:6 name=b\nid=7 addr=10.0.0.3:7 name=c\nid=8 addr=10.0.0.3:8 name=\n"))
+	if want := (connections{"a": "10.0.0.1", "b": "", "c": "10.0.0.3:7"}); !maps.Equal(got, want) {
+		t.Errorf("it is %v, want %v", got, want)
 	}
 }

@@ -1,0 +1,225 @@
+package inspect
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/humanize"
+)
+
+// MonitorQuery is what [Monitor] looks for: a command with a key and one of the tokens
+// among its arguments.
+type MonitorQuery struct {
+	Key    string
+	Tokens []string
+	DB     int
+	Window time.Duration // how long MONITOR runs at most
+}
+
+// Sighting is a command that a server has run.
+type Sighting struct {
+	Addr    string    `json:"addr"`    // of the client
+	Command string    `json:"command"` // in lower case, without arguments
+	At      time.Time `json:"at"`      // on the server's clock
+}
+
+// ErrNotSighted means that the server ran no command that [Monitor] looks for.
+var ErrNotSighted = errors.New("the server ran no command with the key and the token")
+
+// ErrMayNotMonitor means that this user may not run MONITOR.
+var ErrMayNotMonitor = errors.New("this user may not run MONITOR")
+
+// Bounds of MONITOR.
+const (
+	maxMonitorBytes = 64 << 20
+	maxMonitorLine  = 1 << 20 // longer lines are ignored
+)
+
+// MonitorCost is what one command costs a server while one client runs MONITOR.
+const MonitorCost = 13 * time.Microsecond
+
+// CommandsPerSecond returns how many commands the server runs per second, by INFO.
+func (s *Scanner) CommandsPerSecond(ctx context.Context) (int64, error) {
+	conn := s.newConn()
+	var info *redis.StringCmd
+	err := conn.pipelined(ctx, "ask for the commands per second", func(p redis.Pipeliner) { info = p.Info(ctx, "stats") })
+	if err != nil {
+		return 0, err
+	}
+	_, after, known := strings.Cut(info.Val(), "instantaneous_ops_per_sec:")
+	if !known {
+		return 0, errors.New("this user may not run INFO, so the cost of MONITOR is not known")
+	}
+	rate, _, _ := strings.Cut(after, "\r")
+	return number(rate), nil
+}
+
+// Monitor runs MONITOR on a connection of its own to the server of a client, and returns
+// the first command that q asks for. It returns an [ErrNotSighted] after the window, and
+// another error if the server refuses, or sends more than 64 MiB. The connection is closed
+// when Monitor returns, also after ctx has ended. It authenticates with the user and the password of
+// the client's options. Commands within scripts do not count:
+// the command that runs the script does.
+func Monitor(ctx context.Context, rdb *redis.Client, q MonitorQuery) (Sighting, error) {
+	o := rdb.Options()
+	conn, err := o.Dialer(ctx, o.Network, o.Addr)
+	if err != nil {
+		return Sighting{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := conn.SetDeadline(time.Now().Add(o.DialTimeout)); err != nil {
+		return Sighting{}, err
+	}
+	lines := bufio.NewReaderSize(conn, maxMonitorLine)
+	if err := beginMonitor(conn, lines, o); err != nil {
+		return Sighting{}, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(q.Window)); err != nil {
+		return Sighting{}, err
+	}
+	return q.read(ctx, lines)
+}
+
+// beginMonitor authenticates and starts MONITOR.
+func beginMonitor(conn net.Conn, lines *bufio.Reader, o *redis.Options) error {
+	user, pass := o.Username, o.Password
+	var commands [][]string
+	switch {
+	case user != "":
+		commands = append(commands, []string{"AUTH", user, pass})
+	case pass != "":
+		commands = append(commands, []string{"AUTH", pass})
+	}
+	commands = append(commands, []string{"CLIENT", "SETNAME", "locktop"}, []string{"MONITOR"})
+	var out bytes.Buffer
+	for _, argv := range commands {
+		fmt.Fprintf(&out, "*%d\r\n", len(argv))
+		for _, arg := range argv {
+			fmt.Fprintf(&out, "$%d\r\n%s\r\n", len(arg), arg)
+		}
+	}
+	if _, err := conn.Write(out.Bytes()); err != nil {
+		return err
+	}
+	for _, argv := range commands {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		text, refused := strings.CutPrefix(line, "-")
+		switch {
+		case !refused || argv[0] == "CLIENT":
+		case argv[0] == "MONITOR" && strings.HasPrefix(text, "NOPERM"):
+			return ErrMayNotMonitor
+		default:
+			return fmt.Errorf("%s: %s", argv[0], strings.TrimSpace(text))
+		}
+	}
+	return nil
+}
+
+// read reads the lines of MONITOR up to the first that q asks for.
+func (q MonitorQuery) read(ctx context.Context, lines *bufio.Reader) (Sighting, error) {
+	key := []byte(`"` + monitorText(q.Key) + `"`)
+	var tokens [][]byte
+	for _, token := range q.Tokens {
+		tokens = append(tokens, []byte(monitorText(token)))
+	}
+	for received := 0; received < maxMonitorBytes; {
+		line, err := lines.ReadSlice('\n')
+		received += len(line)
+		for errors.Is(err, bufio.ErrBufferFull) && received < maxMonitorBytes { // drop it
+			line, err = lines.ReadSlice('\n')
+			received += len(line)
+			line = nil
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			break
+		}
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			return Sighting{}, ErrNotSighted
+		}
+		if ctx.Err() != nil {
+			return Sighting{}, ctx.Err()
+		}
+		if err == io.EOF {
+			return Sighting{}, errors.New("the server has closed the connection that ran MONITOR")
+		}
+		if err != nil {
+			return Sighting{}, err
+		}
+		if !bytes.Contains(line, key) {
+			continue
+		}
+		for _, token := range tokens {
+			if !bytes.Contains(line, token) {
+				continue
+			}
+			if s, ok := parseMonitorLine(string(line), q.DB); ok {
+				return s, nil
+			}
+		}
+	}
+	return Sighting{}, fmt.Errorf("MONITOR sent more than %s MiB", humanize.Count(maxMonitorBytes>>20))
+}
+
+// parseMonitorLine parses a line such as
+//
+//	+1700000000.123456 [0 127.0.0.1:52312] "EVALSHA" "…" "1" "lock:a" "…"
+//
+// ok is false for a command of a script, or of another database.
+func parseMonitorLine(line string, db int) (s Sighting, ok bool) {
+	stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
+	client, command, ok := strings.Cut(rest, `] "`)
+	if !ok {
+		return Sighting{}, false
+	}
+	number, addr, _ := strings.Cut(client, " ")
+	if number != strconv.Itoa(db) || addr == "lua" {
+		return Sighting{}, false
+	}
+	command, _, _ = strings.Cut(command, `"`)
+	at, err := strconv.ParseFloat(stamp, 64)
+	if err != nil {
+		return Sighting{}, false
+	}
+	return Sighting{Addr: addr, Command: strings.ToLower(command), At: time.UnixMicro(int64(at * 1e6))}, true
+}
+
+// monitorText returns a text as MONITOR prints it within quotation marks.
+func monitorText(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\\', c == '"':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\r':
+			b.WriteString(`\r`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c == '\a':
+			b.WriteString(`\a`)
+		case c == '\b':
+			b.WriteString(`\b`)
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

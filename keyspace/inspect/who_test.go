@@ -1,0 +1,291 @@
+package inspect_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// rawClient is a connection that sends commands one by one.
+type rawClient struct {
+	conn    net.Conn
+	replies *bufio.Reader
+	mu      sync.Mutex
+}
+
+func dialRaw(t testing.TB, addr string) *rawClient {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &rawClient{conn: conn, replies: bufio.NewReader(conn)}
+}
+
+// run sends a command whose reply is one line.
+func (c *rawClient) run(argv ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(argv))
+	for _, arg := range argv {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	if _, err := c.conn.Write([]byte(b.String())); err != nil {
+		return err
+	}
+	line, err := c.replies.ReadString('\n')
+	if err == nil && line[0] == '-' {
+		err = errors.New(line)
+	}
+	return err
+}
+
+func (c *rawClient) addr() string { return c.conn.LocalAddr().String() }
+
+// crowd is a server with clients, of which some are busy with ordinary commands and with
+// those of other locks.
+type crowd struct {
+	rdb  *redis.Client
+	idle []*rawClient
+}
+
+const renewScript = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
+
+func gather(t testing.TB, clients, busy int) *crowd {
+	t.Helper()
+	c := &crowd{rdb: realServer(t)}
+	addr := c.rdb.Options().Addr
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	for i := range clients {
+		one := dialRaw(t, addr)
+		if err := one.run("PING"); err != nil {
+			t.Fatal(err)
+		}
+		if i >= busy {
+			c.idle = append(c.idle, one)
+			continue
+		}
+		rng := rand.New(rand.NewPCG(uint64(i), 2))
+		every := time.Duration(50+rng.IntN(450)) * time.Millisecond
+		running.Go(func() {
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				key := fmt.Sprintf("other:%d", i)
+				commands := [][]string{
+					{"SET", key, "x", "PX", "60000"}, {"EXISTS", key}, {"INCR", key + ":n"}, {"HSET", key + ":h", "f", "v"},
+					{"PUBLISH", "news", "x"}, {"EVAL", renewScript, "1", key, "x", "60000"}, {"STRLEN", key}, {"PTTL", key},
+				}
+				_ = one.run(commands[rng.IntN(len(commands))]...)
+			}
+		})
+	}
+	return c
+}
+
+// investigate lets a client hold and renew a lock, and watches until one is named.
+func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration) (inspect.Investigation, *rawClient) {
+	t.Helper()
+	key, token := fmt.Sprintf("lock:%d", trial), fmt.Sprintf("token:%d", trial)
+	holder := c.idle[(trial*37)%len(c.idle)]
+	if err := holder.run("SET", key, token, "PX", "60000"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer cancel()
+	renewing.Go(func() {
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				_ = holder.run("EVAL", renewScript, "1", key, token, "60000")
+			}
+		}
+	})
+	o := justTokens()
+	o.Budget = inspect.NewBudget(inspect.DefaultShare)
+	scanner := inspect.NewScanner(c.rdb, o)
+	l, err := scanner.ReadLock(ctx, key)
+	if err != nil || l == nil {
+		t.Fatalf("the lock is %v, %v", l, err)
+	}
+	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], func(inspect.Investigation) {})
+	if err != nil {
+		t.Error(err)
+	}
+	return got, holder
+}
+
+// Of 1,000 connections, 100 are busy. The client is named in 95 % of 200 trials, and another
+// one never. On a machine with nothing else to do three changes are enough; if the reports
+// of changes are late, it takes more. By default the crowd is smaller.
+func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
+	t.Parallel()
+	clients, busy, trials, atOnce, period := 120, 12, 4, 4, 1200*time.Millisecond
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		clients, busy, trials, atOnce, period = 1000, 100, 200, 10, 3500*time.Millisecond
+	}
+	c := gather(t, clients, busy)
+	var right, within, changes atomic.Int64
+	var all sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for trial := range trials {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			// Two holders that always renew at once cannot be told apart.
+			got, holder := c.investigate(t, trial, period+time.Duration(trial*173%600)*time.Millisecond, time.Minute)
+			switch {
+			case !got.Named:
+				t.Logf("trial %d names none: %+v", trial, got.Suspicion)
+			case got.Client.Addr != holder.addr():
+				t.Errorf("trial %d names %+v, the holder is %s", trial, got.Client, holder.addr())
+			default:
+				right.Add(1)
+				changes.Add(int64(got.Changes))
+				if got.Changes <= 3 {
+					within.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d of %d named, %d of them within 3 changes, %.2f changes on average", right.Load(), trials, within.Load(), float64(changes.Load())/float64(max(1, right.Load())))
+	if int(right.Load()) < trials-trials/20 {
+		t.Errorf("%d of %d are named", right.Load(), trials)
+	}
+}
+
+func TestAWatchOfAHolderSaysWhyItCannot(t *testing.T) {
+	t.Parallel()
+	admin := realServer(t)
+	do(t, admin, "SET", "lock:a", "token:x", "PX", 60_000)
+	tracking := append(slices.Clone(readOnly), "+client|tracking")
+	for _, c := range []struct {
+		rights []string
+		want   string
+	}{
+		{tracking, "may not run CLIENT LIST"},
+		{append(slices.Clone(readOnly), "+client|list"), "does not report changes"},
+		{append(slices.Clone(tracking), "+client|list", "-info"), "may not run INFO"},
+	} {
+		scanner := inspect.NewScanner(userOf(t, admin, c.rights...), justTokens())
+		l, err := scanner.ReadLock(t.Context(), "lock:a")
+		if err != nil || l == nil {
+			t.Fatal(l, err)
+		}
+		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], func(inspect.Investigation) {})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: the error is %v, want %q", c.rights[len(c.rights)-1], err, c.want)
+		}
+	}
+	shared := keyspace.Lock{Key: "lock:a", Holders: []keyspace.Holder{{ID: "1"}, {ID: "2"}}}
+	if _, err := inspect.NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil); err == nil || !strings.Contains(err.Error(), "share one deadline") {
+		t.Errorf("two holders with one deadline: %v", err)
+	}
+}
+
+// Its end is no error, and leaves no connection behind.
+func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	admin := realServer(t)
+	do(t, admin, "SET", "lock:a", "token:x", "PX", 60_000)
+	scanner := inspect.NewScanner(admin, justTokens())
+	l, err := scanner.ReadLock(t.Context(), "lock:a")
+	if err != nil || l == nil {
+		t.Fatal(l, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil)
+	if err != nil && !errors.Is(err, context.Canceled) || got.Named {
+		t.Errorf("%+v, %v", got, err)
+	}
+	waitFor(t, func() bool { return !strings.Contains(admin.ClientList(t.Context()).Val(), "flags=t") })
+}
+
+// waitFor waits until a condition of a server is true.
+func waitFor(t testing.TB, holds func() bool) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); !holds(); {
+		if time.Now().After(until) {
+			t.Fatal("it does not happen within 20 s")
+		}
+	}
+}
+
+// Proof: what CLIENT LIST costs the server.
+func TestTheCostOfAListOfClients(t *testing.T) {
+	if os.Getenv("LOCKTOP_PROOF") == "" {
+		t.Skip("set LOCKTOP_PROOF=1 for the measurement")
+	}
+	addr := server.ForTest(t, "--maxclients", "12000").Addr()
+	rdb := connect(t, redis.Options{Addr: addr, ReadTimeout: 10 * time.Second})
+	for n, clients := 0, 0; n < 2; n++ {
+		for ; clients < []int{1000, 10_000}[n]; clients++ {
+			dialRaw(t, addr)
+		}
+		waitFor(t, func() bool {
+			return strings.Contains(rdb.Info(t.Context(), "clients").Val(), fmt.Sprintf("connected_clients:%d", clients+1))
+		})
+		for name, argv := range map[string][]any{"all": {"client", "list"}, "20 of them": append([]any{"client", "list", "id"}, manyIDs(20)...)} {
+			do(t, rdb, "CONFIG", "RESETSTAT")
+			began := time.Now()
+			bytes := 0
+			for range 50 {
+				text, err := rdb.Do(t.Context(), argv...).Text()
+				if err != nil {
+					t.Log(err)
+					break
+				}
+				bytes = len(text)
+			}
+			var stats []string
+			for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
+				if strings.HasPrefix(line, "cmdstat_client") {
+					stats = append(stats, strings.TrimSpace(line))
+				}
+			}
+			t.Logf("%d clients, %s: %d bytes, %v per list seen by the client; %v", clients, name, bytes, time.Since(began)/50, stats)
+		}
+	}
+}
+
+func manyIDs(n int) []any {
+	var ids []any
+	for i := range n {
+		ids = append(ids, 10+i)
+	}
+	return ids
+}
