@@ -247,6 +247,9 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	for i, h := range l.Holders {
 		line(first(i, "held by"), "%s", holderLine(h, g.At))
 	}
+	for i, text := range processLines(l) {
+		line(first(i, "process"), "%s", text)
+	}
 	if permits := l.PermitsInUse(); permits != "" {
 		line("limit", "%s", permits)
 	}
@@ -280,6 +283,21 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// processLines returns the processes that the holders name, or the command that finds
+// them.
+func processLines(l keyspace.Lock) []string {
+	var all []string
+	for _, h := range l.Holders {
+		if host, pid, ok := h.Process(); ok {
+			all = append(all, fmt.Sprintf("%d on %s", pid, host))
+		}
+	}
+	if len(all) == 0 && len(l.Holders) > 0 {
+		return []string{"locktop who finds it"}
+	}
+	return slices.Compact(all)
 }
 
 // first returns name for the first of several lines, and spaces for the others.

@@ -248,6 +248,16 @@ func (s *secret) subscribe(l auth.CredentialsListener, user string) (auth.Creden
 	}, nil
 }
 
+// now returns the present credentials. It asks for them if the last answer is old.
+func (s *secret) now(ctx context.Context) (credentials, error) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if now, fresh := s.last(); fresh {
+		return now, nil
+	}
+	return s.ask(ctx, nil)
+}
+
 // check asks for the first time. It returns the error that a new connection would get.
 func (s *secret) check(ctx context.Context) error {
 	s.asking.Lock()

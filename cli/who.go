@@ -1,0 +1,427 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/cli/connect"
+	"locktop/cli/render"
+	"locktop/humanize"
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/shell"
+	"locktop/tui/widget"
+)
+
+// whoOptions configures a run of who.
+type whoOptions struct {
+	token   string
+	watch   time.Duration
+	monitor bool
+	force   bool
+	json    bool
+}
+
+func (o *whoOptions) flags() *pflag.FlagSet {
+	set := flagSection("Search")
+	set.StringVar(&o.token, "token", "", "of several `holder`s, the one with this token or name")
+	set.DurationVar(&o.watch, "for", 30*time.Second, "watch the lock for this `time` at most, if its value names no client")
+	set.BoolVar(&o.monitor, "monitor", false, "run MONITOR for at most 15s: it proves which client holds the lock, and costs the server 13µs per command")
+	set.BoolVar(&o.force, "force", false, "run MONITOR also if it costs more than 5% of a core")
+	return set
+}
+
+func (p *program) whoCommand() *cobra.Command {
+	var c connect.Flags
+	var s selection
+	var k keyFlags
+	var o whoOptions
+	cmd := &cobra.Command{
+		Use:   "who KEY [flags]",
+		Short: "Find the process that holds a lock",
+		Long: `Finds the process that holds a lock, and says how it is known:
+
+  said         the value of the lock names a host or a client
+  coincidence  a client has run a command that writes each time the lock changed, and
+               not between; locktop says "probably", never "certainly"
+  proof        MONITOR has shown the command with the key and the token; only with --monitor
+
+It needs the permission for CLIENT LIST, and with --monitor for MONITOR. locktop never
+runs MONITOR unasked: MONITOR slows down the server. A process of its own runs it, for
+at most 15s and 64 MiB, until the first command with the key and the token.`,
+		Example: `  locktop who lock:orders:4711
+  locktop who lock:orders:4711 --for 2m
+  locktop who lock:orders:4711 --monitor
+  locktop who job:nightly --json | jq -r '.processes[].addr'`,
+		Args: k.take,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.force && !o.monitor {
+				return usageErrorf("", "--force needs --monitor")
+			}
+			if o.watch <= 0 {
+				return usageErrorf("as in --for 1m", "--for: not a positive time")
+			}
+			return p.who(cmd.Context(), &c, &s, o, k.key)
+		},
+	}
+	set := flagSection("Output")
+	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
+	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), o.flags(), set)
+	return cmd
+}
+
+// How a process is known, in JSON.
+const (
+	bySaying      = "said"
+	byCoincidence = "coincidence"
+	byProof       = "proof"
+)
+
+// identity is the process that holds a lock, as far as it is known.
+type identity struct {
+	lock    keyspace.Lock
+	holder  keyspace.Holder
+	at      time.Time // of the read
+	known   string    // how; "" = not known
+	why     string    // evidence, one clause
+	host    string    // in the value of the lock; "" = none
+	pid     int
+	clients []keyspace.Client
+	seen    inspect.Investigation
+}
+
+func (p *program) who(ctx context.Context, c *connect.Flags, s *selection, o whoOptions, key string) error {
+	t, err := p.connectReadOnly(ctx, c, s)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	g, err := inspectKey(ctx, t, s, key)
+	if err != nil {
+		return scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
+	}
+	id := identity{at: g.At}
+	if id.lock, err = g.lock(key); err != nil {
+		return err
+	}
+	if id.holder, err = chooseHolder(id.lock, o.token); err != nil {
+		return err
+	}
+	rdb := t.ClientOf(whereHeld(id.lock, id.holder), id.lock.DB)
+	if rdb == nil {
+		return fmt.Errorf("%s, which has the lock, cannot be reached", whereHeld(id.lock, id.holder))
+	}
+	options := s.keyOptions(id.lock.DB)
+	options.Budget, options.Cluster = s.budget.pace(), t.Cluster
+	scanner := inspect.NewScanner(rdb, options)
+	if o.monitor {
+		err = p.prove(ctx, c, rdb, scanner, o.force, &id)
+	} else {
+		err = p.identify(ctx, scanner, o.watch, &id)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return render.JSON(p.out, identityOf(id))
+	}
+	return writeIdentity(p.out, id)
+}
+
+// chooseHolder returns the holder that token names, or the only one.
+func chooseHolder(l keyspace.Lock, token string) (keyspace.Holder, error) {
+	if len(l.Holders) == 0 {
+		return keyspace.Holder{}, &exitError{code: exitNoLock, err: fmt.Errorf("nobody holds %q", l.Key)}
+	}
+	if token == "" && len(l.Holders) == 1 {
+		return l.Holders[0], nil
+	}
+	i := slices.IndexFunc(l.Holders, func(h keyspace.Holder) bool { return h.ID == token || h.Label == token })
+	if token == "" || i < 0 {
+		return keyspace.Holder{}, usageErrorf("--token names one of them: locktop inspect lists them", "%q has %s", l.Key, humanize.Plural(len(l.Holders), "holder"))
+	}
+	return l.Holders[i], nil
+}
+
+// whereHeld returns a server on which a holder has the lock.
+func whereHeld(l keyspace.Lock, h keyspace.Holder) string {
+	if i := slices.IndexFunc(l.Votes, func(v keyspace.Vote) bool { return v.Token == h.ID }); i >= 0 {
+		return l.Votes[i].Node
+	}
+	return l.Node
+}
+
+// identify finds the client of a holder by what the lock says, or by coincidence.
+func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity) error {
+	var said bool
+	if id.host, id.pid, said = id.holder.Process(); said {
+		id.known, id.why = bySaying, "the value of the lock names the process"
+	}
+	clients, err := scanner.Clients(ctx)
+	if err != nil {
+		if said {
+			p.notes.warning("its connections are not shown: %v", err)
+			return nil
+		}
+		return cannotIdentify(err)
+	}
+	clients = slices.DeleteFunc(clients, func(c keyspace.Client) bool { return c.Name == ownName })
+	if found := id.holder.ClientsOf(clients); len(found) > 0 {
+		id.known, id.why, id.clients = bySaying, "the value of the lock names the client", found
+		return nil
+	}
+	if said {
+		return nil
+	}
+	return p.watchFor(ctx, scanner, watch, id)
+}
+
+// ownName is the name of locktop's own connections.
+const ownName = "locktop"
+
+// watchFor finds the client of a holder by coincidence.
+func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity) error {
+	within, cancel := context.WithTimeout(ctx, watch)
+	defer cancel()
+	line := p.newProgressLine()
+	line.show(fmt.Sprintf("the value names no client: watching the lock for up to %s", humanize.Setting(watch)))
+	seen, err := scanner.WatchHolder(within, id.lock, id.holder, func(i inspect.Investigation) {
+		line.show(fmt.Sprintf("%s: %s", humanize.Plural(i.Changes, "change"), suspicionText(i)))
+	})
+	line.clear()
+	id.seen = seen
+	switch {
+	case err != nil:
+		return cannotIdentify(err)
+	case seen.Named:
+		id.known, id.clients = byCoincidence, []keyspace.Client{seen.Client}
+		id.why = fmt.Sprintf("it ran %s just when the lock changed, %d of %d times, and hardly ever between; %s",
+			seen.Client.Command, seen.Hits, seen.Changes, suspicionText(seen))
+		return nil
+	}
+	text := fmt.Sprintf("no client can be named: after %s of the lock, %s", humanize.Plural(seen.Changes, "change"), suspicionText(seen))
+	switch {
+	case seen.Changes == 0 && len(seen.Lock.Holders) == 0:
+		text = "no client can be named: the lock is free now"
+	case seen.Changes == 0:
+		text = fmt.Sprintf("no client can be named: the lock did not change within %s", humanize.Setting(watch))
+	}
+	return &exitError{code: exitFailure, err: errors.New(text), hint: "--for watches longer, --monitor proves which client it is"}
+}
+
+// suspicionText says how many clients are left.
+func suspicionText(i inspect.Investigation) string {
+	switch i.Left {
+	case 0:
+		return "no client was seen at every change"
+	case 1:
+		return "1 client is left"
+	default:
+		return fmt.Sprintf("%d clients are left", i.Left)
+	}
+}
+
+// cannotIdentify returns the error for a client that cannot be found by CLIENT LIST.
+func cannotIdentify(err error) error {
+	if errors.Is(err, inspect.ErrMayNotList) {
+		return &exitError{code: exitFailure, err: fmt.Errorf("the process cannot be found: %w", err), hint: "it needs +client|list: see docs/operators.md"}
+	}
+	if isUnreachable(err) {
+		return scanFailed(err)
+	}
+	return &exitError{code: exitFailure, err: fmt.Errorf("the process cannot be found: %w", err), hint: "--monitor proves which client it is"}
+}
+
+// nextCommands returns the commands that show the process at an address.
+func nextCommands(c keyspace.Client) []string {
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return nil // a unix socket
+	}
+	ip := net.ParseIP(host)
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil || ip == nil {
+		return nil
+	}
+	all := []string{fmt.Sprintf("ss -tnpH 'sport = :%s'", port)}
+	if !ip.IsLoopback() {
+		all = append(all, "kubectl get pods -A -o wide --field-selector status.podIP="+ip.String())
+	}
+	return all
+}
+
+// next returns the commands to paste.
+func (id *identity) next() []string {
+	var all []string
+	if id.host != "" {
+		if line, ok := shell.Line("ssh", id.host, "ps", "-o", "pid,lstart,args", "-p", strconv.Itoa(id.pid)); ok {
+			all = append(all, line)
+		}
+	}
+	for _, c := range id.clients[:min(len(id.clients), clientsListed)] {
+		all = append(all, nextCommands(c)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// clientsListed is the maximum number of connections that are listed.
+const clientsListed = 8
+
+// clientLine describes a client for people.
+func clientLine(c keyspace.Client) string {
+	parts := []string{c.Addr}
+	for _, one := range [][2]string{{"client name ", c.Name}, {"user ", c.User}, {"", c.Library}} {
+		if one[1] != "" {
+			parts = append(parts, one[0]+one[1])
+		}
+	}
+	if c.Age > 0 {
+		parts = append(parts, "connected for "+humanize.Duration(c.Age))
+	}
+	return widget.Plain(strings.Join(parts, ", "))
+}
+
+// writeIdentity prints the process for people.
+func writeIdentity(w io.Writer, id identity) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n\n", render.ShortKey(id.lock.Key))
+	line := func(name, text string) { fmt.Fprintf(&out, "  %-10s %s\n", name, text) }
+	line("held by", holderLine(id.holder, id.at))
+	probably := ""
+	if id.known == byCoincidence {
+		probably = "probably "
+	}
+	n := 0
+	if id.host != "" {
+		line("process", fmt.Sprintf("%d on %s", id.pid, id.host))
+		n++
+	}
+	for _, c := range id.clients[:min(len(id.clients), clientsListed)] {
+		line(first(n, "process"), probably+clientLine(c))
+		n++
+	}
+	if more := len(id.clients) - clientsListed; more > 0 {
+		line("", fmt.Sprintf("and %s", humanize.Plural(more, "more connection")))
+	}
+	line("known by", id.known+": "+widget.Plain(id.why))
+	for i, command := range id.next() {
+		line(first(i, "next"), command)
+	}
+	if slices.ContainsFunc(id.clients, func(c keyspace.Client) bool { return nextCommands(c) != nil }) {
+		line("", "(ss: on the machine with the address)")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// jsonIdentity is the output of `who --json`.
+type jsonIdentity struct {
+	Key       string        `json:"key"`
+	KeyB64    string        `json:"key_b64,omitempty"`
+	Node      string        `json:"node"`
+	DB        int           `json:"db"`
+	Holder    jsonHolder    `json:"holder"`
+	Known     string        `json:"known"` // said, coincidence or proof
+	Why       string        `json:"why"`
+	Host      string        `json:"host,omitempty"` // in the value of the lock
+	PID       int           `json:"pid,omitempty"`
+	Processes []jsonProcess `json:"processes"`
+	Changes   int           `json:"changes,omitempty"` // of the lock, while it was watched
+	Hits      int           `json:"hits,omitempty"`    // of these: those at which the client had just run a command
+	Left      int           `json:"left,omitempty"`    // clients that cannot be excluded
+	Next      []string      `json:"next"`              // commands to paste
+}
+
+type jsonHolder struct {
+	ID    string `json:"id"`
+	IDB64 string `json:"id_b64,omitempty"`
+	Label string `json:"label"`
+}
+
+type jsonProcess struct {
+	Addr    string `json:"addr"`
+	Name    string `json:"name"`
+	User    string `json:"user"`
+	Library string `json:"library"`
+	AgeS    int64  `json:"age_s"`
+}
+
+func identityOf(id identity) jsonIdentity {
+	j := jsonIdentity{
+		Key: render.Text(id.lock.Key), KeyB64: render.Base64(id.lock.Key), Node: whereHeld(id.lock, id.holder), DB: id.lock.DB,
+		Holder: jsonHolder{render.Text(id.holder.ID), render.Base64(id.holder.ID), render.Text(id.holder.Label)},
+		Known:  id.known, Why: render.Text(id.why), Host: id.host, PID: id.pid, Processes: []jsonProcess{},
+		Changes: id.seen.Changes, Hits: id.seen.Hits, Left: id.seen.Left, Next: append([]string{}, id.next()...),
+	}
+	for _, c := range id.clients {
+		j.Processes = append(j.Processes, jsonProcess{render.Text(c.Addr), render.Text(c.Name), render.Text(c.User), render.Text(c.Library), int64(c.Age.Seconds())})
+	}
+	return j
+}
+
+// prove finds the client of a holder with MONITOR.
+func (p *program) prove(ctx context.Context, c *connect.Flags, rdb *redis.Client, scanner *inspect.Scanner, force bool, id *identity) error {
+	if !force {
+		rate, err := scanner.CommandsPerSecond(ctx)
+		if err != nil {
+			return &exitError{code: exitFailure, err: err, hint: "--force runs it nevertheless"}
+		}
+		if share := float64(rate) * inspect.MonitorCost.Seconds(); share > maxMonitorShare {
+			return &exitError{
+				code: exitFailure,
+				err:  fmt.Errorf("MONITOR would cost about %.0f%% of a core: the server runs %s commands per second", 100*share, humanize.Count(rate)),
+				hint: "the limit is 5%; --force runs it nevertheless",
+			}
+		}
+	}
+	q := inspect.MonitorQuery{Key: id.lock.Key, Tokens: []string{id.holder.ID}, DB: id.lock.DB, Window: monitorWindow(id.holder, id.at)}
+	line := p.newProgressLine()
+	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
+	seen, err := p.monitorInChild(ctx, c, rdb.Options().Addr, q)
+	line.clear()
+	switch {
+	case errors.Is(err, inspect.ErrNotSighted):
+		text := fmt.Errorf("within %s, %w", humanize.Duration(q.Window), err)
+		return &exitError{code: exitFailure, err: text, hint: "its holder may not renew it: try again, or when it is released"}
+	case errors.Is(err, inspect.ErrMayNotMonitor):
+		return &exitError{code: exitFailure, err: err, hint: "it needs +monitor: see docs/operators.md"}
+	case err != nil:
+		return err
+	}
+	id.known, id.why = byProof, fmt.Sprintf("MONITOR showed its %s with the key and the token", strings.ToUpper(seen.Command))
+	id.clients = []keyspace.Client{{Addr: seen.Addr}}
+	if clients, err := scanner.Clients(ctx); err == nil {
+		if i := slices.IndexFunc(clients, func(c keyspace.Client) bool { return c.Addr == seen.Addr }); i >= 0 {
+			id.clients[0] = clients[i]
+		}
+	}
+	return nil
+}
+
+const (
+	maxMonitorShare = 0.05             // of a core
+	maxMonitorTime  = 15 * time.Second // of one MONITOR
+)
+
+// monitorWindow returns how long MONITOR runs at most: a lock with a deadline is renewed
+// before it, or gone.
+func monitorWindow(h keyspace.Holder, at time.Time) time.Duration {
+	if h.Expires.IsZero() {
+		return maxMonitorTime
+	}
+	return min(max(h.Expires.Sub(at), 0)+time.Second, maxMonitorTime)
+}

@@ -1,0 +1,347 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/cli/connect"
+	"locktop/server"
+)
+
+// renewing holds a lock and renews it, on one connection, until the test ends. It returns
+// the address of the connection.
+func renewing(t *testing.T, rdb *redis.Client, key, value string, ttl, period time.Duration) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	cn := rdb.Conn()
+	if err := cn.Set(ctx, key, value, ttl).Err(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := cn.ClientInfo(ctx).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew := "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				_ = cn.Eval(ctx, renew, []string{key}, value, ttl.Milliseconds()).Err()
+			}
+		}
+	})
+	t.Cleanup(func() { stop(); running.Wait(); cn.Close() })
+	return info.Addr
+}
+
+// identified runs who with --json and returns its result.
+func identified(t *testing.T, args ...string) jsonIdentity {
+	t.Helper()
+	got := locktop(t, append([]string{"who", "--json"}, args...)...)
+	var id jsonIdentity
+	if err := json.Unmarshal([]byte(got.out), &id); err != nil || got.code != exitFine {
+		t.Fatalf("who %q ends with %d: %v, %s", args, got.code, err, got.errors)
+	}
+	return id
+}
+
+func namedClient(t *testing.T, addr string, name string) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ClientName: name})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	where := []string{"-u", "redis://" + addr}
+	rdb := namedClient(t, addr, "batch-57")
+	connection := rdb.Conn()
+	defer connection.Close()
+	if err := connection.Set(t.Context(), "job-lock:default:report", "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := connection.ClientInfo(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := identified(t, append(where, "job-lock:default:report")...)
+	if id.Known != bySaying || len(id.Processes) != 1 || id.Processes[0].Addr != info.Addr || id.Processes[0].Name != "batch-57" {
+		t.Errorf("it is %+v, want the connection from %s", id, info.Addr)
+	}
+	_, port, _ := strings.Cut(info.Addr, ":")
+	if want := fmt.Sprintf("ss -tnpH 'sport = :%s'", port); !slices.Equal(id.Next, []string{want}) {
+		t.Errorf("next is %q, want %q", id.Next, want)
+	}
+
+	send(t, addr, "SET", "stock:lock", "web-1:4711~0190b1a0-7f63-7a09-8c4e-2b1f6d7c8e90", "PX", 60_000)
+	id = identified(t, append(where, "stock:lock")...)
+	if id.Known != bySaying || id.Host != "web-1" || id.PID != 4711 || !slices.Equal(id.Next, []string{"ssh web-1 ps -o pid,lstart,args -p 4711"}) {
+		t.Errorf("it is %+v", id)
+	}
+	shown := locktop(t, append([]string{"who", "stock:lock"}, where...)...)
+	for _, want := range []string{"  process    4711 on web-1\n", "  known by   said: the value of the lock names the process\n", "  next       ssh web-1 "} {
+		if !strings.Contains(shown.out, want) {
+			t.Errorf("it does not say %q:\n%s", want, shown.out)
+		}
+	}
+	if shown := locktop(t, append([]string{"inspect", "stock:lock"}, where...)...); !strings.Contains(shown.out, "  process    4711 on web-1\n") {
+		t.Errorf("inspect says:\n%s", shown.out)
+	}
+}
+
+func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	for i := range 20 {
+		if err := namedClient(t, addr, fmt.Sprint("other-", i)).Set(t.Context(), fmt.Sprint("thing:", i), "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := renewing(t, namedClient(t, addr, ""), "lock:a", token, time.Minute, 1300*time.Millisecond)
+	got := locktop(t, "who", "lock:a", "-u", "redis://"+addr, "--for", "30s")
+	if got.code != exitFine || !strings.Contains(got.out, "  process    probably "+from+",") || !strings.Contains(got.out, "known by   coincidence: it ran eval just when") {
+		t.Errorf("it ends with %d, the holder is %s:\n%s%s", got.code, from, got.out, got.errors)
+	}
+}
+
+// The rig's default is 3 runs of MONITOR; 100 with LOCKTOP_PROOF, the goal of the design.
+func TestWhoProvesTheClientWithMonitor(t *testing.T) {
+	t.Parallel()
+	runs := 3
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		runs = 100
+	}
+	child := server.ForTest(t, "--requirepass", "c4nary")
+	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "c4nary"})
+	defer rdb.Close()
+	key := "lock:\xffa b"
+	from := renewing(t, rdb, key, token, 10*time.Second, 150*time.Millisecond)
+	for range runs {
+		got := locktopWith(t, strings.NewReader("c4nary\n"), append([]string{"who", "--json", "--monitor", "--askpass", "-u", "redis://" + child.Addr()}, keyArguments(key)...)...)
+		var id jsonIdentity
+		if err := json.Unmarshal([]byte(got.out), &id); err != nil || id.Known != byProof || len(id.Processes) != 1 || id.Processes[0].Addr != from || id.Processes[0].User != "default" {
+			t.Fatalf("it ends with %d: %s%s, want %s", got.code, got.out, got.errors, from)
+		}
+	}
+	noMonitor(t, rdb, 10*time.Second)
+}
+
+// noMonitor waits until no client runs MONITOR, for a limited time.
+func noMonitor(t *testing.T, rdb *redis.Client, within time.Duration) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(within); monitors(t, rdb); <-tick.C {
+		if time.Now().After(until) {
+			t.Fatalf("a client still runs MONITOR after %v", within)
+		}
+	}
+}
+
+func monitors(t *testing.T, rdb *redis.Client) bool {
+	t.Helper()
+	list, err := rdb.ClientList(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(list, " flags=O ")
+}
+
+func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := namedClient(t, addr, "")
+	from := renewing(t, namedClient(t, addr, ""), "lock:a", token, 10*time.Second, 200*time.Millisecond)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for range 500 {
+					p.Ping(ctx)
+				}
+				return nil
+			})
+		}
+	})
+	where := []string{"who", "lock:a", "--monitor", "-u", "redis://" + addr}
+	eventually(t, func() bool {
+		got := locktop(t, where...)
+		return got.code == exitFailure && strings.Contains(got.errors, "MONITOR would cost about") && strings.Contains(got.errors, "--force")
+	})
+	if got := locktop(t, append(where, "--force")...); got.code != exitFine || !strings.Contains(got.out, from) {
+		t.Errorf("with --force it ends with %d: %s%s", got.code, got.out, got.errors)
+	}
+}
+
+func TestWhoSaysWhyItNamesNone(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
+	send(t, addr, "HSET", "catalog", "mode", "read", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1, "1d0b1a52-7f63-4a09-8c4e-2b1f6d7c8e90:51", 1)
+	send(t, addr, "SET", "soon", token, "PX", 1500)
+	aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "+@all", "-client")
+	aUser(t, addr, "nomonitor", "reset", "on", ">pw", "~*", "+@all", "-monitor")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"lock:a", "--for", "300ms"}, exitFailure, `the lock did not change within 300 ms (--for watches longer, --monitor proves`},
+		{[]string{"lock:a", "--user", "nolist", "-a", "pw"}, exitFailure, `this user may not run CLIENT LIST (it needs +client|list`},
+		{[]string{"lock:a", "--user", "nomonitor", "-a", "pw", "--monitor"}, exitFailure, `this user may not run MONITOR (it needs +monitor`},
+		{[]string{"catalog"}, exitUsage, `"catalog" has 2 holders (--token names one of them`},
+		{[]string{"catalog", "--token", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "--for", "300ms"}, exitFailure, `share one deadline`},
+		{[]string{"nothing-there"}, exitNoLock, `there is no key "nothing-there"`},
+		{[]string{"lock:a", "--force"}, exitUsage, `--force needs --monitor`},
+		{[]string{"lock:a", "--for", "0s"}, exitUsage, `--for: not a positive time`},
+		{[]string{"soon", "--lock", "soon", "--monitor"}, exitFailure, `the server ran no command with the key and the token`},
+	} {
+		got := locktop(t, append([]string{"who", "-u", "redis://" + addr}, c.args...)...)
+		if got.code != c.code || got.out != "" || !strings.Contains(got.errors, c.want) {
+			t.Errorf("who %q ends with %d: %s%s\nwant %d and %q", c.args, got.code, got.out, got.errors, c.code, c.want)
+		}
+	}
+}
+
+// The user of the documentation with the permissions of who is refused nothing, and
+// servers are sent nothing else.
+func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
+	t.Parallel()
+	onEachTopology(t, func(t *testing.T, s topology) {
+		s.forget(t)
+		got := locktop(t, slices.Concat([]string{"who", "lock:a", "--for", "300ms"}, s.flags)...)
+		if got.code != exitFailure || !strings.Contains(got.errors, "the lock did not change within") {
+			t.Errorf("it ends with %d: %s", got.code, got.errors)
+		}
+		sent := s.sent(t)
+		list := append(allowed(t, s.servers[0]), "client|list")
+		for _, name := range sent {
+			listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
+			if name != "config|resetstat" && name != "config" && !listed {
+				t.Errorf("%s was sent, and is not on the list", name)
+			}
+		}
+		for _, addr := range s.servers {
+			advised(t, addr)
+			for _, line := range linesForWho(t) {
+				send(t, addr, line...)
+			}
+		}
+		as := []string{"--user", "locktop", "-a", "c4nary"}
+		if got := locktop(t, slices.Concat([]string{"who", "lock:a", "--for", "300ms"}, s.flags, as)...); !strings.Contains(got.errors, "the lock did not change within") {
+			t.Errorf("it ends with %d: %s", got.code, got.errors)
+		}
+		for _, addr := range s.servers {
+			checkNothingRefused(t, addr)
+		}
+	})
+}
+
+// linesForWho returns the commands in the documentation that permit who.
+func linesForWho(t *testing.T) [][]any {
+	t.Helper()
+	page, err := os.ReadFile("../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]any
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "ACL SETUSER locktop +") {
+			var argv []any
+			for _, word := range strings.Fields(line) {
+				argv = append(argv, word)
+			}
+			all = append(all, argv)
+		}
+	}
+	if len(all) != 2 {
+		t.Fatalf("the page has %d such lines", len(all))
+	}
+	return all
+}
+
+// The client that runs MONITOR must not outlive its window, whatever happens to the
+// locktop that asked for it: its output would grow on the server.
+func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
+	t.Parallel()
+	child := server.ForTest(t)
+	rdb := namedClient(t, child.Addr(), "")
+	path, err := exec.LookPath("locktop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"stopped", "killed"} {
+		send(t, child.Addr(), "SET", "lock:a", token, "PX", map[string]int{"stopped": 2000, "killed": 60_000}[how])
+		cmd := exec.Command(path, "who", "lock:a", "--monitor", "-u", "redis://"+child.Addr())
+		inGroupOfItsOwn(cmd)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return monitors(t, rdb) })
+		window := 3 * time.Second
+		if how == "stopped" {
+			stopGroup(t, cmd.Process)
+		} else {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			window = 0
+		}
+		noMonitor(t, rdb, window+time.Second)
+		_ = cmd.Process.Kill() // a stopped one, too
+		_ = cmd.Wait()
+	}
+}
+
+// The password of the child is not in its arguments, which others can read.
+func TestTheChildGetsThePasswordNotAsAnArgument(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"-u", "rediss://ann:c4nary@10.0.0.1:6380/3", "--insecure"},
+		{"-H", "10.0.0.1", "--user", "ann", "-a", "c4nary"},
+		{"--sentinel", "10.0.0.9", "--user", "ann", "-a", "c4nary", "--tls"},
+		{"--redlock", "redis://ann:c4nary@10.0.0.2:1,redis://ann:c4nary@10.0.0.1:6380"},
+		{"--password-command", "echo c4nary", "--user", "ann"},
+	} {
+		var c connect.Flags
+		set := c.FlagSet()
+		if err := set.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AskPassword(t.Context(), connect.Prompt{}); err != nil {
+			t.Fatal(err)
+		}
+		got, password, err := c.Child(t.Context(), "10.0.0.1:6380", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tls := strings.Contains(strings.Join(args, " "), "tls") || strings.HasPrefix(args[1], "rediss")
+		want := fmt.Sprintf("redis%s://ann@10.0.0.1:6380?db=3", map[bool]string{true: "s"}[tls])
+		if password != "c4nary" || got[1] != want || !slices.Contains(got, "--askpass") || strings.Contains(strings.Join(got, " "), "c4nary") {
+			t.Errorf("%q gives %q and %q, want %s", args, got, password, want)
+		}
+		if strings.Contains(strings.Join(args, " "), "--insecure") != slices.Contains(got, "--insecure") {
+			t.Errorf("%q gives %q", args, got)
+		}
+	}
+}
