@@ -131,11 +131,35 @@ func (p *lockPage) nowBlock(v lockView, w int) []string {
 	}
 	lines = append(lines, v.timeLeft(w))
 	lines = append(lines, v.holders(w, holdersListed, 3)...)
+	lines = append(lines, v.processLines(w)...)
 	lines = append(lines, v.ownerLines(w)...)
 	lines = append(lines, v.queue(w)...)
 	lines = append(lines, s.items(w, "so far", s.screen.theme.text, v.details(), 3)...)
 	for i, why := range v.Evidence {
 		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.screen.theme.dim, widget.Plain(why), 3)...)
+	}
+	return lines
+}
+
+// processLines draws the processes of the first holders, as far as they are known: by the address
+// of a connection with the name of the holder, or by the host and the process ID in its label.
+func (v lockView) processLines(w int) []string {
+	s := v.state
+	label := "process"
+	var lines []string
+	for _, h := range v.Holders[:min(len(v.Holders), holdersListed)] {
+		text := ""
+		if host, pid, ok := h.Process(); ok {
+			text = fmt.Sprintf("%d on %s", pid, s.redactAddr(host))
+		}
+		if h.Addr != "" {
+			text = s.sentence(text, "connected from "+s.redactAddr(h.Addr))
+		}
+		if text == "" {
+			continue
+		}
+		lines = append(lines, s.items(w, label, s.screen.theme.text, text, 2)...)
+		label = ""
 	}
 	return lines
 }
