@@ -1,0 +1,181 @@
+package clients
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// identity is the part of the output of locktop who --json that the test needs.
+type identity struct {
+	Known     string `json:"known"`
+	Processes []struct {
+		Addr string `json:"addr"`
+	} `json:"processes"`
+}
+
+// Locktop who names the connection of the holder for real libraries, and its two ways,
+// coincidence and MONITOR, agree.
+func TestWhoNamesTheConnectionOfEachLibrary(t *testing.T) {
+	bin := t.TempDir()
+	found, missing, err := Build(t.Context(), ".", bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(missing)
+	addr := server.ForTest(t).Addr()
+	holders := map[string]func(*testing.T, string) string{
+		"redsync": func(t *testing.T, key string) string { return redsyncHolder(t, addr, key) },
+	}
+	for _, c := range found {
+		for _, name := range []string{"redis-py ", "redisson-form "} {
+			if c.Name == name {
+				holders[strings.TrimSpace(name)] = func(t *testing.T, key string) string { return programHolder(t, addr, c.Command, key) }
+			}
+		}
+	}
+	for name, hold := range holders {
+		t.Run(name, func(t *testing.T) {
+			want := hold(t, "lock:"+name)
+			for how, flags := range map[string][]string{"coincidence": {"--for", "40s"}, "proof": {"--monitor"}} {
+				args := append([]string{"who", "lock:" + name, "--json", "-u", "redis://" + addr}, flags...)
+				cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "locktop"), args...)
+				var errs strings.Builder
+				cmd.Stderr = &errs
+				out, err := cmd.Output()
+				var id identity
+				if err := json.Unmarshal(out, &id); err != nil || id.Known != how || len(id.Processes) != 1 || id.Processes[0].Addr != want {
+					t.Errorf("%s: %s (%v), want %s; it says\n%s", how, out, err, want, errs.String())
+				}
+				_ = err
+			}
+		})
+	}
+}
+
+// redsyncHolder holds a lock with redsync and extends it every 1.5 s until the test ends.
+// It returns the address of its connection.
+func redsyncHolder(t *testing.T, addr, key string) string {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { rdb.Close() })
+	m := redsync.New(goredis.NewPool(rdb)).NewMutex(key, redsync.WithExpiry(6*time.Second))
+	if err := m.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	repeat(t, func() {
+		if ok, err := m.Extend(); !ok || err != nil {
+			t.Errorf("extend: %v, %v", ok, err)
+		}
+	})
+	return rdb.ClientInfo(t.Context()).Val().Addr
+}
+
+// repeat calls f every 1.5 s until the test ends.
+func repeat(t *testing.T, f func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	t.Cleanup(func() { stop(); <-ended })
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(1500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				f()
+			}
+		}
+	}()
+}
+
+// programHolder lets a client program hold a lock until the test ends. It extends the
+// lock every 1.5 s, unless the program renews it by itself. It returns the address of the
+// connection that appeared.
+func programHolder(t *testing.T, addr, command, key string) string {
+	t.Helper()
+	admin := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { admin.Close() })
+	before := addresses(t, admin)
+	cmd := exec.Command("/bin/sh", "-c", "exec "+command)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	replies := bufio.NewReader(out)
+	hello := ask(t, in, replies, map[string]any{"op": "hello", "v": 1, "urls": []string{"redis://" + addr}, "kind": "mutex"})
+	got := ask(t, in, replies, map[string]any{"op": "lock", "id": 1, "key": key, "ttl_ms": 6000, "wait_ms": 1000})
+	if got["ok"] != true {
+		t.Fatalf("lock: %v", got)
+	}
+	n := 1
+	if hello["renews"] != true {
+		repeat(t, func() {
+			n++
+			if r := ask(t, in, replies, map[string]any{"op": "extend", "id": n, "token": got["token"], "ttl_ms": 6000}); r["ok"] != true {
+				t.Errorf("extend: %v", r)
+			}
+		})
+	}
+	appeared := slices.DeleteFunc(addresses(t, admin), func(a string) bool { return slices.Contains(before, a) })
+	if len(appeared) != 1 {
+		t.Fatalf("it has the connections %v", appeared)
+	}
+	return appeared[0]
+}
+
+// ask sends a request and returns the reply to it. Events before it are ignored.
+func ask(t *testing.T, in io.Writer, replies *bufio.Reader, request map[string]any) map[string]any {
+	line, err := json.Marshal(request)
+	if err == nil {
+		_, err = fmt.Fprintf(in, "%s\n", line)
+	}
+	for err == nil {
+		var text []byte
+		if text, err = replies.ReadBytes('\n'); err != nil {
+			break
+		}
+		var reply map[string]any
+		if err = json.Unmarshal(text, &reply); err == nil && reply["event"] == nil {
+			return reply
+		}
+	}
+	t.Errorf("%v: %v", request, err)
+	return nil
+}
+
+// addresses returns the addresses of the clients of a server.
+func addresses(t *testing.T, rdb *redis.Client) []string {
+	t.Helper()
+	var all []string
+	for line := range strings.Lines(rdb.ClientList(t.Context()).Val()) {
+		_, rest, _ := strings.Cut(line, " addr=")
+		addr, _, _ := strings.Cut(rest, " ")
+		all = append(all, addr)
+	}
+	return all
+}
