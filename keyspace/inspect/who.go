@@ -60,7 +60,7 @@ func (c *meteredConn) clients(ctx context.Context, ids []int64) ([]keyspace.Clie
 		ids = nil
 	}
 	list, err := c.clientList(ctx, ids)
-	if len(ids) > 0 && redis.HasErrorPrefix(err, "syntax error") {
+	if _, refused := errors.AsType[redis.Error](err); refused && len(ids) > 0 && !isCommandDenied(err) {
 		c.listsAll = true
 		list, err = c.clientList(ctx, nil)
 	}
