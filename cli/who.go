@@ -118,9 +118,9 @@ func (p *program) who(ctx context.Context, c *connect.Flags, s *selection, o who
 	if id.holder, err = chooseHolder(id.lock, o.token); err != nil {
 		return err
 	}
-	rdb := t.ClientOf(whereHeld(id.lock, id.holder), id.lock.DB)
-	if rdb == nil {
-		return fmt.Errorf("%s, which has the lock, cannot be reached", whereHeld(id.lock, id.holder))
+	rdb, err := clientOfHolder(ctx, t, id.lock, id.holder)
+	if err != nil {
+		return err
 	}
 	options := s.keyOptions(id.lock.DB)
 	options.Budget, options.Cluster = s.budget.pace(), t.Cluster
@@ -155,6 +155,32 @@ func chooseHolder(l keyspace.Lock, token string) (keyspace.Holder, error) {
 		return keyspace.Holder{}, usageErrorf("--token names one of them: locktop inspect lists them", "%q has %s", l.Key, humanize.Plural(len(l.Holders), "holder"))
 	}
 	return l.Holders[i], nil
+}
+
+// clientOfHolder returns a client of a server on which a holder has the lock. In a cluster
+// the inspector follows redirections, so the node that it names may not be the one that has
+// the key.
+func clientOfHolder(ctx context.Context, t *connect.Target, l keyspace.Lock, h keyspace.Holder) (*redis.Client, error) {
+	if t.Cluster == nil {
+		if rdb := t.ClientOf(whereHeld(l, h), l.DB); rdb != nil {
+			return rdb, nil
+		}
+		return nil, fmt.Errorf("%s, which has the lock, cannot be reached", whereHeld(l, h))
+	}
+	for addr := range t.Clients(ctx) {
+		rdb := t.ClientOf(addr, l.DB)
+		if rdb == nil {
+			continue
+		}
+		err := rdb.Type(ctx, l.Key).Err()
+		switch {
+		case err == nil:
+			return rdb, nil
+		case redis.HasErrorPrefix(err, "ASK"):
+			return nil, &exitError{code: exitFailure, err: fmt.Errorf("the slot of %q is moving to another node", l.Key), hint: "try again after that"}
+		}
+	}
+	return nil, fmt.Errorf("the node that has %q cannot be reached", l.Key)
 }
 
 // whereHeld returns a server on which a holder has the lock.

@@ -234,8 +234,18 @@ func TestWhoSaysWhyItNamesNone(t *testing.T) {
 func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {
+		key := "lock:a"
+		if s.moving {
+			if got := locktop(t, slices.Concat([]string{"who", key}, s.flags)...); !strings.Contains(got.errors, `the slot of "lock:a" is moving to another node`) {
+				t.Errorf("of a lock that moves it says: %s", got.errors)
+			}
+			key = "lock:stays"
+			if err := s.stranger.Set(t.Context(), key, token, time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		s.forget(t)
-		got := locktop(t, slices.Concat([]string{"who", "lock:a", "--for", "300ms"}, s.flags)...)
+		got := locktop(t, slices.Concat([]string{"who", key, "--for", "300ms"}, s.flags)...)
 		if got.code != exitFailure || !strings.Contains(got.errors, "the lock did not change within") {
 			t.Errorf("it ends with %d: %s", got.code, got.errors)
 		}
@@ -254,7 +264,7 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 			}
 		}
 		as := []string{"--user", "locktop", "-a", "c4nary"}
-		if got := locktop(t, slices.Concat([]string{"who", "lock:a", "--for", "300ms"}, s.flags, as)...); !strings.Contains(got.errors, "the lock did not change within") {
+		if got := locktop(t, slices.Concat([]string{"who", key, "--for", "300ms"}, s.flags, as)...); !strings.Contains(got.errors, "the lock did not change within") {
 			t.Errorf("it ends with %d: %s", got.code, got.errors)
 		}
 		for _, addr := range s.servers {

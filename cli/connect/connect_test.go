@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -53,5 +54,15 @@ func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 		if other.security.cacert != "ca.pem" || other.timeout != 7*time.Second {
 			t.Errorf("%s: %+v", url, other)
 		}
+	}
+}
+
+func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
+	var c Flags
+	if err := c.FlagSet().Parse([]string{"--ssh", "web-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Child(t.Context(), "127.0.0.1:6379", 0); err == nil || !strings.Contains(err.Error(), "does not go through --ssh") {
+		t.Errorf("%v", err)
 	}
 }

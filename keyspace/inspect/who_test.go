@@ -148,8 +148,8 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 }
 
 // Of 1,000 connections, 100 are busy. The client is named in 95 % of 200 trials, and another
-// one never. On a machine with nothing else to do three changes are enough; if the reports
-// of changes are late, it takes more. By default the crowd is smaller.
+// one never. The later the server's reports of changes arrive, the more changes it takes. By
+// default the crowd is smaller.
 func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
 	t.Parallel()
 	clients, busy, trials, atOnce, period := 120, 12, 4, 4, 1200*time.Millisecond

@@ -232,12 +232,16 @@ const entryField = "entry"
 func (w *Witness) readAll(ctx context.Context) {
 	tick := time.NewTicker(readInterval)
 	defer tick.Stop()
+	keep := time.NewTicker(keepFor / 4)
+	defer keep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			w.note(w.read(ctx))
+		case <-keep.C:
+			_ = w.rdb.Expire(ctx, w.stream, keepFor).Err() // the next one may succeed
 		}
 	}
 }

@@ -26,7 +26,8 @@ failure, because no lock on one server can promise otherwise. A dash: the client
 test did not come to its end. There is no sum and no ranking, because the tests have different weight for different uses.
 
 A column is a small program around a library (` + "`peers/clients`" + `) with the default options of the library, except those that the
-program names. The TTL is 2 s. What a library documents as its limit is not a defect of the library.
+program names. The TTL is 2 s. What a library documents as its limit is not a defect of the library. The clients run one after
+another, so the figures of *many waiters* also depend on what else the machine does, and are no comparison.
 `
 
 // page is the report of a run.
