@@ -96,6 +96,11 @@ func (s Scenario) Shares(agents int) ([]Scenario, error) {
 	case s.Clients < agents:
 		return nil, fmt.Errorf("%d clients are too few for %d agents", s.Clients, agents)
 	}
+	for _, t := range s.Thresholds {
+		if t.Metric == stuckKeys {
+			return nil, fmt.Errorf("threshold %s: agents cannot see stuck keys", t)
+		}
+	}
 	for i, f := range s.Faults {
 		if f.Agent > agents {
 			return nil, fmt.Errorf("fault %d: there is no agent %d", i+1, f.Agent)
@@ -135,6 +140,15 @@ func (s Scenario) share(i, n int) Scenario {
 		}
 	}
 	s.Faults = faults
+	return s
+}
+
+// stuckKeys is the figure that no process of several can know.
+const stuckKeys = "stuck.count"
+
+// Seen returns s without the expectations that a run of several processes cannot check.
+func (s Scenario) Seen() Scenario {
+	s.Expect = slices.DeleteFunc(slices.Clone(s.Expect), func(t Threshold) bool { return t.Metric == stuckKeys })
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,5 +157,16 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Agents cannot see stuck keys, so no report says that there were none.
+func TestAgentsDoNotJudgeStuckKeys(t *testing.T) {
+	stuck, overlap := Threshold{Metric: "stuck.count", Op: "=="}, Threshold{Metric: "overlap.count", Op: "=="}
+	if _, err := (Scenario{Thresholds: []Threshold{overlap, stuck}}).Shares(2); err == nil || !strings.Contains(err.Error(), "agents cannot see stuck keys") {
+		t.Errorf("a threshold on stuck keys: %v", err)
+	}
+	if s := (Scenario{Expect: []Threshold{stuck, overlap}}).Seen(); len(s.Expect) != 1 || s.Expect[0] != overlap {
+		t.Errorf("%v", s.Expect)
 	}
 }

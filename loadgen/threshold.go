@@ -58,7 +58,7 @@ func metrics() []metric {
 		count("late-work.count", func(m Metrics) int64 { return m.Violations.LateWork.Count }),
 		count("fenced.count", func(m Metrics) int64 { return m.Violations.Fenced }),
 		count("corrupt.count", func(m Metrics) int64 { return m.Violations.AcceptedStaleWrites }),
-		count("stuck.count", func(m Metrics) int64 { return m.Violations.Stuck }),
+		count(stuckKeys, func(m Metrics) int64 { return m.Violations.Stuck }),
 		count("foreign-unlock.count", func(m Metrics) int64 { return m.Violations.ForeignUnlocks }),
 		count("offered.count", Metrics.Offered),
 		count("arrivals.count", arrivals),

@@ -60,7 +60,7 @@ func New(c Config) (*Load, error) {
 	if c.Note == nil {
 		c.Note = func(string) {}
 	}
-	l := &Load{config: c, prefix: c.Scenario.Keys.Prefix, scenario: c.Scenario.WithDefaults()}
+	l := &Load{config: c, prefix: c.Scenario.Keys.Prefix, scenario: c.Scenario.WithDefaults().Seen()}
 	l.closing, l.close = context.WithCancel(context.Background())
 	return l, nil
 }
@@ -157,7 +157,7 @@ func (l *Load) Apply(scenario loadgen.Scenario) error {
 	if scenario.Keys.Prefix != "" && scenario.Keys.Prefix != old.Keys.Prefix {
 		l.prefix = scenario.Keys.Prefix
 	}
-	scenario = scenario.WithDefaults()
+	scenario = scenario.WithDefaults().Seen()
 	s := l.current()
 	running := s != nil && !s.finished()
 	if running && loadgen.Live(old, scenario) {
