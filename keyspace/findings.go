@@ -32,6 +32,22 @@ type Finding struct {
 	Remedy   string // what can safely be done, in one or two sentences
 }
 
+// FindingKind is the ID of findings with one of their severities.
+type FindingKind struct {
+	ID       string
+	Severity Severity
+}
+
+// FindingKinds lists the kinds of all findings that [Findings] and [ServerFindings]
+// return, first those of locks.
+func FindingKinds() []FindingKind {
+	var all []FindingKind
+	for _, r := range rules() {
+		all = append(all, FindingKind{r.id, r.severity})
+	}
+	return append(all, serverFindingKinds()...)
+}
+
 // Findings lists the problems of the locks of a snapshot, in the order of the locks and
 // of the rules.
 func Findings(s Snapshot) []Finding {

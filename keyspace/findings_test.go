@@ -89,6 +89,9 @@ func TestFindings(t *testing.T) {
 			var ids []string
 			for _, f := range keyspace.Findings(s) {
 				ids = append(ids, f.ID)
+				if !slices.Contains(keyspace.FindingKinds(), keyspace.FindingKind{ID: f.ID, Severity: f.Severity}) {
+					t.Errorf("%s, %s is not one of the kinds", f.ID, f.Severity)
+				}
 				if f.Lock != c.lock.ID() || f.Remedy == "" || f.Severity == keyspace.Info {
 					t.Errorf("got %+v", f)
 				}
@@ -139,6 +142,7 @@ func redlock(tokens ...string) keyspace.Lock {
 // Each server finding is tested together with the most similar server that has
 // none. Scenario 97 is a clock that jumps.
 func TestServerFindings(t *testing.T) {
+	missing := keyspace.FindingKinds() // of those of servers, the kinds that no case has found
 	one := func(s keyspace.Server) keyspace.Snapshot {
 		s.Addr = "one"
 		return keyspace.Snapshot{Server: s}
@@ -180,6 +184,11 @@ func TestServerFindings(t *testing.T) {
 			var ids []string
 			for _, f := range keyspace.ServerFindings(c.snap) {
 				ids = append(ids, f.ID)
+				kind := keyspace.FindingKind{ID: f.ID, Severity: f.Severity}
+				if !slices.Contains(keyspace.FindingKinds(), kind) {
+					t.Errorf("%v is not one of the kinds", kind)
+				}
+				missing = slices.DeleteFunc(missing, func(k keyspace.FindingKind) bool { return k == kind })
 				if f.Lock != (keyspace.ID{}) || f.Remedy == "" || !strings.Contains(f.Text, c.says) {
 					t.Errorf("got %+v", f)
 				}
@@ -188,6 +197,9 @@ func TestServerFindings(t *testing.T) {
 				t.Errorf("found %q, want %q", got, c.want)
 			}
 		})
+	}
+	if len(missing) == 0 || missing[len(missing)-1].ID != "holder-gone" {
+		t.Errorf("no server has one of %v", missing)
 	}
 }
 

@@ -142,6 +142,10 @@ func (s *Snapshot) addNode(n Node) {
 	}
 	known := &s.Nodes[i]
 	known.Scanned = known.Scanned && n.Scanned
+	if n.ScannedAt.Before(known.ScannedAt) {
+		known.ScannedAt = n.ScannedAt
+	}
+	known.ScanTime = max(known.ScanTime, n.ScanTime)
 	known.Keys += n.Keys
 	known.Locks += n.Locks
 	if !n.Up {

@@ -26,6 +26,14 @@ func ServerFindings(s Snapshot) []Finding {
 	return append(all, noNotifyRight(s.Watch)...)
 }
 
+// serverFindingKinds lists the kinds of the findings of ServerFindings.
+func serverFindingKinds() []FindingKind {
+	return []FindingKind{
+		{"node-missing", Critical}, {"part-of-cluster", Warning}, {"master-link-down", Critical}, {"evictable", Warning},
+		{"failover-loses-locks", Info}, {"clock-skew", Warning}, {"clock-skew", Info}, {"no-notify-right", Info},
+	}
+}
+
 // serversOf lists the servers of a snapshot.
 func serversOf(s Snapshot) []Server {
 	var all []Server

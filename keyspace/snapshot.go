@@ -109,6 +109,10 @@ type Node struct {
 	Keys    int64         `json:"keys,omitzero"`    // keys in the scanned databases
 	Locks   int           `json:"locks,omitzero"`   // locks found on it
 	Scanned bool          `json:"walked,omitzero"`  // all of its keys were scanned
+
+	// The last complete scan, known only to a Watcher.
+	ScannedAt time.Time     `json:"scanned_at,omitzero"` // its end, on the local clock
+	ScanTime  time.Duration `json:"scan_ns,omitzero"`    // its duration
 }
 
 // Server is what the server reports about itself. Empty fields are unknown.

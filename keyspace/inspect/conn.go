@@ -21,6 +21,7 @@ import (
 type meteredConn struct {
 	rdb         redis.UniversalClient
 	denied      *deniedCommands
+	meter       *Meter   // may be nil
 	cluster     *Cluster // nil = keys on other nodes are not read
 	addr        string
 	cost        keyspace.Cost
@@ -51,6 +52,7 @@ func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redi
 	c.serverTime = min(max(after.Val().Sub(before.Val()), 0), waited) // a clock may be set back
 	c.networkTime = waited - c.serverTime
 	c.cost.ServerTime += c.serverTime
+	c.meter.busy(c.serverTime)
 	return nil
 }
 
@@ -95,6 +97,7 @@ func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmde
 	cmds, err := p.Exec(ctx)
 	c.cost.WaitTime += time.Since(begin)
 	c.cost.Commands += int64(len(cmds))
+	c.meter.sent(cmds)
 	if err == nil {
 		return cmds, nil
 	}

@@ -43,6 +43,9 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.candidates.endPass()
 		w.scan.passTime = time.Since(w.scan.passStart)
 	}
+	if p.complete() {
+		w.scan.scannedAt, w.scan.scanTime = time.Now(), w.scan.passTime
+	}
 	w.scan.complete = w.scan.complete || p.complete()
 	w.scan.cost = p.cost
 	w.scan.cost.Add(w.reader.conn.takeCost())

@@ -38,6 +38,7 @@ type ScanOptions struct {
 	Overdue       []Overdue           // what is long for a hold, where locktop shall not judge by itself; the first that matches counts
 	Budget        *Budget             // shared by all scanners of a server; nil = no limit
 	Cluster       *Cluster            // shared by the scanners of the nodes of a cluster; nil = the server is scanned alone
+	Meter         *Meter              // adds up what the commands cost; nil = not needed
 	// RetryTimeout is how long a Scan retries while the server is loading, busy with a
 	// script, unreachable, or part of a cluster that is down. It starts again after each
 	// successful step. 0: no retries.
@@ -181,7 +182,7 @@ const partOfCluster = "this server is part of a cluster: add --cluster to see al
 
 // newConn returns a connection to the server of the scanner.
 func (s *Scanner) newConn() meteredConn {
-	return meteredConn{rdb: s.rdb, denied: s.denied, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
+	return meteredConn{rdb: s.rdb, meter: s.opts.Meter, denied: s.denied, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
 }
 
 // selects reports whether a key matches the globs.

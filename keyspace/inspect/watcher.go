@@ -39,6 +39,8 @@ type scanState struct {
 	pass      *scanPass // nil between two passes
 	passStart time.Time
 	passTime  time.Duration // duration of the last pass
+	scannedAt time.Time     // end of the last pass over all keys
+	scanTime  time.Duration // duration of the last pass over all keys
 	next      time.Time     // the keyspace is not scanned before
 	last      time.Time     // last call of scanTime
 	complete  bool          // a pass has ended since the last error
@@ -131,6 +133,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	s.Server.Skew = w.times.clockOffset
 	for i := range s.Nodes {
 		s.Nodes[i].Skew = w.times.clockOffset
+		s.Nodes[i].ScannedAt, s.Nodes[i].ScanTime = w.scan.scannedAt, w.scan.scanTime
 	}
 	s.Cost, s.Watch = w.scan.cost, w.status()
 	if w.reader.conn.now.After(s.At) {
