@@ -1,16 +1,16 @@
 package report
 
 import (
-	"bufio"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"locktop/internal/promtext"
 	"locktop/loadgen"
 )
 
@@ -39,13 +39,13 @@ func buckets(h *hdrhistogram.Histogram) (counts []int64, sum float64) {
 
 // exposition writes the metrics of several runs in the Prometheus text format.
 type exposition struct {
-	out  *bufio.Writer
+	out  *promtext.Writer
 	runs []exposed
 }
 
 // exposed is a run with its labels.
 type exposed struct {
-	labels     string
+	labels     []promtext.Label
 	metrics    loadgen.Metrics
 	histograms []*hdrhistogram.Histogram // in the order of latencies
 }
@@ -53,7 +53,7 @@ type exposed struct {
 // WritePrometheus writes the metrics of runs in the Prometheus text format. The labels
 // scenario, kind and side (from 1) distinguish the runs.
 func WritePrometheus(w io.Writer, runs ...Source) error {
-	e := exposition{out: bufio.NewWriter(w)}
+	e := exposition{out: promtext.NewWriter(w)}
 	for i, r := range runs {
 		s := r.Scenario()
 		h := r.Histograms()
@@ -61,11 +61,11 @@ func WritePrometheus(w io.Writer, runs ...Source) error {
 			continue
 		}
 		e.runs = append(e.runs, exposed{
-			fmt.Sprintf(`scenario="%s",kind="%s",side="%d"`, labelValue(name(s)), s.Lock.Kind, i+1), r.Metrics(),
+			[]promtext.Label{{Name: "scenario", Value: name(s)}, {Name: "kind", Value: string(s.Lock.Kind)}, {Name: "side", Value: strconv.Itoa(i + 1)}}, r.Metrics(),
 			[]*hdrhistogram.Histogram{h.Wait, h.Held, h.Release, h.Handoff, h.RenewLate},
 		})
 	}
-	e.family("load_total", "counter", "What the clients have done.", "what", func(m loadgen.Metrics) map[string]float64 {
+	e.family("load_total", promtext.Counter, "What the clients have done.", "what", func(m loadgen.Metrics) map[string]float64 {
 		all := counts(m)
 		for _, key := range []string{"waiting", "holding", "backlog", "offered"} {
 			delete(all, key)
@@ -73,28 +73,22 @@ func WritePrometheus(w io.Writer, runs ...Source) error {
 		all["cut_off"] = m.CutOff
 		return floats(all)
 	})
-	e.family("load_violations_total", "counter", "What must not happen.", "violation", func(m loadgen.Metrics) map[string]float64 {
+	e.family("load_violations_total", promtext.Counter, "What must not happen.", "violation", func(m loadgen.Metrics) map[string]float64 {
 		counts := violations(m.Violations)
 		delete(counts, "overlaps_excused") // overlaps include them
 		return floats(counts)
 	})
-	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", single(func(m loadgen.Metrics) float64 { return float64(m.Violations.Overlap.Excused) }))
-	e.family("load_clients", "gauge", "What the clients do now.", "state", func(m loadgen.Metrics) map[string]float64 {
+	e.family("load_overlaps_excused_total", promtext.Counter, "Overlaps after a fault that no lock survives.", "", single(func(m loadgen.Metrics) float64 { return float64(m.Violations.Overlap.Excused) }))
+	e.family("load_clients", promtext.Gauge, "What the clients do now.", "state", func(m loadgen.Metrics) map[string]float64 {
 		return map[string]float64{"waiting": float64(m.Clients.Waiting), "holding": float64(m.Clients.Holding), "thinking": float64(m.Clients.Idle), "dead": float64(m.Clients.Dead)}
 	})
-	e.family("load_backlog", "gauge", "Arrivals that no client was free for.", "", single(func(m loadgen.Metrics) float64 { return float64(m.Backlog) }))
-	e.family("load_seconds", "gauge", "How long the load has been running.", "", single(func(m loadgen.Metrics) float64 { return m.Elapsed.Seconds() }))
-	e.family("load_outage_seconds_total", "counter", "For how long servers did not answer.", "", single(func(m loadgen.Metrics) float64 { return m.Outage.Total.Seconds() }))
+	e.family("load_backlog", promtext.Gauge, "Arrivals that no client was free for.", "", single(func(m loadgen.Metrics) float64 { return float64(m.Backlog) }))
+	e.family("load_seconds", promtext.Gauge, "How long the load has been running.", "", single(func(m loadgen.Metrics) float64 { return m.Elapsed.Seconds() }))
+	e.family("load_outage_seconds_total", promtext.Counter, "For how long servers did not answer.", "", single(func(m loadgen.Metrics) float64 { return m.Outage.Total.Seconds() }))
 	for i, l := range latencies(loadgen.Metrics{}) {
 		e.histogram("load_"+underscored(l.name)+"_seconds", i)
 	}
 	return e.out.Flush()
-}
-
-// labelValue escapes a label value for Prometheus. Prometheus knows only these three
-// escapes and rejects the whole page for any other.
-func labelValue(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 func floats(counts map[string]int64) map[string]float64 {
@@ -112,34 +106,25 @@ func single(of func(loadgen.Metrics) float64) func(loadgen.Metrics) map[string]f
 
 func underscored(name string) string { return strings.NewReplacer(" ", "_", "-", "_").Replace(name) }
 
-func (e exposition) head(name, kind, help string) {
-	fmt.Fprintf(e.out, "# HELP locktop_%s %s\n# TYPE locktop_%s %s\n", name, help, name, kind)
-}
-
-func (e exposition) family(name, kind, help, label string, of func(loadgen.Metrics) map[string]float64) {
-	e.head(name, kind, help)
+func (e exposition) family(name string, kind promtext.Kind, help, label string, of func(loadgen.Metrics) map[string]float64) {
+	e.out.Family("locktop_"+name, kind, help)
 	for _, r := range e.runs {
 		values := of(r.metrics)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			labels := r.labels
 			if label != "" {
-				labels += fmt.Sprintf(",%s=%q", label, key)
+				labels = append(slices.Clip(labels), promtext.Label{Name: label, Value: key})
 			}
-			fmt.Fprintf(e.out, "locktop_%s{%s} %g\n", name, labels, values[key])
+			e.out.Sample(values[key], labels...)
 		}
 	}
 }
 
 // histogram writes distribution i of each run.
 func (e exposition) histogram(name string, i int) {
-	e.head(name, "histogram", "How long it took.")
+	e.out.Family("locktop_"+name, promtext.Histogram, "How long it took.")
 	for _, r := range e.runs {
 		counts, sum := buckets(r.histograms[i])
-		total := r.histograms[i].TotalCount()
-		for b, bound := range bounds() {
-			fmt.Fprintf(e.out, "locktop_%s_bucket{%s,le=\"%g\"} %d\n", name, r.labels, bound, counts[b])
-		}
-		fmt.Fprintf(e.out, "locktop_%s_bucket{%s,le=\"+Inf\"} %d\n", name, r.labels, total)
-		fmt.Fprintf(e.out, "locktop_%s_sum{%s} %g\nlocktop_%s_count{%s} %d\n", name, r.labels, sum, name, r.labels, total)
+		e.out.Distribution(bounds(), counts, sum, r.histograms[i].TotalCount(), r.labels...)
 	}
 }
