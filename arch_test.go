@@ -19,10 +19,12 @@ import (
 var imports = map[string][]string{
 	".":                       {"cli"},
 	"certify":                 {"humanize", "internal/htmlpage", "internal/netfault", "loadgen", "loadgen/external", "loadgen/oracle", "server"},
-	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "docs", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "server", "shell", "tui", "tui/widget"},
+	"cli":                     {"certify", "cli/connect", "cli/demo", "cli/render", "docs", "exporter", "exporter/web", "humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "server", "shell", "tui", "tui/widget"},
 	"cli/connect":             {"humanize", "keyspace/inspect", "shell", "tui/widget"},
 	"cli/demo":                {"humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen", "server"},
 	"cli/render":              {"humanize", "keyspace", "keyspace/formats", "tui/widget"},
+	"exporter":                {"internal/promtext", "keyspace"},
+	"exporter/web":            {},
 	"tui":                     {"humanize", "keyspace", "loadgen", "loadgen/witness", "tui/svg", "tui/widget"},
 	"tui/svg":                 {},
 	"tui/widget":              {},

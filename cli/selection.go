@@ -29,7 +29,8 @@ type selection struct {
 	limits limits
 	budget budget
 
-	databases bool // more than one; lines for people name the database
+	databases bool           // more than one; lines for people name the database
+	meter     *inspect.Meter // adds up what the commands cost; may be nil
 }
 
 func (s *selection) flags() *pflag.FlagSet {
@@ -90,7 +91,7 @@ func alike(name string, known []string) []string {
 // options returns the options of a scan for the selection. They do not restrict the
 // format, because a key's format is known only after a test of all formats.
 func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
-	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace}
+	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}

@@ -53,6 +53,11 @@ const (
 	Partial   State = "partial" // held on fewer servers than a quorum
 )
 
+// States lists all states in the order of the JSON contract.
+func States() []State {
+	return []State{Held, ReadHeld, WriteHeld, Free, Waiting, Stuck, Partial}
+}
+
 // Confidence is how certain a decoder is that a key is a lock of its format.
 type Confidence uint8
 

@@ -225,6 +225,19 @@ func firstAnswer[T, A any](all []T, ask func(T) (A, error)) (A, error) {
 	return answers[0].value, answers[0].err
 }
 
+// Title returns the address of the flags without credentials, as in [Target]. It sends
+// nothing.
+func (c *Flags) Title() (string, error) {
+	if err := c.checkTopology(); err != nil {
+		return "", err
+	}
+	seeds, err := c.seeds()
+	if err != nil {
+		return "", err
+	}
+	return c.title(seeds), nil
+}
+
 // title names the servers for people.
 func (c *Flags) title(seeds []endpoint) string {
 	switch c.mode() {

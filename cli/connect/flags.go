@@ -68,6 +68,13 @@ func (c *Flags) WithURL(url string) *Flags {
 	return other
 }
 
+// WithContext returns a copy of the flags with another value of --context.
+func (c *Flags) WithContext(name string) *Flags {
+	other := c.set("context")
+	other.context = name
+	return other
+}
+
 // Elsewhere returns flags for a server that has nothing to do with the one of c. They have the
 // certificates and the time-out of c. Everything else comes from url: the password of one
 // server never goes to another.

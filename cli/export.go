@@ -1,0 +1,477 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/cli/connect"
+	"locktop/exporter"
+	"locktop/exporter/web"
+	"locktop/humanize"
+	"locktop/keyspace/inspect"
+	"locktop/tui"
+)
+
+// exportOptions configures an export.
+type exportOptions struct {
+	urls, contexts []string
+	listen         []string
+	webConfig      string
+	textfile       string
+	locks          []string
+	classes        bool
+	every          time.Duration
+}
+
+func (o *exportOptions) flags() *pflag.FlagSet {
+	set := flagSection("Export")
+	set.StringSliceVar(&o.listen, "web.listen-address", []string{"127.0.0.1:9121"}, "`address` for /metrics, /healthz and /readyz; may be repeated; none: do not listen")
+	set.StringVar(&o.webConfig, "web.config.file", "", "`file` with TLS certificates and users, in the format of the Prometheus exporter-toolkit")
+	set.StringVar(&o.textfile, "textfile", "", "`file` for the textfile collector of node_exporter, replaced every 15 s")
+	set.StringArrayVar(&o.locks, "lock-metric", nil, fmt.Sprintf("`key` of a lock with metrics of its own; may be repeated, up to %d times", exporter.MaxLocks))
+	set.BoolVar(&o.classes, "classes", false, "count locks by the pattern of their key, with * for IDs: at most 200 patterns")
+	set.DurationVar(&o.every, "every", time.Second, "`time` between two updates of the metrics; scrapes read nothing from Redis")
+	return set
+}
+
+// connectionFlags returns the connection flags with --url and --context for several
+// targets.
+func (o *exportOptions) connectionFlags(c *connect.Flags) *pflag.FlagSet {
+	set := flagSection("Connection")
+	c.FlagSet().VisitAll(func(f *pflag.Flag) {
+		switch f.Name {
+		case "url":
+			set.StringArrayVarP(&o.urls, "url", "u", nil, f.Usage+"; may be repeated")
+		case "context":
+			set.StringArrayVar(&o.contexts, "context", nil, f.Usage+"; may be repeated")
+		default:
+			set.AddFlag(f)
+		}
+	})
+	return set
+}
+
+func (p *program) exportCommand() *cobra.Command {
+	var c connect.Flags
+	var s selection
+	var o exportOptions
+	cmd := &cobra.Command{
+		Use:   "export [flags]",
+		Short: "Serve metrics of the locks to Prometheus",
+		Long: `Watches the locks as locktop watch does, and serves their metrics to Prometheus until it
+is interrupted. A scrape sends no command to Redis: it returns the last numbers.
+
+With several --url or --context, each is a target, and all other flags apply to each of
+them. A target that does not answer has locktop_up 0; locktop tries again until it is
+back.
+
+/healthz answers while the process runs. /readyz answers with 503 until the first scan of
+each target has ended, except of targets that do not answer. SIGHUP reads
+--web.config.file again; changed certificates are read by themselves.
+
+Keys, owners and tokens are no labels, except the keys in --lock-metric and the patterns
+of --classes.`,
+		Example: `  locktop export -u redis://db.internal:6379
+  locktop export --context orders --context billing --web.listen-address :9121 --web.config.file web.yml
+  locktop export --lock-metric lock:nightly-report --classes
+  locktop export --web.listen-address none --textfile /var/lib/node_exporter/locktop.prom`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.export(cmd.Context(), &c, s, o)
+		},
+	}
+	cmdFlags(cmd, o.connectionFlags(&c), s.exportFlags(), o.flags())
+	return cmd
+}
+
+// exportFlags returns the flags of the selection that make sense for metrics.
+func (s *selection) exportFlags() *pflag.FlagSet {
+	set := flagSection("Selection")
+	s.flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "stuck" {
+			set.AddFlag(f)
+		}
+	})
+	return set
+}
+
+// check returns an error for options that contradict each other.
+func (o *exportOptions) check() error {
+	notUTF8 := func(key string) bool { return !utf8.ValidString(key) }
+	slices.Sort(o.locks)
+	o.locks = slices.Compact(o.locks)
+	switch {
+	case o.every < 100*time.Millisecond:
+		return usageErrorf("", "--every must be at least 100ms")
+	case len(o.locks) > exporter.MaxLocks:
+		return usageErrorf("--classes counts many locks", "--lock-metric: %d locks; at most %d may have metrics of their own", len(o.locks), exporter.MaxLocks)
+	case slices.Contains(o.locks, ""), slices.ContainsFunc(o.locks, notUTF8):
+		return usageErrorf("", "--lock-metric: a label must be UTF-8 and not empty")
+	case !o.listens() && o.textfile == "":
+		return usageErrorf("set --textfile, or an address", "--web.listen-address none: nobody could read the metrics")
+	case !o.listens() && o.webConfig != "":
+		return usageErrorf("", "--web.config.file without an address to listen on")
+	}
+	return nil
+}
+
+func (o *exportOptions) listens() bool { return !slices.Equal(o.listen, []string{"none"}) }
+
+// export serves metrics until ctx ends.
+func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o exportOptions) error {
+	if err := errors.Join(s.check(), o.check()); err != nil {
+		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	}
+	e := &export{program: p, options: o}
+	if err := e.addTargets(c, s); err != nil {
+		return err
+	}
+	defer e.close()
+	server, err := web.New(o.webConfig, func(text string) { e.note("%s", text) })
+	if err != nil {
+		return usageErrorf("", "--web.config.file: %w", err)
+	}
+	listeners, err := e.listen(ctx)
+	if err != nil {
+		return err
+	}
+	e.metrics = exporter.New(exporter.Options{Version: build(), Locks: o.locks, Classes: o.classes}, each(e.targets, func(t *exportTarget) string { return t.name })...)
+	if err := e.openTargets(ctx); err != nil {
+		return err
+	}
+	return e.run(ctx, server, listeners)
+}
+
+// export is a running export.
+type export struct {
+	program *program
+	options exportOptions
+	targets []*exportTarget
+	metrics *exporter.Exporter
+
+	mu sync.Mutex // for the notes of several goroutines
+}
+
+// exportTarget is one target of an export.
+type exportTarget struct {
+	index     int
+	name      string
+	flags     *connect.Flags
+	selection selection
+	meter     inspect.Meter
+	open      *connect.Target // nil: not connected yet
+	source    tui.Source
+	lost      time.Time // since when it does not answer; zero = it answers
+}
+
+// addTargets adds a target for each URL and each context of the flags, or the one of the
+// environment.
+func (e *export) addTargets(c *connect.Flags, s selection) error {
+	var all []*connect.Flags
+	for _, url := range e.options.urls {
+		all = append(all, c.WithURL(url))
+	}
+	for _, name := range e.options.contexts {
+		all = append(all, c.WithContext(name))
+	}
+	if len(all) == 0 {
+		all = append(all, c)
+	}
+	for i, flags := range all {
+		t := &exportTarget{index: i, flags: flags, selection: s}
+		t.selection.lock, t.selection.limits = slices.Clip(s.lock), slices.Clip(s.limits)
+		if err := t.prepare(); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(e.targets, func(known *exportTarget) bool { return known.name == t.name }) {
+			return usageErrorf("", "%s is named twice", t.name)
+		}
+		e.targets = append(e.targets, t)
+	}
+	return nil
+}
+
+// prepare applies the context of the flags and names the target: by its context, or by
+// its address.
+func (t *exportTarget) prepare() error {
+	of, err := t.flags.Context()
+	if err != nil {
+		return err
+	}
+	if err := applyContext(t.flags, &t.selection, nil, nil); err != nil {
+		return err
+	}
+	t.selection.databases = t.flags.AllDatabases()
+	if t.name = of.Name; t.name != "" {
+		return nil
+	}
+	t.name, err = t.flags.Title()
+	return err
+}
+
+// openTargets connects to each target. It returns an error only for flags that are wrong,
+// or at the end of ctx: a target that does not answer may do so later.
+func (e *export) openTargets(ctx context.Context) error {
+	for _, t := range e.targets {
+		err := t.connect(ctx, e.program.prompt())
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if f, ok := errors.AsType[*connect.Error](err); ok && f.Usage {
+			return err
+		}
+		e.report(t, err)
+	}
+	return nil
+}
+
+// connect connects to the target and starts to watch it.
+func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
+	open, err := t.flags.Open(ctx, p)
+	if err != nil {
+		return err
+	}
+	t.selection.meter = &t.meter
+	t.open, t.source = open, filteredSource{t.selection.watchOf(open), &t.selection}
+	return nil
+}
+
+// report notes when a target stops to answer, and when it answers again. err is why it
+// does not answer, or nil.
+func (e *export) report(t *exportTarget, err error) {
+	switch {
+	case err != nil:
+		e.metrics.Fail(t.index)
+		if t.lost.IsZero() {
+			t.lost = time.Now()
+			e.note("%s does not answer: %v; trying again until it does", t.name, err)
+		}
+	case !t.lost.IsZero():
+		e.note("%s answers after %s", t.name, humanize.Duration(time.Since(t.lost)))
+		t.lost = time.Time{}
+	}
+}
+
+// note prints a note. It may be called by several goroutines.
+func (e *export) note(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.program.notes.note(format, args...)
+}
+
+// watch updates the metrics of a target until ctx ends.
+func (e *export) watch(ctx context.Context, t *exportTarget) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		began := time.Now()
+		if err := e.update(ctx, t); ctx.Err() == nil {
+			e.report(t, err)
+		}
+		timer.Reset(max(e.options.every, updateShare*time.Since(began)))
+	}
+}
+
+// updateShare limits updates to 1/updateShare of a core: one of 100,000 locks takes about
+// 0.1 s.
+const updateShare = 20
+
+// gcPercent is the GOGC of an export: it runs for months beside other programs, and
+// allocates little once the first scan has ended.
+const gcPercent = 20
+
+// update takes the next snapshot of a target.
+func (e *export) update(ctx context.Context, t *exportTarget) error {
+	if t.open == nil {
+		if err := t.connect(ctx, connect.Prompt{In: e.program.in, Out: e.program.notes.to}); err != nil {
+			return err
+		}
+	}
+	snap, err := t.source.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	db := t.open.DB
+	if t.selection.databases {
+		db = exporter.AllDatabases
+	}
+	used := t.meter.Usage()
+	e.metrics.Observe(t.index, exporter.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
+	return nil
+}
+
+// listen opens the addresses of the flags.
+func (e *export) listen(ctx context.Context) (all []net.Listener, err error) {
+	if !e.options.listens() {
+		return nil, nil
+	}
+	for _, addr := range e.options.listen {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		if err != nil {
+			for _, l := range all {
+				_ = l.Close() // nothing was accepted
+			}
+			return nil, fmt.Errorf("--web.listen-address: %w", err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// run watches the targets and serves the metrics until ctx ends, which is the usual end of
+// an export and no error, or until a listener fails.
+func (e *export) run(ctx context.Context, server *web.Server, listeners []net.Listener) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var all sync.WaitGroup
+	for _, t := range e.targets {
+		all.Go(func() { e.watch(running, t) })
+	}
+	if e.options.textfile != "" {
+		all.Go(func() { e.writeTextfiles(running) })
+	}
+	all.Go(func() { e.reloadOnSignal(running, server) })
+	for _, l := range listeners {
+		all.Go(func() {
+			if err := server.Serve(running, l, e.handler()); err != nil {
+				stop(err)
+			}
+		})
+		e.note("serving %s", metricsURL(server, l))
+	}
+	all.Wait()
+	if err := context.Cause(running); ctx.Err() == nil && err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
+
+// metricsURL returns the address of the metrics behind a listener.
+func metricsURL(server *web.Server, l net.Listener) string {
+	if server.TLS() {
+		return "https://" + l.Addr().String() + "/metrics"
+	}
+	return "http://" + l.Addr().String() + "/metrics"
+}
+
+// handler returns the pages.
+func (e *export) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		var page bytes.Buffer // a slow reader must not hold up the next update
+		_ = e.metrics.Write(&page)
+		w.Header().Set("Content-Type", exporter.ContentType)
+		_, _ = page.WriteTo(w)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !e.metrics.Ready() {
+			http.Error(w, "the first scan has not ended", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, `<!doctype html><html lang="en"><title>locktop export</title><h1>locktop export</h1><p><a href="/metrics">Metrics</a>, <a href="/healthz">health</a>, <a href="/readyz">readiness</a></p></html>`)
+	})
+	return mux
+}
+
+// reloadOnSignal reads the web configuration again at each SIGHUP.
+func (e *export) reloadOnSignal(ctx context.Context, server *web.Server) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+			if err := server.Reload(); err != nil {
+				e.note("the old web configuration stays: %v", err)
+			} else {
+				e.note("read the web configuration again")
+			}
+		}
+	}
+}
+
+// textfileInterval is the time between two files for node_exporter, which reads them at
+// each scrape.
+const textfileInterval = 15 * time.Second
+
+// writeTextfiles writes the metrics to the text file until ctx ends: as soon as they are
+// ready, then at each interval.
+func (e *export) writeTextfiles(ctx context.Context) {
+	tick := time.NewTicker(e.options.every)
+	defer tick.Stop()
+	var last time.Time
+	failing := false
+	for {
+		if time.Since(last) >= textfileInterval && e.metrics.Ready() {
+			last = time.Now()
+			err := e.writeTextfile()
+			if err != nil && !failing {
+				e.note("%v; trying again every %s", err, humanize.Setting(textfileInterval))
+			}
+			failing = err != nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// writeTextfile replaces the text file. A reader sees the old one or the new one.
+func (e *export) writeTextfile() error {
+	name := e.options.textfile
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return fmt.Errorf("--textfile: %w", err)
+	}
+	err = errors.Join(e.metrics.Write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the error that counts is the first one
+		return fmt.Errorf("--textfile: %w", err)
+	}
+	return nil
+}
+
+// close closes the targets.
+func (e *export) close() {
+	for _, t := range e.targets {
+		if t.open != nil {
+			t.open.Close()
+		}
+	}
+}
