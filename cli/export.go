@@ -354,7 +354,10 @@ func (e *export) run(ctx context.Context, server *web.Server, listeners []net.Li
 	if e.options.textfile != "" {
 		all.Go(func() { e.writeTextfiles(running) })
 	}
-	all.Go(func() { e.reloadOnSignal(running, server) })
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	all.Go(func() { e.reload(running, server, hangups) })
 	for _, l := range listeners {
 		all.Go(func() {
 			if err := server.Serve(running, l, e.handler()); err != nil {
@@ -402,11 +405,8 @@ func (e *export) handler() http.Handler {
 	return mux
 }
 
-// reloadOnSignal reads the web configuration again at each SIGHUP.
-func (e *export) reloadOnSignal(ctx context.Context, server *web.Server) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	defer signal.Stop(signals)
+// reload reads the web configuration again at each signal.
+func (e *export) reload(ctx context.Context, server *web.Server, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():

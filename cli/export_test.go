@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"locktop/server"
+)
+
+// exported is a running `locktop export` in a process of its own.
+type exported struct {
+	*spawned
+	base string // http://host:port
+}
+
+// startExport starts an export on a free port and waits until it listens.
+func startExport(t *testing.T, args ...string) *exported {
+	t.Helper()
+	s := spawn(t, append([]string{"export", "--web.listen-address", "127.0.0.1:0"}, args...)...)
+	s.says("serving ")
+	address := regexp.MustCompile(`serving (https?://\S+)/metrics`).FindStringSubmatch(s.errs.String())
+	return &exported{s, address[1]}
+}
+
+// get returns the status and the text of a page.
+func (e *exported) get(path string) (int, string) {
+	e.t.Helper()
+	resp, err := http.Get(e.base + path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// sees waits until a line of the metrics matches.
+func (e *exported) sees(pattern string) {
+	e.t.Helper()
+	line := regexp.MustCompile("(?m)^" + pattern + "$")
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		_, page := e.get("/metrics")
+		if line.MatchString(page) {
+			return
+		}
+		if time.Since(began) > longestWait {
+			e.t.Fatalf("no line like %s in\n%s", pattern, page)
+		}
+	}
+}
+
+func TestExportServesTheLocksOfItsTargets(t *testing.T) {
+	t.Parallel()
+	one, two := server.ForTest(t), server.ForTest(t)
+	send(t, one.Addr(), "SET", "lock:a", token, "PX", "60000")
+	send(t, two.Addr(), "SET", "lock:order:4711", token)
+	text := filepath.Join(t.TempDir(), "locktop.prom")
+	e := startExport(t, "-u", "redis://:@"+one.Addr()+"/0", "-u", "redis://"+two.Addr(), "--lock-metric", "lock:a", "--classes", "--every", "100ms", "--textfile", text)
+	first, second := `target="redis://`+one.Addr()+`/0"`, `target="redis://`+two.Addr()+`/0"`
+	e.sees(`locktop_locks\{` + first + `,db="0",format="set-nx",state="held"\} 1`)
+	e.sees(`locktop_lock_held\{` + first + `,db="0",lock="lock:a"\} 1`)
+	e.sees(`locktop_findings\{` + second + `,finding="never-expires",severity="critical"\} 1`)
+	e.sees(`locktop_class_locks\{` + second + `,db="0",class="lock:order:\*"\} 1`)
+	send(t, one.Addr(), "DEL", "lock:a")
+	e.sees(`locktop_events_total\{` + first + `,db="0",format="set-nx",event="released"\} 1`)
+	e.sees(`locktop_lock_held\{` + first + `,db="0",lock="lock:a"\} 0`)
+	e.sees(`locktop_build_info\{version=".+",goversion="go.+"\} 1`)
+	for path, status := range map[string]int{"/healthz": 200, "/readyz": 200, "/": 200, "/favicon.ico": 404} {
+		if got, body := e.get(path); got != status {
+			t.Errorf("%s: %d %s, want %d", path, got, body, status)
+		}
+	}
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if page, _ := os.ReadFile(text); strings.Contains(string(page), "locktop_up{"+first+"} 1\n") {
+			break
+		}
+		if time.Since(began) > longestWait {
+			t.Fatal("there is no text file")
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(text), ".*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	_ = two.Kill()
+	e.sees(`locktop_up\{` + second + `\} 0`)
+	e.sees(`locktop_up\{` + first + `\} 1`)
+	e.signal(syscall.SIGTERM)
+	e.exits(exitFine)
+}
+
+// A server that is down when the export starts may come later.
+func TestExportWaitsForATarget(t *testing.T) {
+	t.Parallel()
+	child := server.ForTest(t)
+	addr := child.Addr()
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	e := startExport(t, "-u", "redis://"+addr, "--every", "100ms")
+	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 0`)
+	if status, _ := e.get("/readyz"); status != 200 {
+		t.Errorf("not ready: %d", status)
+	}
+	if err := child.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 1`)
+	e.says("answers after")
+	if n := strings.Count(e.errs.String(), "does not answer"); n != 1 {
+		t.Errorf("%d lines say that it does not answer", n)
+	}
+}
+
+func TestExportReadsItsWebConfigurationAgain(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "web.yml")
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := startExport(t, "-u", "redis://"+server.ForTest(t).Addr(), "--web.config.file", config)
+	e.signal(syscall.SIGHUP)
+	e.says("read the web configuration again")
+	if err := os.WriteFile(config, []byte("basic_auth_users: {ann: no-hash}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.signal(syscall.SIGHUP)
+	e.says("the old web configuration stays")
+	if status, _ := e.get("/metrics"); status != 200 {
+		t.Errorf("status %d", status)
+	}
+}
+
+func TestExportRefusesWhatCannotWork(t *testing.T) {
+	many := []string{}
+	for i := range 51 {
+		many = append(many, "--lock-metric", "lock:"+strings.Repeat("x", i+1))
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"two names for one target": {[]string{"-u", "redis://127.0.0.1:1", "-u", "redis://:x@127.0.0.1:1/0"}, exitUsage, "is named twice"},
+		"a wrong address":          {[]string{"-u", "http://127.0.0.1:1"}, exitUsage, "--url"},
+		"an unknown context":       {[]string{"--context", "absent"}, exitUsage, "--context"},
+		"a URL and a host":         {[]string{"-u", "redis://127.0.0.1:1", "-H", "127.0.0.1"}, exitUsage, "--url"},
+		"too many locks":           {many, exitUsage, "51 locks; at most 50"},
+		"a lock that is no text":   {[]string{"--lock-metric", "\xff"}, exitUsage, "UTF-8"},
+		"no way to read":           {[]string{"--web.listen-address", "none"}, exitUsage, "--textfile"},
+		"a web configuration":      {[]string{"--web.config.file", "absent.yml"}, exitUsage, "--web.config.file"},
+		"too often":                {[]string{"--every", "1ms"}, exitUsage, "--every"},
+		"an address of others":     {[]string{"--web.listen-address", "127.0.0.1:http:x"}, exitFailure, "--web.listen-address"},
+		"findings only":            {[]string{"--stuck"}, exitUsage, "unknown flag --stuck"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := locktop(t, append([]string{"export"}, c.args...)...)
+			if got.code != c.code || !strings.Contains(got.errors, c.says) || strings.Count(got.errors, "\n") != 1 {
+				t.Errorf("exit code %d, %q; want %d, %q", got.code, got.errors, c.code, c.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,320 @@
+package web
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// identity is a certificate with its key, signed by another or by itself.
+type identity struct {
+	cert      *x509.Certificate
+	key       *ecdsa.PrivateKey
+	certFile  string
+	keyFile   string
+	tlsConfig tls.Certificate
+}
+
+var serials int64
+
+// newIdentity creates a certificate for a name and writes it to dir. Without a signer it is
+// a certificate authority.
+func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serials++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serials), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: signer == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	parent, with := template, key
+	if signer != nil {
+		parent, with = signer.cert, signer.key
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := &identity{key: key, certFile: filepath.Join(dir, name+".crt"), keyFile: filepath.Join(dir, name+".key")}
+	if id.cert, err = x509.ParseCertificate(raw); err != nil {
+		t.Fatal(err)
+	}
+	id.tlsConfig = tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+	write(t, id.certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
+	write(t, id.keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey})))
+	return id
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running is a Server that serves a page with the text "page".
+type running struct {
+	*Server
+	url string
+
+	mu    sync.Mutex
+	notes []string
+}
+
+// start starts a server with this configuration, in a file in dir, until the test ends.
+func start(t *testing.T, dir, config string) *running {
+	t.Helper()
+	path := filepath.Join(dir, "web.yml")
+	write(t, path, config)
+	r := &running{}
+	s, err := New(path, func(text string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.notes = append(r.notes, text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server = s
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.url = "http://" + l.Addr().String()
+	if s.TLS() {
+		r.url = "https://" + l.Addr().String()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return r
+}
+
+// get requests the page over a new connection.
+func (r *running) get(t *testing.T, config *tls.Config, user, pass string) (*http.Response, string, error) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		req.SetBasicAuth(user, pass)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp, string(body), err
+}
+
+// wants fails the test unless the page comes with this status.
+func (r *running) wants(t *testing.T, what string, config *tls.Config, user, pass string, status int) *http.Response {
+	t.Helper()
+	resp, body, err := r.get(t, config, user, pass)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if resp.StatusCode != status || (status == http.StatusOK) != (body == "page") {
+		t.Errorf("%s: %s %q, want %d", what, resp.Status, body, status)
+	}
+	return resp
+}
+
+// refuses fails the test unless the connection is refused.
+func (r *running) refuses(t *testing.T, what string, config *tls.Config) {
+	t.Helper()
+	if resp, body, err := r.get(t, config, "", ""); err == nil {
+		t.Errorf("%s: %s %q", what, resp.Status, body)
+	}
+}
+
+func hashOf(t *testing.T, pass string) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte(pass), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(hash)
+}
+
+func trusting(ca *identity, own ...*identity) *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	c := &tls.Config{RootCAs: pool}
+	for _, id := range own {
+		c.Certificates = append(c.Certificates, id.tlsConfig)
+	}
+	return c
+}
+
+func TestOnlyTheUsersOfTheConfigurationGetThePage(t *testing.T) {
+	r := start(t, t.TempDir(), "basic_auth_users:\n  ann: "+hashOf(t, "secret")+"\nhttp_server_config:\n  headers:\n    X-Frame-Options: deny\n")
+	resp := r.wants(t, "no user", nil, "", "", http.StatusUnauthorized)
+	if resp.Header.Get("WWW-Authenticate") == "" || resp.Header.Get("X-Frame-Options") != "deny" {
+		t.Errorf("headers %v", resp.Header)
+	}
+	for range 2 { // the second time from memory
+		r.wants(t, "the user", nil, "ann", "secret", http.StatusOK)
+		r.wants(t, "a wrong password", nil, "ann", "Secret", http.StatusUnauthorized)
+		r.wants(t, "another user", nil, "bob", "secret", http.StatusUnauthorized)
+		r.wants(t, "an empty password", nil, "ann", "", http.StatusUnauthorized)
+	}
+	write(t, r.path, "basic_auth_users:\n  ann: "+hashOf(t, "changed")+"\n")
+	r.wants(t, "the old password", nil, "ann", "secret", http.StatusUnauthorized)
+	r.wants(t, "the new password", nil, "ann", "changed", http.StatusOK)
+}
+
+// An unknown user takes as long as a wrong password.
+func TestTheHashOfNobodyIsAsDearAsThatOfAUser(t *testing.T) {
+	if cost, err := bcrypt.Cost([]byte(nobody)); err != nil || cost != 10 {
+		t.Errorf("cost %d, %v", cost, err)
+	}
+	if err := bcrypt.CompareHashAndPassword([]byte(nobody), nil); err != bcrypt.ErrMismatchedHashAndPassword {
+		t.Errorf("compare: %v", err)
+	}
+}
+
+func TestAServerWithoutAConfigurationServesAll(t *testing.T) {
+	s, err := New("", func(string) {})
+	if err != nil || s.TLS() || s.Reload() != nil {
+		t.Fatalf("%v, TLS %v", err, s.TLS())
+	}
+}
+
+func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	ca := newIdentity(t, dir, "ca", nil)
+	first := newIdentity(t, dir, "server", ca)
+	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n")
+	resp := r.wants(t, "TLS", trusting(ca), "", "", http.StatusOK)
+	if resp.TLS.PeerCertificates[0].SerialNumber.Cmp(first.cert.SerialNumber) != 0 || resp.ProtoMajor != 2 {
+		t.Errorf("certificate %v over %s", resp.TLS.PeerCertificates[0].SerialNumber, resp.Proto)
+	}
+	old := trusting(ca)
+	old.MaxVersion = tls.VersionTLS11
+	r.refuses(t, "TLS 1.1", old)
+
+	// A new certificate is used without a restart; a broken one is not.
+	second := newIdentity(t, dir, "server", ca)
+	resp = r.wants(t, "after a change", trusting(ca), "", "", http.StatusOK)
+	if resp.TLS.PeerCertificates[0].SerialNumber.Cmp(second.cert.SerialNumber) != 0 {
+		t.Error("the server still has the old certificate")
+	}
+	write(t, second.certFile, "no certificate")
+	for range 2 {
+		r.wants(t, "with a broken certificate", trusting(ca), "", "", http.StatusOK)
+	}
+	r.mu.Lock()
+	if len(r.notes) != 1 || !strings.Contains(r.notes[0], "the old web configuration stays") {
+		t.Errorf("notes %q, want one", r.notes)
+	}
+	r.mu.Unlock()
+	if err := r.Reload(); err == nil {
+		t.Error("Reload accepts a broken certificate")
+	}
+	write(t, r.path, "")
+	if err := r.Reload(); err == nil || !strings.Contains(err.Error(), "restart") {
+		t.Errorf("without TLS: %v", err)
+	}
+	r.wants(t, "after the attempt to switch TLS off", trusting(ca), "", "", http.StatusOK)
+}
+
+func TestHTTP2AndVersionsOfTLSAreThoseOfTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	ca := newIdentity(t, dir, "ca", nil)
+	newIdentity(t, dir, "server", ca)
+	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  min_version: TLS13\n  curve_preferences: [X25519]\nhttp_server_config:\n  http2: false\n")
+	if resp := r.wants(t, "TLS 1.3", trusting(ca), "", "", http.StatusOK); resp.ProtoMajor != 1 || resp.TLS.Version != tls.VersionTLS13 {
+		t.Errorf("%s over TLS %x", resp.Proto, resp.TLS.Version)
+	}
+	old := trusting(ca)
+	old.MaxVersion = tls.VersionTLS12
+	r.refuses(t, "TLS 1.2", old)
+}
+
+func TestClientsNeedTheCertificateOfTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	ca, other := newIdentity(t, dir, "ca", nil), newIdentity(t, t.TempDir(), "other", nil)
+	newIdentity(t, dir, "server", ca)
+	ann, bob := newIdentity(t, dir, "ann", ca), newIdentity(t, dir, "bob", ca)
+	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.crt\n  client_allowed_sans: [ann]\n")
+	r.wants(t, "ann", trusting(ca, ann), "", "", http.StatusOK)
+	r.refuses(t, "bob has another name", trusting(ca, bob))
+	r.refuses(t, "no certificate", trusting(ca))
+	r.refuses(t, "another authority", trusting(ca, newIdentity(t, dir, "ann", other)))
+}
+
+// Each error is one line that names the key, and quotes no secret.
+func TestAWrongConfigurationIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	newIdentity(t, dir, "server", nil)
+	const pair = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
+	for config, says := range map[string]string{
+		"basic_auth_users:\n  ann: canary\n":                                         "not a bcrypt hash",
+		"basic_auth_users:\n  'a:b': canary\n":                                       "cannot be the name of a user",
+		"basic_auth_users: canary\n":                                                 "line 1",
+		"users: {ann: canary}\n":                                                     "users not found",
+		"\tcanary\n":                                                                 "",
+		"tls_server_config: {cert_file: server.crt}\n":                               "key_file is missing",
+		"tls_server_config: {key_file: server.key}\n":                                "cert_file is missing",
+		pair + "  min_version: TLS09\n":                                              "line 4",
+		pair + "  min_version: TLS13\n  max_version: TLS12\n":                        "above max_version",
+		pair + "  cipher_suites: [canary]\n":                                         "cipher suite",
+		pair + "  curve_preferences: [canary]\n":                                     "curve",
+		pair + "  client_ca_file: server.crt\n":                                      "no client certificate would be asked for",
+		pair + "  client_auth_type: RequireAndVerifyClientCert\n":                    "needs client_ca_file",
+		pair + "  client_auth_type: Sometimes\n":                                     "unknown client_auth_type",
+		pair + "  client_auth_type: RequestClientCert\n  client_allowed_sans: [a]\n": "client_allowed_sans needs",
+		pair + "  cert: x\n":                                                         "exclude each other",
+		"tls_server_config:\n  cert_file: absent.crt\n  key_file: server.key\n":      "no such file",
+		"tls_server_config:\n  cert_file: server.key\n  key_file: server.crt\n":      "tls_server_config",
+		"http_server_config:\n  headers: {Server: canary}\n":                         "header Server cannot be set",
+	} {
+		path := filepath.Join(dir, "web.yml")
+		write(t, path, config)
+		_, err := New(path, func(string) {})
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%q: %v, want %q", config, err, says)
+		}
+	}
+	if _, err := New(filepath.Join(dir, "absent.yml"), func(string) {}); err == nil {
+		t.Error("a file that does not exist is accepted")
+	}
+}
