@@ -45,7 +45,7 @@ func TestCandidatesTakeTurns(t *testing.T) {
 // possible returns a key that is only possibly a lock.
 func possible(i int, expires time.Time) detection {
 	token := "token:" + strconv.Itoa(i)
-	return detection{typ: "string", lock: keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Count: 1}}}}
+	return detection{readInfo: readInfo{typ: "string"}, lock: keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Count: 1}}}}
 }
 
 // Keys that cannot give a second sign do not displace keys that can, and no

@@ -214,7 +214,7 @@ func (c *coverage) updateAllKeys(known lockSet, now time.Time) {
 		c.rateStart, c.rateCount = now, 0
 		clear(c.uncovered)
 		for _, l := range known {
-			c.learn(l)
+			c.learn(detection{*l.lock, l.readInfo})
 		}
 	}
 }

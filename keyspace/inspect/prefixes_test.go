@@ -37,8 +37,9 @@ func TestAPatternReplacesPrefixes(t *testing.T) {
 	tr := newCoverage()
 	known := make(lockSet)
 	learn := func(key string) {
-		known[key] = detection{lock: keyspace.Lock{Key: key}}
-		tr.learn(known[key])
+		d := detection{lock: keyspace.Lock{Key: key}}
+		known.put(d)
+		tr.learn(d)
 	}
 	learn("orders:1:lock")
 	for i := range 100 {

@@ -50,7 +50,12 @@ type reader struct {
 
 // detection is a lock with the data that is needed to read it again.
 type detection struct {
-	lock       keyspace.Lock
+	lock keyspace.Lock
+	readInfo
+}
+
+// readInfo is how a lock was read.
+type readInfo struct {
 	typ        string
 	companions []keyspace.Companion
 	spread     time.Duration // the deadline may be later than read by up to this
@@ -84,7 +89,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	for _, m := range matched {
 		lock, _ := m.format.DecodeLock(m.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, overdueIn(r.overdue, m.entry.Key)
-		l := detection{lock: lock, typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry)}
+		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry)}}
 		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
 			l = promote(l, why)
 		}

@@ -112,7 +112,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 	evictions := new(evictionCheck)
 	w.dropMoved()
 	for _, key := range keys {
-		was, known := w.locks.known[key]
+		was, known := w.locks.known.get(key)
 		now, exists := read[key]
 		if !known && exists {
 			var ours bool
@@ -230,7 +230,7 @@ func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 		return detection{}, false, false
 	}
 	if was, known = cluster.claim(l.lock.Key, w); known {
-		w.locks.known[l.lock.Key] = was
+		w.locks.known.put(was)
 	}
 	return was, known, true
 }
@@ -278,14 +278,15 @@ func (t *lockTable) inOrder() []keyspace.Lock {
 // state, empty if the lock is new.
 func (t *lockTable) put(was, now detection, again time.Time) {
 	key := now.lock.Key
-	t.known[key], t.sorted = now, nil
+	t.known.put(now)
+	t.sorted = nil
 	t.mapCompanions(was, now)
 	t.deadlines.set(key, again)
 }
 
 // remove removes a lock.
 func (t *lockTable) remove(key string) {
-	was := t.known[key]
+	was, _ := t.known.get(key)
 	delete(t.known, key)
 	t.sorted = nil
 	t.mapCompanions(was, detection{})
