@@ -280,9 +280,15 @@ func TestAnEmptyAnswerIsNoPassword(t *testing.T) {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
+	within(t, patience, holds)
+}
+
+// within waits until a condition holds, at most for some time.
+func within(t *testing.T, limit time.Duration, holds func() bool) {
+	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(limit)
 	for !holds() {
 		select {
 		case <-tick.C:

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"locktop/shell"
+)
+
+// The alerts, and the pages that describe them.
+const (
+	rulesFile  = "../contrib/prometheus/locktop.rules.yml"
+	ruleTests  = "../contrib/prometheus/locktop.rules.test.yml"
+	runbook    = "../docs/stuck-lock.md"
+	exportPage = "../docs/export.md"
+)
+
+// requirePrometheus is the environment variable that makes tests fail, instead of skip, if
+// prometheus or promtool is missing. CI sets it.
+const requirePrometheus = "LOCKTOP_REQUIRE_PROMETHEUS"
+
+// needPrometheus skips the test if a program of Prometheus is missing.
+func needPrometheus(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if os.Getenv(requirePrometheus) != "" {
+		t.Fatalf("%s is not on PATH", program)
+	}
+	t.Skipf("%s is not on PATH: run `bash .ci/prometheus DIR` and put DIR on PATH to run this test", program)
+}
+
+// alert is an alert of the rules.
+type alert struct {
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string  `yaml:"name"`
+			Rules []alert `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(readText(t, rulesFile)))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil || len(file.Groups) != 1 {
+		t.Fatalf("%s has %d groups: %v", rulesFile, len(file.Groups), err)
+	}
+	return file.Groups[0].Rules
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Each alert has a severity, a sentence that ends with the first command to run, a
+// section of the runbook, a row on the page of the exporter, and a test.
+func TestEachAlertSaysWhatToDo(t *testing.T) {
+	page, tests, anchors := readText(t, exportPage), readText(t, ruleTests), anchorsOf(t, runbook)
+	var sections []string
+	for _, a := range alerts(t) {
+		if s := a.Labels["severity"]; s != "critical" && s != "warning" {
+			t.Errorf("%s has the severity %q", a.Alert, s)
+		}
+		if a.Annotations["summary"] == "" {
+			t.Errorf("%s has no summary", a.Alert)
+		}
+		meaning, command, _ := strings.Cut(a.Annotations["description"], " Run: locktop ")
+		if meaning == "" || command == "" {
+			t.Errorf("%s does not end with a command: %q", a.Alert, a.Annotations["description"])
+		}
+		wantFlags(t, command)
+		anchor, found := strings.CutPrefix(a.Annotations["runbook_url"], "docs/stuck-lock.md#")
+		if !found || anchor != strings.ToLower(a.Alert) || !slices.Contains(anchors, anchor) {
+			t.Errorf("%s has the runbook %s; the sections are %q", a.Alert, a.Annotations["runbook_url"], anchors)
+		}
+		sections = append(sections, anchor)
+		if !strings.Contains(page, "[`"+a.Alert+"`](stuck-lock.md#"+anchor+")") {
+			t.Errorf("%s does not list %s", exportPage, a.Alert)
+		}
+		if !strings.Contains(tests, `alertname="`+a.Alert+`",alertstate="firing"`) && !strings.Contains(tests, "alertname: "+a.Alert+"\n") {
+			t.Errorf("%s does not raise %s", ruleTests, a.Alert)
+		}
+	}
+	for _, anchor := range anchors {
+		if strings.HasPrefix(anchor, "locktop") && !slices.Contains(sections, anchor) {
+			t.Errorf("no alert belongs to the section %s", anchor)
+		}
+	}
+}
+
+// anchorsOf returns the anchors of the headings of a page, as GitHub and GitLab make them.
+func anchorsOf(t *testing.T, page string) (all []string) {
+	t.Helper()
+	for line := range strings.Lines(readText(t, page)) {
+		marks, title, found := strings.Cut(strings.TrimSpace(line), " ")
+		if !found || strings.Trim(marks, "#") != "" {
+			continue
+		}
+		all = append(all, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, title))
+	}
+	return all
+}
+
+// wantFlags fails the test if a command line of locktop has an unknown command or flag.
+func wantFlags(t *testing.T, line string) {
+	t.Helper()
+	words, err := shell.Split(line)
+	if err != nil {
+		t.Errorf("%s: %v", line, err)
+		return
+	}
+	if got := locktop(t, append(words, "--help")...); got.code != exitFine {
+		t.Errorf("locktop %s: %d, %s", line, got.code, got.errors)
+	}
+}
+
+// Each command of the runbook and of the page of the exporter has flags that exist.
+func TestTheCommandsOfTheRunbookExist(t *testing.T) {
+	for _, page := range []string{runbook, exportPage} {
+		commands := regexp.MustCompile(`(?m)^(?:\./)?locktop (.*)$`).FindAllStringSubmatch(readText(t, page), -1)
+		if len(commands) == 0 {
+			t.Errorf("%s has no commands", page)
+		}
+		for _, c := range commands {
+			line, _, _ := strings.Cut(c[1], " #")
+			wantFlags(t, strings.TrimSpace(line))
+		}
+	}
+}
+
+// Promtool finds no fault in the rules. Each alert fires in its failure, and none in a
+// clean hour.
+func TestTheRulesPassPromtool(t *testing.T) {
+	t.Parallel()
+	needPrometheus(t, "promtool")
+	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", ruleTests}} {
+		if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %q: %v\n%s", args, err, out)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+const dashboardFile = "../contrib/grafana/locktop.json"
+
+// metric is what a scrape tells about a metric.
+type metric struct {
+	kind   string
+	labels []string // sorted
+}
+
+// scraped returns the metrics of a server with locks and of a Redlock, with all flags that
+// add metrics, and the pages of both.
+func scraped(t *testing.T) (all map[string]metric, pages []string) {
+	t.Helper()
+	f := newFailures(t, "--classes", "--lock-metric", "stock:victim:lock")
+	f.clean()
+	eventually(t, func() bool {
+		return f.single.value("locktop_lock_held") == 1 && f.single.value("locktop_hold_seconds_count") > 0 && f.redlock.value("locktop_redlock_copies") > 0
+	})
+	all = map[string]metric{}
+	for _, e := range []exporting{f.single, f.redlock} {
+		text := page(t, e.metrics)
+		pages = append(pages, text)
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, family := range families {
+			m := metric{kind: strings.ToLower(family.GetType().String())}
+			for _, l := range family.GetMetric()[0].GetLabel() {
+				m.labels = append(m.labels, l.GetName())
+			}
+			slices.Sort(m.labels)
+			all[name] = m
+		}
+	}
+	return all, pages
+}
+
+// The table of the page lists exactly the metrics of a scrape, with their types and labels.
+func TestThePageListsTheMetrics(t *testing.T) {
+	t.Parallel()
+	all, _ := scraped(t)
+	row := regexp.MustCompile("(?m)^\\| `(locktop_\\w+)` \\| (\\w+) \\| ([^|]*) \\|")
+	for _, r := range row.FindAllStringSubmatch(readText(t, exportPage), -1) {
+		name, labels := r[1], slices.Sorted(slices.Values(strings.Split(r[3], ", ")))
+		if got := all[name]; got.kind != r[2] || !slices.Equal(got.labels, labels) {
+			t.Errorf("%s is a %s with the labels %q, a scrape has a %s with %q", name, r[2], labels, got.kind, got.labels)
+		}
+		delete(all, name)
+	}
+	for name := range all {
+		t.Errorf("%s does not list %s", exportPage, name)
+	}
+}
+
+// The alerts and the dashboard use only metrics and labels of a scrape, and all metrics but
+// the version.
+func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	all, pages := scraped(t)
+	used := map[string]bool{"locktop_build_info": true}
+	check := func(where, query string, templates ...string) {
+		names, labels := usedBy(query, templates...)
+		var known []string
+		for _, name := range names {
+			if part := regexp.MustCompile(`^(.*)_(bucket|sum|count)$`).FindStringSubmatch(name); part != nil && all[part[1]].kind == "histogram" {
+				name = part[1]
+				known = append(known, "le")
+			}
+			if used[name] = true; all[name].kind == "" {
+				t.Errorf("%s uses %s, which a scrape does not have: %s", where, name, query)
+			}
+			known = append(known, all[name].labels...)
+		}
+		for _, m := range regexp.MustCompile(`\b(finding|severity|event|state)=~?"([^"]*)"`).FindAllStringSubmatch(query, -1) {
+			for value := range strings.SplitSeq(m[2], "|") {
+				if !strings.Contains(pages[0], fmt.Sprintf("%s=%q", m[1], value)) {
+					t.Errorf("%s uses the %s %s, which a scrape does not have: %s", where, m[1], value, query)
+				}
+			}
+		}
+		for _, l := range labels {
+			if !slices.Contains(known, l) {
+				t.Errorf("%s uses the label %s, which no metric of it has: %s", where, l, query)
+			}
+		}
+	}
+	for _, a := range alerts(t) {
+		check(a.Alert, a.Expr, slices.Collect(maps.Values(a.Annotations))...)
+	}
+	var dashboard any
+	if err := json.Unmarshal([]byte(readText(t, dashboardFile)), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	eachQuery(dashboard, func(query, legend string) { check("the dashboard", query, legend) })
+	for name := range all {
+		if !used[name] {
+			t.Errorf("neither an alert nor the dashboard uses %s", name)
+		}
+	}
+}
+
+// eachQuery calls f for each query of a dashboard, with the text that names its series.
+func eachQuery(part any, f func(query, legend string)) {
+	switch node := part.(type) {
+	case map[string]any:
+		legend, _ := node["legendFormat"].(string)
+		if query, ok := node["expr"].(string); ok && !strings.HasPrefix(query, "ALERTS") {
+			f(query, legend)
+		}
+		if query, ok := node["definition"].(string); ok {
+			f(query, "")
+		}
+		for _, child := range node {
+			eachQuery(child, f)
+		}
+	case []any:
+		for _, child := range node {
+			eachQuery(child, f)
+		}
+	}
+}
+
+// usedBy returns the names of metrics and of labels in a query and in the templates that
+// show its result.
+func usedBy(query string, templates ...string) (names, labels []string) {
+	names = regexp.MustCompile(`\blocktop_\w+`).FindAllString(query, -1)
+	for _, m := range regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`).FindAllStringSubmatch(query, -1) {
+		labels = append(labels, m[1])
+	}
+	for _, m := range regexp.MustCompile(`\b(?:by|on|without|ignoring)\s*\(([^)]*)\)|label_values\([^,]*(?:\{[^}]*\})?,\s*(\w+)\)`).FindAllStringSubmatch(query, -1) {
+		labels = append(labels, regexp.MustCompile(`\w+`).FindAllString(m[1]+" "+m[2], -1)...)
+	}
+	for _, text := range templates {
+		for _, m := range regexp.MustCompile(`\{\{\s*(?:if\s+)?(?:\$labels\.)?(\w+)`).FindAllStringSubmatch(text, -1) {
+			if !slices.Contains([]string{"if", "else", "end"}, m[1]) {
+				labels = append(labels, m[1])
+			}
+		}
+	}
+	return names, labels
+}
+
+// Promtool, which knows the conventions for names, finds no fault in a scrape.
+func TestThePagePassesPromtool(t *testing.T) {
+	t.Parallel()
+	needPrometheus(t, "promtool")
+	_, pages := scraped(t)
+	for _, text := range pages {
+		cmd := exec.Command("promtool", "check", "metrics")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("promtool check metrics: %v\n%s", err, out)
+		}
+	}
+}
+
+// The exporter watches the server at least once per second. Between, 100 scrapes pass in
+// which the server executes no command.
+func TestAScrapeSendsNoCommand(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
+	defer rdb.Close()
+	for i := range 10 {
+		rdb.Set(t.Context(), fmt.Sprintf("lock:users:%d", i), uuid.NewString(), 10*time.Minute)
+	}
+	e := exportAsAProgram(t, "-u", "redis://"+rdb.Options().Addr)
+	eventually(t, func() bool {
+		before := callsOf(t, rdb)
+		for range 100 {
+			if n := e.value("locktop_locks"); n != 10 {
+				t.Fatalf("there are %v locks, want 10", n)
+			}
+		}
+		after := callsOf(t, rdb)
+		before["info"]++ // of this test
+		return maps.Equal(before, after)
+	})
+	if e.value("locktop_commands_total", `command="scan"`) == 0 {
+		t.Error("the exporter has sent no SCAN")
+	}
+}
+
+// The user of docs/operators.md, with the permission to list clients and with its password
+// in a file, is enough for the exporter.
+func TestTheAdvisedUserCanExport(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	healthy(t, rdb, 60)
+	advised(t, addr)
+	send(t, addr, "ACL", "SETUSER", "locktop", "+client|list")
+	password := filepath.Join(t.TempDir(), "password")
+	write(t, password, "c4nary\n")
+	e := exportAsAProgram(t, "-u", "redis://locktop@"+addr, "--password-file", password)
+	scans := func() float64 { return e.value("locktop_commands_total", `command="scan"`) }
+	eventually(t, func() bool { return scans() >= 3 })
+	if e.value("locktop_up") != 1 || e.value("locktop_locks") != 60 || e.value("locktop_findings", `finding="no-notify-right"`) != 0 {
+		t.Errorf("this user does not see everything:\n%s", page(t, e.metrics))
+	}
+	checkNothingRefused(t, addr)
+}
+
+// callsOf returns how often a server has executed each command.
+func callsOf(t *testing.T, rdb *redis.Client) map[string]int {
+	t.Helper()
+	text, err := rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]int{}
+	for _, m := range regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`).FindAllStringSubmatch(text, -1) {
+		calls[m[1]], err = strconv.Atoi(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return calls
+}
