@@ -532,3 +532,19 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 		t.Errorf("only %d of %d are known to the millisecond", exact, len(want))
 	}
 }
+
+// A server refuses prefixes of which one covers another, as those of these names.
+func TestPrefixesThatCoverEachOtherAreNotSent(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	for _, key := range []string{"alone", "lock", "lock:a", "lock-b", "lock.c"} {
+		do(t, rdb, "SET", key, "token:1", "PX", 600_000)
+	}
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	followed(t, f, func(s keyspace.Snapshot) bool {
+		return s.Complete && s.Watch.Mode == keyspace.Push
+	})
+	do(t, rdb, "DEL", "lock-b")
+	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 4 })
+}

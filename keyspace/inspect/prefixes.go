@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,15 +44,20 @@ func (p prefixes) cover(key string) bool {
 	return ok && strings.HasPrefix(key, known)
 }
 
-// disjoint lists the prefixes without those that another one covers: a server accepts
-// no overlapping prefixes.
-func (p prefixes) disjoint() []string {
-	var all []string
-	for _, prefix := range p {
-		all = append(all, prefix)
-	}
+// disjoint lists the prefixes without those that another one covers.
+func (p prefixes) disjoint() []string { return withoutCovered(slices.Collect(maps.Values(p))) }
+
+// withoutCovered returns the prefixes that no shorter one covers, sorted: a server accepts no
+// overlapping prefixes.
+func withoutCovered(all []string) []string {
 	slices.Sort(all)
-	return slices.CompactFunc(all, func(short, long string) bool { return strings.HasPrefix(long, short) })
+	var kept []string
+	for _, prefix := range all {
+		if n := len(kept); n == 0 || !strings.HasPrefix(prefix, kept[n-1]) {
+			kept = append(kept, prefix)
+		}
+	}
+	return kept
 }
 
 // firstPart returns a key up to and including its first separator. A separator as the
