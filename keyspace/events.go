@@ -22,7 +22,7 @@ const (
 	Stolen       EventKind = "stolen"       // a new holder replaced the old one without a release: the deadline is the same, or the library's release message is missing
 	Evicted      EventKind = "evicted"      // the server evicted the lock because its memory was full
 	Flushed      EventKind = "flushed"      // the database was emptied
-	Vanished     EventKind = "gone"         // a hold ended while the server could not be read; time and reason are unknown
+	Vanished     EventKind = "gone"         // a hold ended while the server could not be read, or was read late; the reason is unknown
 	ModeChanged  EventKind = "mode-changed" // a holder changed from write to read or back
 	WaiterJoined EventKind = "waiter-joined"
 	WaiterLeft   EventKind = "waiter-left"
@@ -241,7 +241,7 @@ func successor(was, l Lock) (string, bool) {
 // endKind returns why a hold ended.
 func (d *Differ) endKind(h Holder) EventKind {
 	switch d.Reason {
-	case Flushed, Evicted, Released, Stolen:
+	case Flushed, Evicted, Released, Stolen, Vanished:
 		return d.Reason
 	}
 	switch {

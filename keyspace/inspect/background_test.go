@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -547,4 +548,64 @@ func TestPrefixesThatCoverEachOtherAreNotSent(t *testing.T) {
 	})
 	do(t, rdb, "DEL", "lock-b")
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 4 })
+}
+
+// slowReads is a hook that delays the pipelines of a client until a time.
+type slowReads struct{ until atomic.Pointer[time.Time] }
+
+func (*slowReads) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*slowReads) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s *slowReads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if until := s.until.Load(); until != nil {
+			time.Sleep(time.Until(*until))
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// The deadline of a lock becomes short, and the lock expires before it is read. That
+// cannot be told from a release, so it is not called one. A release that is read late is.
+func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		end  []any
+		want keyspace.EventKind
+	}{
+		{"expiry", []any{"PEXPIRE", "lock:a", 200}, keyspace.Vanished},
+		{"release", []any{"DEL", "lock:a"}, keyspace.Released},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			admin := realServer(t)
+			do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
+			rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
+			var reads slowReads
+			rdb.AddHook(&reads)
+			f := follow(rdb, justTokens())
+			defer f.Close()
+			followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
+			later := time.Now().Add(400 * time.Millisecond)
+			reads.until.Store(&later)
+			do(t, admin, c.end...)
+			var ends []keyspace.EventKind
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			for len(ends) == 0 {
+				events, _, err := f.Next(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range events {
+					if e.Kind.Ends() {
+						ends = append(ends, e.Kind)
+					}
+				}
+			}
+			if len(ends) != 1 || ends[0] != c.want {
+				t.Errorf("it ends with %v, want %s", ends, c.want)
+			}
+		})
+	}
 }

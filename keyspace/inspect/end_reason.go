@@ -14,6 +14,7 @@ type pendingReason struct {
 	conn     *invalidationConn
 	mark     int  // when this mark has come back, all earlier messages have been received
 	replaced bool // the lock had another holder when the change was read
+	late     bool // the change was read late
 }
 
 // endings is what a watcher knows of the ends of holds.
@@ -23,8 +24,8 @@ type endings struct {
 }
 
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
-// Deleted, Stolen, or "" if unknown. sure is false while a release message may still
-// arrive; the lock must then be read again.
+// Deleted, Stolen, Vanished, or "" if the deadline decides. sure is false while a message
+// may still arrive; the lock must then be read again.
 func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h keyspace.Holder) bool {
@@ -47,15 +48,21 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	if evicted, err := evictions.evictedSince(ctx, w); err != nil || evicted && now.lock.Key == "" {
 		return keyspace.Evicted, true, err
 	}
-	always, known := w.releaseReported(was.lock)
-	if !known || !always && !hasLiveWaiters(was.lock, w.reader.conn.now) || !w.tracking.receivesReleases(w.reader.formats.byName(was.lock.Format)) {
-		return "", true, nil
-	}
 	p, pending := w.endings.pending[key]
+	if w.missedDeadline(key, c, p) {
+		return keyspace.Vanished, true, nil
+	}
+	announced, late := w.releaseAnnounced(was.lock), p.late || w.readLate(key, c)
 	switch {
+	case !announced && !late:
+		return "", true, nil
 	case !pending:
-		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock)}
-	case p.conn != w.tracking.conn: // messages on the old connection are lost
+		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late}
+	case p.conn != w.tracking.conn && late: // messages on the old connection are lost
+		return keyspace.Vanished, true, nil
+	case p.conn != w.tracking.conn:
+		return "", true, nil
+	case p.mark <= w.tracking.marks.received && !announced:
 		return "", true, nil
 	case p.mark <= w.tracking.marks.received && p.replaced:
 		return keyspace.Stolen, true, nil
@@ -64,6 +71,34 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	}
 	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil
+}
+
+// maxUnread is how long the state between two changes of a lock may stay unread. A lock has
+// hardly ever a shorter TTL. If the state is unread for longer, the first change may have set
+// a deadline and the second one may be its end.
+const maxUnread = maxReportDelay
+
+// readLate reports whether a change was read later than maxUnread after its report.
+func (w *Watcher) readLate(key string, c changes) bool {
+	reportedAt, reported := c.since[key]
+	return reported && w.tracking.conn != nil && w.times.readEnd.Sub(reportedAt) > maxUnread
+}
+
+// missedDeadline reports whether a hold may have ended at a deadline that was not read:
+// another change of the lock was reported before the read that came late, or by p after it.
+func (w *Watcher) missedDeadline(key string, c changes, p pendingReason) bool {
+	if last, repeated := c.repeated[key]; repeated && last.Sub(c.since[key]) > maxUnread {
+		return true
+	}
+	_, again := c.since[key]
+	return p.late && again
+}
+
+// releaseAnnounced reports whether a release of a lock would have been published and the
+// message received.
+func (w *Watcher) releaseAnnounced(l keyspace.Lock) bool {
+	always, known := w.releaseReported(l)
+	return known && (always || hasLiveWaiters(l, w.reader.conn.now)) && w.tracking.receivesReleases(w.reader.formats.byName(l.Format))
 }
 
 // noteReleased records that the release of a lock was published, to all subscribers or

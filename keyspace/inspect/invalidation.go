@@ -60,7 +60,7 @@ type subscription struct {
 type changes struct {
 	keys     []string             // changed keys, in order, each once
 	since    map[string]time.Time // by key: first report, local clock
-	repeated map[string]bool      // keys that were reported more than once
+	repeated map[string]time.Time // by key that was reported more than once: last report, local clock
 	released map[string]bool      // locks whose release was published
 	toWaiter map[string]bool      // of these: those published to one waiter only
 	evicted  map[string]bool      // keys that the server evicted
@@ -71,7 +71,7 @@ type changes struct {
 // add adds a changed key.
 func (c *changes) add(key string, now time.Time) {
 	if _, known := c.since[key]; known {
-		addTo(&c.repeated, key)
+		c.addRepeated(key, now)
 		return
 	}
 	if c.since == nil {
@@ -79,6 +79,14 @@ func (c *changes) add(key string, now time.Time) {
 	}
 	c.since[key] = now
 	c.keys = append(c.keys, key)
+}
+
+// addRepeated adds a key that has been reported before.
+func (c *changes) addRepeated(key string, now time.Time) {
+	if c.repeated == nil {
+		c.repeated = make(map[string]time.Time)
+	}
+	c.repeated[key] = now
 }
 
 // addTo adds a key to a set.
@@ -295,13 +303,17 @@ func (c *invalidationConn) receive(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		mark := 0
+		if pong, ok := m.(*redis.Pong); ok {
+			mark, _ = strconv.Atoi(pong.Payload) // the pings of keepalive have no payload
+		}
 		c.mu.Lock()
 		c.lastMessage = time.Now()
-		if pong, ok := m.(*redis.Pong); ok {
-			mark, _ := strconv.Atoi(pong.Payload) // the pings of keepalive have no payload
-			c.changes.mark = max(c.changes.mark, mark)
-		}
+		c.changes.mark = max(c.changes.mark, mark)
 		c.mu.Unlock()
+		if mark > 0 {
+			c.notify()
+		}
 		if message, ok := m.(*redis.Message); ok {
 			c.dispatch(message)
 		}

@@ -142,7 +142,8 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		delete(w.endings.pending, key)
 		d := w.newDiffer()
-		d.Reason, d.Repeated = reason, c.repeated[key]
+		_, d.Repeated = c.repeated[key]
+		d.Reason = reason
 		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, c.since[key])
 		switch {
 		case !exists:

@@ -27,7 +27,8 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 			once.pending.add(key, until)
 		}
 		kept.requeue(once.takeChanges()) // as after a failed read
-		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: kept.takeChanges().repeated["a"]}
+		_, repeated := kept.takeChanges().repeated["a"]
+		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: repeated}
 		d.Changed(held("first"), held("next"))
 		if got := d.Events[0].Kind; got != c.want {
 			t.Errorf("reported %q: %s, want %s", c.reported, got, c.want)

@@ -153,8 +153,8 @@ func (t *tracking) close() {
 func (t *tracking) requeue(c changes) {
 	for _, key := range c.keys {
 		t.pending.add(key, c.since[key])
-		if c.repeated[key] {
-			addTo(&t.pending.repeated, key)
+		if last, repeated := c.repeated[key]; repeated {
+			t.pending.addRepeated(key, last)
 		}
 	}
 	for key := range c.released {
