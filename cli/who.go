@@ -128,7 +128,7 @@ func (p *program) who(ctx context.Context, c *connect.Flags, s *selection, o who
 	if o.monitor {
 		err = p.prove(ctx, c, rdb, scanner, o.force, &id)
 	} else {
-		err = p.identify(ctx, scanner, o.watch, &id)
+		err = p.identify(ctx, scanner, o.watch, &id, func(ctx context.Context) []keyspace.Lock { return s.locksOfClient(ctx, rdb, id.lock, id.holder) })
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -191,8 +191,35 @@ func whereHeld(l keyspace.Lock, h keyspace.Holder) string {
 	return l.Node
 }
 
+// maxSearch is the limit of a search for the other locks of a client.
+const maxSearch = 5 * time.Second
+
+// locksOfClient returns the locks on a server that the client of a holder has, as far as a
+// scan finds them within maxSearch. It scans only if the ID of the holder names a client.
+func (s *selection) locksOfClient(ctx context.Context, rdb *redis.Client, l keyspace.Lock, h keyspace.Holder) []keyspace.Lock {
+	if h.ClientID() == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxSearch)
+	defer cancel()
+	o := s.options(l.DB, s.budget.pace())
+	o.Match = nil
+	o.Formats = slices.DeleteFunc(o.Formats, func(f keyspace.Format) bool { return f.Name != l.Format })
+	var found []keyspace.Lock
+	o.Progress = func(snap keyspace.Snapshot) {
+		for _, other := range snap.Locks {
+			if slices.ContainsFunc(other.Holders, h.SameOwner) {
+				found = append(found, other)
+			}
+		}
+	}
+	_, _ = inspect.NewScanner(rdb, o).Scan(ctx) // without them, the watch takes longer
+	return found
+}
+
 // identify finds the client of a holder by what the lock says, or by coincidence.
-func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity) error {
+// otherLocks returns the other locks of that client.
+func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, otherLocks func(context.Context) []keyspace.Lock) error {
 	var said bool
 	if id.host, id.pid, said = id.holder.Process(); said {
 		id.known, id.why = bySaying, "the value of the lock names the process"
@@ -213,19 +240,19 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 	if said {
 		return nil
 	}
-	return p.watchFor(ctx, scanner, watch, id)
+	return p.watchFor(ctx, scanner, watch, id, otherLocks(ctx))
 }
 
 // ownName is the name of locktop's own connections.
 const ownName = "locktop"
 
-// watchFor finds the client of a holder by coincidence.
-func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity) error {
+// watchFor finds the client of a holder by coincidence, with the changes of its other locks.
+func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, others []keyspace.Lock) error {
 	within, cancel := context.WithTimeout(ctx, watch)
 	defer cancel()
 	line := p.newProgressLine()
 	line.show(fmt.Sprintf("the value names no client: watching the lock for up to %s", humanize.Setting(watch)))
-	seen, err := scanner.WatchHolder(within, id.lock, id.holder, func(i inspect.Investigation) {
+	seen, err := scanner.WatchHolder(within, id.lock, id.holder, others, func(i inspect.Investigation) {
 		line.show(fmt.Sprintf("%s: %s", humanize.Plural(i.Changes, "change"), suspicionText(i)))
 	})
 	line.clear()

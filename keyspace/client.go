@@ -195,7 +195,15 @@ func (h Holder) SameOwner(other Holder) bool {
 	if h.ID == other.ID || h.Label != "" && h.Label == other.Label {
 		return true
 	}
-	a, _, _ := strings.Cut(h.ID, ":")
-	b, _, _ := strings.Cut(other.ID, ":")
-	return isUUID(a) && a == b
+	id := h.ClientID()
+	return id != "" && id == other.ClientID()
+}
+
+// ClientID returns the UUID of a client in the ID of a holder, before the number of a
+// thread; "" if there is none. All locks of the client have it.
+func (h Holder) ClientID() string {
+	if id, _, thread := strings.Cut(h.ID, ":"); thread && isUUID(id) {
+		return id
+	}
+	return ""
 }

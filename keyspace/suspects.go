@@ -10,44 +10,45 @@ import (
 // command that writes at each change. Others have, too, now and then; how often is seen
 // between the changes.
 //
-// A list of clients between two changes is for Idle, one as soon as possible after a
-// change is for Changed. The first change, or one after which no client is left, selects
-// the suspects. It is not safe for concurrent use.
+// Each list of clients is for one of Idle, Changed and Skip, in the order of the lists. It
+// is not safe for concurrent use.
 type Suspects struct {
-	commands []string // that can change the lock
-	recent   []listed // the lists before the present one, the oldest first
-	all      map[int64]*suspect
-	selected int // number of suspects at first
-	changes  int // with the one that selected the suspects
+	commands []string         // that can change the lock
+	last     map[int64]Client // the previous list
+	lastAt   time.Time
+	all      map[int64]*suspect // also clients that are no suspects, before the second change
+	changes  int                // since all clients were suspects
+	previous Suspicion          // of the changes before that
+	rates    []float64          // at the second change: of clients that had run commands that write, their number per second
+	firstAt  time.Time          // of the first change
+	rest     float64            // weight for a holder that is not in the lists
 }
 
 // NewSuspects returns the Suspects for a lock whose key has this type.
 func NewSuspects(typ string) *Suspects {
-	return &Suspects{commands: append(slices.Clone(renewCommands[:]), typeCommands[typ]...)}
-}
-
-// listed is a list of clients by their IDs, and its time.
-type listed struct {
-	at      time.Time
-	clients map[int64]Client
+	return &Suspects{commands: append(slices.Clone(renewCommands[:]), typeCommands[typ]...), all: make(map[int64]*suspect)}
 }
 
 // suspect is what is known of one client.
 type suspect struct {
 	client  Client
-	command string        // that selected it: a library renews with one command
+	command string        // at the first change: a library renews with one command; "" = no suspect
 	hits    int           // changes at which it ran its command, or may have done so
 	misses  int           // changes at which it did not
 	fresh   int           // of the hits: those at which it certainly ran a command
-	quiet   time.Duration // observed without a change
-	noise   int           // times that it ran its command meanwhile
 	weight  float64       // how much more likely the changes are if it made them
+	closest time.Duration // of the certain hits: the shortest time between the lists before and after the change
+
+	quiet  time.Duration // observed without a change
+	noise  int           // times that it ran a command that writes meanwhile
+	lists  int           // lists in that time
+	active int           // of these: those with an idle time of 0
 }
 
 // Suspicion is the client that probably holds a lock, and why.
 type Suspicion struct {
 	Client  Client
-	Changes int  // number of changes so far
+	Changes int  // number of changes that were compared
 	Hits    int  // changes at which this client had just run a command that writes
 	Left    int  // clients that cannot be excluded, with this one
 	Named   bool // the evidence is sufficient
@@ -55,114 +56,154 @@ type Suspicion struct {
 
 // Parameters of the evidence.
 const (
-	hitIfHolder = 0.9  // of the changes of the holder, those at which its command is seen
-	unsure      = 0.5  // factor for a suspect that may have run its last command before the change
-	maxNoise    = 0.1  // from which on a hit of a suspect says nothing
-	sufficient  = 250  // required weight of a suspect, for each of those selected
-	foremost    = 20   // required weight of a suspect, as a multiple of all others together
-	excluded    = 0.01 // probability below which a suspect counts as excluded
-	minFresh    = 2    // required number of certain hits
-	maxMisses   = 2    // of a suspect
-	maxChanges  = 6    // after which new suspects are selected if none is named
-
-	reportDelay = 50 * time.Millisecond // longest usual time between a change and its report
+	hitIfHolder  = 0.9  // of the changes of the holder, those at which its command is seen
+	hidden       = 0.1  // factor for a suspect that ran another command since the change
+	absent       = 0.01 // factor for a suspect that ran no command
+	unsure       = 0.5  // factor for a suspect that may have run its last command before the change
+	maxNoise     = 0.1  // from which on a hit of a suspect says nothing
+	maxActive    = 0.6  // share of the lists with an idle time of 0, from which on idle times say nothing
+	unseenHolder = 0.2  // probability that the holder is not in the lists, as a share of that it is
+	sufficient   = 500  // required weight of a suspect, as a multiple of all others and the unseen holder together
+	excluded     = 0.01 // probability below which a suspect counts as excluded
+	minFresh     = 2    // required number of certain hits
+	maxInStep    = 0.2  // limit of the expected number of clients that write in step with the lock by chance
+	maxMisses    = 2    // of a suspect
+	maxChanges   = 6    // after which all clients are suspects again if none is named
 )
 
-// Idle adds a list of clients at a time, before which the lock did not change.
+// Idle adds a list of clients. The lock did not change between the previous list and this
+// one.
 func (s *Suspects) Idle(at time.Time, list []Client) {
-	s.recent = append(s.recent, listed{at, byClientID(list)})
-	for len(s.recent) > 2 && at.Sub(s.recent[1].at) > reportDelay {
-		s.addQuiet(s.recent[0], s.recent[1])
-		s.recent = s.recent[1:]
+	between := at.Sub(s.lastAt)
+	for _, is := range list {
+		one := s.all[is.ID]
+		if one == nil {
+			one = &suspect{client: is, weight: 1}
+			s.all[is.ID] = one
+		}
+		if was, listed := s.last[is.ID]; listed {
+			one.addQuiet(between, was, is, s.commands)
+		}
 	}
+	s.Skip(at, list)
 }
 
 // addQuiet adds the time between two lists, in which the lock did not change.
-func (s *Suspects) addQuiet(before, after listed) {
-	for id, one := range s.all {
-		was, is := before.clients[id], after.clients[id]
-		if was.ID == 0 || is.ID == 0 {
-			continue
-		}
-		one.quiet += after.at.Sub(before.at)
-		if ranNow(was, is) == ran && is.Command == one.command {
-			one.noise++
-		}
+func (one *suspect) addQuiet(between time.Duration, was, is Client, commands []string) {
+	one.quiet += between
+	one.lists++
+	if is.Idle == 0 {
+		one.active++
+	}
+	if one.activity(was, is) == ran && slices.Contains(commands, is.Command) {
+		one.noise++
 	}
 }
 
-// Changed adds a list of clients at a time just after the lock changed. The change may have
-// been before the previous lists, too, by up to 50 ms.
+// Changed adds a list of clients. The lock changed between the previous list and this one.
 func (s *Suspects) Changed(at time.Time, list []Client) {
-	now := byClientID(list)
-	var before listed
-	if len(s.recent) > 0 {
-		before = s.recent[0]
-	}
-	s.recent = []listed{{at, now}}
 	s.changes++
-	if len(s.all) == 0 || s.changes > maxChanges {
-		s.choose(now)
-		return
+	switch s.changes {
+	case 1:
+		s.firstAt = at
+		s.choose(list)
+	case 2:
+		s.dismissOthers()
 	}
+	between := at.Sub(s.lastAt)
+	now := byClientID(list)
 	for id, one := range s.all {
 		is, connected := now[id]
-		if !connected {
+		if connected && one.command != "" {
+			one.client = is
+			one.judge(s.last[id], is, between)
+		}
+		if !connected || one.misses >= maxMisses {
 			delete(s.all, id)
+		}
+	}
+	s.Skip(at, list)
+	if best := s.Best(); best.Client.ID == 0 || s.changes >= maxChanges && !best.Named {
+		s.Restart()
+		s.previous = best
+	}
+}
+
+// Skip adds a list of clients that says nothing: it is not known whether the holder changed
+// the lock since the previous list.
+func (s *Suspects) Skip(at time.Time, list []Client) { s.last, s.lastAt = byClientID(list), at }
+
+// Restart makes all clients suspects again, as for another holder. What they do between
+// the changes is not forgotten.
+func (s *Suspects) Restart() {
+	s.changes, s.previous = 0, Suspicion{}
+	for _, one := range s.all {
+		one.command, one.weight, one.hits, one.fresh, one.misses = "", 1, 0, 0, 0
+	}
+}
+
+// choose makes suspects of all clients whose last command writes and can be as new as the
+// first change.
+func (s *Suspects) choose(list []Client) {
+	s.rest = unseenHolder * float64(len(list))
+	for _, c := range list {
+		if !slices.Contains(s.commands, c.Command) || c.Idle > recent {
 			continue
 		}
-		one.client = is
-		one.judge(before.clients[id], is, at.Sub(before.at))
-		if one.misses >= maxMisses {
+		if s.all[c.ID] == nil {
+			s.all[c.ID] = &suspect{weight: 1}
+		}
+		s.all[c.ID].command = c.Command
+	}
+}
+
+// dismissOthers removes the clients that are no suspects.
+func (s *Suspects) dismissOthers() {
+	s.rates = nil
+	for id, one := range s.all {
+		if one.noise > 0 {
+			s.rates = append(s.rates, float64(one.noise)/one.quiet.Seconds())
+		}
+		if one.command == "" {
 			delete(s.all, id)
 		}
 	}
-	if len(s.all) == 0 {
-		s.choose(now)
-	}
 }
 
-// Unclear forgets the previous lists: the lock has changed, but not by its holder.
-func (s *Suspects) Unclear() { s.recent = nil }
-
-// choose makes suspects of all clients that have just run a command that writes.
-func (s *Suspects) choose(now map[int64]Client) {
-	s.all, s.changes = make(map[int64]*suspect), 1
-	for id, c := range now {
-		if slices.Contains(s.commands, c.Command) && c.Idle <= recent {
-			s.all[id] = &suspect{client: c, command: c.Command, hits: 1, weight: 1}
-		}
-	}
-	s.selected = len(s.all)
-}
-
-// judge records whether a suspect ran its command at a change, between two lists.
+// judge records whether a suspect ran its command at a change, between two lists. A zero
+// was is a client that was not in the previous list.
 func (one *suspect) judge(was, is Client, between time.Duration) {
-	// The rate of a rare event is estimated after Krichevsky and Trofimov.
-	noise := min((float64(one.noise)+0.5)*between.Seconds()/max(one.quiet, between).Seconds(), hitIfHolder)
 	did := maybeRan
 	if was.ID != 0 {
-		did = ranNow(was, is)
+		did = one.activity(was, is)
 	}
 	switch {
-	case is.Command != one.command || is.Idle > recent || did == didNotRun:
+	case did == didNotRun:
 		one.misses++
-		one.weight *= (1 - hitIfHolder) / (1 - noise)
+		one.weight *= absent
+	case is.Command != one.command:
+		one.misses++
+		one.weight *= hidden
 	case did == maybeRan:
 		one.hits++
 		one.weight *= unsure
 	default:
 		one.hits++
 		one.fresh++
+		if one.fresh == 1 || between < one.closest {
+			one.closest = between
+		}
+		// The rate of a rare event is estimated after Krichevsky and Trofimov.
+		noise := (float64(one.noise) + 0.5) * between.Seconds() / max(one.quiet, between).Seconds()
 		if noise <= maxNoise {
 			one.weight *= hitIfHolder / noise
 		}
 	}
 }
 
-// IDs returns the clients that matter at the next change, in order; nil for all clients.
+// IDs returns the clients that the next list must have, in order; nil for all clients.
 func (s *Suspects) IDs() []int64 {
-	if len(s.all) == 0 || s.changes >= maxChanges {
+	if s.changes < 2 {
 		return nil
 	}
 	ids := make([]int64, 0, len(s.all))
@@ -175,13 +216,21 @@ func (s *Suspects) IDs() []int64 {
 
 // Best returns the suspect with the most evidence. Its Client is zero if there is none.
 func (s *Suspects) Best() Suspicion {
+	if s.changes == 0 {
+		return s.previous
+	}
 	result := Suspicion{Changes: s.changes}
 	var best *suspect
-	sum := float64(s.selected) // for a holder that is not among the suspects
+	sum := s.rest
 	for _, one := range s.all {
-		sum += one.weight
+		if one.command != "" {
+			sum += one.weight
+		}
 	}
 	for _, one := range s.all {
+		if one.command == "" {
+			continue
+		}
 		if one.weight/sum > excluded {
 			result.Left++
 		}
@@ -193,9 +242,22 @@ func (s *Suspects) Best() Suspicion {
 		return result
 	}
 	result.Client, result.Hits = best.client, best.hits
-	others := sum - float64(s.selected) - best.weight
-	result.Named = best.fresh >= minFresh && best.weight >= sufficient*float64(s.selected) && best.weight >= foremost*others
+	result.Named = best.fresh >= minFresh && best.weight >= sufficient*(sum-best.weight) && s.inStep(best.closest) <= maxInStep
 	return result
+}
+
+// inStep returns the expected number of clients that write as rarely as the lock changes,
+// and by chance within the same time as one of its changes. If their period is that of the
+// lock, as with other locks of the same library, they do so at each change.
+func (s *Suspects) inStep(within time.Duration) float64 {
+	period := s.lastAt.Sub(s.firstAt).Seconds() / float64(max(s.changes-1, 1))
+	sum := 0.0
+	for _, rate := range s.rates {
+		if rate*period <= 1.5 {
+			sum += rate
+		}
+	}
+	return sum * within.Seconds()
 }
 
 func byClientID(list []Client) map[int64]Client {
@@ -219,16 +281,26 @@ const (
 	ran
 )
 
-func ranNow(was, is Client) activity {
+// activity compares a client in two lists. The number of its commands shows every command.
+// A server without that number shows a change of the last command, and the second of the
+// last one: the age of the connection minus its idle time. A client that is active nearly
+// all the time starts a new second soon after each one begins, so its seconds are no
+// evidence.
+func (one *suspect) activity(was, is Client) activity {
 	switch {
 	case was.Commands >= 0 && is.Commands >= 0:
 		if is.Commands > was.Commands {
 			return ran
 		}
 		return didNotRun
-	case was.Command != is.Command || is.Idle < was.Idle:
+	case was.Command != is.Command:
 		return ran
-	case is.Idle <= recent:
+	case is.Age-is.Idle > was.Age-was.Idle:
+		if float64(one.active) > maxActive*float64(one.lists) {
+			return maybeRan
+		}
+		return ran
+	case was.Idle <= recent && is.Idle <= recent:
 		return maybeRan
 	default:
 		return didNotRun

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,22 +99,32 @@ type Investigation struct {
 	Watched time.Duration
 }
 
-// Times between two lists while the lock does not change.
+// Times between two lists of the suspects, and of all clients.
 const (
-	pollSuspects = 20 * time.Millisecond
-	pollAll      = 200 * time.Millisecond // where the server lists all clients or none
+	pollSuspects         = 20 * time.Millisecond
+	pollSuspectsExpected = 2 * time.Millisecond // while the next change is expected
+	pollAll              = 100 * time.Millisecond
+	pollAllExpected      = 10 * time.Millisecond
 )
 
+// expectWithin is how long before and after the expected time of a change the clients are
+// listed more often.
+const expectWithin = 100 * time.Millisecond
+
+// maxRelists is how often the clients are listed again because a lock changes meanwhile.
+const maxRelists = 5
+
 // WatchHolder watches a lock until the client of one of its holders is named by
-// coincidence, or until ctx ends, which is not an error. It lists the clients just after
-// each change of the hold, and the suspects in between; see [keyspace.Suspects]. It calls
-// progress after each change.
+// coincidence, or until ctx ends, which is not an error. It lists the clients again and
+// again, and just after each change of the hold; see [keyspace.Suspects]. It calls progress
+// after each change. The changes of other locks that the same client holds count, too, as
+// far as they are on the same server, in the same database and of the same format.
 //
 // It starts again when another owner acquires the lock. It returns an error if the server
 // does not report changes, if the clients cannot be listed, if they are too many, or if
 // the deadlines do not show which of several holders has made a change.
-func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, progress func(Investigation)) (Investigation, error) {
-	w, err := s.newHolderWatch(ctx, l, holder)
+func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []keyspace.Lock, progress func(Investigation)) (Investigation, error) {
+	w, err := s.newHolderWatch(ctx, l, holder, others)
 	if err != nil {
 		return Investigation{}, err
 	}
@@ -120,28 +132,26 @@ func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keysp
 	if err := w.start(ctx); err != nil {
 		return w.seen(), err
 	}
-	tick := time.NewTicker(pollSuspects)
+	tick := time.NewTicker(pollSuspectsExpected)
 	defer tick.Stop()
 	for !w.seen().Named {
-		changed := false
 		select {
 		case <-ctx.Done():
 			return w.seen(), nil
 		case <-w.changes.ended:
-			err, _ := w.changes.closedWith()
-			return w.seen(), fmt.Errorf("the connection for client tracking is lost: %w", err)
+			return w.seen(), w.trackingLost()
 		case <-w.changes.wake:
-			changed = w.takeChange()
 		case <-tick.C:
 		}
-		err := w.look(ctx, changed)
+		before := w.seen().Changes
+		err := w.look(ctx)
 		if ctx.Err() != nil {
 			return w.seen(), nil
 		}
 		if err != nil {
 			return w.seen(), err
 		}
-		if changed {
+		if w.seen().Changes != before {
 			progress(w.seen())
 		}
 	}
@@ -153,23 +163,32 @@ type holderWatch struct {
 	scanner  *Scanner
 	conn     meteredConn
 	changes  *invalidationConn
-	lock     keyspace.Lock
-	typ      string // of its key
-	holder   keyspace.Holder
+	key      string           // of the lock in question
+	typ      string           // of its key
+	locks    map[string]*held // by key: this one and the others of the same owner
 	suspects *keyspace.Suspects
 	began    time.Time
 	listedAt time.Time
+	expected time.Time // of the next change, as far as it is known
+	marks    int       // number of the last mark sent
+	received int       // the last mark that came back
 }
 
-func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder keyspace.Holder) (*holderWatch, error) {
-	if len(l.Holders) > 1 && holder.Expires.Equal(l.Expires) {
+// held is a lock that the holder in question holds.
+type held struct {
+	lock   keyspace.Lock // as last read
+	holder keyspace.Holder
+}
+
+func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []keyspace.Lock) (*holderWatch, error) {
+	if !attributable(l, holder) {
 		return nil, errors.New("its holders share one deadline, so a change does not show which of them made it")
 	}
 	c, ok := s.rdb.(interface{ Options() *redis.Options })
 	if !ok {
 		return nil, errors.New("the client does not allow a separate connection")
 	}
-	w := &holderWatch{scanner: s, conn: s.newConn(), lock: l, holder: holder, began: time.Now()}
+	w := &holderWatch{scanner: s, conn: s.newConn(), key: l.Key, locks: map[string]*held{l.Key: {l, holder}}, began: time.Now()}
 	n, err := w.conn.countClients(ctx)
 	switch {
 	case err != nil:
@@ -183,9 +202,34 @@ func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder ke
 		return nil, err
 	}
 	w.suspects = keyspace.NewSuspects(w.typ)
-	w.changes = dialInvalidations(c.Options(), []string{l.Key}, nil)
+	w.addOthers(others)
+	w.changes = dialInvalidations(c.Options(), withoutCovered(slices.Collect(maps.Keys(w.locks))), nil)
 	return w, nil
 }
+
+// attributable reports whether the deadline of a holder is its own, so that it shows the
+// changes that this holder makes.
+func attributable(l keyspace.Lock, h keyspace.Holder) bool {
+	return len(l.Holders) <= 1 || !h.Expires.Equal(l.Expires)
+}
+
+// addOthers adds the locks that the same client holds.
+func (w *holderWatch) addOthers(others []keyspace.Lock) {
+	this := *w.locks[w.key]
+	for _, l := range others {
+		if len(w.locks) > maxOtherLocks {
+			return
+		}
+		i := slices.IndexFunc(l.Holders, this.holder.SameOwner)
+		if i < 0 || w.locks[l.Key] != nil || l.Node != this.lock.Node || l.DB != this.lock.DB || l.Format != this.lock.Format || !attributable(l, l.Holders[i]) {
+			continue
+		}
+		w.locks[l.Key] = &held{l, l.Holders[i]}
+	}
+}
+
+// maxOtherLocks is the maximum number of other locks of an owner that are watched.
+const maxOtherLocks = 20
 
 // start waits until the server reports changes, and makes sure that the clients can be
 // listed.
@@ -208,73 +252,152 @@ func (w *holderWatch) start(ctx context.Context) error {
 	return err
 }
 
-// takeChange reports whether the key of the lock was changed since the last call.
-func (w *holderWatch) takeChange() bool {
+func (w *holderWatch) trackingLost() error {
+	err, _ := w.changes.closedWith()
+	return fmt.Errorf("the connection for client tracking is lost: %w", err)
+}
+
+// takeChanges returns the keys of the locks that were changed since the last call.
+func (w *holderWatch) takeChanges() (changed []string) {
 	c := w.changes.drain()
-	_, changed := c.since[w.lock.Key]
-	return changed || c.flushed
+	w.received = max(w.received, c.mark)
+	for key := range w.locks {
+		if _, is := c.since[key]; is || c.flushed {
+			changed = append(changed, key)
+		}
+	}
+	return changed
 }
 
-// look lists the clients: all that matter after a change, otherwise the suspects if there
-// are any and the budget allows it.
-func (w *holderWatch) look(ctx context.Context, changed bool) error {
-	now, ids := time.Now(), w.suspects.IDs()
-	if !changed && (ids == nil || w.conn.listsAll && now.Sub(w.listedAt) < pollAll || !w.scanner.opts.Budget.allow(now)) {
+// look lists the clients that matter: at once after a change, otherwise if it is time for
+// the next list and the budget allows it.
+func (w *holderWatch) look(ctx context.Context) error {
+	changed := w.takeChanges()
+	if now := time.Now(); len(changed) == 0 && (now.Sub(w.listedAt) < w.pause() || !w.scanner.opts.Budget.allow(now)) {
 		return nil
 	}
-	w.listedAt = now
-	list, err := w.conn.clients(ctx, ids)
-	w.scanner.opts.Budget.charge(w.conn.serverTime, w.conn.networkTime, time.Now())
-	if err != nil {
-		return err
+	for n := 1; ; n++ {
+		list, at, err := w.list(ctx)
+		if err != nil {
+			return err
+		}
+		more, err := w.changesUpToNow(ctx)
+		changed = append(changed, more...)
+		switch {
+		case err != nil:
+			return err
+		case len(changed) == 0:
+			w.suspects.Idle(at, list)
+			return nil
+		case len(more) == 0 || n == maxRelists:
+			return w.attribute(ctx, changed, at, list)
+		}
+		// The last change was before or after this list. The next list is after it.
 	}
-	if changed {
-		return w.attribute(ctx, list)
-	}
-	if !w.takeChange() {
-		w.suspects.Idle(w.conn.now, list)
-		return nil
-	}
-	if list, err = w.conn.clients(ctx, ids); err != nil { // the first list may be from before the change
-		return err
-	}
-	return w.attribute(ctx, list)
 }
 
-// attribute finds out whether the holder has made a change, and adds the list of the
-// clients to the evidence.
-func (w *holderWatch) attribute(ctx context.Context, list []keyspace.Client) error {
-	at := w.conn.now
-	l, err := w.scanner.ReadLock(ctx, w.lock.Key)
-	if err != nil {
-		return fmt.Errorf("read %q: %w", w.lock.Key, err)
-	}
-	if l == nil {
-		w.lock.Holders = nil
-		w.suspects.Unclear()
-		return nil
-	}
-	before := w.holder
-	i := slices.IndexFunc(l.Holders, before.SameOwner)
-	found := i >= 0
-	if found {
-		w.holder = l.Holders[i]
-	}
-	switch {
-	case !found && len(l.Holders) == 1 && len(w.lock.Holders) <= 1:
-		w.holder, w.suspects = l.Holders[0], keyspace.NewSuspects(w.typ) // an acquire may take another command than a renewal
-	case !found:
-		w.suspects.Unclear()
-	case w.holder.ID != before.ID, w.holder.Count != before.Count, w.holder.Expires.Sub(before.Expires).Abs() > keyspace.DeadlineJitter, len(w.lock.Holders) == 0:
-		w.suspects.Changed(at, list)
+// pause returns the time between two lists while the locks do not change.
+func (w *holderWatch) pause() time.Duration {
+	all := w.conn.listsAll || w.suspects.IDs() == nil
+	switch expected := time.Until(w.expected).Abs() < expectWithin; {
+	case all && expected:
+		return pollAllExpected
+	case all:
+		return pollAll
+	case expected:
+		return pollSuspectsExpected
 	default:
-		w.suspects.Unclear()
+		return pollSuspects
 	}
-	w.lock = *l
+}
+
+// list lists the clients that matter, and returns the time of the list on the server.
+func (w *holderWatch) list(ctx context.Context) ([]keyspace.Client, time.Time, error) {
+	w.listedAt = time.Now()
+	list, err := w.conn.clients(ctx, w.suspects.IDs())
+	w.scanner.opts.Budget.charge(w.conn.serverTime, w.conn.networkTime, time.Now())
+	return list, w.conn.now, err
+}
+
+// changesUpToNow returns the changes that the server made before this call and that were
+// not taken yet: it waits for a mark.
+func (w *holderWatch) changesUpToNow(ctx context.Context) (changed []string, err error) {
+	w.marks++
+	if err := w.changes.ps.Ping(ctx, strconv.Itoa(w.marks)); err != nil {
+		return nil, err
+	}
+	for w.received < w.marks {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-w.changes.ended:
+			return nil, w.trackingLost()
+		case <-w.changes.wake:
+			changed = append(changed, w.takeChanges()...)
+		}
+	}
+	return changed, nil
+}
+
+// attribute finds out whether the holder has made the changes of some locks, and adds the
+// list of the clients to the evidence.
+func (w *holderWatch) attribute(ctx context.Context, changed []string, at time.Time, list []keyspace.Client) error {
+	made := false
+	slices.Sort(changed)
+	for _, key := range slices.Compact(changed) {
+		l, err := w.scanner.ReadLock(ctx, key)
+		if err != nil {
+			return fmt.Errorf("read %q: %w", key, err)
+		}
+		if l == nil {
+			l = &keyspace.Lock{Key: key}
+		}
+		h, ours := w.locks[key]
+		if !ours {
+			continue
+		}
+		before := *h
+		if h.update(*l) {
+			made = true
+			w.expected = time.Now().Add(h.holder.Expires.Sub(before.holder.Expires)) // as a renewal sets the same TTL each time
+		}
+		if key == w.key && len(before.lock.Holders) <= 1 {
+			w.followOwner()
+		}
+	}
+	if made {
+		w.suspects.Changed(at, list)
+	} else {
+		w.suspects.Skip(at, list)
+	}
 	return nil
+}
+
+// update takes a new state of the lock, and reports whether its holder has made the change.
+func (h *held) update(l keyspace.Lock) bool {
+	before, was := h.holder, h.lock
+	h.lock = l
+	i := slices.IndexFunc(l.Holders, before.SameOwner)
+	if i < 0 {
+		return false
+	}
+	h.holder = l.Holders[i]
+	return h.holder.ID != before.ID || h.holder.Count != before.Count || len(was.Holders) == 0 ||
+		h.holder.Expires.Sub(before.Expires).Abs() > keyspace.DeadlineJitter
+}
+
+// followOwner starts again if another owner has the lock now.
+func (w *holderWatch) followOwner() {
+	this := w.locks[w.key]
+	if len(this.lock.Holders) != 1 || this.lock.Holders[0].SameOwner(this.holder) {
+		return
+	}
+	this.holder = this.lock.Holders[0]
+	w.locks = map[string]*held{w.key: this} // the others belong to the previous owner
+	w.suspects.Restart()                    // an acquire may take another command than a renewal
 }
 
 // seen returns what was seen so far.
 func (w *holderWatch) seen() Investigation {
-	return Investigation{w.suspects.Best(), w.lock, time.Since(w.began)}
+	return Investigation{w.suspects.Best(), w.locks[w.key].lock, time.Since(w.began)}
 }

@@ -140,16 +140,17 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	if err != nil || l == nil {
 		t.Fatalf("the lock is %v, %v", l, err)
 	}
-	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], func(inspect.Investigation) {})
+	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, func(inspect.Investigation) {})
 	if err != nil {
 		t.Error(err)
 	}
 	return got, holder
 }
 
-// Of 1,000 connections, 100 are busy. The client is named in 95 % of 200 trials, and another
-// one never. The later the server's reports of changes arrive, the more changes it takes. By
-// default the crowd is smaller.
+// Goal of the design: of 1,000 connections, 100 are busy. The client is named within three
+// changes in 95 % of 200 trials, and another one never. By default the crowd is smaller, and
+// the changes are counted only with LOCKTOP_PROOF: on a machine with other work the lists
+// before and after a change lie farther apart, so it may take more of them.
 func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
 	t.Parallel()
 	clients, busy, trials, atOnce, period := 120, 12, 4, 4, 1200*time.Millisecond
@@ -157,6 +158,7 @@ func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
 		clients, busy, trials, atOnce, period = 1000, 100, 200, 10, 3500*time.Millisecond
 	}
 	c := gather(t, clients, busy)
+	const enough = 3 // changes
 	var right, within, changes atomic.Int64
 	var all sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
@@ -174,16 +176,64 @@ func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
 			default:
 				right.Add(1)
 				changes.Add(int64(got.Changes))
-				if got.Changes <= 3 {
+				if got.Changes <= enough {
 					within.Add(1)
 				}
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("%d of %d named, %d of them within 3 changes, %.2f changes on average", right.Load(), trials, within.Load(), float64(changes.Load())/float64(max(1, right.Load())))
+	t.Logf("%d of %d named, %d of them within %d changes, %.2f changes on average", right.Load(), trials, within.Load(), enough, float64(changes.Load())/float64(max(1, right.Load())))
 	if int(right.Load()) < trials-trials/20 {
 		t.Errorf("%d of %d are named", right.Load(), trials)
+	}
+	if os.Getenv("LOCKTOP_PROOF") != "" && int(within.Load()) < trials-trials/20 {
+		t.Errorf("%d of %d are named within %d changes", within.Load(), trials, enough)
+	}
+}
+
+// A client renews its locks apart from each other. The changes of all show which client it is,
+// also for a lock that does not change.
+func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
+	t.Parallel()
+	c := gather(t, 40, 4)
+	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+	holder := c.idle[20]
+	keys := []string{"lock:a", "lock:b", "lock:bc"}
+	for _, key := range keys {
+		if err := errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scanner := inspect.NewScanner(c.rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
+	var locks []keyspace.Lock
+	for _, key := range keys {
+		l, err := scanner.ReadLock(t.Context(), key)
+		if err != nil || l == nil || len(l.Holders) != 1 {
+			t.Fatalf("%s is %v, %v", key, l, err)
+		}
+		locks = append(locks, *l)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer cancel()
+	renewing.Go(func() {
+		tick := time.NewTicker(1300 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				_ = holder.run("EVAL", "return redis.call('pexpire',KEYS[1],ARGV[1])", "1", keys[1+i%2], "60000")
+			}
+		}
+	})
+	got, err := scanner.WatchHolder(ctx, locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
+	if err != nil || !got.Named || got.Client.Addr != holder.addr() || got.Lock.Key != keys[0] {
+		t.Errorf("it names %+v, %v; the holder is %s", got, err, holder.addr())
 	}
 }
 
@@ -205,13 +255,13 @@ func TestAWatchOfAHolderSaysWhyItCannot(t *testing.T) {
 		if err != nil || l == nil {
 			t.Fatal(l, err)
 		}
-		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], func(inspect.Investigation) {})
+		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], nil, func(inspect.Investigation) {})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: the error is %v, want %q", c.rights[len(c.rights)-1], err, c.want)
 		}
 	}
 	shared := keyspace.Lock{Key: "lock:a", Holders: []keyspace.Holder{{ID: "1"}, {ID: "2"}}}
-	if _, err := inspect.NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil); err == nil || !strings.Contains(err.Error(), "share one deadline") {
+	if _, err := inspect.NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil, nil); err == nil || !strings.Contains(err.Error(), "share one deadline") {
 		t.Errorf("two holders with one deadline: %v", err)
 	}
 }
@@ -228,7 +278,7 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil)
+	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, nil)
 	if err != nil && !errors.Is(err, context.Canceled) || got.Named {
 		t.Errorf("%+v, %v", got, err)
 	}
