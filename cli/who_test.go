@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -326,6 +329,108 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 		noMonitor(t, rdb, window+time.Second)
 		_ = cmd.Process.Kill() // a stopped one, too
 		_ = cmd.Wait()
+	}
+}
+
+// The child ends by its own timer, also if a server accepts its connection and is silent.
+func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	cmd := exec.Command("locktop", monitorCommandName, "--timeout", "10m", "-u", "redis://"+silent.Addr().String())
+	stdin, err := cmd.StdinPipe() // open until the child has ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	if err := json.NewEncoder(stdin).Encode(monitorTask{Key: []byte("lock:a"), Window: time.Millisecond}); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != exitFailure {
+		t.Errorf("it ends with %v", cmd.ProcessState)
+	}
+}
+
+// While MONITOR runs, no list of processes shows the password.
+func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	child := server.ForTest(t, "--requirepass", canary)
+	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: canary})
+	defer rdb.Close()
+	if err := rdb.Set(t.Context(), "lock:a", token, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, "locktop", "who", "lock:a", "--monitor", "--askpass", "-u", "redis://"+child.Addr())
+	cmd.Stdin = strings.NewReader(canary + "\n")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return monitors(t, rdb) })
+	seen := false
+	for _, path := range glob(t, "/proc/[0-9]*/cmdline") {
+		arguments, _ := os.ReadFile(path) // an error means that the process has ended
+		ours := strings.Contains(string(arguments), child.Addr())
+		seen = seen || ours && strings.Contains(string(arguments), monitorCommandName)
+		environment, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
+		if ours && len(leaked(map[string]string{"": string(arguments) + string(environment)})) > 0 {
+			t.Errorf("%q shows it", arguments)
+		}
+	}
+	if !seen {
+		t.Error("the child is not in the list")
+	}
+	stop()
+	_ = cmd.Wait()
+}
+
+// glob returns the files that match a pattern.
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// A lock of Redisson does not change. Another lock of the same client is renewed.
+func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+	send(t, addr, "HSET", "orders", id+":51", 1)
+	send(t, addr, "PEXPIRE", "orders", 60_000)
+	rdb := namedClient(t, addr, "")
+	cn := rdb.Conn()
+	from := addressOf(t, cn)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait(); cn.Close() })
+	if err := cn.HSet(ctx, "stock", id+":52", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	running.Go(func() {
+		for ctx.Err() == nil {
+			_ = cn.Eval(ctx, "return redis.call('pexpire',KEYS[1],30000)", []string{"stock"}).Err()
+			time.Sleep(1300 * time.Millisecond) // between two renewals
+		}
+	})
+	eventually(t, func() bool { return rdb.PTTL(t.Context(), "stock").Val() > 0 })
+	got := identified(t, "orders", "-u", "redis://"+addr, "--for", "1m")
+	if got.Known != byCoincidence || len(got.Processes) != 1 || got.Processes[0].Addr != from {
+		t.Errorf("it is %+v, want %s", got, from)
 	}
 }
 
