@@ -66,7 +66,7 @@ const (
 	sufficient   = 500  // required weight of a suspect, as a multiple of all others and the unseen holder together
 	excluded     = 0.01 // probability below which a suspect counts as excluded
 	minFresh     = 2    // required number of certain hits
-	maxInStep    = 0.2  // limit of the expected number of clients that write in step with the lock by chance
+	maxInStep    = 0.1  // limit of the expected number of clients that write in step with the lock by chance
 	maxMisses    = 2    // of a suspect
 	maxChanges   = 6    // after which all clients are suspects again if none is named
 )

@@ -107,9 +107,11 @@ const (
 	pollAllExpected      = 10 * time.Millisecond
 )
 
-// expectWithin is how long before and after the expected time of a change the clients are
-// listed more often.
-const expectWithin = 100 * time.Millisecond
+// Times of the lists around the expected time of a change.
+const (
+	expectWithin = 100 * time.Millisecond // before and after it, the clients are listed more often
+	justBefore   = 30 * time.Millisecond  // before it, they are listed once although the budget is used up
+)
 
 // maxRelists is how often the clients are listed again because a lock changes meanwhile.
 const maxRelists = 5
@@ -273,7 +275,7 @@ func (w *holderWatch) takeChanges() (changed []string) {
 // the next list and the budget allows it.
 func (w *holderWatch) look(ctx context.Context) error {
 	changed := w.takeChanges()
-	if now := time.Now(); len(changed) == 0 && (now.Sub(w.listedAt) < w.pause() || !w.scanner.opts.Budget.allow(now)) {
+	if len(changed) == 0 && !w.due(time.Now()) {
 		return nil
 	}
 	for n := 1; ; n++ {
@@ -294,6 +296,15 @@ func (w *holderWatch) look(ctx context.Context) error {
 		}
 		// The last change was before or after this list. The next list is after it.
 	}
+}
+
+// due reports whether the clients are to be listed although the locks do not change.
+func (w *holderWatch) due(now time.Time) bool {
+	since, until := now.Sub(w.listedAt), w.expected.Sub(now)
+	if until >= 0 && until < justBefore && since > justBefore {
+		return true
+	}
+	return since >= w.pause() && w.scanner.opts.Budget.allow(now)
 }
 
 // pause returns the time between two lists while the locks do not change.
