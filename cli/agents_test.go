@@ -81,11 +81,7 @@ const longestWait = 60 * time.Second
 // says waits until the process has written a text to stderr.
 func (s *spawned) says(text string) {
 	s.t.Helper()
-	for began := time.Now(); !strings.Contains(s.errs.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > longestWait {
-			s.t.Fatalf("it never said %q", text)
-		}
-	}
+	within(s.t, longestWait, func() bool { return strings.Contains(s.errs.String(), text) })
 }
 
 // exits waits for the end of the process, with an exit code.

@@ -99,8 +99,12 @@ Without flags, locktop connects to LOCKTOP_URL, REDIS_URL, or
 redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 		Example: `  locktop demo                              look around, no server needed
   locktop -u rediss://redis.internal:6380   the screen on a server
+  locktop --ssh ann@bastion -H 10.0.0.5     the screen on a server behind ssh
+  locktop --sentinel 10.0.0.1 --sentinel-user ann --master orders
+  locktop -H redis.internal --user ann --password-command 'pass show redis/prod'
   locktop list --stuck                      what is wrong, once
-  locktop watch --match 'lock:orders:*'     what happens, as it happens`,
+  locktop watch --match 'lock:orders:*'     what happens, as it happens
+  locktop who lock:orders:4711              which process holds a lock`,
 		Version:                    build(),
 		Args:                       command,
 		SilenceErrors:              true,

@@ -293,7 +293,7 @@ func within(t *testing.T, limit time.Duration, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("it does not come about")
+			t.Fatalf("it does not come about within %v", limit)
 		}
 	}
 }

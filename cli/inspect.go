@@ -100,14 +100,7 @@ func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, a
 		return err
 	}
 	defer t.Close()
-	g, err := inspectKey(ctx, t, s, key)
-	if err != nil {
-		return scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
-	}
-	if g.Complete && len(g.Problems) > 0 {
-		p.notes.warning("%s", strings.Join(g.Problems, "; "))
-	}
-	l, err := g.lock(key)
+	g, l, err := p.inspectLock(ctx, t, s, key)
 	if err != nil {
 		return err
 	}
@@ -123,6 +116,20 @@ func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, a
 		return incomplete(g.Snapshot)
 	}
 	return nil
+}
+
+// inspectLock reads the lock under one key from all servers, and warns of what could not be
+// read.
+func (p *program) inspectLock(ctx context.Context, t *connect.Target, s *selection, key string) (inspection, keyspace.Lock, error) {
+	g, err := inspectKey(ctx, t, s, key)
+	if err != nil {
+		return g, keyspace.Lock{}, scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
+	}
+	if g.Complete && len(g.Problems) > 0 {
+		p.notes.warning("%s", strings.Join(g.Problems, "; "))
+	}
+	l, err := g.lock(key)
+	return g, l, err
 }
 
 // inspection is everything about one key on all servers.

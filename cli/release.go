@@ -84,11 +84,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		return err
 	}
 	defer t.Close()
-	g, err := inspectKey(ctx, t, s, key)
-	if err != nil {
-		return fmt.Errorf("look at %q on %s: %w", key, t.Title, err)
-	}
-	seen, err := g.lock(key)
+	g, seen, err := p.inspectLock(ctx, t, s, key)
 	if err != nil {
 		return err
 	}

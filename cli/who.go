@@ -107,14 +107,11 @@ func (p *program) who(ctx context.Context, c *connect.Flags, s *selection, o who
 		return err
 	}
 	defer t.Close()
-	g, err := inspectKey(ctx, t, s, key)
+	g, l, err := p.inspectLock(ctx, t, s, key)
 	if err != nil {
-		return scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
-	}
-	id := identity{at: g.At}
-	if id.lock, err = g.lock(key); err != nil {
 		return err
 	}
+	id := identity{at: g.At, lock: l}
 	if id.holder, err = chooseHolder(id.lock, o.token); err != nil {
 		return err
 	}

@@ -149,19 +149,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 			t.Fatalf("it ends with %d: %s%s, want %s", got.code, got.out, got.errors, from)
 		}
 	}
-	noMonitor(t, rdb, 10*time.Second)
-}
-
-// noMonitor waits until no client runs MONITOR, for a limited time.
-func noMonitor(t *testing.T, rdb *redis.Client, within time.Duration) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for until := time.Now().Add(within); monitors(t, rdb); <-tick.C {
-		if time.Now().After(until) {
-			t.Fatalf("a client still runs MONITOR after %v", within)
-		}
-	}
+	eventually(t, func() bool { return !monitors(t, rdb) })
 }
 
 func monitors(t *testing.T, rdb *redis.Client) bool {
@@ -326,7 +314,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 			}
 			window = 0
 		}
-		noMonitor(t, rdb, window+time.Second)
+		within(t, window+time.Second, func() bool { return !monitors(t, rdb) })
 		_ = cmd.Process.Kill() // a stopped one, too
 		_ = cmd.Wait()
 	}
