@@ -30,7 +30,7 @@ func DeltaOf(old, now Snapshot) Delta {
 			was = was[1:]
 		}
 		if len(was) > 0 && was[0].ID() == id {
-			same := sameLock(&was[0], l)
+			same := SameLock(&was[0], l)
 			was = was[1:]
 			if same {
 				continue
@@ -121,8 +121,9 @@ func (d Delta) Diff(old Snapshot) []Event {
 	return Diff(was, now)
 }
 
-// sameLock reports whether two reads of a lock are equal.
-func sameLock(a, b *Lock) bool {
+// SameLock reports whether two reads of a lock are equal. Two reads of one deadline may
+// differ by [DeadlineJitter].
+func SameLock(a, b *Lock) bool {
 	return a.Format == b.Format && a.NoTTL == b.NoTTL && a.OverdueIn == b.OverdueIn && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
 		a.Waiting == b.Waiting && a.Remaining == b.Remaining && a.Limit == b.Limit && slices.Equal(a.Evidence, b.Evidence) &&
 		sameTime(a.Expires, b.Expires) && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.MedianHold == b.MedianHold &&

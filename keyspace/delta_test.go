@@ -71,7 +71,7 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfALockCanChange fails with the name of a field that sameLock
+// TestEveryFieldOfALockCanChange fails with the name of a field that SameLock
 // does not compare.
 func TestEveryFieldOfALockCanChange(t *testing.T) {
 	holder := Lock{Holders: []Holder{{}}}
@@ -103,7 +103,7 @@ func TestEveryFieldOfALockCanChange(t *testing.T) {
 				}
 			}
 			fill(c.part(&other).Field(i))
-			if sameLock(&c.base, &other) {
+			if SameLock(&c.base, &other) {
 				t.Errorf("%s.%s is not compared", name, field.Name)
 			}
 		}

@@ -1,0 +1,287 @@
+package recording
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// Defaults and limits of a recording in a directory.
+const (
+	DefaultKeep     = 24 * time.Hour
+	DefaultKeepSize = 1 << 30 // bytes
+
+	frameInterval   = time.Second
+	segmentSpan     = 20 * time.Minute
+	segmentSize     = 4 << 20   // bytes after the full state, compressed
+	segmentUnpacked = 256 << 20 // bytes after the full state
+	retryInterval   = 10 * time.Second
+
+	segmentName = "20060102T150405.000Z" // UTC time of the full state
+	lockName    = "writer.lock"
+)
+
+// ErrLocked means that another process records in the directory.
+var ErrLocked = errors.New("another process records in it")
+
+// DirOptions configures a DirWriter. The zero value keeps 24 h, at most 1 GiB, without
+// tokens.
+type DirOptions struct {
+	Keep     time.Duration     // segments that end earlier are deleted; 0 = DefaultKeep
+	KeepSize int64             // bytes; the oldest segments above it are deleted; 0 = DefaultKeepSize
+	Tokens   bool              // record tokens; without it they are replaced by hashes
+	Report   func(text string) // called when recording fails, continues, or deletes segments because of KeepSize; nil: nothing is reported
+}
+
+// DirWriter records snapshots in segments, which are files in a directory: one frame per
+// second. It deletes old segments. Only one DirWriter at a time can use a directory. It is
+// not safe for concurrent use.
+//
+// Times are those of the snapshots. If the process is killed, the frames that were written
+// are readable.
+type DirWriter struct {
+	dir     string
+	options DirOptions
+	token   func(string) string
+	lock    *os.File
+
+	segments []segmentFile // in the order of their times; the last one may be open
+	create   func(name string) (io.WriteCloser, error)
+	file     io.WriteCloser // of the open segment; nil: none is open
+	segment  *segmentWriter
+	pending  keyspace.Snapshot // the latest snapshot, with the events since the last frame
+	last     time.Time         // of the last frame
+	failed   time.Time         // of the last failure; zero: recording works
+	trimmed  bool              // a deletion because of KeepSize was reported
+}
+
+// segmentFile is a segment in the directory.
+type segmentFile struct {
+	name  string
+	start time.Time
+	size  int64
+}
+
+// NewDirWriter returns a DirWriter for a directory, which is created if it does not exist.
+// The error is [ErrLocked] if another DirWriter uses it. Other failures are only reported,
+// and tried again when snapshots are added.
+func NewDirWriter(dir string, o DirOptions) (*DirWriter, error) {
+	o.Keep, o.KeepSize = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.KeepSize, DefaultKeepSize)
+	if o.Report == nil {
+		o.Report = func(string) {}
+	}
+	w := &DirWriter{dir: dir, options: o, create: createFile}
+	if !o.Tokens {
+		w.token = NewRedactor().hash
+	}
+	if err := w.open(); errors.Is(err, ErrLocked) {
+		return nil, err
+	}
+	return w, nil
+}
+
+// open locks the directory and lists its segments.
+func (w *DirWriter) open() error {
+	if w.lock != nil {
+		_ = w.lock.Close() // it is only locked
+		w.lock = nil
+	}
+	if err := os.MkdirAll(w.dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := lockFile(filepath.Join(w.dir, lockName))
+	if err != nil {
+		return fmt.Errorf("record in %s: %w", w.dir, err)
+	}
+	w.lock = lock
+	w.segments, err = listSegments(w.dir)
+	return err
+}
+
+// listSegments returns the segments that a DirWriter wrote to a directory, by their names.
+func listSegments(dir string) ([]segmentFile, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []segmentFile
+	for _, e := range entries {
+		name, ours := strings.CutSuffix(e.Name(), segmentSuffix)
+		start, err := time.Parse(segmentName, name)
+		if !ours || err != nil || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil { // it may have been deleted
+			all = append(all, segmentFile{e.Name(), start, info.Size()})
+		}
+	}
+	slices.SortFunc(all, func(a, b segmentFile) int { return a.start.Compare(b.start) })
+	return all, nil
+}
+
+// Add records a snapshot. If the time since the last frame is shorter than a second, its
+// events are kept for the next frame. A failure is reported once; Add tries again every
+// 10 s.
+func (w *DirWriter) Add(s keyspace.Snapshot) {
+	s.Events = boundedAppend(w.pending.Events, s.Events)
+	s.Notices = boundedAppend(w.pending.Notices, s.Notices)
+	w.pending = s
+	switch since := s.At.Sub(w.last); {
+	case !w.failed.IsZero() && s.At.Sub(w.failed).Abs() < retryInterval:
+		return
+	case w.failed.IsZero() && since >= 0 && since < frameInterval*9/10:
+		return // a caller that adds one snapshot per second may be a little early
+	case w.failed.IsZero() && since < 0 && since > -recordingGap:
+		return // the clock of the server went back a little
+	}
+	w.flush()
+}
+
+// boundedAppend appends events or notices up to a limit.
+func boundedAppend[T any](all, more []T) []T {
+	return append(all, more[:min(len(more), max(0, 2*maxEvents-len(all)))]...)
+}
+
+// Close writes the last snapshot and ends the segment.
+func (w *DirWriter) Close() error {
+	if w.failed.IsZero() && w.pending.At.After(w.last) {
+		w.flush()
+	}
+	err := w.endSegment()
+	if w.lock != nil {
+		err = errors.Join(err, w.lock.Close())
+	}
+	return err
+}
+
+// flush writes the pending snapshot and deletes old segments.
+func (w *DirWriter) flush() {
+	s := w.pending
+	err := w.write(s)
+	w.applyRetention(s.At)
+	switch {
+	case err != nil:
+		if w.failed.IsZero() {
+			w.options.Report(fmt.Sprintf("recording in %s stopped: %v; trying again every %d s", w.dir, err, retryInterval/time.Second))
+		}
+		w.abandon()
+		w.failed = s.At
+		return
+	case !w.failed.IsZero():
+		w.options.Report(fmt.Sprintf("recording in %s continues", w.dir))
+	}
+	w.failed, w.last = time.Time{}, s.At
+	w.pending = keyspace.Snapshot{At: s.At}
+}
+
+// write adds a frame, and begins a new segment if it is time.
+func (w *DirWriter) write(s keyspace.Snapshot) error {
+	if w.lock == nil || !w.failed.IsZero() {
+		if err := w.open(); err != nil {
+			return err
+		}
+	}
+	if w.segment == nil {
+		return w.beginSegment(s)
+	}
+	if s.At.Before(w.last) { // the clock of the server went back
+		if err := w.endSegment(); err != nil {
+			return err
+		}
+		return w.beginSegment(s)
+	}
+	if err := w.segment.Add(s); err != nil {
+		return err
+	}
+	current := &w.segments[len(w.segments)-1]
+	current.size = w.segment.out.n
+	if s.At.Sub(current.start) < segmentSpan && !w.segment.full(w.options.KeepSize/4) {
+		return nil
+	}
+	if err := w.endSegment(); err != nil {
+		return err
+	}
+	s.Events, s.Notices = nil, nil // they are in the segment that ends
+	return w.beginSegment(s)
+}
+
+// beginSegment creates a file and writes the full state.
+func (w *DirWriter) beginSegment(s keyspace.Snapshot) error {
+	start := s.At.UTC().Truncate(time.Millisecond)
+	for {
+		name := start.Format(segmentName) + segmentSuffix
+		f, err := w.create(filepath.Join(w.dir, name))
+		if errors.Is(err, fs.ErrExist) {
+			start = start.Add(time.Millisecond)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		w.segment, err = newSegmentWriter(f, s, w.token)
+		if err != nil {
+			return errors.Join(err, f.Close(), os.Remove(filepath.Join(w.dir, name))) // it has no frame
+		}
+		w.file = f
+		w.segments = append(w.segments, segmentFile{name, start, w.segment.out.n})
+		return nil
+	}
+}
+
+// createFile creates a file that only its owner can read.
+func createFile(name string) (io.WriteCloser, error) {
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// endSegment closes the open segment, if there is one.
+func (w *DirWriter) endSegment() error {
+	if w.file == nil {
+		return nil
+	}
+	err := w.segment.Close()
+	w.segments[len(w.segments)-1].size = w.segment.out.n
+	err = errors.Join(err, w.file.Close())
+	w.file, w.segment = nil, nil
+	return err
+}
+
+// abandon closes the file of the open segment as it is.
+func (w *DirWriter) abandon() {
+	if w.file != nil {
+		_ = w.file.Close() // the failure was reported
+	}
+	w.file, w.segment = nil, nil
+}
+
+// applyRetention deletes the segments that ended before the time to keep, and the oldest
+// ones if all are too large. It never deletes the last one.
+func (w *DirWriter) applyRetention(now time.Time) {
+	old, bySize := 0, 0
+	for old+1 < len(w.segments) && w.segments[old+1].start.Before(now.Add(-w.options.Keep)) {
+		old++
+	}
+	total := int64(0)
+	for i := len(w.segments) - 1; i >= old; i-- {
+		if total += w.segments[i].size; total > w.options.KeepSize && i < len(w.segments)-1 {
+			bySize = i + 1 - old
+			break
+		}
+	}
+	if bySize > 0 && !w.trimmed {
+		w.trimmed = true
+		w.options.Report(fmt.Sprintf("the recording in %s has more than %d MiB: the oldest segments are deleted before their time", w.dir, w.options.KeepSize>>20))
+	}
+	for _, s := range w.segments[:old+bySize] {
+		_ = os.Remove(filepath.Join(w.dir, s.name)) // the next listing has it again
+	}
+	w.segments = slices.Delete(w.segments, 0, old+bySize)
+}

@@ -1,0 +1,539 @@
+package recording
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// newDirWriter returns a DirWriter, and the function that returns what it has reported.
+func newDirWriter(t *testing.T, dir string, o DirOptions) (*DirWriter, func() string) {
+	t.Helper()
+	var reports []string
+	o.Report = func(text string) { reports = append(reports, text) }
+	w, err := NewDirWriter(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	return w, func() string { return strings.Join(reports, "\n") }
+}
+
+func openDir(t testing.TB, dir string) *DirReader {
+	t.Helper()
+	r, err := OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// recordDir records snapshots in a new directory and returns it.
+func recordDir(t *testing.T, all []keyspace.Snapshot) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "box")
+	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
+	for _, s := range all {
+		w.Add(s)
+	}
+	if err := w.Close(); err != nil || reports() != "" {
+		t.Fatal(err, reports())
+	}
+	return dir
+}
+
+// hour returns a snapshot per 4 s of about an hour: three segments, the first two with 300.
+func hour(seed uint64) []keyspace.Snapshot {
+	c := newChurn(seed)
+	var all []keyspace.Snapshot
+	for range 750 {
+		all = append(all, c.next(4*time.Second, 12))
+	}
+	return all
+}
+
+// atDir returns the snapshot of a moment, which must not fail.
+func atDir(t *testing.T, r *DirReader, moment, since time.Time) keyspace.Snapshot {
+	t.Helper()
+	s, err := r.At(moment, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
+	all := hour(1)
+	r := openDir(t, recordDir(t, all))
+	last := len(all) - 1
+	if first, end := r.Span(); !first.Equal(all[0].At) || !end.Equal(all[last].At) || len(r.segments) != 3 {
+		t.Errorf("%d segments from %v to %v", len(r.segments), first, end)
+	}
+	for i := range 40 {
+		want := all[(i*317)%len(all)] // back and forth
+		sameToTheSecond(t, atDir(t, r, want.At.Add(time.Millisecond), time.Time{}), want)
+	}
+	var shown time.Time
+	for _, want := range all[280:320] { // across the end of a segment
+		got := atDir(t, r, want.At, shown)
+		sameToTheSecond(t, got, want)
+		if !shown.IsZero() {
+			sameEvents(t, got.Events, want)
+		}
+		shown = want.At
+	}
+	sameToTheSecond(t, atDir(t, r, begin.Add(-time.Hour), time.Time{}), all[0])
+	sameToTheSecond(t, atDir(t, r, begin.Add(9*time.Hour), time.Time{}), all[last])
+	if r.Damage() != nil {
+		t.Error(r.Damage())
+	}
+}
+
+func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
+	all := hour(2)
+	r := openDir(t, recordDir(t, all))
+	for _, span := range [][2]int{{290, 320}, {10, 20}, {299, 300}, {300, 301}, {748, 749}, {5, 600}} {
+		var want keyspace.Snapshot
+		for _, s := range all[span[0]+1 : span[1]+1] {
+			want.Events = append(want.Events, s.Events...)
+		}
+		sameEvents(t, atDir(t, r, all[span[1]].At, all[span[0]].At).Events, want)
+	}
+	if n := len(atDir(t, r, all[50].At, time.Time{}).Events); n != 0 {
+		t.Errorf("%d unrequested events", n)
+	}
+}
+
+// A snapshot between two frames has its events in the next frame.
+func TestNoEventIsLostBetweenFrames(t *testing.T) {
+	c := newChurn(3)
+	var all []keyspace.Snapshot
+	var want keyspace.Snapshot
+	for i := range 403 {
+		s := c.next(250*time.Millisecond, 12)
+		if i > 0 {
+			want.Events = append(want.Events, s.Events...)
+		}
+		all = append(all, s)
+	}
+	r := openDir(t, recordDir(t, all))
+	last := all[len(all)-1]
+	got := atDir(t, r, last.At, all[0].At)
+	sameToTheSecond(t, got, last)
+	want.Events = slices.DeleteFunc(want.Events, func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
+	if len(got.Events) != len(want.Events) || len(want.Events) == 0 {
+		t.Fatalf("%d events, want %d", len(got.Events), len(want.Events))
+	}
+	for i, e := range want.Events {
+		if g := got.Events[i]; g.Kind != e.Kind || !g.At.Equal(e.At) || g.Lock.ID() != e.Lock.ID() || g.Holder.ID != e.Holder.ID {
+			t.Fatalf("an event is\n%+v, want\n%+v", g, e)
+		}
+	}
+}
+
+func TestOnlyTheOwnerCanReadADirectory(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such permissions")
+	}
+	dir := recordDir(t, hour(4)[:10])
+	for _, name := range []string{".", "*"} {
+		files, err := filepath.Glob(filepath.Join(dir, name))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, f := range files {
+			info, err := os.Stat(f)
+			if err != nil || info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has the permissions %v, %v", f, info.Mode(), err)
+			}
+		}
+	}
+}
+
+func TestTokensAreNotRecordedUnasked(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := newDirWriter(t, dir, DirOptions{})
+	all := hour(5)[:30]
+	for _, s := range all {
+		w.Add(s)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := openDir(t, dir)
+	if text := fmt.Sprintf("%+v", atDir(t, r, all[29].At, all[0].At)); strings.Contains(text, "secret") || !strings.Contains(text, "redacted-") {
+		t.Errorf("there are tokens in %.300s", text)
+	}
+}
+
+func TestOnlyOneWriterUsesADirectory(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := newDirWriter(t, dir, DirOptions{})
+	if _, err := NewDirWriter(dir, DirOptions{}); !errors.Is(err, ErrLocked) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), dir) {
+		t.Errorf("the error of a second writer is %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	newDirWriter(t, dir, DirOptions{})
+}
+
+func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
+	all := hour(6)
+	dir := recordDir(t, all[:100])
+	w, _ := newDirWriter(t, dir, DirOptions{Tokens: true})
+	for _, s := range all[200:300] {
+		w.Add(s)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := openDir(t, dir)
+	sameToTheSecond(t, atDir(t, r, all[50].At, time.Time{}), all[50])
+	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
+	during := atDir(t, r, all[150].At, time.Time{})
+	if len(during.Problems) != 1 || !strings.HasPrefix(during.Problems[0], "nothing was recorded from ") {
+		t.Errorf("while nothing recorded, the problems are %q", during.Problems)
+	}
+	during.Problems = nil
+	sameToTheSecond(t, during, all[99])
+	if p := atDir(t, r, all[99].At.Add(3*time.Second), time.Time{}).Problems; len(p) > 0 {
+		t.Errorf("3 s after a frame, the problems are %q", p)
+	}
+}
+
+func TestOldSegmentsAreDeleted(t *testing.T) {
+	all := hour(7)
+	dir := t.TempDir()
+	foreign := filepath.Join(dir, "mine.lockrec")
+	if err := os.WriteFile(foreign, []byte("a file of the user"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, reports := newDirWriter(t, dir, DirOptions{Keep: 25 * time.Minute})
+	for i, s := range all {
+		w.Add(s)
+		want := 1 + i/300
+		if i > 300+25*15 {
+			want-- // the first segment ended 25 minutes ago
+		}
+		if got := segmentsOf(t, dir); len(got) != want {
+			t.Fatalf("after %d s the segments are %v, want %d", 4*i, got, want)
+		}
+	}
+	if _, err := os.Stat(foreign); err != nil || reports() != "" {
+		t.Error(err, reports())
+	}
+}
+
+// segmentsOf returns the names of the segments in a directory.
+func segmentsOf(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
+	c := newChurn(8)
+	dir := t.TempDir()
+	const limit = 200 << 10
+	w, reports := newDirWriter(t, dir, DirOptions{KeepSize: limit})
+	for range 1500 {
+		w.Add(c.next(time.Second, 60))
+		size := int64(0)
+		for _, name := range segmentsOf(t, dir) {
+			info, err := os.Stat(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += info.Size()
+		}
+		if size > limit {
+			t.Fatalf("the segments have %d bytes", size)
+		}
+	}
+	if n := strings.Count(reports(), "deleted before their time"); n != 1 {
+		t.Errorf("it reports %d times: %s", n, reports())
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := openDir(t, dir)
+	if _, last := r.Span(); len(r.segments) < 2 || !last.Equal(c.at) {
+		t.Errorf("%d segments until %v", len(r.segments), last)
+	}
+}
+
+// smallDisk is a file on a disk with some bytes left.
+type smallDisk struct {
+	io.WriteCloser
+	left *int
+}
+
+func (d smallDisk) Write(b []byte) (int, error) {
+	if len(b) > *d.left {
+		n, err := d.WriteCloser.Write(b[:*d.left])
+		*d.left = 0
+		return n, errors.Join(err, syscall.ENOSPC)
+	}
+	*d.left -= len(b)
+	return d.WriteCloser.Write(b)
+}
+
+func TestAFullDiskIsReportedOnce(t *testing.T) {
+	all := hour(9)
+	dir := t.TempDir()
+	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
+	left := 20_000
+	w.create = func(name string) (io.WriteCloser, error) {
+		f, err := createFile(name)
+		return smallDisk{f, &left}, err
+	}
+	full := 0
+	for i, s := range all {
+		w.Add(s)
+		if left == 0 && full == 0 {
+			full = i
+		}
+		if full > 0 && i == full+100 {
+			left = 1 << 30
+		}
+	}
+	want := []string{"no space left on device; trying again every 10 s", "continues"}
+	if got := strings.Split(reports(), "\n"); full == 0 || len(got) != 2 || !strings.Contains(got[0], want[0]) || !strings.HasSuffix(got[1], want[1]) {
+		t.Fatalf("the disk was full after frame %d, and it reports %q", full, got)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := openDir(t, dir)
+	for _, i := range []int{full - 2, full + 115, 749} {
+		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
+	}
+	during := atDir(t, r, all[full+50].At, time.Time{})
+	if len(during.Problems) != 1 || r.Damage() != nil {
+		t.Errorf("while the disk was full, the problems are %q, %v", during.Problems, r.Damage())
+	}
+	if n := len(segmentsOf(t, dir)); n > 5 {
+		t.Errorf("%d segments: attempts without a frame are left", n)
+	}
+}
+
+func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
+	all := hour(10)
+	parent := filepath.Join(t.TempDir(), "parent")
+	if err := os.WriteFile(parent, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(parent, "box")
+	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
+	for i, s := range all[:60] {
+		if i == 30 {
+			if err := os.Remove(parent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Add(s)
+	}
+	if err := w.Close(); err != nil || strings.Count(reports(), "\n") != 1 || !strings.HasSuffix(reports(), "continues") {
+		t.Fatal(err, reports())
+	}
+	sameToTheSecond(t, atDir(t, openDir(t, dir), all[59].At, time.Time{}), all[59])
+}
+
+func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
+	all := hour(11)
+	for name, damage := range map[string]func([]byte) []byte{
+		"a bit in the full state": func(b []byte) []byte { return flipped(b, segmentPrefix+100) },
+		"a bit in a frame":        func(b []byte) []byte { return flipped(b, len(b)/2) },
+		"zeros":                   func(b []byte) []byte { return make([]byte, len(b)) },
+		"cut off in the header":   func(b []byte) []byte { return b[:segmentPrefix-1] }, // by a kill
+		"cut off":                 func(b []byte) []byte { return b[:len(b)/2] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := recordDir(t, all)
+			middle := segmentsOf(t, dir)[1]
+			text, err := os.ReadFile(middle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(middle, damage(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := openDir(t, dir)
+			for _, i := range []int{150, 675, 297, 599} {
+				got := atDir(t, r, all[i].At, time.Time{})
+				if i == 599 { // at the end of the damaged segment
+					named := r.Damage() != nil && strings.Contains(r.Damage().Error(), filepath.Base(middle))
+					if len(got.Problems) != 1 || named == strings.HasPrefix(name, "cut off") {
+						t.Errorf("after the damage the problems are %q, and the damage is %v", got.Problems, r.Damage())
+					}
+					continue
+				}
+				sameToTheSecond(t, got, all[i])
+			}
+			var shown time.Time
+			for _, want := range all[250:725] { // playing goes on after the damage
+				got := atDir(t, r, want.At, shown)
+				shown = want.At
+				if want.At.After(all[600].At) {
+					sameToTheSecond(t, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A new segment begins when the clock of the server goes back. At such a time the newer
+// segment counts.
+func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
+	first, second := newChurn(12), newChurn(13)
+	dir := t.TempDir()
+	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
+	for range 300 {
+		w.Add(first.next(time.Second, 12))
+	}
+	second.at = first.at.Add(-100 * time.Second)
+	var want keyspace.Snapshot
+	for range 50 {
+		want = second.next(time.Second, 12)
+		w.Add(want)
+	}
+	if err := w.Close(); err != nil || reports() != "" {
+		t.Fatal(err, reports())
+	}
+	r := openDir(t, dir)
+	sameToTheSecond(t, atDir(t, r, want.At, time.Time{}), want)
+	if r.Damage() != nil {
+		t.Error(r.Damage())
+	}
+}
+
+func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"", "20260101T000000.000Z.lockrec"} {
+		if name != "" {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("something else"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := OpenDir(dir); !errors.Is(err, ErrFormat) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := OpenDir(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing directory: %v", err)
+	}
+}
+
+// writerEnv is the directory in which TestAKilledWriterLosesOneSecond records as a child.
+const writerEnv = "LOCKTOP_TEST_RECORD"
+
+func TestAKilledWriterLosesOneSecond(t *testing.T) {
+	if dir := os.Getenv(writerEnv); dir != "" {
+		recordUntilKilled(dir)
+		return
+	}
+	for i := range 5 {
+		dir := t.TempDir()
+		child := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLosesOneSecond$")
+		child.Env = append(os.Environ(), writerEnv+"="+dir)
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var written time.Time
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			if at, err := time.Parse(time.RFC3339Nano, lines.Text()); err == nil {
+				written = at
+			}
+			if n == 50+77*i {
+				if err := child.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = child.Wait() // it was killed
+		r := openDir(t, dir)
+		if _, last := r.Span(); last.Before(written.Add(-time.Second)) || r.Damage() != nil {
+			t.Errorf("the last frame is of %v, the last snapshot of %v, %v", last, written, r.Damage())
+		}
+	}
+}
+
+// recordUntilKilled prints the time of each snapshot that it has added.
+func recordUntilKilled(dir string) {
+	w, err := NewDirWriter(dir, DirOptions{})
+	if err != nil {
+		panic(err)
+	}
+	for c := newChurn(14); ; {
+		w.Add(c.next(250*time.Millisecond, 60))
+		fmt.Println(c.at.Format(time.RFC3339Nano))
+	}
+}
+
+func FuzzSegment(f *testing.F) {
+	c := newChurn(15)
+	var all []keyspace.Snapshot
+	for range 8 {
+		all = append(all, c.next(time.Second, 6))
+	}
+	file := writeSegment(f, all, nil)
+	f.Add(file, true)
+	f.Add(file[:len(file)-3], true)
+	f.Add(unzip(f, file), false)
+	f.Add([]byte(`{"segment":1,"at":"2026-01-01T00:00:00Z","count":1}
+{"key":"a","holders":[{}],"expires":"2026-01-01T00:00:00Z","renewed":"2026-01-01T00:00:00Z"}
+{"at":"2026-01-01T00:00:00Z","renewed":[[0],[0]],"gone":[0],"locks":[{}],"events":[{"kind":"acquired","before":0,"after":0,"prev_holder_no":1,"holder_no":9}]}
+`), false)
+	f.Fuzz(func(t *testing.T, file []byte, zipped bool) {
+		if zipped {
+			fuzzDir(t, file)
+			return
+		}
+		lines := linesOf(strings.NewReader(string(file)))
+		lines.unchecked = true
+		r, err := newSegmentReader(lines)
+		for err == nil {
+			_, err = r.step(true)
+			_ = r.snapshot()
+		}
+	})
+}
+
+// fuzzDir opens a file as a segment of a directory.
+func fuzzDir(t *testing.T, file []byte) {
+	name := filepath.Join(t.TempDir(), "a"+segmentSuffix)
+	if err := os.WriteFile(name, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenDir(name)
+	if err != nil {
+		return
+	}
+	defer r.Close()
+	first, last := r.Span()
+	for _, moment := range []time.Time{first, last, first.Add(last.Sub(first) / 2)} {
+		_, _ = r.At(moment, first)
+	}
+}

@@ -1,0 +1,283 @@
+package recording
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// A segment is one file of a recording in a directory: one gzip stream of JSON lines.
+//
+//	{"segment":1,"at":…,"count":N}    the header
+//	{"key":…}                         N lines: all locks, in their order
+//	{"at":…,"state":…,"crc":…}        the first frame
+//	{"at":…,"renewed":…,"crc":…}      the other frames, one per second
+//
+// The header, the locks and the first frame are the full state. Each other frame is the
+// difference to the one before, and names a lock of that state by its position. The crc
+// of a frame is the CRC-32 of everything in the stream before it, so a reader never
+// applies a damaged frame. The stream is flushed after each frame.
+//
+// A renewal is only a position. The deadline becomes the time of the frame plus the time
+// to live that the lock had before. If the true deadline differs by more than
+// renewalSlack, the lock is written whole.
+
+// segmentVersion is the version of the layout.
+const segmentVersion = 1
+
+// A segment begins with the fixed part of a gzip header and one extra field, which
+// contains the time of the full state in ns since 1970.
+const (
+	segmentID     = "LS"
+	segmentPrefix = fieldStart + 4 + 8 // bytes
+)
+
+// Precision and limits of a segment.
+const (
+	renewalSlack  = 1500 * time.Millisecond // largest error of the deadline of a renewed lock
+	maxRenewals   = 8                       // renewals of a lock in one frame; with more it is written whole
+	statePeriod   = 10 * time.Second        // time between two records of figures such as the uptime
+	maxEvents     = 50_000                  // events of a frame; the rest is only counted
+	maxLocks      = 2 << 20                 // locks of a segment
+	maxLine       = 64 << 20                // bytes
+	maxUnpacked   = 1 << 30                 // bytes of a segment
+	crcField      = `,"crc":`
+	framePrefix   = `{"at":"`
+	recordingGap  = 10 * time.Second // a longer time between two frames is a gap
+	segmentSuffix = ".lockrec"
+)
+
+// segmentHeader is the first line of a segment.
+type segmentHeader struct {
+	Segment int       `json:"segment"` // segmentVersion
+	At      time.Time `json:"at"`
+	Count   int       `json:"count"` // number of locks that follow
+}
+
+// frame is the difference between two moments of a segment.
+type frame struct {
+	At      time.Time         `json:"at"`
+	State   *serverState      `json:"state,omitzero"`   // only if it has changed
+	Renewed []positions       `json:"renewed,omitzero"` // locks with one renewal, with two, …
+	Gone    positions         `json:"gone,omitzero"`
+	Locks   []keyspace.Lock   `json:"locks,omitzero"` // new, or changed by more than renewals
+	Events  []frameEvent      `json:"events,omitzero"`
+	Omitted int               `json:"events_omitted,omitzero"` // number of events above maxEvents
+	Notices []keyspace.Notice `json:"notices,omitzero"`
+}
+
+// positions are positions in the list of locks before a frame. In JSON each is the number
+// of locks between it and the one before.
+type positions []int
+
+// MarshalJSON implements [json.Marshaler].
+func (p positions) MarshalJSON() ([]byte, error) {
+	text := append(make([]byte, 0, 2+3*len(p)), '[')
+	next := 0
+	for i, at := range p {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, int64(at-next), 10)
+		next = at + 1
+	}
+	return append(text, ']'), nil
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. It accepts only digits, commas and brackets.
+func (p *positions) UnmarshalJSON(text []byte) error {
+	all := make(positions, 0, 1+bytes.Count(text, []byte{','}))
+	next, gap, digits := 0, 0, 0
+	for _, c := range bytes.TrimPrefix(text, []byte{'['}) {
+		switch {
+		case '0' <= c && c <= '9' && digits < 7:
+			gap, digits = 10*gap+int(c-'0'), digits+1
+		case digits > 0 && (c == ',' || c == ']'):
+			all = append(all, next+gap)
+			next, gap, digits = next+gap+1, 0, 0
+		case c != ']' || len(all) > 0:
+			return errors.New("a list of positions is malformed")
+		}
+	}
+	*p = all
+	return nil
+}
+
+// check reports positions outside of a list of n locks.
+func (p positions) check(n int) error {
+	if len(p) > 0 && p[len(p)-1] >= n {
+		return fmt.Errorf("a frame names lock %d of %d", p[len(p)-1], n)
+	}
+	return nil
+}
+
+// frameEvent is an event of a frame. Its lock is that of the list after the frame, or
+// before it, or in the event itself. The numbers of holders and waiters begin with 1.
+type frameEvent struct {
+	Kind   keyspace.EventKind `json:"kind"`
+	At     time.Time          `json:"at,omitzero"` // zero: the time of the frame
+	After  *int               `json:"after,omitzero"`
+	Before *int               `json:"before,omitzero"`
+	Lock   *keyspace.Lock     `json:"lock,omitzero"`
+
+	HolderNo     int              `json:"holder_no,omitzero"`      // of the lock
+	PrevHolderNo int              `json:"prev_holder_no,omitzero"` // of the lock before the frame
+	Holder       *keyspace.Holder `json:"holder,omitzero"`
+	WaiterNo     int              `json:"waiter_no,omitzero"`
+	PrevWaiterNo int              `json:"prev_waiter_no,omitzero"`
+	Waiter       *keyspace.Waiter `json:"waiter,omitzero"`
+	Held         time.Duration    `json:"held_ns,omitzero"`
+}
+
+// serverState is a snapshot without its time, locks, events and notices.
+type serverState struct {
+	Complete bool                 `json:"complete,omitzero"`
+	Cost     keyspace.Cost        `json:"cost,omitzero"`
+	Server   keyspace.Server      `json:"server,omitzero"`
+	Nodes    []keyspace.Node      `json:"nodes,omitzero"`
+	Problems []string             `json:"problems,omitzero"`
+	Watch    keyspace.WatchStatus `json:"follow,omitzero"`
+}
+
+func stateOf(s keyspace.Snapshot) serverState {
+	return serverState{s.Complete, s.Cost, s.Server, s.Nodes, s.Problems, s.Watch}
+}
+
+// snapshot returns the snapshot of a moment with this state.
+func (s serverState) snapshot(at time.Time, locks []keyspace.Lock) keyspace.Snapshot {
+	return keyspace.Snapshot{At: at, Locks: locks, Complete: s.Complete, Cost: s.Cost, Server: s.Server,
+		Nodes: s.Nodes, Problems: s.Problems, Watch: s.Watch}
+}
+
+// differs reports whether two states differ by more than figures that always change.
+func (s serverState) differs(other serverState) bool {
+	return !reflect.DeepEqual(s.withoutFigures(), other.withoutFigures())
+}
+
+func (s serverState) withoutFigures() serverState {
+	s.Cost, s.Watch.Lag, s.Server = keyspace.Cost{}, 0, withoutFigures(s.Server)
+	s.Nodes = slices.Clone(s.Nodes)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Server, n.Ping, n.Keys, n.Locks = withoutFigures(n.Server), 0, 0, 0
+	}
+	return s
+}
+
+func withoutFigures(s keyspace.Server) keyspace.Server {
+	s.Uptime, s.Evicted, s.Blocked, s.Skew = 0, 0, 0, 0
+	return s
+}
+
+// segmentExtra returns the extra field of the gzip header of a segment.
+func segmentExtra(at time.Time) []byte {
+	extra := append([]byte(segmentID), 8, 0)
+	return binary.BigEndian.AppendUint64(extra, uint64(at.UnixNano()))
+}
+
+// segmentStart returns the time of the full state of the segment that begins with prefix.
+func segmentStart(prefix []byte) (time.Time, bool) {
+	if len(prefix) < segmentPrefix || !bytes.HasPrefix(prefix, []byte(memberStart)) || !bytes.HasPrefix(prefix[fieldStart:], []byte(segmentID+"\x08\x00")) {
+		return time.Time{}, false
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(prefix[fieldStart+4:]))), true
+}
+
+// encodeLine returns a value as a line of JSON.
+func encodeLine(v any) ([]byte, error) {
+	var line bytes.Buffer
+	lines := json.NewEncoder(&line)
+	lines.SetEscapeHTML(false)
+	err := lines.Encode(v)
+	return line.Bytes(), err
+}
+
+// appendCRC adds the checksum to the line of a frame. sum is that of the stream before.
+func appendCRC(line []byte, sum uint32) []byte {
+	line = bytes.TrimSuffix(line, []byte("}\n"))
+	sum = crc32.Update(sum, crc32.IEEETable, line)
+	line = append(line, crcField...)
+	line = strconv.AppendUint(line, uint64(sum), 10)
+	return append(line, "}\n"...)
+}
+
+// checkCRC verifies the checksum of the line of a frame. sum is that of the stream before.
+func checkCRC(line []byte, sum uint32) error {
+	i := bytes.LastIndex(line, []byte(crcField))
+	if i < 0 {
+		return errors.New("a frame has no checksum")
+	}
+	want, err := strconv.ParseUint(string(bytes.TrimSuffix(line[i+len(crcField):], []byte("}\n"))), 10, 32)
+	if err != nil || uint32(want) != crc32.Update(sum, crc32.IEEETable, line[:i]) {
+		return errors.New("the checksum of a frame is wrong")
+	}
+	return nil
+}
+
+// The functions below define the restored deadline of a renewed lock. The writer and the
+// reader both use them.
+
+// renewedFrom returns the time from which the time to live of a lock counts: its last
+// renewal, or the begin of its hold. It is zero if a renewal of the lock cannot be restored.
+func renewedFrom(l *keyspace.Lock) time.Time {
+	switch {
+	case len(l.Holders) != 1 || l.Expires.IsZero():
+		return time.Time{}
+	case !l.Renewed.IsZero():
+		return l.Renewed
+	default:
+		return l.Holders[0].Since
+	}
+}
+
+// withRenewal returns the lock with a renewal at the time at to the deadline expires.
+func withRenewal(l keyspace.Lock, at, expires time.Time) keyspace.Lock {
+	shift := expires.Sub(l.Expires)
+	l.Renewed, l.Expires = at, expires
+	l.Holders, l.Votes = slices.Clone(l.Holders), slices.Clone(l.Votes)
+	for i := range l.Holders {
+		l.Holders[i].Expires = shifted(l.Holders[i].Expires, shift)
+	}
+	for i := range l.Votes {
+		l.Votes[i].Expires = shifted(l.Votes[i].Expires, shift)
+	}
+	return l
+}
+
+func shifted(deadline time.Time, by time.Duration) time.Time {
+	if deadline.IsZero() {
+		return deadline
+	}
+	return deadline.Add(by)
+}
+
+// sameButRenewal reports whether l is the lock restored, except that the times of its
+// renewal differ by at most renewalSlack.
+func sameButRenewal(l, restored keyspace.Lock) bool {
+	l.Expires, l.Renewed = nearby(l.Expires, restored.Expires), nearby(l.Renewed, restored.Renewed)
+	l.Holders, l.Votes = slices.Clone(l.Holders), slices.Clone(l.Votes)
+	for i := range min(len(l.Holders), len(restored.Holders)) {
+		l.Holders[i].Expires = nearby(l.Holders[i].Expires, restored.Holders[i].Expires)
+	}
+	for i := range min(len(l.Votes), len(restored.Votes)) {
+		l.Votes[i].Expires = nearby(l.Votes[i].Expires, restored.Votes[i].Expires)
+	}
+	return keyspace.SameLock(&l, &restored)
+}
+
+// nearby returns other if it differs from t by at most renewalSlack, else t.
+func nearby(t, other time.Time) time.Time {
+	if !t.IsZero() && !other.IsZero() && t.Sub(other).Abs() <= renewalSlack {
+		return other
+	}
+	return t
+}

@@ -1,0 +1,388 @@
+package recording
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sort"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// segmentLines reads the lines of a segment and verifies them. The error of a segment
+// that ends without its last bytes is [io.ErrUnexpectedEOF].
+type segmentLines struct {
+	scan      *bufio.Scanner
+	sum       uint32 // of all lines
+	unchecked bool   // ignore checksums, for tests
+}
+
+func newSegmentLines(file io.Reader) (*segmentLines, error) {
+	zip, err := gzip.NewReader(bufio.NewReaderSize(file, 64<<10))
+	if err != nil {
+		return nil, err
+	}
+	zip.Multistream(false)
+	return linesOf(zip), nil
+}
+
+// linesOf reads the lines of an uncompressed segment.
+func linesOf(text io.Reader) *segmentLines {
+	l := &segmentLines{scan: bufio.NewScanner(io.LimitReader(text, maxUnpacked))}
+	l.scan.Buffer(make([]byte, 64<<10), maxLine)
+	l.scan.Split(wholeLines)
+	return l
+}
+
+// wholeLines is a [bufio.SplitFunc] for lines with their ends. It omits a last line
+// without an end.
+func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
+	i := bytes.IndexByte(data, '\n')
+	if i < 0 {
+		return 0, nil, nil
+	}
+	return i + 1, data[: i+1 : i+1], nil
+}
+
+// next returns the next line, or io.EOF at the end. The line is valid until the next call.
+func (l *segmentLines) next() ([]byte, error) {
+	if !l.scan.Scan() {
+		if err := l.scan.Err(); err != nil {
+			return nil, err
+		}
+		return nil, io.EOF
+	}
+	line := l.scan.Bytes()
+	if bytes.HasPrefix(line, []byte(framePrefix)) && !l.unchecked {
+		if err := checkCRC(line, l.sum); err != nil {
+			return nil, err
+		}
+	}
+	l.sum = crc32.Update(l.sum, crc32.IEEETable, line)
+	return line, nil
+}
+
+// lastFrame returns the time of the last frame of a segment that is readable, and the
+// damage that follows.
+func lastFrame(file io.Reader) (last time.Time, damage, err error) {
+	lines, err := newSegmentLines(file)
+	if err != nil {
+		return time.Time{}, nil, err
+	}
+	var text []byte
+	for {
+		line, err := lines.next()
+		if err != nil {
+			damage = err
+			break
+		}
+		if at, ok := bytes.CutPrefix(line, []byte(framePrefix)); ok {
+			text = append(text[:0], at[:max(0, bytes.IndexByte(at, '"'))]...)
+		}
+	}
+	if len(text) == 0 {
+		return time.Time{}, nil, fmt.Errorf("it has no frame: %w", damage)
+	}
+	if endOfSegment(damage) {
+		damage = nil
+	}
+	last, err = time.Parse(time.RFC3339Nano, string(text))
+	return last, damage, err
+}
+
+// endOfSegment reports whether an error is the end of an intact segment. A segment whose
+// writer was killed ends without a checksum.
+func endOfSegment(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// segmentReader reads the frames of a segment one after the other. It keeps the state of
+// one moment.
+type segmentReader struct {
+	lines   *segmentLines
+	at      time.Time // of the state
+	servers serverState
+	locks   []*lockEntry
+	spare   []*lockEntry // memory for the next list
+	pending *framedText  // the frame after at; nil: none was read yet
+	end     error        // why there are no more frames
+	started bool         // the first frame was applied
+}
+
+// framedText is a frame whose events are decoded only if they are wanted.
+type framedText struct {
+	frame
+	Events json.RawMessage `json:"events"`
+}
+
+// lockEntry is a lock of a segmentReader. Renewals are added to the lock when it is used.
+type lockEntry struct {
+	lock     keyspace.Lock
+	renewed  time.Time // the last renewal that lock lacks
+	renewals int       // number of renewals that lock lacks
+}
+
+// current returns the lock with all renewals.
+func (e *lockEntry) current() keyspace.Lock {
+	if e.renewals > 0 {
+		ttl := e.lock.Expires.Sub(renewedFrom(&e.lock))
+		e.lock = withRenewal(e.lock, e.renewed, e.renewed.Add(ttl))
+		e.lock.Renewals += e.renewals
+		e.renewals = 0
+	}
+	return e.lock
+}
+
+// newSegmentReader reads the full state of a segment. The first frame is pending.
+func newSegmentReader(lines *segmentLines) (*segmentReader, error) {
+	line, err := lines.next()
+	if err != nil {
+		return nil, err
+	}
+	var h segmentHeader
+	if err := json.Unmarshal(line, &h); err != nil {
+		return nil, err
+	}
+	if h.Segment != segmentVersion || h.Count < 0 || h.Count > maxLocks {
+		return nil, fmt.Errorf("a segment of version %d with %d locks: %w", h.Segment, h.Count, ErrFormat)
+	}
+	r := &segmentReader{lines: lines, at: h.At}
+	for range h.Count {
+		line, err := lines.next()
+		if err != nil {
+			return nil, err
+		}
+		e := &lockEntry{}
+		if err := json.Unmarshal(line, &e.lock); err != nil {
+			return nil, err
+		}
+		e.lock = mapLock(e.lock, unescapeText, unescapeText)
+		if n := len(r.locks); n > 0 && r.locks[n-1].lock.ID().Compare(e.lock.ID()) >= 0 {
+			return nil, errors.New("its locks are out of order")
+		}
+		r.locks = append(r.locks, e)
+	}
+	if _, ok := r.peek(); !ok {
+		return nil, fmt.Errorf("its full state has no checksum: %w", r.end)
+	}
+	return r, nil
+}
+
+// peek returns the time of the next frame; ok is false at the end.
+func (r *segmentReader) peek() (at time.Time, ok bool) {
+	if r.pending == nil && r.end == nil {
+		r.pending, r.end = r.read()
+	}
+	if r.pending == nil {
+		return time.Time{}, false
+	}
+	return r.pending.At, true
+}
+
+// read reads the next frame.
+func (r *segmentReader) read() (*framedText, error) {
+	line, err := r.lines.next()
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(line, []byte(framePrefix)) {
+		return nil, errors.New("a line is not a frame")
+	}
+	f := &framedText{}
+	if err := json.Unmarshal(line, f); err != nil {
+		return nil, err
+	}
+	if f.At.Before(r.at) {
+		return nil, errors.New("its times are out of order")
+	}
+	return f, nil
+}
+
+// step applies the next frame and returns its events if they are wanted. The error at the
+// end is that of [segmentLines].
+func (r *segmentReader) step(wantEvents bool) ([]keyspace.Event, error) {
+	if _, ok := r.peek(); !ok {
+		return nil, r.end
+	}
+	f := r.pending
+	r.pending, r.started = nil, true
+	var err error
+	if wantEvents && len(f.Events) > 0 {
+		err = json.Unmarshal(f.Events, &f.frame.Events)
+	}
+	var events []keyspace.Event
+	if err == nil {
+		events, err = r.apply(&f.frame)
+	}
+	if err != nil {
+		r.end = err
+	}
+	return events, err
+}
+
+// apply applies a frame and returns its events.
+func (r *segmentReader) apply(f *frame) ([]keyspace.Event, error) {
+	if err := r.check(f); err != nil {
+		return nil, err
+	}
+	var events eventReader
+	if err := events.before(f, r.locks); err != nil {
+		return nil, err
+	}
+	for i, all := range f.Renewed {
+		for _, at := range all {
+			e := r.locks[at]
+			if renewedFrom(&e.lock).IsZero() {
+				return nil, errors.New("a frame renews a lock that has no deadline")
+			}
+			e.renewed, e.renewals = f.At, e.renewals+i+1
+		}
+	}
+	r.replace(f)
+	r.at = f.At
+	if f.State != nil {
+		r.servers = *f.State
+	}
+	return events.after(f, r.locks)
+}
+
+// check verifies that the frame fits the state.
+func (r *segmentReader) check(f *frame) error {
+	err := f.Gone.check(len(r.locks))
+	for _, all := range f.Renewed {
+		err = errors.Join(err, all.check(len(r.locks)))
+	}
+	if len(r.locks)+len(f.Locks) > maxLocks {
+		err = errors.New("a frame has too many locks")
+	}
+	for i := range f.Locks {
+		f.Locks[i] = mapLock(f.Locks[i], unescapeText, unescapeText)
+		if i > 0 && f.Locks[i-1].ID().Compare(f.Locks[i].ID()) >= 0 {
+			err = errors.New("the locks of a frame are out of order")
+		}
+	}
+	return err
+}
+
+// replace removes the locks that are gone, and adds those that are new or changed.
+func (r *segmentReader) replace(f *frame) {
+	if len(f.Gone)+len(f.Locks) == 0 {
+		return
+	}
+	old, gone, next := r.locks, f.Gone, 0
+	all := r.spare[:0]
+	keepUntil := func(end int) {
+		for len(gone) > 0 && gone[0] < end {
+			all = append(all, old[next:max(next, gone[0])]...)
+			next, gone = max(next, gone[0]+1), gone[1:]
+		}
+		all = append(all, old[min(next, end):end]...)
+		next = max(next, end)
+	}
+	for i := range f.Locks {
+		at, changed := r.find(f.Locks[i].ID())
+		keepUntil(at)
+		all = append(all, &lockEntry{lock: f.Locks[i]})
+		if changed {
+			next = at + 1
+		}
+	}
+	keepUntil(len(old))
+	r.locks, r.spare = all, old
+}
+
+// find returns the position of a lock.
+func (r *segmentReader) find(id keyspace.ID) (int, bool) {
+	i := sort.Search(len(r.locks), func(i int) bool { return r.locks[i].lock.ID().Compare(id) >= 0 })
+	return i, i < len(r.locks) && r.locks[i].lock.ID() == id
+}
+
+// snapshot returns the state without events.
+func (r *segmentReader) snapshot() keyspace.Snapshot {
+	var locks []keyspace.Lock
+	if len(r.locks) > 0 {
+		locks = make([]keyspace.Lock, len(r.locks))
+	}
+	for i, e := range r.locks {
+		locks[i] = e.current()
+	}
+	return r.servers.snapshot(r.at, locks)
+}
+
+// eventReader resolves the references in the events of a frame.
+type eventReader struct {
+	was []keyspace.Lock // for each event its lock before the frame, if it refers to that
+}
+
+// before resolves the references to the state before the frame.
+func (r *eventReader) before(f *frame, locks []*lockEntry) error {
+	r.was = make([]keyspace.Lock, len(f.Events))
+	for i, e := range f.Events {
+		if e.Before == nil {
+			continue
+		}
+		l, err := lockAt(locks, *e.Before)
+		if err != nil {
+			return err
+		}
+		r.was[i] = l
+	}
+	return nil
+}
+
+// after returns the events. locks is the state after the frame.
+func (r *eventReader) after(f *frame, locks []*lockEntry) ([]keyspace.Event, error) {
+	if len(f.Events) == 0 {
+		return nil, nil
+	}
+	all := make([]keyspace.Event, len(f.Events))
+	for i := range f.Events {
+		in, out := &f.Events[i], &all[i]
+		*out = keyspace.Event{At: in.At, Kind: in.Kind, Held: in.Held, Lock: r.was[i]}
+		if in.At.IsZero() {
+			out.At = f.At
+		}
+		if in.Lock != nil {
+			out.Lock = mapLock(*in.Lock, unescapeText, unescapeText)
+		}
+		if in.After != nil {
+			l, err := lockAt(locks, *in.After)
+			if err != nil {
+				return nil, err
+			}
+			out.Lock = l
+		}
+		out.Holder = numbered(out.Lock.Holders, in.HolderNo, numbered(r.was[i].Holders, in.PrevHolderNo, keyspace.Holder{}))
+		out.Waiter = numbered(out.Lock.Waiters, in.WaiterNo, numbered(r.was[i].Waiters, in.PrevWaiterNo, keyspace.Waiter{}))
+		if in.Holder != nil {
+			out.Holder = mapLock(keyspace.Lock{Holders: []keyspace.Holder{*in.Holder}}, unescapeText, unescapeText).Holders[0]
+		}
+		if in.Waiter != nil {
+			out.Waiter = *in.Waiter
+			out.Waiter.ID = unescapeText(out.Waiter.ID)
+		}
+	}
+	return all, nil
+}
+
+// lockAt returns the lock at a position.
+func lockAt(locks []*lockEntry, at int) (keyspace.Lock, error) {
+	if at < 0 || at >= len(locks) {
+		return keyspace.Lock{}, fmt.Errorf("an event names lock %d of %d", at, len(locks))
+	}
+	return locks[at].current(), nil
+}
+
+// numbered returns element no of a list, counted from 1, or other if there is none.
+func numbered[T any](all []T, no int, other T) T {
+	if no < 1 || no > len(all) {
+		return other
+	}
+	return all[no-1]
+}

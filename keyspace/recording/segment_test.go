@@ -1,0 +1,337 @@
+package recording
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// churn makes snapshots of locks that change at random, and the events between them.
+type churn struct {
+	*rand.Rand
+	at   time.Time
+	last keyspace.Snapshot
+	n    int // number of tokens
+}
+
+func newChurn(seed uint64) *churn {
+	return &churn{Rand: rand.New(rand.NewPCG(seed, 2)), at: begin}
+}
+
+// next returns the snapshot of some time later.
+func (c *churn) next(later time.Duration, keys int) keyspace.Snapshot {
+	c.at = c.at.Add(later)
+	s := keyspace.Snapshot{At: c.at, Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push, Lag: time.Duration(c.IntN(5))}}
+	s.Server = keyspace.Server{Version: "7.0.15", Uptime: c.at.Sub(begin), Blocked: int64(c.IntN(3))}
+	s.Nodes = []keyspace.Node{{Server: s.Server, Up: c.IntN(50) > 0, Ping: time.Duration(c.IntN(9))}}
+	known := make(map[keyspace.ID]keyspace.Lock)
+	for _, l := range c.last.Locks {
+		known[l.ID()] = l
+	}
+	for i := range keys {
+		l := keyspace.Lock{Key: fmt.Sprintf("lock:%03d\xff", i), DB: i % 2, Node: "127.0.0.1:6379"}
+		was, ok := known[l.ID()]
+		if l = c.changed(l, was, ok); l.Kind != "" {
+			s.Locks = append(s.Locks, l)
+		}
+	}
+	slices.SortFunc(s.Locks, func(a, b keyspace.Lock) int { return a.ID().Compare(b.ID()) })
+	s = keyspace.CarryOver(c.last, s)
+	s.Events = keyspace.Diff(c.last, s)
+	c.last = s
+	return s
+}
+
+// changed returns the next state of a lock; the zero lock if it is gone.
+func (c *churn) changed(l, was keyspace.Lock, known bool) keyspace.Lock {
+	move := c.IntN(20)
+	switch {
+	case move == 0 && known, move > 4 && !known:
+		return keyspace.Lock{}
+	case move <= 4 && !known, move == 1:
+		l.Kind, l.Confidence, l.Format = keyspace.Mutex, keyspace.Certain, "any"
+		l.Expires = c.at.Add(time.Duration(1+c.IntN(60)) * time.Second / 2)
+		for range 1 + c.IntN(3)/2 {
+			l.Holders = append(l.Holders, c.holder(l.Expires))
+		}
+		if c.IntN(4) == 0 {
+			l.Waiters = []keyspace.Waiter{{ID: c.token(), Expires: l.Expires}}
+		}
+		if c.IntN(4) == 0 {
+			l.Votes = []keyspace.Vote{{Node: "a", Token: l.Holders[0].ID, Expires: l.Expires.Add(time.Millisecond)}, {Node: "b", Unreachable: true}}
+		}
+		return l
+	case move < 8:
+		return c.renew(was)
+	case move == 8:
+		was.Fence++
+	case move == 9 && len(was.Waiters) > 0:
+		was.Waiters = []keyspace.Waiter{{ID: was.Waiters[0].ID, Expires: was.Waiters[0].Expires.Add(time.Second)}}
+	}
+	return was
+}
+
+// renew gives a lock the time to live that it had, and rarely another.
+func (c *churn) renew(l keyspace.Lock) keyspace.Lock {
+	from := renewedFrom(&l)
+	ttl := l.Expires.Sub(from)
+	if from.IsZero() || c.IntN(8) == 0 {
+		ttl = time.Duration(1+c.IntN(60)) * time.Second
+	}
+	return withRenewal(l, l.Renewed, c.at.Add(ttl-time.Duration(c.IntN(20))*time.Millisecond))
+}
+
+func (c *churn) holder(expires time.Time) keyspace.Holder {
+	return keyspace.Holder{ID: c.token(), Label: "pay\xff", Count: 1, Expires: expires}
+}
+
+func (c *churn) token() string {
+	c.n++
+	return fmt.Sprintf("secret-%d", c.n)
+}
+
+// writeSegment writes snapshots as one segment. The first has the full state.
+func writeSegment(t testing.TB, all []keyspace.Snapshot, token func(string) string) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	w, err := newSegmentWriter(&file, all[0], token)
+	for _, s := range all[1:] {
+		err = errors.Join(err, w.Add(s))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func openSegment(t testing.TB, file []byte) *segmentReader {
+	t.Helper()
+	lines, err := newSegmentLines(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newSegmentReader(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// sameToTheSecond compares two snapshots to the precision of a segment. A deadline may
+// differ only if the lock was renewed.
+func sameToTheSecond(t *testing.T, got, want keyspace.Snapshot) {
+	t.Helper()
+	if !got.At.Equal(want.At) || len(got.Locks) != len(want.Locks) || got.Complete != want.Complete || got.Watch.Mode != want.Watch.Mode {
+		t.Fatalf("the snapshot of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
+	}
+	if stateOf(got).differs(stateOf(want)) || want.Server.Uptime-got.Server.Uptime > statePeriod+time.Second {
+		t.Fatalf("the servers are %+v, want %+v", got.Nodes, want.Nodes)
+	}
+	for i := range want.Locks {
+		sameLockToTheSecond(t, got.Locks[i], want.Locks[i])
+	}
+}
+
+func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
+	t.Helper()
+	same := keyspace.SameLock(&got, &want)
+	if want.Renewals > 0 {
+		same = sameButRenewal(got, want)
+	}
+	if got.ID() != want.ID() || !same {
+		t.Fatalf("a lock is\n%+v, want\n%+v", got, want)
+	}
+}
+
+func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
+	for seed := range uint64(6) {
+		c := newChurn(seed)
+		var all []keyspace.Snapshot
+		for range 150 {
+			all = append(all, c.next(time.Second, 60))
+		}
+		file := writeSegment(t, all, nil)
+		r := openSegment(t, file)
+		for i, want := range all {
+			if at, ok := r.peek(); !ok || !at.Equal(want.At) {
+				t.Fatalf("frame %d is of %v, %v", i, at, r.end)
+			}
+			events, err := r.step(i%3 > 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameToTheSecond(t, r.snapshot(), want)
+			if i%3 > 0 {
+				sameEvents(t, events, want)
+			}
+		}
+		if _, ok := r.peek(); ok || !errors.Is(r.end, io.EOF) {
+			t.Fatalf("it ends with %v", r.end)
+		}
+	}
+}
+
+// sameEvents compares events with those of a snapshot, except renewals.
+func sameEvents(t *testing.T, got []keyspace.Event, s keyspace.Snapshot) {
+	t.Helper()
+	want := slices.DeleteFunc(slices.Clone(s.Events), func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
+	if len(got) != len(want) {
+		t.Fatalf("%d events, want %d", len(got), len(want))
+	}
+	for i, e := range want {
+		g := got[i]
+		if g.Kind != e.Kind || !g.At.Equal(e.At) || g.Held != e.Held || g.Holder.ID != e.Holder.ID || g.Holder.Label != e.Holder.Label || g.Waiter.ID != e.Waiter.ID {
+			t.Fatalf("an event is\n%+v, want\n%+v", g, e)
+		}
+		if g.Holder.Expires.Sub(e.Holder.Expires).Abs() > renewalSlack || !g.Holder.Since.Equal(e.Holder.Since) {
+			t.Fatalf("the holder of an event is\n%+v, want\n%+v", g.Holder, e.Holder)
+		}
+		sameLockToTheSecond(t, g.Lock, e.Lock)
+	}
+}
+
+// A renewal is one position: a whole lock in its place would not fit in the budget.
+func TestARenewalIsAPosition(t *testing.T) {
+	c := newChurn(1)
+	first := keyspace.Snapshot{At: c.at}
+	for i := range 100 {
+		expires := c.at.Add(30 * time.Second)
+		l := keyspace.Lock{Key: fmt.Sprintf("lock:%03d", i), Kind: keyspace.Mutex, Expires: expires, Holders: []keyspace.Holder{c.holder(expires)}}
+		l.Holders[0].Since = c.at
+		first.Locks = append(first.Locks, l)
+	}
+	all := []keyspace.Snapshot{first}
+	for i := range 30 {
+		s := keyspace.Snapshot{At: first.At.Add(time.Duration(1+i) * time.Second), Locks: slices.Clone(all[i].Locks)}
+		for j := i % 10; j < 100; j += 10 {
+			l := withRenewal(s.Locks[j], s.At.Add(-300*time.Millisecond), s.At.Add(30*time.Second-300*time.Millisecond))
+			l.Renewals++
+			s.Locks[j] = l
+		}
+		all = append(all, s)
+	}
+	lines := strings.Split(string(unzip(t, writeSegment(t, all, nil))), "\n")
+	for _, line := range lines[len(lines)-30:] {
+		if strings.Contains(line, `"key"`) {
+			t.Fatalf("a renewal is %s", line)
+		}
+	}
+}
+
+// unzip returns the text of a segment.
+func unzip(t testing.TB, file []byte) []byte {
+	t.Helper()
+	zip, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(zip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A reader must see every field of a snapshot that has a name in JSON.
+func TestASegmentHasEveryField(t *testing.T) {
+	var want keyspace.Snapshot
+	n := 0
+	fill(t, reflect.ValueOf(&want).Elem(), &n)
+	want.Locks[0].Node, want.Locks[1].Node = "a", "b" // in their order
+	other := keyspace.Snapshot{At: want.At.Add(-time.Second)}
+	for name, all := range map[string][]keyspace.Snapshot{"the full state": {want}, "a frame": {other, want}} {
+		r := openSegment(t, writeSegment(t, all, nil))
+		var events []keyspace.Event
+		for range all {
+			var err error
+			if events, err = r.step(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := r.snapshot()
+		got.Events, got.Notices = events, want.Notices
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got\n%+v\nwant\n%+v", name, got, want)
+		}
+	}
+}
+
+func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
+	c := newChurn(3)
+	var all []keyspace.Snapshot
+	for range 40 {
+		all = append(all, c.next(time.Second, 60))
+	}
+	var file bytes.Buffer
+	w, err := newSegmentWriter(&file, all[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all[1:] {
+		size := file.Len()
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range []int{size, size + (file.Len()-size)/2, file.Len()} {
+			last, damage, err := lastFrame(bytes.NewReader(file.Bytes()[:end]))
+			if want := s.At; err != nil || damage != nil || end == file.Len() && !last.Equal(want) || last.Before(want.Add(-time.Second)) {
+				t.Fatalf("with %d of %d bytes the last frame is of %v, want %v: %v, %v", end, file.Len(), last, want, damage, err)
+			}
+		}
+	}
+}
+
+// No frame after the damage may be applied.
+func TestAFlippedBitIsNoticed(t *testing.T) {
+	c := newChurn(4)
+	var all []keyspace.Snapshot
+	for range 60 {
+		all = append(all, c.next(time.Second, 30))
+	}
+	text := unzip(t, writeSegment(t, all, nil))
+	state := bytes.Index(text, []byte(framePrefix))
+	for i := state; i < len(text); i += 499 {
+		bad := flipped(text, i)
+		r, err := newSegmentReader(linesOf(bytes.NewReader(bad)))
+		if err != nil {
+			continue
+		}
+		frames := 0
+		for {
+			if _, err := r.step(true); err != nil {
+				break
+			}
+			sameToTheSecond(t, r.snapshot(), all[frames])
+			frames++
+		}
+		if i < len(text)-100 && errors.Is(r.end, io.EOF) {
+			t.Fatalf("byte %d of %d is wrong, and it ends with %v after %d frames", i, len(text), r.end, frames)
+		}
+	}
+}
+
+func TestASegmentHasNoTokens(t *testing.T) {
+	c := newChurn(5)
+	var all []keyspace.Snapshot
+	for range 60 {
+		s := c.next(time.Second, 60)
+		for i := range s.Locks {
+			s.Locks[i].Evidence = []string{"its token is secret-1"}
+		}
+		all = append(all, s)
+	}
+	text := string(unzip(t, writeSegment(t, all, NewRedactor().hash)))
+	if strings.Contains(text, "secret") || strings.Count(text, "redacted-") < 100 {
+		t.Errorf("it has %d redacted tokens, and the text %.300s", strings.Count(text, "redacted-"), text[max(0, strings.Index(text, "secret")-100):])
+	}
+}

@@ -1,0 +1,351 @@
+package recording
+
+import (
+	"bufio"
+	"compress/gzip"
+	"hash/crc32"
+	"io"
+	"reflect"
+	"slices"
+	"sort"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// segmentWriter writes one segment. After an error it must not be used again.
+type segmentWriter struct {
+	out      *countingWriter
+	buffer   *bufio.Writer
+	zip      *gzip.Writer
+	token    func(string) string // applied to tokens; nil: none
+	sum      uint32              // of all lines
+	unpacked int64               // bytes of all lines
+	state    int64               // bytes of the full state, compressed
+
+	stateUnpacked int64
+
+	last    keyspace.Snapshot // of the last frame
+	known   []knownLock       // of the locks of last
+	servers serverState       // as written last
+	stateAt time.Time         // time of servers
+}
+
+// countingWriter counts the bytes that it writes.
+type countingWriter struct {
+	io.Writer
+	n int64
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	w.n += int64(n)
+	return n, err
+}
+
+// newSegmentWriter writes the full state of s. The function token is applied to each token; nil means that tokens are written.
+func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) string) (*segmentWriter, error) {
+	out := &countingWriter{Writer: to}
+	w := &segmentWriter{out: out, buffer: bufio.NewWriterSize(out, 64<<10), token: token}
+	w.zip = gzip.NewWriter(w.buffer)
+	w.zip.Extra = segmentExtra(s.At)
+	if err := w.writeLine(segmentHeader{segmentVersion, s.At, len(s.Locks)}); err != nil {
+		return nil, err
+	}
+	for i := range s.Locks {
+		if err := w.writeLine(w.text(s.Locks[i])); err != nil {
+			return nil, err
+		}
+	}
+	w.known = make([]knownLock, len(s.Locks))
+	for i := range s.Locks {
+		w.known[i] = exactly(&s.Locks[i])
+	}
+	before := w.last
+	w.last = s
+	w.last.Events, w.last.Notices = nil, nil
+	w.servers, w.stateAt = stateOf(s), s.At
+	f := frame{At: s.At, State: &w.servers, Notices: s.Notices}
+	w.addEvents(&f, s.Events, before, nil)
+	err := w.writeFrame(f)
+	w.state, w.stateUnpacked = out.n, w.unpacked
+	return w, err
+}
+
+// Add writes the difference between the last snapshot and s, and flushes it.
+func (w *segmentWriter) Add(s keyspace.Snapshot) error {
+	before, known := w.last, w.known
+	f := frame{At: s.At, Notices: s.Notices}
+	w.last = s
+	w.last.Events, w.last.Notices = nil, nil
+	if !sameList(before.Locks, s.Locks) {
+		w.known = make([]knownLock, 0, len(s.Locks))
+		w.addLocks(&f, before.Locks, known)
+	}
+	w.addEvents(&f, s.Events, before, known)
+	state := stateOf(s)
+	if state.differs(w.servers) || s.At.Sub(w.stateAt) >= statePeriod && !reflect.DeepEqual(state, w.servers) {
+		w.servers, w.stateAt = state, s.At
+		f.State = &w.servers
+	}
+	return w.writeFrame(f)
+}
+
+// sameList reports whether two lists share their memory.
+func sameList(a, b []keyspace.Lock) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// Close ends the segment.
+func (w *segmentWriter) Close() error {
+	if err := w.zip.Close(); err != nil {
+		return err
+	}
+	return w.buffer.Flush()
+}
+
+// full reports whether the frames are larger than a new full state is worth, or than limit.
+func (w *segmentWriter) full(limit int64) bool {
+	frames := w.out.n - w.state
+	return frames > max(segmentSize, 2*w.state) || frames > max(limit, w.state) || w.unpacked-w.stateUnpacked > segmentUnpacked
+}
+
+func (w *segmentWriter) writeLine(v any) error {
+	line, err := encodeLine(v)
+	if err != nil {
+		return err
+	}
+	return w.write(line)
+}
+
+func (w *segmentWriter) write(line []byte) error {
+	w.sum = crc32.Update(w.sum, crc32.IEEETable, line)
+	w.unpacked += int64(len(line))
+	_, err := w.zip.Write(line)
+	return err
+}
+
+// writeFrame writes a frame so that it can be read even if the process ends now.
+func (w *segmentWriter) writeFrame(f frame) error {
+	line, err := encodeLine(f)
+	if err != nil {
+		return err
+	}
+	if err := w.write(appendCRC(line, w.sum)); err != nil {
+		return err
+	}
+	if err := w.zip.Flush(); err != nil {
+		return err
+	}
+	return w.buffer.Flush()
+}
+
+// text returns a lock as it is written.
+func (w *segmentWriter) text(l keyspace.Lock) keyspace.Lock {
+	l = mapLock(l, escapeText, w.secret)
+	if w.token != nil {
+		l.Evidence = nil // it may quote a token
+	}
+	return l
+}
+
+// secret returns a token as it is written.
+func (w *segmentWriter) secret(token string) string {
+	if w.token != nil {
+		token = w.token(token)
+	}
+	return escapeText(token)
+}
+
+// knownLock is what a reader knows of the deadline of a lock.
+type knownLock struct {
+	expires time.Time
+	from    time.Time // the last renewal, or the begin of the hold; zero = unknown
+	renewed bool      // expires was restored from a renewal
+}
+
+// exactly returns what a reader knows of a lock that was written whole.
+func exactly(l *keyspace.Lock) knownLock {
+	return knownLock{expires: l.Expires, from: renewedFrom(l)}
+}
+
+// lock returns a lock as a reader knows it.
+func (k knownLock) lock(l keyspace.Lock) keyspace.Lock {
+	if !k.renewed {
+		return l
+	}
+	return withRenewal(l, k.from, k.expires)
+}
+
+// same reports whether l is the lock that a reader knows, restored.
+func (k knownLock) same(l, restored keyspace.Lock) bool {
+	if k.renewed {
+		return sameButRenewal(l, restored)
+	}
+	return keyspace.SameLock(&l, &restored)
+}
+
+// after returns what a reader knows after a frame at the time at that has only a number of
+// renewals for the lock; ok is false if the frame must have the whole lock.
+func (k knownLock) after(was, now *keyspace.Lock, at time.Time) (next knownLock, renewals int, ok bool) {
+	if keyspace.SameLock(was, now) {
+		slack := 2 * keyspace.DeadlineJitter
+		if k.renewed {
+			slack = renewalSlack
+		}
+		return k, 0, now.Expires.Sub(k.expires).Abs() <= slack
+	}
+	renewals = now.Renewals - was.Renewals
+	if renewals < 1 || renewals > maxRenewals || k.from.IsZero() || len(now.Holders) != 1 {
+		return k, 0, false
+	}
+	next = knownLock{expires: at.Add(k.expires.Sub(k.from)), from: at, renewed: true}
+	restored := next.lock(*was)
+	restored.Renewals = now.Renewals
+	return next, renewals, next.same(*now, restored)
+}
+
+// addLocks adds the difference between two lists of locks to a frame, and fills w.known.
+func (w *segmentWriter) addLocks(f *frame, old []keyspace.Lock, known []knownLock) {
+	was := 0
+	for i := range w.last.Locks {
+		now := &w.last.Locks[i]
+		order := 1
+		for was < len(old) {
+			if order = old[was].ID().Compare(now.ID()); order >= 0 {
+				break
+			}
+			f.Gone = append(f.Gone, was)
+			was++
+		}
+		if was == len(old) || order > 0 {
+			w.addLock(f, now)
+			continue
+		}
+		if next, renewals, ok := known[was].after(&old[was], now, f.At); ok {
+			w.known = append(w.known, next)
+			f.renew(was, renewals)
+		} else {
+			w.addLock(f, now)
+		}
+		was++
+	}
+	for ; was < len(old); was++ {
+		f.Gone = append(f.Gone, was)
+	}
+}
+
+// addLock adds a whole lock.
+func (w *segmentWriter) addLock(f *frame, l *keyspace.Lock) {
+	f.Locks = append(f.Locks, w.text(*l))
+	w.known = append(w.known, exactly(l))
+}
+
+// renew adds a number of renewals of the lock at a position.
+func (f *frame) renew(position, renewals int) {
+	if renewals == 0 {
+		return
+	}
+	for len(f.Renewed) < renewals {
+		f.Renewed = append(f.Renewed, positions{})
+	}
+	f.Renewed[renewals-1] = append(f.Renewed[renewals-1], position)
+}
+
+// addEvents adds the events to a frame, except renewals: their number is in the lock.
+func (w *segmentWriter) addEvents(f *frame, events []keyspace.Event, before keyspace.Snapshot, known []knownLock) {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == keyspace.Renewed:
+		case len(f.Events) >= maxEvents:
+			f.Omitted++
+		default:
+			f.Events = append(f.Events, w.event(f.At, e, before, known))
+		}
+	}
+}
+
+// eventLocks are the lock of an event before and after the frame, as a reader knows it.
+type eventLocks struct {
+	was, now      knownLock
+	before, after keyspace.Lock // zero: there is none
+}
+
+// event returns an event with references to the locks that a reader knows. before and
+// known are the state before the frame.
+func (w *segmentWriter) event(at time.Time, e *keyspace.Event, before keyspace.Snapshot, known []knownLock) frameEvent {
+	out := frameEvent{Kind: e.Kind, Held: e.Held}
+	if !e.At.Equal(at) {
+		out.At = e.At
+	}
+	var l eventLocks
+	now, isNow := findLock(w.last.Locks, e.Lock.ID())
+	if isNow {
+		l.now = w.known[now]
+		l.after = l.now.lock(w.last.Locks[now])
+	}
+	was, isWas := findLock(before.Locks, e.Lock.ID())
+	if isWas {
+		l.was = known[was]
+		l.before = l.was.lock(before.Locks[was])
+	}
+	switch {
+	case isNow && l.now.same(e.Lock, l.after):
+		out.After = &now
+	case isWas && l.was.same(e.Lock, l.before):
+		out.Before = &was
+	default:
+		whole := w.text(e.Lock)
+		out.Lock = &whole
+	}
+	w.addHolder(&out, e, &l)
+	w.addWaiter(&out, e, &l)
+	if out.PrevHolderNo+out.PrevWaiterNo > 0 {
+		out.Before = &was
+	}
+	return out
+}
+
+// addHolder adds the holder of an event.
+func (w *segmentWriter) addHolder(out *frameEvent, e *keyspace.Event, l *eventLocks) {
+	if e.Holder == (keyspace.Holder{}) {
+		return
+	}
+	renewed := l.was.renewed || l.now.renewed
+	same := func(h keyspace.Holder) bool {
+		return knownLock{renewed: renewed}.same(keyspace.Lock{Holders: []keyspace.Holder{e.Holder}}, keyspace.Lock{Holders: []keyspace.Holder{h}})
+	}
+	if out.HolderNo = 1 + slices.IndexFunc(e.Lock.Holders, same); out.HolderNo > 0 {
+		return
+	}
+	if out.PrevHolderNo = 1 + slices.IndexFunc(l.before.Holders, same); out.PrevHolderNo > 0 {
+		return
+	}
+	h := mapLock(keyspace.Lock{Holders: []keyspace.Holder{e.Holder}}, escapeText, w.secret).Holders[0]
+	out.Holder = &h
+}
+
+// addWaiter adds the waiter of an event.
+func (w *segmentWriter) addWaiter(out *frameEvent, e *keyspace.Event, l *eventLocks) {
+	if e.Waiter == (keyspace.Waiter{}) {
+		return
+	}
+	same := func(waiter keyspace.Waiter) bool {
+		return knownLock{}.same(keyspace.Lock{Waiters: []keyspace.Waiter{e.Waiter}}, keyspace.Lock{Waiters: []keyspace.Waiter{waiter}})
+	}
+	if out.WaiterNo = 1 + slices.IndexFunc(e.Lock.Waiters, same); out.WaiterNo > 0 {
+		return
+	}
+	if out.PrevWaiterNo = 1 + slices.IndexFunc(l.before.Waiters, same); out.PrevWaiterNo > 0 {
+		return
+	}
+	waiter := e.Waiter
+	waiter.ID = w.secret(waiter.ID)
+	out.Waiter = &waiter
+}
+
+// findLock returns the position of a lock in an ordered list.
+func findLock(locks []keyspace.Lock, id keyspace.ID) (int, bool) {
+	i := sort.Search(len(locks), func(i int) bool { return locks[i].ID().Compare(id) >= 0 })
+	return i, i < len(locks) && locks[i].ID() == id
+}
