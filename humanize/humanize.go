@@ -1,6 +1,6 @@
-// Package humanize formats durations and counts for people. Every text of locktop
-// uses it, so that a number looks the same everywhere. JSON and CSV contain plain
-// numbers; flags and scenarios accept Go's syntax.
+// Package humanize formats durations and counts for people, and reads the moments that
+// they type. Every text of locktop uses it, so that a number looks the same everywhere.
+// JSON and CSV contain plain numbers; flags and scenarios accept Go's syntax.
 package humanize
 
 import (

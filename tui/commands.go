@@ -36,7 +36,7 @@ func commandSpecs() []commandSpec {
 		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
 		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
-		{"at", "TIME", "back to a moment: 12:31:07, or -90s", nil, (*app).goTo},
+		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
 		{"exec", "COMMAND", "run a lock client of yours on the Load page; without COMMAND the locks of locktop", nil, (*app).runClient},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
@@ -305,26 +305,22 @@ func (a *app) setSpeedTo(text string) (tea.Cmd, error) {
 	return nil, nil
 }
 
-// goTo goes to a time of today, such as 12:31:07, or back by a duration, such as -90s.
+// goTo goes to a moment, such as 12:31:07, or back by a duration, such as -90s.
 func (a *app) goTo(text string) (tea.Cmd, error) {
-	if d, err := time.ParseDuration(text); err == nil && (d <= 0 || a.config.Player != nil) {
-		if a.config.Player != nil {
-			a.seek(a.playback.At.Add(d))
-			return nil, nil
+	if p := a.playback; a.config.Player != nil {
+		at, err := humanize.ParseMoment(text, p.At, humanize.Span{First: p.First, Last: p.Last})
+		if err == nil {
+			a.seek(at)
 		}
-		a.rewind(d)
-		a.page().arrange(&a.state)
-		return nil, nil
+		return nil, err
 	}
-	o, err := time.Parse("15:04:05", text)
+	_, now := a.history.Span()
+	if a.clock().After(now) {
+		now = a.clock()
+	}
+	at, err := humanize.ParseMoment(text, a.clock(), humanize.Span{Last: now})
 	if err != nil {
-		return nil, fmt.Errorf("a time like 12:31:07, or -90s for so long ago")
-	}
-	now := a.clock().Local()
-	at := time.Date(now.Year(), now.Month(), now.Day(), o.Hour(), o.Minute(), o.Second(), 0, now.Location())
-	if a.config.Player != nil {
-		a.seek(at)
-		return nil, nil
+		return nil, err
 	}
 	a.rewindTo(at)
 	a.page().arrange(&a.state)

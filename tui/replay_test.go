@@ -108,6 +108,7 @@ func TestTheKeysOfTimeDriveThePlayer(t *testing.T) {
 		d.press("+", "+").want("4×").press("-").want("2×")
 		d.press(":").enter("at 00:00:03").press("enter").wait(tickInterval).want("worker-0", "▶ 00:0")
 		d.press(":").enter("at 9s").press("enter").wait(tickInterval).want("worker-3")
+		d.press(":").enter("at 12:00").press("enter").want("at: 1999-12-31 12:00:00 UTC is not in the recording")
 		d.press(":").enter("speed 8").press("enter").want("8×")
 		p.playing.Damage = "damaged at byte 7"
 		d.wait(tickInterval).want("REPLAY, damaged")
