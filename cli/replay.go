@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -11,63 +12,130 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/tui"
 )
 
+// replayFromEnd is how long before its end a recording in a directory is shown at first:
+// a recording that is always on is opened because of what has just happened.
+const replayFromEnd = 5 * time.Minute
+
 func (p *program) replayCommand() *cobra.Command {
 	var s selection
 	var look screenFlags
+	var at string
 	cmd := &cobra.Command{
-		Use:   "replay FILE [flags]",
+		Use:   "replay FILE|DIR [flags]",
 		Short: "Show a recording on the screen",
-		Long: `Shows a recording on the screen. Space pauses, < and > go back and forward, + and -
-play faster and slower, and :at 12:31:07 goes to a time. A damaged or incomplete
-file is shown up to the damage.`,
-		Example: `  locktop replay night.lockrec`,
-		Args:    oneFile,
+		Long: fmt.Sprintf(`Shows a recording on the screen: a file of locktop record, or a directory of locktop
+export --record. Space pauses, < and > go back and forward, + and - play faster and
+slower, and :at 12:31:07 goes to a time.
+
+A file is shown from its begin, and a directory from %s before its end. --at sets another
+time: %s (before the end). Times are local.
+A time without a date is the latest such time in the recording.
+
+A damaged or incomplete file is shown up to the damage. In a directory only the damaged
+segment ends there. The deadlines of renewed locks in a directory are exact to 1.5 s.`, humanize.Setting(replayFromEnd), humanize.MomentForms),
+		Example: `  locktop replay night.lockrec
+  locktop replay /var/lib/locktop/box --at 03:12
+  locktop replay /var/lib/locktop/box --at '2026-11-22 03:12:07'
+  locktop replay /var/lib/locktop/box --at -15m`,
+		Args: func(cmd *cobra.Command, args []string) error { return oneArgument(cmd, args, "file or directory") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.replay(cmd.Context(), &s, &look, args[0])
+			return p.replay(cmd.Context(), &s, &look, args[0], at)
 		},
 	}
-	cmdFlags(cmd, s.flags(), look.flags())
+	set := flagSection("Playback")
+	set.StringVar(&at, "at", "", "`time` to begin at: "+humanize.MomentForms)
+	cmdFlags(cmd, set, s.flags(), look.flags())
 	return cmd
 }
 
 // oneFile checks that the only argument is the name of a file.
-func oneFile(cmd *cobra.Command, args []string) error {
+func oneFile(cmd *cobra.Command, args []string) error { return oneArgument(cmd, args, "file") }
+
+// oneArgument checks that there is one argument; noun says what it names.
+func oneArgument(cmd *cobra.Command, args []string, noun string) error {
 	if len(args) != 1 {
-		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes one file", cmd.CommandPath())
+		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes one %s", cmd.CommandPath(), noun)
 	}
 	return nil
 }
 
-func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, name string) error {
+// recorded is a recording that is played. Its methods are those of [recording.Reader].
+type recorded interface {
+	At(t, since time.Time) (keyspace.Snapshot, error)
+	Span() (first, last time.Time)
+	Damage() error
+}
+
+func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, name, at string) error {
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
 	}
-	f, err := os.Open(name)
+	r, file, err := openRecording(name)
 	if err != nil {
-		return fmt.Errorf("open the recording: %w", err)
+		return err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	defer file.Close()
+	player := newPlayer(r)
+	begin, err := beginOf(r, at)
 	if err != nil {
-		return fmt.Errorf("open the recording: %w", err)
+		return err
 	}
-	r, err := recording.Open(f, info.Size())
-	if err != nil {
-		return fmt.Errorf("open %s: %w", name, err)
-	}
+	player.Seek(begin)
 	if err := r.Damage(); err != nil {
-		p.notes.warning("%s is %v; what comes before is shown", name, err)
+		p.notes.warning("%s is %v; the intact part is shown", name, err)
 	}
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	player := newPlayer(r)
 	return p.screen(ctx, look, tui.Config{Source: filteredSource{player, s}, Player: player, Title: filepath.Base(name)})
+}
+
+// beginOf returns the time at which a recording is shown first. at is the flag --at.
+func beginOf(r recorded, at string) (time.Time, error) {
+	first, last := r.Span()
+	if at != "" {
+		begin, err := humanize.ParseMoment(at, last, humanize.Span{First: first, Last: last})
+		if err != nil {
+			return time.Time{}, usageErrorf("", "--at: %w", err)
+		}
+		return begin, nil
+	}
+	if _, isDir := r.(*recording.DirReader); isDir {
+		return last.Add(-replayFromEnd), nil // Seek moves it into the recording
+	}
+	return first, nil
+}
+
+// openRecording opens a recording: a file, a directory of segments, or one segment.
+func openRecording(name string) (recorded, io.Closer, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the recording: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open the recording: %w", err), f.Close())
+	}
+	if info.IsDir() || recording.IsSegment(f) {
+		_ = f.Close() // it was only read
+		r, err := recording.OpenDir(name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open %s: %w", name, err)
+		}
+		return r, r, nil
+	}
+	r, err := recording.Open(f, info.Size())
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return r, f, nil
 }
 
 // pastShown is how much of the past the screen shows after a jump.
@@ -76,7 +144,7 @@ const pastShown = 2 * time.Minute
 // player plays a recording to the screen. It is safe for concurrent use.
 type player struct {
 	mu     sync.Mutex
-	reader *recording.Reader
+	reader recorded
 	speed  float64
 	paused bool
 	from   time.Time // position in the recording at the time since
@@ -84,7 +152,7 @@ type player struct {
 	shown  time.Time // time of the last snapshot; zero after a jump
 }
 
-func newPlayer(r *recording.Reader) *player {
+func newPlayer(r recorded) *player {
 	first, _ := r.Span()
 	return &player{reader: r, speed: 1, from: first, since: time.Now()}
 }

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/recording"
+)
+
+// aDay records a day into a directory, one snapshot per 10 s: the count of the lock is the
+// number of seconds since the begin.
+func aDay(t *testing.T) (dir string, begin time.Time) {
+	t.Helper()
+	dir = t.TempDir()
+	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin = time.Date(2026, 11, 21, 4, 0, 0, 0, time.Local)
+	for at := time.Duration(0); at <= 24*time.Hour; at += 10 * time.Second {
+		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
+		s.Locks = []keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
+		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Count: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
+		w.Add(s)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, begin
+}
+
+func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
+	dir, begin := aDay(t)
+	r, file, err := openRecording(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for at, want := range map[string]time.Duration{
+		"":                    24*time.Hour - replayFromEnd,
+		"03:12":               23*time.Hour + 12*time.Minute,
+		"03:12:10":            23*time.Hour + 12*time.Minute + 10*time.Second,
+		"2026-11-21 05:00":    time.Hour,
+		"-15m":                24*time.Hour - 15*time.Minute,
+		"2026-11-22T04:00:00": 24 * time.Hour,
+		"2026-11-21 04:00:07": 7 * time.Second,
+		"2026-11-21 23:59:50": 20*time.Hour - 10*time.Second,
+		"04:00":               24 * time.Hour,
+		"04:01":               time.Minute,
+		"-24h":                0,
+	} {
+		got, err := beginOf(r, at)
+		if err != nil || got.Sub(begin) != want {
+			t.Errorf("--at %q begins at %v, %v, want %v", at, got.Sub(begin), err, want)
+			continue
+		}
+		p := newPlayer(r)
+		p.Seek(got)
+		snap, err := p.Snapshot(t.Context())
+		if err != nil || len(snap.Locks) != 1 || snap.Locks[0].Holders[0].Count != 1+int(want.Truncate(10*time.Second)/time.Second) {
+			t.Errorf("--at %q shows %+v, %v", at, snap.Locks, err)
+		}
+	}
+	live := minute(t)
+	first, _ := live.Span()
+	if got, err := beginOf(live, ""); err != nil || !got.Equal(first) {
+		t.Errorf("a file begins at %v, %v", got, err)
+	}
+	if got, err := beginOf(live, "-20s"); err != nil || !got.Equal(first.Add(40*time.Second)) {
+		t.Errorf("a file begins at %v, %v", got, err)
+	}
+}
+
+func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
+	dir, begin := aDay(t)
+	segments, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
+	if err != nil || len(segments) == 0 {
+		t.Fatal(segments, err)
+	}
+	span := fmt.Sprintf("which is from %s to %s\n", begin.Format("2006-01-02 15:04:05 MST"), begin.Add(24*time.Hour).Format("2006-01-02 15:04:05 MST"))
+	empty := t.TempDir()
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{dir, "--at", "2026-11-20 03:12"}, exitUsage, "locktop: --at: 2026-11-20 03:12:00 " + begin.Format("MST") + " is not in the recording, " + span},
+		{[]string{dir, "--at", "-25h"}, exitUsage, span},
+		{[]string{dir, "--at", "noon"}, exitUsage, "locktop: --at: a time is like 03:12"},
+		{[]string{segments[0], "--at", "09:00"}, exitUsage, "is not in the recording"},
+		{[]string{dir, "--at", "03:12"}, exitUsage, "the screen needs a terminal"},
+		{[]string{empty}, exitFailure, "not a recording"},
+	} {
+		out, err := exec.Command("locktop", append([]string{"replay"}, tt.args...)...).CombinedOutput()
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok || exit.ExitCode() != tt.code || !strings.Contains(string(out), tt.want) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("replay %q: %v, want code %d:\n%s", tt.args, err, tt.code, out)
+		}
+	}
+}
+
+func TestADirectoryIsShownOnTheScreen(t *testing.T) {
+	dir, _ := aDay(t)
+	term := openTerminal(t, 100, 24, "replay", dir, "--at", "03:12")
+	term.want("REPLAY", "lock:a", "23:12:0")
+	term.enter(":at 2026-11-21 05:00\r").want("1:00:0")
+	term.quit()
+}
