@@ -25,6 +25,7 @@ import (
 	"locktop/exporter/web"
 	"locktop/humanize"
 	"locktop/keyspace/inspect"
+	"locktop/keyspace/recording"
 	"locktop/tui"
 )
 
@@ -37,6 +38,7 @@ type exportOptions struct {
 	locks          []string
 	classes        bool
 	every          time.Duration
+	record         exportRecording
 }
 
 func (o *exportOptions) flags() *pflag.FlagSet {
@@ -85,18 +87,23 @@ back.
 each target has ended, except of targets that do not answer. SIGHUP reads
 --web.config.file again; changed certificates are read by themselves.
 
+--record keeps a recording of the last hours, one frame per second and target. locktop
+replay DIRECTORY --at 03:12 shows it, also while it is written. It contains the names of
+keys and owners, but no tokens; only its owner can read it.
+
 Keys, owners and tokens are no labels, except the keys in --lock-metric and the patterns
 of --classes.`,
 		Example: `  locktop export -u redis://db.internal:6379
   locktop export --context orders --context billing --web.listen-address :9121 --web.config.file web.yml
   locktop export --lock-metric lock:nightly-report --classes
+  locktop export --record /var/lib/locktop/box --keep 48h --keep-size 2GiB
   locktop export --web.listen-address none --textfile /var/lib/node_exporter/locktop.prom`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.export(cmd.Context(), &c, s, o)
 		},
 	}
-	cmdFlags(cmd, o.connectionFlags(&c), s.exportFlags(), o.flags())
+	cmdFlags(cmd, o.connectionFlags(&c), s.exportFlags(), o.flags(), o.record.flags())
 	return cmd
 }
 
@@ -135,7 +142,7 @@ func (o *exportOptions) listens() bool { return !slices.Equal(o.listen, []string
 
 // export serves metrics until ctx ends.
 func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o exportOptions) error {
-	if err := errors.Join(s.check(), o.check()); err != nil {
+	if err := errors.Join(s.check(), o.check(), o.record.check()); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
@@ -146,6 +153,10 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 		return err
 	}
 	defer e.close()
+	if err := e.record(); err != nil {
+		return err
+	}
+	defer e.closeRecordings()
 	server, err := web.New(o.webConfig, func(text string) { e.note("%s", text) })
 	if err != nil {
 		return usageErrorf("", "--web.config.file: %w", err)
@@ -180,7 +191,8 @@ type exportTarget struct {
 	meter     inspect.Meter
 	open      *connect.Target // nil: not connected yet
 	source    tui.Source
-	lost      time.Time // since when it does not answer; zero = it answers
+	recording *recording.DirWriter // nil: it is not recorded
+	lost      time.Time            // since when it does not answer; zero = it answers
 }
 
 // addTargets adds a target for each URL and each context of the flags, or the one of the
@@ -320,6 +332,9 @@ func (e *export) update(ctx context.Context, t *exportTarget) error {
 		db = exporter.AllDatabases
 	}
 	used := t.meter.Usage()
+	if t.recording != nil {
+		t.recording.Add(snap)
+	}
 	e.metrics.Observe(t.index, exporter.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,7 +128,7 @@ func openRecording(name string) (recorded, io.Closer, error) {
 		_ = f.Close() // it was only read
 		r, err := recording.OpenDir(name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("open %s: %w", name, err)
+			return nil, nil, fmt.Errorf("open %s: %w%s", name, err, targetsIn(name))
 		}
 		return r, r, nil
 	}
@@ -136,6 +138,20 @@ func openRecording(name string) (recorded, io.Closer, error) {
 		return nil, nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	return r, f, nil
+}
+
+// targetsIn names the recordings of several targets in a directory, for an error; "" if
+// there are none.
+func targetsIn(dir string) string {
+	segments, err := filepath.Glob(filepath.Join(dir, "*", "*.lockrec"))
+	if err != nil || len(segments) == 0 {
+		return ""
+	}
+	var all []string
+	for _, s := range segments {
+		all = append(all, filepath.Dir(s))
+	}
+	return "; there are the recordings " + strings.Join(slices.Compact(all), ", ")
 }
 
 // pastShown is how much of the past the screen shows after a jump.

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/recording"
+	"locktop/server"
+)
+
+// recordedUntil reads a recording until a condition is met at its end.
+func recordedUntil(t *testing.T, dir, what string, ok func(keyspace.Snapshot) bool) {
+	t.Helper()
+	var last keyspace.Snapshot
+	for deadline := time.Now().Add(longestWait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		r, err := recording.OpenDir(dir)
+		if err != nil {
+			continue // there is no frame yet
+		}
+		_, end := r.Span()
+		last, err = r.At(end, end.Add(-time.Minute))
+		if err := errors.Join(err, r.Damage(), r.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if ok(last) {
+			return
+		}
+	}
+	t.Fatalf("the recording never has %s; its end is %+v", what, last)
+}
+
+func isHeld(key string) func(keyspace.Snapshot) bool {
+	return func(s keyspace.Snapshot) bool {
+		return len(s.Locks) == 1 && s.Locks[0].Key == key && strings.HasPrefix(s.Locks[0].Holders[0].ID, "redacted-")
+	}
+}
+
+// The exporter is killed, and started again in the same directory.
+func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	dir := filepath.Join(t.TempDir(), "box")
+	send(t, addr, "SET", "lock:a", token, "PX", "60000")
+	e := startExport(t, "-u", "redis://"+addr, "--record", dir)
+	recordedUntil(t, dir, "lock:a", isHeld("lock:a"))
+
+	out, err := exec.Command("locktop", "export", "--web.listen-address", "127.0.0.1:0", "-u", "redis://"+addr, "--record", dir).CombinedOutput()
+	want := "locktop: --record: record in " + dir + ": another process records in it\n"
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailure || string(out) != want {
+		t.Errorf("a second exporter ends with %v and\n%s", err, out)
+	}
+
+	send(t, addr, "DEL", "lock:a")
+	recordedUntil(t, dir, "the end of lock:a", func(s keyspace.Snapshot) bool {
+		return len(s.Locks) == 0 && len(s.Events) > 0 && s.Events[len(s.Events)-1].Kind.Ends()
+	})
+	if err := e.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-e.ended
+
+	send(t, addr, "SET", "lock:b", token, "PX", "60000")
+	startExport(t, "-u", "redis://"+addr, "--record", dir)
+	recordedUntil(t, dir, "lock:b", isHeld("lock:b"))
+	if n, err := filepath.Glob(filepath.Join(dir, "*.lockrec")); err != nil || len(n) != 2 {
+		t.Errorf("the segments are %v, %v", n, err)
+	}
+}
+
+func TestSeveralTargetsHaveRecordingsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	args := []string{"--record", dir}
+	addrs := []string{server.ForTest(t).Addr(), server.ForTest(t).Addr()}
+	for _, addr := range addrs {
+		args = append(args, "-u", "redis://"+addr)
+	}
+	startExport(t, args...)
+	for _, addr := range addrs {
+		recordedUntil(t, filepath.Join(dir, dirName("redis://"+addr+"/0")), "a complete scan", func(s keyspace.Snapshot) bool { return s.Complete })
+	}
+	out, err := exec.Command("locktop", "replay", dir).CombinedOutput()
+	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), filepath.Join(dir, dirName("redis://"+addrs[0]+"/0"))) {
+		t.Errorf("replay of both: %v, %s", err, out)
+	}
+}
+
+func TestSizesAreReadAndPrinted(t *testing.T) {
+	for text, want := range map[string]string{"1GiB": "1GiB", "500MB": "500MB", "1024 mib": "1GiB", "2000000000": "2GB", "64kib": "64KiB", "7": "7B", "0": "0B"} {
+		var s byteSize
+		if err := s.Set(text); err != nil || s.String() != want {
+			t.Errorf("%q is %s, %v, want %s", text, s.String(), err, want)
+		}
+	}
+	for _, text := range []string{"", "GiB", "-1MB", "1.5GiB", "1e9", "9999999999GiB", "1TB"} {
+		if err := new(byteSize).Set(text); err == nil {
+			t.Errorf("%q is a size", text)
+		}
+	}
+	for _, args := range [][]string{{"--keep", "2h"}, {"--record", "x", "--keep", "5m"}, {"--record", "x", "--keep-size", "1MB"}, {"--record", "x", "--keep-size", "big"}} {
+		out, err := exec.Command("locktop", append([]string{"export"}, args...)...).CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("export %q ends with %v and\n%s", args, err, out)
+		}
+	}
+}
