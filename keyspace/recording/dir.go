@@ -194,12 +194,11 @@ func (w *DirWriter) write(s keyspace.Snapshot) error {
 		return w.beginSegment(s)
 	}
 	if s.At.Before(w.last) { // the clock of the server went back
-		if err := w.endSegment(); err != nil {
-			return err
-		}
-		return w.beginSegment(s)
+		return w.nextSegment(s)
 	}
-	if err := w.segment.Add(s); err != nil {
+	if err := w.segment.Add(s); errors.Is(err, errLargeFrame) {
+		return w.nextSegment(s)
+	} else if err != nil {
 		return err
 	}
 	current := &w.segments[len(w.segments)-1]
@@ -207,10 +206,15 @@ func (w *DirWriter) write(s keyspace.Snapshot) error {
 	if s.At.Sub(current.start) < segmentSpan && !w.segment.full(w.options.KeepSize/4) {
 		return nil
 	}
+	s.Events, s.Notices = nil, nil // they are in the segment that ends
+	return w.nextSegment(s)
+}
+
+// nextSegment ends the open segment and begins another one.
+func (w *DirWriter) nextSegment(s keyspace.Snapshot) error {
 	if err := w.endSegment(); err != nil {
 		return err
 	}
-	s.Events, s.Notices = nil, nil // they are in the segment that ends
 	return w.beginSegment(s)
 }
 

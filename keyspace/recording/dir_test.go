@@ -129,7 +129,15 @@ func TestNoEventIsLostBetweenFrames(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	r := openDir(t, recordDir(t, all))
+	dir := recordDir(t, all)
+	file, err := os.ReadFile(segmentsOf(t, dir)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(unzip(t, file)), framePrefix); n < 100 || n > 103 {
+		t.Errorf("%d frames in 100 s", n)
+	}
+	r := openDir(t, dir)
 	last := all[len(all)-1]
 	got := atDir(t, r, last.At, all[0].At)
 	sameToTheSecond(t, got, last)
@@ -251,9 +259,9 @@ func segmentsOf(t *testing.T, dir string) []string {
 func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
 	c := newChurn(8)
 	dir := t.TempDir()
-	const limit = 200 << 10
+	const limit = 100 << 10
 	w, reports := newDirWriter(t, dir, DirOptions{KeepSize: limit})
-	for range 1500 {
+	for range 700 {
 		w.Add(c.next(time.Second, 60))
 		size := int64(0)
 		for _, name := range segmentsOf(t, dir) {
@@ -299,8 +307,9 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	all := hour(9)
 	dir := t.TempDir()
 	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
-	left := 20_000
+	left, attempts := 20_000, 0
 	w.create = func(name string) (io.WriteCloser, error) {
+		attempts++
 		f, err := createFile(name)
 		return smallDisk{f, &left}, err
 	}
@@ -328,6 +337,9 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	during := atDir(t, r, all[full+50].At, time.Time{})
 	if len(during.Problems) != 1 || r.Damage() != nil {
 		t.Errorf("while the disk was full, the problems are %q, %v", during.Problems, r.Damage())
+	}
+	if attempts > 4+400/10 {
+		t.Errorf("%d attempts in 400 s", attempts)
 	}
 	if n := len(segmentsOf(t, dir)); n > 5 {
 		t.Errorf("%d segments: attempts without a frame are left", n)
@@ -421,6 +433,27 @@ func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 	sameToTheSecond(t, atDir(t, r, want.At, time.Time{}), want)
 	if r.Damage() != nil {
 		t.Error(r.Damage())
+	}
+}
+
+// A frame with all locks of a large server would be too long for a reader.
+func TestALargeChangeBeginsASegment(t *testing.T) {
+	empty, full := keyspace.Snapshot{At: begin}, keyspace.Snapshot{At: begin.Add(time.Second)}
+	for i := range 20_000 {
+		l := keyspace.Lock{Key: fmt.Sprintf("lock:%05d", i), Holders: []keyspace.Holder{{ID: "x", Label: strings.Repeat("long ", 200)}}}
+		full.Locks = append(full.Locks, l)
+		full.Events = append(full.Events, keyspace.Event{At: full.At, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]})
+	}
+	later := full
+	later.At, later.Locks = later.At.Add(time.Second), full.Locks[:10]
+	later.Events = nil
+	r := openDir(t, recordDir(t, []keyspace.Snapshot{empty, full, later}))
+	got := atDir(t, r, full.At, empty.At)
+	sameToTheSecond(t, got, full)
+	sameEvents(t, got.Events, full)
+	sameToTheSecond(t, atDir(t, r, later.At, full.At), later)
+	if len(r.segments) != 2 || r.Damage() != nil {
+		t.Errorf("%d segments, %v", len(r.segments), r.Damage())
 	}
 }
 

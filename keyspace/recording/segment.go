@@ -46,9 +46,10 @@ const (
 	renewalSlack  = 1500 * time.Millisecond // largest error of the deadline of a renewed lock
 	maxRenewals   = 8                       // renewals of a lock in one frame; with more it is written whole
 	statePeriod   = 10 * time.Second        // time between two records of figures such as the uptime
-	maxEvents     = 50_000                  // events of a frame; the rest is only counted
+	maxEvents     = 20_000                  // events of a frame; the rest is only counted
 	maxLocks      = 2 << 20                 // locks of a segment
-	maxLine       = 64 << 20                // bytes
+	maxLine       = 32 << 20                // bytes
+	maxObjects    = 500_000                 // of a line, which bounds the memory for it
 	maxUnpacked   = 1 << 30                 // bytes of a segment
 	crcField      = `,"crc":`
 	framePrefix   = `{"at":"`

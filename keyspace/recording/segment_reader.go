@@ -59,6 +59,9 @@ func (l *segmentLines) next() ([]byte, error) {
 		return nil, io.EOF
 	}
 	line := l.scan.Bytes()
+	if bytes.Count(line, []byte{'{'}) > maxObjects {
+		return nil, errors.New("a line has too many objects")
+	}
 	if bytes.HasPrefix(line, []byte(framePrefix)) && !l.unchecked {
 		if err := checkCRC(line, l.sum); err != nil {
 			return nil, err

@@ -228,6 +228,44 @@ func TestARenewalIsAPosition(t *testing.T) {
 	}
 }
 
+// A deadline that moves by less than two reads of one deadline differ is no renewal. After many
+// of them the recorded deadline must still be right.
+func TestADeadlineThatCreepsIsFollowed(t *testing.T) {
+	s := keyspace.Snapshot{At: begin, Locks: []keyspace.Lock{{Key: "a", Expires: begin.Add(time.Hour), Holders: []keyspace.Holder{{ID: "x"}}}}}
+	all := []keyspace.Snapshot{s}
+	for range 100 {
+		s.At, s.Locks = s.At.Add(time.Second), slices.Clone(s.Locks)
+		s.Locks[0].Expires = s.Locks[0].Expires.Add(20 * time.Millisecond)
+		all = append(all, s)
+	}
+	r := openSegment(t, writeSegment(t, all, nil))
+	for _, want := range all {
+		if _, err := r.step(false); err != nil {
+			t.Fatal(err)
+		}
+		if d := r.snapshot().Locks[0].Expires.Sub(want.Locks[0].Expires).Abs(); d > 2*keyspace.DeadlineJitter {
+			t.Fatalf("the deadline is wrong by %v", d)
+		}
+	}
+}
+
+// A reader must not need much memory for a small file.
+func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
+	header := `{"segment":1,"at":"2026-01-01T00:00:00Z","count":%d}` + "\n"
+	frame := `{"at":"2026-01-01T00:00:00Z","locks":[`
+	for name, text := range map[string]string{
+		"a long line":  fmt.Sprintf(header, 0) + strings.Repeat("a", maxLine+1),
+		"many objects": fmt.Sprintf(header, 0) + frame + strings.Repeat("{},", maxObjects) + "{}]}\n",
+		"many locks":   fmt.Sprintf(header, maxLocks+1),
+	} {
+		lines := linesOf(strings.NewReader(text))
+		lines.unchecked = true
+		if _, err := newSegmentReader(lines); err == nil || endOfSegment(err) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+}
+
 // unzip returns the text of a segment.
 func unzip(t testing.TB, file []byte) []byte {
 	t.Helper()
@@ -300,7 +338,7 @@ func TestAFlippedBitIsNoticed(t *testing.T) {
 	}
 	text := unzip(t, writeSegment(t, all, nil))
 	state := bytes.Index(text, []byte(framePrefix))
-	for i := state; i < len(text); i += 499 {
+	for i := state; i < len(text); i += 1499 {
 		bad := flipped(text, i)
 		r, err := newSegmentReader(linesOf(bytes.NewReader(bad)))
 		if err != nil {

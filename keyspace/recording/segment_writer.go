@@ -3,6 +3,7 @@ package recording
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"hash/crc32"
 	"io"
 	"reflect"
@@ -67,7 +68,14 @@ func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) stri
 	w.servers, w.stateAt = stateOf(s), s.At
 	f := frame{At: s.At, State: &w.servers, Notices: s.Notices}
 	w.addEvents(&f, s.Events, before, nil)
-	err := w.writeFrame(f)
+	line, err := encodeLine(f)
+	if len(line) > maxLine/2 {
+		f.Events, f.Omitted = nil, len(s.Events)
+		line, err = encodeLine(f)
+	}
+	if err == nil {
+		err = w.writeFrame(line)
+	}
 	w.state, w.stateUnpacked = out.n, w.unpacked
 	return w, err
 }
@@ -88,8 +96,19 @@ func (w *segmentWriter) Add(s keyspace.Snapshot) error {
 		w.servers, w.stateAt = state, s.At
 		f.State = &w.servers
 	}
-	return w.writeFrame(f)
+	line, err := encodeLine(f)
+	if err != nil {
+		return err
+	}
+	if len(line) > maxLine/2 {
+		return errLargeFrame
+	}
+	return w.writeFrame(line)
 }
+
+// errLargeFrame means that a frame is too large for a line: the full state of a new
+// segment is not. Nothing was written.
+var errLargeFrame = errors.New("too much has changed for one frame")
 
 // sameList reports whether two lists share their memory.
 func sameList(a, b []keyspace.Lock) bool {
@@ -125,12 +144,8 @@ func (w *segmentWriter) write(line []byte) error {
 	return err
 }
 
-// writeFrame writes a frame so that it can be read even if the process ends now.
-func (w *segmentWriter) writeFrame(f frame) error {
-	line, err := encodeLine(f)
-	if err != nil {
-		return err
-	}
+// writeFrame writes the line of a frame so that it can be read even if the process ends now.
+func (w *segmentWriter) writeFrame(line []byte) error {
 	if err := w.write(appendCRC(line, w.sum)); err != nil {
 		return err
 	}
