@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -152,6 +153,26 @@ func TestTheCommandsOfTheRunbookExist(t *testing.T) {
 		for _, c := range commands {
 			line, _, _ := strings.Cut(c[1], " #")
 			wantFlags(t, strings.TrimSpace(line))
+		}
+	}
+}
+
+// Each link of the runbook and of the page of the exporter leads to a file and to a section
+// that exist.
+func TestTheLinksOfTheRunbookLeadSomewhere(t *testing.T) {
+	for _, page := range []string{runbook, exportPage} {
+		for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(readText(t, page), -1) {
+			if strings.HasPrefix(link[1], "https:") {
+				continue
+			}
+			name, anchor, _ := strings.Cut(link[1], "#")
+			to := page
+			if name != "" {
+				to = filepath.Join(filepath.Dir(page), name)
+			}
+			if anchors := anchorsOf(t, to); anchor != "" && !slices.Contains(anchors, anchor) {
+				t.Errorf("%s links to %s: there is no such section", page, link[1])
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestTheUnitStartsTheExporter(t *testing.T) {
 		t.Fatal("it starts another program")
 	}
 	line, _, _ = strings.Cut(line, "\n")
-	wantFlags(t, strings.ReplaceAll(line, "${CREDENTIALS_DIRECTORY}", "/run"))
+	wantFlags(t, strings.NewReplacer("${CREDENTIALS_DIRECTORY}", "/run", "${STATE_DIRECTORY}", "/var").Replace(line))
 	if _, example, _ := strings.Cut(unit, "#   ExecStart=/usr/local/bin/locktop "); example == "" {
 		t.Error("it has no example of another address")
 	} else {
@@ -56,7 +56,7 @@ func TestTheUnitIsHardened(t *testing.T) {
 }
 
 // The manifest has a pod without rights that starts the exporter with flags that exist. Its
-// probes, its password and its Service belong to these flags.
+// probes, its password, its folder and its Service belong to these flags.
 func TestTheManifestStartsTheExporter(t *testing.T) {
 	objects := map[string]any{}
 	decoder := yaml.NewDecoder(strings.NewReader(readText(t, manifestFile)))
@@ -91,6 +91,8 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 		"the system calls":        {at(pod, "securityContext.seccompProfile.type"), "RuntimeDefault"},
 		"the password":            {at(pod, "volumes.0.secret.secretName"), at(secret, "metadata.name")},
 		"its file":                {at(container, "volumeMounts.0.mountPath"), "/run/secrets/locktop"},
+		"the folder":              {at(container, "volumeMounts.1.mountPath"), "/var/lib/locktop"},
+		"its size":                {at(pod, "volumes.1.emptyDir.sizeLimit"), "512Mi"},
 		"its key":                 {at(secret, "stringData.redis-password"), "CHANGE-ME"},
 	} {
 		if !reflect.DeepEqual(want.got, want.is) {
@@ -101,7 +103,7 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 	for _, arg := range at(container, "args").([]any) {
 		args = append(args, arg.(string))
 	}
-	for _, want := range []string{"--web.listen-address=:9121", "--password-file=/run/secrets/locktop/redis-password"} {
+	for _, want := range []string{"--web.listen-address=:9121", "--password-file=/run/secrets/locktop/redis-password", "--record=/var/lib/locktop/box", "--keep-size=400MiB"} {
 		if !slices.Contains(args, want) {
 			t.Errorf("the pod does not have %s: %q", want, args)
 		}
