@@ -166,6 +166,8 @@ type player struct {
 	from   time.Time // position in the recording at the time since
 	since  time.Time // by the clock of this machine
 	shown  time.Time // time of the last snapshot; zero after a jump
+
+	gapFrom, gapUntil time.Time // the gap in which the last snapshot is
 }
 
 func newPlayer(r recorded) *player {
@@ -186,6 +188,11 @@ func (p *player) Snapshot(context.Context) (keyspace.Snapshot, error) {
 		return keyspace.Snapshot{}, fmt.Errorf("play: %w", err)
 	}
 	p.shown = now
+	if r, ok := p.reader.(interface {
+		Gap() (from, until time.Time)
+	}); ok {
+		p.gapFrom, p.gapUntil = r.Gap()
+	}
 	return snap, nil
 }
 
@@ -239,7 +246,7 @@ func (p *player) Playing() tui.PlaybackState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first, last := p.reader.Span()
-	playing := tui.PlaybackState{At: p.now(), First: first, Last: last, Speed: p.speed, Paused: p.paused}
+	playing := tui.PlaybackState{At: p.now(), First: first, Last: last, Speed: p.speed, Paused: p.paused, GapFrom: p.gapFrom, GapUntil: p.gapUntil}
 	if err := p.reader.Damage(); err != nil {
 		playing.Damage = err.Error()
 	}

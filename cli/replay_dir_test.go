@@ -106,9 +106,18 @@ func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 }
 
 func TestADirectoryIsShownOnTheScreen(t *testing.T) {
-	dir, _ := aDay(t)
-	term := openTerminal(t, 100, 24, "replay", dir, "--at", "03:12")
-	term.want("REPLAY", "lock:a", "23:12:0")
-	term.enter(":at 2026-11-21 05:00\r").want("1:00:0")
+	dir, begin := aDay(t)
+	w, err := recording.NewDirWriter(dir, recording.DirOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Add(keyspace.Snapshot{At: begin.Add(26 * time.Hour), Complete: true})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	term := openTerminal(t, 100, 24, "replay", dir, "--at", "2026-11-22 03:12")
+	term.want("REPLAY", "lock:a", "held 23 h 12, since 04:00:00")
+	term.enter(":at 2026-11-21 06:00\r").want("held 2 h 00, since 04:00:00")
+	term.enter(":at 2026-11-22 05:00\r").want("nothing was recorded from 04:00:00 to 06:00:00", "lock:a")
 	term.quit()
 }

@@ -105,6 +105,8 @@ type PlaybackState struct {
 	Speed           float64
 	Paused          bool
 	Damage          string // what is wrong with the recording, "" if nothing is
+
+	GapFrom, GapUntil time.Time // nothing was recorded in between, and the last snapshot is of GapFrom; zero: no gap
 }
 
 // CommandStats counts the Redis commands that locktop sends. Nil means that the commands are

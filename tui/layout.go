@@ -154,12 +154,17 @@ func (s *state) mode() segment {
 	}
 }
 
-// summaryLine draws the second line: the page's summary, or the connection error.
+// summaryLine draws the second line: the page's summary, the connection error, or the gap in a
+// recording.
 func (a *app) summaryLine(s *state) string {
 	l := widget.NewLine(s.screen.w)
 	l.Pad(widget.Style{}, 1)
 	if s.refresher.stale() {
 		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.lost(), l.Rest()))
+		return l.String()
+	}
+	if p := s.playback; p != nil && !p.GapFrom.IsZero() {
+		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(p.gap(s), l.Rest()))
 		return l.String()
 	}
 	a.page().summary(s, l)

@@ -165,3 +165,9 @@ func (p *PlaybackState) position(s *state) string {
 	}
 	return text
 }
+
+// gap describes the time in which nothing was recorded.
+func (p *PlaybackState) gap(s *state) string {
+	return fmt.Sprintf("%s nothing was recorded from %s to %s: this is the state before", s.screen.glyphs.Cross,
+		p.GapFrom.Local().Format(time.TimeOnly), p.GapUntil.Local().Format(time.TimeOnly))
+}

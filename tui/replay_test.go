@@ -110,6 +110,10 @@ func TestTheKeysOfTimeDriveThePlayer(t *testing.T) {
 		d.press(":").enter("at 9s").press("enter").wait(tickInterval).want("worker-3")
 		d.press(":").enter("at 12:00").press("enter").want("at: 1999-12-31 12:00:00 UTC is not in the recording")
 		d.press(":").enter("speed 8").press("enter").want("8×")
+		p.playing.GapFrom, p.playing.GapUntil = first, first.Add(time.Minute)
+		d.wait(tickInterval).want("nothing was recorded from 00:00:00 to 00:01:00: this is the state before")
+		p.playing.GapFrom = time.Time{}
+		d.wait(tickInterval).wantNot("nothing was recorded")
 		p.playing.Damage = "damaged at byte 7"
 		d.wait(tickInterval).want("REPLAY, damaged")
 	})

@@ -26,6 +26,7 @@ type DirReader struct {
 	file    *os.File
 	segment *segmentReader
 	shown   keyspace.Snapshot // of the state of segment, without events
+	asked   time.Time         // of the last call of At
 	every   time.Duration     // time between the last two frames of a segment; 0 = unknown
 }
 
@@ -154,8 +155,7 @@ func (r *DirReader) Close() error {
 }
 
 // At returns the newest snapshot that is not later than t, or the first snapshot if
-// all are later. Its events are those after since; with a zero since it has none. Its
-// Problems say if nothing was recorded at t.
+// all are later. Its events are those after since; with a zero since it has none.
 func (r *DirReader) At(t, since time.Time) (keyspace.Snapshot, error) {
 	if !r.canContinue(t, since) {
 		from := t
@@ -184,11 +184,21 @@ func (r *DirReader) At(t, since time.Time) (keyspace.Snapshot, error) {
 	}
 	snap := r.shown
 	snap.Events = events
-	gap := max(recordingGap, 3*r.every)
-	if until := r.nextTime(); t.Sub(snap.At) > gap && until.Sub(snap.At) > gap {
-		snap.Problems = append(slices.Clip(snap.Problems), fmt.Sprintf("nothing was recorded from %s to %s", clock(snap.At), clock(until)))
-	}
+	r.asked = t
 	return snap, nil
+}
+
+// Gap returns the times between which nothing was recorded, if the time of the last call of
+// At is in a gap. Otherwise both are zero.
+func (r *DirReader) Gap() (from, until time.Time) {
+	if r.segment == nil {
+		return time.Time{}, time.Time{}
+	}
+	from, until = r.segment.at, r.nextTime()
+	if gap := max(recordingGap, 3*r.every); r.asked.Sub(from) > gap && until.Sub(from) > gap {
+		return from, until
+	}
+	return time.Time{}, time.Time{}
 }
 
 func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }

@@ -213,13 +213,15 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	sameToTheSecond(t, atDir(t, r, all[50].At, time.Time{}), all[50])
 	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
 	during := atDir(t, r, all[150].At, time.Time{})
-	if len(during.Problems) != 1 || !strings.HasPrefix(during.Problems[0], "nothing was recorded from ") {
-		t.Errorf("while nothing recorded, the problems are %q", during.Problems)
-	}
-	during.Problems = nil
 	sameToTheSecond(t, during, all[99])
-	if p := atDir(t, r, all[99].At.Add(3*time.Second), time.Time{}).Problems; len(p) > 0 {
-		t.Errorf("3 s after a frame, the problems are %q", p)
+	if from, until := r.Gap(); !from.Equal(all[99].At) || !until.Equal(all[200].At) {
+		t.Errorf("while nothing recorded, the gap is from %v to %v", from, until)
+	}
+	for _, moment := range []time.Time{all[99].At.Add(3 * time.Second), all[200].At, all[299].At, all[50].At} {
+		atDir(t, r, moment, time.Time{})
+		if from, until := r.Gap(); !from.IsZero() || !until.IsZero() {
+			t.Errorf("at %v the gap is from %v to %v", moment, from, until)
+		}
 	}
 }
 
@@ -334,9 +336,9 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	for _, i := range []int{full - 2, full + 115, 749} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
 	}
-	during := atDir(t, r, all[full+50].At, time.Time{})
-	if len(during.Problems) != 1 || r.Damage() != nil {
-		t.Errorf("while the disk was full, the problems are %q, %v", during.Problems, r.Damage())
+	atDir(t, r, all[full+50].At, time.Time{})
+	if from, _ := r.Gap(); from.IsZero() || r.Damage() != nil {
+		t.Errorf("while the disk was full, the gap begins at %v; %v", from, r.Damage())
 	}
 	if attempts > 4+400/10 {
 		t.Errorf("%d attempts in 400 s", attempts)
@@ -392,8 +394,8 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 				got := atDir(t, r, all[i].At, time.Time{})
 				if i == 599 { // at the end of the damaged segment
 					named := r.Damage() != nil && strings.Contains(r.Damage().Error(), filepath.Base(middle))
-					if len(got.Problems) != 1 || named == strings.HasPrefix(name, "cut off") {
-						t.Errorf("after the damage the problems are %q, and the damage is %v", got.Problems, r.Damage())
+					if _, until := r.Gap(); !until.Equal(all[600].At) || named == strings.HasPrefix(name, "cut off") {
+						t.Errorf("after the damage the gap is until %v, and the damage is %v", until, r.Damage())
 					}
 					continue
 				}
