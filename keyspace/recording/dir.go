@@ -60,6 +60,7 @@ type DirWriter struct {
 	segment  *segmentWriter
 	pending  keyspace.Snapshot // the latest snapshot, with the events since the last frame
 	last     time.Time         // of the last frame
+	due      time.Time         // of the next frame; the mean of their intervals is frameInterval
 	failed   time.Time         // of the last failure; zero: recording works
 	trimmed  bool              // a deletion because of KeepSize was reported
 }
@@ -128,20 +129,18 @@ func listSegments(dir string) ([]segmentFile, error) {
 	return all, nil
 }
 
-// Add records a snapshot. If the time since the last frame is shorter than a second, its
-// events are kept for the next frame. A failure is reported once; Add tries again every
+// Add records a snapshot. If it is not yet time for the next frame, its events are kept for
+// that. A failure is reported once; Add tries again every
 // 10 s.
 func (w *DirWriter) Add(s keyspace.Snapshot) {
 	s.Events = boundedAppend(w.pending.Events, s.Events)
 	s.Notices = boundedAppend(w.pending.Notices, s.Notices)
 	w.pending = s
-	switch since := s.At.Sub(w.last); {
+	switch back := w.last.Sub(s.At); {
 	case !w.failed.IsZero() && s.At.Sub(w.failed).Abs() < retryInterval:
 		return
-	case w.failed.IsZero() && since >= 0 && since < frameInterval*9/10:
-		return // a caller that adds one snapshot per second may be a little early
-	case w.failed.IsZero() && since < 0 && since > -recordingGap:
-		return // the clock of the server went back a little
+	case w.failed.IsZero() && s.At.Before(w.due) && back < recordingGap:
+		return // it is not time, or the clock of the server went back a little
 	}
 	w.flush()
 }
@@ -179,8 +178,19 @@ func (w *DirWriter) flush() {
 	case !w.failed.IsZero():
 		w.options.Report(fmt.Sprintf("recording in %s continues", w.dir))
 	}
+	if s.At.Before(w.last) {
+		w.due = time.Time{}
+	}
 	w.failed, w.last = time.Time{}, s.At
+	w.due = later(w.due.Add(frameInterval), s.At.Add(frameInterval/2))
 	w.pending = keyspace.Snapshot{At: s.At}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // write adds a frame, and begins a new segment if it is time.

@@ -423,18 +423,33 @@ func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 		w.Add(first.next(time.Second, 12))
 	}
 	second.at = first.at.Add(-100 * time.Second)
-	var want keyspace.Snapshot
+	var all []keyspace.Snapshot
 	for range 50 {
-		want = second.next(time.Second, 12)
-		w.Add(want)
+		all = append(all, second.next(time.Second, 12))
+		w.Add(all[len(all)-1])
 	}
 	if err := w.Close(); err != nil || reports() != "" {
 		t.Fatal(err, reports())
 	}
 	r := openDir(t, dir)
-	sameToTheSecond(t, atDir(t, r, want.At, time.Time{}), want)
+	for _, i := range []int{0, 10, 49} {
+		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
+	}
 	if r.Damage() != nil {
 		t.Error(r.Damage())
+	}
+}
+
+// A caller that adds a snapshot about once per second must not lose every other one.
+func TestSnapshotsMayBeALittleEarly(t *testing.T) {
+	c := newChurn(16)
+	var all []keyspace.Snapshot
+	for i := range 100 {
+		all = append(all, c.next(time.Second-time.Millisecond+time.Duration(i%3-1)*300*time.Millisecond, 12))
+	}
+	r := openDir(t, recordDir(t, all))
+	for _, want := range all {
+		sameToTheSecond(t, atDir(t, r, want.At, time.Time{}), want)
 	}
 }
 

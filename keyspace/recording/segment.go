@@ -159,24 +159,32 @@ func (s serverState) snapshot(at time.Time, locks []keyspace.Lock) keyspace.Snap
 		Nodes: s.Nodes, Problems: s.Problems, Watch: s.Watch}
 }
 
-// differs reports whether two states differ by more than figures that always change.
+// differs reports whether two states differ by more than figures: numbers and times, such as
+// the uptime, which always change.
 func (s serverState) differs(other serverState) bool {
 	return !reflect.DeepEqual(s.withoutFigures(), other.withoutFigures())
 }
 
 func (s serverState) withoutFigures() serverState {
-	s.Cost, s.Watch.Lag, s.Server = keyspace.Cost{}, 0, withoutFigures(s.Server)
 	s.Nodes = slices.Clone(s.Nodes)
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		n.Server, n.Ping, n.Keys, n.Locks = withoutFigures(n.Server), 0, 0, 0
-	}
+	clearFigures(reflect.ValueOf(&s).Elem())
 	return s
 }
 
-func withoutFigures(s keyspace.Server) keyspace.Server {
-	s.Uptime, s.Evicted, s.Blocked, s.Skew = 0, 0, 0, 0
-	return s
+// clearFigures sets all numbers and times in v to zero.
+func clearFigures(v reflect.Value) {
+	switch {
+	case v.CanInt() || v.CanFloat() || v.Type() == reflect.TypeFor[time.Time]():
+		v.SetZero()
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			clearFigures(v.Field(i))
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			clearFigures(v.Index(i))
+		}
+	}
 }
 
 // segmentExtra returns the extra field of the gzip header of a segment.

@@ -249,6 +249,37 @@ func TestADeadlineThatCreepsIsFollowed(t *testing.T) {
 	}
 }
 
+// The figures of the servers change with every snapshot, and would make every frame large.
+func TestFiguresAloneAreNotInEveryFrame(t *testing.T) {
+	var s keyspace.Snapshot
+	n := 0
+	fill(t, reflect.ValueOf(&s.Server).Elem(), &n)
+	fill(t, reflect.ValueOf(&s.Nodes).Elem(), &n)
+	fill(t, reflect.ValueOf(&s.Cost).Elem(), &n)
+	s.At = begin
+	all := []keyspace.Snapshot{s}
+	for i := range 60 {
+		s.At, s.Nodes = s.At.Add(time.Second), slices.Clone(s.Nodes)
+		s.Server.Uptime++
+		s.Cost.Scanned++
+		node := reflect.ValueOf(&s.Nodes[0]).Elem()
+		for j := range node.NumField() {
+			if f := node.Field(j); f.CanInt() {
+				f.SetInt(int64(i))
+			} else if f.Type() == reflect.TypeFor[time.Time]() {
+				f.Set(reflect.ValueOf(s.At))
+			}
+		}
+		all = append(all, s)
+	}
+	if n := strings.Count(string(unzip(t, writeSegment(t, all, nil))), `"state"`); n != 7 {
+		t.Errorf("%d of 61 frames have figures, want one per %v", n, statePeriod)
+	}
+	if all[0].Nodes[1].Ping == 0 {
+		t.Error("the snapshot was changed")
+	}
+}
+
 // A reader must not need much memory for a small file.
 func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
 	header := `{"segment":1,"at":"2026-01-01T00:00:00Z","count":%d}` + "\n"
