@@ -24,6 +24,7 @@ import (
 	"locktop/exporter"
 	"locktop/exporter/web"
 	"locktop/humanize"
+	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/recording"
 	"locktop/tui"
@@ -301,10 +302,15 @@ func (e *export) watch(ctx context.Context, t *exportTarget) {
 		case <-timer.C:
 		}
 		began := time.Now()
-		if err := e.update(ctx, t); ctx.Err() == nil {
+		snap, err := e.update(ctx, t)
+		took := time.Since(began)
+		if ctx.Err() == nil {
 			e.report(t, err)
 		}
-		timer.Reset(max(e.options.every, updateShare*time.Since(began)))
+		if err == nil && t.recording != nil {
+			t.recording.Add(snap) // a full state takes long, but there are few
+		}
+		timer.Reset(max(e.options.every, updateShare*took))
 	}
 }
 
@@ -316,27 +322,24 @@ const updateShare = 20
 // allocates little once the first scan has ended.
 const gcPercent = 20
 
-// update takes the next snapshot of a target.
-func (e *export) update(ctx context.Context, t *exportTarget) error {
+// update takes the next snapshot of a target and returns it.
+func (e *export) update(ctx context.Context, t *exportTarget) (keyspace.Snapshot, error) {
 	if t.open == nil {
 		if err := t.connect(ctx, connect.Prompt{In: e.program.in, Out: e.program.notes.to}); err != nil {
-			return err
+			return keyspace.Snapshot{}, err
 		}
 	}
 	snap, err := t.source.Snapshot(ctx)
 	if err != nil {
-		return err
+		return keyspace.Snapshot{}, err
 	}
 	db := t.open.DB
 	if t.selection.databases {
 		db = exporter.AllDatabases
 	}
 	used := t.meter.Usage()
-	if t.recording != nil {
-		t.recording.Add(snap)
-	}
 	e.metrics.Observe(t.index, exporter.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
-	return nil
+	return snap, nil
 }
 
 // listen opens the addresses of the flags.
