@@ -195,7 +195,6 @@ func TestWhoSaysWhyItNamesNone(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
 	send(t, addr, "HSET", "catalog", "mode", "read", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1, "1d0b1a52-7f63-4a09-8c4e-2b1f6d7c8e90:51", 1)
-	send(t, addr, "SET", "soon", token, "PX", 1500)
 	aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "+@all", "-client")
 	aUser(t, addr, "nomonitor", "reset", "on", ">pw", "~*", "+@all", "-monitor")
 	for _, c := range []struct {
@@ -213,6 +212,7 @@ func TestWhoSaysWhyItNamesNone(t *testing.T) {
 		{[]string{"lock:a", "--for", "0s"}, exitUsage, `--for: not a positive time`},
 		{[]string{"soon", "--lock", "soon", "--monitor"}, exitFailure, `the server ran no command with the key and the token`},
 	} {
+		send(t, addr, "SET", "soon", token, "PX", 2000) // each case may take longer
 		got := locktop(t, append([]string{"who", "-u", "redis://" + addr}, c.args...)...)
 		if got.code != c.code || got.out != "" || !strings.Contains(got.errors, c.want) {
 			t.Errorf("who %q ends with %d: %s%s\nwant %d and %q", c.args, got.code, got.out, got.errors, c.code, c.want)
