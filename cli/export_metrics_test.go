@@ -39,8 +39,8 @@ func scraped(t *testing.T) (all map[string]metric, pages []string) {
 		return f.single.value("locktop_lock_held") == 1 && f.single.value("locktop_hold_seconds_count") > 0 && f.redlock.value("locktop_redlock_copies") > 0
 	})
 	all = map[string]metric{}
-	for _, e := range []exporting{f.single, f.redlock} {
-		text := page(t, e.metrics)
+	for _, e := range []*exported{f.single, f.redlock} {
+		text := e.page()
 		pages = append(pages, text)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
@@ -187,7 +187,7 @@ func TestAScrapeSendsNoCommand(t *testing.T) {
 	for i := range 10 {
 		rdb.Set(t.Context(), fmt.Sprintf("lock:users:%d", i), uuid.NewString(), 10*time.Minute)
 	}
-	e := exportAsAProgram(t, "-u", "redis://"+rdb.Options().Addr)
+	e := startReadyExport(t, "-u", "redis://"+rdb.Options().Addr)
 	eventually(t, func() bool {
 		before := callsOf(t, rdb)
 		for range 100 {
@@ -216,11 +216,11 @@ func TestTheAdvisedUserCanExport(t *testing.T) {
 	send(t, addr, "ACL", "SETUSER", "locktop", "+client|list")
 	password := filepath.Join(t.TempDir(), "password")
 	write(t, password, "c4nary\n")
-	e := exportAsAProgram(t, "-u", "redis://locktop@"+addr, "--password-file", password)
+	e := startReadyExport(t, "-u", "redis://locktop@"+addr, "--password-file", password)
 	scans := func() float64 { return e.value("locktop_commands_total", `command="scan"`) }
 	eventually(t, func() bool { return scans() >= 3 })
 	if e.value("locktop_up") != 1 || e.value("locktop_locks") != 60 || e.value("locktop_findings", `finding="no-notify-right"`) != 0 {
-		t.Errorf("this user does not see everything:\n%s", page(t, e.metrics))
+		t.Errorf("this user does not see everything:\n%s", e.page())
 	}
 	checkNothingRefused(t, addr)
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,49 +21,11 @@ import (
 	"locktop/server"
 )
 
-// exporting is locktop export as a process.
-type exporting struct {
-	*spawned
-	metrics string // URL
-}
-
-// exportAsAProgram starts locktop export and waits for its first complete scan.
-func exportAsAProgram(t *testing.T, args ...string) exporting {
-	t.Helper()
-	e := exporting{spawned: spawn(t, append([]string{"export", "--web.listen-address", "127.0.0.1:0"}, args...)...)}
-	e.says("/metrics")
-	e.metrics = regexp.MustCompile(`http://\S+/metrics`).FindString(e.errs.String())
-	eventually(t, func() bool {
-		got, err := http.Get(strings.Replace(e.metrics, "/metrics", "/readyz", 1))
-		if err != nil {
-			return false
-		}
-		defer got.Body.Close()
-		return got.StatusCode == http.StatusOK
-	})
-	return e
-}
-
-// page returns a page of a server.
-func page(t *testing.T, address string) string {
-	t.Helper()
-	got, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Body.Close()
-	text, err := io.ReadAll(got.Body)
-	if err != nil || got.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v: %s", address, got.Status, err, text)
-	}
-	return string(text)
-}
-
 // value returns the sum of the samples of a metric that have all of these labels, each
 // as name="value".
-func (e exporting) value(metric string, labels ...string) (sum float64) {
+func (e *exported) value(metric string, labels ...string) (sum float64) {
 	e.t.Helper()
-	for line := range strings.Lines(page(e.t, e.metrics)) {
+	for line := range strings.Lines(e.page()) {
 		name, rest, _ := strings.Cut(strings.TrimSpace(line), "{")
 		series, number, _ := strings.Cut(rest, "} ")
 		if name != metric || slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(series, l) }) {
@@ -87,7 +47,7 @@ type promServer struct {
 	addr string
 }
 
-func startPrometheus(t *testing.T, exporters ...exporting) promServer {
+func startPrometheus(t *testing.T, exporters ...*exported) promServer {
 	t.Helper()
 	needPrometheus(t, "prometheus")
 	rules, err := filepath.Abs(rulesFile)
@@ -96,7 +56,7 @@ func startPrometheus(t *testing.T, exporters ...exporting) promServer {
 	}
 	var targets []string
 	for _, e := range exporters {
-		u, err := url.Parse(e.metrics)
+		u, err := url.Parse(e.base)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,9 +126,10 @@ func (p promServer) start(config, dir string) (ready bool) {
 // ask returns the data of an answer of the API.
 func (p promServer) ask(path string, values url.Values) any {
 	p.t.Helper()
+	_, text := fetch(p.t, p.addr+path+"?"+values.Encode())
 	var answer any
-	if err := json.Unmarshal([]byte(page(p.t, p.addr+path+"?"+values.Encode())), &answer); err != nil {
-		p.t.Fatal(err)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		p.t.Fatalf("%v: %s", err, text)
 	}
 	return at(answer, "data")
 }
@@ -271,7 +232,7 @@ type failures struct {
 	rdb             *redis.Client
 	nodes           []*redis.Client // of the Redlock
 	holder          *redis.Client   // the connection of a holder that will be gone
-	single, redlock exporting
+	single, redlock *exported
 	stops           []func()
 }
 
@@ -289,8 +250,8 @@ func newFailures(t *testing.T, flags ...string) *failures {
 		f.nodes = append(f.nodes, client(node.Addr()))
 		nodes = append(nodes, "--redlock", "redis://"+node.Addr())
 	}
-	f.single = exportAsAProgram(t, append(slices.Clip(flags), "-u", "redis://"+f.redis.Addr(), "--overdue", "stock:slow:*=2s")...)
-	f.redlock = exportAsAProgram(t, slices.Concat(flags, nodes)...)
+	f.single = startReadyExport(t, append(slices.Clip(flags), "-u", "redis://"+f.redis.Addr(), "--overdue", "stock:slow:*=2s")...)
+	f.redlock = startReadyExport(t, slices.Concat(flags, nodes)...)
 	return f
 }
 

@@ -29,17 +29,44 @@ func startExport(t *testing.T, args ...string) *exported {
 	return &exported{s, address[1]}
 }
 
+// startReadyExport starts an export and waits for its first complete scan.
+func startReadyExport(t *testing.T, args ...string) *exported {
+	t.Helper()
+	e := startExport(t, args...)
+	within(t, longestWait, func() bool {
+		status, _ := e.get("/readyz")
+		return status == http.StatusOK
+	})
+	return e
+}
+
+// page returns the metrics.
+func (e *exported) page() string {
+	e.t.Helper()
+	status, text := e.get("/metrics")
+	if status != http.StatusOK {
+		e.t.Fatalf("/metrics: %d %s", status, text)
+	}
+	return text
+}
+
 // get returns the status and the text of a page.
 func (e *exported) get(path string) (int, string) {
 	e.t.Helper()
-	resp, err := http.Get(e.base + path)
+	return fetch(e.t, e.base+path)
+}
+
+// fetch returns the status and the text of a page of a server.
+func fetch(t *testing.T, address string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(address)
 	if err != nil {
-		e.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		e.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
 }
@@ -49,7 +76,7 @@ func (e *exported) sees(pattern string) {
 	e.t.Helper()
 	line := regexp.MustCompile("(?m)^" + pattern + "$")
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		_, page := e.get("/metrics")
+		page := e.page()
 		if line.MatchString(page) {
 			return
 		}
@@ -80,14 +107,10 @@ func TestExportServesTheLocksOfItsTargets(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", path, got, body, status)
 		}
 	}
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if page, _ := os.ReadFile(text); strings.Contains(string(page), "locktop_up{"+first+"} 1\n") {
-			break
-		}
-		if time.Since(began) > longestWait {
-			t.Fatal("there is no text file")
-		}
-	}
+	within(t, longestWait, func() bool {
+		page, _ := os.ReadFile(text)
+		return strings.Contains(string(page), "locktop_up{"+first+"} 1\n")
+	})
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(text), ".*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// With LOCKTOP_PROOF: 1,000,000 keys with 100,000 locks, of which 20 are acquired anew and
+// 1,000 renewed per second. Without it, a hundredth.
+func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
+	keys, locks, proof := 10_000, 1000, os.Getenv("LOCKTOP_PROOF") != ""
+	if proof {
+		keys, locks = 1_000_000, 100_000
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
+	defer rdb.Close()
+	pipelined := func(n int, add func(p redis.Pipeliner, i int)) {
+		t.Helper()
+		for part := range slices.Chunk(upTo(n), 10_000) {
+			p := rdb.Pipeline()
+			for _, i := range part {
+				add(p, i)
+			}
+			if _, err := p.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	key := func(i int) string { return fmt.Sprintf("lock:order:%d", i) }
+	acquire := func(p redis.Pipeliner, i int) { p.Set(t.Context(), key(i), uuid.NewString(), time.Hour) }
+	pipelined(keys-locks, func(p redis.Pipeliner, i int) { p.Set(t.Context(), fmt.Sprintf("cache:%d", i), i, 0) })
+	pipelined(locks, acquire)
+
+	e := startExport(t, "-u", "redis://"+rdb.Options().Addr, "--classes")
+	within(t, 10*time.Minute, func() bool {
+		return e.value("locktop_pass_complete") == 1 && e.value("locktop_locks") == float64(locks)
+	})
+	t.Logf("after the first scan of %.0f s: %s", e.value("locktop_pass_duration_seconds"), e.memory())
+	if n := e.value("locktop_class_locks", `class="lock:order:*"`); n != float64(locks) {
+		t.Errorf("%v locks in their class, want %d", n, locks)
+	}
+	series := len(regexp.MustCompile(`(?m)^locktop_`).FindAllString(e.page(), -1))
+	var took []time.Duration
+	for n := range 300 {
+		pipelined(locks/1000, func(p redis.Pipeliner, i int) { p.PExpire(t.Context(), key(n*locks/1000+i), time.Hour) })
+		pipelined(2, func(p redis.Pipeliner, i int) {
+			p.Del(t.Context(), key(n*2+i))
+			acquire(p, n*2+i)
+		})
+		began := time.Now()
+		e.page()
+		took = append(took, time.Since(began))
+		time.Sleep(100*time.Millisecond - time.Since(began)) // the pace of the changes
+	}
+	slices.Sort(took)
+	p99 := took[len(took)*99/100]
+	t.Logf("%d series; a scrape takes %v (p50), %v (p99); with changes: %s", series, took[len(took)/2], p99, e.memory())
+	if series > 2000 || proof && p99 > 10*time.Millisecond {
+		t.Errorf("%d series, scrape p99 %v", series, p99)
+	}
+}
+
+// upTo returns the numbers from 0 to n-1.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// memory returns the resident memory of the process and its peak, where the system tells.
+func (e *exported) memory() string {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(e.cmd.Process.Pid) + "/status")
+	if err != nil {
+		return "memory unknown"
+	}
+	lines := regexp.MustCompile(`(?m)^Vm(RSS|HWM):\s+.*$`).FindAllString(string(status), -1)
+	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+}
