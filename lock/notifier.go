@@ -104,13 +104,15 @@ func (n *notifier) markDirty(q *waitQueue) {
 // arrives here.
 func (n *notifier) listen() {
 	ps := n.core.transport.Subscribe(n.core.alive)
+	// go-redis connects under a mutex. It must not begin to receive before: the connect
+	// of a receiver does not end with alive, and this goroutine would wait for it.
+	<-n.changed
+	n.subscribe(ps)
 	messages := ps.ChannelWithSubscriptions()
 	defer func() {
 		ps.Close()
-		go func() { // else a goroutine of go-redis waits up to 1 min for room in the channel
-			for range messages {
-			}
-		}()
+		for range messages { // until the goroutine of go-redis has ended; it may wait for room in the channel
+		}
 	}()
 	for {
 		select {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -850,4 +852,38 @@ func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
 var exclusiveWaiters = map[string]func(*lock.Client, lock.Options) lock.Locker{
 	"mutex": func(c *lock.Client, o lock.Options) lock.Locker { return c.Mutex("orders", o) },
 	"all":   func(c *lock.Client, o lock.Options) lock.Locker { return c.All([]string{"orders", "other"}, o) },
+}
+
+// Close does not wait until the first waiter is connected for messages.
+func TestCloseEndsTheConnectOfTheFirstWaiter(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		lease := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
+		dials := make(chan struct{}, 100)
+		via := redis.NewClient(&redis.Options{
+			Addr: r.rdb.Options().Addr, DisableIdentity: true,
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dials <- struct{}{}
+				if len(dials) == 1 {
+					return r.rdb.Options().Dialer(ctx, network, addr)
+				}
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(10 * time.Second):
+					return nil, os.ErrDeadlineExceeded
+				}
+			},
+		})
+		defer via.Close()
+		c, err := lock.New(via, lock.Config{})
+		r.must(err)
+		go c.Mutex("orders", lock.Options{}).Lock(ctx)
+		r.until("a connect for messages", func() bool { return len(dials) > 1 })
+		began := time.Now()
+		r.must(c.Close())
+		if took := time.Since(began); took > 5*time.Second {
+			r.Errorf("closed after %s", took)
+		}
+		r.must(lease.Unlock(ctx))
+	})
 }
