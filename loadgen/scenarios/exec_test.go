@@ -147,6 +147,7 @@ func underFaults(kind loadgen.Kind) loadgen.Scenario {
 	switch kind {
 	case loadgen.RW:
 		s.Reads = 0.5
+		s.Duration += 3 * time.Second // the claim of a dead writer keeps all others out for so long
 	case loadgen.Reentrant:
 		s.Depth = 2
 	case loadgen.Semaphore:
