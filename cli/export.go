@@ -309,6 +309,7 @@ func (e *export) watch(ctx context.Context, t *exportTarget) {
 		}
 		if err == nil && t.recording != nil {
 			t.recording.Add(snap) // a full state takes long, but there are few
+			e.metrics.ObserveRecording(t.index, t.recording.Err() == nil)
 		}
 		timer.Reset(max(e.options.every, updateShare*took))
 	}

@@ -250,8 +250,8 @@ func newFailures(t *testing.T, flags ...string) *failures {
 		f.nodes = append(f.nodes, client(node.Addr()))
 		nodes = append(nodes, "--redlock", "redis://"+node.Addr())
 	}
-	f.single = startReadyExport(t, append(slices.Clip(flags), "-u", "redis://"+f.redis.Addr(), "--overdue", "stock:slow:*=2s")...)
-	f.redlock = startReadyExport(t, slices.Concat(flags, nodes)...)
+	f.single = startReadyExport(t, append(slices.Clip(flags), "-u", "redis://"+f.redis.Addr(), "--overdue", "stock:slow:*=2s", "--record", t.TempDir())...)
+	f.redlock = startReadyExport(t, slices.Concat(flags, nodes, []string{"--record", t.TempDir()})...)
 	return f
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -70,6 +71,24 @@ func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
 	if n, err := filepath.Glob(filepath.Join(dir, "*.lockrec")); err != nil || len(n) != 2 {
 		t.Errorf("the segments are %v, %v", n, err)
 	}
+}
+
+// An exporter that cannot record serves its metrics, and one of them says so.
+func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := startExport(t, "-u", "redis://"+addr, "--record", filepath.Join(file, "box"))
+	e.says("stopped: mkdir " + file)
+	eventually(t, func() bool { return strings.Contains(e.page(), "\nlocktop_recording_up{") })
+	if up, recording := e.value("locktop_up"), e.value("locktop_recording_up"); up != 1 || recording != 0 {
+		t.Errorf("locktop_up is %v, locktop_recording_up %v", up, recording)
+	}
+	e = startExport(t, "-u", "redis://"+addr, "--record", t.TempDir())
+	eventually(t, func() bool { return e.value("locktop_recording_up") == 1 })
 }
 
 func TestSeveralTargetsHaveRecordingsOfTheirOwn(t *testing.T) {

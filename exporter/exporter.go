@@ -67,6 +67,14 @@ func (e *Exporter) Fail(i int) {
 	e.targets[i].tried, e.targets[i].up = true, false
 }
 
+// ObserveRecording takes whether the recording of target i works. A target that has none
+// has no metric of it.
+func (e *Exporter) ObserveRecording(i int, works bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.targets[i].recorded, e.targets[i].recording = true, works
+}
+
 // Ready reports whether the first scan of each target has ended, except of those that do
 // not answer.
 func (e *Exporter) Ready() bool {
@@ -97,6 +105,9 @@ type target struct {
 	tried   bool // it was read at least once, or did not answer
 	up      bool
 	scanned bool // a scan of it has ended
+
+	recorded  bool // it has a recording
+	recording bool // the recording works
 
 	reading Reading // the last one, without its locks and events
 	view    view    // of the last reading

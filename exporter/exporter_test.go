@@ -207,6 +207,18 @@ func TestATargetThatDoesNotAnswerHasNoGauges(t *testing.T) {
 	}
 }
 
+// Whether a recording works does not depend on its target.
+func TestARecordingHasAMetric(t *testing.T) {
+	e := exporter.New(exporter.Options{}, "a", "b", "c")
+	e.ObserveRecording(0, true)
+	e.ObserveRecording(1, true)
+	e.ObserveRecording(1, false)
+	e.Fail(1)
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_recording_up{target=a}": 1, "locktop_recording_up{target=b}": 0, "locktop_recording_up{target=c}": absent,
+	})
+}
+
 func TestAnExporterIsReadyAfterTheFirstScanOfEachTargetThatAnswers(t *testing.T) {
 	e := exporter.New(exporter.Options{}, "a", "b")
 	step := func(what string, ready bool) {

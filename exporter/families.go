@@ -101,6 +101,11 @@ func passFamilies() []family {
 				p.number(float64(t.reading.Commands[command]), "command", command)
 			}
 		}, true},
+		{"locktop_recording_up", promtext.Gauge, "Whether the last frame of the recording was written; absent without a recording.", func(p *page, t *target) {
+			if t.recorded {
+				p.flag(t.recording)
+			}
+		}, true},
 	}
 }
 

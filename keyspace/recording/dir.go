@@ -62,6 +62,7 @@ type DirWriter struct {
 	last     time.Time         // of the last frame
 	due      time.Time         // of the next frame; the mean of their intervals is frameInterval
 	failed   time.Time         // of the last failure; zero: recording works
+	err      error             // the last failure; nil: recording works
 	trimmed  bool              // a deletion because of KeepSize was reported
 }
 
@@ -145,6 +146,10 @@ func (w *DirWriter) Add(s keyspace.Snapshot) {
 	w.flush()
 }
 
+// Err returns why the last frame was not written, until one is written again; nil:
+// recording works.
+func (w *DirWriter) Err() error { return w.err }
+
 // boundedAppend appends events or notices up to a limit.
 func boundedAppend[T any](all, more []T) []T {
 	return append(all, more[:min(len(more), max(0, 2*maxEvents-len(all)))]...)
@@ -166,6 +171,7 @@ func (w *DirWriter) Close() error {
 func (w *DirWriter) flush() {
 	s := w.pending
 	err := w.write(s)
+	w.err = err
 	w.applyRetention(s.At)
 	switch {
 	case err != nil:

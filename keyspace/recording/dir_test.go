@@ -321,6 +321,9 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 		if left == 0 && full == 0 {
 			full = i
 		}
+		if works := left > 0; (w.Err() == nil) != works && (full == 0 || i < full+100) {
+			t.Fatalf("after frame %d the error is %v", i, w.Err())
+		}
 		if full > 0 && i == full+100 {
 			left = 1 << 30
 		}
@@ -329,7 +332,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	if got := strings.Split(reports(), "\n"); full == 0 || len(got) != 2 || !strings.Contains(got[0], want[0]) || !strings.HasSuffix(got[1], want[1]) {
 		t.Fatalf("the disk was full after frame %d, and it reports %q", full, got)
 	}
-	if err := w.Close(); err != nil {
+	if err := errors.Join(w.Err(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r := openDir(t, dir)
