@@ -505,9 +505,9 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	r := newAgentRig(t, 2, nil)
 	l := r.load("--agents", "2", "--clients", "20", "--keys", "2", "--ttl", "1s", "--duration", "9s", "--json")
 	l.says("p99") // progress
-	r.agents[0].signal(syscall.SIGSTOP)
+	stopProcess(t, r.agents[0].cmd.Process)
 	l.says("was lost at")
-	r.agents[0].signal(syscall.SIGCONT)
+	continueProcess(t, r.agents[0].cmd.Process)
 	r.agents[0].says("goes on without it")
 	l.exits(exitThreshold)
 	if report := l.report(); !report.Verdict.Safe || len(report.Verdict.Gaps) != 1 {

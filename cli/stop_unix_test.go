@@ -15,3 +15,18 @@ func stopGroup(t *testing.T, p *os.Process) {
 		t.Fatal(err)
 	}
 }
+
+// stopProcess stops a process until continueProcess.
+func stopProcess(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func continueProcess(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
