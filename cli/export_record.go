@@ -56,11 +56,16 @@ func (e *export) record() error {
 	if o.dir == "" {
 		return nil
 	}
+	recorded := make(map[string]string) // targets by directory
 	for _, t := range e.targets {
 		dir := o.dir
 		if len(e.targets) > 1 {
 			dir = filepath.Join(dir, dirName(t.name))
 		}
+		if other, taken := recorded[dir]; taken {
+			return usageErrorf("give them names with --context", "--record: %s and %s would have the same directory, %s", other, t.name, dir)
+		}
+		recorded[dir] = t.name
 		w, err := recording.NewDirWriter(dir, recording.DirOptions{Keep: o.keep, KeepSize: int64(o.size), Report: func(text string) { e.note("%s", text) }})
 		if err != nil {
 			return fmt.Errorf("--record: %w", err)
