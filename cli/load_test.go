@@ -69,6 +69,38 @@ func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	}
 }
 
+// wantOnlyLocksOfTheLoad fails the test if list --all shows another key than those that
+// the clients lock, which begin with a prefix and have a locktop format.
+func wantOnlyLocksOfTheLoad(t *testing.T, addr, prefix string) {
+	t.Helper()
+	doc, _ := listedOn(t, "--all", "-u", "redis://"+addr)
+	for _, l := range doc.Locks {
+		if n, found := strings.CutPrefix(l.Key, prefix); !found || strings.Trim(n, "0123456789") != "" || !strings.HasPrefix(l.Format, "locktop") {
+			t.Errorf("%s is listed as a lock of %s", l.Key, l.Format)
+		}
+	}
+}
+
+// The keys in which a load and its agents note their state are not taken for locks.
+func TestOnlyTheLocksOfALoadAreListed(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"mutex", "reentrant", "rw", "fair", "semaphore", "all"} {
+		addr := server.ForTest(t).Addr()
+		l := spawn(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "p:", "--hold", "50ms", "--clients", "10", "--duration", "30s")
+		l.says("p99") // progress
+		wantOnlyLocksOfTheLoad(t, addr, "p:")
+		l.signal(os.Interrupt)
+		l.exits(exitInterrupted)
+	}
+	r := newAgentRig(t, 2, nil)
+	l := r.load("--agents", "2", "--prefix", "p:", "--duration", "30s")
+	l.says("p99")
+	wantOnlyLocksOfTheLoad(t, r.target.Addr(), "p:")
+	wantOnlyLocksOfTheLoad(t, r.control.Addr(), "none")
+	l.signal(os.Interrupt)
+	l.exits(exitInterrupted)
+}
+
 func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"mutex", "fair", "reentrant"} {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +26,6 @@ type janitor struct {
 	idle    time.Duration // CPU time of the servers before the run
 
 	prefix   string
-	id       string
 	claimKey string // key that claims the prefix; "" = not claimed
 
 	existing map[string]bool // keys that existed before the run; never deleted
@@ -45,7 +44,7 @@ const minGuard = 10 * time.Second
 func newJanitor(s Scenario, on Servers, o *oracle.Oracle, r role) *janitor {
 	j := &janitor{
 		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o, role: r,
-		guard: max(minGuard, 3*s.Lock.TTL), prefix: s.Keys.Prefix, id: fmt.Sprintf("%016x", rand.Uint64()),
+		guard: max(minGuard, 3*s.Lock.TTL), prefix: s.Keys.Prefix,
 	}
 	if j.withoutTTL(j.keys[0]) != none {
 		j.prepared = make([]sync.Once, s.Keys.N)
@@ -90,12 +89,15 @@ func (j *janitor) recordExisting() {
 
 // claim claims the prefix for this run. Otherwise, of two runs with the same prefix,
 // the first to end would delete the keys of the other. It skips a server that does not
-// answer.
+// answer. The value of the key is a sentence, which no lock library writes: a random
+// value looked like a lock that is renewed forever.
 func (j *janitor) claim(ctx context.Context) error {
 	j.claimKey = j.prefix + "run"
+	host, _ := os.Hostname() // only for a person who looks at the key
+	value := fmt.Sprintf("claimed by a locktop load, process %d on %s", os.Getpid(), host)
 	for _, rdb := range j.servers {
 		soon, cancel := context.WithTimeout(ctx, cleanWithin)
-		claimed, err := rdb.SetNX(soon, j.claimKey, j.id, minGuard).Result()
+		claimed, err := rdb.SetNX(soon, j.claimKey, value, minGuard).Result()
 		cancel()
 		if err == nil && !claimed {
 			j.claimKey = ""
