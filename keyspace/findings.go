@@ -229,9 +229,10 @@ const (
 	overruns    = 3                // consecutive holds that ended by expiry
 )
 
-// renewedForever finds holds with many renewals.
+// renewedForever finds holds with many renewals, unless a limit is configured for them: a
+// leader, for example, renews its lock as long as it lives.
 func renewedForever(l *Lock, now time.Time) string {
-	if l.Renewals < manyRenewed {
+	if l.Renewals < manyRenewed || l.OverdueIn > 0 {
 		return ""
 	}
 	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog still runs.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))
