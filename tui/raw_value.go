@@ -12,7 +12,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// rawValue is the raw value of the selected lock. It is refreshed every storedFor.
+// rawValue is the raw value of the selected lock. It is refreshed every storedFor, and
+// sooner if it shows no key of a lock that has a holder: it was read between two holds.
 type rawValue struct {
 	store    Store // nil if raw values are unavailable
 	id       keyspace.ID
@@ -34,11 +35,19 @@ func (v *rawValue) request(ctx context.Context, l keyspace.Lock, now time.Time) 
 	if id := l.ID(); id != v.id {
 		*v = rawValue{store: v.store, id: id}
 	}
-	if !v.asked.IsZero() && now.Sub(v.asked) < storedFor {
+	if !v.asked.IsZero() && now.Sub(v.asked) < v.freshFor(l) {
 		return nil
 	}
 	v.asked, v.asking = now, true
 	return readStored(ctx, v.store, l)
+}
+
+// freshFor returns how long the last answer may be shown.
+func (v *rawValue) freshFor(l keyspace.Lock) time.Duration {
+	if v.answered && v.err == nil && len(v.items) == 0 && len(l.Holders) > 0 {
+		return tickInterval
+	}
+	return storedFor
 }
 
 // onAnswer stores an answer. It discards an answer for another lock.

@@ -41,6 +41,16 @@ func TestOneRawValueIsRequestedAtATime(t *testing.T) {
 	})
 }
 
+// A read between two holds finds no key.
+func TestAMissingKeyOfAHeldLockIsReadAgainSoon(t *testing.T) {
+	w := testConfig()
+	w.Store = &countingStore{empty: 1}
+	drive(t, w, func(d *driver) {
+		d.size(100, 60).press("j", "enter").wait(tickInterval).wantOrder("stored as", "nothing: the key is gone")
+		d.wait(2*tickInterval).wantOrder("stored as", "holder = 3")
+	})
+}
+
 func TestTheLockPageShowsTheSafeCommand(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(100, 60).press("j", "enter")
@@ -118,15 +128,19 @@ func (g *fakeConnector) Connect(_ context.Context, v Target) (Config, error) {
 
 // countingStore counts the reads.
 type countingStore struct {
-	mu sync.Mutex
-	n  int
+	mu    sync.Mutex
+	n     int
+	empty int // number of the read that finds no key, from 1
 }
 
-func (c *countingStore) Stored(context.Context, keyspace.Lock) ([]RawEntry, error) {
+func (c *countingStore) Stored(ctx context.Context, l keyspace.Lock) ([]RawEntry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
-	return nil, nil
+	if c.n == c.empty {
+		return nil, nil
+	}
+	return fakeStore{}.Stored(ctx, l)
 }
 
 func (c *countingStore) asked() int {
