@@ -639,8 +639,11 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 			t.Parallel() // it waits most of its time
 			fault := Fault{At: 100 * time.Millisecond, Kind: Freeze, Before: c.before, Client: 1, For: 300 * time.Millisecond}
 			s := Scenario{
-				Lock: process(c.kind, 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1,
-				Hold: Const(c.hold), Think: Const(5 * time.Millisecond), Duration: 2 * time.Second, Faults: []Fault{fault},
+				Lock: process(c.kind, 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1, Duration: 2 * time.Second, Faults: []Fault{fault},
+				Hold: Const(c.hold), Think: Const(5 * time.Millisecond),
+			}
+			if c.before == "renew" {
+				s.Think = Const(c.hold) // meanwhile the other client gets the lock
 			}
 			r := started(t, connect(t, server.ForTest(t).Addr()), s)
 			<-r.Done()
