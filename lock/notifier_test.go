@@ -167,6 +167,26 @@ func TestAQueueThatWasUsedWithinTheDelayStaysSubscribed(t *testing.T) {
 	})
 }
 
+// A timer may run when its queue was used meanwhile, or is dropped already.
+func TestATimerThatRunsLateDropsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &notifier{started: true}
+		n.init(&core{alive: context.Background()})
+		q := n.use("free", "")
+		n.endUse(q)
+		n.dropIdle(q)
+		if n.queue("free") != q {
+			t.Error("a queue was dropped before its delay was over")
+		}
+		time.Sleep(2 * unsubscribeDelay)
+		next := n.use("free", "")
+		n.dropIdle(q)
+		if next == q || n.queue("free") != next {
+			t.Error("a dropped queue has taken the next one with it")
+		}
+	})
+}
+
 // woken reports whether a waiter was woken, and consumes the wake-up.
 func woken(w *waiter) bool {
 	select {
