@@ -86,6 +86,9 @@ type request struct {
 	pollEvery time.Duration
 	// token is the token of the attempts; empty = each gets a new one.
 	token string
+	// registrar is the protocol with which token may be registered as a waiter; nil =
+	// it is not.
+	registrar *scriptProtocol
 	// queue is where the request waits; nil = it does not wait for messages to its
 	// process.
 	queue *waitQueue
@@ -196,8 +199,8 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
-		b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), request)
-		r.token = "" // the undo would also release a later attempt with this token
+		b.client.undoWaiting(b.protocol, r.registrar, token, sent.Add(b.opts.keyTTL()), request)
+		r.token, r.registrar = "", nil // the undo would also release a later attempt with this token
 	}
 	if err != nil {
 		return nil, b.emitFailure(token, describe("acquire", b.key, err))
@@ -303,22 +306,38 @@ const (
 // and releases may overtake it, too. If acquire is not nil, only releases after its
 // end count there.
 func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
+	c.undoWaiting(p, nil, token, until, acquire)
+}
+
+// undoWaiting is undo of an attempt whose token may also be registered as a waiter, with
+// registrar; nil = it is not. It ends the registration, too: otherwise a release would
+// hand the lock to a token for which nobody waits.
+func (c *core) undoWaiting(p protocol, registrar *scriptProtocol, token string, until time.Time, acquire future) {
 	if u, ok := p.(undoer); ok {
 		u.undo()
 		return
 	}
-	first := p.release(c.alive, token, 0)
+	release := func() future {
+		switch registrar {
+		case nil:
+			return p.release(c.alive, token, 0)
+		case p:
+			return registrar.releaseWaiting(c.alive, token)
+		}
+		return bothReleases{p.release(c.alive, token, 0), registrar.releaseWaiting(c.alive, token)}
+	}
+	first := release()
 	c.tasks.spawn(func() {
 		ctx, cancel := context.WithDeadline(c.alive, until)
 		defer cancel()
-		release := first
+		request := first
 		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && c.transport.Clustered() {
 			a.waitLast(ctx)
-			release = p.release(c.alive, token, 0)
+			request = release()
 		}
 		pause := undoPause
-		for answers := 0; ; release = p.release(c.alive, token, 0) {
-			if _, err := release.wait(ctx); err == nil || !transient(err) {
+		for answers := 0; ; request = release() {
+			if _, err := request.wait(ctx); err == nil || !transient(err) {
 				answers++
 			}
 			if answers == 2 || !sleep(ctx, randomBetween(pause/2, pause)) {
@@ -328,4 +347,16 @@ func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
 			pause = min(2*pause, maxUndoPause)
 		}
 	})
+}
+
+// bothReleases are the release of a lock, and the end of a registration.
+type bothReleases [2]future
+
+// wait implements [future].
+func (b bothReleases) wait(ctx context.Context) (any, error) {
+	reply, err := b[0].wait(ctx)
+	if _, otherErr := b[1].wait(ctx); err == nil {
+		err = otherErr
+	}
+	return reply, err
 }

@@ -242,6 +242,58 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 	})
 }
 
+// A waiter to which the next release hands the lock gives up while its attempt is in
+// flight. Nothing of it is left.
+func TestAWaiterThatGivesUpDuringItsAttemptIsNotHandedTheLock(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		kinds := func(c *lock.Client) map[string]lock.Locker {
+			all := wakingOne(c, lock.Options{})
+			all["all"] = c.All([]string{"orders"}, lock.Options{})
+			return all
+		}
+		for _, kind := range append(wakingOneKinds, "all") {
+			for passes := 7; passes <= 11; passes++ {
+				holder, _ := r.process("holder")
+				leaver, link := r.process("leaver")
+				greedy := kinds(holder)[kind]
+				lease := r.locked(greedy)
+				short, giveUp := context.WithCancel(ctx)
+				left := lockAsync(short, kinds(leaver)[kind])
+				r.registered(1)
+				link.Delay(func() time.Duration { return time.Millisecond })
+				for range passes {
+					time.Sleep(5 * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+					if next, err := greedy.TryLock(ctx); err == nil {
+						lease = next
+					} else {
+						lease = nil // it was handed over
+						break
+					}
+				}
+				time.Sleep(2500 * time.Microsecond) // the attempt is refused, and the reply on its way
+				giveUp()
+				<-left.done
+				link.Thaw()
+				time.Sleep(100 * time.Millisecond)
+				if waiters := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(waiters) > 0 {
+					r.Errorf("%s, passed over %d times: %q are registered, and nobody waits", kind, passes, waiters)
+				}
+				if left.lease != nil {
+					lease = left.lease
+				}
+				if lease != nil {
+					r.must(lease.Unlock(ctx))
+				}
+				if r.rdb.Exists(ctx, "orders").Val() > 0 {
+					r.Errorf("%s, passed over %d times: the lock is held, and nobody has it", kind, passes)
+				}
+				r.rdb.FlushAll(ctx)
+			}
+		}
+	})
+}
+
 // A process that comes too late is the next one again, before those that came after it.
 func TestAProcessThatComesTooLateKeepsItsPlace(t *testing.T) {
 	inBubble(t, func(r *rig) {
