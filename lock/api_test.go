@@ -89,7 +89,18 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 		derived, cancel := context.WithCancel(lead("derived").Context())
 		defer cancel()
 		merged := lead("merged").ContextFrom(context.WithValue(ctx, contextKey{}, 1))
-		dropped := lead("dropped").Token()
+		dropped := map[string]string{"dropped": lead("dropped").Token()}
+		parent, end := context.WithCancel(ctx)
+		for name, parent := range map[string]context.Context{"background": ctx, "ended": parent, "valued": context.WithValue(ctx, contextKey{}, 1)} {
+			lease := lead("dropped " + name)
+			dropped["dropped "+name] = lease.Token()
+			_ = lease.ContextFrom(parent).Err()
+		}
+		own := lead("dropped own")
+		dropped["dropped own"] = own.Token()
+		_ = own.ContextFrom(own.Context()).Err()
+		own = nil
+		end()
 		for range 10 {
 			runtime.GC()
 			time.Sleep(time.Second)
@@ -100,12 +111,40 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 				r.Errorf("%s has ended: %v", name, context.Cause(ctx))
 			}
 		}
-		if got := r.rdb.Get(ctx, "dropped").Val(); got == dropped {
-			r.Error("an unreachable lease is renewed")
+		for key, token := range dropped {
+			if got := r.rdb.Get(ctx, key).Val(); got == token {
+				r.Errorf("an unreachable lease is renewed: %s", key)
+			}
 		}
 		runtime.KeepAlive(plain)
 		runtime.KeepAlive(derived)
 		runtime.KeepAlive(merged)
+	})
+}
+
+// A leader derives a context for each request.
+func TestAContextThatHasEndedUsesNoMemoryOfItsLease(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		collected := 0
+		const requests = 100
+		for range requests {
+			request, cancel := context.WithCancel(ctx)
+			value := &[1 << 10]byte{}
+			runtime.AddCleanup(value, func(*int) { collected++ }, &collected)
+			_ = lease.ContextFrom(context.WithValue(request, contextKey{}, value)).Err()
+			cancel()
+		}
+		for range 5 {
+			synctest.Wait()
+			runtime.GC()
+			time.Sleep(time.Millisecond)
+		}
+		if collected < requests*9/10 {
+			r.Errorf("%d of %d contexts are kept though their requests have ended", requests-collected, requests)
+		}
+		runtime.KeepAlive(lease)
 	})
 }
 

@@ -99,19 +99,29 @@ func (l *Lease) Context() context.Context {
 }
 
 // ContextFrom returns a context with the values of parent. It ends with parent or with
-// the lease, whichever is first, and has the same [context.Cause].
+// the lease, whichever is first, and has the same [context.Cause]. When it has ended, it
+// uses no memory of the lease.
 func (l *Lease) ContextFrom(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	leaseCtx := l.Context()
-	if leaseCtx.Err() != nil {
-		cancel(context.Cause(leaseCtx))
+	ended := l.endContext()
+	if parent.Done() == ended.Done() { // parent is a context of the lease
+		return leaseContext{parent, l}
 	}
-	context.AfterFunc(leaseCtx, func() { cancel(context.Cause(leaseCtx)) })
+	ctx, cancel := context.WithCancelCause(parent)
+	if ended.Err() != nil {
+		cancel(context.Cause(ended))
+	}
+	// ended belongs to the renewals of the lock. What it keeps must not refer to l, which
+	// could otherwise never be garbage-collected.
+	stop := context.AfterFunc(ended, func() { cancel(context.Cause(ended)) })
+	context.AfterFunc(ctx, func() { stop() })
 	return leaseContext{ctx, l}
 }
 
 // endContext returns the context that ends with the lease.
 func (l *Lease) endContext() context.Context {
+	if l.isZero() {
+		return noLease
+	}
 	if l.ctx != nil {
 		return l.ctx
 	}
