@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,5 +183,64 @@ func TestElectOutlivesAnOutage(t *testing.T) {
 		e.end <- nil
 		<-e.done
 		r.must(e.err)
+	})
+}
+
+// With a longest hold, no caller leads twice while others wait, whatever the kind.
+func TestCallersWithALongestHoldTakeTurns(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		o := lock.Options{TTL: time.Second, Renew: lock.Renew{MaxHold: 200 * time.Millisecond}}
+		for kind, of := range map[string]func(c *lock.Client) lock.Locker{
+			"mutex": func(c *lock.Client) lock.Locker { return c.Mutex("mutex", o) },
+			"fair":  func(c *lock.Client) lock.Locker { return c.Fair("fair", o) },
+		} {
+			short, cancel := context.WithTimeout(ctx, 20*time.Second)
+			var order serviceOrder
+			var all sync.WaitGroup
+			for _, name := range []string{"a", "b", "c"} {
+				c, link := r.process(name)
+				link.Delay(func() time.Duration { return time.Millisecond })
+				all.Go(func() {
+					_ = lock.Elect(short, of(c), func(ctx context.Context) error {
+						order.add(name)
+						<-ctx.Done()
+						return ctx.Err()
+					})
+				})
+			}
+			all.Wait()
+			cancel()
+			terms := map[string]int{}
+			for i, name := range order.names {
+				terms[name]++
+				if i > 0 && name == order.names[i-1] {
+					r.Errorf("%s: %s leads twice: %q", kind, name, order.names)
+					break
+				}
+			}
+			if len(terms) < 3 || len(order.names) < 30 {
+				r.Errorf("%s: the terms are %v", kind, terms)
+			}
+		}
+	})
+}
+
+// A function that unlocks its lease resigns.
+func TestALeaderThatUnlocksItsLeaseResigns(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		failed := errors.New("disk full")
+		for _, returns := range []error{nil, context.Canceled, failed} {
+			terms := 0
+			err := lock.Elect(ctx, m, func(term context.Context) error {
+				terms++
+				r.must(lock.LeaseFrom(term).Unlock(ctx))
+				return returns
+			})
+			if terms != 1 || errors.Is(err, failed) != (returns == failed) || returns != failed && err != nil {
+				r.Errorf("the function ran %d times and returned %v: got %v", terms, returns, err)
+			}
+		}
+		r.holds("orders", "")
 	})
 }
