@@ -94,7 +94,8 @@ type request struct {
 	queue *waitQueue
 	// noHandOver means that no release may hand the lock to the request.
 	noHandOver bool
-	// ticket is that of the first registration of an [All]; 0 = none yet.
+	// ticket is that of the first registration of an [All], or of the first refusal of a
+	// reader; 0 = none yet.
 	ticket int64
 
 	began    time.Time

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -734,8 +735,8 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 	})
 }
 
-// The writer that is next is stopped: its claim ends after 3 s, and the registered writer
-// behind it looks after 1 to 2 s more. New readers do not get in first for ever.
+// The writer that is next is stopped: its claim ends after 0.75 s, and the registered
+// writer behind it looks 0.25 s later. New readers do not get in first for ever.
 func TestAStoppedWriterDelaysTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		near := r.client(lock.Config{})
@@ -751,14 +752,68 @@ func TestAStoppedWriterDelaysTheNext(t *testing.T) {
 		released := time.Now()
 		r.must(write.Unlock(ctx))
 		lease := r.won(next)
-		if delay := time.Since(released); delay > 5*time.Second {
-			r.Errorf("the next writer got the lock after %v, want at most 5 s", delay)
+		if delay := time.Since(released); delay > time.Second {
+			r.Errorf("the next writer got the lock after %v, want at most 1 s", delay)
 		}
 		r.must(lease.Unlock(ctx))
 		link.Thaw()
 		r.must(r.won(frozen).Unlock(ctx))
 		r.gone("orders")
 	})
+}
+
+// Several writers before a live one are stopped, or dead. The server knows that a process
+// is dead: its connection is closed.
+func TestWritersThatAreStoppedOrDeadDelayTheNext(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(link *netfault.Network)
+		others int // besides the one that is next
+		within time.Duration
+	}{
+		"one is stopped":   {(*netfault.Network).Freeze, 0, time.Second},
+		"four are stopped": {(*netfault.Network).Freeze, 3, 2 * time.Second},
+		"one is dead":      {(*netfault.Network).Cut, 0, 0},
+		"four are dead":    {(*netfault.Network).Cut, 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				near := r.client(lock.Config{})
+				write := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Writer())
+				doomed, kill := context.WithCancel(ctx)
+				var links []*netfault.Network
+				var waiting []*await
+				wait := func(ctx context.Context) *await {
+					c, link := r.process(fmt.Sprint(len(links)))
+					links = append(links, link)
+					w := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
+					r.claimed("orders")
+					r.registered(int64(len(links) - 1))
+					return w
+				}
+				for range 1 + c.others {
+					waiting = append(waiting, wait(doomed))
+				}
+				next := wait(ctx)
+				time.Sleep(10 * time.Second)
+				for _, link := range links[:len(links)-1] {
+					link.Refuse(errors.New("gone"))
+					c.end(link)
+				}
+				synctest.Wait()
+				released := time.Now()
+				r.must(write.Unlock(ctx))
+				lease := r.won(next)
+				if delay := time.Since(released); delay > c.within {
+					r.Errorf("the live writer got the lock after %v, want at most %v", delay, c.within)
+				}
+				r.must(lease.Unlock(ctx))
+				kill()
+				for _, w := range waiting {
+					<-w.done
+				}
+			})
+		})
+	}
 }
 
 // The last waiting writer of a process gives up: if it was next, the first registered

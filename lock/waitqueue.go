@@ -23,6 +23,8 @@ type waitQueue struct {
 	processConfirmed bool // the server has confirmed the subscription to processChannel
 	closed           bool
 	registration     registration
+	freedAt          time.Time // when the last message on channel came
+	refusedTicket    int64     // of the last refused reader; 0 = none
 	setFirst         setFirst
 
 	heartbeats     int // waiters that need heartbeats
@@ -78,7 +80,7 @@ const nextMessage = "next"
 func (q *waitQueue) onMessage(channel, message string) {
 	switch {
 	case channel == q.channel:
-		q.wakeFirst()
+		q.onFree()
 	case message == ownMessage:
 	case message == freeMessage, message == moreMessage:
 		q.onWoken(message == moreMessage)
@@ -87,6 +89,47 @@ func (q *waitQueue) onMessage(channel, message string) {
 	default:
 		q.wakeToken(message)
 	}
+}
+
+// onFree wakes the first waiter, because a release has woken all processes.
+func (q *waitQueue) onFree() {
+	q.mu.Lock()
+	q.freedAt = time.Now()
+	q.mu.Unlock()
+	q.wakeFirst()
+}
+
+// setReadersTicket notes the ticket of a refused reader.
+func (q *waitQueue) setReadersTicket(ticket int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.refusedTicket = ticket
+}
+
+// readersTicket returns the ticket for a reader that waits since began: that of the last
+// refused reader, if both waited when the last message came; else 0.
+func (q *waitQueue) readersTicket(began time.Time) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.freedAt.Before(began) {
+		return 0
+	}
+	return q.refusedTicket
+}
+
+// claimPoll returns the pause after which a waiting writer looks by itself; 0 = it waits
+// for its message.
+func (q *waitQueue) claimPoll() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ahead := time.Duration(max(q.registration.ahead, 0))
+	switch {
+	case !q.registration.registered:
+		return claimTTL / 3
+	case ahead < claimPolls:
+		return (ahead + 1) * claimTTL / 3
+	}
+	return 0
 }
 
 // onWoken wakes the first waiter, because a release has woken this process. Without a
