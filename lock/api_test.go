@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"locktop/lock"
 )
@@ -89,7 +90,22 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 		derived, cancel := context.WithCancel(lead("derived").Context())
 		defer cancel()
 		merged := lead("merged").ContextFrom(context.WithValue(ctx, contextKey{}, 1))
-		dropped := lead("dropped").Token()
+		dropped := map[string]string{"dropped": lead("dropped").Token()}
+		for name, use := range map[string]func(*lock.Lease) context.Context{
+			"dropped with its context": (*lock.Lease).Context,
+			"dropped with a context from another": func(lease *lock.Lease) context.Context {
+				return lease.ContextFrom(ctx)
+			},
+			"dropped with a context that has ended": func(lease *lock.Lease) context.Context {
+				ended, cancel := context.WithCancel(ctx)
+				defer cancel()
+				return lease.ContextFrom(ended)
+			},
+		} {
+			lease := lead(name)
+			use(lease)
+			dropped[name] = lease.Token()
+		}
 		for range 10 {
 			runtime.GC()
 			time.Sleep(time.Second)
@@ -100,8 +116,10 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 				r.Errorf("%s has ended: %v", name, context.Cause(ctx))
 			}
 		}
-		if got := r.rdb.Get(ctx, "dropped").Val(); got == dropped {
-			r.Error("an unreachable lease is renewed")
+		for name, token := range dropped {
+			if got := r.rdb.Get(ctx, name).Val(); got == token {
+				r.Errorf("%s: an unreachable lease is renewed", name)
+			}
 		}
 		runtime.KeepAlive(plain)
 		runtime.KeepAlive(derived)
@@ -125,6 +143,36 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 		<-ofLease.Done()
 		if !errors.Is(context.Cause(ofLease), lock.ErrReleased) {
 			r.Errorf("ended with %v, want ErrReleased", context.Cause(ofLease))
+		}
+	})
+}
+
+// A leader derives a context for each request.
+func TestALeaseKeepsNoContextThatHasEnded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for name, l := range map[string]lock.Locker{"mutex": c.Mutex("mutex", lock.Options{}), "reentrant": c.Reentrant("reentrant", lock.Options{})} {
+			lease := r.locked(l)
+			var values []weak.Pointer[[64]byte]
+			for range 100 {
+				value := new([64]byte)
+				values = append(values, weak.Make(value))
+				request, cancel := context.WithCancel(context.WithValue(ctx, contextKey{}, value))
+				lease.ContextFrom(request)
+				cancel()
+			}
+			synctest.Wait()
+			runtime.GC()
+			kept := 0
+			for _, value := range values {
+				if value.Value() != nil {
+					kept++
+				}
+			}
+			if kept > 1 { // the compiler may keep the last one
+				r.Errorf("%s: %d of %d contexts are kept after their end", name, kept, len(values))
+			}
+			r.must(lease.Unlock(ctx))
 		}
 	})
 }
