@@ -86,6 +86,9 @@ type request struct {
 	pollEvery time.Duration
 	// token is the token of the attempts; empty = each gets a new one.
 	token string
+	// registrar is the protocol of the lock among whose waiters token is registered, or
+	// will be; nil = it is not.
+	registrar *scriptProtocol
 	// queue is where the request waits; nil = it does not wait for messages to its
 	// process.
 	queue *waitQueue
@@ -196,8 +199,7 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
-		b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), request)
-		r.token = "" // the undo would also release a later attempt with this token
+		b.undoAttempt(r, token, sent, request)
 	}
 	if err != nil {
 		return nil, b.emitFailure(token, describe("acquire", b.key, err))
@@ -213,6 +215,20 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		return nil, err
 	}
 	return b.startHold(r, token, fence, sent)
+}
+
+// undoAttempt undoes an attempt whose outcome is unknown, which was sent at sent, also if
+// it has registered its token.
+func (b *base) undoAttempt(r *request, token string, sent time.Time, acquire future) {
+	until := sent.Add(b.opts.keyTTL())
+	registered := r.registrar
+	if registered != nil {
+		b.client.undo(leaving{registered}, token, later(until, sent.Add(registrationTTL)), acquire)
+	}
+	if b.protocol != protocol(registered) {
+		b.client.undo(b.protocol, token, until, acquire)
+	}
+	r.token, r.registrar = "", nil // the undo would also release a later attempt with this token
 }
 
 // emitFailure reports the failure of an attempt and returns err.

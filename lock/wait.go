@@ -69,8 +69,9 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		queue.wakeAfter(r.capPoll(pollInterval(held, queue.subscribed(), 0)))
 	}
 	queue.leave(w, err == nil && (!r.shared || r.chained))
-	if err != nil && r.token != "" {
-		b.protocol.(*scriptProtocol).giveUp(r.token)
+	if err != nil && r.registrar != nil {
+		r.registrar.giveUp(r.token)
+		r.token, r.registrar = "", nil
 	}
 	queue.unregister()
 	return lease, err
@@ -103,6 +104,7 @@ func (b *base) claimNext(r *request, queue *waitQueue, w *waiter) (err error) {
 		return nil
 	}
 	if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err == nil {
+		r.registrar = b.protocol.(*scriptProtocol)
 		queue.setToken(w, r.token)
 	}
 	return err

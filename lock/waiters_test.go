@@ -242,6 +242,84 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 	})
 }
 
+// givingUpATurn are the ways in which a waiter that was passed over nine times gives up.
+// Its network has a delay of 1 ms each way, and its tenth attempt, which registers a
+// token, is about to be sent.
+var givingUpATurn = map[string]func(r *rig, link *netfault.Network, cancel func()){
+	"before the reply": func(r *rig, _ *netfault.Network, cancel func()) {
+		time.Sleep(1500 * time.Microsecond)
+		cancel()
+	},
+	"after its connection broke before the reply": func(r *rig, link *netfault.Network, cancel func()) {
+		time.Sleep(1500 * time.Microsecond)
+		link.FreezeReplies()
+		time.Sleep(5 * time.Millisecond)
+		link.Cut()
+		link.Thaw()
+		time.Sleep(time.Second)
+		cancel()
+	},
+	"just before its connection breaks": func(r *rig, link *netfault.Network, cancel func()) {
+		time.Sleep(5 * time.Millisecond)
+		link.Freeze()
+		cancel()
+		time.Sleep(time.Millisecond)
+		link.Cut()
+		link.Thaw()
+	},
+}
+
+// A waiter that has registered a token and gives up leaves none behind. Else the next
+// release would hand the lock to it.
+func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		o := lock.Options{TTL: time.Minute}
+		kinds := func(c *lock.Client) map[string]lock.Locker {
+			kinds := wakingOne(c, o)
+			kinds["all"] = c.All([]string{"orders"}, o)
+			return kinds
+		}
+		for kind := range kinds(r.client(lock.Config{})) {
+			for way, giveUp := range givingUpATurn {
+				holder, _ := r.process("holder")
+				leaver, link := r.process("leaver")
+				c, _ := r.process("next")
+				greedy := kinds(holder)[kind]
+				lease := r.locked(greedy)
+				short, cancel := context.WithCancel(ctx)
+				left := lockAsync(short, kinds(leaver)[kind])
+				r.registered(1)
+				link.Delay(func() time.Duration { return time.Millisecond })
+				for range 9 {
+					time.Sleep(5 * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+					lease = r.locked(greedy)
+				}
+				time.Sleep(time.Millisecond) // of the message
+				giveUp(r, link, cancel)
+				<-left.done
+				if !errors.Is(left.err, context.Canceled) {
+					r.Errorf("%s, %s: the leaver got %v", kind, way, left.err)
+				}
+				time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
+				if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
+					r.Errorf("%s, %s: without a waiter %q are registered", kind, way, left)
+				}
+				next := lockAsync(ctx, kinds(c)[kind])
+				r.registered(1)
+				time.Sleep(5 * time.Millisecond)
+				released := time.Now()
+				r.must(lease.Unlock(ctx))
+				lease = r.won(next)
+				if delay := time.Since(released); delay > 0 {
+					r.Errorf("%s, %s: the next process got the lock after %v, want at once", kind, way, delay)
+				}
+				r.must(lease.Unlock(ctx))
+			}
+		}
+	})
+}
+
 // A process that comes too late is the next one again, before those that came after it.
 func TestAProcessThatComesTooLateKeepsItsPlace(t *testing.T) {
 	inBubble(t, func(r *rig) {
