@@ -199,6 +199,13 @@ func (p *scriptProtocol) afterSet(c *call, q *waitQueue, token string, ttl time.
 	return r
 }
 
+// noteRegistered notes that the process may be registered for the lock of p.
+func (q *waitQueue) noteRegistered(p *scriptProtocol) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.registration.protocol, q.registration.registered = p, true
+}
+
 // onGrant notes that the lock was acquired. turn is when the next waiter of the process
 // must look, as in onRefusal.
 func (r *registering) onGrant(turn any) {

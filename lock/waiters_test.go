@@ -493,6 +493,52 @@ func TestAMutexAndAFairLockWakeEachOther(t *testing.T) {
 	})
 }
 
+// A fair waiter behind a mutex registers like one for a mutex. If it leaves, a release
+// wakes the next process.
+func TestAFairWaiterThatLeavesDoesNotKeepAWakeUp(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		o := lock.Options{TTL: time.Minute}
+		holder, _ := r.process("holder")
+		leaver, link := r.process("leaver")
+		c, _ := r.process("next")
+		for way, giveUp := range map[string]func(cancel func()){
+			"while it waits": func(cancel func()) { cancel() },
+			"when its connection has broken": func(cancel func()) {
+				link.Freeze()
+				cancel()
+				link.Cut()
+				link.Thaw()
+			},
+		} {
+			lease := r.locked(holder.Mutex("orders", o))
+			short, cancel := context.WithCancel(ctx)
+			left := lockAsync(short, leaver.Fair("orders", o))
+			r.registered(1)
+			next := lockAsync(ctx, c.Mutex("orders", o))
+			r.registered(2)
+			giveUp(cancel)
+			<-left.done
+			time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
+			released := time.Now()
+			r.must(lease.Unlock(ctx))
+			lease = r.won(next)
+			if delay := time.Since(released); delay > 0 {
+				r.Errorf("%s: the next process got the lock after %v, want at once", way, delay)
+			}
+			r.must(lease.Unlock(ctx))
+
+			// A fair waiter that acquires when the mutex has expired leaves, too.
+			r.must(r.rdb.Set(ctx, "orders", "crashed", time.Second).Err())
+			lease = r.won(lockAsync(ctx, leaver.Fair("orders", o)))
+			time.Sleep(100 * time.Millisecond)
+			if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
+				r.Errorf("%s: without a waiter %q are registered", way, left)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
 // Registrations that the server has lost come back, and those of a dead process end.
 func TestRegistrationsAreRefreshedAndExpire(t *testing.T) {
 	inBubble(t, func(r *rig) {
