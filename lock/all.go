@@ -136,7 +136,7 @@ func (a *All) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 		return a.poll(ctx, r)
 	}
 	backoff := minBackoff
-	for part := &a.parts[0]; ; r.token, r.registrar = "", nil {
+	for part := &a.parts[0]; ; {
 		r.try = func(ctx context.Context, r *request) (*Lease, error) { return a.attemptWaitingFor(ctx, r, part) }
 		lease, err := part.acquireWaiting(ctx, r)
 		var other *otherHeld

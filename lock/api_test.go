@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"locktop/lock"
 )
@@ -90,17 +91,24 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 		defer cancel()
 		merged := lead("merged").ContextFrom(context.WithValue(ctx, contextKey{}, 1))
 		dropped := map[string]string{"dropped": lead("dropped").Token()}
-		parent, end := context.WithCancel(ctx)
-		for name, parent := range map[string]context.Context{"background": ctx, "ended": parent, "valued": context.WithValue(ctx, contextKey{}, 1)} {
-			lease := lead("dropped " + name)
-			dropped["dropped "+name] = lease.Token()
-			_ = lease.ContextFrom(parent).Err()
+		for name, use := range map[string]func(*lock.Lease) context.Context{
+			"dropped with its context": (*lock.Lease).Context,
+			"dropped with a context from another": func(lease *lock.Lease) context.Context {
+				return lease.ContextFrom(ctx)
+			},
+			"dropped with a context from its own": func(lease *lock.Lease) context.Context {
+				return lease.ContextFrom(lease.Context())
+			},
+			"dropped with a context that has ended": func(lease *lock.Lease) context.Context {
+				ended, cancel := context.WithCancel(ctx)
+				defer cancel()
+				return lease.ContextFrom(ended)
+			},
+		} {
+			lease := lead(name)
+			use(lease)
+			dropped[name] = lease.Token()
 		}
-		own := lead("dropped own")
-		dropped["dropped own"] = own.Token()
-		_ = own.ContextFrom(own.Context()).Err()
-		own = nil
-		end()
 		for range 10 {
 			runtime.GC()
 			time.Sleep(time.Second)
@@ -111,9 +119,9 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 				r.Errorf("%s has ended: %v", name, context.Cause(ctx))
 			}
 		}
-		for key, token := range dropped {
-			if got := r.rdb.Get(ctx, key).Val(); got == token {
-				r.Errorf("an unreachable lease is renewed: %s", key)
+		for name, token := range dropped {
+			if got := r.rdb.Get(ctx, name).Val(); got == token {
+				r.Errorf("%s: an unreachable lease is renewed", name)
 			}
 		}
 		runtime.KeepAlive(plain)
@@ -164,6 +172,36 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 		<-ofLease.Done()
 		if !errors.Is(context.Cause(ofLease), lock.ErrReleased) {
 			r.Errorf("ended with %v, want ErrReleased", context.Cause(ofLease))
+		}
+	})
+}
+
+// A leader derives a context for each request.
+func TestALeaseKeepsNoContextThatHasEnded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for name, l := range map[string]lock.Locker{"mutex": c.Mutex("mutex", lock.Options{}), "reentrant": c.Reentrant("reentrant", lock.Options{})} {
+			lease := r.locked(l)
+			var values []weak.Pointer[[64]byte]
+			for range 100 {
+				value := new([64]byte)
+				values = append(values, weak.Make(value))
+				request, cancel := context.WithCancel(context.WithValue(ctx, contextKey{}, value))
+				lease.ContextFrom(request)
+				cancel()
+			}
+			synctest.Wait()
+			runtime.GC()
+			kept := 0
+			for _, value := range values {
+				if value.Value() != nil {
+					kept++
+				}
+			}
+			if kept > 1 { // the compiler may keep the last one
+				r.Errorf("%s: %d of %d contexts are kept after their end", name, kept, len(values))
+			}
+			r.must(lease.Unlock(ctx))
 		}
 	})
 }

@@ -86,8 +86,8 @@ type request struct {
 	pollEvery time.Duration
 	// token is the token of the attempts; empty = each gets a new one.
 	token string
-	// registrar is the protocol with which token may be registered as a waiter; nil =
-	// it is not.
+	// registrar is the protocol of the lock among whose waiters token is registered, or
+	// will be; nil = it is not.
 	registrar *scriptProtocol
 	// queue is where the request waits; nil = it does not wait for messages to its
 	// process.
@@ -200,8 +200,7 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
-		b.client.undoWaiting(b.protocol, r.registrar, token, sent.Add(b.opts.keyTTL()), request)
-		r.token, r.registrar = "", nil // the undo would also release a later attempt with this token
+		b.undoAttempt(r, token, sent, request)
 	}
 	if err != nil {
 		return nil, b.emitFailure(token, describe("acquire", b.key, err))
@@ -217,6 +216,20 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		return nil, err
 	}
 	return b.startHold(r, token, fence, sent)
+}
+
+// undoAttempt undoes an attempt whose outcome is unknown, which was sent at sent, also if
+// it has registered its token.
+func (b *base) undoAttempt(r *request, token string, sent time.Time, acquire future) {
+	until := sent.Add(b.opts.keyTTL())
+	registered := r.registrar
+	if registered != nil {
+		b.client.undo(leaving{registered}, token, later(until, sent.Add(registrationTTL)), acquire)
+	}
+	if b.protocol != protocol(registered) {
+		b.client.undo(b.protocol, token, until, acquire)
+	}
+	r.token, r.registrar = "", nil // the undo would also release a later attempt with this token
 }
 
 // emitFailure reports the failure of an attempt and returns err.
@@ -307,38 +320,22 @@ const (
 // and releases may overtake it, too. If acquire is not nil, only releases after its
 // end count there.
 func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
-	c.undoWaiting(p, nil, token, until, acquire)
-}
-
-// undoWaiting is undo of an attempt whose token may also be registered as a waiter, with
-// registrar; nil = it is not. It ends the registration, too: otherwise a release would
-// hand the lock to a token for which nobody waits.
-func (c *core) undoWaiting(p protocol, registrar *scriptProtocol, token string, until time.Time, acquire future) {
 	if u, ok := p.(undoer); ok {
 		u.undo()
 		return
 	}
-	release := func() future {
-		switch registrar {
-		case nil:
-			return p.release(c.alive, token, 0)
-		case p:
-			return registrar.releaseWaiting(c.alive, token)
-		}
-		return bothReleases{p.release(c.alive, token, 0), registrar.releaseWaiting(c.alive, token)}
-	}
-	first := release()
+	first := p.release(c.alive, token, 0)
 	c.tasks.spawn(func() {
 		ctx, cancel := context.WithDeadline(c.alive, until)
 		defer cancel()
-		request := first
+		release := first
 		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && c.transport.Clustered() {
 			a.waitLast(ctx)
-			request = release()
+			release = p.release(c.alive, token, 0)
 		}
 		pause := undoPause
-		for answers := 0; ; request = release() {
-			if _, err := request.wait(ctx); err == nil || !transient(err) {
+		for answers := 0; ; release = p.release(c.alive, token, 0) {
+			if _, err := release.wait(ctx); err == nil || !transient(err) {
 				answers++
 			}
 			if answers == 2 || !sleep(ctx, randomBetween(pause/2, pause)) {
@@ -348,16 +345,4 @@ func (c *core) undoWaiting(p protocol, registrar *scriptProtocol, token string, 
 			pause = min(2*pause, maxUndoPause)
 		}
 	})
-}
-
-// bothReleases are the release of a lock, and the end of a registration.
-type bothReleases [2]future
-
-// wait implements [future].
-func (b bothReleases) wait(ctx context.Context) (any, error) {
-	reply, err := b[0].wait(ctx)
-	if _, otherErr := b[1].wait(ctx); err == nil {
-		err = otherErr
-	}
-	return reply, err
 }

@@ -3,7 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
 )
 
 // Elect elects a leader among the callers that use the same lock, and runs f while this
@@ -12,37 +12,36 @@ import (
 // the local deadline, so before another caller can lead. [LeaseFrom] returns the lease
 // in f; its fence, if the lock has one, is larger than those of all earlier leaders.
 //
-// If the lease is lost or reaches its longest hold while f runs, Elect waits until f
-// returns, and then for l again. So f may run several times, and should stop soon after
-// the end of its context.
+// If the lease ends while f runs, Elect waits until f returns, and then for l again. So
+// f may run several times, and should stop soon after the end of its context.
 //
 // Elect returns when f returns while it leads, with the error of f joined with that of
-// [Lease.Unlock]; when f has unlocked the lease itself, which is a resignation; when f
-// returns an error that is not of its context; or when ctx ends or the client is closed. An
-// error before the first reply of the server is returned at once. Later, Elect retries after
-// errors that may pass.
+// [Lease.Unlock]; when f returns an error that is not of its context; or when ctx ends
+// or the client is closed. An f that unlocks the lease resigns: after it has returned,
+// Elect returns its error, or nil if the error is of its context. An error before the
+// first reply of the server is returned at once. Later, Elect retries after errors that
+// may pass.
 //
-// A leader that crashes is succeeded when its TTL has passed. With [Renew.MaxHold], the
-// callers take turns: a leader whose term has reached this limit waits 100 ms before it
-// asks again, in which a caller that waits becomes the leader.
+// A leader that crashes is succeeded when its TTL has passed. A release hands the lock
+// to the caller that has waited longest, so with [Renew.MaxHold] the callers take turns.
+// Of a [Redlock], of an [All] with keys in several slots of a cluster, and with
+// [Wait.Poll], the last leader may get the lock again before the others.
 func Elect(ctx context.Context, l Locker, f func(ctx context.Context) error) error {
+	campaigning := context.WithValue(ctx, inTurn{}, true)
 	for led := false; ; led = true {
-		lease, err := campaign(ctx, l, led)
+		lease, err := campaign(campaigning, l, led)
 		if err != nil {
 			return err
 		}
 		if done, err := lead(ctx, lease, f); done {
 			return err
 		}
-		if errors.Is(context.Cause(lease.Context()), ErrMaxHold) {
-			sleep(ctx, stepBack)
-		}
 	}
 }
 
-// stepBack is how long a leader waits after its longest hold. A waiting caller needs a
-// round trip to get the lock.
-const stepBack = 100 * time.Millisecond
+// inTurn is the key of a context whose waiters do not compete: if a release can hand
+// them the lock, it does, in the order in which they began to wait.
+type inTurn struct{}
 
 // campaign waits for the lock. With retry it also retries the first attempt.
 func campaign(ctx context.Context, l Locker, retry bool) (*Lease, error) {
@@ -54,8 +53,8 @@ func campaign(ctx context.Context, l Locker, retry bool) (*Lease, error) {
 	}
 }
 
-// lead runs f under a lease. It returns false if f did not unlock the lease, which
-// ended meanwhile, and f did not fail for another reason.
+// lead runs f under a lease. It returns false if the lease ended meanwhile, but not by
+// Unlock, and f did not fail for another reason.
 func lead(ctx context.Context, lease *Lease, f func(ctx context.Context) error) (done bool, err error) {
 	resigned := false
 	defer func() {
@@ -65,13 +64,14 @@ func lead(ctx context.Context, lease *Lease, f func(ctx context.Context) error) 
 	}()
 	term := lease.ContextFrom(ctx)
 	err = f(term)
-	if ctx.Err() != nil || lease.Valid() {
+	resigned = lease.released()
+	ofTerm := errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(term))
+	switch {
+	case ctx.Err() != nil && ofTerm:
+		return true, fmt.Errorf("lock: lead %q: %w", lease.Key(), err)
+	case ctx.Err() != nil || lease.Valid() || err != nil && !ofTerm:
 		return true, err
+	default:
+		return resigned, nil
 	}
-	cause := context.Cause(lease.Context())
-	resigned = errors.Is(cause, ErrReleased)
-	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, cause) {
-		return true, err
-	}
-	return resigned, nil
 }

@@ -161,6 +161,7 @@ func (w *fairWaiter) lock(ctx context.Context) (lease *Lease, err error) {
 	defer func() {
 		stopBeating()
 		w.queue.leave(place, err == nil)
+		w.queue.unregister() // as a waiter for a mutex
 	}()
 	for {
 		if lease, err = w.tryAcquire(ctx, place); !errors.Is(err, ErrHeld) {
@@ -205,6 +206,9 @@ func (w *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
 	var fence int64
 	if err == nil {
 		held, fence, err = parseAcquire(w.key, reply)
+	}
+	if ttl > 0 && (outcomeUnknown(err) || held != nil && !isFair(held.Token)) {
+		w.queue.noteRegistered(&w.protocol.(*fairProtocol).scriptProtocol)
 	}
 	if err != nil {
 		return nil, w.emitFailure(w.token, describe("acquire", w.key, err))

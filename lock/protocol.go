@@ -90,12 +90,6 @@ func (p *scriptProtocol) release(ctx context.Context, token string, left int) fu
 	return &handover{call: p.sendRelease(ctx, token, left, ""), protocol: p}
 }
 
-// releaseWaiting releases a token that may hold the lock, or may be registered as a
-// waiter.
-func (p *scriptProtocol) releaseWaiting(ctx context.Context, token string) future {
-	return &handover{call: p.sendRelease(ctx, token, 0, token), protocol: p}
-}
-
 // sendRelease sends the release of a token. If the token does not hold the lock,
 // waiting is removed from the waiters; empty = none.
 func (p *scriptProtocol) sendRelease(ctx context.Context, token string, left int, waiting string) *call {

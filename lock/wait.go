@@ -52,7 +52,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 			held, backoff = err, minBackoff
 		}
 		queue.wakeAfter(r.capPoll(b.pollInterval(err, queue, backoff)))
-		if tokenErr := b.claimNext(r, queue, w); tokenErr != nil {
+		if tokenErr := b.claimNext(ctx, r, queue, w); tokenErr != nil {
 			err = tokenErr
 			break
 		}
@@ -71,6 +71,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 	queue.leave(w, err == nil && (!r.shared || r.chained))
 	if err != nil && r.registrar != nil {
 		r.registrar.giveUp(r.token)
+		r.token, r.registrar = "", nil
 	}
 	queue.unregister()
 	return lease, err
@@ -96,10 +97,10 @@ func (b *base) processChannel() string {
 	return p.processChannel()
 }
 
-// claimNext has the next release hand the lock to the waiter, after its process was
-// woken too often and found the lock taken.
-func (b *base) claimNext(r *request, queue *waitQueue, w *waiter) (err error) {
-	if r.token != "" || r.noHandOver || !queue.starving() {
+// claimNext has the next release hand the lock to the waiter, if ctx is for [inTurn], or
+// after its process was woken too often and found the lock taken.
+func (b *base) claimNext(ctx context.Context, r *request, queue *waitQueue, w *waiter) (err error) {
+	if r.token != "" || r.noHandOver || ctx.Value(inTurn{}) == nil && !queue.starving() {
 		return nil
 	}
 	if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err == nil {

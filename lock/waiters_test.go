@@ -243,53 +243,79 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 	})
 }
 
-// A waiter to which the next release hands the lock gives up while its attempt is in
-// flight. Nothing of it is left.
-func TestAWaiterThatGivesUpDuringItsAttemptIsNotHandedTheLock(t *testing.T) {
+// givingUpATurn are the ways in which a waiter that was passed over nine times gives up.
+// Its network has a delay of 1 ms each way, and its tenth attempt, which registers a
+// token, is about to be sent.
+var givingUpATurn = map[string]func(r *rig, link *netfault.Network, cancel func()){
+	"before the reply": func(r *rig, _ *netfault.Network, cancel func()) {
+		time.Sleep(1500 * time.Microsecond)
+		cancel()
+	},
+	"after its connection broke before the reply": func(r *rig, link *netfault.Network, cancel func()) {
+		time.Sleep(1500 * time.Microsecond)
+		link.FreezeReplies()
+		time.Sleep(5 * time.Millisecond)
+		link.Cut()
+		link.Thaw()
+		time.Sleep(time.Second)
+		cancel()
+	},
+	"just before its connection breaks": func(r *rig, link *netfault.Network, cancel func()) {
+		time.Sleep(5 * time.Millisecond)
+		link.Freeze()
+		cancel()
+		time.Sleep(time.Millisecond)
+		link.Cut()
+		link.Thaw()
+	},
+}
+
+// A waiter that has registered a token and gives up leaves none behind. Else the next
+// release would hand the lock to it.
+func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 	inBubble(t, func(r *rig) {
+		o := lock.Options{TTL: time.Minute}
 		kinds := func(c *lock.Client) map[string]lock.Locker {
-			all := wakingOne(c, lock.Options{})
-			all["all"] = c.All([]string{"orders"}, lock.Options{})
-			return all
+			kinds := wakingOne(c, o)
+			kinds["all"] = c.All([]string{"orders"}, o)
+			return kinds
 		}
-		for _, kind := range append(wakingOneKinds, "all") {
-			for passes := 7; passes <= 11; passes++ {
+		for kind := range kinds(r.client(lock.Config{})) {
+			for way, giveUp := range givingUpATurn {
 				holder, _ := r.process("holder")
 				leaver, link := r.process("leaver")
+				c, _ := r.process("next")
 				greedy := kinds(holder)[kind]
 				lease := r.locked(greedy)
-				short, giveUp := context.WithCancel(ctx)
+				short, cancel := context.WithCancel(ctx)
 				left := lockAsync(short, kinds(leaver)[kind])
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
-				for range passes {
+				for range 9 {
 					time.Sleep(5 * time.Millisecond)
 					r.must(lease.Unlock(ctx))
-					if next, err := greedy.TryLock(ctx); err == nil {
-						lease = next
-					} else {
-						lease = nil // it was handed over
-						break
-					}
+					lease = r.locked(greedy)
 				}
-				time.Sleep(2500 * time.Microsecond) // the attempt is refused, and the reply on its way
-				giveUp()
+				time.Sleep(time.Millisecond) // of the message
+				giveUp(r, link, cancel)
 				<-left.done
-				link.Thaw()
-				time.Sleep(100 * time.Millisecond)
-				if waiters := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(waiters) > 0 {
-					r.Errorf("%s, passed over %d times: %q are registered, and nobody waits", kind, passes, waiters)
+				if !errors.Is(left.err, context.Canceled) {
+					r.Errorf("%s, %s: the leaver got %v", kind, way, left.err)
 				}
-				if left.lease != nil {
-					lease = left.lease
+				time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
+				if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
+					r.Errorf("%s, %s: without a waiter %q are registered", kind, way, left)
 				}
-				if lease != nil {
-					r.must(lease.Unlock(ctx))
+				next := lockAsync(ctx, kinds(c)[kind])
+				r.registered(1)
+				time.Sleep(5 * time.Millisecond)
+				released := time.Now()
+				r.must(lease.Unlock(ctx))
+				lease = r.won(next)
+				if delay := time.Since(released); delay > 0 {
+					r.Errorf("%s, %s: the next process got the lock after %v, want at once", kind, way, delay)
 				}
-				if r.rdb.Exists(ctx, "orders").Val() > 0 {
-					r.Errorf("%s, passed over %d times: the lock is held, and nobody has it", kind, passes)
-				}
-				r.rdb.FlushAll(ctx)
+				r.must(lease.Unlock(ctx))
 			}
 		}
 	})
@@ -464,6 +490,52 @@ func TestAMutexAndAFairLockWakeEachOther(t *testing.T) {
 			if delay := time.Since(released); delay > 0 {
 				r.Errorf("a mutex got the lock %v after the release of a fair one", delay)
 			}
+		}
+	})
+}
+
+// A fair waiter behind a mutex registers like one for a mutex. If it leaves, a release
+// wakes the next process.
+func TestAFairWaiterThatLeavesDoesNotKeepAWakeUp(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		o := lock.Options{TTL: time.Minute}
+		holder, _ := r.process("holder")
+		leaver, link := r.process("leaver")
+		c, _ := r.process("next")
+		for way, giveUp := range map[string]func(cancel func()){
+			"while it waits": func(cancel func()) { cancel() },
+			"when its connection has broken": func(cancel func()) {
+				link.Freeze()
+				cancel()
+				link.Cut()
+				link.Thaw()
+			},
+		} {
+			lease := r.locked(holder.Mutex("orders", o))
+			short, cancel := context.WithCancel(ctx)
+			left := lockAsync(short, leaver.Fair("orders", o))
+			r.registered(1)
+			next := lockAsync(ctx, c.Mutex("orders", o))
+			r.registered(2)
+			giveUp(cancel)
+			<-left.done
+			time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
+			released := time.Now()
+			r.must(lease.Unlock(ctx))
+			lease = r.won(next)
+			if delay := time.Since(released); delay > 0 {
+				r.Errorf("%s: the next process got the lock after %v, want at once", way, delay)
+			}
+			r.must(lease.Unlock(ctx))
+
+			// A fair waiter that acquires when the mutex has expired leaves, too.
+			r.must(r.rdb.Set(ctx, "orders", "crashed", time.Second).Err())
+			lease = r.won(lockAsync(ctx, leaver.Fair("orders", o)))
+			time.Sleep(100 * time.Millisecond)
+			if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
+				r.Errorf("%s: without a waiter %q are registered", way, left)
+			}
+			r.must(lease.Unlock(ctx))
 		}
 	})
 }
