@@ -65,6 +65,28 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 	})
 }
 
+// The holder may rely on 99 % of a TTL. The renewal after a long extension does not come
+// after this time, and sets the TTL of the options again.
+func TestALeaseIsRenewedAfterALongExtension(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for _, longer := range []time.Duration{time.Minute, time.Hour, 30 * 24 * time.Hour} {
+			lease := r.locked(c.Mutex("orders", lock.Options{TTL: 3 * time.Second}))
+			r.must(lease.Extend(ctx, longer))
+			time.Sleep(longer - longer/50)
+			if left := time.Until(lease.Deadline()); left < longer/200 {
+				r.Errorf("extended to %v, of the last 2 %% %v are left", longer, left)
+			}
+			time.Sleep(longer / 50)
+			r.covered(lease)
+			if left := time.Until(lease.Deadline()); !lease.Valid() || left > 3*time.Second {
+				r.Fatalf("extended to %v, then renewed until %v from then: %v", longer, left, context.Cause(lease.Context()))
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
 // A lease may end long before its key: the reply to a longer Extend is lost, or a
 // shorter Extend does not arrive or cannot be sent. The key is then released.
 func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
