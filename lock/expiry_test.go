@@ -132,7 +132,7 @@ func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
 // Extend only when the server has answered twice.
 func TestAShorterExtendThatIsOvertakenDoesNotEndTheKeyBeforeTheLease(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.late("orders", 0, 6*time.Second, 0, 2*time.Second) // the acquire, the shorter Extend, and the longer one twice
+		late(r.link, "orders", 0, 6*time.Second, 0, 2*time.Second) // the acquire, the shorter Extend, and the longer one twice
 		c := r.client(lock.Config{})
 		o := lock.Options{TTL: 20 * time.Second, Renew: lock.Renew{Off: true}}
 		warm := r.locked(c.Mutex("warm", o))

@@ -14,21 +14,22 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 )
 
 // late has the requests that contain text arrive late: the first one after the first delay,
 // and so on. If a delay is longer than the client's ReadTimeout of 5 s, the client closes
 // the connection meanwhile. Call late before the first request.
-func (r *rig) late(text string, delays ...time.Duration) {
-	r.link.Undelayed = 0
+func late(link *netfault.Network, text string, delays ...time.Duration) {
+	link.Undelayed = 0
 	var next time.Duration
-	r.link.Sent = func(request []byte) {
+	link.Sent = func(request []byte) {
 		if len(delays) > 0 && bytes.Contains(request, []byte(text)) {
 			next, delays = delays[0], delays[1:]
 		}
 	}
-	r.link.Delay(func() time.Duration {
+	link.Delay(func() time.Duration {
 		d := next
 		next = 0
 		return d
@@ -40,7 +41,7 @@ func (r *rig) late(text string, delays ...time.Duration) {
 func TestAnAcquireThatItsUndoOvertakesIsUndone(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		readTimeout := r.via.Options().ReadTimeout
-		r.late("orders", readTimeout+time.Millisecond)
+		late(r.link, "orders", readTimeout+time.Millisecond)
 		c := r.client(lock.Config{})
 		r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx)) // the server knows the scripts
 		began := time.Now()
