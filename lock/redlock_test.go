@@ -737,6 +737,31 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 	})
 }
 
+// The other nodes count on from 5. Without a quorum of counters at 11 the next holder could
+// get a smaller fence than 11.
+func TestARedlockIsNotHeldBeforeAQuorumKnowsItsFence(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		raise := "\r\n$1\r\n1\r\n$14\r\n{orders}:fence\r\n" // one key; an acquire has two
+		for i, count := range []int{10, 5, 5} {
+			late(r.links[i], raise, time.Second)
+			r.must(r.rdbs[i].Set(ctx, "{orders}:fence", count, 0).Err())
+		}
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+		r.warm(q)
+		fenced := q.Redlock("orders", lock.Options{Fence: true})
+		if lease, err := fenced.TryLock(ctx); !errors.Is(err, lock.ErrNoQuorum) {
+			r.Fatalf("got %v with the fence %d, want ErrNoQuorum", err, lease.Fence())
+		}
+		time.Sleep(5 * time.Second)
+		lease, err := fenced.TryLock(ctx)
+		r.must(err)
+		if lease.Fence() < 12 {
+			r.Errorf("fence %d after 11", lease.Fence())
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
 // A late write of a fence does not decrease a node's counter.
 func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {

@@ -193,6 +193,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			if lease.Fence() <= last {
 				r.Errorf("%s: after a hand-over the fence is %d, after %d", kind, lease.Fence(), last)
 			}
+			r.covered(lease) // the claim sets the whole TTL
 			r.must(lease.Unlock(ctx))
 			link.Thaw()
 			r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
