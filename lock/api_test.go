@@ -130,32 +130,6 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 	})
 }
 
-// A leader derives a context for each request.
-func TestAContextThatHasEndedUsesNoMemoryOfItsLease(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
-		collected := 0
-		const requests = 100
-		for range requests {
-			request, cancel := context.WithCancel(ctx)
-			value := &[1 << 10]byte{}
-			runtime.AddCleanup(value, func(*int) { collected++ }, &collected)
-			_ = lease.ContextFrom(context.WithValue(request, contextKey{}, value)).Err()
-			cancel()
-		}
-		for range 5 {
-			synctest.Wait()
-			runtime.GC()
-			time.Sleep(time.Millisecond)
-		}
-		if collected < requests*9/10 {
-			r.Errorf("%d of %d contexts are kept though their requests have ended", requests-collected, requests)
-		}
-		runtime.KeepAlive(lease)
-	})
-}
-
 func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
