@@ -529,6 +529,24 @@ func TestInterruptedAcquiresOfAnAllLeaveNoKey(t *testing.T) {
 	}
 }
 
+// An All that finds its second key held releases the first one. The release is lost with
+// its connection, and sent again.
+func TestAnAllReleasesAKeyAgainIfTheReleaseIsLost(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		late(r.link, "{orders}:free", time.Hour) // the release
+		c := r.client(lock.Config{})
+		r.must(r.locked(c.All([]string{"cold", "warm"}, lock.Options{}).Scatter()).Unlock(ctx)) // the server knows the scripts
+		r.must(r.rdb.Set(ctx, "stock", "stranger", 0).Err())
+		r.refused(c.All([]string{"orders", "stock"}, lock.Options{TTL: 2 * time.Hour}).Scatter())
+		time.Sleep(time.Second)
+		if r.rdb.Exists(ctx, "orders").Val() == 0 {
+			r.Fatal("the release was not lost")
+		}
+		time.Sleep(r.via.Options().ReadTimeout)
+		r.holds("orders", "")
+	})
+}
+
 // Issue 18: clients that name the same keys in opposite orders never deadlock, and never
 // two hold a key.
 func TestAllsInOppositeOrdersNeverDeadlock(t *testing.T) {
