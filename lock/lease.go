@@ -194,6 +194,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return err
 }
 
+// released reports whether Unlock was called before the lease ended for another reason.
+func (l *Lease) released() bool {
+	return l.unlocked.Load() && (errors.Is(l.hold.endCause(), ErrReleased) || l.hold.valid())
+}
+
 // endCause returns the cause of the end of a lease on which Unlock was called.
 func (l *Lease) endCause() error {
 	if l.ctx != nil {
