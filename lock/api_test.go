@@ -3,6 +3,8 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -243,6 +245,69 @@ func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
 				!errors.Is(context.Cause(lease.Context()), lock.ErrArgument) || lease.ContextFrom(ctx).Err() == nil || lease.Votes() != nil {
 				r.Errorf("%s is a lease: %v", name, context.Cause(lease.Context()))
 			}
+		}
+	})
+}
+
+// docs/library.md has a table of the options that do not apply to all kinds.
+func TestTheTableOfOptionsIsTrue(t *testing.T) {
+	nodesInBubble(t, 1, func(r *nodes) {
+		for i := range r.links {
+			r.links[i].Refuse(errors.New("nothing must be sent"))
+		}
+		c, err := lock.New(r.via[0], lock.Config{})
+		r.must(err)
+		defer c.Close()
+		q := r.quorum(lock.QuorumConfig{})
+		type validated interface{ Validate() error }
+		kinds := []func(o lock.Options) (validated, lock.Locker){
+			func(o lock.Options) (validated, lock.Locker) { l := c.Mutex("orders", o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.Reentrant("orders", o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.Fair("orders", o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.RW("orders", o); return l, l.Writer() },
+			func(o lock.Options) (validated, lock.Locker) { l := c.All([]string{"orders"}, o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.Semaphore("orders", 1, o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := q.Redlock("orders", o); return l, l },
+		}
+		table := "| option | Mutex | Reentrant | Fair | RW | All | Semaphore | Redlock |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+		set := map[string]lock.Options{
+			"TTL":            {TTL: time.Minute},
+			"Delay":          {Delay: time.Second},
+			"Renew":          {Renew: lock.Renew{MaxHold: time.Hour}},
+			"Wait":           {Wait: lock.Wait{Poll: time.Second}},
+			"Fence":          {Fence: true},
+			"Replicas":       {Replicas: 1},
+			"ReplicaTimeout": {}, // goes with Replicas
+		}
+		for _, field := range reflect.VisibleFields(reflect.TypeFor[lock.Options]()) {
+			o, known := set[field.Name]
+			if !known {
+				r.Errorf("Options.%s is not tested", field.Name)
+			}
+			row, everywhere := "| `"+field.Name+"` |", true
+			for _, kind := range kinds {
+				v, l := kind(o)
+				err := v.Validate()
+				if _, lockErr := l.TryLock(ctx); errors.Is(lockErr, lock.ErrArgument) != (err != nil) || err != nil && lockErr.Error() != err.Error() {
+					r.Errorf("%T: Validate says %v of Options.%s, and TryLock %v", v, err, field.Name, lockErr)
+				}
+				if err == nil {
+					row += " yes |"
+					continue
+				}
+				row, everywhere = row+" no |", false
+				if !errors.Is(err, lock.ErrArgument) || !strings.Contains(err.Error(), "Options."+field.Name+" does not apply") {
+					r.Errorf("%T: got %v, want the name of the option %s", v, err, field.Name)
+				}
+			}
+			if !everywhere {
+				table += row + "\n"
+			}
+		}
+		page, err := os.ReadFile("../docs/library.md")
+		r.must(err)
+		if !strings.Contains(string(page), "\n"+table+"\n") {
+			r.Errorf("docs/library.md lacks this table:\n%s", table)
 		}
 	})
 }

@@ -36,10 +36,26 @@ func (c *Client) newBase(key string, o Options, p protocol) base {
 	if err == nil && o.Fence {
 		err = c.checkCompanions(key)
 	}
-	if _, ok := p.(movable); err == nil && o.Replicas > 0 && !ok {
-		err = fmt.Errorf("%w: this kind of lock does not wait for replicas", ErrArgument)
-	}
 	return base{client: c, key: key, opts: o, protocol: p, argErr: err}
+}
+
+// refuse makes the options invalid if one that does not apply to this kind of lock is
+// set.
+func (b *base) refuse(option string, set bool, kind string) {
+	if set && b.argErr == nil {
+		b.argErr = fmt.Errorf("%w: Options.%s does not apply to %s", ErrArgument, option, kind)
+	}
+}
+
+// Validate returns the error that Lock and TryLock return for invalid arguments: it
+// matches [ErrArgument] if the key, the options or the limit cannot work, or if an
+// option does not apply to this kind of lock. It returns nil if they are valid. It
+// sends nothing.
+func (b *base) Validate() error {
+	if b.argErr != nil {
+		return fmt.Errorf("lock %q: %w", b.key, b.argErr)
+	}
+	return nil
 }
 
 // checkCompanions returns an error if a cluster cannot store further keys in key's
@@ -154,7 +170,7 @@ func (r *request) withHolder(ctx context.Context, err error) error {
 func (b *base) check(ctx context.Context) error {
 	switch {
 	case b.argErr != nil:
-		return fmt.Errorf("lock %q: %w", b.key, b.argErr)
+		return b.Validate()
 	case b.client.isClosed():
 		return fmt.Errorf("lock %q: %w", b.key, ErrClosed)
 	case ctx.Err() != nil:

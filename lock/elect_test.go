@@ -190,7 +190,7 @@ func TestElectOutlivesAnOutage(t *testing.T) {
 
 // With MaxHold the callers lead in the order in which they began to wait.
 func TestLeadersTakeTurns(t *testing.T) {
-	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{MaxHold: 10 * time.Second}}
+	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{MaxHold: 200 * time.Millisecond}}
 	for kind, of := range map[string]func(*lock.Client) lock.Locker{
 		"mutex":     func(c *lock.Client) lock.Locker { return c.Mutex("orders", o) },
 		"reentrant": func(c *lock.Client) lock.Locker { return c.Reentrant("orders", o) },
@@ -214,7 +214,7 @@ func TestLeadersTakeTurns(t *testing.T) {
 						})
 					}()
 				}
-				time.Sleep(3 * time.Minute)
+				time.Sleep(6 * time.Second)
 				stop()
 				synctest.Wait()
 				close(order)
@@ -227,8 +227,8 @@ func TestLeadersTakeTurns(t *testing.T) {
 						r.Fatalf("they do not take turns: %v", leaders)
 					}
 				}
-				if len(leaders) < 17 {
-					r.Errorf("%d leaders in 3 min, want one every 10 s", len(leaders))
+				if len(leaders) < 25 {
+					r.Errorf("%d leaders in 6 s, want one every 200 ms", len(leaders))
 				}
 			})
 		})

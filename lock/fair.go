@@ -63,12 +63,8 @@ func (c *Client) Fair(key string, o Options) *Fair {
 	p := newFairProtocol(c.core, key, o.Fence)
 	f := &Fair{c.newBase(key, o, p)}
 	p.grant = grantTTL(f.opts)
-	if f.argErr == nil && o.Wait != (Wait{}) {
-		f.argErr = fmt.Errorf("%w: Options.Wait does not apply to a fair lock", ErrArgument)
-	}
-	if f.argErr == nil {
-		f.argErr = c.checkCompanions(key)
-	}
+	f.refuse("Wait", o.Wait != (Wait{}), "a fair lock")
+	f.argErr = cmp.Or(f.argErr, c.checkCompanions(key))
 	return f
 }
 

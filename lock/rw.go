@@ -105,6 +105,10 @@ func (rw *RW) Reader() Locker { return rwReader{rw} }
 // is free. It changes nothing.
 func (rw *RW) Holder(ctx context.Context) (*HeldError, error) { return rw.writer.Holder(ctx) }
 
+// Validate returns the error that both sides return for invalid arguments: see
+// [Mutex.Validate].
+func (rw *RW) Validate() error { return rw.writer.Validate() }
+
 // Writer returns the side that one owner holds alone.
 func (rw *RW) Writer() Locker { return rwWriter{rw} }
 

@@ -646,6 +646,36 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 	}
 }
 
+// A holder whose user may not publish frees the lock and leaves the waiters where they
+// are: they look by themselves.
+func TestAHolderThatMayNotPublishKeepsTheWaitersRegistered(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		if r.rdb.ACLSetUser(ctx, "mute", "on", ">secret", "~*", "+@all", "resetchannels").Err() != nil {
+			r.Skip("Redis 6.0 has no channel permissions")
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "mute", Password: "secret"})
+		defer rdb.Close()
+		c, err := lock.New(rdb, lock.Config{})
+		r.must(err)
+		defer c.Close()
+		r.ghostProcess(0, true)
+		for _, member := range []string{"ghost~000000000001", "ghost~01a20858-6c71-7eec-bac6-000000000001"} {
+			r.must(r.rdb.Del(ctx, waitersKey).Err())
+			r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1763900000123456, Member: member}).Err())
+			for kind, l := range wakingOne(c, lock.Options{}) {
+				r.must(r.locked(l).Unlock(ctx))
+				waiting := r.rdb.ZRangeWithScores(ctx, waitersKey, 0, -1).Val()
+				if len(waiting) != 1 || waiting[0] != (redis.Z{Score: 1763900000123456, Member: member}) {
+					r.Errorf("%s: after the release %v are registered, want %s", kind, waiting, member)
+				}
+				if r.rdb.Exists(ctx, "orders").Val() != 0 {
+					r.Errorf("%s: it is handed to %s, whose process does not know", kind, member)
+				}
+			}
+		}
+	})
+}
+
 // Writers of a read/write lock: the first one that waits claims to be next, and the
 // others register.
 
