@@ -55,6 +55,7 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		if !errors.Is(first.err, failed) {
 			t.Errorf("got %v, want the error of the function", first.err)
 		}
+		<-term.Done()
 		if cause := context.Cause(term); !errors.Is(cause, lock.ErrReleased) {
 			t.Errorf("the term ended with %v", cause)
 		}
