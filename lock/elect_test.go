@@ -236,6 +236,48 @@ func TestLeadersTakeTurns(t *testing.T) {
 	}
 }
 
+// A release does not hand the lock to these; the caller leads all the same.
+func TestElectWorksWithEveryKind(t *testing.T) {
+	nodesInBubble(t, 1, func(r *nodes) {
+		var clients [2]*lock.Client
+		var quorums [2]*lock.Quorum
+		for i := range clients {
+			c, err := lock.New(r.via[0], lock.Config{})
+			r.must(err)
+			defer c.Close()
+			clients[i], quorums[i] = c, r.quorum(lock.QuorumConfig{})
+		}
+		for kind, of := range map[string]func(i int, o lock.Options) lock.Locker{
+			"reader":  func(i int, o lock.Options) lock.Locker { return clients[i].RW("orders", o).Reader() },
+			"redlock": func(i int, o lock.Options) lock.Locker { return quorums[i].Redlock("orders", o) },
+			"several slots": func(i int, o lock.Options) lock.Locker {
+				return clients[i].All([]string{"orders", "bills"}, o).Scatter()
+			},
+			"polls": func(i int, o lock.Options) lock.Locker {
+				o.Wait.Poll = 100 * time.Millisecond
+				return clients[i].Mutex("orders", o)
+			},
+		} {
+			other := lock.Locker(clients[0].RW("orders", lock.Options{}).Writer())
+			if kind != "reader" {
+				other = of(0, lock.Options{})
+			}
+			lease, err := other.Lock(ctx)
+			r.must(err)
+			e := elect(ctx, of(1, lock.Options{}))
+			time.Sleep(10 * time.Second)
+			if len(e.terms) > 0 {
+				r.Errorf("%s: it leads too early", kind)
+			}
+			r.must(lease.Unlock(ctx))
+			<-e.terms
+			e.end <- nil
+			<-e.done
+			r.must(e.err)
+		}
+	})
+}
+
 // A function that unlocks the lease ends Elect, unless the lease was lost before.
 func TestALeaderMayResignByUnlock(t *testing.T) {
 	onBoth(t, func(r *rig) {

@@ -97,11 +97,13 @@ func (b *base) processChannel() string {
 // held, the next release hands it to the waiter if ctx is for [inTurn], or if its process
 // was woken too often and found the lock taken.
 func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *waiter) (_ *Lease, err error) {
-	if queue != nil && r.token == "" && !r.noHandOver && (ctx.Value(inTurn{}) != nil || queue.starving()) {
+	p, hands := b.protocol.(*scriptProtocol)
+	hands = hands && !p.broadcast && !r.noHandOver
+	if hands && queue != nil && r.token == "" && (ctx.Value(inTurn{}) != nil || queue.starving()) {
 		if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err != nil {
 			return nil, err
 		}
-		r.registrar = b.protocol.(*scriptProtocol)
+		r.registrar = p
 		queue.setToken(w, r.token)
 	}
 	return r.try(ctx, r)

@@ -11,8 +11,8 @@ import (
 // the server; waiters_common.lua describes it. All waiters of a process for one lock
 // share one registration, in the [waitQueue] of the lock. As in Go's sync.Mutex, a
 // woken process competes with clients that come by, and gets the lock handed over when
-// it has lost too often. A writer of an [RW] does not compete: with the message it gets
-// the claim to be next.
+// it has lost too often, or if it waits for an election. A writer of an [RW] does not
+// compete: with the message it gets the claim to be next.
 
 var (
 	//go:embed waiters_common.lua
