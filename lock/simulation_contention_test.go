@@ -104,6 +104,7 @@ func contend(t *testing.T, seed uint64) int {
 	defer stop()
 	c.stop = stop
 	var all sync.WaitGroup
+	var acts []func()
 	for p := range 2 + choose.IntN(3) {
 		link := netfault.New(e.Dial)
 		link.Undelayed = 2                                                                                              // the handshake: go-redis connects under a mutex, which would stop the fake clock
@@ -125,8 +126,11 @@ func contend(t *testing.T, seed uint64) int {
 			who := &contestant{name: fmt.Sprintf("p%d.%d", p, i), process: p}
 			c.callers = append(c.callers, who)
 			own := rand.New(rand.NewPCG(seed, uint64(1+p*100+i)))
-			all.Go(func() { c.act(end, own, client, who) })
+			acts = append(acts, func() { c.act(end, own, client, who) })
 		}
+	}
+	for _, act := range acts {
+		all.Go(act)
 	}
 	all.Wait()
 	c.check("the end")
@@ -170,8 +174,9 @@ func (c *contest) try(end context.Context, choose *rand.Rand, client *lock.Clien
 		ctx, cancel = context.WithTimeout(end, time.Duration(choose.Int64N(int64(patience))))
 	}
 	defer cancel()
-	l := c.locker(choose, client, who)
+	var l lock.Locker
 	c.note(func() {
+		l = c.locker(choose, client, who)
 		who.waits, who.since, who.passedOver = true, time.Now(), 0
 		if c.giveUps && patience > 0 {
 			who.giveUp = cancel
@@ -191,7 +196,8 @@ func (c *contest) try(end context.Context, choose *rand.Rand, client *lock.Clien
 
 // overtake acquires a lock that is free, which has perhaps just woken another process.
 func (c *contest) overtake(end context.Context, choose *rand.Rand, client *lock.Client, who *contestant) {
-	l := c.locker(choose, client, who)
+	var l lock.Locker
+	c.note(func() { l = c.locker(choose, client, who) })
 	if lease, err := l.TryLock(end); err == nil {
 		c.check(who.name)
 		hold := time.Millisecond
@@ -290,7 +296,7 @@ func (c *contest) check(by string) {
 	}
 }
 
-// locker returns the lock for which a caller waits next.
+// locker returns the lock that a caller tries to acquire next. The caller holds mu.
 func (c *contest) locker(choose *rand.Rand, client *lock.Client, who *contestant) lock.Locker {
 	o := lock.Options{TTL: time.Minute}
 	kind := c.kind
