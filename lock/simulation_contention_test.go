@@ -96,8 +96,11 @@ func contend(t *testing.T, seed uint64) int {
 	choose := rand.New(rand.NewPCG(seed, 0))
 	c := &contest{T: t, kind: contested[seed%uint64(len(contested))], limit: 1, epoch: time.Now(), giveUps: choose.IntN(3) > 0,
 		hold: []time.Duration{300 * time.Microsecond, 3 * time.Millisecond, 20 * time.Millisecond}[choose.IntN(3)]}
-	if c.kind == "semaphore" {
+	switch c.kind {
+	case "semaphore":
 		c.limit = 2
+	case "rw": // a turn that readers lose is hidden if they may give up
+		c.giveUps = choose.IntN(3) == 0
 	}
 	slow := []time.Duration{1, time.Millisecond, 5 * time.Millisecond}[choose.IntN(3)]
 	c.describe = fmt.Sprintf("%s, subscriptions %v, holds %v, give up %v", c.kind, slow, c.hold, c.giveUps)
