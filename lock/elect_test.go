@@ -127,6 +127,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 				t.Errorf("got %v, want context.Canceled and the name of the lock", err)
 			}
 		}
+		synctest.Wait() // for the undo of an attempt that was in flight
 		r.holds("orders", "")
 
 		failed := errors.New("disk full")
