@@ -146,10 +146,15 @@ type filteredSource struct {
 // Snapshot returns the selected part of the newest snapshot.
 func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	snap, err := s.source.Snapshot(ctx)
-	if s.selection.everything() {
-		return snap, err
+	return s.selection.selected(snap), err
+}
+
+// selected returns the selected part of a snapshot.
+func (s *selection) selected(snap keyspace.Snapshot) keyspace.Snapshot {
+	if s.everything() {
+		return snap
 	}
-	return s.selection.filter(snap).Snapshot, err
+	return s.filter(snap).Snapshot
 }
 
 // executorOf returns an executor for the locks of the servers of t. It writes its

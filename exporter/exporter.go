@@ -113,6 +113,7 @@ type target struct {
 	view    view    // of the last reading
 	groups  map[groupID]*group
 	classes classes
+	dropped int64           // events that are not in the counts of groups
 	locks   map[lockID]bool // locks of Options.Locks that have been seen
 	redlock bool            // a lock with votes has been seen
 }
@@ -165,6 +166,7 @@ func (t *target) observe(r Reading, v view) {
 	for _, e := range r.Events {
 		t.group(groupID{e.Lock.DB, e.Lock.Format}).count(e)
 	}
+	t.dropped += r.EventsDropped
 	for id := range v.locks {
 		t.locks[id] = true
 	}

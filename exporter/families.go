@@ -129,6 +129,7 @@ func lockFamilies() []family {
 				p.number(float64(g.events[k]), append(id, "event", string(k))...)
 			}
 		}), true},
+		{"locktop_events_dropped_total", promtext.Counter, "Changes that locktop saw and did not count, because there were too many between two updates.", func(p *page, t *target) { p.number(float64(t.dropped)) }, true},
 		{"locktop_hold_seconds", promtext.Histogram, "Duration of the holds that ended and whose begin is known.", byGroup(func(p *page, id []string, g *group) {
 			counts := g.holds.counts
 			if counts == nil {

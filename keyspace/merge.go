@@ -162,6 +162,7 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 		s.At = one.At
 	}
 	s.Events = append(s.Events, one.Events...)
+	s.EventsDropped += one.EventsDropped
 	s.Notices = append(s.Notices, one.Notices...)
 	s.Complete = s.Complete && one.Complete
 	s.Problems = appendNew(s.Problems, one.Problems...)

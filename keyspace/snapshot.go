@@ -22,6 +22,9 @@ type Snapshot struct {
 	Watch   WatchStatus `json:"follow,omitzero"`  // how changes are detected
 	Events  []Event     `json:"events,omitzero"`  // events since the previous snapshot, in order
 	Notices []Notice    `json:"notices,omitzero"` // notices since the previous snapshot
+	// EventsDropped is the number of events since the previous snapshot that are not in
+	// Events, because there were too many.
+	EventsDropped int64 `json:"events_dropped,omitzero"`
 
 	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
 }
@@ -91,6 +94,7 @@ type Cost struct {
 	Commands   int64         `json:"commands,omitzero"` // commands sent
 	WaitTime   time.Duration `json:"took_ns,omitzero"`  // time spent waiting for replies
 	ServerTime time.Duration `json:"busy_ns,omitzero"`  // time that the server was busy, on its own clock
+	OwnTime    time.Duration `json:"-"`                 // time that locktop worked on a snapshot of watched locks, without waiting
 }
 
 // Add adds the commands and times of other.
@@ -98,6 +102,7 @@ func (c *Cost) Add(other Cost) {
 	c.Commands += other.Commands
 	c.WaitTime += other.WaitTime
 	c.ServerTime += other.ServerTime
+	c.OwnTime += other.OwnTime
 }
 
 // Node is one server of a snapshot.

@@ -84,11 +84,13 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if err := noAnswer(parts); err != nil {
 		return keyspace.Merge(parts, how), err
 	}
+	began := time.Now()
 	s := keyspace.Merge(parts, how)
 	if m.opts.Redlock {
 		s = keyspace.CarryOver(m.last, s)
 		s.Events = keyspace.Diff(m.last, s)
 	}
+	s.Cost.OwnTime += time.Since(began)
 	m.last = s
 	return s, nil
 }

@@ -67,7 +67,16 @@ type failures struct {
 // unreported is what has happened since the last snapshot or call of Next.
 type unreported struct {
 	events  []keyspace.Event
+	dropped int64 // number of older events that were dropped
 	notices []keyspace.Notice
+}
+
+// limit drops the oldest events if there are more than eventsKept.
+func (u *unreported) limit() {
+	if more := len(u.events) - eventsKept; more > 0 {
+		u.events = u.events[more:]
+		u.dropped += int64(more)
+	}
 }
 
 // take returns the events and notices since the last call.
@@ -144,8 +153,11 @@ func (w *Watcher) Known() keyspace.Snapshot {
 
 // takeSnapshot returns the known locks with the events and notices since the last call.
 func (w *Watcher) takeSnapshot() keyspace.Snapshot {
+	began := time.Now()
 	s := w.Known()
+	s.EventsDropped, w.unreported.dropped = w.unreported.dropped, 0
 	s.Events, s.Notices = w.unreported.take()
+	s.Cost.OwnTime = time.Since(began)
 	return s
 }
 
@@ -204,11 +216,12 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	return nil
 }
 
-// eventsKept is the maximum number of events between two snapshots.
+// eventsKept is the maximum number of events between two snapshots. The oldest of more
+// are dropped and counted.
 const eventsKept = 20_000
 
-// BackgroundWatcher runs a watcher in a goroutine, so that no event is missed however
-// rarely snapshots are taken. It may be used by several goroutines; each event is in
+// BackgroundWatcher runs a watcher in a goroutine, so that no event is missed if
+// snapshots are taken rarely. It may be used by several goroutines; each event is in
 // one snapshot only.
 type BackgroundWatcher struct {
 	watcher *Watcher
@@ -262,7 +275,7 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 	for first := true; ; first = false {
 		b.sem <- struct{}{}
 		b.err = w.cycle(ctx, false)
-		w.unreported.events = w.unreported.events[max(0, len(w.unreported.events)-eventsKept):]
+		w.unreported.limit()
 		<-b.sem
 		if first {
 			close(b.ready)
