@@ -24,7 +24,7 @@ type Snapshot struct {
 	Notices []Notice    `json:"notices,omitzero"` // notices since the previous snapshot
 	// EventsDropped is the number of events since the previous snapshot that are not in
 	// Events, because there were too many.
-	EventsDropped int64 `json:"events_dropped,omitzero"`
+	EventsDropped int64 `json:"-"`
 
 	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
 }

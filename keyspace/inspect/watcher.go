@@ -133,7 +133,9 @@ func (w *Watcher) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice
 	return events, notices, err
 }
 
-// Known returns the known locks without a read. It has no events.
+// Known returns the known locks without a read. It has no events. Its time is that of
+// the last reply, or the first deadline after which a lock has not been read again: at
+// that time the locks are as they were read.
 func (w *Watcher) Known() keyspace.Snapshot {
 	s := keyspace.Snapshot{At: w.reader.conn.now, Complete: w.scan.complete, Locks: w.locks.inOrder()}
 	if w.scan.pass != nil {
@@ -147,6 +149,9 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	s.Cost, s.Watch = w.scan.cost, w.status()
 	if w.reader.conn.now.After(s.At) {
 		s.At = w.reader.conn.now
+	}
+	if due, some := w.locks.deadlines.first(); some && due.Before(s.At) {
+		s.At = due
 	}
 	return s
 }
