@@ -101,12 +101,10 @@ func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSou
 
 // watchOf watches all servers of t until t is closed.
 func (s *selection) watchOf(t *connect.Target) *inspect.MultiSource {
-	o := s.multi(t)
-	o.Timeout = t.Timeout
 	options := s.optionsOf(t)
 	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
 		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, options(addr, db))))
-	}), o)
+	}), s.multi(t))
 }
 
 // optionsOf returns a function with the options of a scan of one database of t. On the

@@ -146,6 +146,9 @@ func (s *Snapshot) addNode(n Node) {
 		known.ScannedAt = n.ScannedAt
 	}
 	known.ScanTime = max(known.ScanTime, n.ScanTime)
+	if n.AnsweredAt.Before(known.AnsweredAt) {
+		known.AnsweredAt = n.AnsweredAt
+	}
 	known.Keys += n.Keys
 	known.Locks += n.Locks
 	if !n.Up {

@@ -71,6 +71,9 @@ type Notice struct {
 	Kind NoticeKind `json:"kind,omitzero"`
 	Node string     `json:"node,omitzero"`
 	Text string     `json:"text,omitzero"`
+	// Since is, for ServerLost and ServerBack, when the server answered last before it was
+	// lost, on the local clock; zero = unknown.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // NoticeKind is the kind of a notice.
@@ -114,6 +117,8 @@ type Node struct {
 	Keys    int64         `json:"keys,omitzero"`    // keys in the scanned databases
 	Locks   int           `json:"locks,omitzero"`   // locks found on it
 	Scanned bool          `json:"walked,omitzero"`  // all of its keys were scanned
+
+	AnsweredAt time.Time `json:"-"` // its last reply, on the local clock; known only to a Watcher
 
 	// The last complete scan, known only to a Watcher.
 	ScannedAt time.Time     `json:"scanned_at,omitzero"` // its end, on the local clock

@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -94,6 +95,129 @@ func TestALockSaysWhenItWasReadAndWhereItsDeadlineIs(t *testing.T) {
 		if found := keyspace.Findings(s); len(found) != 1 || found[0].ID != "stamp-passed" || found[0].Lock.Key != "a" {
 			t.Errorf("%+v", found)
 		}
+	})
+}
+
+// answers takes snapshots of a source until one succeeds, or fails if failed is true. It
+// returns the snapshot and how long that took.
+func answers(t *testing.T, source inspect.Source, failed bool) (keyspace.Snapshot, time.Duration) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		s, err := source.Snapshot(t.Context())
+		took := time.Since(began)
+		if (err != nil) == failed {
+			return s, took
+		}
+		if took > time.Minute {
+			t.Fatalf("after a minute: %v", err)
+		}
+	}
+}
+
+// A server that hangs is noticed within one timeout after the next read, which is due
+// after a second at most. When it answers again, its locks are read within a second. The
+// notices count from its last answer.
+func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
+	for _, stall := range []time.Duration{4 * time.Second, 10 * time.Second, 61 * time.Second} {
+		bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
+			do(t, rdb, "SET", "a", "token:1")
+			live := inspect.StartWatcher(follow(rdb, justTokens()))
+			defer live.Close()
+			for s, _ := answers(t, live, false); !s.Complete; s, _ = answers(t, live, false) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			frozen := time.Now()
+			network.Freeze()
+			if _, took := answers(t, live, true); took > time.Second+replyTimeout+100*time.Millisecond {
+				t.Errorf("noticed after %v", took)
+			}
+			time.Sleep(stall - time.Since(frozen))
+			network.Heal()
+			healed := time.Now()
+			s, took := answers(t, live, false)
+			if took > 1100*time.Millisecond {
+				t.Errorf("a stall of %v: back after %v", stall, took)
+			}
+			if len(s.Notices) != 2 || s.Notices[0].Kind != keyspace.ServerLost || s.Notices[1].Kind != keyspace.ServerBack {
+				t.Fatalf("notices %+v", s.Notices)
+			}
+			if at := s.Nodes[0].AnsweredAt; at.Before(healed) {
+				t.Errorf("the last answer was %v before the end of the stall", healed.Sub(at))
+			}
+			lost, back := s.Notices[0], s.Notices[1]
+			if early := frozen.Sub(lost.Since); early < 0 || early > time.Second || !back.Since.Equal(lost.Since) {
+				t.Errorf("lost since %v before the stall, back since %v before it", early, frozen.Sub(back.Since))
+			}
+			if outage := back.At.Sub(back.Since); outage < stall || outage > stall+2*time.Second {
+				t.Errorf("a stall of %v is reported as %v", stall, outage)
+			}
+		})
+	}
+}
+
+// A server that hangs delays the snapshots of the others once, by one timeout.
+func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
+		hangs := inspect.StartWatcher(follow(rdb, justTokens()))
+		defer hangs.Close()
+		e := server.NewPiped()
+		defer e.Close()
+		other := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1, DisableIdentity: true})
+		defer other.Close()
+		do(t, other, "SET", "b", "token:2")
+		works := inspect.StartWatcher(follow(other, justTokens()))
+		defer works.Close()
+		both := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
+			return []inspect.NamedSource{{Addr: "node1", Source: hangs}, {Addr: "node2", Source: works}}, nil
+		}, inspect.MultiOptions{})
+		for s, _ := answers(t, both, false); !s.Complete; s, _ = answers(t, both, false) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		network.Freeze()
+		began := time.Now()
+		for {
+			s, took := answers(t, both, false)
+			if !slices.Equal(keys(s), []string{"b"}) || took > replyTimeout+100*time.Millisecond {
+				t.Fatalf("%q after %v", keys(s), took)
+			}
+			if !s.Nodes[0].Up {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > time.Second+replyTimeout+100*time.Millisecond {
+			t.Errorf("missing after %v", took)
+		}
+		for range 100 {
+			s, took := answers(t, both, false)
+			if s.Nodes[0].Up || len(s.Problems) != 1 || took > 0 {
+				t.Fatalf("%+v after %v", s.Problems, took)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+}
+
+// On a slow network a source is not missing, however long its cycles take.
+func TestASlowServerIsNotMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
+		for i := range 100 {
+			do(t, rdb, "SET", fmt.Sprint("lock:", i), fmt.Sprint("token:", i), "PX", 600_000)
+		}
+		network.Delay(func() time.Duration { return 150 * time.Millisecond })
+		live := inspect.StartWatcher(follow(rdb, justTokens()))
+		defer live.Close()
+		source := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
+			return []inspect.NamedSource{{Addr: "node1", Source: live}, {Addr: "node2", Source: live}}, nil
+		}, inspect.MultiOptions{})
+		for range 100 {
+			s, err := source.Snapshot(t.Context())
+			if err != nil || len(s.Nodes) != 2 || !s.Nodes[0].Up || !s.Nodes[1].Up {
+				t.Fatalf("%v, %+v", err, s.Problems)
+			}
+			time.Sleep(time.Second)
+		}
+		network.Thaw()
 	})
 }
 

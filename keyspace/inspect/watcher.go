@@ -59,7 +59,8 @@ type cycleTimes struct {
 
 // failures are the failed cycles of a watcher.
 type failures struct {
-	count        int // consecutive failed cycles
+	count        int       // consecutive failed cycles
+	since        time.Time // last answer before the first of them, on the local clock
 	retryAt      time.Time
 	missedEvents bool // the server could not be read since the last cycle
 }
@@ -123,7 +124,8 @@ func (w *Watcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 // There may be none.
 //
 // After an error the next call waits before it retries; notices report that the server
-// is lost and back. An error of ctx is returned as soon as ctx ends.
+// is lost and back. An error of ctx is returned as soon as ctx ends; notices report then
+// that the server is lost if it does not answer.
 func (w *Watcher) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
 	if err := w.wait(ctx); err != nil {
 		return nil, nil, err
@@ -145,6 +147,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	for i := range s.Nodes {
 		s.Nodes[i].Skew = w.times.clockOffset
 		s.Nodes[i].ScannedAt, s.Nodes[i].ScanTime = w.scan.scannedAt, w.scan.scanTime
+		s.Nodes[i].AnsweredAt = w.scanner.answer.time()
 	}
 	s.Cost, s.Watch = w.scan.cost, w.status()
 	if w.reader.conn.now.After(s.At) {
@@ -167,18 +170,18 @@ func (w *Watcher) takeSnapshot() keyspace.Snapshot {
 }
 
 // cycle reads what may have changed and continues the pass if it is due. It repeats a
-// cycle once after a lost connection.
+// cycle once after a lost connection, but not after a wait for an answer.
 func (w *Watcher) cycle(ctx context.Context, all bool) error {
 	w.reader.conn.takeCost()
 	w.times.cycleStart = time.Now()
 	err := w.tryCycle(ctx, all)
-	if w.failures.count == 0 && isConnLost(err) {
+	if w.failures.count == 0 && isConnLost(err) && !isTimeout(err) {
 		// A lost connection may be a single failure; a new connection that is refused is not.
 		w.scan.pass, w.tracking.disconnected, w.tracking.resync, w.scan.next = nil, true, true, time.Time{}
 		err = w.tryCycle(ctx, all)
 	}
 	if err != nil {
-		w.onError(err)
+		w.onError(ctx, err)
 		return err
 	}
 	w.onSuccess()
@@ -234,7 +237,9 @@ type BackgroundWatcher struct {
 	ready   chan struct{} // closed after the first cycle
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	err     error // of the last cycle
+
+	mu  sync.Mutex
+	err error // of the last cycle
 }
 
 // StartWatcher starts a watcher in the background, which owns it from then on. The
@@ -254,13 +259,17 @@ func (b *BackgroundWatcher) Close() {
 }
 
 // Snapshot returns the known locks with the events since the last snapshot. It waits
-// for the first cycle and for a cycle in progress. If the last cycle failed, its error
-// is returned; events and notices are kept for the next snapshot.
+// for the first cycle and for a cycle in progress. If the last cycle failed, it returns
+// the error at once, also while the watcher waits for the server again; events and
+// notices are kept for the next snapshot.
 func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	select {
 	case <-b.ready:
 	case <-ctx.Done():
 		return keyspace.Snapshot{}, ctx.Err()
+	}
+	if err := b.failed(); err != nil {
+		return keyspace.Snapshot{}, err
 	}
 	select {
 	case b.sem <- struct{}{}:
@@ -268,10 +277,17 @@ func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, er
 		return keyspace.Snapshot{}, ctx.Err()
 	}
 	defer func() { <-b.sem }()
-	if b.err != nil {
-		return keyspace.Snapshot{}, b.err
+	if err := b.failed(); err != nil {
+		return keyspace.Snapshot{}, err
 	}
 	return b.watcher.takeSnapshot(), nil
+}
+
+// failed returns the error of the last cycle; nil if it succeeded.
+func (b *BackgroundWatcher) failed() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
 }
 
 // run runs cycles until ctx ends.
@@ -279,7 +295,10 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 	w := b.watcher
 	for first := true; ; first = false {
 		b.sem <- struct{}{}
-		b.err = w.cycle(ctx, false)
+		err := w.cycle(ctx, false)
+		b.mu.Lock()
+		b.err = err
+		b.mu.Unlock()
 		w.unreported.limit()
 		<-b.sem
 		if first {
@@ -303,7 +322,7 @@ const (
 	recheckAfter  = 5 * time.Millisecond   // after which a lock that should be gone is read again
 	releaseGrace  = 5 * time.Millisecond   // between two reads of a vanished lock whose release may still be reported
 	minRetry      = 100 * time.Millisecond // after a failure, then doubled,
-	maxRetry      = 2 * time.Second        // up to this
+	maxRetry      = time.Second            // up to this
 	modeGrace     = 3 * time.Second        // after which another mode is reported
 )
 
