@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,6 +194,7 @@ type exportTarget struct {
 	open      *connect.Target      // nil: not connected yet
 	source    tui.Source           // not filtered by selection
 	recording *recording.DirWriter // nil: it is not recorded
+	answered  time.Time            // its last answer; zero = none yet
 	lost      time.Time            // since when it does not answer; zero = it answers
 }
 
@@ -273,9 +275,9 @@ func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
 func (e *export) report(t *exportTarget, err error) {
 	switch {
 	case err != nil:
-		e.metrics.Fail(t.index)
+		e.metrics.Fail(t.index, downReason(err))
 		if t.lost.IsZero() {
-			t.lost = time.Now()
+			t.lost = cmp.Or(t.answered, time.Now())
 			e.note("%s does not answer: %v; trying again until it does", t.name, err)
 		}
 	case !t.lost.IsZero():
@@ -349,6 +351,7 @@ func (e *export) read(ctx context.Context, t *exportTarget) (keyspace.Snapshot, 
 
 // observe updates the metrics of a target and its recording.
 func (e *export) observe(t *exportTarget, snap keyspace.Snapshot) {
+	t.answered = answeredAt(snap)
 	snap = t.selection.selected(snap)
 	db := t.open.DB
 	if t.selection.databases {

@@ -84,6 +84,12 @@ func families(o Options) []family {
 func passFamilies() []family {
 	return []family{
 		{"locktop_up", promtext.Gauge, "Whether the last read of the target succeeded.", func(p *page, t *target) { p.flag(t.up) }, true},
+		{"locktop_down_reason", promtext.Gauge, "Why the last read of the target failed: 1 for the reason, else 0.", func(p *page, t *target) {
+			for _, why := range DownReasons() {
+				p.flag(t.down == why, "reason", string(why))
+			}
+		}, true},
+		{"locktop_last_answer_timestamp_seconds", promtext.Gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.lastAnswer()) }, true},
 		{"locktop_pass_complete", promtext.Gauge, "Whether the keyspace has been scanned completely since the target answers.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
 		{"locktop_pass_last_timestamp_seconds", promtext.Gauge, "When the last complete scan of the keyspace ended.", func(p *page, t *target) {
 			end, _ := t.pass()

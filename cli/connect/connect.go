@@ -353,10 +353,14 @@ func (e endpoint) setUp(ctx context.Context, cn *redis.Conn) error {
 	return err
 }
 
+// askGrace is by how much ask exceeds the timeout, so that the timeout of the connection
+// ends it, whose error says more.
+const askGrace = 50 * time.Millisecond
+
 // ask waits for the reply to TIME. A permission error or an unknown command also
 // proves that the server accepts the user.
 func (t *Target) ask(ctx context.Context, rdb *redis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout+askGrace)
 	defer cancel()
 	err := rdb.Time(ctx).Err()
 	forbidden := redis.IsPermissionError(err) && strings.Contains(err.Error(), "'time'")
