@@ -446,6 +446,10 @@ func (p *program) prove(ctx context.Context, c *connect.Flags, rdb *redis.Client
 	switch {
 	case errors.Is(err, inspect.ErrNotSighted):
 		text := fmt.Errorf("within %s, %w", humanize.Duration(q.Window), err)
+		if seen.Command != "" {
+			text = fmt.Errorf("%w; %s has sent %s with the key and the value of the lock, which is no proof: %s",
+				text, render.Text(seen.Addr), strings.ToUpper(render.Text(seen.Command)), seen.Doubt)
+		}
 		return &exitError{code: exitFailure, err: text, hint: "its holder may not renew it: try again, or when it is released"}
 	case errors.Is(err, inspect.ErrMayNotMonitor):
 		return &exitError{code: exitFailure, err: err, hint: "it needs +monitor: see docs/operators.md"}

@@ -146,7 +146,7 @@ func (p *program) monitorAsChild(ctx context.Context, c *connect.Flags) error {
 	seen, err := inspect.Monitor(ctx, t.Client, task.query())
 	switch {
 	case errors.Is(err, inspect.ErrNotSighted):
-		return answer(monitorAnswer{NotSighted: true})
+		return answer(monitorAnswer{Sighting: seen, NotSighted: true})
 	case errors.Is(err, inspect.ErrMayNotMonitor):
 		return answer(monitorAnswer{MayNot: true})
 	case err != nil:

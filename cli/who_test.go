@@ -210,7 +210,7 @@ func TestWhoSaysWhyItNamesNone(t *testing.T) {
 		{[]string{"nothing-there"}, exitNoLock, `there is no key "nothing-there"`},
 		{[]string{"lock:a", "--force"}, exitUsage, `--force needs --monitor`},
 		{[]string{"lock:a", "--for", "0s"}, exitUsage, `--for: not a positive time`},
-		{[]string{"soon", "--lock", "soon", "--monitor"}, exitFailure, `the server ran no command with the key and the token`},
+		{[]string{"soon", "--lock", "soon", "--monitor"}, exitFailure, `the server ran no command that only the holder sends`},
 	} {
 		send(t, addr, "SET", "soon", token, "PX", 2000) // each case may take longer
 		got := locktop(t, append([]string{"who", "-u", "redis://" + addr}, c.args...)...)

@@ -264,6 +264,11 @@ func (l Lock) validate() error {
 	case l.Fence && !l.Kind.Fences():
 		return fmt.Errorf("fence: %s has no numbers that a resource can check; the kinds that do are mutex reentrant rw fair redlock", l.Kind)
 	}
+	if l.Kind.Sound() && l.Kind != Exec {
+		if err := l.options().Validate(); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+	}
 	return l.validateExec()
 }
 

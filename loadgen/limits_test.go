@@ -63,8 +63,8 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		{"ttl", []Scenario{lock(Lock{TTL: 10 * ms}), lock(Lock{TTL: day})}, []Scenario{lock(Lock{TTL: 9 * ms}), lock(Lock{TTL: day + ms}), lock(Lock{TTL: 10*ms + 1}), lock(Lock{TTL: -ms})}},
 		{
 			"renew",
-			[]Scenario{renew(Renew{Every: 1}), renew(Renew{Every: time.Second - 1, Max: 1}), renew(Renew{Off: true})},
-			[]Scenario{renew(Renew{Every: -1}), renew(Renew{Every: time.Second}), renew(Renew{Max: -1})},
+			[]Scenario{renew(Renew{Every: ms}), renew(Renew{Every: time.Second - 1, Max: 1}), renew(Renew{Off: true})},
+			[]Scenario{renew(Renew{Every: -1}), renew(Renew{Every: ms - 1}), renew(Renew{Every: time.Second}), renew(Renew{Max: -1})},
 		},
 		{
 			"wait",

@@ -70,9 +70,8 @@ func open(o sessionConfig) (session, error) {
 	return clientSession{client, o.scenario, rdb.Close}, nil
 }
 
-// lockOptions returns the options for package lock.
-func (s Scenario) lockOptions() lock.Options {
-	l := s.Lock
+// options returns the options for package lock.
+func (l Lock) options() lock.Options {
 	o := lock.Options{
 		TTL:   l.TTL,
 		Fence: l.Fence,
@@ -109,7 +108,7 @@ func (s clientSession) lock(ctx context.Context, keys []string, shared bool) (le
 }
 
 func (s clientSession) locker(keys []string, shared bool) lock.Locker {
-	o, key := s.scenario.lockOptions(), keys[0]
+	o, key := s.scenario.Lock.options(), keys[0]
 	switch s.scenario.Lock.Kind {
 	case Semaphore:
 		return s.client.Semaphore(key, s.scenario.Lock.Permits, o)
@@ -179,7 +178,7 @@ func (q quorumSession) close() error {
 }
 
 func (q quorumSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
-	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.lockOptions()), false, 1)
+	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.Lock.options()), false, 1)
 }
 
 // lockDepth acquires l depth times, or not at all.

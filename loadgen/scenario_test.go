@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
 )
 
 func TestDefaultsSetOnlyZeroFields(t *testing.T) {
@@ -65,6 +69,7 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 		"ttl ":                    {Lock: Lock{TTL: -time.Second}},
 		"ttl must":                {Lock: Lock{TTL: 10*time.Millisecond + 1}},
 		"renew: every":            {Lock: Lock{Renew: Renew{Every: 5 * time.Second}}},
+		"lock: bad argument":      {Lock: Lock{Renew: Renew{Every: 500 * time.Microsecond}}},
 		"wait: tries":             {Lock: Lock{Wait: Wait{Tries: 3}}},
 		"wait: the fair lock":     {Lock: Lock{Kind: Fair, Wait: Wait{Poll: time.Second}}},
 		"fence: classic/getset":   {Lock: Lock{Kind: "classic/getset", Fence: true}},
@@ -87,6 +92,44 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), field) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %q", field, err)
 		}
+	}
+}
+
+// Package lock accepts each lock that a valid scenario has.
+func TestAValidLockIsOneOfPackageLock(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is sent
+	defer rdb.Close()
+	client, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	q, err := lock.NewQuorum([]*redis.Client{rdb}, lock.QuorumConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	valid := map[Kind]int{}
+	for _, kind := range Kinds() {
+		for _, fence := range []bool{false, true} {
+			for _, wait := range []Wait{{}, {Poll: time.Second, Tries: 3}} {
+				s := Scenario{Lock: Lock{Kind: kind, Fence: fence, Wait: wait}}.WithDefaults()
+				if !kind.Sound() || s.Validate() != nil {
+					continue
+				}
+				valid[kind]++
+				var l any = clientSession{client: client, scenario: s}.locker([]string{"a", "b"}, true)
+				if kind == Redlock {
+					l = q.Redlock("a", s.Lock.options())
+				}
+				if err := l.(interface{ Validate() error }).Validate(); err != nil {
+					t.Errorf("%+v is valid, and package lock says %v", s.Lock, err)
+				}
+			}
+		}
+	}
+	if len(valid) != 7 {
+		t.Errorf("valid locks of each kind: %v, want all 7 kinds", valid)
 	}
 }
 

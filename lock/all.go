@@ -56,18 +56,18 @@ type All struct {
 
 var _ Locker = (*All)(nil)
 
-// All returns the lock over these keys, 1 to 100 different ones; their order does not
-// matter. It sends nothing. Lock and TryLock report invalid keys and options as
-// [ErrArgument]. Options.Fence and Options.Replicas must be zero. [Lease.Key] returns all
-// keys, in sorted order, joined by ", ".
+// All returns the lock over these keys, 1 to 100 different ones. Their order does not
+// matter, and a key that is given twice counts once. It sends nothing. Lock and TryLock
+// report invalid keys and options as [ErrArgument]. [Options.Fence] and
+// [Options.Replicas] must be zero. [Lease.Key] returns all keys, in sorted order, joined
+// by ", ".
 func (c *Client) All(keys []string, o Options) *All {
-	keys = slices.Clone(keys)
-	slices.Sort(keys)
-	if err := checkAll(keys, o); err != nil {
-		return &All{base: base{client: c, key: strings.Join(keys, ", "), argErr: err}}
-	}
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	p := &allProtocol{core: c.core}
 	a := &All{base: c.newBase(strings.Join(keys, ", "), o, p), protocol: p}
+	a.refuse("Fence", o.Fence, "a lock over several keys")
+	a.refuse("Replicas", o.Replicas != 0, "a lock over several keys")
+	a.argErr = cmp.Or(a.argErr, checkKeys(keys))
 	for _, key := range keys {
 		part := newScriptProtocol(mutexScripts, c.core, key, false)
 		p.parts = append(p.parts, part)
@@ -81,20 +81,13 @@ func (c *Client) All(keys []string, o Options) *All {
 	return a
 }
 
-// checkAll validates the keys, which are sorted, and the options that do not apply.
-func checkAll(keys []string, o Options) error {
+// checkKeys validates the number of keys.
+func checkKeys(keys []string) error {
 	switch {
 	case len(keys) == 0:
 		return fmt.Errorf("%w: a lock over several keys needs at least one", ErrArgument)
 	case len(keys) > maxAllKeys:
 		return fmt.Errorf("%w: %d keys; a lock can have at most %d", ErrArgument, len(keys), maxAllKeys)
-	case o.Fence || o.Replicas != 0:
-		return fmt.Errorf("%w: Options.Fence and Options.Replicas do not apply to a lock over several keys", ErrArgument)
-	}
-	for i, key := range keys[1:] {
-		if key == keys[i] {
-			return fmt.Errorf("%w: the key %q is given twice", ErrArgument, key)
-		}
 	}
 	return nil
 }
@@ -136,7 +129,7 @@ func (a *All) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 		return a.poll(ctx, r)
 	}
 	backoff := minBackoff
-	for part := &a.parts[0]; ; r.token = "" {
+	for part := &a.parts[0]; ; {
 		r.try = func(ctx context.Context, r *request) (*Lease, error) { return a.attemptWaitingFor(ctx, r, part) }
 		lease, err := part.acquireWaiting(ctx, r)
 		var other *otherHeld

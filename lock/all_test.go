@@ -112,7 +112,6 @@ func TestAnAllRefusesBadArguments(t *testing.T) {
 			text string
 		}{
 			{nil, lock.Options{}, "at least one"},
-			{[]string{"a", "b", "a"}, lock.Options{}, `"a" is given twice`},
 			{many, lock.Options{}, "at most 100"},
 			{[]string{"a"}, lock.Options{Fence: true}, "Options.Fence"},
 			{[]string{"a"}, lock.Options{Replicas: 1}, "Options.Replicas"},
@@ -122,10 +121,28 @@ func TestAnAllRefusesBadArguments(t *testing.T) {
 			_, err := a.TryLock(ctx)
 			_, lockErr := a.Lock(ctx)
 			_, holderErr := a.Holder(ctx)
-			for _, err := range []error{err, lockErr, holderErr} {
+			for _, err := range []error{err, lockErr, holderErr, a.Validate()} {
 				if !errors.Is(err, lock.ErrArgument) || !strings.Contains(err.Error(), bad.text) || strings.Contains(err.Error(), "\n") {
 					r.Errorf("%d keys, %+v: got %v", len(bad.keys), bad.o, err)
 				}
+			}
+		}
+	})
+}
+
+// A transfer from an account to the same account.
+func TestAnAllCountsAKeyOnce(t *testing.T) {
+	bothWays(t, func(r *rig, all func(c *lock.Client, o lock.Options, keys ...string) *lock.All) {
+		c := r.client(lock.Config{})
+		for keys, names := range map[string][]string{"a": {"a", "a"}, "a, b": {"b", "a", "b"}} {
+			lease := r.locked(all(c, lock.Options{}, names...))
+			if lease.Key() != keys || r.keys() != int64(len(strings.Split(keys, ", "))) {
+				r.Errorf("%q are %d keys, %q", names, r.keys(), lease.Key())
+			}
+			r.must(lease.Extend(ctx, time.Minute))
+			r.must(lease.Unlock(ctx))
+			if r.keys() != 0 {
+				r.Errorf("%q: %d keys are left", names, r.keys())
 			}
 		}
 	})
@@ -527,6 +544,24 @@ func TestInterruptedAcquiresOfAnAllLeaveNoKey(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An All that finds its second key held releases the first one. The release is lost with
+// its connection, and sent again.
+func TestAnAllReleasesAKeyAgainIfTheReleaseIsLost(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		late(r.link, "{orders}:free", time.Hour) // the release
+		c := r.client(lock.Config{})
+		r.must(r.locked(c.All([]string{"cold", "warm"}, lock.Options{}).Scatter()).Unlock(ctx)) // the server knows the scripts
+		r.must(r.rdb.Set(ctx, "stock", "stranger", 0).Err())
+		r.refused(c.All([]string{"orders", "stock"}, lock.Options{TTL: 2 * time.Hour}).Scatter())
+		time.Sleep(time.Second)
+		if r.rdb.Exists(ctx, "orders").Val() == 0 {
+			r.Fatal("the release was not lost")
+		}
+		time.Sleep(r.via.Options().ReadTimeout)
+		r.holds("orders", "")
+	})
 }
 
 // Issue 18: clients that name the same keys in opposite orders never deadlock, and never

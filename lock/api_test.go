@@ -3,11 +3,14 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"locktop/lock"
 )
@@ -89,7 +92,25 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 		derived, cancel := context.WithCancel(lead("derived").Context())
 		defer cancel()
 		merged := lead("merged").ContextFrom(context.WithValue(ctx, contextKey{}, 1))
-		dropped := lead("dropped").Token()
+		dropped := map[string]string{"dropped": lead("dropped").Token()}
+		for name, use := range map[string]func(*lock.Lease) context.Context{
+			"dropped with its context": (*lock.Lease).Context,
+			"dropped with a context from another": func(lease *lock.Lease) context.Context {
+				return lease.ContextFrom(ctx)
+			},
+			"dropped with a context from its own": func(lease *lock.Lease) context.Context {
+				return lease.ContextFrom(lease.Context())
+			},
+			"dropped with a context that has ended": func(lease *lock.Lease) context.Context {
+				ended, cancel := context.WithCancel(ctx)
+				defer cancel()
+				return lease.ContextFrom(ended)
+			},
+		} {
+			lease := lead(name)
+			use(lease)
+			dropped[name] = lease.Token()
+		}
 		for range 10 {
 			runtime.GC()
 			time.Sleep(time.Second)
@@ -100,8 +121,10 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 				r.Errorf("%s has ended: %v", name, context.Cause(ctx))
 			}
 		}
-		if got := r.rdb.Get(ctx, "dropped").Val(); got == dropped {
-			r.Error("an unreachable lease is renewed")
+		for name, token := range dropped {
+			if got := r.rdb.Get(ctx, name).Val(); got == token {
+				r.Errorf("%s: an unreachable lease is renewed", name)
+			}
 		}
 		runtime.KeepAlive(plain)
 		runtime.KeepAlive(derived)
@@ -125,6 +148,36 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 		<-ofLease.Done()
 		if !errors.Is(context.Cause(ofLease), lock.ErrReleased) {
 			r.Errorf("ended with %v, want ErrReleased", context.Cause(ofLease))
+		}
+	})
+}
+
+// A leader derives a context for each request.
+func TestALeaseKeepsNoContextThatHasEnded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for name, l := range map[string]lock.Locker{"mutex": c.Mutex("mutex", lock.Options{}), "reentrant": c.Reentrant("reentrant", lock.Options{})} {
+			lease := r.locked(l)
+			var values []weak.Pointer[[64]byte]
+			for range 100 {
+				value := new([64]byte)
+				values = append(values, weak.Make(value))
+				request, cancel := context.WithCancel(context.WithValue(ctx, contextKey{}, value))
+				lease.ContextFrom(request)
+				cancel()
+			}
+			synctest.Wait()
+			runtime.GC()
+			kept := 0
+			for _, value := range values {
+				if value.Value() != nil {
+					kept++
+				}
+			}
+			if kept > 1 { // the compiler may keep the last one
+				r.Errorf("%s: %d of %d contexts are kept after their end", name, kept, len(values))
+			}
+			r.must(lease.Unlock(ctx))
 		}
 	})
 }
@@ -192,6 +245,69 @@ func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
 				!errors.Is(context.Cause(lease.Context()), lock.ErrArgument) || lease.ContextFrom(ctx).Err() == nil || lease.Votes() != nil {
 				r.Errorf("%s is a lease: %v", name, context.Cause(lease.Context()))
 			}
+		}
+	})
+}
+
+// docs/library.md has a table of the options that do not apply to all kinds.
+func TestTheTableOfOptionsIsTrue(t *testing.T) {
+	nodesInBubble(t, 1, func(r *nodes) {
+		for i := range r.links {
+			r.links[i].Refuse(errors.New("nothing must be sent"))
+		}
+		c, err := lock.New(r.via[0], lock.Config{})
+		r.must(err)
+		defer c.Close()
+		q := r.quorum(lock.QuorumConfig{})
+		type validated interface{ Validate() error }
+		kinds := []func(o lock.Options) (validated, lock.Locker){
+			func(o lock.Options) (validated, lock.Locker) { l := c.Mutex("orders", o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.Reentrant("orders", o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.Fair("orders", o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.RW("orders", o); return l, l.Writer() },
+			func(o lock.Options) (validated, lock.Locker) { l := c.All([]string{"orders"}, o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := c.Semaphore("orders", 1, o); return l, l },
+			func(o lock.Options) (validated, lock.Locker) { l := q.Redlock("orders", o); return l, l },
+		}
+		table := "| option | Mutex | Reentrant | Fair | RW | All | Semaphore | Redlock |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+		set := map[string]lock.Options{
+			"TTL":            {TTL: time.Minute},
+			"Delay":          {Delay: time.Second},
+			"Renew":          {Renew: lock.Renew{MaxHold: time.Hour}},
+			"Wait":           {Wait: lock.Wait{Poll: time.Second}},
+			"Fence":          {Fence: true},
+			"Replicas":       {Replicas: 1},
+			"ReplicaTimeout": {}, // goes with Replicas
+		}
+		for _, field := range reflect.VisibleFields(reflect.TypeFor[lock.Options]()) {
+			o, known := set[field.Name]
+			if !known {
+				r.Errorf("Options.%s is not tested", field.Name)
+			}
+			row, everywhere := "| `"+field.Name+"` |", true
+			for _, kind := range kinds {
+				v, l := kind(o)
+				err := v.Validate()
+				if _, lockErr := l.TryLock(ctx); errors.Is(lockErr, lock.ErrArgument) != (err != nil) || err != nil && lockErr.Error() != err.Error() {
+					r.Errorf("%T: Validate says %v of Options.%s, and TryLock %v", v, err, field.Name, lockErr)
+				}
+				if err == nil {
+					row += " yes |"
+					continue
+				}
+				row, everywhere = row+" no |", false
+				if !errors.Is(err, lock.ErrArgument) || !strings.Contains(err.Error(), "Options."+field.Name+" does not apply") {
+					r.Errorf("%T: got %v, want the name of the option %s", v, err, field.Name)
+				}
+			}
+			if !everywhere {
+				table += row + "\n"
+			}
+		}
+		page, err := os.ReadFile("../docs/library.md")
+		r.must(err)
+		if !strings.Contains(string(page), "\n"+table+"\n") {
+			r.Errorf("docs/library.md lacks this table:\n%s", table)
 		}
 	})
 }

@@ -36,10 +36,26 @@ func (c *Client) newBase(key string, o Options, p protocol) base {
 	if err == nil && o.Fence {
 		err = c.checkCompanions(key)
 	}
-	if _, ok := p.(movable); err == nil && o.Replicas > 0 && !ok {
-		err = fmt.Errorf("%w: this kind of lock does not wait for replicas", ErrArgument)
-	}
 	return base{client: c, key: key, opts: o, protocol: p, argErr: err}
+}
+
+// refuse makes the options invalid if one that does not apply to this kind of lock is
+// set.
+func (b *base) refuse(option string, set bool, kind string) {
+	if set && b.argErr == nil {
+		b.argErr = fmt.Errorf("%w: Options.%s does not apply to %s", ErrArgument, option, kind)
+	}
+}
+
+// Validate returns the error that Lock and TryLock return for invalid arguments: it
+// matches [ErrArgument] if the key, the options or the limit cannot work, or if an
+// option does not apply to this kind of lock. It returns nil if they are valid. It
+// sends nothing.
+func (b *base) Validate() error {
+	if b.argErr != nil {
+		return fmt.Errorf("lock %q: %w", b.key, b.argErr)
+	}
+	return nil
 }
 
 // checkCompanions returns an error if a cluster cannot store further keys in key's
@@ -86,12 +102,16 @@ type request struct {
 	pollEvery time.Duration
 	// token is the token of the attempts; empty = each gets a new one.
 	token string
+	// registrar is the protocol of the lock among whose waiters token is registered, or
+	// will be; nil = it is not.
+	registrar *scriptProtocol
 	// queue is where the request waits; nil = it does not wait for messages to its
 	// process.
 	queue *waitQueue
 	// noHandOver means that no release may hand the lock to the request.
 	noHandOver bool
-	// ticket is that of the first registration of an [All]; 0 = none yet.
+	// ticket is that of the first registration of an [All], or of the first refusal of a
+	// reader; 0 = none yet.
 	ticket int64
 
 	began    time.Time
@@ -150,7 +170,7 @@ func (r *request) withHolder(ctx context.Context, err error) error {
 func (b *base) check(ctx context.Context) error {
 	switch {
 	case b.argErr != nil:
-		return fmt.Errorf("lock %q: %w", b.key, b.argErr)
+		return b.Validate()
 	case b.client.isClosed():
 		return fmt.Errorf("lock %q: %w", b.key, ErrClosed)
 	case ctx.Err() != nil:
@@ -196,8 +216,7 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
-		b.client.undo(b.protocol, token, sent.Add(b.opts.keyTTL()), request)
-		r.token = "" // the undo would also release a later attempt with this token
+		b.undoAttempt(r, token, sent, request)
 	}
 	if err != nil {
 		return nil, b.emitFailure(token, describe("acquire", b.key, err))
@@ -213,6 +232,20 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 		return nil, err
 	}
 	return b.startHold(r, token, fence, sent)
+}
+
+// undoAttempt undoes an attempt whose outcome is unknown, which was sent at sent, also if
+// it has registered its token.
+func (b *base) undoAttempt(r *request, token string, sent time.Time, acquire future) {
+	until := sent.Add(b.opts.keyTTL())
+	registered := r.registrar
+	if registered != nil {
+		b.client.undo(leaving{registered}, token, later(until, sent.Add(registrationTTL)), acquire)
+	}
+	if b.protocol != protocol(registered) {
+		b.client.undo(b.protocol, token, until, acquire)
+	}
+	r.token, r.registrar = "", nil // the undo would also release a later attempt with this token
 }
 
 // emitFailure reports the failure of an attempt and returns err.

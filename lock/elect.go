@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Elect elects a leader among the callers that use the same lock, and runs f while this
@@ -16,14 +17,19 @@ import (
 //
 // Elect returns when f returns while it leads, with the error of f joined with that of
 // [Lease.Unlock]; when f returns an error that is not of its context; or when ctx ends
-// or the client is closed. An error before the first reply of the server is returned at
-// once. Later, Elect retries after errors that may pass.
+// or the client is closed. An f that unlocks the lease resigns: after it has returned,
+// Elect returns its error, or nil if the error is of its context. An error before the
+// first reply of the server is returned at once. Later, Elect retries after errors that
+// may pass.
 //
-// A leader that crashes is succeeded when its TTL has passed. With [Renew.MaxHold], the
-// callers take turns.
+// A leader that crashes is succeeded when its TTL has passed. A release hands the lock
+// to the caller that has waited longest, so with [Renew.MaxHold] the callers take turns.
+// Of a [Redlock], of an [All] with keys in several slots of a cluster, and with
+// [Wait.Poll], the last leader may get the lock again before the others.
 func Elect(ctx context.Context, l Locker, f func(ctx context.Context) error) error {
+	campaigning := context.WithValue(ctx, inTurn{}, true)
 	for led := false; ; led = true {
-		lease, err := campaign(ctx, l, led)
+		lease, err := campaign(campaigning, l, led)
 		if err != nil {
 			return err
 		}
@@ -32,6 +38,10 @@ func Elect(ctx context.Context, l Locker, f func(ctx context.Context) error) err
 		}
 	}
 }
+
+// inTurn is the key of a context whose waiters do not compete: if a release can hand
+// them the lock, it does, in the order in which they began to wait.
+type inTurn struct{}
 
 // campaign waits for the lock. With retry it also retries the first attempt.
 func campaign(ctx context.Context, l Locker, retry bool) (*Lease, error) {
@@ -43,19 +53,25 @@ func campaign(ctx context.Context, l Locker, retry bool) (*Lease, error) {
 	}
 }
 
-// lead runs f under a lease. It returns false if the lease ended meanwhile and f did not
-// fail for another reason.
+// lead runs f under a lease. It returns false if the lease ended meanwhile, but not by
+// Unlock, and f did not fail for another reason.
 func lead(ctx context.Context, lease *Lease, f func(ctx context.Context) error) (done bool, err error) {
+	resigned := false
 	defer func() {
-		if unlockErr := lease.unlockWithin(ctx); done {
+		if unlockErr := lease.unlockWithin(ctx); done && !resigned {
 			err = errors.Join(err, unlockErr)
 		}
 	}()
 	term := lease.ContextFrom(ctx)
 	err = f(term)
-	ended := ctx.Err() == nil && !lease.Valid()
-	if ended && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(term))) {
-		return false, nil
+	resigned = lease.released()
+	ofTerm := errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(term))
+	switch {
+	case ctx.Err() != nil && ofTerm:
+		return true, fmt.Errorf("lock: lead %q: %w", lease.Key(), err)
+	case ctx.Err() != nil || lease.Valid() || err != nil && !ofTerm:
+		return true, err
+	default:
+		return resigned, nil
 	}
-	return true, err
 }

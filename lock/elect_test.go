@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,7 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		if !errors.Is(first.err, failed) {
 			t.Errorf("got %v, want the error of the function", first.err)
 		}
+		<-term.Done()
 		if cause := context.Cause(term); !errors.Is(cause, lock.ErrReleased) {
 			t.Errorf("the term ended with %v", cause)
 		}
@@ -120,8 +122,10 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 		cancel()
 		<-e.done
 		<-waiting.done
-		if !errors.Is(e.err, context.Canceled) || !errors.Is(waiting.err, context.Canceled) {
-			t.Errorf("got %v and %v, want context.Canceled", e.err, waiting.err)
+		for doing, err := range map[string]error{"lead": e.err, "wait for": waiting.err} {
+			if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "lock: "+doing+` "orders": `) {
+				t.Errorf("got %v, want context.Canceled and the name of the lock", err)
+			}
 		}
 		r.holds("orders", "")
 
@@ -182,5 +186,140 @@ func TestElectOutlivesAnOutage(t *testing.T) {
 		e.end <- nil
 		<-e.done
 		r.must(e.err)
+	})
+}
+
+// With MaxHold the callers lead in the order in which they began to wait.
+func TestLeadersTakeTurns(t *testing.T) {
+	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{MaxHold: 200 * time.Millisecond}}
+	for kind, of := range map[string]func(*lock.Client) lock.Locker{
+		"mutex":     func(c *lock.Client) lock.Locker { return c.Mutex("orders", o) },
+		"reentrant": func(c *lock.Client) lock.Locker { return c.Reentrant("orders", o) },
+		"fair":      func(c *lock.Client) lock.Locker { return c.Fair("orders", o) },
+		"writer":    func(c *lock.Client) lock.Locker { return c.RW("orders", o).Writer() },
+		"semaphore": func(c *lock.Client) lock.Locker { return c.Semaphore("orders", 1, o) },
+		"all":       func(c *lock.Client) lock.Locker { return c.All([]string{"orders", "bills"}, o) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				end, stop := context.WithCancel(ctx)
+				order := make(chan int, 1000)
+				for i := range 3 {
+					c, link := r.process(fmt.Sprint(i))
+					link.Delay(func() time.Duration { return time.Duration(i+1) * time.Millisecond })
+					go func() {
+						_ = lock.Elect(end, of(c), func(ctx context.Context) error {
+							order <- i
+							<-ctx.Done()
+							return ctx.Err()
+						})
+					}()
+				}
+				time.Sleep(6 * time.Second)
+				stop()
+				synctest.Wait()
+				close(order)
+				var leaders []int
+				for i := range order {
+					leaders = append(leaders, i)
+				}
+				for i := 3; i < len(leaders); i++ {
+					if leaders[i] != leaders[i-3] || leaders[i] == leaders[i-1] {
+						r.Fatalf("they do not take turns: %v", leaders)
+					}
+				}
+				if len(leaders) < 25 {
+					r.Errorf("%d leaders in 6 s, want one every 200 ms", len(leaders))
+				}
+			})
+		})
+	}
+}
+
+// A release does not hand the lock to these; the caller leads all the same.
+func TestElectWorksWithEveryKind(t *testing.T) {
+	nodesInBubble(t, 1, func(r *nodes) {
+		var clients [2]*lock.Client
+		var quorums [2]*lock.Quorum
+		for i := range clients {
+			c, err := lock.New(r.via[0], lock.Config{})
+			r.must(err)
+			defer c.Close()
+			clients[i], quorums[i] = c, r.quorum(lock.QuorumConfig{})
+		}
+		for kind, of := range map[string]func(i int, o lock.Options) lock.Locker{
+			"reader":  func(i int, o lock.Options) lock.Locker { return clients[i].RW("orders", o).Reader() },
+			"redlock": func(i int, o lock.Options) lock.Locker { return quorums[i].Redlock("orders", o) },
+			"several slots": func(i int, o lock.Options) lock.Locker {
+				return clients[i].All([]string{"orders", "bills"}, o).Scatter()
+			},
+			"polls": func(i int, o lock.Options) lock.Locker {
+				o.Wait.Poll = 100 * time.Millisecond
+				return clients[i].Mutex("orders", o)
+			},
+		} {
+			other := lock.Locker(clients[0].RW("orders", lock.Options{}).Writer())
+			if kind != "reader" {
+				other = of(0, lock.Options{})
+			}
+			lease, err := other.Lock(ctx)
+			r.must(err)
+			e := elect(ctx, of(1, lock.Options{}))
+			time.Sleep(10 * time.Second)
+			if len(e.terms) > 0 {
+				r.Errorf("%s: it leads too early", kind)
+			}
+			r.must(lease.Unlock(ctx))
+			<-e.terms
+			e.end <- nil
+			<-e.done
+			r.must(e.err)
+		}
+	})
+}
+
+// A function that unlocks the lease ends Elect, unless the lease was lost before.
+func TestALeaderMayResignByUnlock(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		failed := errors.New("disk full")
+		resign := func(ctx context.Context) {
+			r.must(lock.LeaseFrom(ctx).Unlock(context.WithoutCancel(ctx)))
+			<-ctx.Done()
+		}
+		for name, of := range map[string]struct {
+			f    func(ctx context.Context) error
+			want error
+		}{
+			"nil":             {func(ctx context.Context) error { resign(ctx); return nil }, nil},
+			"that of Unlock":  {func(ctx context.Context) error { return lock.LeaseFrom(ctx).Unlock(ctx) }, nil},
+			"of its context":  {func(ctx context.Context) error { resign(ctx); return ctx.Err() }, nil},
+			"the cause of it": {func(ctx context.Context) error { resign(ctx); return context.Cause(ctx) }, nil},
+			"another one":     {func(ctx context.Context) error { resign(ctx); return failed }, failed},
+		} {
+			c := r.client(lock.Config{})
+			for kind, l := range map[string]lock.Locker{"mutex": c.Mutex("mutex", lock.Options{}), "reentrant": c.Reentrant("reentrant", lock.Options{})} {
+				terms := 0
+				err := lock.Elect(ctx, l, func(ctx context.Context) error {
+					if terms++; terms > 1 {
+						return errors.New("elected again")
+					}
+					return of.f(ctx)
+				})
+				if err != of.want {
+					r.Errorf("%s, error %s: got %v, want %v", kind, name, err, of.want)
+				}
+			}
+		}
+		terms := 0
+		r.must(lock.Elect(ctx, r.client(lock.Config{}).Mutex("lost", lock.Options{TTL: 100 * time.Millisecond, Renew: lock.Renew{Off: true}}), func(ctx context.Context) error {
+			if terms++; terms == 1 {
+				<-ctx.Done()
+				_ = lock.LeaseFrom(ctx).Unlock(ctx)
+			}
+			return nil
+		}))
+		if terms != 2 {
+			r.Errorf("%d terms, want another one after a loss", terms)
+		}
 	})
 }

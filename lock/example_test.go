@@ -253,11 +253,18 @@ func ExampleSemaphore() {
 		return
 	}
 	fmt.Println("converting:", permit.Valid())
+	limit, _ := converter.Limit(ctx)
+	inUse, _ := converter.InUse(ctx)
+	fmt.Println(inUse, "of", limit)
+	if err := converter.ClearLimit(ctx); err != nil {
+		fmt.Println(err)
+	}
 	// Output:
 	// converting: true
 	// converting: true
 	// converting: false
 	// converting: true
+	// 3 of 3
 }
 
 // One process of many sends the reports. If it crashes, another one continues when the

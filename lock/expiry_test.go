@@ -65,6 +65,28 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 	})
 }
 
+// The holder may rely on 99 % of a TTL. The renewal after a long extension does not come
+// after this time, and sets the TTL of the options again.
+func TestALeaseIsRenewedAfterALongExtension(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for _, longer := range []time.Duration{time.Minute, time.Hour, 30 * 24 * time.Hour} {
+			lease := r.locked(c.Mutex("orders", lock.Options{TTL: 3 * time.Second}))
+			r.must(lease.Extend(ctx, longer))
+			time.Sleep(longer - longer/50)
+			if left := time.Until(lease.Deadline()); left < longer/200 {
+				r.Errorf("extended to %v, of the last 2 %% %v are left", longer, left)
+			}
+			time.Sleep(longer/100 + 10*time.Second)
+			r.covered(lease)
+			if left := time.Until(lease.Deadline()); !lease.Valid() || left > 3*time.Second {
+				r.Fatalf("extended to %v, then renewed until %v from then: %v", longer, left, context.Cause(lease.Context()))
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
 // A lease may end long before its key: the reply to a longer Extend is lost, or a
 // shorter Extend does not arrive or cannot be sent. The key is then released.
 func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
@@ -102,6 +124,32 @@ func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			r.holds(key, "")
 		}
+	})
+}
+
+// A shorter Extend has an unknown outcome: its connection was closed. The server executes
+// it after the next request, which came on another connection. The lease trusts a longer
+// Extend only when the server has answered twice.
+func TestAShorterExtendThatIsOvertakenDoesNotEndTheKeyBeforeTheLease(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		late(r.link, "orders", 0, 6*time.Second, 0, 2*time.Second) // the acquire, the shorter Extend, and the longer one twice
+		c := r.client(lock.Config{})
+		o := lock.Options{TTL: 20 * time.Second, Renew: lock.Renew{Off: true}}
+		warm := r.locked(c.Mutex("warm", o))
+		r.must(warm.Extend(ctx, o.TTL)) // the server knows the scripts
+		lease := r.locked(c.Mutex("orders", o))
+		if err := lease.Extend(ctx, 8*time.Second); err == nil {
+			r.Fatal("the connection was not closed")
+		}
+		r.must(lease.Extend(ctx, time.Minute))
+		for range 10 {
+			r.covered(lease)
+			time.Sleep(time.Second)
+		}
+		if left := time.Until(lease.Deadline()); left < 45*time.Second {
+			r.Errorf("of 1 min %v are left after 12 s", left)
+		}
+		r.must(lease.Unlock(ctx))
 	})
 }
 

@@ -63,12 +63,8 @@ func (c *Client) Fair(key string, o Options) *Fair {
 	p := newFairProtocol(c.core, key, o.Fence)
 	f := &Fair{c.newBase(key, o, p)}
 	p.grant = grantTTL(f.opts)
-	if f.argErr == nil && o.Wait != (Wait{}) {
-		f.argErr = fmt.Errorf("%w: Options.Wait does not apply to a fair lock", ErrArgument)
-	}
-	if f.argErr == nil {
-		f.argErr = c.checkCompanions(key)
-	}
+	f.refuse("Wait", o.Wait != (Wait{}), "a fair lock")
+	f.argErr = cmp.Or(f.argErr, c.checkCompanions(key))
 	return f
 }
 
@@ -161,6 +157,7 @@ func (w *fairWaiter) lock(ctx context.Context) (lease *Lease, err error) {
 	defer func() {
 		stopBeating()
 		w.queue.leave(place, err == nil)
+		w.queue.unregister() // as a waiter for a mutex
 	}()
 	for {
 		if lease, err = w.tryAcquire(ctx, place); !errors.Is(err, ErrHeld) {
@@ -205,6 +202,9 @@ func (w *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
 	var fence int64
 	if err == nil {
 		held, fence, err = parseAcquire(w.key, reply)
+	}
+	if ttl > 0 && (outcomeUnknown(err) || held != nil && !isFair(held.Token)) {
+		w.queue.noteRegistered(&w.protocol.(*fairProtocol).scriptProtocol)
 	}
 	if err != nil {
 		return nil, w.emitFailure(w.token, describe("acquire", w.key, err))

@@ -276,6 +276,9 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		if took := time.Since(left); took > 5*time.Second {
 			r.Errorf("it was in the queue for another %v; a dead one would be for 6 s", took)
 		}
+		if n := r.rdb.ZCard(ctx, "{orders}:alive").Val(); n != 0 {
+			r.Errorf("it has left the queue, and %d heartbeats are stored", n)
+		}
 		r.must(lease.Unlock(ctx))
 		r.until("an empty server", func() bool { return r.rdb.DBSize(ctx).Val() == 0 })
 	})

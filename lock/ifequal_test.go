@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,9 @@ func (r *rig) knowsIfEqual() bool {
 func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		known := r.knowsIfEqual()
+		if version := r.rdb.InfoMap(ctx, "server").Item("Server", "valkey_version"); !known && strings.HasPrefix(version, "8.1.") {
+			r.Errorf("Valkey %s does not know IFEQ", version)
+		}
 		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
 		r.must(err)
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
@@ -40,13 +44,29 @@ func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
 	})
 }
 
+// withAndWithoutIFEQ runs f on a redis-server and on an embedded server that does not know
+// IFEQ and one that does.
+func withAndWithoutIFEQ(t *testing.T, f func(*rig)) {
+	onBoth(t, f)
+	t.Run("IFEQ", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.embedded.KnowIfEqual()
+			if !r.knowsIfEqual() {
+				r.Fatal("the server does not know IFEQ")
+			}
+			f(r)
+		})
+	})
+}
+
 func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
 	for _, other := range []string{"", "stranger"} {
-		onBoth(t, func(r *rig) {
+		withAndWithoutIFEQ(t, func(r *rig) {
 			c := r.client(lock.Config{})
 			for _, key := range []string{"first", "second"} { // the first extension asks for IFEQ
 				lease, err := c.Mutex(key, lock.Options{TTL: time.Minute}).Lock(ctx)
 				r.must(err)
+				r.must(lease.Extend(ctx, 2*time.Minute))
 				r.must(r.rdb.Del(ctx, key).Err())
 				if other != "" {
 					r.must(r.rdb.Set(ctx, key, other, 10*time.Second).Err())

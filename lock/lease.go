@@ -13,7 +13,8 @@ import (
 // Lease is an acquired lock, until the lease ends. It is safe for concurrent use, also
 // by goroutines other than the one that acquired it. If a Lease and its contexts
 // become unreachable without Unlock, its renewal stops after the next garbage
-// collection, and the lock is free when the TTL has passed.
+// collection, and the lock is free when the TTL has passed. A context that was derived
+// from one of them is reachable until it is cancelled.
 //
 // A nil Lease and the zero value are not valid and have no key. Their context has
 // ended, and Extend and Unlock return [ErrArgument].
@@ -99,23 +100,34 @@ func (l *Lease) Context() context.Context {
 }
 
 // ContextFrom returns a context with the values of parent. It ends with parent or with
-// the lease, whichever is first, and has the same [context.Cause].
+// the lease, whichever is first, and has the same [context.Cause]. When it has ended, it
+// uses no memory of the lease.
 func (l *Lease) ContextFrom(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	leaseCtx := l.Context()
-	if leaseCtx.Err() != nil {
-		cancel(context.Cause(leaseCtx))
+	end := l.endContext() // not l.Context(): the hold would keep the lease reachable
+	if parent.Done() == end.Done() {
+		return leaseContext{parent, l} // parent is a context of the lease
 	}
-	context.AfterFunc(leaseCtx, func() { cancel(context.Cause(leaseCtx)) })
+	ctx, cancel := context.WithCancelCause(parent)
+	if end.Err() != nil {
+		cancel(context.Cause(end))
+	} else {
+		forget := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
+		context.AfterFunc(ctx, func() { forget() })
+	}
 	return leaseContext{ctx, l}
 }
 
-// endContext returns the context that ends with the lease.
+// endContext returns the context that ends with the lease. It has no reference to the
+// lease.
 func (l *Lease) endContext() context.Context {
-	if l.ctx != nil {
+	switch {
+	case l.isZero():
+		return noLease
+	case l.ctx != nil:
 		return l.ctx
+	default:
+		return l.hold.context()
 	}
-	return l.hold.context()
 }
 
 // leaseContext keeps its lease reachable for the garbage collector.
@@ -184,6 +196,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		l.cancel(ErrReleased)
 	}
 	return err
+}
+
+// released reports whether Unlock was called before the lease ended for another reason.
+func (l *Lease) released() bool {
+	return l.unlocked.Load() && (errors.Is(l.hold.endCause(), ErrReleased) || l.hold.valid())
 }
 
 // endCause returns the cause of the end of a lease on which Unlock was called.

@@ -91,10 +91,11 @@ type Options struct {
 	Delay time.Duration
 	// Renew configures the renewal of the lease. The zero value renews without limit.
 	Renew Renew
-	// Wait configures how Lock waits. The zero value subscribes to the release.
+	// Wait configures how Lock waits. The zero value subscribes to the release. It does
+	// not apply to a [Fair] lock.
 	Wait Wait
 	// Fence enables fencing tokens: see [Lease.Fence]. The counter is a separate key
-	// without expiry.
+	// without expiry. It does not apply to an [All].
 	Fence bool
 	// Replicas is the number of replicas that must confirm the lock before it counts
 	// as acquired. If fewer confirm within ReplicaTimeout, the lock is released and
@@ -102,7 +103,7 @@ type Options struct {
 	// lock then survives a failover to any replica that confirmed it. Without
 	// confirmation, a failover right after the acquire may lose the lock, and another
 	// client may acquire it while the lease is still valid. Renewals are not
-	// confirmed.
+	// confirmed. It does not apply to an [All] or a [Redlock].
 	Replicas int
 	// ReplicaTimeout is used with Replicas: whole milliseconds, shorter than the TTL.
 	// Default: 1 s, or half the TTL if that is shorter.
@@ -156,7 +157,9 @@ const (
 )
 
 // Validate returns an error that matches [ErrArgument] if no lock can have these
-// options. The methods of a lock with such options return the same error.
+// options. The methods of a lock with such options return the same error. Some options
+// do not apply to all kinds of locks: [Mutex.Validate] and those of the other kinds say
+// that.
 func (o Options) Validate() error {
 	_, err := o.withDefaults()
 	return err

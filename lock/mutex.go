@@ -65,7 +65,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 // may also run the release.
 func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	ask := m.acquireOnce
-	bySet := r.attempts == 0 && !m.opts.Fence && m.client.scripted.Load() && (!r.contended || r.queue.asksBySet())
+	bySet := r.attempts == 0 && r.token == "" && !m.opts.Fence && m.client.scripted.Load() && (!r.contended || r.queue.asksBySet())
 	if bySet {
 		ask = m.trySet
 	}

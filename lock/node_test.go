@@ -2,6 +2,7 @@ package lock
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,4 +28,21 @@ func TestAnExtensionAfterTheReleaseFindsTheLockLost(t *testing.T) {
 	if q.nodes.nodes[0].unresponsive.Load() {
 		t.Error("the node counts as one that does not answer")
 	}
+}
+
+// The uptime of a server may be 1 s too large: it then is 9 s old when it says 10.
+func TestANodeVotesWhenItIsCertainlyOldEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{upSince: bootTime("10")}
+		for age := 9 * time.Second; age <= 21*time.Second; age += time.Second / 2 {
+			if err := n.checkUptime(20 * time.Second); (err == nil) != (age >= 20*time.Second) {
+				t.Errorf("a node that is %v old, with a MinUptime of 20 s: %v", age, err)
+			}
+			time.Sleep(time.Second / 2)
+		}
+		n.upSince = bootTime("unknown")
+		if n.checkUptime(time.Millisecond) == nil || n.checkUptime(0) != nil {
+			t.Error("a node without an uptime votes if there is a MinUptime, or does not if there is none")
+		}
+	})
 }

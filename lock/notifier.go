@@ -1,48 +1,68 @@
 package lock
 
 import (
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/lock/internal/transport"
 )
 
 // notifier owns the connection on which a core receives messages. The first waiter
-// opens it.
+// opens it. It has one [waitQueue] for each lock that the process waits for. The steps of
+// a queue, each under mu:
+//
+//	state   users  event                      next state  request to the server
+//	none           use                        used        SUBSCRIBE
+//	used    ≥ 1    use, or endUse of another  used
+//	used    1      endUse                     idle
+//	idle    0      use                        used
+//	idle    0      unsubscribeDelay is over   none        UNSUBSCRIBE
+//
+// So the queue in queues is the only one of its channels, and it stays there while it has
+// users. The requests are sent in the order of the steps: behind the UNSUBSCRIBE of
+// a queue follows the SUBSCRIBE of the next one of that channel. The confirmation of an
+// earlier SUBSCRIBE may make the next queue believe that it is subscribed. The
+// confirmation of its own then wakes its first waiter, so a message that it missed in between
+// does no harm.
 type notifier struct {
 	core *core
 
-	mu      sync.Mutex
-	queues  map[string]*waitQueue // by channel; includes unused queues until they are unsubscribed
-	dirty   []*waitQueue
-	changed chan struct{} // dirty is not empty
-	started bool
+	mu        sync.Mutex
+	queues    map[string]*waitQueue // by channel: those that are used or idle
+	requests  []subscriptionRequest // to be sent by listen, in this order
+	requested chan struct{}         // capacity 1: there are requests
+	started   bool                  // listen runs
+}
+
+// subscriptionRequest is a SUBSCRIBE or an UNSUBSCRIBE.
+type subscriptionRequest struct {
+	subscribe bool
+	channels  []string
 }
 
 func (n *notifier) init(c *core) {
 	n.core = c
 	n.queues = make(map[string]*waitQueue)
-	n.changed = make(chan struct{}, 1)
+	n.requested = make(chan struct{}, 1)
 }
 
 // use returns the queue of a channel and counts the caller as a user. processChannel is
-// the channel for messages to this process only; empty = there are none.
+// the channel for messages to this process only, which the channel determines; empty =
+// there are none.
 func (n *notifier) use(channel, processChannel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q := n.queues[channel]
 	if q == nil {
-		q = &waitQueue{channel: channel}
-		n.queues[channel] = q
-	}
-	if q.processChannel == "" && processChannel != "" {
-		q.processChannel = processChannel
-		n.queues[processChannel] = q
+		q = &waitQueue{channel: channel, processChannel: processChannel}
+		for _, channel := range q.channels() {
+			n.queues[channel] = q
+		}
+		n.request(true, q)
 	}
 	q.users++
-	n.markDirty(q)
 	if !n.started {
 		n.started = true
 		n.core.workers.Go(n.listen)
@@ -63,54 +83,72 @@ func (n *notifier) reuse(processChannel string) *waitQueue {
 	return q
 }
 
-// unsubscribeDelay is how long an unused queue stays subscribed: the next user of a
+// unsubscribeDelay is how long an idle queue stays subscribed: the next user of a
 // contended lock often comes soon.
 const unsubscribeDelay = time.Second
 
-// endUse ends a use of q. q is unsubscribed unsubscribeDelay after its last user.
+// endUse ends a use of q.
 func (n *notifier) endUse(q *waitQueue) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q.users--
-	if q.users > 0 {
-		return
-	}
-	q.idlePeriods++
-	if period := q.idlePeriods; n.core.alive.Err() == nil {
-		time.AfterFunc(unsubscribeDelay, func() { n.unsubscribeIfIdle(q, period) })
+	switch {
+	case q.users > 0 || n.core.alive.Err() != nil:
+	case q.idleTimer == nil:
+		q.idleSince = time.Now()
+		q.idleTimer = time.AfterFunc(unsubscribeDelay, func() { n.dropIdle(q) })
+	default:
+		q.idleSince = time.Now()
+		q.idleTimer.Reset(unsubscribeDelay)
 	}
 }
 
-// unsubscribeIfIdle unsubscribes q, unless it was used again.
-func (n *notifier) unsubscribeIfIdle(q *waitQueue, period int) {
+// dropIdle drops q if it has been idle for unsubscribeDelay. Its timer also runs if q was
+// used meanwhile.
+func (n *notifier) dropIdle(q *waitQueue) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if q.users == 0 && q.idlePeriods == period {
-		n.markDirty(q)
+	if q.users > 0 || time.Since(q.idleSince) < unsubscribeDelay || n.queues[q.channel] != q {
+		return
 	}
+	for _, channel := range q.channels() {
+		delete(n.queues, channel)
+	}
+	q.close()
+	n.request(false, q)
 }
 
-// markDirty has listen update the subscriptions of q. The caller holds n.mu.
-func (n *notifier) markDirty(q *waitQueue) {
-	if !q.dirty {
-		q.dirty = true
-		n.dirty = append(n.dirty, q)
+// request has listen subscribe to the channels of q, or unsubscribe. The caller holds
+// n.mu.
+func (n *notifier) request(subscribe bool, q *waitQueue) {
+	if last := len(n.requests) - 1; last >= 0 && n.requests[last].subscribe == subscribe {
+		n.requests[last].channels = append(n.requests[last].channels, q.channels()...)
+	} else {
+		n.requests = append(n.requests, subscriptionRequest{subscribe, q.channels()})
 	}
-	notify(n.changed)
+	notify(n.requested)
 }
 
-// listen subscribes to the channels that the queues need, and dispatches messages.
-// go-redis reconnects and subscribes again by itself, and the server's confirmation
-// arrives here.
+// takeRequests returns the requests that are not sent yet.
+func (n *notifier) takeRequests() []subscriptionRequest {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	requests := n.requests
+	n.requests = nil
+	return requests
+}
+
+// listen sends the requests, and dispatches messages. go-redis reconnects and subscribes
+// again by itself, and the server's confirmation arrives here.
 func (n *notifier) listen() {
-	ps := n.core.transport.Subscribe(n.core.alive)
+	s := n.core.transport.Subscribe(n.core.alive)
 	// go-redis connects under a mutex. It must not begin to receive before: the connect
 	// of a receiver does not end with alive, and this goroutine would wait for it.
-	<-n.changed
-	n.subscribe(ps)
-	messages := ps.ChannelWithSubscriptions()
+	<-n.requested
+	n.send(s)
+	messages := s.ChannelWithSubscriptions()
 	defer func() {
-		ps.Close()
+		s.Close()
 		for range messages { // until the goroutine of go-redis has ended; it may wait for room in the channel
 		}
 	}()
@@ -119,8 +157,8 @@ func (n *notifier) listen() {
 		case <-n.core.alive.Done():
 			n.closeQueues()
 			return
-		case <-n.changed:
-			n.subscribe(ps)
+		case <-n.requested:
+			n.send(s)
 		case m, open := <-messages:
 			if !open {
 				n.closeQueues()
@@ -131,42 +169,16 @@ func (n *notifier) listen() {
 	}
 }
 
-// subscribe sends the changed subscriptions. It ignores errors: until the connection
-// is back there are no messages, and waiters poll.
-func (n *notifier) subscribe(ps *redis.PubSub) {
-	add, drop := n.changes()
-	if len(add) > 0 {
-		_ = ps.Subscribe(n.core.alive, add...)
-	}
-	if len(drop) > 0 {
-		_ = ps.Unsubscribe(n.core.alive, drop...)
-	}
-}
-
-// changes returns the channels to add and to drop, and notes them as done.
-func (n *notifier) changes() (add, drop []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, q := range n.dirty {
-		q.dirty = false
-		switch {
-		case q.users > 0:
-			for _, channel := range q.channels() {
-				if !slices.Contains(q.subscriptions, channel) {
-					add = append(add, channel)
-				}
-			}
-			q.subscriptions = q.channels()
-		default:
-			q.close()
-			for _, channel := range q.channels() {
-				delete(n.queues, channel)
-			}
-			drop = append(drop, q.subscriptions...)
+// send sends the requests. It ignores errors: until the connection is back there are no
+// messages, and waiters poll.
+func (n *notifier) send(s transport.Subscriber) {
+	for _, r := range n.takeRequests() {
+		if r.subscribe {
+			_ = s.Subscribe(n.core.alive, r.channels...)
+		} else {
+			_ = s.Unsubscribe(n.core.alive, r.channels...)
 		}
 	}
-	n.dirty = n.dirty[:0]
-	return add, drop
 }
 
 // dispatch passes a message or a confirmation to its queue.
@@ -207,331 +219,8 @@ func (n *notifier) closeQueues() {
 	defer n.mu.Unlock()
 	for _, q := range n.queues {
 		q.close()
-	}
-}
-
-// waitQueue is the queue in which the first waiters of all clients of a core wait for
-// one key.
-type waitQueue struct {
-	channel        string
-	processChannel string // for messages to this process only; empty = there are none. Guarded by notifier.mu, like the next fields
-	users          int
-	idlePeriods    int      // how often users fell to 0
-	subscriptions  []string // channels for which SUBSCRIBE was sent
-	dirty          bool     // users and subscriptions may disagree
-
-	mu               sync.Mutex
-	queue            []*waiter // the first is woken first
-	timer            *time.Timer
-	freeConfirmed    bool // the server has confirmed the subscription to channel
-	processConfirmed bool // the server has confirmed the subscription to processChannel
-	closed           bool
-	registration     registration
-	setFirst         setFirst
-
-	heartbeats     int // waiters that need heartbeats
-	heartbeatTimer *time.Timer
-}
-
-// waiter is one waiter in a waitQueue.
-type waiter struct {
-	wakeup chan struct{} // capacity 1; ready when the waiter should try
-	fair   bool          // waits in the server's queue of a fair lock
-	token  string        // to which a release may hand the lock; empty = none. Guarded by waitQueue.mu, like grant
-	grant  grant
-}
-
-// join adds a waiter at the end. A waiter for a fair lock passes its token in the
-// server's queue.
-func (q *waitQueue) join(token string) *waiter {
-	w := &waiter{wakeup: make(chan struct{}, 1), fair: token != "", token: token}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.queue = append(q.queue, w)
-	return w
-}
-
-// leave removes w. Unless w has won an exclusive lock, the next waiter is woken,
-// because w may have received its message.
-func (q *waitQueue) leave(w *waiter, won bool) {
-	q.mu.Lock()
-	q.queue = slices.DeleteFunc(q.queue, func(other *waiter) bool { return other == w })
-	q.mu.Unlock()
-	if !won || len(w.wakeup) > 0 {
-		q.wakeFirst()
-	}
-}
-
-// wakeFirst wakes the first waiter.
-func (q *waitQueue) wakeFirst() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.queue) > 0 {
-		notify(q.queue[0].wakeup)
-	}
-}
-
-// nextMessage tells the process of the first waiter that a fair lock was handed to
-// another waiter, which has yet to claim it.
-const nextMessage = "next"
-
-// onMessage handles a message. On channel it means that the lock is free. On
-// processChannel it is freeMessage, moreMessage, the token of the waiter that was handed the lock,
-// ownMessage, which repeats the reply to a release, or nextMessage: then the first waiter
-// tries when the time to claim the lock is over.
-func (q *waitQueue) onMessage(channel, message string) {
-	switch {
-	case channel == q.channel:
-		q.wakeFirst()
-	case message == ownMessage:
-	case message == freeMessage, message == moreMessage:
-		q.onWoken(message == moreMessage)
-	case message == nextMessage:
-		q.wakeAfter(claimTimeout + time.Millisecond)
-	default:
-		q.wakeToken(message)
-	}
-}
-
-// onWoken wakes the first waiter, because a release has woken this process. Without a
-// waiter, another process is woken.
-func (q *waitQueue) onWoken(more bool) {
-	q.mu.Lock()
-	p := q.registration.protocol
-	q.registration.registered = false
-	q.registration.woken, q.registration.more = len(q.queue) > 0, more
-	if q.registration.woken {
-		notify(q.queue[0].wakeup)
-		p = nil
-	}
-	q.mu.Unlock()
-	if p != nil {
-		p.giveUp(p.core.process)
-	}
-}
-
-// unregister ends the registration of a process that has no waiters left. It sends the
-// request before a later waiter can register.
-func (q *waitQueue) unregister() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	reg := &q.registration
-	if len(q.queue) > 0 || reg.protocol == nil || !reg.registered && !reg.woken {
-		return // a writer that claims may be woken before it has registered; it withdraws
-	}
-	*reg = registration{protocol: reg.protocol}
-	reg.protocol.giveUp(reg.protocol.core.process)
-}
-
-// starving reports whether the process was woken too often and found the lock taken.
-func (q *waitQueue) starving() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.registration.passedOver >= maxPassedOver
-}
-
-// ticket returns the ticket of the registration; 0 = none.
-func (q *waitQueue) ticket() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.registration.ticket
-}
-
-// inheritTicket sets the ticket of a registration that has none.
-func (q *waitQueue) inheritTicket(ticket int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.registration.ticket == 0 {
-		q.registration.ticket = ticket
-	}
-}
-
-// isNext reports whether the process may be woken by one of the next releases, or is
-// not registered.
-func (q *waitQueue) isNext() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return !q.registration.registered || q.registration.ahead <= 1
-}
-
-// untilTurn returns err, the refusal of an attempt. If it is known when the process gets
-// a permit of a semaphore without a release, this is the TTL in err.
-func (q *waitQueue) untilTurn(err error) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var held *HeldError
-	if q.registration.turn == 0 || !errors.As(err, &held) {
-		return err
-	}
-	return &HeldError{Key: held.Key, Token: held.Token, TTL: q.registration.turn}
-}
-
-// asksBySet reports whether a new waiter asks with SET NX before it registers.
-func (q *waitQueue) asksBySet() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.setFirst.next()
-}
-
-// noteSet notes whether an attempt that began with SET NX has acquired the lock.
-func (q *waitQueue) noteSet(acquired bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.setFirst.note(acquired)
-}
-
-// setToken sets the token to which a release may hand the lock.
-func (q *waitQueue) setToken(w *waiter, token string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	w.token = token
-}
-
-// wakeToken wakes the waiter with token, if it still waits.
-func (q *waitQueue) wakeToken(token string) { q.handTo(token, grant{}) }
-
-// handTo wakes the waiter with token and passes it the grant. It returns false if the
-// waiter has left.
-func (q *waitQueue) handTo(token string, g grant) (here bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.IndexFunc(q.queue, func(w *waiter) bool { return w.token == token })
-	if i < 0 {
-		return false
-	}
-	if g.ttl > 0 {
-		q.queue[i].grant = g
-	}
-	notify(q.queue[i].wakeup)
-	return true
-}
-
-// grantFor returns the grant that w has received.
-func (q *waitQueue) grantFor(w *waiter) grant {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return w.grant
-}
-
-// tokens returns the tokens of the waiters for a fair lock.
-func (q *waitQueue) tokens() []string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var tokens []string
-	for _, w := range q.queue {
-		if w.fair {
-			tokens = append(tokens, w.token)
-		}
-	}
-	return tokens
-}
-
-// channels returns the channels of the queue. The server confirms the last one last. The
-// caller holds notifier.mu.
-func (q *waitQueue) channels() []string {
-	if q.processChannel == "" {
-		return []string{q.channel}
-	}
-	return []string{q.processChannel, q.channel}
-}
-
-// onSubscribed notes that the server has confirmed a subscription. Earlier messages
-// may have been lost, so it wakes the first waiter and all waiters for a fair lock.
-func (q *waitQueue) onSubscribed(channel string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if channel == q.channel {
-		q.freeConfirmed = true
-	} else {
-		q.processConfirmed = true
-	}
-	for i, w := range q.queue {
-		if w.fair && q.freeConfirmed && q.processConfirmed || !w.fair && i == 0 && channel == q.channel {
-			notify(w.wakeup)
-		}
-	}
-}
-
-func (q *waitQueue) subscribed() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.freeConfirmed
-}
-
-// subscribedBoth reports whether a message to this process reaches its waiters.
-func (q *waitQueue) subscribedBoth() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.freeConfirmed && q.processConfirmed
-}
-
-// wakeAfter wakes the first waiter after d. A later call replaces d.
-func (q *waitQueue) wakeAfter(d time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.closed:
-	case q.timer == nil:
-		q.timer = time.AfterFunc(d, q.wakeFirst)
-	default:
-		q.timer.Reset(d)
-	}
-}
-
-func (q *waitQueue) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	if q.timer != nil {
-		q.timer.Stop()
-	}
-}
-
-// startHeartbeat has the queue send heartbeats for all of its waiters until each of
-// them has called stop. p is the protocol of the queue's lock.
-func (q *waitQueue) startHeartbeat(c *Client, p *fairProtocol) (stop func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.heartbeats++
-	if q.heartbeats == 1 {
-		q.heartbeatTimer = time.AfterFunc(heartbeatInterval, func() { q.sendHeartbeat(c.core, p) })
-	}
-	return q.stopHeartbeat
-}
-
-func (q *waitQueue) stopHeartbeat() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.heartbeats--
-	if q.heartbeats == 0 {
-		q.heartbeatTimer.Stop()
-	}
-}
-
-// sendHeartbeat sends one heartbeat and schedules the next.
-func (q *waitQueue) sendHeartbeat(c *core, p *fairProtocol) {
-	q.mu.Lock()
-	if q.heartbeats > 0 {
-		q.heartbeatTimer.Reset(heartbeatInterval)
-	}
-	q.mu.Unlock()
-	c.tasks.spawn(func() {
-		for chunk := range slices.Chunk(q.tokens(), heartbeatBatch) {
-			q.wakeDropped(p.heartbeat(c.alive, chunk).wait(c.alive))
-		}
-	})
-}
-
-// wakeDropped wakes the waiters that the server no longer has in its queue: their lock
-// was handed over and the message was lost, or they counted as dead.
-func (q *waitQueue) wakeDropped(reply any, err error) {
-	if err != nil {
-		return
-	}
-	missing, _ := reply.([]any)
-	for _, token := range missing {
-		if token, ok := token.(string); ok {
-			q.wakeToken(token)
+		if q.idleTimer != nil {
+			q.idleTimer.Stop()
 		}
 	}
 }

@@ -2,9 +2,12 @@ package lock
 
 import (
 	"context"
+	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,6 +72,119 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// subscriptions is what a server knows of the requests of a notifier.
+type subscriptions map[string]bool
+
+// apply has the server process the requests, in their order.
+func (s subscriptions) apply(requests []subscriptionRequest) {
+	for _, r := range requests {
+		for _, channel := range r.channels {
+			if r.subscribe {
+				s[channel] = true
+			} else {
+				delete(s, channel)
+			}
+		}
+	}
+}
+
+// Users come and go at any time, and the requests are sent at any time.
+func TestAQueueReceivesMessagesWhileItHasUsers(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			choose := rand.New(rand.NewPCG(seed, 0))
+			alive, stop := context.WithCancel(context.Background())
+			defer stop()
+			n := &notifier{started: true}
+			n.init(&core{alive: alive})
+			server := subscriptions{}
+			used := map[*waitQueue]int{}
+			for step := range 300 {
+				switch choose.IntN(4) {
+				case 0:
+					k := strconv.Itoa(choose.IntN(2))
+					q := n.use("free"+k, "free"+k+":ours")
+					used[q]++
+				case 1:
+					for q := range used {
+						n.endUse(q)
+						if used[q]--; used[q] == 0 {
+							delete(used, q)
+						}
+						break
+					}
+				case 2:
+					server.apply(n.takeRequests())
+				case 3:
+					time.Sleep(time.Duration(choose.IntN(3)) * unsubscribeDelay / 2)
+					synctest.Wait()
+				}
+				for q := range used {
+					if n.queue(q.channel) != q || n.queue(q.processChannel) != q {
+						t.Fatalf("seed %d, step %d: messages do not reach the queue of %s, which has users", seed, step, q.channel)
+					}
+				}
+			}
+			server.apply(n.takeRequests())
+			for q := range used {
+				if !server[q.channel] || !server[q.processChannel] {
+					t.Fatalf("seed %d: %s has users and is not subscribed", seed, q.channel)
+				}
+				for range used[q] {
+					n.endUse(q)
+				}
+			}
+			time.Sleep(unsubscribeDelay)
+			synctest.Wait()
+			server.apply(n.takeRequests())
+			if len(server) > 0 || len(n.queues) > 0 {
+				t.Fatalf("seed %d: nobody waits: the server has %v, the process %v", seed, server, n.queues)
+			}
+		})
+	}
+}
+
+// The next user of a contended lock often comes soon.
+func TestAQueueThatWasUsedWithinTheDelayStaysSubscribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &notifier{started: true}
+		n.init(&core{alive: context.Background()})
+		for range 5 {
+			n.endUse(n.use("free", ""))
+			time.Sleep(unsubscribeDelay - time.Nanosecond)
+			synctest.Wait()
+		}
+		if r := n.takeRequests(); len(r) != 1 || !r[0].subscribe {
+			t.Errorf("requests %v, want one SUBSCRIBE", r)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if r := n.takeRequests(); len(r) != 1 || r[0].subscribe {
+			t.Errorf("requests %v after the delay, want one UNSUBSCRIBE", r)
+		}
+	})
+}
+
+// A timer may run when its queue was used meanwhile, or is dropped already.
+func TestATimerThatRunsLateDropsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &notifier{started: true}
+		n.init(&core{alive: context.Background()})
+		q := n.use("free", "")
+		n.endUse(q)
+		n.dropIdle(q)
+		if n.queue("free") != q {
+			t.Error("a queue was dropped before its delay was over")
+		}
+		time.Sleep(2 * unsubscribeDelay)
+		next := n.use("free", "")
+		n.dropIdle(q)
+		if next == q || n.queue("free") != next {
+			t.Error("a dropped queue has taken the next one with it")
+		}
+	})
 }
 
 // woken reports whether a waiter was woken, and consumes the wake-up.
@@ -137,7 +253,7 @@ func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 }
 
 func TestAWaiterThatJoinsASubscribedQueueTriesOnce(t *testing.T) {
-	n := &notifier{queues: map[string]*waitQueue{"free": {freeConfirmed: true}}, changed: make(chan struct{}, 1), started: true}
+	n := &notifier{queues: map[string]*waitQueue{"free": {freeConfirmed: true}}, started: true}
 	local := &localQueue{}
 	if _, w := local.subscribe(n, "free", ""); !woken(w) {
 		t.Error("a message between the attempt and the queue is lost")

@@ -44,8 +44,10 @@ var _ Locker = (*Redlock)(nil)
 
 // Redlock returns the lock with this key, which is the same on every node. It sends
 // nothing. Lock and TryLock return [ErrArgument] for options that cannot work.
+// [Options.Replicas] must be zero: a quorum needs no replicas.
 func (q *Quorum) Redlock(key string, o Options) *Redlock {
 	t := q.client.newBase(key, o, nil)
+	t.refuse("Replicas", o.Replicas != 0, "a Redlock")
 	k := &redlockKey{set: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
 		freeChannel: companionKey(key, "free"), firstNode: newScriptProtocol(mutexScripts, q.client.core, key, false), nodeTimeout: q.nodeTimeout(t.opts.TTL)}
 	t.protocol = &redlockAttempt{redlock: k} // each call makes an attempt of its own

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -618,6 +619,48 @@ func TestTheTTLOfARedlockIsThatOfAQuorum(t *testing.T) {
 	})
 }
 
+// As TestAnAcquireThatItsUndoOvertakesIsUndone, on a node.
+func TestACopyThatIsCreatedAfterTheFirstReleaseIsReleased(t *testing.T) {
+	nodesInBubble(t, 1, func(r *nodes) {
+		readTimeout := r.via[0].Options().ReadTimeout
+		late(r.links[0], "orders", readTimeout+time.Millisecond)
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 2 * readTimeout})
+		r.warm(q)
+		if _, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).TryLock(ctx); !errors.Is(err, lock.ErrNoQuorum) {
+			r.Fatalf("got %v, want ErrNoQuorum", err)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if r.count("orders", "") != 0 {
+			r.Fatal("the acquire has not arrived")
+		}
+		time.Sleep(time.Second)
+		if r.count("orders", "") != 1 {
+			r.Error("the copy is left")
+		}
+	})
+}
+
+// The release is repeated for as long as the copy may exist: an hour, and not only the TTL
+// of the options.
+func TestAnExtendedCopyIsReleasedHoweverLateTheNodeIsBack(t *testing.T) {
+	nodesInBubble(t, 1, func(r *nodes) {
+		lease, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{TTL: 10 * time.Second}).Lock(ctx)
+		r.must(err)
+		r.must(lease.Extend(ctx, time.Hour))
+		r.down(0)
+		if err := lease.Unlock(ctx); err == nil {
+			r.Fatal("a release that did not reach the node succeeded")
+		}
+		time.Sleep(time.Minute)
+		r.up()
+		time.Sleep(5 * time.Second)
+		if r.count("orders", "") != 1 {
+			r.Error("the copy is left")
+		}
+	})
+}
+
 // Scenario 78.
 func TestNodesMustBeDifferentServers(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
@@ -634,6 +677,24 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 		defer q.Close()
 		if _, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
 			r.Errorf("two addresses of one server: got %v, want ErrArgument", err)
+		}
+		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
+	})
+}
+
+// The second address of a server can be reached again when the votes of two nodes are needed.
+func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
+	nodesOnRedis(t, 2, func(r *nodes) {
+		r.add("localhost"+r.via[1].Options().Addr[len("127.0.0.1"):], redis.NewDialer(&redis.Options{}))
+		orders := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
+		r.down(2)
+		lease, err := orders.TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		r.up()
+		r.down(0)
+		if _, err := orders.TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("with the votes of one server: got %v, want ErrArgument", err)
 		}
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
@@ -734,6 +795,31 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 				r.must(r.rdbs[(first+step+i%2)%nodeCount].Del(ctx, "orders").Err())
 			}
 		}
+	})
+}
+
+// The other nodes count on from 5. Without a quorum of counters at 11 the next holder could
+// get a smaller fence than 11.
+func TestARedlockIsNotHeldBeforeAQuorumKnowsItsFence(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		raise := "\r\n$1\r\n1\r\n$14\r\n{orders}:fence\r\n" // one key; an acquire has two
+		for i, count := range []int{10, 5, 5} {
+			late(r.links[i], raise, time.Second)
+			r.must(r.rdbs[i].Set(ctx, "{orders}:fence", count, 0).Err())
+		}
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+		r.warm(q)
+		fenced := q.Redlock("orders", lock.Options{Fence: true})
+		if lease, err := fenced.TryLock(ctx); !errors.Is(err, lock.ErrNoQuorum) {
+			r.Fatalf("got %v with the fence %d, want ErrNoQuorum", err, lease.Fence())
+		}
+		time.Sleep(5 * time.Second)
+		lease, err := fenced.TryLock(ctx)
+		r.must(err)
+		if lease.Fence() < 12 {
+			r.Errorf("fence %d after 11", lease.Fence())
+		}
+		r.must(lease.Unlock(ctx))
 	})
 }
 

@@ -273,8 +273,8 @@ const renewalSlots = 64
 // The callers of the following functions hold h.mu.
 
 // nextRenewal returns when to renew a hold: Every after the request that the deadline
-// counts from, plus what Extend has added to the TTL. It is up to 5 % early, so that
-// holds that began together spread, and aligned to a slot. It returns zero if no
+// counts from, plus what Extend has added to the usable TTL. It is up to 5 % early, so
+// that holds that began together spread, and aligned to a slot. It returns zero if no
 // renewal is allowed.
 func (h *hold) nextRenewal() time.Time {
 	r := h.base.opts.Renew
@@ -285,7 +285,8 @@ func (h *hold) nextRenewal() time.Time {
 	if every >= usableTTL(h.ttl) { // Extend has shortened the TTL
 		every = h.ttl / 3
 	}
-	at := h.sent.Add(max(h.ttl-h.base.opts.TTL, 0) + every - rand.N(every/20+1))
+	added := max(usableTTL(h.ttl)-usableTTL(h.base.opts.TTL), 0)
+	at := h.sent.Add(added + every - rand.N(every/20+1))
 	return h.base.client.renewer.alignToSlot(at, max(every/renewalSlots, 1))
 }
 

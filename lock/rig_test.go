@@ -25,6 +25,8 @@ type rig struct {
 	rdb  *redis.Client     // another client, on its own connection
 	via  *redis.Client     // argument of lock.New
 	fake bool              // the clock is fake
+
+	embedded *server.Embedded // of inBubble
 }
 
 // client returns a client of the rig, which the test closes at its end.
@@ -65,7 +67,7 @@ func inBubble(t *testing.T, f func(*rig)) {
 		e := server.NewPiped()
 		t.Cleanup(e.Close)
 		r := newRig(t, e.Addr(), e.Dial)
-		r.fake = true
+		r.fake, r.embedded = true, e
 		f(r)
 	})
 }

@@ -41,7 +41,12 @@ var (
 
 // claimTTL is how long the claim of a waiting writer keeps out new readers and other
 // writers unless it is renewed. rw_next.lua contains it, too.
-const claimTTL = 3 * time.Second
+const claimTTL = 750 * time.Millisecond
+
+// claimPolls is the number of processes at the head of the queue of writers that look by
+// themselves: the first one every claimTTL/3, and the next ones each claimTTL/3 later. They
+// find out that the process before them does not use its claim.
+const claimPolls = 8
 
 // RW is a lock that many readers or one writer hold. Its two sides, [RW.Reader] and
 // [RW.Writer], are each a [Locker].
@@ -55,13 +60,14 @@ const claimTTL = 3 * time.Second
 // No client starves. While a writer waits in Lock, new readers are refused. When a
 // writer leaves, the readers that waited for it go first. Processes that wait to write
 // are served in the order in which they came; a writer with [Options.Wait] comes after
-// them. A waiting writer that dies keeps readers out for at most 3 s; waiting readers
+// them. A waiting writer that dies keeps readers out for at most 0.75 s; waiting readers
 // that die keep a writer out for at most 0.1 s.
 //
 // A release wakes one process that waits to write, however many wait, and a writer that
 // leaves wakes all processes that wait to read: all of them may enter. The woken writer
 // has the claim to be next, so no other client acquires the lock before it. If its
-// process is stopped, the others are delayed by 3 to 5 s, or by up to 11 s if many wait.
+// process is stopped, the others are delayed by up to 1 s, or by 3 s if several are. A
+// process that has died delays them only on a cluster, or if it dies after it was woken.
 //
 // Every holder has its own deadline on the server. A dead reader keeps writers out
 // until its own lease has expired, no matter how many other readers come, go and
@@ -99,6 +105,10 @@ func (rw *RW) Reader() Locker { return rwReader{rw} }
 // is free. It changes nothing.
 func (rw *RW) Holder(ctx context.Context) (*HeldError, error) { return rw.writer.Holder(ctx) }
 
+// Validate returns the error that both sides return for invalid arguments: see
+// [Mutex.Validate].
+func (rw *RW) Validate() error { return rw.writer.Validate() }
+
 // Writer returns the side that one owner holds alone.
 func (rw *RW) Writer() Locker { return rwWriter{rw} }
 
@@ -125,24 +135,50 @@ func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
 
 // tryOnce asks once and does not wait.
 func (rw rwReader) tryOnce(ctx context.Context, r *request) (*Lease, error) {
-	return rw.tryRead(ctx, r, -time.Millisecond)
+	return rw.tryRead(ctx, r, noTicket)
 }
 
-// tryWaiting asks once, as a reader that waits since r.began.
+// tryWaiting asks once, as a reader that waits. One that has not asked before, but waited
+// behind another reader of its process when the lock became free, has the ticket of that
+// one.
 func (rw rwReader) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
-	return rw.tryRead(ctx, r, time.Since(r.began))
+	if r.ticket == 0 && r.queue != nil {
+		r.ticket = r.queue.readersTicket(r.began)
+	}
+	return rw.tryRead(ctx, r, r.ticket)
 }
 
-func (rw rwReader) tryRead(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
+func (rw rwReader) tryRead(ctx context.Context, r *request, ticket int64) (*Lease, error) {
 	return rw.reader.held.enterOrAcquire(ctx, rw.reader.key, r, func() (*hold, error) {
 		ownWriteToken := ""
 		if h := rw.writer.held.get(); h != nil {
 			ownWriteToken = h.token
 		}
 		return rw.reader.acquireOnceBy(ctx, r, func(token string) future {
-			return rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.keyTTL(), 1, ownWriteToken, waited)
+			return &readAttempt{rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.keyTTL(), 1, ownWriteToken, ticket), r}
 		})
 	})
+}
+
+// noTicket is the ticket of a reader that does not wait.
+const noTicket = -1
+
+// readAttempt is an attempt of a reader.
+type readAttempt struct {
+	*call
+	request *request
+}
+
+// wait implements [future]. It notes the ticket of a waiting reader that is refused.
+func (a *readAttempt) wait(ctx context.Context) (any, error) {
+	reply, err := a.call.wait(ctx)
+	if fields, _ := reply.([]any); len(fields) == 3 {
+		a.request.ticket, _ = fields[2].(int64)
+		if a.request.queue != nil {
+			a.request.queue.setReadersTicket(a.request.ticket)
+		}
+	}
+	return reply, err
 }
 
 // rwWriter is the write side of an owner.
@@ -208,8 +244,8 @@ func (rw rwWriter) tryOnce(ctx context.Context, r *request) (*Lease, error) {
 func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 	lease, err := rw.tryWrite(ctx, r, rw.claimID())
 	r.pollEvery = claimTTL / 3
-	if r.queue != nil && !r.queue.isNext() {
-		r.pollEvery = 0
+	if r.queue != nil {
+		r.pollEvery = r.queue.claimPoll()
 	}
 	return lease, err
 }
@@ -278,10 +314,11 @@ func newRWProtocol(c *core, key string, mode rwMode, fence bool) *rwProtocol {
 }
 
 // read asks for the read side. ownWriteToken is the token of the owner's own write
-// lock, which does not keep the owner out; empty = none. waited is how long the owner
-// has been waiting; negative = it does not wait.
-func (p *rwProtocol) read(ctx context.Context, token string, ttl time.Duration, entries int, ownWriteToken string, waited time.Duration) future {
-	return rwRead.send(ctx, p.transport, p.keys, string(readMode), token, ttl.Milliseconds(), entries, ownWriteToken, waited.Milliseconds())
+// lock, which does not keep the owner out; empty = none. ticket is what an earlier
+// refusal has returned: when the owner was refused first, on the server's clock; 0 = it was
+// not; noTicket = it does not wait.
+func (p *rwProtocol) read(ctx context.Context, token string, ttl time.Duration, entries int, ownWriteToken string, ticket int64) *call {
+	return rwRead.send(ctx, p.transport, p.keys, string(readMode), token, ttl.Milliseconds(), entries, ownWriteToken, ticket)
 }
 
 // write asks for the write side. If it is refused and claimID is not empty, a claim
@@ -304,7 +341,7 @@ func (p *rwProtocol) acquire(ctx context.Context, token string, ttl time.Duratio
 	if p.mode == writeMode {
 		return p.write(ctx, token, ttl, entries, "", 0, nil)
 	}
-	return p.read(ctx, token, ttl, entries, "", -time.Millisecond)
+	return p.read(ctx, token, ttl, entries, "", noTicket)
 }
 
 func (p *rwProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {

@@ -6,7 +6,8 @@
 --            w          <count>:<deadline>:<token> of the writer
 --            q          <deadline>:<process>, the claim of the waiting writer that is
 --                       next, as "<owner>~<12 characters>"; the others are registered
---            s          1: a reader was refused since a writer last left
+--            s          the ticket of the last reader that was refused since a writer last
+--                       left, and has not come in since: when it was refused first, in ms
 --            t          <deadline>:<ms>, the readers' turn: until when writers wait for
 --                       a first reader (0: one has come), and when the last writer
 --                       left; readers that waited then go before the next writer

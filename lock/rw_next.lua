@@ -1,22 +1,30 @@
 -- rw_next: stands before the scripts that may wake the writer that is next.
 
--- wake_next wakes the writer that claims to be next or, without a claim, the first
--- registered one, which gets the claim for 3 s. It returns the deadline of the claim, if
--- there is one now, and whether the process is the caller's. From ARGV[i] on, the script
--- has the arguments of waiters_release.
+-- wake_next wakes the writer that claims to be next. Without a claim, or if the message
+-- does not reach the process of the claim, it wakes the first registered writer, which gets
+-- the claim for 750 ms. It returns the deadline of the claim, if there is one now, and
+-- whether the process is the caller's. From ARGV[i] on, the script has the arguments of
+-- waiters_release.
 local function wake_next(i, deadline, next_writer)
   local channel, own, counts = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local ours
-  if not deadline then
-    next_writer, ours = wake(channel, own, counts)
-    deadline = next_writer and now + 3000
-    if deadline then -- when memory is full, the first writer to ask gets the lock
-      redis.pcall('HSET', key, 'v', 1, 'q', deadline .. ':' .. next_writer)
-    end
-  elseif own then
-    ours = select(2, message(next_writer, channel, own, counts, 'free'))
-  else
+  if deadline and not own then
     redis.pcall('PUBLISH', channel, key)
+    return deadline
+  end
+  local instead, ours
+  if deadline then
+    local reached
+    reached, ours = message(next_writer, channel, own, counts, 'free')
+    if reached then
+      return deadline, ours
+    end
+    instead, ours = wake_one(channel, own, counts, 'free')
+  else
+    instead, ours = wake(channel, own, counts)
+  end
+  if instead then -- when memory is full, the first writer to ask gets the lock
+    deadline = now + 750
+    redis.pcall('HSET', key, 'v', 1, 'q', deadline .. ':' .. instead)
   end
   return deadline, ours
 end

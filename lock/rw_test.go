@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -172,8 +173,8 @@ func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 		began := time.Now()
 		second, err := near.RW("prices", lock.Options{}).Reader().Lock(ctx)
 		r.must(err)
-		if took := time.Since(began); took < time.Second || took > 3010*time.Millisecond {
-			r.Errorf("a reader waited %v for a dead writer, want what was left of 3 s", took)
+		if took := time.Since(began); took < 500*time.Millisecond || took > 760*time.Millisecond {
+			r.Errorf("a reader waited %v for a dead writer, want what was left of 0.75 s", took)
 		}
 		kill()
 		<-writer.done
@@ -883,7 +884,7 @@ func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 		r.claimed("prices")
 		time.Sleep(time.Second)
 		r.link.Freeze() // its requests arrive late from now on
-		short, cancel := context.WithTimeout(ctx, time.Second)
+		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
 		fickle := lockAsync(short, near.RW("prices", lock.Options{}).Writer())
 		<-fickle.done
@@ -911,6 +912,45 @@ func TestPollingWritersAreNotStarvedEither(t *testing.T) {
 		r.must(read.Unlock(ctx))
 		r.must(r.won(writer).Unlock(ctx))
 		r.gone("prices")
+	})
+}
+
+// A reader that was refused just before a writer left goes before the next writer, also
+// if its process has refused none for longer than a millisecond.
+func TestAReaderThatWasRefusedJustBeforeGoesFirst(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near := r.client(lock.Config{})
+		for _, before := range []time.Duration{0, 10 * time.Microsecond, 300 * time.Microsecond, 999 * time.Microsecond, 2 * time.Millisecond} {
+			for _, late := range []int{0, 3} {
+				write := r.locked(near.RW("prices", lock.Options{}).Writer())
+				c, _ := r.process("next")
+				next := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
+				r.claimed("prices")
+				readers, _ := r.process("readers")
+				reading := []*await{lockAsync(ctx, readers.RW("prices", lock.Options{}).Reader())}
+				synctest.Wait()
+				for range late { // these have not asked when the writer leaves
+					reading = append(reading, lockAsync(ctx, readers.RW("prices", lock.Options{}).Reader()))
+				}
+				synctest.Wait()
+				time.Sleep(before)
+				released := time.Now()
+				r.must(write.Unlock(ctx))
+				for _, reader := range reading {
+					synctest.Wait()
+					if !reader.over() {
+						r.Fatalf("refused %v before, %d behind it: a reader still waits", before, late)
+					}
+				}
+				if delay := time.Since(released); delay > 0 {
+					r.Errorf("refused %v before, %d behind it: the readers got in after %v, want at once", before, late, delay)
+				}
+				for _, reader := range reading {
+					r.must(r.won(reader).Unlock(ctx))
+				}
+				r.must(r.won(next).Unlock(ctx))
+			}
+		}
 	})
 }
 

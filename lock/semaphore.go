@@ -20,6 +20,8 @@ var (
 	semaphorePeekSource string
 	//go:embed semaphore_limit.lua
 	semaphoreLimitSource string
+	//go:embed semaphore_count.lua
+	semaphoreCountSource string
 
 	semaphoreScripts = &scripts{
 		acquire: newScript(waitersCommonSource + waitersReleaseSource + waitersAcquireSource + semaphoreCommonSource + semaphoreAcquireSource),
@@ -28,12 +30,14 @@ var (
 		peek:    newScript(semaphoreCommonSource + semaphorePeekSource),
 	}
 	semaphoreLimit = newScript(waitersCommonSource + waitersReleaseSource + semaphoreCommonSource + semaphoreLimitSource)
+	semaphoreCount = newScript(semaphoreCommonSource + semaphoreCountSource)
 )
 
 // Semaphore is a lock with a limited number of holders. Each Lock and TryLock acquires a
 // permit of its own, also for a client that has one: with its own token, deadline,
 // renewal and fence. A holder that dies keeps one permit until the TTL of this permit
-// has passed. The other permits are not affected.
+// has passed. The other permits are not affected. A Semaphore limits how many holders
+// there are at the same time, not how many acquire it per second.
 //
 // On the server it is a sorted set of the permits with their deadlines, and with the
 // limit; semaphore_common.lua describes it. It vanishes with the last permit. A further
@@ -43,7 +47,9 @@ var (
 // A Semaphore is a handle, not a held permit: many goroutines may use one concurrently.
 type Semaphore struct {
 	base
-	scripted *scriptProtocol // equals base.protocol
+	scripted  *scriptProtocol // equals base.protocol
+	limit     int             // counts if none is stored
+	storedKey string          // key of the stored limit; empty = there can be none
 }
 
 var _ Locker = (*Semaphore)(nil)
@@ -62,7 +68,7 @@ func (c *Client) Semaphore(key string, limit int, o Options) *Semaphore {
 	p.acquireArgs, p.releaseArgs = []any{limit, stored}, []any{limit}
 	b := c.newBase(key, o, p)
 	b.argErr = cmp.Or(b.argErr, checkLimit(limit))
-	return &Semaphore{b, p}
+	return &Semaphore{b, p, limit, stored}
 }
 
 // checkLimit validates the limit of a semaphore.
@@ -97,23 +103,69 @@ func (s *Semaphore) attempt(ctx context.Context, r *request) (*Lease, error) {
 }
 
 // SetLimit stores a limit that counts for all clients, instead of the limit that they
-// have passed to [Client.Semaphore]. It does not expire. Lowering the limit takes no
-// permit away: the next acquires wait until enough holders have left. Raising it wakes
-// as many waiters as there are new permits. A client without permission for the key of
-// the limit uses its own. If ctx ends before the reply, the limit may have been stored.
+// have passed to [Client.Semaphore]. It does not expire; [Semaphore.ClearLimit] deletes
+// it. Lowering the limit takes no permit away: the next acquires wait until enough
+// holders have left. Raising it wakes as many waiters as there are new permits. A client
+// without permission for the key of the limit uses its own. If ctx ends before the reply,
+// the limit may have been stored.
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
+	return s.changeLimit(ctx, "set", limit, 1)
+}
+
+// ClearLimit deletes the limit that SetLimit has stored, if there is one. Then the limit
+// counts that each client has passed to [Client.Semaphore]. If that of s is higher, as
+// many waiters are woken as there are new permits. If ctx ends before the reply, the limit
+// may have been deleted.
+func (s *Semaphore) ClearLimit(ctx context.Context) error {
+	return s.changeLimit(ctx, "clear", s.limit, 0)
+}
+
+func (s *Semaphore) changeLimit(ctx context.Context, doing string, limit, store int) error {
+	doing += " the limit of"
 	if err := cmp.Or(s.check(ctx), checkLimit(limit), s.client.checkCompanions(s.key)); err != nil {
-		return fmt.Errorf("set the limit of %q: %w", s.key, err)
+		return fmt.Errorf("%s %q: %w", doing, s.key, err)
 	}
 	if !s.client.tasks.begin() {
-		return describe("set the limit of", s.key, ErrClosed)
+		return describe(doing, s.key, ErrClosed)
 	}
 	defer s.client.tasks.done()
 	p := s.scripted
 	keys := []string{s.key, companionKey(s.key, "limit")}
-	request := &handover{call: semaphoreLimit.send(ctx, p.transport, keys, p.appendWakeArgs([]any{limit}, "")...), protocol: p}
+	request := &handover{call: semaphoreLimit.send(ctx, p.transport, keys, p.appendWakeArgs([]any{limit, store}, "")...), protocol: p}
 	if _, err := request.wait(ctx); err != nil {
-		return describe("set the limit of", s.key, err)
+		return describe(doing, s.key, err)
 	}
 	return nil
+}
+
+// Limit returns the limit that counts for s: the one that [Semaphore.SetLimit] has
+// stored, or else the one that was passed to [Client.Semaphore].
+func (s *Semaphore) Limit(ctx context.Context) (int, error) {
+	_, limit, err := s.count(ctx, "get the limit of")
+	return limit, err
+}
+
+// InUse returns the number of permits that all clients hold. After SetLimit has lowered
+// the limit, it may be higher than [Semaphore.Limit]. The answer may be outdated when it
+// arrives: use it for messages, not for decisions.
+func (s *Semaphore) InUse(ctx context.Context) (int, error) {
+	inUse, _, err := s.count(ctx, "count the permits of")
+	return inUse, err
+}
+
+func (s *Semaphore) count(ctx context.Context, doing string) (inUse, limit int, err error) {
+	if err := s.check(ctx); err != nil {
+		return 0, 0, err
+	}
+	reply, err := semaphoreCount.send(ctx, s.scripted.transport, []string{s.key}, s.limit, s.storedKey).wait(ctx)
+	if err != nil {
+		return 0, 0, describe(doing, s.key, err)
+	}
+	counts, _ := reply.([]any)
+	if len(counts) != 2 {
+		return 0, 0, describe(doing, s.key, errUnexpectedReply)
+	}
+	permits, _ := counts[0].(int64)
+	counted, _ := counts[1].(int64)
+	return int(permits), int(counted), nil
 }

@@ -24,8 +24,7 @@ local last, old = ends()
 if old == false then
   return redis.error_reply('WRONGTYPE the sorted set is not a semaphore')
 end
-local set = ARGV[4] ~= '' and redis.pcall('GET', ARGV[4])
-local limit = type(set) == 'string' and string.match(set, '^[1-9]%d*$') or ARGV[3]
+local limit = stored_limit(ARGV[4]) or ARGV[3]
 local in_use = old and permits() or 0
 if old and holds(ARGV[1]) then -- handed over, or asked again: works when memory is full
   redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), ARGV[2]))

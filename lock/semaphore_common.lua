@@ -24,6 +24,13 @@ local function ends()
   return limit and last[4] and tonumber(last[2]) or 0, limit or false
 end
 
+-- stored_limit returns the limit that SetLimit has stored in a key; nil if there is none,
+-- or if the user has no permission to read it. An empty key is none.
+local function stored_limit(key)
+  local set = key ~= '' and redis.pcall('GET', key)
+  return type(set) == 'string' and string.match(set, '^[1-9]%d*$') or nil
+end
+
 -- permits returns the number of permits in use.
 local function permits()
   return redis.call('ZCOUNT', KEYS[1], string.format('(%.0f', now), '(inf')

@@ -162,7 +162,7 @@ func TestASemaphoreRefusesArgumentsThatCannotWork(t *testing.T) {
 			c.Semaphore("orders", -1, lock.Options{}),
 			c.Semaphore("orders", 1, lock.Options{TTL: 1}),
 		} {
-			for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
+			for _, err := range []error{s.Validate(), tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2), s.ClearLimit(ctx), uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx))} {
 				if !errors.Is(err, lock.ErrArgument) {
 					r.Errorf("got %v, want ErrArgument", err)
 				}
@@ -217,11 +217,17 @@ func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
 		}
 
 		link.Thaw()
-		r.locked(doomed.Semaphore("stock", 2, fixed(20*time.Second)))
-		r.locked(doomed.Semaphore("stock", 2, fixed(40*time.Second)))
-		time.Sleep(41 * time.Second)
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left after the last permit", n)
+		for _, ttls := range [][2]time.Duration{{20 * time.Second, 40 * time.Second}, {40 * time.Second, 20 * time.Second}} {
+			r.locked(doomed.Semaphore("stock", 2, fixed(ttls[0])))
+			r.locked(doomed.Semaphore("stock", 2, fixed(ttls[1])))
+			time.Sleep(21 * time.Second)
+			if n := r.permits("stock"); n != 1 {
+				r.Errorf("of permits for %v, %d are left after 21 s, want 1", ttls, n)
+			}
+			time.Sleep(20 * time.Second)
+			if n := r.keys(); n != 0 {
+				r.Errorf("%d keys are left after the last permit", n)
+			}
 		}
 	})
 }
@@ -396,7 +402,9 @@ func TestTheStoredLimitCounts(t *testing.T) {
 		if last := r.rdb.ZRange(ctx, "orders", -1, -1).Val(); last[0] != "limit:2" {
 			r.Errorf("the key shows %q", last)
 		}
-		waits := []*await{lockAsync(ctx, other), lockAsync(ctx, s)}
+		waits := []*await{lockAsync(ctx, other)}
+		r.registered(1) // first, so that it is not the process of the holders whom a release would wake
+		waits = append(waits, lockAsync(ctx, s))
 		r.registered(2)
 		ear := r.rdb.PSubscribe(ctx, "{orders}:free:*")
 		defer ear.Close()
@@ -409,9 +417,6 @@ func TestTheStoredLimitCounts(t *testing.T) {
 			if !lease.Valid() {
 				r.Error("a permit was taken away")
 			}
-			if i == 2 {
-				break // 2 are left; this release makes one free
-			}
 			if i > 0 { // the release before has woken no process
 				r.must(r.rdb.Publish(ctx, "{orders}:free:end", "end").Err())
 				for m, err := ear.ReceiveMessage(ctx); m.Payload != "end"; m, err = ear.ReceiveMessage(ctx) {
@@ -419,6 +424,9 @@ func TestTheStoredLimitCounts(t *testing.T) {
 						r.Errorf("a release over the limit sent %q", m.Payload)
 					}
 				}
+			}
+			if i == 2 {
+				break // 2 are left; this release makes one free
 			}
 			r.must(lease.Unlock(ctx))
 		}
@@ -431,6 +439,91 @@ func TestTheStoredLimitCounts(t *testing.T) {
 		}
 		r.acquired(other, 2)
 		r.refused(other)
+	})
+}
+
+// counts checks the limit and the number of permits in use.
+func (r *rig) counts(s *lock.Semaphore, limit, inUse int) {
+	r.Helper()
+	gotLimit, err := s.Limit(ctx)
+	r.must(err)
+	gotInUse, err := s.InUse(ctx)
+	r.must(err)
+	if gotLimit != limit || gotInUse != inUse {
+		r.Errorf("%d of %d permits are in use, want %d of %d", gotInUse, gotLimit, inUse, limit)
+	}
+}
+
+// uncounted returns the error of a count.
+func uncounted(_ int, err error) error { return err }
+
+func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		s, other := c.Semaphore("orders", 4, lock.Options{}), c.Semaphore("orders", 9, fixed(200*time.Millisecond))
+		r.counts(s, 4, 0)
+		r.counts(other, 9, 0)
+		if n := r.keys(); n != 0 {
+			r.Errorf("reading has written %d keys", n)
+		}
+		held := r.acquired(s, 3)
+		r.acquired(other, 1) // a holder dies
+		r.counts(s, 4, 4)
+		r.until("the end of the dead holder", func() bool { n, err := s.InUse(ctx); return err == nil && n == 3 })
+		r.must(s.SetLimit(ctx, 2))
+		r.counts(s, 2, 3)
+		r.counts(other, 2, 3)
+		r.must(other.ClearLimit(ctx))
+		r.must(other.ClearLimit(ctx)) // there is none
+		r.counts(s, 4, 3)
+		r.counts(other, 9, 3)
+		r.unlockAll(held...)
+		r.counts(s, 4, 0)
+		if n := r.keys(); n != 0 {
+			r.Errorf("%d keys are left", n)
+		}
+		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}).Err())
+		for _, err := range []error{uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx)), s.ClearLimit(ctx)} {
+			if !errors.Is(err, lock.ErrWrongType) {
+				r.Errorf("got %v, want ErrWrongType", err)
+			}
+		}
+	})
+}
+
+// Without the stored limit, the higher one of the clients counts at once: as many waiters
+// are woken as there are new permits.
+func TestClearingTheLimitWakesAsManyWaitersAsThereArePermits(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		holder, _ := r.process("holder")
+		s := holder.Semaphore("orders", 4, lock.Options{TTL: time.Minute})
+		r.must(s.SetLimit(ctx, 1))
+		lease := r.locked(s)
+		waits := make([]*await, 6)
+		short, cancel := context.WithCancel(ctx)
+		for i := range waits {
+			c, _ := r.process(fmt.Sprint(i))
+			waits[i] = lockAsync(short, c.Semaphore("orders", 4, lock.Options{TTL: time.Minute}))
+			r.registered(int64(i) + 1)
+		}
+		if r.fake {
+			time.Sleep(100 * time.Millisecond)
+		}
+		began := time.Now()
+		r.must(s.ClearLimit(ctx))
+		r.until("three more holders", func() bool { n, err := s.InUse(ctx); return err == nil && n == 4 })
+		if took := time.Since(began); r.fake && took > 10*time.Millisecond {
+			r.Errorf("it took %v", took)
+		}
+		r.registered(3)
+		cancel()
+		for _, w := range waits {
+			if <-w.done; w.err == nil {
+				r.must(w.lease.Unlock(ctx))
+			}
+		}
+		r.must(lease.Unlock(ctx))
+		r.until("the end of all keys", func() bool { return r.keys() == 0 })
 	})
 }
 
@@ -563,9 +656,12 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		s := c.Semaphore("orders", 2, lock.Options{TTL: time.Minute})
 		leases := r.acquired(s, 2)
 		r.refused(s)
-		if err := s.SetLimit(ctx, 3); !errors.Is(err, lock.ErrNoPermission) {
-			r.Errorf("got %v, want ErrNoPermission", err)
+		for _, err := range []error{s.SetLimit(ctx, 3), s.ClearLimit(ctx)} {
+			if !errors.Is(err, lock.ErrNoPermission) {
+				r.Errorf("got %v, want ErrNoPermission", err)
+			}
 		}
+		r.counts(s, 2, 2)
 		next := lockAsync(ctx, c.As("next").Semaphore("orders", 2, lock.Options{}))
 		r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "{orders}:free").Val()) == 1 })
 		r.must(leases[0].Unlock(ctx))

@@ -47,6 +47,12 @@ func (c *core) newProcessToken(owner string, kind byte) (string, error) {
 	return strings.TrimSuffix(token, processOf(token)) + processOf(c.id), nil
 }
 
+// isFair reports whether a token is that of a fair lock.
+func isFair(token string) bool {
+	i := len(token) - len("8000-000000000000")
+	return i >= 0 && token[i] == '8'
+}
+
 // processOf returns the last 12 characters of an id, a token, or the name of a process.
 func processOf(id string) string { return id[len(id)-12:] }
 

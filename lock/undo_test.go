@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,55 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 )
+
+// late has the requests that contain text arrive late: the first one after the first delay,
+// and so on. If a delay is longer than the client's ReadTimeout of 5 s, the client closes
+// the connection meanwhile. Call late before the first request.
+func late(link *netfault.Network, text string, delays ...time.Duration) {
+	link.Undelayed = 0
+	var next time.Duration
+	link.Sent = func(request []byte) {
+		if len(delays) > 0 && bytes.Contains(request, []byte(text)) {
+			next, delays = delays[0], delays[1:]
+		}
+	}
+	link.Delay(func() time.Duration {
+		d := next
+		next = 0
+		return d
+	})
+}
+
+// The server reads an acquire from a closed connection after the first release, which came
+// on another connection. The second release finds the key.
+func TestAnAcquireThatItsUndoOvertakesIsUndone(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		readTimeout := r.via.Options().ReadTimeout
+		late(r.link, "orders", readTimeout+time.Millisecond)
+		c := r.client(lock.Config{})
+		r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx)) // the server knows the scripts
+		began := time.Now()
+		_, err := c.Mutex("orders", lock.Options{TTL: time.Minute}).TryLock(ctx)
+		if took := time.Since(began); err == nil || took != readTimeout {
+			r.Fatalf("got %v after %v, want the end of the connection after %v", err, took, readTimeout)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if n := r.rdb.Exists(ctx, "orders").Val(); n != 1 {
+			r.Fatal("the acquire has not arrived")
+		}
+		time.Sleep(time.Second)
+		r.holds("orders", "")
+	})
+}
 
 // Acquires were given up, and the server refuses connections for an hour: the client
 // dials about once per second.

@@ -38,7 +38,7 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 	notifier, processChannel := &b.client.notifier, b.processChannel()
 	queue, w := local.reuseSubscription(notifier, processChannel) // before the attempt: no message is missed in between
 	r.contended, r.queue = queue != nil, queue
-	lease, err := r.try(ctx, r)
+	lease, err := b.tryInQueue(ctx, r, queue, w)
 	if queue == nil && errors.Is(err, ErrHeld) {
 		queue, w = local.subscribe(notifier, b.protocol.channel(), processChannel)
 		r.queue = queue
@@ -52,15 +52,11 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 			held, backoff = err, minBackoff
 		}
 		queue.wakeAfter(r.capPoll(b.pollInterval(err, queue, backoff)))
-		if tokenErr := b.claimNext(r, queue, w); tokenErr != nil {
-			err = tokenErr
-			break
-		}
 		if err = b.waitForWake(ctx, w.wakeup); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 			break
 		}
-		lease, err = r.try(ctx, r)
+		lease, err = b.tryInQueue(ctx, r, queue, w)
 		backoff = min(2*backoff, maxBackoff)
 	}
 	err = b.waitError(ctx, held, err)
@@ -69,8 +65,9 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 		queue.wakeAfter(r.capPoll(pollInterval(held, queue.subscribed(), 0)))
 	}
 	queue.leave(w, err == nil && (!r.shared || r.chained))
-	if err != nil && r.token != "" {
-		b.protocol.(*scriptProtocol).giveUp(r.token)
+	if err != nil && r.registrar != nil {
+		r.registrar.giveUp(r.token)
+		r.token, r.registrar = "", nil
 	}
 	queue.unregister()
 	return lease, err
@@ -96,16 +93,20 @@ func (b *base) processChannel() string {
 	return p.processChannel()
 }
 
-// claimNext has the next release hand the lock to the waiter, after its process was
-// woken too often and found the lock taken.
-func (b *base) claimNext(r *request, queue *waitQueue, w *waiter) (err error) {
-	if r.token != "" || r.noHandOver || !queue.starving() {
-		return nil
-	}
-	if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err == nil {
+// tryInQueue tries once, as w, a waiter in queue; nil = there is none yet. If the lock is
+// held, the next release hands it to the waiter if ctx is for [inTurn], or if its process
+// was woken too often and found the lock taken.
+func (b *base) tryInQueue(ctx context.Context, r *request, queue *waitQueue, w *waiter) (_ *Lease, err error) {
+	p, hands := b.protocol.(*scriptProtocol)
+	hands = hands && !p.broadcast && !r.noHandOver
+	if hands && queue != nil && r.token == "" && (ctx.Value(inTurn{}) != nil || queue.starving()) {
+		if r.token, err = b.client.newProcessToken(b.client.owner, plainToken); err != nil {
+			return nil, err
+		}
+		r.registrar = p
 		queue.setToken(w, r.token)
 	}
-	return err
+	return r.try(ctx, r)
 }
 
 // waitForWake waits until wakeup is ready, and returns nil. It returns an error if ctx

@@ -11,8 +11,8 @@ import (
 // the server; waiters_common.lua describes it. All waiters of a process for one lock
 // share one registration, in the [waitQueue] of the lock. As in Go's sync.Mutex, a
 // woken process competes with clients that come by, and gets the lock handed over when
-// it has lost too often. A writer of an [RW] does not compete: with the message it gets
-// the claim to be next.
+// it has lost too often, or if it waits for an election. A writer of an [RW] does not
+// compete: with the message it gets the claim to be next.
 
 var (
 	//go:embed waiters_common.lua
@@ -199,6 +199,13 @@ func (p *scriptProtocol) afterSet(c *call, q *waitQueue, token string, ttl time.
 	return r
 }
 
+// noteRegistered notes that the process may be registered for the lock of p.
+func (q *waitQueue) noteRegistered(p *scriptProtocol) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.registration.protocol, q.registration.registered = p, true
+}
+
 // onGrant notes that the lock was acquired. turn is when the next waiter of the process
 // must look, as in onRefusal.
 func (r *registering) onGrant(turn any) {
@@ -239,14 +246,29 @@ func (reg *registration) setTurn(ms any) {
 	}
 }
 
+// registrationTTL is how long a registration lasts that no process refreshes:
+// waiters_common.lua sets it.
+const registrationTTL = 16 * time.Second
+
+// leaving is the protocol of a lock for a token that is registered and waits no longer:
+// its release also ends the registration.
+type leaving struct{ *scriptProtocol }
+
+func (l leaving) release(ctx context.Context, token string, _ int) future {
+	return &handover{call: l.sendRelease(ctx, token, 0, token), protocol: l.scriptProtocol}
+}
+
 // giveUp ends the registration of a member that waits no longer, in the background. If
 // the lock is free, another process is woken: the message may have been for the member.
+// If the request is lost, giveUp repeats it for a token, to which a release would hand
+// the lock. The process passes a message without a waiter on, and it may have
+// registered again since then.
 func (p *scriptProtocol) giveUp(member string) {
 	c := p.core
-	request := p.sendRelease(c.alive, member, 0, member)
+	request := leaving{p}.release(c.alive, member, 0)
 	c.tasks.spawn(func() {
-		if reply, err := request.wait(c.alive); err == nil {
-			p.deliver(reply, grant{})
+		if _, err := request.wait(c.alive); transient(err) && member != c.process {
+			c.undo(leaving{p}, member, time.Now().Add(registrationTTL), nil)
 		}
 	})
 }

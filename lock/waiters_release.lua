@@ -7,18 +7,23 @@
 
 -- message sends text to the process of a member, or the member if that is a token, or
 -- own if the process is the caller's, which learns from the reply. It returns whether the
--- process may have received it, and whether it is the caller's.
+-- process may have received it, and whether it is the caller's; nil if the user may not
+-- publish.
 local function message(member, channel, own, counts, text)
   local process = string.sub(member, -12)
   local ours = process == string.sub(own, -12)
   local said = redis.pcall('PUBLISH', channel .. ':' .. process, ours and 'own' or is_token(member) and member or text)
+  if type(said) ~= 'number' and not ours then
+    return nil
+  end
   return said ~= 0 or counts == '0' or ours, ours
 end
 
 -- wake_one removes the first registered process that can be reached and sends it a
 -- message. It returns the member and whether the process is the
--- caller's; nil if no process is registered, or the waiters cannot be read. popped is
--- the reply to ZPOPMIN if the first one is removed already.
+-- caller's; nil if no process is registered, or the waiters cannot be read. A process to
+-- which the user may not publish stays registered. popped is the reply to ZPOPMIN if the
+-- first one is removed already.
 local function wake_one(channel, own, counts, text, popped)
   for _ = 1, 20 do
     popped = popped or redis.pcall('ZPOPMIN', waiters_of(channel))
@@ -29,6 +34,9 @@ local function wake_one(channel, own, counts, text, popped)
     local reached, ours = message(first, channel, own, counts, text)
     if reached then
       return first, ours
+    elseif reached == nil then
+      redis.pcall('ZADD', waiters_of(channel), popped[2], first)
+      return nil
     end
     popped = nil
   end

@@ -13,9 +13,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
 )
 
 // Embedded is a Redis server inside this process. Its keys expire by the clock, also
@@ -25,8 +27,9 @@ type Embedded struct {
 	addr  string
 	pipes sync.WaitGroup // goroutines that copy the bytes of connections from Dial
 
-	mu     sync.Mutex
-	closed bool
+	mu      sync.Mutex
+	closed  bool
+	ifEqual bool // KnowIfEqual was called
 }
 
 // pipedAddr is the address of a server without a listener. It must be an IP literal,
@@ -74,7 +77,28 @@ func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial the embedded redis: %w", err)
 	}
+	if e.ifEqual {
+		e.redis.Server().SetPreHook(e.setIfEqual)
+	}
 	return e.bufferedPipe(conn), nil
+}
+
+// KnowIfEqual makes a piped server execute SET key new IFEQ old PX ms, in this order of
+// the arguments, like Redis 8.4 and Valkey 8.1. Call it before Dial.
+func (e *Embedded) KnowIfEqual() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ifEqual = true
+}
+
+// setIfEqual executes SET with IFEQ as a script. It returns false for other commands.
+func (e *Embedded) setIfEqual(c *miniserver.Peer, command string, args ...string) bool {
+	if command != "SET" || len(args) != 6 || !strings.EqualFold(args[2], "ifeq") {
+		return false
+	}
+	const script = "return redis.call('GET', KEYS[1]) == ARGV[2] and redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])"
+	e.redis.Server().Dispatch(c, []string{"EVAL", script, "1", args[0], args[1], args[3], args[5]})
+	return true
 }
 
 // Close disconnects all clients, deletes all keys and returns when all goroutines of

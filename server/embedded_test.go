@@ -36,6 +36,34 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 	})
 }
 
+func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := NewPiped()
+		defer e.Close()
+		e.KnowIfEqual()
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
+		defer rdb.Close()
+		set := func(old, value string) error {
+			return rdb.Do(t.Context(), "set", "lock:a", value, "ifeq", old, "px", 1000).Err()
+		}
+		if err := set("me", "other"); !errors.Is(err, redis.Nil) {
+			t.Errorf("without the key: %v, want nil", err)
+		}
+		if err := rdb.Set(t.Context(), "lock:a", "me", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := set("you", "other"); !errors.Is(err, redis.Nil) || rdb.Get(t.Context(), "lock:a").Val() != "me" {
+			t.Errorf("with another value: %v, want nil and the old value", err)
+		}
+		if err := set("me", "other"); err != nil || rdb.Get(t.Context(), "lock:a").Val() != "other" {
+			t.Errorf("with the value: %v", err)
+		}
+		if ttl := rdb.PTTL(t.Context(), "lock:a").Val(); ttl != time.Second {
+			t.Errorf("the TTL is %v, want 1 s", ttl)
+		}
+	})
+}
+
 func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := NewPiped()

@@ -98,7 +98,7 @@ func (cs *candidates) endPass() {
 func (cs *candidates) refs() []keyRef {
 	refs := make([]keyRef, 0, len(cs.known))
 	for key, k := range cs.known {
-		refs = append(refs, keyRef{name: key, typ: k.typ, sizeKnown: true})
+		refs = append(refs, keyRef{name: key, typ: k.typ})
 	}
 	return refs
 }

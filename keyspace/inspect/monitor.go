@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +16,8 @@ import (
 	"locktop/humanize"
 )
 
-// MonitorQuery is what [Monitor] looks for: a command with a key and one of the tokens
-// among its arguments.
+// MonitorQuery is what [Monitor] looks for: a command that has a key and one of the tokens
+// as arguments of their own, and that only the holder sends.
 type MonitorQuery struct {
 	Key    string
 	Tokens []string
@@ -28,13 +27,14 @@ type MonitorQuery struct {
 
 // Sighting is a command that a server has run.
 type Sighting struct {
-	Addr    string    `json:"addr"`    // of the client
-	Command string    `json:"command"` // in lower case, without arguments
-	At      time.Time `json:"at"`      // on the server's clock
+	Addr    string    `json:"addr"`            // of the client
+	Command string    `json:"command"`         // in lower case, without arguments
+	At      time.Time `json:"at"`              // on the server's clock
+	Doubt   string    `json:"doubt,omitempty"` // why another client may send it, too; empty = it is a proof
 }
 
 // ErrNotSighted means that the server ran no command that [Monitor] looks for.
-var ErrNotSighted = errors.New("the server ran no command with the key and the token")
+var ErrNotSighted = errors.New("the server ran no command that only the holder sends")
 
 // ErrMayNotMonitor means that this user may not run MONITOR.
 var ErrMayNotMonitor = errors.New("this user may not run MONITOR")
@@ -65,7 +65,8 @@ func (s *Scanner) CommandsPerSecond(ctx context.Context) (int64, error) {
 }
 
 // Monitor runs MONITOR on a connection of its own to the server of a client, and returns
-// the first command that q asks for. It returns an [ErrNotSighted] after the window, and
+// the first command that q asks for. It returns an [ErrNotSighted] after the window, with the
+// last command that had the key and the token but is no proof, if there was one; and
 // another error if the server refuses, or sends more than 64 MiB. The connection is closed
 // when Monitor returns, also after ctx has ended. It authenticates with the user and the password of
 // the client's options. Commands within scripts do not count:
@@ -129,13 +130,10 @@ func beginMonitor(conn net.Conn, lines *bufio.Reader, o *redis.Options) error {
 	return nil
 }
 
-// read reads the lines of MONITOR up to the first that q asks for.
+// read reads the lines of MONITOR up to the first that is a proof.
 func (q MonitorQuery) read(ctx context.Context, lines *bufio.Reader) (Sighting, error) {
 	key := []byte(`"` + monitorText(q.Key) + `"`)
-	var tokens [][]byte
-	for _, token := range q.Tokens {
-		tokens = append(tokens, []byte(monitorText(token)))
-	}
+	var last Sighting
 	for received := 0; received < maxMonitorBytes; {
 		line, err := lines.ReadSlice('\n')
 		received += len(line)
@@ -148,7 +146,7 @@ func (q MonitorQuery) read(ctx context.Context, lines *bufio.Reader) (Sighting, 
 			break
 		}
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-			return Sighting{}, ErrNotSighted
+			return last, ErrNotSighted
 		}
 		if ctx.Err() != nil {
 			return Sighting{}, ctx.Err()
@@ -162,64 +160,11 @@ func (q MonitorQuery) read(ctx context.Context, lines *bufio.Reader) (Sighting, 
 		if !bytes.Contains(line, key) {
 			continue
 		}
-		for _, token := range tokens {
-			if !bytes.Contains(line, token) {
-				continue
-			}
-			if s, ok := parseMonitorLine(string(line), q.DB); ok {
-				return s, nil
-			}
+		if s, ok := q.judge(string(line)); ok && s.Doubt == "" {
+			return s, nil
+		} else if ok {
+			last = s
 		}
 	}
 	return Sighting{}, fmt.Errorf("MONITOR sent more than %s MiB", humanize.Count(maxMonitorBytes>>20))
-}
-
-// parseMonitorLine parses a line such as
-//
-//	+1700000000.123456 [0 127.0.0.1:52312] "EVALSHA" "…" "1" "lock:a" "…"
-//
-// ok is false for a command of a script, or of another database.
-func parseMonitorLine(line string, db int) (s Sighting, ok bool) {
-	stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
-	client, command, ok := strings.Cut(rest, `] "`)
-	if !ok {
-		return Sighting{}, false
-	}
-	number, addr, _ := strings.Cut(client, " ")
-	if number != strconv.Itoa(db) || addr == "lua" {
-		return Sighting{}, false
-	}
-	command, _, _ = strings.Cut(command, `"`)
-	at, err := strconv.ParseFloat(stamp, 64)
-	if err != nil {
-		return Sighting{}, false
-	}
-	return Sighting{Addr: addr, Command: strings.ToLower(command), At: time.UnixMicro(int64(at * 1e6))}, true
-}
-
-// monitorText returns a text as MONITOR prints it within quotation marks.
-func monitorText(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\\', c == '"':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c == '\n':
-			b.WriteString(`\n`)
-		case c == '\r':
-			b.WriteString(`\r`)
-		case c == '\t':
-			b.WriteString(`\t`)
-		case c == '\a':
-			b.WriteString(`\a`)
-		case c == '\b':
-			b.WriteString(`\b`)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }

@@ -16,17 +16,19 @@ import (
 
 func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {
 	t.Parallel()
-	q := MonitorQuery{Key: "lock:a\n\"\xff", Tokens: []string{"tok\\en"}, DB: 3}
-	key, token := `"lock:a\n\"\xff"`, `"tok\\en"`
+	q := MonitorQuery{Key: "lock:a\n\"\xff", Tokens: []string{"tok\\en~3f2a9c0d7b1e4f86"}, DB: 3}
+	key, token := `"lock:a\n\"\xff"`, `"tok\\en~3f2a9c0d7b1e4f86"`
 	for _, c := range []struct{ line, want string }{
 		{`+1700000000.250000 [3 10.2.3.4:52312] "EVALSHA" "ab" "1" ` + key + ` ` + token, "10.2.3.4:52312 evalsha"},
-		{`+1700000000.250000 [3 [::1]:52312] "SET" ` + key + ` ` + token + ` "NX"`, "[::1]:52312 set"},
+		{`+1700000000.250000 [3 [::1]:52312] "SET" ` + key + ` ` + token + ` "PX" "100"`, "[::1]:52312 set"},
 		{`+1700000000.250000 [3 unix:/run/redis.sock] "set" ` + key + ` ` + token, "unix:/run/redis.sock set"},
 		{`+1700000000.250000 [0 10.2.3.4:1] "SET" ` + key + ` ` + token, ""},
 		{`+1700000000.250000 [3 lua] "SET" ` + key + ` ` + token, ""},
 		{`+1700000000.250000 [3 10.2.3.4:1] "SET" ` + key + ` "another"`, ""},
 		{`+1700000000.250000 [3 10.2.3.4:1] "SET" "lock:ab" ` + token, ""},
 		{`+1700000000.250000 [3 10.2.3.4:1] "SET" "x` + key[1:] + ` ` + token, ""},
+		{`+1700000000.250000 [3 10.2.3.4:1] "SET" ` + key + ` ` + token + ` "PX" "100" "nx"`, ""},
+		{`+1700000000.250000 [3 10.2.3.4:1] "GET" ` + key, ""},
 		{`+OK`, ""},
 		{`garbage [3 x] "` + key + token, ""},
 	} {

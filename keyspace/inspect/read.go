@@ -30,7 +30,6 @@ const exactJitter = time.Millisecond
 // keyRef is a key to read, with its expected type.
 type keyRef struct {
 	name, typ string
-	sizeKnown bool // it was read before and was not oversized
 	oversized bool // everything but its elements is read
 }
 
@@ -131,7 +130,7 @@ func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
 			refs = append(refs, keyRef{name: b.Key, typ: b.Type})
 		}
 	}
-	related, err := r.read(ctx, refs)
+	related, err := r.readBounded(ctx, refs)
 	if err != nil {
 		return err
 	}
@@ -412,15 +411,15 @@ func clip(s string) string {
 // Redis returns elements only whole.
 const maxElementBytes = 2 << 20
 
-// checkSizes returns the keys with the oversized ones marked. Strings never are, and
-// known sizes are not checked again. Without the permission for MEMORY USAGE nothing is
+// checkSizes returns the keys with the oversized ones marked. Strings never are. A size is
+// checked before every read, because a value may have grown. Without the permission for MEMORY USAGE nothing is
 // marked.
 //
 // The size is exact for up to 256 elements. Of larger collections 256 elements are
 // sampled, so a single huge element among thousands may be missed.
 func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error) {
 	refs = slices.Clone(refs)
-	for some := range slices.Chunk(sizeUnknown(refs), batchSize) {
+	for some := range slices.Chunk(withElements(refs), batchSize) {
 		weights := make([]*redis.IntCmd, len(some))
 		sizes := make([]*redis.IntCmd, len(some))
 		err := r.conn.pipelined(ctx, "measure keys", func(p redis.Pipeliner) {
@@ -439,11 +438,11 @@ func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error
 	return refs, nil
 }
 
-// sizeUnknown returns the keys whose size matters and is unknown.
-func sizeUnknown(refs []keyRef) []*keyRef {
+// withElements returns the keys whose type has elements.
+func withElements(refs []keyRef) []*keyRef {
 	var all []*keyRef
 	for i := range refs {
-		if k := &refs[i]; !k.sizeKnown && slices.Contains(collections[:], k.typ) {
+		if k := &refs[i]; slices.Contains(collections[:], k.typ) {
 			all = append(all, k)
 		}
 	}
@@ -515,7 +514,7 @@ func (r *reader) readEntries(ctx context.Context, k keyRef) ([]keyspace.Entry, e
 			beside = append(beside, keyRef{name: c.Key, typ: c.Type})
 		}
 	}
-	related, err := r.read(ctx, beside)
+	related, err := r.readBounded(ctx, beside)
 	return append(all, related...), err
 }
 

@@ -78,7 +78,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	var unknown []string
 	for _, key := range keys {
 		if k, known := w.locks.known[key]; known {
-			refs = append(refs, keyRef{name: key, typ: k.typ, sizeKnown: true})
+			refs = append(refs, keyRef{name: key, typ: k.typ})
 		} else if w.worthChecking(key) {
 			unknown = append(unknown, key)
 		}

@@ -31,9 +31,18 @@ type Transport interface {
 	// Clustered reports whether keys are distributed over nodes. The keys of one
 	// command must then share a slot.
 	Clustered() bool
-	// Subscribe opens the connection that receives messages.
-	Subscribe(ctx context.Context) *redis.PubSub
+	// Subscribe returns the connection that receives messages. It connects with its first
+	// request.
+	Subscribe(ctx context.Context) Subscriber
 	// Close closes the transport. Commands in flight fail.
+	Close() error
+}
+
+// Subscriber receives the messages of channels. A [redis.PubSub] is one.
+type Subscriber interface {
+	Subscribe(ctx context.Context, channels ...string) error
+	Unsubscribe(ctx context.Context, channels ...string) error
+	ChannelWithSubscriptions(...redis.ChannelOption) <-chan any
 	Close() error
 }
 
@@ -256,7 +265,7 @@ func (c *cluster) DropStale() {}
 
 func (c *cluster) Clustered() bool { return true }
 
-func (c *cluster) Subscribe(ctx context.Context) *redis.PubSub {
+func (c *cluster) Subscribe(ctx context.Context) Subscriber {
 	return c.client.Subscribe(ctx)
 }
 

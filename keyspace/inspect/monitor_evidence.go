@@ -1,0 +1,210 @@
+package inspect
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// What a command with the key and the token of a lock says about its client.
+const (
+	ofHolder    = ""
+	mayHaveFail = "a command that sets the value only if there is none may have failed"
+	onlyReads   = "the command only reads"
+	sharedValue = "another client may use the same value: it does not look random"
+	notKnown    = "locktop does not know what the command does with the token"
+)
+
+// commandEvidence is what a command with the key and a random token proves: only the client
+// that has made the token sends it, unless the command only reads, or has failed. Scripts
+// count, because a script with this token belongs to its holder: a contender passes its own.
+var commandEvidence = map[string]string{
+	"eval": ofHolder, "evalsha": ofHolder, "fcall": ofHolder,
+	"set": ofHolder, "setex": ofHolder, "psetex": ofHolder, "delex": ofHolder,
+	"hset": ofHolder, "hmset": ofHolder, "hincrby": ofHolder, "hdel": ofHolder, "hpexpire": ofHolder, "hexpire": ofHolder,
+	"zadd": ofHolder, "zrem": ofHolder, "sadd": ofHolder, "srem": ofHolder, "rpush": ofHolder, "lpush": ofHolder, "lrem": ofHolder,
+	"setnx": mayHaveFail, "hsetnx": mayHaveFail, "msetnx": mayHaveFail, "getset": mayHaveFail,
+	"eval_ro": onlyReads, "evalsha_ro": onlyReads, "fcall_ro": onlyReads, "hget": onlyReads, "hexists": onlyReads, "hmget": onlyReads,
+	"hstrlen": onlyReads, "zscore": onlyReads, "zmscore": onlyReads, "zrank": onlyReads, "zrevrank": onlyReads, "sismember": onlyReads,
+	"smismember": onlyReads, "lpos": onlyReads, "mget": onlyReads, "exists": onlyReads,
+}
+
+// judge parses a line of MONITOR. ok is false if it does not have the key and a token, each as
+// an argument of its own.
+func (q MonitorQuery) judge(line string) (s Sighting, ok bool) {
+	s, args, ok := parseMonitorLine(line, q.DB)
+	if !ok {
+		return Sighting{}, false
+	}
+	key := slices.Index(args, q.Key)
+	if key < 0 {
+		return Sighting{}, false
+	}
+	others := slices.Delete(slices.Clone(args), key, key+1)
+	for _, token := range q.Tokens {
+		if slices.Contains(others, token) {
+			s.Doubt = doubt(s.Command, others, token)
+			return s, true
+		}
+	}
+	return Sighting{}, false
+}
+
+// doubt returns why a command with a token does not prove that its client is the holder.
+func doubt(command string, args []string, token string) string {
+	why, known := commandEvidence[command]
+	conditional := slices.ContainsFunc(args, func(arg string) bool { return strings.EqualFold(arg, "nx") })
+	switch {
+	case !known:
+		return notKnown
+	case why != "":
+		return why
+	case conditional && (command == "set" || command == "zadd"):
+		return mayHaveFail
+	case !looksRandom(token):
+		return sharedValue
+	}
+	return ofHolder
+}
+
+// minRandom is the length from which a mixture of characters is random.
+const minRandom = 16
+
+var (
+	uuid = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+	runs = regexp.MustCompile(`[0-9A-Za-z+/]{16,}`)
+)
+
+// looksRandom reports whether a token has a UUID in it, or at least 16 characters in which
+// digits, small and capital letters change often, as in hex and Base64. Names of hosts and
+// workers, numbers and words do not.
+func looksRandom(token string) bool {
+	if uuid.MatchString(token) {
+		return true
+	}
+	return slices.ContainsFunc(runs.FindAllString(token, -1), func(run string) bool {
+		changes := 0
+		var last int
+		for i, c := range run {
+			class := 0
+			switch {
+			case unicode.IsDigit(c):
+				class = 1
+			case unicode.IsUpper(c):
+				class = 2
+			}
+			if i > 0 && class != last {
+				changes++
+			}
+			last = class
+		}
+		return changes >= minRandom/4
+	})
+}
+
+// parseMonitorLine parses a line such as
+//
+//	+1700000000.123456 [0 127.0.0.1:52312] "EVALSHA" "…" "1" "lock:a" "…"
+//
+// args are the arguments behind the command. ok is false for a command of a script, or of
+// another database, and if the line is not whole.
+func parseMonitorLine(line string, db int) (s Sighting, args []string, ok bool) {
+	stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
+	client, command, ok := strings.Cut(rest, `] "`)
+	if !ok {
+		return Sighting{}, nil, false
+	}
+	number, addr, _ := strings.Cut(client, " ")
+	if number != strconv.Itoa(db) || addr == "lua" {
+		return Sighting{}, nil, false
+	}
+	words, whole := monitorArgs(`"` + strings.TrimRight(command, "\r\n"))
+	at, err := strconv.ParseFloat(stamp, 64)
+	if err != nil || !whole || len(words) == 0 {
+		return Sighting{}, nil, false
+	}
+	return Sighting{Addr: addr, Command: strings.ToLower(words[0]), At: time.UnixMicro(int64(at * 1e6))}, words[1:], true
+}
+
+// monitorArgs parses quoted arguments with a blank between them. whole is false if the text is
+// something else.
+func monitorArgs(text string) (args []string, whole bool) {
+	for {
+		arg, rest, ok := monitorArg(text)
+		if !ok {
+			return args, false
+		}
+		args = append(args, arg)
+		if rest == "" {
+			return args, true
+		}
+		if text, ok = strings.CutPrefix(rest, " "); !ok {
+			return args, false
+		}
+	}
+}
+
+// monitorArg parses one quoted argument at the beginning of a text.
+func monitorArg(text string) (arg, rest string, ok bool) {
+	if !strings.HasPrefix(text, `"`) {
+		return "", "", false
+	}
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return b.String(), text[i+1:], true
+		case c != '\\':
+			b.WriteByte(c)
+		case i+3 < len(text) && text[i+1] == 'x':
+			n, err := strconv.ParseUint(text[i+2:i+4], 16, 8)
+			if err != nil {
+				return "", "", false
+			}
+			b.WriteByte(byte(n))
+			i += 3
+		case i+1 < len(text):
+			i++
+			escaped, special := monitorEscapes[text[i]]
+			if !special {
+				escaped = text[i]
+			}
+			b.WriteByte(escaped)
+		}
+	}
+	return "", "", false
+}
+
+// monitorEscapes are the letters behind a backslash.
+var monitorEscapes = map[byte]byte{'n': '\n', 'r': '\r', 't': '\t', 'a': '\a', 'b': '\b'}
+
+// monitorText returns a text as MONITOR prints it within quotation marks.
+func monitorText(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\\', c == '"':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\r':
+			b.WriteString(`\r`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c == '\a':
+			b.WriteString(`\a`)
+		case c == '\b':
+			b.WriteString(`\b`)
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

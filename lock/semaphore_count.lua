@@ -1,0 +1,9 @@
+-- semaphore_count: count the permits in use. Changes nothing.
+-- ARGV[1]  limit of the caller
+-- ARGV[2]  key of the stored limit; empty = none
+-- Returns {permits in use, limit that counts for the caller}.
+local _, old = ends()
+if old == false then
+  return redis.error_reply('WRONGTYPE the sorted set is not a semaphore')
+end
+return {permits(), tonumber(stored_limit(ARGV[2]) or ARGV[1])}

@@ -1,0 +1,375 @@
+package lock
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// waitQueue is the queue in which the first waiters of all clients of a core wait for
+// one key.
+type waitQueue struct {
+	channel        string
+	processChannel string      // for messages to this process only; empty = there are none
+	users          int         // guarded by notifier.mu, like idleSince and idleTimer
+	idleSince      time.Time   // if users is 0
+	idleTimer      *time.Timer // calls notifier.dropIdle; nil before the first idle time
+
+	mu               sync.Mutex
+	queue            []*waiter // the first is woken first
+	timer            *time.Timer
+	freeConfirmed    bool // the server has confirmed the subscription to channel
+	processConfirmed bool // the server has confirmed the subscription to processChannel
+	closed           bool
+	registration     registration
+	freedAt          time.Time // when the last message on channel came
+	refusedTicket    int64     // of the last refused reader; 0 = none
+	setFirst         setFirst
+
+	heartbeats     int // waiters that need heartbeats
+	heartbeatTimer *time.Timer
+}
+
+// waiter is one waiter in a waitQueue.
+type waiter struct {
+	wakeup chan struct{} // capacity 1; ready when the waiter should try
+	fair   bool          // waits in the server's queue of a fair lock
+	token  string        // to which a release may hand the lock; empty = none. Guarded by waitQueue.mu, like grant
+	grant  grant
+}
+
+// join adds a waiter at the end. A waiter for a fair lock passes its token in the
+// server's queue.
+func (q *waitQueue) join(token string) *waiter {
+	w := &waiter{wakeup: make(chan struct{}, 1), fair: token != "", token: token}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = append(q.queue, w)
+	return w
+}
+
+// leave removes w. Unless w has won an exclusive lock, the next waiter is woken,
+// because w may have received its message.
+func (q *waitQueue) leave(w *waiter, won bool) {
+	q.mu.Lock()
+	q.queue = slices.DeleteFunc(q.queue, func(other *waiter) bool { return other == w })
+	q.mu.Unlock()
+	if !won || len(w.wakeup) > 0 {
+		q.wakeFirst()
+	}
+}
+
+// wakeFirst wakes the first waiter.
+func (q *waitQueue) wakeFirst() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) > 0 {
+		notify(q.queue[0].wakeup)
+	}
+}
+
+// nextMessage tells the process of the first waiter that a fair lock was handed to
+// another waiter, which has yet to claim it.
+const nextMessage = "next"
+
+// onMessage handles a message. On channel it means that the lock is free. On
+// processChannel it is freeMessage, moreMessage, the token of the waiter that was handed the lock,
+// ownMessage, which repeats the reply to a release, or nextMessage: then the first waiter
+// tries when the time to claim the lock is over.
+func (q *waitQueue) onMessage(channel, message string) {
+	switch {
+	case channel == q.channel:
+		q.onFree()
+	case message == ownMessage:
+	case message == freeMessage, message == moreMessage:
+		q.onWoken(message == moreMessage)
+	case message == nextMessage:
+		q.wakeAfter(claimTimeout + time.Millisecond)
+	default:
+		q.wakeToken(message)
+	}
+}
+
+// onFree wakes the first waiter, because a release has woken all processes.
+func (q *waitQueue) onFree() {
+	q.mu.Lock()
+	q.freedAt = time.Now()
+	q.mu.Unlock()
+	q.wakeFirst()
+}
+
+// setReadersTicket notes the ticket of a refused reader.
+func (q *waitQueue) setReadersTicket(ticket int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.refusedTicket = ticket
+}
+
+// readersTicket returns the ticket for a reader that waits since began: that of the last
+// refused reader, if both waited when the last message came; else 0.
+func (q *waitQueue) readersTicket(began time.Time) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.freedAt.Before(began) {
+		return 0
+	}
+	return q.refusedTicket
+}
+
+// claimPoll returns the pause after which a waiting writer looks by itself; 0 = it waits
+// for its message.
+func (q *waitQueue) claimPoll() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ahead := time.Duration(max(q.registration.ahead, 0))
+	switch {
+	case !q.registration.registered:
+		return claimTTL / 3
+	case ahead < claimPolls:
+		return (ahead + 1) * claimTTL / 3
+	}
+	return 0
+}
+
+// onWoken wakes the first waiter, because a release has woken this process. Without a
+// waiter, another process is woken.
+func (q *waitQueue) onWoken(more bool) {
+	q.mu.Lock()
+	p := q.registration.protocol
+	q.registration.registered = false
+	q.registration.woken, q.registration.more = len(q.queue) > 0, more
+	if q.registration.woken {
+		notify(q.queue[0].wakeup)
+		p = nil
+	}
+	q.mu.Unlock()
+	if p != nil {
+		p.giveUp(p.core.process)
+	}
+}
+
+// unregister ends the registration of a process that has no waiters left. It sends the
+// request before a later waiter can register.
+func (q *waitQueue) unregister() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	reg := &q.registration
+	if len(q.queue) > 0 || reg.protocol == nil || !reg.registered && !reg.woken {
+		return // a writer that claims may be woken before it has registered; it withdraws
+	}
+	*reg = registration{protocol: reg.protocol}
+	reg.protocol.giveUp(reg.protocol.core.process)
+}
+
+// starving reports whether the process was woken too often and found the lock taken.
+func (q *waitQueue) starving() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.registration.passedOver >= maxPassedOver
+}
+
+// ticket returns the ticket of the registration; 0 = none.
+func (q *waitQueue) ticket() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.registration.ticket
+}
+
+// inheritTicket sets the ticket of a registration that has none.
+func (q *waitQueue) inheritTicket(ticket int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.registration.ticket == 0 {
+		q.registration.ticket = ticket
+	}
+}
+
+// isNext reports whether the process may be woken by one of the next releases, or is
+// not registered.
+func (q *waitQueue) isNext() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.registration.registered || q.registration.ahead <= 1
+}
+
+// untilTurn returns err, the refusal of an attempt. If it is known when the process gets
+// a permit of a semaphore without a release, this is the TTL in err.
+func (q *waitQueue) untilTurn(err error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var held *HeldError
+	if q.registration.turn == 0 || !errors.As(err, &held) {
+		return err
+	}
+	return &HeldError{Key: held.Key, Token: held.Token, TTL: q.registration.turn}
+}
+
+// asksBySet reports whether a new waiter asks with SET NX before it registers.
+func (q *waitQueue) asksBySet() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.setFirst.next()
+}
+
+// noteSet notes whether an attempt that began with SET NX has acquired the lock.
+func (q *waitQueue) noteSet(acquired bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.setFirst.note(acquired)
+}
+
+// setToken sets the token to which a release may hand the lock.
+func (q *waitQueue) setToken(w *waiter, token string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.token = token
+}
+
+// wakeToken wakes the waiter with token, if it still waits.
+func (q *waitQueue) wakeToken(token string) { q.handTo(token, grant{}) }
+
+// handTo wakes the waiter with token and passes it the grant. It returns false if the
+// waiter has left.
+func (q *waitQueue) handTo(token string, g grant) (here bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.queue, func(w *waiter) bool { return w.token == token })
+	if i < 0 {
+		return false
+	}
+	if g.ttl > 0 {
+		q.queue[i].grant = g
+	}
+	notify(q.queue[i].wakeup)
+	return true
+}
+
+// grantFor returns the grant that w has received.
+func (q *waitQueue) grantFor(w *waiter) grant {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return w.grant
+}
+
+// tokens returns the tokens of the waiters for a fair lock.
+func (q *waitQueue) tokens() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var tokens []string
+	for _, w := range q.queue {
+		if w.fair {
+			tokens = append(tokens, w.token)
+		}
+	}
+	return tokens
+}
+
+// channels returns the channels of the queue. The server confirms the last one last.
+func (q *waitQueue) channels() []string {
+	if q.processChannel == "" {
+		return []string{q.channel}
+	}
+	return []string{q.processChannel, q.channel}
+}
+
+// onSubscribed notes that the server has confirmed a subscription. Earlier messages
+// may have been lost, so it wakes the first waiter and all waiters for a fair lock.
+func (q *waitQueue) onSubscribed(channel string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if channel == q.channel {
+		q.freeConfirmed = true
+	} else {
+		q.processConfirmed = true
+	}
+	for i, w := range q.queue {
+		if w.fair && q.freeConfirmed && q.processConfirmed || !w.fair && i == 0 && channel == q.channel {
+			notify(w.wakeup)
+		}
+	}
+}
+
+func (q *waitQueue) subscribed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.freeConfirmed
+}
+
+// subscribedBoth reports whether a message to this process reaches its waiters.
+func (q *waitQueue) subscribedBoth() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.freeConfirmed && q.processConfirmed
+}
+
+// wakeAfter wakes the first waiter after d. A later call replaces d.
+func (q *waitQueue) wakeAfter(d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+	case q.timer == nil:
+		q.timer = time.AfterFunc(d, q.wakeFirst)
+	default:
+		q.timer.Reset(d)
+	}
+}
+
+func (q *waitQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+}
+
+// startHeartbeat has the queue send heartbeats for all of its waiters until each of
+// them has called stop. p is the protocol of the queue's lock.
+func (q *waitQueue) startHeartbeat(c *Client, p *fairProtocol) (stop func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.heartbeats++
+	if q.heartbeats == 1 {
+		q.heartbeatTimer = time.AfterFunc(heartbeatInterval, func() { q.sendHeartbeat(c.core, p) })
+	}
+	return q.stopHeartbeat
+}
+
+func (q *waitQueue) stopHeartbeat() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.heartbeats--
+	if q.heartbeats == 0 {
+		q.heartbeatTimer.Stop()
+	}
+}
+
+// sendHeartbeat sends one heartbeat and schedules the next.
+func (q *waitQueue) sendHeartbeat(c *core, p *fairProtocol) {
+	q.mu.Lock()
+	if q.heartbeats > 0 {
+		q.heartbeatTimer.Reset(heartbeatInterval)
+	}
+	q.mu.Unlock()
+	c.tasks.spawn(func() {
+		for chunk := range slices.Chunk(q.tokens(), heartbeatBatch) {
+			q.wakeDropped(p.heartbeat(c.alive, chunk).wait(c.alive))
+		}
+	})
+}
+
+// wakeDropped wakes the waiters that the server no longer has in its queue: their lock
+// was handed over and the message was lost, or they counted as dead.
+func (q *waitQueue) wakeDropped(reply any, err error) {
+	if err != nil {
+		return
+	}
+	missing, _ := reply.([]any)
+	for _, token := range missing {
+		if token, ok := token.(string); ok {
+			q.wakeToken(token)
+		}
+	}
+}
