@@ -158,6 +158,8 @@ func work(job, addr string) int {
 			err = hold(c)
 		case "write":
 			err = write(rdb, c)
+		case "write again":
+			err = writeAgain(c)
 		default:
 			err = fmt.Errorf("no such job: %s", job)
 		}

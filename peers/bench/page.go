@@ -30,6 +30,7 @@ const contenders = `
 * **redsync** – on one server, over go-redis' pool, its own pauses between tries, no limit of tries
 * **redislock** – bsm/redislock over go-redis' pool, a try every 50 ms
 * **rueidislock** – one key per lock instead of three, NOLOOP tracking, at most 1 s per try
+* **redisson form** – the commands of Redisson's RReadWriteLock, which needs a JVM, over go-redis
 `
 
 // page returns the results as markdown.

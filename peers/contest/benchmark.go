@@ -21,6 +21,7 @@ func Benchmarks() []Benchmark {
 		{"B2", hotKey},
 		{"B3", renewal},
 		{"B4", scanCost},
+		{"B5", readWrite},
 		{"B9", scanGrowth},
 	}
 }

@@ -47,10 +47,11 @@ func TestQuantileOfFewDurations(t *testing.T) {
 // short window for each contender and checks only the counts.
 func TestEveryContenderLocksAndUnlocks(t *testing.T) {
 	bed := testbed(t)
-	for _, c := range Contenders() {
+	for _, c := range append(Contenders(), rwContenders()[:2]...) {
 		t.Run(c.Name, func(t *testing.T) {
 			s := Setting{Clients: 3, Lease: longLease(), Work: Work{Cycles: 30}}
 			s.Hot = c.Runs&HotKey != 0
+			s.ReadEvery = 3
 			sample, err := bed.runWindow(t.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
 				return bed.window(ctx, c, s)
 			})

@@ -62,6 +62,9 @@ type Lease struct {
 type Process struct {
 	// Client returns a client that locks key. It sends no command.
 	Client func(key string) Client
+	// Reader returns a client that acquires key as a reader. It is nil if the library has
+	// no read/write locks.
+	Reader func(key string) Client
 	// Close closes the connections. No lock may be held.
 	Close func() error
 }
@@ -73,6 +76,22 @@ type Client interface {
 	// Unlock returns once the server has confirmed the release.
 	Unlock(ctx context.Context) error
 }
+
+// alternating acquires a lock as a reader every so many cycles.
+type alternating struct {
+	reader, writer, inside Client
+	every, cycle           int
+}
+
+func (c *alternating) Lock(ctx context.Context) error {
+	c.inside = c.writer
+	if c.cycle++; c.cycle%c.every == 0 {
+		c.inside = c.reader
+	}
+	return c.inside.Lock(ctx)
+}
+
+func (c *alternating) Unlock(ctx context.Context) error { return c.inside.Unlock(ctx) }
 
 // named returns the contenders with these names, in order.
 func named(contenders []Contender, names ...string) []Contender {

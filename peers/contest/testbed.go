@@ -86,8 +86,11 @@ type Setting struct {
 	Clients int
 	Apart   bool // every client is like a process: it shares no connection and no memory
 	Hot     bool // all clients want one key; otherwise each has its own
-	Lease   Lease
-	Work    Work
+	// ReadEvery is the number of cycles of which one is a reader's, in libraries that tell
+	// readers from writers; 0 = none.
+	ReadEvery int
+	Lease     Lease
+	Work      Work
 }
 
 // window opens the clients of a contender, runs them, and closes them.
@@ -118,7 +121,12 @@ func (t *Testbed) open(c Contender, s Setting) (clients []Client, closeAll func(
 			}
 			processes = append(processes, p)
 		}
-		clients = append(clients, processes[len(processes)-1].Client(t.key(i, s.Hot)))
+		p, key := processes[len(processes)-1], t.key(i, s.Hot)
+		client := p.Client(key)
+		if s.ReadEvery > 0 && p.Reader != nil {
+			client = &alternating{reader: p.Reader(key), writer: client, every: s.ReadEvery, cycle: i}
+		}
+		clients = append(clients, client)
 	}
 	return clients, closeAll, nil
 }

@@ -38,6 +38,7 @@ type window struct {
 	phase atomic.Int32
 	left  atomic.Int64 // cycles that have not begun
 	done  atomic.Int64 // cycles that have ended in this phase
+	last  atomic.Int64 // when a client acquired a lock most recently, since the start of the process
 
 	waiting context.Context // ends with the window
 	end     context.CancelFunc
@@ -46,6 +47,7 @@ type window struct {
 // tally holds the counts of one client.
 type tally struct {
 	waits, took []time.Duration
+	gap         time.Duration
 	err         error
 }
 
@@ -121,6 +123,9 @@ func (w *window) run(ctx context.Context, c Client) (t tally) {
 			}
 			return t
 		}
+		if gap := w.gap(); w.phase.Load() == counting {
+			t.gap = max(t.gap, gap)
+		}
 		if w.work.Hold > 0 {
 			time.Sleep(w.work.Hold)
 		}
@@ -137,6 +142,15 @@ func (w *window) run(ctx context.Context, c Client) (t tally) {
 	return t
 }
 
+// started is the origin of window.last.
+var started = time.Now()
+
+// gap notes an acquire and returns the time since the one before it.
+func (w *window) gap() time.Duration {
+	now := int64(time.Since(started))
+	return time.Duration(max(now-w.last.Swap(now), 0))
+}
+
 // add adds the counts of the clients. It returns the first of the clients'
 // errors and errs.
 func (s *Sample) add(tallies []tally, errs ...error) error {
@@ -144,6 +158,7 @@ func (s *Sample) add(tallies []tally, errs ...error) error {
 		errs = append(errs, t.err)
 		s.Waits = append(s.Waits, t.waits...)
 		s.Took = append(s.Took, t.took...)
+		s.Gap = max(s.Gap, t.gap)
 	}
 	slices.Sort(s.Waits)
 	slices.Sort(s.Took)
@@ -162,6 +177,7 @@ type Sample struct {
 	Cycles    int             // number of locks that were acquired and released
 	Waits     []time.Duration // from the call of Lock to its end, ascending
 	Took      []time.Duration // from the call of Lock to the end of Unlock, ascending
+	Gap       time.Duration   // longest time between two acquires
 	ClientCPU time.Duration   // of the complete process
 	ServerCPU time.Duration
 	Commands  int64 // executed by the server, including those inside scripts
@@ -169,6 +185,9 @@ type Sample struct {
 
 // Rate returns the number of cycles per second.
 func (s Sample) Rate() float64 { return float64(s.Cycles) / s.Wall.Seconds() }
+
+// gap returns the longest time between two acquires, in ms.
+func (s Sample) gap() float64 { return float64(s.Gap) / float64(time.Millisecond) }
 
 // ClientCost returns the client's CPU time per cycle, in µs.
 func (s Sample) ClientCost() float64 { return perCycle(s.ClientCPU, s.Cycles) }
