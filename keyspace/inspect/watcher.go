@@ -127,7 +127,7 @@ func (w *Watcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 // is lost and back. An error of ctx is returned as soon as ctx ends; notices report then
 // that the server is lost if it does not answer.
 func (w *Watcher) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
-	if err := w.wait(ctx); err != nil {
+	if err := w.wait(ctx, w.idleTime()); err != nil {
 		return nil, nil, err
 	}
 	err := w.cycle(ctx, false)
@@ -300,11 +300,12 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 		b.err = err
 		b.mu.Unlock()
 		w.unreported.limit()
+		idle := w.idleTime()
 		<-b.sem
 		if first {
 			close(b.ready)
 		}
-		if w.wait(ctx) != nil {
+		if w.wait(ctx, idle) != nil {
 			return
 		}
 	}
@@ -375,9 +376,9 @@ func (w *Watcher) deferScan(began time.Time) {
 	}
 }
 
-// wait waits until there may be something to read.
-func (w *Watcher) wait(ctx context.Context) error {
-	timer := time.NewTimer(w.idleTime())
+// wait waits until there may be something to read, at most for the idle time.
+func (w *Watcher) wait(ctx context.Context, idle time.Duration) error {
+	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	wake := w.tracking.wake()
 	if w.failures.count > 0 {
