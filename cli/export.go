@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,9 +191,10 @@ type exportTarget struct {
 	flags     *connect.Flags
 	selection selection
 	meter     inspect.Meter
-	open      *connect.Target // nil: not connected yet
-	source    tui.Source
+	open      *connect.Target      // nil: not connected yet
+	source    tui.Source           // not filtered by selection
 	recording *recording.DirWriter // nil: it is not recorded
+	answered  time.Time            // its last answer; zero = none yet
 	lost      time.Time            // since when it does not answer; zero = it answers
 }
 
@@ -264,7 +266,7 @@ func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
 		return err
 	}
 	t.selection.meter = &t.meter
-	t.open, t.source = open, filteredSource{t.selection.watchOf(open), &t.selection}
+	t.open, t.source = open, t.selection.watchOf(open)
 	return nil
 }
 
@@ -273,9 +275,9 @@ func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
 func (e *export) report(t *exportTarget, err error) {
 	switch {
 	case err != nil:
-		e.metrics.Fail(t.index)
+		e.metrics.Fail(t.index, downReason(err))
 		if t.lost.IsZero() {
-			t.lost = time.Now()
+			t.lost = cmp.Or(t.answered, time.Now())
 			e.note("%s does not answer: %v; trying again until it does", t.name, err)
 		}
 	case !t.lost.IsZero():
@@ -302,45 +304,65 @@ func (e *export) watch(ctx context.Context, t *exportTarget) {
 		case <-timer.C:
 		}
 		began := time.Now()
-		snap, err := e.update(ctx, t)
-		took := time.Since(began)
+		snap, err := e.read(ctx, t)
 		if ctx.Err() == nil {
 			e.report(t, err)
 		}
-		if err == nil && t.recording != nil {
-			t.recording.Add(snap) // a full state takes long, but there are few
-			e.metrics.ObserveRecording(t.index, t.recording.Err() == nil)
+		if err != nil {
+			timer.Reset(e.options.every)
+			continue
 		}
-		timer.Reset(max(e.options.every, updateShare*took))
+		read := time.Now()
+		e.observe(t, snap)
+		worked := snap.Cost.OwnTime + time.Since(read)
+		timer.Reset(pauseAfter(e.options.every, time.Since(began), worked))
 	}
 }
 
-// updateShare limits updates to 1/updateShare of a core: one of 100,000 locks takes about
-// 0.1 s.
-const updateShare = 20
+// pauseAfter returns the pause after an update that took some time, in which locktop
+// worked and otherwise waited for a server. Updates begin every `every`. They are rarer
+// only if they would take more than 1/updateShare of a core, and never by more than
+// maxPause: a machine that stops for a minute is not at work for a minute.
+func pauseAfter(every, took, worked time.Duration) time.Duration {
+	return max(every-took, min(updateShare*worked, maxPause), 0)
+}
+
+// Limits of the updates of a target: one of 100,000 locks takes about 0.1 s of work. It
+// takes no time of the server, which the watching reads independently of updates.
+const (
+	updateShare = 20
+	maxPause    = 15 * time.Second
+)
 
 // gcPercent is the GOGC of an export: it runs for months beside other programs, and
 // allocates little once the first scan has ended.
 const gcPercent = 20
 
-// update takes the next snapshot of a target and returns it.
-func (e *export) update(ctx context.Context, t *exportTarget) (keyspace.Snapshot, error) {
+// read returns the next snapshot of a target. It waits for a server as long as the
+// timeout of the target permits.
+func (e *export) read(ctx context.Context, t *exportTarget) (keyspace.Snapshot, error) {
 	if t.open == nil {
 		if err := t.connect(ctx, connect.Prompt{In: e.program.in, Out: e.program.notes.to}); err != nil {
 			return keyspace.Snapshot{}, err
 		}
 	}
-	snap, err := t.source.Snapshot(ctx)
-	if err != nil {
-		return keyspace.Snapshot{}, err
-	}
+	return t.source.Snapshot(ctx)
+}
+
+// observe updates the metrics of a target and its recording.
+func (e *export) observe(t *exportTarget, snap keyspace.Snapshot) {
+	t.answered = answeredAt(snap)
+	snap = t.selection.selected(snap)
 	db := t.open.DB
 	if t.selection.databases {
 		db = exporter.AllDatabases
 	}
 	used := t.meter.Usage()
 	e.metrics.Observe(t.index, exporter.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
-	return snap, nil
+	if t.recording != nil {
+		t.recording.Add(snap) // a full state takes long, but there are few
+		e.metrics.ObserveRecording(t.index, t.recording.Err() == nil)
+	}
 }
 
 // listen opens the addresses of the flags.

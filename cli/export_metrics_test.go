@@ -147,7 +147,7 @@ func eachQuery(part any, f func(query, legend string)) {
 // usedBy returns the names of metrics and of labels in a query and in the templates that
 // show its result.
 func usedBy(query string, templates ...string) (names, labels []string) {
-	names = regexp.MustCompile(`\blocktop_\w+`).FindAllString(query, -1)
+	names = regexp.MustCompile(`\blocktop_\w+`).FindAllString(strings.Join(append(templates, query), " "), -1)
 	for _, m := range regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`).FindAllStringSubmatch(query, -1) {
 		labels = append(labels, m[1])
 	}
@@ -156,7 +156,7 @@ func usedBy(query string, templates ...string) (names, labels []string) {
 	}
 	for _, text := range templates {
 		for _, m := range regexp.MustCompile(`\{\{\s*(?:if\s+)?(?:\$labels\.)?(\w+)`).FindAllStringSubmatch(text, -1) {
-			if !slices.Contains([]string{"if", "else", "end"}, m[1]) {
+			if !slices.Contains([]string{"if", "else", "end", "with"}, m[1]) {
 				labels = append(labels, m[1])
 			}
 		}

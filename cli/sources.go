@@ -101,12 +101,10 @@ func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSou
 
 // watchOf watches all servers of t until t is closed.
 func (s *selection) watchOf(t *connect.Target) *inspect.MultiSource {
-	o := s.multi(t)
-	o.Timeout = t.Timeout
 	options := s.optionsOf(t)
 	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
 		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, options(addr, db))))
-	}), o)
+	}), s.multi(t))
 }
 
 // optionsOf returns a function with the options of a scan of one database of t. On the
@@ -146,10 +144,15 @@ type filteredSource struct {
 // Snapshot returns the selected part of the newest snapshot.
 func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	snap, err := s.source.Snapshot(ctx)
-	if s.selection.everything() {
-		return snap, err
+	return s.selection.selected(snap), err
+}
+
+// selected returns the selected part of a snapshot.
+func (s *selection) selected(snap keyspace.Snapshot) keyspace.Snapshot {
+	if s.everything() {
+		return snap
 	}
-	return s.selection.filter(snap).Snapshot, err
+	return s.filter(snap).Snapshot
 }
 
 // executorOf returns an executor for the locks of the servers of t. It writes its

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -191,10 +192,11 @@ type watcher struct {
 	printer    eventPrinter
 	notes      messages
 	title      string
-	lostAt     time.Time           // start of the time without an answer
+	lostAt     time.Time           // last answer before the time without one
 	reported   map[findingKey]bool // current findings that were printed
 	lastWarn   time.Time           // time of the last check by warn
 	warned     bool                // warn has printed its warning
+	scanned    bool                // all keys have been read once
 	lastReport time.Time           // time of the last check by reportFindings
 }
 
@@ -212,11 +214,11 @@ func findingKeyOf(f keyspace.Finding) findingKey { return findingKey{f.ID, f.Loc
 func (w *watcher) run(ctx context.Context) error {
 	for {
 		events, notices, _ := w.source.Next(ctx) // notices report the error
-		if ctx.Err() != nil {
-			return nil
-		}
 		for _, n := range notices {
 			w.note(n)
+		}
+		if ctx.Err() != nil {
+			return nil
 		}
 		if err := w.printEvents(events); err != nil {
 			return fmt.Errorf("print events: %w", err)
@@ -278,9 +280,13 @@ func (w *watcher) reportFindings() error {
 // missing returns the exitError for a watch that ends while a server does not answer,
 // or nil.
 func (w *watcher) missing() error {
-	text := unreachable(w.source.Known().Nodes)
+	known := w.source.Known()
+	text := unreachable(known.Nodes)
 	if !w.lostAt.IsZero() {
 		text = fmt.Sprintf("%s has not answered for %s", w.title, humanize.Duration(time.Since(w.lostAt)))
+		if read := known.Cost; !w.scanned && read.Scanned < read.Keys {
+			text += fmt.Sprintf(", and %s of %s had been read by then", humanize.Count(read.Scanned), humanize.Plural(read.Keys, "key"))
+		}
 	}
 	if text == "" {
 		return nil
@@ -295,6 +301,7 @@ func (w *watcher) warn() {
 	}
 	w.lastWarn = time.Now()
 	known := w.source.Known()
+	w.scanned = w.scanned || known.Complete
 	if w.warned = known.Complete && len(known.Problems) > 0; !w.warned {
 		return
 	}
@@ -305,7 +312,7 @@ func (w *watcher) warn() {
 func (w *watcher) note(n keyspace.Notice) {
 	switch n.Kind {
 	case keyspace.ServerLost:
-		w.lostAt = n.At
+		w.lostAt = cmp.Or(n.Since, n.At)
 		w.notes.note("lost %s: %s; trying again until it is back", w.title, n.Text)
 	case keyspace.ServerBack:
 		also := ""
@@ -323,6 +330,9 @@ func (w *watcher) note(n keyspace.Notice) {
 func findingsAbout(e keyspace.Event) []keyspace.Finding {
 	return keyspace.Findings(keyspace.Snapshot{At: e.At, Locks: []keyspace.Lock{e.Lock}})
 }
+
+// endGrace is how long the first answer of several servers may take at the end of a watch.
+const endGrace = 500 * time.Millisecond
 
 // pollInterval is the time between two snapshots of several servers.
 const pollInterval = 20 * time.Millisecond
@@ -343,9 +353,13 @@ func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspa
 		return nil, nil, ctx.Err()
 	case <-time.After(pollInterval):
 	}
+	began := time.Now()
 	snap, err := n.fleet.Snapshot(ctx)
-	if ctx.Err() != nil { // the servers did not have time to answer
-		return nil, nil, ctx.Err()
+	if ctx.Err() != nil {
+		if n.last.At.IsZero() && time.Since(began) > endGrace {
+			return nil, n.onLost(ctx.Err()), ctx.Err()
+		}
+		return nil, nil, ctx.Err() // the servers did not have time to answer
 	}
 	if err != nil {
 		return nil, n.onLost(err), err
@@ -363,7 +377,18 @@ func (n *multiEventSource) onLost(err error) []keyspace.Notice {
 		return nil
 	}
 	n.silent = true
-	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerLost, Text: err.Error()}}
+	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerLost, Text: err.Error(), Since: answeredAt(n.last)}}
+}
+
+// answeredAt returns when the last of the servers of a snapshot answered, on the local
+// clock; zero if that is unknown.
+func answeredAt(snap keyspace.Snapshot) (last time.Time) {
+	for _, n := range snap.Nodes {
+		if n.AnsweredAt.After(last) {
+			last = n.AnsweredAt
+		}
+	}
+	return last
 }
 
 // onBack returns a notice when a server answers again after onLost.

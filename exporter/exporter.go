@@ -60,11 +60,11 @@ func (e *Exporter) Observe(i int, r Reading) {
 	e.targets[i].observe(r, view)
 }
 
-// Fail records that target i does not answer.
-func (e *Exporter) Fail(i int) {
+// Fail records that target i does not answer, and why.
+func (e *Exporter) Fail(i int, why DownReason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.targets[i].tried, e.targets[i].up = true, false
+	e.targets[i].tried, e.targets[i].up, e.targets[i].down = true, false, why
 }
 
 // ObserveRecording takes whether the recording of target i works. A target that has none
@@ -104,7 +104,8 @@ type target struct {
 	name    string
 	tried   bool // it was read at least once, or did not answer
 	up      bool
-	scanned bool // a scan of it has ended
+	down    DownReason // why it is not up; "" if it is
+	scanned bool       // a scan of it has ended
 
 	recorded  bool // it has a recording
 	recording bool // the recording works
@@ -113,6 +114,7 @@ type target struct {
 	view    view    // of the last reading
 	groups  map[groupID]*group
 	classes classes
+	dropped int64           // events that are not in the counts of groups
 	locks   map[lockID]bool // locks of Options.Locks that have been seen
 	redlock bool            // a lock with votes has been seen
 }
@@ -154,7 +156,7 @@ func newTarget(name string, o Options) *target {
 
 // observe takes the next reading with its view.
 func (t *target) observe(r Reading, v view) {
-	t.tried, t.up, t.scanned = true, true, t.scanned || r.Complete
+	t.tried, t.up, t.down, t.scanned = true, true, "", t.scanned || r.Complete
 	t.view = v
 	for id := range v.groups {
 		t.group(id)
@@ -165,6 +167,7 @@ func (t *target) observe(r Reading, v view) {
 	for _, e := range r.Events {
 		t.group(groupID{e.Lock.DB, e.Lock.Format}).count(e)
 	}
+	t.dropped += r.EventsDropped
 	for id := range v.locks {
 		t.locks[id] = true
 	}
@@ -202,6 +205,17 @@ func (t *target) pass() (end time.Time, took time.Duration) {
 		took = max(took, n.ScanTime)
 	}
 	return end, took
+}
+
+// lastAnswer returns when the servers of the target answered last: of those that do, the
+// one that answered first; zero if none did.
+func (t *target) lastAnswer() (at time.Time) {
+	for _, n := range t.reading.Nodes {
+		if n.Up {
+			at = earliest(at, n.AnsweredAt)
+		}
+	}
+	return at
 }
 
 // histogram counts durations. The zero value is empty.

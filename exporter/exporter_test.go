@@ -186,13 +186,47 @@ func TestCountersAddUpAndGaugesDoNot(t *testing.T) {
 	})
 }
 
+// A target that is down has one reason. The age of the metrics is that of the server that
+// has not answered for longest, of those that do.
+func TestATargetSaysWhyItIsDownAndHowOldItsMetricsAre(t *testing.T) {
+	e := exporter.New(exporter.Options{}, "a", "b")
+	r := reading()
+	r.EventsDropped = 3
+	r.Nodes[0].AnsweredAt, r.Nodes[1].AnsweredAt = t0.Add(-time.Second), t0.Add(-2*time.Second)
+	r.Nodes = append(r.Nodes, keyspace.Node{Server: keyspace.Server{Addr: "c:1"}, AnsweredAt: t0.Add(-time.Hour)})
+	e.Observe(0, r)
+	e.Observe(0, r)
+	check := func(up float64, why exporter.DownReason) {
+		t.Helper()
+		want := map[string]float64{
+			"locktop_up{target=a}": up, "locktop_last_answer_timestamp_seconds{target=a}": float64(t0.Unix()) - 2,
+			"locktop_events_dropped_total{target=a}": 6, "locktop_last_answer_timestamp_seconds{target=b}": absent,
+		}
+		for _, r := range exporter.DownReasons() {
+			want["locktop_down_reason{target=a,reason="+string(r)+"}"] = 0
+		}
+		if why != "" {
+			want["locktop_down_reason{target=a,reason="+string(why)+"}"] = 1
+		}
+		scrape(t, e).want(t, want)
+	}
+	check(1, "")
+	e.Fail(0, exporter.ReplyTimeout)
+	check(0, exporter.ReplyTimeout)
+	e.Fail(0, exporter.Refused)
+	check(0, exporter.Refused)
+	r.EventsDropped = 0
+	e.Observe(0, r)
+	check(1, "")
+}
+
 // Nobody knows how many locks a server has that does not answer.
 func TestATargetThatDoesNotAnswerHasNoGauges(t *testing.T) {
 	e := exporter.New(exporter.Options{Locks: []string{"lock:1"}, Classes: true}, "a")
 	r := reading(lock("lock:1", held(-time.Hour, time.Minute)))
 	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: r.Locks[0]}}
 	e.Observe(0, r)
-	e.Fail(0)
+	e.Fail(0, exporter.Refused)
 	p := scrape(t, e)
 	p.want(t, map[string]float64{
 		"locktop_up{target=a}": 0, "locktop_events_total{target=a,db=0,format=set-nx,event=acquired}": 1,
@@ -213,7 +247,7 @@ func TestARecordingHasAMetric(t *testing.T) {
 	e.ObserveRecording(0, true)
 	e.ObserveRecording(1, true)
 	e.ObserveRecording(1, false)
-	e.Fail(1)
+	e.Fail(1, exporter.Refused)
 	scrape(t, e).want(t, map[string]float64{
 		"locktop_recording_up{target=a}": 1, "locktop_recording_up{target=b}": 0, "locktop_recording_up{target=c}": absent,
 	})
@@ -231,7 +265,7 @@ func TestAnExporterIsReadyAfterTheFirstScanOfEachTargetThatAnswers(t *testing.T)
 	part := reading()
 	part.Complete = false
 	e.Observe(0, part)
-	e.Fail(1)
+	e.Fail(1, exporter.Refused)
 	step("in the first scan", false)
 	e.Observe(0, reading())
 	step("after the scan, and one target is down", true)

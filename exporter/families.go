@@ -84,6 +84,12 @@ func families(o Options) []family {
 func passFamilies() []family {
 	return []family{
 		{"locktop_up", promtext.Gauge, "Whether the last read of the target succeeded.", func(p *page, t *target) { p.flag(t.up) }, true},
+		{"locktop_down_reason", promtext.Gauge, "Why the last read of the target failed: 1 for the reason, else 0.", func(p *page, t *target) {
+			for _, why := range DownReasons() {
+				p.flag(t.down == why, "reason", string(why))
+			}
+		}, true},
+		{"locktop_last_answer_timestamp_seconds", promtext.Gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.lastAnswer()) }, true},
 		{"locktop_pass_complete", promtext.Gauge, "Whether the keyspace has been scanned completely since the target answers.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
 		{"locktop_pass_last_timestamp_seconds", promtext.Gauge, "When the last complete scan of the keyspace ended.", func(p *page, t *target) {
 			end, _ := t.pass()
@@ -129,6 +135,7 @@ func lockFamilies() []family {
 				p.number(float64(g.events[k]), append(id, "event", string(k))...)
 			}
 		}), true},
+		{"locktop_events_dropped_total", promtext.Counter, "Changes that locktop saw and did not count, because there were too many between two updates.", func(p *page, t *target) { p.number(float64(t.dropped)) }, true},
 		{"locktop_hold_seconds", promtext.Histogram, "Duration of the holds that ended and whose begin is known.", byGroup(func(p *page, id []string, g *group) {
 			counts := g.holds.counts
 			if counts == nil {

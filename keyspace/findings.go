@@ -207,10 +207,15 @@ func overdue(l *Lock, now time.Time) string {
 	return ""
 }
 
-// stampPassed finds locks that still exist after the deadline in their value.
+// stampPassed finds locks that still exist after the deadline in their value. It judges
+// them at the time of their read: a later now, of another read, does not prove that they
+// still exist.
 func stampPassed(l *Lock, now time.Time) string {
+	if !l.ReadAt.IsZero() && l.ReadAt.Before(now) {
+		now = l.ReadAt
+	}
 	left, expires := l.TTL(now)
-	if len(l.Holders) == 0 || !expires || left > -stampGrace {
+	if len(l.Holders) == 0 || !l.Stamped || !expires || left > -stampGrace {
 		return ""
 	}
 	return fmt.Sprintf("Its deadline passed %s ago, and it still exists: its holder ended without a release.", humanize.Duration(-left))

@@ -21,6 +21,13 @@ func TestFindings(t *testing.T) {
 		l.NoTTL = true
 		return l
 	}
+	stamped := func(l keyspace.Lock, readAt int) keyspace.Lock {
+		l.Stamped = true
+		if readAt > 0 {
+			l.ReadAt = at(readAt)
+		}
+		return l
+	}
 	for _, c := range []struct {
 		name string
 		lock keyspace.Lock
@@ -44,8 +51,11 @@ func TestFindings(t *testing.T) {
 		{"somewhat longer than usual", typical(mutex(holder("a", hour)), 2*time.Second), 39_000, "", ""},
 		{"much longer than usual, but short", typical(mutex(holder("a", hour)), 100*time.Millisecond), 29_000, "", ""},
 		{"long and without a deadline", mutex(holder("a", 0)), 601_000, "never-expires overdue", "10 m 01"},
-		{"its own deadline passed long ago", mutex(holder("a", 1000)), 3000, "stamp-passed", "passed 2.0 s ago"},
-		{"its own deadline passed just now", mutex(holder("a", 1000)), 1900, "", ""},
+		{"its own deadline passed long ago", stamped(mutex(holder("a", 1000)), 0), 3000, "stamp-passed", "passed 2.0 s ago"},
+		{"its own deadline passed just now", stamped(mutex(holder("a", 1000)), 0), 1900, "", ""},
+		{"its own deadline passed long ago, but since its read", stamped(mutex(holder("a", 1000)), 1900), 3000, "", ""},
+		{"its own deadline passed long before its read", stamped(mutex(holder("a", 1000)), 2500), 3000, "stamp-passed", "passed 1.5 s ago"},
+		{"its TTL has passed", mutex(holder("a", 1000)), 3000, "", ""},
 		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1.0 s ago"},
 		{"renewed a hundred times, within a configured limit", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed, l.OverdueIn = 100, at(1000), time.Hour }), 2000, "", ""},
 		{"renewed ninety-nine times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 99, at(1000) }), 2000, "", ""},

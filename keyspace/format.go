@@ -88,6 +88,7 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 	if f.Signature != "" {
 		l.Evidence = append([]string{f.Signature}, l.Evidence...)
 	}
+	l.Stamped, l.ReadAt = !l.Expires.IsZero(), e.Now
 	inheritExpiry(&l, e)
 	return l, sure
 }

@@ -111,6 +111,8 @@ type Lock struct {
 	Holders    []Holder      `json:"holders,omitzero"` // in a stable order
 	Waiters    []Waiter      `json:"waiters,omitzero"` // the waiters that the format shows, in service order if that is known
 	Expires    time.Time     `json:"expires,omitzero"`
+	Stamped    bool          `json:"stamped,omitzero"`       // Expires is stored in the value: unlike with a TTL, the lock may outlive it
+	ReadAt     time.Time     `json:"-"`                      // when it was last read; zero = unknown
 	Waiting    int           `json:"waiting,omitzero"`       // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
 	Remaining  int           `json:"left,omitzero"`          // permits left of a semaphore, or the count of a latch
 	Limit      int           `json:"limit,omitzero"`         // permits of a semaphore; 0 = unknown

@@ -146,6 +146,9 @@ func (s *Snapshot) addNode(n Node) {
 		known.ScannedAt = n.ScannedAt
 	}
 	known.ScanTime = max(known.ScanTime, n.ScanTime)
+	if n.AnsweredAt.Before(known.AnsweredAt) {
+		known.AnsweredAt = n.AnsweredAt
+	}
 	known.Keys += n.Keys
 	known.Locks += n.Locks
 	if !n.Up {
@@ -162,6 +165,7 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 		s.At = one.At
 	}
 	s.Events = append(s.Events, one.Events...)
+	s.EventsDropped += one.EventsDropped
 	s.Notices = append(s.Notices, one.Notices...)
 	s.Complete = s.Complete && one.Complete
 	s.Problems = appendNew(s.Problems, one.Problems...)
@@ -198,6 +202,7 @@ func (s Snapshot) Shifted(d time.Duration) Snapshot {
 
 func (l Lock) shifted(d time.Duration) Lock {
 	l.Expires, l.Renewed, l.UnheldSince = shift(l.Expires, d), shift(l.Renewed, d), shift(l.UnheldSince, d)
+	l.ReadAt = shift(l.ReadAt, d)
 	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
 	for i := range l.Holders {
 		l.Holders[i] = l.Holders[i].shifted(d)

@@ -22,6 +22,9 @@ type Snapshot struct {
 	Watch   WatchStatus `json:"follow,omitzero"`  // how changes are detected
 	Events  []Event     `json:"events,omitzero"`  // events since the previous snapshot, in order
 	Notices []Notice    `json:"notices,omitzero"` // notices since the previous snapshot
+	// EventsDropped is the number of events since the previous snapshot that are not in
+	// Events, because there were too many.
+	EventsDropped int64 `json:"-"`
 
 	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
 }
@@ -68,6 +71,9 @@ type Notice struct {
 	Kind NoticeKind `json:"kind,omitzero"`
 	Node string     `json:"node,omitzero"`
 	Text string     `json:"text,omitzero"`
+	// Since is, for ServerLost and ServerBack, when the server answered last before it was
+	// lost, on the local clock; zero = unknown.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // NoticeKind is the kind of a notice.
@@ -91,6 +97,7 @@ type Cost struct {
 	Commands   int64         `json:"commands,omitzero"` // commands sent
 	WaitTime   time.Duration `json:"took_ns,omitzero"`  // time spent waiting for replies
 	ServerTime time.Duration `json:"busy_ns,omitzero"`  // time that the server was busy, on its own clock
+	OwnTime    time.Duration `json:"-"`                 // time that locktop worked on a snapshot of watched locks, without waiting
 }
 
 // Add adds the commands and times of other.
@@ -98,6 +105,7 @@ func (c *Cost) Add(other Cost) {
 	c.Commands += other.Commands
 	c.WaitTime += other.WaitTime
 	c.ServerTime += other.ServerTime
+	c.OwnTime += other.OwnTime
 }
 
 // Node is one server of a snapshot.
@@ -109,6 +117,8 @@ type Node struct {
 	Keys    int64         `json:"keys,omitzero"`    // keys in the scanned databases
 	Locks   int           `json:"locks,omitzero"`   // locks found on it
 	Scanned bool          `json:"walked,omitzero"`  // all of its keys were scanned
+
+	AnsweredAt time.Time `json:"-"` // its last reply, on the local clock; known only to a Watcher
 
 	// The last complete scan, known only to a Watcher.
 	ScannedAt time.Time     `json:"scanned_at,omitzero"` // its end, on the local clock

@@ -285,7 +285,7 @@ func (c *Flags) options(e endpoint) (*redis.Options, error) {
 		ReadTimeout:           c.timeout,
 		WriteTimeout:          c.timeout,
 		ContextTimeoutEnabled: true,
-		MaxRetries:            1, // for a connection that broke while idle
+		MaxRetries:            -1, // none: a reply may take one timeout, not two
 		DialerRetries:         1,
 		PoolSize:              8,
 		PipelinePoolSize:      -1, // none: pipelines use the ordinary connections
@@ -353,10 +353,14 @@ func (e endpoint) setUp(ctx context.Context, cn *redis.Conn) error {
 	return err
 }
 
+// askGrace is by how much ask exceeds the timeout, so that the timeout of the connection
+// ends it, whose error says more.
+const askGrace = 50 * time.Millisecond
+
 // ask waits for the reply to TIME. A permission error or an unknown command also
 // proves that the server accepts the user.
 func (t *Target) ask(ctx context.Context, rdb *redis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout+askGrace)
 	defer cancel()
 	err := rdb.Time(ctx).Err()
 	forbidden := redis.IsPermissionError(err) && strings.Contains(err.Error(), "'time'")
@@ -394,6 +398,7 @@ func noConnection(e endpoint, err error, timeout time.Duration) *Error {
 	}
 	f := &Error{}
 	said, fromServer := errors.AsType[redis.Error](err)
+	late, network := errors.AsType[net.Error](err)
 	if asked, ok := errors.AsType[*sentinelError](err); ok {
 		f.Err, f.Hint = asked, hintForSentinel(asked.err)
 		return f
@@ -409,13 +414,22 @@ func noConnection(e endpoint, err error, timeout time.Duration) *Error {
 		return f
 	case fromServer:
 		err = said
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("no answer within %s", humanize.Setting(timeout))
+	case network && late.Timeout():
+		err = &noAnswerError{within: timeout, err: err}
 	}
 	f.Err = fmt.Errorf("connect %s: %w", e, err)
 	f.Hint = hintFor(e, err)
 	return f
 }
+
+// noAnswerError is the error of a server that does not answer in time.
+type noAnswerError struct {
+	within time.Duration
+	err    error // of the network
+}
+
+func (e *noAnswerError) Error() string { return "no answer within " + humanize.Setting(e.within) }
+func (e *noAnswerError) Unwrap() error { return e.err }
 
 func hintFor(e endpoint, err error) string {
 	switch {

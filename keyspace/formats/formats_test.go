@@ -268,7 +268,7 @@ func keys(s keyspace.Snapshot) []string {
 
 // bare returns a lock without its times and location as text, for comparison.
 func bare(l keyspace.Lock) string {
-	l.Expires, l.Node, l.DB, l.Evidence = time.Time{}, "", 0, nil
+	l.Expires, l.Stamped, l.ReadAt, l.Node, l.DB, l.Evidence = time.Time{}, false, time.Time{}, "", 0, nil
 	l.Holders = slices.Clone(l.Holders)
 	for i := range l.Holders {
 		l.Holders[i].Since, l.Holders[i].Expires = time.Time{}, time.Time{}

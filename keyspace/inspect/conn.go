@@ -21,6 +21,7 @@ import (
 type meteredConn struct {
 	rdb         redis.UniversalClient
 	denied      *deniedCommands
+	answer      *lastAnswer
 	meter       *Meter   // may be nil
 	cluster     *Cluster // nil = keys on other nodes are not read
 	addr        string
@@ -98,6 +99,8 @@ func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmde
 	c.cost.WaitTime += time.Since(begin)
 	c.cost.Commands += int64(len(cmds))
 	c.meter.sent(cmds)
+	_, answered := errors.AsType[redis.Error](err)
+	c.answer.note(begin, answered || err == nil)
 	if err == nil {
 		return cmds, nil
 	}
@@ -139,6 +142,45 @@ func (c *meteredConn) takeCost() keyspace.Cost {
 	cost := c.cost
 	c.cost = keyspace.Cost{}
 	return cost
+}
+
+// lastAnswer is when a server answered last, on the local clock. It is safe for
+// concurrent use; a nil one stores nothing.
+type lastAnswer struct {
+	mu     sync.Mutex
+	at     time.Time
+	waited time.Duration // of the last request, if it was not answered
+}
+
+// note notes the end of a request that was sent at begin.
+func (l *lastAnswer) note(begin time.Time, answered bool) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if answered {
+		l.at, l.waited = time.Now(), 0
+	} else {
+		l.waited = time.Since(begin)
+	}
+}
+
+// silence returns how long the server did not answer the last request; 0 if it did.
+func (l *lastAnswer) silence() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waited
+}
+
+// time returns when the server answered last; zero if it never did.
+func (l *lastAnswer) time() time.Time {
+	if l == nil {
+		return time.Time{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at
 }
 
 // deniedCommands collects the commands that the user may not send, or that the server
@@ -240,6 +282,19 @@ func isTransient(err error) bool {
 // errRestarted means that the cursors are invalid and that the reasons of ended holds
 // are unknown.
 var errRestarted = errors.New("the server was restarted during the read; try again")
+
+// isTimeout reports whether a server did not answer in time.
+func isTimeout(err error) bool {
+	timeout, network := errors.AsType[net.Error](err)
+	return network && timeout.Timeout()
+}
+
+// hasEnded reports whether ctx has ended or its deadline has passed, which a connection
+// may notice first.
+func hasEnded(ctx context.Context) bool {
+	deadline, some := ctx.Deadline()
+	return ctx.Err() != nil || some && !time.Now().Before(deadline)
+}
 
 // isConnLost reports whether the connection or the server was lost.
 func isConnLost(err error) bool {

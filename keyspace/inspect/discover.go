@@ -31,6 +31,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		began := time.Now()
 		locks, err := w.scanner.step(ctx, p)
 		if err != nil {
+			w.scan.cost = p.cost
 			return err
 		}
 		w.noteRead(began)

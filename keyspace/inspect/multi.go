@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -38,7 +37,6 @@ type MultiSource struct {
 	list   SourceLister
 	opts   MultiOptions
 	clocks map[string]time.Duration // server clocks minus the local clock
-	late   []bool                   // sources that exceeded the timeout
 	last   keyspace.Snapshot
 }
 
@@ -50,10 +48,6 @@ type MultiOptions struct {
 	// report what is Possible: the same value under one key on several servers makes it
 	// Likely.
 	MinConfidence keyspace.Confidence
-	// Timeout limits how long one of several sources may take. A source that exceeds it is
-	// missing from the snapshot and not waited for until it answers. 0: no limit, as a
-	// single scan needs.
-	Timeout time.Duration
 }
 
 // NewMultiSource returns a MultiSource. It sends nothing yet.
@@ -84,11 +78,13 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if err := noAnswer(parts); err != nil {
 		return keyspace.Merge(parts, how), err
 	}
+	began := time.Now()
 	s := keyspace.Merge(parts, how)
 	if m.opts.Redlock {
 		s = keyspace.CarryOver(m.last, s)
 		s.Events = keyspace.Diff(m.last, s)
 	}
+	s.Cost.OwnTime += time.Since(began)
 	m.last = s
 	return s, nil
 }
@@ -97,40 +93,16 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 // on the clock of the first source that has answered.
 func (m *MultiSource) readParts(ctx context.Context, sources []NamedSource, parts []keyspace.Part, which []int) {
 	ahead := make([]time.Duration, len(sources)) // server clocks minus the local clock
-	if len(m.late) != len(sources) {
-		m.late = make([]bool, len(sources))
-	}
 	var all sync.WaitGroup
 	for _, i := range which {
 		all.Go(func() {
-			within, cancel := m.memberContext(ctx, i)
-			defer cancel()
-			snap, err := sources[i].Source.Snapshot(within)
-			m.late[i] = err != nil && within.Err() != nil
-			if m.late[i] && ctx.Err() == nil {
-				err = fmt.Errorf("no answer within %s", humanize.Setting(m.opts.Timeout))
-			}
+			snap, err := sources[i].Source.Snapshot(ctx)
 			parts[i] = keyspace.Part{Snapshot: snap, Addr: sources[i].Addr, Err: err}
 			ahead[i] = time.Until(snap.At)
 		})
 	}
 	all.Wait()
 	m.setClocks(parts, ahead, which)
-}
-
-// lateWait is the timeout of a source that exceeded the normal timeout last time.
-const lateWait = 5 * time.Millisecond
-
-// memberContext limits the time of one of several sources.
-func (m *MultiSource) memberContext(ctx context.Context, i int) (context.Context, context.CancelFunc) {
-	switch {
-	case m.opts.Timeout == 0 || len(m.late) < 2:
-		return ctx, func() {}
-	case m.late[i]:
-		return context.WithTimeout(ctx, lateWait)
-	default:
-		return context.WithTimeout(ctx, m.opts.Timeout)
-	}
 }
 
 // repeatMoved reads the nodes again to which keys moved during the read, and adds the

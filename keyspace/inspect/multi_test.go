@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"locktop/keyspace"
@@ -159,59 +158,6 @@ func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 			t.Errorf("it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
 		}
 	}
-}
-
-// hanging is a source that answers only when its context ends.
-type hanging struct{ waited time.Duration }
-
-func (h *hanging) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	begin := time.Now()
-	<-ctx.Done()
-	h.waited = time.Since(begin)
-	return keyspace.Snapshot{}, ctx.Err()
-}
-
-func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &hanging{}
-		f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
-			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "a=2")}}}, nil
-		}, MultiOptions{Timeout: time.Second})
-		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
-			s := snapshotOf(t, f)
-			if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete || h.waited != want {
-				t.Errorf("it shows %q after %v, want %v", got, h.waited, want)
-			}
-			if s.Problems[0] != "node1 is missing: no answer within 1 s" {
-				t.Errorf("it says %q", s.Problems)
-			}
-		}
-	})
-}
-
-// moving reports in every snapshot that a key may have arrived.
-type moving struct{}
-
-func (moving) Snapshot(context.Context) (keyspace.Snapshot, error) {
-	s := on("node2", start, 5, "b=1")
-	s.Moves = &keyspace.SlotMoves{}
-	s.Moves.Came[7] = true
-	return s, nil
-}
-
-// A node that is read again because keys moved does not change which source is late.
-func TestAServerThatHangsIsWaitedForOnceAlsoWhileKeysMove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &hanging{}
-		f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
-			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: moving{}}}, nil
-		}, MultiOptions{Mode: "cluster", Timeout: time.Second})
-		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
-			if snapshotOf(t, f); h.waited != want {
-				t.Errorf("the source was waited for %v, want %v", h.waited, want)
-			}
-		}
-	})
 }
 
 func TestDatabasesOfOneServerAreOneNode(t *testing.T) {

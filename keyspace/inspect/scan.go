@@ -27,6 +27,7 @@ type Scanner struct {
 	index  *formatIndex
 	node   string
 	denied *deniedCommands
+	answer *lastAnswer
 }
 
 // ScanOptions configure a Scanner.
@@ -63,7 +64,7 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 	if o.Progress == nil {
 		o.Progress = func(keyspace.Snapshot) {}
 	}
-	s := &Scanner{rdb: rdb, opts: o, index: newFormatIndex(possibleFormats(o.MinConfidence, o.Formats)), denied: &deniedCommands{}}
+	s := &Scanner{rdb: rdb, opts: o, index: newFormatIndex(possibleFormats(o.MinConfidence, o.Formats)), denied: &deniedCommands{}, answer: &lastAnswer{}}
 	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
 		s.node = c.Options().Addr
 	}
@@ -182,7 +183,7 @@ const partOfCluster = "this server is part of a cluster: add --cluster to see al
 
 // newConn returns a connection to the server of the scanner.
 func (s *Scanner) newConn() meteredConn {
-	return meteredConn{rdb: s.rdb, meter: s.opts.Meter, denied: s.denied, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
+	return meteredConn{rdb: s.rdb, meter: s.opts.Meter, denied: s.denied, answer: s.answer, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
 }
 
 // selects reports whether a key matches the globs.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -94,16 +95,29 @@ func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 	}
 }
 
-// onError records a failed cycle.
-func (w *Watcher) onError(err error) {
-	w.scan.pass, w.scan.complete, w.failures.missedEvents, w.scan.next = nil, false, true, time.Time{}
+// endGrace is how long the server may not have answered at the end of the caller's ctx.
+// If it is longer, the server counts as lost.
+const endGrace = 500 * time.Millisecond
+
+// onError records a failed cycle. The end of ctx alone is no failure of the server, but a
+// cycle that was not finished.
+func (w *Watcher) onError(ctx context.Context, err error) {
+	w.scan.pass, w.failures.missedEvents, w.scan.next = nil, true, time.Time{}
+	if hasEnded(ctx) && w.scanner.answer.silence() <= endGrace {
+		return
+	}
+	w.scan.complete = false
 	w.clients.seenConnected = nil // the server may have been replaced
 	if w.failures.count == 0 {
+		w.failures.since = w.scanner.answer.time()
 		w.addNotice(keyspace.ServerLost, err.Error())
 	}
 	pause := min(minRetry<<min(w.failures.count, 10), maxRetry)
 	w.failures.count++
-	w.failures.retryAt = time.Now().Add(pause)
+	w.failures.retryAt = time.Now().Add(minRetry)
+	if at := w.times.cycleStart.Add(pause); at.After(w.failures.retryAt) { // a wait for an answer is a pause
+		w.failures.retryAt = at
+	}
 }
 
 // onSuccess records a successful cycle.
@@ -146,6 +160,9 @@ func (w *Watcher) updateMode() {
 // addNotice adds a notice unless it repeats the last one.
 func (w *Watcher) addNotice(kind keyspace.NoticeKind, text string) {
 	n := keyspace.Notice{At: time.Now(), Kind: kind, Node: w.scanner.node, Text: text}
+	if kind == keyspace.ServerLost || kind == keyspace.ServerBack {
+		n.Since = w.failures.since
+	}
 	if last := len(w.unreported.notices) - 1; last >= 0 && w.unreported.notices[last].Kind == kind && w.unreported.notices[last].Text == text {
 		return
 	}

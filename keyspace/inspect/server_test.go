@@ -108,7 +108,7 @@ func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 		f.clients.annotate(l, present, seen, now)
 		f.clients.seenConnected = seen
 		if lost {
-			f.onError(errors.New("the network is down"))
+			f.onError(t.Context(), errors.New("the network is down"))
 		}
 		marked, _ := f.clients.annotate(l, absent, make(map[holderKey]bool), now)
 		if missed := !marked.Holders[0].DisconnectedAt.IsZero(); missed == lost {

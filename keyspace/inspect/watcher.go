@@ -59,7 +59,8 @@ type cycleTimes struct {
 
 // failures are the failed cycles of a watcher.
 type failures struct {
-	count        int // consecutive failed cycles
+	count        int       // consecutive failed cycles
+	since        time.Time // last answer before the first of them, on the local clock
 	retryAt      time.Time
 	missedEvents bool // the server could not be read since the last cycle
 }
@@ -67,7 +68,16 @@ type failures struct {
 // unreported is what has happened since the last snapshot or call of Next.
 type unreported struct {
 	events  []keyspace.Event
+	dropped int64 // number of older events that were dropped
 	notices []keyspace.Notice
+}
+
+// limit drops the oldest events if there are more than eventsKept.
+func (u *unreported) limit() {
+	if more := len(u.events) - eventsKept; more > 0 {
+		u.events = u.events[more:]
+		u.dropped += int64(more)
+	}
 }
 
 // take returns the events and notices since the last call.
@@ -114,9 +124,10 @@ func (w *Watcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 // There may be none.
 //
 // After an error the next call waits before it retries; notices report that the server
-// is lost and back. An error of ctx is returned as soon as ctx ends.
+// is lost and back. An error of ctx is returned as soon as ctx ends; notices report then
+// that the server is lost if it does not answer.
 func (w *Watcher) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
-	if err := w.wait(ctx); err != nil {
+	if err := w.wait(ctx, w.idleTime()); err != nil {
 		return nil, nil, err
 	}
 	err := w.cycle(ctx, false)
@@ -124,7 +135,9 @@ func (w *Watcher) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice
 	return events, notices, err
 }
 
-// Known returns the known locks without a read. It has no events.
+// Known returns the known locks without a read. It has no events. Its time is that of
+// the last reply, or the first deadline after which a lock has not been read again: at
+// that time the locks are as they were read.
 func (w *Watcher) Known() keyspace.Snapshot {
 	s := keyspace.Snapshot{At: w.reader.conn.now, Complete: w.scan.complete, Locks: w.locks.inOrder()}
 	if w.scan.pass != nil {
@@ -134,34 +147,41 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	for i := range s.Nodes {
 		s.Nodes[i].Skew = w.times.clockOffset
 		s.Nodes[i].ScannedAt, s.Nodes[i].ScanTime = w.scan.scannedAt, w.scan.scanTime
+		s.Nodes[i].AnsweredAt = w.scanner.answer.time()
 	}
 	s.Cost, s.Watch = w.scan.cost, w.status()
 	if w.reader.conn.now.After(s.At) {
 		s.At = w.reader.conn.now
+	}
+	if due, some := w.locks.deadlines.first(); some && due.Before(s.At) {
+		s.At = due
 	}
 	return s
 }
 
 // takeSnapshot returns the known locks with the events and notices since the last call.
 func (w *Watcher) takeSnapshot() keyspace.Snapshot {
+	began := time.Now()
 	s := w.Known()
+	s.EventsDropped, w.unreported.dropped = w.unreported.dropped, 0
 	s.Events, s.Notices = w.unreported.take()
+	s.Cost.OwnTime = time.Since(began)
 	return s
 }
 
 // cycle reads what may have changed and continues the pass if it is due. It repeats a
-// cycle once after a lost connection.
+// cycle once after a lost connection, but not after a wait for an answer.
 func (w *Watcher) cycle(ctx context.Context, all bool) error {
 	w.reader.conn.takeCost()
 	w.times.cycleStart = time.Now()
 	err := w.tryCycle(ctx, all)
-	if w.failures.count == 0 && isConnLost(err) {
+	if w.failures.count == 0 && isConnLost(err) && !isTimeout(err) {
 		// A lost connection may be a single failure; a new connection that is refused is not.
 		w.scan.pass, w.tracking.disconnected, w.tracking.resync, w.scan.next = nil, true, true, time.Time{}
 		err = w.tryCycle(ctx, all)
 	}
 	if err != nil {
-		w.onError(err)
+		w.onError(ctx, err)
 		return err
 	}
 	w.onSuccess()
@@ -204,11 +224,12 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	return nil
 }
 
-// eventsKept is the maximum number of events between two snapshots.
+// eventsKept is the maximum number of events between two snapshots. The oldest of more
+// are dropped and counted.
 const eventsKept = 20_000
 
-// BackgroundWatcher runs a watcher in a goroutine, so that no event is missed however
-// rarely snapshots are taken. It may be used by several goroutines; each event is in
+// BackgroundWatcher runs a watcher in a goroutine, so that no event is missed if
+// snapshots are taken rarely. It may be used by several goroutines; each event is in
 // one snapshot only.
 type BackgroundWatcher struct {
 	watcher *Watcher
@@ -216,7 +237,9 @@ type BackgroundWatcher struct {
 	ready   chan struct{} // closed after the first cycle
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	err     error // of the last cycle
+
+	mu  sync.Mutex
+	err error // of the last cycle
 }
 
 // StartWatcher starts a watcher in the background, which owns it from then on. The
@@ -236,13 +259,17 @@ func (b *BackgroundWatcher) Close() {
 }
 
 // Snapshot returns the known locks with the events since the last snapshot. It waits
-// for the first cycle and for a cycle in progress. If the last cycle failed, its error
-// is returned; events and notices are kept for the next snapshot.
+// for the first cycle and for a cycle in progress. If the last cycle failed, it returns
+// the error at once, also while the watcher waits for the server again; events and
+// notices are kept for the next snapshot.
 func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	select {
 	case <-b.ready:
 	case <-ctx.Done():
 		return keyspace.Snapshot{}, ctx.Err()
+	}
+	if err := b.failed(); err != nil {
+		return keyspace.Snapshot{}, err
 	}
 	select {
 	case b.sem <- struct{}{}:
@@ -250,10 +277,17 @@ func (b *BackgroundWatcher) Snapshot(ctx context.Context) (keyspace.Snapshot, er
 		return keyspace.Snapshot{}, ctx.Err()
 	}
 	defer func() { <-b.sem }()
-	if b.err != nil {
-		return keyspace.Snapshot{}, b.err
+	if err := b.failed(); err != nil {
+		return keyspace.Snapshot{}, err
 	}
 	return b.watcher.takeSnapshot(), nil
+}
+
+// failed returns the error of the last cycle; nil if it succeeded.
+func (b *BackgroundWatcher) failed() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
 }
 
 // run runs cycles until ctx ends.
@@ -261,13 +295,17 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 	w := b.watcher
 	for first := true; ; first = false {
 		b.sem <- struct{}{}
-		b.err = w.cycle(ctx, false)
-		w.unreported.events = w.unreported.events[max(0, len(w.unreported.events)-eventsKept):]
+		err := w.cycle(ctx, false)
+		b.mu.Lock()
+		b.err = err
+		b.mu.Unlock()
+		w.unreported.limit()
+		idle := w.idleTime()
 		<-b.sem
 		if first {
 			close(b.ready)
 		}
-		if w.wait(ctx) != nil {
+		if w.wait(ctx, idle) != nil {
 			return
 		}
 	}
@@ -285,7 +323,7 @@ const (
 	recheckAfter  = 5 * time.Millisecond   // after which a lock that should be gone is read again
 	releaseGrace  = 5 * time.Millisecond   // between two reads of a vanished lock whose release may still be reported
 	minRetry      = 100 * time.Millisecond // after a failure, then doubled,
-	maxRetry      = 2 * time.Second        // up to this
+	maxRetry      = time.Second            // up to this
 	modeGrace     = 3 * time.Second        // after which another mode is reported
 )
 
@@ -338,9 +376,9 @@ func (w *Watcher) deferScan(began time.Time) {
 	}
 }
 
-// wait waits until there may be something to read.
-func (w *Watcher) wait(ctx context.Context) error {
-	timer := time.NewTimer(w.idleTime())
+// wait waits until there may be something to read, at most for the idle time.
+func (w *Watcher) wait(ctx context.Context, idle time.Duration) error {
+	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	wake := w.tracking.wake()
 	if w.failures.count > 0 {

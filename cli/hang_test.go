@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/netfault"
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// cutShort is a connection that delivers so many bytes of replies and then nothing, until
+// it is closed.
+type cutShort struct {
+	net.Conn
+	left   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *cutShort) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+func (c *cutShort) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// stopsInReplies returns the address of a server with 3,000 locks that stops within a reply
+// after so many bytes of each connection.
+func stopsInReplies(t *testing.T, bytes int) (addr string) {
+	t.Helper()
+	s := server.ForTest(t)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DisableIdentity: true})
+	defer rdb.Close()
+	p := rdb.Pipeline()
+	for i := range 3000 {
+		p.Set(t.Context(), fmt.Sprint("lock:", i), token, time.Hour)
+	}
+	if _, err := p.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	network := netfault.New(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &cutShort{Conn: c, left: bytes, closed: make(chan struct{})}, nil
+	})
+	proxy, err := network.Listen("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	return proxy.Addr()
+}
+
+// What was not read of a server that stops within a reply is an error, and never missing
+// without a word.
+func TestAServerThatStopsInAReplyMakesTheOutputIncomplete(t *testing.T) {
+	t.Parallel()
+	addr := stopsInReplies(t, 150_000)
+	for _, c := range []struct {
+		args []string
+		code int
+		says []string
+	}{
+		{[]string{"list"}, exitFailure, []string{"incomplete: " + addr + " is read only in part, it has 3000 keys", "i/o timeout"}},
+		{[]string{"list", "--json"}, exitFailure, []string{"incomplete: " + addr}},
+		{[]string{"doctor", "--for", "100ms"}, exitNoConnect, []string{"look at redis://" + addr, "i/o timeout"}},
+		{[]string{"watch", "--for", "3s", "--timeout", "1m"}, exitFailure, []string{"incomplete: redis://" + addr, "of 3,000 keys had been read by then"}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			got := locktop(t, append(c.args, "-u", "redis://"+addr)...)
+			if got.code != c.code {
+				t.Errorf("exit code %d, want %d", got.code, c.code)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(got.errors, want) {
+					t.Errorf("on stderr %q, want %q", got.errors, want)
+				}
+			}
+		})
+	}
+}
+
+// scripted is a source with one snapshot and then an error.
+type scripted struct {
+	snap keyspace.Snapshot
+	err  error
+	n    int
+}
+
+func (s *scripted) Snapshot(context.Context) (keyspace.Snapshot, error) {
+	if s.n++; s.n == 2 {
+		return keyspace.Snapshot{}, s.err
+	}
+	return s.snap, nil
+}
+
+// An outage begins with the last answer, not when it is noticed.
+func TestAnOutageCountsFromTheLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		snap := keyspace.Snapshot{At: time.Now(), Complete: true, Nodes: []keyspace.Node{
+			{Server: keyspace.Server{Addr: "a:1"}, Up: true, AnsweredAt: time.Now().Add(-time.Minute)},
+			{Server: keyspace.Server{Addr: "b:1"}, Up: true, AnsweredAt: time.Now().Add(-8 * time.Second)},
+		}}
+		source := &multiEventSource{fleet: &scripted{snap: snap, err: errors.New("i/o timeout")}, down: make(map[string]bool)}
+		said := new(bytes.Buffer)
+		w := &watcher{source: source, selection: &selection{}, notes: messages{to: said}, title: "x"}
+		for range 3 {
+			_, notices, _ := source.Next(t.Context())
+			for _, n := range notices {
+				w.note(n)
+			}
+		}
+		if !strings.Contains(said.String(), "back on x after 8.1 s") {
+			t.Errorf("it said\n%s", said)
+		}
+	})
+}

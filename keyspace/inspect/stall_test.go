@@ -1,0 +1,241 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/netfault"
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// replyTimeout is how long the clients of bubbles wait for a reply.
+const replyTimeout = 2 * time.Second
+
+// bubble runs a test with the clock of a synctest bubble, a server and the network to it.
+func bubble(t *testing.T, test func(t *testing.T, rdb *redis.Client, network *netfault.Network)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		network := netfault.New(e.Dial)
+		rdb := redis.NewClient(&redis.Options{
+			Addr: e.Addr(), Dialer: network.Dial, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
+			DialTimeout: replyTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
+		})
+		defer rdb.Close()
+		defer network.Heal()
+		test(t, rdb, network)
+	})
+}
+
+// stallBefore is a hook of a client that delays the next pipeline with a command.
+type stallBefore struct {
+	redis.Hook
+	command string // "" = none
+	stall   time.Duration
+}
+
+func (h *stallBefore) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *stallBefore) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *stallBefore) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == h.command }) {
+			h.command = ""
+			time.Sleep(h.stall)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// If a server stalls between the read of the locks and the end of the cycle, the clock
+// of the snapshot stays at the first deadline that has not been read.
+func TestASnapshotIsNotNewerThanTheReadOfItsLocks(t *testing.T) {
+	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
+		do(t, rdb, "SET", "a", "token:1", "PX", 900)
+		do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
+		f := follow(rdb, justTokens())
+		defer f.Close()
+		before := until(t, f, complete)
+		rdb.AddHook(&stallBefore{command: "scan", stall: 3 * time.Second})
+		s := next(t, f)
+		if got := keys(s); !slices.Equal(got, []string{"a", "b"}) {
+			t.Fatalf("the snapshot has %q; it should begin before the end of a", got)
+		}
+		if left, _ := s.Locks[0].TTL(s.At); left < -10*time.Millisecond || s.At.Before(before.At) {
+			t.Errorf("the clock of the snapshot is %v after the deadline of a lock that was read before it", -left)
+		}
+		s = next(t, f)
+		if got := keys(s); !slices.Equal(got, []string{"b"}) || s.At.Sub(before.At) < 3*time.Second {
+			t.Errorf("afterwards it has %q at %v after the first", got, s.At.Sub(before.At))
+		}
+	})
+}
+
+// Only a deadline in the value can pass while the lock exists, and it is judged at the
+// time of the read.
+func TestALockSaysWhenItWasReadAndWhereItsDeadlineIs(t *testing.T) {
+	bubble(t, func(t *testing.T, rdb *redis.Client, _ *netfault.Network) {
+		do(t, rdb, "SET", "a", time.Now().Add(-time.Minute).Format(time.RFC3339Nano))
+		do(t, rdb, "SET", "b", "token:1", "PX", 60_000)
+		time.Sleep(time.Second)
+		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{stamps(), tokens()}})
+		if len(s.Locks) != 2 || !s.Locks[0].Stamped || s.Locks[1].Stamped || !s.Locks[0].ReadAt.Equal(time.Now()) {
+			t.Errorf("%+v", s.Locks)
+		}
+		if found := keyspace.Findings(s); len(found) != 1 || found[0].ID != "stamp-passed" || found[0].Lock.Key != "a" {
+			t.Errorf("%+v", found)
+		}
+	})
+}
+
+// answers takes snapshots of a source until one succeeds, or fails if failed is true. It
+// returns the snapshot and how long that took.
+func answers(t *testing.T, source inspect.Source, failed bool) (keyspace.Snapshot, time.Duration) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		s, err := source.Snapshot(t.Context())
+		took := time.Since(began)
+		if (err != nil) == failed {
+			return s, took
+		}
+		if took > time.Minute {
+			t.Fatalf("after a minute: %v", err)
+		}
+	}
+}
+
+// A server that hangs is noticed within one timeout after the next read, which is due
+// after a second at most. When it answers again, its locks are read within a second. The
+// notices count from its last answer.
+func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
+	for _, stall := range []time.Duration{4 * time.Second, 10 * time.Second, 61 * time.Second} {
+		bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
+			do(t, rdb, "SET", "a", "token:1")
+			live := inspect.StartWatcher(follow(rdb, justTokens()))
+			defer live.Close()
+			for s, _ := answers(t, live, false); !s.Complete; s, _ = answers(t, live, false) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			frozen := time.Now()
+			network.Freeze()
+			if _, took := answers(t, live, true); took > time.Second+replyTimeout+100*time.Millisecond {
+				t.Errorf("noticed after %v", took)
+			}
+			time.Sleep(stall - time.Since(frozen))
+			network.Heal()
+			healed := time.Now()
+			s, took := answers(t, live, false)
+			if took > 1100*time.Millisecond {
+				t.Errorf("a stall of %v: back after %v", stall, took)
+			}
+			if len(s.Notices) != 2 || s.Notices[0].Kind != keyspace.ServerLost || s.Notices[1].Kind != keyspace.ServerBack {
+				t.Fatalf("notices %+v", s.Notices)
+			}
+			if at := s.Nodes[0].AnsweredAt; at.Before(healed) {
+				t.Errorf("the last answer was %v before the end of the stall", healed.Sub(at))
+			}
+			lost, back := s.Notices[0], s.Notices[1]
+			if early := frozen.Sub(lost.Since); early < 0 || early > time.Second || !back.Since.Equal(lost.Since) {
+				t.Errorf("lost since %v before the stall, back since %v before it", early, frozen.Sub(back.Since))
+			}
+			if outage := back.At.Sub(back.Since); outage < stall || outage > stall+2*time.Second {
+				t.Errorf("a stall of %v is reported as %v", stall, outage)
+			}
+		})
+	}
+}
+
+// A server that hangs delays the snapshots of the others once, by one timeout.
+func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
+		hangs := inspect.StartWatcher(follow(rdb, justTokens()))
+		defer hangs.Close()
+		e := server.NewPiped()
+		defer e.Close()
+		other := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1, DisableIdentity: true})
+		defer other.Close()
+		do(t, other, "SET", "b", "token:2")
+		works := inspect.StartWatcher(follow(other, justTokens()))
+		defer works.Close()
+		both := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
+			return []inspect.NamedSource{{Addr: "node1", Source: hangs}, {Addr: "node2", Source: works}}, nil
+		}, inspect.MultiOptions{})
+		for s, _ := answers(t, both, false); !s.Complete; s, _ = answers(t, both, false) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		network.Freeze()
+		began := time.Now()
+		for {
+			s, took := answers(t, both, false)
+			if !slices.Equal(keys(s), []string{"b"}) || took > replyTimeout+100*time.Millisecond {
+				t.Fatalf("%q after %v", keys(s), took)
+			}
+			if !s.Nodes[0].Up {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > time.Second+replyTimeout+100*time.Millisecond {
+			t.Errorf("missing after %v", took)
+		}
+		for range 100 {
+			s, took := answers(t, both, false)
+			if s.Nodes[0].Up || len(s.Problems) != 1 || took > 0 {
+				t.Fatalf("%+v after %v", s.Problems, took)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+}
+
+// On a slow network a source is not missing, however long its cycles take.
+func TestASlowServerIsNotMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
+		for i := range 100 {
+			do(t, rdb, "SET", fmt.Sprint("lock:", i), fmt.Sprint("token:", i), "PX", 600_000)
+		}
+		network.Delay(func() time.Duration { return 150 * time.Millisecond })
+		live := inspect.StartWatcher(follow(rdb, justTokens()))
+		defer live.Close()
+		source := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
+			return []inspect.NamedSource{{Addr: "node1", Source: live}, {Addr: "node2", Source: live}}, nil
+		}, inspect.MultiOptions{})
+		for range 100 {
+			s, err := source.Snapshot(t.Context())
+			if err != nil || len(s.Nodes) != 2 || !s.Nodes[0].Up || !s.Nodes[1].Up {
+				t.Fatalf("%v, %+v", err, s.Problems)
+			}
+			time.Sleep(time.Second)
+		}
+		network.Thaw()
+	})
+}
+
+// stamps is a format whose values are deadlines.
+func stamps() keyspace.Format {
+	parse := func(value string) (time.Time, keyspace.Confidence) {
+		at, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil {
+			return at, keyspace.No
+		}
+		return at, keyspace.Certain
+	}
+	return keyspace.Format{
+		Name: "stamps", Type: "string",
+		Probe: func(_, first string) keyspace.Confidence { _, sure := parse(first); return sure },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			at, sure := parse(e.Value)
+			return keyspace.Lock{Kind: keyspace.Mutex, Expires: at, Holders: []keyspace.Holder{{ID: "me", Count: 1}}}, sure
+		},
+	}
+}
