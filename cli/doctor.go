@@ -165,7 +165,7 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	for _, group := range grouped(d.findings) {
 		d.writeGroup(&out, group)
 	}
-	writeHeading(&out, "Server", len(d.risks) == 0, "no server-wide risks")
+	writeHeading(&out, "Server", len(d.risks) == 0, d.noRisks())
 	for _, f := range d.risks {
 		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	}
@@ -177,6 +177,15 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	out.WriteString(terminalTest(coloured))
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// noRisks says that there are no risks for the servers, if their settings are known.
+func (d diagnosis) noRisks() string {
+	unknown := slices.ContainsFunc(d.snap.Nodes, func(n keyspace.Node) bool { return n.Up && n.Version == "" })
+	if unknown {
+		return "the risks for the server are not known: INFO cannot be read"
+	}
+	return "no server-wide risks"
 }
 
 // maxExamples is the number of findings per kind that doctor prints for people.

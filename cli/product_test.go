@@ -48,3 +48,15 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 		t.Errorf("watch ends with %d: %s%s", got.code, got.out, got.errors)
 	}
 }
+
+// Without CLIENT and INFO, a permission would not help, and risks are not known.
+func TestAServerWithoutClientAndInfoIsNotJudged(t *testing.T) {
+	addr := server.ForTest(t, "--rename-command", "CLIENT", "other-client", "--rename-command", "INFO", "other-info").Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", "600000")
+	if got := locktop(t, "who", "lock:a", "-u", "redis://"+addr); !strings.Contains(got.errors, "the server does not have CLIENT LIST") || strings.Contains(got.errors, "+client") {
+		t.Errorf("who: %s%s", got.out, got.errors)
+	}
+	if got := locktop(t, "doctor", "--for", "1ms", "-u", "redis://"+addr); !strings.Contains(got.out, "risks for the server are not known") || strings.Contains(got.out, "no server-wide risks") {
+		t.Errorf("doctor: %s%s", got.out, got.errors)
+	}
+}

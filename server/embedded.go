@@ -77,8 +77,8 @@ func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial the embedded redis: %w", err)
 	}
-	if e.addr == pipedAddr {
-		e.redis.Server().SetPreHook(e.command)
+	if e.ifEqual {
+		e.redis.Server().SetPreHook(e.setIfEqual)
 	}
 	return e.bufferedPipe(conn), nil
 }
@@ -91,19 +91,9 @@ func (e *Embedded) KnowIfEqual() {
 	e.ifEqual = true
 }
 
-// command executes a command that miniredis cannot execute without a port. It returns
-// false for other commands.
-func (e *Embedded) command(c *miniserver.Peer, command string, args ...string) bool {
-	if command == "INFO" {
-		c.WriteError("ERR section is not supported")
-		return true
-	}
-	return e.setIfEqual(c, command, args...)
-}
-
 // setIfEqual executes SET with IFEQ as a script. It returns false for other commands.
 func (e *Embedded) setIfEqual(c *miniserver.Peer, command string, args ...string) bool {
-	if !e.ifEqual || command != "SET" || len(args) != 6 || !strings.EqualFold(args[2], "ifeq") {
+	if command != "SET" || len(args) != 6 || !strings.EqualFold(args[2], "ifeq") {
 		return false
 	}
 	const script = "return redis.call('GET', KEYS[1]) == ARGV[2] and redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])"
@@ -120,6 +110,10 @@ func (e *Embedded) Close() {
 		return
 	}
 	e.closed = true
+	if serving := e.redis.Server(); serving != nil {
+		e.redis.CtxCancel()
+		serving.Close() // its commands end before miniredis forgets the server, which INFO reads
+	}
 	e.redis.Close()
 	e.pipes.Wait()
 }

@@ -103,7 +103,7 @@ func (t *clientTracker) limitations(refused bool) []string {
 	case !t.relevant:
 		return nil
 	case refused:
-		return []string{"disconnected holders are not detected: this user may not run CLIENT LIST"}
+		return []string{"disconnected holders are not detected: CLIENT LIST is not permitted, or the server does not have it"}
 	case t.clientCount > maxClientList:
 		return []string{fmt.Sprintf("disconnected holders are not detected: %d clients are too many to list", t.clientCount)}
 	}
@@ -158,7 +158,7 @@ func (w *Watcher) listClients(ctx context.Context) (connections, error) {
 		return nil, nil
 	}
 	list, err := w.reader.conn.clients(ctx, nil)
-	if _, refused := errors.AsType[redis.Error](err); refused || errors.Is(err, ErrMayNotList) {
+	if _, refused := errors.AsType[redis.Error](err); refused || errors.Is(err, ErrMayNotList) || errors.Is(err, ErrNoClientList) {
 		return nil, nil
 	}
 	return connectionsOf(list), err

@@ -19,6 +19,9 @@ import (
 // ErrMayNotList means that this user may not run CLIENT LIST.
 var ErrMayNotList = errors.New("this user may not run CLIENT LIST")
 
+// ErrNoClientList means that the server does not have CLIENT LIST: the command is renamed.
+var ErrNoClientList = errors.New("the server does not have CLIENT LIST")
+
 // TooManyClientsError means that a list of the clients would keep the server busy for too
 // long.
 type TooManyClientsError struct{ Clients, Limit int64 }
@@ -30,7 +33,7 @@ func (e TooManyClientsError) Error() string {
 // maxClientsForOne is the limit of one list that a user asks for.
 const maxClientsForOne = 2 * maxClientList
 
-// Clients lists the clients of the server. It returns an [ErrMayNotList] without the
+// Clients lists the clients of the server. It returns [ErrMayNotList] without the
 // permission, and a [TooManyClientsError] if the list would be too long.
 func (s *Scanner) Clients(ctx context.Context) ([]keyspace.Client, error) {
 	conn := s.newConn()
@@ -67,6 +70,8 @@ func (c *meteredConn) clients(ctx context.Context, ids []int64) ([]keyspace.Clie
 		list, err = c.clientList(ctx, nil)
 	}
 	switch {
+	case isUnknownCommand(err):
+		return nil, ErrNoClientList
 	case isCommandDenied(err):
 		return nil, ErrMayNotList
 	case err != nil:

@@ -51,6 +51,7 @@ const (
 	maxLine       = 32 << 20                // bytes
 	maxObjects    = 500_000                 // of a line, which bounds the memory for it
 	maxUnpacked   = 1 << 30                 // bytes of a segment
+	maxState      = 1 << 30                 // estimated bytes in memory of the locks of a moment
 	crcField      = `,"crc":`
 	framePrefix   = `{"at":"`
 	recordingGap  = 10 * time.Second // a longer time between two frames is a gap

@@ -21,6 +21,7 @@ type segmentLines struct {
 	scan      *bufio.Scanner
 	sum       uint32 // of all lines
 	unchecked bool   // ignore checksums, for tests
+	maxState  int    // bytes
 }
 
 func newSegmentLines(file io.Reader) (*segmentLines, error) {
@@ -34,7 +35,7 @@ func newSegmentLines(file io.Reader) (*segmentLines, error) {
 
 // linesOf reads the lines of an uncompressed segment.
 func linesOf(text io.Reader) *segmentLines {
-	l := &segmentLines{scan: bufio.NewScanner(io.LimitReader(text, maxUnpacked))}
+	l := &segmentLines{scan: bufio.NewScanner(io.LimitReader(text, maxUnpacked)), maxState: maxState}
 	l.scan.Buffer(make([]byte, 64<<10), maxLine)
 	l.scan.Split(wholeLines)
 	return l
@@ -113,6 +114,7 @@ type segmentReader struct {
 	servers serverState
 	locks   []*lockEntry
 	spare   []*lockEntry // memory for the next list
+	size    int          // of the locks; see lockSize
 	pending *framedText  // the frame after at; nil: none was read yet
 	end     error        // why there are no more frames
 	started bool         // the first frame was applied
@@ -129,7 +131,31 @@ type lockEntry struct {
 	lock     keyspace.Lock
 	renewed  time.Time // the last renewal that lock lacks
 	renewals int       // number of renewals that lock lacks
+	size     int       // see lockSize
 }
+
+func newLockEntry(l keyspace.Lock) *lockEntry {
+	return &lockEntry{lock: l, size: lockSize(&l)}
+}
+
+// lockSize estimates the bytes that a lock needs in memory. A compressed holder needs
+// almost none in a file.
+func lockSize(l *keyspace.Lock) int {
+	const lock, part = 800, 200
+	size := lock + part*(len(l.Holders)+len(l.Waiters)+len(l.Votes)) + len(l.Key)
+	for i := range l.Holders {
+		size += len(l.Holders[i].ID) + len(l.Holders[i].Label)
+	}
+	for i := range l.Waiters {
+		size += len(l.Waiters[i].ID)
+	}
+	for _, text := range l.Evidence {
+		size += part + len(text)
+	}
+	return size
+}
+
+var errTooLarge = errors.New("its locks need too much memory")
 
 // current returns the lock with all renewals.
 func (e *lockEntry) current() keyspace.Lock {
@@ -161,11 +187,14 @@ func newSegmentReader(lines *segmentLines) (*segmentReader, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := &lockEntry{}
-		if err := json.Unmarshal(line, &e.lock); err != nil {
+		var l keyspace.Lock
+		if err := json.Unmarshal(line, &l); err != nil {
 			return nil, err
 		}
-		e.lock = mapLock(e.lock, unescapeText, unescapeText)
+		e := newLockEntry(mapLock(l, unescapeText, unescapeText))
+		if r.size += e.size; r.size > lines.maxState {
+			return nil, errTooLarge
+		}
 		if n := len(r.locks); n > 0 && r.locks[n-1].lock.ID().Compare(e.lock.ID()) >= 0 {
 			return nil, errors.New("its locks are out of order")
 		}
@@ -247,7 +276,9 @@ func (r *segmentReader) apply(f *frame) ([]keyspace.Event, error) {
 			e.renewed, e.renewals = f.At, e.renewals+i+1
 		}
 	}
-	r.replace(f)
+	if err := r.replace(f); err != nil {
+		return nil, err
+	}
 	r.at = f.At
 	if f.State != nil {
 		r.servers = *f.State
@@ -274,9 +305,9 @@ func (r *segmentReader) check(f *frame) error {
 }
 
 // replace removes the locks that are gone, and adds those that are new or changed.
-func (r *segmentReader) replace(f *frame) {
+func (r *segmentReader) replace(f *frame) error {
 	if len(f.Gone)+len(f.Locks) == 0 {
-		return
+		return nil
 	}
 	old, gone, next := r.locks, f.Gone, 0
 	all := r.spare[:0]
@@ -291,13 +322,20 @@ func (r *segmentReader) replace(f *frame) {
 	for i := range f.Locks {
 		at, changed := r.find(f.Locks[i].ID())
 		keepUntil(at)
-		all = append(all, &lockEntry{lock: f.Locks[i]})
+		all = append(all, newLockEntry(f.Locks[i]))
 		if changed {
 			next = at + 1
 		}
 	}
 	keepUntil(len(old))
-	r.locks, r.spare = all, old
+	r.locks, r.spare, r.size = all, old, 0
+	for _, e := range all {
+		r.size += e.size
+	}
+	if r.size > r.lines.maxState {
+		return errTooLarge
+	}
+	return nil
 }
 
 // find returns the position of a lock.

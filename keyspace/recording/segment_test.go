@@ -297,6 +297,38 @@ func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
 	}
 }
 
+// Each line of this segment is small; together they are not, in the full state or over
+// several frames.
+func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
+	const at, holders = `"2026-01-01T00:00:00Z"`, 1500
+	var locks []string
+	for i := range 100 {
+		locks = append(locks, fmt.Sprintf(`{"key":"%03d","holders":[{}%s]}`, i, strings.Repeat(",{}", holders-1)))
+	}
+	state := fmt.Sprintf(`{"segment":1,"at":%s,"count":%d}`+"\n%s\n{\"at\":%s}\n", at, len(locks), strings.Join(locks, "\n"), at)
+	frames := fmt.Sprintf(`{"segment":1,"at":%s,"count":0}`+"\n{\"at\":%s}\n", at, at)
+	for _, lock := range locks {
+		frames += fmt.Sprintf(`{"at":%s,"locks":[%s]}`+"\n", at, lock)
+	}
+	for name, text := range map[string]string{"the full state": state, "frames": frames} {
+		read := func(limit int) (err error) {
+			lines := linesOf(strings.NewReader(text))
+			lines.unchecked, lines.maxState = true, limit
+			r, err := newSegmentReader(lines)
+			for err == nil {
+				_, err = r.step(true)
+			}
+			return err
+		}
+		if err := read(maxState); !endOfSegment(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := read(len(locks) / 2 * holders * 200); !errors.Is(err, errTooLarge) {
+			t.Errorf("%s: the error of locks of twice the limit is %v", name, err)
+		}
+	}
+}
+
 // unzip returns the text of a segment.
 func unzip(t testing.TB, file []byte) []byte {
 	t.Helper()
