@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,6 +68,10 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 }
 
 func TestAConfigurationErrorIsOneLine(t *testing.T) {
+	writable := filepath.Join(t.TempDir(), "password")
+	if err := errors.Join(os.WriteFile(writable, []byte("c4nary"), 0o600), os.Chmod(writable, 0o666)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name  string
 		mode  os.FileMode
@@ -84,13 +89,15 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 		{"a command and a file", 0o600, []string{"contexts:", "  a: {password_command: c4nary, password_file: c4nary}"}, "password_command and password_file of context a contradict each other"},
 		{"a command that fails", 0o600, []string{"contexts:", "  a: {password_command: 'false c4nary'}"}, "password_command of context a: exit status 1"},
 		{"a file that is not there", 0o600, []string{"contexts:", "  a: {password_file: /no/such/file}"}, "password_file of context a: open /no/such/file: no such file"},
-		{"a command that others may change", 0o622, []string{"contexts:", "  a: {password_command: c4nary}"}, "names a command, and others may change it (chmod 600 "},
+		{"a command that others may change", 0o622, []string{"contexts:", "  a: {password_command: c4nary}"}, "says where to connect, and others may change it (chmod 600 "},
+		{"an address that others may change", 0o666, []string{"contexts:", "  a: {url: 'redis://127.0.0.1:1'}"}, "says where to connect, and others may change it (chmod 600 "},
+		{"a password file that others may change", 0o600, []string{"contexts:", "  a: {password_file: " + writable + "}"}, "password_file of context a: others may change " + writable + " (chmod 600 "},
 		{"open to all", 0o644, []string{"contexts:", "  a:", "    url: redis://:c4nary@127.0.0.1:1"}, "holds a password, and others may read it"},
 	} {
 		configure(t, c.mode, c.lines...)
 		got := locktop(t, "list", "--context", "a")
 		code := exitUsage
-		if strings.Contains(c.name, "that fails") || strings.Contains(c.name, "not there") {
+		if strings.Contains(c.name, "that fails") || strings.Contains(c.name, "not there") || strings.Contains(c.name, "a password file") {
 			code = exitNoConnect
 		}
 		if got.code != code || strings.Count(got.errors, "\n") != 1 || !strings.Contains(got.errors, c.said) || strings.Contains(got.errors, "c4nary") {

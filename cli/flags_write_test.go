@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -15,20 +16,15 @@ import (
 // the line.
 func advised(t *testing.T, addr string) []any {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operators.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
 	var refused []error
-	for line := range strings.Lines(string(page)) {
-		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
+	for _, argv := range aclLines(t) {
+		if strings.HasPrefix(argv[3].(string), "+") {
 			continue
 		}
-		var argv []any
-		for _, word := range strings.Fields(line) {
-			argv = append(argv, strings.Replace(word, "CHANGE-ME", "c4nary", 1))
+		for i, word := range argv {
+			argv[i] = strings.Replace(word.(string), "CHANGE-ME", "c4nary", 1)
 		}
 		err := rdb.Do(t.Context(), argv...).Err()
 		if err == nil {
@@ -38,6 +34,34 @@ func advised(t *testing.T, addr string) []any {
 	}
 	t.Fatalf("there is no line for this server: %v", refused)
 	return nil
+}
+
+// aclLines returns the words of the ACL lines of docs/operators.md, as a shell splits them
+// behind redis-cli. The prompt of redis-cli has the same rule for double quotes.
+func aclLines(t *testing.T) (all [][]any) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
+			continue
+		}
+		out, err := exec.Command("sh", "-c", `printf '%s\n' `+line).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var argv []any
+		for _, word := range strings.Fields(string(out)) {
+			argv = append(argv, word)
+		}
+		if plain := strings.Fields(strings.ReplaceAll(line, `"`, "")); len(argv) != len(plain) || argv[len(argv)-1] != plain[len(plain)-1] {
+			t.Fatalf("a shell takes %q for %q", line, argv)
+		}
+		all = append(all, argv)
+	}
+	return all
 }
 
 // knows reports whether a server has a command.

@@ -120,8 +120,8 @@ func definedContexts(contexts map[string]Context) string {
 	return "there are " + strings.Join(slices.Sorted(maps.Keys(contexts)), ", ")
 }
 
-// checkPrivate returns an error if s has a password and users other than the owner can
-// read file, or if s has a command and they can change it.
+// checkPrivate returns an error if users other than the owner can change file, which says
+// where the password is sent, or if s has a password and they can read file.
 func checkPrivate(file *os.File, s Context) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -130,8 +130,8 @@ func checkPrivate(file *os.File, s Context) error {
 	if os.PathSeparator != '/' {
 		return nil
 	}
-	if s.Command != "" && info.Mode().Perm()&0o022 != 0 {
-		return usagef(chmodHint(file.Name()), "%s names a command, and others may change it", file.Name())
+	if othersCanChange(info) {
+		return usagef(chmodHint(file.Name()), "%s says where to connect, and others may change it", file.Name())
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -141,6 +141,12 @@ func checkPrivate(file *os.File, s Context) error {
 		return usagef(chmodHint(file.Name()), "%s holds a password, and others may read it", file.Name())
 	}
 	return nil
+}
+
+// othersCanChange reports whether a regular file can be changed by users other than its
+// owner.
+func othersCanChange(info os.FileInfo) bool {
+	return os.PathSeparator == '/' && info.Mode().IsRegular() && info.Mode().Perm()&0o022 != 0
 }
 
 // Context reads the context that the flags name, and uses its address. It returns the

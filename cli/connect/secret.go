@@ -63,7 +63,7 @@ func commandSecret(origin, line string) (*secret, error) {
 	return newSecret(origin, secretReuse, func(ctx context.Context) ([]byte, error) { return output(ctx, words) }), nil
 }
 
-// fileSecret returns the secret in a file.
+// fileSecret returns the secret in a file. It refuses a file that others can change.
 func fileSecret(origin, path string) *secret {
 	return newSecret(origin, 0, func(context.Context) ([]byte, error) {
 		file, err := os.Open(path)
@@ -71,6 +71,9 @@ func fileSecret(origin, path string) *secret {
 			return nil, err
 		}
 		defer file.Close()
+		if info, err := file.Stat(); err == nil && othersCanChange(info) {
+			return nil, fmt.Errorf("others may change %s (%s)", path, chmodHint(path))
+		}
 		return io.ReadAll(io.LimitReader(file, maxSecret+1))
 	})
 }

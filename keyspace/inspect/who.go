@@ -152,7 +152,7 @@ func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keysp
 		}
 		before := w.seen().Changes
 		err := w.look(ctx)
-		if ctx.Err() != nil {
+		if hasEnded(ctx) {
 			return w.seen(), nil
 		}
 		if err != nil {
@@ -253,7 +253,7 @@ func (w *holderWatch) start(ctx context.Context) error {
 		return fmt.Errorf("the server does not report changes: %w", err)
 	}
 	_, err := w.conn.clients(ctx, []int64{1})
-	if ctx.Err() != nil {
+	if hasEnded(ctx) {
 		return nil
 	}
 	return err
