@@ -25,7 +25,7 @@ func (p *program) connect(ctx context.Context, c *connect.Flags) (*connect.Targe
 // prompt returns the prompt for a connection. It warns once of what is the same for several
 // servers.
 func (p *program) prompt() connect.Prompt {
-	return connect.Prompt{In: p.in, Out: p.notes.to, Warn: func(format string, args ...any) {
+	return connect.Prompt{In: p.in, Out: p.notes.to, Note: p.notes.note, Warn: func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		if slices.Contains(p.warned, text) {
 			return

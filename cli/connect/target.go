@@ -88,6 +88,9 @@ func (t *Target) Answers(ctx context.Context, rdb *redis.Client) error {
 		return nil
 	}
 	err := t.ask(ctx, rdb)
+	if isBusy(err) {
+		return nil // the scan tries again
+	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return fmt.Errorf("no answer within %s", humanize.Setting(t.Timeout))
 	}
