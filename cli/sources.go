@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,7 @@ func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeF
 		return usageErrorf("", "the context %s is read-only: --write is refused", of.Name)
 	}
 	may.production = may.production || of.Production
+	may.auditLog = cmp.Or(may.auditLog, of.AuditLog)
 	return nil
 }
 
@@ -154,8 +156,8 @@ func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error)
 
 // executorOf returns an executor for the locks of the servers of t. It writes its
 // actions to log.
-func executorOf(ctx context.Context, t *connect.Target, log release.AuditLog) *release.Executor {
-	return release.NewExecutor(t.Clients(ctx), formats.All(), log)
+func executorOf(ctx context.Context, t *connect.Target, log *auditLog) *release.Executor {
+	return release.NewExecutor(t.Clients(ctx), formats.All(), log.as(t.User()))
 }
 
 // rawReader reads stored keys for the screen. It is safe for concurrent use.

@@ -106,7 +106,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 	if s.privacy.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
 	}
-	act, word := keyspace.ForceRelease, "command to break it safely"
+	act, word := keyspace.ForceRelease, "command to release it safely"
 	if p.last.Endless() {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}

@@ -189,12 +189,7 @@ func (c *Flags) RedisCLI() []string {
 		return nil
 	}
 	var flags []string
-	user := seeds[0].user
-	if c.secret != nil {
-		now, _ := c.secret.last()
-		user = now.withUser(user).user
-	}
-	if user != "" {
+	if user := c.userOf(seeds[0]); user != "" {
 		flags = append(flags, "--user", user)
 	}
 	if seeds[0].pass != "" && seeds[0].pass != os.Getenv("REDISCLI_AUTH") || c.rotates() {
@@ -204,4 +199,13 @@ func (c *Flags) RedisCLI() []string {
 		flags = append(append(flags, "--tls"), c.security.flags()...)
 	}
 	return flags
+}
+
+// userOf returns the ACL user of the connections to e; "" is the default user.
+func (c *Flags) userOf(e endpoint) string {
+	if c.secret == nil {
+		return e.user
+	}
+	now, _ := c.secret.last()
+	return now.withUser(e.user).user
 }

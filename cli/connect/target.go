@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +97,9 @@ func (t *Target) Answers(ctx context.Context, rdb *redis.Client) error {
 	}
 	return err
 }
+
+// User returns the ACL user of the connections.
+func (t *Target) User() string { return cmp.Or(t.flags.userOf(t.seed), "default") }
 
 // Clients returns a client of each server, by address.
 func (t *Target) Clients(ctx context.Context) map[string]redis.UniversalClient {
