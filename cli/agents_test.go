@@ -51,12 +51,18 @@ func (o *output) String() string {
 // spawn starts the program. It is killed at the end of the test.
 func spawn(t *testing.T, args ...string) *spawned {
 	t.Helper()
+	return spawnIn(t, nil, args...)
+}
+
+// spawnIn starts the program in an environment; nil is that of the test.
+func spawnIn(t *testing.T, env []string, args ...string) *spawned {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &spawned{t: t, cmd: exec.Command(self), ended: make(chan struct{})}
-	s.cmd.Args = append([]string{"locktop"}, args...)
+	s.cmd.Args, s.cmd.Env = append([]string{"locktop"}, args...), env
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errs
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)

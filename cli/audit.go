@@ -4,66 +4,128 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 
 	"locktop/cli/render"
 	"locktop/keyspace"
+	"locktop/keyspace/release"
 )
 
-// auditLog appends one JSON object per line for each action on another client's
-// lock. The intent is on disk before the action. It is safe for concurrent use.
+// auditLog writes one JSON object per line for each action on another client's lock. The
+// intent is durable, or the syslog daemon has it, before the action. It is safe for
+// concurrent use.
 type auditLog struct {
-	mu   sync.Mutex
-	file *os.File
+	mu  sync.Mutex
+	to  io.WriteCloser
+	who actor
+}
+
+// actor says in the audit log who acts.
+type actor struct {
+	User      string `json:"user,omitempty"` // name of the UID, from the user database of the system
+	UID       string `json:"uid,omitempty"`
+	SudoUser  string `json:"sudo_user,omitempty"` // who called sudo, as sudo says
+	Host      string `json:"host,omitempty"`
+	RedisUser string `json:"redis_user,omitempty"`
 }
 
 // auditLine is one line of an auditLog. Its holders are digests, because a token
 // permits its reader to release the lock.
 type auditLine struct {
-	ID      string           `json:"id"` // the same for the intent and the outcome
-	At      string           `json:"at"`
-	User    string           `json:"user,omitempty"` // the user of this machine
-	Server  string           `json:"server"`
+	ID string `json:"id"` // the same for the intent and the outcome
+	At string `json:"at"`
+	actor
 	Act     keyspace.Action  `json:"act"`
 	Outcome keyspace.Outcome `json:"outcome"`
 	Key     string           `json:"key"`
 	KeyB64  string           `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
 	DB      int              `json:"db"`
+	Servers []string         `json:"servers,omitempty"` // intended: where it is tried; otherwise where it was done
 	Format  string           `json:"format"`
 	Holders []string         `json:"holders,omitempty"`
 	TTLms   int64            `json:"ttl_ms,omitempty"`
-	Nodes   int              `json:"nodes,omitempty"` // number of servers with a change
-	Now     string           `json:"now,omitempty"`   // the current holder, if the lock has changed
+	Now     string           `json:"now,omitempty"` // the current holder, if the lock has changed
 	Error   string           `json:"error,omitempty"`
 }
 
-// openAudit opens the log in the user's state directory. Only the user can read
-// the file.
-func openAudit() (*auditLog, error) {
-	state := os.Getenv("XDG_STATE_HOME")
-	if state == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return nil, fmt.Errorf("find a place for the audit log: %w", err)
-		}
-		state = filepath.Join(home, ".local", "state")
+// auditUsage is the help of --audit-log.
+const auditUsage = "`file` for the lines about each action, or syslog: for the local syslog daemon or journald"
+
+// openAudit opens the log: a file that only the user can read, or syslog. An empty name is
+// the file in the user's state directory.
+func openAudit(name string) (*auditLog, error) {
+	l := &auditLog{who: currentActor()}
+	var err error
+	if socket, found := strings.CutPrefix(name, "syslog:"); found {
+		l.to, err = openSyslog(socket)
+	} else {
+		l.to, err = openAuditFile(name)
 	}
-	folder := filepath.Join(state, "locktop")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("open the audit log: %w", err)
-	}
-	path := filepath.Join(folder, "audit.jsonl")
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
-	if err := ownersOnly(f, path); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the audit log: %w", err), f.Close())
+	return l, nil
+}
+
+// currentActor returns the user of this process, and the host.
+func currentActor() actor {
+	who := actor{SudoUser: os.Getenv("SUDO_USER")}
+	who.Host, _ = os.Hostname()
+	// Package os/user falls back to $USER for a user that it does not find.
+	if name, set := os.LookupEnv("USER"); set {
+		defer os.Setenv("USER", name)
+		os.Unsetenv("USER")
 	}
-	return &auditLog{file: f}, nil
+	if u, err := user.Current(); err == nil {
+		who.User, who.UID = u.Username, u.Uid
+	} else if uid := os.Getuid(); uid >= 0 {
+		who.UID = strconv.Itoa(uid)
+	}
+	return who
+}
+
+// syncedFile is a file whose writes are durable.
+type syncedFile struct{ *os.File }
+
+// Write implements [io.Writer]. It returns when the bytes are durable.
+func (f syncedFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	return n, errors.Join(err, f.Sync())
+}
+
+// openAuditFile opens a file for the audit log; an empty path is the one in the user's state
+// directory.
+func openAuditFile(path string) (io.WriteCloser, error) {
+	if path == "" {
+		state := os.Getenv("XDG_STATE_HOME")
+		if state == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return nil, err
+			}
+			state = filepath.Join(home, ".local", "state")
+		}
+		folder := filepath.Join(state, "locktop")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, err
+		}
+		path = filepath.Join(folder, "audit.jsonl")
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownersOnly(f, path); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return syncedFile{f}, nil
 }
 
 // ownersOnly returns an error unless f is a regular file that only its owner can
@@ -82,25 +144,26 @@ func ownersOnly(f *os.File, path string) error {
 }
 
 // Write implements release.AuditLog.
-func (l *auditLog) Write(a keyspace.AuditRecord) error {
+func (l *auditLog) Write(a keyspace.AuditRecord) error { return l.write(a, l.who) }
+
+func (l *auditLog) write(a keyspace.AuditRecord, who actor) error {
 	var line bytes.Buffer
-	if err := render.JSON(&line, lineOf(a)); err != nil {
+	if err := render.JSON(&line, lineOf(a, who)); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err := l.file.Write(line.Bytes())
-	if err := errors.Join(err, l.file.Sync()); err != nil {
+	if _, err := l.to.Write(line.Bytes()); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil
 }
 
-func lineOf(a keyspace.AuditRecord) auditLine {
+func lineOf(a keyspace.AuditRecord, who actor) auditLine {
 	line := auditLine{
-		ID: a.ID, At: render.Timestamp(a.At), User: os.Getenv("USER"), Server: render.Text(a.Lock.Node), Act: a.Action, Outcome: a.Outcome,
-		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Format: a.Format, TTLms: a.TTL.Milliseconds(),
-		Nodes: a.Nodes, Now: render.Text(a.Now), Error: render.Text(a.Err),
+		ID: a.ID, At: render.Timestamp(a.At), actor: who, Act: a.Action, Outcome: a.Outcome,
+		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Servers: each(a.Nodes, render.Text),
+		Format: a.Format, TTLms: a.TTL.Milliseconds(), Now: render.Text(a.Now), Error: render.Text(a.Err),
 	}
 	for _, h := range a.Holders {
 		line.Holders = append(line.Holders, render.Text(h))
@@ -108,4 +171,20 @@ func lineOf(a keyspace.AuditRecord) auditLine {
 	return line
 }
 
-func (l *auditLog) close() error { return errors.Join(l.file.Sync(), l.file.Close()) }
+// as returns the log for the actions of a Redis user.
+func (l *auditLog) as(redisUser string) release.AuditLog {
+	who := l.who
+	who.RedisUser = redisUser
+	return auditLogAs{l, who}
+}
+
+// auditLogAs is an auditLog for the actions of an actor.
+type auditLogAs struct {
+	log *auditLog
+	who actor
+}
+
+// Write implements release.AuditLog.
+func (l auditLogAs) Write(a keyspace.AuditRecord) error { return l.log.write(a, l.who) }
+
+func (l *auditLog) close() error { return l.to.Close() }

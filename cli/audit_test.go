@@ -2,18 +2,28 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"locktop/keyspace"
+	"locktop/server"
 )
 
 func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for range 2 { // the second run appends
-		l, err := openAudit()
+		l, err := openAudit("")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,5 +59,150 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	}
 	if got.Key != "a\x1b[2J\n" || got.Act != keyspace.ForceRelease || got.Outcome != keyspace.Intended || strings.Contains(string(text), "\x1b") {
 		t.Errorf("written is %q", lines[0])
+	}
+}
+
+// The audit log names the user of the system, and not what the environment says.
+func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
+	t.Parallel()
+	srv := server.ForTest(t, "--rename-command", "FLUSHALL", "")
+	send(t, srv.Addr(), "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all")
+	uid := strconv.Itoa(os.Getuid())
+	for _, tt := range []struct {
+		env []string
+		url string
+		who actor
+	}{
+		{[]string{"USER=somebody-else", "LOGNAME=somebody-else", "SUDO_USER=bob"}, "redis://ann:pw@" + srv.Addr(), actor{SudoUser: "bob", RedisUser: "ann"}},
+		{nil, "redis://" + srv.Addr(), actor{RedisUser: "default"}},
+	} {
+		state := t.TempDir()
+		send(t, srv.Addr(), "SET", "lock:a", token, "PX", "60000")
+		s := spawnIn(t, append([]string{"PATH=" + os.Getenv("PATH"), "XDG_STATE_HOME=" + state}, tt.env...), "release", "lock:a", "--write", "--yes", "-u", tt.url)
+		s.exits(exitFine)
+		tt.who.UID = uid
+		tt.who.Host, _ = os.Hostname()
+		name, err := exec.Command("id", "-un").Output()
+		if err == nil {
+			tt.who.User = strings.TrimSpace(string(name))
+		}
+		lines := auditedIn(t, filepath.Join(state, "locktop", "audit.jsonl"))
+		if len(lines) != 2 {
+			t.Fatalf("%d lines", len(lines))
+		}
+		for _, line := range lines {
+			if line.actor != tt.who || line.Act != "release" || !slices.Equal(line.Servers, []string{srv.Addr()}) {
+				t.Errorf("written is %+v, want %+v at %s", line, tt.who, srv.Addr())
+			}
+		}
+	}
+}
+
+// In a cluster the audit log has the node with the lock.
+func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
+	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
+	defer rdb.Close()
+	for i := range rig.Addrs() {
+		for n := 0; ; n++ { // a key of this node
+			key := fmt.Sprintf("lock:%d:%d", i, n)
+			node, err := rdb.MasterForKey(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if node.Options().Addr != rig.Addrs()[i] {
+				continue
+			}
+			if err := rdb.Set(t.Context(), key, token, time.Hour).Err(); err != nil {
+				t.Fatal(err)
+			}
+			_, said, code := ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0])
+			lines := audited(t)
+			if code != exitFine || len(lines) != 2 || !slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}) {
+				t.Errorf("%s of %s: code %d, %s%+v", key, rig.Addrs()[i], code, said, lines)
+			}
+			break
+		}
+	}
+}
+
+// The outcome names the servers of a Redlock on which the lock was released, the intent
+// those on which it was seen.
+func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
+	rig := server.IndependentForTest(t, 3)
+	var all []string
+	for _, node := range rig.Nodes() {
+		send(t, node.Addr(), "SET", "lock:a", token, "PX", "60000")
+		all = append(all, node.Addr())
+	}
+	deaf := rig.Nodes()[2].Addr()
+	send(t, deaf, "ACL", "SETUSER", "default", "-eval")
+	_, said, code := ran(t, "release", "lock:a", "--write", "--yes", "--redlock", strings.Join(all, ","))
+	lines := audited(t)
+	if code != exitFine || len(lines) != 2 || !slices.Equal(lines[0].Servers, all) || !slices.Equal(lines[1].Servers, all[:2]) {
+		t.Errorf("code %d: %s%+v", code, said, lines)
+	}
+	for _, node := range rig.Nodes()[:2] {
+		send(t, node.Addr(), "ACL", "SETUSER", "default", "-eval")
+		send(t, node.Addr(), "SET", "lock:a", token, "PX", "60000")
+	}
+	_, said, code = ran(t, "release", "lock:a", "--write", "--yes", "--redlock", strings.Join(all, ","))
+	lines = audited(t)
+	if code != exitFailure || !strings.Contains(said, `release "lock:a" at `+all[0]) || len(lines[1].Servers) != 0 || lines[1].Outcome != keyspace.Failed {
+		t.Errorf("code %d: %s%+v", code, said, lines)
+	}
+}
+
+// The log is where --audit-log or the context says: in a file, or at a syslog daemon.
+func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	home := t.TempDir()
+	socket := filepath.Join(home, "log")
+	daemon, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer daemon.Close()
+	file := filepath.Join(home, "central.jsonl")
+	t.Setenv("XDG_CONFIG_HOME", home)
+	if err := os.Mkdir(filepath.Join(home, "locktop"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(home, "locktop", "config.yaml"), "contexts:\n  prod:\n    url: redis://"+addr+"\n    audit_log: "+file+"\n")
+	release := func(args ...string) (said string, code int) {
+		send(t, addr, "SET", "lock:a", token, "PX", "60000")
+		_, said, code = ran(t, append([]string{"release", "lock:a", "--write", "--yes"}, args...)...)
+		if own := audited(t); own != nil {
+			t.Errorf("%q writes to the log of the user, too: %+v", args, own)
+		}
+		return said, code
+	}
+	if said, code := release("--context", "prod"); code != exitFine || len(auditedIn(t, file)) != 2 {
+		t.Errorf("code %d: %s", code, said)
+	}
+	if said, code := release("--context", "prod", "--audit-log", "syslog:"+socket); code != exitFine || len(auditedIn(t, file)) != 2 {
+		t.Errorf("code %d: %s", code, said)
+	}
+	for _, want := range []keyspace.Outcome{keyspace.Intended, keyspace.Done} {
+		packet := make([]byte, 64<<10)
+		if err := daemon.SetReadDeadline(time.Now().Add(longestWait)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := daemon.Read(packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, text, _ := strings.Cut(string(packet[:n]), "]: ")
+		var line auditLine
+		const priority = "<85>" // authpriv.notice
+		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Outcome != want || !strings.HasPrefix(head, priority) || !strings.Contains(head, "locktop[") {
+			t.Errorf("%v: got %q, want %s", err, packet[:n], want)
+		}
+	}
+	if err := errors.Join(daemon.Close(), os.RemoveAll(socket)); err != nil {
+		t.Fatal(err)
+	}
+	if said, code := release("--audit-log", "syslog:"+socket, "-u", "redis://"+addr); code != exitFailure || !strings.Contains(said, "nothing was changed") || value(t, addr, "lock:a") != token {
+		t.Errorf("without a daemon: code %d: %s", code, said)
 	}
 }

@@ -65,7 +65,7 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 	defer d.Close()
 	source := d.Source(func(rdb *redis.Client) *inspect.Scanner { return s.scanner(rdb, 0) })
 	defer source.Close()
-	log, err := openAudit()
+	log, err := openAudit("")
 	if err != nil {
 		return err
 	}

@@ -167,11 +167,19 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 	if err != nil {
 		return err
 	}
-	e.metrics = exporter.New(exporter.Options{Version: build(), Locks: o.locks, Classes: o.classes}, each(e.targets, func(t *exportTarget) string { return t.name })...)
+	e.metrics = exporter.New(exporter.Options{Version: build(), Locks: o.locks, Classes: o.classes}, e.described()...)
 	if err := e.openTargets(ctx); err != nil {
 		return err
 	}
 	return e.run(ctx, server, listeners)
+}
+
+// described returns the targets for the exporter.
+func (e *export) described() (all []exporter.Target) {
+	for _, t := range e.targets {
+		all = append(all, exporter.Target{Name: t.name, Flags: t.line})
+	}
+	return all
 }
 
 // export is a running export.
@@ -188,6 +196,7 @@ type export struct {
 type exportTarget struct {
 	index     int
 	name      string
+	line      string // flags for other commands
 	flags     *connect.Flags
 	selection selection
 	meter     inspect.Meter
@@ -236,10 +245,11 @@ func (t *exportTarget) prepare() error {
 		return err
 	}
 	t.selection.databases = t.flags.AllDatabases()
-	if t.name = of.Name; t.name != "" {
-		return nil
+	if t.name, err = t.flags.Title(); err != nil {
+		return err
 	}
-	t.name, err = t.flags.Title()
+	t.name = cmp.Or(of.Name, t.name)
+	t.line, err = t.flags.Line()
 	return err
 }
 
@@ -247,7 +257,9 @@ func (t *exportTarget) prepare() error {
 // or at the end of ctx: a target that does not answer may do so later.
 func (e *export) openTargets(ctx context.Context) error {
 	for _, t := range e.targets {
-		err := t.connect(ctx, e.program.prompt())
+		p := e.program.prompt()
+		p.Note = nil // a server that loads its data does not delay the other targets
+		err := t.connect(ctx, p)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -1,17 +1,22 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
+	"locktop/cli/render"
+	"locktop/server"
 	"locktop/shell"
 )
 
@@ -89,6 +94,7 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		if meaning == "" || command == "" {
 			t.Errorf("%s does not end with a command: %q", a.Alert, a.Annotations["description"])
 		}
+		command, _, _ = strings.Cut(command, "{{")
 		wantFlags(t, command)
 		anchor, found := strings.CutPrefix(a.Annotations["runbook_url"], "docs/stuck-lock.md#")
 		if !found || anchor != strings.ToLower(a.Alert) || !slices.Contains(anchors, anchor) {
@@ -174,6 +180,83 @@ func TestTheLinksOfTheRunbookLeadSomewhere(t *testing.T) {
 				t.Errorf("%s links to %s: there is no such section", page, link[1])
 			}
 		}
+	}
+}
+
+// flagsOf returns the flags that an alert shows for the n-th target of an export.
+func (e *exported) flagsOf(target string) string {
+	e.t.Helper()
+	line := regexp.MustCompile(`(?m)^locktop_target_info\{target="` + target + `",flags=("(?:[^"\\]|\\.)*")\} 1$`).FindStringSubmatch(e.page())
+	if line == nil {
+		e.t.Fatalf("no locktop_target_info of %s in\n%s", target, e.page())
+	}
+	flags, err := strconv.Unquote(line[1])
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return flags
+}
+
+// A shell runs the command of an alert as it is written, for targets of all kinds, and the
+// command reads the same servers. The flags have no password.
+func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts a cluster and Sentinels: run it without -short")
+	}
+	for _, a := range alerts(t) {
+		const flags = ` {{ . | first | label "flags" }}{{ end }}`
+		run := a.Annotations["description"]
+		run = run[strings.LastIndex(run, "Run: locktop"):]
+		if !strings.HasSuffix(run, flags) && !strings.HasPrefix(run, "Run: locktop replay") {
+			t.Errorf("the command of %s has no flags of its target: %s", a.Alert, run)
+		}
+	}
+	single := server.ForTest(t, "--requirepass", "c4nary")
+	cluster := server.ClusterForTest(t, server.ClusterOptions{})
+	sentinels := server.SentinelGroupForTest(t, server.SentinelOptions{})
+	nodes := server.IndependentForTest(t, 3)
+	config := t.TempDir()
+	if err := os.Mkdir(filepath.Join(config, "locktop"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(config, "locktop", "config.yaml"), "contexts:\n  it's prod:\n    url: redis://:c4nary@"+single.Addr()+"/2\n")
+	password := filepath.Join(config, "password")
+	write(t, password, "c4nary")
+
+	var redlock, sentinel []string
+	for _, node := range nodes.Nodes() {
+		redlock = append(redlock, "--redlock", node.Addr())
+	}
+	for _, addr := range sentinels.Sentinels() {
+		sentinel = append(sentinel, "--sentinel", addr)
+	}
+	for name, tt := range map[string]struct {
+		args    []string
+		target  string
+		servers int
+	}{
+		"a password in a file": {[]string{"-u", "redis://" + single.Addr() + "/1", "--password-file", password}, "redis://" + single.Addr() + "/1", 1},
+		"a password in a URL":  {[]string{"-u", "redis://default:c4nary@" + single.Addr(), "-n", "all"}, "redis://" + single.Addr(), 1},
+		"a context":            {[]string{"--context", "it's prod"}, "it's prod", 1},
+		"a cluster":            {[]string{"-u", "redis://" + cluster.Addrs()[0], "--cluster"}, "cluster at redis://" + cluster.Addrs()[0], 3},
+		"Sentinels":            {append(sentinel, "--master", server.SentinelMaster), "master .*", 1},
+		"a Redlock":            {redlock, "redlock of .*", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := append(os.Environ(), "XDG_CONFIG_HOME="+config)
+			e := startExportIn(t, env, tt.args...)
+			flags := e.flagsOf(tt.target)
+			cmd := exec.Command("sh", "-c", "locktop list --json "+flags)
+			cmd.Env, cmd.Stdin = env, strings.NewReader("c4nary\n")
+			var errs strings.Builder
+			cmd.Stderr = &errs
+			out, err := cmd.Output()
+			var doc render.Document
+			if err := errors.Join(err, json.Unmarshal(out, &doc)); err != nil || len(doc.Nodes) != tt.servers || strings.Contains(flags, "c4nary") {
+				t.Errorf("locktop list --json %s: %d servers, want %d; %v\n%s", flags, len(doc.Nodes), tt.servers, err, &errs)
+			}
+		})
 	}
 }
 

@@ -155,7 +155,10 @@ func usedBy(query string, templates ...string) (names, labels []string) {
 		labels = append(labels, regexp.MustCompile(`\w+`).FindAllString(m[1]+" "+m[2], -1)...)
 	}
 	for _, text := range templates {
-		for _, m := range regexp.MustCompile(`\{\{\s*(?:if\s+)?(?:\$labels\.)?(\w+)`).FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`\bquery \(printf "(locktop_\w+)\{(\w+)=%q\}" \$labels\.(\w+)\)[^{]*\{\{ \. \| first \| label "(\w+)"`).FindAllStringSubmatch(text, -1) {
+			names, labels = append(names, m[1]), append(labels, m[2:]...)
+		}
+		for _, m := range regexp.MustCompile(`\{\{\s*(?:if\s+)?(?:\$labels\.)?(\w+)\b`).FindAllStringSubmatch(text, -1) {
 			if !slices.Contains([]string{"if", "else", "end", "with"}, m[1]) {
 				labels = append(labels, m[1])
 			}

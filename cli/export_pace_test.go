@@ -45,7 +45,7 @@ func pace(t *testing.T, s *pacedSource, within time.Duration) []time.Duration {
 		target := &exportTarget{name: "a", open: &connect.Target{}, source: s}
 		e := &export{
 			program: &program{}, options: exportOptions{every: time.Second},
-			targets: []*exportTarget{target}, metrics: exporter.New(exporter.Options{}, "a"),
+			targets: []*exportTarget{target}, metrics: exporter.New(exporter.Options{}, exporter.Target{Name: "a"}),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()

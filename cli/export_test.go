@@ -23,7 +23,13 @@ type exported struct {
 // startExport starts an export on a free port and waits until it listens.
 func startExport(t *testing.T, args ...string) *exported {
 	t.Helper()
-	s := spawn(t, append([]string{"export", "--web.listen-address", "127.0.0.1:0"}, args...)...)
+	return startExportIn(t, nil, args...)
+}
+
+// startExportIn starts an export in an environment; nil is that of the test.
+func startExportIn(t *testing.T, env []string, args ...string) *exported {
+	t.Helper()
+	s := spawnIn(t, env, append([]string{"export", "--web.listen-address", "127.0.0.1:0"}, args...)...)
 	s.says("serving ")
 	address := regexp.MustCompile(`serving (https?://\S+)/metrics`).FindStringSubmatch(s.errs.String())
 	return &exported{s, address[1]}

@@ -25,7 +25,7 @@ type jsonFormat struct {
 	Confidence string          `json:"confidence"` // greatest confidence of the format
 	Tells      string          `json:"tells"`
 	Waiters    bool            `json:"waiters"`         // the format shows waiters, or their number
-	Breaks     bool            `json:"breaks"`          // locktop can force-release the lock
+	Releases   bool            `json:"releases"`        // locktop can force-release the lock
 	Extends    bool            `json:"extends"`         // locktop can set another deadline
 	Wakes      string          `json:"wakes,omitempty"` // how waiters learn of a release; empty: they poll
 	Samples    []jsonSample    `json:"samples"`
@@ -84,7 +84,7 @@ func formatOf(f keyspace.Format) jsonFormat {
 		Waiters: f.Channels != nil,
 	}
 	if f.Actions != nil {
-		j.Breaks, j.Extends, j.Wakes = true, f.Actions.Extend != "", f.Actions.WakeHint
+		j.Releases, j.Extends, j.Wakes = true, f.Actions.Extend != "", f.Actions.WakeHint
 	}
 	sure := keyspace.No
 	for _, s := range f.Samples {
@@ -112,7 +112,7 @@ func (j jsonFormat) acts() string {
 	switch {
 	case j.Extends:
 		return "release, extend"
-	case j.Breaks:
+	case j.Releases:
 		return "release"
 	default:
 		return ""

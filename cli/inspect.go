@@ -297,8 +297,8 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 func processLines(l keyspace.Lock) []string {
 	var all []string
 	for _, h := range l.Holders {
-		if host, pid, ok := h.Process(); ok {
-			all = append(all, fmt.Sprintf("%d on %s", pid, host))
+		if p, ok := h.Process(); ok {
+			all = append(all, p.String())
 		}
 	}
 	if len(all) == 0 && len(l.Holders) > 0 {

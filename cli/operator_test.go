@@ -116,7 +116,7 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	term.press("1").want("worst first")
 	term.pressed = 0
 	term.press("/").enter("report:weekly").want("1 of 10,007").press("Enter")
-	term.press("x").want("break it").press("b").want("will still believe it holds the lock").press("y").want("broke lock:report:weekly")
+	term.press("x").want("release it").press("r").want("will still believe it holds the lock").press("y").want("released lock:report:weekly")
 	if term.pressed > 6 {
 		t.Errorf("%d keys were pressed, want 6 at most", term.pressed)
 	}

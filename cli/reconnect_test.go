@@ -36,7 +36,7 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	term.want("lock:zero", "mutex:lock:zero").press(":").enter("db 1").press("Enter")
 	term.want("lock:one", srv.Addr()+"/1").wait("nothing of database 0", lacks("lock:zero"))
 	term.press(":").enter("match mutex:*").press("Enter").want("1 lock ", "mutex:lock:one")
-	term.press("x").press("b").want("will still believe").press("y").want("broke mutex:lock:one")
+	term.press("x").press("r").want("will still believe").press("y").want("released mutex:lock:one")
 
 	one := redis.NewClient(&redis.Options{Addr: srv.Addr(), DB: 1, DisableIdentity: true})
 	defer one.Close()

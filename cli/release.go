@@ -40,6 +40,7 @@ func (o *releaseOptions) flags() *pflag.FlagSet {
 	set.BoolVar(&o.yes, "yes", false, "do not ask")
 	set.StringVar(&o.token, "token", "", "release only if this is the `holder`, by its token or name; of several holders, only this one")
 	set.BoolVar(&o.dryRun, "dry-run", false, "print the safe command for redis-cli and change nothing")
+	set.StringVar(&o.auditLog, "audit-log", "", auditUsage)
 	set.DurationVar(&o.giveTTL, "give-ttl", 0, "do not release: let a lock without TTL expire after this `time`")
 	o.given = set.Changed
 	return set
@@ -58,8 +59,8 @@ changed since locktop read it. It frees the lock as the lock's library does, and
 wakes its waiters. The holder is not stopped: it continues until it checks its lock.
 
 locktop writes every action, before and after, to an audit log:
-$XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl. If the
-log cannot be written, locktop changes nothing.`,
+$XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl, or where
+--audit-log says. If the log cannot be written, locktop changes nothing.`,
 		Example: `  locktop release job:nightly --dry-run                    the command, for somebody who may
   locktop release job:nightly --write --give-ttl 1m        the gentler way
   locktop release lock:orders:7 --write --token 5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10 --yes`,
@@ -113,7 +114,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 	if err := p.confirm(o, seen, g.At); err != nil {
 		return err
 	}
-	log, err := openAudit()
+	log, err := openAudit(o.auditLog)
 	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
@@ -244,12 +245,14 @@ func (o *releaseOptions) check() error {
 type writeFlags struct {
 	write      bool
 	production bool
+	auditLog   string // see openAudit
 }
 
 func (r *writeFlags) flags() *pflag.FlagSet {
 	set := flagSection("Acting")
 	set.BoolVar(&r.write, "write", false, "allow x to release locks, after a question; every action goes to an audit log")
 	set.BoolVar(&r.production, "production", false, "ask for the name of the lock before each action")
+	set.StringVar(&r.auditLog, "audit-log", "", auditUsage)
 	return set
 }
 

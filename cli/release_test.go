@@ -24,7 +24,13 @@ func ran(t *testing.T, args ...string) (out, said string, code int) {
 // audited returns the lines of the audit log.
 func audited(t *testing.T) []auditLine {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl"))
+	return auditedIn(t, filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl"))
+}
+
+// auditedIn returns the lines of an audit log; nil if there is none.
+func auditedIn(t *testing.T, path string) []auditLine {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
 		return nil
 	}
@@ -172,7 +178,7 @@ func TestReleaseAsksOnlyAtATerminal(t *testing.T) {
 		t.Errorf("code %d: %s", code, said)
 	}
 	if value(t, addr, "lock:a") != token {
-		t.Error("it was broken")
+		t.Error("it was released")
 	}
 }
 

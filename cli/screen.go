@@ -24,7 +24,6 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/keyspace/formats"
-	"locktop/keyspace/release"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 	"locktop/tui"
@@ -105,7 +104,7 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	g := &connector{connection: c, selection: *s, writeFlags: may, target: t}
 	defer g.close()
 	if may.write {
-		log, err := openAudit()
+		log, err := openAudit(may.auditLog)
 		if err != nil {
 			return err
 		}
@@ -155,7 +154,7 @@ type connector struct {
 	connection *connect.Flags
 	selection  selection
 	writeFlags writeFlags
-	log        release.AuditLog
+	log        *auditLog
 
 	mu     sync.Mutex
 	target *connect.Target

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func (p *program) connect(ctx context.Context, c *connect.Flags) (*connect.Targe
 // prompt returns the prompt for a connection. It warns once of what is the same for several
 // servers.
 func (p *program) prompt() connect.Prompt {
-	return connect.Prompt{In: p.in, Out: p.notes.to, Warn: func(format string, args ...any) {
+	return connect.Prompt{In: p.in, Out: p.notes.to, Note: p.notes.note, Warn: func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		if slices.Contains(p.warned, text) {
 			return
@@ -72,6 +73,7 @@ func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeF
 		return usageErrorf("", "the context %s is read-only: --write is refused", of.Name)
 	}
 	may.production = may.production || of.Production
+	may.auditLog = cmp.Or(may.auditLog, of.AuditLog)
 	return nil
 }
 
@@ -157,8 +159,8 @@ func (s *selection) selected(snap keyspace.Snapshot) keyspace.Snapshot {
 
 // executorOf returns an executor for the locks of the servers of t. It writes its
 // actions to log.
-func executorOf(ctx context.Context, t *connect.Target, log release.AuditLog) *release.Executor {
-	return release.NewExecutor(t.Clients(ctx), formats.All(), log)
+func executorOf(ctx context.Context, t *connect.Target, log *auditLog) *release.Executor {
+	return release.NewExecutor(t.Clients(ctx), formats.All(), log.as(t.User()))
 }
 
 // rawReader reads stored keys for the screen. It is safe for concurrent use.

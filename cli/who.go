@@ -52,7 +52,8 @@ func (p *program) whoCommand() *cobra.Command {
 		Short: "Find the process that holds a lock",
 		Long: `Finds the process that holds a lock, and says how it is known:
 
-  said         the value of the lock names a host or a client
+  said         the value of the lock names a process, or is the name of a client
+  hint         the value contains the name of a client; it may be another service
   coincidence  a client has run a command that writes each time the lock changed, and
                not between; locktop says "probably", never "certainly"
   proof        MONITOR has shown the command with the key and the token; only with --monitor
@@ -84,6 +85,7 @@ at most 15s and 64 MiB, until the first command with the key and the token.`,
 // How a process is known, in JSON.
 const (
 	bySaying      = "said"
+	byHint        = "hint"
 	byCoincidence = "coincidence"
 	byProof       = "proof"
 )
@@ -92,11 +94,10 @@ const (
 type identity struct {
 	lock    keyspace.Lock
 	holder  keyspace.Holder
-	at      time.Time // of the read
-	known   string    // how; "" = not known
-	why     string    // evidence, one clause
-	host    string    // in the value of the lock; "" = none
-	pid     int
+	at      time.Time        // of the read
+	known   string           // how; "" = not known
+	why     string           // evidence, one clause
+	process keyspace.Process // in the value of the lock; zero = none
 	clients []keyspace.Client
 	seen    inspect.Investigation
 }
@@ -218,8 +219,11 @@ func (s *selection) locksOfClient(ctx context.Context, rdb *redis.Client, l keys
 // otherLocks returns the other locks of that client.
 func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, otherLocks func(context.Context) []keyspace.Lock) error {
 	var said bool
-	if id.host, id.pid, said = id.holder.Process(); said {
+	if id.process, said = id.holder.Process(); said {
 		id.known, id.why = bySaying, "the value of the lock names the process"
+		if !id.process.Sure {
+			id.why = "the value of the lock looks like a host and a process ID"
+		}
 	}
 	clients, err := scanner.Clients(ctx)
 	if err != nil {
@@ -230,14 +234,24 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 		return cannotIdentify(err)
 	}
 	clients = slices.DeleteFunc(clients, func(c keyspace.Client) bool { return c.Name == ownName })
-	if found := id.holder.ClientsOf(clients); len(found) > 0 {
+	found, hint := id.holder.ClientsOf(clients)
+	if len(found) > 0 && !hint {
 		id.known, id.why, id.clients = bySaying, "the value of the lock names the client", found
 		return nil
 	}
 	if said {
 		return nil
 	}
-	return p.watchFor(ctx, scanner, watch, id, otherLocks(ctx))
+	if len(found) > 0 {
+		p.notes.note("the value contains the name %s; it may be another service", found[0].Name)
+	}
+	err = p.watchFor(ctx, scanner, watch, id, otherLocks(ctx))
+	if f, ok := errors.AsType[*exitError](err); ok && f.code == exitFailure && len(found) > 0 && ctx.Err() == nil {
+		id.known, id.clients = byHint, found
+		id.why = fmt.Sprintf("the value contains the name %s; it may be another service (%v)", found[0].Name, f.err)
+		return nil
+	}
+	return err
 }
 
 // ownName is the name of locktop's own connections.
@@ -316,8 +330,8 @@ func nextCommands(c keyspace.Client) []string {
 // next returns the commands to paste.
 func (id *identity) next() []string {
 	var all []string
-	if id.host != "" {
-		if line, ok := shell.Line("ssh", id.host, "ps", "-o", "pid,lstart,args", "-p", strconv.Itoa(id.pid)); ok {
+	if id.process.Host != "" {
+		if line, ok := shell.Line("ssh", id.process.Host, "ps", "-o", "pid,lstart,args", "-p", strconv.Itoa(id.process.PID)); ok {
 			all = append(all, line)
 		}
 	}
@@ -351,17 +365,14 @@ func writeIdentity(w io.Writer, id identity) error {
 	fmt.Fprintf(&out, "%s\n\n", render.ShortKey(id.lock.Key))
 	line := func(name, text string) { fmt.Fprintf(&out, "  %-10s %s\n", name, text) }
 	line("held by", holderLine(id.holder, id.at))
-	probably := ""
-	if id.known == byCoincidence {
-		probably = "probably "
-	}
+	doubt := map[string]string{byCoincidence: "probably ", byHint: "perhaps "}[id.known]
 	n := 0
-	if id.host != "" {
-		line("process", fmt.Sprintf("%d on %s", id.pid, id.host))
+	if id.process.Host != "" {
+		line("process", id.process.String())
 		n++
 	}
 	for _, c := range id.clients[:min(len(id.clients), clientsListed)] {
-		line(first(n, "process"), probably+clientLine(c))
+		line(first(n, "process"), doubt+clientLine(c))
 		n++
 	}
 	if more := len(id.clients) - clientsListed; more > 0 {
@@ -385,7 +396,7 @@ type jsonIdentity struct {
 	Node      string        `json:"node"`
 	DB        int           `json:"db"`
 	Holder    jsonHolder    `json:"holder"`
-	Known     string        `json:"known"` // said, coincidence or proof
+	Known     string        `json:"known"` // said, hint, coincidence or proof
 	Why       string        `json:"why"`
 	Host      string        `json:"host,omitempty"` // in the value of the lock
 	PID       int           `json:"pid,omitempty"`
@@ -414,68 +425,11 @@ func identityOf(id identity) jsonIdentity {
 	j := jsonIdentity{
 		Key: render.Text(id.lock.Key), KeyB64: render.Base64(id.lock.Key), Node: whereHeld(id.lock, id.holder), DB: id.lock.DB,
 		Holder: jsonHolder{render.Text(id.holder.ID), render.Base64(id.holder.ID), render.Text(id.holder.Label)},
-		Known:  id.known, Why: render.Text(id.why), Host: id.host, PID: id.pid, Processes: []jsonProcess{},
+		Known:  id.known, Why: render.Text(id.why), Host: id.process.Host, PID: id.process.PID, Processes: []jsonProcess{},
 		Changes: id.seen.Changes, Hits: id.seen.Hits, Left: id.seen.Left, Next: append([]string{}, id.next()...),
 	}
 	for _, c := range id.clients {
 		j.Processes = append(j.Processes, jsonProcess{render.Text(c.Addr), render.Text(c.Name), render.Text(c.User), render.Text(c.Library), int64(c.Age.Seconds())})
 	}
 	return j
-}
-
-// prove finds the client of a holder with MONITOR.
-func (p *program) prove(ctx context.Context, c *connect.Flags, rdb *redis.Client, scanner *inspect.Scanner, force bool, id *identity) error {
-	if !force {
-		rate, err := scanner.CommandsPerSecond(ctx)
-		if err != nil {
-			return &exitError{code: exitFailure, err: err, hint: "--force runs it nevertheless"}
-		}
-		if share := float64(rate) * inspect.MonitorCost.Seconds(); share > maxMonitorShare {
-			return &exitError{
-				code: exitFailure,
-				err:  fmt.Errorf("MONITOR would cost about %.0f%% of a core: the server runs %s commands per second", 100*share, humanize.Count(rate)),
-				hint: "the limit is 5%; --force runs it nevertheless",
-			}
-		}
-	}
-	q := inspect.MonitorQuery{Key: id.lock.Key, Tokens: []string{id.holder.ID}, DB: id.lock.DB, Window: monitorWindow(id.holder, id.at)}
-	line := p.newProgressLine()
-	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
-	seen, err := p.monitorInChild(ctx, c, rdb.Options().Addr, q)
-	line.clear()
-	switch {
-	case errors.Is(err, inspect.ErrNotSighted):
-		text := fmt.Errorf("within %s, %w", humanize.Duration(q.Window), err)
-		if seen.Command != "" {
-			text = fmt.Errorf("%w; %s has sent %s with the key and the value of the lock, which is no proof: %s",
-				text, render.Text(seen.Addr), strings.ToUpper(render.Text(seen.Command)), seen.Doubt)
-		}
-		return &exitError{code: exitFailure, err: text, hint: "its holder may not renew it: try again, or when it is released"}
-	case errors.Is(err, inspect.ErrMayNotMonitor):
-		return &exitError{code: exitFailure, err: err, hint: "it needs +monitor: see docs/operators.md"}
-	case err != nil:
-		return err
-	}
-	id.known, id.why = byProof, fmt.Sprintf("MONITOR showed its %s with the key and the token", strings.ToUpper(seen.Command))
-	id.clients = []keyspace.Client{{Addr: seen.Addr}}
-	if clients, err := scanner.Clients(ctx); err == nil {
-		if i := slices.IndexFunc(clients, func(c keyspace.Client) bool { return c.Addr == seen.Addr }); i >= 0 {
-			id.clients[0] = clients[i]
-		}
-	}
-	return nil
-}
-
-const (
-	maxMonitorShare = 0.05             // of a core
-	maxMonitorTime  = 15 * time.Second // of one MONITOR
-)
-
-// monitorWindow returns how long MONITOR runs at most: a lock with a deadline is renewed
-// before it, or gone.
-func monitorWindow(h keyspace.Holder, at time.Time) time.Duration {
-	if h.Expires.IsZero() {
-		return maxMonitorTime
-	}
-	return min(max(h.Expires.Sub(at), 0)+time.Second, maxMonitorTime)
 }

@@ -8,12 +8,17 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"locktop/cli/connect"
+	"locktop/cli/render"
+	"locktop/humanize"
+	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
 
@@ -153,4 +158,61 @@ func (p *program) monitorAsChild(ctx context.Context, c *connect.Flags) error {
 		return answer(monitorAnswer{Error: err.Error()})
 	}
 	return answer(monitorAnswer{Sighting: seen})
+}
+
+// prove finds the client of a holder with MONITOR.
+func (p *program) prove(ctx context.Context, c *connect.Flags, rdb *redis.Client, scanner *inspect.Scanner, force bool, id *identity) error {
+	if !force {
+		rate, err := scanner.CommandsPerSecond(ctx)
+		if err != nil {
+			return &exitError{code: exitFailure, err: err, hint: "--force runs it nevertheless"}
+		}
+		if share := float64(rate) * inspect.MonitorCost.Seconds(); share > maxMonitorShare {
+			return &exitError{
+				code: exitFailure,
+				err:  fmt.Errorf("MONITOR would cost about %.0f%% of a core: the server runs %s commands per second", 100*share, humanize.Count(rate)),
+				hint: "the limit is 5%; --force runs it nevertheless",
+			}
+		}
+	}
+	q := inspect.MonitorQuery{Key: id.lock.Key, Tokens: []string{id.holder.ID}, DB: id.lock.DB, Window: monitorWindow(id.holder, id.at)}
+	line := p.newProgressLine()
+	line.show(fmt.Sprintf("MONITOR runs for up to %s", humanize.Duration(q.Window)))
+	seen, err := p.monitorInChild(ctx, c, rdb.Options().Addr, q)
+	line.clear()
+	switch {
+	case errors.Is(err, inspect.ErrNotSighted):
+		text := fmt.Errorf("within %s, %w", humanize.Duration(q.Window), err)
+		if seen.Command != "" {
+			text = fmt.Errorf("%w; %s has sent %s with the key and the value of the lock, which is no proof: %s",
+				text, render.Text(seen.Addr), strings.ToUpper(render.Text(seen.Command)), seen.Doubt)
+		}
+		return &exitError{code: exitFailure, err: text, hint: "its holder may not renew it: try again, or when it is released"}
+	case errors.Is(err, inspect.ErrMayNotMonitor):
+		return &exitError{code: exitFailure, err: err, hint: "it needs +monitor: see docs/operators.md"}
+	case err != nil:
+		return err
+	}
+	id.known, id.why = byProof, fmt.Sprintf("MONITOR showed its %s with the key and the token", strings.ToUpper(seen.Command))
+	id.clients = []keyspace.Client{{Addr: seen.Addr}}
+	if clients, err := scanner.Clients(ctx); err == nil {
+		if i := slices.IndexFunc(clients, func(c keyspace.Client) bool { return c.Addr == seen.Addr }); i >= 0 {
+			id.clients[0] = clients[i]
+		}
+	}
+	return nil
+}
+
+const (
+	maxMonitorShare = 0.05             // of a core
+	maxMonitorTime  = 15 * time.Second // of one MONITOR
+)
+
+// monitorWindow returns how long MONITOR runs at most: a lock with a deadline is renewed
+// before it, or gone.
+func monitorWindow(h keyspace.Holder, at time.Time) time.Duration {
+	if h.Expires.IsZero() {
+		return maxMonitorTime
+	}
+	return min(max(h.Expires.Sub(at), 0)+time.Second, maxMonitorTime)
 }

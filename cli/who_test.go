@@ -105,13 +105,40 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 		t.Errorf("it is %+v", id)
 	}
 	shown := locktop(t, append([]string{"who", "stock:lock"}, where...)...)
-	for _, want := range []string{"  process    4711 on web-1\n", "  known by   said: the value of the lock names the process\n", "  next       ssh web-1 "} {
+	for _, want := range []string{"  process    4711 on web-1, if that is a host\n", "  known by   said: the value of the lock looks like a host and a process ID\n", "  next       ssh web-1 "} {
 		if !strings.Contains(shown.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, shown.out)
 		}
 	}
-	if shown := locktop(t, append([]string{"inspect", "stock:lock"}, where...)...); !strings.Contains(shown.out, "  process    4711 on web-1\n") {
+	if shown := locktop(t, append([]string{"inspect", "stock:lock"}, where...)...); !strings.Contains(shown.out, "  process    4711 on web-1, if that is a host\n") {
 		t.Errorf("inspect says:\n%s", shown.out)
+	}
+}
+
+// The name of another service within a value, and the name of a field, are no proof.
+func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	for _, name := range []string{"worker", "token", "service"} {
+		if err := namedClient(t, addr, name).Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(t, addr, "SET", "lock:invoice", "invoice-worker-3", "PX", 60_000)
+	send(t, addr, "SET", "lock:json", `{"host":"db-7","service":"main","token":"5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"}`, "PX", 60_000)
+	send(t, addr, "SET", "lock:job", "nightly-report:2024", "PX", 60_000)
+	where := []string{"-u", "redis://" + addr, "--for", "200ms"}
+	got := locktop(t, append([]string{"who", "lock:invoice"}, where...)...)
+	if got.code != exitFine || !strings.Contains(got.out, "  process    perhaps 127.0.0.1:") || !strings.Contains(got.out, "  known by   hint: the value contains the name worker; it may be another service") {
+		t.Errorf("it ends with %d:\n%s%s", got.code, got.out, got.errors)
+	}
+	if id := identified(t, append(where, "lock:invoice")...); id.Known != byHint || len(id.Processes) != 1 || id.Processes[0].Name != "worker" {
+		t.Errorf("it is %+v", id)
+	}
+	for _, key := range []string{"lock:json", "lock:job"} {
+		if got := locktop(t, append([]string{"who", key}, where...)...); got.code != exitFailure || !strings.Contains(got.errors, "no client can be named") {
+			t.Errorf("%s ends with %d:\n%s%s", key, got.code, got.out, got.errors)
+		}
 	}
 }
 

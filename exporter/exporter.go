@@ -42,11 +42,17 @@ type Exporter struct {
 	targets []*target
 }
 
-// New returns an Exporter for targets with these names, which must differ.
-func New(o Options, names ...string) *Exporter {
+// Target is a target of an Exporter.
+type Target struct {
+	Name  string // differs from those of the other targets
+	Flags string // with which a command of locktop reads the target, as words of a shell command
+}
+
+// New returns an Exporter for targets.
+func New(o Options, targets ...Target) *Exporter {
 	e := &Exporter{options: o}
-	for _, name := range names {
-		e.targets = append(e.targets, newTarget(name, o))
+	for _, t := range targets {
+		e.targets = append(e.targets, newTarget(t, o))
 	}
 	return e
 }
@@ -101,7 +107,7 @@ func (e *Exporter) Write(to io.Writer) error {
 
 // target has the metrics of one target.
 type target struct {
-	name    string
+	Target
 	tried   bool // it was read at least once, or did not answer
 	up      bool
 	down    DownReason // why it is not up; "" if it is
@@ -146,8 +152,8 @@ type lockID struct {
 	key string
 }
 
-func newTarget(name string, o Options) *target {
-	t := &target{name: name, groups: make(map[groupID]*group), locks: make(map[lockID]bool)}
+func newTarget(of Target, o Options) *target {
+	t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[lockID]bool)}
 	if o.Classes {
 		t.classes = make(classes)
 	}

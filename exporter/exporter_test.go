@@ -122,8 +122,16 @@ func reading(locks ...keyspace.Lock) exporter.Reading {
 	}}
 }
 
+// named returns targets with these names.
+func named(names ...string) (all []exporter.Target) {
+	for _, name := range names {
+		all = append(all, exporter.Target{Name: name, Flags: "-u " + name})
+	}
+	return all
+}
+
 func TestTheMetricsSayWhatASnapshotShows(t *testing.T) {
-	e := exporter.New(exporter.Options{Version: "1", Locks: []string{"lock:a", "lock:none", "lock:endless"}}, "orders")
+	e := exporter.New(exporter.Options{Version: "1", Locks: []string{"lock:a", "lock:none", "lock:endless"}}, named("orders")...)
 	waiting := lock("lock:b")
 	waiting.Format, waiting.DB, waiting.Waiting = "redisson-fair", 0, 3
 	endless := lock("lock:endless", held(0, 0))
@@ -142,7 +150,8 @@ func TestTheMetricsSayWhatASnapshotShows(t *testing.T) {
 	const of = "target=orders,db=0,format=set-nx"
 	start := float64(t0.Unix())
 	scrape(t, e).want(t, map[string]float64{
-		"locktop_up{target=orders}": 1, "locktop_pass_complete{target=orders}": 1,
+		"locktop_target_info{target=orders,flags=-u orders}": 1,
+		"locktop_up{target=orders}":                          1, "locktop_pass_complete{target=orders}": 1,
 		"locktop_pass_last_timestamp_seconds{target=orders}": start - 9, "locktop_pass_duration_seconds{target=orders}": 2.5,
 		"locktop_keys_seen{target=orders}": 1234, "locktop_server_busy_seconds_total{target=orders}": 0.25,
 		"locktop_commands_total{target=orders,command=scan}": 7,
@@ -170,7 +179,7 @@ func TestTheMetricsSayWhatASnapshotShows(t *testing.T) {
 // Counters go on, gauges are those of the last reading, and a series stays when its last
 // lock is gone.
 func TestCountersAddUpAndGaugesDoNot(t *testing.T) {
-	e := exporter.New(exporter.Options{Classes: true}, "a", "b")
+	e := exporter.New(exporter.Options{Classes: true}, named("a", "b")...)
 	r := reading(lock("lock:1", held(0, time.Minute)))
 	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: r.Locks[0]}}
 	e.Observe(0, r)
@@ -189,7 +198,7 @@ func TestCountersAddUpAndGaugesDoNot(t *testing.T) {
 // A target that is down has one reason. The age of the metrics is that of the server that
 // has not answered for longest, of those that do.
 func TestATargetSaysWhyItIsDownAndHowOldItsMetricsAre(t *testing.T) {
-	e := exporter.New(exporter.Options{}, "a", "b")
+	e := exporter.New(exporter.Options{}, exporter.Target{Name: "a"}, exporter.Target{Name: "b"})
 	r := reading()
 	r.EventsDropped = 3
 	r.Nodes[0].AnsweredAt, r.Nodes[1].AnsweredAt = t0.Add(-time.Second), t0.Add(-2*time.Second)
@@ -222,7 +231,7 @@ func TestATargetSaysWhyItIsDownAndHowOldItsMetricsAre(t *testing.T) {
 
 // Nobody knows how many locks a server has that does not answer.
 func TestATargetThatDoesNotAnswerHasNoGauges(t *testing.T) {
-	e := exporter.New(exporter.Options{Locks: []string{"lock:1"}, Classes: true}, "a")
+	e := exporter.New(exporter.Options{Locks: []string{"lock:1"}, Classes: true}, named("a")...)
 	r := reading(lock("lock:1", held(-time.Hour, time.Minute)))
 	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: r.Locks[0]}}
 	e.Observe(0, r)
@@ -243,7 +252,7 @@ func TestATargetThatDoesNotAnswerHasNoGauges(t *testing.T) {
 
 // Whether a recording works does not depend on its target.
 func TestARecordingHasAMetric(t *testing.T) {
-	e := exporter.New(exporter.Options{}, "a", "b", "c")
+	e := exporter.New(exporter.Options{}, named("a", "b", "c")...)
 	e.ObserveRecording(0, true)
 	e.ObserveRecording(1, true)
 	e.ObserveRecording(1, false)
@@ -254,7 +263,7 @@ func TestARecordingHasAMetric(t *testing.T) {
 }
 
 func TestAnExporterIsReadyAfterTheFirstScanOfEachTargetThatAnswers(t *testing.T) {
-	e := exporter.New(exporter.Options{}, "a", "b")
+	e := exporter.New(exporter.Options{}, named("a", "b")...)
 	step := func(what string, ready bool) {
 		t.Helper()
 		if e.Ready() != ready {
@@ -277,7 +286,7 @@ func TestAnExporterIsReadyAfterTheFirstScanOfEachTargetThatAnswers(t *testing.T)
 }
 
 func TestALockOfSeveralDatabasesHasASeriesForEach(t *testing.T) {
-	e := exporter.New(exporter.Options{Locks: []string{"lock:1"}}, "a")
+	e := exporter.New(exporter.Options{Locks: []string{"lock:1"}}, named("a")...)
 	second := lock("lock:1", held(0, time.Minute))
 	second.DB = 2
 	r := reading(second)
@@ -312,7 +321,7 @@ func TestClassesCollapseIDs(t *testing.T) {
 		"2026-11-22T03:10:00":                          "*:*:*",
 		"report." + strings.Repeat("1", 200) + ".of.tenant": "report.*.of.tenant",
 	} {
-		e := exporter.New(exporter.Options{Classes: true}, "a")
+		e := exporter.New(exporter.Options{Classes: true}, named("a")...)
 		e.Observe(0, reading(lock(key, held(0, time.Minute))))
 		scrape(t, e).want(t, map[string]float64{"locktop_class_locks{target=a,db=0,class=" + want + "}": 1})
 	}
@@ -321,7 +330,7 @@ func TestClassesCollapseIDs(t *testing.T) {
 // There are at most 200 classes of their own, the largest of the first reading among
 // them; none comes and goes, and all locks are counted.
 func TestTooManyClassesAreCountedTogether(t *testing.T) {
-	e := exporter.New(exporter.Options{Classes: true}, "a")
+	e := exporter.New(exporter.Options{Classes: true}, named("a")...)
 	word := func(i int) string { return string(rune('g'+i/20)) + string(rune('g'+i%20)) }
 	var locks []keyspace.Lock
 	for i := range 250 {
@@ -357,7 +366,7 @@ func TestTooManyClassesAreCountedTogether(t *testing.T) {
 
 // However many locks there are, Prometheus gets no more series than the page allows.
 func TestTheNumberOfSeriesIsBounded(t *testing.T) {
-	e := exporter.New(exporter.Options{Classes: true}, "a")
+	e := exporter.New(exporter.Options{Classes: true}, named("a")...)
 	formats := []string{"f1", "f2", "f3"}
 	var locks []keyspace.Lock
 	for i := range 20_000 {
@@ -380,7 +389,7 @@ func FuzzHostileNames(f *testing.F) {
 		if strings.ToValidUTF8(key, "") != key || key == "" {
 			key = "lock" // the command refuses it in --lock-metric
 		}
-		e := exporter.New(exporter.Options{Version: target, Locks: []string{key}, Classes: true}, target)
+		e := exporter.New(exporter.Options{Version: target, Locks: []string{key}, Classes: true}, exporter.Target{Name: target, Flags: second})
 		a, b := lock(key, held(-time.Hour, time.Minute)), lock(second, held(0, 0))
 		a.Format, b.Format = "set-nx", target
 		r := reading(a, b)

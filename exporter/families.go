@@ -28,7 +28,7 @@ func (f family) write(w *promtext.Writer, targets []*target) {
 	w.Family(f.name, f.kind, f.help)
 	for _, t := range targets {
 		if t.up || f.always {
-			f.each(&page{out: w, target: t.name}, t)
+			f.each(&page{out: w, target: t.Name}, t)
 		}
 	}
 }
@@ -83,6 +83,7 @@ func families(o Options) []family {
 // passFamilies lists the metrics of locktop's own work.
 func passFamilies() []family {
 	return []family{
+		{"locktop_target_info", promtext.Gauge, "The flags with which a command of locktop reads the target; the value is 1.", func(p *page, t *target) { p.number(1, "flags", t.Flags) }, true},
 		{"locktop_up", promtext.Gauge, "Whether the last read of the target succeeded.", func(p *page, t *target) { p.flag(t.up) }, true},
 		{"locktop_down_reason", promtext.Gauge, "Why the last read of the target failed: 1 for the reason, else 0.", func(p *page, t *target) {
 			for _, why := range DownReasons() {

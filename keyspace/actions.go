@@ -49,9 +49,9 @@ type Action string
 
 // Actions, from the most to the least dangerous.
 const (
-	ForceRelease Action = "break"  // end the holds that were seen
-	Extend       Action = "extend" // set a new deadline
-	Expire       Action = "expire" // set a deadline on a lock that has none
+	ForceRelease Action = "release" // end the holds that were seen
+	Extend       Action = "extend"  // set a new deadline
+	Expire       Action = "expire"  // set a deadline on a lock that has none
 )
 
 // Outcome is the result of an action.
@@ -76,8 +76,8 @@ type AuditRecord struct {
 	Holders []string // digests of the IDs of the holders that were seen
 	TTL     time.Duration
 	Outcome Outcome
-	Nodes   int    // servers on which the action succeeded
-	Now     string // if the lock had changed: its holders, for people
+	Nodes   []string // servers on which the action is tried (Intended), or succeeded; host:port
+	Now     string   // if the lock had changed: its holders, for people
 	Err     string
 }
 

@@ -1,7 +1,10 @@
 package keyspace
 
 import (
+	"encoding/json"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,32 +92,65 @@ func (c Client) Host() string {
 const minName = 4
 
 // ClientsOf returns the clients that the value of a lock names: those whose name is the
-// label or the ID of the holder; otherwise those whose address is in it; otherwise those
-// whose name is a word in it. A word ends at every character that is neither a letter
-// nor a digit. A loopback address names no client.
-func (h Holder) ClientsOf(all []Client) []Client {
-	for _, names := range []func(c Client) bool{
+// label or the ID of the holder; otherwise those whose address is in it. A loopback
+// address names no client.
+//
+// If there is none, it returns the clients whose name is a word in the value, and hint is
+// true: another service may have that name. A word ends at every character that is neither
+// a letter nor a digit. In JSON only a whole value counts, and never the name of a field.
+func (h Holder) ClientsOf(all []Client) (found []Client, hint bool) {
+	texts, isJSON := h.texts()
+	anyHasWord := func(word string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return hasWord(text, word) })
+	}
+	for i, names := range []func(c Client) bool{
 		func(c Client) bool { return c.Name != "" && (c.Name == h.Label || c.Name == h.ID) },
-		func(c Client) bool { return hasWord(h.ID, c.Addr) || hasWord(h.Label, c.Addr) },
+		func(c Client) bool { return anyHasWord(c.Addr) },
 		func(c Client) bool {
 			ip := net.ParseIP(c.Host())
-			return ip != nil && !ip.IsLoopback() && (hasWord(h.ID, c.Host()) || hasWord(h.Label, c.Host()))
+			return ip != nil && !ip.IsLoopback() && anyHasWord(c.Host())
 		},
 		func(c Client) bool {
-			return len(c.Name) >= minName && (hasWord(h.ID, c.Name) || hasWord(h.Label, c.Name))
+			return len(c.Name) >= minName && (slices.Contains(texts, c.Name) || !isJSON && anyHasWord(c.Name))
 		},
 	} {
-		var found []Client
 		for _, c := range all {
 			if names(c) {
 				found = append(found, c)
 			}
 		}
 		if len(found) > 0 {
-			return found
+			return found, i == 3
 		}
 	}
-	return nil
+	return nil, false
+}
+
+// texts returns the label and the ID. If the ID is JSON, it returns the strings in it, without
+// the names of fields, instead of the ID.
+func (h Holder) texts() (all []string, isJSON bool) {
+	var value any
+	if !strings.HasPrefix(h.ID, "{") && !strings.HasPrefix(h.ID, "[") || json.Unmarshal([]byte(h.ID), &value) != nil {
+		return []string{h.Label, h.ID}, false
+	}
+	return appendStrings([]string{h.Label}, value), true
+}
+
+// appendStrings appends the strings in a JSON value to all.
+func appendStrings(all []string, value any) []string {
+	switch v := value.(type) {
+	case string:
+		return append(all, v)
+	case []any:
+		for _, one := range v {
+			all = appendStrings(all, one)
+		}
+	case map[string]any:
+		for _, one := range v {
+			all = appendStrings(all, one)
+		}
+	}
+	return all
 }
 
 // hasWord reports whether word is in text, with no letter or digit beside it.
@@ -140,22 +176,39 @@ func hasWord(text, word string) bool {
 // text, is not.
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// Process returns the host and the process ID in the label of a holder, as in web-1:4711
-// and 4711@web-1; ok is false if the label has another form.
-func (h Holder) Process() (host string, pid int, ok bool) {
+// Process is a process that the value of a lock names.
+type Process struct {
+	Host string
+	PID  int
+	Sure bool // otherwise Host may be another word, and PID another number
+}
+
+// String describes the process for people.
+func (p Process) String() string {
+	if p.Sure {
+		return fmt.Sprintf("%d on %s", p.PID, p.Host)
+	}
+	return fmt.Sprintf("%d on %s, if that is a host", p.PID, p.Host)
+}
+
+// Process returns the process that the label of a holder names, as in 4711@web-1 and, less
+// sure, web-1:4711; ok is false if the label has another form. Before a colon, a word
+// without a digit and a dot is no host: it may be a job with a number.
+func (h Holder) Process() (p Process, ok bool) {
 	for _, text := range []string{h.Label, h.ID} {
 		if id, host, at := strings.Cut(text, "@"); at {
 			if pid, ok := processID(id); ok && isHost(host) {
-				return host, pid, true
+				return Process{host, pid, true}, true
 			}
 		}
 		if i := strings.LastIndexByte(text, ':'); i >= 0 {
-			if pid, ok := processID(text[i+1:]); ok && isHost(text[:i]) {
-				return text[:i], pid, true
+			host := text[:i]
+			if pid, ok := processID(text[i+1:]); ok && isHost(host) && (host == "localhost" || strings.ContainsAny(host, ".0123456789")) {
+				return Process{host, pid, false}, true
 			}
 		}
 	}
-	return "", 0, false
+	return Process{}, false
 }
 
 // processID returns the number in s, if it can be a process ID.

@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -40,30 +39,40 @@ func TestTheValueOfALockNamesItsClients(t *testing.T) {
 	all := []Client{
 		{ID: 1, Name: "web-1", Addr: "10.2.3.4:1000"}, {ID: 2, Name: "web-1", Addr: "10.2.3.4:1001"}, {ID: 3, Name: "web-11", Addr: "10.2.3.44:1000"},
 		{ID: 4, Addr: "127.0.0.1:1000"}, {ID: 5, Name: "été", Addr: "10.9.9.9:1"},
+		{ID: 6, Name: "worker", Addr: "10.9.9.8:1"}, {ID: 7, Name: "token", Addr: "10.9.9.7:1"}, {ID: 8, Name: "service", Addr: "10.9.9.7:2"},
 	}
+	const hint = true
 	for _, c := range []struct {
 		holder Holder
 		want   []int64
+		hint   bool
 	}{
-		{Holder{ID: "x", Label: "web-1"}, []int64{1, 2}},
-		{Holder{ID: "web-11"}, []int64{3}},
-		{Holder{ID: "4711@web-11:ab"}, []int64{3}},
-		{Holder{ID: "t", Label: "host 10.2.3.4, pid 5"}, []int64{1, 2}},
-		{Holder{ID: "10.2.3.4:1001/7"}, []int64{2}},
-		{Holder{ID: "10.2.3.4:10011"}, []int64{1, 2}}, // the address is another one, the host is the same
-		{Holder{ID: "110.2.3.4"}, nil},
-		{Holder{ID: "at 127.0.0.1"}, nil},
-		{Holder{ID: "127.0.0.1:1000"}, []int64{4}},
-		{Holder{ID: "xété"}, nil},
-		{Holder{ID: "b2f4-9ad0"}, nil},
-		{Holder{}, nil},
+		{Holder{ID: "x", Label: "web-1"}, []int64{1, 2}, !hint},
+		{Holder{ID: "web-11"}, []int64{3}, !hint},
+		{Holder{ID: "4711@web-11:ab"}, []int64{3}, hint},
+		{Holder{ID: "t", Label: "host 10.2.3.4, pid 5"}, []int64{1, 2}, !hint},
+		{Holder{ID: "10.2.3.4:1001/7"}, []int64{2}, !hint},
+		{Holder{ID: "10.2.3.4:10011"}, []int64{1, 2}, !hint}, // the address is another one, the host is the same
+		{Holder{ID: "110.2.3.4"}, nil, !hint},
+		{Holder{ID: "at 127.0.0.1"}, nil, !hint},
+		{Holder{ID: "127.0.0.1:1000"}, []int64{4}, !hint},
+		{Holder{ID: "xété"}, nil, !hint},
+		{Holder{ID: "b2f4-9ad0"}, nil, !hint},
+		{Holder{}, nil, !hint},
+		{Holder{ID: "invoice-worker-3"}, []int64{6}, hint},
+		{Holder{ID: `{"host":"db-7","service":"main","token":"abc"}`}, nil, !hint}, // only the names of its fields are names of clients
+		{Holder{ID: `{"host":"db-7","by":["x",{"y":"worker"}]}`}, []int64{6}, hint},
+		{Holder{ID: `{"by":"invoice-worker-3"}`}, nil, !hint},
+		{Holder{ID: `{"from":"10.2.3.4:1001"}`}, []int64{2}, !hint},
+		{Holder{ID: `{"worker"`}, []int64{6}, hint}, // not JSON
 	} {
 		var got []int64
-		for _, found := range c.holder.ClientsOf(all) {
-			got = append(got, found.ID)
+		found, hint := c.holder.ClientsOf(all)
+		for _, one := range found {
+			got = append(got, one.ID)
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%+v names %v, want %v", c.holder, got, c.want)
+		if !slices.Equal(got, c.want) || hint != c.hint {
+			t.Errorf("%+v names %v, hint %v, want %v, %v", c.holder, got, hint, c.want, c.hint)
 		}
 	}
 }
@@ -71,12 +80,14 @@ func TestTheValueOfALockNamesItsClients(t *testing.T) {
 func TestAHolderNamesItsProcess(t *testing.T) {
 	t.Parallel()
 	for label, want := range map[string]string{
-		"web-1:4711": "web-1 4711", "4711@web-1.internal": "web-1.internal 4711", "a/b:4711": "", "web-1:0471": "", "web-1:99999999": "",
+		"web-1:4711": "4711 on web-1, if that is a host", "4711@web-1.internal": "4711 on web-1.internal", "4711@web": "4711 on web",
+		"localhost:4711": "4711 on localhost, if that is a host", "db.internal:4711": "4711 on db.internal, if that is a host",
+		"job:1234": "", "nightly-report:2024": "", "a/b:4711": "", "web-1:0471": "", "web-1:99999999": "",
 		"10.2.3.4:4711": "", "-oProxyCommand=x:4711": "", "-x:4711": "", "b0f1d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:52": "", "4711": "", "": "", ":1": "",
 	} {
 		got := ""
-		if host, pid, ok := (Holder{Label: label}).Process(); ok {
-			got = fmt.Sprint(host, " ", pid)
+		if p, ok := (Holder{Label: label}).Process(); ok {
+			got = p.String()
 		}
 		if got != want {
 			t.Errorf("%q is %q, want %q", label, got, want)

@@ -57,7 +57,7 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 	}{
 		{"d", "set a deadline", "it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
 		{"e", "extend it", "its holder has " + humanize.Setting(defaultTTL) + ", or another time that you choose, from now on", keyspace.Extend},
-		{"b", "break it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
+		{"r", "release it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
 	} {
 		able, why := a.allowed(c.act, locks)
 		d := pendingAction{c.act, able, defaultTTL}
@@ -237,7 +237,7 @@ func (d pendingAction) verb() string {
 	case keyspace.Extend:
 		return "extend"
 	default:
-		return "break"
+		return "release"
 	}
 }
 
@@ -249,7 +249,7 @@ func (d pendingAction) did() string {
 	case keyspace.Extend:
 		return "gave " + humanize.Setting(d.ttl) + " from now on to"
 	default:
-		return "broke"
+		return "released"
 	}
 }
 

@@ -80,8 +80,8 @@ func TestOnlyYConfirmsAnAction(t *testing.T) {
 	for _, answer := range []string{"enter", "esc", "b", "x", "n", " ", "q"} {
 		w, b := writeConfig()
 		drive(t, w, func(d *driver) {
-			d.press("j", "x", "b").want("break lock:orders:4711?", "11 waiters can acquire it", "its holder (pay-7:52) will still believe", "end by itself in 13.2 s")
-			d.press(answer).want("nothing was changed").wantNot("break lock:orders:4711?")
+			d.press("j", "x", "r").want("release lock:orders:4711?", "11 waiters can acquire it", "its holder (pay-7:52) will still believe", "end by itself in 13.2 s")
+			d.press(answer).want("nothing was changed").wantNot("release lock:orders:4711?")
 			b.want(t)
 			if d.quit {
 				t.Errorf("%s quit the program", answer)
@@ -90,15 +90,15 @@ func TestOnlyYConfirmsAnAction(t *testing.T) {
 	}
 	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
-		d.press("j", "x", "b", "y").want("broke lock:orders:4711")
-		b.want(t, "break lock:orders:4711")
+		d.press("j", "x", "r", "y").want("released lock:orders:4711")
+		b.want(t, "release lock:orders:4711")
 	})
 }
 
 func TestTheLeastDangerousActionIsFirst(t *testing.T) {
 	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
-		d.press("x").wantOrder("act on job:nightly", "set a deadline", "break it")
+		d.press("x").wantOrder("act on job:nightly", "set a deadline", "release it")
 		d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
 		b.want(t, "expire job:nightly")
 		d.press("j", "x", "d").want("it has a deadline already").press("x", "e", "y")
@@ -108,14 +108,14 @@ func TestTheLeastDangerousActionIsFirst(t *testing.T) {
 
 func TestALockOfAFormatWithoutActionsCannotBeChanged(t *testing.T) {
 	w, _ := writeConfig()
-	drive(t, w, func(d *driver) { d.press("j", "j", "x", "b").want("cannot be changed from outside") })
+	drive(t, w, func(d *driver) { d.press("j", "j", "x", "r").want("cannot be changed from outside") })
 }
 
 func TestTaggedLocksAreActedOnOneByOne(t *testing.T) {
 	w, b := writeConfig()
 	drive(t, w, func(d *driver) {
-		d.press("t", "t", "x").want("act on 2 tagged locks").press("b", "y")
-		b.want(t, "break job:nightly", "break lock:orders:4711")
+		d.press("t", "t", "x").want("act on 2 tagged locks").press("r", "y")
+		b.want(t, "release job:nightly", "release lock:orders:4711")
 	})
 }
 
@@ -123,9 +123,9 @@ func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
 	w, b := writeConfig()
 	b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}
 	drive(t, w, func(d *driver) {
-		d.press("x", "b", "y").want("nothing was changed", "now held by cron-3")
+		d.press("x", "r", "y").want("nothing was changed", "now held by cron-3")
 		b.err = errors.New("audit log: disk full\x1b[2J")
-		d.press("x", "b", "y").want(`disk full\x1b[2J`)
+		d.press("x", "r", "y").want(`disk full\x1b[2J`)
 	})
 }
 
@@ -133,11 +133,11 @@ func TestAProductionServerRequiresTheTypedName(t *testing.T) {
 	w, b := writeConfig()
 	w.Production = true
 	drive(t, w, func(d *driver) {
-		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").want("nothing was changed: the name typed is not job:nightly").wantNot("break job:nightly?")
-		d.press("x", "b").enter("job:nightly").press("enter").want("break job:nightly?").press("enter").want("nothing was changed")
+		d.want("PRODUCTION").press("x", "r").want("type job:nightly to confirm").enter("job").press("enter").want("nothing was changed: the name typed is not job:nightly").wantNot("release job:nightly?")
+		d.press("x", "r").enter("job:nightly").press("enter").want("release job:nightly?").press("enter").want("nothing was changed")
 		b.want(t)
-		d.press("x", "b").enter("job:nightly").press("enter", "y")
-		b.want(t, "break job:nightly")
+		d.press("x", "r").enter("job:nightly").press("enter", "y")
+		b.want(t, "release job:nightly")
 	})
 }
 
@@ -157,7 +157,7 @@ func TestASnapshotIsRequestedRightAfterAnAction(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.wait(time.Second)
 		before := v.looks
-		d.press("x", "b", "y").wait(2 * tickInterval)
+		d.press("x", "r", "y").wait(2 * tickInterval)
 		if v.looks != before+1 {
 			t.Errorf("%d looks after the act", v.looks-before)
 		}
@@ -186,7 +186,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 			t.Fatal(why)
 		}
 		for _, size := range [][2]int{{80, 24}, {140, 60}} {
-			d.size(size[0], size[1]).press("/").enter("orders").press("enter", "x", "b").want("break lock:orders:4711?", "leave it")
+			d.size(size[0], size[1]).press("/").enter("orders").press("enter", "x", "r").want("release lock:orders:4711?", "leave it")
 			read := map[string]bool{}
 			for range 200 {
 				for line := range strings.SplitSeq(d.screen(), "\n") {
@@ -236,8 +236,8 @@ func TestADeadlineIsChosen(t *testing.T) {
 		d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")
 		d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m for job:nightly")
 		b.want(t, "expire job:nightly 1m0s")
-		d.press("x", "b").wantNot("longer, shorter").press("+", "y")
-		b.want(t, "expire job:nightly 1m0s", "break job:nightly")
+		d.press("x", "r").wantNot("longer, shorter").press("+", "y")
+		b.want(t, "expire job:nightly 1m0s", "release job:nightly")
 	})
 }
 

@@ -71,8 +71,8 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 		token, none = widget.Plain(l.Holders[0].ID), ""
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
-	breaking, why := a.safeCommand(keyspace.ForceRelease, l, defaultTTL)
-	m.choices = append(m.choices, a.copyOf("b", "command that breaks it", breaking, why))
+	releasing, why := a.safeCommand(keyspace.ForceRelease, l, defaultTTL)
+	m.choices = append(m.choices, a.copyOf("r", "command that releases it", releasing, why))
 	if l.Endless() {
 		expiring, why := a.safeCommand(keyspace.Expire, l, defaultTTL)
 		m.choices = append(m.choices, a.copyOf("d", "command that sets a deadline", expiring, why))

@@ -36,7 +36,7 @@ func TestGoldenFrames(t *testing.T) {
 					d.press("6").golden("events-" + name)
 					d.press("1", "j", "enter").wait(2 * tickInterval).golden("lock-" + name)
 					d.press("esc", "x").golden("act-" + name)
-					d.press("b").golden("confirm-" + name)
+					d.press("r").golden("confirm-" + name)
 					d.press("esc", ":").enter("the").golden("command-" + name)
 					d.press("esc", "/").enter("rw").golden("filter-" + name)
 					d.press("esc", "@").golden("command-stats-" + name)

@@ -164,7 +164,7 @@ func bindings() []binding {
 		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
 		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
-		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: break the lock, extend it or set a deadline; no other key changes anything"},
+		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
 		{copyIt, onLocks | onLock | onFindings, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard"},
 		{snooze, onFindings | onLock, []string{"z"}, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
 		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},

@@ -106,7 +106,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 	if s.privacy.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
 	}
-	act, word := keyspace.ForceRelease, "command to break it safely"
+	act, word := keyspace.ForceRelease, "command to release it safely"
 	if p.last.Endless() {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}
@@ -149,8 +149,9 @@ func (v lockView) processLines(w int) []string {
 	var lines []string
 	for _, h := range v.Holders[:min(len(v.Holders), holdersListed)] {
 		text := ""
-		if host, pid, ok := h.Process(); ok {
-			text = fmt.Sprintf("%d on %s", pid, s.redactAddr(host))
+		if p, ok := h.Process(); ok {
+			p.Host = s.redactAddr(p.Host)
+			text = p.String()
 		}
 		if h.Addr != "" {
 			text = s.sentence(text, "connected from "+s.redactAddr(h.Addr))

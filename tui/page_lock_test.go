@@ -57,7 +57,7 @@ func TestThePageOfALockShowsTheProcessOfItsHolder(t *testing.T) {
 	drive(t, Config{Source: &fakeServer{locks: []keyspace.Lock{l, mutex("b", "token-2", time.Minute)}}}, func(d *driver) {
 		d.wait(time.Second).press("enter")
 		line := d.line("  process")
-		for _, want := range []string{"4711 on web-1", "connected from 10.2.3.4:52312"} {
+		for _, want := range []string{"4711 on web-1, if that is a host", "connected from 10.2.3.4:52312"} {
 			if !strings.Contains(line, want) {
 				t.Errorf("it is %q, without %q", line, want)
 			}

@@ -54,7 +54,7 @@ func TestAMissingKeyOfAHeldLockIsReadAgainSoon(t *testing.T) {
 func TestTheLockPageShowsTheSafeCommand(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(100, 60).press("j", "enter")
-		d.wantOrder("to break it safely", "redis-cli", "return 1", "lock:orders:4711")
+		d.wantOrder("to release it safely", "redis-cli", "return 1", "lock:orders:4711")
 		d.press("esc", "j", "enter") // this format has no actions
 		if text := d.screen(); strings.Contains(text, "redis-cli") {
 			t.Errorf("a command for a lock that is not to be touched:\n%s", text)
@@ -160,11 +160,11 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 		Expires: after(time.Minute), Holders: []keyspace.Holder{{ID: "me", Count: 1}},
 	}}}
 	drive(t, w, func(d *driver) {
-		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("b")
+		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("r")
 		if got := w.Clipboard.(*fakeClipboard).copied; got != line {
 			t.Errorf("copied is %s", got)
 		}
-		d.press("x", "b").want("still believe", line).press("enter")
-		d.press("enter").want("to break it safely", line)
+		d.press("x", "r").want("still believe", line).press("enter")
+		d.press("enter").want("to release it safely", line)
 	})
 }

@@ -28,7 +28,7 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 		d.wait(tickInterval)
 		for i, keys := range [][]string{
 			{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"1", "enter"}, // the pages
-			{"esc", "w"}, {"w", "v"}, {"v", "?"}, {"esc", "/"}, {"esc", ":"}, {"esc", "@"}, {"esc", "x"}, {"b"}, {"esc", "y"},
+			{"esc", "w"}, {"w", "v"}, {"v", "?"}, {"esc", "/"}, {"esc", ":"}, {"esc", "@"}, {"esc", "x"}, {"r"}, {"esc", "y"},
 			{"esc", "ctrl+s"}, {"esc", "3", "f"}, {"esc", "m"}, {"esc", "enter"}, {"esc", "1", " "}, {" ", "p"},
 		} {
 			d.press(keys...).wait(tickInterval)
@@ -112,7 +112,7 @@ func hostile(s string) Config {
 		Load:   &hostileLoad{g, s},
 		Title:  s,
 
-		Executor:  &fakeExecutor{err: fmt.Errorf("break: %s", s)},
+		Executor:  &fakeExecutor{err: fmt.Errorf("release: %s", s)},
 		Formats:   []keyspace.Format{{Name: s, Library: s, Actions: actionFormats()[0].Actions}},
 		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: hostileStats(s), Store: hostileStore(s),
 		Connector: &fakeConnector{err: fmt.Errorf("connect: %s", s)},
@@ -182,7 +182,7 @@ func meet(d *driver, v *hostileServer, s string) {
 	paste := func() { d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true}) }
 	d.size(160, 45).wait(2*tickInterval).press("w", "j", "/")
 	paste()
-	d.press("left", "enter", "enter").wait(2*tickInterval).press("G", "esc", "y", "esc", "x", "b", "y", "2", "4", "5", "6", "p", "p", "@", "esc", "ctrl+s", "esc", ":")
+	d.press("left", "enter", "enter").wait(2*tickInterval).press("G", "esc", "y", "esc", "x", "r", "y", "2", "4", "5", "6", "p", "p", "@", "esc", "ctrl+s", "esc", ":")
 	paste()
 	d.press("enter", ":").enter("db 7").press("enter").wait(tickInterval).press(":").enter("lock ")
 	paste()

@@ -135,6 +135,30 @@ func (c *Flags) address() (endpoint, error) {
 	return endpoint{network: "tcp", addr: net.JoinHostPort(c.host, strconv.Itoa(int(c.port)))}, nil
 }
 
+// parseAddress parses a URL as parseURL does, or a host with or without a port.
+func parseAddress(origin, raw string) (endpoint, error) {
+	if raw == "" || strings.ContainsAny(raw, "/@?#%") {
+		return parseURL(origin, raw)
+	}
+	addr := withPort(raw, "6379")
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return endpoint{}, invalidURL(origin, "is not a Redis address")
+	}
+	return parseURL(origin, "redis://"+addr)
+}
+
+// withPort returns the address of a host, with a port if it has none. An IPv6 address may be
+// without brackets.
+func withPort(addr, port string) string {
+	if ip, err := netip.ParseAddr(strings.Trim(addr, "[]")); err == nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	if !strings.Contains(addr, ":") {
+		return addr + ":" + port
+	}
+	return addr
+}
+
 // parseURL parses redis://user:pass@host:port/db, rediss:// for TLS, or
 // unix://user:pass@/path?db=n. Its errors quote nothing of the URL, because any part
 // of a malformed URL may be the password. They name origin, the flag or variable of

@@ -189,3 +189,34 @@ func TestAnEndpointNamesItselfWithoutCredentials(t *testing.T) {
 		}
 	}
 }
+
+func TestARedlockServerIsAURLOrAHost(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis-1":                "redis-1:6379",
+		"redis-1:7000":           "redis-1:7000",
+		"redis:7000":             "redis:7000",
+		"10.0.0.5":               "10.0.0.5:6379",
+		"[::1]:7000":             "[::1]:7000",
+		"::1":                    "[::1]:6379",
+		"[::1]":                  "[::1]:6379",
+		"redis://redis-1":        "redis-1:6379",
+		"rediss://redis-1:1/3":   "redis-1:1",
+		"unix:///run/redis.sock": "/run/redis.sock",
+	} {
+		seeds, err := parsed(t, "--redlock", raw).seeds()
+		if err != nil || seeds[0].addr != want {
+			t.Errorf("--redlock %s is %v with error %v, want %s", raw, seeds, err, want)
+		}
+		if raw == "::1" || raw == "[::1]" {
+			if got := parsed(t, "--sentinel", raw).sentinelAddresses()[0]; got != "[::1]:26379" {
+				t.Errorf("--sentinel %s is %s", raw, got)
+			}
+		}
+	}
+	for _, raw := range []string{"c4nary@redis-1", "redis:c4nary", "redis-1/c4nary", "redis-1:c4nary", "c4nary:x:1"} {
+		_, err := parsed(t, "--redlock", raw).seeds()
+		if f, ok := errors.AsType[*Error](err); !ok || !f.Usage || strings.Contains(err.Error(), "c4nary") {
+			t.Errorf("--redlock %s: %v", raw, err)
+		}
+	}
+}

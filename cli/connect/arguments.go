@@ -4,8 +4,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"locktop/shell"
 )
 
 // Arguments returns the flags that lead to database db of the same servers, without a
@@ -15,27 +18,59 @@ func (c *Flags) Arguments(db int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	var password []string
+	switch {
+	case c.given("password-command"):
+		password = []string{"--password-command", c.command}
+	case c.given("password-file"):
+		password = []string{"--password-file", absolute(c.file)}
+	case c.asksForPassword(seeds):
+		password = []string{"--askpass"}
+	}
+	return slices.Concat(c.where(seeds), c.optionFlags(seeds, database{number: db}, password)), nil
+}
+
+// Line returns the flags that lead to the same servers and databases, as words of a shell
+// command. They do not depend on the environment, and have neither a password nor what
+// finds one. Line returns "" if no shell command can have the flags.
+func (c *Flags) Line() (string, error) {
+	seeds, err := c.seeds()
+	if err != nil {
+		return "", err
+	}
+	where := c.where(seeds)
+	if len(where) == 0 {
+		where = []string{"-u", seeds[0].url(false)}
+	}
+	hasPassword := slices.ContainsFunc(passwordWays, c.given)
+	if c.context == "" {
+		hasPassword = hasPassword || slices.ContainsFunc(seeds, func(e endpoint) bool { return e.pass != "" })
+	}
+	var password []string
+	if hasPassword {
+		password = []string{"--askpass"}
+	}
+	db := database{number: seeds[0].db, all: c.db.all}
+	line, _ := shell.Line(slices.Concat(where, c.optionFlags(seeds, db, password))...)
+	return line, nil
+}
+
+// optionFlags returns the flags beside those with the addresses of the servers.
+func (c *Flags) optionFlags(seeds []endpoint, db database, password []string) []string {
 	e := seeds[0]
-	flags := c.where(seeds)
+	var flags []string
 	if c.context == "" && len(c.redlock) == 0 && e.user != "" {
 		flags = append(flags, "--user", e.user)
 	} else if c.context != "" && c.user != "" {
 		flags = append(flags, "--user", c.user)
 	}
-	switch {
-	case c.given("password-command"):
-		flags = append(flags, "--password-command", c.command)
-	case c.given("password-file"):
-		flags = append(flags, "--password-file", absolute(c.file))
-	case c.asksForPassword(seeds):
-		flags = append(flags, "--askpass")
-	}
-	number := db != 0
+	flags = append(flags, password...)
+	number := db.number != 0
 	if len(c.redlock) > 0 || c.context != "" {
 		number = c.given("db")
 	}
-	if number {
-		flags = append(flags, "-n", strconv.Itoa(db))
+	if number || db.all {
+		flags = append(flags, "-n", db.String())
 	}
 	if e.tls && len(c.sentinels) > 0 && c.context == "" || c.security.tls && c.context != "" {
 		flags = append(flags, "--tls")
@@ -47,7 +82,7 @@ func (c *Flags) Arguments(db int) ([]string, error) {
 	if c.given("timeout") {
 		flags = append(flags, "--timeout", c.timeout.String())
 	}
-	return flags, nil
+	return flags
 }
 
 // where returns the flags with the addresses of the servers. It returns none for the
@@ -154,12 +189,7 @@ func (c *Flags) RedisCLI() []string {
 		return nil
 	}
 	var flags []string
-	user := seeds[0].user
-	if c.secret != nil {
-		now, _ := c.secret.last()
-		user = now.withUser(user).user
-	}
-	if user != "" {
+	if user := c.userOf(seeds[0]); user != "" {
 		flags = append(flags, "--user", user)
 	}
 	if seeds[0].pass != "" && seeds[0].pass != os.Getenv("REDISCLI_AUTH") || c.rotates() {
@@ -169,4 +199,13 @@ func (c *Flags) RedisCLI() []string {
 		flags = append(append(flags, "--tls"), c.security.flags()...)
 	}
 	return flags
+}
+
+// userOf returns the ACL user of the connections to e; "" is the default user.
+func (c *Flags) userOf(e endpoint) string {
+	if c.secret == nil {
+		return e.user
+	}
+	now, _ := c.secret.last()
+	return now.withUser(e.user).user
 }

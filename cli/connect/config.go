@@ -35,6 +35,7 @@ type Context struct {
 	SSH          string   `yaml:"ssh"`        // in the syntax of --ssh
 	Production   bool     `yaml:"production"` // the user must type the name of a lock before each action
 	ReadOnly     bool     `yaml:"readonly"`   // refuse --write
+	AuditLog     string   `yaml:"audit_log"`  // in the syntax of --audit-log
 	Theme        string   `yaml:"theme"`
 	Locks        []string `yaml:"locks"`   // globs in the syntax of --lock
 	Overdue      []string `yaml:"overdue"` // limits in the syntax of --overdue
@@ -105,7 +106,7 @@ var (
 func configError(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
-		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, sentinel, master, sentinel_user, sentinel_pass, sentinel_tls, ssh, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
+		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, sentinel, master, sentinel_user, sentinel_pass, sentinel_tls, ssh, production, readonly, audit_log, theme, locks, overdue, and above them contexts", m[1], m[2])
 	}
 	if line := anyLine.FindString(said); line != "" {
 		return fmt.Errorf("%s: unexpected value", line)

@@ -38,7 +38,8 @@ func usagef(hint, format string, args ...any) *Error {
 // error, and never a reason to continue as the default user.
 //
 // The first Open asks for the password if --askpass, or a command or a file, has it.
-// Before it connects, Open warns of what is unsafe.
+// Before it connects, Open warns of what is unsafe. If p has a Note, Open waits for a server
+// that loads its data or runs a script, for at most [loadingWait].
 func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 	if err := c.checkTopology(); err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 			return v.client(e)
 		})
 	}
-	if err := t.ping(ctx); err != nil {
+	if err := t.pingLoaded(ctx, p.Note); err != nil {
 		t.Close()
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (c *Flags) seeds() ([]endpoint, error) {
 	}
 	var all []endpoint
 	for _, raw := range c.redlock {
-		e, err := parseURL("--redlock", raw)
+		e, err := parseAddress("--redlock", raw)
 		if err != nil {
 			return nil, err
 		}
@@ -149,6 +150,39 @@ func (c *Flags) locator(seeds []endpoint) func(context.Context, *servers) ([]end
 		locate = inAllDatabases(locate)
 	}
 	return locate
+}
+
+// Open waits this long for a server that loads its data or runs a script, and asks it again
+// after each loadingPoll.
+const (
+	loadingWait = 5 * time.Minute
+	loadingPoll = 200 * time.Millisecond
+)
+
+// pingLoaded calls ping until a server answers that neither loads its data nor runs a
+// script. It notes once that it waits; without note it does not wait.
+func (t *Target) pingLoaded(ctx context.Context, note func(format string, args ...any)) error {
+	giveUp := time.Now().Add(loadingWait)
+	for noted := false; ; {
+		err := t.ping(ctx)
+		if note == nil || !isBusy(err) || time.Now().After(giveUp) {
+			return err
+		}
+		if !noted {
+			noted = true
+			note("%v; waiting for at most %s, Ctrl-C ends it", err, humanize.Setting(loadingWait))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(loadingPoll):
+		}
+	}
+}
+
+// isBusy reports whether a server loads its data or runs a script.
+func isBusy(err error) bool {
+	return redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "BUSY")
 }
 
 // ping makes sure that one of the servers answers and makes this server the
@@ -357,14 +391,14 @@ func (e endpoint) setUp(ctx context.Context, cn *redis.Conn) error {
 // ends it, whose error says more.
 const askGrace = 50 * time.Millisecond
 
-// ask waits for the reply to TIME. A permission error or an unknown command also
-// proves that the server accepts the user.
+// ask waits for the reply to PING. A permission error, an unknown command, or a replica
+// without its master also proves that the server accepts the user.
 func (t *Target) ask(ctx context.Context, rdb *redis.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout+askGrace)
 	defer cancel()
-	err := rdb.Time(ctx).Err()
-	forbidden := redis.IsPermissionError(err) && strings.Contains(err.Error(), "'time'")
-	if forbidden || redis.HasErrorPrefix(err, "unknown command") {
+	err := rdb.Ping(ctx).Err()
+	forbidden := redis.IsPermissionError(err) && strings.Contains(err.Error(), "'ping'")
+	if forbidden || redis.HasErrorPrefix(err, "unknown command") || redis.HasErrorPrefix(err, "MASTERDOWN") {
 		return nil
 	}
 	return err

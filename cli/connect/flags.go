@@ -197,7 +197,7 @@ func (s *topologyFlags) addTo(set *pflag.FlagSet) {
 	set.StringVar(&s.sentinelPass, "sentinel-pass", "", "`password` of the Sentinels; LOCKTOP_SENTINEL_PASS is not in the process list")
 	set.Var(&s.sentinelTLS, "sentinel-tls", "use TLS with the Sentinels (default: if --tls is set)")
 	set.Lookup("sentinel-tls").NoOptDefVal = "true"
-	set.StringSliceVar(&s.redlock, "redlock", nil, "`URL`s of independent servers with Redlocks")
+	set.StringSliceVar(&s.redlock, "redlock", nil, "`address` or URL of one of the independent servers with Redlocks; may be repeated")
 	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas, if there are any; their data may be older")
 }
 
@@ -274,9 +274,7 @@ func (c *Flags) sentinelsUseTLS() bool {
 func (s *topologyFlags) sentinelAddresses() []string {
 	all := make([]string, len(s.sentinels))
 	for i, addr := range s.sentinels {
-		if all[i] = addr; !strings.Contains(addr, ":") {
-			all[i] = addr + ":26379"
-		}
+		all[i] = withPort(addr, "26379")
 	}
 	return all
 }

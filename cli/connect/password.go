@@ -93,6 +93,7 @@ type Prompt struct {
 	In   io.Reader
 	Out  io.Writer
 	Warn func(format string, args ...any) // nil: Open does not warn
+	Note func(format string, args ...any) // nil: Open does not wait for a server that loads its data
 }
 
 // password reads a password from a terminal without echo, or else from the first line

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,11 +89,17 @@ func (t *Target) Answers(ctx context.Context, rdb *redis.Client) error {
 		return nil
 	}
 	err := t.ask(ctx, rdb)
+	if isBusy(err) {
+		return nil // the scan tries again
+	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return fmt.Errorf("no answer within %s", humanize.Setting(t.Timeout))
 	}
 	return err
 }
+
+// User returns the ACL user of the connections.
+func (t *Target) User() string { return cmp.Or(t.flags.userOf(t.seed), "default") }
 
 // Clients returns a client of each server, by address.
 func (t *Target) Clients(ctx context.Context) map[string]redis.UniversalClient {

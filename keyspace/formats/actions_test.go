@@ -484,7 +484,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 			t.Errorf("server %d has %q, want %q", i+1, got, want)
 		}
 	}
-	if last := written.lines[len(written.lines)-1]; last.Outcome != keyspace.Changed || last.Nodes != 1 {
+	if last := written.lines[len(written.lines)-1]; last.Outcome != keyspace.Changed || len(last.Nodes) != 1 {
 		t.Errorf("written down: %+v", last)
 	}
 }

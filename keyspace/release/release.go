@@ -77,10 +77,14 @@ func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keysp
 		ID: uuid.NewString(), At: e.now(), Action: what, Lock: seen.ID(), Format: seen.Format,
 		Holders: digests(seen.Holders), TTL: ttl, Outcome: keyspace.Intended,
 	}
+	for _, s := range scripts {
+		intent.Nodes = append(intent.Nodes, s.Node)
+	}
 	if err := e.log.Write(intent); err != nil {
 		return keyspace.AuditRecord{}, fmt.Errorf("nothing was changed, because the audit log cannot be written: %w", err)
 	}
 	outcome := intent
+	outcome.Nodes = nil
 	err = e.run(ctx, scripts, seen, &outcome)
 	outcome.At = e.now()
 	if lost := e.log.Write(outcome); lost != nil {
@@ -98,11 +102,11 @@ func (e *Executor) run(ctx context.Context, scripts []keyspace.Script, seen keys
 		case err != nil:
 			failures = append(failures, fmt.Errorf("%s %q at %s: %w", sum.Action, seen.Key, s.Node, err))
 		case done:
-			sum.Nodes++
+			sum.Nodes = append(sum.Nodes, s.Node)
 		}
 	}
 	switch {
-	case sum.Nodes > len(scripts)/2:
+	case len(sum.Nodes) > len(scripts)/2:
 		sum.Outcome = keyspace.Done
 	case len(failures) > 0:
 		sum.Outcome, sum.Err = keyspace.Failed, errors.Join(failures...).Error()
@@ -118,19 +122,19 @@ func (e *Executor) run(ctx context.Context, scripts []keyspace.Script, seen keys
 func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
 	of := len(scripts)
 	now, err := e.readAgain(ctx, scripts[0].Node, seen)
-	if err == nil && sum.Nodes == 0 && unchanged(now, seen) {
+	if err == nil && len(sum.Nodes) == 0 && unchanged(now, seen) {
 		err = fmt.Errorf("a script of this user may not read the lock: %w", ErrNoPermission)
 	}
 	if err != nil {
 		undone := "nothing was changed"
 		if of > 1 {
-			undone = fmt.Sprintf("done on %d of %d servers only", sum.Nodes, of)
+			undone = fmt.Sprintf("done on %d of %d servers only", len(sum.Nodes), of)
 		}
 		err = fmt.Errorf("%s %q: %s: %w", sum.Action, seen.Key, undone, err)
 		sum.Outcome, sum.Err = keyspace.Failed, err.Error()
 		return err
 	}
-	changed := &keyspace.ChangedError{Key: seen.Key, Now: now, Done: sum.Nodes, Of: of}
+	changed := &keyspace.ChangedError{Key: seen.Key, Now: now, Done: len(sum.Nodes), Of: of}
 	sum.Outcome, sum.Now = keyspace.Changed, changed.Holders()
 	return changed
 }

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// loadingServer starts a server that loads its data until done is called.
+func loadingServer(t *testing.T) (addr string, done func()) {
+	t.Helper()
+	srv := server.DebugForTest(t)
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true, MaxRetries: -1, ReadTimeout: longestWait})
+	t.Cleanup(func() { _ = rdb.Close() })
+	ctx := context.Background()
+	for _, argv := range [][]any{
+		{"SET", "lock:a", token},
+		{"EVAL", "for i=1,20000 do redis.call('SET','key:'..i,i) end return 1", 0},
+		{"CONFIG", "SET", "loading-process-events-interval-bytes", 1024},
+		{"CONFIG", "SET", "key-load-delay", 2_000}, // us per key
+	} {
+		if err := rdb.Do(ctx, argv...).Err(); err != nil {
+			if strings.Contains(err.Error(), "Unsupported CONFIG") {
+				t.Skip("this redis-server answers nothing while it loads so few keys: Redis 6.2 does")
+			}
+			t.Fatal(err)
+		}
+	}
+	loaded := make(chan error, 1)
+	go func() { loaded <- rdb.Do(ctx, "DEBUG", "RELOAD").Err() }()
+	other := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true, ReadTimeout: longestWait})
+	t.Cleanup(func() { _ = other.Close() })
+	within(t, longestWait, func() bool { return redis.HasErrorPrefix(other.Ping(ctx).Err(), "LOADING") })
+	return srv.Addr(), func() {
+		if err := other.ConfigSet(ctx, "key-load-delay", "0").Err(); err != nil {
+			t.Error(err)
+		}
+		if err := <-loaded; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Each command waits for a server that loads its data, says so once, and then does its work.
+func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
+	t.Parallel()
+	addr, done := loadingServer(t)
+	commands := map[*spawned]int{} // with their exit codes
+	for line, code := range map[string]int{
+		"list --json": exitFine, "doctor --for 0s --json": exitFindings, "inspect lock:a": exitFine, "who lock:a --for 100ms": exitFailure,
+		"release lock:a --dry-run": exitFine, "watch --for 10ms": exitFine, "record --for 10ms " + filepath.Join(t.TempDir(), "a.lockrec"): exitFine,
+	} {
+		commands[spawn(t, append(strings.Fields(line), "-u", "redis://"+addr, "--timeout", "30s")...)] = code
+	}
+	for s := range commands {
+		s.says("LOADING")
+	}
+	done()
+	waits := regexp.MustCompile(`^[^\n]*connect redis://` + addr + `: LOADING \w+ is loading the dataset in memory; waiting for at most 5 m, Ctrl-C ends it`)
+	for s, code := range commands {
+		s.exits(code)
+		if errs := s.errs.String(); strings.Count(errs, "LOADING") != 1 || !waits.MatchString(errs) {
+			t.Errorf("%q: %s", s.cmd.Args, errs)
+		}
+	}
+}
+
+// An interrupt ends the wait.
+func TestAnInterruptEndsTheWaitForAServerThatLoads(t *testing.T) {
+	t.Parallel()
+	addr, done := loadingServer(t)
+	defer done()
+	s := spawn(t, "list", "-u", "redis://"+addr, "--timeout", "30s")
+	s.says("waiting for at most")
+	s.signal(os.Interrupt)
+	s.exits(exitInterrupted)
+}
