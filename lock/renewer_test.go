@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/netfault"
 	"locktop/lock"
 )
 
@@ -468,4 +472,42 @@ func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The interval between two renewals is longer than what is left after the Extend.
+func TestAShortenedLeaseIsRenewedBeforeItEnds(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 30 * time.Second}).Lock(ctx)
+		r.must(err)
+		r.must(lease.Extend(ctx, 5*time.Second))
+		time.Sleep(time.Hour)
+		r.holds("orders", lease.Token())
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// The server behind a connection stops without closing it, and its address leads to
+// another one, as after a failover. The lease outlives it with a new connection.
+func TestARenewalLeavesAConnectionThatDoesNotAnswer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		stopped := netfault.New(r.rdb.Options().Dialer)
+		dial := stopped.Dial
+		via := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, DisableIdentity: true, ReadTimeout: time.Minute,
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) { return dial(ctx, network, addr) }})
+		c, err := lock.New(via, lock.Config{})
+		r.must(err)
+		defer via.Close()
+		defer c.Close()
+		defer stopped.Thaw()
+		lease, err := c.Mutex("orders", lock.Options{TTL: 12 * time.Second}).Lock(ctx)
+		r.must(err)
+		time.Sleep(time.Minute)
+		dial = r.rdb.Options().Dialer
+		stopped.Freeze()
+		time.Sleep(10 * time.Minute)
+		if err := context.Cause(lease.Context()); err != nil {
+			r.Errorf("the lease ended: %v", err)
+		}
+		r.holds("orders", lease.Token())
+	})
 }
