@@ -104,8 +104,11 @@ func (s *selection) watchOf(t *connect.Target) *inspect.MultiSource {
 	o := s.multi(t)
 	o.Timeout = t.Timeout
 	options := s.optionsOf(t)
+	past := new(inspect.Carryover)
 	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
-		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, options(addr, db))))
+		scan := options(addr, db)
+		scan.Carryover = past
+		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, scan)))
 	}), o)
 }
 

@@ -198,7 +198,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	if err := child.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.wait(t, "the end of the lock", l.has(keyspace.Vanished, "lock:a"))
+	l.wait(t, "the end of the lock", l.has(keyspace.Lost, "lock:a"))
 	for _, e := range l.all() {
 		if e.Kind == keyspace.Released || e.Kind == keyspace.Expired {
 			t.Errorf("%s is %s", e.Lock.Key, e.Kind)
@@ -239,8 +239,8 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		events, _, _ := f.Next(t.Context())
 		if len(events) > 0 {
-			if events[0].Kind != keyspace.Vanished {
-				t.Errorf("the reason of the end is unknown, and it is %s", events[0].Kind)
+			if events[0].Kind != keyspace.Lost {
+				t.Errorf("the restart lost the lock, and it is %s", events[0].Kind)
 			}
 			return
 		}

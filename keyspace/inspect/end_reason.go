@@ -24,7 +24,7 @@ type endings struct {
 }
 
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
-// Deleted, Stolen, Vanished, or "" if the deadline decides. sure is false while a message
+// Deleted, Stolen, Lost, Vanished, or "" if the deadline decides. sure is false while a message
 // may still arrive; the lock must then be read again.
 func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
 	key := was.lock.Key
@@ -32,16 +32,21 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 		_, stays := now.lock.Holder(h.ID)
 		return !stays
 	})
+	before := w.locks.replaced[key]
 	switch {
 	case !gone:
 		return "", true, nil
-	case c.flushed && now.lock.Key == "":
-		return keyspace.Flushed, true, nil
 	case c.evicted[key]:
 		return keyspace.Evicted, true, nil
 	case c.released[key]:
 		w.noteReleased(was.lock, c.toWaiter[key])
 		return keyspace.Released, true, nil
+	case before != nil && w.lostWith(before, was):
+		return keyspace.Lost, true, nil
+	case before != nil:
+		return "", true, nil
+	case c.flushed && now.lock.Key == "":
+		return keyspace.Flushed, true, nil
 	case w.failures.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
 		return "", true, nil
 	}
