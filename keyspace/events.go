@@ -49,6 +49,16 @@ func (e Event) Ended() time.Time {
 	return e.At
 }
 
+// TakenBy returns the holder that has taken the place of the holder of a Stolen or Lost
+// event: two clients may work at the same time. It is false if there is none.
+func (e Event) TakenBy() (Holder, bool) {
+	next := e.Lock.SoleHolder()
+	if e.Kind != Stolen && e.Kind != Lost || next == "" || next == e.Holder.ID {
+		return Holder{}, false
+	}
+	return e.Lock.Holders[0], true
+}
+
 // EventKinds lists all kinds in the order in which help texts explain them.
 func EventKinds() []EventKind {
 	return []EventKind{
