@@ -27,18 +27,24 @@ func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 }
 
 // watchedServer is a server whose changes a watch reports.
-type watchedServer struct{ *fakeServer }
+type watchedServer struct {
+	*fakeServer
+	events *[]keyspace.Event // of the next snapshot; nil = none ever
+}
 
 func (v watchedServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	s, err := v.fakeServer.Snapshot(ctx)
 	s.Watch.Mode = keyspace.Push
+	if v.events != nil {
+		s.Events, *v.events = *v.events, nil
+	}
 	return s, err
 }
 
 // A failover moves a lock to another node. It is the same lock, with the same past.
 func TestALockKeepsItsPastOnAnotherNode(t *testing.T) {
 	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", time.Minute), mutex("b", "second", time.Minute)}}
-	drive(t, Config{Source: watchedServer{v}}, func(d *driver) {
+	drive(t, Config{Source: watchedServer{v, nil}}, func(d *driver) {
 		d.wait(time.Second).press("down", "t", "enter").want("appeared", "second")
 		v.set(func(v *fakeServer) {
 			for i := range v.locks {
@@ -59,6 +65,20 @@ func TestALockKeepsItsPastOnAnotherNode(t *testing.T) {
 		d.wait(time.Second)
 		if len(s.leases) != 1 {
 			t.Errorf("%d leases are kept of a lock", len(s.leases))
+		}
+	})
+}
+
+func TestAnEventNamesTheClientThatTookALock(t *testing.T) {
+	l := mutex("a", "thief-1", time.Minute)
+	events := []keyspace.Event{
+		{At: before(0), Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "victim-1"}, Held: time.Second},
+		{At: before(0), Kind: keyspace.Lost, Lock: mutex("b", "unlucky-1", time.Minute), Holder: keyspace.Holder{ID: "unlucky-1"}},
+	}
+	drive(t, Config{Source: watchedServer{&fakeServer{locks: []keyspace.Lock{l}}, &events}}, func(d *driver) {
+		d.size(160, 40).wait(time.Second).press("6").want("1 stolen", "1 lost", "taken by thief-1")
+		if line := d.line("taken by"); !strings.Contains(line, "stolen") || !strings.Contains(line, "victim-1") {
+			t.Errorf("the thief is in %q", line)
 		}
 	})
 }
