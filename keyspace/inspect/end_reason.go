@@ -38,7 +38,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 		return "", true, nil
 	case c.evicted[key]:
 		return keyspace.Evicted, true, nil
-	case c.released[key]:
+	case w.provesRelease(was.lock, c.released[key]):
 		w.noteReleased(was.lock, c.toWaiter[key])
 		return keyspace.Released, true, nil
 	case before != nil && w.lostWith(before, was):
@@ -76,6 +76,16 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	}
 	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil
+}
+
+// provesRelease reports whether a message, received at a local time, proves that a lock was
+// released; zero = there was none. A message does not name the database. If the server has
+// several, one at the deadline may be of the same key in another database.
+func (w *Watcher) provesRelease(l keyspace.Lock, at time.Time) bool {
+	if at.IsZero() {
+		return false
+	}
+	return w.server.databases < 2 || !allExpiredBy(l, w.reader.conn.now) || !allExpiredBy(l, at.Add(w.times.clockOffset+w.tracking.slack()))
 }
 
 // maxUnread is how long the state between two changes of a lock may stay unread. A lock has

@@ -69,6 +69,8 @@ type serverState struct {
 	readAt time.Time        // when info was read
 	change *keyspace.Notice // change since the last cycle
 
+	databases int // number of databases that have keys; 0 = unknown
+
 	demoted bool // it was a master, and does not have the data of its new master yet
 }
 
