@@ -104,8 +104,11 @@ func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSou
 // watchOf watches all servers of t until t is closed.
 func (s *selection) watchOf(t *connect.Target) *inspect.MultiSource {
 	options := s.optionsOf(t)
+	past := new(inspect.Carryover)
 	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
-		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, options(addr, db))))
+		scan := options(addr, db)
+		scan.Carryover = past
+		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, scan)))
 	}), s.multi(t))
 }
 

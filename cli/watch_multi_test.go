@@ -1,20 +1,22 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"locktop/server"
 )
 
-// The master fails, and Sentinels replace it by a replica.
+// The master fails with a lock that no replica has received, and Sentinels replace it.
 func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
-	master := rig.Master().Addr()
+	master, replica := rig.Master().Addr(), rig.Replicas()[0]
 	args := []string{"--timeout", "500ms", "--master", server.SentinelMaster}
 	for _, addr := range rig.Sentinels() {
 		args = append(args, "--sentinel", addr)
@@ -23,12 +25,61 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	send(t, master, "WAIT", "1", "5000")
 	w := startWatch(t, args...)
 	w.out.sees(t, `appeared lock:a`)
-	if err := rig.Master().Kill(); err != nil {
+	send(t, master, "SET", "lock:kept", token, "PX", "600000")
+	send(t, master, "WAIT", "1", "5000")
+	w.out.sees(t, `acquired lock:kept`)
+	if err := replica.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	send(t, master, "CLIENT", "KILL", "TYPE", "replica") // what it sends from now on is lost
+	send(t, master, "SET", "lock:b", token, "PX", "600000")
+	w.out.sees(t, `acquired lock:b`)
+	if err := errors.Join(rig.Master().Kill(), replica.Continue()); err != nil {
 		t.Fatal(err)
 	}
 	w.errors.sees(t, `^locktop: .*has taken the place of `+master+`$`)
-	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "expired") {
-		t.Errorf("nobody released anything:\n%s", said)
+	w.out.sees(t, `lost lock:b`)
+	send(t, replica.Addr(), "DEL", "lock:kept")
+	w.out.sees(t, `(released|deleted) lock:kept by .*, held for`)
+	said := w.out.String()
+	if strings.Count(said, "appeared") != 1 || strings.Count(said, "lost") != 1 || strings.Contains(said, "gone") {
+		t.Errorf("a lock that is kept has another event than its release:\n%s", said)
 	}
-	w.out.sees(t, `appeared lock:a(.|\n)*appeared lock:a`)
+}
+
+// A replica takes the place of a master, once on request and once after a crash. The
+// locks that it has are the same locks.
+func TestWatchKnowsTheLocksOfAClusterAfterAFailover(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	c := aClusterFor(t, server.ClusterOptions{Replicas: 1}, 1, 10)
+	calm, dying := c.Nodes()[3], c.Nodes()[4]           // the replicas of the first two masters
+	lost := "lock:{" + tagOf(t, c.rdb, 8000) + "}:lost" // of the second master
+	w := startWatch(t, c.flags...)
+	for i := range 10 {
+		w.out.sees(t, fmt.Sprintf("appeared lock:%d ", i))
+	}
+	w.out.sees(t, "appeared "+c.moving(0))
+	send(t, calm.Addr(), "CLUSTER", "FAILOVER")
+	w.errors.sees(t, calm.Addr()+" has taken the place of "+c.Nodes()[0].Addr())
+
+	if err := dying.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	master := c.Nodes()[1]
+	send(t, master.Addr(), "CLIENT", "KILL", "TYPE", "replica") // what it sends from now on is lost
+	send(t, master.Addr(), "SET", lost, token, "PX", "600000")
+	w.out.sees(t, "acquired "+lost)
+	if err := errors.Join(master.Kill(), dying.Continue()); err != nil {
+		t.Fatal(err)
+	}
+	w.out.sees(t, "lost "+lost)
+	send(t, calm.Addr(), "DEL", c.moving(0))
+	w.out.sees(t, "released "+c.moving(0))
+	said := w.out.String()
+	if strings.Count(said, "appeared") != 11 || strings.Count(said, " lost ") != 1 || strings.Contains(said, "gone") {
+		t.Errorf("a lock that is kept has another event than its release:\n%s", said)
+	}
 }

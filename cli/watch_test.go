@@ -123,7 +123,7 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 			w.out.sees(t, ` acquired lock:c by `)
 			time.Sleep(300 * time.Millisecond) // held for so long that a hold after a release would have another deadline
 			send(t, addr, "SET", "lock:c", otherToken, "KEEPTTL")
-			w.out.sees(t, ` stolen lock:c by `)
+			w.out.sees(t, ` stolen lock:c from `+token+`, held for .*, taken by `+otherToken+`,`)
 
 			w.stop()
 			w.exits(t, exitInterrupted)

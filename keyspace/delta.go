@@ -71,6 +71,25 @@ func MergeDeltas(deltas []Delta) Delta {
 // Empty reports whether no lock was added, changed or removed.
 func (d Delta) Empty() bool { return len(d.Locks) == 0 && len(d.Gone) == 0 }
 
+// Ended returns the locks that are gone and have not moved to another node, without
+// their node.
+func (d Delta) Ended() []ID {
+	if len(d.Gone) == 0 {
+		return nil
+	}
+	here := make(map[ID]bool, len(d.Locks))
+	for i := range d.Locks {
+		here[d.Locks[i].ID().OnAnyNode()] = true
+	}
+	var all []ID
+	for _, id := range d.Gone {
+		if id = id.OnAnyNode(); !here[id] {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
 // Apply returns the later snapshot, made from the earlier one.
 func (d Delta) Apply(old Snapshot) Snapshot {
 	now := d.Snapshot

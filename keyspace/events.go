@@ -22,6 +22,7 @@ const (
 	Stolen       EventKind = "stolen"       // a new holder replaced the old one without a release: the deadline is the same, or the library's release message is missing
 	Evicted      EventKind = "evicted"      // the server evicted the lock because its memory was full
 	Flushed      EventKind = "flushed"      // the database was emptied
+	Lost         EventKind = "lost"         // a failover or a restart of the server lost the lock before its deadline, as far as it is known
 	Vanished     EventKind = "gone"         // a hold ended while the server could not be read, or was read late; the reason is unknown
 	ModeChanged  EventKind = "mode-changed" // a holder changed from write to read or back
 	WaiterJoined EventKind = "waiter-joined"
@@ -48,11 +49,21 @@ func (e Event) Ended() time.Time {
 	return e.At
 }
 
+// TakenBy returns the holder that has taken the place of the holder of a Stolen or Lost
+// event: two clients may work at the same time. It is false if there is none.
+func (e Event) TakenBy() (Holder, bool) {
+	next := e.Lock.SoleHolder()
+	if e.Kind != Stolen && e.Kind != Lost || next == "" || next == e.Holder.ID {
+		return Holder{}, false
+	}
+	return e.Lock.Holders[0], true
+}
+
 // EventKinds lists all kinds in the order in which help texts explain them.
 func EventKinds() []EventKind {
 	return []EventKind{
 		Discovered, Acquired, Reentered, Exited, Renewed,
-		Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Vanished,
+		Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Lost, Vanished,
 		ModeChanged, WaiterJoined, WaiterLeft, TTLLost,
 	}
 }
@@ -60,7 +71,7 @@ func EventKinds() []EventKind {
 // Ends reports whether an event of this kind ends a hold.
 func (k EventKind) Ends() bool {
 	switch k {
-	case Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Vanished:
+	case Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Lost, Vanished:
 		return true
 	default:
 		return false
@@ -178,7 +189,7 @@ func (d *Differ) Changed(was, l Lock) {
 		}
 		kind := d.endKind(h)
 		switch {
-		case kind == Vanished, d.Reason == Released:
+		case kind == Vanished, kind == Lost, d.Reason == Released:
 		case stolen:
 			kind = Stolen
 		case passed && kind == Released:
@@ -247,6 +258,8 @@ func (d *Differ) endKind(h Holder) EventKind {
 	switch {
 	case !h.Expires.IsZero() && !d.At.Before(h.Expires.Add(-d.Slack)):
 		return Expired
+	case d.Reason == Lost:
+		return Lost
 	case d.MissedEvents:
 		return Vanished
 	case d.Reason == Deleted:

@@ -46,9 +46,10 @@ func (h *History) At(t time.Time) (Snapshot, bool) { return h.snapshots.at(t) }
 // snapshots.
 func (h *History) Span() (oldest, newest time.Time) { return h.snapshots.span() }
 
-// Of returns the record of a lock. It is a copy, and empty for an unknown lock.
+// Of returns the record of a lock, on whichever server the lock was. It is a copy, and
+// empty for an unknown lock.
 func (h *History) Of(id ID) Record {
-	r, known := h.records.Get(id)
+	r, known := h.records.Get(id.OnAnyNode())
 	if !known {
 		return Record{}
 	}
@@ -82,7 +83,7 @@ type record struct {
 
 // learn records one event.
 func (h *History) learn(e Event) {
-	r := h.records.GetOrAdd(e.Lock.ID(), func() *record {
+	r := h.records.GetOrAdd(e.Lock.ID().OnAnyNode(), func() *record {
 		return &record{Record: Record{Ended: make(map[EventKind]int)}}
 	})
 	switch {
@@ -111,7 +112,7 @@ func (r *record) end(e Event) {
 		r.HoldTimes.Add(e.Held)
 	}
 	r.freed = e.Ended()
-	if e.Kind == Vanished {
+	if e.Kind == Vanished || e.Kind == Lost {
 		r.freed = time.Time{}
 	}
 }
@@ -282,8 +283,9 @@ const (
 	minHolds = 5  // with fewer there is no median
 )
 
-// HoldStats records how the holds of each lock ended and how long they lasted. The zero
-// value is empty. Locks without recent events are forgotten.
+// HoldStats records how the holds of each lock ended and how long they lasted, on
+// whichever server the lock was. The zero value is empty. Locks without recent events are
+// forgotten.
 type HoldStats struct {
 	byLock cache.Map[ID, lockStats]
 }
@@ -300,7 +302,8 @@ func (h *HoldStats) Learn(events []Event) {
 		if !e.Kind.Ends() {
 			continue
 		}
-		known, _ := h.byLock.Get(e.Lock.ID())
+		id := e.Lock.ID().OnAnyNode()
+		known, _ := h.byLock.Get(id)
 		if e.Held > 0 {
 			holds := append(slices.Clone(known.holds), e.Held)
 			known.holds = holds[max(0, len(holds)-maxHolds):]
@@ -309,13 +312,16 @@ func (h *HoldStats) Learn(events []Event) {
 		if e.Kind != Expired {
 			known.overrun = 0
 		}
-		h.byLock.Put(e.Lock.ID(), known)
+		h.byLock.Put(id, known)
 	}
 }
 
+// Add adds what other has recorded.
+func (h *HoldStats) Add(other *HoldStats) { h.byLock.PutAll(&other.byLock) }
+
 // Annotate sets the statistics of a lock.
 func (h *HoldStats) Annotate(l *Lock) {
-	known, _ := h.byLock.Get(l.ID())
+	known, _ := h.byLock.Get(l.ID().OnAnyNode())
 	l.ExpiryStreak = known.overrun
 	l.MedianHold = 0
 	if n := len(known.holds); n >= minHolds {

@@ -202,6 +202,10 @@ type ID struct {
 // ID returns the identity of the lock, which does not change with its holders.
 func (l Lock) ID() ID { return ID{l.Node, l.DB, l.Key} }
 
+// OnAnyNode returns the identity of the lock wherever it is stored: a failover, or a slot
+// that moves, does not change it.
+func (a ID) OnAnyNode() ID { return ID{DB: a.DB, Key: a.Key} }
+
 // Compare orders locks by node, database and key.
 func (a ID) Compare(b ID) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))

@@ -4,7 +4,6 @@ package lock_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,35 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"locktop/lock"
 )
 
-const (
-	writerProcesses = 16
-	writerTTL       = 1500 * time.Millisecond
-)
-
-// writeAgain is the worker of TestProcessesThatDieDelayOtherWritersOnlyBriefly. It prints
-// when each of its holds begins and ends, until it is killed.
-func writeAgain(c *lock.Client) error {
-	w := c.RW("orders", lock.Options{TTL: writerTTL}).Writer()
-	for {
-		time.Sleep(rand.N(5 * time.Millisecond))
-		lease, err := w.Lock(ctx)
-		if err != nil {
-			return err
-		}
-		if lease.Valid() {
-			fmt.Println("begin", time.Now().UnixNano())
-			time.Sleep(rand.N(2 * time.Millisecond))
-			fmt.Println("end", time.Now().UnixNano())
-		}
-		if err := lease.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
-			return err
-		}
-	}
-}
+const writerProcesses = 16
 
 // writerEvent is a hold that begins or ends in a process, or the death of the process.
 type writerEvent struct {

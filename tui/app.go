@@ -426,7 +426,7 @@ func (a *app) showLock(msg openLockMsg) {
 	if a.place() != onLock {
 		a.from = a.open
 	}
-	a.pages[a.numbered()] = &lockPage{id: msg.lock.ID(), last: msg.lock}
+	a.pages[a.numbered()] = &lockPage{id: msg.lock.ID().OnAnyNode(), last: msg.lock}
 	a.openIndex(onLock)
 }
 

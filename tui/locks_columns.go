@@ -142,7 +142,7 @@ func heldCell(v lockView, _ int) widget.Cell {
 // heldAtLeast returns the time since the screen first saw the current holder, and 0 for less
 // than 1 s. It is for formats without the start of a hold.
 func (v lockView) heldAtLeast() time.Duration {
-	first := v.state.leases[v.ID()].first
+	first := v.state.leases[v.ID().OnAnyNode()].first
 	if first.IsZero() || len(v.Holders) == 0 || v.now.Sub(first) < time.Second {
 		return 0
 	}
@@ -202,7 +202,7 @@ func barCell(v lockView, w int) widget.Cell {
 // remaining returns the fraction of the lease that is left, from 0 to 1.
 func (v lockView) remaining() float64 {
 	rest, ok := v.TTL(v.now)
-	whole := v.state.leases[v.ID()].length
+	whole := v.state.leases[v.ID().OnAnyNode()].length
 	if !ok || whole <= 0 {
 		return 0
 	}

@@ -60,7 +60,7 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	held := ""
 	if !h.Since.IsZero() {
 		held = fmt.Sprintf("held %s, since %s", humanize.Duration(v.now.Sub(h.Since)), h.Since.Local().Format("15:04:05"))
-	} else if least := v.heldAtLeast(); least > 0 && h.ID == v.state.leases[v.ID()].holder {
+	} else if least := v.heldAtLeast(); least > 0 && h.ID == v.state.leases[v.ID().OnAnyNode()].holder {
 		held = "held for at least " + humanize.Duration(least)
 	}
 	token := ""
@@ -76,7 +76,7 @@ func (v lockView) until(expires time.Time) string {
 		return "never expires"
 	}
 	text := humanize.Left(expires.Sub(v.now)) + " left"
-	if whole := v.state.leases[v.ID()].length; whole > 0 && expires.Equal(v.Expires) {
+	if whole := v.state.leases[v.ID().OnAnyNode()].length; whole > 0 && expires.Equal(v.Expires) {
 		text += " of " + humanize.Duration(whole.Round(100*time.Millisecond))
 	}
 	return text

@@ -65,7 +65,7 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 		counts[e.Kind]++
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
-	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
+	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Lost, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
 		glyph, st := s.ofEvent(k)
 		if counts[k] > 0 {
 			parts = append(parts, segment{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), priority: 2 + i})
@@ -129,7 +129,7 @@ func (j *eventLog) index(from int) {
 		j.byLock = make(map[keyspace.ID][]int)
 	}
 	for i := from; i < len(j.events); i++ {
-		id := j.events[i].Lock.ID()
+		id := j.events[i].Lock.ID().OnAnyNode()
 		j.byLock[id] = append(j.byLock[id], j.total)
 		j.total++
 	}
@@ -139,7 +139,7 @@ func (j *eventLog) index(from int) {
 // considers only the first n events.
 func (j *eventLog) latest(id keyspace.ID, n, most int) []int {
 	var places []int
-	numbers := j.byLock[id]
+	numbers := j.byLock[id.OnAnyNode()]
 	for i := len(numbers) - 1; i >= 0 && len(places) < most; i-- {
 		if at := numbers[i] - j.number(0); at < n {
 			places = append(places, at)

@@ -326,9 +326,9 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 // eventOwner is the width of the client's name in an event.
 const eventOwner = 22
 
-// details returns mode, count, hold time and TTL of an event.
+// details returns mode, count, the holder that took the lock, hold time and TTL of an event.
 func (s *state) details(e *keyspace.Event) string {
-	held, depth, ttl := "", "", ""
+	held, depth, ttl, taken := "", "", "", ""
 	if e.Held > 0 {
 		held = "held for " + humanize.Duration(e.Held)
 	}
@@ -338,7 +338,10 @@ func (s *state) details(e *keyspace.Event) string {
 	if rest, ok := e.Lock.TTL(e.At); ok && held == "" && rest > 0 {
 		ttl = humanize.Left(rest.Round(100*time.Millisecond)) + " left"
 	}
-	return s.sentence(string(e.Holder.Mode), depth, held, ttl)
+	if next, ok := e.TakenBy(); ok {
+		taken = "taken by " + s.redactOwner(next.Name())
+	}
+	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl)
 }
 
 // ofEvent returns the glyph and the style of an event.
@@ -353,7 +356,7 @@ func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
 		return g.Ring, t.text
 	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
 		return g.Cross, t.warn
-	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed:
+	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
 		return g.Alert, t.bad
 	case keyspace.WaiterJoined, keyspace.WaiterLeft:
 		return g.Dotted, t.dim

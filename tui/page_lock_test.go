@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,63 @@ func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 		d.press("6", "/").enter("appeared").press("enter", "down", "enter").want("not there now")
 		if line := d.line("  holder"); !strings.Contains(line, "second") {
 			t.Errorf("it was held last by second, and is shown as %q", line)
+		}
+	})
+}
+
+// watchedServer is a server whose changes a watch reports.
+type watchedServer struct {
+	*fakeServer
+	events *[]keyspace.Event // of the next snapshot; nil = none ever
+}
+
+func (v watchedServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	s, err := v.fakeServer.Snapshot(ctx)
+	s.Watch.Mode = keyspace.Push
+	if v.events != nil {
+		s.Events, *v.events = *v.events, nil
+	}
+	return s, err
+}
+
+// A failover moves a lock to another node. It is the same lock, with the same past.
+func TestALockKeepsItsPastOnAnotherNode(t *testing.T) {
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", time.Minute), mutex("b", "second", time.Minute)}}
+	drive(t, Config{Source: watchedServer{v, nil}}, func(d *driver) {
+		d.wait(time.Second).press("down", "t", "enter").want("appeared", "second")
+		v.set(func(v *fakeServer) {
+			for i := range v.locks {
+				v.locks[i].Node = "127.0.0.1:6380"
+			}
+		})
+		d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not there now")
+		s := d.app.state
+		id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
+		if n := s.timeline.of(id); len(s.timeline.lanes) != 2 || n == nil || len(n.holds) != 1 || !n.holds[0].to.IsZero() {
+			t.Errorf("the timeline has %d lanes, and that of the lock is %+v", len(s.timeline.lanes), n)
+		}
+		if first := s.leases[id.OnAnyNode()].first; first.IsZero() || !first.Before(d.app.now.Add(-2*time.Second)) {
+			t.Errorf("it is known since %v", first)
+		}
+		d.press("1").want("1 tagged")
+		v.set(func(v *fakeServer) { v.locks = v.locks[:1] })
+		d.wait(time.Second)
+		if len(s.leases) != 1 {
+			t.Errorf("%d leases are kept of a lock", len(s.leases))
+		}
+	})
+}
+
+func TestAnEventNamesTheClientThatTookALock(t *testing.T) {
+	l := mutex("a", "thief-1", time.Minute)
+	events := []keyspace.Event{
+		{At: before(0), Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "victim-1"}, Held: time.Second},
+		{At: before(0), Kind: keyspace.Lost, Lock: mutex("b", "unlucky-1", time.Minute), Holder: keyspace.Holder{ID: "unlucky-1"}},
+	}
+	drive(t, Config{Source: watchedServer{&fakeServer{locks: []keyspace.Lock{l}}, &events}}, func(d *driver) {
+		d.size(160, 40).wait(time.Second).press("6").want("1 stolen", "1 lost", "taken by thief-1")
+		if line := d.line("taken by"); !strings.Contains(line, "stolen") || !strings.Contains(line, "victim-1") {
+			t.Errorf("the thief is in %q", line)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func (p *locksPage) tagIt(s *state) {
 func (p *locksPage) tagged(s *state) []keyspace.Lock {
 	var all []keyspace.Lock
 	for _, l := range s.current().locks {
-		if len(p.tags) > 0 && p.tags[l.ID()] {
+		if len(p.tags) > 0 && p.tags[l.ID().OnAnyNode()] {
 			all = append(all, l)
 		}
 	}
@@ -287,14 +287,14 @@ func (p *locksPage) follow(s *state) {
 		return
 	}
 	for row, r := range p.rows {
-		if r.heading == nil && locks[r.lock].ID() == p.chosen {
+		if r.heading == nil && locks[r.lock].ID().OnAnyNode() == p.chosen {
 			p.row, p.last, p.seen, p.gone = row, locks[r.lock], s.clock(), false
 			return
 		}
 	}
 	p.row = max(0, min(p.row, len(p.rows)-1))
 	p.gone = true
-	filtered := slices.ContainsFunc(locks, func(l keyspace.Lock) bool { return l.ID() == p.chosen })
+	filtered := slices.ContainsFunc(locks, func(l keyspace.Lock) bool { return l.ID().OnAnyNode() == p.chosen })
 	if len(p.rows) > 0 && (filtered || p.chosen == (keyspace.ID{})) {
 		p.choose(s, p.row)
 	}
@@ -307,7 +307,7 @@ func (p *locksPage) choose(s *state, row int) {
 	}
 	p.row, p.seen, p.gone = row, s.clock(), false
 	p.last = s.current().locks[p.rows[row].lock]
-	p.chosen = p.last.ID()
+	p.chosen = p.last.ID().OnAnyNode()
 }
 
 func (p *locksPage) scroll(s *state, steps int) {

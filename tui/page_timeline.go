@@ -149,7 +149,7 @@ func (p *timelinePage) arrange(s *state) {
 		return 1
 	}
 	slices.SortFunc(lanes, func(a, b keyspace.ID) int {
-		return cmp.Or(exact(a)-exact(b), byNumber(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
+		return cmp.Or(exact(a)-exact(b), byNumber(a.Key, b.Key), a.DB-b.DB)
 	})
 	p.all = len(lanes)
 	lanes = slices.DeleteFunc(lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.timeline.of(id)) })
@@ -193,11 +193,11 @@ func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
 func (p *timelinePage) laneLock(s *state) keyspace.Lock {
 	id := p.chosen
 	for _, l := range s.current().locks {
-		if l.ID() == id || id.Node == "" && l.Key == id.Key {
+		if l.ID().OnAnyNode() == id || s.timeline.exact[id.Key] != nil && l.Key == id.Key {
 			return l
 		}
 	}
-	return keyspace.Lock{Key: id.Key, Node: id.Node, DB: id.DB}
+	return keyspace.Lock{Key: id.Key, DB: id.DB}
 }
 
 // legendLines is the height of the legend below the lanes, in lines.

@@ -67,7 +67,7 @@ const (
 // rawBlock draws the keys of a lock as they are on the servers.
 func (s *state) rawBlock(id keyspace.ID, w int) []string {
 	v := &s.raw
-	if v.store == nil || v.id != id || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
+	if v.store == nil || v.id.OnAnyNode() != id.OnAnyNode() || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "stored as", "now")}

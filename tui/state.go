@@ -99,9 +99,10 @@ func (s *state) apply(p *viewModel) {
 	}
 	for i := range p.change.Locks {
 		l := &p.change.Locks[i]
-		s.leases[l.ID()] = s.leases[l.ID()].seen(l, p.snap.At)
+		id := l.ID().OnAnyNode()
+		s.leases[id] = s.leases[id].seen(l, p.snap.At)
 	}
-	for _, id := range p.change.Gone {
+	for _, id := range p.change.Ended() {
 		delete(s.leases, id)
 	}
 }
@@ -255,17 +256,17 @@ func (p *viewModel) snoozedFor(id keyspace.ID) []keyspace.Finding { return findi
 func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
 	var found []keyspace.Finding
 	for _, f := range all {
-		if f.Lock == id {
+		if f.Lock.OnAnyNode() == id.OnAnyNode() {
 			found = append(found, f)
 		}
 	}
 	return found
 }
 
-// lock returns a lock of the snapshot.
+// lock returns a lock of the snapshot, on whichever node it is.
 func (p *viewModel) lock(id keyspace.ID) (keyspace.Lock, bool) {
 	for i := range p.locks {
-		if p.locks[i].Key == id.Key && p.locks[i].ID() == id {
+		if p.locks[i].Key == id.Key && p.locks[i].DB == id.DB {
 			return p.locks[i], true
 		}
 	}

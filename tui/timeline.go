@@ -62,7 +62,7 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 		}
 		c.lane(l.ID()).waiting(change.At, l.WaiterCount())
 	}
-	for _, id := range change.Gone {
+	for _, id := range change.Ended() {
 		c.lane(id).waiting(change.At, 0)
 	}
 	if change.At.Sub(c.pruned) > historyKept/10 {
@@ -75,7 +75,7 @@ func (c *timeline) of(id keyspace.ID) *lane {
 	if n := c.exact[id.Key]; n != nil {
 		return n
 	}
-	return c.lanes[id]
+	return c.lanes[id.OnAnyNode()]
 }
 
 // apply records events of the load. newRun discards the lanes of the run before.
@@ -143,7 +143,9 @@ func (n *lane) onLoadEvent(e *loadgen.Event, owner int, several bool) {
 	}
 }
 
+// lane returns the lane of a lock, which is the same on every node.
 func (c *timeline) lane(id keyspace.ID) *lane {
+	id = id.OnAnyNode()
 	n := c.lanes[id]
 	if n == nil {
 		n = &lane{}

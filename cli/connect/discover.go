@@ -167,13 +167,15 @@ func replicaOf(ctx context.Context, sentinel *redis.SentinelClient, master strin
 }
 
 // inAllDatabases returns a function that finds the databases in use on the servers
-// of locate.
+// of locate. A database that was in use remains in the list, also on the server that
+// takes the place of its server: its locks are missing there.
 func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, v *servers) ([]endpoint, error) {
 		found, err := locate(ctx, v)
 		if err != nil {
 			return nil, err
 		}
+		known := v.databases()
 		each, failed := make([][]endpoint, len(found)), make([]error, len(found))
 		var asking sync.WaitGroup
 		for i, e := range found {
@@ -187,7 +189,7 @@ func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) 
 					failed[i] = err
 				}
 				each[i] = []endpoint{e} // also if this database is empty, or the server does not answer
-				for _, n := range databasesIn(info) {
+				for _, n := range append(databasesIn(info), known...) {
 					if e.db = n; !slices.Contains(each[i], e) {
 						each[i] = append(each[i], e)
 					}
@@ -250,6 +252,18 @@ func (v *servers) where(ctx context.Context) ([]endpoint, error) {
 		v.known = found
 	}
 	return v.known, nil
+}
+
+// databases returns the numbers of the databases that were found last.
+func (v *servers) databases() (all []int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, e := range v.known {
+		if !slices.Contains(all, e.db) {
+			all = append(all, e.db)
+		}
+	}
+	return all
 }
 
 // client returns the client of a server. The first call opens it.

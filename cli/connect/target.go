@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +33,9 @@ type Target struct {
 	closers []func() // what Close does before it closes the clients
 }
 
-// Sources returns a function that lists the servers with their sources. It calls start
-// for each server that appears, one after the other, and closes the source of a server
-// that leaves, if the source has a method Close. Close closes all sources.
+// Sources returns a function that lists the servers with their sources. It closes the
+// source of a server that leaves, if the source has a method Close. Then it calls start
+// for each server that appears, one after the other. Close closes all sources.
 func (t *Target) Sources(start func(rdb *redis.Client, addr string, db int) inspect.Source) inspect.SourceLister {
 	var mu sync.Mutex
 	running := make(map[endpoint]inspect.Source)
@@ -58,7 +59,12 @@ func (t *Target) Sources(start func(rdb *redis.Client, addr string, db int) insp
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		here := make(map[endpoint]bool)
+		for e := range running {
+			if !slices.Contains(where, e) {
+				t.servers.forget(e) // first, so that the source does not wait for a server that hangs
+				end(e)
+			}
+		}
 		var all []inspect.NamedSource
 		for _, e := range where {
 			rdb, err := t.servers.client(e)
@@ -68,14 +74,7 @@ func (t *Target) Sources(start func(rdb *redis.Client, addr string, db int) insp
 			if running[e] == nil {
 				running[e] = start(rdb, e.addr, e.db)
 			}
-			here[e] = true
 			all = append(all, inspect.NamedSource{Addr: e.addr, Source: running[e]})
-		}
-		for e := range running {
-			if !here[e] {
-				end(e)
-				t.servers.forget(e)
-			}
 		}
 		return all, nil
 	}

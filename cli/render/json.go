@@ -116,16 +116,17 @@ type KeyedFinding struct {
 
 // Event is a line of `watch --json`.
 type Event struct {
-	At     string             `json:"at"`
-	Event  keyspace.EventKind `json:"event"`
-	Key    string             `json:"key"`
-	KeyB64 string             `json:"key_b64,omitempty"`
-	Format string             `json:"format"`
-	Holder string             `json:"holder"`
-	HeldMS int64              `json:"held_ms"`
-	TTLms  int64              `json:"ttl_ms"`
-	Node   string             `json:"node"`
-	DB     int                `json:"db"`
+	At      string             `json:"at"`
+	Event   keyspace.EventKind `json:"event"`
+	Key     string             `json:"key"`
+	KeyB64  string             `json:"key_b64,omitempty"`
+	Format  string             `json:"format"`
+	Holder  string             `json:"holder"`
+	TakenBy string             `json:"taken_by,omitempty"` // of a stolen or lost lock: the holder that has taken the place of holder
+	HeldMS  int64              `json:"held_ms"`
+	TTLms   int64              `json:"ttl_ms"`
+	Node    string             `json:"node"`
+	DB      int                `json:"db"`
 }
 
 // FindingEvent is a line of `watch --json` with a finding.
@@ -196,17 +197,19 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 
 // EventOf returns the JSON form of e.
 func EventOf(e keyspace.Event) Event {
+	next, _ := e.TakenBy()
 	return Event{
-		At:     Timestamp(e.At),
-		Event:  e.Kind,
-		Key:    Text(e.Lock.Key),
-		KeyB64: Base64(e.Lock.Key),
-		Format: e.Lock.Format,
-		Holder: Text(e.Holder.ID),
-		HeldMS: e.Held.Milliseconds(),
-		TTLms:  TTL(e.Lock.Expires, e.At),
-		Node:   Text(e.Lock.Node),
-		DB:     e.Lock.DB,
+		TakenBy: Text(next.ID),
+		At:      Timestamp(e.At),
+		Event:   e.Kind,
+		Key:     Text(e.Lock.Key),
+		KeyB64:  Base64(e.Lock.Key),
+		Format:  e.Lock.Format,
+		Holder:  Text(e.Holder.ID),
+		HeldMS:  e.Held.Milliseconds(),
+		TTLms:   TTL(e.Lock.Expires, e.At),
+		Node:    Text(e.Lock.Node),
+		DB:      e.Lock.DB,
 	}
 }
 

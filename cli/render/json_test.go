@@ -132,3 +132,31 @@ func TestAnEventIsTheLineOfTheContract(t *testing.T) {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
+
+// A theft has two clients: the holder whose lock it was, and the next one.
+func TestAStolenLockNamesBothHolders(t *testing.T) {
+	thief := keyspace.Holder{ID: "token-2", Label: "thief"}
+	victim := keyspace.Holder{ID: "token-1", Label: "victim"}
+	for _, c := range []struct {
+		kind    keyspace.EventKind
+		after   []keyspace.Holder
+		text    string
+		takenBy string
+	}{
+		{keyspace.Stolen, []keyspace.Holder{thief}, "stolen lock:a from victim, held for 1.5 s, taken by thief, 2 waiting, set-nx", "token-2"},
+		{keyspace.Lost, []keyspace.Holder{thief}, "lost lock:a by victim, held for 1.5 s, taken by thief, 2 waiting, set-nx", "token-2"},
+		{keyspace.Lost, []keyspace.Holder{victim}, "lost lock:a by victim, held for 1.5 s, 2 waiting, set-nx", ""}, // as it was last
+		{keyspace.Released, []keyspace.Holder{thief}, "released lock:a by victim, held for 1.5 s, 2 waiting, set-nx", ""},
+	} {
+		e := keyspace.Event{
+			At: noon, Kind: c.kind, Held: 1500 * time.Millisecond, Holder: victim,
+			Lock: keyspace.Lock{Key: "lock:a", Format: "set-nx", Holders: c.after, Waiting: 2},
+		}
+		if got := EventSentence(e, nil, false); !strings.HasSuffix(got, " "+c.text) {
+			t.Errorf("got  %q\nwant %q", got, c.text)
+		}
+		if got := EventOf(e); got.Holder != "token-1" || got.TakenBy != c.takenBy {
+			t.Errorf("%s: %+v", c.kind, got)
+		}
+	}
+}

@@ -84,7 +84,11 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, LockName(e.Lock.ID(), databases))
 	if e.Holder.ID != "" {
-		fmt.Fprintf(&s, " by %s", HolderName(e.Holder))
+		by := "by"
+		if e.Kind == keyspace.Stolen {
+			by = "from"
+		}
+		fmt.Fprintf(&s, " %s %s", by, HolderName(e.Holder))
 	}
 	if e.Waiter.ID != "" {
 		fmt.Fprintf(&s, " waiter %s", ShortKey(e.Waiter.ID))
@@ -97,6 +101,9 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	}
 	if e.Held > 0 {
 		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
+	}
+	if next, taken := e.TakenBy(); taken {
+		fmt.Fprintf(&s, ", taken by %s", HolderName(next))
 	}
 	if !e.Kind.Ends() {
 		fmt.Fprintf(&s, ", %s", Deadline(e.Lock, e.At))

@@ -21,6 +21,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.scan.pass, w.scan.passStart = p, time.Now()
 		p.filter.confirmed, p.reader.confirmed = w.candidates.confirmed, w.candidates.confirmed
 		w.onServerInfo(p.server, time.Now())
+		w.server.databases = p.databases
 	} else {
 		w.scan.pass.cost.Commands, w.scan.pass.cost.WaitTime, w.scan.pass.cost.ServerTime = 0, 0, 0
 	}

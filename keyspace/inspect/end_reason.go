@@ -24,7 +24,7 @@ type endings struct {
 }
 
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
-// Deleted, Stolen, Vanished, or "" if the deadline decides. sure is false while a message
+// Deleted, Stolen, Lost, Vanished, or "" if the deadline decides. sure is false while a message
 // may still arrive; the lock must then be read again.
 func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
 	key := was.lock.Key
@@ -32,16 +32,21 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 		_, stays := now.lock.Holder(h.ID)
 		return !stays
 	})
+	before := w.locks.replaced[key]
 	switch {
 	case !gone:
 		return "", true, nil
-	case c.flushed && now.lock.Key == "":
-		return keyspace.Flushed, true, nil
 	case c.evicted[key]:
 		return keyspace.Evicted, true, nil
-	case c.released[key]:
+	case w.provesRelease(was.lock, c.released[key]):
 		w.noteReleased(was.lock, c.toWaiter[key])
 		return keyspace.Released, true, nil
+	case before != nil && w.lostWith(before, was):
+		return keyspace.Lost, true, nil
+	case before != nil:
+		return "", true, nil
+	case c.flushed && now.lock.Key == "":
+		return keyspace.Flushed, true, nil
 	case w.failures.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
 		return "", true, nil
 	}
@@ -71,6 +76,16 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	}
 	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil
+}
+
+// provesRelease reports whether a message, received at a local time, proves that a lock was
+// released; zero = there was none. A message does not name the database. If the server has
+// several, one at the deadline may be of the same key in another database.
+func (w *Watcher) provesRelease(l keyspace.Lock, at time.Time) bool {
+	if at.IsZero() {
+		return false
+	}
+	return w.server.databases < 2 || !allExpiredBy(l, w.reader.conn.now) || !allExpiredBy(l, at.Add(w.times.clockOffset+w.tracking.slack()))
 }
 
 // maxUnread is how long the state between two changes of a lock may stay unread. A lock has

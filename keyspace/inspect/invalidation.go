@@ -61,7 +61,7 @@ type changes struct {
 	keys     []string             // changed keys, in order, each once
 	since    map[string]time.Time // by key: first report, local clock
 	repeated map[string]time.Time // by key that was reported more than once: last report, local clock
-	released map[string]bool      // locks whose release was published
+	released map[string]time.Time // by lock whose release was published: last message, local clock
 	toWaiter map[string]bool      // of these: those published to one waiter only
 	evicted  map[string]bool      // keys that the server evicted
 	flushed  bool                 // all keys are gone
@@ -87,6 +87,14 @@ func (c *changes) addRepeated(key string, now time.Time) {
 		c.repeated = make(map[string]time.Time)
 	}
 	c.repeated[key] = now
+}
+
+// addReleased adds a lock whose release was published.
+func (c *changes) addReleased(key string, at time.Time) {
+	if c.released == nil {
+		c.released = make(map[string]time.Time)
+	}
+	c.released[key] = at
 }
 
 // addTo adds a key to a set.
@@ -455,11 +463,12 @@ func releaseSubscriptions(formats formatSet, db int) []subscription {
 		key, toWaiter := f.ReleaseChannel.Key, f.ReleaseChannel.ToWaiter
 		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, onMessage: func(c *changes, channel, payload string) {
 			if k, ok := key(channel, payload); ok {
-				addTo(&c.released, k)
+				now := time.Now()
+				c.addReleased(k, now)
 				if toWaiter != nil && toWaiter(channel) {
 					addTo(&c.toWaiter, k)
 				}
-				c.add(k, time.Now())
+				c.add(k, now)
 			}
 		}})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +18,7 @@ import (
 // is probed right after SCAN, while it is still in the CPU cache of the server.
 type scanPass struct {
 	server         keyspace.Server
+	databases      int       // that have keys; 0 = unknown
 	now            time.Time // the server's clock at the last step
 	cost           keyspace.Cost
 	networkTime    time.Duration      // of the last page
@@ -66,6 +68,7 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 	clock := pipe.Time(ctx)
 	size := pipe.DBSize(ctx)
 	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory"), pipe.Info(ctx, "stats"), pipe.Info(ctx, "clients")}
+	databases := pipe.Info(ctx, "keyspace")
 	_, err := p.conn.exec(ctx, pipe)
 	if err == nil {
 		err = clock.Err()
@@ -81,6 +84,7 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 			describeServer(&p.server, info.Val())
 		}
 	}
+	p.databases = strings.Count(databases.Val(), "\ndb")
 	p.server.PartialCluster = p.server.Mode == "cluster" && s.opts.Cluster == nil
 	globs := s.opts.Match
 	if len(globs) == 0 {

@@ -14,6 +14,12 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 		return err
 	}
 	c := w.tracking.takeChanges()
+	if w.failures.missedEvents || c.flushed || len(w.locks.replaced) > 0 && w.replication.sampledAt.IsZero() {
+		if err := w.detectReplaced(ctx); err != nil {
+			w.tracking.requeue(c)
+			return err
+		}
+	}
 	now := w.serverNow()
 	keys := w.locks.deadlines.popDue(now)
 	switch {
@@ -142,6 +148,10 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		delete(w.endings.pending, key)
 		d := w.newDiffer()
+		if w.locks.replaced[key] != nil {
+			d.Watched, d.MissedEvents = false, true
+			delete(w.locks.replaced, key)
+		}
 		_, d.Repeated = c.repeated[key]
 		d.Reason = reason
 		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, c.since[key])
@@ -258,12 +268,13 @@ type lockTable struct {
 	denied       map[string]bool // known locks that may not be read any more
 	deniedBefore int             // number of denied keys after the last cycle
 	ignored      map[string]time.Time
+	replaced     map[string]*replication // known locks that were not read since another server took the place of theirs, with that one
 }
 
 func newLockTable() lockTable {
 	return lockTable{
 		known: make(lockSet), companions: make(map[string]string),
-		denied: make(map[string]bool), ignored: make(map[string]time.Time),
+		denied: make(map[string]bool), ignored: make(map[string]time.Time), replaced: make(map[string]*replication),
 	}
 }
 
@@ -289,6 +300,7 @@ func (t *lockTable) put(was, now detection, again time.Time) {
 func (t *lockTable) remove(key string) {
 	was, _ := t.known.get(key)
 	delete(t.known, key)
+	delete(t.replaced, key)
 	t.sorted = nil
 	t.mapCompanions(was, detection{})
 	t.deadlines.set(key, time.Time{})

@@ -39,6 +39,7 @@ type ScanOptions struct {
 	Overdue       []Overdue           // what is long for a hold, where locktop shall not judge by itself; the first that matches counts
 	Budget        *Budget             // shared by all scanners of a server; nil = no limit
 	Cluster       *Cluster            // shared by the scanners of the nodes of a cluster; nil = the server is scanned alone
+	Carryover     *Carryover          // for the watchers of servers that a failover may replace; nil = nothing is carried over
 	Meter         *Meter              // adds up what the commands cost; nil = not needed
 	// RetryTimeout is how long a Scan retries while the server is loading, busy with a
 	// script, unreachable, or part of a cluster that is down. It starts again after each

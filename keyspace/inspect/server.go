@@ -69,6 +69,10 @@ type serverState struct {
 	info   keyspace.Server
 	readAt time.Time        // when info was read
 	change *keyspace.Notice // change since the last cycle
+
+	databases int // number of databases that have keys; 0 = unknown
+
+	demoted bool // it was a master, and does not have the data of its new master yet
 }
 
 // modeState is how changes are detected.
@@ -83,6 +87,7 @@ func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 	const rounding = 2 * time.Second // clock and uptime are in whole seconds
 	was, passed := w.server.info, now.Sub(w.server.readAt)
 	w.server.info, w.server.readAt = s, now
+	w.server.demoted = was.RunID == s.RunID && s.Role == "slave" && s.MasterDown && (w.server.demoted || was.Role == "master")
 	switch {
 	case was.RunID == "" || s.RunID == "":
 	case was.RunID == s.RunID && was.Role == "master" && s.Role == "slave":

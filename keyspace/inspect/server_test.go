@@ -67,6 +67,28 @@ func TestADeniedCommandIsDistinguishedFromADeniedKey(t *testing.T) {
 	}
 }
 
+// A new replica has its own data until the first transfer from its master has ended.
+func TestAMasterIsDemotedUntilItHasTheDataOfItsMaster(t *testing.T) {
+	var w Watcher
+	w.scanner = &Scanner{}
+	for i, c := range []struct {
+		is   keyspace.Server
+		want bool
+	}{
+		{keyspace.Server{RunID: "a", Role: "master"}, false},
+		{keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, true},
+		{keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, true},
+		{keyspace.Server{RunID: "a", Role: "slave"}, false},
+		{keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, false}, // a replica whose master is down
+		{keyspace.Server{RunID: "a", Role: "master"}, false},
+		{keyspace.Server{RunID: "b", Role: "slave", MasterDown: true}, false},
+	} {
+		if w.onServerInfo(c.is, time.Now()); w.server.demoted != c.want {
+			t.Errorf("report %d: demoted %v, want %v", i, w.server.demoted, c.want)
+		}
+	}
+}
+
 // A different run ID at the same address means a restart if the uptime allows a
 // start since the last reply. Otherwise it is another server.
 func TestARestartIsDistinguishedFromAFailover(t *testing.T) {

@@ -157,8 +157,8 @@ func (t *tracking) requeue(c changes) {
 			t.pending.addRepeated(key, last)
 		}
 	}
-	for key := range c.released {
-		addTo(&t.pending.released, key)
+	for key, at := range c.released {
+		t.pending.addReleased(key, at)
 	}
 	for key := range c.toWaiter {
 		addTo(&t.pending.toWaiter, key)

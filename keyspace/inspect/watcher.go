@@ -26,6 +26,8 @@ type Watcher struct {
 	clients    clientTracker
 	endings    endings
 
+	replication replication
+
 	times         cycleTimes
 	failures      failures
 	server        serverState
@@ -95,12 +97,16 @@ func NewWatcher(s *Scanner) *Watcher {
 		endings: endings{pending: make(map[string]pendingReason)},
 	}
 	w.reader.confirmed = w.candidates.confirmed
+	w.carryOver()
 	return w
 }
 
-// Close closes the invalidation connections. The client of the scanner stays open.
+// Close closes the invalidation connections. The client of the scanner stays open. The
+// next watcher with the same Carryover and database continues with the locks.
 func (w *Watcher) Close() {
 	w.tracking.close()
+	w.dropMoved()
+	w.scanner.opts.Carryover.leave(w)
 	w.scanner.opts.Cluster.removeWatcher(w)
 }
 
@@ -191,11 +197,15 @@ func (w *Watcher) cycle(ctx context.Context, all bool) error {
 // tryCycle runs one cycle.
 func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	w.dropMoved()
+	w.carryOver()
 	if !all {
 		w.prefixVersion = w.scanner.opts.Cluster.sharePrefixes(&w.tracking.coverage, w.prefixVersion)
 		w.tracking.maintain(w.locks.known)
 	}
 	if err := w.refresh(ctx, all); err != nil {
+		return err
+	}
+	if err := w.sampleReplication(ctx); err != nil {
 		return err
 	}
 	now := time.Now()

@@ -31,6 +31,15 @@ func (m *Map[K, V]) Put(key K, v V) {
 	m.young[key] = v
 }
 
+// PutAll stores all entries of other.
+func (m *Map[K, V]) PutAll(other *Map[K, V]) {
+	for _, generation := range []map[K]V{other.old, other.young} {
+		for key, v := range generation {
+			m.Put(key, v)
+		}
+	}
+}
+
 // GetOrAdd returns the value of a key, or stores and returns the result of fresh.
 func (m *Map[K, V]) GetOrAdd(key K, fresh func() V) V {
 	v, known := m.Get(key)

@@ -1,0 +1,199 @@
+package inspect_test
+
+import (
+	"maps"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// pipedServer returns an embedded server, and its client with an address of its own.
+func pipedServer(addr string) (*server.Embedded, *redis.Client) {
+	embedded := server.NewPiped()
+	return embedded, redis.NewClient(&redis.Options{Addr: addr, Dialer: embedded.Dial, MaxRetries: -1, DialerRetries: 1})
+}
+
+// byKey lists the kinds of the events of each lock.
+func byKey(events []keyspace.Event) map[string][]keyspace.EventKind {
+	all := make(map[string][]keyspace.EventKind)
+	for _, e := range events {
+		all[e.Lock.Key] = append(all[e.Lock.Key], e.Kind)
+	}
+	return all
+}
+
+// A server with other data takes the place of a server that has died. Its watcher knows
+// the locks of the old server.
+func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, old := pipedServer("10.0.0.1:6379")
+		defer old.Close()
+		after, rdb := pipedServer("10.0.0.2:6379")
+		defer after.Close()
+		defer rdb.Close()
+		o := justTokens()
+		o.Carryover = new(inspect.Carryover)
+
+		w := follow(old, o)
+		do(t, old, "SET", "standing", "token:0", "PX", 3_600_000)
+		until(t, w, complete)
+		for _, both := range []*redis.Client{old, rdb} {
+			do(t, both, "SET", "kept", "token:kept", "PX", 600_000)
+			do(t, both, "SET", "confirmed", "maybe:1", "PX", 200_000)
+			do(t, both, "SET", "standing", "token:0", "PX", 3_600_000)
+		}
+		for key, ttl := range map[string]int{"lost": 600_000, "lost forever": 0, "expired": 20_000, "late": 600_000, "taken": 600_000} {
+			do(t, old, "SET", key, "token:"+key)
+			if ttl > 0 {
+				do(t, old, "PEXPIRE", key, ttl)
+			}
+		}
+		begin := next(t, w).At
+		for range 5 { // a value that proves nothing: its renewals do
+			time.Sleep(time.Second)
+			do(t, old, "PEXPIRE", "confirmed", 200_000)
+			next(t, w)
+		}
+		do(t, old, "PEXPIRE", "kept", 600_000)
+		do(t, rdb, "PEXPIRE", "kept", 600_000)
+		if known := keys(next(t, w)); !slices.Contains(known, "confirmed") {
+			t.Fatalf("known before: %q", known)
+		}
+		do(t, old, "DEL", "late")
+		if _, _, err := w.Next(t.Context()); err != nil { // takes the events, as a watcher in the background does
+			t.Fatal(err)
+		}
+		do(t, old, "SET", "unseen", "token:unseen", "PX", 600_000)
+		before.Close()
+		time.Sleep(10 * time.Second)
+		if _, err := w.Snapshot(t.Context()); err == nil {
+			t.Fatal("a dead server answers")
+		}
+		w.Close()
+
+		time.Sleep(20 * time.Second)
+		do(t, rdb, "SET", "taken", "token:next", "PX", 600_000)
+		do(t, rdb, "SET", "new", "token:new", "PX", 600_000)
+		w = follow(rdb, o)
+		defer w.Close()
+		now := next(t, w)
+		want := map[string][]keyspace.EventKind{
+			"lost": {keyspace.Lost}, "lost forever": {keyspace.Lost}, "expired": {keyspace.Expired},
+			"taken": {keyspace.Lost, keyspace.Discovered}, "new": {keyspace.Discovered},
+		}
+		if got := byKey(now.Events); !maps.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("events %v, want %v", got, want)
+		}
+		for _, e := range now.Events {
+			if e.Kind == keyspace.Lost && e.Held.Round(time.Second) != 35*time.Second {
+				t.Errorf("%s was held for %v when it was missed, want 35 s", e.Lock.Key, e.Held)
+			}
+		}
+		i := slices.IndexFunc(now.Locks, func(l keyspace.Lock) bool { return l.Key == "kept" })
+		if l := now.Locks[i]; !l.Holders[0].Since.Equal(begin) || l.Renewals != 1 || l.Node != "10.0.0.2:6379" {
+			t.Errorf("the lock that is kept has lost its past: %+v", l)
+		}
+		if more := next(t, w).Events; len(more) > 0 {
+			t.Errorf("again: %v", words(more))
+		}
+	})
+}
+
+// The events that nobody has taken from a watcher are reported by the next one.
+func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		embedded, rdb := pipedServer("10.0.0.1:6379")
+		defer embedded.Close()
+		defer rdb.Close()
+		o := justTokens()
+		o.Carryover = new(inspect.Carryover)
+		do(t, rdb, "SET", "a", "token:a", "PX", 10_000)
+		w := inspect.StartWatcher(follow(rdb, o))
+		for s, err := w.Snapshot(t.Context()); err != nil || !s.Complete; s, err = w.Snapshot(t.Context()) {
+			time.Sleep(time.Second)
+		}
+		time.Sleep(20 * time.Second)
+		w.Close()
+		other := o
+		other.DB = 1
+		elsewhere := follow(rdb, other)
+		if events := next(t, elsewhere).Events; slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Expired }) {
+			t.Errorf("another database has the events %v", words(events))
+		}
+		elsewhere.Close()
+		again := follow(rdb, o)
+		defer again.Close()
+		if got := words(next(t, again).Events); !slices.Equal(got, []string{"expired token:a"}) {
+			t.Errorf("the next watcher reports %q", got)
+		}
+	})
+}
+
+// A replica is promoted. A lock that it had received was released there, and not lost.
+func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
+	t.Parallel()
+	rig := server.ReplicatedForTest(t, server.ReplicatedOptions{})
+	replica := rig.Replicas()[0]
+	old, rdb := connect(t, redis.Options{Addr: rig.Master().Addr()}), connect(t, redis.Options{Addr: replica.Addr()})
+	o := justTokens()
+	o.Carryover = new(inspect.Carryover)
+	do(t, old, "SET", "received", "token:1", "PX", 600_000)
+	w := follow(old, o)
+	follow := func(so func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !so(); {
+			if _, _, err := w.Next(t.Context()); err != nil || time.Now().After(deadline) {
+				t.Fatalf("%v, %+v", err, w.Known())
+			}
+		}
+	}
+	follow(func() bool { return len(w.Known().Locks) == 1 })
+	samples := w.OffsetSamples()
+	follow(func() bool { return w.OffsetSamples() > samples })
+	do(t, old, "WAIT", 1, 10_000)
+	if err := rig.Promote(t.Context(), replica); err != nil {
+		t.Fatal(err)
+	}
+	do(t, old, "SET", "unknown to the replica", "token:2", "PX", 600_000)
+	follow(func() bool { return len(w.Known().Locks) == 2 })
+	samples = w.OffsetSamples()
+	follow(func() bool { return w.OffsetSamples() > samples || w.Known().Nodes[0].Replicas == 0 })
+	w.Close()
+	do(t, rdb, "DEL", "received")
+	w = inspect.NewWatcher(inspect.NewScanner(rdb, o))
+	defer w.Close()
+	want := map[string][]keyspace.EventKind{"received": {keyspace.Vanished}, "unknown to the replica": {keyspace.Lost}}
+	if got := byKey(next(t, w).Events); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+// A master becomes a replica and takes over the data of the new master: that empties its
+// database, but nobody has emptied the locks.
+func TestAMasterThatBecomesAReplicaFlushesNothing(t *testing.T) {
+	t.Parallel()
+	first, second := server.ForTest(t), server.ForTest(t, "--repl-diskless-sync-delay", "0")
+	rdb, other := connect(t, redis.Options{Addr: first.Addr()}), connect(t, redis.Options{Addr: second.Addr()})
+	l := started(t, rdb, justTokens())
+	for _, both := range []*redis.Client{rdb, other} {
+		do(t, both, "SET", "lock:kept", "token:1", "PX", 600_000)
+	}
+	do(t, rdb, "SET", "lock:lost", "token:2", "PX", 600_000)
+	l.wait(t, "the locks", func() bool { return l.has(keyspace.Acquired, "lock:lost")() && l.has(keyspace.Acquired, "lock:kept")() })
+	host, port, _ := net.SplitHostPort(second.Addr())
+	do(t, rdb, "REPLICAOF", host, port)
+	l.wait(t, "the loss", l.has(keyspace.Lost, "lock:lost"))
+	for _, e := range l.all() {
+		if e.Kind == keyspace.Flushed || e.Lock.Key == "lock:kept" && e.Kind != keyspace.Acquired {
+			t.Errorf("%s is %s", e.Lock.Key, e.Kind)
+		}
+	}
+}

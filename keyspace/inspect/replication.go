@@ -1,0 +1,152 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// replication is what a server has reported of its replication, and when. With it a
+// watcher knows which locks a replica had received when it became the master. The zero
+// value knows nothing.
+type replication struct {
+	runID     string // of the process
+	role      string
+	id        string // of the history of writes: master_replid
+	formerID  string // of the history that this one continues: master_replid2
+	received  int64  // offset in the former history up to which the server has it
+	offsets   []offsetSample
+	sampledAt time.Time
+}
+
+// offsetSample is a position in the history of writes.
+type offsetSample struct {
+	asked  time.Time // local clock: every write that was read before is part of the offset
+	offset int64     // master_repl_offset
+}
+
+// Sampling of the offset of a master that has replicas.
+const (
+	sampleEvery = time.Second
+	maxSamples  = 60 // a replica with more lag proves nothing
+)
+
+// parseReplication parses the sections server and replication of INFO.
+func parseReplication(info string, asked time.Time) replication {
+	r := replication{sampledAt: asked}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		switch name {
+		case "run_id":
+			r.runID = value
+		case "role":
+			r.role = value
+		case "master_replid":
+			r.id = value
+		case "master_replid2":
+			r.formerID = value
+		case "second_repl_offset":
+			r.received = number(value) - 1 // it is the first offset of the new history
+		case "master_repl_offset":
+			r.offsets = []offsetSample{{asked, number(value)}}
+		}
+	}
+	return r
+}
+
+// add adds a later report of the same process.
+func (r *replication) add(later replication) {
+	if r.id == later.id {
+		later.offsets = append(r.offsets, later.offsets...)
+		later.offsets = later.offsets[max(0, len(later.offsets)-maxSamples):]
+	}
+	*r = later
+}
+
+// receivedFrom returns the time, on the local clock, up to which a server has received
+// what was read on its predecessor before; zero if it is not known.
+func (r *replication) receivedFrom(before *replication) (until time.Time) {
+	if before.id == "" || before.id != r.formerID {
+		return time.Time{}
+	}
+	for _, s := range before.offsets {
+		if s.offset <= r.received {
+			until = s.asked
+		}
+	}
+	return until
+}
+
+// readReplication reads the state of the replication. Without the permission it is empty.
+func (w *Watcher) readReplication(ctx context.Context) (replication, error) {
+	p := w.reader.conn.rdb.Pipeline()
+	infos := []*redis.StringCmd{p.Info(ctx, "server"), p.Info(ctx, "replication")}
+	asked := time.Now()
+	if _, err := w.reader.conn.exec(ctx, p); err != nil {
+		return replication{}, fmt.Errorf("read the state of the replication: %w", err)
+	}
+	if err := infos[0].Err(); isConnLost(err) || isTransient(err) {
+		return replication{}, fmt.Errorf("read the state of the replication: %w", err)
+	}
+	return parseReplication(infos[0].Val()+infos[1].Val(), asked), nil
+}
+
+// sampleReplication reads the state of the replication of a master with replicas once per
+// second.
+func (w *Watcher) sampleReplication(ctx context.Context) error {
+	now := time.Now()
+	if w.server.info.Replicas == 0 || now.Sub(w.replication.sampledAt) < sampleEvery || !w.scanner.opts.Budget.allow(now) {
+		return nil
+	}
+	r, err := w.readReplication(ctx)
+	if err == nil && w.replication.runID != "" && w.replication.runID != r.runID {
+		err = errRestarted
+	}
+	if err == nil {
+		w.replication.add(r)
+	}
+	return err
+}
+
+// detectReplaced finds out, after the server could not be read or lost all keys, whether
+// it is another process or has become a replica. The known locks are then those of the
+// server before.
+func (w *Watcher) detectReplaced(ctx context.Context) error {
+	now, err := w.readReplication(ctx)
+	if err != nil {
+		return err
+	}
+	was := w.replication
+	if was.runID == "" {
+		was.runID, was.role = w.server.info.RunID, w.server.info.Role
+	}
+	if w.server.demoted {
+		was.role = "master"
+	}
+	switch {
+	case was.runID == "" || now.runID == "": // a new watcher, or no permission
+	case was.runID != now.runID, was.role == "master" && now.role == "slave":
+		w.replication = was
+		w.markReplaced()
+	}
+	w.replication.add(now)
+	return nil
+}
+
+// lostWith reports whether a lock that does not exist any more, or has another holder,
+// was lost with the server that this one has replaced. Its holder may have released it on
+// the new server before the first read; only a new server that is known to have received
+// the hold proves that.
+func (w *Watcher) lostWith(before *replication, was detection) bool {
+	switch {
+	case before.runID != "" && before.runID == w.replication.runID && w.replication.role != "slave": // the same server is back
+		return false
+	case before.role == "slave": // another replica may lag
+		return false
+	}
+	until := w.replication.receivedFrom(before)
+	return until.IsZero() || until.Before(was.firstRead)
+}
