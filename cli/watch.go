@@ -322,7 +322,11 @@ func (w *watcher) note(n keyspace.Notice) {
 		w.notes.note("back on %s after %s%s", w.title, humanize.Duration(n.At.Sub(w.lostAt)), also)
 		w.lostAt = time.Time{}
 	default:
-		w.notes.note("%s: %s", w.title, n.Text)
+		on := w.title
+		if !strings.Contains(on, n.Node) {
+			on += ": " + n.Node // which of several servers
+		}
+		w.notes.note("%s: %s", on, n.Text)
 	}
 }
 
@@ -431,7 +435,7 @@ func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice 
 		if !node.Up {
 			text = node.Addr + " does not answer: " + node.Error
 		}
-		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Node: node.Addr, Text: text})
+		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Text: text})
 	}
 	return all
 }

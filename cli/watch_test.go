@@ -273,7 +273,8 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 			source: &telling{[]keyspace.Notice{
 				{Kind: keyspace.ServerLost, At: at(1), Text: "refused"},
 				{Kind: keyspace.ServerBack, At: at(2.5)},
-				{Kind: keyspace.ServerFlushed, At: at(3), Text: "a database was emptied"},
+				{Kind: keyspace.ServerFlushed, At: at(3), Node: "redis.test", Text: "a database was emptied"},
+				{Kind: keyspace.ServerFailover, At: at(3), Node: "10.0.0.2:6379", Text: "the server is a replica now"},
 				{Kind: keyspace.ServerLost, At: at(4), Text: "refused"},
 				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was restarted"},
 			}},
@@ -287,6 +288,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 		want := "locktop: lost redis://redis.test: refused; trying again until it is back\n" +
 			"locktop: back on redis://redis.test after 1.5 s\n" +
 			"locktop: redis://redis.test: a database was emptied\n" +
+			"locktop: redis://redis.test: 10.0.0.2:6379: the server is a replica now\n" +
 			"locktop: lost redis://redis.test: refused; trying again until it is back\n" +
 			"locktop: back on redis://redis.test after 500 ms: it was restarted\n"
 		if said.String() != want {

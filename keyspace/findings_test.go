@@ -177,6 +177,7 @@ func TestServerFindings(t *testing.T) {
 		{"nothing is evicted", one(keyspace.Server{MaxMemory: 1, Policy: "noeviction"}), "", ""},
 		{"memory is without limit", one(keyspace.Server{Policy: "allkeys-lru"}), "", ""},
 		{"replicas are not waited for", one(keyspace.Server{Role: "master", Replicas: 2}), "failover-loses-locks", "2 replicas"},
+		{"one replica is not waited for", one(keyspace.Server{Role: "master", Replicas: 1}), "failover-loses-locks", "has 1 replica, and"},
 		{"a number of replicas is demanded", one(keyspace.Server{Role: "master", Replicas: 2, MinReplicas: true}), "", ""},
 		{"there is no replica", one(keyspace.Server{Role: "master"}), "", ""},
 		{"a replica has lost its master", one(keyspace.Server{Role: "slave", Master: "m:1", MasterDown: true}), "master-link-down", "lost its master m:1"},

@@ -113,7 +113,7 @@ func failoverLosesLocks(s Server) []Finding {
 	}
 	return []Finding{{
 		ID: "failover-loses-locks", Severity: Info, Server: s.Addr,
-		Text:   fmt.Sprintf("%s has %d replicas, and confirms a lock before they have it: a failover may lose the latest locks.", s.Addr, s.Replicas),
+		Text:   fmt.Sprintf("%s has %s, and confirms a lock before it is copied: a failover may lose the latest locks.", s.Addr, humanize.Plural(s.Replicas, "replica")),
 		Remedy: "Make clients wait for replicas (WAIT), set min-replicas-to-write, and check fencing tokens where two holders would do damage.",
 	}}
 }
