@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -126,4 +129,48 @@ func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
 		t.Fatal(err)
 	}
 	return typ == "none" || typ == "stream" && command == "xread"
+}
+
+// The question before an extend names a deadline, and the server then has it. No extend moves
+// a deadline towards now: the permits of a semaphore end together, after the last of them.
+func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
+	t.Parallel()
+	const first, last = "\x8a\x1f\xc7\x00\x9b\xe2\x13\xf4\xd0\x81\x07\xee\x5c\xb9\xa4\x21", "\x31\xa9\xfe\x12\x88\xc0\x6d\x9e\x02\xd7\x4b\xff\x95\x10\xe3\x7a"
+	named := regexp.MustCompile(`→ .*\(in ([0-9]+ [hd] [0-9]+)\)`)
+	now := time.Now()
+	for _, c := range []struct {
+		key      string
+		commands [][]any
+		deadline func(*redis.Client) time.Time
+		left     string // after: as long again
+	}{
+		{"job:report-lock", [][]any{{"SET", "job:report-lock", "worker-3:991", "PX", 7_190_000}}, func(rdb *redis.Client) time.Time {
+			return time.Now().Add(rdb.PTTL(t.Context(), "job:report-lock").Val())
+		}, "3 h 59"},
+		{"{gpu}:timeout", [][]any{{"SET", "gpu", "0"}, {"ZADD", "{gpu}:timeout", now.Add(7 * time.Hour).UnixMilli(), first, now.Add(14 * time.Hour).UnixMilli(), last}}, func(rdb *redis.Client) time.Time {
+			return time.UnixMilli(int64(rdb.ZScore(t.Context(), "{gpu}:timeout", first).Val()))
+		}, "1 d 03"},
+	} {
+		child := server.ForTest(t)
+		rdb := redis.NewClient(&redis.Options{Addr: child.Addr()})
+		t.Cleanup(func() { rdb.Close() })
+		for _, command := range c.commands {
+			if err := rdb.Do(t.Context(), command...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		term := openTerminal(t, 140, 40, "--url", "redis://"+child.Addr(), "--write")
+		term.want(c.key, "h").press("x").press("e").want("extend " + c.key + "?")
+		question := term.screen()
+		term.press("y").want("extended " + c.key)
+		if left := named.FindStringSubmatch(question); left == nil || left[1] != c.left {
+			t.Errorf("named is %q, want %s\n%s", left, c.left, question)
+		}
+		if at := c.deadline(rdb).Local().Truncate(time.Second); !slices.ContainsFunc([]time.Duration{-time.Second, 0, time.Second}, func(d time.Duration) bool {
+			return strings.Contains(question, "→ "+at.Add(d).Format("15:04:05")) || strings.Contains(question, "→ "+at.Add(d).Format("2006-01-02 15:04:05"))
+		}) {
+			t.Errorf("%s ends at %v, which is not named\n%s", c.key, at, question)
+		}
+		term.quit()
+	}
 }

@@ -23,9 +23,11 @@ type Actions struct {
 	// ForceRelease is Lua that ends the holds in its arguments as the library would: it
 	// deletes the same keys and wakes waiters in the same way.
 	ForceRelease string
-	// Extend is Lua that sets a new deadline of the holds in its arguments. The last of
-	// ARGV is the time to live in ms. Empty: the format does not store a deadline that
-	// others may change.
+	// Extend is Lua that sets a later deadline of the holds in its arguments. The last of
+	// ARGV is the time to live in ms. The script must change deadlines only with
+	// extend(key), which returns 1 if it has changed the deadline of the key and 0 if not,
+	// or if later(ms left; -1 = no deadline) is true. Empty: the format does not store a
+	// deadline that others may change.
 	Extend string
 	// WakeHint says how waiters are woken, for people: "receive 0 on channel". Empty: waiters
 	// poll.
@@ -50,7 +52,7 @@ type Action string
 // Actions, from the most to the least dangerous.
 const (
 	ForceRelease Action = "release" // end the holds that were seen
-	Extend       Action = "extend"  // set a new deadline
+	Extend       Action = "extend"  // set a later deadline
 	Expire       Action = "expire"  // set a deadline on a lock that has none
 )
 
@@ -85,6 +87,8 @@ type AuditRecord struct {
 var (
 	ErrChanged      = errors.New("the lock has changed since it was read")
 	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
+	ErrEndless      = errors.New("it has no deadline that could be later")
+	ErrLater        = errors.New("its deadline is as late already")
 )
 
 // ChangedError is an ErrChanged with the current state of the lock. On servers where
@@ -134,15 +138,30 @@ type Script struct {
 	Keys, Args []string
 }
 
-// onlyWithoutTTL precedes the extend script of Expire, which requires a lock without a
-// deadline.
-const onlyWithoutTTL = "if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end\n"
+// The scripts begin with later, which reports whether the new deadline is later than one
+// with some ms left; -1 = none. So no script ever shortens a hold that has a deadline. That
+// of Expire requires a lock without a deadline, and that of Extend does not give it one.
+const (
+	laterThanNone = `if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end
+local ttl = tonumber(ARGV[#ARGV])
+local function later(left) return left < ttl end
+`
+	laterThanSome = `local ttl = tonumber(ARGV[#ARGV])
+local function later(left) return left >= 0 and left < ttl end
+`
+	extendKey = `local function extend(key)
+  if later(redis.call('PTTL', key)) then return redis.call('PEXPIRE', key, ttl) end
+  return 0
+end
+`
+)
 
 // Scripts returns the scripts of an action, one for each server that has the lock. They
 // change the holds in seen. ttl is the new time to live of Extend and Expire.
 //
-// It returns an ErrNotSupported if others cannot change locks of this format so, and an
-// ErrChanged if the action does not apply to the lock.
+// It returns an ErrNotSupported if others cannot change locks of this format so, an
+// ErrEndless if a lock without a deadline is to be extended, and an ErrChanged if the
+// action does not apply to the lock.
 func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Script, error) {
 	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name == seen.Format })
 	switch {
@@ -154,6 +173,8 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 		return nil, &ChangedError{Key: seen.Key}
 	case what == Expire && !seen.Expires.IsZero():
 		return nil, &ChangedError{Key: seen.Key, Now: &seen}
+	case what == Extend && seen.Endless():
+		return nil, fmt.Errorf("%s %q: %w", what, seen.Key, ErrEndless)
 	case what != ForceRelease && ttl < time.Millisecond:
 		return nil, fmt.Errorf("%s %q: the time to live must be at least 1ms", what, seen.Key)
 	}
@@ -165,8 +186,11 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 	if lua == "" {
 		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrNotSupported)
 	}
-	if what == Expire {
-		lua = onlyWithoutTTL + lua
+	switch what {
+	case Expire:
+		lua = laterThanNone + extendKey + lua
+	case Extend:
+		lua = laterThanSome + extendKey + lua
 	}
 	var all []Script
 	for _, node := range nodesOf(seen) {

@@ -45,7 +45,7 @@ func (a *app) openActionMenu() {
 type pendingAction struct {
 	act   keyspace.Action
 	locks []keyspace.Lock
-	ttl   time.Duration // given by Expire and Extend
+	ttl   time.Duration // given by Expire; added to the deadline by Extend, 0 = as long as the lease of each lock
 }
 
 // actionMenu returns the menu of actions, the least dangerous first.
@@ -56,11 +56,14 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 		act                keyspace.Action
 	}{
 		{"d", "set a deadline", "it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
-		{"e", "extend it", "its holder has " + humanize.Setting(defaultTTL) + ", or another time that you choose, from now on", keyspace.Extend},
+		{"e", "extend it", "its deadline is later, by as long as its lease or another time that you choose", keyspace.Extend},
 		{"r", "release it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
 	} {
 		able, why := a.allowed(c.act, locks)
-		d := pendingAction{c.act, able, defaultTTL}
+		d := pendingAction{act: c.act, locks: able}
+		if c.act == keyspace.Expire {
+			d.ttl = defaultTTL
+		}
 		next := choice{key: c.key, label: c.label, detail: c.detail, pick: func(*state) (dialog, tea.Cmd) { return a.confirm(d), nil }}
 		switch {
 		case len(able) == 0:
@@ -93,8 +96,11 @@ func (a *app) allowed(act keyspace.Action, locks []keyspace.Lock) (able []keyspa
 
 // disabledReason returns why an action on a lock is impossible, "" if it is possible.
 func (a *app) disabledReason(act keyspace.Action, l keyspace.Lock) string {
-	if act == keyspace.Expire && !l.Endless() {
+	switch {
+	case act == keyspace.Expire && !l.Endless():
 		return "it has a deadline already"
+	case act == keyspace.Extend && l.Endless():
+		return "it has no deadline; d sets one"
 	}
 	_, why := a.safeCommand(act, l, defaultTTL)
 	return why
@@ -150,14 +156,18 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		q.top = scrolled(q.top+map[string]int{"up": -1, "down": 1}[k.String()], len(q.text(s)), q.room(s))
 		return q, nil
 	case "+", "=", "-":
-		q.change(map[bool]int{true: -1, false: 1}[k.String() == "-"])
+		q.change(k.String() != "-")
 		return q, nil
 	default:
 		s.notify("nothing was changed")
 		return nil, nil
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
-	return nil, act(q.app.ctx, q.app.config.Executor, q.pending)
+	var ttls []time.Duration
+	for _, l := range q.pending.locks {
+		ttls = append(ttls, s.ttlOf(q.pending, l))
+	}
+	return nil, act(q.app.ctx, q.app.config.Executor, q.pending, ttls)
 }
 
 func (q *confirmDialog) draw(s *state, lines []string) []string {
@@ -189,11 +199,45 @@ func ttlChoices() []time.Duration {
 	}
 }
 
-// change selects another TTL. ForceRelease ignores it.
-func (q *confirmDialog) change(steps int) {
-	all := ttlChoices()
-	i := slices.Index(all, q.pending.ttl) + steps
+// change selects the next longer or shorter time. ForceRelease ignores it.
+func (q *confirmDialog) change(longer bool) {
+	all, now := ttlChoices(), q.pending.ttl
+	if now == 0 {
+		now = q.app.leaseOf(q.pending.locks[0])
+	}
+	i, exact := slices.BinarySearch(all, now)
+	switch {
+	case !longer:
+		i--
+	case exact:
+		i++
+	}
 	q.pending.ttl = all[max(0, min(i, len(all)-1))]
+}
+
+// leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
+// otherwise the time that is left.
+func (s *state) leaseOf(l keyspace.Lock) time.Duration {
+	lease := s.leases[l.ID().OnAnyNode()].length
+	if left, ok := l.TTL(s.clock()); ok && lease == 0 {
+		lease = left
+	}
+	unit := time.Second
+	if lease >= 10*time.Minute {
+		unit = time.Minute
+	}
+	return (max(lease, unit) + unit - 1).Truncate(unit)
+}
+
+// extended returns the deadline of a lock after an Extend: added later, 0 = by its lease.
+func (s *state) extended(l keyspace.Lock, added time.Duration) time.Time {
+	if added == 0 {
+		added = s.leaseOf(l)
+	}
+	if now := s.clock(); l.Expires.Before(now) {
+		return now.Add(added)
+	}
+	return l.Expires.Add(added)
 }
 
 // room returns the number of lines for the text of the question: the window without the header
@@ -220,7 +264,7 @@ func (q *confirmDialog) text(s *state) []string {
 		line(t.warn, q.pending.consequence(lockView{&q.pending.locks[i], s.clock(), s}))
 	}
 	if len(q.pending.locks) == 1 && !s.privacy.on {
-		command, _ := q.app.safeCommand(q.pending.act, q.pending.locks[0], q.pending.ttl)
+		command, _ := q.app.safeCommand(q.pending.act, q.pending.locks[0], s.ttlOf(q.pending, q.pending.locks[0]))
 		for part := range strings.SplitSeq(command, "\n") {
 			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)
 		}
@@ -247,7 +291,7 @@ func (d pendingAction) did() string {
 	case keyspace.Expire:
 		return "set a deadline of " + humanize.Setting(d.ttl) + " for"
 	case keyspace.Extend:
-		return "gave " + humanize.Setting(d.ttl) + " from now on to"
+		return "extended"
 	default:
 		return "released"
 	}
@@ -268,11 +312,49 @@ func (d pendingAction) consequence(v lockView) string {
 	case keyspace.Expire:
 		return fmt.Sprintf("%s: ends in %s, unless %s renews it; nobody loses it at once.", name, humanize.Setting(d.ttl), holder)
 	case keyspace.Extend:
-		return fmt.Sprintf("%s: stays with %s for %s from now on; %s.", name, holder, humanize.Setting(d.ttl), v.waiterText("waits longer", "wait longer"))
+		till := v.state.extended(*v.Lock, d.ttl)
+		added := "as long again as its lease"
+		if d.ttl > 0 {
+			added = humanize.Setting(d.ttl) + " later"
+		}
+		now := "ends at " + v.deadline(v.Expires)
+		if first := v.firstDeadline(); first.Before(v.Expires) {
+			now = fmt.Sprintf("its %d holds end from %s to %s", len(v.Holders), v.deadline(first), v.deadline(v.Expires))
+		}
+		return v.state.screen.glyphs.Word(fmt.Sprintf("%s: stays with %s: %s → %s, %s; %s.",
+			name, holder, now, v.deadline(till), added, v.waiterText("waits longer", "wait longer")))
 	default:
 		return fmt.Sprintf("%s: %s; %s will still believe it holds the lock and keep working. %s.",
 			name, v.waiterText("can acquire it", "can acquire it"), holder, ends)
 	}
+}
+
+// firstDeadline returns the earliest deadline of the holds; zero if there is none.
+func (v lockView) firstDeadline() time.Time {
+	first := v.Expires
+	for _, h := range v.Holders {
+		if !h.Expires.IsZero() && h.Expires.Before(first) {
+			first = h.Expires
+		}
+	}
+	return first
+}
+
+// deadline returns a time of day with the time until it.
+func (v lockView) deadline(at time.Time) string {
+	layout := "15:04:05"
+	if at.Sub(v.now) > 12*time.Hour {
+		layout = "2006-01-02 15:04:05"
+	}
+	return at.Local().Format(layout) + " (in " + humanize.Left(at.Sub(v.now)) + ")"
+}
+
+// ttlOf returns the time to live, from now on, that an action gives to a lock.
+func (s *state) ttlOf(d pendingAction, l keyspace.Lock) time.Duration {
+	if d.act == keyspace.Extend {
+		return s.extended(l, d.ttl).Sub(s.clock())
+	}
+	return d.ttl
 }
 
 // waiterText returns the number of waiters with a verb: one for a single waiter, many for several.

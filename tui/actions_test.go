@@ -101,8 +101,8 @@ func TestTheLeastDangerousActionIsFirst(t *testing.T) {
 		d.press("x").wantOrder("act on job:nightly", "set a deadline", "release it")
 		d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
 		b.want(t, "expire job:nightly")
-		d.press("j", "x", "d").want("it has a deadline already").press("x", "e", "y")
-		b.want(t, "expire job:nightly", "extend lock:orders:4711")
+		d.press("x", "e").want("it has no deadline; d sets one")
+		d.press("esc", "j", "x", "d").want("it has a deadline already")
 	})
 }
 
@@ -238,6 +238,16 @@ func TestADeadlineIsChosen(t *testing.T) {
 		b.want(t, "expire job:nightly 1m0s")
 		d.press("x", "r").wantNot("longer, shorter").press("+", "y")
 		b.want(t, "expire job:nightly 1m0s", "release job:nightly")
+	})
+}
+
+// An extend adds to the deadline. The question names the deadline before and after.
+func TestAnExtendAddsToTheDeadline(t *testing.T) {
+	w, b := writeConfig()
+	drive(t, w, func(d *driver) {
+		d.press("j", "x", "e").want("extend lock:orders:4711?", "stays with its holder (pay-7:52)", "(in 13.2 s) → ", "(in 27.2 s), as long again as its lease", "11 waiters wait longer")
+		d.press("+").want("(in 43.2 s), 30 s later").press("-", "-", "-").want("(in 18.2 s), 5 s later").press("+", "y").want("extended lock:orders:4711")
+		b.want(t, "extend lock:orders:4711 23.25s")
 	})
 }
 

@@ -112,19 +112,19 @@ func inject(load Load, f loadgen.Fault) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"fault injected: " + string(f.Kind), load.Inject(f)} })
 }
 
-// act performs an action on one lock after the other. It continues after an error, and reports
-// the first error.
-func act(ctx context.Context, b Executor, d pendingAction) tea.Cmd {
+// act performs an action on one lock after the other, each with its TTL. It continues after an
+// error, and reports the first error.
+func act(ctx context.Context, b Executor, d pendingAction, ttls []time.Duration) tea.Cmd {
 	return guarded(func() tea.Msg {
 		done := 0
 		var failed error
-		for _, l := range d.locks {
+		for i, l := range d.locks {
 			var err error
 			switch d.act {
 			case keyspace.Expire:
-				_, err = b.Expire(ctx, l, d.ttl)
+				_, err = b.Expire(ctx, l, ttls[i])
 			case keyspace.Extend:
-				_, err = b.Extend(ctx, l, d.ttl)
+				_, err = b.Extend(ctx, l, ttls[i])
 			default:
 				_, err = b.ForceRelease(ctx, l)
 			}

@@ -147,7 +147,7 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 		if _, err := b.ForceRelease(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("broken with another %s: %v", what, err)
 		}
-		if _, err := b.Extend(t.Context(), other, time.Hour); f.Actions.Extend != "" && !errors.Is(err, keyspace.ErrChanged) {
+		if _, err := later(rdb, seen)(t.Context(), other, 48*time.Hour); f.Actions.Extend != "" && !errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("extended with another %s: %v", what, err)
 		}
 	}
@@ -155,7 +155,9 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 		t.Errorf("nothing was to be done, and it was\n%s\nand is\n%s", before, after)
 	}
 	if f.Actions.Extend != "" {
+		keepsDeadlines(t, rdb, seen)
 		extend(t, rdb, seen)
+		keepsDeadlines(t, rdb, only(t, rdb, seen.Key))
 	}
 	if _, err := b.ForceRelease(t.Context(), seen); err != nil {
 		t.Fatal(err)
@@ -172,28 +174,75 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 	}
 }
 
-// extend sets the deadlines of the holders to an hour from now.
+// extend sets the deadlines of the holders to an hour after the last of them, or from now.
 func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	t.Helper()
-	act := releaser(rdb).Extend
-	if seen.Expires.IsZero() {
-		act = releaser(rdb).Expire
+	ttl := time.Hour
+	if left, ok := seen.TTL(clock(t, rdb)); ok {
+		ttl += left
 	}
-	if _, err := act(t.Context(), seen, time.Hour); err != nil {
+	if _, err := later(rdb, seen)(t.Context(), seen, ttl); err != nil {
 		t.Fatal(err)
 	}
 	now := only(t, rdb, seen.Key)
 	for _, h := range now.Holders {
-		if left := h.Expires.Sub(clock(t, rdb)); left < 59*time.Minute || left > 61*time.Minute {
-			t.Errorf("%s has %v left, want an hour", h.ID, left)
+		if left := h.Expires.Sub(clock(t, rdb)); left < ttl-time.Minute || left > ttl+time.Minute {
+			t.Errorf("%s has %v left, want %v", h.ID, left, ttl)
 		}
 	}
-	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < 59*time.Minute {
-		t.Errorf("the key has %v left, want an hour, or no end", left)
+	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < ttl-time.Minute {
+		t.Errorf("the key has %v left, want %v, or no end", left, ttl)
 	}
 	if _, err := releaser(rdb).Expire(t.Context(), now, time.Minute); !errors.Is(err, keyspace.ErrChanged) {
 		t.Errorf("it has a deadline, and was given one: %v", err)
 	}
+}
+
+// later returns the action that sets a later deadline of a lock.
+func later(rdb *redis.Client, l keyspace.Lock) func(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error) {
+	if l.Endless() {
+		return releaser(rdb).Expire
+	}
+	return releaser(rdb).Extend
+}
+
+// No action moves a deadline towards now. An extend to an earlier one changes nothing, and
+// neither does one of a lock without a deadline.
+func keepsDeadlines(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
+	t.Helper()
+	if seen.Endless() {
+		if _, err := releaser(rdb).Extend(t.Context(), seen, time.Hour); !errors.Is(err, keyspace.ErrEndless) {
+			t.Errorf("a lock without a deadline was extended: %v", err)
+		}
+		return
+	}
+	before := deadlines(t, rdb)
+	if _, err := releaser(rdb).Extend(t.Context(), seen, time.Second); !errors.Is(err, keyspace.ErrLater) {
+		t.Errorf("extended to an earlier deadline: %v", err)
+	}
+	for of, at := range deadlines(t, rdb) {
+		if moved := at.Sub(before[of]); moved.Abs() > 5*time.Second {
+			t.Errorf("the deadline of %s has moved by %v", of, moved)
+		}
+	}
+}
+
+// deadlines returns the deadlines of all keys, and of all holders; zero = none.
+func deadlines(t *testing.T, rdb *redis.Client) map[string]time.Time {
+	t.Helper()
+	all, now := make(map[string]time.Time), clock(t, rdb)
+	for _, key := range rdb.Keys(t.Context(), "*").Val() {
+		all["the key "+key] = time.Time{}
+		if left := rdb.PTTL(t.Context(), key).Val(); left > 0 {
+			all["the key "+key] = now.Add(left)
+		}
+	}
+	for _, l := range scan(t, rdb).Locks {
+		for _, h := range l.Holders {
+			all[h.ID+" of "+l.Key] = h.Expires
+		}
+	}
+	return all
 }
 
 // only returns the lock of a key.
@@ -576,6 +625,29 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 			}
 			if left := rdb.PTTL(t.Context(), c.key).Val(); (left - c.lasts).Abs() > time.Minute {
 				t.Errorf("it has %v left, want %v", left, c.lasts)
+			}
+		})
+	}
+}
+
+// A semaphore of which one permit never expires gets a deadline. It shortens no other permit.
+func TestADeadlineForOnePermitShortensNoOther(t *testing.T) {
+	for name, rdb := range clients(t) {
+		t.Run(name, func(t *testing.T) {
+			const endless, timed = "\x8a\x1f\xc7\x00\x9b\xe2\x13\xf4\xd0\x81\x07\xee\x5c\xb9\xa4\x21", "\x31\xa9\xfe\x12\x88\xc0\x6d\x9e\x02\xd7\x4b\xff\x95\x10\xe3\x7a"
+			load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{
+				{"SET", "gpu", "1"}, {"ZADD", "{gpu}:timeout", "9223372036854775807", endless, "{ms+7200000}", timed},
+			}}, clock(t, rdb)).Commands...)
+			seen := only(t, rdb, "{gpu}:timeout")
+			if _, err := releaser(rdb).Expire(t.Context(), seen, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			now := only(t, rdb, "{gpu}:timeout")
+			for id, want := range map[string]time.Duration{endless: time.Minute, timed: 2 * time.Hour} {
+				h, _ := now.Holder(id)
+				if left := h.Expires.Sub(clock(t, rdb)); (left - want).Abs() > 5*time.Second {
+					t.Errorf("%s has %v left, want %v", id, left, want)
+				}
 			}
 		})
 	}

@@ -1,4 +1,4 @@
--- count_extend: set a new deadline of a lock that is a hash of holder → count.
+-- count_extend: set a later deadline of a lock that is a hash of holder → count.
 -- KEYS[1]     the lock
 -- ARGV[3…]    holder, count, holder, count …, as last read
 -- ARGV[#ARGV] time to live from now, ms
@@ -8,4 +8,4 @@ for i = 3, #ARGV - 1, 2 do
     return 0
   end
 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[#ARGV])
+return extend(KEYS[1])

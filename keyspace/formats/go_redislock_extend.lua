@@ -1,4 +1,4 @@
--- go_redislock_extend: set a new deadline of a reentrant mutex of go-redislock.
+-- go_redislock_extend: set a later deadline of a reentrant mutex of go-redislock.
 -- KEYS[1]     the lock
 -- KEYS[2]     its count; absent = 1
 -- ARGV[1]     the token, and
@@ -8,5 +8,5 @@
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] or (redis.pcall('GET', KEYS[2]) or '1') ~= ARGV[2] then
   return 0
 end
-redis.call('PEXPIRE', KEYS[2], ARGV[#ARGV])
-return redis.call('PEXPIRE', KEYS[1], ARGV[#ARGV])
+extend(KEYS[2])
+return extend(KEYS[1])

@@ -1,13 +1,9 @@
--- redisson_rw_extend: set a new deadline of holds of an RReadWriteLock.
+-- redisson_rw_extend: set a later deadline of holds of an RReadWriteLock.
 -- ARGV[#ARGV]  time to live from now, ms
--- Returns 1 if the holds were unchanged and have the new deadline, else 0.
--- The lock expires with the last of its holds.
-local ttl = tonumber(ARGV[#ARGV])
+-- Returns 1 if the holds were unchanged and one has the new deadline, else 0. A hold with a
+-- later deadline keeps it. The lock expires with the last of its holds.
+local extended = extend(KEYS[1])
 for i = 2, #KEYS do
-  redis.call('PEXPIRE', KEYS[i], ttl)
+  extended = math.max(extended, extend(KEYS[i]))
 end
-local left = redis.call('PTTL', KEYS[1])
-if left < 0 or #seen == redis.call('HLEN', KEYS[1]) - 1 or left < ttl then
-  redis.call('PEXPIRE', KEYS[1], ttl)
-end
-return 1
+return extended

@@ -1,4 +1,4 @@
--- token_extend: set a new deadline of a lock that is a string with a token.
+-- token_extend: set a later deadline of a lock that is a string with a token.
 -- KEYS[1]     the lock
 -- ARGV[1]     the token, as last read
 -- ARGV[#ARGV] time to live from now, ms
@@ -6,4 +6,4 @@
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[#ARGV])
+return extend(KEYS[1])

@@ -56,7 +56,8 @@ func (e *Executor) ForceRelease(ctx context.Context, seen keyspace.Lock) (keyspa
 	return e.perform(ctx, keyspace.ForceRelease, seen, 0)
 }
 
-// Extend sets a new deadline of the holds in seen, ttl from now.
+// Extend sets a later deadline of the holds in seen, ttl from now. A hold with a later
+// deadline keeps it. If all have one, Extend changes nothing and returns an ErrLater.
 func (e *Executor) Extend(ctx context.Context, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	return e.perform(ctx, keyspace.Extend, seen, ttl)
 }
@@ -124,6 +125,9 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 	now, err := e.readAgain(ctx, scripts[0].Node, seen)
 	if err == nil && len(sum.Nodes) == 0 && unchanged(now, seen) {
 		err = fmt.Errorf("a script of this user may not read the lock: %w", ErrNoPermission)
+		if sum.Action == keyspace.Extend && now.Expires.Sub(now.ReadAt) > sum.TTL-maxRead {
+			err = keyspace.ErrLater
+		}
 	}
 	if err != nil {
 		undone := "nothing was changed"
@@ -139,15 +143,20 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 	return changed
 }
 
+// maxRead is the most time that passes between a script and the read that explains why the
+// script has changed nothing.
+const maxRead = time.Second
+
 // unchanged reports whether the holders in seen still hold the lock.
 func unchanged(now *keyspace.Lock, seen keyspace.Lock) bool {
 	if now == nil || now.Expires.IsZero() != seen.Expires.IsZero() {
 		return false
 	}
 	return !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool {
-		h, there := now.Holder(was.ID)
-		again := !h.Since.IsZero() && !h.Since.Equal(was.Since)
-		return !there || h.Count != was.Count || h.Mode != was.Mode || again
+		return !slices.ContainsFunc(now.Holders, func(h keyspace.Holder) bool {
+			again := !h.Since.IsZero() && !h.Since.Equal(was.Since)
+			return h.ID == was.ID && h.Mode == was.Mode && h.Count == was.Count && !again
+		})
 	})
 }
 
