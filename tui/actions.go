@@ -56,7 +56,7 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 		act                keyspace.Action
 	}{
 		{"d", "set a deadline", "it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
-		{"e", "extend it", "its deadline is later, by as long as its lease or another time that you choose", keyspace.Extend},
+		{"e", "extend it", "its deadline is later by its lease, or a time that you choose", keyspace.Extend},
 		{"r", "release it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
 	} {
 		able, why := a.allowed(c.act, locks)

@@ -259,7 +259,7 @@ func TestAMenuHandlesTheMouse(t *testing.T) {
 			d.deliver(tea.MouseMsg{Button: tea.MouseButtonWheelDown})
 			d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, Y: 0})
 			for y, line := range strings.Split(d.screen(), "\n") {
-				if strings.Contains(line, "extend it") {
+				if strings.Contains(line, "set a deadline") {
 					d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, X: 5, Y: y})
 					break
 				}
