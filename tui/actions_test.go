@@ -255,11 +255,11 @@ func TestAMenuHandlesTheMouse(t *testing.T) {
 	w, _ := writeConfig()
 	drive(t, w, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 4}} {
-			d.size(size[0], size[1]).press("x", "down", "up")
+			d.size(size[0], size[1]).press("home", "j", "x", "up", "down")
 			d.deliver(tea.MouseMsg{Button: tea.MouseButtonWheelDown})
 			d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, Y: 0})
 			for y, line := range strings.Split(d.screen(), "\n") {
-				if strings.Contains(line, "set a deadline") {
+				if strings.Contains(line, "extend it") {
 					d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, X: 5, Y: y})
 					break
 				}
