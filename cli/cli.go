@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
@@ -37,13 +38,12 @@ type program struct {
 // Run writes results to stdout and everything else, also errors, to stderr. An
 // error is one line, if possible with a hint in brackets.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process even if the clean-up hangs
-	logging.Disable()            // go-redis would write into the screen
+	logging.Disable() // go-redis would write into the screen
 
 	p := &program{in: stdin, out: stdout, notes: messages{to: stderr, json: asksForJSON(args)}}
 	root := p.rootCommand()
+	ctx, stop := untilSignal(ctx, endSignals(root, args))
+	defer stop()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -56,11 +56,50 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	f := asExitError(err)
 	judged := f.code == exitUnsafe || f.code == exitThreshold // an interrupt does not change a verdict
+	if by, _ := errors.AsType[signalError](context.Cause(ctx)); !judged && by.signal != 0 {
+		return 128 + int(by.signal)
+	}
 	if !judged && (ctx.Err() != nil || errors.Is(err, tui.ErrInterrupted)) {
 		return exitInterrupted
 	}
 	p.notes.fault(f)
 	return f.code
+}
+
+// signalError is why the context of a run has ended.
+type signalError struct{ signal syscall.Signal }
+
+func (e signalError) Error() string { return "received the signal " + e.signal.String() }
+
+// untilSignal returns a context that ends with a signalError. A second signal ends the process
+// even if the clean-up hangs.
+func untilSignal(parent context.Context, ends []os.Signal) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, ends...)
+	go func() {
+		select {
+		case by := <-received:
+			signal.Stop(received)
+			cancel(signalError{by.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(received)
+		cancel(nil)
+	}
+}
+
+// endSignals returns the signals that end a command. A closed terminal and a dropped ssh
+// connection send SIGHUP. Export reads its files again then, and nohup makes a command ignore
+// SIGHUP.
+func endSignals(root *cobra.Command, args []string) []os.Signal {
+	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if cmd, _, err := root.Find(args); err == nil && cmd.Name() == "export" || signal.Ignored(syscall.SIGHUP) {
+		return ends
+	}
+	return append(ends, syscall.SIGHUP)
 }
 
 // Documentation returns the command line for manual pages. The description of each

@@ -29,7 +29,7 @@ const (
 	exitNoConnect   = 6
 	exitUnsafe      = 98 // overlap on a lock that must be safe
 	exitThreshold   = 99
-	exitInterrupted = 130
+	exitInterrupted = 130 // 128 and the number of the signal: SIGHUP 129, SIGINT 130, SIGTERM 143
 )
 
 // exitCodes is the explanation in the help.
@@ -42,7 +42,7 @@ const exitCodes = `  0    success
   6    no connection to the server
   98   load: a lock broke a promise; certify: a client failed a test
   99   load: a threshold was missed, or the run is inconclusive; certify: a test is inconclusive
-  130  interrupted
+  130  interrupted (SIGINT), 143 (SIGTERM), 129 (SIGHUP: the terminal was closed)
 `
 
 // exitError is an error with an exit code and, if the user can do something, a hint.

@@ -1,0 +1,81 @@
+//go:build unix
+
+package cli
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// The load on the screen ends with its terminal, and its keys are deleted, also one without a
+// TTL.
+func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { rdb.Close() })
+	endless := func() bool {
+		for _, key := range rdb.Keys(t.Context(), "load:*").Val() {
+			if rdb.PTTL(t.Context(), key).Val() == -1 {
+				return true
+			}
+		}
+		return false
+	}
+	term := openTerminal(t, 120, 40, "--url", "redis://"+addr, "--load")
+	term.want("Load").press("o").wait("a key without a TTL", func(string) bool { return endless() })
+	pid, err := strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	term.tmux("kill-session")
+	within(t, longestWait, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
+	if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		t.Errorf("keys remain: %q", keys)
+	}
+}
+
+// SIGHUP ends every command like SIGTERM, unless it is ignored, as by nohup.
+func TestAHangupEndsACommand(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { rdb.Close() })
+	for _, c := range []struct {
+		command string
+		signals []syscall.Signal
+		code    int
+	}{
+		{"exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGHUP}, 129},
+		{"exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGTERM}, 143},
+		{"exec locktop load setnx-crash -u redis://" + addr, []syscall.Signal{syscall.SIGHUP}, 129},
+		{"trap '' HUP; exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
+	} {
+		cmd := exec.Command("sh", "-c", c.command)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		within(t, longestWait, func() bool {
+			return rdb.ClientList(t.Context()).Val() != "" && strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop")
+		})
+		for _, s := range c.signals {
+			if err := cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != c.code {
+			t.Errorf("%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
+		}
+		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+			t.Errorf("%s: keys remain: %q", c.command, keys)
+		}
+	}
+}
