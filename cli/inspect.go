@@ -334,11 +334,11 @@ func holderLine(h keyspace.Holder, at time.Time) string {
 	if h.Count > 1 {
 		parts = append(parts, fmt.Sprintf("%d times", h.Count))
 	}
-	if !h.Since.IsZero() {
-		parts = append(parts, "since "+humanize.Duration(at.Sub(h.Since))+" ago")
+	if age := h.Age(at); age.Duration > 0 {
+		parts = append(parts, "held "+age.String())
 	}
 	if !h.Expires.IsZero() {
-		parts = append(parts, "for "+humanize.Left(h.Expires.Sub(at))+" more")
+		parts = append(parts, humanize.Left(h.Expires.Sub(at))+" left")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -22,6 +22,7 @@ type listOptions struct {
 	json, csv, plain bool
 	progress         bool
 	failIfStuck      bool
+	duration         time.Duration
 }
 
 func (o *listOptions) flags() *pflag.FlagSet {
@@ -30,6 +31,7 @@ func (o *listOptions) flags() *pflag.FlagSet {
 	set.BoolVar(&o.csv, "csv", false, "print comma-separated values, for spreadsheets")
 	set.BoolVar(&o.plain, "plain", false, "print one sentence per lock, for screen readers and grep")
 	set.BoolVar(&o.progress, "progress", false, "print the progress to stderr, also if stderr is no terminal")
+	set.DurationVar(&o.duration, "for", 0, "`time` to observe the server before the list: how long a lock is held often shows only then")
 	set.BoolVar(&o.failIfStuck, "fail-if-stuck", false, "exit with code 3 if a lock has a finding")
 	return set
 }
@@ -44,11 +46,15 @@ func (p *program) listCommand() *cobra.Command {
 		Long: `Scans the whole keyspace once and prints every lock. With GLOB, it prints only locks
 whose keys match one of the globs, as with --match.
 
+Most locks do not store when they were acquired. With --for, locktop observes them for
+a while, and knows that they have been held for at least that time.
+
 If a server does not answer or its connection breaks, locktop prints the locks of
 the other servers and names the missing server on stderr. "complete" in the JSON is
 then false, and the exit code is 1.`,
 		Example: `  locktop list
   locktop list --json | jq '.locks[] | select(.ttl_ms == -1) | .key'
+  locktop list --stuck --for 15s --overdue 10s    # also locks that are held for 10 s
   locktop list 'lock:*' --fail-if-stuck           # for cron: exit code 3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +77,7 @@ func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o li
 	defer t.Close()
 
 	g := p.newScanProgress(o.progress)
-	snap, err := s.scanOf(t, g).Snapshot(ctx)
+	snap, err := o.snapshot(ctx, t, s, g)
 	g.done()
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -99,6 +105,14 @@ func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o li
 	return nil
 }
 
+// snapshot scans the servers once, or observes them for a while.
+func (o *listOptions) snapshot(ctx context.Context, t *connect.Target, s *selection, g *scanProgress) (keyspace.Snapshot, error) {
+	if o.duration > 0 {
+		return observed(ctx, s.watchOf(t), o.duration)
+	}
+	return s.scanOf(t, g).Snapshot(ctx)
+}
+
 func (p *program) print(found render.View, o listOptions) error {
 	switch {
 	case o.json:
@@ -115,6 +129,9 @@ func (p *program) print(found render.View, o listOptions) error {
 func (o *listOptions) check() error {
 	if o.json && o.csv || o.csv && o.plain || o.plain && o.json {
 		return usageErrorf("", "--json, --csv and --plain exclude each other")
+	}
+	if o.duration < 0 {
+		return usageErrorf("", "--for must not be negative")
 	}
 	return nil
 }

@@ -131,10 +131,11 @@ func mostFrequent(votes []keyspace.Vote) (token string) {
 	return ""
 }
 
-// since returns the earliest begin of a hold of l; zero if none is known.
+// since returns the earliest begin of a hold of l, or when it was first seen; zero if
+// neither is known.
 func since(l *keyspace.Lock) (first time.Time) {
 	for _, h := range l.Holders {
-		first = earliest(first, h.Since)
+		first = earliest(first, earliest(h.Since, h.Seen))
 	}
 	return first
 }

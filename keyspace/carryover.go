@@ -27,11 +27,11 @@ func CarryOver(before, now Snapshot) Snapshot {
 // holds and waits, the number of renewals, and the overtaken waiters.
 //
 // A hold or wait without a stored begin began when it was first seen, unless the key
-// was not watched before: then the begin is unknown. began is the time of this read, or
-// zero in that case. seen says that the lock was known before.
+// was not watched before: then it began earlier, and Seen is set instead of Since. began is
+// the time of this read, or zero in that case. seen says that the lock was known before.
 func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
-	l.Holders = startTimes(was, l.Holders, began)
-	l.Waiters = waiterTimes(was, l, began)
+	l.Holders = d.startTimes(was, l.Holders, began)
+	l.Waiters = d.waiterTimes(was, l, began)
 	if len(l.Holders) == 0 && len(l.Waiters) > 0 {
 		l.UnheldSince = d.At
 		if !was.UnheldSince.IsZero() {
@@ -94,7 +94,7 @@ func reentryStreak(was, l Lock) int {
 
 // startTimes returns the holders with the begins of their holds and the times of their
 // disconnects, as far as known.
-func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
+func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 	holders = slices.Clone(holders)
 	for i := range holders {
 		h := &holders[i]
@@ -105,9 +105,12 @@ func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 		switch {
 		case !h.Since.IsZero():
 		case held:
-			h.Since = before.Since
+			h.Since, h.Seen = before.Since, before.Seen
 		default:
 			h.Since = began
+		}
+		if h.Since.IsZero() && h.Seen.IsZero() {
+			h.Seen = d.At
 		}
 	}
 	return holders
@@ -115,7 +118,7 @@ func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 
 // waiterTimes returns the waiters with the begins of their waits, as far as known, and
 // the number of later waiters that got the lock first.
-func waiterTimes(was, l Lock, began time.Time) []Waiter {
+func (d *Differ) waiterTimes(was, l Lock, began time.Time) []Waiter {
 	waiters := slices.Clone(l.Waiters)
 	var newHolders []string
 	for _, h := range l.Holders {
@@ -130,6 +133,9 @@ func waiterTimes(was, l Lock, began time.Time) []Waiter {
 			if w.Since.IsZero() {
 				w.Since = began
 			}
+			if w.Since.IsZero() {
+				w.Seen = d.At
+			}
 			continue
 		}
 		w.OvertakenBy = was.Waiters[at].OvertakenBy
@@ -140,7 +146,7 @@ func waiterTimes(was, l Lock, began time.Time) []Waiter {
 			}
 		}
 		if w.Since.IsZero() {
-			w.Since = was.Waiters[at].Since
+			w.Since, w.Seen = was.Waiters[at].Since, was.Waiters[at].Seen
 		}
 	}
 	return waiters

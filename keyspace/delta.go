@@ -154,11 +154,11 @@ func SameLock(a, b *Lock) bool {
 
 func sameHolder(a, b Holder) bool {
 	return a.ID == b.ID && a.Label == b.Label && a.Count == b.Count && a.Mode == b.Mode &&
-		a.Since.Equal(b.Since) && a.Renewed.Equal(b.Renewed) && a.DisconnectedAt.Equal(b.DisconnectedAt) && a.Addr == b.Addr && sameTime(a.Expires, b.Expires)
+		a.Since.Equal(b.Since) && a.Seen.Equal(b.Seen) && a.Renewed.Equal(b.Renewed) && a.DisconnectedAt.Equal(b.DisconnectedAt) && a.Addr == b.Addr && sameTime(a.Expires, b.Expires)
 }
 
 func sameWaiter(a, b Waiter) bool {
-	return a.ID == b.ID && a.Mode == b.Mode && a.Since.Equal(b.Since) && a.OvertakenBy == b.OvertakenBy && sameTime(a.Expires, b.Expires)
+	return a.ID == b.ID && a.Mode == b.Mode && a.Since.Equal(b.Since) && a.Seen.Equal(b.Seen) && a.OvertakenBy == b.OvertakenBy && sameTime(a.Expires, b.Expires)
 }
 
 func sameVote(a, b Vote) bool {

@@ -95,7 +95,7 @@ type rank struct {
 
 // totalWait estimates the time lost to a lock, to compare locks.
 func (l Lock) totalWait(now time.Time) time.Duration {
-	return time.Duration(l.WaiterCount()) * l.Age(now)
+	return time.Duration(l.WaiterCount()) * l.Age(now).Duration
 }
 
 // rule checks for one problem of a lock.
@@ -172,10 +172,10 @@ func neverExpires(l *Lock, now time.Time) string {
 		return ""
 	}
 	age := l.Age(now)
-	if age == 0 {
+	if age.Duration == 0 {
 		return "Held without a deadline: if its holder dies, it stays held forever."
 	}
-	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, it stays held forever.", humanize.Duration(age))
+	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, it stays held forever.", age)
 }
 
 // abandoned reports whether there is evidence that the lock will not be released: the
@@ -195,14 +195,14 @@ const (
 func overdue(l *Lock, now time.Time) string {
 	age := l.Age(now)
 	switch {
-	case l.OverdueIn > 0 && age > l.OverdueIn:
-		return fmt.Sprintf("Held for %s; the configured limit is %s.", humanize.Duration(age), humanize.Setting(l.OverdueIn))
+	case l.OverdueIn > 0 && age.Duration > l.OverdueIn:
+		return fmt.Sprintf("Held for %s; the configured limit is %s.", age, humanize.Setting(l.OverdueIn))
 	case l.OverdueIn > 0:
 		return ""
-	case l.MedianHold > 0 && age > unusual*l.MedianHold && age > unusualHold:
-		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", humanize.Duration(age), humanize.Duration(l.MedianHold))
-	case age > longHold:
-		return fmt.Sprintf("Held for %s; more than %s is long.", humanize.Duration(age), humanize.Setting(longHold))
+	case l.MedianHold > 0 && age.Duration > unusual*l.MedianHold && age.Duration > unusualHold:
+		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", age, humanize.Duration(l.MedianHold))
+	case age.Duration > longHold:
+		return fmt.Sprintf("Held for %s; more than %s is long.", age, humanize.Setting(longHold))
 	}
 	return ""
 }
@@ -283,10 +283,11 @@ func starving(l *Lock, now time.Time) string {
 
 // waitingFor returns how long a waiter has been waiting, if that is known.
 func waitingFor(w Waiter, now time.Time) string {
-	if w.Since.IsZero() {
+	age := w.Age(now)
+	if age.Duration == 0 {
 		return ""
 	}
-	return ", in " + humanize.Duration(now.Sub(w.Since))
+	return ", in " + age.String()
 }
 
 // writerStarved finds writers that readers block.
@@ -295,8 +296,8 @@ func writerStarved(l *Lock, now time.Time) string {
 		return ""
 	}
 	for _, w := range l.Waiters {
-		if w.Mode == Write && !w.Since.IsZero() && now.Sub(w.Since) > writerWaits {
-			return fmt.Sprintf("A writer has been waiting for %s while %s.", humanize.Duration(now.Sub(w.Since)), readersHold(len(l.Holders)))
+		if age := w.Age(now); w.Mode == Write && age.Duration > writerWaits {
+			return fmt.Sprintf("A writer has been waiting for %s while %s.", age, readersHold(len(l.Holders)))
 		}
 	}
 	return ""

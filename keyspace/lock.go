@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"locktop/humanize"
 )
 
 // Kind is the discipline of a lock, independent of the library that wrote it.
@@ -155,6 +157,7 @@ type Holder struct {
 	Count          int       `json:"count,omitzero"`   // reentry depth, at least 1
 	Mode           Mode      `json:"mode,omitzero"`    // Read or Write for an RW lock
 	Since          time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
+	Seen           time.Time `json:"seen,omitzero"`    // if Since is zero: when the hold was first seen, which is after its begin; zero = in no earlier read
 	Expires        time.Time `json:"expires,omitzero"` // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
 	Renewed        time.Time `json:"renewed,omitzero"` // time of the last renewal of this holder's deadline, if the lock has several holders; zero = none was seen
 	Addr           string    `json:"addr,omitzero"`    // address of the connection whose name is the label, or the host of several; "" = unknown
@@ -165,7 +168,8 @@ type Holder struct {
 type Waiter struct {
 	ID          string    `json:"id,omitzero"`
 	Mode        Mode      `json:"mode,omitzero"`
-	Since       time.Time `json:"since,omitzero"`   // from the format if it stores the time, else when the waiter was first seen; zero = unknown
+	Since       time.Time `json:"since,omitzero"`   // from the format if it stores the time, else when the waiter was first seen; zero = before the watch began
+	Seen        time.Time `json:"seen,omitzero"`    // if Since is zero: when the waiter was first seen; zero = in no earlier read
 	Expires     time.Time `json:"expires,omitzero"` // when the waiter counts as dead unless it refreshes its entry; zero = unknown
 	OvertakenBy int       `json:"passed,omitzero"`  // number of later waiters that got the lock first, as far as was watched
 }
@@ -252,16 +256,48 @@ func (l Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 	return l.Expires.Sub(now), true
 }
 
-// Age returns the duration of the longest current hold; 0 without holders, or if no
-// begin is known.
-func (l Lock) Age(now time.Time) time.Duration {
-	var age time.Duration
+// Age returns the duration of the longest current hold. It is 0 without holders, and for a
+// hold that was read only once and does not store its begin.
+func (l Lock) Age(now time.Time) Age {
+	var longest Age
 	for _, h := range l.Holders {
-		if !h.Since.IsZero() {
-			age = max(age, now.Sub(h.Since))
+		if age := ageOf(h.Since, h.Seen, now); age.Duration > longest.Duration {
+			longest = age
 		}
 	}
-	return age
+	return longest
+}
+
+// Age returns how long the hold has lasted.
+func (h Holder) Age(now time.Time) Age { return ageOf(h.Since, h.Seen, now) }
+
+// Age returns how long the waiter has been waiting.
+func (w Waiter) Age(now time.Time) Age { return ageOf(w.Since, w.Seen, now) }
+
+// Age is the duration of a hold or a wait. If AtLeast is set, it began before it was first
+// seen, and Duration is a lower bound.
+type Age struct {
+	time.Duration
+	AtLeast bool
+}
+
+func ageOf(since, seen, now time.Time) Age {
+	switch {
+	case !since.IsZero():
+		return Age{Duration: now.Sub(since)}
+	case !seen.IsZero():
+		return Age{now.Sub(seen), true}
+	default:
+		return Age{}
+	}
+}
+
+// String returns the age for a sentence: 41 s, or at least 41 s.
+func (a Age) String() string {
+	if a.AtLeast {
+		return "at least " + humanize.Duration(a.Duration)
+	}
+	return humanize.Duration(a.Duration)
 }
 
 // Holder returns the holder with an ID.

@@ -214,12 +214,12 @@ func (l Lock) shifted(d time.Duration) Lock {
 }
 
 func (h Holder) shifted(d time.Duration) Holder {
-	h.Since, h.Expires, h.Renewed, h.DisconnectedAt = shift(h.Since, d), shift(h.Expires, d), shift(h.Renewed, d), shift(h.DisconnectedAt, d)
+	h.Since, h.Seen, h.Expires, h.Renewed, h.DisconnectedAt = shift(h.Since, d), shift(h.Seen, d), shift(h.Expires, d), shift(h.Renewed, d), shift(h.DisconnectedAt, d)
 	return h
 }
 
 func (w Waiter) shifted(d time.Duration) Waiter {
-	w.Since, w.Expires = shift(w.Since, d), shift(w.Expires, d)
+	w.Since, w.Seen, w.Expires = shift(w.Since, d), shift(w.Seen, d), shift(w.Expires, d)
 	return w
 }
 
@@ -366,12 +366,18 @@ func (c tokenHolds) holder(quorum int) Holder {
 	begins, ends := make([]time.Time, len(c)), make([]time.Time, len(c))
 	for i, one := range c {
 		begins[i], ends[i] = one.Since, one.Expires
+		if one.Seen.After(h.Seen) {
+			h.Seen = one.Seen
+		}
 		h.Count = max(h.Count, one.Count)
 	}
 	slices.SortFunc(begins, time.Time.Compare)
 	slices.SortFunc(ends, func(a, b time.Time) int { return -compareDeadlines(a, b) })
 	h.DisconnectedAt = time.Time{} // unknown, because it takes more than one server
 	h.Since, h.Expires = begins[min(quorum, len(c))-1], ends[0]
+	if !h.Since.IsZero() {
+		h.Seen = time.Time{}
+	}
 	if len(c) >= quorum {
 		h.Expires = ends[quorum-1]
 	}

@@ -130,27 +130,20 @@ func waitCell(v lockView, _ int) widget.Cell {
 
 func heldCell(v lockView, _ int) widget.Cell {
 	age := v.Age(v.now)
-	switch least := v.heldAtLeast(); {
-	case age == 0 && least > 0:
-		return widget.Cell{Style: v.state.screen.theme.text, Text: v.state.screen.glyphs.AtLeast + humanize.Duration(least)}
-	case age == 0:
+	if age.Duration == 0 || age.AtLeast && age.Duration < time.Second {
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.screen.glyphs.None}
 	}
-	return widget.Cell{Style: v.state.screen.theme.text, Text: humanize.Duration(age)}
+	return widget.Cell{Style: v.state.screen.theme.text, Text: v.state.ageText(age)}
 }
 
-// heldAtLeast returns the time since the screen first saw the current holder, and 0 for less
-// than 1 s. It is for formats without the start of a hold.
-func (v lockView) heldAtLeast() time.Duration {
-	first := v.state.leases[v.ID().OnAnyNode()].first
-	if first.IsZero() || len(v.Holders) == 0 || v.now.Sub(first) < time.Second {
-		return 0
+// ageText returns an age for a narrow place: ≥41 s.
+func (s *state) ageText(age keyspace.Age) string {
+	text := humanize.Duration(age.Duration)
+	if age.AtLeast {
+		return s.screen.glyphs.AtLeast + text
 	}
-	return v.now.Sub(first)
+	return text
 }
-
-// held returns the known hold time.
-func (v lockView) held() time.Duration { return cmp.Or(v.Age(v.now), v.heldAtLeast()) }
 
 // format returns the format of the lock, or nil if it is unknown.
 func (v lockView) format() *keyspace.Format {
@@ -262,7 +255,7 @@ func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 
 func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
 func byWaiters(a, b lockView) int  { return cmp.Compare(b.WaiterCount(), a.WaiterCount()) }
-func byHeld(a, b lockView) int     { return cmp.Compare(b.held(), a.held()) }
+func byHeld(a, b lockView) int     { return cmp.Compare(b.Age(b.now).Duration, a.Age(a.now).Duration) }
 func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
 func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }
 

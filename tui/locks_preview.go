@@ -58,10 +58,11 @@ func (v lockView) holder(h *keyspace.Holder) string {
 		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, h.Count)
 	}
 	held := ""
-	if !h.Since.IsZero() {
-		held = fmt.Sprintf("held %s, since %s", humanize.Duration(v.now.Sub(h.Since)), h.Since.Local().Format("15:04:05"))
-	} else if least := v.heldAtLeast(); least > 0 && h.ID == v.state.leases[v.ID().OnAnyNode()].holder {
-		held = "held for at least " + humanize.Duration(least)
+	switch age := h.Age(v.now); {
+	case age.AtLeast && age.Duration >= time.Second:
+		held = "held for " + age.String()
+	case !h.Since.IsZero():
+		held = fmt.Sprintf("held %s, since %s", age, h.Since.Local().Format("15:04:05"))
 	}
 	token := ""
 	if h.Label != "" && h.Label != h.ID {
@@ -101,8 +102,8 @@ func (v lockView) waiters() string {
 	for i := range v.Waiters[:shown] {
 		waiter := &v.Waiters[i]
 		name := v.state.redactOwner(waiter.ID)
-		if !waiter.Since.IsZero() {
-			name += " (" + humanize.Duration(v.now.Sub(waiter.Since)) + ")"
+		if age := waiter.Age(v.now); age.Duration > 0 {
+			name += " (" + v.state.ageText(age) + ")"
 		}
 		names = append(names, name)
 	}

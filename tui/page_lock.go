@@ -201,8 +201,8 @@ func (v lockView) queue(w int) []string {
 	for i := range v.Waiters[:min(len(v.Waiters), waitersListed)] {
 		waiter := &v.Waiters[i]
 		since := ""
-		if !waiter.Since.IsZero() {
-			since = "for " + humanize.Duration(v.now.Sub(waiter.Since))
+		if age := waiter.Age(v.now); age.Duration > 0 {
+			since = "for " + s.ageText(age)
 		}
 		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.redactOwner(waiter.ID), string(waiter.Mode), since))
 		lines = append(lines, s.item(w, label, s.screen.theme.warn, text))

@@ -253,7 +253,7 @@ func startPanic() tea.Msg { panic("at the disco") }
 
 func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 	quiet := mutex("quiet", "x", time.Hour)
-	quiet.Holders[0].Since = time.Time{}
+	quiet.Holders[0].Since, quiet.Holders[0].Seen = time.Time{}, before(0)
 	v := &fakeServer{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(3 * time.Minute)
@@ -266,7 +266,7 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
 		d.line("▌  quiet")
 		v.set(func(v *fakeServer) {
-			v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1}}
+			v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1, Seen: after(3 * time.Minute)}}
 			v.locks[1].Expires = after(2 * time.Hour)
 		})
 		d.wait(30 * time.Second)

@@ -56,8 +56,6 @@ type notice struct {
 type lease struct {
 	expires time.Time
 	length  time.Duration
-	holder  string    // first holder
-	first   time.Time // when the screen first saw this holder
 }
 
 // current returns the view model on the screen: the paused one or the newest. It is empty
@@ -115,30 +113,17 @@ const sameDeadline = 50 * time.Millisecond
 // client acquired or renewed the lock in between. The first snapshot of a lock that was never
 // renewed counts the lease from the start of the hold.
 func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
-	next := old.heldBy(l, now)
 	left, ok := l.TTL(now)
 	if !ok {
-		next.expires, next.length = time.Time{}, 0
-		return next
+		return lease{}
 	}
 	if !old.expires.IsZero() && l.Expires.Sub(old.expires).Abs() < sameDeadline {
-		return next
+		return old
 	}
-	if old.expires.IsZero() && l.Renewals == 0 {
-		left += l.Age(now)
+	if age := l.Age(now); old.expires.IsZero() && l.Renewals == 0 && !age.AtLeast {
+		left += age.Duration
 	}
-	next.expires, next.length = l.Expires, left
-	return next
-}
-
-// heldBy returns the lease with the first holder and the time of its first sighting.
-func (old lease) heldBy(l *keyspace.Lock, now time.Time) lease {
-	if len(l.Holders) == 0 {
-		old.holder, old.first = "", time.Time{}
-	} else if id := l.Holders[0].ID; old.first.IsZero() || id != old.holder {
-		old.holder, old.first = id, now
-	}
-	return old
+	return lease{expires: l.Expires, length: left}
 }
 
 // stale reports whether the view is not paused and its data is out of date.

@@ -157,8 +157,8 @@ func (c *timeline) lane(id keyspace.ID) *lane {
 func (c *timeline) onEvent(e *keyspace.Event) {
 	if e.Kind == keyspace.Discovered || e.Kind == keyspace.Acquired {
 		from := e.At
-		if !e.Holder.Since.IsZero() && e.Holder.Since.Before(from) {
-			from = e.Holder.Since
+		if age := e.Holder.Age(from); age.Duration > 0 {
+			from = from.Add(-age.Duration)
 		}
 		c.lane(e.Lock.ID()).begin(timelineHold{
 			holder: e.Holder.ID, name: e.Holder.Name(), owner: c.owner(e.Holder.ID), mode: e.Holder.Mode, from: from,

@@ -31,7 +31,7 @@ func CSV(w io.Writer, p View) error {
 // heldCell returns how long the holder has held l, or "" if that is not known.
 func heldCell(l keyspace.Lock, at time.Time) string {
 	age := l.Age(at)
-	if age == 0 {
+	if age.Duration == 0 {
 		return ""
 	}
 	return strconv.FormatInt(age.Milliseconds(), 10)

@@ -127,9 +127,11 @@ func heldSpan(l keyspace.Lock, at time.Time) string {
 	switch age := l.Age(at); {
 	case len(l.Holders) == 0:
 		return "-"
-	case age == 0:
+	case age.Duration == 0:
 		return "?"
+	case age.AtLeast:
+		return "≥" + humanize.Duration(age.Duration)
 	default:
-		return humanize.Duration(age)
+		return humanize.Duration(age.Duration)
 	}
 }

@@ -64,7 +64,8 @@ type Lock struct {
 	Waiters     []Waiter       `json:"waiters"`
 	WaiterCount int            `json:"waiter_count"`
 	TTLms       int64          `json:"ttl_ms"`
-	HeldMS      int64          `json:"held_ms,omitempty"` // time since the acquire; absent: not known
+	HeldMS      int64          `json:"held_ms,omitempty"`       // time since the acquire; absent: not known
+	HeldAtLeast bool           `json:"held_at_least,omitempty"` // the acquire was not seen, and held_ms is a lower bound
 	Fence       int64          `json:"fence"`
 	Node        string         `json:"node"`
 	DB          int            `json:"db"`
@@ -172,6 +173,7 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 		WaiterCount: l.WaiterCount(),
 		TTLms:       TTL(l.Expires, at),
 		HeldMS:      l.Age(at).Milliseconds(),
+		HeldAtLeast: l.Age(at).AtLeast,
 		Fence:       l.Fence,
 		Node:        Text(l.Node),
 		DB:          l.DB,

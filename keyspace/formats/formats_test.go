@@ -182,7 +182,7 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 			continue // its time is not text: see suo_test.go
 		}
 		age, timed := want[l.Key]
-		if got := l.Age(clock(t, rdb)); timed && (got-age).Abs() > time.Second || !timed && got != 0 {
+		if got := l.Age(clock(t, rdb)).Duration; timed && (got-age).Abs() > time.Second || !timed && got != 0 {
 			t.Errorf("%s is held for %v, want %v", l.Key, got, age)
 		}
 	}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/cli/render"
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// heldBefore loads 20 locks of at least ten formats, none of which stores when it was acquired,
+// and renews them until the end of the test.
+func heldBefore(t *testing.T, rdb *redis.Client) (keys []string) {
+	t.Helper()
+	now := rdb.Time(t.Context()).Val()
+	of := make(map[string]bool)
+	for _, f := range formats.All() {
+		for _, s := range f.Samples {
+			w := s.Want
+			if len(keys) == 20 || len(w.Holders) != 1 || !w.Holders[0].Since.IsZero() || s.TTL == 0 || w.Confidence < keyspace.Likely || w.Stamped || f.Actions == nil || f.Actions.Extend == "" || of[f.Name+"/2"] {
+				continue
+			}
+			if n, _ := rdb.Exists(t.Context(), w.Key).Result(); n > 0 {
+				continue // a lock of another sample
+			}
+			for _, c := range formats.At(s, now).Commands {
+				argv := make([]any, len(c))
+				for i, word := range c {
+					argv[i] = word
+				}
+				if err := rdb.Do(t.Context(), argv...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			keys = append(keys, w.Key)
+			of[f.Name+"/2"] = of[f.Name]
+			of[f.Name] = true
+		}
+	}
+	formats := 0
+	for name := range of {
+		if !strings.Contains(name, "/") {
+			formats++
+		}
+	}
+	if len(keys) < 20 || formats < 10 {
+		t.Fatalf("%d locks of %d formats", len(keys), formats)
+	}
+	go func() {
+		for range time.Tick(300 * time.Millisecond) {
+			for _, key := range keys {
+				if rdb.PExpire(t.Context(), key, time.Minute).Err() != nil {
+					return // the test has ended
+				}
+			}
+		}
+	}()
+	return keys
+}
+
+// Locks that are held and renewed since before locktop has started are overdue as soon as
+// locktop has seen them for longer than the limit.
+func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { rdb.Close() })
+	keys := heldBefore(t, rdb)
+	flags := []string{"-u", "redis://" + addr, "--overdue", "2s"}
+	wanted := func(from, text string) {
+		t.Helper()
+		for _, key := range keys {
+			if !strings.Contains(text, strings.Trim(fmt.Sprintf("%q", key), `"`)) {
+				t.Errorf("%s: %q is not overdue:\n%s", from, key, text)
+			}
+		}
+	}
+	term := openTerminal(t, 140, 45, flags...)
+	e := startReadyExport(t, flags...)
+
+	doc, _ := listedOn(t, append([]string{"--stuck", "--for", "3s"}, flags...)...)
+	var listed strings.Builder
+	atLeast := 0
+	for _, l := range doc.Locks {
+		if slices.ContainsFunc(l.Findings, func(f render.Finding) bool { return f.ID == "overdue" }) {
+			fmt.Fprintf(&listed, "%q\n", string(l.Key))
+			if l.HeldAtLeast {
+				atLeast++
+			}
+		}
+	}
+	if atLeast < 10 {
+		t.Errorf("%d locks are held for an unknown time; the test needs 10", atLeast)
+	}
+	wanted("list", listed.String())
+	wanted("doctor", locktop(t, append([]string{"doctor", "--json", "--for", "3s"}, flags...)...).out)
+	within(t, longestWait, func() bool { return e.value("locktop_findings", `finding="overdue"`) == float64(len(keys)) })
+	term.want(fmt.Sprintf("%d findings", len(keys)), "Held for at least", "≥")
+	term.quit()
+}
