@@ -123,7 +123,7 @@ func (w *Watcher) detectReplaced(ctx context.Context) error {
 	if was.runID == "" {
 		was.runID, was.role = w.server.info.RunID, w.server.info.Role
 	}
-	if w.server.demoted {
+	if time.Now().Before(w.server.demotedUntil) {
 		was.role = "master"
 	}
 	switch {
@@ -131,6 +131,7 @@ func (w *Watcher) detectReplaced(ctx context.Context) error {
 	case was.runID != now.runID, was.role == "master" && now.role == "slave":
 		w.replication = was
 		w.markReplaced()
+		w.server.demotedUntil = time.Time{}
 	}
 	w.replication.add(now)
 	return nil

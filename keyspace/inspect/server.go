@@ -72,8 +72,12 @@ type serverState struct {
 
 	databases int // number of databases that have keys; 0 = unknown
 
-	demoted bool // it was a master, and does not have the data of its new master yet
+	demotedUntil time.Time // until then a loss of keys may be the end of its time as a master
 }
+
+// demotionEnds is how long after a former master has the data of its new master the loss of
+// its keys may still have to be read.
+const demotionEnds = 10 * time.Second
 
 // modeState is how changes are detected.
 type modeState struct {
@@ -87,7 +91,12 @@ func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 	const rounding = 2 * time.Second // clock and uptime are in whole seconds
 	was, passed := w.server.info, now.Sub(w.server.readAt)
 	w.server.info, w.server.readAt = s, now
-	w.server.demoted = was.RunID == s.RunID && s.Role == "slave" && s.MasterDown && (w.server.demoted || was.Role == "master")
+	switch {
+	case was.RunID != s.RunID || s.Role != "slave":
+		w.server.demotedUntil = time.Time{}
+	case was.Role == "master", s.MasterDown && now.Before(w.server.demotedUntil):
+		w.server.demotedUntil = now.Add(demotionEnds)
+	}
 	switch {
 	case was.RunID == "" || s.RunID == "":
 	case was.RunID == s.RunID && was.Role == "master" && s.Role == "slave":

@@ -67,24 +67,30 @@ func TestADeniedCommandIsDistinguishedFromADeniedKey(t *testing.T) {
 	}
 }
 
-// A new replica has its own data until the first transfer from its master has ended.
+// A new replica has its own data until the first transfer from its master has ended, and its
+// loss is read a little later.
 func TestAMasterIsDemotedUntilItHasTheDataOfItsMaster(t *testing.T) {
 	var w Watcher
 	w.scanner = &Scanner{}
+	now := time.Now()
 	for i, c := range []struct {
-		is   keyspace.Server
-		want bool
+		later time.Duration
+		is    keyspace.Server
+		want  bool
 	}{
-		{keyspace.Server{RunID: "a", Role: "master"}, false},
-		{keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, true},
-		{keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, true},
-		{keyspace.Server{RunID: "a", Role: "slave"}, false},
-		{keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, false}, // a replica whose master is down
-		{keyspace.Server{RunID: "a", Role: "master"}, false},
-		{keyspace.Server{RunID: "b", Role: "slave", MasterDown: true}, false},
+		{0, keyspace.Server{RunID: "a", Role: "master"}, false},
+		{time.Second, keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, true},
+		{9 * time.Second, keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, true},
+		{9 * time.Second, keyspace.Server{RunID: "a", Role: "slave"}, true},
+		{2 * time.Second, keyspace.Server{RunID: "a", Role: "slave"}, false},
+		{time.Second, keyspace.Server{RunID: "a", Role: "slave", MasterDown: true}, false}, // a replica whose master is down
+		{time.Second, keyspace.Server{RunID: "a", Role: "master"}, false},
+		{time.Second, keyspace.Server{RunID: "b", Role: "slave", MasterDown: true}, false},
 	} {
-		if w.onServerInfo(c.is, time.Now()); w.server.demoted != c.want {
-			t.Errorf("report %d: demoted %v, want %v", i, w.server.demoted, c.want)
+		now = now.Add(c.later)
+		w.onServerInfo(c.is, now)
+		if got := now.Before(w.server.demotedUntil); got != c.want {
+			t.Errorf("report %d: demoted %v, want %v", i, got, c.want)
 		}
 	}
 }
