@@ -113,6 +113,19 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 	}
 }
 
+// A load never runs on another server than the named one: it takes no context, and says so.
+func TestALoadRefusesAContext(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	t.Setenv("LOCKTOP_URL", "redis://"+addr)
+	configure(t, 0o600, "contexts:", "  a: {url: 'redis://127.0.0.1:1'}")
+	for _, further := range [][]string{nil, {"--redlock", "redis://" + addr}, {"--control", "redis://" + addr, "--agents", "1"}} {
+		got := locktop(t, append([]string{"load", "--context", "a", "--duration", "100ms"}, further...)...)
+		if got.code != exitUsage || !strings.Contains(got.errors, "this command does not use --context") || strings.Count(got.errors, "\n") != 1 {
+			t.Errorf("%q: exit code %d, %q", further, got.code, got.errors)
+		}
+	}
+}
+
 // uuid1 returns a token as redis-py makes it. It contains the time.
 func uuid1(at time.Time) string {
 	ticks := uint64(at.UnixNano())/100 + 0x01B21DD213814000

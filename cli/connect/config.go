@@ -163,7 +163,7 @@ func (c *Flags) Context() (Context, error) {
 	if err != nil {
 		return Context{}, err
 	}
-	c.contextURL, of.Name = of.URL, c.context
+	c.contextURL, c.contextRead, of.Name = of.URL, true, c.context
 	c.contextCommand, c.contextFile = of.Command, of.File
 	c.contextSSH = of.SSH
 	return of, c.useSentinels(of)

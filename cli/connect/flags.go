@@ -22,6 +22,7 @@ import (
 type Flags struct {
 	context           string // name in the configuration file
 	contextURL        string // URL of the context
+	contextRead       bool   // Context has read it
 	url, host, socket string
 	port              uint16
 	user, pass        string
