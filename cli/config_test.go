@@ -86,9 +86,10 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 		{"another context", 0o600, []string{"contexts:", "  b: {}", "  c: {}"}, `defines no context "a" (there are b, c)`},
 		{"an empty file", 0o600, nil, `defines no context "a"`},
 		{"a bad address", 0o600, []string{"contexts:", "  a:", "    url: http://x:c4nary@y"}, "the url of context a is not a Redis address"},
-		{"a command and a file", 0o600, []string{"contexts:", "  a: {password_command: c4nary, password_file: c4nary}"}, "password_command and password_file of context a contradict each other"},
+		{"a command and a file", 0o600, []string{"contexts:", "  a: {password_command: c4nary, password_file: /c4nary}"}, "password_command and password_file of context a contradict each other"},
 		{"a command that fails", 0o600, []string{"contexts:", "  a: {password_command: 'false c4nary'}"}, "password_command of context a: exit status 1"},
 		{"a file that is not there", 0o600, []string{"contexts:", "  a: {password_file: /no/such/file}"}, "password_file of context a: open /no/such/file: no such file"},
+		{"a relative file", 0o600, []string{"contexts:", "  a: {password_file: c4nary}"}, "password_file of context a is not an absolute path"},
 		{"a command that others may change", 0o622, []string{"contexts:", "  a: {password_command: c4nary}"}, "says where to connect, and others may change it (chmod 600 "},
 		{"an address that others may change", 0o666, []string{"contexts:", "  a: {url: 'redis://127.0.0.1:1'}"}, "says where to connect, and others may change it (chmod 600 "},
 		{"a password file that others may change", 0o600, []string{"contexts:", "  a: {password_file: " + writable + "}"}, "password_file of context a: others may change " + writable + " (chmod 600 "},
@@ -110,6 +111,19 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 	}
 	if got := locktop(t, "list", "--context", "a", "-p", "1"); got.code != exitUsage || !strings.Contains(got.errors, "--context already says where") {
 		t.Errorf("with another address: exit code %d, %q", got.code, got.errors)
+	}
+}
+
+// A load never runs on another server than the named one: it takes no context, and says so.
+func TestALoadRefusesAContext(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	t.Setenv("LOCKTOP_URL", "redis://"+addr)
+	configure(t, 0o600, "contexts:", "  a: {url: 'redis://127.0.0.1:1'}")
+	for _, further := range [][]string{nil, {"--redlock", "redis://" + addr}, {"--control", "redis://" + addr, "--agents", "1"}} {
+		got := locktop(t, append([]string{"load", "--context", "a", "--duration", "100ms"}, further...)...)
+		if got.code != exitUsage || !strings.Contains(got.errors, "this command does not use --context") || strings.Count(got.errors, "\n") != 1 {
+			t.Errorf("%q: exit code %d, %q", further, got.code, got.errors)
+		}
 	}
 }
 

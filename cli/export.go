@@ -49,7 +49,7 @@ func (o *exportOptions) flags() *pflag.FlagSet {
 	set.StringVar(&o.webConfig, "web.config.file", "", "`file` with TLS certificates and users, in the format of the Prometheus exporter-toolkit")
 	set.StringVar(&o.textfile, "textfile", "", "`file` for the textfile collector of node_exporter, replaced every 15 s")
 	set.StringArrayVar(&o.locks, "lock-metric", nil, fmt.Sprintf("`key` of a lock with metrics of its own; may be repeated, up to %d times", exporter.MaxLocks))
-	set.BoolVar(&o.classes, "classes", false, "count locks by the pattern of their key, with * for IDs: at most 200 patterns")
+	set.BoolVar(&o.classes, "classes", false, "count locks and findings by the pattern of the key, with * for IDs: at most 200 patterns")
 	set.DurationVar(&o.every, "every", time.Second, "`time` between two updates of the metrics; scrapes read nothing from Redis")
 	return set
 }

@@ -158,8 +158,8 @@ func usedBy(query string, templates ...string) (names, labels []string) {
 		for _, m := range regexp.MustCompile(`\bquery \(printf "(locktop_\w+)\{(\w+)=%q\}" \$labels\.(\w+)\)[^{]*\{\{ \. \| first \| label "(\w+)"`).FindAllStringSubmatch(text, -1) {
 			names, labels = append(names, m[1]), append(labels, m[2:]...)
 		}
-		for _, m := range regexp.MustCompile(`\{\{\s*(?:if\s+)?(?:\$labels\.)?(\w+)\b`).FindAllStringSubmatch(text, -1) {
-			if !slices.Contains([]string{"if", "else", "end", "with"}, m[1]) {
+		for _, m := range regexp.MustCompile(`\{\{-?\s*(?:(?:if|with)\s+)?(?:\$labels\.)?(\w+)\b`).FindAllStringSubmatch(text, -1) {
+			if !slices.Contains([]string{"if", "else", "end", "with", "query", "printf"}, m[1]) {
 				labels = append(labels, m[1])
 			}
 		}

@@ -102,7 +102,7 @@ func TestExportServesTheLocksOfItsTargets(t *testing.T) {
 	first, second := `target="redis://`+one.Addr()+`/0"`, `target="redis://`+two.Addr()+`/0"`
 	e.sees(`locktop_locks\{` + first + `,db="0",format="set-nx",state="held"\} 1`)
 	e.sees(`locktop_lock_held\{` + first + `,db="0",lock="lock:a"\} 1`)
-	e.sees(`locktop_findings\{` + second + `,finding="never-expires",severity="critical"\} 1`)
+	e.sees(`locktop_findings\{` + second + `,db="0",class="lock:order:\*",finding="never-expires",severity="critical"\} 1`)
 	e.sees(`locktop_class_locks\{` + second + `,db="0",class="lock:order:\*"\} 1`)
 	send(t, one.Addr(), "DEL", "lock:a")
 	e.sees(`locktop_events_total\{` + first + `,db="0",format="set-nx",event="released"\} 1`)

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -148,6 +150,135 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A context has the files of TLS, and flags precede them. The lines to paste work without
+// the flags that the context has.
+func TestAContextHasTheFilesOfTLS(t *testing.T) {
+	ca := newAuthority(t)
+	cert, key := ca.issue(t, "server", leaf())
+	clientCert, clientKey := ca.issue(t, "client", leaf())
+	strayCert, strayKey := newAuthority(t).issue(t, "stray", leaf())
+	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
+	_, shown := ca.issue(t, "shown", leaf())
+	_, writable := ca.issue(t, "writable", leaf())
+	copied(t, clientKey, shown, 0o644)
+	copied(t, clientKey, writable, 0o660)
+
+	url := "url: 'rediss://127.0.0.1:" + port + "', "
+	pair := "cert: " + clientCert + ", key: " + clientKey
+	trust := "cacert: " + ca.file + ", sni: redis.test, "
+	configure(t, 0o600, "contexts:",
+		"  good: {"+url+trust+pair+"}",
+		"  plain: {url: 'redis://"+plain.Addr()+"', "+trust+pair+"}",
+		"  named: {"+url+"cacert: "+ca.file+", sni: other.test, "+pair+"}",
+		"  system: {"+url+"sni: redis.test, "+pair+"}",
+		"  lax: {"+url+"insecure: true, "+pair+"}",
+		"  strict: {"+url+trust+"insecure: false, "+pair+"}",
+		"  stray: {"+url+trust+"cert: "+strayCert+", key: "+strayKey+"}",
+		"  mixed: {"+url+trust+"cert: "+clientCert+", key: "+strayKey+"}",
+		"  single: {"+url+trust+"cert: "+clientCert+"}",
+		"  bare: {"+url+trust+"}",
+		"  relative: {"+url+"cacert: ca.crt, "+pair+"}",
+		"  missing: {"+url+trust+"cert: "+clientCert+", key: "+clientKey+"x}",
+		"  noca: {"+url+"cacert: "+ca.file+"x, "+pair+"}",
+		"  wrongca: {"+url+"cacert: "+clientKey+", "+pair+"}",
+		"  shown: {"+url+trust+"cert: "+clientCert+", key: "+shown+"}",
+		"  writable: {"+url+trust+"cert: "+clientCert+", key: "+writable+"}",
+	)
+	send(t, plain.Addr(), "SET", "lock:a", token)
+	for _, tt := range []struct {
+		context, flags string
+		code           int
+		said           string
+	}{
+		{"good", "", exitFine, ""},
+		{"strict", "", exitFine, ""},
+		{"named", "--sni redis.test", exitFine, ""},
+		{"system", "--cacert " + ca.file, exitFine, ""},
+		{"bare", "--cert " + clientCert + " --key " + clientKey, exitFine, ""},
+		{"stray", "--cert " + clientCert + " --key " + clientKey, exitFine, ""},
+		{"plain", "-p " + port, exitUsage, "--context already says where"},
+		{"good", "--sni other.test", exitNoConnect, "certificate"},
+		{"good", "--cert " + strayCert + " --key " + strayKey, exitNoConnect, "connect"},
+		{"named", "", exitNoConnect, "certificate"},
+		{"system", "", exitNoConnect, "certificate"},
+		{"stray", "", exitNoConnect, "connect"},
+		{"bare", "", exitNoConnect, "connect"},
+		{"lax", "", exitFine, "warning: insecure of context lax: the server's certificate is not verified"},
+		{"strict", "--insecure", exitFine, "warning: --insecure: the server's certificate is not verified"},
+		{"lax", "--insecure=false", exitNoConnect, "certificate"},
+		{"plain", "", exitUsage, "cacert of context plain on a connection without TLS (add --tls"},
+		{"single", "", exitUsage, "cert and key of context single belong together"},
+		{"good", "--cert " + clientCert, exitUsage, "--cert and --key belong together"},
+		{"mixed", "", exitUsage, "read cert and key of context mixed: tls: private key does not match"},
+		{"relative", "", exitUsage, "cacert of context relative is not an absolute path"},
+		{"missing", "", exitUsage, "read cert and key of context missing: open " + clientKey + "x: no such file"},
+		{"noca", "", exitUsage, "read cacert of context noca: open " + ca.file + "x: no such file"},
+		{"wrongca", "", exitUsage, "cacert of context wrongca " + clientKey + " holds no certificate"},
+		{"shown", "", exitFine, "warning: " + shown + " can be read by every user of this machine (chmod 600 " + shown + ")"},
+		{"writable", "", exitUsage, "read cert and key of context writable: others may change " + writable + " (chmod 600 " + writable + ")"},
+	} {
+		got := locktop(t, append([]string{"list", "--json", "--context", tt.context}, strings.Fields(tt.flags)...)...)
+		lines := 1
+		if tt.said == "" {
+			lines = 0
+		}
+		if got.code != tt.code || !strings.Contains(plainError(got.errors), tt.said) || strings.Count(got.errors, "\n") != lines {
+			t.Errorf("%s %s: exit code %d, %q; want %d, %q", tt.context, tt.flags, got.code, got.errors, tt.code, tt.said)
+		}
+		if (got.code == exitFine) != strings.Contains(got.out, `"key":"lock:a"`) {
+			t.Errorf("%s %s: %s", tt.context, tt.flags, got.out)
+		}
+	}
+
+	var errs []string
+	for _, way := range []string{"locktop", "redis-cli"} {
+		send(t, plain.Addr(), "SET", "lock:a", token)
+		release, line := printedLines(t, "lock:a", "--context", "good")
+		if strings.Contains(release, "--cacert") || !strings.Contains(line, "--cacert "+ca.file) {
+			errs = append(errs, release, line)
+		}
+		if way == "locktop" {
+			line = yes(release)
+		}
+		pasted(t, line, "XDG_CONFIG_HOME="+os.Getenv("XDG_CONFIG_HOME"))
+		if value(t, plain.Addr(), "lock:a") != "" {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) > 0 {
+		t.Errorf("the lines of inspect: %q", errs)
+	}
+	send(t, plain.Addr(), "SET", "lock:a", token)
+	if release, _ := printedLines(t, "lock:a", "--context", "lax", "--insecure=false", "--cacert", ca.file, "--sni", "redis.test"); !strings.Contains(release, "--insecure=false") {
+		t.Errorf("the line does not verify the server: %s", release)
+	}
+}
+
+// copied copies a file, with a mode.
+func copied(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err := errors.Join(err, os.WriteFile(to, text, 0o600), os.Chmod(to, mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plainError returns the text of an error or a warning, which is an object of JSON if the
+// output is.
+func plainError(said string) string {
+	var one jsonNote
+	if json.Unmarshal([]byte(said), &one) != nil {
+		return said
+	}
+	if one.Hint != "" {
+		one.Hint = " (" + one.Hint + ")"
+	}
+	if one.Warning != "" {
+		return "warning: " + one.Warning
+	}
+	return one.Error + one.Hint
 }
 
 // The command lines that inspect prints use TLS as inspect did.

@@ -110,14 +110,17 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 		t.Setenv("LOCKTOP_URL", "redis://127.0.0.1:1")
 		configure(t, 0o600, "contexts:",
 			"  a: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+server.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true}",
+			"  e: {url: 'redis://:"+serverPass+"@', sentinel: ['127.0.0.1:"+free+"'], master: "+server.SentinelMaster+", sentinel_pass: '"+canary+"', sentinel_tls: true, cacert: "+ca.file+", sni: redis.test}",
 			"  b: {url: 'redis://a:1', sentinel: [b]}",
 			"  c: {sentinel_user: b}",
 			"  d: {url: 'redis://:"+serverPass+"@', sentinel: ['"+plain.Addr()+"'], master: "+server.SentinelMaster+", sentinel_pass: wrong}")
-		got := locktop(t, append([]string{"list", "--json", "--context", "a"}, strings.Fields(trust)...)...)
-		if got.code != exitFine || got.errors != "" || !strings.Contains(got.out, `"key":"lock:a"`) {
-			t.Errorf("%+v", got)
+		for _, flags := range []string{"--context a " + trust, "--context e"} {
+			got := locktop(t, append([]string{"list", "--json"}, strings.Fields(flags)...)...)
+			if got.code != exitFine || got.errors != "" || !strings.Contains(got.out, `"key":"lock:a"`) {
+				t.Errorf("%s: %+v", flags, got)
+			}
 		}
-		got = locktop(t, append([]string{"inspect", "lock:a", "--context", "a"}, strings.Fields(trust)...)...)
+		got := locktop(t, append([]string{"inspect", "lock:a", "--context", "a"}, strings.Fields(trust)...)...)
 		if !strings.Contains(got.out, "--context a") || strings.Contains(got.out, "--sentinel") {
 			t.Errorf("the lines to paste: %s", got.out)
 		}

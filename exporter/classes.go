@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"locktop/keyspace"
 )
 
 // Limits of classes. Each class is a series, which Prometheus keeps.
@@ -24,6 +26,9 @@ type classID struct {
 	db   int
 	name string
 }
+
+// noClass is the class of a finding of a server, and of all findings without Options.Classes.
+var noClass = classID{db: AllDatabases}
 
 // classGauges are the numbers of a class at one moment.
 type classGauges struct{ locks, waiters int }
@@ -45,6 +50,39 @@ func (c classes) admit(now map[classID]classGauges) {
 	})
 	for _, id := range fresh[:min(len(fresh), max(0, maxClasses-len(c)))] {
 		c[id] = true
+	}
+}
+
+// series returns the class in whose series a class is counted: itself, or other.
+func (c classes) series(id classID) classID {
+	if id == noClass || c[id] {
+		return id
+	}
+	return classID{id.db, otherClass}
+}
+
+// findings counts findings by their kind, and by the class of their lock.
+type findings map[keyspace.FindingKind]map[classID]int
+
+func (f findings) add(kind keyspace.FindingKind, class classID, n int) {
+	if f[kind] == nil {
+		f[kind] = make(map[classID]int)
+	}
+	f[kind][class] += n
+}
+
+// take replaces the numbers by those of a reading. A class that had a finding keeps its
+// series of this kind.
+func (f findings) take(now findings, c classes) {
+	for _, byClass := range f {
+		for class := range byClass {
+			byClass[class] = 0
+		}
+	}
+	for kind, byClass := range now {
+		for class, n := range byClass {
+			f.add(kind, c.series(class), n)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ const MaxLocks = 50
 type Options struct {
 	Version string   // of the program
 	Locks   []string // keys of locks with metrics of their own; at most MaxLocks
-	Classes bool     // count locks by the pattern of their key
+	Classes bool     // count locks and findings by the pattern of the key
 }
 
 // Reading is what was read of one target.
@@ -120,9 +120,11 @@ type target struct {
 	view    view    // of the last reading
 	groups  map[groupID]*group
 	classes classes
-	dropped int64           // events that are not in the counts of groups
-	locks   map[lockID]bool // locks of Options.Locks that have been seen
-	redlock bool            // a lock with votes has been seen
+	// findings has all kinds of findings without a class.
+	findings findings
+	dropped  int64           // events that are not in the counts of groups
+	locks    map[lockID]bool // locks of Options.Locks that have been seen
+	redlock  bool            // a lock with votes has been seen
 }
 
 // groupID identifies the locks of one format in one database.
@@ -153,7 +155,10 @@ type lockID struct {
 }
 
 func newTarget(of Target, o Options) *target {
-	t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[lockID]bool)}
+	t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[lockID]bool), findings: make(findings)}
+	for _, kind := range keyspace.FindingKinds() {
+		t.findings.add(kind, noClass, 0)
+	}
 	if o.Classes {
 		t.classes = make(classes)
 	}
@@ -179,6 +184,7 @@ func (t *target) observe(r Reading, v view) {
 	}
 	t.redlock = t.redlock || len(v.copies) > 0
 	t.classes.admit(v.classes)
+	t.findings.take(v.findings, t.classes)
 	t.reading = r
 	t.reading.Locks, t.reading.Events = nil, nil
 }

@@ -334,17 +334,27 @@ func TestTooManyClassesAreCountedTogether(t *testing.T) {
 	word := func(i int) string { return string(rune('g'+i/20)) + string(rune('g'+i%20)) }
 	var locks []keyspace.Lock
 	for i := range 250 {
-		locks = append(locks, lock(word(i), held(0, time.Minute)))
+		locks = append(locks, lock(word(i), held(0, 0)))
 	}
 	for range 5 { // the largest class comes last
-		locks = append(locks, lock(word(399)+":1", held(0, time.Minute)))
+		locks = append(locks, lock(word(399)+":1", held(0, 0)))
 	}
+	const finding = ",finding=never-expires,severity=critical}"
 	sum := func(p page) (classes int, locks float64) {
+		t.Helper()
+		found, all := 0, 0.0
 		for series, v := range p {
 			if strings.HasPrefix(series, "locktop_class_locks") {
 				classes++
 				locks += v
 			}
+			if strings.HasSuffix(series, finding) && !strings.Contains(series, ",class=,") {
+				found++
+				all += v
+			}
+		}
+		if found != classes || all != locks {
+			t.Errorf("%v findings in %d classes, want %v in %d", all, found, locks, classes)
 		}
 		return classes, locks
 	}
@@ -356,12 +366,54 @@ func TestTooManyClassesAreCountedTogether(t *testing.T) {
 	p.want(t, map[string]float64{
 		"locktop_class_locks{target=a,db=0,class=" + word(399) + ":*}": 5,
 		"locktop_class_locks{target=a,db=0,class=other}":               51,
+		"locktop_findings{target=a,db=0,class=other" + finding:         51,
 		"locktop_classes_dropped{target=a}":                            51,
 	})
-	e.Observe(0, reading(lock("quite:new", held(0, time.Minute))))
+	e.Observe(0, reading(lock("quite:new", held(0, 0))))
 	if n, all := sum(scrape(t, e)); n != 201 || all != 1 {
 		t.Errorf("later %d classes with %v locks, want 201 with 1", n, all)
 	}
+}
+
+// A finding of a lock has its class, so that an alert can be sent to the owner of the lock. One
+// of a server has none.
+func TestAFindingHasTheClassOfItsLock(t *testing.T) {
+	endless := func(db int, key string) keyspace.Lock {
+		l := lock(key, held(0, 0))
+		l.DB = db
+		return l
+	}
+	all := reading(endless(0, "order:1"), endless(0, "order:2"), endless(3, "order:3"), endless(0, "nightly"), lock("mail:1", held(0, time.Minute)))
+	all.Nodes[1].Up, all.Nodes[1].Error = false, "refused"
+	e := exporter.New(exporter.Options{Classes: true}, named("a")...)
+	const never, missing = ",finding=never-expires,severity=critical}", ",finding=node-missing,severity=critical}"
+	byClass := func(orders, others, without float64) {
+		t.Helper()
+		scrape(t, e).want(t, map[string]float64{
+			"locktop_findings{target=a,db=0,class=order:*" + never: orders,
+			"locktop_findings{target=a,db=3,class=order:*" + never: others,
+			"locktop_findings{target=a,db=0,class=nightly" + never: others,
+			"locktop_findings{target=a,db=0,class=mail:*" + never:  absent, // it has had no finding
+			"locktop_findings{target=a,db=,class=" + never:         0,
+			"locktop_findings{target=a,db=,class=" + missing:       without,
+		})
+	}
+	inAll := func(n, without float64) {
+		t.Helper()
+		scrape(t, e).want(t, map[string]float64{
+			"locktop_findings{target=a" + never: n, "locktop_findings{target=a" + missing: without,
+			"locktop_findings{target=a,db=0,class=order:*" + never: absent,
+		})
+	}
+	e.Observe(0, all)
+	byClass(2, 1, 1)
+	e.Observe(0, reading(endless(0, "order:1"))) // a series stays, so that its alert ends
+	byClass(1, 0, 0)
+	e = exporter.New(exporter.Options{}, named("a")...)
+	e.Observe(0, all)
+	inAll(4, 1)
+	e.Observe(0, reading())
+	inAll(0, 0)
 }
 
 // However many locks there are, Prometheus gets no more series than the page allows.

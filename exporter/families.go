@@ -128,7 +128,9 @@ func lockFamilies() []family {
 		{"locktop_oldest_hold_timestamp_seconds", promtext.Gauge, "Begin of the longest hold, if one is known.", byGroup(func(p *page, id []string, g *group) { p.time(g.gauges.oldest, id...) }), false},
 		{"locktop_findings", promtext.Gauge, "Problems of locks and servers.", func(p *page, t *target) {
 			for _, k := range keyspace.FindingKinds() {
-				p.number(float64(t.view.findings[k]), "finding", k.ID, "severity", k.Severity.String())
+				for _, class := range slices.SortedFunc(maps.Keys(t.findings[k]), classID.compare) {
+					p.number(float64(t.findings[k][class]), t.labelsOf(k, class)...)
+				}
 			}
 		}, false},
 		{"locktop_events_total", promtext.Counter, "Changes of locks.", byGroup(func(p *page, id []string, g *group) {
@@ -152,6 +154,19 @@ func lockFamilies() []family {
 			}
 		}, false},
 	}
+}
+
+// labelsOf returns the labels of a finding. All have the same ones: without a class, the two
+// of a class are empty.
+func (t *target) labelsOf(k keyspace.FindingKind, class classID) []string {
+	labels := []string{"finding", k.ID, "severity", k.Severity.String()}
+	switch {
+	case t.classes == nil:
+		return labels
+	case class == noClass:
+		return append([]string{"db", "", "class", ""}, labels...)
+	}
+	return append([]string{"db", strconv.Itoa(class.db), "class", class.name}, labels...)
 }
 
 // byGroup returns a function that calls f for each group of a target, with its labels.
@@ -230,8 +245,8 @@ func (t *target) byClass() (sums map[classID]classGauges, dropped int) {
 	for id, g := range t.view.classes {
 		if !t.classes[id] {
 			dropped++
-			id.name = otherClass
 		}
+		id = t.classes.series(id)
 		sum := sums[id]
 		sum.locks += g.locks
 		sum.waiters += g.waiters

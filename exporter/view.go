@@ -10,7 +10,7 @@ import (
 // view has the numbers of one reading.
 type view struct {
 	groups   map[groupID]groupGauges
-	findings map[keyspace.FindingKind]int
+	findings findings
 	copies   map[copyState]int   // of Redlocks; nil if there are none
 	locks    map[lockID]lockView // of Options.Locks
 	classes  map[classID]classGauges
@@ -41,7 +41,7 @@ func copyStates() []copyState {
 // newView counts what r shows.
 func newView(r Reading, o Options) view {
 	v := view{
-		groups: make(map[groupID]groupGauges), findings: make(map[keyspace.FindingKind]int),
+		groups: make(map[groupID]groupGauges), findings: make(findings),
 		locks: make(map[lockID]lockView), classes: make(map[classID]classGauges),
 	}
 	for i := range r.Locks {
@@ -59,8 +59,18 @@ func newView(r Reading, o Options) view {
 			v.classes[id] = c
 		}
 	}
-	for _, f := range slices.Concat(keyspace.Findings(r.Snapshot), keyspace.ServerFindings(r.Snapshot)) {
-		v.findings[keyspace.FindingKind{ID: f.ID, Severity: f.Severity}]++
+	count := func(f keyspace.Finding, class classID) {
+		v.findings.add(keyspace.FindingKind{ID: f.ID, Severity: f.Severity}, class, 1)
+	}
+	for _, f := range keyspace.Findings(r.Snapshot) {
+		class := noClass
+		if o.Classes {
+			class = classID{f.Lock.DB, classOf(f.Lock.Key)}
+		}
+		count(f, class)
+	}
+	for _, f := range keyspace.ServerFindings(r.Snapshot) {
+		count(f, noClass)
 	}
 	return v
 }

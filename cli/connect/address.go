@@ -84,6 +84,9 @@ func (c *Flags) Remote() (string, error) {
 
 // complete adds the user, password, database and TLS of the flags and the environment.
 func (c *Flags) complete(e endpoint) (endpoint, error) {
+	if c.context != "" && !c.contextRead {
+		return endpoint{}, usagef("name the server with -u, --cluster, --sentinel or --redlock", "this command does not use --context")
+	}
 	if c.user != "" {
 		e.user = c.user
 	}

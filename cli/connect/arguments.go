@@ -75,7 +75,10 @@ func (c *Flags) optionFlags(seeds []endpoint, db database, password []string) []
 	if e.tls && len(c.sentinels) > 0 && c.context == "" || c.security.tls && c.context != "" {
 		flags = append(flags, "--tls")
 	}
-	flags = append(flags, c.security.flags()...)
+	flags = append(flags, c.security.flags(true)...)
+	if c.context != "" && c.given("insecure") && !c.security.insecure {
+		flags = append(flags, "--insecure=false") // the context may say otherwise
+	}
 	if c.given("ssh") {
 		flags = append(flags, "--ssh", c.ssh)
 	}
@@ -156,23 +159,6 @@ func (c *Flags) asksForPassword(seeds []endpoint) bool {
 	return false
 }
 
-// flags returns the TLS flags, with absolute paths.
-func (s *tlsFlags) flags() []string {
-	var flags []string
-	for _, f := range [][2]string{{"--cacert", s.cacert}, {"--cert", s.cert}, {"--key", s.key}} {
-		if f[1] != "" {
-			flags = append(flags, f[0], absolute(f[1]))
-		}
-	}
-	if s.sni != "" {
-		flags = append(flags, "--sni", s.sni)
-	}
-	if s.insecure {
-		flags = append(flags, "--insecure")
-	}
-	return flags
-}
-
 // absolute returns the absolute path of a file if possible, and path otherwise.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
@@ -196,7 +182,7 @@ func (c *Flags) RedisCLI() []string {
 		flags = append(flags, "--askpass")
 	}
 	if seeds[0].tls {
-		flags = append(append(flags, "--tls"), c.security.flags()...)
+		flags = append(append(flags, "--tls"), c.security.flags(false)...)
 	}
 	return flags
 }

@@ -29,7 +29,7 @@ func (c *Flags) Child(ctx context.Context, addr string, db int) (args []string, 
 		now = now.withUser(e.user)
 		e.user, e.pass = now.user, now.pass
 	}
-	args = append([]string{"-u", e.url(true), "--timeout", c.timeout.String()}, c.security.flags()...)
+	args = append([]string{"-u", e.url(true), "--timeout", c.timeout.String()}, c.security.flags(false)...)
 	if e.pass != "" {
 		args = append(args, "--askpass")
 	}

@@ -16,9 +16,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"locktop/shell"
-	"locktop/tui/widget"
 )
 
 // Context is one context of the configuration file. Flags override its values.
@@ -32,6 +29,11 @@ type Context struct {
 	SentinelUser string   `yaml:"sentinel_user"`
 	SentinelPass string   `yaml:"sentinel_pass"`
 	SentinelTLS  optional `yaml:"sentinel_tls"`
+	CACert       string   `yaml:"cacert"` // this and the next four as the flags of the same name
+	Cert         string   `yaml:"cert"`
+	Key          string   `yaml:"key"`
+	SNI          string   `yaml:"sni"`
+	Insecure     bool     `yaml:"insecure"`
 	SSH          string   `yaml:"ssh"`        // in the syntax of --ssh
 	Production   bool     `yaml:"production"` // the user must type the name of a lock before each action
 	ReadOnly     bool     `yaml:"readonly"`   // refuse --write
@@ -106,7 +108,7 @@ var (
 func configError(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
-		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, sentinel, master, sentinel_user, sentinel_pass, sentinel_tls, ssh, production, readonly, audit_log, theme, locks, overdue, and above them contexts", m[1], m[2])
+		return fmt.Errorf("line %s: there is no key %q; there are url, password_command, password_file, sentinel, master, sentinel_user, sentinel_pass, sentinel_tls, cacert, cert, key, sni, insecure, ssh, production, readonly, audit_log, theme, locks, overdue, and above them contexts", m[1], m[2])
 	}
 	if line := anyLine.FindString(said); line != "" {
 		return fmt.Errorf("%s: unexpected value", line)
@@ -144,12 +146,6 @@ func checkPrivate(file *os.File, s Context) error {
 	return nil
 }
 
-// othersCanChange reports whether a regular file can be changed by users other than its
-// owner.
-func othersCanChange(info os.FileInfo) bool {
-	return os.PathSeparator == '/' && info.Mode().IsRegular() && info.Mode().Perm()&0o022 != 0
-}
-
 // Context reads the context that the flags name, and uses its address. It returns the
 // zero Context if the flags name none.
 func (c *Flags) Context() (Context, error) {
@@ -163,10 +159,27 @@ func (c *Flags) Context() (Context, error) {
 	if err != nil {
 		return Context{}, err
 	}
-	c.contextURL, of.Name = of.URL, c.context
+	c.contextURL, c.contextRead, of.Name = of.URL, true, c.context
 	c.contextCommand, c.contextFile = of.Command, of.File
 	c.contextSSH = of.SSH
+	c.security.use(of, c.given)
+	if err := of.checkPaths(); err != nil {
+		return of, err
+	}
 	return of, c.useSentinels(of)
+}
+
+// checkPaths returns an error for a relative path: a context means the same file in every
+// directory.
+func (s Context) checkPaths() error {
+	for _, f := range []struct{ key, path string }{
+		{"password_file", s.File}, {"cacert", s.CACert}, {"cert", s.Cert}, {"key", s.Key},
+	} {
+		if f.path != "" && !filepath.IsAbs(f.path) {
+			return usagef("write it from the root, without ~", "%s of context %s is not an absolute path", f.key, s.Name)
+		}
+	}
+	return nil
 }
 
 // useSentinels takes over the Sentinels of a context. Flags override their credentials.
@@ -196,14 +209,4 @@ func (c *Flags) useSentinels(of Context) error {
 		c.sentinelTLS = of.SentinelTLS
 	}
 	return nil
-}
-
-// chmodHint returns a hint with the command that hides a file from other users. It
-// returns "" if the name has characters that a line for people cannot show.
-func chmodHint(path string) string {
-	line, _ := shell.Line("chmod", "600", path)
-	if widget.Plain(line) != line {
-		return ""
-	}
-	return line
 }

@@ -1,6 +1,48 @@
 package connect
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Another process does not read the context: it gets the files of TLS as flags. The line of an
+// alert names the context, which has them.
+func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home) // other systems have another directory
+	t.Setenv("HOME", home)
+	t.Setenv("AppData", home)
+	path, err := configPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := filepath.Join(home, "ca.crt")
+	text := "contexts: {prod: {url: 'rediss://10.0.0.1', cacert: '" + ca + "', cert: '" + ca + "', key: '" + ca + "', sni: redis.test, insecure: true}}"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c := parsed(t, "--context", "prod")
+	for range 2 { // export reads it twice
+		if _, err := c.Context(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "--cacert CA --cert CA --key CA --sni redis.test --insecure"
+	short := func(flags []string) string { return strings.ReplaceAll(strings.Join(flags, " "), ca, "CA") }
+	args, _, err := c.Child(t.Context(), "10.0.0.1:6379", 0)
+	if got := short(args); err != nil || got != "-u rediss://10.0.0.1:6379 --timeout 2s "+want {
+		t.Errorf("a child: %s, %v", got, err)
+	}
+	if got := short(c.RedisCLI()); got != "--tls "+want {
+		t.Errorf("redis-cli: %s", got)
+	}
+	if got, err := c.Line(); err != nil || got != "--context prod" {
+		t.Errorf("an alert: %s, %v", got, err)
+	}
+}
 
 func TestTheHintToHideAFileIsACommand(t *testing.T) {
 	for path, want := range map[string]string{

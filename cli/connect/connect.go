@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -416,7 +417,13 @@ func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 		warning("--redlock is given once: the locks of one server are no Redlocks; give it once for each server")
 	}
 	if c.security.insecure {
-		warning("--insecure: the server's certificate is not verified")
+		warning("%s: the server's certificate is not verified", c.security.origin("insecure"))
+	}
+	_, _, file := c.passwordSource()
+	for _, path := range []string{file, c.security.key} {
+		if info, err := os.Stat(path); err == nil && allCanRead(info) {
+			warning("%s", withChmod(path+" can be read by every user of this machine", path))
+		}
 	}
 	if (e.pass != "" || c.rotates()) && !e.tls && !e.local() && c.sshHost() == "" {
 		warning("the password travels to %s unencrypted: use --tls or rediss://", e)

@@ -4,8 +4,6 @@ package connect
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"os"
 	"slices"
@@ -22,6 +20,7 @@ import (
 type Flags struct {
 	context           string // name in the configuration file
 	contextURL        string // URL of the context
+	contextRead       bool   // Context has read it
 	url, host, socket string
 	port              uint16
 	user, pass        string
@@ -292,66 +291,4 @@ func (s *topologyFlags) mode() string {
 	default:
 		return ""
 	}
-}
-
-// tlsFlags holds the values of the TLS flags.
-type tlsFlags struct {
-	tls, insecure          bool
-	cacert, cert, key, sni string
-}
-
-func (s *tlsFlags) addTo(set *pflag.FlagSet) {
-	set.BoolVar(&s.tls, "tls", false, "use TLS (as rediss:// does)")
-	set.StringVar(&s.cacert, "cacert", "", "trust only the certificate authorities in this `file`")
-	set.StringVar(&s.cert, "cert", "", "client certificate `file`")
-	set.StringVar(&s.key, "key", "", "`file` with the private key of the client certificate")
-	set.StringVar(&s.sni, "sni", "", "`name` that the server's certificate must have")
-	set.BoolVar(&s.insecure, "insecure", false, "do not verify the server's certificate")
-}
-
-// checkUnused returns an error for a TLS flag on a connection without TLS. A user who
-// names a certificate must not get an unencrypted connection.
-func (s *tlsFlags) checkUnused(given func(flag string) bool) error {
-	for _, name := range []string{"cacert", "cert", "key", "sni", "insecure"} {
-		if given(name) {
-			return usagef("add --tls, or connect to rediss://", "--%s on a connection without TLS", name)
-		}
-	}
-	return nil
-}
-
-// config reads the files. Without --cacert it trusts the authorities of the system.
-func (s *tlsFlags) config() (*tls.Config, error) {
-	config := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		ServerName:         s.sni,
-		InsecureSkipVerify: s.insecure,
-	}
-	if s.cacert != "" {
-		pem, err := os.ReadFile(s.cacert)
-		if err != nil {
-			return nil, usagef("", "read --cacert: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("it should begin with -----BEGIN CERTIFICATE-----", "--cacert %s holds no certificate", s.cacert)
-		}
-	}
-	if (s.cert == "") != (s.key == "") {
-		return nil, usagef("", "--cert and --key belong together")
-	}
-	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-		if err != nil {
-			return nil, usagef("", "read --cert and --key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
-}
-
-// isCertificate reports whether err concerns the server's certificate.
-func isCertificate(err error) bool {
-	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
-	return bad
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -65,17 +63,7 @@ func commandSecret(origin, line string) (*secret, error) {
 
 // fileSecret returns the secret in a file. It refuses a file that others can change.
 func fileSecret(origin, path string) *secret {
-	return newSecret(origin, 0, func(context.Context) ([]byte, error) {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		if info, err := file.Stat(); err == nil && othersCanChange(info) {
-			return nil, fmt.Errorf("others may change %s (%s)", path, chmodHint(path))
-		}
-		return io.ReadAll(io.LimitReader(file, maxSecret+1))
-	})
+	return newSecret(origin, 0, func(context.Context) ([]byte, error) { return readPrivate(path) })
 }
 
 func newSecret(origin string, reuse time.Duration, read func(context.Context) ([]byte, error)) *secret {

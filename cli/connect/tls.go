@@ -1,0 +1,152 @@
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// tlsFlags holds the values of the TLS flags. A context gives those that no flag gives.
+type tlsFlags struct {
+	tls, insecure          bool
+	cacert, cert, key, sni string
+
+	context   string   // name of the context
+	ofContext []string // flags whose values are those of the context
+}
+
+func (s *tlsFlags) addTo(set *pflag.FlagSet) {
+	set.BoolVar(&s.tls, "tls", false, "use TLS (as rediss:// does)")
+	set.StringVar(&s.cacert, "cacert", "", "trust only the certificate authorities in this `file`")
+	set.StringVar(&s.cert, "cert", "", "client certificate `file`")
+	set.StringVar(&s.key, "key", "", "`file` with the private key of the client certificate")
+	set.StringVar(&s.sni, "sni", "", "`name` that the server's certificate must have")
+	set.BoolVar(&s.insecure, "insecure", false, "do not verify the server's certificate")
+}
+
+// tlsOptions are the flags that need TLS.
+var tlsOptions = []string{"cacert", "cert", "key", "sni", "insecure"}
+
+// use takes over the options of a context that no flag gives. A flag with a certificate or
+// a key replaces both.
+func (s *tlsFlags) use(of Context, given func(flag string) bool) {
+	s.context, s.ofContext = of.Name, nil
+	pair := given("cert") || given("key")
+	for _, o := range []struct {
+		flag  string
+		value *string
+		own   string // of the context
+		given bool
+	}{
+		{"cacert", &s.cacert, of.CACert, given("cacert")},
+		{"cert", &s.cert, of.Cert, pair},
+		{"key", &s.key, of.Key, pair},
+		{"sni", &s.sni, of.SNI, given("sni")},
+	} {
+		if o.own != "" && !o.given {
+			*o.value = o.own
+			s.ofContext = append(s.ofContext, o.flag)
+		}
+	}
+	if of.Insecure && !given("insecure") {
+		s.insecure = true
+		s.ofContext = append(s.ofContext, "insecure")
+	}
+}
+
+// origin names flags, or the keys of the context that replace them, for errors.
+func (s *tlsFlags) origin(flags ...string) string {
+	if slices.ContainsFunc(flags, s.inContext) {
+		return strings.Join(flags, " and ") + " of context " + s.context
+	}
+	return "--" + strings.Join(flags, " and --")
+}
+
+// inContext reports whether the context gives the value of a flag.
+func (s *tlsFlags) inContext(flag string) bool { return slices.Contains(s.ofContext, flag) }
+
+// checkUnused returns an error for a TLS option on a connection without TLS. A user who
+// names a certificate must not get an unencrypted connection.
+func (s *tlsFlags) checkUnused(given func(flag string) bool) error {
+	for _, name := range tlsOptions {
+		if given(name) || s.inContext(name) {
+			return usagef("add --tls, or connect to rediss://", "%s on a connection without TLS", s.origin(name))
+		}
+	}
+	return nil
+}
+
+// config reads the files. Without cacert it trusts the authorities of the system. It
+// refuses a key that others can change.
+func (s *tlsFlags) config() (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         s.sni,
+		InsecureSkipVerify: s.insecure,
+	}
+	if s.cacert != "" {
+		pem, err := os.ReadFile(s.cacert)
+		if err != nil {
+			return nil, usagef("", "read %s: %w", s.origin("cacert"), err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usagef("it should begin with -----BEGIN CERTIFICATE-----", "%s %s holds no certificate", s.origin("cacert"), s.cacert)
+		}
+	}
+	if (s.cert == "") != (s.key == "") {
+		return nil, usagef("", "%s belong together", s.origin("cert", "key"))
+	}
+	if s.cert != "" {
+		pair, err := s.clientCertificate()
+		if err != nil {
+			return nil, usagef("", "read %s: %w", s.origin("cert", "key"), err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// clientCertificate reads the certificate and its key.
+func (s *tlsFlags) clientCertificate() (tls.Certificate, error) {
+	cert, err := os.ReadFile(s.cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := readPrivate(s.key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
+}
+
+// flags returns the TLS flags, except --tls, with absolute paths. It leaves out those that
+// the context gives if without is true.
+func (s *tlsFlags) flags(without bool) []string {
+	var flags []string
+	for _, f := range [][2]string{{"cacert", s.cacert}, {"cert", s.cert}, {"key", s.key}, {"sni", s.sni}} {
+		name, value := f[0], f[1]
+		if value == "" || without && s.inContext(name) {
+			continue
+		}
+		if name != "sni" {
+			value = absolute(value)
+		}
+		flags = append(flags, "--"+name, value)
+	}
+	if s.insecure && !(without && s.inContext("insecure")) {
+		flags = append(flags, "--insecure")
+	}
+	return flags
+}
+
+// isCertificate reports whether err concerns the server's certificate.
+func isCertificate(err error) bool {
+	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
+	return bad
+}

@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"locktop/server"
+)
+
+// Files for Kubernetes.
+const (
+	manifestFile = "../contrib/kubernetes/locktop-export.yaml"
+	policyFile   = "../contrib/kubernetes/network-policy.yaml"
+	imageFile    = "../contrib/kubernetes/Dockerfile"
+)
+
+// objectsOf returns the objects of a manifest, by version and kind.
+func objectsOf(t *testing.T, manifest string) map[string]any {
+	t.Helper()
+	objects := map[string]any{}
+	decoder := yaml.NewDecoder(strings.NewReader(manifest))
+	for {
+		var object any
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
+			return objects
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		objects[fmt.Sprint(at(object, "apiVersion"), " ", at(object, "kind"))] = object
+	}
+}
+
+// podOf returns the pod of the manifest, and the values of the flags of its exporter.
+func podOf(t *testing.T) (pod any, flags map[string]string) {
+	t.Helper()
+	pod = at(objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"], "spec.template.spec")
+	args, _ := at(pod, "containers.0.args").([]any)
+	if len(args) == 0 || args[0] != "export" {
+		t.Fatalf("the pod runs %q", args)
+	}
+	flags = map[string]string{}
+	for _, arg := range args[1:] {
+		name, value, _ := strings.Cut(arg.(string), "=")
+		flags[name] = value
+	}
+	return pod, flags
+}
+
+// The manifest has a pod without rights. Its password, its folder, its ports and its Service
+// belong to the flags of the exporter, which exist. The comments are objects, too.
+func TestTheManifestStartsTheExporter(t *testing.T) {
+	text := readText(t, manifestFile)
+	objects := objectsOf(t, text)
+	secret, deployment, service := objects["v1 Secret"], objects["apps/v1 Deployment"], objects["v1 Service"]
+	pod, flags := podOf(t)
+	container := at(pod, "containers.0")
+	port, err := strconv.Atoi(strings.TrimPrefix(flags["--web.listen-address"], ":"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, comment, _ := strings.Cut(text, "# With the Prometheus operator:\n# ---\n")
+	monitor := objectsOf(t, regexp.MustCompile("(?m)^# ?").ReplaceAllString(comment, ""))["monitoring.coreos.com/v1 PodMonitor"]
+	annotation := regexp.MustCompile(`prometheus.io/port: "(\d+)"`).FindStringSubmatch(text)
+
+	const label, name = "app.kubernetes.io/name", "locktop-export"
+	for what, want := range map[string]struct{ got, is any }{
+		"the kinds":               {len(objects), 3},
+		"the label":               {at(deployment, "spec.template.metadata.labels"), map[string]any{label: name}},
+		"the selector":            {at(deployment, "spec.selector.matchLabels"), map[string]any{label: name}},
+		"selector of the Service": {at(service, "spec.selector"), map[string]any{label: name}},
+		"selector of the monitor": {at(monitor, "spec.selector.matchLabels"), map[string]any{label: name}},
+		"the number of pods":      {at(deployment, "spec.replicas"), 1},
+		"the port":                {at(container, "ports.0"), map[string]any{"name": "metrics", "containerPort": port}},
+		"port of the Service":     {at(service, "spec.ports.0.port"), port},
+		"its port of the pod":     {at(service, "spec.ports.0.targetPort"), "metrics"},
+		"port of the monitor":     {at(monitor, "spec.podMetricsEndpoints.0.port"), "metrics"},
+		"port of the annotation":  {annotation, []string{fmt.Sprintf(`prometheus.io/port: "%d"`, port), strconv.Itoa(port)}},
+		"one user":                {at(pod, "securityContext.runAsNonRoot"), true},
+		"no token":                {at(pod, "automountServiceAccountToken"), false},
+		"no new rights":           {at(container, "securityContext.allowPrivilegeEscalation"), false},
+		"no writing":              {at(container, "securityContext.readOnlyRootFilesystem"), true},
+		"no capability":           {at(container, "securityContext.capabilities.drop"), []any{"ALL"}},
+		"the system calls":        {at(pod, "securityContext.seccompProfile.type"), "RuntimeDefault"},
+		"the password":            {at(pod, "volumes.0.secret.secretName"), at(secret, "metadata.name")},
+		"its file":                {at(container, "volumeMounts.0.mountPath"), filepath.Dir(flags["--password-file"])},
+		"its key":                 {at(secret, "stringData."+filepath.Base(flags["--password-file"])), "CHANGE-ME"},
+		"the folder":              {at(container, "volumeMounts.1.mountPath"), filepath.Dir(flags["--record"])},
+		"its size":                {at(pod, "volumes.1.emptyDir.sizeLimit"), "512Mi"},
+		"the limit of its size":   {flags["--keep-size"], "400MiB"},
+	} {
+		if !reflect.DeepEqual(want.got, want.is) {
+			t.Errorf("%s is %v, want %v", what, want.got, want.is)
+		}
+	}
+	for name, value := range flags {
+		wantFlags(t, "export "+name+"="+value)
+	}
+}
+
+// The image has the program of the manifest, and its user.
+func TestTheImageHasTheProgramOfTheManifest(t *testing.T) {
+	pod, _ := podOf(t)
+	image := readText(t, imageFile)
+	program, _ := at(pod, "containers.0.command.0").(string)
+	user := fmt.Sprintf("USER %v:%v\n", at(pod, "securityContext.runAsUser"), at(pod, "securityContext.runAsGroup"))
+	for _, want := range []string{"COPY locktop " + program + "\n", fmt.Sprintf("ENTRYPOINT [%q]\n", program), user} {
+		if program == "" || !strings.Contains(image, "\n"+want) {
+			t.Errorf("the image does not have %q", want)
+		}
+	}
+}
+
+// policy is a NetworkPolicy with the fields that this project uses.
+type policy struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Metadata   struct {
+		Name   string            `yaml:"name"`
+		Labels map[string]string `yaml:"labels"`
+	} `yaml:"metadata"`
+	Spec struct {
+		PodSelector labelSelector `yaml:"podSelector"`
+		PolicyTypes []string      `yaml:"policyTypes"`
+		Ingress     []struct {
+			From  []peer       `yaml:"from"`
+			Ports []policyPort `yaml:"ports"`
+		} `yaml:"ingress"`
+		Egress []struct {
+			To    []peer       `yaml:"to"`
+			Ports []policyPort `yaml:"ports"`
+		} `yaml:"egress"`
+	} `yaml:"spec"`
+}
+
+type labelSelector struct {
+	MatchLabels map[string]string `yaml:"matchLabels"`
+}
+
+type peer struct {
+	NamespaceSelector *labelSelector `yaml:"namespaceSelector"`
+	PodSelector       *labelSelector `yaml:"podSelector"`
+}
+
+type policyPort struct {
+	Protocol string `yaml:"protocol"`
+	Port     any    `yaml:"port"`
+}
+
+// The NetworkPolicy is for the pod of the manifest. It lets Prometheus in at the port of the
+// metrics, and the exporter out to the server of its flags and to DNS; nothing else.
+func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
+	var p policy
+	decoder := yaml.NewDecoder(strings.NewReader(readText(t, policyFile)))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&p); err != nil {
+		t.Fatal(err)
+	}
+	pod, flags := podOf(t)
+	redis, err := url.Parse(flags["-u"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(redis.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := at(objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"], "spec.template.metadata.labels")
+	if p.APIVersion != "networking.k8s.io/v1" || p.Kind != "NetworkPolicy" || !slices.Equal(p.Spec.PolicyTypes, []string{"Ingress", "Egress"}) {
+		t.Errorf("it is %+v", p)
+	}
+	if fmt.Sprint(p.Spec.PodSelector.MatchLabels) != fmt.Sprint(labels) {
+		t.Errorf("it is for the pods %v, want %v", p.Spec.PodSelector.MatchLabels, labels)
+	}
+	if len(p.Spec.Ingress) != 1 || len(p.Spec.Egress) != 2 {
+		t.Fatalf("it allows %+v and %+v", p.Spec.Ingress, p.Spec.Egress)
+	}
+	in, server, dns := p.Spec.Ingress[0], p.Spec.Egress[0], p.Spec.Egress[1]
+	for _, all := range [][]peer{in.From, server.To, dns.To} {
+		if len(all) != 1 || all[0] == (peer{}) { // an empty peer would be everybody
+			t.Errorf("a rule is for %+v", all)
+		}
+	}
+	if in.From[0].NamespaceSelector == nil {
+		t.Error("it is not restricted to the namespace of Prometheus")
+	}
+	for what, want := range map[string]struct{ got, is []policyPort }{
+		"in":           {in.Ports, []policyPort{{"TCP", at(pod, "containers.0.ports.0.name")}}},
+		"out to Redis": {server.Ports, []policyPort{{"TCP", port}}},
+		"out to DNS":   {dns.Ports, []policyPort{{"UDP", 53}, {"TCP", 53}}},
+	} {
+		if !slices.Equal(want.got, want.is) {
+			t.Errorf("%s: the ports are %v, want %v", what, want.got, want.is)
+		}
+	}
+}
+
+// The exporter of the manifest reads its server with the password in the file. Its probes pass
+// with and without --web.config.file: the kubelet has no user and no client certificate.
+func TestTheProbesOfTheManifestPass(t *testing.T) {
+	t.Parallel()
+	pod, flags := podOf(t)
+	redis := server.ForTest(t)
+	user, _, _ := strings.Cut(strings.TrimPrefix(flags["-u"], "redis://"), "@")
+	aUser(t, redis.Addr(), user, "on", ">CHANGE-ME", "~*", "&*", "+@all")
+	ca := newAuthority(t)
+	cert, key := ca.issue(t, "server", leaf())
+	dir := t.TempDir()
+	password, config := filepath.Join(dir, "password"), filepath.Join(dir, "web.yml")
+	write(t, password, "CHANGE-ME")
+	write(t, config, fmt.Sprintf("tls_server_config: {cert_file: %q, key_file: %q, client_auth_type: RequireAndVerifyClientCert, client_ca_file: %q}\n"+
+		"basic_auth_users: {prometheus: $2y$10$0000000000000000000000000000000000000000000000000000u}\n", cert, key, ca.file))
+	for _, further := range [][]string{nil, {"--web.config.file", config}} {
+		args := slices.Clone(further)
+		for name, value := range flags {
+			switch name {
+			case "-u":
+				value = "redis://" + user + "@" + redis.Addr()
+			case "--password-file":
+				value = password
+			case "--record":
+				value = t.TempDir()
+			case "--web.listen-address":
+				continue // a free one
+			}
+			args = append(args, name+"="+value)
+		}
+		e := startExport(t, args...)
+		if further == nil {
+			e.sees(`locktop_up\{.*\} 1`)
+		}
+		for _, name := range []string{"livenessProbe", "readinessProbe"} {
+			probe := at(pod, "containers.0."+name)
+			eventually(t, func() bool { return probePasses(t, probe, e.base) })
+		}
+	}
+}
+
+// probePasses asks an exporter as the kubelet does: without a user, without a client
+// certificate, and without verifying the server.
+func probePasses(t *testing.T, probe any, base string) bool {
+	t.Helper()
+	exporter, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, action := range probe.(map[string]any) {
+		switch way {
+		case "tcpSocket":
+			c, err := net.Dial("tcp", exporter.Host)
+			if err != nil {
+				return false
+			}
+			return c.Close() == nil && at(action, "port") == "metrics"
+		case "httpGet":
+			scheme, _ := at(action, "scheme").(string)
+			if scheme == "" {
+				scheme = "http"
+			}
+			client := http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+			resp, err := client.Get(strings.ToLower(scheme) + "://" + exporter.Host + at(action, "path").(string))
+			if err != nil {
+				return false
+			}
+			defer resp.Body.Close()
+			return resp.StatusCode >= 200 && resp.StatusCode < 400 && at(action, "port") == "metrics"
+		}
+	}
+	return false
+}
