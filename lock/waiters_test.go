@@ -140,6 +140,33 @@ func TestADeadProcessIsNotWoken(t *testing.T) {
 	})
 }
 
+// If a release reaches no registered process, because it is dead or because the waiters
+// cannot be read, it sends its message to all: an observer, and a waiter that could not
+// register.
+func TestAReleaseThatReachesNoProcessTellsAll(t *testing.T) {
+	for name, before := range map[string]func(r *rig){
+		"dead":     func(r *rig) { r.ghostProcess(0, false) },
+		"unusable": func(r *rig) { r.must(r.rdb.Set(ctx, waitersKey, "not a zset", 0).Err()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				listener := r.rdb.Subscribe(ctx, "{orders}:free")
+				defer listener.Close()
+				_, err := listener.Receive(ctx)
+				r.must(err)
+				for _, kind := range wakingOneKinds {
+					lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
+					before(r)
+					r.must(lease.Unlock(ctx))
+					if message, err := listener.ReceiveTimeout(ctx, time.Second); err != nil {
+						r.Errorf("%s: got %v, %v; want the release", kind, message, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A process that is woken and stopped delays the next one by 1 to 2 s.
 func TestAStoppedProcessDelaysTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
