@@ -228,6 +228,35 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 	})
 }
 
+// A process is woken once and comes too late. Then it looks by itself for a minute, which
+// does not count as coming too late: the next release does not hand the lock to it.
+func TestAProcessThatLooksByItselfIsNotPassedOver(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		for _, kind := range wakingOneKinds {
+			near, _ := r.process("greedy")
+			c, link := r.process("patient")
+			greedy := wakingOne(near, lock.Options{})[kind]
+			lease := r.locked(greedy)
+			waiting := lockAsync(ctx, wakingOne(c, lock.Options{})[kind])
+			r.registered(1)
+			link.Delay(func() time.Duration { return time.Millisecond })
+			time.Sleep(5 * time.Millisecond)
+			r.must(lease.Unlock(ctx))
+			lease = r.locked(greedy)
+			time.Sleep(time.Minute)
+			r.must(lease.Unlock(ctx))
+			lease, err := greedy.TryLock(ctx)
+			if err != nil {
+				r.Fatalf("%s: the lock was handed to a process that came too late once: %v", kind, err)
+			}
+			r.must(lease.Unlock(ctx))
+			link.Thaw()
+			r.must(r.won(waiting).Unlock(ctx))
+			r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
+		}
+	})
+}
+
 // A process that gives up while the message is on its way passes the wake-up on. So
 // does one to which the lock was handed.
 func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
