@@ -191,7 +191,7 @@ func (h *hold) exit(ctx context.Context) error {
 	if err != nil {
 		return describe("unlock", h.base.key, err)
 	}
-	if inFlight != nil { // a renewal may take several requests, and the release overtakes the later ones
+	if inFlight != nil { // sent before the release, which may overtake its second and third request
 		select {
 		case <-inFlight.next:
 		case <-ctx.Done():
