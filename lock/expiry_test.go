@@ -178,36 +178,49 @@ func TestAnExtendedRedlockLastsAsLongAsItsCopies(t *testing.T) {
 	})
 }
 
-// A renewal and a shorter Extend are in flight together. Whichever reply is processed
-// last, the later request counts.
+// Late renewals and shorter Extends are in flight together. While the events of the
+// first leases are processed, the renewals of the others wait behind their Extends.
 func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
-	for range 20 {
-		inBubble(t, func(r *rig) {
-			c := r.client(lock.Config{})
-			leases := make([]*lock.Lease, 32)
-			for i := range leases {
-				var err error
-				leases[i], err = c.Mutex(fmt.Sprint("orders", i), lock.Options{TTL: 12 * time.Second}).Lock(ctx)
-				r.must(err)
+	inBubble(t, func(r *rig) {
+		var late sync.WaitGroup
+		proceed := make(chan struct{})
+		c := r.client(lock.Config{Observe: func(e lock.Event) {
+			switch e.Kind {
+			case lock.NotRenewed:
+				late.Done()
+			case lock.Renewed:
+				<-proceed
 			}
-			r.link.FreezeReplies()
-			time.Sleep(4100 * time.Millisecond) // the renewals are in flight
-			var all sync.WaitGroup
-			for _, l := range leases {
-				all.Go(func() { r.must(l.Extend(ctx, 3*time.Second)) })
-			}
-			time.Sleep(10 * time.Millisecond)
-			r.link.Thaw()
-			all.Wait()
-			synctest.Wait()
-			for _, l := range leases {
-				if left := time.Until(l.Deadline()); left > 3*time.Second {
-					r.Fatalf("valid for %v after Extend(3s)", left)
+		}})
+		leases := make([]*lock.Lease, 32) // some of them are in one batch
+		for i := range leases {
+			leases[i] = r.locked(c.Mutex(fmt.Sprint("orders", i), lock.Options{TTL: 3 * time.Second}))
+		}
+		r.must(leases[0].Extend(ctx, 3*time.Second)) // the server knows the script
+		late.Add(len(leases))
+		r.link.FreezeReplies()
+		late.Wait()
+		var all sync.WaitGroup
+		for _, l := range leases {
+			all.Go(func() {
+				if err := l.Extend(ctx, time.Second); err != nil {
+					r.Error(err)
 				}
-				r.covered(l)
+			})
+		}
+		synctest.Wait()
+		r.link.Thaw()
+		synctest.Wait()
+		close(proceed)
+		all.Wait()
+		synctest.Wait()
+		for _, l := range leases {
+			if left := time.Until(l.Deadline()); left > time.Second {
+				r.Fatalf("valid for %v after Extend(1s)", left)
 			}
-		})
-	}
+			r.covered(l)
+		}
+	})
 }
 
 // The same, but the replies of another lease's node are delayed.

@@ -191,7 +191,7 @@ func (h *hold) exit(ctx context.Context) error {
 	if err != nil {
 		return describe("unlock", h.base.key, err)
 	}
-	if inFlight != nil { // sent before the release, so its reply has arrived, too
+	if inFlight != nil { // sent before the release, which may overtake its second and third request
 		select {
 		case <-inFlight.next:
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,6 +136,69 @@ func (a *zombieHolder) bury(token string) {
 		a.buried = make(map[string]time.Time)
 	}
 	a.buried[token] = time.Now()
+}
+
+// The server knows neither IFEQ nor the script, so the renewal takes three requests. The
+// release overtakes the last two.
+func TestUnlockWaitsForEachRequestOfARenewal(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var requests atomic.Int64
+		renewing := make(chan struct{}, 1)
+		r.link.Sent = func(request []byte) {
+			if bytes.Contains(request, []byte("orders")) {
+				requests.Add(1)
+			}
+			if bytes.Contains(request, []byte("ifeq")) {
+				renewing <- struct{}{}
+			}
+		}
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		r.must(r.locked(m).Unlock(ctx)) // the server knows the script of the release
+		lease := r.locked(m)
+		r.link.Delay(func() time.Duration { return time.Millisecond })
+		<-renewing
+		r.must(lease.Unlock(ctx))
+		before := requests.Load()
+		time.Sleep(time.Minute)
+		if n := requests.Load() - before; n != 0 {
+			r.Errorf("%d requests followed the unlock", n)
+		}
+	})
+}
+
+// The replies to a renewal and to a release arrive together. The release suffices: the
+// renewal is not undone, too.
+func TestARenewalDuringAReleaseIsNotUndone(t *testing.T) {
+	for name, release := range map[string]func(*lock.Client, *lock.Lease) error{
+		"Unlock": func(_ *lock.Client, l *lock.Lease) error { return l.Unlock(ctx) },
+		"Close":  func(c *lock.Client, _ *lock.Lease) error { return c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				diary := &eventRecorder{}
+				c := r.client(lock.Config{Observe: diary.write}).As("a")
+				m := c.Mutex("orders", lock.Options{TTL: 30 * time.Second})
+				warm := r.locked(m)
+				r.must(warm.Extend(ctx, 30*time.Second))
+				r.must(warm.Unlock(ctx)) // the server knows the scripts
+				lease := r.locked(m)
+				r.link.FreezeReplies()
+				time.Sleep(10 * time.Second)
+				if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 29*time.Second {
+					r.Fatalf("no renewal is in flight: PTTL %v", ttl)
+				}
+				released := inBackground(func() error { return release(c, lease) })
+				synctest.Wait()
+				r.holds("orders", "")
+				r.link.Thaw()
+				r.must(<-released)
+				time.Sleep(time.Second)
+				if story := diary.story(); story != "[acquired released acquired released]" {
+					r.Errorf("the events are %s", story)
+				}
+			})
+		})
+	}
 }
 
 // Scenario 55.

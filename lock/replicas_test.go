@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -85,6 +86,22 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	if _, err := c.Mutex("enough", o).Lock(ctx); err != nil {
 		t.Errorf("one replica is enough: %v", err)
 	}
+}
+
+// The embedded server has no replicas.
+func TestALockThatNoReplicaHasIsGivenBackAtOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 50 * time.Millisecond}
+		for name, l := range everyKind(r.client(lock.Config{}), "orders", o) {
+			if _, err := l.TryLock(ctx); !errors.Is(err, lock.ErrNotReplicated) {
+				r.Errorf("%s: got %v, want ErrNotReplicated", name, err)
+			}
+			synctest.Wait()
+			if n := r.keys(); n != 0 {
+				r.Errorf("%s: %d keys are left", name, n)
+			}
+		}
+	})
 }
 
 func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {

@@ -92,6 +92,27 @@ func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
 	})
 }
 
+// Two clients of one process wait. The first gets the lock at the deadline of a crashed
+// holder, and crashes as well. The second gets the lock at the deadline of the first.
+func TestEachWaiterSucceedsACrashedHolderAtItsDeadline(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.locked(r.client(lock.Config{}).Mutex("orders", fixed(7*time.Second)))
+		c := r.client(lock.Config{})
+		began := time.Now()
+		first := lockAsync(ctx, c.As("first").Mutex("orders", fixed(3*time.Second)))
+		time.Sleep(time.Second)
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		second := lockAsync(limited, c.As("second").Mutex("orders", lock.Options{}))
+		r.won(first)
+		lease := r.won(second)
+		if took := time.Since(began); took < 10*time.Second || took > 10050*time.Millisecond {
+			r.Errorf("the second waiter succeeded after %v, want 10 s", took)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
 func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())

@@ -140,6 +140,33 @@ func TestADeadProcessIsNotWoken(t *testing.T) {
 	})
 }
 
+// If a release reaches no registered process, because it is dead or because the waiters
+// cannot be read, it sends its message to all: an observer, and a waiter that could not
+// register.
+func TestAReleaseThatReachesNoProcessTellsAll(t *testing.T) {
+	for name, before := range map[string]func(r *rig){
+		"dead":     func(r *rig) { r.ghostProcess(0, false) },
+		"unusable": func(r *rig) { r.must(r.rdb.Set(ctx, waitersKey, "not a zset", 0).Err()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				listener := r.rdb.Subscribe(ctx, "{orders}:free")
+				defer listener.Close()
+				_, err := listener.Receive(ctx)
+				r.must(err)
+				for _, kind := range wakingOneKinds {
+					lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
+					before(r)
+					r.must(lease.Unlock(ctx))
+					if message, err := listener.ReceiveTimeout(ctx, time.Second); err != nil {
+						r.Errorf("%s: got %v, %v; want the release", kind, message, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A process that is woken and stopped delays the next one by 1 to 2 s.
 func TestAStoppedProcessDelaysTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -196,6 +223,35 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			r.covered(lease) // the claim sets the whole TTL
 			r.must(lease.Unlock(ctx))
 			link.Thaw()
+			r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
+		}
+	})
+}
+
+// A process is woken once and comes too late. Then it looks by itself for a minute, which
+// does not count as coming too late: the next release does not hand the lock to it.
+func TestAProcessThatLooksByItselfIsNotPassedOver(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		for _, kind := range wakingOneKinds {
+			near, _ := r.process("greedy")
+			c, link := r.process("patient")
+			greedy := wakingOne(near, lock.Options{})[kind]
+			lease := r.locked(greedy)
+			waiting := lockAsync(ctx, wakingOne(c, lock.Options{})[kind])
+			r.registered(1)
+			link.Delay(func() time.Duration { return time.Millisecond })
+			time.Sleep(5 * time.Millisecond)
+			r.must(lease.Unlock(ctx))
+			lease = r.locked(greedy)
+			time.Sleep(time.Minute)
+			r.must(lease.Unlock(ctx))
+			lease, err := greedy.TryLock(ctx)
+			if err != nil {
+				r.Fatalf("%s: the lock was handed to a process that came too late once: %v", kind, err)
+			}
+			r.must(lease.Unlock(ctx))
+			link.Thaw()
+			r.must(r.won(waiting).Unlock(ctx))
 			r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
 		}
 	})

@@ -211,3 +211,84 @@ func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
 		}
 	})
 }
+
+// repeatingConn is a connection on which each packet arrives twice while twice is set.
+type repeatingConn struct {
+	net.Conn
+	twice *atomic.Bool
+}
+
+func (c repeatingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.twice.Load() {
+		n += copy(p[n:], p[:n])
+	}
+	return n, err
+}
+
+// After a reply without a command it is not known which reply belongs to which command.
+func TestAReplyWithoutACommandEndsTheConnection(t *testing.T) {
+	var twice atomic.Bool
+	var dials atomic.Int64
+	change := func(o *redis.Options) {
+		dial := o.Dialer
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			conn, err := dial(ctx, network, addr)
+			return repeatingConn{conn, &twice}, err
+		}
+	}
+	inBubble(t, change, func(r *rig) {
+		r.mustEcho()
+		twice.Store(true)
+		began := time.Now()
+		reply, err := r.echo(r.Context(), "hello")
+		if took := time.Since(began); !errors.Is(err, errUnexpectedReply) || took > 0 {
+			r.Errorf("got %v, %v after %v; want errUnexpectedReply at once", reply, err, took)
+		}
+		twice.Store(false)
+		r.mustEcho()
+		if n := dials.Load(); n != 2 {
+			r.Errorf("%d connections, want a second one after the error", n)
+		}
+	})
+}
+
+// The pipe writes to the one connection on which go-redis has logged in.
+func TestASingleDialerReturnsOneConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		meanwhile := func() {}
+		var fars []net.Conn // the other ends of the connections
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			fars = append(fars, far)
+			meanwhile()
+			return near, nil
+		}
+		closed := func(far net.Conn) {
+			t.Helper()
+			far.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("the other end of a closed connection gave %v, want EOF", err)
+			}
+		}
+		d := &singleDialer{alive: t.Context(), dial: dial}
+		first, err := d.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) || d.Conn() != first {
+			t.Errorf("a second connection: %v, want ErrClosed and the first one to stay", err)
+		}
+		closed(fars[1])
+		d.Close()
+		closed(fars[0])
+
+		late := &singleDialer{alive: t.Context(), dial: dial}
+		meanwhile = late.Close // during the dial
+		if _, err := late.Dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a connection after Close: %v, want ErrClosed", err)
+		}
+		closed(fars[2])
+	})
+}
