@@ -15,9 +15,8 @@ import (
 	"locktop/server"
 )
 
-// heldBefore loads 20 locks of at least ten formats, none of which stores when it was acquired,
-// and renews them until the end of the test.
-func heldBefore(t *testing.T, rdb *redis.Client) (keys []string) {
+// mixedLocks loads 20 locks of at least ten formats, none of which stores when it was acquired.
+func mixedLocks(t *testing.T, rdb *redis.Client) (keys []string) {
 	t.Helper()
 	now := rdb.Time(t.Context()).Val()
 	of := make(map[string]bool)
@@ -53,6 +52,11 @@ func heldBefore(t *testing.T, rdb *redis.Client) (keys []string) {
 	if len(keys) < 20 || formats < 10 {
 		t.Fatalf("%d locks of %d formats", len(keys), formats)
 	}
+	return keys
+}
+
+// renew renews locks until the end of the test.
+func renew(t *testing.T, rdb *redis.Client, keys []string) {
 	go func() {
 		for range time.Tick(300 * time.Millisecond) {
 			for _, key := range keys {
@@ -62,7 +66,6 @@ func heldBefore(t *testing.T, rdb *redis.Client) (keys []string) {
 			}
 		}
 	}()
-	return keys
 }
 
 // Locks that are held and renewed since before locktop has started are overdue as soon as
@@ -72,7 +75,8 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { rdb.Close() })
-	keys := heldBefore(t, rdb)
+	keys := mixedLocks(t, rdb)
+	renew(t, rdb, keys)
 	flags := []string{"-u", "redis://" + addr, "--overdue", "2s"}
 	wanted := func(from, text string) {
 		t.Helper()

@@ -168,3 +168,26 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 		t.Errorf("100 KiB hold the snapshots from %v to %v", oldest, newest)
 	}
 }
+
+// The snapshot of a Watcher may be older than the moment in which it was taken: the Watcher
+// has measured the difference of the clocks.
+func TestAnOldSnapshotDoesNotSetTheClockBack(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	answered := func(ago time.Duration, up bool) Node {
+		return Node{Server: Server{Addr: ago.String()}, Up: up, AnsweredAt: now.Add(-ago)}
+	}
+	for _, c := range []struct {
+		name  string
+		s     Snapshot
+		ahead time.Duration
+		at    time.Time
+	}{
+		{"a scan", Snapshot{At: now.Add(3 * time.Second)}, 3 * time.Second, time.Time{}},
+		{"a quiet server", Snapshot{At: now.Add(-16 * time.Second), Server: Server{Skew: time.Second}, Nodes: []Node{answered(17*time.Second, true)}}, time.Second, now.Add(-17 * time.Second)},
+		{"the oldest answer", Snapshot{Nodes: []Node{answered(time.Second, true), answered(4*time.Second, true), answered(9*time.Second, false)}}, 0, now.Add(-4 * time.Second)},
+	} {
+		if ahead, at := c.s.ClockAhead(now), c.s.AnsweredAt(); ahead != c.ahead || !at.Equal(c.at) {
+			t.Errorf("%s: ahead by %v, answered at %v; want %v, %v", c.name, ahead, at, c.ahead, c.at)
+		}
+	}
+}

@@ -29,6 +29,27 @@ type Snapshot struct {
 	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
 }
 
+// ClockAhead returns the server's clock minus the local clock. taken is when, on the local
+// clock, the snapshot was taken. The snapshot of a Watcher may be older than that, so its
+// difference is the one that the Watcher has measured.
+func (s *Snapshot) ClockAhead(taken time.Time) time.Duration {
+	if s.AnsweredAt().IsZero() {
+		return s.At.Sub(taken)
+	}
+	return s.Server.Skew
+}
+
+// AnsweredAt returns when, on the local clock, each server that answers had answered:
+// nothing in the snapshot is older. It is zero if no Watcher has read the servers.
+func (s *Snapshot) AnsweredAt() (at time.Time) {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Up && (at.IsZero() || n.AnsweredAt.Before(at)) {
+			at = n.AnsweredAt
+		}
+	}
+	return at
+}
+
 // SlotCount is the number of slots of a cluster.
 const SlotCount = 16384
 

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -346,5 +347,37 @@ func TestAFilterSelectsWhatItFindsWhenTheSelectedLockIsGone(t *testing.T) {
 			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
 		})
 		d.wait(time.Second).want("not there now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
+	})
+}
+
+// quietServer is a server that a watcher has read only once.
+type quietServer struct {
+	*fakeServer
+	read *keyspace.Snapshot
+}
+
+func (v quietServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	if v.read.At.IsZero() {
+		s, err := v.fakeServer.Snapshot(ctx)
+		if err != nil {
+			return s, err
+		}
+		s.Nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AnsweredAt: time.Now()}}
+		s.Server.Skew = time.Until(s.At)
+		*v.read = s
+	}
+	return *v.read, nil
+}
+
+// The deadlines go on while nothing is read, and the screen says how old its picture is.
+func TestDeadlinesCountDownBetweenReads(t *testing.T) {
+	v := quietServer{&fakeServer{locks: []keyspace.Lock{mutex("a", "x", time.Minute)}}, new(keyspace.Snapshot)}
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.want("live")
+		d.wait(20 * time.Second)
+		if line := d.line(" a "); !strings.Contains(line, "39.") && !strings.Contains(line, "40.0 s") {
+			t.Errorf("after 20 s of 60: %q", line)
+		}
+		d.want("s old").wantNot("live")
 	})
 }

@@ -166,7 +166,7 @@ func derivedFor(locks int) time.Duration {
 // newViewModel derives the view model of a snapshot taken at local time at. before is the
 // previous view model, or nil.
 func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *viewModel {
-	p := &viewModel{snap: snap, offset: snap.At.Sub(at)}
+	p := &viewModel{snap: snap, offset: snap.ClockAhead(at)}
 	var was keyspace.Snapshot
 	if before != nil {
 		was = before.snap

@@ -18,7 +18,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		if err != nil {
 			return err
 		}
-		w.scan.pass, w.scan.passStart = p, time.Now()
+		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
 		p.filter.confirmed, p.reader.confirmed = w.candidates.confirmed, w.candidates.confirmed
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases

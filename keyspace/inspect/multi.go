@@ -98,7 +98,7 @@ func (m *MultiSource) readParts(ctx context.Context, sources []NamedSource, part
 		all.Go(func() {
 			snap, err := sources[i].Source.Snapshot(ctx)
 			parts[i] = keyspace.Part{Snapshot: snap, Addr: sources[i].Addr, Err: err}
-			ahead[i] = time.Until(snap.At)
+			ahead[i] = snap.ClockAhead(time.Now())
 		})
 	}
 	all.Wait()

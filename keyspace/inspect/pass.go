@@ -27,7 +27,8 @@ type scanPass struct {
 	conn           meteredConn        // for SCAN
 	newConn        func() meteredConn // opens a connection for a worker
 	cursors        cursors
-	pagesPerStep   int // of the last step
+	verified       bool // after the last page, the server is the process that the pass began with
+	pagesPerStep   int  // of the last step
 	filter         prefilter
 	reader         reader
 }
@@ -109,7 +110,7 @@ func (p *scanPass) setThreshold(atLeast keyspace.Confidence) {
 }
 
 // done reports whether the pass has ended.
-func (p *scanPass) done() bool { return p.cursors.done() }
+func (p *scanPass) done() bool { return p.cursors.done() && p.verified }
 
 // complete reports whether the whole keyspace was scanned.
 func (p *scanPass) complete() bool {
@@ -117,9 +118,16 @@ func (p *scanPass) complete() bool {
 }
 
 // step advances the cursors by one page, or by several if the stages run concurrently,
-// and returns the locks on them. After an error the state is unchanged and the step may
+// and returns the locks on them. The last step verifies the server, so that what is on the
+// last page does not wait for that. After an error the state is unchanged and the step may
 // be repeated on the same server process; the cursors are invalid on another.
 func (p *scanPass) step(ctx context.Context) ([]detection, error) {
+	if p.cursors.done() {
+		err := p.conn.checkRunID(ctx, p.server.RunID)
+		p.cost.Add(p.conn.takeCost())
+		p.verified = err == nil
+		return nil, err
+	}
 	pages, n := 1, 1
 	if p.unlimited || p.concurrentFrom > 0 && p.networkTime >= p.concurrentFrom { // the first step is small, so that results appear soon
 		pages, n = min(max(1, 2*p.pagesPerStep), maxPages), maxWorkers
@@ -132,10 +140,6 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 		p.filter.unlocated += len(p.reader.unlocated)
 	}
 	p.account(workers)
-	if err == nil && next.done() {
-		err = p.conn.checkRunID(ctx, p.server.RunID)
-		p.cost.Add(p.conn.takeCost()) // all cost belongs to this step
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type scanState struct {
 	pass      *scanPass // nil between two passes
 	passStart time.Time
 	passTime  time.Duration // duration of the last pass
+	passWait  time.Duration // of the current pass: on the network
 	scannedAt time.Time     // end of the last pass over all keys
 	scanTime  time.Duration // duration of the last pass over all keys
 	next      time.Time     // the keyspace is not scanned before
@@ -209,7 +210,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 		return err
 	}
 	now := time.Now()
-	if !all && (now.Before(w.scan.next) || w.deferForDeadline(now)) {
+	if !all && (now.Before(w.scan.next) || w.deferForEvents(now) || w.deferForDeadline(now)) {
 		spent := w.reader.conn.takeCost()
 		w.scan.cost.Commands, w.scan.cost.WaitTime, w.scan.cost.ServerTime = spent.Commands, spent.WaitTime, spent.ServerTime
 		return nil
@@ -349,30 +350,47 @@ func (w *Watcher) scanTime() time.Duration {
 	return min(passed/scanShare, maxScanTime)
 }
 
-// deferForDeadline defers a scan that would delay the read at the next deadline. It
-// defers for passEvery at most.
+// mayDefer reports whether a scan may be deferred: for passEvery at most.
+func (w *Watcher) mayDefer(now time.Time) bool {
+	return w.scan.complete && now.Sub(w.scan.last) <= passEvery
+}
+
+// stepTime returns how long a step of a scan takes, on a slow network: the network time of
+// its round trips.
+func (w *Watcher) stepTime() time.Duration {
+	const trips = 2 // a page, and a read of what is on it
+	if w.scan.pass == nil {
+		return 0
+	}
+	return trips * w.scan.pass.networkTime
+}
+
+// deferForEvents defers a scan that would delay the report of events by the network.
+func (w *Watcher) deferForEvents(now time.Time) bool {
+	return len(w.unreported.events) > 0 && w.stepTime() > shortScanTime && w.mayDefer(now)
+}
+
+// deferForDeadline defers a scan that would delay the read at the next deadline.
 func (w *Watcher) deferForDeadline(now time.Time) bool {
 	due, some := w.locks.deadlines.first()
-	if !some || !w.scan.complete || now.Sub(w.scan.last) > passEvery {
+	if !some || !w.mayDefer(now) {
 		return false
 	}
 	at := due.Add(-w.times.clockOffset)
-	if at.Sub(now) > shortScanTime {
+	if at.Sub(now) > shortScanTime+w.stepTime() {
 		return false
 	}
 	w.scan.next = at.Add(time.Millisecond)
 	return true
 }
 
-// deferScan sets when scanning continues after a scan that began at began. Until the
-// first pass has ended, network time does not count: with a pause after each round
-// trip, a pass would take minutes.
+// deferScan sets when scanning continues after a scan that began at began. The time on
+// the network does not count: it costs neither the server nor this machine.
 func (w *Watcher) deferScan(began time.Time) {
 	now := time.Now()
-	walked := now.Sub(began)
-	if !w.scan.complete {
-		walked = max(0, walked-(w.scan.cost.WaitTime-w.scan.cost.ServerTime))
-	}
+	network := w.scan.cost.WaitTime - w.scan.cost.ServerTime
+	w.scan.passWait += network
+	walked := max(0, now.Sub(began)-network)
 	w.scan.next = now.Add((scanShare - 1) * walked)
 	if w.scan.pass == nil || !w.scan.pass.done() {
 		return
@@ -381,7 +399,7 @@ func (w *Watcher) deferScan(began time.Time) {
 	if w.tracking.mode() == keyspace.Push {
 		pause = passEvery
 	}
-	if until := began.Add(pause); until.After(w.scan.next) {
+	if until := w.scan.passStart.Add(max(pause/2, pause-w.scan.passWait)); until.After(w.scan.next) {
 		w.scan.next = until
 	}
 }
