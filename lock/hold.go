@@ -83,7 +83,7 @@ func (h *hold) setTTL(ctx context.Context, ttl time.Duration) error {
 	}
 	defer h.base.client.tasks.done()
 	for range 1 + settledAfter {
-		req, err := h.beginExpiry(ctx, ttl)
+		req, err := h.beginExpiry(ctx, ttl, 0)
 		if err != nil {
 			return fmt.Errorf("extend lock %q: %w", h.base.key, err)
 		}
@@ -114,12 +114,12 @@ func (h *hold) orderEntries(ctx context.Context) (done func()) {
 // enter adds an entry. This also renews the hold.
 func (h *hold) enter(ctx context.Context) error {
 	defer h.orderEntries(ctx)()
-	req, err := h.beginExpiry(ctx, 0)
+	req, err := h.beginExpiry(ctx, 0, 1)
 	if err != nil {
 		return err
 	}
 	var held *HeldError
-	reply, err := h.base.protocol.acquire(ctx, h.token, req.ttl+h.base.opts.Delay, h.addEntry()).wait(ctx)
+	reply, err := h.base.protocol.acquire(ctx, h.token, req.ttl+h.base.opts.Delay, req.entries).wait(ctx)
 	if err == nil {
 		held, _, err = parseAcquire(h.base.key, reply)
 	}
@@ -149,14 +149,6 @@ func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	h.base.client.emit(Event{Kind: Acquired, At: now, Key: h.base.key, Owner: h.base.client.owner, Token: h.token,
 		Attempts: r.attempts, Waited: now.Sub(r.began)})
 	return newEntry(h), nil
-}
-
-// addEntry adds an entry and returns the new count.
-func (h *hold) addEntry() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.entries++
-	return h.entries
 }
 
 // undoEntry removes an entry that no caller got. The next request corrects the count
@@ -357,6 +349,7 @@ type expiryRequest struct {
 	ttl  time.Duration
 	next chan struct{} // closed when the next request may be sent
 
+	entries     int  // of the hold, with that of the request
 	nextAllowed bool // next is closed
 	unanswered  bool // no reply is expected, but the server may still execute the request
 	overtakenBy int  // later requests that were answered since then
@@ -369,8 +362,9 @@ const settledAfter = 2
 
 // beginExpiry waits until no other request is in progress and notes that a request for
 // ttl is sent now. With ttl 0 the request keeps the deadline, but asks at least for
-// the TTL of the options.
-func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryRequest, error) {
+// the TTL of the options. It adds entries to the hold in the same step: a release that
+// follows leaves them.
+func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration, entries int) (*expiryRequest, error) {
 	for {
 		h.mu.Lock()
 		now := time.Now()
@@ -380,6 +374,8 @@ func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryReque
 		}
 		if h.inFlight == nil {
 			req := h.noteExpiry(now, ttl)
+			h.entries += entries
+			req.entries = h.entries
 			h.mu.Unlock()
 			return req, nil
 		}

@@ -356,3 +356,36 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+// An entry and the release of the only other entry, without a wait for their order, leave
+// either a lease or no key.
+func TestAnEntryBesideTheLastReleaseIsALeaseOrNothing(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Hour})
+		ended, end := context.WithCancel(ctx)
+		end()
+		for range 300 {
+			first, err := owner.Lock(ctx)
+			r.must(err)
+			begin := make(chan struct{})
+			var both sync.WaitGroup
+			both.Go(func() {
+				<-begin
+				_ = first.Unlock(ended)
+			})
+			var second *lock.Lease
+			both.Go(func() {
+				<-begin
+				second, err = owner.Lock(ctx)
+			})
+			close(begin)
+			both.Wait()
+			if err == nil {
+				r.must(second.Unlock(ctx))
+			} else if !errors.Is(err, lock.ErrReleased) {
+				r.Fatal(err)
+			}
+			r.until("the end of the hold", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+		}
+	})
+}
