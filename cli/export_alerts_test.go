@@ -17,7 +17,6 @@ import (
 
 	"locktop/cli/render"
 	"locktop/server"
-	"locktop/shell"
 )
 
 // The alerts, and the pages that describe them.
@@ -94,8 +93,6 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		if meaning == "" || command == "" {
 			t.Errorf("%s does not end with a command: %q", a.Alert, a.Annotations["description"])
 		}
-		command, _, _ = strings.Cut(command, "{{")
-		wantFlags(t, command)
 		anchor, found := strings.CutPrefix(a.Annotations["runbook_url"], "docs/stuck-lock.md#")
 		if !found || anchor != strings.ToLower(a.Alert) || !slices.Contains(anchors, anchor) {
 			t.Errorf("%s has the runbook %s; the sections are %q", a.Alert, a.Annotations["runbook_url"], anchors)
@@ -134,33 +131,6 @@ func anchorsOf(t *testing.T, page string) (all []string) {
 		}, title))
 	}
 	return all
-}
-
-// wantFlags fails the test if a command line of locktop has an unknown command or flag.
-func wantFlags(t *testing.T, line string) {
-	t.Helper()
-	words, err := shell.Split(line)
-	if err != nil {
-		t.Errorf("%s: %v", line, err)
-		return
-	}
-	if got := locktop(t, append(words, "--help")...); got.code != exitFine {
-		t.Errorf("locktop %s: %d, %s", line, got.code, got.errors)
-	}
-}
-
-// Each command of the runbook and of the page of the exporter has flags that exist.
-func TestTheCommandsOfTheRunbookExist(t *testing.T) {
-	for _, page := range []string{runbook, exportPage} {
-		commands := regexp.MustCompile(`(?m)^(?:\./)?locktop (.*)$`).FindAllStringSubmatch(readText(t, page), -1)
-		if len(commands) == 0 {
-			t.Errorf("%s has no commands", page)
-		}
-		for _, c := range commands {
-			line, _, _ := strings.Cut(c[1], " #")
-			wantFlags(t, strings.TrimSpace(line))
-		}
-	}
 }
 
 // Each link of the runbook and of the page of the exporter leads to a file and to a section

@@ -9,23 +9,6 @@ import (
 
 const unitFile = "../contrib/systemd/locktop-export.service"
 
-// The unit starts the exporter with flags that exist.
-func TestTheUnitStartsTheExporter(t *testing.T) {
-	unit := readText(t, unitFile)
-	_, line, found := strings.Cut(unit, "\nExecStart=/usr/local/bin/locktop ")
-	if !found {
-		t.Fatal("it starts another program")
-	}
-	line, _, _ = strings.Cut(line, "\n")
-	wantFlags(t, strings.NewReplacer("${CREDENTIALS_DIRECTORY}", "/run", "${STATE_DIRECTORY}", "/var").Replace(line))
-	if _, example, _ := strings.Cut(unit, "#   ExecStart=/usr/local/bin/locktop "); example == "" {
-		t.Error("it has no example of another address")
-	} else {
-		example, _, _ = strings.Cut(example, "\n")
-		wantFlags(t, strings.ReplaceAll(example, "${CREDENTIALS_DIRECTORY}", "/run"))
-	}
-}
-
 // Systemd knows all settings of the unit, and its own figure for the exposure of the
 // service, of 0 to 10, is at most 1.5.
 func TestTheUnitIsHardened(t *testing.T) {

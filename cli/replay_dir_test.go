@@ -17,22 +17,28 @@ import (
 // number of seconds since the begin.
 func aDay(t *testing.T) (dir string, begin time.Time) {
 	t.Helper()
-	dir = t.TempDir()
+	dir, begin = t.TempDir(), time.Date(2026, 11, 21, 4, 0, 0, 0, time.Local)
+	recordSpan(t, dir, begin, 24*time.Hour)
+	return dir, begin
+}
+
+// recordSpan is aDay for another time.
+func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration) {
+	t.Helper()
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin = time.Date(2026, 11, 21, 4, 0, 0, 0, time.Local)
-	for at := time.Duration(0); at <= 24*time.Hour; at += 10 * time.Second {
+	for at := time.Duration(0); at <= span; at += 10 * time.Second {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
 		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Count: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
+		s.Events = []keyspace.Event{{At: s.At, Kind: keyspace.Acquired, Lock: s.Locks[0], Holder: s.Locks[0].Holders[0]}}
 		w.Add(s)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return dir, begin
 }
 
 func TestAReplayBeginsAtTheGivenTime(t *testing.T) {

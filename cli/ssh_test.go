@@ -15,9 +15,18 @@ import (
 	"locktop/server"
 )
 
-// hops starts two sshd on loopback and makes ssh reach the host "inner" through the host
-// "outer". Both have host keys that ssh knows.
+// hops makes the ssh of this test that of sshHosts.
 func hops(t *testing.T) (folder string) {
+	t.Helper()
+	folder = sshHosts(t)
+	t.Setenv("PATH", filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
+	t.Setenv("TMPDIR", folder)
+	return folder
+}
+
+// sshHosts starts two sshd on loopback. The program bin/ssh in the folder reaches the host
+// "inner" through the host "outer". Both have host keys that ssh knows.
+func sshHosts(t *testing.T) (folder string) {
 	t.Helper()
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
@@ -75,8 +84,6 @@ func hops(t *testing.T) (folder string) {
 	if err := os.Chmod(file("bin/ssh"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", file("bin")+":"+os.Getenv("PATH"))
-	t.Setenv("TMPDIR", folder)
 	return folder
 }
 

@@ -34,11 +34,17 @@ func needTmux(t *testing.T) {
 // end of the test. Without tmux the test is skipped.
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 	t.Helper()
-	needTmux(t)
 	program, err := exec.LookPath("locktop")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openTerminalFor(t, w, h, append([]string{program}, args...)...)
+}
+
+// openTerminalFor is openTerminal for another command.
+func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
+	t.Helper()
+	needTmux(t)
 	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +54,8 @@ func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 		_ = exec.Command("tmux", "-S", term.socket, "kill-server").Run()
 		_ = os.RemoveAll(dir)
 	})
-	command := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir, program}
-	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(command, args...)...)...)
+	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
+	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)
 	return term
 }
 

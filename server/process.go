@@ -20,14 +20,15 @@ type process struct {
 	done   chan struct{} // closed after Wait has returned
 }
 
-// spawn starts a redis-server. On Linux it dies with this process.
+// spawn starts a redis-server. It is in a process group of its own, so that a Ctrl-C
+// in the terminal of this process ends this process first. On Linux it dies with this process.
 func spawn(path string, args []string, dir string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), output: newOutputTail(), done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout = p.output
 	p.cmd.Stderr = p.output
 	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipe open
-	dieWithParent(p.cmd)
+	p.cmd.SysProcAttr = ownGroup()
 
 	started := make(chan error)
 	go p.run(started)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"syscall"
 	"time"
 )
@@ -26,8 +25,8 @@ func (p *process) awaitStopped() error {
 	return errNotRunning
 }
 
-// dieWithParent makes the kernel kill the child when the thread that starts it
-// ends. SIGKILL also ends a frozen server.
-func dieWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+// ownGroup is for a child in a process group of its own. The kernel kills it when the
+// thread that starts it ends. SIGKILL also ends a frozen server.
+func ownGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -71,6 +71,16 @@ func stat(name string) error {
 	return err
 }
 
+// Ctrl-C in a terminal is SIGINT for all processes of a group. A server that received it would
+// end before the program has released its locks.
+func TestCtrlCDoesNotReachAChild(t *testing.T) {
+	child := ForTest(t)
+	group, err := syscall.Getpgid(child.proc.pid())
+	if err != nil || group != child.proc.pid() {
+		t.Errorf("its process group is %d, %v; want one of its own, %d", group, err, child.proc.pid())
+	}
+}
+
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	ForTest(t) // skips where there is no redis-server
 	cmd := exec.Command(os.Args[0])

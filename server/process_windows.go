@@ -3,7 +3,7 @@ package server
 import (
 	"errors"
 	"os"
-	"os/exec"
+	"syscall"
 )
 
 var errNoSignals = errors.New("windows cannot freeze a process")
@@ -16,5 +16,8 @@ func (p *process) freeze() error { return errNoSignals }
 
 func (p *process) resume() error { return errNoSignals }
 
-// dieWithParent does nothing: only Linux can tie a child to its parent.
-func dieWithParent(*exec.Cmd) {}
+// ownGroup is for a child in a process group of its own. Only Linux can tie a child to its
+// parent.
+func ownGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}

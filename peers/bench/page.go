@@ -59,7 +59,7 @@ func page(p environment, results []contest.Result) string {
 const again = `
 ## Again
 
-` + "```" + `
+` + "```sh" + `
 make bench-quick                        # under a minute: the goals only
 make bench                              # everything, and this page
 cd peers && go run ./bench -run B1      # one of them

@@ -203,7 +203,7 @@ func yesNo(b bool) string {
 const again = `
 ## Again
 
-` + "```" + `
+` + "```sh" + `
 npm install --prefix peers/compat/node              # the Node clients; the Python ones need Debian's python3-redis
 make report-card                                    # this page, and card.html with a drawing of each failure
 cd peers/clients && go run ../reportcard -run redsync -tests freeze,late-unlock

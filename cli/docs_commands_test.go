@@ -1,0 +1,401 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"locktop/shell"
+)
+
+// docBlock is the commands of one fenced block of a page, or one command of another file.
+// They run one after another in the same folder.
+type docBlock struct {
+	file     string // relative to the root of the repository
+	line     int
+	commands []string // as written, with their comments
+}
+
+func (b docBlock) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
+
+// docBlocks returns all commands of the pages and of contrib.
+func docBlocks(t *testing.T) (all []docBlock) {
+	t.Helper()
+	for _, page := range docPages(t) {
+		all = append(all, fenced(readText(t, "../"+page), page, "sh")...)
+	}
+	return append(all, contribCommands(t)...)
+}
+
+// docPages returns the names of the pages for people.
+func docPages(t *testing.T) (pages []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*.md", "contrib/*/*.md"} {
+		found, err := filepath.Glob("../" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			pages = append(pages, strings.TrimPrefix(filepath.ToSlash(path), "../"))
+		}
+	}
+	return pages
+}
+
+// fenced returns the fenced blocks of a page that have a label. Lines without a command are
+// left out.
+func fenced(text, page, label string) (all []docBlock) {
+	inside := false
+	for i, line := range strings.Split(text, "\n") {
+		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isFence && inside:
+			inside = false
+		case isFence:
+			inside = true
+			all = append(all, docBlock{file: page, line: i + 2})
+			if fence != label {
+				all[len(all)-1].file = "" // of no interest
+			}
+		case inside && bare(line) != "":
+			last := &all[len(all)-1]
+			last.commands = append(last.commands, strings.TrimSpace(line))
+		}
+	}
+	return slices.DeleteFunc(all, func(b docBlock) bool { return b.file == "" })
+}
+
+// bare returns a command without its comment.
+func bare(command string) string {
+	return strings.TrimSpace(regexp.MustCompile(`(^|\s)#.*`).ReplaceAllString(command, ""))
+}
+
+// contribLine is how files of contrib mention a command: as that of a unit, in an alert, in
+// quotes, or alone in a comment. An alert adds the flags of its target by a template.
+var contribLine = regexp.MustCompile("(?m)(?:\\bExecStart=|Run: |`|: |^# +)((?:/usr/local/bin/)?locktop [a-z]+ [-/A-Z][^`\n]*|locktop [a-z]+(?:`|\\{\\{)|sed [^`\n]*)")
+
+// contribCommands returns the commands of the files in contrib, each as a block of its own.
+func contribCommands(t *testing.T) (all []docBlock) {
+	t.Helper()
+	files, err := filepath.Glob("../contrib/*/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		if path == ruleTests {
+			continue // it repeats the texts of the alerts
+		}
+		text := readText(t, path)
+		file := strings.TrimPrefix(filepath.ToSlash(path), "../")
+		for _, at := range contribLine.FindAllStringSubmatchIndex(text, -1) {
+			command := text[at[2]:at[3]]
+			if strings.HasSuffix(command, "`") {
+				continue // the name of a command
+			}
+			command = strings.TrimSpace(regexp.MustCompile(`\{\{.*`).ReplaceAllString(command, ""))
+			all = append(all, docBlock{file, 1 + strings.Count(text[:at[2]], "\n"), []string{command}})
+		}
+	}
+	return append(all, manifestCommand(t))
+}
+
+// manifestCommand returns the command of the container in the manifest for Kubernetes.
+func manifestCommand(t *testing.T) docBlock {
+	t.Helper()
+	text := readText(t, manifestFile)
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var object any
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
+			t.Fatalf("%s has no Deployment", manifestFile)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		container := at(object, "spec.template.spec.containers.0")
+		if container == nil {
+			continue
+		}
+		var words []string
+		for _, key := range []string{"command", "args"} {
+			for _, word := range at(container, key).([]any) {
+				words = append(words, word.(string))
+			}
+		}
+		line, ok := shell.Line(words...)
+		if !ok {
+			t.Fatalf("%q cannot be written for a shell", words)
+		}
+		before, _, _ := strings.Cut(text, "command:")
+		return docBlock{strings.TrimPrefix(manifestFile, "../"), 1 + strings.Count(before, "\n"), []string{line}}
+	}
+}
+
+// docExemption is a command that no test runs, and why.
+type docExemption struct{ command, reason string }
+
+var docExemptions = []docExemption{
+	{`^kubectl `, "needs a cluster of Kubernetes"},
+	{`^systemctl `, "needs systemd, and changes it"},
+	{`^journalctl `, "needs systemd, and the unit of locktop"},
+	{`^npm install `, "needs the registry of npm"},
+	{`^docker `, "needs a daemon and a registry of images"},
+	{`^locktop watch --events lost --plain$`, "waits for a failover, as in TestWatchGoesOnOnTheServerThatTakesTheMastersPlace"},
+}
+
+// docProject are the commands for the source of locktop. The test looks for their targets,
+// packages, flags and tests, and does not run them.
+const docProject = `^(?:[A-Z_]+=\S+ |cd \S+ && )*(?:make|go (?:test|build|run \./\S+|run \.\./\S+)) ?`
+
+// Every command of the pages and of contrib is run by TestTheCommandsOfTheDocsRun, or is for
+// the source and names what exists, or has an exemption with a reason.
+func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
+	var run, project, exempt int
+	used := map[string]bool{}
+	for _, block := range docBlocks(t) {
+		for _, command := range block.commands {
+			text := bare(command)
+			if regexp.MustCompile(docProject).MatchString(text) {
+				project++
+				if err := existsInProject(text); err != nil {
+					t.Errorf("%s: %s: %v", block, text, err)
+				}
+				continue
+			}
+			if rule := docRuleFor(text); rule != nil {
+				run++
+				used[rule.command] = true
+				if regexp.MustCompile(`^(\S*locktop|go run \.|for) `).MatchString(text) {
+					if err := existsInLocktop(text); err != nil {
+						t.Errorf("%s: %s: %v", block, text, err)
+					}
+				}
+				continue
+			}
+			found := false
+			for _, e := range docExemptions {
+				if found = regexp.MustCompile(e.command).MatchString(text); found {
+					exempt++
+					used[e.command] = true
+					break
+				}
+			}
+			if !found {
+				t.Errorf("%s: %s\nNo rule of docRules says what this command prints, and docExemptions has no reason why it cannot run.", block, text)
+			}
+		}
+	}
+	for _, e := range docExemptions {
+		if !used[e.command] {
+			t.Errorf("the exemption %s is for no command any more", e.command)
+		}
+	}
+	for _, r := range docRules {
+		if !used[r.command] {
+			t.Errorf("the rule %s is for no command any more", r.command)
+		}
+	}
+	t.Logf("%d commands: %d are run, %d are for the source, %d are exempt", run+project+exempt, run, project, exempt)
+}
+
+// docNotCommands are the fenced blocks without a label, by their first lines: they have no
+// commands for a shell.
+var docNotCommands = []docExemption{
+	{`^main ──► `, "the packages"},
+	{`^B1 `, "output of the benchmarks"},
+	{`^→ `, "lines of the protocol for clients"},
+	{`^rate\(`, "an expression for Prometheus"},
+	{`^ACL SETUSER locktop `, "commands for Redis; TestTheAdvisedRightsAreEnough runs them"},
+	{`^\+hello `, "permissions; TestNothingIsSentThatIsNotOnThePrintedList compares them"},
+	{`^(SET|DEL|HSET|ZADD|SADD|RPUSH|SETRANGE) `, "samples of formats; the tests of keyspace/formats run them"},
+}
+
+// Every fenced block with commands has the label sh, so that its commands are run.
+func TestEveryBlockOfCommandsHasALabel(t *testing.T) {
+	used := map[string]bool{}
+	for _, page := range docPages(t) {
+		text := readText(t, "../"+page)
+		for _, label := range []string{"console", "shell", "bash"} {
+			for _, block := range fenced(text, page, label) {
+				t.Errorf("%s: the block has the label %s: label it sh", block, label)
+			}
+		}
+		for _, block := range fenced(text, page, "") {
+			known := slices.ContainsFunc(docNotCommands, func(e docExemption) bool {
+				fits := regexp.MustCompile(e.command).MatchString(block.commands[0])
+				used[e.command] = used[e.command] || fits
+				return fits
+			})
+			if !known {
+				t.Errorf("%s: the block has no label. If it has commands, label it sh; if not, say in docNotCommands what it is:\n%s", block, block.commands[0])
+			}
+		}
+	}
+	for _, e := range docNotCommands {
+		if !used[e.command] {
+			t.Errorf("no block begins with %s any more", e.command)
+		}
+	}
+}
+
+// A command between backquotes in the text of a page is for the source and names what
+// exists, or has a command and flags of locktop.
+func TestTheCommandsInTheTextExist(t *testing.T) {
+	count := 0
+	for _, page := range docPages(t) {
+		if page == "CHANGELOG.md" {
+			continue // it is about the past
+		}
+		text := regexp.MustCompile("(?ms)^ *```.*?^ *```").ReplaceAllString(readText(t, "../"+page), "")
+		for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
+			command := strings.Join(strings.Fields(span[1]), " ")
+			switch {
+			case regexp.MustCompile(docProject).MatchString(command):
+				count++
+				if err := existsInProject(command); err != nil {
+					t.Errorf("%s: %s: %v", page, command, err)
+				}
+			case regexp.MustCompile(`^(sudo )?(\./)?locktop |^go run \. `).MatchString(command):
+				count++
+				if err := existsInLocktop(command); err != nil {
+					t.Errorf("%s: %s: %v", page, command, err)
+				}
+			}
+		}
+	}
+	if count == 0 {
+		t.Error("there is none")
+	}
+}
+
+// The examples in the help have commands, arguments and flags of locktop.
+func TestTheExamplesOfTheHelpExist(t *testing.T) {
+	root := Documentation()
+	for _, cmd := range append(root.Commands(), root) {
+		for _, example := range strings.Split(cmd.Example, "\n") {
+			example = regexp.MustCompile(`(\S)   *.*`).ReplaceAllString(strings.TrimSpace(example), "$1")
+			for part := range strings.SplitSeq(example, ";") {
+				part = strings.TrimSpace(part)
+				if _, after, loop := strings.Cut(part, "locktop "); loop {
+					part = "locktop " + strings.TrimSuffix(after, "&")
+				}
+				if !strings.HasPrefix(part, "locktop") {
+					continue
+				}
+				if err := existsInLocktop(part); err != nil {
+					t.Errorf("%s: %s: %v", cmd.Name(), part, err)
+				}
+			}
+		}
+	}
+}
+
+// existsInLocktop returns an error unless locktop has the command and its flags, and takes
+// that number of arguments. It looks only at the text before a pipe or a redirection.
+func existsInLocktop(command string) error {
+	words, err := shell.Split(bare(regexp.MustCompile(` [|>&] .*`).ReplaceAllString(command, "")))
+	if err != nil {
+		return err
+	}
+	for i, word := range words {
+		if word == "go" { // go run .
+			words = words[i+3:]
+			break
+		}
+		if strings.HasSuffix(word, "locktop") {
+			words = words[i+1:]
+			break
+		}
+	}
+	root := Documentation()
+	root.InitDefaultHelpCmd()
+	cmd, rest, err := root.Find(words)
+	if err != nil {
+		return err
+	}
+	if cmd == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && rest[0] != "COMMAND" {
+		return fmt.Errorf("there is no command %s", rest[0])
+	}
+	if err := cmd.ParseFlags(rest); !errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	return nil
+}
+
+// existsInProject returns an error unless the makefile has the target of a command, or the
+// folder of a package, the flags of its program and the named tests exist.
+func existsInProject(command string) error {
+	dir := ".."
+	words, err := shell.Split(command)
+	if err != nil {
+		return err
+	}
+	for len(words) > 0 && (strings.Contains(words[0], "=") || words[0] == "cd") {
+		if words[0] == "cd" {
+			dir, words = filepath.Join(dir, words[1]), words[2:] // and &&
+		}
+		words = words[1:]
+	}
+	if words[0] == "make" {
+		return makeHas(dir, words[1:])
+	}
+	goCommand, words := words[1], words[2:]
+	packages := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, ".") })
+	if packages < 0 {
+		return errors.New("it names no package")
+	}
+	pkg := filepath.Join(dir, strings.TrimSuffix(words[packages], "..."))
+	sources, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+	if err != nil || len(sources) == 0 && filepath.Base(pkg) != "peers" {
+		return fmt.Errorf("there is no package in %s: %w", pkg, err)
+	}
+	var source strings.Builder
+	for _, name := range sources {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		source.Write(text)
+	}
+	for i, word := range words {
+		flag, isFlag := strings.CutPrefix(word, "-")
+		switch {
+		case goCommand == "run" && isFlag && i > packages:
+			if !regexp.MustCompile(`flag\.\w+\((?:&[\w.]+, )?"` + regexp.QuoteMeta(flag) + `"`).MatchString(source.String()) {
+				return fmt.Errorf("%s has no flag -%s", pkg, flag)
+			}
+		case goCommand == "test" && word == "-run" && words[i+1] != "^$":
+			if !regexp.MustCompile(`func Test\w*` + strings.TrimPrefix(words[i+1], "Test")).MatchString(source.String()) {
+				return fmt.Errorf("%s has no test %s", pkg, words[i+1])
+			}
+		}
+	}
+	return nil
+}
+
+// makeHas returns an error unless a makefile has the targets and variables of a command.
+func makeHas(dir string, words []string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "Makefile"))
+	if err != nil {
+		return err
+	}
+	for _, word := range words {
+		variable, _, isVariable := strings.Cut(word, "=")
+		pattern := `(?m)^` + word + `:`
+		if isVariable {
+			pattern = `\$\(` + variable + `\)`
+		}
+		if !regexp.MustCompile(pattern).Match(text) {
+			return fmt.Errorf("the makefile has no %s", word)
+		}
+	}
+	return nil
+}
