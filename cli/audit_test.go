@@ -66,7 +66,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 	t.Parallel()
 	srv := server.ForTest(t, "--rename-command", "FLUSHALL", "")
-	send(t, srv.Addr(), "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all")
+	aUser(t, srv.Addr(), "ann", "on", ">pw", "~*", "&*", "+@all")
 	uid := strconv.Itoa(os.Getuid())
 	for _, tt := range []struct {
 		env []string
