@@ -372,6 +372,9 @@ func (e *export) observe(t *exportTarget, snap keyspace.Snapshot) {
 	used := t.meter.Usage()
 	e.metrics.Observe(t.index, exporter.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
 	if t.recording != nil {
+		if snap.Complete {
+			t.recording.Past().Forget()
+		}
 		t.recording.Add(snap) // a full state takes long, but there are few
 		e.metrics.ObserveRecording(t.index, t.recording.Err() == nil)
 	}

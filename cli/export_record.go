@@ -70,7 +70,7 @@ func (e *export) record() error {
 		if err != nil {
 			return fmt.Errorf("--record: %w", err)
 		}
-		t.recording = w
+		t.recording, t.selection.past = w, w.Past().Lock
 	}
 	return nil
 }

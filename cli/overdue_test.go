@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -87,7 +88,8 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 		}
 	}
 	term := openTerminal(t, 140, 45, flags...)
-	e := startReadyExport(t, flags...)
+	exported := append([]string{"--record", filepath.Join(t.TempDir(), "box")}, flags...)
+	e := startReadyExport(t, exported...)
 
 	doc, _ := listedOn(t, append([]string{"--stuck", "--for", "3s"}, flags...)...)
 	var listed strings.Builder
@@ -108,4 +110,13 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	within(t, longestWait, func() bool { return e.value("locktop_findings", `finding="overdue"`) == float64(len(keys)) })
 	term.want(fmt.Sprintf("%d findings", len(keys)), "Held for at least", "≥")
 	term.quit()
+
+	if err := e.cmd.Process.Kill(); err != nil { // it loses what it knows, but not its recording
+		t.Fatal(err)
+	}
+	<-e.ended
+	e = startReadyExport(t, exported...)
+	if n := e.value("locktop_findings", `finding="overdue"`); n != float64(len(keys)) {
+		t.Errorf("after a restart %v locks are overdue", n)
+	}
 }

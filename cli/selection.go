@@ -31,6 +31,7 @@ type selection struct {
 
 	databases bool           // more than one; lines for people name the database
 	meter     *inspect.Meter // adds up what the commands cost; may be nil
+	past      inspect.Past   // what an earlier process knew; may be nil
 }
 
 func (s *selection) flags() *pflag.FlagSet {
@@ -91,7 +92,7 @@ func alike(name string, known []string) []string {
 // options returns the options of a scan for the selection. They do not restrict the
 // format, because a key's format is known only after a test of all formats.
 func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
-	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter}
+	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}

@@ -301,3 +301,18 @@ func isConnLost(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, errRestarted) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
+
+// dialFunc is the type of a dialer of go-redis.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// closingDialer returns a dialer whose connections close when alive ends. PubSub.Close is
+// too late for a server that hangs: it waits for a connection attempt that nothing cancels.
+func closingDialer(alive context.Context, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err == nil {
+			context.AfterFunc(alive, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
+}

@@ -1,7 +1,12 @@
 package inspect
 
 import (
+	"context"
+	"io"
+	"net"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,4 +27,26 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 	if len(s.Events) != eventsKept || s.EventsDropped != 3 {
 		t.Errorf("%d events, %d dropped; want %d and 3", len(s.Events), s.EventsDropped, eventsKept)
 	}
+}
+
+// A connection to a server that accepts it and is silent can be closed at once.
+func TestAConnectionAttemptCanBeClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dialed := false
+		c := dialInvalidations(&redis.Options{
+			Addr: "silent:6379", ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, theirs) }()
+				dialed = true
+				return ours, nil
+			},
+		}, []string{""}, nil)
+		synctest.Wait()
+		began := time.Now()
+		c.close()
+		if took := time.Since(began); !dialed || took > 0 {
+			t.Errorf("dialed %v, and closing took %v", dialed, took)
+		}
+	})
 }

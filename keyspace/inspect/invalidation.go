@@ -136,7 +136,7 @@ func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscriptio
 // connection.
 func (c *invalidationConn) options(o *redis.Options) *redis.Options {
 	return &redis.Options{
-		Network: o.Network, Addr: o.Addr, Dialer: o.Dialer, TLSConfig: o.TLSConfig,
+		Network: o.Network, Addr: o.Addr, Dialer: closingDialer(c.alive, o.Dialer), TLSConfig: o.TLSConfig,
 		Username: o.Username, Password: o.Password, DB: o.DB,
 		CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: c.credentials(o),
 		DialTimeout: o.DialTimeout, WriteTimeout: o.WriteTimeout, ReadTimeout: o.ReadTimeout,
@@ -342,7 +342,7 @@ func (c *invalidationConn) receive(ctx context.Context) error {
 // keepalive sends pings, and closes the connection if the server does not answer or ctx
 // ends.
 func (c *invalidationConn) keepalive(ctx context.Context) {
-	defer c.ps.Close()
+	defer c.stop()
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
 	for {
@@ -428,8 +428,7 @@ func (c *invalidationConn) closedWith() (error, bool) {
 
 // close closes the connection and returns when its goroutines have ended.
 func (c *invalidationConn) close() {
-	c.stop()
-	_ = c.ps.Close() // ends a blocked receive
+	c.stop() // ends a blocked receive
 	<-c.ended
 }
 

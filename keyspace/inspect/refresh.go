@@ -207,7 +207,11 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ)
 	if known && was.lock.Node != now.lock.Node {
 		was.lock, d.Repeated = keyspace.RebaseDeadlines(was.lock, now.lock), true
 	}
-	now.lock = d.CarryOver(was.lock, now.lock, known, began)
+	past, seen := was.lock, known
+	if lookUp := w.scanner.opts.Past; began.IsZero() && !known && lookUp != nil {
+		past, seen = lookUp(now.lock, d.At)
+	}
+	now.lock = d.CarryOver(past, now.lock, seen, began)
 	w.keepFirstRead(was, &now)
 	if known {
 		d.Changed(was.lock, now.lock)

@@ -40,6 +40,7 @@ type ScanOptions struct {
 	Budget        *Budget             // shared by all scanners of a server; nil = no limit
 	Cluster       *Cluster            // shared by the scanners of the nodes of a cluster; nil = the server is scanned alone
 	Carryover     *Carryover          // for the watchers of servers that a failover may replace; nil = nothing is carried over
+	Past          Past                // what an earlier process knew of the locks; nil = nothing
 	Meter         *Meter              // adds up what the commands cost; nil = not needed
 	// RetryTimeout is how long a Scan retries while the server is loading, busy with a
 	// script, unreachable, or part of a cluster that is down. It starts again after each
@@ -49,6 +50,11 @@ type ScanOptions struct {
 	// those of this page. It may be nil.
 	Progress func(keyspace.Snapshot)
 }
+
+// Past returns a lock that a watcher has found, read at a time of the server, as an earlier
+// process saw it, with the same holder and waiter IDs. It is false if that process did not
+// see the lock. It must be safe for concurrent use.
+type Past func(now keyspace.Lock, at time.Time) (was keyspace.Lock, seen bool)
 
 // Overdue says from when on the holds of some locks are overdue.
 type Overdue struct {

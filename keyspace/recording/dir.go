@@ -53,6 +53,7 @@ type DirWriter struct {
 	options DirOptions
 	token   func(string) string
 	lock    *os.File
+	past    *Past
 
 	segments []segmentFile // in the order of their times; the last one may be open
 	create   func(name string) (io.WriteCloser, error)
@@ -82,14 +83,22 @@ func NewDirWriter(dir string, o DirOptions) (*DirWriter, error) {
 		o.Report = func(string) {}
 	}
 	w := &DirWriter{dir: dir, options: o, create: createFile}
-	if !o.Tokens {
-		w.token = NewRedactor().hash
-	}
-	if err := w.open(); errors.Is(err, ErrLocked) {
+	err := w.open()
+	if errors.Is(err, ErrLocked) {
 		return nil, err
+	}
+	w.token = func(token string) string { return token }
+	if !o.Tokens {
+		w.token = redactorIn(dir).hash
+	}
+	if err == nil {
+		w.past = newPast(dir, w.token)
 	}
 	return w, nil
 }
+
+// Past returns what the recording knew of the locks before this DirWriter; nil: nothing.
+func (w *DirWriter) Past() *Past { return w.past }
 
 // open locks the directory and lists its segments.
 func (w *DirWriter) open() error {

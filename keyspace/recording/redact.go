@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,6 +23,24 @@ type Redactor struct{ salt [16]byte }
 func NewRedactor() *Redactor {
 	r := &Redactor{}
 	_, _ = rand.Read(r.salt[:]) // never fails
+	return r
+}
+
+// saltName is the file with the salt of a directory. With the salt, a token can be tried,
+// so only the owner of the recording can read it.
+const saltName = "salt"
+
+// redactorIn returns the Redactor of a directory of segments: the same token has the same
+// hash in all of them. If the salt cannot be stored, it is a new one.
+func redactorIn(dir string) *Redactor {
+	name := filepath.Join(dir, saltName)
+	r := NewRedactor()
+	stored, err := os.ReadFile(name)
+	if err == nil && len(stored) == len(r.salt) {
+		copy(r.salt[:], stored)
+		return r
+	}
+	_ = os.WriteFile(name, r.salt[:], 0o600) // without it, only a restart is worse
 	return r
 }
 

@@ -1,0 +1,56 @@
+package recording
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// The next DirWriter of a directory knows the locks at the end of the recording by the
+// tokens that they have now, although the recording has none.
+func TestAPastKnowsTheSameHolders(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "box")
+	end := begin.Add(time.Minute)
+	lock := func(token, waiter string) keyspace.Lock {
+		return keyspace.Lock{Key: "lock:a", Format: "set-nx", Node: "master:6379",
+			Holders: []keyspace.Holder{{ID: token, Count: 1, Since: begin}}, Waiters: []keyspace.Waiter{{ID: waiter, Since: begin}}}
+	}
+	w, _ := newDirWriter(t, dir, DirOptions{})
+	if _, known := w.Past().Lock(lock("one", "two"), end); known {
+		t.Error("an empty directory has a past")
+	}
+	w.Add(keyspace.Snapshot{At: end, Locks: []keyspace.Lock{lock("one", "two")}})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, saltName)); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("the salt: %v, %v", info, err)
+	}
+
+	next, _ := newDirWriter(t, dir, DirOptions{})
+	now := lock("one", "another")
+	now.Node = "replica:6379"
+	was, known := next.Past().Lock(now, end.Add(maxPastAge))
+	if h, same := was.Holder("one"); !known || !same || !h.Since.Equal(begin) || was.Node != now.Node {
+		t.Errorf("known %v: %+v", known, was)
+	}
+	if id := was.Waiters[0].ID; id == "two" || id == "another" {
+		t.Errorf("another waiter has the past of %q", id)
+	}
+	was, _ = next.Past().Lock(lock("next", ""), end)
+	if _, same := was.Holder("next"); same {
+		t.Error("the next holder has the past of the one before")
+	}
+	for _, at := range []time.Time{end.Add(maxPastAge + 1), end.Add(-1)} {
+		if _, known := next.Past().Lock(now, at); known {
+			t.Errorf("a past of %v is known at %v", end, at)
+		}
+	}
+	next.Past().Forget()
+	if _, known := next.Past().Lock(now, end); known {
+		t.Error("a forgotten past is known")
+	}
+}
