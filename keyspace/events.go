@@ -20,6 +20,7 @@ const (
 	Expired      EventKind = "expired"      // a hold ended at its deadline
 	Deleted      EventKind = "deleted"      // the lock vanished before its deadline without the message that its library sends on a release
 	Stolen       EventKind = "stolen"       // a new holder replaced the old one without a release: the deadline is the same, or the library's release message is missing
+	Replaced     EventKind = "replaced"     // another client has the lock, and locktop saw neither a release in between nor a proof that there was none
 	Evicted      EventKind = "evicted"      // the server evicted the lock because its memory was full
 	Flushed      EventKind = "flushed"      // the database was emptied
 	Lost         EventKind = "lost"         // a failover or a restart of the server lost the lock before its deadline, as far as it is known
@@ -49,11 +50,11 @@ func (e Event) Ended() time.Time {
 	return e.At
 }
 
-// TakenBy returns the holder that has taken the place of the holder of a Stolen or Lost
-// event: two clients may work at the same time. It is false if there is none.
+// TakenBy returns the holder that has taken the place of the holder of a Stolen, Replaced
+// or Lost event: two clients may work at the same time. It is false if there is none.
 func (e Event) TakenBy() (Holder, bool) {
 	next := e.Lock.SoleHolder()
-	if e.Kind != Stolen && e.Kind != Lost || next == "" || next == e.Holder.ID {
+	if e.Kind != Stolen && e.Kind != Replaced && e.Kind != Lost || next == "" || next == e.Holder.ID {
 		return Holder{}, false
 	}
 	return e.Lock.Holders[0], true
@@ -63,7 +64,7 @@ func (e Event) TakenBy() (Holder, bool) {
 func EventKinds() []EventKind {
 	return []EventKind{
 		Discovered, Acquired, Reentered, Exited, Renewed,
-		Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Lost, Vanished,
+		Released, HandedOver, Expired, Deleted, Stolen, Replaced, Evicted, Flushed, Lost, Vanished,
 		ModeChanged, WaiterJoined, WaiterLeft, TTLLost,
 	}
 }
@@ -71,7 +72,7 @@ func EventKinds() []EventKind {
 // Ends reports whether an event of this kind ends a hold.
 func (k EventKind) Ends() bool {
 	switch k {
-	case Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Lost, Vanished:
+	case Released, HandedOver, Expired, Deleted, Stolen, Replaced, Evicted, Flushed, Lost, Vanished:
 		return true
 	default:
 		return false
@@ -192,7 +193,7 @@ func (d *Differ) Changed(was, l Lock) {
 		case kind == Vanished, kind == Lost, d.Reason == Released:
 		case stolen:
 			kind = Stolen
-		case passed && kind == Released:
+		case passed && (kind == Released || kind == Replaced):
 			kind = HandedOver
 		}
 		d.end(l, h, kind)
@@ -252,7 +253,7 @@ func successor(was, l Lock) (string, bool) {
 // endKind returns why a hold ended.
 func (d *Differ) endKind(h Holder) EventKind {
 	switch d.Reason {
-	case Flushed, Evicted, Released, Stolen, Vanished:
+	case Flushed, Evicted, Released, Stolen, Replaced, Vanished:
 		return d.Reason
 	}
 	switch {

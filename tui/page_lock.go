@@ -356,7 +356,7 @@ func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
 		return g.Ring, t.text
 	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
 		return g.Cross, t.warn
-	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
+	case keyspace.Stolen, keyspace.Replaced, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
 		return g.Alert, t.bad
 	case keyspace.WaiterJoined, keyspace.WaiterLeft:
 		return g.Dotted, t.dim

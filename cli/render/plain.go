@@ -85,7 +85,7 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, LockName(e.Lock.ID(), databases))
 	if e.Holder.ID != "" {
 		by := "by"
-		if e.Kind == keyspace.Stolen {
+		if e.Kind == keyspace.Stolen || e.Kind == keyspace.Replaced {
 			by = "from"
 		}
 		fmt.Fprintf(&s, " %s %s", by, HolderName(e.Holder))

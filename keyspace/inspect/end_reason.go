@@ -12,9 +12,11 @@ import (
 // pendingReason is a lock whose holder is gone without a release message so far.
 type pendingReason struct {
 	conn     *invalidationConn
-	mark     int  // when this mark has come back, all earlier messages have been received
-	replaced bool // the lock had another holder when the change was read
-	late     bool // the change was read late
+	mark     int       // when this mark has come back, all earlier messages have been received
+	replaced bool      // the lock had another holder when the change was read
+	late     bool      // the change was read late
+	reports  int       // of changes of the lock
+	since    time.Time // first report, local clock; zero = none
 }
 
 // endings is what a watcher knows of the ends of holds.
@@ -24,7 +26,7 @@ type endings struct {
 }
 
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
-// Deleted, Stolen, Lost, Vanished, or "" if the deadline decides. sure is false while a message
+// Deleted, Stolen, Replaced, Lost, Vanished, or "" if the deadline decides. sure is false while a message
 // may still arrive; the lock must then be read again.
 func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
 	key := was.lock.Key
@@ -58,13 +60,19 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 		return keyspace.Vanished, true, nil
 	}
 	announced, late := w.releaseAnnounced(was.lock), p.late || w.readLate(key, c)
+	p.reports += c.reports(key)
+	replaced := wasReplaced(was.lock, now.lock) && p.reports < 2
 	switch {
-	case !announced && !late:
+	case !announced && !late && !replaced:
 		return "", true, nil
+	case !announced && !late && w.tracking.conn == nil: // changes are not reported
+		return keyspace.Replaced, true, nil
 	case !pending:
-		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late}
+		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late, p.reports, c.since[key]}
 	case p.conn != w.tracking.conn && late: // messages on the old connection are lost
 		return keyspace.Vanished, true, nil
+	case (p.conn != w.tracking.conn || p.mark <= w.tracking.marks.received) && !announced && replaced:
+		return keyspace.Replaced, true, nil
 	case p.conn != w.tracking.conn:
 		return "", true, nil
 	case p.mark <= w.tracking.marks.received && !announced:
@@ -73,6 +81,9 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 		return keyspace.Stolen, true, nil
 	case p.mark <= w.tracking.marks.received:
 		return keyspace.Deleted, true, nil
+	}
+	if pending {
+		w.endings.pending[key] = p
 	}
 	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil

@@ -81,6 +81,17 @@ func (c *changes) add(key string, now time.Time) {
 	c.keys = append(c.keys, key)
 }
 
+// reports returns how many changes of a key were reported: none, one, or two for more.
+func (c *changes) reports(key string) int {
+	if _, again := c.repeated[key]; again {
+		return 2
+	}
+	if _, reported := c.since[key]; reported {
+		return 1
+	}
+	return 0
+}
+
 // addRepeated adds a key that has been reported before.
 func (c *changes) addRepeated(key string, now time.Time) {
 	if c.repeated == nil {

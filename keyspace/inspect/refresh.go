@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -139,6 +140,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		delete(w.locks.denied, key)
+		reportedAt := cmp.Or(w.endings.pending[key].since, c.since[key])
 		reason, sure, err := w.endReason(ctx, was, now, c, evictions)
 		if err != nil {
 			return err
@@ -154,7 +156,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		_, d.Repeated = c.repeated[key]
 		d.Reason = reason
-		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, c.since[key])
+		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, reportedAt)
 		switch {
 		case !exists:
 			w.removeLock(was, &d)
