@@ -218,8 +218,9 @@ func (q *confirmDialog) change(longer bool) {
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
 // otherwise the time that is left.
 func (s *state) leaseOf(l keyspace.Lock) time.Duration {
-	lease := s.leases[l.ID().OnAnyNode()].length
-	if left, ok := l.TTL(s.clock()); ok && lease == 0 {
+	seen := s.leases[l.ID().OnAnyNode()]
+	lease := seen.length
+	if left, ok := l.TTL(s.clock()); ok && !seen.known {
 		lease = left
 	}
 	unit := time.Second

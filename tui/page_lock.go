@@ -66,7 +66,7 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	glyph, style := s.ofState(v.State(v.now))
 	word := string(v.State(v.now))
 	if p.gone {
-		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not there now"
+		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not held now"
 	}
 	layoutLine(l, s.screen.glyphs, []segment{
 		{style: style, text: glyph + " " + word},
@@ -127,9 +127,10 @@ func (p *lockPage) nowBlock(v lockView, w int) []string {
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, "now", kind)}
 	if p.gone {
-		lines = append(lines, s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not there now; this is what it was when last seen"))
+		lines = append(lines, p.ended(s, w))
+	} else {
+		lines = append(lines, v.timeLeft(w))
 	}
-	lines = append(lines, v.timeLeft(w))
 	lines = append(lines, v.holders(w, holdersListed, 3)...)
 	lines = append(lines, v.processLines(w)...)
 	lines = append(lines, v.ownerLines(w)...)
@@ -139,6 +140,19 @@ func (p *lockPage) nowBlock(v lockView, w int) []string {
 		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.screen.theme.dim, widget.Plain(why), 3)...)
 	}
 	return lines
+}
+
+// ended says how and when the last hold of a lock that is gone ended, as far as it is known.
+func (p *lockPage) ended(s *state, w int) string {
+	how := ""
+	past := s.past()
+	for _, i := range s.log.latest(p.id, len(past), eventsListed) {
+		if e := &past[i]; e.Kind.Ends() {
+			how = fmt.Sprintf(", %s %s ago", e.Kind, humanize.Duration(s.clock().Sub(e.Ended())))
+			break
+		}
+	}
+	return s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not held now"+how+"; below as last seen")
 }
 
 // processLines draws the processes of the first holders, as far as they are known: by the address
