@@ -79,6 +79,7 @@ func everywhereKeyTests() []keyTest {
 		}
 		tell(at, "F", func(d *driver) { d.press(" ").want("PAUSED").press("F").want("● live") })
 		tell(at, ":", func(d *driver) { d.press(":").enter("pa").press("tab").enter("eve").press("tab", "enter").want("WHO") })
+		tell(at, "m", func(d *driver) { d.press("m").want("no scenes here") })
 		tell(at, "p", func(d *driver) {
 			d.press("p").want("keys and owners are hashed").press("p").want("keys and owners are shown")
 		})

@@ -154,6 +154,7 @@ type binding struct {
 func bindings() []binding {
 	return []binding{
 		{help, anywhere, []string{"?", "f1"}, "?", "help", "show or hide this list"},
+		{sceneMenu, anywhere, []string{"m"}, "m", "scenes", "the menu of scenes of the load, with what there is to see in each"},
 
 		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock; on findings, unfold or fold a kind"},
 		{search, onLocks | onTimeline | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
@@ -184,7 +185,6 @@ func bindings() []binding {
 		{faultMenu, onLoad, []string{"f"}, "f", "fault", "inject a fault: a crash, a freeze, a cut …"},
 		{nextScene, onLoad, []string{"n"}, "n b", "scene", "the next scene, the one before"},
 		{previousScene, onLoad, []string{"b"}, "", "", ""},
-		{sceneMenu, onLoad, []string{"m"}, "m", "scenes", "the menu of scenes, with what there is to see in each"},
 		{stepDown, onLoad, []string{"left"}, "← →", "change", "change the selected field, step by step"},
 		{stepUp, onLoad, []string{"right"}, "", "", ""},
 		{fieldUp, onLoad, []string{"k", "up"}, "k j ↑ ↓", "", "another field of the form"},

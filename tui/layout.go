@@ -42,6 +42,51 @@ func (f layout) top() int {
 	return n
 }
 
+// View implements tea.Model. It returns exactly as many lines as the window has, each as wide
+// as the window.
+func (a *app) View() string {
+	s := &a.state
+	if s.screen.w <= 0 || s.screen.h <= 0 {
+		return ""
+	}
+	lines := a.lines(s)
+	if s.dialog != nil {
+		lines = s.dialog.draw(s, lines)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lines returns the lines of the screen: header, summary, page, footer.
+func (a *app) lines(s *state) []string {
+	f := s.frame()
+	lines := make([]string, 0, s.screen.h)
+	if f.header {
+		lines = append(lines, a.header(s))
+	}
+	if f.summary {
+		lines = append(lines, a.summaryLine(s))
+	}
+	lines = append(lines, s.body(a.page(), f.body)...)
+	if f.footer {
+		lines = append(lines, s.footer(a.place()))
+	}
+	return lines
+}
+
+// body draws a page and fills it up to h lines. The colours of stale data are faint.
+func (s *state) body(p page, h int) []string {
+	shown := *s
+	if s.stale() {
+		shown.screen.theme = s.screen.theme.faded()
+	}
+	lines := p.view(&shown, s.screen.w, h)
+	blank := strings.Repeat(" ", s.screen.w)
+	for len(lines) < h {
+		lines = append(lines, blank)
+	}
+	return lines[:h]
+}
+
 // header draws the first line: the page tabs, the server, the status and the write mode.
 func (a *app) header(s *state) string {
 	t := s.screen.theme
@@ -96,18 +141,6 @@ func (a *app) tabs(s *state) []segment {
 
 // namesFrom is the width from which the header shows all page names.
 const namesFrom = 100
-
-// clickTab opens the page whose tab is at column x of the first line.
-func (a *app) clickTab(x int) {
-	at := widget.Width(" locktop ") + segmentGap
-	for i, tab := range a.tabs(&a.state) {
-		if x >= at && x < at+widget.Width(tab.text) {
-			a.goToPage(i)
-			return
-		}
-		at += widget.Width(tab.text) + tab.gap()
-	}
-}
 
 // address returns the connected server, or a placeholder in privacy mode.
 func (s *state) address() string {
@@ -227,9 +260,12 @@ func (s *state) footer(at pageSet) string {
 	return l.String()
 }
 
-// offers reports whether a key of the Load or Nodes page has a target: a load, or the servers
-// of a Redlock.
+// offers reports whether a key has a target: the menu some scenes, a key of the Load or Nodes page a load, or
+// the servers of a Redlock.
 func (s *state) offers(b binding) bool {
+	if b.action == sceneMenu {
+		return s.run.load != nil && len(s.run.scenes) > 0
+	}
 	switch b.place {
 	case onLoad:
 		return s.run.load != nil || s.run.begin != nil && b.action == startStop

@@ -234,7 +234,7 @@ func TestAFaultHitsTheChosenClient(t *testing.T) {
 		if got := g.injected; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
 			t.Errorf("struck: %+v", got)
 		}
-		d.press("f", "1").want("only a redlock")
+		d.press("f", "a").want("only a redlock")
 		d.press("s").wait(tickInterval).press("f", "c").want("the clients are not running")
 	})
 }
@@ -247,10 +247,55 @@ func TestTheMenuOfTheDemoStartsScenes(t *testing.T) {
 		w.Scenes = append(w.Scenes, s)
 	}
 	drive(t, w, func(d *driver) {
-		d.want("Choose a scene", "see freeze").press("b").wait(tickInterval).want("All about freeze.", "scene 2 of 3")
+		d.press("m").want("Choose a scene", "see freeze").press("c").wait(tickInterval).want("All about freeze.", "scene 2 of 3")
 		d.press("n").wait(tickInterval).want("All about crash.", "scene 3 of 3").press("n").wait(tickInterval).want("scene 1 of 3").press("b", "b").wait(2 * tickInterval).want("scene 2 of 3")
 	})
-	drive(t, w, func(d *driver) { d.press("esc").want("OWNER").press("3", "n").want("scene 1 of 3") })
+	drive(t, w, func(d *driver) { d.press("m", "m").want("OWNER").press("3", "n").want("scene 1 of 3") })
+}
+
+// The traffic is the first thing on the screen, and its last line names the key of the menu.
+func TestAScreenWithScenesBeginsWithoutTheirMenu(t *testing.T) {
+	w := testConfig()
+	w.Scenes = scenes()
+	drive(t, w, func(d *driver) {
+		d.size(80, 24).wait(10*time.Second).want("job:nightly", "m shows 19 scenes").wantNot("Choose a scene")
+		d.press("j").wantNot("m shows 19 scenes").want("m scenes").press("m").want("Choose a scene").press("m").wantNot("Choose a scene")
+	})
+	w.Load = nil
+	drive(t, w, func(d *driver) { d.wantNot("m shows", "m scenes").press("m").want("no load here") })
+}
+
+// A digit opens its page also while a menu or a question is open. The menu of scenes does not use the keys that it
+// names for something else.
+func TestADigitLeavesEveryDialog(t *testing.T) {
+	w, executor := writeConfig()
+	g := runningLoad()
+	w.Load, w.Scenes = g, scenarios.All()
+	for _, open := range [][]string{{"m"}, {"3", "f"}, {"y"}, {"x"}, {"x", "d"}, {"?"}, {"@"}, {"ctrl+s"}} {
+		drive(t, w, func(d *driver) {
+			d.press(open...)
+			if d.app.dialog == nil {
+				t.Fatalf("%v opens no dialog:\n%s", open, d.screen())
+			}
+			for digit, at := range map[string]pageSet{"2": onTimeline, "4": onNodes, "1": onLocks} {
+				d.press("1").press(open...).press(digit)
+				if d.app.dialog != nil || d.app.place() != at {
+					t.Errorf("%v and %s lead to %v with a dialog: %v", open, digit, d.app.place(), d.app.dialog != nil)
+				}
+			}
+		})
+	}
+	if len(executor.done) > 0 || len(g.injected) > 0 {
+		t.Errorf("a digit changed locks %v, or injected %v", executor.done, g.injected)
+	}
+	drive(t, w, func(d *driver) {
+		d.press("/").enter("2").want("/2").press("esc", "m")
+		for _, key := range []string{"n", "b", "f", "1"} {
+			if d.press(key).wait(tickInterval); g.Scenario().Name != "hot-key" {
+				t.Errorf("%s in the menu started %s", key, g.Scenario().Name)
+			}
+		}
+	})
 }
 
 // TestOverlapsOfTheLoadAreOnTheTimeline checks that the reports of the clients
@@ -397,7 +442,7 @@ func TestMovingInAMenuStartsNothing(t *testing.T) {
 	w, g := testConfig(), runningLoad()
 	w.Load, w.Scenes = g, scenarios.All()
 	drive(t, w, func(d *driver) {
-		d.size(120, 40).want("▌  a  hot-key").press("j").want("▌  b  herd").press("k").want("▌  a  hot-key").press("esc")
+		d.size(120, 40).press("m").want("▌  a  hot-key").press("j").want("▌  c  herd").press("k").want("▌  a  hot-key").press("esc")
 		d.press("3", "f").want("▌  c  crash").press("j").want("▌  z  freeze").press("k").want("▌  c  crash")
 		if g.s != nil || len(g.injected) > 0 {
 			t.Errorf("it began %v, and %v struck", g.s, g.injected)
@@ -483,7 +528,7 @@ func TestALoadOnTheUsersServerNeedsConfirmation(t *testing.T) {
 	w := testConfig()
 	w.Load, w.Loader = nil, &fakeLoader{load: &fakeLoad{}}
 	drive(t, w, func(d *driver) {
-		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s starts some")
+		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s on the Load page starts some")
 		d.press("s").want("Run clients on this server?").press("enter").want("s runs clients on it").wantNot("LOAD")
 		d.press("s", "y").wait(tickInterval).want("settings", "READ-ONLY + LOAD", "running")
 	})

@@ -27,6 +27,8 @@ const noScenes = "there are no scenes here; `locktop demo` comes with some"
 
 const noLoad = "no load here; use `locktop demo`"
 
+const notStarted = "no clients run here; s on the Load page starts some, after a question"
+
 func (p *loadPage) act(s *state, a action) tea.Cmd {
 	switch {
 	case s.run.load != nil:
@@ -37,7 +39,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.dialog = confirmStart(s, "")
 		return nil
 	default:
-		s.reject("no clients run here; s starts some, after a question")
+		s.reject(notStarted)
 		return nil
 	}
 	if s.run.awaitsAgents() && a != startStop && a != fieldUp && a != fieldDown {
@@ -81,12 +83,6 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.dialog = p.faultMenu(s)
 	case nextScene, previousScene:
 		return p.nextScene(s, map[action]int{nextScene: 1, previousScene: -1}[a])
-	case sceneMenu:
-		if len(s.run.scenes) == 0 {
-			s.reject(noScenes)
-			return nil
-		}
-		s.dialog = s.run.scenesMenu()
 	case back:
 		p.client, p.agent = 0, 0
 		s.reject("nothing to leave")
@@ -361,20 +357,22 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 		{"g", loadgen.Fault{Kind: loadgen.Greedy, For: long}, "a client comes back at once after every release", ""},
 		{"s", loadgen.Fault{Kind: loadgen.ExternalDelete}, "another program deletes a lock that is held", ""},
 		{"v", loadgen.Fault{Kind: loadgen.Flush}, "all locks of the run are deleted", ""},
-		{"1", loadgen.Fault{Kind: loadgen.NodeDown, Node: 1, For: long}, "the first server dies, and comes back with what it had", nodes},
-		{"4", loadgen.Fault{Kind: loadgen.NodeDown, Node: 4, For: long}, "the fourth server, too", nodes},
-		{"5", loadgen.Fault{Kind: loadgen.NodeDown, Node: 5, For: long}, "and the fifth", nodes},
-		{"e", loadgen.Fault{Kind: loadgen.RestartEmpty, Node: 1, For: time.Second}, "the first server restarts empty", nodes},
+		{"a", loadgen.Fault{Kind: loadgen.NodeDown, Node: 1, For: long}, "the first server dies, and comes back with what it had", nodes},
+		{"d", loadgen.Fault{Kind: loadgen.NodeDown, Node: 4, For: long}, "the fourth server, too", nodes},
+		{"e", loadgen.Fault{Kind: loadgen.NodeDown, Node: 5, For: long}, "and the fifth", nodes},
+		{"w", loadgen.Fault{Kind: loadgen.RestartEmpty, Node: 1, For: time.Second}, "the first server restarts empty", nodes},
 	}
 }
 
 // sceneKeys are the keys of the scenes in the menu. They exclude j, k and q, which navigate in
-// a menu.
-const sceneKeys = "abcdefghilmnoprstuvwxyz"
+// a menu, and the keys of scenes and faults on the Load page: m, n, b and f.
+const sceneKeys = "acdeghiloprstuvwxyzACDEGHILOPRSTUVWXYZ"
 
-// scenesMenu returns the menu of scenes. The demo begins with it.
+// scenesMenu returns the menu of scenes.
 func (f *loadState) scenesMenu() *menu {
-	m := &menu{title: "Choose a scene", about: []string{"Each scene lasts a few seconds and ends with a verdict. On page 3: n/b next/previous scene, m this menu, f inject a fault. Esc: just look around."}}
+	m := &menu{title: "Choose a scene", closer: "m", about: []string{
+		"A letter starts the scene beside it, which lasts a few seconds and ends with a verdict. Then, on the Load page, n and b start the next and the previous scene, and f injects a fault. m closes this menu.",
+	}}
 	for i, scene := range f.scenes {
 		m.choices = append(m.choices, choice{
 			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption), disabled: f.refuses(scene),
