@@ -225,6 +225,51 @@ func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	}
 }
 
+// The form says in words and with the names of its fields why it does not take a value.
+func TestTheFormRefusesAValueInWords(t *testing.T) {
+	permits := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.Semaphore}}.WithDefaults()
+	several := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.All}, Keys: loadgen.Keys{N: 5}}.WithDefaults()
+	readers := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.RW}}.WithDefaults()
+	for _, c := range []struct {
+		field, typed, want string
+		of                 *loadgen.Scenario
+	}{
+		{"lock", "spin", `lock: "spin" is none of mutex reentrant rw`, nil},
+		{"clients", "abc", `clients: "abc" is not a whole number`, nil},
+		{"clients", "0", "clients: must be above 0", nil},
+		{"clients", "-5", "clients must be 1 to 100000, not -5", nil},
+		{"keys", "0", "keys: must be above 0", nil},
+		{"permits", "0", "permits: must be above 0", &permits},
+		{"per hold", "0", "per hold: must be above 0", &several},
+		{"per hold", "101", "per hold must be 1 to 100, not 101", &several},
+		{"lease", "5", `lease: "5" is not a time like 500ms or 2m`, nil},
+		{"lease", "0s", "lease: must be above 0", nil},
+		{"lease", "25h", "lease must be 10ms to 24h in whole milliseconds, not 25h", nil},
+		{"renewal", "yes", `renewal: "yes" is neither off nor on`, nil},
+		{"waiting", "25h", "waiting must be 0 to 24h, not 25h", nil},
+		{"rate", "fast", `rate: "fast" is no rate; write one like 500/s or 30/m`, nil},
+		{"connections", "0", "connections: must be above 0", nil},
+		{"connections", "1001", "connections must be 1 to 1000, not 1001", nil},
+		{"reads", "all", `reads: "all" is not a percentage such as 80%`, &readers},
+		{"wait limit", "-1s", "wait limit must be 0 to 24h, not -1s", nil},
+		{"wait limit", "none", "wait limit is none already", nil},
+		{"connections", "100", "connections is at most 100 already", nil},
+	} {
+		w, g := testConfig(), runningLoad()
+		w.Load, g.s = g, c.of
+		drive(t, w, func(d *driver) {
+			d.wait(tickInterval).press("3")
+			for !strings.HasPrefix(d.line("▌"), "▌"+c.field+" ") {
+				d.press("j")
+			}
+			d.press("enter").enter(c.typed).press("enter").want(c.want)
+			if g.s != c.of {
+				t.Errorf("%s %s changed the scenario to %+v", c.field, c.typed, g.s)
+			}
+		})
+	}
+}
+
 func TestAFaultHitsTheChosenClient(t *testing.T) {
 	w, g := testConfig(), runningLoad()
 	w.Load = g
@@ -234,8 +279,8 @@ func TestAFaultHitsTheChosenClient(t *testing.T) {
 		if got := g.injected; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
 			t.Errorf("struck: %+v", got)
 		}
-		d.press("f", "a").want("only a redlock")
-		d.press("s").wait(tickInterval).press("f", "c").want("the clients are not running")
+		d.press("f").wantNot("node-down", "node-restart-empty").press("esc")
+		d.press("s").wait(tickInterval).press("f").want("the clients are not running").wantNot("Inject a fault")
 	})
 }
 
