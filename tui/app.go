@@ -37,7 +37,7 @@ type app struct {
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, config: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
-	a.server = widget.Plain(w.Title)
+	a.server, a.acts = widget.Plain(w.Title), w.Executor != nil
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Load != nil {
 		a.run.scenario = w.Load.Scenario()
@@ -188,6 +188,7 @@ func (a *app) onConnected(msg connectedMsg) {
 	}
 	a.source, a.server = msg.config.Source, widget.Plain(msg.config.Title)
 	a.config.Executor, a.config.CommandStats = msg.config.Executor, msg.config.CommandStats
+	a.acts = a.config.Executor != nil
 	a.raw = rawValue{store: msg.config.Store}
 	a.locks().reset()
 	if a.place() == onLock {
@@ -377,6 +378,10 @@ func (a *app) openScenes() {
 }
 
 func (a *app) openCopy() {
+	if p, ok := a.page().(*eventsPage); ok && len(p.keys) > 0 {
+		a.dialog = a.eventCopyMenu(p.event(&a.state, p.row))
+		return
+	}
 	if l, ok := a.selected(); ok {
 		a.dialog = a.copyMenu(l)
 		return

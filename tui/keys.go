@@ -166,7 +166,7 @@ func bindings() []binding {
 		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
 		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
 		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
-		{copyIt, onLocks | onLock | onFindings, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard"},
+		{copyIt, onLocks | onLock | onFindings | onEvents, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard; on events the key, the client or the event"},
 		{snooze, onFindings | onLock, []string{"z"}, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
 		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},
 		{slower, onLocks, []string{"-"}, "", "", ""},

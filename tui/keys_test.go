@@ -151,6 +151,7 @@ func keyTests() []keyTest {
 		}},
 		{onFindings, "z", func(d *driver) { d.press("z").want("snoozed for 1 h", "1 snoozed") }},
 		{onFindings, "y", func(d *driver) { d.press("y").want("copy from job:nightly").press("esc") }},
+		{onEvents, "y", func(d *driver) { d.press("y").want("copy from this event", "key", "client", "event").press("esc") }},
 		{onEvents, "enter", func(d *driver) { d.press("enter").want("newest first") }},
 		{onEvents, "/", func(d *driver) {
 			d.press("/").enter("orders").press("enter").want("/orders").wantNot("nightly").press("esc").want("nightly")

@@ -260,11 +260,14 @@ func (s *state) footer(at pageSet) string {
 	return l.String()
 }
 
-// offers reports whether a key has a target: the menu some scenes, a key of the Load or Nodes page a load, or
+// offers reports whether a key has a target: the menu some scenes, an action a session that may act, a key of the Load or Nodes page a load, or
 // the servers of a Redlock.
 func (s *state) offers(b binding) bool {
-	if b.action == sceneMenu {
+	switch b.action {
+	case sceneMenu:
 		return s.run.load != nil && len(s.run.scenes) > 0
+	case actOn:
+		return s.acts
 	}
 	switch b.place {
 	case onLoad:

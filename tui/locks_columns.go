@@ -86,7 +86,7 @@ func formatCell(v lockView, _ int) widget.Cell {
 }
 
 func ownerCell(v lockView, _ int) widget.Cell {
-	if prefix := v.state.run.scenario.Keys.Prefix; v.state.run.load != nil && prefix != "" && strings.HasPrefix(v.Key, prefix) {
+	if v.state.ofLoad(v.Key) {
 		return widget.Cell{Style: v.state.screen.theme.chart, Text: "load " + v.owner()} // a client of this load
 	}
 	return widget.Cell{Style: v.state.screen.theme.text, Text: v.owner()}

@@ -101,7 +101,7 @@ func (v lockView) waiters() string {
 	shown := min(len(v.Waiters), most)
 	for i := range v.Waiters[:shown] {
 		waiter := &v.Waiters[i]
-		name := v.state.redactOwner(waiter.ID)
+		name := v.state.waiterName(v.Lock, waiter)
 		if age := waiter.Age(v.now); age.Duration > 0 {
 			name += " (" + v.state.ageText(age) + ")"
 		}

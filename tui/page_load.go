@@ -254,7 +254,7 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	layoutLine(l, g, []segment{
 		running,
 		{style: t.text, text: humanize.Clock(m.Elapsed), priority: 3},
-		{style: t.strong, text: humanize.Plural(s.run.scenario.Clients, "client")},
+		{style: t.strong, text: s.run.clientCount()},
 		{style: t.strong, text: humanize.Count(rate(m)) + "/s", priority: 2},
 		{style: t.text, text: "p99 " + humanize.Duration(m.Latency.Wait.P99), priority: 4},
 		{style: t.key, text: scene, priority: 5},

@@ -14,6 +14,7 @@ import (
 type state struct {
 	screen screen
 	server string // the connected server
+	acts   bool   // this session may change locks
 	now    time.Time
 
 	live      *viewModel  // newest view model; nil before the first
