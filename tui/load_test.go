@@ -3,7 +3,6 @@ package tui
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -471,14 +470,6 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 			t.Errorf("%d faults are kept that no timeline reaches", n)
 		}
 	})
-}
-
-func TestLanesAreSortedByNumber(t *testing.T) {
-	names := []string{"load:10", "load:2", "load:1", "a:7", "load:02", "load:", "load:2:b"}
-	slices.SortFunc(names, byNumber)
-	if got := strings.Join(names, " "); got != "a:7 load: load:1 load:2 load:2:b load:02 load:10" {
-		t.Errorf("got %s", got)
-	}
 }
 
 // TestMovingInAMenuStartsNothing checks that j and k only move, as everywhere

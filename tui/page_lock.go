@@ -284,7 +284,7 @@ func (s *state) ownersLegend(w int, id keyspace.ID, v timeWindow) []string {
 			continue
 		}
 		seen[h.owner] = true
-		letter, look := s.screen.theme.ofOwner(h.owner)
+		letter, look := s.screen.theme.ofOwner(h.letter)
 		name := s.redactOwner(h.name)
 		if len(name) > 20 {
 			name = s.screen.glyphs.Fit(name, 20)

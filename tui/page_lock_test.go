@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -170,4 +171,37 @@ func TestALockThatIsGoneHasNoTimeLeft(t *testing.T) {
 		v.set(func(v *fakeServer) { v.locks = nil })
 		d.wait(4*time.Second).want("not held now, expired 4.", "below as last seen").wantNot("time left")
 	})
+}
+
+// In one lane every owner has its own letter, also without colours: after 52 owners the letters repeat, but not there.
+func TestOwnersOfOneLockHaveDifferentLetters(t *testing.T) {
+	var c timeline
+	begin := func(key, owner string, at time.Duration) {
+		l := mutex(key, owner, time.Minute)
+		c.add(keyspace.Delta{Snapshot: keyspace.Snapshot{At: after(at)}}, []keyspace.Event{
+			{At: after(at), Kind: keyspace.Acquired, Lock: l, Holder: keyspace.Holder{ID: owner}},
+			{At: after(at + time.Second), Kind: keyspace.Released, Lock: l, Holder: keyspace.Holder{ID: owner}},
+		})
+	}
+	begin("a", "pay-1", 0)
+	for i := range len(letters) - 1 {
+		begin("b", fmt.Sprint("web-", i), 0)
+	}
+	begin("a", "pay-3", 2*time.Second) // number 52
+	begin("a", "pay-1", 4*time.Second)
+	holds := c.lanes[keyspace.ID{Key: "a"}].holds
+	if holds[0].letter == holds[1].letter || holds[0].letter != holds[2].letter || holds[1].owner != len(letters) {
+		t.Errorf("the letters of pay-1, pay-3 and pay-1 are %d %d %d", holds[0].letter, holds[1].letter, holds[2].letter)
+	}
+	for i := range 2 * len(letters) { // the letter seen least recently is used again
+		begin("a", fmt.Sprint("batch-", i), time.Duration(6+i)*time.Second)
+	}
+	recent := map[int]bool{}
+	holds = c.lanes[keyspace.ID{Key: "a"}].holds
+	for _, h := range holds[len(holds)-len(letters):] {
+		recent[h.letter] = true
+	}
+	if len(recent) != len(letters) {
+		t.Errorf("the last %d owners have %d letters", len(letters), len(recent))
+	}
 }
