@@ -435,6 +435,10 @@ func keysPage() string {
 	for _, at := range allPages() {
 		section(strings.ToUpper(at.String()[:1])+at.String()[1:], func(p pageSet) bool { return p&at != 0 && p != anywhere && p != onLists })
 	}
+	b.WriteString("\n## Mouse\n\n| mouse | what it does |\n| --- | --- |\n")
+	for _, m := range mouseHelp() {
+		fmt.Fprintf(&b, "| %s | %s |\n", m.what, m.does)
+	}
 	b.WriteString("\n## Commands, after `:`\n\n| command | what it does |\n| --- | --- |\n")
 	for _, v := range commandSpecs() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSpace(v.name+" "+v.arg), v.help)

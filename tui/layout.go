@@ -89,19 +89,23 @@ func (s *state) body(p page, h int) []string {
 
 // header draws the first line: the page tabs, the server, the status and the write mode.
 func (a *app) header(s *state) string {
-	t := s.screen.theme
-	parts := []segment{{style: t.chip, text: " locktop "}}
-	parts = append(parts, a.tabs(s)...)
-	parts = append(parts, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
-
 	l := widget.NewLine(s.screen.w)
-	layoutLine(l, s.screen.glyphs, parts, []segment{
+	left, right := a.headerParts(s, a.tabs(s))
+	layoutLine(l, s.screen.glyphs, left, right)
+	return l.String()
+}
+
+// headerParts returns the segments of the first line, with some tabs.
+func (a *app) headerParts(s *state, tabs []segment) (left, right []segment) {
+	t := s.screen.theme
+	left = append([]segment{{style: t.chip, text: " locktop "}}, tabs...)
+	left = append(left, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
+	return left, []segment{
 		{style: t.dim, text: s.version(), priority: 5},
 		s.mode(),
 		{style: t.dim, text: s.clockText(), priority: 6},
 		a.modeBadge(),
-	})
-	return l.String()
+	}
 }
 
 // modeBadge says which changes the keys can make on the server.
@@ -122,25 +126,30 @@ func (a *app) modeBadge() segment {
 	}
 }
 
-// tabs returns the names of the numbered pages. A narrow window shows the names of closed pages
-// as numbers.
+// tabs returns the names of the numbered pages. If they leave no room for the server, its status and the write mode,
+// the names of the closed pages are numbers.
 func (a *app) tabs(s *state) []segment {
+	named := a.tabNames(s, func(title string) string { return title })
+	const needed = 3 // the priorities of server, status and mode
+	left, right := a.headerParts(s, named)
+	if needs(left, needed)+needs(right, needed) <= s.screen.w-1+segmentGap {
+		return named
+	}
+	return a.tabNames(s, func(title string) string { return title[:1] })
+}
+
+// tabNames returns the numbered pages. closed returns the text of a closed page.
+func (a *app) tabNames(s *state, closed func(title string) string) []segment {
 	var tabs []segment
 	for i := range a.numbered() {
-		title := pageSet(1 << i).title()
-		st := s.screen.theme.dim
-		if i == a.open || a.place() == onLock && i == a.from {
-			st = s.screen.theme.tab
-		} else if s.screen.w < namesFrom || s.playback != nil && s.screen.w < namesFrom+25 {
-			title = title[:1]
+		title, st := pageSet(1<<i).title(), s.screen.theme.tab
+		if i != a.open && (a.place() != onLock || i != a.from) {
+			title, st = closed(title), s.screen.theme.dim
 		}
 		tabs = append(tabs, segment{style: st, text: title, priority: 1, tight: true})
 	}
 	return tabs
 }
-
-// namesFrom is the width from which the header shows all page names.
-const namesFrom = 100
 
 // address returns the connected server, or a placeholder in privacy mode.
 func (s *state) address() string {

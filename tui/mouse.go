@@ -21,11 +21,19 @@ func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 	case msg.Y == 0:
 		a.clickTab(msg.X)
 	case msg.Y >= top:
-		if p, ok := a.page().(clicker); ok {
-			p.click(&a.state, msg.X, msg.Y-top)
+		if p, ok := a.page().(clicker); ok && p.click(&a.state, msg.X, msg.Y-top) {
+			return a.press(tea.KeyMsg{Type: tea.KeyEnter})
 		}
 	}
 	return nil
+}
+
+// mouseHelp is what the mouse does, for the help and the docs.
+func mouseHelp() []struct{ what, does string } {
+	return []struct{ what, does string }{
+		{"click", "select a row, and with a second click open it as Enter does; open a tab, sort by a title, choose from a menu"},
+		{"wheel", "scroll; --no-mouse leaves the mouse to the terminal, to select text"},
+	}
 }
 
 func (a *app) wheel(steps int) {

@@ -184,15 +184,17 @@ func (p *loadPage) chooseTarget(s *state, by int) {
 }
 
 // click selects a field of the form.
-func (p *loadPage) click(s *state, x, line int) {
+func (p *loadPage) click(s *state, x, line int) (again bool) {
 	if s.run.load == nil || x >= leftWidth(s.screen.w) {
-		return
+		return false
 	}
 	top, middle, _ := p.layout(s, s.screen.w, s.frame().body)
 	first, last := p.formWindow(s, middle)
 	if row := first + line - len(top) - 1; row >= first && row < last {
+		again = row == p.field
 		p.field = row
 	}
+	return again
 }
 
 // nextScene starts the scene by places after the current one, or the next one that the load can
