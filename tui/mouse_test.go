@@ -28,7 +28,9 @@ func TestASecondClickOpensARow(t *testing.T) {
 		d.press("3").click(" keys ").want("▌keys").click("▌keys").want("keys: ").press("esc")
 		d.press("1").size(40, 10).click("rw:index").click("rw:index").want("time left")
 	})
-	drive(t, w, func(d *driver) { d.click("job:nightly").wantNot("newest first").press("?", "pgdown", "pgdown", "pgdown", "pgdown").want("second click") })
+	drive(t, w, func(d *driver) {
+		d.click("job:nightly").wantNot("newest first").press("?", "pgdown", "pgdown", "pgdown", "pgdown").want("second click")
+	})
 }
 
 // The smallest windows show which lock is selected, and which has a finding.
