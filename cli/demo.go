@@ -27,8 +27,8 @@ func (p *program) demoCommand() *cobra.Command {
 		Short: "Show the screen on a built-in Redis with traffic",
 		Long: `Shows the screen on a Redis inside this program. No server is needed, and locktop
 connects to none. Simulated owners acquire, renew and lose locks in the formats of
-many libraries. On the Load page, clients compete for further locks. The demo
-begins with a menu of scenes, or with the named scene: ` + strings.Join(scenarioNames(), ", ") + `.`,
+many libraries. On the Load page, clients compete for further locks. m shows the menu
+of scenes. With a name the demo begins with that scene: ` + strings.Join(scenarioNames(), ", ") + `.`,
 		Example: `  locktop demo
   locktop demo freeze
   locktop demo --real redlock-minority    on six redis-servers of its own`,

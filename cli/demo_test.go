@@ -5,16 +5,14 @@ import (
 	"testing"
 )
 
-// A new user reads only the screen, and presses thirteen keys.
+// A new user reads only the screen, and presses thirteen keys at most.
 func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("plays scenes in a terminal: run it without -short")
 	}
 	term := openTerminal(t, 120, 40, "demo")
-	term.want("Choose a scene", "press a letter", "Esc close").press("Escape")
-	term.wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
-	term.want("job:nightly", "never", "OWNER", "TTL")
+	term.want("m shows ", "job:nightly", "never", "OWNER", "TTL")
 
 	term.press("3").want("f fault").press("f").want("a holder is gone without releasing").press("c")
 	term.want("dies without releasing load:", "before the lease", "1 dead")
@@ -23,17 +21,39 @@ func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 		return strings.Contains(words, "the crash") && strings.Contains(words, "acquires it")
 	})
 
-	term.press("m").want("freeze-fenced").press("e")
+	term.press("m").want("Choose a scene", "press a letter", "Esc close", "freeze-fenced").press("g")
 	term.want("freezes while holding", "1 frozen")
 	term.want("still believes it has", "acquires it as well")
 	term.want("refused, its", "older than the newest", "0 overlaps of leases, but two clients worked at the same time")
 
-	// The two servers are down for four seconds: one key is left to press when they are.
-	term.press("m").want("redlock-minority").press("n").press("4").want(" of 5 servers answer", "  5  127.0.0.1:").press("j").press("j")
-	term.want("3 of 5 servers answer, a majority is 3: locks are taken and released as before").press("d")
-	term.want("2 of 5 servers answer, a majority is 3: no lock can be acquired")
-	term.press("3").want("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: the lock held")
+	for tries := 5; !playsMinority(term); tries-- {
+		if tries == 1 {
+			t.Fatalf("the screen never showed that two of five servers answer:\n%s", term.screen())
+		}
+	}
 	if term.pressed > 13 {
 		t.Errorf("%d keys were pressed, want 13 at most", term.pressed)
 	}
+}
+
+// playsMinority plays the scene redlock-minority, and takes a third server down while two are down. It reports
+// whether the screen showed it: the two servers come back after some seconds, so a slow machine may miss the moment.
+// Then the keys do not count.
+func playsMinority(term *terminal) bool {
+	term.t.Helper()
+	before := term.pressed
+	term.press("m").want("redlock-minority").press("s").press("4").want(" of 5 servers answer", "  5  127.0.0.1:").press("j").press("j")
+	if term.sees("3 of 5 servers answer, a majority is 3: locks are taken and released as before") {
+		term.press("d")
+		if term.sees("2 of 5 servers answer, a majority is 3: no lock can be acquired") {
+			term.press("3")
+			if term.sees("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: the lock held") {
+				return true
+			}
+		}
+	}
+	term.pressed = before
+	term.press("3").want("○ stopped") // the end of the scene
+	term.pressed = before
+	return false
 }

@@ -47,7 +47,7 @@ const docLock = `lock:orders:4711`
 var docRules = []docRule{
 	// the screen
 	{command: `^(go run \.|locktop) demo$`, way: onScreen, prints: `HELD|TTL`, code: exitInterrupted, seed: whatever},
-	{command: `--load --control`, way: onScreen, asks: "Choose a scene", answer: []string{"a"}, prints: `waiting for 4 agents`, code: exitInterrupted, seed: whatever},
+	{command: `--load --control`, way: onScreen, asks: "m shows ", answer: []string{"m", "a"}, prints: `waiting for 4 agents`, code: exitInterrupted, seed: whatever},
 	{command: `--sentinel-user ann`, way: onScreen, prints: docLock, code: exitInterrupted, knows: "getex"}, // Sentinels have users since Redis 6.2
 	{command: `^(\./)?locktop (-|$)`, way: onScreen, prints: docLock, code: exitInterrupted},
 	{command: `^locktop replay (.* --at .*|DIRECTORY)$`, way: onScreen, prints: `lock:a\b`, code: exitInterrupted, seed: whatever},

@@ -74,7 +74,7 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	flags := []string{"-u", "redis://" + target, "--control", "redis://" + control, "--agents", "4"}
 	open := func() *terminal {
 		term := openTerminal(t, 80, 24, append(flags, "--load")...)
-		term.want("Choose a scene").press("Escape").wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
+		term.want("m shows ")
 		return term.press("3").want("nothing has run yet").press("s")
 	}
 	running := func(n int, clients ...string) func(string) bool {

@@ -37,7 +37,7 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 			}
 			term.press("s").want("Run clients on this server?", "do not run").press("y").want("own server", "connections", "rate")
 		} else {
-			term.want("Choose a scene", "READ-ONLY + LOAD").press("Escape").wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
+			term.want("m shows ", "READ-ONLY + LOAD")
 			term.press("3").want("nothing has run yet").press("s")
 		}
 		term.want("● running", "20 clients", "0 overlaps: the lock held")
@@ -120,7 +120,7 @@ func TestTheScreenRunsAClientOfTheUser(t *testing.T) {
 	}
 	open := func(command string) *terminal {
 		term := openTerminal(t, 120, 40, "-u", "redis://"+child.Addr(), "--load")
-		term.want("Choose a scene").press("Escape").wait("the menu is closed", func(screen string) bool { return !strings.Contains(screen, "Choose a scene") })
+		term.want("m shows ")
 		return term.press(":").enter("exec " + command).press("Enter")
 	}
 	const running = "client locktop mutex"

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,14 +103,25 @@ func (term *terminal) enter(text string) *terminal {
 // want waits until all texts are on the screen.
 func (term *terminal) want(texts ...string) *terminal {
 	term.t.Helper()
-	return term.wait(strings.Join(texts, ", "), func(screen string) bool {
-		for _, text := range texts {
-			if !strings.Contains(screen, text) {
-				return false
-			}
+	return term.wait(strings.Join(texts, ", "), has(texts))
+}
+
+// has returns a condition: all texts are on the screen.
+func has(texts []string) func(screen string) bool {
+	return func(screen string) bool {
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(screen, text) })
+	}
+}
+
+// sees waits up to 10 s until all texts are on the screen, and reports whether they were.
+func (term *terminal) sees(texts ...string) bool {
+	term.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if has(texts)(term.screen()) {
+			return true
 		}
-		return true
-	})
+	}
+	return false
 }
 
 // wait waits until the screen meets a condition.

@@ -77,7 +77,7 @@ func SortBySeverity(s Snapshot, findings []Finding) []Lock {
 		ranks[i] = rank{severest[l.ID()], l.totalWait(s.At), i}
 	}
 	slices.SortFunc(ranks, func(a, b rank) int {
-		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(b.totalWait, a.totalWait), cmp.Compare(a.index, b.index))
+		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(b.totalWait, a.totalWait), CompareNames(s.Locks[a.index].Key, s.Locks[b.index].Key), cmp.Compare(a.index, b.index))
 	})
 	locks := make([]Lock, len(ranks))
 	for i, d := range ranks {

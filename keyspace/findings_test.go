@@ -273,3 +273,28 @@ func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesAreOrderedByTheirNumbers(t *testing.T) {
+	want := []string{"a:7", "load:", "load:1", "load:2", "load:2:b", "load:02", "load:10", "load:10:9", "load:10:10", "load:a", "鎖2", "鎖10"}
+	names := slices.Clone(want)
+	slices.Sort(names)
+	slices.SortFunc(names, keyspace.CompareNames)
+	if !slices.Equal(names, want) {
+		t.Errorf("got %q", names)
+	}
+}
+
+// Locks without findings and waiters are in the order of their names.
+func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
+	var snap keyspace.Snapshot
+	for _, key := range []string{"lock:1", "lock:10", "lock:2"} { // in the order of a snapshot
+		snap.Locks = append(snap.Locks, keyspace.Lock{Key: key})
+	}
+	var got []string
+	for _, l := range keyspace.SortBySeverity(snap, nil) {
+		got = append(got, l.Key)
+	}
+	if want := []string{"lock:1", "lock:2", "lock:10"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}

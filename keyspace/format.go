@@ -94,16 +94,33 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 }
 
 // inheritExpiry gives the lock and its holders the expiry of the key where they have no
-// deadline of their own.
+// deadline of their own. A lock whose holders all have one ends with the last of them: its
+// key may exist for longer, for its waiters or for a holder that has released it.
 func inheritExpiry(l *Lock, e Entry) {
 	if l.Expires.IsZero() {
 		l.Expires = e.Expires
+		if last := lastDeadline(l.Holders); !last.IsZero() && (l.Expires.IsZero() || last.Before(l.Expires)) {
+			l.Expires = last
+		}
 	}
 	for i := range l.Holders {
 		if l.Holders[i].Expires.IsZero() {
 			l.Holders[i].Expires = l.Expires
 		}
 	}
+}
+
+// lastDeadline returns the latest of the holders' own deadlines; zero if one has none.
+func lastDeadline(holders []Holder) (last time.Time) {
+	for _, h := range holders {
+		if h.Expires.IsZero() {
+			return time.Time{}
+		}
+		if h.Expires.After(last) {
+			last = h.Expires
+		}
+	}
+	return last
 }
 
 // AnyType is the type of a format whose keys can have any of the core types of Redis.

@@ -215,6 +215,35 @@ func (a ID) Compare(b ID) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
 }
 
+// CompareNames orders names with numbers by value, as people do: load:2 is before load:10.
+func CompareNames(a, b string) int {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	for i > 0 && isDigit(a[i-1]) {
+		i--
+	}
+	a, b = a[i:], b[i:]
+	m, n := digits(a), digits(b)
+	if m == "" || n == "" {
+		return strings.Compare(a, b)
+	}
+	x, y := strings.TrimLeft(m, "0"), strings.TrimLeft(n, "0")
+	return cmp.Or(len(x)-len(y), strings.Compare(x, y), len(m)-len(n), strings.Compare(a, b))
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// digits returns the digits that s begins with.
+func digits(s string) string {
+	n := 0
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	return s[:n]
+}
+
 // Endless reports whether the lock is held and has no deadline.
 func (l Lock) Endless() bool { return len(l.Holders) > 0 && l.Expires.IsZero() }
 

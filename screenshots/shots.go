@@ -29,8 +29,8 @@ func shots() []shot {
 			title: "locktop demo",
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
-				{until: `Choose a scene`},
-				{keys: []string{"Escape"}, until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
+				{until: `m shows `},
+				{keys: []string{"g"}, until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
 			},
 		},
 		{
@@ -38,8 +38,7 @@ func shots() []shot {
 			title: "locktop demo",
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
-				{until: `Choose a scene`},
-				{keys: []string{"Escape"}, until: `orders:4711`}, // hidden by the menu
+				{until: `orders:4711`},
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
@@ -80,8 +79,7 @@ func shots() []shot {
 			title: "locktop demo",
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
-				{until: `Choose a scene`},
-				{keys: []string{"Escape"}, until: `orders:4711`}, // hidden by the menu
+				{until: `orders:4711`},
 				{keys: []string{"5"}, until: `what to do`},
 			},
 		},

@@ -65,6 +65,10 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 			d.ttl = defaultTTL
 		}
 		next := choice{key: c.key, label: c.label, detail: c.detail, pick: func(*state) (dialog, tea.Cmd) { return a.confirm(d), nil }}
+		if c.act == keyspace.ForceRelease && len(locks) == 1 && len(locks[0].Holders) > 1 {
+			next.detail = "end one hold or all " + humanize.Count(len(locks[0].Holders)) + " now, while their holders may still be working"
+			next.pick = func(*state) (dialog, tea.Cmd) { return a.holderMenu(locks[0]), nil }
+		}
 		switch {
 		case len(able) == 0:
 			next.disabled = why
@@ -72,6 +76,33 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 			next.detail = fmt.Sprintf("%d of %d; %s", len(able), len(locks), why)
 		}
 		m.choices = append(m.choices, next)
+	}
+	return m
+}
+
+// holderKeys are the keys of the holders in the menu. They exclude the keys of the other choices of a menu.
+const holderKeys = "bcdefghilmnoprstuvwxyz"
+
+// holderMenu returns the menu of the holders of a lock, to release one of them or all.
+func (a *app) holderMenu(l keyspace.Lock) *menu {
+	release := func(l keyspace.Lock) func(*state) (dialog, tea.Cmd) {
+		return func(*state) (dialog, tea.Cmd) {
+			return a.confirm(pendingAction{act: keyspace.ForceRelease, locks: []keyspace.Lock{l}}), nil
+		}
+	}
+	m := &menu{title: "release which hold of " + a.redactKey(l.Key), choices: []choice{
+		{key: "a", label: "all", detail: humanize.Count(len(l.Holders)) + " holds", pick: release(l)},
+	}}
+	for i := range l.Holders {
+		one := l
+		one.Holders, one.Expires = l.Holders[i:i+1:i+1], l.Holders[i].Expires
+		key := ""
+		if i < len(holderKeys) {
+			key = holderKeys[i : i+1]
+		}
+		m.choices = append(m.choices, choice{
+			key: key, label: fmt.Sprintf("hold %d", i+1), detail: lockView{&one, a.clock(), &a.state}.holder(&one.Holders[0]), pick: release(one),
+		})
 	}
 	return m
 }
@@ -218,8 +249,9 @@ func (q *confirmDialog) change(longer bool) {
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
 // otherwise the time that is left.
 func (s *state) leaseOf(l keyspace.Lock) time.Duration {
-	lease := s.leases[l.ID().OnAnyNode()].length
-	if left, ok := l.TTL(s.clock()); ok && lease == 0 {
+	seen := s.leases[l.ID().OnAnyNode()]
+	lease := seen.length
+	if left, ok := l.TTL(s.clock()); ok && !seen.known {
 		lease = left
 	}
 	unit := time.Second

@@ -76,6 +76,43 @@ func (b *fakeExecutor) want(t *testing.T, acts ...string) {
 	}
 }
 
+// holderExecutor records the holders whose holds are released.
+type holderExecutor struct {
+	*fakeExecutor
+	released []string
+}
+
+func (b *holderExecutor) ForceRelease(ctx context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
+	for _, h := range l.Holders {
+		b.released = append(b.released, h.ID)
+	}
+	return b.fakeExecutor.ForceRelease(ctx, l)
+}
+
+func TestOneHoldOfASemaphoreCanBeReleased(t *testing.T) {
+	gpu := mutex("gpu:0", "web-1", time.Minute)
+	gpu.Kind, gpu.Limit = keyspace.Semaphore, 2
+	gpu.Holders = append(gpu.Holders, keyspace.Holder{ID: "web-2", Count: 1, Expires: after(20 * time.Second)})
+	for keys, want := range map[string]string{"c": "web-2", "a": "web-1 web-2", "b": "web-1"} {
+		w, fake := writeConfig()
+		executor := &holderExecutor{fakeExecutor: fake}
+		w.Executor, w.Source = executor, &fakeServer{locks: []keyspace.Lock{gpu}}
+		drive(t, w, func(d *driver) {
+			d.press("x").want("end one hold or all 2").press("r").want("release which hold of gpu:0", "hold 1", "web-1 · held", "hold 2", "web-2 · ")
+			d.press(keys)
+			if keys == "c" {
+				d.want("its holder (web-2) will still believe", "It would end by itself in 19.").wantNot("web-1)")
+			}
+			d.press("y").wait(tickInterval)
+			if got := strings.Join(executor.released, " "); got != want {
+				t.Errorf("%s released the holds of %q, want %q", keys, got, want)
+			}
+		})
+	}
+	w, _ := writeConfig()
+	drive(t, w, func(d *driver) { d.press("x", "r").want("release job:nightly?") }) // one holder: no further question
+}
+
 func TestOnlyYConfirmsAnAction(t *testing.T) {
 	for _, answer := range []string{"enter", "esc", "b", "x", "n", " ", "q"} {
 		w, b := writeConfig()

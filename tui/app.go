@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/tui/widget"
@@ -37,7 +37,7 @@ type app struct {
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, config: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
-	a.server = widget.Plain(w.Title)
+	a.server, a.acts = widget.Plain(w.Title), w.Executor != nil
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Load != nil {
 		a.run.scenario = w.Load.Scenario()
@@ -46,7 +46,7 @@ func newApp(ctx context.Context, w Config) *app {
 		a.run.begin = func(command string) tea.Cmd { return beginLoad(ctx, w.Loader, command) }
 	}
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
-		a.dialog = a.run.scenesMenu()
+		a.notice.text = fmt.Sprintf("m shows %s of how locks behave and fail; ? lists the keys", humanize.Plural(len(w.Scenes), "scene"))
 	}
 	a.raw.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
 	a.refresher.every = max(w.Every, tickInterval)
@@ -156,7 +156,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	a.now = msg.now
 	a.syncPlayer()
 	a.refresher.checkTimeout(a.now)
-	if a.notice.text != "" && a.now.After(a.notice.until) {
+	if !a.notice.until.IsZero() && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
 	cmds := []tea.Cmd{tick(), a.run.measure(), a.readStored()}
@@ -188,6 +188,7 @@ func (a *app) onConnected(msg connectedMsg) {
 	}
 	a.source, a.server = msg.config.Source, widget.Plain(msg.config.Title)
 	a.config.Executor, a.config.CommandStats = msg.config.Executor, msg.config.CommandStats
+	a.acts = a.config.Executor != nil
 	a.raw = rawValue{store: msg.config.Store}
 	a.locks().reset()
 	if a.place() == onLock {
@@ -254,18 +255,28 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 		a.interrupted = true
 		return tea.Quit
 	}
+	act := actionOf(msg.String(), a.place())
 	if a.dialog != nil {
 		next, cmd := a.dialog.update(&a.state, msg)
-		a.dialog = next
-		return cmd
+		if a.dialog = next; !a.leavesDialog(act) {
+			return cmd
+		}
+		a.dialog = nil
+		return tea.Batch(cmd, a.perform(act))
 	}
 	a.notice = notice{}
-	act := actionOf(msg.String(), a.place())
 	if act == noAction {
 		a.reject(a.noEffect(msg.String()))
 		return nil
 	}
 	return a.perform(act)
+}
+
+// leavesDialog reports whether an action closes the open dialog: a digit opens its page, except in a text
+// field.
+func (a *app) leavesDialog(act action) bool {
+	_, typing := a.dialog.(*prompt)
+	return act >= openLocks && act <= openEvents && !typing
 }
 
 // noEffect says why a key does nothing on the open page.
@@ -320,6 +331,8 @@ func (a *app) perform(act action) tea.Cmd {
 		a.openCopy()
 	case actOn:
 		a.openActionMenu()
+	case sceneMenu:
+		a.openScenes()
 	case writeScenario:
 		return a.writeScenario()
 	case back:
@@ -349,7 +362,26 @@ func (a *app) openCommandStats() {
 	a.dialog = &commandStatsDialog{stats: a.config.CommandStats}
 }
 
+func (a *app) openScenes() {
+	switch f := &a.run; {
+	case f.load == nil && f.begin == nil:
+		a.reject(noLoad)
+	case f.load == nil:
+		a.reject(notStarted)
+	case f.awaitsAgents():
+		a.reject(f.arrivals() + "; s on the Load page ends the wait")
+	case len(f.scenes) == 0:
+		a.reject(noScenes)
+	default:
+		a.dialog = f.scenesMenu()
+	}
+}
+
 func (a *app) openCopy() {
+	if p, ok := a.page().(*eventsPage); ok && len(p.keys) > 0 {
+		a.dialog = a.eventCopyMenu(p.event(&a.state, p.row))
+		return
+	}
 	if l, ok := a.selected(); ok {
 		a.dialog = a.copyMenu(l)
 		return
@@ -437,95 +469,4 @@ func (a *app) openIndex(to pageSet) { a.goToPage(bits.TrailingZeros16(uint16(to)
 func (a *app) goToPage(i int) {
 	a.open = i
 	a.page().arrange(&a.state)
-}
-
-// onMouse passes clicks and wheel events to the page. Line 0 is the first line of the page.
-func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
-	if a.dialog != nil {
-		return a.onMenuMouse(msg)
-	}
-	top := a.state.frame().top()
-	switch {
-	case msg.Button == tea.MouseButtonWheelUp:
-		a.wheel(-3)
-	case msg.Button == tea.MouseButtonWheelDown:
-		a.wheel(3)
-	case msg.Button != tea.MouseButtonLeft || msg.Action != tea.MouseActionPress:
-	case msg.Y == 0:
-		a.clickTab(msg.X)
-	case msg.Y >= top:
-		if p, ok := a.page().(clicker); ok {
-			p.click(&a.state, msg.X, msg.Y-top)
-		}
-	}
-	return nil
-}
-
-func (a *app) wheel(steps int) {
-	if p, ok := a.page().(scroller); ok {
-		p.scroll(&a.state, steps)
-	}
-}
-
-// onMenuMouse passes clicks and wheel events to a menu; other dialogs ignore them.
-func (a *app) onMenuMouse(msg tea.MouseMsg) tea.Cmd {
-	m, ok := a.dialog.(*menu)
-	if !ok {
-		return nil
-	}
-	var cmd tea.Cmd
-	switch {
-	case msg.Button == tea.MouseButtonWheelUp:
-		a.dialog, cmd = m.update(&a.state, tea.KeyMsg{Type: tea.KeyUp})
-	case msg.Button == tea.MouseButtonWheelDown:
-		a.dialog, cmd = m.update(&a.state, tea.KeyMsg{Type: tea.KeyDown})
-	case msg.Button == tea.MouseButtonLeft && msg.Action == tea.MouseActionPress:
-		a.dialog, cmd = m.click(&a.state, msg.Y)
-	}
-	return cmd
-}
-
-// View implements tea.Model. It returns exactly as many lines as the window has, each as wide
-// as the window.
-func (a *app) View() string {
-	s := &a.state
-	if s.screen.w <= 0 || s.screen.h <= 0 {
-		return ""
-	}
-	lines := a.lines(s)
-	if s.dialog != nil {
-		lines = s.dialog.draw(s, lines)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// lines returns the lines of the screen: header, summary, page, footer.
-func (a *app) lines(s *state) []string {
-	f := s.frame()
-	lines := make([]string, 0, s.screen.h)
-	if f.header {
-		lines = append(lines, a.header(s))
-	}
-	if f.summary {
-		lines = append(lines, a.summaryLine(s))
-	}
-	lines = append(lines, s.body(a.page(), f.body)...)
-	if f.footer {
-		lines = append(lines, s.footer(a.place()))
-	}
-	return lines
-}
-
-// body draws a page and fills it up to h lines. The colours of stale data are faint.
-func (s *state) body(p page, h int) []string {
-	shown := *s
-	if s.stale() {
-		shown.screen.theme = s.screen.theme.faded()
-	}
-	lines := p.view(&shown, s.screen.w, h)
-	blank := strings.Repeat(" ", s.screen.w)
-	for len(lines) < h {
-		lines = append(lines, blank)
-	}
-	return lines[:h]
 }

@@ -46,8 +46,9 @@ func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 // readStored requests the raw values of the keys of a lock.
 func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
+		at := time.Now()
 		items, err := store.Stored(ctx, l)
-		return storedMsg{l.ID(), items, err}
+		return storedMsg{l.ID(), at, items, err}
 	})
 }
 
@@ -194,6 +195,7 @@ type connectedMsg struct {
 // storedMsg carries the raw values of a lock.
 type storedMsg struct {
 	id    keyspace.ID
+	at    time.Time // local time of the request
 	items []RawEntry
 	err   error
 }

@@ -23,7 +23,8 @@ type menu struct {
 	title   string
 	about   []string // sentences; panel wraps them
 	choices []choice
-	at      int // index of the selected choice
+	at      int    // index of the selected choice
+	closer  string // key that closes the menu, besides Esc and q
 }
 
 // choice is an entry of a menu.
@@ -45,7 +46,7 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		}
 	}
 	switch name {
-	case "esc", "q":
+	case "esc", "q", m.closer:
 		return nil, nil
 	case "up", "k", "shift+tab":
 		m.at = (m.at + len(m.choices) - 1) % len(m.choices)

@@ -79,6 +79,7 @@ func everywhereKeyTests() []keyTest {
 		}
 		tell(at, "F", func(d *driver) { d.press(" ").want("PAUSED").press("F").want("● live") })
 		tell(at, ":", func(d *driver) { d.press(":").enter("pa").press("tab").enter("eve").press("tab", "enter").want("WHO") })
+		tell(at, "m", func(d *driver) { d.press("m").want("no scenes here") })
 		tell(at, "p", func(d *driver) {
 			d.press("p").want("keys and owners are hashed").press("p").want("keys and owners are shown")
 		})
@@ -98,7 +99,13 @@ func everywhereKeyTests() []keyTest {
 
 func TestPrivacyHidesAllNames(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
+		for _, page := range []string{"1", "2", "5", "6"} {
+			d.press(page, "/").enter("nightly").press("enter")
+		}
 		d.press("p").size(160, 45)
+		for _, page := range []string{"1", "2", "5", "6"} {
+			d.press(page).want("/(hidden)").wantNot("nightly").press("esc")
+		}
 		for _, keys := range [][]string{{"1", "w"}, {"enter"}, {"2"}, {"4"}, {"5"}, {"6"}} {
 			d.press(keys...)
 			d.app.notice = notice{}

@@ -80,6 +80,22 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 	return m
 }
 
+// eventCopyMenu returns the menu of texts to copy from an event. It has no command: the lock may have changed since.
+func (a *app) eventCopyMenu(e *keyspace.Event) *menu {
+	client, none := widget.Plain(clientOf(e)), ""
+	if client == "" {
+		none = "the event is about no client"
+	}
+	text := strings.Join([]string{
+		e.At.Format("2006-01-02T15:04:05.000Z07:00"), string(e.Kind), widget.Plain(e.Lock.Key), client, a.details(e),
+	}, " ")
+	return &menu{title: "copy from this event", choices: []choice{
+		a.copyOf("k", "key", widget.Plain(e.Lock.Key), ""),
+		a.copyOf("c", "client", client, none),
+		a.copyOf("e", "event", strings.TrimSpace(text), ""),
+	}}
+}
+
 // safeCommand returns a shell command for an action, in printable ASCII, or why there is none.
 func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
 	command, err := keyspace.SafeCommand(s.formats, act, l, ttl, s.redisCLI...)

@@ -67,7 +67,15 @@ func (f *filter) segment(s *state, p filtered) segment {
 	if f.text == "" {
 		return segment{}
 	}
-	return segment{style: s.screen.theme.key, text: "/" + widget.Plain(f.text) + "  " + p.matches(s), priority: 1}
+	return segment{style: s.screen.theme.key, text: f.shown(s) + "  " + p.matches(s), priority: 1}
+}
+
+// shown returns the filter for display, without its text in privacy mode: the text is a part of a name.
+func (f *filter) shown(s *state) string {
+	if s.privacy.on {
+		return "/(hidden)"
+	}
+	return "/" + widget.Plain(f.text)
 }
 
 // parseFilter parses the typed text. An invalid filter matches everything.

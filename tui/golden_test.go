@@ -43,7 +43,7 @@ func TestGoldenFrames(t *testing.T) {
 					d.press("esc", "p", "1").golden("privacy-" + name)
 				})
 				drive(t, faultLogConfig(w), func(d *driver) {
-					d.size(size[0], size[1]).golden("scenes-" + name)
+					d.size(size[0], size[1]).press("m").golden("scenes-" + name)
 					d.press("esc", "3").wait(tickInterval).golden("fault-log-" + name)
 				})
 				agents, _ := agentsConfig(w)

@@ -56,7 +56,7 @@ func (d *helpDialog) draw(s *state, lines []string) []string {
 }
 
 // text returns the lines: the keys of the open page, the keys of all pages, the keys of the
-// other pages, and the glyphs of the states.
+// other pages, the mouse, and the glyphs of the states.
 func (d *helpDialog) text(s *state) []string {
 	lines := d.section(s, d.page.String(), func(p pageSet) bool { return p&d.page != 0 && p != anywhere })
 	lines = append(lines, d.section(s, anywhere.String(), func(p pageSet) bool { return p == anywhere })...)
@@ -65,7 +65,11 @@ func (d *helpDialog) text(s *state) []string {
 			lines = append(lines, d.section(s, at.String(), func(p pageSet) bool { return p&d.page == 0 && p&-p == at })...) // list a binding of several pages only at the first one
 		}
 	}
-	return append(lines, d.legend(s))
+	lines = append(lines, widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "mouse").String())
+	for _, m := range mouseHelp() {
+		lines = append(lines, d.entry(s, m.what, m.does)...)
+	}
+	return append(lines, strings.Repeat(" ", s.screen.w), d.legend(s))
 }
 
 // helpColumn is the column of the texts. helpLines is the maximum number of lines of a text.
@@ -81,17 +85,24 @@ func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) 
 		if !wanted(b.place) || b.help == "" {
 			continue
 		}
-		label := s.screen.glyphs.Word(b.label)
-		for _, text := range s.screen.glyphs.Wrap(s.screen.glyphs.Word(b.help), max(1, s.screen.w-helpColumn), helpLines) {
-			l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 4).Put(s.screen.theme.key, label).PadTo(s.screen.theme.text, helpColumn)
-			lines = append(lines, l.Put(s.screen.theme.text, text).String())
-			label = ""
-		}
+		lines = append(lines, d.entry(s, b.label, b.help)...)
 	}
 	if len(lines) == 1 {
 		return nil
 	}
 	return append(lines, strings.Repeat(" ", s.screen.w))
+}
+
+// entry draws a key and its text.
+func (d *helpDialog) entry(s *state, label, help string) []string {
+	var lines []string
+	label = s.screen.glyphs.Word(label)
+	for _, text := range s.screen.glyphs.Wrap(s.screen.glyphs.Word(help), max(1, s.screen.w-helpColumn), helpLines) {
+		l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 4).Put(s.screen.theme.key, label).PadTo(s.screen.theme.text, helpColumn)
+		lines = append(lines, l.Put(s.screen.theme.text, text).String())
+		label = ""
+	}
+	return lines
 }
 
 // legend shows the glyph of each state.

@@ -154,9 +154,13 @@ type binding struct {
 func bindings() []binding {
 	return []binding{
 		{help, anywhere, []string{"?", "f1"}, "?", "help", "show or hide this list"},
+		{sceneMenu, anywhere, []string{"m"}, "m", "scenes", "the menu of scenes of the load, with what there is to see in each"},
+		{command, anywhere, []string{":"}, ":", "command", "a command, such as :theme light; Tab completes it, ↑ brings back the one before"},
 
 		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock; on findings, unfold or fold a kind"},
 		{search, onLocks | onTimeline | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
+		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
+		{copyIt, onLocks | onLock | onFindings | onEvents, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard; on events the key, the client or the event"},
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
 		{invert, onLocks, []string{"i"}, "i", "reverse", "reverse the order"},
@@ -164,8 +168,6 @@ func bindings() []binding {
 		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
 		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
-		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
-		{copyIt, onLocks | onLock | onFindings, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard"},
 		{snooze, onFindings | onLock, []string{"z"}, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
 		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},
 		{slower, onLocks, []string{"-"}, "", "", ""},
@@ -184,7 +186,6 @@ func bindings() []binding {
 		{faultMenu, onLoad, []string{"f"}, "f", "fault", "inject a fault: a crash, a freeze, a cut …"},
 		{nextScene, onLoad, []string{"n"}, "n b", "scene", "the next scene, the one before"},
 		{previousScene, onLoad, []string{"b"}, "", "", ""},
-		{sceneMenu, onLoad, []string{"m"}, "m", "scenes", "the menu of scenes, with what there is to see in each"},
 		{stepDown, onLoad, []string{"left"}, "← →", "change", "change the selected field, step by step"},
 		{stepUp, onLoad, []string{"right"}, "", "", ""},
 		{fieldUp, onLoad, []string{"k", "up"}, "k j ↑ ↓", "", "another field of the form"},
@@ -220,7 +221,6 @@ func bindings() []binding {
 		{openEvents, anywhere, []string{"6"}, "", "", ""},
 		{nextPage, anywhere, []string{"tab"}, "Tab", "next page", "the next page; with Shift the page before"},
 		{previousPage, anywhere, []string{"shift+tab"}, "", "", ""},
-		{command, anywhere, []string{":"}, ":", "command", "a command, such as :theme light; Tab completes it, ↑ brings back the one before"},
 		{togglePrivacy, anywhere, []string{"p"}, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
 		{commandStats, anywhere, []string{"@"}, "@", "", "every Redis command that was sent: how often, how long"},
 		{save, anywhere, []string{"ctrl+s"}, "^S", "", "save the frame as text, with colours, or as SVG"},

@@ -42,21 +42,70 @@ func (f layout) top() int {
 	return n
 }
 
+// View implements tea.Model. It returns exactly as many lines as the window has, each as wide
+// as the window.
+func (a *app) View() string {
+	s := &a.state
+	if s.screen.w <= 0 || s.screen.h <= 0 {
+		return ""
+	}
+	lines := a.lines(s)
+	if s.dialog != nil {
+		lines = s.dialog.draw(s, lines)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lines returns the lines of the screen: header, summary, page, footer.
+func (a *app) lines(s *state) []string {
+	f := s.frame()
+	lines := make([]string, 0, s.screen.h)
+	if f.header {
+		lines = append(lines, a.header(s))
+	}
+	if f.summary {
+		lines = append(lines, a.summaryLine(s))
+	}
+	lines = append(lines, s.body(a.page(), f.body)...)
+	if f.footer {
+		lines = append(lines, s.footer(a.place()))
+	}
+	return lines
+}
+
+// body draws a page and fills it up to h lines. The colours of stale data are faint.
+func (s *state) body(p page, h int) []string {
+	shown := *s
+	if s.stale() {
+		shown.screen.theme = s.screen.theme.faded()
+	}
+	lines := p.view(&shown, s.screen.w, h)
+	blank := strings.Repeat(" ", s.screen.w)
+	for len(lines) < h {
+		lines = append(lines, blank)
+	}
+	return lines[:h]
+}
+
 // header draws the first line: the page tabs, the server, the status and the write mode.
 func (a *app) header(s *state) string {
-	t := s.screen.theme
-	parts := []segment{{style: t.chip, text: " locktop "}}
-	parts = append(parts, a.tabs(s)...)
-	parts = append(parts, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
-
 	l := widget.NewLine(s.screen.w)
-	layoutLine(l, s.screen.glyphs, parts, []segment{
+	left, right := a.headerParts(s, a.tabs(s))
+	layoutLine(l, s.screen.glyphs, left, right)
+	return l.String()
+}
+
+// headerParts returns the segments of the first line, with some tabs.
+func (a *app) headerParts(s *state, tabs []segment) (left, right []segment) {
+	t := s.screen.theme
+	left = append([]segment{{style: t.chip, text: " locktop "}}, tabs...)
+	left = append(left, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
+	return left, []segment{
 		{style: t.dim, text: s.version(), priority: 5},
 		s.mode(),
 		{style: t.dim, text: s.clockText(), priority: 6},
 		a.modeBadge(),
-	})
-	return l.String()
+	}
 }
 
 // modeBadge says which changes the keys can make on the server.
@@ -77,36 +126,29 @@ func (a *app) modeBadge() segment {
 	}
 }
 
-// tabs returns the names of the numbered pages. A narrow window shows the names of closed pages
-// as numbers.
+// tabs returns the names of the numbered pages. If they leave no room for the server, its status and the write mode,
+// the names of the closed pages are numbers.
 func (a *app) tabs(s *state) []segment {
+	named := a.tabNames(s, func(title string) string { return title })
+	const needed = 3 // the priorities of server, status and mode
+	left, right := a.headerParts(s, named)
+	if needs(left, needed)+needs(right, needed) <= s.screen.w-1+segmentGap {
+		return named
+	}
+	return a.tabNames(s, func(title string) string { return title[:1] })
+}
+
+// tabNames returns the numbered pages. closed returns the text of a closed page.
+func (a *app) tabNames(s *state, closed func(title string) string) []segment {
 	var tabs []segment
 	for i := range a.numbered() {
-		title := pageSet(1 << i).title()
-		st := s.screen.theme.dim
-		if i == a.open || a.place() == onLock && i == a.from {
-			st = s.screen.theme.tab
-		} else if s.screen.w < namesFrom || s.playback != nil && s.screen.w < namesFrom+25 {
-			title = title[:1]
+		title, st := pageSet(1<<i).title(), s.screen.theme.tab
+		if i != a.open && (a.place() != onLock || i != a.from) {
+			title, st = closed(title), s.screen.theme.dim
 		}
 		tabs = append(tabs, segment{style: st, text: title, priority: 1, tight: true})
 	}
 	return tabs
-}
-
-// namesFrom is the width from which the header shows all page names.
-const namesFrom = 100
-
-// clickTab opens the page whose tab is at column x of the first line.
-func (a *app) clickTab(x int) {
-	at := widget.Width(" locktop ") + segmentGap
-	for i, tab := range a.tabs(&a.state) {
-		if x >= at && x < at+widget.Width(tab.text) {
-			a.goToPage(i)
-			return
-		}
-		at += widget.Width(tab.text) + tab.gap()
-	}
 }
 
 // address returns the connected server, or a placeholder in privacy mode.
@@ -227,9 +269,15 @@ func (s *state) footer(at pageSet) string {
 	return l.String()
 }
 
-// offers reports whether a key of the Load or Nodes page has a target: a load, or the servers
-// of a Redlock.
+// offers reports whether a key has a target: the menu some scenes, an action a session that may act, a key of the Load or Nodes page a load, or
+// the servers of a Redlock.
 func (s *state) offers(b binding) bool {
+	switch b.action {
+	case sceneMenu:
+		return s.run.load != nil && len(s.run.scenes) > 0
+	case actOn:
+		return s.acts
+	}
 	switch b.place {
 	case onLoad:
 		return s.run.load != nil || s.run.begin != nil && b.action == startStop

@@ -63,6 +63,20 @@ func isOrAre(n int) string {
 	return humanize.Count(n) + " are"
 }
 
+// clientCount returns the number of clients, without those of lost agents.
+func (f *loadState) clientCount() string {
+	lost := 0
+	for _, a := range f.agents.all {
+		if a.Lost {
+			lost += cmp.Or(a.Metrics.Clients.Total, a.Clients)
+		}
+	}
+	if lost == 0 {
+		return humanize.Plural(f.scenario.Clients, "client")
+	}
+	return fmt.Sprintf("%s of %s", humanize.Count(max(0, f.scenario.Clients-lost)), humanize.Plural(f.scenario.Clients, "client"))
+}
+
 // phase is what an agent does.
 type phase int
 

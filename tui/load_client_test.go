@@ -88,7 +88,7 @@ func TestAnotherSceneOrKindEndsTheClientOfTheUser(t *testing.T) {
 	w, g := testConfig(), runningLoad()
 	w.Load, w.Scenes = g, []loadgen.Scenario{sceneNamed(t, "hot-key"), sceneNamed(t, "crash")}
 	drive(t, w, func(d *driver) {
-		d.press("a", ":").enter("exec ./mine").press("enter").want("scene 1 of 2", "client ./mine")
+		d.press("m", "a", ":").enter("exec ./mine").press("enter").want("scene 1 of 2", "client ./mine")
 		d.press("n").want("scene 2 of 2").wantNot("./mine")
 		if l := g.Scenario().Lock; l.Exec != "" {
 			t.Errorf("the scene runs with %s", l)

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"locktop/humanize"
 	"locktop/loadgen"
+	"locktop/tui/widget"
 )
 
 // formField is a field of the scenario form. The user can change it in steps or type a value.
@@ -39,6 +41,9 @@ func allFormFields() []formField {
 				setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d))
 			},
 			parse: func(s *loadgen.Scenario, text string) error {
+				if !slices.Contains(loadgen.Kinds(), loadgen.Kind(text)) {
+					return fmt.Errorf("%q is none of %s", text, strings.Join(names(loadgen.Kinds()), " "))
+				}
 				setKind(s, loadgen.Kind(text))
 				return nil
 			},
@@ -83,7 +88,10 @@ func allFormFields() []formField {
 			},
 			parse: func(s *loadgen.Scenario, text string) error {
 				s.Lock.Renew.Every = 0
-				return duration(&s.Lock.TTL, text)
+				if err := duration(&s.Lock.TTL, text, ""); err != nil || s.Lock.TTL != 0 {
+					return err
+				}
+				return errors.New("must be above 0") // 0 would stand for the default
 			},
 		},
 		{
@@ -120,7 +128,7 @@ func allFormFields() []formField {
 					s.Lock.Wait = loadgen.Wait{Poll: 20 * time.Millisecond, Jitter: 0.5}
 				}
 			},
-			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Lock.Wait.Poll, text) },
+			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Lock.Wait.Poll, text, "notified") },
 		},
 		{
 			name:  "fence",
@@ -158,7 +166,10 @@ func allFormFields() []formField {
 			},
 			step: func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
 			parse: func(s *loadgen.Scenario, text string) (err error) {
-				s.Rate, err = strconv.ParseFloat(strings.TrimSuffix(text, "/s"), 64)
+				if text == "none" {
+					text = "0"
+				}
+				s.Rate, err = loadgen.ParseRate(text)
 				return err
 			},
 		},
@@ -176,8 +187,11 @@ func allFormFields() []formField {
 			step:  func(s *loadgen.Scenario, d int) { s.Reads = max(0, min(1, s.Reads+0.1*float64(d))) },
 			parse: func(s *loadgen.Scenario, text string) error {
 				percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+				if err != nil {
+					return fmt.Errorf("%q is not a percentage such as 80%%", text)
+				}
 				s.Reads = percent / 100
-				return err
+				return nil
 			},
 		},
 		{
@@ -189,7 +203,7 @@ func allFormFields() []formField {
 				return humanize.Setting(s.Patience)
 			},
 			step:  func(s *loadgen.Scenario, d int) { s.Patience = patienceAfter(s.Patience, d) },
-			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text) },
+			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text, "none") },
 		},
 	}
 }
@@ -282,20 +296,54 @@ func patienceAfter(d time.Duration, direction int) time.Duration {
 	}
 }
 
-func number(n *int, text string) (err error) {
-	*n, err = strconv.Atoi(text)
-	return err
+// names returns the elements of a list as strings.
+func names[T ~string](all []T) []string {
+	var texts []string
+	for _, x := range all {
+		texts = append(texts, string(x))
+	}
+	return texts
 }
 
-func duration(d *time.Duration, text string) (err error) {
-	*d, err = time.ParseDuration(text)
-	return err
+// number parses a number of things. It refuses 0, which in a scenario stands for the default.
+func number(n *int, text string) error {
+	v, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a whole number", text)
+	case v == 0:
+		return errors.New("must be above 0")
+	}
+	*n = v
+	return nil
+}
+
+// duration parses a time; zero is the word for 0, if there is one.
+func duration(d *time.Duration, text, zero string) error {
+	if zero != "" && text == zero || text == "0" {
+		*d = 0
+		return nil
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a time like 500ms or 2m", text)
+	}
+	*d = v
+	return nil
+}
+
+// formWords gives the reasons of loadgen the names of the form's fields.
+func formWords(err error) string {
+	return strings.NewReplacer(
+		"ttl must", "lease must", "the ttl of", "the lease of", "conns must", "connections must", "patience must", "wait limit must",
+		"keys-per-hold", "per hold", "wait: poll must", "waiting must", "h0m0s", "h", "m0s", "m",
+	).Replace(widget.Plain(err.Error()))
 }
 
 // onOff sets flag to true for yes and false for no. Other texts are errors.
 func onOff(flag *bool, text, yes, no string) error {
 	if text != yes && text != no {
-		return fmt.Errorf("%s or %s", yes, no)
+		return fmt.Errorf("%q is neither %s nor %s", text, yes, no)
 	}
 	*flag = text == yes
 	return nil

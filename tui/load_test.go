@@ -3,7 +3,6 @@ package tui
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -225,6 +224,51 @@ func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	}
 }
 
+// The form says in words and with the names of its fields why it does not take a value.
+func TestTheFormRefusesAValueInWords(t *testing.T) {
+	permits := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.Semaphore}}.WithDefaults()
+	several := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.All}, Keys: loadgen.Keys{N: 5}}.WithDefaults()
+	readers := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.RW}}.WithDefaults()
+	for _, c := range []struct {
+		field, typed, want string
+		of                 *loadgen.Scenario
+	}{
+		{"lock", "spin", `lock: "spin" is none of mutex reentrant rw`, nil},
+		{"clients", "abc", `clients: "abc" is not a whole number`, nil},
+		{"clients", "0", "clients: must be above 0", nil},
+		{"clients", "-5", "clients must be 1 to 100000, not -5", nil},
+		{"keys", "0", "keys: must be above 0", nil},
+		{"permits", "0", "permits: must be above 0", &permits},
+		{"per hold", "0", "per hold: must be above 0", &several},
+		{"per hold", "101", "per hold must be 1 to 100, not 101", &several},
+		{"lease", "5", `lease: "5" is not a time like 500ms or 2m`, nil},
+		{"lease", "0s", "lease: must be above 0", nil},
+		{"lease", "25h", "lease must be 10ms to 24h in whole milliseconds, not 25h", nil},
+		{"renewal", "yes", `renewal: "yes" is neither off nor on`, nil},
+		{"waiting", "25h", "waiting must be 0 to 24h, not 25h", nil},
+		{"rate", "fast", `rate: "fast" is no rate; write one like 500/s or 30/m`, nil},
+		{"connections", "0", "connections: must be above 0", nil},
+		{"connections", "1001", "connections must be 1 to 1000, not 1001", nil},
+		{"reads", "all", `reads: "all" is not a percentage such as 80%`, &readers},
+		{"wait limit", "-1s", "wait limit must be 0 to 24h, not -1s", nil},
+		{"wait limit", "none", "wait limit is none already", nil},
+		{"connections", "100", "connections is at most 100 already", nil},
+	} {
+		w, g := testConfig(), runningLoad()
+		w.Load, g.s = g, c.of
+		drive(t, w, func(d *driver) {
+			d.wait(tickInterval).press("3")
+			for !strings.HasPrefix(d.line("▌"), "▌"+c.field+" ") {
+				d.press("j")
+			}
+			d.press("enter").enter(c.typed).press("enter").want(c.want)
+			if g.s != c.of {
+				t.Errorf("%s %s changed the scenario to %+v", c.field, c.typed, g.s)
+			}
+		})
+	}
+}
+
 func TestAFaultHitsTheChosenClient(t *testing.T) {
 	w, g := testConfig(), runningLoad()
 	w.Load = g
@@ -234,8 +278,8 @@ func TestAFaultHitsTheChosenClient(t *testing.T) {
 		if got := g.injected; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
 			t.Errorf("struck: %+v", got)
 		}
-		d.press("f", "1").want("only a redlock")
-		d.press("s").wait(tickInterval).press("f", "c").want("the clients are not running")
+		d.press("f").wantNot("node-down", "node-restart-empty").press("esc")
+		d.press("s").wait(tickInterval).press("f").want("the clients are not running").wantNot("Inject a fault")
 	})
 }
 
@@ -247,10 +291,55 @@ func TestTheMenuOfTheDemoStartsScenes(t *testing.T) {
 		w.Scenes = append(w.Scenes, s)
 	}
 	drive(t, w, func(d *driver) {
-		d.want("Choose a scene", "see freeze").press("b").wait(tickInterval).want("All about freeze.", "scene 2 of 3")
+		d.press("m").want("Choose a scene", "see freeze").press("c").wait(tickInterval).want("All about freeze.", "scene 2 of 3")
 		d.press("n").wait(tickInterval).want("All about crash.", "scene 3 of 3").press("n").wait(tickInterval).want("scene 1 of 3").press("b", "b").wait(2 * tickInterval).want("scene 2 of 3")
 	})
-	drive(t, w, func(d *driver) { d.press("esc").want("OWNER").press("3", "n").want("scene 1 of 3") })
+	drive(t, w, func(d *driver) { d.press("m", "m").want("OWNER").press("3", "n").want("scene 1 of 3") })
+}
+
+// The traffic is the first thing on the screen, and its last line names the key of the menu.
+func TestAScreenWithScenesBeginsWithoutTheirMenu(t *testing.T) {
+	w := testConfig()
+	w.Scenes = scenes()
+	drive(t, w, func(d *driver) {
+		d.size(80, 24).wait(10*time.Second).want("job:nightly", "m shows 19 scenes").wantNot("Choose a scene")
+		d.press("j").wantNot("m shows 19 scenes").want("m scenes").press("m").want("Choose a scene").press("m").wantNot("Choose a scene")
+	})
+	w.Load = nil
+	drive(t, w, func(d *driver) { d.wantNot("m shows", "m scenes").press("m").want("no load here") })
+}
+
+// A digit opens its page also while a menu or a question is open. The menu of scenes does not use the keys that it
+// names for something else.
+func TestADigitLeavesEveryDialog(t *testing.T) {
+	w, executor := writeConfig()
+	g := runningLoad()
+	w.Load, w.Scenes = g, scenarios.All()
+	for _, open := range [][]string{{"m"}, {"3", "f"}, {"y"}, {"x"}, {"x", "d"}, {"?"}, {"@"}, {"ctrl+s"}} {
+		drive(t, w, func(d *driver) {
+			d.press(open...)
+			if d.app.dialog == nil {
+				t.Fatalf("%v opens no dialog:\n%s", open, d.screen())
+			}
+			for digit, at := range map[string]pageSet{"2": onTimeline, "4": onNodes, "1": onLocks} {
+				d.press("1").press(open...).press(digit)
+				if d.app.dialog != nil || d.app.place() != at {
+					t.Errorf("%v and %s lead to %v with a dialog: %v", open, digit, d.app.place(), d.app.dialog != nil)
+				}
+			}
+		})
+	}
+	if len(executor.done) > 0 || len(g.injected) > 0 {
+		t.Errorf("a digit changed locks %v, or injected %v", executor.done, g.injected)
+	}
+	drive(t, w, func(d *driver) {
+		d.press("/").enter("2").want("/2").press("esc", "m")
+		for _, key := range []string{"n", "b", "f", "1"} {
+			if d.press(key).wait(tickInterval); g.Scenario().Name != "hot-key" {
+				t.Errorf("%s in the menu started %s", key, g.Scenario().Name)
+			}
+		}
+	})
 }
 
 // TestOverlapsOfTheLoadAreOnTheTimeline checks that the reports of the clients
@@ -383,21 +472,13 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	})
 }
 
-func TestLanesAreSortedByNumber(t *testing.T) {
-	names := []string{"load:10", "load:2", "load:1", "a:7", "load:02", "load:", "load:2:b"}
-	slices.SortFunc(names, byNumber)
-	if got := strings.Join(names, " "); got != "a:7 load: load:1 load:2 load:2:b load:02 load:10" {
-		t.Errorf("got %s", got)
-	}
-}
-
 // TestMovingInAMenuStartsNothing checks that j and k only move, as everywhere
 // else.
 func TestMovingInAMenuStartsNothing(t *testing.T) {
 	w, g := testConfig(), runningLoad()
 	w.Load, w.Scenes = g, scenarios.All()
 	drive(t, w, func(d *driver) {
-		d.size(120, 40).want("▌  a  hot-key").press("j").want("▌  b  herd").press("k").want("▌  a  hot-key").press("esc")
+		d.size(120, 40).press("m").want("▌  a  hot-key").press("j").want("▌  c  herd").press("k").want("▌  a  hot-key").press("esc")
 		d.press("3", "f").want("▌  c  crash").press("j").want("▌  z  freeze").press("k").want("▌  c  crash")
 		if g.s != nil || len(g.injected) > 0 {
 			t.Errorf("it began %v, and %v struck", g.s, g.injected)
@@ -483,7 +564,7 @@ func TestALoadOnTheUsersServerNeedsConfirmation(t *testing.T) {
 	w := testConfig()
 	w.Load, w.Loader = nil, &fakeLoader{load: &fakeLoad{}}
 	drive(t, w, func(d *driver) {
-		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s starts some")
+		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s on the Load page starts some")
 		d.press("s").want("Run clients on this server?").press("enter").want("s runs clients on it").wantNot("LOAD")
 		d.press("s", "y").wait(tickInterval).want("settings", "READ-ONLY + LOAD", "running")
 	})

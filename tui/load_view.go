@@ -337,6 +337,9 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	size := spacing(len(cells), w)
 	room := max(0, w/size) * (h - 2)
 	note := ""
+	if len(s.run.agents.all) > 0 {
+		note = "each agent's at its last report"
+	}
 	if len(cells) > room {
 		note = humanize.Count(len(cells)-room) + " more"
 		cells = cells[:room]

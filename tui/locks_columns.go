@@ -86,7 +86,7 @@ func formatCell(v lockView, _ int) widget.Cell {
 }
 
 func ownerCell(v lockView, _ int) widget.Cell {
-	if prefix := v.state.run.scenario.Keys.Prefix; v.state.run.load != nil && prefix != "" && strings.HasPrefix(v.Key, prefix) {
+	if v.state.ofLoad(v.Key) {
 		return widget.Cell{Style: v.state.screen.theme.chart, Text: "load " + v.owner()} // a client of this load
 	}
 	return widget.Cell{Style: v.state.screen.theme.text, Text: v.owner()}
@@ -243,12 +243,12 @@ func nodeCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.redactAddr(v.Node)}
 }
 
-func byKey(a, b lockView) int    { return strings.Compare(a.Key, b.Key) }
+func byKey(a, b lockView) int    { return keyspace.CompareNames(a.Key, b.Key) }
 func byKind(a, b lockView) int   { return cmp.Compare(a.Kind, b.Kind) }
 func byFormat(a, b lockView) int { return strings.Compare(a.Format, b.Format) }
-func byOwner(a, b lockView) int  { return strings.Compare(a.firstHolder(), b.firstHolder()) }
+func byOwner(a, b lockView) int  { return keyspace.CompareNames(a.firstHolder(), b.firstHolder()) }
 func byState(a, b lockView) int  { return cmp.Compare(a.State(a.now), b.State(b.now)) }
-func byNode(a, b lockView) int   { return strings.Compare(a.Node, b.Node) }
+func byNode(a, b lockView) int   { return keyspace.CompareNames(a.Node, b.Node) }
 func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 
 // Numbers sort in descending order.

@@ -20,7 +20,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, s.redactKey(v.Key), kind)}
 	if p.gone {
-		lines = append(lines, s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not there now; this is what it was when last seen"))
+		lines = append(lines, page.ended(s, w))
 	}
 	lines = append(lines, v.holders(w, 3, 1)...)
 	lines = append(lines, s.item(w, "waiting", s.screen.theme.text, v.waiters()))
@@ -77,8 +77,8 @@ func (v lockView) until(expires time.Time) string {
 		return "never expires"
 	}
 	text := humanize.Left(expires.Sub(v.now)) + " left"
-	if whole := v.state.leases[v.ID().OnAnyNode()].length; whole > 0 && expires.Equal(v.Expires) {
-		text += " of " + humanize.Duration(whole.Round(100*time.Millisecond))
+	if lease := v.state.leases[v.ID().OnAnyNode()]; lease.known && expires.Equal(lease.expires) {
+		text += " of " + humanize.Setting(lease.length)
 	}
 	return text
 }
@@ -101,7 +101,7 @@ func (v lockView) waiters() string {
 	shown := min(len(v.Waiters), most)
 	for i := range v.Waiters[:shown] {
 		waiter := &v.Waiters[i]
-		name := v.state.redactOwner(waiter.ID)
+		name := v.state.waiterName(v.Lock, waiter)
 		if age := waiter.Age(v.now); age.Duration > 0 {
 			name += " (" + v.state.ageText(age) + ")"
 		}

@@ -253,15 +253,23 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 	return lines
 }
 
+// compact draws a lock in one line: the cursor, its worst finding or its state, its key, owner and TTL.
 func (v lockView) compact(w int, selected bool) string {
 	s := v.state
 	glyph, style := s.ofState(v.State(v.now))
+	if severity, found := s.current().worst[v.ID()]; found {
+		glyph, style = s.ofSeverity(severity)
+	}
 	ttl := ttlCell(v, 0)
-	text, key := s.screen.theme.text, s.screen.theme.strong
+	text, key, cursor := s.screen.theme.text, s.screen.theme.strong, " "
 	if selected {
+		cursor = s.screen.glyphs.Cursor
 		text, key, style, ttl.Style = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
 	}
-	l := widget.NewLine(w).Put(style, glyph).Pad(text, 1)
+	if w < 20 {
+		cursor = ""
+	}
+	l := widget.NewLine(w).Put(text, cursor).Put(style, glyph).Pad(text, 1)
 	owner := 0
 	if w >= 36 {
 		owner = 12

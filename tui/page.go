@@ -33,9 +33,10 @@ type scroller interface {
 	scroll(s *state, steps int)
 }
 
-// clicker is a page that handles clicks. Line 0 is the first line of the page.
+// clicker is a page that handles clicks. Line 0 is the first line of the page. again reports a click on the
+// selected row, which does what Enter does.
 type clicker interface {
-	click(s *state, x, line int)
+	click(s *state, x, line int) (again bool)
 }
 
 // list is the rows of a page, with the selected one and the scroll position. The selection
@@ -92,11 +93,15 @@ func (c *list[K]) scroll(_ *state, steps int) {
 }
 
 // click selects the row at a line below the title.
-func (c *list[K]) click(_ *state, _, line int) {
-	if row := c.top + line - 1; line > 0 && line <= c.h && row < len(c.keys) {
-		c.moved = true
-		c.choose(row)
+func (c *list[K]) click(_ *state, _, line int) (again bool) {
+	row := c.top + line - 1
+	if line <= 0 || line > c.h || row >= len(c.keys) {
+		return false
 	}
+	again = row == c.row && c.moved
+	c.moved = true
+	c.choose(row)
+	return again
 }
 
 // reveal scrolls until the selection is visible.

@@ -27,6 +27,8 @@ const noScenes = "there are no scenes here; `locktop demo` comes with some"
 
 const noLoad = "no load here; use `locktop demo`"
 
+const notStarted = "no clients run here; s on the Load page starts some, after a question"
+
 func (p *loadPage) act(s *state, a action) tea.Cmd {
 	switch {
 	case s.run.load != nil:
@@ -37,7 +39,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.dialog = confirmStart(s, "")
 		return nil
 	default:
-		s.reject("no clients run here; s starts some, after a question")
+		s.reject(notStarted)
 		return nil
 	}
 	if s.run.awaitsAgents() && a != startStop && a != fieldUp && a != fieldDown {
@@ -78,15 +80,13 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	case choosePrevious:
 		p.chooseTarget(s, -1)
 	case faultMenu:
+		if !s.run.metrics.Running {
+			s.reject("the clients are not running: s starts them")
+			return nil
+		}
 		s.dialog = p.faultMenu(s)
 	case nextScene, previousScene:
 		return p.nextScene(s, map[action]int{nextScene: 1, previousScene: -1}[a])
-	case sceneMenu:
-		if len(s.run.scenes) == 0 {
-			s.reject(noScenes)
-			return nil
-		}
-		s.dialog = s.run.scenesMenu()
 	case back:
 		p.client, p.agent = 0, 0
 		s.reject("nothing to leave")
@@ -134,13 +134,14 @@ func fieldNamed(name string) formField {
 func (p *loadPage) stepField(s *state, k formField, direction int) tea.Cmd {
 	next := s.run.scenario
 	k.step(&next, direction)
-	return p.change(s, k, next)
+	return p.change(s, k, next, "already at the limit: "+k.name+" is "+k.value(next))
 }
 
-// change requests a scenario with a new value of a field, if the scenario is valid.
-func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd {
+// change requests a scenario with a new value of a field, if the scenario is valid. same is the message if the
+// value is the present one.
+func (p *loadPage) change(s *state, k formField, next loadgen.Scenario, same string) tea.Cmd {
 	if err := next.Validate(); err != nil {
-		s.reject(widget.Plain(err.Error()))
+		s.reject(formWords(err))
 		return nil
 	}
 	if why := s.run.refuses(next); why != "" {
@@ -148,7 +149,7 @@ func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd 
 		return nil
 	}
 	if k.value(next) == k.value(s.run.scenario) {
-		s.reject("already at the limit: " + k.name + " is " + k.value(next))
+		s.reject(same)
 		return nil
 	}
 	s.notify(k.name + ": " + k.value(next))
@@ -166,7 +167,7 @@ func (p *loadPage) fieldPrompt(s *state) dialog {
 			s.reject(k.name + ": " + widget.Plain(err.Error()))
 			return nil
 		}
-		return p.change(s, k, next)
+		return p.change(s, k, next, k.name+" is "+k.value(next)+" already")
 	}
 	return d
 }
@@ -183,15 +184,17 @@ func (p *loadPage) chooseTarget(s *state, by int) {
 }
 
 // click selects a field of the form.
-func (p *loadPage) click(s *state, x, line int) {
+func (p *loadPage) click(s *state, x, line int) (again bool) {
 	if s.run.load == nil || x >= leftWidth(s.screen.w) {
-		return
+		return false
 	}
 	top, middle, _ := p.layout(s, s.screen.w, s.frame().body)
 	first, last := p.formWindow(s, middle)
 	if row := first + line - len(top) - 1; row >= first && row < last {
+		again = row == p.field
 		p.field = row
 	}
+	return again
 }
 
 // nextScene starts the scene by places after the current one, or the next one that the load can
@@ -253,7 +256,7 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	layoutLine(l, g, []segment{
 		running,
 		{style: t.text, text: humanize.Clock(m.Elapsed), priority: 3},
-		{style: t.strong, text: humanize.Plural(s.run.scenario.Clients, "client")},
+		{style: t.strong, text: s.run.clientCount()},
 		{style: t.strong, text: humanize.Count(rate(m)) + "/s", priority: 2},
 		{style: t.text, text: "p99 " + humanize.Duration(m.Latency.Wait.P99), priority: 4},
 		{style: t.key, text: scene, priority: 5},
@@ -304,12 +307,8 @@ func (p *loadPage) faultMenu(s *state) *menu {
 		if !f.fault.Kind.OnServers() {
 			f.fault.Agent = agent
 		}
-		f.disabled = cmp.Or(f.disabled, s.noFault(f.fault))
-		if !s.run.metrics.Running {
-			f.disabled = "the clients are not running: s starts them"
-		}
 		m.choices = append(m.choices, choice{
-			key: f.key, label: string(f.fault.Kind), detail: f.detail, disabled: f.disabled,
+			key: f.key, label: string(f.fault.Kind), detail: f.detail, disabled: s.noFault(f.fault),
 			pick: func(s *state) (dialog, tea.Cmd) { return nil, inject(s.run.load, f.fault) },
 		})
 	}
@@ -331,10 +330,9 @@ func (s *state) noFault(f loadgen.Fault) string {
 
 // faultChoice is a fault in the menu.
 type faultChoice struct {
-	key      string
-	fault    loadgen.Fault
-	detail   string
-	disabled string
+	key    string
+	fault  loadgen.Fault
+	detail string
 }
 
 // faultChoices lists the faults for a scenario, each long enough to be visible.
@@ -342,39 +340,42 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 	long := 3 * s.Lock.TTL
 	brief := max(2*time.Second, s.Lock.TTL)
 	past := "for " + humanize.Setting(long) + ", three leases"
-	nodes := ""
-	if !s.Lock.Kind.Quorum() {
-		nodes = "only a redlock has servers to spare"
-	}
 	crash, freeze := "a holder is gone without releasing; its lock has to expire", "a holder gets no CPU "+past
 	if s.Lock.Kind == loadgen.Exec {
 		crash, freeze = "SIGKILL to the process of a holder; its lock has to expire", "SIGSTOP to the process of a holder "+past
 	}
-	return []faultChoice{
-		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, crash, ""},
-		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, freeze, ""},
-		{"x", loadgen.Fault{Kind: loadgen.Partition, For: long}, "no packet of a holder gets through " + past, ""},
-		{"r", loadgen.Fault{Kind: loadgen.DropReplies, For: brief}, "requests arrive, replies are lost: a holder that does not know it", ""},
-		{"l", loadgen.Fault{Kind: loadgen.Slow, For: long, Delay: 200 * time.Millisecond, Jitter: 100 * time.Millisecond}, "every packet of a client takes 200 ms longer", ""},
-		{"t", loadgen.Fault{Kind: loadgen.Skew, For: long, By: long}, "the clock of a client is ahead " + past, ""},
-		{"o", loadgen.Fault{Kind: loadgen.Leak, For: long}, "a holder never releases, and goes on renewing", ""},
-		{"g", loadgen.Fault{Kind: loadgen.Greedy, For: long}, "a client comes back at once after every release", ""},
-		{"s", loadgen.Fault{Kind: loadgen.ExternalDelete}, "another program deletes a lock that is held", ""},
-		{"v", loadgen.Fault{Kind: loadgen.Flush}, "all locks of the run are deleted", ""},
-		{"1", loadgen.Fault{Kind: loadgen.NodeDown, Node: 1, For: long}, "the first server dies, and comes back with what it had", nodes},
-		{"4", loadgen.Fault{Kind: loadgen.NodeDown, Node: 4, For: long}, "the fourth server, too", nodes},
-		{"5", loadgen.Fault{Kind: loadgen.NodeDown, Node: 5, For: long}, "and the fifth", nodes},
-		{"e", loadgen.Fault{Kind: loadgen.RestartEmpty, Node: 1, For: time.Second}, "the first server restarts empty", nodes},
+	all := []faultChoice{
+		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, crash},
+		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, freeze},
+		{"x", loadgen.Fault{Kind: loadgen.Partition, For: long}, "no packet of a holder gets through " + past},
+		{"r", loadgen.Fault{Kind: loadgen.DropReplies, For: brief}, "requests arrive, replies are lost: a holder that does not know it"},
+		{"l", loadgen.Fault{Kind: loadgen.Slow, For: long, Delay: 200 * time.Millisecond, Jitter: 100 * time.Millisecond}, "every packet of a client takes 200 ms longer"},
+		{"t", loadgen.Fault{Kind: loadgen.Skew, For: long, By: long}, "the clock of a client is ahead " + past},
+		{"o", loadgen.Fault{Kind: loadgen.Leak, For: long}, "a holder never releases, and goes on renewing"},
+		{"g", loadgen.Fault{Kind: loadgen.Greedy, For: long}, "a client comes back at once after every release"},
+		{"s", loadgen.Fault{Kind: loadgen.ExternalDelete}, "another program deletes a lock that is held"},
+		{"v", loadgen.Fault{Kind: loadgen.Flush}, "all locks of the run are deleted"},
 	}
+	if !s.Lock.Kind.Quorum() { // no servers to spare
+		return all
+	}
+	return append(all, []faultChoice{
+		{"a", loadgen.Fault{Kind: loadgen.NodeDown, Node: 1, For: long}, "the first server dies, and comes back with what it had"},
+		{"d", loadgen.Fault{Kind: loadgen.NodeDown, Node: 4, For: long}, "the fourth server, too"},
+		{"e", loadgen.Fault{Kind: loadgen.NodeDown, Node: 5, For: long}, "and the fifth"},
+		{"w", loadgen.Fault{Kind: loadgen.RestartEmpty, Node: 1, For: time.Second}, "the first server restarts empty"},
+	}...)
 }
 
 // sceneKeys are the keys of the scenes in the menu. They exclude j, k and q, which navigate in
-// a menu.
-const sceneKeys = "abcdefghilmnoprstuvwxyz"
+// a menu, and the keys of scenes and faults on the Load page: m, n, b and f.
+const sceneKeys = "acdeghiloprstuvwxyzACDEGHILOPRSTUVWXYZ"
 
-// scenesMenu returns the menu of scenes. The demo begins with it.
+// scenesMenu returns the menu of scenes.
 func (f *loadState) scenesMenu() *menu {
-	m := &menu{title: "Choose a scene", about: []string{"Each scene lasts a few seconds and ends with a verdict. On page 3: n/b next/previous scene, m this menu, f inject a fault. Esc: just look around."}}
+	m := &menu{title: "Choose a scene", closer: "m", about: []string{
+		"A letter starts the scene beside it, which lasts a few seconds and ends with a verdict. Then, on the Load page, n and b start the next and the previous scene, and f injects a fault. m closes this menu.",
+	}}
 	for i, scene := range f.scenes {
 		m.choices = append(m.choices, choice{
 			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption), disabled: f.refuses(scene),

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	glyph, style := s.ofState(v.State(v.now))
 	word := string(v.State(v.now))
 	if p.gone {
-		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not there now"
+		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not held now"
 	}
 	layoutLine(l, s.screen.glyphs, []segment{
 		{style: style, text: glyph + " " + word},
@@ -127,9 +128,10 @@ func (p *lockPage) nowBlock(v lockView, w int) []string {
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, "now", kind)}
 	if p.gone {
-		lines = append(lines, s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not there now; this is what it was when last seen"))
+		lines = append(lines, p.ended(s, w))
+	} else {
+		lines = append(lines, v.timeLeft(w))
 	}
-	lines = append(lines, v.timeLeft(w))
 	lines = append(lines, v.holders(w, holdersListed, 3)...)
 	lines = append(lines, v.processLines(w)...)
 	lines = append(lines, v.ownerLines(w)...)
@@ -139,6 +141,19 @@ func (p *lockPage) nowBlock(v lockView, w int) []string {
 		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.screen.theme.dim, widget.Plain(why), 3)...)
 	}
 	return lines
+}
+
+// ended says how and when the last hold of a lock that is gone ended, as far as it is known.
+func (p *lockPage) ended(s *state, w int) string {
+	how := ""
+	past := s.past()
+	for _, i := range s.log.latest(p.id, len(past), eventsListed) {
+		if e := &past[i]; e.Kind.Ends() {
+			how = fmt.Sprintf(", %s %s ago", e.Kind, humanize.Duration(s.clock().Sub(e.Ended())))
+			break
+		}
+	}
+	return s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not held now"+how+"; below as last seen")
 }
 
 // processLines draws the processes of the first holders, as far as they are known: by the address
@@ -204,7 +219,7 @@ func (v lockView) queue(w int) []string {
 		if age := waiter.Age(v.now); age.Duration > 0 {
 			since = "for " + s.ageText(age)
 		}
-		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.redactOwner(waiter.ID), string(waiter.Mode), since))
+		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.waiterName(v.Lock, waiter), string(waiter.Mode), since))
 		lines = append(lines, s.item(w, label, s.screen.theme.warn, text))
 		label = ""
 	}
@@ -269,7 +284,7 @@ func (s *state) ownersLegend(w int, id keyspace.ID, v timeWindow) []string {
 			continue
 		}
 		seen[h.owner] = true
-		letter, look := s.screen.theme.ofOwner(h.owner)
+		letter, look := s.screen.theme.ofOwner(h.letter)
 		name := s.redactOwner(h.name)
 		if len(name) > 20 {
 			name = s.screen.glyphs.Fit(name, 20)
@@ -311,16 +326,34 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	if keys > 0 {
 		l.Put(s.screen.theme.strong, s.screen.glyphs.Fit(s.redactKey(e.Lock.Key), keys)).Pad(widget.Style{}, 2)
 	}
-	client := e.Holder.Name()
+	client := s.redactOwner(clientOf(e))
 	if e.Waiter.ID != "" {
-		client = e.Waiter.ID
+		client = s.waiterName(&e.Lock, &e.Waiter)
 	}
 	owner := eventOwner
 	if keys == 0 && l.Rest() < 2*eventOwner {
 		owner = eventOwner / 2
 	}
-	l.Put(s.screen.theme.text, s.screen.glyphs.Fit(s.redactOwner(client), min(owner, max(0, l.Rest()-1)))).Pad(widget.Style{}, 1)
+	l.Put(s.screen.theme.text, s.screen.glyphs.Fit(client, min(owner, max(0, l.Rest()-1)))).Pad(widget.Style{}, 1)
 	l.Put(s.screen.theme.dim, s.screen.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
+}
+
+// clientOf returns the name of the client of an event; "" if it is about none.
+func clientOf(e *keyspace.Event) string { return cmp.Or(e.Waiter.ID, e.Holder.Name()) }
+
+// waiterName returns the name of a waiter for display. On a lock of the load it is that of a process, because the
+// clients of one process wait together.
+func (s *state) waiterName(l *keyspace.Lock, w *keyspace.Waiter) string {
+	if process, _, found := strings.Cut(w.ID, "~"); found && s.ofLoad(l.Key) {
+		return "load " + s.redactOwner(process)
+	}
+	return s.redactOwner(w.ID)
+}
+
+// ofLoad reports whether a key belongs to the load of this screen.
+func (s *state) ofLoad(key string) bool {
+	prefix := s.run.scenario.Keys.Prefix
+	return s.run.load != nil && prefix != "" && strings.HasPrefix(key, prefix)
 }
 
 // eventOwner is the width of the client's name in an event.
@@ -335,7 +368,7 @@ func (s *state) details(e *keyspace.Event) string {
 	if e.Holder.Count > 1 {
 		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, e.Holder.Count)
 	}
-	if rest, ok := e.Lock.TTL(e.At); ok && held == "" && rest > 0 {
+	if rest, ok := e.Lock.TTL(e.At); ok && held == "" && e.Waiter.ID == "" && rest > 0 { // a waiter has no TTL
 		ttl = humanize.Left(rest.Round(100*time.Millisecond)) + " left"
 	}
 	if next, ok := e.TakenBy(); ok {

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 		d.wait(time.Second)
 		v.set(func(v *fakeServer) { v.locks = v.locks[:1] })
 		d.wait(time.Second)
-		d.press("6", "/").enter("appeared").press("enter", "down", "enter").want("not there now")
+		d.press("6", "/").enter("appeared").press("enter", "down", "enter").want("not held now")
 		if line := d.line("  holder"); !strings.Contains(line, "second") {
 			t.Errorf("it was held last by second, and is shown as %q", line)
 		}
@@ -51,7 +52,7 @@ func TestALockKeepsItsPastOnAnotherNode(t *testing.T) {
 				v.locks[i].Node = "127.0.0.1:6380"
 			}
 		})
-		d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not there now")
+		d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not held now")
 		s := d.app.state
 		id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
 		if n := s.timeline.of(id); len(s.timeline.lanes) != 2 || n == nil || len(n.holds) != 1 || !n.holds[0].to.IsZero() {
@@ -85,12 +86,12 @@ func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(time.Second)
 		v.set(func(v *fakeServer) { v.locks = nil })
-		d.wait(time.Second).want("not there now")
+		d.wait(time.Second).want("not held now")
 		was := d.line("  holder")
 		if later := d.wait(20 * time.Second).line("  holder"); later != was {
 			t.Errorf("on the page of locks %q became %q", was, later)
 		}
-		d.press("6", "enter").want("not there now")
+		d.press("6", "enter").want("not held now")
 		was = d.line("  holder")
 		if later := d.wait(20 * time.Second).line("  holder"); later != was {
 			t.Errorf("on its own page %q became %q", was, later)
@@ -121,4 +122,86 @@ func TestThePageOfALockShowsTheProcessOfItsHolder(t *testing.T) {
 			t.Errorf("in private it is %q", line)
 		}
 	})
+}
+
+// Without a watch that reads every change at once, the length of a lease is not known, and the page does not
+// invent it.
+func TestThePageOfALockShowsTheLengthOfALeaseOnlyIfItIsKnown(t *testing.T) {
+	for _, mode := range []keyspace.WatchMode{"", keyspace.Polling, keyspace.Notifications, keyspace.Push} {
+		l := mutex("a", "first", 20*time.Second)
+		v := &fakeServer{locks: []keyspace.Lock{l}}
+		var events []keyspace.Event
+		drive(t, Config{Source: modeSource{watchedServer{v, &events}, mode}}, func(d *driver) {
+			d.wait(time.Second).press("enter").want("left").wantNot("left of")
+			renewed := mutex("a", "first", time.Minute)
+			renewed.Renewals, renewed.Renewed = 1, time.Now()
+			renewed.Expires = time.Now().Add(30*time.Second - 20*time.Millisecond)
+			renewed.Holders[0].Expires = renewed.Expires
+			v.set(func(v *fakeServer) {
+				v.locks = []keyspace.Lock{renewed}
+				events = []keyspace.Event{{At: time.Now(), Kind: keyspace.Renewed, Lock: renewed, Holder: renewed.Holders[0]}}
+			})
+			d.wait(2 * time.Second)
+			if known := mode == keyspace.Push || mode == keyspace.Notifications; known {
+				d.want("s left of 30 s")
+			} else {
+				d.want("s left").wantNot("left of")
+			}
+		})
+	}
+}
+
+// modeSource reports another watch mode.
+type modeSource struct {
+	watchedServer
+	mode keyspace.WatchMode
+}
+
+func (v modeSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	s, err := v.watchedServer.Snapshot(ctx)
+	s.Watch.Mode = v.mode
+	return s, err
+}
+
+func TestALockThatIsGoneHasNoTimeLeft(t *testing.T) {
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", 5*time.Second)}}
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.wait(time.Second).press("enter").want("time left")
+		d.wait(4 * time.Second)
+		v.set(func(v *fakeServer) { v.locks = nil })
+		d.wait(4*time.Second).want("not held now, expired 4.", "below as last seen").wantNot("time left")
+	})
+}
+
+// In one lane every owner has its own letter, also without colours: after 52 owners the letters repeat, but not there.
+func TestOwnersOfOneLockHaveDifferentLetters(t *testing.T) {
+	var c timeline
+	begin := func(key, owner string, at time.Duration) {
+		l := mutex(key, owner, time.Minute)
+		c.add(keyspace.Delta{Snapshot: keyspace.Snapshot{At: after(at)}}, []keyspace.Event{
+			{At: after(at), Kind: keyspace.Acquired, Lock: l, Holder: keyspace.Holder{ID: owner}},
+			{At: after(at + time.Second), Kind: keyspace.Released, Lock: l, Holder: keyspace.Holder{ID: owner}},
+		})
+	}
+	begin("a", "pay-1", 0)
+	for i := range len(letters) - 1 {
+		begin("b", fmt.Sprint("web-", i), 0)
+	}
+	begin("a", "pay-3", 2*time.Second) // number 52
+	begin("a", "pay-1", 4*time.Second)
+	holds := c.lanes[keyspace.ID{Key: "a"}].holds
+	if holds[0].letter == holds[1].letter || holds[0].letter != holds[2].letter || holds[1].owner != len(letters) {
+		t.Errorf("the letters of pay-1, pay-3 and pay-1 are %d %d %d", holds[0].letter, holds[1].letter, holds[2].letter)
+	}
+	for i := range 2 * len(letters) { // the letter seen least recently is used again
+		begin("a", fmt.Sprint("batch-", i), time.Duration(6+i)*time.Second)
+	}
+	recent := map[int]bool{}
+	holds = c.lanes[keyspace.ID{Key: "a"}].holds
+	for _, h := range holds[len(holds)-len(letters):] {
+		recent[h.letter] = true
+	}
+	if len(recent) != len(letters) {
+		t.Errorf("the last %d owners have %d letters", len(letters), len(recent))
+	}
 }

@@ -132,7 +132,7 @@ func (p *locksPage) setPace(s *state, every time.Duration) {
 }
 
 // click selects a row or sorts by a column.
-func (p *locksPage) click(s *state, x, line int) {
+func (p *locksPage) click(s *state, x, line int) (again bool) {
 	if !s.frame().compact {
 		line--
 	}
@@ -141,9 +141,11 @@ func (p *locksPage) click(s *state, x, line int) {
 	case line < 0:
 		p.clickTitle(s, x)
 	case line < p.height(s) && row < len(p.rows):
+		again = row == p.row && p.moved && !p.gone
 		p.moved = true
 		p.choose(s, row)
 	}
+	return again
 }
 
 // clickTitle sorts by the column at cell x, or reverses its order.

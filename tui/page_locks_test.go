@@ -42,9 +42,9 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("j").want("── b ─")
 		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{v.locks[0], v.locks[2]} })
-		d.wait(2*tickInterval).want("── b ─", "not there now").wantNot("▌  a", "▌  c")
+		d.wait(2*tickInterval).want("── b ─", "not held now").wantNot("▌  a", "▌  c")
 		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]} })
-		d.wait(2 * tickInterval).wantNot("not there now")
+		d.wait(2 * tickInterval).wantNot("not held now")
 		if !strings.Contains(d.line("▌  b"), "q") {
 			t.Errorf("the cursor did not come back:\n%s", d.screen())
 		}
@@ -79,7 +79,7 @@ func TestTheSelectionIsAlwaysInSight(t *testing.T) {
 
 func TestTheSelectionMovesOnWhenItIsFilteredOut(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
-		d.want("── job:nightly").press("/").enter("rw:").wantNot("not there now").want("▌")
+		d.want("── job:nightly").press("/").enter("rw:").wantNot("not held now").want("▌")
 	})
 }
 
@@ -346,7 +346,7 @@ func TestAFilterSelectsWhatItFindsWhenTheSelectedLockIsGone(t *testing.T) {
 		v.set(func(v *fakeServer) {
 			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
 		})
-		d.wait(time.Second).want("not there now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
+		d.wait(time.Second).want("not held now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
 	})
 }
 

@@ -149,7 +149,7 @@ func (p *timelinePage) arrange(s *state) {
 		return 1
 	}
 	slices.SortFunc(lanes, func(a, b keyspace.ID) int {
-		return cmp.Or(exact(a)-exact(b), byNumber(a.Key, b.Key), a.DB-b.DB)
+		return cmp.Or(exact(a)-exact(b), keyspace.CompareNames(a.Key, b.Key), a.DB-b.DB)
 	})
 	p.all = len(lanes)
 	lanes = slices.DeleteFunc(lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.timeline.of(id)) })
@@ -158,27 +158,6 @@ func (p *timelinePage) arrange(s *state) {
 
 func (p *timelinePage) matches(*state) string {
 	return humanize.Count(len(p.keys)) + " of " + humanize.Count(p.all)
-}
-
-// byNumber compares names with numbers by value: load:2 is before load:10.
-func byNumber(a, b string) int {
-	digits := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
-	for a != "" && b != "" {
-		m, n := digits(a), digits(b)
-		if m != "" && n != "" {
-			x, y := strings.TrimLeft(m, "0"), strings.TrimLeft(n, "0")
-			if c := cmp.Or(len(x)-len(y), strings.Compare(x, y), len(m)-len(n)); c != 0 {
-				return c
-			}
-			a, b = a[len(m):], b[len(n):]
-			continue
-		}
-		if a[0] != b[0] {
-			return cmp.Compare(a[0], b[0])
-		}
-		a, b = a[1:], b[1:]
-	}
-	return len(a) - len(b)
 }
 
 func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
@@ -215,7 +194,7 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	}
 	lanes := humanize.Plural(p.all, "lane")
 	if p.filter.active() {
-		lanes = humanize.Count(len(p.keys)) + " of " + lanes + " /" + widget.Plain(p.filter.text)
+		lanes = humanize.Count(len(p.keys)) + " of " + lanes + " " + p.filter.shown(s)
 	}
 	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Duration(p.span())},

@@ -13,13 +13,14 @@ import (
 )
 
 // rawValue is the raw value of the selected lock. It is refreshed every storedFor, and
-// sooner if it shows no key of a lock that has a holder: it was read between two holds.
+// sooner if the lock has changed since.
 type rawValue struct {
-	store    Store // nil if raw values are unavailable
-	id       keyspace.ID
+	store    Store         // nil if raw values are unavailable
+	lock     keyspace.Lock // as it was at the last request
 	items    []RawEntry
 	err      error
 	asked    time.Time // local time of the last request for this lock; or zero
+	read     time.Time // local time of the request that items answers
 	asking   bool
 	answered bool // there is an answer for this lock
 }
@@ -32,19 +33,20 @@ func (v *rawValue) request(ctx context.Context, l keyspace.Lock, now time.Time) 
 	if v.store == nil || v.asking {
 		return nil
 	}
-	if id := l.ID(); id != v.id {
-		*v = rawValue{store: v.store, id: id}
+	if l.ID() != v.lock.ID() {
+		*v = rawValue{store: v.store}
 	}
 	if !v.asked.IsZero() && now.Sub(v.asked) < v.freshFor(l) {
 		return nil
 	}
-	v.asked, v.asking = now, true
+	v.lock, v.asked, v.asking = l, now, true
 	return readStored(ctx, v.store, l)
 }
 
-// freshFor returns how long the last answer may be shown.
+// freshFor returns how long the last answer may be shown: not for long if the lock has changed
+// since, or has a holder and no key, because it was read between two holds.
 func (v *rawValue) freshFor(l keyspace.Lock) time.Duration {
-	if v.answered && v.err == nil && len(v.items) == 0 && len(l.Holders) > 0 {
+	if v.answered && v.err == nil && (len(v.items) == 0 && len(l.Holders) > 0 || !keyspace.SameLock(&l, &v.lock)) {
 		return tickInterval
 	}
 	return storedFor
@@ -53,8 +55,8 @@ func (v *rawValue) freshFor(l keyspace.Lock) time.Duration {
 // onAnswer stores an answer. It discards an answer for another lock.
 func (v *rawValue) onAnswer(msg storedMsg) {
 	v.asking = false
-	if msg.id == v.id {
-		v.items, v.err, v.answered = msg.items, msg.err, true
+	if msg.id == v.lock.ID() {
+		v.items, v.err, v.read, v.answered = msg.items, msg.err, msg.at, true
 	}
 }
 
@@ -67,10 +69,10 @@ const (
 // rawBlock draws the keys of a lock as they are on the servers.
 func (s *state) rawBlock(id keyspace.ID, w int) []string {
 	v := &s.raw
-	if v.store == nil || v.id.OnAnyNode() != id.OnAnyNode() || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
+	if v.store == nil || v.lock.ID().OnAnyNode() != id.OnAnyNode() || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, "stored as", "now")}
+	lines := []string{s.ruleOf(w, "stored as", v.age(s))}
 	switch {
 	case v.err != nil:
 		return append(lines, s.item(w, "", s.screen.theme.warn, shortError(v.err)))
@@ -81,6 +83,15 @@ func (s *state) rawBlock(id keyspace.ID, w int) []string {
 		lines = append(lines, s.storedKey(&v.items[i], w)...)
 	}
 	return lines
+}
+
+// age says when the value was read, compared with the lock on the screen.
+func (v *rawValue) age(s *state) string {
+	age := s.clock().Sub(v.read.Add(s.current().offset))
+	if s.paused != nil && age < 0 {
+		return "read " + humanize.Left(-age) + " later"
+	}
+	return "read " + humanize.Left(age) + " ago"
 }
 
 // storedKey draws a key: type, TTL, node and the beginning of its value.

@@ -168,3 +168,38 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 		d.press("enter").want("to release it safely", line)
 	})
 }
+
+// leaseStore stores a hash whose TTL is the lease of a lock that the test renews.
+type leaseStore struct{ expires func() time.Time }
+
+func (c leaseStore) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
+	return []RawEntry{{l.Node, keyspace.Entry{Key: l.Key, Type: "hash", Expires: c.expires()}}}, nil
+}
+
+// The stored value has its age, and is read again soon after a renewal: the page must not show two
+// different TTLs for longer than that.
+func TestTheStoredValueFollowsARenewal(t *testing.T) {
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", 14*time.Second)}}
+	expires := func() (at time.Time) {
+		v.set(func(v *fakeServer) { at = v.locks[0].Expires })
+		return at
+	}
+	drive(t, Config{Source: v, Store: leaseStore{expires}, Every: tickInterval}, func(d *driver) {
+		d.size(100, 60).press("enter").wait(2*tickInterval).want("stored as", "read 0.", " s ago").wantNot("─ now ─ ")
+		for range 8 {
+			v.set(func(v *fakeServer) {
+				v.locks = []keyspace.Lock{mutex("a", "x", time.Since(midnight)+29*time.Second)}
+			})
+			d.wait(3 * tickInterval).want("hash · TTL 28.")
+			if line := d.line("time left"); !strings.Contains(line, "28.") {
+				t.Errorf("the lock has %q", line)
+			}
+		}
+	})
+}
+
+func TestAPausedPageSaysThatTheStoredValueIsNewer(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
+		d.size(100, 60).press("j", "enter", " ").wait(5*time.Second).want("stored as", " s later ─").press(" ").wait(time.Second).want(" s ago ─")
+	})
+}

@@ -23,7 +23,7 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 	g := runningLoad()
 	w.Load = g
 	drive(t, w, func(d *driver) {
-		d.everySize("the menu of scenes", 5).press("esc")
+		d.press("m").everySize("the menu of scenes", 5).press("esc")
 		g.addEvents(acquired(5, "load:1", 7), fault(loadgen.FaultBegan, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.FencedWrite, 5, "load:1", 7))
 		d.wait(tickInterval)
 		for i, keys := range [][]string{

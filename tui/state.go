@@ -14,6 +14,7 @@ import (
 type state struct {
 	screen screen
 	server string // the connected server
+	acts   bool   // this session may change locks
 	now    time.Time
 
 	live      *viewModel  // newest view model; nil before the first
@@ -52,10 +53,12 @@ type notice struct {
 	until time.Time
 }
 
-// lease is the observed lease of a lock. length is the full width of its TTL bar.
+// lease is the observed lease of a lock. length is the full width of its TTL bar: an estimate
+// unless known is set.
 type lease struct {
 	expires time.Time
 	length  time.Duration
+	known   bool // the deadline was read when it had just been set
 }
 
 // current returns the view model on the screen: the paused one or the newest. It is empty
@@ -100,6 +103,12 @@ func (s *state) apply(p *viewModel) {
 		id := l.ID().OnAnyNode()
 		s.leases[id] = s.leases[id].seen(l, p.snap.At)
 	}
+	for i := range p.events {
+		id := p.events[i].Lock.ID().OnAnyNode()
+		if now, held := s.leases[id]; held && readsPromptly(p.snap.Watch) {
+			s.leases[id] = now.begun(&p.events[i])
+		}
+	}
 	for _, id := range p.change.Ended() {
 		delete(s.leases, id)
 	}
@@ -124,6 +133,28 @@ func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
 		left += age.Duration
 	}
 	return lease{expires: l.Expires, length: left}
+}
+
+// readsPromptly reports whether a watch reads a change shortly after it happens.
+func readsPromptly(w keyspace.WatchStatus) bool {
+	return (w.Mode == keyspace.Push || w.Mode == keyspace.Notifications) && w.Lag < leaseUnit
+}
+
+// leaseUnit is the resolution of a lease: a deadline is read shortly after it was set.
+const leaseUnit = 100 * time.Millisecond
+
+// begun returns the lease after an event of its lock. If the event set the deadline, the length
+// is known: the time to the deadline, rounded up.
+func (old lease) begun(e *keyspace.Event) lease {
+	if e.Kind != keyspace.Acquired && e.Kind != keyspace.Renewed || e.Lock.Expires.IsZero() ||
+		e.Lock.Expires.Sub(old.expires).Abs() >= sameDeadline || !e.Holder.Expires.IsZero() && e.Holder.Expires.Before(e.Lock.Expires) {
+		return old
+	}
+	unit := leaseUnit
+	if old.length > 10*time.Second {
+		unit *= 5
+	}
+	return lease{expires: old.expires, length: (e.Lock.Expires.Sub(e.At) + unit - 1).Truncate(unit), known: true}
 }
 
 // stale reports whether the view is not paused and its data is out of date.

@@ -243,9 +243,11 @@ func (t theme) faded() theme {
 	}
 }
 
-// ofOwner returns the letter and the style of owner number n.
+// letters are the letters of owners.
+const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// ofOwner returns letter number n and its style.
 func (t theme) ofOwner(n int) (letter string, look owner) {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	return letters[n%len(letters) : n%len(letters)+1], t.owners[n%len(t.owners)]
 }
 

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"time"
 
 	"locktop/keyspace"
@@ -28,13 +29,18 @@ type lane struct {
 	holds    []timelineHold // in order of their start
 	overlaps []overlap      // found by the load's oracle
 	queue    []waiterCount  // changes of the number of waiters, oldest first
+	letters  []letter       // of its owners, the latest last
 }
+
+// letter is the letter of an owner in one lane.
+type letter struct{ owner, n int }
 
 // timelineHold is one hold.
 type timelineHold struct {
 	holder   string // holder's ID
 	name     string
-	owner    int // number of the holder, for letter and colour
+	owner    int // number of the holder
+	letter   int // number of its letter and colour in this lane
 	mode     keyspace.Mode
 	from, to time.Time // to is zero while the hold lasts
 }
@@ -190,10 +196,32 @@ func (n *lane) begin(s timelineHold) {
 			s.from = before.to
 		}
 	}
+	s.letter = n.letterOf(s.owner)
 	n.holds = append(n.holds, s)
 	if len(n.holds) > 2*maxHolds {
 		n.holds = append([]timelineHold(nil), n.holds[len(n.holds)-maxHolds:]...)
 	}
+}
+
+// letterOf returns the number of an owner's letter in this lane: the letter that the owner has in other lanes, unless
+// another owner of this lane has it. If all letters are taken, it is that of the owner seen least recently.
+func (n *lane) letterOf(owner int) int {
+	i := slices.IndexFunc(n.letters, func(x letter) bool { return x.owner == owner })
+	own := letter{owner, owner % len(letters)}
+	switch {
+	case i >= 0:
+		own = n.letters[i]
+		n.letters = slices.Delete(n.letters, i, i+1)
+	case len(n.letters) == len(letters):
+		own.n = n.letters[0].n
+		n.letters = slices.Delete(n.letters, 0, 1)
+	default:
+		for slices.ContainsFunc(n.letters, func(x letter) bool { return x.n == own.n }) {
+			own.n = (own.n + 1) % len(letters)
+		}
+	}
+	n.letters = append(n.letters, own)
+	return own.n
 }
 
 // end ends the hold of a holder.
@@ -274,7 +302,7 @@ func (n *lane) spans(t theme, v timeWindow) []widget.Span {
 		if !v.shows(s.from, s.to) {
 			continue
 		}
-		letter, look := t.ofOwner(s.owner)
+		letter, look := t.ofOwner(s.letter)
 		kind := widget.Solid
 		if s.mode == keyspace.Read {
 			kind = widget.Shared

@@ -183,7 +183,7 @@ func locktopRWSamples() []keyspace.Sample {
 				},
 				Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}, {ID: e, Mode: keyspace.Write}},
 			},
-			TTL: 30 * time.Second,
+			TTL: 25 * time.Second,
 		},
 		{
 			Name: "a writer that reads, too, fenced",

@@ -44,6 +44,9 @@ func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 			t.Errorf("%s has %v left, want %v", h.ID, got, want)
 		}
 	}
+	if l := snap.Locks[0]; !l.Expires.Equal(l.Holders[1].Expires) {
+		t.Errorf("the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[1].Expires)
+	}
 }
 
 func TestAWriterThatWaitsAloneIsShown(t *testing.T) {

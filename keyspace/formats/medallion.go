@@ -185,7 +185,7 @@ func medallionSemaphore() keyspace.Format {
 					{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1},
 				},
 			},
-			TTL: 90 * time.Second,
+			TTL: 29 * time.Second,
 		}},
 	}
 }

@@ -1,0 +1,73 @@
+package tui
+
+import (
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/tui/widget"
+)
+
+// onMouse passes clicks and wheel events to the page. Line 0 is the first line of the page.
+func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
+	if a.dialog != nil {
+		return a.onMenuMouse(msg)
+	}
+	top := a.state.frame().top()
+	switch {
+	case msg.Button == tea.MouseButtonWheelUp:
+		a.wheel(-3)
+	case msg.Button == tea.MouseButtonWheelDown:
+		a.wheel(3)
+	case msg.Button != tea.MouseButtonLeft || msg.Action != tea.MouseActionPress:
+	case msg.Y == 0:
+		a.clickTab(msg.X)
+	case msg.Y >= top:
+		if p, ok := a.page().(clicker); ok && p.click(&a.state, msg.X, msg.Y-top) {
+			return a.press(tea.KeyMsg{Type: tea.KeyEnter})
+		}
+	}
+	return nil
+}
+
+// mouseHelp is what the mouse does, for the help and the docs.
+func mouseHelp() []struct{ what, does string } {
+	return []struct{ what, does string }{
+		{"click", "select a row, and with a second click open it as Enter does; open a tab, sort by a title, choose from a menu"},
+		{"wheel", "scroll; --no-mouse leaves the mouse to the terminal, to select text"},
+	}
+}
+
+func (a *app) wheel(steps int) {
+	if p, ok := a.page().(scroller); ok {
+		p.scroll(&a.state, steps)
+	}
+}
+
+// onMenuMouse passes clicks and wheel events to a menu; other dialogs ignore them.
+func (a *app) onMenuMouse(msg tea.MouseMsg) tea.Cmd {
+	m, ok := a.dialog.(*menu)
+	if !ok {
+		return nil
+	}
+	var cmd tea.Cmd
+	switch {
+	case msg.Button == tea.MouseButtonWheelUp:
+		a.dialog, cmd = m.update(&a.state, tea.KeyMsg{Type: tea.KeyUp})
+	case msg.Button == tea.MouseButtonWheelDown:
+		a.dialog, cmd = m.update(&a.state, tea.KeyMsg{Type: tea.KeyDown})
+	case msg.Button == tea.MouseButtonLeft && msg.Action == tea.MouseActionPress:
+		a.dialog, cmd = m.click(&a.state, msg.Y)
+	}
+	return cmd
+}
+
+// clickTab opens the page whose tab is at column x of the first line.
+func (a *app) clickTab(x int) {
+	at := widget.Width(" locktop ") + segmentGap
+	for i, tab := range a.tabs(&a.state) {
+		if x >= at && x < at+widget.Width(tab.text) {
+			a.goToPage(i)
+			return
+		}
+		at += widget.Width(tab.text) + tab.gap()
+	}
+}

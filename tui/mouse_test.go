@@ -1,0 +1,58 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+
+	tea "github.com/charmbracelet/bubbletea"
+)
+
+// click clicks on the first line of the screen that contains text.
+func (d *driver) click(text string) *driver {
+	d.t.Helper()
+	above, _, found := strings.Cut(d.screen(), text)
+	if !found {
+		d.t.Fatalf("no %q on the screen:\n%s", text, d.screen())
+	}
+	d.deliver(tea.MouseMsg{X: 5, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
+	return d.settle()
+}
+
+func TestASecondClickOpensARow(t *testing.T) {
+	w := testConfig()
+	drive(t, w, func(d *driver) {
+		d.click("lock:orders").want("▌  lock:orders").click("rw:catalog").want("▌  rw:catalog").wantNot("newest first")
+		d.click("rw:catalog").want("newest first", "rw:catalog").press("esc")
+		d.press("2").click("rw:index").click("rw:index").want("newest first").press("esc")
+		d.press("6").click("fair:mail").wantNot("newest first").click("fair:mail").want("newest first").press("esc")
+		d.press("3").click(" keys ").want("▌keys").click("▌keys").want("keys: ").press("esc")
+		d.press("1").size(40, 10).click("rw:index").click("rw:index").want("time left")
+	})
+	drive(t, w, func(d *driver) {
+		d.click("job:nightly").wantNot("newest first").press("?", "pgdown", "pgdown", "pgdown", "pgdown").want("second click")
+	})
+}
+
+// The smallest windows show which lock is selected, and which has a finding.
+func TestASmallWindowShowsSelectionAndFindings(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
+		d.size(40, 10).want("▌▲ job:nightly").press("j").want(" ▲ job:nightly", "▌● lock:orders")
+	})
+}
+
+// The header shows the names of the pages if there is room, and the server in any case.
+func TestTheHeaderUsesItsRoom(t *testing.T) {
+	w, _ := writeConfig()
+	w.Production = true
+	drive(t, w, func(d *driver) {
+		for width, named := range map[int]bool{80: false, 100: false, 120: true} {
+			if line := d.size(width, 24).line(" locktop "); !strings.Contains(line, "redis://127.") || strings.Contains(line, "2 Timeline") != named {
+				t.Errorf("at %d columns it is %q", width, line)
+			}
+		}
+	})
+	r := recorded(t)
+	first, final := r.Span()
+	p := &fakePlayer{reader: r, playing: PlaybackState{At: first, First: first, Last: final, Speed: 1}}
+	drive(t, Config{Source: p, Player: p, Title: "office.lockrec"}, func(d *driver) { d.size(120, 24).want("2 Timeline", "6 Events", "REPLAY") })
+}
