@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -332,6 +333,33 @@ func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
 	})
 	if m.Abandoned != 1 {
 		t.Errorf("%d abandoned", m.Abandoned)
+	}
+}
+
+// A steal deletes the key of the library under its name. Where locktop may not look for it,
+// because other programs may use the prefix, the report says that nothing was deleted.
+func TestAStealThatDeletesNothingDoesNotStrike(t *testing.T) {
+	for prefix, struck := range map[string]int{"": 1, "D:": 0} {
+		rdb := connect(t, server.ForTest(t).Addr())
+		r := started(t, rdb, Scenario{
+			Lock: process("own-keys", time.Minute), Keys: Keys{N: 12, Prefix: prefix, Pick: PickOne}, Clients: 1, Hold: Const(time.Minute), Duration: time.Minute,
+			Faults: []Fault{{At: 300 * time.Millisecond, Kind: ExternalDelete}},
+		})
+		m := until(t, r, "the end of the fault", func(m Metrics) bool {
+			return slices.ContainsFunc(r.Events(0), func(e Event) bool { return e.Kind == FaultEnded })
+		})
+		held := rdb.Keys(t.Context(), "mutex:*").Val()
+		if f := m.Faults[0]; f.Struck != struck || len(held) != 1-struck || (f.Why == "") != (struck == 1) {
+			t.Errorf("prefix %q: %v; there are %q", prefix, f, held)
+		}
+	}
+}
+
+func TestAKeyOfALibraryIsToldFromOthers(t *testing.T) {
+	for name, want := range map[string]bool{"p:1": true, "mutex:p:1": true, "p:1:owner": true, "p:12": false, "p:2": false} {
+		if isOf(name, "p:1") != want {
+			t.Errorf("%s is of p:1: %v", name, !want)
+		}
 	}
 }
 

@@ -202,7 +202,7 @@ type faultLog struct {
 type loggedFault struct {
 	Fault
 	due      bool   // its time has come
-	refused  string // why the client processes do not support it
+	refused  string // why it does not strike, apart from the client's moment
 	occurred int    // how often it has occurred
 }
 
@@ -238,6 +238,16 @@ func (l *faultLog) occurred(fault Fault) {
 	defer l.mu.Unlock()
 	if fault.number > 0 {
 		l.all[fault.number-1].occurred++
+	}
+}
+
+// missed takes back that a fault has occurred, and records why it did nothing.
+func (l *faultLog) missed(fault Fault, why string) {
+	l.refuse(fault, why)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if fault.number > 0 {
+		l.all[fault.number-1].occurred--
 	}
 }
 
@@ -353,6 +363,20 @@ func (f *fleet) restartNode(fault Fault) {
 	f.end(fault, oracle.Everybody)
 }
 
+// deleteKeys applies a fault that deletes a key, or all keys if key is oracle.Everybody. If
+// there was no key to delete, the fault has not struck, and excuses nothing.
+func (f *fleet) deleteKeys(key int, fault Fault, deleteThem func() (int64, error)) error {
+	f.oracle.WipeBegan(key, string(fault.Kind), time.Now())
+	deleted, err := deleteThem()
+	if deleted == 0 && err == nil {
+		f.oracle.WipeUndone(key)
+		f.faults.missed(fault, "no key was deleted: the lock was free, or its library gives its key another name")
+		return nil
+	}
+	f.oracle.WipeEnded(key, time.Now())
+	return err
+}
+
 // wipe tells the oracle that a fault is about to delete a key, or all keys if key is
 // oracle.Everybody, and returns a function that tells it of the end.
 func (f *fleet) wipe(key int, fault Fault) (ended func()) {
@@ -387,12 +411,10 @@ func (f *fleet) applyServerFault(fault Fault) {
 	var err error
 	switch fault.Kind {
 	case Flush:
-		defer f.wipe(oracle.Everybody, fault)()
-		err = f.janitor.flush(ctx)
+		err = f.deleteKeys(oracle.Everybody, fault, func() (int64, error) { return f.janitor.flush(ctx) })
 	case ExternalDelete:
 		if key, held := f.heldKey(ctx); held {
-			defer f.wipe(key, fault)()
-			err = f.janitor.deleteLock(ctx, f.keys.names[key])
+			err = f.deleteKeys(key, fault, func() (int64, error) { return f.janitor.deleteLock(ctx, f.keys.names[key]) })
 		}
 	case Failover:
 		defer f.wipe(oracle.Everybody, fault)()

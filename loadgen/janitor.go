@@ -201,7 +201,7 @@ func (j *janitor) clean() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
 	defer cancel()
-	_ = j.deleteAll(ctx)
+	_, _ = j.deleteAll(ctx)
 	for _, rdb := range j.servers {
 		if j.claimKey != "" {
 			_ = rdb.Del(ctx, j.claimKey).Err()
@@ -210,13 +210,17 @@ func (j *janitor) clean() {
 }
 
 // deleteAll deletes all keys of the locks that clients have asked for, except existing
-// ones.
-func (j *janitor) deleteAll(ctx context.Context) error {
-	if j.lock.Kind == Exec && j.existing == nil {
-		return j.deleteMatching(ctx, "*"+glob(j.prefix)+"*")
+// ones, and returns their number.
+func (j *janitor) deleteAll(ctx context.Context) (deleted int64, err error) {
+	if j.namesItsKeys() {
+		return j.deleteMatching(ctx, "*"+glob(j.prefix)+"*", func(name string) bool { return name != j.claimKey })
 	}
 	return j.delete(ctx, j.touched(), j.remains)
 }
+
+// namesItsKeys reports whether only the library of client processes knows the names of the
+// keys, and the prefix is a random one: no key of another program contains it.
+func (j *janitor) namesItsKeys() bool { return j.lock.Kind == Exec && j.existing == nil }
 
 // touched returns the keys that clients have asked for. A keeper does not know them.
 func (j *janitor) touched() []string {
@@ -226,8 +230,9 @@ func (j *janitor) touched() []string {
 	return j.oracle.Touched()
 }
 
-// flush deletes these locks with their queues, but not their fence counters.
-func (j *janitor) flush(ctx context.Context) error {
+// flush deletes these locks with their queues, but not their fence counters, and returns
+// the number of deleted keys.
+func (j *janitor) flush(ctx context.Context) (deleted int64, err error) {
 	if j.lock.Kind == Exec {
 		return j.deleteAll(ctx)
 	}
@@ -236,9 +241,12 @@ func (j *janitor) flush(ctx context.Context) error {
 	})
 }
 
-// deleteLock deletes the key of one lock, like a DEL by another program. Other keys of the
-// lock stay.
-func (j *janitor) deleteLock(ctx context.Context, key string) error {
+// deleteLock deletes the key of one lock, like a DEL by another program, and returns the
+// number of deleted keys. Other keys of the lock stay, if their names are known.
+func (j *janitor) deleteLock(ctx context.Context, key string) (deleted int64, err error) {
+	if j.namesItsKeys() {
+		return j.deleteMatching(ctx, "*"+glob(key)+"*", func(name string) bool { return isOf(name, key) })
+	}
 	return j.delete(ctx, []string{key}, func(key string) []string {
 		if j.lock.Kind == "classic/two-key-rw" {
 			return j.names(key)
@@ -250,8 +258,14 @@ func (j *janitor) deleteLock(ctx context.Context, key string) error {
 // batch is the number of locks per pipeline.
 const batch = 500
 
-func (j *janitor) delete(ctx context.Context, keys []string, names func(key string) []string) error {
-	var failed error
+// isOf reports whether a name contains a key, and not another key that begins with it: 1 is
+// not in 12.
+func isOf(name, key string) bool {
+	_, rest, found := strings.Cut(name, key)
+	return found && (rest == "" || rest[0] < '0' || rest[0] > '9')
+}
+
+func (j *janitor) delete(ctx context.Context, keys []string, names func(key string) []string) (deleted int64, failed error) {
 	for _, rdb := range j.servers {
 		for part := range slices.Chunk(keys, batch) {
 			pipe := rdb.Pipeline()
@@ -262,27 +276,34 @@ func (j *janitor) delete(ctx context.Context, keys []string, names func(key stri
 					}
 				}
 			}
-			if _, err := pipe.Exec(ctx); err != nil {
+			replies, err := pipe.Exec(ctx)
+			for _, r := range replies {
+				deleted += r.(*redis.IntCmd).Val()
+			}
+			if err != nil {
 				failed = err
 				break
 			}
 		}
 	}
-	return failed
+	return deleted, failed
 }
 
-// deleteMatching deletes all keys that match a pattern. The keys of client processes
-// have names that only their library knows.
-func (j *janitor) deleteMatching(ctx context.Context, pattern string) error {
-	var failed error
+// deleteMatching deletes the keys that match a pattern and a condition. The keys of client
+// processes have names that only their library knows.
+func (j *janitor) deleteMatching(ctx context.Context, pattern string, condition func(name string) bool) (deleted int64, failed error) {
 	for _, rdb := range j.servers {
 		keys := rdb.Scan(ctx, 0, pattern, 1000).Iterator()
 		for keys.Next(ctx) {
-			failed = cmp.Or(failed, rdb.Del(ctx, keys.Val()).Err())
+			if !condition(keys.Val()) {
+				continue
+			}
+			n, err := rdb.Del(ctx, keys.Val()).Result()
+			deleted, failed = deleted+n, cmp.Or(failed, err)
 		}
 		failed = cmp.Or(failed, keys.Err())
 	}
-	return failed
+	return deleted, failed
 }
 
 // remains returns all keys of a lock that may exist after a run: a process that was killed is

@@ -49,7 +49,8 @@ type Config struct {
 type keyLoss struct {
 	from, to time.Time
 	fault    string
-	under    int // faults that are not over
+	under    int      // faults that are not over
+	earlier  *keyLoss // the one before this
 }
 
 // Lease is what the oracle reads of a lease. Valid decides. Deadline is the end of a
@@ -465,7 +466,9 @@ func (o *Oracle) Wipe(key int, fault string, now time.Time) {
 func (o *Oracle) WipeBegan(key int, fault string, now time.Time) {
 	o.changeLoss(key, func(l *keyLoss) {
 		if l.under == 0 {
-			l.from, l.to, l.fault = now, now.Add(endless), fault
+			earlier := *l
+			earlier.earlier = nil
+			*l = keyLoss{from: now, to: now.Add(endless), fault: fault, earlier: &earlier}
 		}
 		l.under++
 	})
@@ -482,6 +485,15 @@ func (o *Oracle) WipeEnded(key int, now time.Time) {
 		}
 		if l.under--; l.under == 0 {
 			l.to = now
+		}
+	})
+}
+
+// WipeUndone records that the fault of a WipeBegan is over and has deleted nothing.
+func (o *Oracle) WipeUndone(key int) {
+	o.changeLoss(key, func(l *keyLoss) {
+		if l.under--; l.under == 0 {
+			*l = *l.earlier
 		}
 	})
 }

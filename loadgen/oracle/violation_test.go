@@ -211,6 +211,25 @@ func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 	}
 }
 
+// A fault that deletes nothing excuses nothing, and takes no excuse of an earlier one.
+func TestAFaultThatDeletedNothingExcusesNothing(t *testing.T) {
+	for key, earlier := range map[int]bool{0: false, -1: true} {
+		th := newOracleTest(t)
+		th.enter(Participant{Client: 1}, 0, 1000)
+		if earlier {
+			th.Wipe(key, "steal", th.at(50))
+		}
+		th.WipeBegan(key, "flush", th.at(100))
+		th.WipeUndone(key)
+		th.enter(Participant{Client: 2}, 200, 1200)
+		want := violations{overlaps: 1}
+		if earlier {
+			want.excused = 1
+		}
+		th.wantViolations(want)
+	}
+}
+
 func TestOnlyTheFirstViolationsAreKeptAndAllAreCounted(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.enter(Participant{}, 0, 1)
