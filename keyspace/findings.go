@@ -45,19 +45,25 @@ func FindingKinds() []FindingKind {
 	for _, r := range rules() {
 		all = append(all, FindingKind{r.id, r.severity})
 	}
+	all = append(all, certainDeadlock, possibleDeadlock)
 	return append(all, serverFindingKinds()...)
 }
 
 // Findings lists the problems of the locks of a snapshot, in the order of the locks and
-// of the rules.
+// of the rules, deadlocks last.
 func Findings(s Snapshot) []Finding {
 	var all []Finding
-	known := rules()
+	known, deadlocks := rules(), deadlockFindings(s)
 	for i := range s.Locks {
 		l := &s.Locks[i]
 		for _, r := range known {
 			if text := r.check(l, s.At); text != "" {
 				all = append(all, Finding{ID: r.id, Severity: r.severity, Lock: l.ID(), Text: text, Remedy: r.remedy})
+			}
+		}
+		if len(deadlocks) > 0 {
+			if f, found := deadlocks[l.ID()]; found {
+				all = append(all, f)
 			}
 		}
 	}

@@ -210,7 +210,7 @@ func TestServerFindings(t *testing.T) {
 			}
 		})
 	}
-	if len(missing) == 0 || missing[len(missing)-1].ID != "holder-gone" {
+	if len(missing) == 0 || missing[len(missing)-1].ID != "possible-deadlock" {
 		t.Errorf("no server has one of %v", missing)
 	}
 }

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,9 +12,8 @@ import (
 
 // ownership lists the other locks of an owner.
 type ownership struct {
-	holds    []*keyspace.Lock // other locks that it holds
-	waits    []*keyspace.Lock // locks that it waits for
-	deadlock bool             // deadlock: it waits for a client that waits for it
+	holds []*keyspace.Lock // other locks that it holds
+	waits []*keyspace.Lock // locks that it waits for
 }
 
 // ownerships is the last result of lockView.elsewhere. A search through 10,000 locks takes as
@@ -57,10 +57,6 @@ func (v lockView) search(locks []keyspace.Lock, h *keyspace.Holder) (o ownership
 		if len(other.Waiters) == 0 || !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
 			continue
 		}
-		for j := range other.Holders {
-			theirs := &other.Holders[j]
-			o.deadlock = o.deadlock || slices.ContainsFunc(v.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, theirs) })
-		}
 		o.waits = append(o.waits, other)
 	}
 	return o
@@ -102,9 +98,6 @@ func (v lockView) ownerLines(w int) []string {
 		if len(o.waits) > 0 {
 			lines = append(lines, s.items(w, "owner", s.screen.theme.warn, name+" waits for "+listed(texts(o.waits, s.waitText)), 2)...)
 		}
-		if o.deadlock {
-			lines = append(lines, s.items(w, "deadlock", s.screen.theme.bad, "each of the two waits for the other", 1)...)
-		}
 	}
 	return lines
 }
@@ -137,12 +130,15 @@ type ownerGroup struct {
 	shares []int           // locks that it holds with another owner, which has their row
 	waits  []int           // locks that it waits for
 	behind map[string]bool // owners that it waits for
-	rival  string          // deadlock: an owner that it waits for and that waits for it; or ""
+	blocks int             // number of owners that wait for it, also behind others
+	rival  string          // its next owner in a deadlock; or ""
+	known  bool            // the deadlock is certain
 }
 
-// groupByOwner returns the rows with a heading for each owner that holds several locks or
-// waits for one. The locks of all other owners follow under one heading, then the free locks.
-// Groups stay in the order of their first row. It finds no groups for libraries that make a
+// groupByOwner returns the rows with a heading for each owner that holds several locks,
+// waits for one, or blocks another owner. The locks of all other owners follow under one heading, then the free locks.
+// Deadlocks come first, then owners that block others; else groups stay in the order of
+// their first row. It finds no groups for libraries that make a
 // new token for each hold.
 func (s *state) groupByOwner(rows []lockRow) []lockRow {
 	locks := s.current().locks
@@ -163,9 +159,10 @@ func (s *state) groupByOwner(rows []lockRow) []lockRow {
 		byName[name].rows = append(byName[name].rows, row)
 	}
 	s.relate(byName)
+	slices.SortStableFunc(groups, func(a, b *ownerGroup) int { return cmp.Compare(b.urgency(), a.urgency()) })
 	var grouped []lockRow
 	for _, g := range groups {
-		if len(g.rows)+len(g.shares)+len(g.waits) < 2 {
+		if len(g.rows)+len(g.shares)+len(g.waits)+g.blocks < 2 {
 			single.rows = append(single.rows, g.rows...)
 			continue
 		}
@@ -218,13 +215,50 @@ func (s *state) relate(byName map[string]*ownerGroup) {
 			}
 		}
 	}
-	for _, g := range byName {
-		for name := range g.behind {
-			if other := byName[name]; other != nil && other != g && other.behind[g.name] && (g.rival == "" || name < g.rival) {
-				g.rival = name
+	for _, d := range s.current().deadlocks {
+		for _, w := range d.Waits {
+			if g := byName[w.Owner]; g != nil {
+				g.rival, g.known = w.For, d.Certain
 			}
 		}
 	}
+	countBlocked(byName)
+}
+
+// countBlocked sets how many owners wait for each owner, directly or behind others.
+func countBlocked(byName map[string]*ownerGroup) {
+	waiting := make(map[string][]string) // by the owner that they wait for
+	for name, g := range byName {
+		for other := range g.behind {
+			waiting[other] = append(waiting[other], name)
+		}
+	}
+	for name, g := range byName {
+		seen := map[string]bool{name: true}
+		for next := waiting[name]; len(next) > 0; {
+			one := next[len(next)-1]
+			next = next[:len(next)-1]
+			if !seen[one] {
+				seen[one] = true
+				g.blocks++
+				next = append(next, waiting[one]...)
+			}
+		}
+	}
+}
+
+// urgency orders groups: deadlocks first, then the owners that block most others and do not
+// wait themselves.
+func (g *ownerGroup) urgency() int {
+	switch {
+	case g.rival != "" && g.known:
+		return 1 << 30
+	case g.rival != "":
+		return 1 << 29
+	case len(g.waits) == 0:
+		return g.blocks
+	}
+	return 0
 }
 
 // ownerHeading draws the heading of a group, except for its last cell.
@@ -254,6 +288,12 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 	}
 	if g.rival != "" {
 		deadlock, style = "deadlock with "+s.redactOwner(g.rival), s.screen.theme.bad
+		if !g.known {
+			deadlock, style = "possible "+deadlock, s.screen.theme.warn
+		}
+	}
+	if g.blocks > 0 && g.rival == "" {
+		holds = s.sentence(holds, "blocks "+humanize.Plural(g.blocks, "owner"))
 	}
 	name := s.screen.glyphs.Fit(s.redactOwner(g.name), min(room, widget.Width(s.redactOwner(g.name))))
 	l.Put(s.screen.theme.head, name).Put(style, s.screen.glyphs.FitEnd("  "+s.sentence(holds, deadlock, waits), max(0, room-widget.Width(name))))

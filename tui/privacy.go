@@ -67,8 +67,21 @@ func (s *state) redactText(about keyspace.ID, text string) string {
 		return s.screen.glyphs.Ellipsis
 	default:
 		s.redactLock(&hidden, &l)
+		s.redactDeadlocks(&hidden, about)
 	}
 	return widget.Plain(hidden.apply(text))
+}
+
+// redactDeadlocks adds the names in the finding of a deadlock, which are also those of other
+// locks.
+func (s *state) redactDeadlocks(hidden *redactions, of keyspace.ID) {
+	for _, d := range s.current().deadlocks {
+		if slices.ContainsFunc(d.Waits, func(w keyspace.Wait) bool { return w.Lock.ID() == of }) {
+			for _, w := range d.Waits {
+				s.redactLock(hidden, w.Lock)
+			}
+		}
+	}
 }
 
 // redactions lists names to replace.

@@ -168,17 +168,18 @@ func (s *state) reject(why string) { s.notice = notice{why, true, s.now.Add(4 * 
 
 // viewModel is a snapshot with everything derived from it. It is immutable.
 type viewModel struct {
-	snap     keyspace.Snapshot
-	change   keyspace.Delta // from the previous snapshot
-	events   []keyspace.Event
-	locks    []keyspace.Lock                   // of the snapshot, the most severe first
-	all      []keyspace.Finding                // of the locks, then of the servers
-	findings []keyspace.Finding                // those of all that are not snoozed
-	snoozed  []keyspace.Finding                // those of all that are snoozed
-	worst    map[keyspace.ID]keyspace.Severity // of each lock with a finding
-	offset   time.Duration                     // server's clock minus local clock
-	derived  time.Time                         // time of the snapshot that order and findings come from
-	owners   *ownerships                       // of the lock drawn last; nil = not searched yet
+	snap      keyspace.Snapshot
+	change    keyspace.Delta // from the previous snapshot
+	events    []keyspace.Event
+	locks     []keyspace.Lock    // of the snapshot, the most severe first
+	all       []keyspace.Finding // of the locks, then of the servers
+	findings  []keyspace.Finding // those of all that are not snoozed
+	deadlocks []keyspace.Deadlock
+	snoozed   []keyspace.Finding                // those of all that are snoozed
+	worst     map[keyspace.ID]keyspace.Severity // of each lock with a finding
+	offset    time.Duration                     // server's clock minus local clock
+	derived   time.Time                         // time of the snapshot that order and findings come from
+	owners    *ownerships                       // of the lock drawn last; nil = not searched yet
 }
 
 // While no lock changes, order and findings stay valid for derivedEach per lock, from
@@ -213,7 +214,7 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 	}
 	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor(len(snap.Locks)) {
 		p.locks, p.worst, p.derived = before.locks, before.worst, before.derived
-		p.all, p.findings, p.snoozed = before.all, before.findings, before.snoozed
+		p.all, p.findings, p.snoozed, p.deadlocks = before.all, before.findings, before.snoozed, before.deadlocks
 		return p
 	}
 	p.compute()
@@ -251,6 +252,7 @@ func (p *viewModel) compute() {
 	p.derived = p.snap.At
 	p.all = append(keyspace.Findings(p.snap), keyspace.ServerFindings(p.snap)...)
 	p.findings = p.all
+	p.deadlocks = keyspace.Deadlocks(p.snap)
 	p.rank()
 }
 

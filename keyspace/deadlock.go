@@ -1,0 +1,295 @@
+package keyspace
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/humanize"
+)
+
+// Deadlock is a cycle of owners, each of which waits for a lock that the next one holds. No
+// holder of these locks can go on before one of their deadlines.
+type Deadlock struct {
+	Waits   []Wait    // the cycle; the owner of the first has the first name in the order of names
+	Certain bool      // each owner is one thread, and was seen to wait for 1 s
+	Expires time.Time // the first deadline of a lock of the cycle; zero = none has one
+}
+
+// Wait is an owner that waits for a lock.
+type Wait struct {
+	Owner string // as [Holder.Name]
+	Lock  *Lock
+	For   string // the owner that holds the lock
+}
+
+// deadlockAge is how long each wait and each hold of a cycle must last. The locks of a
+// snapshot are read one after the other: a shorter cycle may be of different moments.
+const deadlockAge = time.Second
+
+// Deadlocks finds the deadlocks of a snapshot, one cycle for each group of owners that wait
+// for each other. It reads only locks with waiters.
+//
+// An owner is the label or the ID of a holder. Locks of libraries that make a new token for
+// each hold and each wait have no deadlock that can be seen. If an owner is a process, the
+// thread that waits may be another one than the thread that holds: then the deadlock is not
+// certain. Nor is it in a single read, which does not show how long they wait. A semaphore blocks its waiters only if no holder of a permit can go on, and a
+// waiting reader waits only for a writer.
+func Deadlocks(s Snapshot) []Deadlock {
+	g := newWaitGraph(s)
+	g.release()
+	var all []Deadlock
+	seen := make(map[string]bool)
+	for _, owner := range g.owners() {
+		if seen[owner] {
+			continue
+		}
+		cycle := g.cycle(owner)
+		if len(cycle) > 1 && !slices.ContainsFunc(cycle, func(w Wait) bool { return seen[w.Owner] }) {
+			if d, ok := g.deadlock(cycle); ok {
+				all = append(all, d)
+			}
+		}
+		for _, w := range cycle {
+			seen[w.Owner] = true
+		}
+	}
+	return all
+}
+
+// waitGraph is who waits for whom.
+type waitGraph struct {
+	now   time.Time
+	waits map[string][]edge // the waits of an owner, unless it can go on
+}
+
+// edge is a wait for a lock and for all, or for one, of some owners.
+type edge struct {
+	lock   *Lock
+	waiter *Waiter
+	owners []string // that hold the lock against it
+	any    bool     // one of them is enough
+}
+
+func newWaitGraph(s Snapshot) *waitGraph {
+	g := &waitGraph{now: s.At, waits: make(map[string][]edge)}
+	names := make(map[string]string) // of owners, by ID and by the label that begins a token of package lock
+	var contended []*Lock
+	for i := range s.Locks {
+		if len(s.Locks[i].Waiters) > 0 {
+			contended = append(contended, &s.Locks[i])
+		}
+	}
+	if len(contended) < 2 {
+		return g
+	}
+	for _, l := range contended {
+		for _, h := range l.Holders {
+			names[h.ID] = h.Name()
+			if h.Label != "" {
+				names[h.Label+"~"] = h.Label
+			}
+		}
+	}
+	for _, l := range contended {
+		for i := range l.Waiters {
+			w := &l.Waiters[i]
+			name := names[w.ID]
+			if label, _, labelled := strings.Cut(w.ID, "~"); name == "" && labelled {
+				name = names[label+"~"]
+			}
+			if e := (edge{lock: l, waiter: w, owners: l.blocking(w), any: l.Kind == Semaphore}); name != "" && g.lives(w) && e.blocks(name) {
+				g.waits[name] = append(g.waits[name], e)
+			}
+		}
+	}
+	return g
+}
+
+// lives reports whether a waiter does not count as dead.
+func (g *waitGraph) lives(w *Waiter) bool { return w.Expires.IsZero() || w.Expires.After(g.now) }
+
+// blocking returns the names of the holders that exclude a waiter.
+func (l *Lock) blocking(w *Waiter) (names []string) {
+	if l.Kind == Semaphore && l.Remaining > 0 {
+		return nil
+	}
+	for _, h := range l.Holders {
+		if w.Mode != Read || h.Mode != Read {
+			names = append(names, h.Name())
+		}
+	}
+	return names
+}
+
+// blocks reports whether the lock is held against an owner. An owner that holds it itself
+// enters it again, or is a process with several threads.
+func (e edge) blocks(owner string) bool {
+	return len(e.owners) > 0 && !slices.Contains(e.owners, owner)
+}
+
+// release removes the owners that can go on, until only those are left that wait for each
+// other, or behind them.
+func (g *waitGraph) release() {
+	behind := make(map[string][]string) // owners that wait for an owner
+	for owner, waits := range g.waits {
+		for _, e := range waits {
+			for _, other := range e.owners {
+				behind[other] = append(behind[other], owner)
+			}
+		}
+	}
+	for check := g.owners(); len(check) > 0; {
+		owner := check[len(check)-1]
+		check = check[:len(check)-1]
+		if waits := g.waits[owner]; waits != nil && !slices.ContainsFunc(waits, g.stuck) {
+			delete(g.waits, owner)
+			check = append(check, behind[owner]...)
+		}
+	}
+}
+
+// stuck reports whether no holder, or not every holder, that a wait needs can go on.
+func (g *waitGraph) stuck(e edge) bool {
+	waiting := func(owner string) bool { return g.waits[owner] != nil }
+	if e.any {
+		return !slices.ContainsFunc(e.owners, func(owner string) bool { return !waiting(owner) })
+	}
+	return slices.ContainsFunc(e.owners, waiting)
+}
+
+// owners returns the owners that are left, in order.
+func (g *waitGraph) owners() []string {
+	all := make([]string, 0, len(g.waits))
+	for owner := range g.waits {
+		all = append(all, owner)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// cycle returns a shortest cycle of waits that begins with an owner, or nil.
+func (g *waitGraph) cycle(first string) []Wait {
+	came := map[string]Wait{} // by the owner that the wait is for
+	for next := []string{first}; len(next) > 0; next = next[1:] {
+		for _, e := range g.waits[next[0]] {
+			if !g.stuck(e) {
+				continue
+			}
+			for _, owner := range e.owners {
+				if _, known := came[owner]; known || g.waits[owner] == nil {
+					continue
+				}
+				came[owner] = Wait{Owner: next[0], Lock: e.lock, For: owner}
+				if owner == first {
+					return unwind(came, first)
+				}
+				next = append(next, owner)
+			}
+		}
+	}
+	return nil
+}
+
+// unwind returns the cycle through an owner, in its order.
+func unwind(came map[string]Wait, first string) (cycle []Wait) {
+	for at := first; len(cycle) == 0 || at != first; at = cycle[len(cycle)-1].Owner {
+		cycle = append(cycle, came[at])
+	}
+	slices.Reverse(cycle)
+	return cycle
+}
+
+// deadlock describes a cycle. It is false if a wait or a hold is too new.
+func (g *waitGraph) deadlock(cycle []Wait) (d Deadlock, ok bool) {
+	d = Deadlock{Waits: cycle, Certain: true}
+	for _, w := range cycle {
+		for _, age := range g.ages(w) {
+			if age > 0 && age < deadlockAge {
+				return Deadlock{}, false
+			}
+			d.Certain = d.Certain && age > 0
+		}
+		d.Certain = d.Certain && isThread(w.Owner)
+		if at := w.Lock.Expires; !at.IsZero() && (d.Expires.IsZero() || at.Before(d.Expires)) {
+			d.Expires = at
+		}
+	}
+	return d, true
+}
+
+// ages returns how long a wait, and the hold that it is for, have lasted at least; 0 =
+// unknown.
+func (g *waitGraph) ages(w Wait) (ages []time.Duration) {
+	for _, h := range w.Lock.Holders {
+		if h.Name() == w.For {
+			ages = append(ages, h.Age(g.now).Duration)
+		}
+	}
+	for _, e := range g.waits[w.Owner] {
+		if e.lock == w.Lock {
+			ages = append(ages, e.waiter.Age(g.now).Duration)
+		}
+	}
+	return ages
+}
+
+// threadID is the owner that Redisson and its likes store: the client and its thread.
+var threadID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+$`)
+
+// isThread reports whether the name of an owner is that of one thread.
+func isThread(owner string) bool { return threadID.MatchString(owner) }
+
+// Text describes the deadlock in one or two sentences, at a time of the server.
+func (d Deadlock) Text(now time.Time) string {
+	var waits []string
+	for _, w := range d.Waits[:min(len(d.Waits), maxNamed)] {
+		waits = append(waits, fmt.Sprintf("%s waits for %s of %s", w.Owner, w.Lock.Key, w.For))
+	}
+	if more := len(d.Waits) - maxNamed; more > 0 {
+		waits = append(waits, humanize.Count(more)+" more")
+	}
+	name := "Possible deadlock between processes"
+	if d.Certain {
+		name = "Deadlock"
+	}
+	end := "No deadline ends it."
+	if !d.Expires.IsZero() {
+		end = fmt.Sprintf("The first deadline ends it in %s.", humanize.Duration(max(0, d.Expires.Sub(now))))
+	}
+	return fmt.Sprintf("%s: %s. %s", name, strings.Join(waits, ", "), end)
+}
+
+// maxNamed is the number of waits that the text of a deadlock names.
+const maxNamed = 5
+
+// The kinds of the findings of deadlocks.
+var (
+	certainDeadlock  = FindingKind{"deadlock", Critical}
+	possibleDeadlock = FindingKind{"possible-deadlock", Warning}
+)
+
+// deadlockRemedy is the remedy of both kinds.
+const deadlockRemedy = "Stop one of the owners, or force-release one of the locks if its owner has done no work that the others rely on. Let all clients acquire these locks in the same order."
+
+// deadlockFindings returns a finding for each lock of each deadlock.
+func deadlockFindings(s Snapshot) map[ID]Finding {
+	all := make(map[ID]Finding)
+	for _, d := range Deadlocks(s) {
+		kind := possibleDeadlock
+		if d.Certain {
+			kind = certainDeadlock
+		}
+		text := d.Text(s.At)
+		for _, w := range d.Waits {
+			id := w.Lock.ID()
+			if known, found := all[id]; !found || cmp.Compare(known.Severity, kind.Severity) < 0 {
+				all[id] = Finding{ID: kind.ID, Severity: kind.Severity, Lock: id, Text: text, Remedy: deadlockRemedy}
+			}
+		}
+	}
+	return all
+}

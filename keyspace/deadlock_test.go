@@ -1,0 +1,145 @@
+package keyspace_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// thread returns an owner as Redisson stores it.
+func thread(n int) string { return fmt.Sprintf("8743c9c0-0795-4907-87fd-%012d:%d", n, n) }
+
+// contended returns a lock with holders and waiters that have been there for 2 s.
+func contended(key string, holders, waiters []string) keyspace.Lock {
+	l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Expires: t0.Add(time.Minute)}
+	for _, id := range holders {
+		l.Holders = append(l.Holders, keyspace.Holder{ID: id, Count: 1, Since: t0.Add(-2 * time.Second)})
+	}
+	for _, id := range waiters {
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: id, Since: t0.Add(-2 * time.Second)})
+	}
+	return l
+}
+
+// ring returns locks of owners each of which waits for the lock of the next.
+func ring(owners ...string) (locks []keyspace.Lock) {
+	for i, owner := range owners {
+		before := owners[(i+len(owners)-1)%len(owners)]
+		locks = append(locks, contended(fmt.Sprintf("lock:%d", i+1), []string{owner}, []string{before}))
+	}
+	return locks
+}
+
+func TestDeadlocksAreCyclesOfWaits(t *testing.T) {
+	a, b, c, d := thread(1), thread(2), thread(3), thread(4)
+	permits := func(holders, waiters []string, left int) keyspace.Lock {
+		l := contended("sem:1", holders, waiters)
+		l.Kind, l.Limit, l.Remaining = keyspace.Semaphore, len(holders)+left, left
+		return l
+	}
+	modes := func(l keyspace.Lock, held, waited keyspace.Mode) keyspace.Lock {
+		for i := range l.Holders {
+			l.Holders[i].Mode = held
+		}
+		for i := range l.Waiters {
+			l.Waiters[i].Mode = waited
+		}
+		return l
+	}
+	changed := func(locks []keyspace.Lock, change func(*keyspace.Lock)) []keyspace.Lock {
+		change(&locks[0])
+		return locks
+	}
+	for name, tt := range map[string]struct {
+		locks   []keyspace.Lock
+		length  int
+		certain bool
+	}{
+		"two":                   {ring(a, b), 2, true},
+		"three":                 {ring(a, b, c), 3, true},
+		"five":                  {ring(a, b, c, d, thread(5)), 5, true},
+		"a chain":               {[]keyspace.Lock{contended("1", []string{a}, []string{b}), contended("2", []string{b}, []string{c})}, 0, false},
+		"one behind a deadlock": {append(ring(a, b), contended("lock:3", []string{c}, nil), contended("lock:4", []string{b}, []string{c})), 2, true},
+		"a dead waiter":         {changed(ring(a, b), func(l *keyspace.Lock) { l.Waiters[0].Expires = t0 }), 0, false},
+		"a new wait":            {changed(ring(a, b), func(l *keyspace.Lock) { l.Waiters[0].Since = t0.Add(-time.Millisecond) }), 0, false},
+		"a new hold":            {changed(ring(a, b), func(l *keyspace.Lock) { l.Holders[0].Since = t0.Add(-time.Millisecond) }), 0, false},
+		"a single read":         {changed(ring(a, b), func(l *keyspace.Lock) { l.Waiters[0].Since = time.Time{} }), 2, false},
+		"seen for a while": {changed(ring(a, b), func(l *keyspace.Lock) {
+			l.Waiters[0].Since, l.Waiters[0].Seen = time.Time{}, t0.Add(-time.Second)
+		}), 2, true},
+		"processes": {ring("web-1:17", "web-2:40"), 2, false},
+		"a process with two threads": {[]keyspace.Lock{
+			contended("1", []string{"web-1:17"}, []string{"web-1:17"}), contended("2", []string{"web-1:17"}, []string{"web-1:17"}),
+		}, 0, false},
+		"a permit to come":      {[]keyspace.Lock{permits([]string{a, c, d}, []string{b}, 0), contended("lock:1", []string{b}, []string{a})}, 0, false},
+		"a free permit":         {[]keyspace.Lock{permits([]string{a}, []string{b}, 1), contended("lock:1", []string{b}, []string{a})}, 0, false},
+		"no permit to come":     {[]keyspace.Lock{permits([]string{a, c}, []string{b}, 0), contended("lock:1", []string{b}, []string{a, c})}, 2, true},
+		"one of two readers":    {[]keyspace.Lock{modes(contended("rw:1", []string{a, c}, []string{b}), keyspace.Read, keyspace.Write), contended("lock:1", []string{b}, []string{a})}, 2, true},
+		"readers beside":        {[]keyspace.Lock{modes(contended("rw:1", []string{a}, []string{b}), keyspace.Read, keyspace.Read), contended("lock:1", []string{b}, []string{a})}, 0, false},
+		"a writer that reads":   {[]keyspace.Lock{modes(contended("rw:1", []string{a}, []string{b}), keyspace.Write, keyspace.Read), contended("lock:1", []string{b}, []string{a})}, 2, true},
+		"a lock without holder": {append(ring(a, b)[:1], contended("lock:2", nil, []string{a})), 0, false},
+	} {
+		s := keyspace.Snapshot{At: t0, Locks: tt.locks}
+		all := keyspace.Deadlocks(s)
+		switch {
+		case tt.length == 0 && len(all) > 0:
+			t.Errorf("%s: %s", name, all[0].Text(t0))
+		case tt.length > 0 && (len(all) != 1 || len(all[0].Waits) != tt.length || all[0].Certain != tt.certain):
+			t.Errorf("%s: %+v", name, all)
+		}
+		found := keyspace.Findings(s)
+		found = slices.DeleteFunc(found, func(f keyspace.Finding) bool { return !strings.Contains(f.ID, "deadlock") })
+		if len(found) != tt.length {
+			t.Errorf("%s: %d findings", name, len(found))
+		}
+	}
+}
+
+func TestADeadlockNamesItsCycleAndItsEnd(t *testing.T) {
+	s := keyspace.Snapshot{At: t0, Locks: ring(thread(3), thread(1), thread(2))}
+	s.Locks[1].Expires = t0.Add(10 * time.Second)
+	want := "Deadlock: A waits for lock:3 of B, B waits for lock:1 of C, C waits for lock:2 of A. The first deadline ends it in 10 s."
+	got := strings.NewReplacer(thread(1), "A", thread(2), "B", thread(3), "C").Replace(keyspace.Deadlocks(s)[0].Text(t0))
+	if got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for i := range s.Locks {
+		s.Locks[i].Expires = time.Time{}
+	}
+	if got := keyspace.Deadlocks(s)[0].Text(t0); !strings.HasSuffix(got, "No deadline ends it.") {
+		t.Error(got)
+	}
+}
+
+// A label begins the tokens of package lock: each hold and each wait has another one.
+func TestALabelJoinsTheTokensOfAProcess(t *testing.T) {
+	locks := ring("web-1:17~a", "web-2:40~b")
+	for i, label := range []string{"web-1:17", "web-2:40"} {
+		locks[i].Holders[0].Label = label
+		locks[1-i].Waiters[0].ID = label + "~other"
+	}
+	all := keyspace.Deadlocks(keyspace.Snapshot{At: t0, Locks: locks})
+	if len(all) != 1 || all[0].Certain || !strings.HasPrefix(all[0].Text(t0), "Possible deadlock between processes: web-1:17 waits for lock:2 of web-2:40,") {
+		t.Errorf("%+v", all)
+	}
+}
+
+func BenchmarkDeadlocks(b *testing.B) {
+	s := keyspace.Snapshot{At: t0}
+	for i := range 100_000 {
+		l := contended(fmt.Sprint("lock:", i), []string{thread(i)}, nil)
+		if i%10 == 0 {
+			l = contended(l.Key, []string{thread(i)}, []string{thread(i + 10)}) // one chain of 10,000
+		}
+		s.Locks = append(s.Locks, l)
+	}
+	for b.Loop() {
+		if len(keyspace.Deadlocks(s)) > 0 {
+			b.Fatal("a chain is no cycle")
+		}
+	}
+}
