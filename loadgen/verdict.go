@@ -83,7 +83,7 @@ func (m Metrics) findings(s Scenario) []string {
 	add(m.Violations.Fenced, "One stale write was refused because of its fencing token.", "%s stale writes were refused because of their fencing tokens.")
 	add(m.Violations.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
 	add(m.Violations.ForeignUnlocks, "One release removed the lock of another client.", "%s releases removed the locks of other clients.")
-	add(m.Violations.Stuck, "No client could acquire one key, although it was free.", "Keys could not be acquired %s times, although they were free.")
+	add(m.Violations.Stuck, "No client could acquire one key, although no client was inside.", "Keys could not be acquired %s times, although no client was inside.")
 	if short := m.LateArrivals + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
 		all = append(all, fmt.Sprintf("The generator had too few clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
 	}
@@ -110,7 +110,7 @@ func (m Metrics) overlapFinding(s Scenario) string {
 	case m.Violations.Overlap.Count == 0:
 		return "No " + many + " had valid leases at once, but " + work
 	}
-	text := fmt.Sprintf("%s held the lock at once %s%s.", strings.ToUpper(many[:1])+many[1:], howOften(m.Violations.Overlap), m.overlapCause(s))
+	text := fmt.Sprintf("%s held the lock at the same time %s%s.", strings.ToUpper(many[:1])+many[1:], howOften(m.Violations.Overlap), m.overlapCause(s))
 	if m.Violations.WorkOverlap.Count > m.Violations.Overlap.Count {
 		text += " In all, " + work
 	}

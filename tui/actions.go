@@ -156,7 +156,7 @@ func (a *app) confirm(d pendingAction) dialog {
 	if len(d.locks) > 1 {
 		name = fmt.Sprint(len(d.locks))
 	}
-	p := newPrompt("production: type "+name+" to confirm: ", "")
+	p := newPrompt(fmt.Sprintf("%s %s on %s: type %s to confirm: ", d.verb(), a.describe(d.locks), a.address(), name), "")
 	p.note = func(text string) (string, bool) {
 		if text == name {
 			return "Enter goes on to the question", false

@@ -170,11 +170,26 @@ func TestAProductionServerRequiresTheTypedName(t *testing.T) {
 	w, b := writeConfig()
 	w.Production = true
 	drive(t, w, func(d *driver) {
-		d.want("PRODUCTION").press("x", "r").want("type job:nightly to confirm").enter("job").press("enter").want("nothing was changed: the name typed is not job:nightly").wantNot("release job:nightly?")
+		d.want("PRODUCTION").press("x", "r").want("release job:nightly on redis://127.0.0.1:6379/0: type job:nightly to confirm").enter("job").press("enter").want("nothing was changed: the name typed is not job:nightly").wantNot("release job:nightly?")
 		d.press("x", "r").enter("job:nightly").press("enter").want("release job:nightly?").press("enter").want("nothing was changed")
 		b.want(t)
 		d.press("x", "r").enter("job:nightly").press("enter", "y")
 		b.want(t, "release job:nightly")
+	})
+}
+
+// The header of a production server names it from 66 columns on.
+func TestTheHeaderOfAProductionServerNamesIt(t *testing.T) {
+	w, _ := writeConfig()
+	w.Production, w.Title = true, "redis.prod:6379"
+	drive(t, w, func(d *driver) {
+		for width := 66; width <= 200; width += 2 {
+			d.size(width, 30)
+			head, _, _ := strings.Cut(d.screen(), "\n")
+			if !strings.Contains(head, "redis.p") || !strings.Contains(head, "PRODUCTION") {
+				t.Errorf("%d columns: %s", width, head)
+			}
+		}
 	})
 }
 

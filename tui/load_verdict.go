@@ -107,10 +107,14 @@ func (s *state) expectationLines(w int) []string {
 func (s *state) expectations() []segment {
 	g, t, m := s.screen.glyphs, s.screen.theme, s.run.metrics
 	var all []segment
-	for _, x := range slices.Concat(s.run.scenario.Expect, s.run.scenario.Thresholds) {
+	for i, x := range slices.Concat(s.run.scenario.Expect, s.run.scenario.Thresholds) {
 		name := strings.TrimSuffix(x.Metric, ".count")
 		if len(loadgen.Missed([]loadgen.Threshold{x}, m)) == 0 {
-			all = append(all, segment{style: t.good, text: g.Check + " " + name + " " + x.Measured(m)})
+			text := g.Check + " " + name + " " + x.Measured(m)
+			if i < len(s.run.scenario.Expect) && x.Measured(m) != "0" {
+				text += ", as expected"
+			}
+			all = append(all, segment{style: t.good, text: text})
 			continue
 		}
 		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})

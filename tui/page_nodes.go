@@ -170,6 +170,11 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 		return widget.Cell{Style: t.strong, Text: humanize.Count(number) + "  " + s.redactAddr(n.Addr)}
 	case column == 0:
 		return widget.Cell{Style: t.strong, Text: s.redactAddr(n.Addr)}
+	case s.playback == nil && s.refresher.stale(): // what follows is old
+		if column == 1 {
+			return widget.Cell{Style: t.bad, Text: g.Cross + " lost"}
+		}
+		return none
 	case column == 1 && n.Up:
 		return widget.Cell{Style: t.good, Text: g.Dot + " up"}
 	case column == 1:

@@ -80,3 +80,15 @@ func TestTheTextsOfNodesAreEscaped(t *testing.T) {
 		drive(t, w, func(d *driver) { d.press("4").size(160, 45).press("p") })
 	}
 }
+
+// While no server answers, the page does not show old states as if they were new.
+func TestNodesOfALostConnectionAreNotUp(t *testing.T) {
+	v := sampleServer()
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.press("4").want("● up")
+		v.set(func(v *fakeServer) { v.err = errors.New("connection refused") })
+		d.wait(4*time.Second).want("connection lost", "127.0.0.1:6379  ", "✗ lost  ").wantNot("● up")
+		v.set(func(v *fakeServer) { v.err = nil })
+		d.wait(retryAfter + tickInterval).want("● up")
+	})
+}

@@ -97,13 +97,13 @@ var claims = map[string][]string{
 	"redlock-majority": {"2 of 5 servers up, majority 3", "no lock can be acquired until 3 respond", "5 of 5 servers up", "✓ 0 overlaps"},
 	"phantom":          {"the replies to it are lost", "the server granted", "which does not know it", "✓ 0 overlaps"},
 	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "nobody can acquire the lock any more"},
-	"getset-skew":      {"the clock of client-", "held load", "OVERLAP", "the known flaw of classic/getset"},
+	"getset-skew":      {"the clock of client-", "held load", "OVERLAP", ", as expected", "the known flaw of classic/getset"},
 	"blind-delete":     {"another client's", "OVERLAP", "held by client-"},
 	"get-then-del":     {"freezes before DEL while holding", "another client's"},
 	"counted":          {"works past its lease", "no fencing check, the data is now corrupt"},
 	"two-key-rw":       {"OVERLAP", "the known flaw of classic/two-key-rw"},
 	"stamp-rw":         {"OVERLAP", "the known flaw of classic/stamp-rw"},
-	"quorum-semaphore": {"OVERLAP", "More than 2 clients held the lock at once", "the known flaw of classic/quorum-semaphore"},
+	"quorum-semaphore": {"OVERLAP", "More than 2 clients held the lock at the same time", "the known flaw of classic/quorum-semaphore"},
 }
 
 // denials are texts that the screen must not show at the end of a scene.
