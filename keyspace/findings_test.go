@@ -298,3 +298,16 @@ func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A lock that outlives the deadline in its value is not held any more.
+func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {
+	for after, want := range map[time.Duration]keyspace.State{-time.Second: keyspace.Held, 500 * time.Millisecond: keyspace.Held, 5 * time.Second: keyspace.Lapsed} {
+		l := keyspace.Lock{Key: "k", Kind: keyspace.Mutex, Stamped: true, Expires: t0, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: t0}}}
+		if got := l.State(t0.Add(after)); got != want {
+			t.Errorf("%v after its deadline it is %s, want %s", after, got, want)
+		}
+		if l.Stamped = false; l.State(t0.Add(after)) != keyspace.Held {
+			t.Errorf("%v after the TTL of the last read it is %s", after, l.State(t0.Add(after)))
+		}
+	}
+}

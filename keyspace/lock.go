@@ -53,11 +53,12 @@ const (
 	Waiting   State = "waiting" // no holder, but waiters
 	Stuck     State = "stuck"   // held without a deadline for unusually long, or by a client that has disconnected
 	Partial   State = "partial" // held on fewer servers than a quorum
+	Lapsed    State = "expired" // the deadline in its value is over, but it still exists: any client may take it
 )
 
 // States lists all states in the order of the JSON contract.
 func States() []State {
-	return []State{Held, ReadHeld, WriteHeld, Free, Waiting, Stuck, Partial}
+	return []State{Held, ReadHeld, WriteHeld, Free, Waiting, Stuck, Partial, Lapsed}
 }
 
 // Confidence is how certain a decoder is that a key is a lock of its format.
@@ -258,6 +259,8 @@ func (l Lock) State(now time.Time) State {
 		return Partial
 	case l.Endless() && l.abandoned(now):
 		return Stuck
+	case stampPassed(&l, now) != "":
+		return Lapsed
 	case l.Holders[0].Mode == Read:
 		return ReadHeld
 	case l.Holders[0].Mode == Write:

@@ -109,7 +109,7 @@ func (d *helpDialog) entry(s *state, label, help string) []string {
 func (d *helpDialog) legend(s *state) string {
 	l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "states")
 	l.PadTo(s.screen.theme.text, 16)
-	for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
+	for _, st := range keyspace.States() {
 		glyph, style := s.ofState(st)
 		l.Put(style, glyph+" "+string(st)).Pad(s.screen.theme.text, 2)
 	}

@@ -183,6 +183,8 @@ func ttlCell(v lockView, _ int) widget.Cell {
 		return widget.Cell{Style: t.dim, Text: v.state.screen.glyphs.None}
 	case !ok:
 		return widget.Cell{Style: t.bad, Text: "never"}
+	case v.State(v.now) == keyspace.Lapsed:
+		return widget.Cell{Style: t.warn, Text: "-" + humanize.Left(-rest)}
 	default:
 		return widget.Cell{Style: v.urgency(t.text), Text: humanize.Left(rest)}
 	}

@@ -76,6 +76,9 @@ func (v lockView) until(expires time.Time) string {
 	if expires.IsZero() {
 		return "never expires"
 	}
+	if v.State(v.now) == keyspace.Lapsed && expires.Before(v.now) {
+		return "passed " + humanize.Left(v.now.Sub(expires)) + " ago"
+	}
 	text := humanize.Left(expires.Sub(v.now)) + " left"
 	if lease := v.state.leases[v.ID().OnAnyNode()]; lease.known && expires.Equal(lease.expires) {
 		text += " of " + humanize.Setting(lease.length)

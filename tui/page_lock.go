@@ -197,6 +197,8 @@ func (v lockView) timeLeft(w int) string {
 		return l.Put(s.screen.theme.dim, s.screen.glyphs.None).String()
 	case !ok:
 		return l.Put(s.screen.theme.bad, "never expires").String()
+	case v.State(v.now) == keyspace.Lapsed:
+		return l.Put(s.screen.theme.warn, "its deadline passed "+humanize.Left(-rest)+" ago").String()
 	}
 	l.Put(v.urgency(s.screen.theme.text), s.screen.glyphs.Fit(humanize.Left(rest), 9))
 	const wide = 40

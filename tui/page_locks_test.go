@@ -381,3 +381,18 @@ func TestDeadlinesCountDownBetweenReads(t *testing.T) {
 		d.want("s old").wantNot("live")
 	})
 }
+
+// A lock whose deadline is over is not shown as held.
+func TestALockAfterItsDeadlineIsExpired(t *testing.T) {
+	v := &fakeServer{}
+	drive(t, Config{Source: v}, func(d *driver) {
+		over := time.Now().Add(-9 * time.Second)
+		v.set(func(v *fakeServer) {
+			v.locks = []keyspace.Lock{{
+				Key: "seat:14c", Kind: keyspace.Mutex, Stamped: true, Expires: over, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: over}},
+			}}
+		})
+		d.size(120, 35).wait(2*tickInterval).want("◌ expired", "-9.", "passed 9.").wantNot("● held", "0.0 s")
+		d.press("enter").want("expired", "its deadline passed 9.").wantNot("0.0 s")
+	})
+}

@@ -267,6 +267,8 @@ func (s *state) ofState(st keyspace.State) (string, widget.Style) {
 		return g.Alert, t.bad
 	case keyspace.Partial:
 		return g.Half, t.warn
+	case keyspace.Lapsed:
+		return g.Dotted, t.warn
 	default:
 		return g.Ring, t.dim
 	}

@@ -119,6 +119,9 @@ func Left(l keyspace.Lock, at time.Time) string {
 	if !ok {
 		return "never"
 	}
+	if l.State(at) == keyspace.Lapsed {
+		return "-" + humanize.Left(-d)
+	}
 	return humanize.Left(d)
 }
 

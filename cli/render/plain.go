@@ -72,7 +72,11 @@ func HeldBy(l keyspace.Lock, at time.Time) string {
 
 // Deadline says when l expires, seen at a time.
 func Deadline(l keyspace.Lock, at time.Time) string {
-	if d, ok := l.TTL(at); ok {
+	d, ok := l.TTL(at)
+	switch {
+	case ok && l.State(at) == keyspace.Lapsed:
+		return "expired " + humanize.Left(-d) + " ago"
+	case ok:
 		return "expires in " + humanize.Left(d)
 	}
 	return "never expires"
