@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +47,10 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 // SIGHUP ends every command like SIGTERM, unless it is ignored, as by nohup.
 func TestAHangupEndsACommand(t *testing.T) {
 	t.Parallel()
+	if signal.Ignored(syscall.SIGHUP) { // under nohup: children inherit that, but not a handler
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
+	}
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { rdb.Close() })

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"locktop/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 	"locktop/keyspace/recording"
 	"locktop/tui"
 )
@@ -52,8 +54,38 @@ segment ends there. The deadlines of renewed locks in a directory are exact to 1
 	}
 	set := flagSection("Playback")
 	set.StringVar(&at, "at", "", "`time` to begin at: "+humanize.MomentForms)
-	cmdFlags(cmd, set, s.flags(), look.flags())
+	cmdFlags(cmd, set, s.replayFlags(), look.flags())
 	return cmd
+}
+
+// replayFlags returns the flags of the selection that make sense for a recording: its locks
+// were found by the flags of the recorder.
+func (s *selection) replayFlags() *pflag.FlagSet {
+	set := flagSection("Selection")
+	s.flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains([]string{"format", "stuck", "overdue"}, f.Name) {
+			set.AddFlag(f)
+		}
+	})
+	return set
+}
+
+// withLimits is a source whose locks have the limits of a selection.
+type withLimits struct {
+	source tui.Source
+	limits limits
+}
+
+// Snapshot returns the newest snapshot. Without limits, those of the recorder count.
+func (w withLimits) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	snap, err := w.source.Snapshot(ctx)
+	if len(w.limits) > 0 {
+		snap.Locks = slices.Clone(snap.Locks)
+		for i := range snap.Locks {
+			snap.Locks[i].OverdueIn = inspect.OverdueIn(w.limits, snap.Locks[i].Key)
+		}
+	}
+	return snap, err
 }
 
 // oneFile checks that the only argument is the name of a file.
@@ -95,7 +127,7 @@ func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, n
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	return p.screen(ctx, look, tui.Config{Source: filteredSource{player, s}, Player: player, Title: filepath.Base(name)})
+	return p.screen(ctx, look, tui.Config{Source: filteredSource{withLimits{player, s.limits}, s}, Player: player, Title: filepath.Base(name)})
 }
 
 // beginOf returns the time at which a recording is shown first. at is the flag --at.

@@ -36,7 +36,7 @@ func commandSpecs() []commandSpec {
 		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
 		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
-		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s", nil, (*app).goTo},
+		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s (before the end, or before now)", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
 		{"exec", "COMMAND", "run a lock client of yours on the Load page; without COMMAND the locks of locktop", nil, (*app).runClient},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
@@ -308,7 +308,7 @@ func (a *app) setSpeedTo(text string) (tea.Cmd, error) {
 // goTo goes to a moment, such as 12:31:07, or back by a duration, such as -90s.
 func (a *app) goTo(text string) (tea.Cmd, error) {
 	if p := a.playback; a.config.Player != nil {
-		at, err := humanize.ParseMoment(text, p.At, humanize.Span{First: p.First, Last: p.Last})
+		at, err := humanize.ParseMoment(text, p.Last, humanize.Span{First: p.First, Last: p.Last})
 		if err == nil {
 			a.seek(at)
 		}
@@ -318,7 +318,7 @@ func (a *app) goTo(text string) (tea.Cmd, error) {
 	if a.clock().After(now) {
 		now = a.clock()
 	}
-	at, err := humanize.ParseMoment(text, a.clock(), humanize.Span{Last: now})
+	at, err := humanize.ParseMoment(text, now, humanize.Span{Last: now})
 	if err != nil {
 		return nil, err
 	}

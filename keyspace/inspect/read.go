@@ -87,7 +87,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	var all []detection
 	for _, m := range matched {
 		lock, _ := m.format.DecodeLock(m.entry)
-		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, overdueIn(r.overdue, m.entry.Key)
+		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
 		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry)}}
 		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
 			l = promote(l, why)

@@ -210,8 +210,8 @@ func (s *Scanner) reader() reader {
 	}
 }
 
-// overdueIn returns when a hold of this key is overdue; 0 if no rule says so.
-func overdueIn(rules []Overdue, key string) time.Duration {
+// OverdueIn returns when a hold of this key is overdue; 0 if no rule says so.
+func OverdueIn(rules []Overdue, key string) time.Duration {
 	for _, r := range rules {
 		if keyspace.MatchGlob(r.Glob, key) {
 			return r.After
