@@ -78,7 +78,7 @@ var guarded = map[string][]string{
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "manpages"},
-	"time.Now":                                {"certify", "internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
+	"time.Now":                                {"certify", "internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "loadgen/agents", "loadgen/external", "loadgen/witness", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {
