@@ -259,8 +259,8 @@ func (b *broken) unlock(key, token string) (agreed int, err error) {
 			return true, node.Del(ctx, key).Err()
 		case "repeats":
 			held, err := node.Eval(ctx, releaseScript, []string{key}, token).Bool()
-			for err != nil && node.Del(ctx, key).Err() != nil {
-				time.Sleep(20 * time.Millisecond)
+			for again := err; again != nil; again = node.Del(ctx, key).Err() {
+				time.Sleep(50 * time.Millisecond) // meanwhile the next client acquires the lock
 			}
 			return held || err != nil, nil
 		case "cached":

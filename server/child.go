@@ -52,6 +52,9 @@ const portTries = 10
 // StartChild starts a redis-server and returns when it accepts connections. ctx
 // limits only the start. The error is ErrNotInstalled if PATH has no redis-server.
 func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start a redis child: %w", err)
+	}
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", ErrNotInstalled)
