@@ -279,6 +279,11 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	for _, e := range g.raw {
 		writeRaw(&out, e)
 	}
+	if wake := wakeCommand(c, l, g.At); wake != "" {
+		fmt.Fprintf(&out, "\nTo wake the next waiter\n  %s\n", wake)
+		_, err := io.WriteString(w, out.String())
+		return err
+	}
 	out.WriteString("\nTo release it safely\n")
 	switch r := remedyFor(c, l); {
 	case r.reason != "":
@@ -290,6 +295,12 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// wakeCommand returns the redis-cli command that wakes the next waiter of a free lock; "" if
+// there is none.
+func wakeCommand(c *connect.Flags, l keyspace.Lock, at time.Time) string {
+	return keyspace.WakeCommand(formats.All(), l, at, c.RedisCLI()...)
 }
 
 // processLines returns the processes that the holders name, or the command that finds
@@ -348,7 +359,10 @@ func waiterLine(w keyspace.Waiter, at time.Time) string {
 	if w.Mode != "" {
 		s += ", " + string(w.Mode)
 	}
-	if !w.Since.IsZero() {
+	switch dead := w.DeadFor(at); {
+	case dead > 0:
+		s += ", dead for " + humanize.Duration(dead)
+	case !w.Since.IsZero():
 		s += ", for " + humanize.Duration(at.Sub(w.Since))
 	}
 	return s
@@ -390,7 +404,7 @@ func writeRaw(out *strings.Builder, e keyspace.Entry) {
 		case "hash":
 			fmt.Fprintf(out, "    %s = %s\n", truncated(m.Name), truncated(m.Value))
 		case "zset":
-			fmt.Fprintf(out, "    %s at %.0f\n", truncated(m.Name), m.Score)
+			fmt.Fprintf(out, "    %s at %.0f%s\n", truncated(m.Name), m.Score, humanize.Score(m.Score, e.Now))
 		default:
 			fmt.Fprintf(out, "    %s\n", truncated(m.Name))
 		}
@@ -421,6 +435,7 @@ type jsonInspection struct {
 	Release string        `json:"release,omitempty"`  // locktop command that force-releases the lock
 	Command string        `json:"command"`            // redis-cli command that does so safely; empty: none
 	NoHands string        `json:"no_hands,omitempty"` // reason why there is none
+	Wake    string        `json:"wake,omitempty"`     // redis-cli command that wakes the next waiter of a free lock
 }
 
 // jsonRaw is a key on one server, with the part of its value that was read.
@@ -450,6 +465,7 @@ func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspectio
 	}
 	r := remedyFor(c, l)
 	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.reason
+	j.Wake = wakeCommand(c, l, g.At)
 	return j
 }
 

@@ -37,7 +37,7 @@ func (p *program) replayCommand() *cobra.Command {
 export --record. Space pauses, < and > go back and forward, + and - play faster and
 slower, and :at 12:31:07 goes to a time.
 
-A file is shown from its begin, and a directory from %s before its end. --at sets another
+A file is shown from its beginning, and a directory from %s before its end. --at sets another
 time: %s (before the end). Times are local.
 A time without a date is the latest such time in the recording.
 

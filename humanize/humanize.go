@@ -134,3 +134,19 @@ func Times[N int | int64 | uint64](n N) string {
 	}
 	return Count(n) + " times"
 }
+
+// Score says when the score of a sorted set is, as ", in 3 m 10" or ", passed 2 m ago". It is
+// "" for a score that is no Unix time, in seconds or milliseconds, within a year of now.
+func Score(score float64, now time.Time) string {
+	const year = 365 * 24 * time.Hour
+	for _, at := range []time.Time{time.UnixMilli(int64(score)), time.Unix(int64(score), 0)} {
+		switch left := at.Sub(now); {
+		case left.Abs() > year:
+		case left > 0:
+			return ", in " + Left(left)
+		default:
+			return ", passed " + Left(-left) + " ago"
+		}
+	}
+	return ""
+}

@@ -94,3 +94,16 @@ func each[V ~int64](t *testing.T, write func(V) string, cases map[V]string) {
 		}
 	}
 }
+
+func TestAScoreThatIsATimeSaysWhen(t *testing.T) {
+	now := time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC)
+	for score, want := range map[float64]string{
+		float64(now.Add(-2 * time.Minute).UnixMilli()): ", passed 2 m 00 ago",
+		float64(now.Add(3 * time.Minute).Unix()):       ", in 3 m 00",
+		0:                                              "", 17: "", 1e12: "", 4e12: "", -1: "",
+	} {
+		if got := humanize.Score(score, now); got != want {
+			t.Errorf("%.0f: %q, want %q", score, got, want)
+		}
+	}
+}

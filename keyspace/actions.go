@@ -88,6 +88,7 @@ var (
 	ErrChanged      = errors.New("the lock has changed since it was read")
 	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
 	ErrEndless      = errors.New("it has no deadline that could be later")
+	ErrRedacted     = errors.New("the recording hides the token, which a command needs")
 	ErrLater        = errors.New("its deadline is as late already")
 )
 
@@ -161,7 +162,8 @@ end
 //
 // It returns an ErrNotSupported if others cannot change locks of this format so, an
 // ErrEndless if a lock without a deadline is to be extended, and an ErrChanged if the
-// action does not apply to the lock.
+// action does not apply to the lock. It returns an ErrRedacted for a lock of a recording
+// without tokens.
 func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Script, error) {
 	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name == seen.Format })
 	switch {
@@ -171,6 +173,8 @@ func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Scr
 		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrNotSupported)
 	case len(seen.Holders) == 0:
 		return nil, &ChangedError{Key: seen.Key}
+	case seen.redacted():
+		return nil, fmt.Errorf("%s %q: %w", what, seen.Key, ErrRedacted)
 	case what == Expire && !seen.Expires.IsZero():
 		return nil, &ChangedError{Key: seen.Key, Now: &seen}
 	case what == Extend && seen.Endless():
@@ -238,6 +242,30 @@ func SafeCommand(formats []Format, what Action, seen Lock, ttl time.Duration, fl
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n"), nil
+}
+
+// WakeCommand returns a command line for redis-cli and a POSIX shell that wakes the next
+// waiter of a lock that is free at now; "" if there is no such command. It changes no key.
+func WakeCommand(formats []Format, l Lock, now time.Time, flags ...string) string {
+	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name == l.Format })
+	if i < 0 || formats[i].Wake == nil || l.State(now) != Waiting {
+		return ""
+	}
+	words := formats[i].Wake(l, now)
+	if words == nil || l.redacted() {
+		return ""
+	}
+	line, _ := shell.Line(slices.Concat(redisCLI(l.Node, l.DB), flags, words)...)
+	return line
+}
+
+// RedactedToken begins each token in a recording without tokens.
+const RedactedToken = "redacted-"
+
+// redacted reports whether the tokens of a lock were replaced in a recording.
+func (l *Lock) redacted() bool {
+	return slices.ContainsFunc(l.Holders, func(h Holder) bool { return strings.HasPrefix(h.ID, RedactedToken) }) ||
+		slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return strings.HasPrefix(w.ID, RedactedToken) })
 }
 
 // redisCLI returns redis-cli with the flags for a node and database.

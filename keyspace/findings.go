@@ -138,11 +138,11 @@ func rules() []rule {
 		},
 		{
 			id: "waiters-no-holder", severity: Warning, check: waitersNoHolder,
-			remedy: "Wait until the waiters poll again, or publish the message that their library expects. A force-release of the next hold publishes it, too.",
+			remedy: "Wait until the waiters poll again, or wake the next one: locktop inspect shows the command if the library has one.",
 		},
 		{
 			id: "zombie-head", severity: Warning, check: zombieHead,
-			remedy: "The next client that asks for the lock removes it. Otherwise remove the first entry of the queue, and its entry in the key of the deadlines.",
+			remedy: "The next client that asks for the lock removes the dead waiter. If the lock is free, wake the next waiter: locktop inspect shows the command if the library has one.",
 		},
 		{
 			id: "starving", severity: Warning, check: starving,
@@ -255,15 +255,18 @@ func waitersNoHolder(l *Lock, now time.Time) string {
 	if l.State(now) != Waiting || l.UnheldSince.IsZero() || free <= freeTooLong {
 		return ""
 	}
+	if zombieHead(l, now) != "" {
+		return fmt.Sprintf("Free for %s while %s wait: the first in the queue is dead.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
+	}
 	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
 }
 
 // zombieHead finds queues whose first waiter is dead.
 func zombieHead(l *Lock, now time.Time) string {
-	if len(l.Waiters) == 0 || l.Waiters[0].Expires.IsZero() {
+	if len(l.Waiters) == 0 {
 		return ""
 	}
-	dead := now.Sub(l.Waiters[0].Expires)
+	dead := l.Waiters[0].DeadFor(now)
 	if dead <= deadTooLong {
 		return ""
 	}

@@ -35,6 +35,11 @@ type Format struct {
 	// Related returns the companion keys of the lock in an entry. They are read as well,
 	// passed to Decode in Entry.Related, and never appear as locks themselves. Nil: none.
 	Related func(Entry) []Companion
+	// LockKey returns the key of the lock that a key of this format stands in for, while the
+	// lock's own key does not exist: the lock of a queue. Nil: the keys are the locks.
+	LockKey func(key string) string
+	// StandIn is the inverse of LockKey. Nil if and only if LockKey is.
+	StandIn func(lock string) Companion
 	// Channels returns the pub/sub channels that waiters of the lock in an entry subscribe
 	// to. The number of subscribers is passed to Decode in Entry.Subscribers. Nil: none.
 	Channels func(Entry) []string
@@ -54,6 +59,9 @@ type Format struct {
 	// Actions are the scripts that change a lock of this format from outside. Nil: such a
 	// lock cannot be changed.
 	Actions *Actions
+	// Wake returns the command that wakes the next waiter of a lock that is free at now. It
+	// changes no key. Nil, and a nil command: there is none.
+	Wake func(l Lock, now time.Time) []string
 	// ReleaseChannel is where the library publishes releases. Nil: it does not, or not
 	// reliably.
 	ReleaseChannel *ReleaseChannel
@@ -85,6 +93,9 @@ func hasAnyPrefix(key string, with []string) bool {
 func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)
 	l.Key, l.Format, l.Confidence, l.NoTTL = e.Key, f.Name, sure, f.NoTTL
+	if f.LockKey != nil {
+		l.Key = f.LockKey(e.Key)
+	}
 	if f.Signature != "" {
 		l.Evidence = append([]string{f.Signature}, l.Evidence...)
 	}

@@ -306,6 +306,15 @@ func (h Holder) Age(now time.Time) Age { return ageOf(h.Since, h.Seen, now) }
 // Age returns how long the waiter has been waiting.
 func (w Waiter) Age(now time.Time) Age { return ageOf(w.Since, w.Seen, now) }
 
+// DeadFor returns for how long the waiter has counted as dead: its deadline passed without a
+// refresh. 0 = it is alive, or the format has no deadlines.
+func (w Waiter) DeadFor(now time.Time) time.Duration {
+	if w.Expires.IsZero() {
+		return 0
+	}
+	return max(now.Sub(w.Expires), 0)
+}
+
 // Age is the duration of a hold or a wait. If AtLeast is set, it began before it was first
 // seen, and Duration is a lower bound.
 type Age struct {

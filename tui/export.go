@@ -77,7 +77,16 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 		expiring, why := a.safeCommand(keyspace.Expire, l, defaultTTL)
 		m.choices = append(m.choices, a.copyOf("d", "command that sets a deadline", expiring, why))
 	}
+	if wake := a.wakeCommand(l); wake != "" {
+		m.choices = append(m.choices, a.copyOf("w", "command that wakes the next waiter", wake, ""))
+	}
 	return m
+}
+
+// wakeCommand returns a shell command that wakes the next waiter of a free lock; "" if there
+// is none.
+func (s *state) wakeCommand(l keyspace.Lock) string {
+	return keyspace.WakeCommand(s.formats, l, s.clock(), s.redisCLI...)
 }
 
 // eventCopyMenu returns the menu of texts to copy from an event. It has no command: the lock may have changed since.

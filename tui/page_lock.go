@@ -104,7 +104,13 @@ func (p *lockPage) text(s *state, w int) []string {
 // commandBlock draws a command for copying. The command changes the lock only if the lock is
 // unchanged.
 func (p *lockPage) commandBlock(s *state, w int) []string {
-	if s.privacy.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
+	if s.privacy.on || len(s.formats) == 0 {
+		return nil
+	}
+	if wake := s.wakeCommand(p.last); wake != "" {
+		return append([]string{s.ruleOf(w, "command to wake the next waiter", "y to copy")}, s.wrapAnywhere(w, margin, s.screen.theme.text, wake)...)
+	}
+	if len(p.last.Holders) == 0 {
 		return nil
 	}
 	act, word := keyspace.ForceRelease, "command to release it safely"
@@ -221,8 +227,12 @@ func (v lockView) queue(w int) []string {
 		if age := waiter.Age(v.now); age.Duration > 0 {
 			since = "for " + s.ageText(age)
 		}
+		style := s.screen.theme.warn
+		if dead := waiter.DeadFor(v.now); dead > 0 {
+			since, style = "dead for "+humanize.Duration(dead), s.screen.theme.bad
+		}
 		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.waiterName(v.Lock, waiter), string(waiter.Mode), since))
-		lines = append(lines, s.item(w, label, s.screen.theme.warn, text))
+		lines = append(lines, s.item(w, label, style, text))
 		label = ""
 	}
 	if n > waitersListed {

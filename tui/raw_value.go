@@ -108,18 +108,19 @@ func (s *state) storedKey(k *RawEntry, w int) []string {
 	}
 	shown := min(len(e.Members), storedMembers)
 	for _, m := range e.Members[:shown] {
-		lines = append(lines, s.wrapAnywhere(w, margin+2, s.screen.theme.text, member(e.Type, m))...)
+		lines = append(lines, s.wrapAnywhere(w, margin+2, s.screen.theme.text, member(e.Type, m, s.clock()))...)
 	}
 	return append(lines, s.moreLine(w, e.Len-int64(shown), "element")...)
 }
 
-// member formats an element of a collection.
-func member(typ string, m keyspace.Member) string {
+// member formats an element of a collection. A score that is a time is shown as its distance
+// from now.
+func member(typ string, m keyspace.Member, now time.Time) string {
 	switch typ {
 	case "hash":
 		return truncate(m.Name) + " = " + truncate(m.Value)
 	case "zset":
-		return fmt.Sprintf("%s at %.0f", truncate(m.Name), m.Score)
+		return fmt.Sprintf("%s at %.0f%s", truncate(m.Name), m.Score, humanize.Score(m.Score, now))
 	default:
 		return truncate(m.Name)
 	}

@@ -2,7 +2,10 @@ package formats_test
 
 import (
 	"context"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +85,97 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 	wantEvent(keyspace.WaiterJoined)
 	load(t, rdb, []string{"DEL", key})
 	wantEvent(keyspace.Deleted)
+}
+
+// A fair lock is one lock, whether it is held or free: the queue stands in for it while no
+// client holds it. If the first waiter is dead, the next one sleeps until a message reaches it.
+func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
+	const (
+		key, queue, deadlines = "gate", "redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"
+		holder, dead, alive   = "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7", "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
+	)
+	rdb := connect(t, server.ForTest(t).Addr())
+	now := clock(t, rdb)
+	passed, later := strconv.FormatInt(now.Add(-20*time.Second).UnixMilli(), 10), strconv.FormatInt(now.Add(time.Minute).UnixMilli(), 10)
+	load(t, rdb,
+		[]string{"HSET", key, holder, "1"}, []string{"PEXPIRE", key, "60000"},
+		[]string{"RPUSH", queue, dead, alive}, []string{"ZADD", deadlines, passed, dead, later, alive})
+	scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()})
+	f := inspect.NewWatcher(scanner)
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var seen []keyspace.Event
+	await := func(state keyspace.State) keyspace.Lock {
+		t.Helper()
+		for {
+			events, _, err := f.Next(ctx)
+			if err != nil {
+				t.Fatalf("waiting for %s, after %v: %v", state, seen, err)
+			}
+			seen = append(seen, events...)
+			for _, l := range f.Known().Locks {
+				if l.Key != key {
+					t.Fatalf("a second lock %q", l.Key)
+				}
+				if l.State(f.Known().At) == state {
+					return l
+				}
+			}
+		}
+	}
+	happened := func(kind keyspace.EventKind) bool {
+		return slices.ContainsFunc(seen, func(e keyspace.Event) bool { return e.Kind == kind })
+	}
+	await(keyspace.Held)
+	for f.Known().Watch.Mode != keyspace.Push {
+		if _, _, err := f.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	waker := rdb.Subscribe(ctx, "redisson_lock__channel:{gate}:"+alive)
+	defer waker.Close()
+	if _, err := waker.Receive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	load(t, rdb, []string{"DEL", key}, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + dead, "0"})
+	free := await(keyspace.Waiting)
+	at := f.Known().At
+	if !happened(keyspace.Released) {
+		t.Errorf("no release in %v", seen)
+	}
+	if !slices.ContainsFunc(keyspace.Findings(f.Known()), func(f keyspace.Finding) bool { return f.ID == "zombie-head" && f.Lock.Key == key }) {
+		t.Errorf("findings: %+v", keyspace.Findings(f.Known()))
+	}
+	if free.Waiters[0].DeadFor(at) < 20*time.Second || free.Waiters[1].DeadFor(at) != 0 {
+		t.Errorf("waiters %+v at %s", free.Waiters, at)
+	}
+	for _, name := range []string{key, queue} {
+		if read, err := scanner.ReadKey(ctx, name); err != nil || len(read.Locks) != 1 || read.Locks[0].Key != key || len(read.Entries) != 2 {
+			t.Errorf("%s: %+v, %v", name, read, err)
+		}
+	}
+	if l, err := scanner.ReadLock(ctx, key); err != nil || l == nil || len(l.Waiters) != 2 {
+		t.Errorf("%+v, %v", l, err)
+	}
+
+	host, port, _ := net.SplitHostPort(free.Node)
+	words := strings.Fields(strings.ReplaceAll(keyspace.WakeCommand(formats.All(), free, at), "'", ""))
+	want := []string{"redis-cli", "-h", host, "-p", port, "PUBLISH", "redisson_lock__channel:{gate}:" + alive, "0"}
+	if !slices.Equal(words, want) {
+		t.Fatalf("%q, want %q", words, want)
+	}
+	load(t, rdb, words[5:])
+	if msg, err := waker.ReceiveMessage(ctx); err != nil || msg.Payload != "0" {
+		t.Errorf("%v, %v", msg, err)
+	}
+
+	load(t, rdb, []string{"DEL", queue, deadlines}, []string{"HSET", key, alive, "1"}, []string{"PEXPIRE", key, "30000"})
+	if held := await(keyspace.Held); held.SoleHolder() != alive {
+		t.Errorf("held by %q", held.SoleHolder())
+	}
+	if !happened(keyspace.Acquired) {
+		t.Errorf("no acquire in %v", seen)
+	}
 }

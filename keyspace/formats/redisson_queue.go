@@ -2,6 +2,7 @@ package formats
 
 import (
 	"strings"
+	"time"
 
 	"locktop/keyspace"
 )
@@ -15,10 +16,15 @@ func redissonReserved() keyspace.Format {
 		ShowsWaiters: true,
 		Library:      "Redisson",
 		Source:       "github.com/redisson/redisson: RedissonFairLock",
-		Signature:    "the name begins with redisson_lock_queue:, and its lock has no holder",
+		Signature:    "the name of its queue begins with redisson_lock_queue:, and the lock has no holder",
 		Type:         "list",
 		Prefixes:     []string{redissonQueue + ":"},
 		Probe:        probeIf(keyspace.Certain, redissonOwner),
+		LockKey:      redissonQueued,
+		StandIn: func(lock string) keyspace.Companion {
+			return keyspace.Companion{Key: redissonName(redissonQueue, lock), Type: "list"}
+		},
+		Wake: redissonWake,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			lock := redissonQueued(e.Key)
 			return []keyspace.Companion{
@@ -31,11 +37,12 @@ func redissonReserved() keyspace.Format {
 				return keyspace.Lock{}, keyspace.No
 			}
 			l := keyspace.Lock{Kind: keyspace.Fair}
+			until := deadlines(e.Related[redissonName(redissonTimeouts, redissonQueued(e.Key))])
 			for _, m := range e.Members {
 				if !redissonOwner(m.Name) {
 					return keyspace.Lock{}, keyspace.No
 				}
-				l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+				l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Expires: until[m.Name]})
 			}
 			if len(l.Waiters) == 0 {
 				return keyspace.Lock{}, keyspace.No
@@ -50,11 +57,22 @@ func redissonReserved() keyspace.Format {
 				{"ZADD", "redisson_lock_timeout:{printer:attic}", "{ms+290000}", head},
 			},
 			Want: keyspace.Lock{
-				Key: "redisson_lock_queue:{printer:attic}", Kind: keyspace.Fair, Confidence: keyspace.Certain,
+				Key: "printer:attic", Kind: keyspace.Fair, Confidence: keyspace.Certain,
 				Waiters: []keyspace.Waiter{{ID: head}},
 			},
 		}},
 	}
+}
+
+// redissonWake wakes the first waiter that is not dead. When it asks for the lock, it
+// removes the dead ones before it.
+func redissonWake(l keyspace.Lock, now time.Time) []string {
+	for _, w := range l.Waiters {
+		if w.DeadFor(now) == 0 {
+			return []string{"PUBLISH", redissonName(redissonChannel, l.Key) + ":" + w.ID, "0"}
+		}
+	}
+	return nil
 }
 
 // redissonQueued returns the lock of a queue.

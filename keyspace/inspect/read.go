@@ -3,8 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -55,7 +53,8 @@ type detection struct {
 
 // readInfo is how a lock was read.
 type readInfo struct {
-	typ        string
+	standIn    string // the key that was read, if it is not the lock's own
+	typ        string // of the key that was read
 	companions []keyspace.Companion
 	spread     time.Duration // the deadline may be later than read by up to this
 	firstRead  time.Time     // local clock: the holder was read under this deadline by then
@@ -89,6 +88,10 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 		lock, _ := m.format.DecodeLock(m.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
 		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry)}}
+		if m.entry.Key != lock.Key {
+			l.standIn = m.entry.Key
+			l.companions = append(slices.Clip(l.companions), keyspace.Companion{Key: l.standIn, Type: l.typ})
+		}
 		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
 			l = promote(l, why)
 		}
@@ -113,6 +116,11 @@ func spreadOf(e keyspace.Entry) time.Duration {
 		most = max(most, r.Spread)
 	}
 	return most
+}
+
+// ref returns the key to read of a lock.
+func (i readInfo) ref(lock string) keyRef {
+	return keyRef{name: cmp.Or(i.standIn, lock), typ: i.typ}
 }
 
 // matchedEntry is an entry that a format matches.
@@ -458,85 +466,4 @@ func isOversized(bytes, size int64) bool {
 		bytes = bytes / size * maxElements
 	}
 	return bytes > maxElementBytes
-}
-
-// Key is everything that is known about one key.
-type Key struct {
-	keyspace.Snapshot                  // of this key alone; it has one lock or none
-	Entries           []keyspace.Entry // the key as it was read, if it exists, then its companions
-	Type              string           // reported by the server; none = the key does not exist
-}
-
-// ReadKey reads one key without a scan. A companion of a lock (a queue, a fence, …)
-// is not a lock itself. In a cluster the key is read on its node.
-func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
-	r := s.reader()
-	result := Key{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
-	var kind *redis.StatusCmd
-	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
-	switch {
-	case err == nil && isRedirect(kind.Err()):
-		result.Type = "none"
-		result.Complete = s.opts.Cluster == nil
-		result.Problems = []string{partOfCluster}
-		if !result.Complete {
-			result.Problems = []string{fmt.Sprintf("%s redirects to another node, which does not answer", s.node)}
-		}
-	case err == nil:
-		result.Type, err = kind.Result()
-	}
-	result.At = r.conn.now
-	if err != nil || result.Type == "none" {
-		return result, err
-	}
-	if result.Entries, err = r.readEntries(ctx, keyRef{name: key, typ: result.Type}); err != nil {
-		return result, err
-	}
-	found, err := r.detect(ctx, []keyRef{{name: key, typ: result.Type}})
-	result.At, result.Locks, result.Cost = r.conn.now, locksOf(found), r.conn.takeCost()
-	result.Nodes = []keyspace.Node{{Server: result.Server, Up: true, Ping: r.conn.networkTime, Locks: len(found)}}
-	return result, err
-}
-
-// readEntries reads a key and its companions.
-func (r *reader) readEntries(ctx context.Context, k keyRef) ([]keyspace.Entry, error) {
-	all, err := r.readBounded(ctx, []keyRef{k})
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	f, sure := r.formats.best(all[0])
-	if sure == keyspace.No {
-		return all, nil
-	}
-	var beside []keyRef
-	for _, c := range companionsOf(f, all[0]) {
-		if c.Key != k.name {
-			beside = append(beside, keyRef{name: c.Key, typ: c.Type})
-		}
-	}
-	related, err := r.readBounded(ctx, beside)
-	return append(all, related...), err
-}
-
-// ErrUnreadable means that this user may not read a key.
-var ErrUnreadable = errors.New("this user may not read the key")
-
-// ReadLock reads the lock under one key without a scan; nil if there is none. It
-// returns an ErrUnreadable if this user may send the commands, but not for this key.
-func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, error) {
-	typ, err := s.rdb.Type(ctx, key).Result()
-	if err != nil {
-		return nil, err
-	}
-	r := s.reader()
-	found, err := r.detect(ctx, []keyRef{{name: key, typ: typ}})
-	switch {
-	case err != nil:
-		return nil, err
-	case slices.Contains(r.unreadable, key):
-		return nil, ErrUnreadable
-	case len(found) == 0:
-		return nil, nil
-	}
-	return &found[0].lock, nil
 }

@@ -85,7 +85,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	var unknown []string
 	for _, key := range keys {
 		if k, known := w.locks.known[key]; known {
-			refs = append(refs, keyRef{name: key, typ: k.typ})
+			refs = append(refs, k.ref(key))
 		} else if w.worthChecking(key) {
 			unknown = append(unknown, key)
 		}
@@ -109,9 +109,47 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	}
 	found := make(map[string]detection, len(locks))
 	for _, l := range locks {
+		if key := l.lock.Key; l.standIn != "" && !slices.Contains(keys, key) {
+			keys = append(slices.Clip(keys), key)
+		}
 		found[l.lock.Key] = l
 	}
+	if err := w.readOtherKeys(ctx, keys, found); err != nil {
+		return err
+	}
 	return w.reconcile(ctx, keys, found, c)
+}
+
+// readOtherKeys adds the known locks that were not found under the key that they were last
+// read from, and are under another: a lock that was released while clients wait in its
+// queue, or that the first of them has acquired.
+func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[string]detection) error {
+	var refs []keyRef
+	var own []string
+	for _, key := range keys {
+		was, known := w.locks.known[key]
+		_, exists := found[key]
+		switch {
+		case !known || exists:
+		case was.standIn != "":
+			own = append(own, key)
+		case len(was.lock.Waiters) > 0:
+			for _, c := range standIns(w.reader.formats, key) {
+				refs = append(refs, keyRef{name: c.Key, typ: c.Type})
+			}
+		}
+	}
+	more, err := w.fetchTypes(ctx, own)
+	if err != nil || len(refs)+len(more) == 0 {
+		return err
+	}
+	unreadable, unlocated := w.reader.unreadable, w.reader.unlocated
+	all, err := w.reader.detect(ctx, append(refs, more...))
+	w.reader.unreadable, w.reader.unlocated = append(unreadable, w.reader.unreadable...), append(unlocated, w.reader.unlocated...)
+	for _, d := range all {
+		found[d.lock.Key] = d
+	}
+	return err
 }
 
 // reconcile compares what was read with what is known, in the order of keys.
@@ -130,11 +168,12 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		if !known && !exists {
 			continue
 		}
-		if !exists && slices.Contains(w.reader.unlocated, key) {
+		name := was.ref(key).name
+		if !exists && slices.Contains(w.reader.unlocated, name) {
 			w.locks.deadlines.set(key, w.reader.conn.now.Add(pollEvery))
 			continue
 		}
-		if known && !exists && slices.Contains(w.reader.unreadable, key) {
+		if known && !exists && slices.Contains(w.reader.unreadable, name) {
 			w.locks.denied[key] = true
 			w.locks.deadlines.set(key, w.reader.conn.now.Add(checkEvery))
 			continue

@@ -62,7 +62,7 @@ func (r *Redactor) hash(token string) string {
 		return ""
 	}
 	sum := sha256.Sum256(append(r.salt[:], token...))
-	return "redacted-" + hex.EncodeToString(sum[:6])
+	return keyspace.RedactedToken + hex.EncodeToString(sum[:6])
 }
 
 // JSON strings cannot hold arbitrary bytes, but keys and tokens can. A text that is
