@@ -139,7 +139,11 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 	var all []Snapshot
 	for range 200 {
 		s := randomly(r, at)
-		h.Add(s)
+		var was Snapshot
+		if len(all) > 0 {
+			was = all[len(all)-1]
+		}
+		h.Add(s, DeltaOf(was, s), was.At)
 		all = append(all, s)
 		at = at.Add(10 * time.Second)
 	}
@@ -162,7 +166,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 	}
 	tight := History{Memory: 100 << 10}
 	for _, s := range all {
-		tight.Add(s)
+		tight.Add(s, Delta{}, time.Time{}) // of another snapshot: it computes the difference
 	}
 	if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {
 		t.Errorf("100 KiB hold the snapshots from %v to %v", oldest, newest)

@@ -70,38 +70,65 @@ func Findings(s Snapshot) []Finding {
 	return all
 }
 
+// OrderByName returns the indexes of locks in the order of their names, see [CompareNames].
+func OrderByName(locks []Lock) []int32 {
+	order := make([]int32, len(locks))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(CompareNames(locks[a].Key, locks[b].Key), cmp.Compare(a, b))
+	})
+	return order
+}
+
 // SortBySeverity returns the locks of a snapshot ordered by their most severe finding,
-// then by number of waiters times age, then by their order in the snapshot.
-func SortBySeverity(s Snapshot, findings []Finding) []Lock {
+// then by number of waiters times age, then by name, as byName has them: the indexes that
+// [OrderByName] returns for any locks with the same names. They are the locks of the
+// snapshot, not copies.
+func SortBySeverity(s Snapshot, findings []Finding, byName []int32) []*Lock {
 	severest := make(map[ID]int)
 	for _, f := range findings {
 		severest[f.Lock] = max(severest[f.Lock], int(f.Severity)+1)
 	}
-	ranks := make([]rank, len(s.Locks))
-	for i := range s.Locks {
+	var first []rank
+	quiet := make([]*Lock, 0, len(s.Locks)) // most locks have no finding and no waiter
+	for _, i := range byName {
 		l := &s.Locks[i]
-		ranks[i] = rank{severest[l.ID()], l.totalWait(s.At), i}
+		r := rank{l, 0, l.totalWait(s.At)}
+		if len(severest) > 0 {
+			r.severity = severest[l.ID()]
+		}
+		if r.severity > 0 || r.totalWait > 0 {
+			first = append(first, r)
+		} else {
+			quiet = append(quiet, l)
+		}
 	}
-	slices.SortFunc(ranks, func(a, b rank) int {
-		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(b.totalWait, a.totalWait), CompareNames(s.Locks[a.index].Key, s.Locks[b.index].Key), cmp.Compare(a.index, b.index))
+	slices.SortStableFunc(first, func(a, b rank) int {
+		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(b.totalWait, a.totalWait))
 	})
-	locks := make([]Lock, len(ranks))
-	for i, d := range ranks {
-		locks[i] = s.Locks[d.index]
+	locks := make([]*Lock, 0, len(s.Locks))
+	for _, r := range first {
+		locks = append(locks, r.lock)
 	}
-	return locks
+	return append(locks, quiet...)
 }
 
-// rank is the sort key of a lock. Sorting ranks is cheaper than sorting locks.
+// rank is what SortBySeverity compares.
 type rank struct {
+	lock      *Lock
 	severity  int
 	totalWait time.Duration
-	index     int // in the snapshot
 }
 
 // totalWait estimates the time lost to a lock, to compare locks.
-func (l Lock) totalWait(now time.Time) time.Duration {
-	return time.Duration(l.WaiterCount()) * l.Age(now).Duration
+func (l *Lock) totalWait(now time.Time) time.Duration {
+	n := max(len(l.Waiters), l.Waiting)
+	if n == 0 {
+		return 0
+	}
+	return time.Duration(n) * l.Age(now).Duration
 }
 
 // rule checks for one problem of a lock.

@@ -230,7 +230,7 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 		named("f quiet, too", mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)})),
 	}}
 	var got []string
-	for _, l := range keyspace.SortBySeverity(s, keyspace.Findings(s)) {
+	for _, l := range keyspace.SortBySeverity(s, keyspace.Findings(s), keyspace.OrderByName(s.Locks)) {
 		got = append(got, l.Key)
 	}
 	want := []string{"e stuck", "d overdue", "c two wait", "b one waits", "a quiet", "f quiet, too"}
@@ -291,7 +291,7 @@ func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
 		snap.Locks = append(snap.Locks, keyspace.Lock{Key: key})
 	}
 	var got []string
-	for _, l := range keyspace.SortBySeverity(snap, nil) {
+	for _, l := range keyspace.SortBySeverity(snap, nil, keyspace.OrderByName(snap.Locks)) {
 		got = append(got, l.Key)
 	}
 	if want := []string{"lock:1", "lock:2", "lock:10"}; !slices.Equal(got, want) {

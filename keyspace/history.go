@@ -30,12 +30,16 @@ const (
 	maxRecordOwners = 32 // latest owners of a lock
 )
 
-// Add adds the next snapshot and its events.
-func (h *History) Add(s Snapshot) {
+// Add adds the next snapshot and its events. d is its difference to the snapshot of time
+// since. If another snapshot was added last, Add computes the difference itself.
+func (h *History) Add(s Snapshot, d Delta, since time.Time) {
 	for _, e := range s.Events {
 		h.learn(e)
 	}
-	h.snapshots.add(s, maxSnapshotAge, cmp.Or(h.Memory, defaultMemory))
+	if !since.Equal(h.snapshots.last.At) {
+		d = DeltaOf(h.snapshots.last, s)
+	}
+	h.snapshots.add(s, d, maxSnapshotAge, cmp.Or(h.Memory, defaultMemory))
 }
 
 // At returns the newest snapshot that is not later than t, without events. It is false
@@ -192,16 +196,15 @@ type snapshotBuffer struct {
 	bytes  int64    // approximate size of the deltas
 }
 
-// add adds the next snapshot. When the buffer exceeds its limits by a tenth, add drops
+// add adds the next snapshot, which differs from the last one by d. When the buffer exceeds its limits by a tenth, add drops
 // the snapshots that are older than keep or do not fit into memory. Dropping them one
 // by one would cost as much each time.
-func (b *snapshotBuffer) add(s Snapshot, keep time.Duration, memory int64) {
-	s.Events, s.Notices = nil, nil
+func (b *snapshotBuffer) add(s Snapshot, d Delta, keep time.Duration, memory int64) {
+	s.Events, s.Notices, d.Events, d.Notices = nil, nil, nil, nil
 	if b.last.At.IsZero() {
 		b.base, b.last = s, s
 		return
 	}
-	d := DeltaOf(b.last, s)
 	b.deltas = append(b.deltas, d)
 	b.bytes += d.approxSize()
 	b.last = s

@@ -232,7 +232,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 	w, b := writeConfig()
 	longScript(&w)
 	drive(t, w, func(d *driver) {
-		l := d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l keyspace.Lock) bool { return l.Format == "redisson" })]
+		l := *d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l *keyspace.Lock) bool { return l.Format == "redisson" })]
 		command, why := d.app.safeCommand(keyspace.ForceRelease, l, defaultTTL)
 		if why != "" {
 			t.Fatal(why)

@@ -188,7 +188,7 @@ func (a *app) openPage(name string) (tea.Cmd, error) {
 func (a *app) openLock(key string) (tea.Cmd, error) {
 	for _, l := range a.current().locks {
 		if widget.Plain(l.Key) == key {
-			a.showLock(openLockMsg{l})
+			a.showLock(openLockMsg{*l})
 			return nil, nil
 		}
 	}

@@ -288,12 +288,12 @@ func injected(e *loadgen.Event) string {
 
 // onSnapshot adds a sentence for each holder on the server that does not know of its hold, because
 // the reply was lost. locks come from the newest snapshot.
-func (a *faultLog) onSnapshot(at time.Time, locks []keyspace.Lock) {
+func (a *faultLog) onSnapshot(at time.Time, locks []*keyspace.Lock) {
 	if len(a.faulted) == 0 {
 		return
 	}
 	for i := range locks {
-		l := &locks[i]
+		l := locks[i]
 		for _, h := range l.Holders {
 			if !a.unaware[h.ID] && a.isUnaware(h.Label, l.Key, h.ID) {
 				a.unaware[h.ID] = true

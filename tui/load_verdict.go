@@ -224,7 +224,7 @@ func (s *state) loadLock(key string) *keyspace.Lock {
 	p := s.current()
 	for i := range p.locks {
 		if p.locks[i].Key == key {
-			return &p.locks[i]
+			return p.locks[i]
 		}
 	}
 	return nil

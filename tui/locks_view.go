@@ -129,7 +129,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 		if heading := p.rows[row].heading; heading != nil {
 			s.ownerHeading(l, heading)
 		} else {
-			v := lockView{&s.current().locks[p.rows[row].lock], now, s}
+			v := lockView{s.current().locks[p.rows[row].lock], now, s}
 			p.tableRow(l, table, columns, v, row == p.row && !p.gone)
 		}
 		s.scrollBar(l, row, p.top, n, len(p.rows))
@@ -247,7 +247,7 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 			lines = append(lines, l.String())
 			continue
 		}
-		v := lockView{&s.current().locks[p.rows[row].lock], now, s}
+		v := lockView{s.current().locks[p.rows[row].lock], now, s}
 		lines = append(lines, v.compact(w, row == p.row && !p.gone))
 	}
 	return lines

@@ -44,10 +44,10 @@ func (v lockView) ownerships() []ownership {
 
 // search finds the other locks that a holder holds or waits for. It finds none for libraries
 // that make a new token for each hold.
-func (v lockView) search(locks []keyspace.Lock, h *keyspace.Holder) (o ownership) {
+func (v lockView) search(locks []*keyspace.Lock, h *keyspace.Holder) (o ownership) {
 	name := h.Name()
 	for i := range locks {
-		other := &locks[i]
+		other := locks[i]
 		if other.Key == v.Key && other.ID() == v.ID() {
 			continue
 		}
@@ -146,7 +146,7 @@ func (s *state) groupByOwner(rows []lockRow) []lockRow {
 	var groups []*ownerGroup
 	byName := map[string]*ownerGroup{}
 	for _, row := range rows {
-		l := &locks[row.lock]
+		l := locks[row.lock]
 		if len(l.Holders) == 0 {
 			free.rows = append(free.rows, row)
 			continue
@@ -184,7 +184,7 @@ func (s *state) relate(byName map[string]*ownerGroup) {
 	byID := map[string]*ownerGroup{} // by token, and by the label that begins a token of package lock
 	for i := range locks {
 		for j := range locks[i].Holders {
-			h := &locks[i].Holders[j]
+			h := locks[i].Holders[j]
 			g := byName[h.Name()]
 			if g == nil {
 				continue
@@ -282,7 +282,7 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 	if len(g.waits) > 0 {
 		var names []string
 		for _, i := range g.waits {
-			names = append(names, s.waitText(&locks[i]))
+			names = append(names, s.waitText(locks[i]))
 		}
 		waits, style = "waits for "+listed(names), s.screen.theme.warn
 	}

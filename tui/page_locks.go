@@ -32,9 +32,9 @@ type locksPage struct {
 	top    int           // first visible row
 	tags   map[keyspace.ID]bool
 
-	keyWidth, ownerWidth int            // maximum widths of keys and owners so far, because columns only grow
-	measured             *keyspace.Lock // first of the locks that they come from
-	hidden               bool           // their names were hidden
+	keyWidth, ownerWidth int       // maximum widths of keys and owners so far, because columns only grow
+	measured             time.Time // of the snapshot that they come from; zero = none
+	hidden               bool      // their names were hidden
 }
 
 // lockRow is a lock, or the heading of an owner's locks.
@@ -92,7 +92,7 @@ func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.cho
 
 // reset resets selection, tags and widths for another target.
 func (p *locksPage) reset() {
-	p.keyWidth, p.ownerWidth, p.measured = 0, 0, nil
+	p.keyWidth, p.ownerWidth, p.measured = 0, 0, time.Time{}
 	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]bool{}
 }
 
@@ -115,7 +115,7 @@ func (p *locksPage) tagged(s *state) []keyspace.Lock {
 	var all []keyspace.Lock
 	for _, l := range s.current().locks {
 		if len(p.tags) > 0 && p.tags[l.ID().OnAnyNode()] {
-			all = append(all, l)
+			all = append(all, *l)
 		}
 	}
 	return all
@@ -240,7 +240,7 @@ func (p *locksPage) arrange(s *state) {
 	p.measure(s)
 	p.rows = p.rows[:0]
 	for i := range model.locks {
-		if p.filter.match(&model.locks[i], model.snap.At, about[model.locks[i].ID()]) {
+		if p.filter.match(model.locks[i], model.snap.At, about[model.locks[i].ID()]) {
 			p.rows = append(p.rows, lockRow{lock: i})
 		}
 	}
@@ -253,14 +253,20 @@ func (p *locksPage) arrange(s *state) {
 	p.reveal(s)
 }
 
-// measure updates the widths of keys and owners, unless they come from the same locks. A
-// snapshot without changes shares its locks with the one before.
+// measure updates the widths of keys and owners. They never shrink, so after one snapshot
+// the next one needs only its changed locks.
 func (p *locksPage) measure(s *state) {
-	locks := s.current().locks
-	if len(locks) == 0 || p.measured == &locks[0] && p.hidden == s.privacy.on {
-		return
+	model := s.current()
+	locks := model.snap.Locks
+	if p.hidden == s.privacy.on && !p.measured.IsZero() {
+		switch {
+		case p.measured.Equal(model.snap.At):
+			return
+		case p.measured.Equal(model.since):
+			locks = model.change.Locks
+		}
 	}
-	p.measured, p.hidden = &locks[0], s.privacy.on
+	p.measured, p.hidden = model.snap.At, s.privacy.on
 	for i := range locks {
 		p.keyWidth = max(p.keyWidth, widget.Width(s.redactKey(locks[i].Key)))
 		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{&locks[i], time.Time{}, s}.owner()))
@@ -272,7 +278,7 @@ func (p *locksPage) sortRows(s *state) {
 	model := s.current()
 	if p.sort != bySeverity {
 		less := p.columns()[p.sort].less
-		of := func(i int) lockView { return lockView{&model.locks[i], model.snap.At, s} }
+		of := func(i int) lockView { return lockView{model.locks[i], model.snap.At, s} }
 		slices.SortStableFunc(p.rows, func(a, b lockRow) int { return less(of(a.lock), of(b.lock)) })
 	}
 	if p.reversed {
@@ -290,13 +296,13 @@ func (p *locksPage) follow(s *state) {
 	}
 	for row, r := range p.rows {
 		if r.heading == nil && locks[r.lock].ID().OnAnyNode() == p.chosen {
-			p.row, p.last, p.seen, p.gone = row, locks[r.lock], s.clock(), false
+			p.row, p.last, p.seen, p.gone = row, *locks[r.lock], s.clock(), false
 			return
 		}
 	}
 	p.row = max(0, min(p.row, len(p.rows)-1))
 	p.gone = true
-	filtered := slices.ContainsFunc(locks, func(l keyspace.Lock) bool { return l.ID().OnAnyNode() == p.chosen })
+	filtered := slices.ContainsFunc(locks, func(l *keyspace.Lock) bool { return l.ID().OnAnyNode() == p.chosen })
 	if len(p.rows) > 0 && (filtered || p.chosen == (keyspace.ID{})) {
 		p.choose(s, p.row)
 	}
@@ -308,7 +314,7 @@ func (p *locksPage) choose(s *state, row int) {
 		row++
 	}
 	p.row, p.seen, p.gone = row, s.clock(), false
-	p.last = s.current().locks[p.rows[row].lock]
+	p.last = *s.current().locks[p.rows[row].lock]
 	p.chosen = p.last.ID().OnAnyNode()
 }
 

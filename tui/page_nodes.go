@@ -221,7 +221,7 @@ func redlocks(p *viewModel) []*keyspace.Lock {
 	var all []*keyspace.Lock
 	for i := range p.locks {
 		if len(p.locks[i].Votes) > 0 {
-			all = append(all, &p.locks[i])
+			all = append(all, p.locks[i])
 		}
 	}
 	return all

@@ -173,7 +173,7 @@ func (p *timelinePage) laneLock(s *state) keyspace.Lock {
 	id := p.chosen
 	for _, l := range s.current().locks {
 		if l.ID().OnAnyNode() == id || s.timeline.exact[id.Key] != nil && l.Key == id.Key {
-			return l
+			return *l
 		}
 	}
 	return keyspace.Lock{Key: id.Key, DB: id.DB}

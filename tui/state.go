@@ -91,7 +91,7 @@ func (s *state) clock() time.Time {
 // apply makes p the newest view model and adds it to the history.
 func (s *state) apply(p *viewModel) {
 	s.live = p.withSnoozes(s)
-	s.history.Add(p.withEvents())
+	s.history.Add(p.withEvents(), p.change, p.since)
 	s.log.add(p.events)
 	s.timeline.add(p.change, p.events)
 	s.run.faultLog.onSnapshot(p.snap.At.Add(-p.offset), p.locks)
@@ -169,9 +169,11 @@ func (s *state) reject(why string) { s.notice = notice{why, true, s.now.Add(4 * 
 // viewModel is a snapshot with everything derived from it. It is immutable.
 type viewModel struct {
 	snap      keyspace.Snapshot
+	since     time.Time      // of the previous snapshot; zero = there is none
 	change    keyspace.Delta // from the previous snapshot
 	events    []keyspace.Event
-	locks     []keyspace.Lock    // of the snapshot, the most severe first
+	locks     []*keyspace.Lock   // of the snapshot, the most severe first
+	byName    []int32            // the order of the snapshot's locks by name
 	all       []keyspace.Finding // of the locks, then of the servers
 	findings  []keyspace.Finding // those of all that are not snoozed
 	deadlocks []keyspace.Deadlock
@@ -203,6 +205,7 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 	if before != nil {
 		was = before.snap
 	}
+	p.since = was.At
 	p.change = keyspace.DeltaOf(was, snap)
 	switch {
 	case snap.Watch.Mode == "": // no watch follows the locks
@@ -213,9 +216,12 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 		p.events = snap.Events
 	}
 	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor(len(snap.Locks)) {
-		p.locks, p.worst, p.derived = before.locks, before.worst, before.derived
+		p.locks, p.byName, p.worst, p.derived = before.locks, before.byName, before.worst, before.derived
 		p.all, p.findings, p.snoozed, p.deadlocks = before.all, before.findings, before.snoozed, before.deadlocks
 		return p
+	}
+	if before != nil && len(was.Locks) == len(snap.Locks) && len(p.change.Gone) == 0 { // the same names
+		p.byName = before.byName
 	}
 	p.compute()
 	return p
@@ -258,7 +264,10 @@ func (p *viewModel) compute() {
 
 // rank orders the locks by severity.
 func (p *viewModel) rank() {
-	p.locks = keyspace.SortBySeverity(p.snap, p.findings)
+	if p.byName == nil {
+		p.byName = keyspace.OrderByName(p.snap.Locks)
+	}
+	p.locks = keyspace.SortBySeverity(p.snap, p.findings, p.byName)
 	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
 	for _, f := range p.findings {
 		p.worst[f.Lock] = max(p.worst[f.Lock], f.Severity)
@@ -285,7 +294,7 @@ func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
 func (p *viewModel) lock(id keyspace.ID) (keyspace.Lock, bool) {
 	for i := range p.locks {
 		if p.locks[i].Key == id.Key && p.locks[i].DB == id.DB {
-			return p.locks[i], true
+			return *p.locks[i], true
 		}
 	}
 	return keyspace.Lock{}, false

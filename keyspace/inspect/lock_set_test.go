@@ -1,7 +1,11 @@
 package inspect
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"locktop/keyspace"
 )
@@ -24,3 +28,49 @@ func TestALockSetSharesItsLocksWithSnapshots(t *testing.T) {
 		t.Errorf("there is no c: %v", d)
 	}
 }
+
+// A snapshot after some changes is the same as one that sorts all locks again.
+func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	table := newLockTable()
+	for step := range 2000 {
+		key := fmt.Sprintf("lock:%d", random.IntN(40))
+		was, known := table.known.get(key)
+		switch {
+		case known && random.IntN(3) == 0:
+			table.remove(key)
+		default:
+			now := detection{lock: keyspace.Lock{Key: key, Node: fmt.Sprintf("node-%d", random.IntN(2)), Fence: int64(step)}}
+			if random.IntN(3) == 0 { // a queue, whose key may look like a lock itself
+				now.companions = []keyspace.Companion{{Key: fmt.Sprintf("lock:%d", random.IntN(40))}}
+			}
+			table.put(was, now, time.Time{})
+		}
+		if random.IntN(4) > 0 {
+			continue
+		}
+		before := slices.Clone(table.sorted)
+		shown := table.sorted
+		got := table.inOrder()
+		if !slices.EqualFunc(before, shown, sameFence) {
+			t.Fatal("a snapshot has changed")
+		}
+		var want []keyspace.Lock
+		for key, d := range table.known {
+			if table.companions[key] == "" {
+				want = append(want, *d.lock)
+			}
+		}
+		slices.SortFunc(want, func(a, b keyspace.Lock) int { return a.ID().Compare(b.ID()) })
+		if !slices.EqualFunc(got, want, sameFence) {
+			t.Fatalf("step %d: %v, want %v", step, got, want)
+		}
+		for i := range got {
+			if table.known[got[i].Key].lock != &got[i] {
+				t.Fatalf("step %d: a second copy of %q", step, got[i].Key)
+			}
+		}
+	}
+}
+
+func sameFence(a, b keyspace.Lock) bool { return a.ID() == b.ID() && a.Fence == b.Fence }

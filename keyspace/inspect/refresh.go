@@ -287,6 +287,7 @@ func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 	}
 	if was, known = cluster.claim(l.lock.Key, w); known {
 		w.locks.known.put(was)
+		w.locks.mark(l.lock.Key)
 	}
 	return was, known, true
 }
@@ -301,64 +302,5 @@ func (w *Watcher) dropMoved() {
 		delete(w.endings.pending, key)
 		delete(w.locks.denied, key)
 		w.locks.remove(key)
-	}
-}
-
-// lockTable is the locks that a watcher knows, and what it knows of their keys.
-type lockTable struct {
-	known        lockSet
-	sorted       []keyspace.Lock   // the known locks as in a snapshot; nil = to be computed
-	companions   map[string]string // companion → its lock
-	deadlines    deadlineQueue
-	denied       map[string]bool // known locks that may not be read any more
-	deniedBefore int             // number of denied keys after the last cycle
-	ignored      map[string]time.Time
-	replaced     map[string]*replication // known locks that were not read since another server took the place of theirs, with that one
-}
-
-func newLockTable() lockTable {
-	return lockTable{
-		known: make(lockSet), companions: make(map[string]string),
-		denied: make(map[string]bool), ignored: make(map[string]time.Time), replaced: make(map[string]*replication),
-	}
-}
-
-// inOrder returns the known locks as in a snapshot.
-func (t *lockTable) inOrder() []keyspace.Lock {
-	if t.sorted == nil {
-		t.sorted = t.known.locks()
-	}
-	return t.sorted
-}
-
-// put stores a lock that was read, and when it must be read again. was is its last
-// state, empty if the lock is new.
-func (t *lockTable) put(was, now detection, again time.Time) {
-	key := now.lock.Key
-	t.known.put(now)
-	t.sorted = nil
-	t.mapCompanions(was, now)
-	t.deadlines.set(key, again)
-}
-
-// remove removes a lock.
-func (t *lockTable) remove(key string) {
-	was, _ := t.known.get(key)
-	delete(t.known, key)
-	delete(t.replaced, key)
-	t.sorted = nil
-	t.mapCompanions(was, detection{})
-	t.deadlines.set(key, time.Time{})
-}
-
-// mapCompanions updates the map from companions to their lock.
-func (t *lockTable) mapCompanions(was, now detection) {
-	for _, c := range was.companions {
-		delete(t.companions, c.Key)
-	}
-	for _, c := range now.companions {
-		if c.Key != now.lock.Key {
-			t.companions[c.Key] = now.lock.Key
-		}
 	}
 }

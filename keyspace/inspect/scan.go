@@ -220,61 +220,6 @@ func OverdueIn(rules []Overdue, key string) time.Duration {
 	return 0
 }
 
-// lockSet is the locks found so far, by key.
-type lockSet map[string]foundLock
-
-// foundLock is a lock in a lockSet.
-type foundLock struct {
-	lock *keyspace.Lock // never changed; it may be shared with snapshots
-	readInfo
-}
-
-// add adds detections; a key that was found before is replaced.
-func (s lockSet) add(all []detection) {
-	for _, d := range all {
-		s.put(d)
-	}
-}
-
-// put adds a detection, or replaces the one with its key.
-func (s lockSet) put(d detection) { s[d.lock.Key] = foundLock{&d.lock, d.readInfo} }
-
-// get returns the detection with this key, if there is one.
-func (s lockSet) get(key string) (detection, bool) {
-	found, ok := s[key]
-	if !ok {
-		return detection{}, false
-	}
-	return detection{*found.lock, found.readInfo}, true
-}
-
-// locks returns the locks in the order of a snapshot, without those that are companions
-// of another lock. From then on the set shares them with the caller: with 100,000 locks,
-// a second copy would take 30 MB.
-func (s lockSet) locks() []keyspace.Lock {
-	claimed := make(map[string]bool)
-	for key, d := range s {
-		for _, c := range d.companions {
-			if c.Key != key {
-				claimed[c.Key] = true
-			}
-		}
-	}
-	locks := make([]keyspace.Lock, 0, len(s))
-	for key, d := range s {
-		if !claimed[key] {
-			locks = append(locks, *d.lock)
-		}
-	}
-	slices.SortFunc(locks, func(a, b keyspace.Lock) int { return a.ID().Compare(b.ID()) })
-	for i := range locks {
-		d := s[locks[i].Key]
-		d.lock = &locks[i]
-		s[locks[i].Key] = d
-	}
-	return locks
-}
-
 // locksOf returns the locks of detections.
 func locksOf(all []detection) []keyspace.Lock {
 	locks := make([]keyspace.Lock, len(all))
