@@ -47,7 +47,7 @@ func playsMinority(term *terminal) bool {
 		term.press("d")
 		if term.sees("2 of 5 servers answer, a majority is 3: no lock can be acquired") {
 			term.press("3")
-			if term.sees("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: the lock held") {
+			if term.sees("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: mutual exclusion held") {
 				return true
 			}
 		}

@@ -136,7 +136,7 @@ func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
 func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 	t.Parallel()
 	const first, last = "\x8a\x1f\xc7\x00\x9b\xe2\x13\xf4\xd0\x81\x07\xee\x5c\xb9\xa4\x21", "\x31\xa9\xfe\x12\x88\xc0\x6d\x9e\x02\xd7\x4b\xff\x95\x10\xe3\x7a"
-	named := regexp.MustCompile(`→ .*\(in ([0-9]+ [hd] [0-9]+)\)`)
+	named := regexp.MustCompile(`→ .*\(in ([0-9]+ [hd] [0-9]+(?: h)?)\)`)
 	now := time.Now()
 	for _, c := range []struct {
 		key      string
@@ -149,7 +149,7 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 		}, "3 h 59"},
 		{"{gpu}:timeout", [][]any{{"SET", "gpu", "0"}, {"ZADD", "{gpu}:timeout", now.Add(7 * time.Hour).UnixMilli(), first, now.Add(14 * time.Hour).UnixMilli(), last}}, func(rdb *redis.Client) time.Time {
 			return time.UnixMilli(int64(rdb.ZScore(t.Context(), "{gpu}:timeout", first).Val()))
-		}, "1 d 03"},
+		}, "1 d 3 h"},
 	} {
 		child := server.ForTest(t)
 		rdb := redis.NewClient(&redis.Options{Addr: child.Addr()})

@@ -40,7 +40,7 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 			term.want("m shows ", "READ-ONLY + LOAD")
 			term.press("3").want("nothing has run yet").press("s")
 		}
-		term.want("● running", "20 clients", "0 overlaps: the lock held")
+		term.want("● running", "20 clients", "0 overlaps: mutual exclusion held")
 		term.press("f").want("Inject a fault").press("c").want("dies without releasing load:", "1 dead")
 		term.press("1").want("load c", "lock:mine")
 		term.quit()
@@ -126,7 +126,7 @@ func TestTheScreenRunsAClientOfTheUser(t *testing.T) {
 	const running = "client locktop mutex"
 	client := fmt.Sprintf("locktop load --as-client mutex --seed %s; sleep %s", mark, mark) // goes on after the end of its stdin
 
-	term := open(client).want(running, "● running", "20 clients", "0 overlaps: the lock held", "client process")
+	term := open(client).want(running, "● running", "20 clients", "0 overlaps: mutual exclusion held", "client process")
 	if n := len(processesWith(t, mark)); n < 20 {
 		t.Errorf("%d processes for 20 clients", n)
 	}

@@ -86,7 +86,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 	}
 	return []string{
 		"lock:report:weekly", "billing:close", "lock:import:eu", "lock:ledger:close", "lock:ledger:open",
-		"{printer:attic}", "vault:rotation:lock",
+		"printer:attic", "vault:rotation:lock",
 	}
 }
 

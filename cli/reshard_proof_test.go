@@ -271,7 +271,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 			t.Errorf("load: exit code %d, %s", got.code, got.errors)
 		}
 		term := openTerminal(t, 140, 40, c.flags...)
-		term.want(fmt.Sprintf("%d locks", want), "scan 100%")
+		term.want(fmt.Sprintf("%d locks", want))
 		term.quit()
 	}
 	for i, node := range c.Nodes() {

@@ -13,7 +13,7 @@ import (
 const day = 24 * time.Hour
 
 // Duration formats a duration in at most seven cells: 0.4 ms, 250 ms, 2.1 s, 41 s,
-// 3 m 07, 3 h 12, 2 d 04. A negative duration is 0.
+// 3 m 07, 3 h 12, 2 d 4 h. A negative duration is 0.
 func Duration(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -30,8 +30,10 @@ func Duration(d time.Duration) string {
 		return pair(d, time.Minute, 'm')
 	case d < day:
 		return pair(d, time.Hour, 'h')
+	case d < 10*day:
+		return fmt.Sprintf("%d d %d h", d/day, d/time.Hour%24)
 	default:
-		return fmt.Sprintf("%d d %02d", d/day, d/time.Hour%24)
+		return fmt.Sprintf("%d d", d/day)
 	}
 }
 

@@ -145,7 +145,7 @@ func rules() []rule {
 	return []rule{
 		{
 			id: "never-expires", severity: Critical, check: neverExpires,
-			remedy: "Find out whether the holder still works. If it does not, set a deadline with PEXPIRE. Do not delete the key: a holder that still works would lose the lock at once.",
+			remedy: "Find out whether the holder still works. If it does not, give the lock a deadline: x and d on the screen set one safely, y and d copy the command. Do not delete the key: a holder that still works would lose the lock at once.",
 		},
 		{
 			id: "split", severity: Critical, check: split,
@@ -153,7 +153,7 @@ func rules() []rule {
 		},
 		{
 			id: "stamp-passed", severity: Warning, check: stampPassed,
-			remedy: "Nothing, if clients still use the lock: the next one takes it over. Otherwise force-release it.",
+			remedy: "No action if clients still use the lock: the next one takes it over. Otherwise force-release it.",
 		},
 		{
 			id: "overdue", severity: Warning, check: overdue,
@@ -185,7 +185,7 @@ func rules() []rule {
 		},
 		{
 			id: "minority", severity: Warning, check: minority,
-			remedy: "Nothing: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server.",
+			remedy: "No action: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server.",
 		},
 		{
 			id: "outlived", severity: Warning, check: outlived,
@@ -235,7 +235,7 @@ func overdue(l *Lock, now time.Time) string {
 	case l.MedianHold > 0 && age.Duration > unusual*l.MedianHold && age.Duration > unusualHold:
 		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", age, humanize.Duration(l.MedianHold))
 	case age.Duration > longHold:
-		return fmt.Sprintf("Held for %s; more than %s is long.", age, humanize.Setting(longHold))
+		return fmt.Sprintf("Held for %s; the limit is %s, which --overdue changes.", age, humanize.Setting(longHold))
 	}
 	return ""
 }
@@ -282,19 +282,24 @@ func waitersNoHolder(l *Lock, now time.Time) string {
 	if l.State(now) != Waiting || l.UnheldSince.IsZero() || free <= freeTooLong {
 		return ""
 	}
-	if zombieHead(l, now) != "" {
-		return fmt.Sprintf("Free for %s while %s wait: the first in the queue is dead.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
+	if dead := headDeadFor(l, now); dead > deadTooLong {
+		return fmt.Sprintf("Free for %s while %s wait: the first in the queue has been dead for %s.", humanize.Duration(free), humanize.Count(l.WaiterCount()), humanize.Duration(dead))
 	}
 	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
 }
 
-// zombieHead finds queues whose first waiter is dead.
-func zombieHead(l *Lock, now time.Time) string {
+// headDeadFor returns for how long the first waiter of a queue has been dead.
+func headDeadFor(l *Lock, now time.Time) time.Duration {
 	if len(l.Waiters) == 0 {
-		return ""
+		return 0
 	}
-	dead := l.Waiters[0].DeadFor(now)
-	if dead <= deadTooLong {
+	return l.Waiters[0].DeadFor(now)
+}
+
+// zombieHead finds queues whose first waiter is dead. Of a free lock, waitersNoHolder says so.
+func zombieHead(l *Lock, now time.Time) string {
+	dead := headDeadFor(l, now)
+	if dead <= deadTooLong || waitersNoHolder(l, now) != "" {
 		return ""
 	}
 	if len(l.Waiters) == 1 {

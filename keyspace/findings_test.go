@@ -43,7 +43,7 @@ func TestFindings(t *testing.T) {
 		{"no deadline by design, and its client is gone", noTTL(mutex(keyspace.Holder{ID: "a", Label: "a", DisconnectedAt: t0})), 6000, "never-expires holder-gone", " "},
 		{"a far deadline", mutex(holder("a", hour)), 2000, "", ""},
 		{"no deadline and no holder", waitedFor(mutex(), "w"), 2000, "", ""},
-		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10 m 01; more than 10 m is long."},
+		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10 m 01; the limit is 10 m, which --overdue changes."},
 		{"held for almost ten minutes", mutex(holder("a", hour)), 599_000, "", ""},
 		{"held for ten minutes, begin unknown", mutex(keyspace.Holder{ID: "a", Expires: at(hour)}), 601_000, "", ""},
 		{"one of the readers has been there for long", mutex(keyspace.Holder{ID: "b", Since: at(600_000), Expires: at(hour)}, holder("a", hour)), 601_000, "overdue", "10 m 01"},

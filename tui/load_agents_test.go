@@ -134,7 +134,7 @@ func TestOverlapsOfTheWitnessAreAnAlarm(t *testing.T) {
 		g.set(func(g *fakeAgents) { g.results.Overlaps, g.results.Excused = 5, 2 })
 		d.wait(2*tickInterval).want("▲ 3 OVERLAPS in the order of the witness: two clients held it", "▲ 3 overlaps").wantNot("0 overlaps", "no overlaps")
 		g.set(func(g *fakeAgents) { g.results.Overlaps, g.incomplete, g.results.Unseen = 2, nil, 7 })
-		d.wait(2*tickInterval).want("0 overlaps: the lock held", "The witness did not answer 7 times")
+		d.wait(2*tickInterval).want("0 overlaps: mutual exclusion held", "The witness did not answer 7 times")
 	})
 }
 

@@ -17,7 +17,7 @@ func TestOverlapsAreAnAlarmInWords(t *testing.T) {
 	w := testConfig()
 	w.Load = g
 	drive(t, w, func(d *driver) {
-		d.press("3").want("✓ 0 overlaps: the lock held", "✓ no overlaps")
+		d.press("3").want("✓ 0 overlaps: mutual exclusion held", "✓ no overlaps")
 		g.mu.Lock()
 		g.m.Violations.Overlap.Count, g.m.Violations.Overlap.Longest = 3, 12*time.Millisecond
 		g.mu.Unlock()

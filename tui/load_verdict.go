@@ -286,7 +286,7 @@ func (s *state) verdict() (widget.Style, string) {
 	case len(s.run.agents.incomplete) > 0:
 		return t.warn, fmt.Sprintf(" %s 0 overlaps, but the run is incomplete ", g.Alert)
 	default:
-		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
+		return t.good, fmt.Sprintf(" %s 0 overlaps: mutual exclusion held ", g.Check)
 	}
 }
 

@@ -120,7 +120,7 @@ func (v lockView) waiters() string {
 // details describes the permits, the renewals, the fence and the location of the lock.
 func (v lockView) details() string {
 	s := v.state
-	renewed := "no renewals since locktop started"
+	renewed := "renewed: not since locktop started"
 	if v.Renewals > 0 {
 		renewed = fmt.Sprintf("renewed %s%s, last %s ago", humanize.Count(v.Renewals), s.screen.glyphs.Times, humanize.Duration(v.now.Sub(v.Renewed)))
 	}

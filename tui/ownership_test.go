@@ -106,7 +106,7 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		d.want("ship-1  holds 2 locks · possible deadlock with pay-5", "waits for k1, which pay-5 holds")
 		d.want("next  holds 1 lock · blocks 1 owner", "late  holds 1 lock · waits for k9, which next holds", "2 owners with one lock each", "1 lock without a holder")
 		d.wantOrder("pay-5  holds", "k1", "k4", "ship-1  holds", "k5", "k3", "next  holds", "k9", "late  holds", "k7", "2 owners", "k2", "k6", "1 lock without", "k8")
-		d.want("grouped by owner, worst first")
+		d.want("sorted by owner, then worst first")
 
 		selected("k1")
 		for _, key := range []string{"k4", "k5", "k3", "k9", "k7", "k2", "k6", "k8", "k8"} {

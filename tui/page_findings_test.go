@@ -20,7 +20,7 @@ func TestASnoozedFindingIsHiddenUntilTheSnoozeEnds(t *testing.T) {
 			t.Fatalf("the first lock is %q", first())
 		}
 		d.press("5").want("▲ 1 critical").press("z").want("1 finding ", "1 snoozed", "snoozed, back in 1 h 00: Held for 3 h 12 without a deadline")
-		if line := d.line("▌"); !strings.Contains(line, "more than 10 m is long") || strings.Contains(line, "snoozed") {
+		if line := d.line("▌"); !strings.Contains(line, "the limit is 10 m") || strings.Contains(line, "snoozed") {
 			t.Errorf("the cursor is not on the next finding, but on %q", line)
 		}
 		d.press("z").want("0 findings", "2 snoozed")

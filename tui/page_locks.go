@@ -221,7 +221,7 @@ func (p *locksPage) order() string {
 		order = "by " + p.columns()[p.sort].name
 	}
 	if p.grouped {
-		return "grouped by owner, " + order
+		order = "by owner, then " + order
 	}
 	return order
 }
@@ -364,9 +364,8 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	layoutLine(l, s.screen.glyphs, parts, []segment{
 		p.filter.segment(s, p),
 		{style: t.key, text: p.tagCount(), priority: 2},
-		{style: t.dim, text: p.order(), priority: 5},
+		{style: t.dim, text: "sorted " + p.order(), priority: 5},
 		{style: t.dim, text: scanned(model.snap), priority: 6},
-		{style: t.dim, text: "cost " + humanize.Duration(model.snap.Cost.WaitTime), priority: 7},
 	})
 }
 
@@ -401,7 +400,7 @@ func (s *state) findings(model *viewModel) []segment {
 // scanned returns the progress of the scan.
 func scanned(snap keyspace.Snapshot) string {
 	if snap.Complete || snap.Cost.Keys <= 0 {
-		return "scan 100%"
+		return ""
 	}
 	return fmt.Sprintf("scan %d%%", min(99, 100*snap.Cost.Scanned/snap.Cost.Keys))
 }
