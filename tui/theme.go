@@ -28,7 +28,7 @@ type theme struct {
 	write  widget.Style
 	chart  widget.Style
 	band   widget.Style // background of a time with an active fault
-	owners []owner      // colours of owners on a timeline; letters distinguish owners with the same colour
+	owners []owner      // greys of owners on a timeline, whose colours mean waiting, overlap and fault; letters distinguish the owners
 }
 
 // owner is the style of one owner on a timeline.
@@ -97,7 +97,7 @@ func systemTheme() theme {
 		write:  widget.SGR("35"),
 		chart:  widget.SGR("32"),
 		band:   widget.SGR("33;2"),
-		owners: owners("30;", 36, 33, 35, 32, 34, 96, 93, 95),
+		owners: owners("97;", 90),
 	}
 }
 
@@ -153,7 +153,7 @@ func darkTheme() theme {
 	return palette{
 		accent: "80", good: "114", calm: "65", warn: "221", bad: "203", read: "75", write: "177",
 		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []string{"80", "221", "177", "114", "75", "209", "152", "219"},
+		owners: []string{"246", "251", "249"},
 	}.theme()
 }
 
@@ -162,7 +162,7 @@ func lightTheme() theme {
 	return palette{
 		accent: "30", good: "28", calm: "71", warn: "130", bad: "160", read: "25", write: "91",
 		dim: "243", rule: "250", row: "253", ink: "255",
-		owners: []string{"30", "130", "91", "28", "25", "166", "66", "162"},
+		owners: []string{"243", "239", "241"},
 	}.theme()
 }
 
@@ -171,7 +171,7 @@ func deuteranopiaTheme() theme {
 	return palette{
 		accent: "117", good: "75", calm: "67", warn: "228", bad: "208", read: "153", write: "146",
 		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []string{"75", "208", "228", "255", "32", "180", "153", "137"},
+		owners: []string{"246", "251", "249"},
 	}.theme()
 }
 
@@ -180,7 +180,7 @@ func tritanopiaTheme() theme {
 	return palette{
 		accent: "80", good: "43", calm: "66", warn: "218", bad: "196", read: "159", write: "211",
 		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []string{"43", "203", "255", "218", "30", "211", "159", "174"},
+		owners: []string{"246", "251", "249"},
 	}.theme()
 }
 
@@ -203,7 +203,7 @@ func contrastTheme() theme {
 		write:  widget.SGR("1;95"),
 		chart:  widget.SGR("92"),
 		band:   widget.SGR("93"),
-		owners: owners("1;30;", 96, 93, 95, 92, 97),
+		owners: owners("1;30;", 37),
 	}
 }
 

@@ -308,6 +308,9 @@ func (n *lane) spans(t theme, v timeWindow) []widget.Span {
 			kind = widget.Shared
 		}
 		spans = append(spans, widget.Span{From: v.cell(s.from), To: v.cell(s.until(v.to)), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
+		for _, w := range n.waitedFor(s.from, s.until(v.to)) {
+			spans = append(spans, widget.Span{From: v.cell(w.from), To: v.cell(w.to), Fill: t.warn, Kind: kind})
+		}
 	}
 	for _, c := range n.overlaps {
 		if v.shows(c.from, c.to) {
@@ -338,6 +341,27 @@ func (n *lane) waits(t theme, v timeWindow) []widget.Span {
 		}
 	}
 	return spans
+}
+
+// waitedFor returns the parts of the time from from to to with waiters.
+func (n *lane) waitedFor(from, to time.Time) (parts []timeWindow) {
+	first, _ := slices.BinarySearchFunc(n.queue, from, func(q waiterCount, at time.Time) int { return q.at.Compare(at) })
+	for i := max(0, first-1); i < len(n.queue) && n.queue[i].at.Before(to); i++ {
+		if n.queue[i].n == 0 {
+			continue
+		}
+		part := timeWindow{from: n.queue[i].at, to: to}
+		if part.from.Before(from) {
+			part.from = from
+		}
+		if i+1 < len(n.queue) && n.queue[i+1].at.Before(to) {
+			part.to = n.queue[i+1].at
+		}
+		if part.to.After(part.from) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // overlap is a time in which two clients held an exclusive lock.

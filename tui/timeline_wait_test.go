@@ -1,0 +1,37 @@
+package tui
+
+import (
+	"testing"
+	"time"
+)
+
+// While a client waits, the hold has the colour of waiting; else it is grey.
+func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	n := &lane{
+		holds: []timelineHold{{from: at(10), to: at(30)}, {from: at(40), to: at(60)}},
+		queue: []waiterCount{{at(5), 1}, {at(15), 0}, {at(20), 2}, {at(25), 1}, {at(45), 0}},
+	}
+	theme, view := darkTheme(), timeWindow{at(0), at(100), 100}
+	var got [][2]float64
+	for _, s := range n.spans(theme, view) {
+		if s.Label == "" && s.Fill == theme.warn && s.From >= 10 && s.To != 20 {
+			got = append(got, [2]float64{s.From, s.To})
+		}
+	}
+	for _, want := range [][2]float64{{10, 15}, {20, 25}, {25, 30}, {40, 45}} {
+		found := false
+		for _, g := range got {
+			found = found || g == want
+		}
+		if !found {
+			t.Errorf("no waiting from %v to %v s: %v", want[0], want[1], got)
+		}
+	}
+	for _, o := range theme.owners {
+		if o.fill == theme.warn || o.fill == theme.bad || o.fill == theme.good {
+			t.Errorf("an owner has a colour with a meaning: %v", o)
+		}
+	}
+}
