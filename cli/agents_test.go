@@ -19,7 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // spawned is the program in a process of its own.

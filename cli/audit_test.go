@@ -16,8 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/server"
 )
 
 func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {

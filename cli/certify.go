@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"locktop/certify"
 	"locktop/cli/render"
 	"locktop/docs"
-	"locktop/humanize"
+	"locktop/internal/humanize"
+	"locktop/internal/shell"
 	"locktop/loadgen"
-	"locktop/shell"
+	"locktop/loadgen/certify"
 	"locktop/tui/widget"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // inside returns the processes whose environment has the name of a directory, or which run

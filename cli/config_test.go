@@ -12,7 +12,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // configure writes a configuration file in the place where locktop reads it.

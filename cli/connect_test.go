@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/connect"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // outcome is the result of a run of the program.

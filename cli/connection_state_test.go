@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // connectionState lists the commands that change the state of a connection and

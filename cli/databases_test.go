@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // With -n all, the same key may be a lock in each database. Every line names

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // Three threads of Redisson hold a fair lock each, and wait for the next one.

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"locktop/shell"
+	"locktop/internal/shell"
 )
 
 // docBlock is the commands of one fenced block of a page, or one command of another file.

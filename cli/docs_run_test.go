@@ -22,7 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/crypto/bcrypt"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // docPlace is a place of the docs, and what this test puts there.

@@ -17,7 +17,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/tui"
 	"locktop/tui/widget"

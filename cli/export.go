@@ -22,11 +22,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
-	"locktop/exporter"
-	"locktop/exporter/web"
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
+	"locktop/keyspace/metrics"
+	"locktop/keyspace/metrics/web"
 	"locktop/keyspace/recording"
 	"locktop/tui"
 )
@@ -48,7 +48,7 @@ func (o *exportOptions) flags() *pflag.FlagSet {
 	set.StringSliceVar(&o.listen, "web.listen-address", []string{"127.0.0.1:9121"}, "`address` for /metrics, /healthz and /readyz; may be repeated; none: do not listen")
 	set.StringVar(&o.webConfig, "web.config.file", "", "`file` with TLS certificates and users, in the format of the Prometheus exporter-toolkit")
 	set.StringVar(&o.textfile, "textfile", "", "`file` for the textfile collector of node_exporter, replaced every 15 s")
-	set.StringArrayVar(&o.locks, "lock-metric", nil, fmt.Sprintf("`key` of a lock with metrics of its own; may be repeated, up to %d times", exporter.MaxLocks))
+	set.StringArrayVar(&o.locks, "lock-metric", nil, fmt.Sprintf("`key` of a lock with metrics of its own; may be repeated, up to %d times", metrics.MaxLocks))
 	set.BoolVar(&o.classes, "classes", false, "count locks and findings by the pattern of the key, with * for IDs: at most 200 patterns")
 	set.DurationVar(&o.every, "every", time.Second, "`time` between two updates of the metrics; scrapes read nothing from Redis")
 	return set
@@ -128,8 +128,8 @@ func (o *exportOptions) check() error {
 	switch {
 	case o.every < 100*time.Millisecond:
 		return usageErrorf("", "--every must be at least 100ms")
-	case len(o.locks) > exporter.MaxLocks:
-		return usageErrorf("--classes counts many locks", "--lock-metric: %d locks; at most %d may have metrics of their own", len(o.locks), exporter.MaxLocks)
+	case len(o.locks) > metrics.MaxLocks:
+		return usageErrorf("--classes counts many locks", "--lock-metric: %d locks; at most %d may have metrics of their own", len(o.locks), metrics.MaxLocks)
 	case slices.Contains(o.locks, ""), slices.ContainsFunc(o.locks, notUTF8):
 		return usageErrorf("", "--lock-metric: a label must be UTF-8 and not empty")
 	case !o.listens() && o.textfile == "":
@@ -167,7 +167,7 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 	if err != nil {
 		return err
 	}
-	e.metrics = exporter.New(exporter.Options{Version: build(), Locks: o.locks, Classes: o.classes}, e.described()...)
+	e.metrics = metrics.New(metrics.Options{Version: build(), Locks: o.locks, Classes: o.classes}, e.described()...)
 	if err := e.openTargets(ctx); err != nil {
 		return err
 	}
@@ -175,9 +175,9 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 }
 
 // described returns the targets for the exporter.
-func (e *export) described() (all []exporter.Target) {
+func (e *export) described() (all []metrics.Target) {
 	for _, t := range e.targets {
-		all = append(all, exporter.Target{Name: t.name, Flags: t.line})
+		all = append(all, metrics.Target{Name: t.name, Flags: t.line})
 	}
 	return all
 }
@@ -187,7 +187,7 @@ type export struct {
 	program *program
 	options exportOptions
 	targets []*exportTarget
-	metrics *exporter.Exporter
+	metrics *metrics.Exporter
 
 	mu sync.Mutex // for the notes of several goroutines
 }
@@ -367,10 +367,10 @@ func (e *export) observe(t *exportTarget, snap keyspace.Snapshot) {
 	snap = t.selection.selected(snap)
 	db := t.open.DB
 	if t.selection.databases {
-		db = exporter.AllDatabases
+		db = metrics.AllDatabases
 	}
 	used := t.meter.Usage()
-	e.metrics.Observe(t.index, exporter.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
+	e.metrics.Observe(t.index, metrics.Reading{Snapshot: snap, DB: db, Commands: used.Commands, ServerTime: used.ServerTime})
 	if t.recording != nil {
 		if snap.Complete {
 			t.recording.Past().Forget()
@@ -443,7 +443,7 @@ func (e *export) handler() http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		var page bytes.Buffer // a slow reader must not hold up the next update
 		_ = e.metrics.Write(&page)
-		w.Header().Set("Content-Type", exporter.ContentType)
+		w.Header().Set("Content-Type", metrics.ContentType)
 		_, _ = page.WriteTo(w)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

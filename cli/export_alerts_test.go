@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"locktop/cli/render"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // The alerts, and the pages that describe them.

@@ -19,7 +19,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // Files for Kubernetes.

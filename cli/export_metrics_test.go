@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 const dashboardFile = "../contrib/grafana/locktop.json"

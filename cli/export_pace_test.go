@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"locktop/cli/connect"
-	"locktop/exporter"
 	"locktop/keyspace"
+	"locktop/keyspace/metrics"
 )
 
 // pacedSource is a source whose n-th snapshot takes waits[n] and costs work[n]. It
@@ -45,7 +45,7 @@ func pace(t *testing.T, s *pacedSource, within time.Duration) []time.Duration {
 		target := &exportTarget{name: "a", open: &connect.Target{}, source: s}
 		e := &export{
 			program: &program{}, options: exportOptions{every: time.Second},
-			targets: []*exportTarget{target}, metrics: exporter.New(exporter.Options{}, exporter.Target{Name: "a"}),
+			targets: []*exportTarget{target}, metrics: metrics.New(metrics.Options{}, metrics.Target{Name: "a"}),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // With LOCKTOP_PROOF: 1,000,000 keys with 100,000 locks, of which 20 are acquired anew and

@@ -11,13 +11,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/exporter"
 	"locktop/keyspace/inspect"
+	"locktop/keyspace/metrics"
 )
 
 // downReason classifies why a target does not answer. Of several servers, the first one
 // that was asked counts.
-func downReason(err error) exporter.DownReason {
+func downReason(err error) metrics.DownReason {
 	if all, ok := errors.AsType[inspect.NoAnswerError](err); ok && len(all) > 0 {
 		err = all[0]
 	}
@@ -27,25 +27,25 @@ func downReason(err error) exporter.DownReason {
 	timeout := network != nil && network.Timeout()
 	switch {
 	case said && (redis.IsAuthError(err) || redis.IsPermissionError(err)):
-		return exporter.Rejected
+		return metrics.Rejected
 	case said:
-		return exporter.ErrorReply
+		return metrics.ErrorReply
 	case name:
-		return exporter.Resolution
+		return metrics.Resolution
 	case isTLS(err):
-		return exporter.TLS
+		return metrics.TLS
 	case timeout && isDial(err):
-		return exporter.ConnectTimeout
+		return metrics.ConnectTimeout
 	case timeout, errors.Is(err, context.DeadlineExceeded):
-		return exporter.ReplyTimeout
+		return metrics.ReplyTimeout
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-		return exporter.Refused
+		return metrics.Refused
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
-		return exporter.Closed
+		return metrics.Closed
 	case isDial(err):
-		return exporter.Unreachable
+		return metrics.Unreachable
 	default:
-		return exporter.OtherReason
+		return metrics.OtherReason
 	}
 }
 

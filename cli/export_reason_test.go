@@ -15,23 +15,23 @@ import (
 	"testing"
 	"time"
 
-	"locktop/exporter"
+	"locktop/internal/server"
 	"locktop/keyspace/inspect"
-	"locktop/server"
+	"locktop/keyspace/metrics"
 )
 
 func TestTheReasonsWhyATargetIsDown(t *testing.T) {
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	read := func(err error) error { return &net.OpError{Op: "read", Net: "tcp", Err: err} }
-	for want, errs := range map[exporter.DownReason][]error{
-		exporter.Resolution:     {dial(&net.DNSError{Name: "x", IsNotFound: true}), dial(&net.DNSError{Name: "x", IsTimeout: true})},
-		exporter.Unreachable:    {dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), dial(syscall.ENETUNREACH)},
-		exporter.ConnectTimeout: {dial(os.ErrDeadlineExceeded), dial(os.NewSyscallError("connect", syscall.ETIMEDOUT))},
-		exporter.Refused:        {dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), dial(syscall.ENOENT)},
-		exporter.ReplyTimeout:   {read(os.ErrDeadlineExceeded), context.DeadlineExceeded},
-		exporter.Closed:         {io.EOF, read(syscall.ECONNRESET), net.ErrClosed},
-		exporter.TLS:            {tls.RecordHeaderError{Msg: "x"}, &tls.CertificateVerificationError{Err: errors.New("x")}, &net.OpError{Op: "remote error", Err: tls.AlertError(42)}},
-		exporter.OtherReason:    {errors.New("x")},
+	for want, errs := range map[metrics.DownReason][]error{
+		metrics.Resolution:     {dial(&net.DNSError{Name: "x", IsNotFound: true}), dial(&net.DNSError{Name: "x", IsTimeout: true})},
+		metrics.Unreachable:    {dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), dial(syscall.ENETUNREACH)},
+		metrics.ConnectTimeout: {dial(os.ErrDeadlineExceeded), dial(os.NewSyscallError("connect", syscall.ETIMEDOUT))},
+		metrics.Refused:        {dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), dial(syscall.ENOENT)},
+		metrics.ReplyTimeout:   {read(os.ErrDeadlineExceeded), context.DeadlineExceeded},
+		metrics.Closed:         {io.EOF, read(syscall.ECONNRESET), net.ErrClosed},
+		metrics.TLS:            {tls.RecordHeaderError{Msg: "x"}, &tls.CertificateVerificationError{Err: errors.New("x")}, &net.OpError{Op: "remote error", Err: tls.AlertError(42)}},
+		metrics.OtherReason:    {errors.New("x")},
 	} {
 		for _, err := range errs {
 			err = fmt.Errorf("read: %w", err)
@@ -45,7 +45,7 @@ func TestTheReasonsWhyATargetIsDown(t *testing.T) {
 }
 
 // reasonIs waits until the target is down for a reason, and only for that one.
-func (e *exported) reasonIs(why exporter.DownReason) {
+func (e *exported) reasonIs(why metrics.DownReason) {
 	e.t.Helper()
 	e.sees(`locktop_down_reason\{target=".*",reason="` + string(why) + `"\} 1`)
 	if n := len(regexp.MustCompile(`(?m)^locktop_down_reason\{.*\} 1$`).FindAllString(e.page(), -1)); n != 1 {
@@ -70,7 +70,7 @@ func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.sees(`locktop_up\{.*\} 0`)
-	e.reasonIs(exporter.ReplyTimeout)
+	e.reasonIs(metrics.ReplyTimeout)
 	if age := time.Since(e.time("locktop_last_answer_timestamp_seconds")); age < time.Since(frozen)-time.Second || age > time.Since(frozen)+10*time.Second {
 		t.Errorf("%v after the begin of the stall, the last answer is %v old", time.Since(frozen), age)
 	}
@@ -87,7 +87,7 @@ func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 	if err := child.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	e.reasonIs(exporter.Refused)
+	e.reasonIs(metrics.Refused)
 }
 
 // time returns the value of a metric as a time.
@@ -107,5 +107,5 @@ func (e *exported) time(metric string) time.Time {
 func TestAnExportTellsAServerThatRefusesItsUser(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t, "--requirepass", "secret")
-	startExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms").reasonIs(exporter.Rejected)
+	startExport(t, "-u", "redis://"+child.Addr(), "--every", "100ms").reasonIs(metrics.Rejected)
 }

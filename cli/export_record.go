@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace/recording"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
-	"locktop/server"
 )
 
 // recordedUntil reads a recording until a condition is met at its end.

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // turnover acquires and releases locks on a server until ctx ends, and counts them.

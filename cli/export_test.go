@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // exported is a running `locktop export` in a process of its own.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // authority signs certificates for a test. Its files are PEM.

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // listedOn runs locktop list --json, which must succeed, and returns its

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"locktop/cli/render"
+	"locktop/internal/shell"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/shell"
 )
 
 // jsonFormat is one element of the output of `formats --json`.

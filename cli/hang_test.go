@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/server"
 )
 
 // cutShort is a connection that delivers so many bytes of replies and then nothing, until

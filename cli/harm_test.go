@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/server"
 )
 
 // proofRounds returns how often a proof is repeated: once in a normal run, n

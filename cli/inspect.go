@@ -19,11 +19,11 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
-	"locktop/humanize"
+	"locktop/internal/humanize"
+	"locktop/internal/shell"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
-	"locktop/shell"
 	"locktop/tui/widget"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // startAgent starts an agent process, which ends with the test at the latest.

@@ -13,7 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
-	rigs "locktop/server"
+	rigs "locktop/internal/server"
 )
 
 // loadReport is the part of a report that these tests read.

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/cli/render"
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/agents"
 	"locktop/loadgen/oracle"

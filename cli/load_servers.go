@@ -10,9 +10,9 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/demo"
-	"locktop/humanize"
+	"locktop/internal/humanize"
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 	"locktop/tui"
 	"locktop/tui/widget"
 )

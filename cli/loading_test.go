@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // loadingServer starts a server that loads its data until done is called.

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // manyKeys sets so many keys on a server, if they are in its slots. A scan with

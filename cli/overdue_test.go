@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/server"
 )
 
 // mixedLocks loads 20 locks of at least ten formats, none of which stores when it was acquired.

@@ -6,11 +6,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // The inspector reads the locks of package lock like those of any other

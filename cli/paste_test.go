@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
-	"locktop/shell"
+	"locktop/internal/server"
+	"locktop/internal/shell"
 )
 
 // hostileKeys are names of locks that have an effect in a shell if they are not

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 func TestAServerHasTheNameOfItsProduct(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/tui"

@@ -16,7 +16,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/release"

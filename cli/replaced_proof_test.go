@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/server"
 )
 
 // How a hold really ended.

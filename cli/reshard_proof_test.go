@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // freeIfMine releases a lock as most clients do.

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 func TestMain(m *testing.M) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // canary is a password that must not appear anywhere. It has a character that

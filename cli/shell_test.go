@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // pasted runs a line in a POSIX shell that finds locktop and redis-cli, with

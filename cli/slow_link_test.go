@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // shownTTL is the TTL of a row of the page with the locks, in seconds.

@@ -18,9 +18,9 @@ import (
 	googleuuid "github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/server"
 )
 
 // On a server with the locks of all libraries and all samples, each lock is

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // theftRun is the number of holds and of thefts.

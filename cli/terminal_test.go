@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // terminal is a tmux of its own in which locktop runs.

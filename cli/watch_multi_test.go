@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // The master fails with a lock that no replica has received, and Sentinels replace it.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/server"
 )
 
 // change is one change of a lock, made or reported.

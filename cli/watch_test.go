@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/server"
 )
 
 // patience is how long a test waits for an event. Only a failing test waits

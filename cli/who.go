@@ -17,10 +17,10 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
-	"locktop/humanize"
+	"locktop/internal/humanize"
+	"locktop/internal/shell"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
-	"locktop/shell"
 	"locktop/tui/widget"
 )
 

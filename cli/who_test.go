@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/connect"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // renewing holds a lock and renews it, on one connection, until the test ends. It returns

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/shell"
+	"locktop/internal/shell"
 )
 
 // Actions are the scripts that change a lock of a format from outside. A script reads

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // Deadlock is a cycle of owners, each of which waits for a lock that the next one holds. No

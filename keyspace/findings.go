@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // Severity orders findings.

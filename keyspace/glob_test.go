@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/server"
 )
 
 // A glob matches the same keys as in SCAN and KEYS.

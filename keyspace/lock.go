@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // Kind is the discipline of a lock, independent of the library that wrote it.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // clockApart is the clock difference that affects locks.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // nodesForTest starts five servers that the run can stop and start.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // crowd is the number of clients in the benchmarks of the complete loop.

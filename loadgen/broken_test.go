@@ -15,10 +15,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // flaw is a hand-written lock with one mistake. A nil function is the correct

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/internal/netfault"
 	"locktop/loadgen/external"
 	"locktop/lock"

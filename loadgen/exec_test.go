@@ -18,9 +18,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
-	"locktop/server"
 )
 
 // asClient is the environment variable that makes this test binary a client process with

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/loadgen/oracle"
-	"locktop/server"
 )
 
 // connectOver returns a client of a server in the test's bubble, and the proxy

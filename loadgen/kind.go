@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/lock/classic"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"locktop/internal/golden"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // Each limit of a scenario is accepted, and a value beyond it is refused with

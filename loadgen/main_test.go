@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 func TestMain(m *testing.M) {

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/loadgen/oracle"
-	"locktop/server"
 )
 
 // busy makes clients contend: hardly any time passes except that of Redis.

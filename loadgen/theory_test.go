@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // While a server stops for 1.5 s, arrivals at 200/s wait for 0 to 1.5 s, evenly

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // Threshold is a condition that a run must meet, like "wait.p99 < 250ms".

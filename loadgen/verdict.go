@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/loadgen/oracle"
 )
 

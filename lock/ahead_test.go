@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // lossTimes describes how a holder lost its lock, with times of one clock.

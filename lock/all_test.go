@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // ways are the ways in which an All acquires its keys: by one script, or by one for each

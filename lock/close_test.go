@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // Guarantee 9: Close returns, whatever the server does.

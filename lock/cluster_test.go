@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // clusterRig is a Redis cluster for tests.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // rivals returns for every kind of lock on one server the lock of another client that it

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // exampleRedis returns a client of an embedded server. A program uses its own client.

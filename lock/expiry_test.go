@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // covered fails the test if a lease is valid for longer than its key exists.

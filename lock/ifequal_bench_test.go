@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // BenchmarkExtension measures an extension by the script and by SET with IFEQ, 64 of them

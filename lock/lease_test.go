@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // Scenario 6: a failed TryLock returns nil, on which a deferred Unlock is called.

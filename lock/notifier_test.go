@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // inSelect reports whether a goroutine that runs a function waits in a select.

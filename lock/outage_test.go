@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // onChild runs f on a redis-server with these arguments. f may kill the server.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 func TestAcquiresThatAreGivenUpAreUndoneAmongOthers(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // nodes is a set of independent servers for tests.

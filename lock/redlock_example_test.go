@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // A lock that works while fewer than half of its servers are down.

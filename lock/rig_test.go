@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // rig is a Redis server for tests.

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // This simulation has no faults, and looks for stalls. Many callers of a few processes

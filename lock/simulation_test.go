@@ -19,8 +19,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // The simulation runs many clients of all kinds under a fake clock. They do random

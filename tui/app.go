@@ -9,7 +9,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/tui/widget"

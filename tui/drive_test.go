@@ -19,10 +19,10 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
+	redisserver "locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/loadgen"
-	redisserver "locktop/server"
 )
 
 func TestMain(m *testing.M) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/witness"
 	"locktop/tui/widget"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 )

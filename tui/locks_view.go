@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )

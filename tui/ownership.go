@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )

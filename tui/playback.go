@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 )

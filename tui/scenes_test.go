@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/netfault"
+	redisserver "locktop/internal/server"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
-	redisserver "locktop/server"
 )
 
 // nodes are servers inside the test's bubble that can be disconnected, which

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"locktop/shell"
+	"locktop/internal/shell"
 )
 
 // Arguments returns the flags that lead to database db of the same servers, without a

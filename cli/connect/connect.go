@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace/inspect"
 )
 

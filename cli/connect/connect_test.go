@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {

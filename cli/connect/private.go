@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"locktop/shell"
+	"locktop/internal/shell"
 	"locktop/tui/widget"
 )
 

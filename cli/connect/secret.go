@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9/auth"
 
-	"locktop/humanize"
-	"locktop/shell"
+	"locktop/internal/humanize"
+	"locktop/internal/shell"
 	"locktop/tui/widget"
 )
 

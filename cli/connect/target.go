@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace/inspect"
 )
 

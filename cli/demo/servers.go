@@ -7,10 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
 // RedlockNodes is the number of servers of a Redlock.

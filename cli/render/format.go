@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/charmbracelet/x/term"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/tui/widget"

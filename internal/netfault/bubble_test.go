@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // withProxy runs f in a synctest bubble, with a client that reaches an embedded

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/server"
 )
 
 const (

@@ -11,11 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/release"
-	"locktop/server"
 )
 
 // memoryLog is an audit log in memory.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/server"
 )
 
 // paste runs a command line in a POSIX shell.

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // rates decodes a hash as locktop's read/write lock.

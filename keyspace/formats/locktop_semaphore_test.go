@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/server"
 )
 
 // pool decodes a zset as locktop's semaphore.

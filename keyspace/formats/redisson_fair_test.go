@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // The release of a Redisson fair lock is announced to the first waiter in its

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // farFrom sets 10,000 keys, 100 of them locks, on a server, and returns a

@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // proof is the size of a proof. The long one runs for LOCKTOP_PROOF seconds and

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // MonitorQuery is what [Monitor] looks for: a command that has a key and one of the tokens

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // tokens returns a format of strings whose value begins with "token:".

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // replyTimeout is how long the clients of bubbles wait for a reply.

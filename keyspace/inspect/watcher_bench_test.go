@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // changes acquires and releases so many locks on the server, and returns each

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // rawClient is a connection that sends commands one by one.

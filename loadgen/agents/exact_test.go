@@ -7,8 +7,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
 // The report of several agents is that of all their events: the counts are equal, and the

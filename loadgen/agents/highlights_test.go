@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
 // TestHighlightsAreFew checks that of the events of an agent only faults of clients and the first

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
-	"locktop/server"
 )
 
 // histories returns the number of histories of each kind of lock: ten if LOCKTOP_PROOF is

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
 func TestMain(m *testing.M) {

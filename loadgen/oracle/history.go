@@ -14,7 +14,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // HistoryLimit is how many holds a [History] keeps. Each takes 64 bytes, and 64 more

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"locktop/humanize"
 	"locktop/internal/golden"
 	"locktop/internal/htmlpage"
+	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"

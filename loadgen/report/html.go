@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"locktop/humanize"
 	"locktop/internal/htmlpage"
+	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
 func TestMain(m *testing.M) {

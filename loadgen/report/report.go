@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"

@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"locktop/internal/jsonschema"
+	"locktop/internal/server"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
-	"locktop/server"
 )
 
 func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
 // asClient is the environment variable that makes this test binary a client process with

@@ -26,7 +26,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 
-	"locktop/humanize"
+	"locktop/internal/humanize"
 )
 
 // within bounds each request of a client. A slow witness delays the clients.

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"locktop/internal/server"
 	"locktop/loadgen/witness"
-	"locktop/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

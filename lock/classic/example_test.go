@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock/classic"
-	"locktop/server"
 )
 
 // onRedis runs an example with its own server.

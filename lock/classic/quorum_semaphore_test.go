@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock/classic"
-	"locktop/server"
 )
 
 // onThree runs f with three rigs, each with a server of its own.

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/lock"
 	"locktop/lock/classic"
-	"locktop/server"
 )
 
 func TestMain(m *testing.M) {

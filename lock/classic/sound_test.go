@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock"
 	"locktop/lock/classic"
-	"locktop/server"
 )
 
 // sound adapts a kind of package lock to the interface of the forms.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/lock/classic"
-	"locktop/server"
 )
 
 func TestAReaderSetsTheTimeOfAllReaders(t *testing.T) {

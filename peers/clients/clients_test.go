@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/server"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
 // clients returns the clients that can run here. With LOCKTOP_REQUIRE_PEERS=1, as in CI, a

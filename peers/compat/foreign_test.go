@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
-	"locktop/server"
 )
 
 // requirePeers is the environment variable that makes tests fail instead of

@@ -19,9 +19,9 @@ import (
 	"github.com/zeromicro/go-zero/core/logx"
 	zero "github.com/zeromicro/go-zero/core/stores/redis"
 
+	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/lock"
-	"locktop/server"
 )
 
 // ttl is the TTL of every lock in these tests, long enough for a slow machine.

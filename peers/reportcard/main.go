@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"locktop/certify"
+	"locktop/loadgen/certify"
 	"locktop/peers/clients"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"locktop/certify"
+	"locktop/loadgen/certify"
 	"locktop/peers/clients"
 )
 

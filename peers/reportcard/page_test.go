@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"locktop/certify"
 	"locktop/internal/golden"
+	"locktop/loadgen/certify"
 	"locktop/loadgen/external"
 	"locktop/peers/clients"
 )

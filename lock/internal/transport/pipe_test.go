@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"locktop/internal/netfault"
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 func TestMain(m *testing.M) {

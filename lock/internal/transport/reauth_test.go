@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 
-	"locktop/server"
+	"locktop/internal/server"
 )
 
 // rotation is a provider whose credentials the test changes.

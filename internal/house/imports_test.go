@@ -1,0 +1,222 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// imports is the complete table of allowed imports between packages. An import
+// that is not listed is not allowed. Tests may also import internal/server, internal/golden,
+// internal/jsonschema and internal/netfault, and external tests (package x_test) their own package.
+var imports = map[string][]string{
+	".":                       {"cli"},
+	"loadgen/certify":         {"internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "loadgen", "loadgen/external", "loadgen/oracle"},
+	"cli":                     {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
+	"cli/connect":             {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
+	"cli/demo":                {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
+	"cli/render":              {"internal/humanize", "keyspace", "keyspace/formats", "tui/widget"},
+	"keyspace/metrics":        {"internal/promtext", "keyspace"},
+	"keyspace/metrics/web":    {},
+	"tui":                     {"internal/humanize", "keyspace", "loadgen", "loadgen/witness", "tui/svg", "tui/widget"},
+	"tui/svg":                 {},
+	"tui/widget":              {},
+	"keyspace":                {"internal/humanize", "internal/shell", "keyspace/internal/cache"},
+	"keyspace/formats":        {"keyspace"},
+	"keyspace/inspect":        {"internal/humanize", "keyspace", "keyspace/internal/cache"},
+	"keyspace/internal/cache": {},
+	"keyspace/recording":      {"keyspace"},
+	"keyspace/release":        {"keyspace", "keyspace/inspect"},
+	"internal/golden":         {},
+	"internal/htmlpage":       {},
+	"internal/house":          {},
+	"internal/jsonschema":     {},
+	"internal/netfault":       {},
+	"internal/promtext":       {},
+	"loadgen":                 {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
+	"loadgen/agents":          {"internal/humanize", "loadgen", "loadgen/witness"},
+	"loadgen/external":        {},
+	"loadgen/oracle":          {"internal/humanize"},
+	"loadgen/witness":         {"internal/humanize"},
+	"loadgen/report":          {"internal/htmlpage", "internal/humanize", "internal/promtext", "loadgen", "loadgen/oracle", "loadgen/witness"},
+	"loadgen/scenarios":       {"loadgen"},
+	"docs":                    {},
+	"internal/humanize":       {},
+	"lock":                    {"lock/internal/transport"},
+	"lock/classic":            {},
+	"lock/internal/transport": {},
+	"internal/server":         {},
+	"internal/shell":          {},
+	"loadgen/soak":            {"internal/server", "loadgen", "loadgen/oracle"},
+	"screenshots":             {"tui/svg"},
+	"cli/manpages":            {"cli"},
+}
+
+// testImports lists the additional imports of a package's tests.
+var testImports = map[string][]string{
+	"tui":              {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
+	"keyspace/formats": {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
+	"loadgen/agents":   {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
+	"lock/classic":     {"lock"},                                                                            // tests of the flaws also use the sound kinds
+}
+
+// guarded lists the libraries, and the clock, that only some packages may use. The clock
+// may also be read by single functions.
+var guarded = map[string][]string{
+	// One call of a template makes the linker keep every exported method of
+	// every type. These would be a third of the program.
+	"text/template":                           {},
+	"html/template":                           {},
+	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
+	"github.com/alicebob/miniredis/v2":        {"internal/server"},
+	"github.com/charmbracelet/bubbletea":      {"cli", "tui"},
+	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report", "loadgen/witness"},
+	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
+	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/external", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
+}
+
+func TestImportsKeepToTheTable(t *testing.T) {
+	for _, f := range sources(t) {
+		allowed, known := imports[f.pkg]
+		if !known {
+			t.Errorf("%s: package %s is not in the import table of internal/house/imports_test.go; add it there with its reason in docs/architecture.md", f.name, f.pkg)
+			continue
+		}
+		if f.test {
+			allowed = slices.Concat(allowed, []string{"internal/server", "internal/golden", "internal/jsonschema", "internal/netfault", f.pkg}, testImports[f.pkg])
+		}
+		for _, imp := range f.imports {
+			if ours, ok := strings.CutPrefix(imp, "locktop/"); ok && !slices.Contains(allowed, ours) {
+				t.Errorf("%s imports %s; allowed for %s: %v", f.name, imp, f.pkg, allowed)
+			}
+		}
+	}
+}
+
+func TestGuardedThingsStayWhereTheyBelong(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.test {
+			continue
+		}
+		for thing, packages := range guarded {
+			if f.uses(thing) && !slices.Contains(packages, f.pkg) {
+				t.Errorf("%s uses %s; only these may: %v", f.name, thing, packages)
+			}
+		}
+		for _, function := range f.clock {
+			if may := guarded["time.Now"]; !slices.Contains(may, f.pkg) && !slices.Contains(may, f.pkg+"."+function) {
+				t.Errorf("%s: %s reads the clock; only these may: %v", f.name, function, may)
+			}
+		}
+	}
+}
+
+// CLIENT NO-TOUCH crashes Redis 8.0 and Valkey 8.1 (redis#14415, valkey#2347),
+// so no code may send it. TestConnectionsSetNoStateButTheListed in cli checks
+// the commands that are sent.
+func TestNoCodeMentionsNoTouch(t *testing.T) {
+	eachFile(t, func(name string, file *ast.File) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if ok && lit.Kind == token.STRING && strings.Contains(strings.ToLower(lit.Value), "no-touch") {
+				t.Errorf("%s has the string %s", name, lit.Value)
+			}
+			return true
+		})
+	})
+}
+
+// source describes one Go file for the rules.
+type source struct {
+	name    string // slash-separated, relative to the root of the repository
+	pkg     string // its directory
+	test    bool
+	imports []string
+	clock   []string // functions that read the clock
+}
+
+func (s source) uses(library string) bool {
+	return slices.ContainsFunc(s.imports, func(imp string) bool {
+		return imp == library || strings.HasPrefix(imp, library+"/")
+	})
+}
+
+// sources returns every Go file of this module.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	eachFile(t, func(name string, file *ast.File) {
+		s := source{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), clock: clockReaders(file)}
+		for _, imp := range file.Imports {
+			value, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.imports = append(s.imports, value)
+		}
+		all = append(all, s)
+	})
+	return all
+}
+
+// eachFile parses every Go file of this module, with comments, and calls visit.
+// The name is slash-separated and relative to the root of the repository.
+func eachFile(t *testing.T, visit func(name string, file *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p == "peers" || p == "testdata" || p != "." && strings.HasPrefix(d.Name(), ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(p) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
+		if err == nil {
+			visit(filepath.ToSlash(p), file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clockReaders returns the functions of a file that mention time.Now, time.Since or
+// time.Until. The name is empty outside of functions.
+func clockReaders(file *ast.File) []string {
+	var all []string
+	for _, decl := range file.Decls {
+		name := ""
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			name = f.Name.Name
+		}
+		ast.Inspect(decl, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			if ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, sel.Sel.Name) {
+				all = append(all, name)
+			}
+			return true
+		})
+	}
+	return all
+}

@@ -1,0 +1,128 @@
+package house
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what docs/reliability.md says of the tests anew")
+
+const reliabilityPage = "docs/reliability.md"
+
+// row is a table row of the page: the number of a scenario or promise, its
+// text, and the tests, which this test generates.
+var row = regexp.MustCompile(`^\| (P?\d+) \| (.+) \| (.*?) ?\|$`)
+
+// Each scenario and promise on the page is covered by a test whose comment
+// contains its number, and the page names exactly these tests.
+func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
+	page, err := os.ReadFile(reliabilityPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	covered := testsByNumber(t)
+	lines := strings.Split(string(page), "\n")
+	for i, line := range lines {
+		cells := row.FindStringSubmatch(line)
+		if cells == nil {
+			continue
+		}
+		number := cells[1]
+		tests := covered[number]
+		delete(covered, number)
+		if len(tests) == 0 && !strings.HasPrefix(cells[3], "not: ") {
+			t.Errorf("%s (%s) has no test; name one in a test's comment (Scenario 7., Promise P7.), or say why not, beginning with \"not: \"", number, cells[2])
+		}
+		if len(tests) > 0 {
+			lines[i] = fmt.Sprintf("| %s | %s | %s |", number, cells[2], strings.Join(tests, "<br>"))
+		}
+		if promised, figure, _ := strings.Cut(cells[2], " | "); strings.HasPrefix(number, "P") && (promised == "" || figure == "") {
+			t.Errorf("%s has no figure", number)
+		}
+	}
+	for number, tests := range covered {
+		t.Errorf("%v cover %s, which is not on the page", tests, number)
+	}
+	want := strings.Join(lines, "\n")
+	switch {
+	case want == string(page):
+	case *update:
+		if err := os.WriteFile(reliabilityPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is stale; write it anew: go test ./internal/house -run Reliability -update", reliabilityPage)
+	}
+}
+
+var (
+	mention = regexp.MustCompile(`[Ss]cenarios? (\d+(?:(?:,| and|–| to)\s+\d+|–\d+)*)`)
+	number  = regexp.MustCompile(`\d+`)
+	promise = regexp.MustCompile(`\bP\d+\b`)
+	proof   = regexp.MustCompile(`^(Test|Fuzz)`)
+)
+
+// testsByNumber returns the names of the tests whose comments contain the
+// number of a scenario or promise, by number.
+func testsByNumber(t *testing.T) map[string][]string {
+	t.Helper()
+	covered := make(map[string][]string)
+	eachFile(t, func(name string, file *ast.File) {
+		for _, decl := range file.Decls {
+			test, ok := decl.(*ast.FuncDecl)
+			if !ok || !strings.HasSuffix(name, "_test.go") || !proof.MatchString(test.Name.Name) {
+				continue
+			}
+			numbers := promise.FindAllString(test.Doc.Text(), -1)
+			for _, n := range scenarios(test.Doc.Text()) {
+				numbers = append(numbers, strconv.Itoa(n))
+			}
+			for _, n := range numbers {
+				covered[n] = append(covered[n], "`"+path.Dir(name)+"."+test.Name.Name+"`")
+			}
+		}
+	})
+	for _, tests := range covered {
+		slices.Sort(tests)
+	}
+	return covered
+}
+
+// scenarios returns the numbers in a comment. "27–29" are three numbers.
+func scenarios(comment string) []int {
+	var all []int
+	for _, found := range mention.FindAllStringSubmatch(comment, -1) {
+		list := found[1]
+		last, end := 0, 0
+		for _, at := range number.FindAllStringIndex(list, -1) {
+			n, err := strconv.Atoi(list[at[0]:at[1]])
+			if err != nil {
+				continue
+			}
+			if last > 0 && strings.Contains(list[end:at[0]], "–") {
+				for between := last + 1; between < n; between++ {
+					all = append(all, between)
+				}
+			}
+			all = append(all, n)
+			last, end = n, at[1]
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestScenarioNumbersAreReadFromComments(t *testing.T) {
+	got := scenarios("Foo does. Scenarios 27–29 and 31, 40, and with a\nscenario 7 beside them. Not 12.")
+	if want := []int{7, 27, 28, 29, 31, 40}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

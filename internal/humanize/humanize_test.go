@@ -1,0 +1,109 @@
+package humanize_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"locktop/internal/humanize"
+)
+
+const (
+	ms   = time.Millisecond
+	hour = time.Hour
+	day  = 24 * hour
+)
+
+func TestDurationsAreAsPreciseAsAReaderWants(t *testing.T) {
+	each(t, humanize.Duration, map[time.Duration]string{
+		-time.Second:                  "0 s",
+		0:                             "0 s",
+		412 * time.Microsecond:        "0.4 ms",
+		1500 * time.Microsecond:       "1.5 ms",
+		250 * ms:                      "250 ms",
+		999*ms + 600*time.Microsecond: "1.0 s",
+		2149 * ms:                     "2.1 s",
+		9960 * ms:                     "9 s",
+		41*time.Second + 900*ms:       "41 s",
+		59*time.Second + 999*ms:       "59 s",
+		3*time.Minute + 7*time.Second: "3 m 07",
+		3*hour + 12*time.Minute:       "3 h 12",
+		2*day + 4*hour:                "2 d 4 h",
+		time.Duration(math.MaxInt64):  "106751 d",
+	})
+}
+
+func TestMeasuredTimesHaveThreeDigits(t *testing.T) {
+	each(t, humanize.Precise, map[time.Duration]string{
+		0:                                "0 s",
+		999:                              "999 ns",
+		1_000:                            "1 µs",
+		123_456:                          "123 µs",
+		999_999:                          "1 ms",
+		1_234_567:                        "1.23 ms",
+		-1_234_567:                       "-1.23 ms",
+		45_678_901:                       "45.7 ms",
+		999_900 * time.Microsecond:       "1 s",
+		12_345 * ms:                      "12.3 s",
+		59*time.Second + 999*ms:          "59 s",
+		2*time.Minute + 5*time.Second:    "2 m 05",
+		time.Duration(math.MinInt64 + 1): "-106751 d",
+	})
+}
+
+func TestTheRemainingTimeHasTenthsInTheLastMinute(t *testing.T) {
+	each(t, humanize.Left, map[time.Duration]string{
+		-1: "0.0 s", 13_590 * ms: "13.5 s", 59_999 * ms: "59.9 s", 90 * time.Second: "1 m 30",
+	})
+}
+
+func TestSettingsHaveNoZerosAtTheirEnd(t *testing.T) {
+	each(t, humanize.Setting, map[time.Duration]string{
+		0: "0 ms", 500 * time.Microsecond: "0.5 ms", 20 * ms: "20 ms", 1500 * ms: "1.5 s", 5 * time.Second: "5 s",
+		10 * time.Minute: "10 m", 90 * time.Second: "1 m 30", hour: "1 h", 90 * time.Minute: "1 h 30",
+	})
+}
+
+func TestClocksHaveHoursWhenTheyNeedThem(t *testing.T) {
+	each(t, humanize.Clock, map[time.Duration]string{
+		-1: "00:00", 67 * time.Second: "01:07", hour + 67*time.Second: "1:01:07",
+	})
+}
+
+func TestCountsHaveTheirThousandsApart(t *testing.T) {
+	each(t, humanize.Count[int64], map[int64]string{
+		0: "0", 999: "999", 4310: "4,310", -4310: "-4,310", -431: "-431", 1_234_567: "1,234,567", math.MinInt64: "-9,223,372,036,854,775,808",
+	})
+	for n, want := range map[int]string{0: "0 locks", 1: "1 lock", 4310: "4,310 locks"} {
+		if got := humanize.Plural(n, "lock"); got != want {
+			t.Errorf("%d: got %q, want %q", n, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0 times", 1: "once", 4310: "4,310 times"} {
+		if got := humanize.Times(n); got != want {
+			t.Errorf("%d: got %q, want %q", n, got, want)
+		}
+	}
+}
+
+func each[V ~int64](t *testing.T, write func(V) string, cases map[V]string) {
+	t.Helper()
+	for v, want := range cases {
+		if got := write(v); got != want {
+			t.Errorf("%d: got %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestAScoreThatIsATimeSaysWhen(t *testing.T) {
+	now := time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC)
+	for score, want := range map[float64]string{
+		float64(now.Add(-2 * time.Minute).UnixMilli()): ", passed 2 m 00 ago",
+		float64(now.Add(3 * time.Minute).Unix()):       ", in 3 m 00",
+		0:                                              "", 17: "", 1e12: "", 4e12: "", -1: "",
+	} {
+		if got := humanize.Score(score, now); got != want {
+			t.Errorf("%.0f: %q, want %q", score, got, want)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package shell_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"locktop/internal/shell"
+)
+
+// stub returns a directory with a program locktop that writes its arguments to
+// stdout, each followed by a NUL.
+var stub = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "locktop-shell")
+	if err != nil {
+		return "", err
+	}
+	script := "#!/bin/sh\nfor a; do printf '%s\\000' \"$a\"; done\n"
+	return dir, os.WriteFile(filepath.Join(dir, "locktop"), []byte(script), 0o700)
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := stub(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// arguments runs a line in a shell, in an empty directory, and returns the
+// arguments of the stub. The line must have no other effect: no file, no
+// output.
+func arguments(t *testing.T, sh, line string) []string {
+	t.Helper()
+	dir, err := stub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.Command(sh)
+	run.Dir = t.TempDir()
+	run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+	run.Stdin = strings.NewReader(line + "\n") // on stdin, because the length of one argument is limited
+	var errs bytes.Buffer
+	run.Stderr = &errs
+	out, err := run.Output()
+	if err != nil || errs.Len() > 0 {
+		t.Fatalf("%s: %s: %v %s", sh, line, err, &errs)
+	}
+	if made, err := os.ReadDir(run.Dir); err != nil || len(made) > 0 {
+		t.Fatalf("%s: %s makes %v, %v", sh, line, made, err)
+	}
+	got := strings.Split(string(out), "\x00")
+	if last := got[len(got)-1]; last != "" {
+		t.Fatalf("%s: %s prints %q", sh, line, last)
+	}
+	return got[:len(got)-1]
+}
+
+// check lets a shell split a command line and compares the words.
+func check(t *testing.T, sh string, words ...string) {
+	t.Helper()
+	line, ok := shell.Line(append([]string{"locktop"}, words...)...)
+	if possible := !slices.ContainsFunc(words, func(s string) bool {
+		return strings.Contains(s, "\x00") || strings.HasSuffix(s, "\n") || len(s) > shell.MaxWord
+	}); ok != possible {
+		t.Fatalf("%.200q: ok is %v", words, ok)
+	}
+	if !ok {
+		return
+	}
+	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
+		t.Fatalf("%q is not printable ASCII", line)
+	}
+	if got := arguments(t, sh, line); !slices.Equal(got, words) {
+		t.Fatalf("%s takes %s\nfor  %.200q\nwant %.200q", sh, line, got, words)
+	}
+}
+
+func needSh(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip(err)
+	}
+}
+
+// hostile are names that have an effect in a shell if they are not quoted, or
+// that quoting easily changes.
+var hostile = []string{
+	"", "lock:a", `lock:a'$(touch pwned)'b`, "lock:`touch pwned`", `lock:"; touch pwned; "`, "a; touch pwned #", "a&&touch pwned", "|touch pwned",
+	`App\Jobs\X`, `\`, `\\`, `a\nb`, `\047`, "%s%n%d", "100%", "%", "-n", "--write", "-", "--", "=ls", "a=b", "~", "~root", "*", "?", "[a]", "{a,b}",
+	"$HOME", "${PATH}", "!!", "!x", "a'!'b", "'", "''", `'"'"'`, `"`, " ", "  a  ", "\t", "a\nb", "a\n", "\n", "\n\n", "\r", "a\rb", "\x00", "a\x00b",
+	"\x1b[2J\x1b]0;x\a", "\x1b]52;c;eA==\a", "\x9b2J", "\u009b2J", "\xff\xfe", "ok\u202egnp", "a\u200bb", "\u2028", "Zürich 東京 🔒", "e\u0301",
+	"\x1b-1'%s\\\"!`$(touch pwned)", "-\x01", "1\x012", "\x017", "#", "a#b", "(", ")", "<x", ">pwned", "$'\\n'", "%%\x01", "\x7f", "fi", "done",
+}
+
+func TestAShellGivesTheCommandExactlyWhatWasMeant(t *testing.T) {
+	needSh(t)
+	for _, sh := range []string{"sh", "dash", "bash", "zsh", "ksh"} {
+		path, err := exec.LookPath(sh)
+		if err != nil {
+			continue
+		}
+		for _, s := range hostile {
+			check(t, path, s)
+			check(t, path, "release", "-u", "redis://h:1", "--write", "--", s, s)
+		}
+	}
+	check(t, "sh", strings.Repeat("x", shell.MaxWord))
+	check(t, "sh", strings.Repeat("\x01", shell.MaxWord))
+	check(t, "sh", strings.Repeat("x", shell.MaxWord+1))
+}
+
+func TestWordsThatNeedNoQuotesHaveNone(t *testing.T) {
+	for in, want := range map[string]string{
+		"lock:orders:4711": "lock:orders:4711", "redis://10.0.0.1:6379/2": "redis://10.0.0.1:6379/2", "": "''", "two words": "'two words'",
+		"it's": `'it'\''s'`, "a\x1b": `"$(printf 'a\033')"`, "=a": "'=a'",
+	} {
+		if got, ok := shell.Word(in); got != want || !ok {
+			t.Errorf("%q is %s, want %s", in, got, want)
+		}
+	}
+}
+
+// In double quotes, an interactive shell expands ! from its history before it
+// processes the quotes.
+func TestNoWordHasHistoryOutsideOfSingleQuotes(t *testing.T) {
+	for _, s := range []string{"a!b\x01", "!\x01", "'!'\x01"} {
+		if got, _ := shell.Word(s); strings.Contains(got, "!") {
+			t.Errorf("%q is %s", s, got)
+		}
+	}
+}
+
+func FuzzShell(f *testing.F) {
+	needSh(f)
+	for i, s := range hostile {
+		f.Add(s, hostile[len(hostile)-1-i])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) { check(t, "sh", a, b) })
+}

@@ -1,0 +1,462 @@
+package metrics_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"locktop/keyspace"
+	"locktop/keyspace/metrics"
+)
+
+var t0 = time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+
+// page has the metrics of an exporter as Prometheus reads them: the value of each series,
+// by its name and labels.
+type page map[string]float64
+
+// scrape reads the page of an exporter. It fails the test unless Prometheus would accept
+// it: promlint has no complaint, and no series is there twice.
+func scrape(t testing.TB, e *metrics.Exporter) page {
+	t.Helper()
+	var text bytes.Buffer
+	if err := e.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.New(bytes.NewReader(text.Bytes())).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("promlint: %v %v", problems, err)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	all, err := parser.TextToMetricFamilies(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := make(page)
+	for name, f := range all {
+		for _, m := range f.Metric {
+			p.add(t, name, m)
+		}
+	}
+	return p
+}
+
+// add adds the value of a metric: of a histogram, the number of its values and the counts
+// of its buckets.
+func (p page) add(t testing.TB, name string, m *dto.Metric) {
+	t.Helper()
+	var labels []string
+	for _, l := range m.Label {
+		labels = append(labels, fmt.Sprintf("%s=%s", l.GetName(), l.GetValue()))
+	}
+	id := func(name string, more ...string) string {
+		return name + "{" + strings.Join(append(slices.Clone(labels), more...), ",") + "}"
+	}
+	values := map[string]float64{}
+	if h := m.Histogram; h != nil {
+		values[id(name+"_count")], values[id(name+"_sum")] = float64(h.GetSampleCount()), h.GetSampleSum()
+		for _, b := range h.Bucket {
+			values[id(name+"_bucket", fmt.Sprintf("le=%g", b.GetUpperBound()))] = float64(b.GetCumulativeCount())
+		}
+	} else {
+		values[id(name)] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	}
+	for series, v := range values {
+		if _, twice := p[series]; twice {
+			t.Fatalf("%s is there twice", series)
+		}
+		p[series] = v
+	}
+}
+
+// want fails the test unless the series have these values. A series that must not exist
+// has the value absent.
+func (p page) want(t *testing.T, want map[string]float64) {
+	t.Helper()
+	for _, series := range slices.Sorted(maps.Keys(want)) {
+		got, ok := p[series]
+		if w := want[series]; !ok && w != absent || ok && got != w {
+			t.Errorf("%s is %v (there: %v), want %v", series, got, ok, w)
+		}
+	}
+}
+
+// absent is the wanted value of a series that must not exist.
+const absent = -1
+
+func lock(key string, holders ...keyspace.Holder) keyspace.Lock {
+	l := keyspace.Lock{Key: key, Format: "set-nx", Kind: keyspace.Mutex, Holders: holders, Node: "a:1"}
+	for _, h := range holders {
+		l.Expires = h.Expires
+	}
+	return l
+}
+
+func held(since, expires time.Duration) keyspace.Holder {
+	h := keyspace.Holder{ID: "token", Count: 1}
+	if since != 0 {
+		h.Since = t0.Add(since)
+	}
+	if expires != 0 {
+		h.Expires = t0.Add(expires)
+	}
+	return h
+}
+
+func reading(locks ...keyspace.Lock) metrics.Reading {
+	return metrics.Reading{Snapshot: keyspace.Snapshot{
+		At: t0, Locks: locks, Complete: true, Cost: keyspace.Cost{Keys: 1234},
+		Nodes: []keyspace.Node{
+			{Server: keyspace.Server{Addr: "a:1"}, Up: true, ScannedAt: t0.Add(-3 * time.Second), ScanTime: time.Second},
+			{Server: keyspace.Server{Addr: "b:1"}, Up: true, ScannedAt: t0.Add(-9 * time.Second), ScanTime: 2500 * time.Millisecond},
+		},
+	}}
+}
+
+// named returns targets with these names.
+func named(names ...string) (all []metrics.Target) {
+	for _, name := range names {
+		all = append(all, metrics.Target{Name: name, Flags: "-u " + name})
+	}
+	return all
+}
+
+func TestTheMetricsSayWhatASnapshotShows(t *testing.T) {
+	e := metrics.New(metrics.Options{Version: "1", Locks: []string{"lock:a", "lock:none", "lock:endless"}}, named("orders")...)
+	waiting := lock("lock:b")
+	waiting.Format, waiting.DB, waiting.Waiting = "redisson-fair", 0, 3
+	endless := lock("lock:endless", held(0, 0))
+	redlock := lock("lock:r", held(-time.Minute, time.Minute))
+	redlock.Kind = keyspace.Redlock
+	redlock.Votes = []keyspace.Vote{{Token: "x"}, {Token: "y"}, {Token: "y"}, {}, {Unreachable: true}}
+	r := reading(lock("lock:a", held(-time.Hour, 30*time.Second)), waiting, endless, redlock)
+	r.Commands, r.ServerTime = map[string]int64{"scan": 7}, 250*time.Millisecond
+	r.Events = []keyspace.Event{
+		{Kind: keyspace.Released, Lock: lock("lock:z"), Held: 20 * time.Millisecond},
+		{Kind: keyspace.Expired, Lock: lock("lock:z"), Held: 2 * time.Hour},
+		{Kind: keyspace.Released, Lock: lock("lock:z")}, // its duration is unknown
+		{Kind: keyspace.Renewed, Lock: lock("lock:z"), Held: time.Second},
+	}
+	e.Observe(0, r)
+	const of = "target=orders,db=0,format=set-nx"
+	start := float64(t0.Unix())
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_target_info{target=orders,flags=-u orders}": 1,
+		"locktop_up{target=orders}":                          1, "locktop_pass_complete{target=orders}": 1,
+		"locktop_pass_last_timestamp_seconds{target=orders}": start - 9, "locktop_pass_duration_seconds{target=orders}": 2.5,
+		"locktop_keys_seen{target=orders}": 1234, "locktop_server_busy_seconds_total{target=orders}": 0.25,
+		"locktop_commands_total{target=orders,command=scan}": 7,
+
+		"locktop_locks{" + of + ",state=held}": 2, "locktop_locks{" + of + ",state=partial}": 1, "locktop_locks{" + of + ",state=read}": 0,
+		"locktop_locks{target=orders,db=0,format=redisson-fair,state=waiting}": 1, "locktop_waiters{target=orders,db=0,format=redisson-fair}": 3,
+		"locktop_oldest_hold_timestamp_seconds{" + of + "}": start - 3600, "locktop_oldest_hold_timestamp_seconds{target=orders,db=0,format=redisson-fair}": absent,
+		"locktop_findings{target=orders,finding=overdue,severity=warning}": 1, "locktop_findings{target=orders,finding=never-expires,severity=critical}": 1,
+		"locktop_findings{target=orders,finding=node-missing,severity=critical}": 0,
+
+		"locktop_events_total{" + of + ",event=released}": 2, "locktop_events_total{" + of + ",event=expired}": 1, "locktop_events_total{" + of + ",event=stolen}": 0,
+		"locktop_hold_seconds_count{" + of + "}": 2, "locktop_hold_seconds_sum{" + of + "}": 7200.02,
+		"locktop_hold_seconds_bucket{" + of + ",le=0.01}": 0, "locktop_hold_seconds_bucket{" + of + ",le=0.05}": 1, "locktop_hold_seconds_bucket{" + of + ",le=+Inf}": 2,
+
+		"locktop_redlock_copies{target=orders,state=held}": 2, "locktop_redlock_copies{target=orders,state=other}": 1,
+		"locktop_redlock_copies{target=orders,state=missing}": 1, "locktop_redlock_copies{target=orders,state=unreachable}": 1,
+
+		"locktop_lock_held{target=orders,db=0,lock=lock:a}": 1, "locktop_lock_held{target=orders,db=0,lock=lock:none}": 0,
+		"locktop_lock_deadline_timestamp_seconds{target=orders,db=0,lock=lock:a}": start + 30, "locktop_lock_held_since_timestamp_seconds{target=orders,db=0,lock=lock:a}": start - 3600,
+		"locktop_lock_held{target=orders,db=0,lock=lock:endless}": 1, "locktop_lock_deadline_timestamp_seconds{target=orders,db=0,lock=lock:endless}": absent,
+		"locktop_lock_held{target=orders,db=0,lock=lock:b}": absent, // it is not listed
+	})
+}
+
+// Counters go on, gauges are those of the last reading, and a series stays when its last
+// lock is gone.
+func TestCountersAddUpAndGaugesDoNot(t *testing.T) {
+	e := metrics.New(metrics.Options{Classes: true}, named("a", "b")...)
+	r := reading(lock("lock:1", held(0, time.Minute)))
+	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: r.Locks[0]}}
+	e.Observe(0, r)
+	e.Observe(0, r)
+	r = reading()
+	e.Observe(0, r)
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_events_total{target=a,db=0,format=set-nx,event=acquired}": 2,
+		"locktop_locks{target=a,db=0,format=set-nx,state=held}":            0,
+		"locktop_class_locks{target=a,db=0,class=lock:*}":                  0,
+		"locktop_up{target=b}": 0,
+		"locktop_events_total{target=b,db=0,format=set-nx,event=acquired}": absent,
+	})
+}
+
+// A target that is down has one reason. The age of the metrics is that of the server that
+// has not answered for longest, of those that do.
+func TestATargetSaysWhyItIsDownAndHowOldItsMetricsAre(t *testing.T) {
+	e := metrics.New(metrics.Options{}, metrics.Target{Name: "a"}, metrics.Target{Name: "b"})
+	r := reading()
+	r.EventsDropped = 3
+	r.Nodes[0].AnsweredAt, r.Nodes[1].AnsweredAt = t0.Add(-time.Second), t0.Add(-2*time.Second)
+	r.Nodes = append(r.Nodes, keyspace.Node{Server: keyspace.Server{Addr: "c:1"}, AnsweredAt: t0.Add(-time.Hour)})
+	e.Observe(0, r)
+	e.Observe(0, r)
+	check := func(up float64, why metrics.DownReason) {
+		t.Helper()
+		want := map[string]float64{
+			"locktop_up{target=a}": up, "locktop_last_answer_timestamp_seconds{target=a}": float64(t0.Unix()) - 2,
+			"locktop_events_dropped_total{target=a}": 6, "locktop_last_answer_timestamp_seconds{target=b}": absent,
+		}
+		for _, r := range metrics.DownReasons() {
+			want["locktop_down_reason{target=a,reason="+string(r)+"}"] = 0
+		}
+		if why != "" {
+			want["locktop_down_reason{target=a,reason="+string(why)+"}"] = 1
+		}
+		scrape(t, e).want(t, want)
+	}
+	check(1, "")
+	e.Fail(0, metrics.ReplyTimeout)
+	check(0, metrics.ReplyTimeout)
+	e.Fail(0, metrics.Refused)
+	check(0, metrics.Refused)
+	r.EventsDropped = 0
+	e.Observe(0, r)
+	check(1, "")
+}
+
+// Nobody knows how many locks a server has that does not answer.
+func TestATargetThatDoesNotAnswerHasNoGauges(t *testing.T) {
+	e := metrics.New(metrics.Options{Locks: []string{"lock:1"}, Classes: true}, named("a")...)
+	r := reading(lock("lock:1", held(-time.Hour, time.Minute)))
+	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: r.Locks[0]}}
+	e.Observe(0, r)
+	e.Fail(0, metrics.Refused)
+	p := scrape(t, e)
+	p.want(t, map[string]float64{
+		"locktop_up{target=a}": 0, "locktop_events_total{target=a,db=0,format=set-nx,event=acquired}": 1,
+		"locktop_pass_last_timestamp_seconds{target=a}": float64(t0.Unix()) - 9,
+	})
+	for series := range p {
+		for _, gauge := range []string{"locktop_locks{", "locktop_waiters", "locktop_findings", "locktop_lock_held{", "locktop_class", "locktop_pass_complete"} {
+			if strings.HasPrefix(series, gauge) {
+				t.Errorf("%s is still there", series)
+			}
+		}
+	}
+}
+
+// Whether a recording works does not depend on its target.
+func TestARecordingHasAMetric(t *testing.T) {
+	e := metrics.New(metrics.Options{}, named("a", "b", "c")...)
+	e.ObserveRecording(0, true)
+	e.ObserveRecording(1, true)
+	e.ObserveRecording(1, false)
+	e.Fail(1, metrics.Refused)
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_recording_up{target=a}": 1, "locktop_recording_up{target=b}": 0, "locktop_recording_up{target=c}": absent,
+	})
+}
+
+func TestAnExporterIsReadyAfterTheFirstScanOfEachTargetThatAnswers(t *testing.T) {
+	e := metrics.New(metrics.Options{}, named("a", "b")...)
+	step := func(what string, ready bool) {
+		t.Helper()
+		if e.Ready() != ready {
+			t.Errorf("%s: ready is %v", what, !ready)
+		}
+	}
+	step("at first", false)
+	part := reading()
+	part.Complete = false
+	e.Observe(0, part)
+	e.Fail(1, metrics.Refused)
+	step("in the first scan", false)
+	e.Observe(0, reading())
+	step("after the scan, and one target is down", true)
+	e.Observe(1, part)
+	step("the other target is back", false)
+	e.Observe(1, reading())
+	e.Observe(0, part)
+	step("a scan that starts again", true)
+}
+
+func TestALockOfSeveralDatabasesHasASeriesForEach(t *testing.T) {
+	e := metrics.New(metrics.Options{Locks: []string{"lock:1"}}, named("a")...)
+	second := lock("lock:1", held(0, time.Minute))
+	second.DB = 2
+	r := reading(second)
+	r.DB = metrics.AllDatabases
+	e.Observe(0, r)
+	e.Observe(0, metrics.Reading{Snapshot: reading().Snapshot, DB: metrics.AllDatabases})
+	scrape(t, e).want(t, map[string]float64{
+		"locktop_lock_held{target=a,db=2,lock=lock:1}": 0, "locktop_lock_held{target=a,db=0,lock=lock:1}": absent,
+	})
+}
+
+func TestClassesCollapseIDs(t *testing.T) {
+	for key, want := range map[string]string{
+		"lock:order:4711":                              "lock:order:*",
+		"lock:order:4711:payment":                      "lock:order:*:payment",
+		"lock:{user:42}:cart":                          "lock:{user:*}:cart",
+		"job/3f0e4f3c-aaaa-bbbb-cccc-0123456789ab":     "job/*",
+		"job/deadbeef-aaaa-bbbb-cccc-deadbeefcafe/run": "job/*/run",
+		"lock:5f4dcc3b5aa765d61d8327deb882cf99":        "lock:*",
+		"lock:deadbeefcafebabe":                        "lock:*",
+		"nightly-report":                               "nightly-report",
+		"leader":                                       "leader",
+		"face-off":                                     "face-off",
+		"shard-7-face":                                 "shard-*",
+		"":                                             "",
+		":":                                            ":",
+		"other":                                        "other",
+		"lock:\xff\xfe:x":                              "lock:\uFFFD:x",
+		"mail:ann@example.com":                         "mail:ann@example.com",
+		"lock:" + strings.Repeat("long.", 40):          "lock:" + strings.Repeat("long.", 22) + "lo…",
+		"lock:" + strings.Repeat("é", 100):             "lock:" + strings.Repeat("é", 56) + "…",
+		"2026-11-22T03:10:00":                          "*:*:*",
+		"report." + strings.Repeat("1", 200) + ".of.tenant": "report.*.of.tenant",
+	} {
+		e := metrics.New(metrics.Options{Classes: true}, named("a")...)
+		e.Observe(0, reading(lock(key, held(0, time.Minute))))
+		scrape(t, e).want(t, map[string]float64{"locktop_class_locks{target=a,db=0,class=" + want + "}": 1})
+	}
+}
+
+// There are at most 200 classes of their own, the largest of the first reading among
+// them; none comes and goes, and all locks are counted.
+func TestTooManyClassesAreCountedTogether(t *testing.T) {
+	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
+	word := func(i int) string { return string(rune('g'+i/20)) + string(rune('g'+i%20)) }
+	var locks []keyspace.Lock
+	for i := range 250 {
+		locks = append(locks, lock(word(i), held(0, 0)))
+	}
+	for range 5 { // the largest class comes last
+		locks = append(locks, lock(word(399)+":1", held(0, 0)))
+	}
+	const finding = ",finding=never-expires,severity=critical}"
+	sum := func(p page) (classes int, locks float64) {
+		t.Helper()
+		found, all := 0, 0.0
+		for series, v := range p {
+			if strings.HasPrefix(series, "locktop_class_locks") {
+				classes++
+				locks += v
+			}
+			if strings.HasSuffix(series, finding) && !strings.Contains(series, ",class=,") {
+				found++
+				all += v
+			}
+		}
+		if found != classes || all != locks {
+			t.Errorf("%v findings in %d classes, want %v in %d", all, found, locks, classes)
+		}
+		return classes, locks
+	}
+	e.Observe(0, reading(locks...))
+	p := scrape(t, e)
+	if n, all := sum(p); n != 201 || all != 255 {
+		t.Errorf("%d classes with %v locks, want 201 with 255", n, all)
+	}
+	p.want(t, map[string]float64{
+		"locktop_class_locks{target=a,db=0,class=" + word(399) + ":*}": 5,
+		"locktop_class_locks{target=a,db=0,class=other}":               51,
+		"locktop_findings{target=a,db=0,class=other" + finding:         51,
+		"locktop_classes_dropped{target=a}":                            51,
+	})
+	e.Observe(0, reading(lock("quite:new", held(0, 0))))
+	if n, all := sum(scrape(t, e)); n != 201 || all != 1 {
+		t.Errorf("later %d classes with %v locks, want 201 with 1", n, all)
+	}
+}
+
+// A finding of a lock has its class, so that an alert can be sent to the owner of the lock. One
+// of a server has none.
+func TestAFindingHasTheClassOfItsLock(t *testing.T) {
+	endless := func(db int, key string) keyspace.Lock {
+		l := lock(key, held(0, 0))
+		l.DB = db
+		return l
+	}
+	all := reading(endless(0, "order:1"), endless(0, "order:2"), endless(3, "order:3"), endless(0, "nightly"), lock("mail:1", held(0, time.Minute)))
+	all.Nodes[1].Up, all.Nodes[1].Error = false, "refused"
+	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
+	const never, missing = ",finding=never-expires,severity=critical}", ",finding=node-missing,severity=critical}"
+	byClass := func(orders, others, without float64) {
+		t.Helper()
+		scrape(t, e).want(t, map[string]float64{
+			"locktop_findings{target=a,db=0,class=order:*" + never: orders,
+			"locktop_findings{target=a,db=3,class=order:*" + never: others,
+			"locktop_findings{target=a,db=0,class=nightly" + never: others,
+			"locktop_findings{target=a,db=0,class=mail:*" + never:  absent, // it has had no finding
+			"locktop_findings{target=a,db=,class=" + never:         0,
+			"locktop_findings{target=a,db=,class=" + missing:       without,
+		})
+	}
+	inAll := func(n, without float64) {
+		t.Helper()
+		scrape(t, e).want(t, map[string]float64{
+			"locktop_findings{target=a" + never: n, "locktop_findings{target=a" + missing: without,
+			"locktop_findings{target=a,db=0,class=order:*" + never: absent,
+		})
+	}
+	e.Observe(0, all)
+	byClass(2, 1, 1)
+	e.Observe(0, reading(endless(0, "order:1"))) // a series stays, so that its alert ends
+	byClass(1, 0, 0)
+	e = metrics.New(metrics.Options{}, named("a")...)
+	e.Observe(0, all)
+	inAll(4, 1)
+	e.Observe(0, reading())
+	inAll(0, 0)
+}
+
+// However many locks there are, Prometheus gets no more series than the page allows.
+func TestTheNumberOfSeriesIsBounded(t *testing.T) {
+	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
+	formats := []string{"f1", "f2", "f3"}
+	var locks []keyspace.Lock
+	for i := range 20_000 {
+		l := lock(fmt.Sprintf("q%xz:%d", i, i), held(0, time.Minute))
+		l.Format = formats[i%len(formats)]
+		locks = append(locks, l)
+	}
+	e.Observe(0, reading(locks...))
+	if n := len(scrape(t, e)); n > 650 {
+		t.Errorf("%d series", n)
+	}
+}
+
+// No key and no name of a target breaks the page.
+func FuzzHostileNames(f *testing.F) {
+	for _, seed := range []string{"lock:1", "a\"b\\c\nd", "\xff\xfe", "{x=\"y\"}", "\x00", "é…\u2028", "# HELP x y\n# TYPE x counter\nx 1\n"} {
+		f.Add(seed, seed, "other")
+	}
+	f.Fuzz(func(t *testing.T, target, key, second string) {
+		if strings.ToValidUTF8(key, "") != key || key == "" {
+			key = "lock" // the command refuses it in --lock-metric
+		}
+		e := metrics.New(metrics.Options{Version: target, Locks: []string{key}, Classes: true}, metrics.Target{Name: target, Flags: second})
+		a, b := lock(key, held(-time.Hour, time.Minute)), lock(second, held(0, 0))
+		a.Format, b.Format = "set-nx", target
+		r := reading(a, b)
+		r.Commands = map[string]int64{"get": 1}
+		r.Events = []keyspace.Event{{Kind: keyspace.Released, Lock: b, Held: time.Second}}
+		e.Observe(0, r)
+		p := scrape(t, e)
+		sum := 0.0
+		for series, v := range p {
+			if strings.HasPrefix(series, "locktop_class_locks{") {
+				sum += v
+			}
+		}
+		if sum != 2 {
+			t.Errorf("%v locks by class", sum)
+		}
+	})
+}

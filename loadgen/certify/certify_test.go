@@ -1,0 +1,178 @@
+//go:build unix
+
+package certify
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"locktop/internal/jsonschema"
+)
+
+// flaws names for each historic form the tests that show the flaw of its doc comment.
+var flaws = map[string][]string{
+	"classic/setnx-expire":     {"between-acquire", "lost-acquire"},
+	"classic/getset":           {"clock", "late-unlock"},
+	"classic/blind-delete":     {"late-unlock"},
+	"classic/get-then-del":     {"between-release"},
+	"classic/counted":          {"renewal", "relock"},
+	"classic/two-key-rw":       {"readers"},
+	"classic/stamp-rw":         {"readers", "clock"},
+	"classic/quorum-semaphore": {"permits-nodes", "clock"},
+}
+
+// run runs tests on a client of a kind and logs the verdicts.
+func run(t *testing.T, kind string, tests ...string) Result {
+	t.Helper()
+	waiters := 10
+	if os.Getenv(proof) != "" {
+		waiters = 100
+	}
+	card, err := Run(t.Context(), Options{Commands: []string{command(kind)}, Tests: tests, Waiters: waiters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, _ := encoded(t, card)
+	if wrong := jsonschema.Read(t, "../../docs/certify-card.schema.json").Check(v, "card"); wrong != "" {
+		t.Error(wrong)
+	}
+	result := card.Clients[0]
+	if result.Client.Error != "" {
+		t.Fatal(result.Client.Error)
+	}
+	for _, v := range result.Verdicts {
+		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, v.Took.Seconds(), v.Evidence)
+	}
+	return result
+}
+
+func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
+	t.Parallel()
+	for kind, tests := range flaws {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			for _, v := range run(t, kind, tests...).Verdicts {
+				if v.Outcome != Fail {
+					t.Errorf("passes %s: %s", v.Test, v.Evidence)
+				}
+				if !slices.ContainsFunc(v.Timeline, func(s Span) bool { return s.Kind == Violated && s.Label != "" }) {
+					t.Errorf("the timeline of %s does not show the failure: %+v", v.Test, v.Timeline)
+				}
+			}
+		})
+	}
+}
+
+// proof is the environment variable that makes the tests run everything.
+const proof = "LOCKTOP_PROOF"
+
+func TestSoundKindsPass(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"mutex", "redlock"}
+	if os.Getenv(proof) != "" {
+		all := []string{"mutex", "reentrant", "rw", "fair", "redlock", "semaphore", "all"}
+		kinds = slices.Concat(all, all, all) // three runs
+	}
+	for _, kind := range kinds {
+		for _, v := range run(t, kind).Verdicts {
+			if v.Outcome == Fail || v.Outcome == Inconclusive {
+				t.Errorf("%s: %s: %s %s", kind, v.Test, v.Outcome, v.Evidence)
+			}
+			if v.Outcome == Unsupported && !strings.HasPrefix(v.Evidence, "hello") {
+				t.Errorf("%s: %s: %s", kind, v.Test, v.Evidence)
+			}
+		}
+	}
+}
+
+func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(sh, filepath.Join(dir, "sh")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	card, err := Run(t.Context(), Options{Commands: []string{command("mutex"), command("classic/blind-delete")}, Tests: []string{"crash", "late-unlock", "nodes-2-down", "failover"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(card.Server, "embedded") {
+		t.Errorf("the server is %s", card.Server)
+	}
+	for i, want := range []map[string]Outcome{
+		{"crash": Pass, "late-unlock": Pass, "nodes-2-down": Unsupported, "failover": Unsupported},
+		{"crash": Pass, "late-unlock": Fail, "nodes-2-down": Unsupported, "failover": Unsupported},
+	} {
+		for _, v := range card.Clients[i].Verdicts {
+			if v.Outcome != want[v.Test] {
+				t.Errorf("%s: %s: %s %s", card.Clients[i].Client.Name, v.Test, v.Outcome, v.Evidence)
+			}
+		}
+	}
+}
+
+func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	card, err := Run(ctx, Options{
+		Commands: []string{command("mutex"), command("fair")}, Tests: []string{"script-flush", "crash"}, Together: 1,
+		Progress: func(p Progress) {
+			if p.Done == 1 && len(p.Running) == 1 {
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if len(card.Clients) != 2 || len(card.Clients[1].Verdicts) != 2 {
+		t.Fatalf("the card is not complete: %+v", card)
+	}
+	cut := 0
+	for _, c := range card.Clients {
+		for _, v := range c.Verdicts {
+			if v.Outcome == Inconclusive && v.Evidence == "it was interrupted" {
+				cut++
+			}
+		}
+	}
+	if cut != 3 {
+		t.Errorf("%d verdicts were interrupted, not 3: %+v", cut, card.Clients)
+	}
+}
+
+func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
+	fail := Verdict{Outcome: Fail, Evidence: "late."}
+	overlap := Verdict{Outcome: Fail, Overlap: true, Evidence: "two."}
+	pass, unclear := Verdict{Outcome: Pass, Evidence: "fine."}, Verdict{Outcome: Inconclusive, Evidence: "slow."}
+	for name, c := range map[string]struct {
+		runs     []Verdict
+		want     Outcome
+		evidence string
+	}{
+		"pass":              {[]Verdict{pass}, Pass, "fine."},
+		"overlap":           {[]Verdict{overlap}, Fail, "two."},
+		"twice":             {[]Verdict{fail, fail}, Fail, "late."},
+		"two of three":      {[]Verdict{fail, pass, fail}, Fail, "late."},
+		"one of three":      {[]Verdict{fail, pass, pass}, Pass, "fine. (One of 3 runs failed: late.)"},
+		"unclear at first":  {[]Verdict{unclear, pass}, Pass, "fine."},
+		"unclear":           {[]Verdict{unclear, unclear, unclear}, Inconclusive, "slow."},
+		"failed, unclear":   {[]Verdict{fail, unclear, unclear}, Inconclusive, "slow. (One of 3 runs failed: late.)"},
+		"overlap at second": {[]Verdict{fail, overlap}, Fail, "two."},
+	} {
+		n := 0
+		v := decide(t.Context(), func() Verdict { n++; return c.runs[n-1] })
+		if v.Outcome != c.want || v.Evidence != c.evidence || n != len(c.runs) {
+			t.Errorf("%s: %s %q after %d runs", name, v.Outcome, v.Evidence, n)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+//go:build unix
+
+package certify
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page about the tests has all of them, in the words of the code.
+func TestTheDocumentationHasAllTests(t *testing.T) {
+	page, err := os.ReadFile("../../docs/certify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	want.WriteString("| test | what happens, and what is a failure |\n| --- | --- |\n")
+	for _, test := range Tests() {
+		fmt.Fprintf(&want, "| `%s`: %s | %s |\n", test.Name, test.Title, test.About)
+	}
+	if !strings.Contains(string(page), "\n\n"+want.String()+"\n") {
+		t.Errorf("the table of docs/certify.md must be:\n%s", want.String())
+	}
+}
+
+// It names the tests that find the flaw of each historic form.
+func TestTheDocumentationHasTheFlawOfEachHistoricForm(t *testing.T) {
+	page, err := os.ReadFile("../../docs/certify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for form, tests := range flaws {
+		row, found := rowBefore(string(page), "| `"+form+"` |\n")
+		for _, test := range tests {
+			if !found || !strings.Contains(row, "`"+test+"`") {
+				t.Errorf("the page lacks that %s finds the flaw of %s", test, form)
+			}
+		}
+	}
+}
+
+// rowBefore returns the line that has this end, without it.
+func rowBefore(page, end string) (row string, found bool) {
+	before, _, found := strings.Cut(page, end)
+	return before[strings.LastIndex(before, "\n")+1:], found
+}
