@@ -167,7 +167,7 @@ func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string
 
 // whichDatabases lists the databases with the lock.
 func (g inspection) whichDatabases() string {
-	return strings.Join(each(g.Locks, func(l keyspace.Lock) string { return strconv.Itoa(l.DB) }), ", ")
+	return strings.Join(each(g.Locks, func(l *keyspace.Lock) string { return strconv.Itoa(l.DB) }), ", ")
 }
 
 // add adds the keys on one server. In a cluster the sources of all nodes read the same
@@ -187,7 +187,7 @@ func (g *inspection) add(sight inspect.Key, addr string, cluster bool) {
 // lock returns the lock of the inspection, or an exitError if the key is not a lock.
 func (g inspection) lock(key string) (keyspace.Lock, error) {
 	if len(g.Locks) > 0 {
-		return g.Locks[0], nil
+		return *g.Locks[0], nil
 	}
 	if !g.Complete {
 		return keyspace.Lock{}, incomplete(g.Snapshot)

@@ -36,7 +36,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	}
 	found := make(map[string]keyspace.Lock)
 	for _, l := range snap.Locks {
-		found[l.Key] = l
+		found[l.Key] = *l
 	}
 	for key, count := range map[string]int{"once": 1, "{queue}:fair": 1, "twice": 2} {
 		l := found[key]

@@ -82,7 +82,9 @@ func (w withLimits) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if len(w.limits) > 0 {
 		snap.Locks = slices.Clone(snap.Locks)
 		for i := range snap.Locks {
-			snap.Locks[i].OverdueIn = inspect.OverdueIn(w.limits, snap.Locks[i].Key)
+			l := *snap.Locks[i]
+			l.OverdueIn = inspect.OverdueIn(w.limits, l.Key)
+			snap.Locks[i] = &l
 		}
 	}
 	return snap, err

@@ -31,9 +31,9 @@ func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration) {
 	}
 	for at := time.Duration(0); at <= span; at += 10 * time.Second {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
-		s.Locks = []keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
+		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
 		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Count: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
-		s.Events = []keyspace.Event{{At: s.At, Kind: keyspace.Acquired, Lock: s.Locks[0], Holder: s.Locks[0].Holders[0]}}
+		s.Events = []keyspace.Event{{At: s.At, Kind: keyspace.Acquired, Lock: *s.Locks[0], Holder: s.Locks[0].Holders[0]}}
 		w.Add(s)
 	}
 	if err := w.Close(); err != nil {

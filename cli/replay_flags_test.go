@@ -24,7 +24,7 @@ func TestAReplayObeysItsFlagsOrRefusesThem(t *testing.T) {
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for i := range 3 {
 		l := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Mutex, Expires: at.Add(time.Hour), Holders: []keyspace.Holder{{ID: token, Count: 1, Since: at.Add(-time.Minute)}}}
-		if err := w.Add(keyspace.Snapshot{At: at.Add(time.Duration(i) * time.Second), Locks: []keyspace.Lock{l}, Complete: true}); err != nil {
+		if err := w.Add(keyspace.Snapshot{At: at.Add(time.Duration(i) * time.Second), Locks: []*keyspace.Lock{&l}, Complete: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

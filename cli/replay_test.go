@@ -23,7 +23,7 @@ func minute(t *testing.T) *recording.Reader {
 	for i := range 61 {
 		at := time.Unix(1_700_000_000+int64(i), 0)
 		s := keyspace.Snapshot{At: at, Watch: keyspace.WatchStatus{Mode: keyspace.Push}, Complete: true}
-		s.Locks = []keyspace.Lock{{Key: "a", Holders: []keyspace.Holder{{ID: at.String(), Count: i + 1}}, Expires: at.Add(time.Minute)}}
+		s.Locks = []*keyspace.Lock{{Key: "a", Holders: []keyspace.Holder{{ID: at.String(), Count: i + 1}}, Expires: at.Add(time.Minute)}}
 		s.Events = keyspace.Diff(before, s)
 		before = s
 		if err := w.Add(s); err != nil {

@@ -112,7 +112,7 @@ func (s *selection) scanner(rdb redis.UniversalClient, db int) *inspect.Scanner 
 }
 
 // matches reports whether a lock with these findings is selected.
-func (s *selection) matches(l keyspace.Lock, found []keyspace.Finding) bool {
+func (s *selection) matches(l *keyspace.Lock, found []keyspace.Finding) bool {
 	return (s.format == "" || s.format == l.Format) && (!s.stuck || len(found) > 0)
 }
 
@@ -124,7 +124,7 @@ func (s *selection) filter(snap keyspace.Snapshot) render.View {
 	p := render.NewView(snap, s.databases)
 	p.Locks, p.Events = nil, nil
 	for _, e := range snap.Events {
-		if s.matches(e.Lock, p.Findings[e.Lock.ID()]) {
+		if s.matches(&e.Lock, p.Findings[e.Lock.ID()]) {
 			p.Events = append(p.Events, e)
 		}
 	}

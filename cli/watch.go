@@ -234,7 +234,7 @@ func (w *watcher) run(ctx context.Context) error {
 func (w *watcher) printEvents(events []keyspace.Event) error {
 	for _, e := range events {
 		found := findingsAbout(e)
-		if !w.options.prints(string(e.Kind)) || !w.selection.matches(e.Lock, found) {
+		if !w.options.prints(string(e.Kind)) || !w.selection.matches(&e.Lock, found) {
 			continue
 		}
 		if err := w.printer.event(e, found); err != nil {
@@ -332,7 +332,7 @@ func (w *watcher) note(n keyspace.Notice) {
 
 // findingsAbout returns the findings of an event's lock.
 func findingsAbout(e keyspace.Event) []keyspace.Finding {
-	return keyspace.Findings(keyspace.Snapshot{At: e.At, Locks: []keyspace.Lock{e.Lock}})
+	return keyspace.Findings(keyspace.Snapshot{At: e.At, Locks: []*keyspace.Lock{&e.Lock}})
 }
 
 // endGrace is how long the first answer of several servers may take at the end of a watch.

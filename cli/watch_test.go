@@ -245,7 +245,7 @@ func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 			late := keyspace.Lock{Key: "lock:late", Format: "redisson", Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "a", Since: time.Now(), Expires: time.Now().Add(time.Hour)}}}
 			stuck := keyspace.Lock{Key: "job:nightly", Holders: []keyspace.Holder{{ID: "b"}}}
 			source := &aging{
-				known: keyspace.Snapshot{Locks: []keyspace.Lock{stuck, late}, Server: keyspace.Server{Addr: "redis.test:6379", MaxMemory: 1 << 20, Policy: "volatile-ttl"}},
+				known: keyspace.Snapshot{Locks: []*keyspace.Lock{&stuck, &late}, Server: keyspace.Server{Addr: "redis.test:6379", MaxMemory: 1 << 20, Policy: "volatile-ttl"}},
 				found: []keyspace.Event{{At: time.Now(), Kind: keyspace.Discovered, Lock: stuck}},
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

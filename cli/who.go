@@ -126,7 +126,7 @@ func (p *program) who(ctx context.Context, c *connect.Flags, s *selection, o who
 	if o.monitor {
 		err = p.prove(ctx, c, rdb, scanner, o.force, &id)
 	} else {
-		err = p.identify(ctx, scanner, o.watch, &id, func(ctx context.Context) []keyspace.Lock { return s.locksOfClient(ctx, rdb, id.lock, id.holder) })
+		err = p.identify(ctx, scanner, o.watch, &id, func(ctx context.Context) []*keyspace.Lock { return s.locksOfClient(ctx, rdb, id.lock, id.holder) })
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -194,7 +194,7 @@ const maxSearch = 5 * time.Second
 
 // locksOfClient returns the locks on a server that the client of a holder has, as far as a
 // scan finds them within maxSearch. It scans only if the ID of the holder names a client.
-func (s *selection) locksOfClient(ctx context.Context, rdb *redis.Client, l keyspace.Lock, h keyspace.Holder) []keyspace.Lock {
+func (s *selection) locksOfClient(ctx context.Context, rdb *redis.Client, l keyspace.Lock, h keyspace.Holder) []*keyspace.Lock {
 	if h.ClientID() == "" {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (s *selection) locksOfClient(ctx context.Context, rdb *redis.Client, l keys
 	o := s.options(l.DB, s.budget.pace())
 	o.Match = nil
 	o.Formats = slices.DeleteFunc(o.Formats, func(f keyspace.Format) bool { return f.Name != l.Format })
-	var found []keyspace.Lock
+	var found []*keyspace.Lock
 	o.Progress = func(snap keyspace.Snapshot) {
 		for _, other := range snap.Locks {
 			if slices.ContainsFunc(other.Holders, h.SameOwner) {
@@ -217,7 +217,7 @@ func (s *selection) locksOfClient(ctx context.Context, rdb *redis.Client, l keys
 
 // identify finds the client of a holder by what the lock says, or by coincidence.
 // otherLocks returns the other locks of that client.
-func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, otherLocks func(context.Context) []keyspace.Lock) error {
+func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, otherLocks func(context.Context) []*keyspace.Lock) error {
 	var said bool
 	if id.process, said = id.holder.Process(); said {
 		id.known, id.why = bySaying, "the value of the lock names the process"
@@ -258,7 +258,7 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 const ownName = "locktop"
 
 // watchFor finds the client of a holder by coincidence, with the changes of its other locks.
-func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, others []keyspace.Lock) error {
+func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, others []*keyspace.Lock) error {
 	within, cancel := context.WithTimeout(ctx, watch)
 	defer cancel()
 	line := p.newProgressLine()

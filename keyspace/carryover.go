@@ -13,11 +13,14 @@ func CarryOver(before, now Snapshot) Snapshot {
 	locks := slices.Clone(now.Locks)
 	for i, l := range locks {
 		was, seen := known[l.ID()]
+		if !seen {
+			was = &Lock{}
+		}
 		began := time.Time{}
 		if seen || before.Complete {
 			began = now.At
 		}
-		locks[i] = d.CarryOver(was, l, seen, began)
+		locks[i] = new(d.CarryOver(*was, *l, seen, began))
 	}
 	now.Locks = locks
 	return now

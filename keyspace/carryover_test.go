@@ -12,7 +12,7 @@ var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // lookAt returns a complete snapshot of one lock at t0 plus so many seconds.
 func lookAt(seconds int, l Lock) Snapshot {
-	return Snapshot{At: began.Add(time.Duration(seconds) * time.Second), Locks: []Lock{l}, Complete: true}
+	return Snapshot{At: began.Add(time.Duration(seconds) * time.Second), Locks: []*Lock{&l}, Complete: true}
 }
 
 // heldBy returns a lock with one holder that expires at t0 plus so many

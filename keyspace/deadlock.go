@@ -80,7 +80,7 @@ func newWaitGraph(s Snapshot) *waitGraph {
 	var contended []*Lock
 	for i := range s.Locks {
 		if len(s.Locks[i].Waiters) > 0 {
-			contended = append(contended, &s.Locks[i])
+			contended = append(contended, s.Locks[i])
 		}
 	}
 	if len(contended) < 2 {

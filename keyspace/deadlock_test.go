@@ -25,6 +25,15 @@ func contended(key string, holders, waiters []string) keyspace.Lock {
 	return l
 }
 
+// snapshotOf returns a snapshot at t0.
+func snapshotOf(locks ...keyspace.Lock) keyspace.Snapshot {
+	s := keyspace.Snapshot{At: t0}
+	for i := range locks {
+		s.Locks = append(s.Locks, &locks[i])
+	}
+	return s
+}
+
 // ring returns locks of owners each of which waits for the lock of the next.
 func ring(owners ...string) (locks []keyspace.Lock) {
 	for i, owner := range owners {
@@ -83,7 +92,7 @@ func TestDeadlocksAreCyclesOfWaits(t *testing.T) {
 		"a writer that reads":   {[]keyspace.Lock{modes(contended("rw:1", []string{a}, []string{b}), keyspace.Write, keyspace.Read), contended("lock:1", []string{b}, []string{a})}, 2, true},
 		"a lock without holder": {append(ring(a, b)[:1], contended("lock:2", nil, []string{a})), 0, false},
 	} {
-		s := keyspace.Snapshot{At: t0, Locks: tt.locks}
+		s := snapshotOf(tt.locks...)
 		all := keyspace.Deadlocks(s)
 		switch {
 		case tt.length == 0 && len(all) > 0:
@@ -100,7 +109,7 @@ func TestDeadlocksAreCyclesOfWaits(t *testing.T) {
 }
 
 func TestADeadlockNamesItsCycleAndItsEnd(t *testing.T) {
-	s := keyspace.Snapshot{At: t0, Locks: ring(thread(3), thread(1), thread(2))}
+	s := snapshotOf(ring(thread(3), thread(1), thread(2))...)
 	s.Locks[1].Expires = t0.Add(10 * time.Second)
 	want := "Deadlock: A waits for lock:3 of B, B waits for lock:1 of C, C waits for lock:2 of A. The first deadline ends it in 10 s."
 	got := strings.NewReplacer(thread(1), "A", thread(2), "B", thread(3), "C").Replace(keyspace.Deadlocks(s)[0].Text(t0))
@@ -122,7 +131,7 @@ func TestALabelJoinsTheTokensOfAProcess(t *testing.T) {
 		locks[i].Holders[0].Label = label
 		locks[1-i].Waiters[0].ID = label + "~other"
 	}
-	all := keyspace.Deadlocks(keyspace.Snapshot{At: t0, Locks: locks})
+	all := keyspace.Deadlocks(snapshotOf(locks...))
 	if len(all) != 1 || all[0].Certain || !strings.HasPrefix(all[0].Text(t0), "Possible deadlock between processes: web-1:17 waits for lock:2 of web-2:40,") {
 		t.Errorf("%+v", all)
 	}
@@ -135,7 +144,7 @@ func BenchmarkDeadlocks(b *testing.B) {
 		if i%10 == 0 {
 			l = contended(l.Key, []string{thread(i)}, []string{thread(i + 10)}) // one chain of 10,000
 		}
-		s.Locks = append(s.Locks, l)
+		s.Locks = append(s.Locks, &l)
 	}
 	for b.Loop() {
 		if len(keyspace.Deadlocks(s)) > 0 {

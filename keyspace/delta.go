@@ -18,25 +18,25 @@ type Delta struct {
 func DeltaOf(old, now Snapshot) Delta {
 	d := Delta{Snapshot: now}
 	d.Locks = nil
-	if n := len(now.Locks); n > 0 && n == len(old.Locks) && &now.Locks[0] == &old.Locks[0] {
-		return d // both snapshots share the same locks
-	}
 	was := old.Locks
-	for i := range now.Locks {
-		l := &now.Locks[i]
+	for _, l := range now.Locks {
+		if len(was) > 0 && was[0] == l {
+			was = was[1:]
+			continue
+		}
 		id := l.ID()
 		for len(was) > 0 && was[0].ID().Compare(id) < 0 {
 			d.Gone = append(d.Gone, was[0].ID())
 			was = was[1:]
 		}
 		if len(was) > 0 && was[0].ID() == id {
-			same := SameLock(&was[0], l)
+			same := SameLock(was[0], l)
 			was = was[1:]
 			if same {
 				continue
 			}
 		}
-		d.Locks = append(d.Locks, *l)
+		d.Locks = append(d.Locks, l)
 	}
 	for i := range was {
 		d.Gone = append(d.Gone, was[i].ID())
@@ -50,7 +50,7 @@ func MergeDeltas(deltas []Delta) Delta {
 	last := make(map[ID]*Lock) // gone: nil = gone
 	for i := range deltas {
 		for j := range deltas[i].Locks {
-			l := &deltas[i].Locks[j]
+			l := deltas[i].Locks[j]
 			last[l.ID()] = l
 		}
 		for _, id := range deltas[i].Gone {
@@ -60,7 +60,7 @@ func MergeDeltas(deltas []Delta) Delta {
 	d.Locks, d.Gone = nil, nil
 	for _, id := range slices.SortedFunc(maps.Keys(last), ID.Compare) {
 		if l := last[id]; l != nil {
-			d.Locks = append(d.Locks, *l)
+			d.Locks = append(d.Locks, l)
 		} else {
 			d.Gone = append(d.Gone, id)
 		}
@@ -97,7 +97,7 @@ func (d Delta) Apply(old Snapshot) Snapshot {
 		now.Locks = old.Locks
 		return now
 	}
-	now.Locks = make([]Lock, 0, len(old.Locks)+len(d.Locks))
+	now.Locks = make([]*Lock, 0, len(old.Locks)+len(d.Locks))
 	gone, news := d.Gone, d.Locks
 	for i := range old.Locks {
 		id := old.Locks[i].ID()

@@ -17,13 +17,13 @@ func randomly(r *rand.Rand, at time.Time) Snapshot {
 		if r.IntN(3) == 0 {
 			continue
 		}
-		l := Lock{Key: fmt.Sprintf("lock:%03d", i), Kind: Mutex, DB: i % 2, Expires: at.Add(time.Hour)}
+		l := &Lock{Key: fmt.Sprintf("lock:%03d", i), Kind: Mutex, DB: i % 2, Expires: at.Add(time.Hour)}
 		if r.IntN(2) == 0 {
 			l.Holders = []Holder{{ID: fmt.Sprint(r.IntN(3)), Count: 1, Expires: l.Expires}}
 		}
 		s.Locks = append(s.Locks, l)
 	}
-	slices.SortFunc(s.Locks, func(a, b Lock) int { return a.ID().Compare(b.ID()) })
+	slices.SortFunc(s.Locks, func(a, b *Lock) int { return a.ID().Compare(b.ID()) })
 	return s
 }
 
@@ -62,11 +62,11 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	l := Lock{Key: "a", Expires: at, Holders: []Holder{{ID: "x", Expires: at}}}
 	later := Lock{Key: "a", Expires: at.Add(DeadlineJitter), Holders: []Holder{{ID: "x", Expires: at.Add(DeadlineJitter)}}}
-	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 0 {
+	if c := DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}); len(c.Locks) != 0 {
 		t.Errorf("a deadline read again is a change: %v", c.Locks)
 	}
 	later.Expires = at.Add(2 * DeadlineJitter)
-	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 1 {
+	if c := DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}); len(c.Locks) != 1 {
 		t.Error("a renewal is no change")
 	}
 }

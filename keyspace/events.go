@@ -101,16 +101,16 @@ func Diff(old, now Snapshot) []Event {
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
 		if was, known := before[l.ID()]; known {
-			d.Held = heldFor(was, old.At)
-			d.Changed(was, l)
+			d.Held = heldFor(*was, old.At)
+			d.Changed(*was, *l)
 			delete(before, l.ID())
 		} else {
-			d.Added(l)
+			d.Added(*l)
 		}
 	}
 	for _, l := range old.Locks {
 		if _, gone := before[l.ID()]; gone {
-			d.Removed(l)
+			d.Removed(*l)
 		}
 	}
 	return d.Events
@@ -129,8 +129,8 @@ func heldFor(l Lock, until time.Time) time.Duration {
 	return until.Sub(begin)
 }
 
-func byID(locks []Lock) map[ID]Lock {
-	m := make(map[ID]Lock, len(locks))
+func byID(locks []*Lock) map[ID]*Lock {
+	m := make(map[ID]*Lock, len(locks))
 	for _, l := range locks {
 		m[l.ID()] = l
 	}

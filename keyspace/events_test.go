@@ -97,8 +97,8 @@ func TestDiffSaysWhatHappened(t *testing.T) {
 		{"all are gone", []keyspace.Lock{waitedFor(mutex(a), "w")}, nil, []string{"released a 2s", "waiter-left w"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			old := keyspace.Snapshot{At: at(1000), Locks: c.old, Complete: true}
-			now := keyspace.Snapshot{At: at(2000), Locks: c.now, Complete: true}
+			old := keyspace.Snapshot{At: at(1000), Locks: snapshotOf(c.old...).Locks, Complete: true}
+			now := keyspace.Snapshot{At: at(2000), Locks: snapshotOf(c.now...).Locks, Complete: true}
 			if got := words(keyspace.Diff(old, now)); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -129,7 +129,7 @@ func TestLocksOfTheFirstPassAreDiscovered(t *testing.T) {
 	lock := []keyspace.Lock{mutex(holder("a", 9000))}
 	for _, c := range []struct{ before, now bool }{{false, false}, {false, true}, {true, false}} {
 		old := keyspace.Snapshot{Complete: c.before}
-		now := keyspace.Snapshot{Locks: lock, Complete: c.now}
+		now := keyspace.Snapshot{Locks: snapshotOf(lock...).Locks, Complete: c.now}
 		if got := words(keyspace.Diff(old, now)); !slices.Equal(got, []string{"appeared a"}) {
 			t.Errorf("complete %v then %v: got %q", c.before, c.now, got)
 		}
@@ -140,8 +140,8 @@ func TestLocksOfTheFirstPassAreDiscovered(t *testing.T) {
 func TestDiffTellsLocksApartByWhereTheyAre(t *testing.T) {
 	here, there := mutex(holder("a", 9000)), mutex(holder("b", 9000))
 	here.Node, there.Node = "one:6379", "two:6379"
-	old := keyspace.Snapshot{At: at(1000), Locks: []keyspace.Lock{here}, Complete: true}
-	now := keyspace.Snapshot{At: at(2000), Locks: []keyspace.Lock{here, there}, Complete: true}
+	old := keyspace.Snapshot{At: at(1000), Locks: []*keyspace.Lock{&here}, Complete: true}
+	now := keyspace.Snapshot{At: at(2000), Locks: []*keyspace.Lock{&here, &there}, Complete: true}
 	if got := words(keyspace.Diff(old, now)); !slices.Equal(got, []string{"acquired b"}) {
 		t.Errorf("got %q", got)
 	}
@@ -149,7 +149,7 @@ func TestDiffTellsLocksApartByWhereTheyAre(t *testing.T) {
 
 func TestEventsCarryTheLockAndTheTimeOfTheLook(t *testing.T) {
 	lock := mutex(holder("a", 9000))
-	old := keyspace.Snapshot{At: at(1000), Locks: []keyspace.Lock{lock}, Complete: true}
+	old := keyspace.Snapshot{At: at(1000), Locks: []*keyspace.Lock{&lock}, Complete: true}
 	now := keyspace.Snapshot{At: at(2000), Complete: true}
 	events := keyspace.Diff(old, now)
 	if len(events) != 1 || events[0].Lock.Key != "k" || !events[0].At.Equal(at(2000)) {

@@ -55,7 +55,7 @@ func Findings(s Snapshot) []Finding {
 	var all []Finding
 	known, deadlocks := rules(), deadlockFindings(s)
 	for i := range s.Locks {
-		l := &s.Locks[i]
+		l := s.Locks[i]
 		for _, r := range known {
 			if text := r.check(l, s.At); text != "" {
 				all = append(all, Finding{ID: r.id, Severity: r.severity, Lock: l.ID(), Text: text, Remedy: r.remedy})
@@ -71,7 +71,7 @@ func Findings(s Snapshot) []Finding {
 }
 
 // OrderByName returns the indexes of locks in the order of their names, see [CompareNames].
-func OrderByName(locks []Lock) []int32 {
+func OrderByName(locks []*Lock) []int32 {
 	order := make([]int32, len(locks))
 	for i := range order {
 		order[i] = int32(i)
@@ -94,7 +94,7 @@ func SortBySeverity(s Snapshot, findings []Finding, byName []int32) []*Lock {
 	var first []rank
 	quiet := make([]*Lock, 0, len(s.Locks)) // most locks have no finding and no waiter
 	for _, i := range byName {
-		l := &s.Locks[i]
+		l := s.Locks[i]
 		r := rank{l, 0, l.totalWait(s.At)}
 		if len(severest) > 0 {
 			r.severity = severest[l.ID()]

@@ -96,7 +96,7 @@ func TestFindings(t *testing.T) {
 		{"its client is connecting anew", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 4900, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := keyspace.Snapshot{At: at(c.at), Locks: []keyspace.Lock{mutex(), c.lock}}
+			s := keyspace.Snapshot{At: at(c.at), Locks: []*keyspace.Lock{new(mutex()), &c.lock}}
 			var ids []string
 			for _, f := range keyspace.Findings(s) {
 				ids = append(ids, f.ID)
@@ -217,11 +217,11 @@ func TestServerFindings(t *testing.T) {
 
 func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 	const hour = 3_600_000
-	named := func(key string, l keyspace.Lock) keyspace.Lock {
+	named := func(key string, l keyspace.Lock) *keyspace.Lock {
 		l.Key = key
-		return l
+		return &l
 	}
-	s := keyspace.Snapshot{At: at(700_000), Locks: []keyspace.Lock{
+	s := keyspace.Snapshot{At: at(700_000), Locks: []*keyspace.Lock{
 		named("a quiet", mutex(keyspace.Holder{ID: "x", Since: at(699_000), Expires: at(hour)})),
 		named("b one waits", waitedFor(mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)}), "w")),
 		named("c two wait", waitedFor(mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)}), "v", "w")),
@@ -288,7 +288,7 @@ func TestNamesAreOrderedByTheirNumbers(t *testing.T) {
 func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
 	var snap keyspace.Snapshot
 	for _, key := range []string{"lock:1", "lock:10", "lock:2"} { // in the order of a snapshot
-		snap.Locks = append(snap.Locks, keyspace.Lock{Key: key})
+		snap.Locks = append(snap.Locks, &keyspace.Lock{Key: key})
 	}
 	var got []string
 	for _, l := range keyspace.SortBySeverity(snap, nil, keyspace.OrderByName(snap.Locks)) {

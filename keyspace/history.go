@@ -252,7 +252,7 @@ const (
 	holderBytes = 150
 )
 
-func lockSize(l Lock) int64 {
+func lockSize(l *Lock) int64 {
 	n := lockBytes + len(l.Key) + holderBytes*(len(l.Holders)+len(l.Waiters)+len(l.Votes))
 	for _, h := range l.Holders {
 		n += len(h.ID)

@@ -54,11 +54,11 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 
 // allLocks returns the locks of all parts, in order. With one part it returns the
 // same slice, so that [DeltaOf] detects at once that nothing has changed.
-func allLocks(parts []Part) []Lock {
+func allLocks(parts []Part) []*Lock {
 	if len(parts) == 1 {
 		return parts[0].Locks
 	}
-	var all []Lock
+	var all []*Lock
 	for _, p := range parts {
 		if p.Seen() {
 			all = append(all, p.Locks...)
@@ -96,13 +96,13 @@ func (s *Snapshot) dropMovedTwice(parts []Part) {
 }
 
 // UniqueLocks returns the locks without those whose key an earlier lock has.
-func UniqueLocks(all []Lock) []Lock {
+func UniqueLocks(all []*Lock) []*Lock {
 	type keyID struct {
 		db  int
 		key string
 	}
 	known := make(map[keyID]bool, len(all))
-	return slices.DeleteFunc(slices.Clone(all), func(l Lock) bool {
+	return slices.DeleteFunc(slices.Clone(all), func(l *Lock) bool {
 		at := keyID{l.DB, l.Key}
 		seen := known[at]
 		known[at] = true
@@ -110,7 +110,7 @@ func UniqueLocks(all []Lock) []Lock {
 	})
 }
 
-func compareLocks(a, b Lock) int { return a.ID().Compare(b.ID()) }
+func compareLocks(a, b *Lock) int { return a.ID().Compare(b.ID()) }
 
 // addNodesOf adds the nodes of a source.
 func (s *Snapshot) addNodesOf(p Part) {
@@ -190,7 +190,7 @@ func (s Snapshot) Shifted(d time.Duration) Snapshot {
 	s.At = s.At.Add(d)
 	s.Locks = slices.Clone(s.Locks)
 	for i := range s.Locks {
-		s.Locks[i] = s.Locks[i].shifted(d)
+		s.Locks[i] = new(s.Locks[i].shifted(d))
 	}
 	s.Events = slices.Clone(s.Events)
 	for i := range s.Events {
@@ -235,7 +235,7 @@ func shift(t time.Time, d time.Duration) time.Time {
 // with a vote of each server. Its holder is the token with a majority. Without a
 // majority all tokens are holders and the state is Partial. Locks below atLeast are
 // left out.
-func mergeRedlock(parts []Part, atLeast Confidence) []Lock {
+func mergeRedlock(parts []Part, atLeast Confidence) []*Lock {
 	byID := make(map[ID]*copies)
 	var order []ID
 	for i, p := range parts {
@@ -247,13 +247,13 @@ func mergeRedlock(parts []Part, atLeast Confidence) []Lock {
 				byID[id] = c
 				order = append(order, id)
 			}
-			c.byServer[i] = &l
+			c.byServer[i] = l
 		}
 	}
-	locks := make([]Lock, 0, len(order))
+	locks := make([]*Lock, 0, len(order))
 	for _, id := range order {
 		if l := byID[id].merge(parts); l.Confidence >= atLeast {
-			locks = append(locks, l)
+			locks = append(locks, &l)
 		}
 	}
 	return locks

@@ -11,7 +11,7 @@ import (
 // may be kept, compared and shared between goroutines.
 type Snapshot struct {
 	At       time.Time `json:"at,omitzero"`       // on the server's clock
-	Locks    []Lock    `json:"locks,omitzero"`    // ordered by node, database, key
+	Locks    []*Lock   `json:"locks,omitzero"`    // ordered by node, database, key; never changed
 	Complete bool      `json:"complete,omitzero"` // false until the first pass over the keyspace has ended
 	Cost     Cost      `json:"cost,omitzero"`     // what this snapshot cost the server
 	Server   Server    `json:"server,omitzero"`

@@ -341,8 +341,11 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.inUse--
-	locks := slices.Clone(v.locks)
-	slices.SortStableFunc(locks, func(a, b keyspace.Lock) int { // in the order of a snapshot
+	var locks []*keyspace.Lock
+	for _, l := range v.locks {
+		locks = append(locks, &l)
+	}
+	slices.SortStableFunc(locks, func(a, b *keyspace.Lock) int { // in the order of a snapshot
 		return cmp.Or(strings.Compare(a.Node, b.Node), a.DB-b.DB, strings.Compare(a.Key, b.Key))
 	})
 	about := keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"}

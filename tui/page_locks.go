@@ -269,7 +269,7 @@ func (p *locksPage) measure(s *state) {
 	p.measured, p.hidden = model.snap.At, s.privacy.on
 	for i := range locks {
 		p.keyWidth = max(p.keyWidth, widget.Width(s.redactKey(locks[i].Key)))
-		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{&locks[i], time.Time{}, s}.owner()))
+		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{locks[i], time.Time{}, s}.owner()))
 	}
 }
 

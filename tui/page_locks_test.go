@@ -52,7 +52,7 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 }
 
 func TestTheSelectionIsAlwaysInSight(t *testing.T) {
-	v := &fakeServer{locks: snapshotOf(200).Locks}
+	v := &fakeServer{locks: manyLocks(200)}
 	drive(t, Config{Source: v}, func(d *driver) {
 		inSight := func(doing string) {
 			t.Helper()

@@ -4,14 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	"locktop/keyspace"
 	"locktop/keyspace/recording"
 )
 
 // A recording without tokens has no command that could ever act.
 func TestARecordingWithoutTokensOffersNoCommand(t *testing.T) {
 	v := sampleServer()
-	v.locks = recording.NewRedactor().Redact(keyspace.Snapshot{Locks: v.locks}).Locks
+	snap, _ := v.Snapshot(t.Context())
+	v.locks = nil
+	for _, l := range recording.NewRedactor().Redact(snap).Locks {
+		v.locks = append(v.locks, *l)
+	}
 	w := testConfig()
 	w.Source = v
 	drive(t, w, func(d *driver) {

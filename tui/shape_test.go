@@ -222,14 +222,21 @@ func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 }
 
 // snapshotOf returns a snapshot of n locks.
-func snapshotOf(n int) keyspace.Snapshot {
-	snap := keyspace.Snapshot{At: midnight, Complete: true}
+func manyLocks(n int) (locks []keyspace.Lock) {
 	for i := range n {
 		l := mutex(fmt.Sprintf("lock:orders:%08d", i), fmt.Sprintf("worker-%d", i%97), time.Duration(i%60+1)*time.Second)
 		if i%3 == 0 {
 			l.Waiters = []keyspace.Waiter{{ID: "w"}}
 		}
-		snap.Locks = append(snap.Locks, l)
+		locks = append(locks, l)
+	}
+	return locks
+}
+
+func snapshotOf(n int) keyspace.Snapshot {
+	snap := keyspace.Snapshot{At: midnight, Complete: true}
+	for _, l := range manyLocks(n) {
+		snap.Locks = append(snap.Locks, &l)
 	}
 	return snap
 }

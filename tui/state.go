@@ -99,7 +99,7 @@ func (s *state) apply(p *viewModel) {
 		s.leases = make(map[keyspace.ID]lease, len(p.locks))
 	}
 	for i := range p.change.Locks {
-		l := &p.change.Locks[i]
+		l := p.change.Locks[i]
 		id := l.ID().OnAnyNode()
 		s.leases[id] = s.leases[id].seen(l, p.snap.At)
 	}

@@ -60,7 +60,7 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 		c.onEvent(&events[i])
 	}
 	for i := range change.Locks {
-		l := &change.Locks[i]
+		l := change.Locks[i]
 		for _, v := range l.Votes {
 			if v.Token != "" {
 				c.owner(v.Token)

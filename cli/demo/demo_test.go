@@ -101,7 +101,7 @@ func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 	}
 	locks := map[string]keyspace.Lock{}
 	for _, l := range snap.Locks {
-		locks[l.Key] = l
+		locks[l.Key] = *l
 	}
 	return locks
 }

@@ -19,10 +19,10 @@ func CSV(w io.Writer, p View) error {
 		"waiter_count", "ttl_ms", "fence", "node", "db", "findings", "held_ms"}}
 	for _, l := range p.Locks {
 		rows = append(rows, []string{
-			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(l)), string(l.State(p.At)),
-			cell(HolderIDs(l)), strconv.Itoa(l.Count()), strconv.Itoa(l.WaiterCount()),
+			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(*l)), string(l.State(p.At)),
+			cell(HolderIDs(*l)), strconv.Itoa(l.Count()), strconv.Itoa(l.WaiterCount()),
 			strconv.FormatInt(TTL(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
-			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.Findings[l.ID()]), heldCell(l, p.At),
+			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.Findings[l.ID()]), heldCell(*l, p.At),
 		})
 	}
 	return out.WriteAll(rows) // WriteAll flushes

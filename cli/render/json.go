@@ -153,7 +153,7 @@ func DocumentOf(p View) Document {
 		d.Problems = append(d.Problems, Text(problem))
 	}
 	for _, l := range p.Locks {
-		d.Locks = append(d.Locks, LockOf(l, p.At, p.Findings[l.ID()]))
+		d.Locks = append(d.Locks, LockOf(*l, p.At, p.Findings[l.ID()]))
 	}
 	return d
 }

@@ -16,7 +16,11 @@ var noon = time.Date(2026, 11, 20, 12, 31, 7, 120_000_000, time.UTC)
 
 // pictureOf returns a view of locks at noon, without findings.
 func pictureOf(locks ...keyspace.Lock) View {
-	return View{Snapshot: keyspace.Snapshot{At: noon, Locks: locks, Complete: true}}
+	snap := keyspace.Snapshot{At: noon, Complete: true}
+	for i := range locks {
+		snap.Locks = append(snap.Locks, &locks[i])
+	}
+	return View{Snapshot: snap}
 }
 
 func encoded(t *testing.T, v any) string {

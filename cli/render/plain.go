@@ -16,7 +16,7 @@ import (
 func Plain(w io.Writer, p View) error {
 	var out strings.Builder
 	for _, l := range p.Locks {
-		fmt.Fprintln(&out, sentence(l, p))
+		fmt.Fprintln(&out, sentence(*l, p))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err

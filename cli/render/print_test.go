@@ -183,7 +183,7 @@ func TestLinesForPeopleDoNotGrowWithWhatIsStored(t *testing.T) {
 	for range 256 {
 		l.Holders = append(l.Holders, keyspace.Holder{ID: strings.Repeat("x", 4096), Count: 1})
 	}
-	p := View{Snapshot: keyspace.Snapshot{Locks: []keyspace.Lock{l}}}
+	p := View{Snapshot: keyspace.Snapshot{Locks: []*keyspace.Lock{&l}}}
 	for name, write := range map[string]func(io.Writer) error{
 		"plain": func(w io.Writer) error { return Plain(w, p) },
 		"table": func(w io.Writer) error { return Table(w, p, 0) },

@@ -78,7 +78,7 @@ func Table(w io.Writer, p View, width int) error {
 	for _, l := range p.Locks {
 		row := make([]string, len(cols))
 		for i, c := range cols {
-			row[i] = c.cell(p, l)
+			row[i] = c.cell(p, *l)
 		}
 		rows = append(rows, row)
 	}

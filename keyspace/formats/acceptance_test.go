@@ -67,7 +67,7 @@ func TestLocksWrittenByHandAreNamed(t *testing.T) {
 		t.Fatalf("found %q", keys(snap))
 	}
 	for i, w := range want {
-		check(t, snap.Locks[i], w.lock, snap.At, w.ttl)
+		check(t, *snap.Locks[i], w.lock, snap.At, w.ttl)
 	}
 	var states []keyspace.State
 	for _, l := range snap.Locks {

@@ -250,7 +250,7 @@ func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
 	t.Helper()
 	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
 		if l.Key == key {
-			return l
+			return *l
 		}
 	}
 	t.Fatalf("%q is no lock", key)

@@ -127,7 +127,7 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 						if len(snap.Locks) != 1 {
 							t.Fatalf("found %d locks, want one: %v", len(snap.Locks), keys(snap))
 						}
-						check(t, snap.Locks[0], sample.Want, snap.At, sample.TTL)
+						check(t, *snap.Locks[0], sample.Want, snap.At, sample.TTL)
 					})
 				}
 			}

@@ -56,7 +56,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			}
 			live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(via, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})))
 			defer live.Close()
-			locks := func() []keyspace.Lock {
+			locks := func() []*keyspace.Lock {
 				snap, err := live.Snapshot(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -64,7 +64,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 				return snap.Locks
 			}
 			oversized := func(key string) bool {
-				return slices.ContainsFunc(locks(), func(l keyspace.Lock) bool { return l.Key == key && l.Format == "oversized" })
+				return slices.ContainsFunc(locks(), func(l *keyspace.Lock) bool { return l.Key == key && l.Format == "oversized" })
 			}
 			await := func(what string, so func() bool) {
 				t.Helper()

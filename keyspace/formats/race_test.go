@@ -202,16 +202,16 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(snap.Locks, func(l keyspace.Lock) bool { return l.Key == o.sample.Want.Key && l.Format == format })
+		i := slices.IndexFunc(snap.Locks, func(l *keyspace.Lock) bool { return l.Key == o.sample.Want.Key && l.Format == format })
 		if i < 0 {
 			continue // it was released just before
 		}
-		number, one := o.holdOf(snap.Locks[i])
+		number, one := o.holdOf(*snap.Locks[i])
 		if !one {
 			continue // read while the holder changed
 		}
 		time.Sleep(time.Duration(rand.IntN(1500)) * time.Microsecond)
-		switch _, err := b.ForceRelease(t.Context(), snap.Locks[i]); {
+		switch _, err := b.ForceRelease(t.Context(), *snap.Locks[i]); {
 		case errors.Is(err, keyspace.ErrChanged):
 			all.changed++
 		case err != nil:

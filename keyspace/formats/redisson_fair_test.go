@@ -119,7 +119,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 					t.Fatalf("a second lock %q", l.Key)
 				}
 				if l.State(f.Known().At) == state {
-					return l
+					return *l
 				}
 			}
 		}

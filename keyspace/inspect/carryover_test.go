@@ -101,7 +101,7 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 				t.Errorf("%s was held for %v when it was missed, want 35 s", e.Lock.Key, e.Held)
 			}
 		}
-		i := slices.IndexFunc(now.Locks, func(l keyspace.Lock) bool { return l.Key == "kept" })
+		i := slices.IndexFunc(now.Locks, func(l *keyspace.Lock) bool { return l.Key == "kept" })
 		if l := now.Locks[i]; !l.Holders[0].Since.Equal(begin) || l.Renewals != 1 || l.Node != "10.0.0.2:6379" {
 			t.Errorf("the lock that is kept has lost its past: %+v", l)
 		}

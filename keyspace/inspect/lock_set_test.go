@@ -15,10 +15,10 @@ func TestALockSetSharesItsLocksWithSnapshots(t *testing.T) {
 	set := make(lockSet)
 	set.add([]detection{{lock: keyspace.Lock{Key: "b"}}, {lock: keyspace.Lock{Key: "a"}, readInfo: readInfo{typ: "hash"}}})
 	locks := set.locks()
-	if len(locks) != 2 || set["a"].lock != &locks[0] || set["b"].lock != &locks[1] {
+	if len(locks) != 2 || set["a"].lock != locks[0] || set["b"].lock != locks[1] {
 		t.Fatalf("%v is not made of %v", set, locks)
 	}
-	changed := locks[0]
+	changed := *locks[0]
 	changed.Fence = 7
 	set.put(detection{lock: changed})
 	if d, _ := set.get("a"); d.lock.Fence != 7 || locks[0].Fence != 0 {
@@ -55,22 +55,22 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 		if !slices.EqualFunc(before, shown, sameFence) {
 			t.Fatal("a snapshot has changed")
 		}
-		var want []keyspace.Lock
+		var want []*keyspace.Lock
 		for key, d := range table.known {
 			if table.companions[key] == "" {
-				want = append(want, *d.lock)
+				want = append(want, d.lock)
 			}
 		}
-		slices.SortFunc(want, func(a, b keyspace.Lock) int { return a.ID().Compare(b.ID()) })
+		slices.SortFunc(want, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
 		if !slices.EqualFunc(got, want, sameFence) {
 			t.Fatalf("step %d: %v, want %v", step, got, want)
 		}
 		for i := range got {
-			if table.known[got[i].Key].lock != &got[i] {
+			if table.known[got[i].Key].lock != got[i] {
 				t.Fatalf("step %d: a second copy of %q", step, got[i].Key)
 			}
 		}
 	}
 }
 
-func sameFence(a, b keyspace.Lock) bool { return a.ID() == b.ID() && a.Fence == b.Fence }
+func sameFence(a, b *keyspace.Lock) bool { return a.ID() == b.ID() && a.Fence == b.Fence }

@@ -14,7 +14,7 @@ type lockSet map[string]foundLock
 
 // foundLock is a lock in a lockSet.
 type foundLock struct {
-	lock *keyspace.Lock // never changed; it may be shared with snapshots
+	lock *keyspace.Lock // never changed; snapshots share it
 	readInfo
 }
 
@@ -26,7 +26,7 @@ func (s lockSet) add(all []detection) {
 }
 
 // put adds a detection, or replaces the one with its key.
-func (s lockSet) put(d detection) { s[d.lock.Key] = foundLock{&d.lock, d.readInfo} }
+func (s lockSet) put(d detection) { s[d.lock.Key] = foundLock{new(d.lock), d.readInfo} }
 
 // get returns the detection with this key, if there is one.
 func (s lockSet) get(key string) (detection, bool) {
@@ -38,9 +38,8 @@ func (s lockSet) get(key string) (detection, bool) {
 }
 
 // locks returns the locks in the order of a snapshot, without those that are companions
-// of another lock. From then on the set shares them with the caller: with 100,000 locks,
-// a second copy would take 30 MB.
-func (s lockSet) locks() []keyspace.Lock {
+// of another lock.
+func (s lockSet) locks() []*keyspace.Lock {
 	claimed := make(map[string]bool)
 	for key, d := range s {
 		for _, c := range d.companions {
@@ -49,14 +48,13 @@ func (s lockSet) locks() []keyspace.Lock {
 			}
 		}
 	}
-	locks := make([]keyspace.Lock, 0, len(s))
+	locks := make([]*keyspace.Lock, 0, len(s))
 	for key, d := range s {
 		if !claimed[key] {
-			locks = append(locks, *d.lock)
+			locks = append(locks, d.lock)
 		}
 	}
-	slices.SortFunc(locks, func(a, b keyspace.Lock) int { return compareIDs(&a, &b) })
-	s.share(locks)
+	slices.SortFunc(locks, compareIDs)
 	return locks
 }
 
@@ -65,19 +63,10 @@ func compareIDs(a, b *keyspace.Lock) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
 }
 
-// share replaces the locks of the set by equal ones, which a snapshot has.
-func (s lockSet) share(locks []keyspace.Lock) {
-	for i := range locks {
-		d := s[locks[i].Key]
-		d.lock = &locks[i]
-		s[locks[i].Key] = d
-	}
-}
-
 // lockTable is the locks that a watcher knows, and what it knows of their keys.
 type lockTable struct {
 	known        lockSet
-	sorted       []keyspace.Lock   // the known locks as in the last snapshot; nil = there was none
+	sorted       []*keyspace.Lock  // the known locks as in the last snapshot; nil = there was none
 	changed      map[string]bool   // keys whose lock is not as in sorted
 	companions   map[string]string // companion → its lock
 	deadlines    deadlineQueue
@@ -95,7 +84,7 @@ func newLockTable() lockTable {
 }
 
 // inOrder returns the known locks as in a snapshot.
-func (t *lockTable) inOrder() []keyspace.Lock {
+func (t *lockTable) inOrder() []*keyspace.Lock {
 	switch {
 	case t.sorted == nil:
 		t.sorted = t.known.locks()
@@ -121,27 +110,25 @@ func (t *lockTable) mark(key string) {
 
 // merge returns the known locks in order: those that have not changed since the last
 // snapshot, and the changed ones. With 200,000 locks, sorting all would take 100 ms.
-func (t *lockTable) merge() []keyspace.Lock {
-	var news []keyspace.Lock
+func (t *lockTable) merge() []*keyspace.Lock {
+	var news []*keyspace.Lock
 	for key := range t.changed {
 		if d, known := t.known[key]; known && t.companions[key] == "" {
-			news = append(news, *d.lock)
+			news = append(news, d.lock)
 		}
 	}
-	slices.SortFunc(news, func(a, b keyspace.Lock) int { return compareIDs(&a, &b) })
-	all := make([]keyspace.Lock, 0, len(t.known))
-	for i := range t.sorted {
-		if t.changed[t.sorted[i].Key] {
+	slices.SortFunc(news, compareIDs)
+	all := make([]*keyspace.Lock, 0, len(t.known))
+	for _, l := range t.sorted {
+		if t.changed[l.Key] {
 			continue
 		}
-		for len(news) > 0 && compareIDs(&news[0], &t.sorted[i]) < 0 {
+		for len(news) > 0 && compareIDs(news[0], l) < 0 {
 			all, news = append(all, news[0]), news[1:]
 		}
-		all = append(all, t.sorted[i])
+		all = append(all, l)
 	}
-	all = append(all, news...)
-	t.known.share(all)
-	return all
+	return append(all, news...)
 }
 
 // put stores a lock that was read, and when it must be read again. was is its last

@@ -29,7 +29,7 @@ func on(addr string, at time.Time, seconds int, locks ...string) keyspace.Snapsh
 	s := keyspace.Snapshot{At: at, Complete: true, Server: keyspace.Server{Addr: addr, Version: "7.0.15"}}
 	for _, l := range locks {
 		key, token, held := strings.Cut(l, "=")
-		lock := keyspace.Lock{Key: key, Format: "redsync", Kind: keyspace.Mutex, Confidence: keyspace.Likely, Node: addr}
+		lock := &keyspace.Lock{Key: key, Format: "redsync", Kind: keyspace.Mutex, Confidence: keyspace.Likely, Node: addr}
 		if held {
 			lock.Expires = at.Add(time.Duration(seconds) * time.Second)
 			lock.Holders = []keyspace.Holder{{ID: token, Count: 1, Expires: lock.Expires}}

@@ -152,7 +152,7 @@ func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
 }
 
 // snapshot returns the snapshot of a pass so far.
-func (s *Scanner) snapshot(p *scanPass, locks []keyspace.Lock, complete bool) keyspace.Snapshot {
+func (s *Scanner) snapshot(p *scanPass, locks []*keyspace.Lock, complete bool) keyspace.Snapshot {
 	return keyspace.Snapshot{
 		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
 		Nodes:    []keyspace.Node{{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Scanned: complete}},
@@ -221,10 +221,10 @@ func OverdueIn(rules []Overdue, key string) time.Duration {
 }
 
 // locksOf returns the locks of detections.
-func locksOf(all []detection) []keyspace.Lock {
-	locks := make([]keyspace.Lock, len(all))
-	for i, d := range all {
-		locks[i] = d.lock
+func locksOf(all []detection) []*keyspace.Lock {
+	locks := make([]*keyspace.Lock, len(all))
+	for i := range all {
+		locks[i] = &all[i].lock
 	}
 	return locks
 }

@@ -130,7 +130,7 @@ const maxRelists = 5
 // It starts again when another owner acquires the lock. It returns an error if the server
 // does not report changes, if the clients cannot be listed, if they are too many, or if
 // the deadlines do not show which of several holders has made a change.
-func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []keyspace.Lock, progress func(Investigation)) (Investigation, error) {
+func (s *Scanner) WatchHolder(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []*keyspace.Lock, progress func(Investigation)) (Investigation, error) {
 	w, err := s.newHolderWatch(ctx, l, holder, others)
 	if err != nil {
 		return Investigation{}, err
@@ -187,7 +187,7 @@ type held struct {
 	holder keyspace.Holder
 }
 
-func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []keyspace.Lock) (*holderWatch, error) {
+func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder keyspace.Holder, others []*keyspace.Lock) (*holderWatch, error) {
 	if !attributable(l, holder) {
 		return nil, errors.New("its holders share one deadline, so a change does not show which of them made it")
 	}
@@ -221,17 +221,17 @@ func attributable(l keyspace.Lock, h keyspace.Holder) bool {
 }
 
 // addOthers adds the locks that the same client holds.
-func (w *holderWatch) addOthers(others []keyspace.Lock) {
+func (w *holderWatch) addOthers(others []*keyspace.Lock) {
 	this := *w.locks[w.key]
 	for _, l := range others {
 		if len(w.locks) > maxOtherLocks {
 			return
 		}
 		i := slices.IndexFunc(l.Holders, this.holder.SameOwner)
-		if i < 0 || w.locks[l.Key] != nil || l.Node != this.lock.Node || l.DB != this.lock.DB || l.Format != this.lock.Format || !attributable(l, l.Holders[i]) {
+		if i < 0 || w.locks[l.Key] != nil || l.Node != this.lock.Node || l.DB != this.lock.DB || l.Format != this.lock.Format || !attributable(*l, l.Holders[i]) {
 			continue
 		}
-		w.locks[l.Key] = &held{l, l.Holders[i]}
+		w.locks[l.Key] = &held{*l, l.Holders[i]}
 	}
 }
 

@@ -209,13 +209,13 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 		}
 	}
 	scanner := inspect.NewScanner(c.rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
-	var locks []keyspace.Lock
+	var locks []*keyspace.Lock
 	for _, key := range keys {
 		l, err := scanner.ReadLock(t.Context(), key)
 		if err != nil || l == nil || len(l.Holders) != 1 {
 			t.Fatalf("%s is %v, %v", key, l, err)
 		}
-		locks = append(locks, *l)
+		locks = append(locks, l)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -234,7 +234,7 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 			}
 		}
 	})
-	got, err := scanner.WatchHolder(ctx, locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
+	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
 	if err != nil || !got.Named || got.Client.Addr != holder.addr() || got.Lock.Key != keys[0] {
 		t.Errorf("it names %+v, %v; the holder is %s", got, err, holder.addr())
 	}

@@ -112,9 +112,17 @@ func held(since, expires time.Duration) keyspace.Holder {
 	return h
 }
 
+func refs(locks []keyspace.Lock) []*keyspace.Lock {
+	var all []*keyspace.Lock
+	for i := range locks {
+		all = append(all, &locks[i])
+	}
+	return all
+}
+
 func reading(locks ...keyspace.Lock) metrics.Reading {
 	return metrics.Reading{Snapshot: keyspace.Snapshot{
-		At: t0, Locks: locks, Complete: true, Cost: keyspace.Cost{Keys: 1234},
+		At: t0, Locks: refs(locks), Complete: true, Cost: keyspace.Cost{Keys: 1234},
 		Nodes: []keyspace.Node{
 			{Server: keyspace.Server{Addr: "a:1"}, Up: true, ScannedAt: t0.Add(-3 * time.Second), ScanTime: time.Second},
 			{Server: keyspace.Server{Addr: "b:1"}, Up: true, ScannedAt: t0.Add(-9 * time.Second), ScanTime: 2500 * time.Millisecond},
@@ -181,7 +189,7 @@ func TestTheMetricsSayWhatASnapshotShows(t *testing.T) {
 func TestCountersAddUpAndGaugesDoNot(t *testing.T) {
 	e := metrics.New(metrics.Options{Classes: true}, named("a", "b")...)
 	r := reading(lock("lock:1", held(0, time.Minute)))
-	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: r.Locks[0]}}
+	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: *r.Locks[0]}}
 	e.Observe(0, r)
 	e.Observe(0, r)
 	r = reading()
@@ -233,7 +241,7 @@ func TestATargetSaysWhyItIsDownAndHowOldItsMetricsAre(t *testing.T) {
 func TestATargetThatDoesNotAnswerHasNoGauges(t *testing.T) {
 	e := metrics.New(metrics.Options{Locks: []string{"lock:1"}, Classes: true}, named("a")...)
 	r := reading(lock("lock:1", held(-time.Hour, time.Minute)))
-	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: r.Locks[0]}}
+	r.Events = []keyspace.Event{{Kind: keyspace.Acquired, Lock: *r.Locks[0]}}
 	e.Observe(0, r)
 	e.Fail(0, metrics.Refused)
 	p := scrape(t, e)

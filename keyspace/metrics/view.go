@@ -45,7 +45,7 @@ func newView(r Reading, o Options) view {
 		locks: make(map[lockID]lockView), classes: make(map[classID]classGauges),
 	}
 	for i := range r.Locks {
-		l := &r.Locks[i]
+		l := r.Locks[i]
 		v.addLock(l, r.At)
 		v.addCopies(l.Votes)
 		if slices.Contains(o.Locks, l.Key) {

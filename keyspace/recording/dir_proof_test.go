@@ -16,7 +16,7 @@ import (
 type busyServer struct {
 	*rand.Rand
 	at    time.Time
-	locks []keyspace.Lock // ordered
+	locks []*keyspace.Lock // ordered
 	due   map[string]time.Time
 	n     int // number of locks ever
 }
@@ -26,14 +26,14 @@ func newBusyServer(locks int) *busyServer {
 	for range locks {
 		s.locks = append(s.locks, s.lock(begin.Add(-time.Duration(s.IntN(3600))*time.Second)))
 	}
-	slices.SortFunc(s.locks, func(a, b keyspace.Lock) int { return a.ID().Compare(b.ID()) })
+	slices.SortFunc(s.locks, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
 	return s
 }
 
 // lock returns a new lock, acquired at a moment.
-func (s *busyServer) lock(at time.Time) keyspace.Lock {
+func (s *busyServer) lock(at time.Time) *keyspace.Lock {
 	s.n++
-	l := keyspace.Lock{
+	l := &keyspace.Lock{
 		Key: fmt.Sprintf("lock:order:%d", s.IntN(1e6)*1000+s.n%1000), Format: "redis-py", Confidence: keyspace.Likely, Kind: keyspace.Mutex,
 		Expires: at.Add(30 * time.Second), Node: "10.0.0.5:6379", Evidence: []string{"a token of 32 hex digits", "a lock-like name", "a TTL"},
 	}
@@ -54,26 +54,27 @@ func (s *busyServer) next(acquires int) keyspace.Snapshot {
 	snap := keyspace.Snapshot{At: s.at, Complete: true}
 	s.locks = slices.Clone(s.locks)
 	for i := range s.locks {
-		l := &s.locks[i]
+		l := s.locks[i]
 		if s.due[l.Key].After(s.at) {
 			continue
 		}
 		at := moment()
-		*l = withRenewal(*l, at, at.Add(30*time.Second-time.Duration(s.IntN(3000))*time.Microsecond))
-		l.Renewals++
+		renewed := withRenewal(*l, at, at.Add(30*time.Second-time.Duration(s.IntN(3000))*time.Microsecond))
+		renewed.Renewals++
+		s.locks[i] = &renewed
 		s.due[l.Key] = at.Add(8*time.Second + time.Duration(s.IntN(4000))*time.Millisecond)
 	}
 	for range acquires {
 		i, at := s.IntN(len(s.locks)), moment()
 		gone := s.locks[i]
 		delete(s.due, gone.Key)
-		snap.Events = append(snap.Events, keyspace.Event{At: at, Kind: keyspace.Released, Lock: gone, Holder: gone.Holders[0], Held: at.Sub(gone.Holders[0].Since)})
+		snap.Events = append(snap.Events, keyspace.Event{At: at, Kind: keyspace.Released, Lock: *gone, Holder: gone.Holders[0], Held: at.Sub(gone.Holders[0].Since)})
 		s.locks = slices.Delete(s.locks, i, i+1)
 		at = moment()
 		l := s.lock(at)
 		if j, exists := findLock(s.locks, l.ID()); !exists {
 			s.locks = slices.Insert(s.locks, j, l)
-			snap.Events = append(snap.Events, keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]})
+			snap.Events = append(snap.Events, keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: *l, Holder: l.Holders[0]})
 		}
 	}
 	snap.Locks = s.locks

@@ -461,7 +461,7 @@ func TestALargeChangeBeginsASegment(t *testing.T) {
 	empty, full := keyspace.Snapshot{At: begin}, keyspace.Snapshot{At: begin.Add(time.Second)}
 	for i := range 20_000 {
 		l := keyspace.Lock{Key: fmt.Sprintf("lock:%05d", i), Holders: []keyspace.Holder{{ID: "x", Label: strings.Repeat("long ", 200)}}}
-		full.Locks = append(full.Locks, l)
+		full.Locks = append(full.Locks, &l)
 		full.Events = append(full.Events, keyspace.Event{At: full.At, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]})
 	}
 	later := full

@@ -44,7 +44,7 @@ func newPast(dir string, hash func(string) string) *Past {
 	}
 	p := &Past{hash: hash, at: s.At, locks: make(map[pastKey]keyspace.Lock, len(s.Locks))}
 	for _, l := range s.Locks {
-		p.locks[pastKey{l.DB, l.Key}] = l
+		p.locks[pastKey{l.DB, l.Key}] = *l
 	}
 	return p
 }

@@ -22,7 +22,7 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 	if _, known := w.Past().Lock(lock("one", "two"), end); known {
 		t.Error("an empty directory has a past")
 	}
-	w.Add(keyspace.Snapshot{At: end, Locks: []keyspace.Lock{lock("one", "two")}})
+	w.Add(keyspace.Snapshot{At: end, Locks: []*keyspace.Lock{new(lock("one", "two"))}})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -133,6 +133,8 @@ func unpack(rest []byte) ([]keyspace.Delta, error) {
 			return nil, errors.New("it is empty")
 		case err != nil:
 			return nil, err
+		case slices.Contains(d.Locks, nil):
+			return nil, errors.New("one of its locks is null")
 		}
 		block = append(block, escapeDelta(d, unescapeText))
 	}

@@ -2,6 +2,7 @@ package recording
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
@@ -32,7 +33,7 @@ func story(span time.Duration, locks int) []keyspace.Snapshot {
 			}
 			l := keyspace.Lock{Key: fmt.Sprintf("lock:%05d\xff", i), Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: begin.Add(time.Duration(round+1) * 7 * time.Second)}
 			l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("secret-%d-%d", i, round), Label: "pay", Count: 1, Expires: l.Expires}}
-			s.Locks = append(s.Locks, l)
+			s.Locks = append(s.Locks, &l)
 		}
 		if len(all) > 0 {
 			s.Events = keyspace.Diff(all[len(all)-1], s)
@@ -247,6 +248,9 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		fill(t, v.Index(0), n)
 		fill(t, v.Index(1), n)
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), n)
 	case v.Kind() == reflect.String:
 		v.SetString(fmt.Sprint("text ", *n))
 	case v.Kind() == reflect.Bool:
@@ -255,6 +259,16 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		v.SetInt(int64(*n))
 	default:
 		t.Fatalf("cannot fill a %v", v.Type())
+	}
+}
+
+func TestANullInsteadOfALockIsAnError(t *testing.T) {
+	var packed bytes.Buffer
+	zip, _ := flate.NewWriter(&packed, flate.BestSpeed)
+	_, _ = zip.Write([]byte(`{"at":"2026-11-20T12:00:00Z","locks":[null]}`))
+	_ = zip.Close()
+	if block, err := unpack(packed.Bytes()); err == nil || !strings.Contains(err.Error(), "null") {
+		t.Errorf("it is %+v, %v", block, err)
 	}
 }
 

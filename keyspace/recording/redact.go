@@ -104,7 +104,7 @@ func escapeDelta(d keyspace.Delta, f func(string) string) keyspace.Delta {
 func mapTexts(s keyspace.Snapshot, name, token func(string) string) keyspace.Snapshot {
 	s.Locks = slices.Clone(s.Locks)
 	for i := range s.Locks {
-		s.Locks[i] = mapLock(s.Locks[i], name, token)
+		s.Locks[i] = new(mapLock(*s.Locks[i], name, token))
 	}
 	s.Events = slices.Clone(s.Events)
 	for i := range s.Events {

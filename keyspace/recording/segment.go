@@ -155,7 +155,7 @@ func stateOf(s keyspace.Snapshot) serverState {
 }
 
 // snapshot returns the snapshot of a moment with this state.
-func (s serverState) snapshot(at time.Time, locks []keyspace.Lock) keyspace.Snapshot {
+func (s serverState) snapshot(at time.Time, locks []*keyspace.Lock) keyspace.Snapshot {
 	return keyspace.Snapshot{At: at, Locks: locks, Complete: s.Complete, Cost: s.Cost, Server: s.Server,
 		Nodes: s.Nodes, Problems: s.Problems, Watch: s.Watch}
 }

@@ -128,14 +128,14 @@ type framedText struct {
 
 // lockEntry is a lock of a segmentReader. Renewals are added to the lock when it is used.
 type lockEntry struct {
-	lock     keyspace.Lock
+	lock     *keyspace.Lock // never changed; snapshots share it
 	renewed  time.Time // the last renewal that lock lacks
 	renewals int       // number of renewals that lock lacks
 	size     int       // see lockSize
 }
 
 func newLockEntry(l keyspace.Lock) *lockEntry {
-	return &lockEntry{lock: l, size: lockSize(&l)}
+	return &lockEntry{lock: &l, size: lockSize(&l)}
 }
 
 // lockSize estimates the bytes that a lock needs in memory. A compressed holder needs
@@ -158,10 +158,10 @@ func lockSize(l *keyspace.Lock) int {
 var errTooLarge = errors.New("its locks need too much memory")
 
 // current returns the lock with all renewals.
-func (e *lockEntry) current() keyspace.Lock {
+func (e *lockEntry) current() *keyspace.Lock {
 	if e.renewals > 0 {
-		ttl := e.lock.Expires.Sub(renewedFrom(&e.lock))
-		e.lock = withRenewal(e.lock, e.renewed, e.renewed.Add(ttl))
+		ttl := e.lock.Expires.Sub(renewedFrom(e.lock))
+		e.lock = new(withRenewal(*e.lock, e.renewed, e.renewed.Add(ttl)))
 		e.lock.Renewals += e.renewals
 		e.renewals = 0
 	}
@@ -270,7 +270,7 @@ func (r *segmentReader) apply(f *frame) ([]keyspace.Event, error) {
 	for i, all := range f.Renewed {
 		for _, at := range all {
 			e := r.locks[at]
-			if renewedFrom(&e.lock).IsZero() {
+			if renewedFrom(e.lock).IsZero() {
 				return nil, errors.New("a frame renews a lock that has no deadline")
 			}
 			e.renewed, e.renewals = f.At, e.renewals+i+1
@@ -346,9 +346,9 @@ func (r *segmentReader) find(id keyspace.ID) (int, bool) {
 
 // snapshot returns the state without events.
 func (r *segmentReader) snapshot() keyspace.Snapshot {
-	var locks []keyspace.Lock
+	var locks []*keyspace.Lock
 	if len(r.locks) > 0 {
-		locks = make([]keyspace.Lock, len(r.locks))
+		locks = make([]*keyspace.Lock, len(r.locks))
 	}
 	for i, e := range r.locks {
 		locks[i] = e.current()
@@ -417,7 +417,7 @@ func lockAt(locks []*lockEntry, at int) (keyspace.Lock, error) {
 	if at < 0 || at >= len(locks) {
 		return keyspace.Lock{}, fmt.Errorf("an event names lock %d of %d", at, len(locks))
 	}
-	return locks[at].current(), nil
+	return *locks[at].current(), nil
 }
 
 // numbered returns element no of a list, counted from 1, or other if there is none.

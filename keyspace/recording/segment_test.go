@@ -36,16 +36,16 @@ func (c *churn) next(later time.Duration, keys int) keyspace.Snapshot {
 	s.Nodes = []keyspace.Node{{Server: s.Server, Up: c.IntN(50) > 0, Ping: time.Duration(c.IntN(9))}}
 	known := make(map[keyspace.ID]keyspace.Lock)
 	for _, l := range c.last.Locks {
-		known[l.ID()] = l
+		known[l.ID()] = *l
 	}
 	for i := range keys {
 		l := keyspace.Lock{Key: fmt.Sprintf("lock:%03d\xff", i), DB: i % 2, Node: "127.0.0.1:6379"}
 		was, ok := known[l.ID()]
 		if l = c.changed(l, was, ok); l.Kind != "" {
-			s.Locks = append(s.Locks, l)
+			s.Locks = append(s.Locks, &l)
 		}
 	}
-	slices.SortFunc(s.Locks, func(a, b keyspace.Lock) int { return a.ID().Compare(b.ID()) })
+	slices.SortFunc(s.Locks, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
 	s = keyspace.CarryOver(c.last, s)
 	s.Events = keyspace.Diff(c.last, s)
 	c.last = s
@@ -138,7 +138,7 @@ func sameToTheSecond(t *testing.T, got, want keyspace.Snapshot) {
 		t.Fatalf("the servers are %+v, want %+v", got.Nodes, want.Nodes)
 	}
 	for i := range want.Locks {
-		sameLockToTheSecond(t, got.Locks[i], want.Locks[i])
+		sameLockToTheSecond(t, *got.Locks[i], *want.Locks[i])
 	}
 }
 
@@ -208,15 +208,15 @@ func TestARenewalIsAPosition(t *testing.T) {
 		expires := c.at.Add(30 * time.Second)
 		l := keyspace.Lock{Key: fmt.Sprintf("lock:%03d", i), Kind: keyspace.Mutex, Expires: expires, Holders: []keyspace.Holder{c.holder(expires)}}
 		l.Holders[0].Since = c.at
-		first.Locks = append(first.Locks, l)
+		first.Locks = append(first.Locks, &l)
 	}
 	all := []keyspace.Snapshot{first}
 	for i := range 30 {
 		s := keyspace.Snapshot{At: first.At.Add(time.Duration(1+i) * time.Second), Locks: slices.Clone(all[i].Locks)}
 		for j := i % 10; j < 100; j += 10 {
-			l := withRenewal(s.Locks[j], s.At.Add(-300*time.Millisecond), s.At.Add(30*time.Second-300*time.Millisecond))
+			l := withRenewal(*s.Locks[j], s.At.Add(-300*time.Millisecond), s.At.Add(30*time.Second-300*time.Millisecond))
 			l.Renewals++
-			s.Locks[j] = l
+			s.Locks[j] = &l
 		}
 		all = append(all, s)
 	}
@@ -231,11 +231,13 @@ func TestARenewalIsAPosition(t *testing.T) {
 // A deadline that moves by less than two reads of one deadline differ is no renewal. After many
 // of them the recorded deadline must still be right.
 func TestADeadlineThatCreepsIsFollowed(t *testing.T) {
-	s := keyspace.Snapshot{At: begin, Locks: []keyspace.Lock{{Key: "a", Expires: begin.Add(time.Hour), Holders: []keyspace.Holder{{ID: "x"}}}}}
+	s := keyspace.Snapshot{At: begin, Locks: []*keyspace.Lock{{Key: "a", Expires: begin.Add(time.Hour), Holders: []keyspace.Holder{{ID: "x"}}}}}
 	all := []keyspace.Snapshot{s}
 	for range 100 {
 		s.At, s.Locks = s.At.Add(time.Second), slices.Clone(s.Locks)
-		s.Locks[0].Expires = s.Locks[0].Expires.Add(20 * time.Millisecond)
+		l := *s.Locks[0]
+		l.Expires = l.Expires.Add(20 * time.Millisecond)
+		s.Locks[0] = &l
 		all = append(all, s)
 	}
 	r := openSegment(t, writeSegment(t, all, nil))

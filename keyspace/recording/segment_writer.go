@@ -54,13 +54,13 @@ func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) stri
 		return nil, err
 	}
 	for i := range s.Locks {
-		if err := w.writeLine(w.text(s.Locks[i])); err != nil {
+		if err := w.writeLine(w.text(*s.Locks[i])); err != nil {
 			return nil, err
 		}
 	}
 	w.known = make([]knownLock, len(s.Locks))
 	for i := range s.Locks {
-		w.known[i] = exactly(&s.Locks[i])
+		w.known[i] = exactly(s.Locks[i])
 	}
 	before := w.last
 	w.last = s
@@ -111,7 +111,7 @@ func (w *segmentWriter) Add(s keyspace.Snapshot) error {
 var errLargeFrame = errors.New("too much has changed for one frame")
 
 // sameList reports whether two lists share their memory.
-func sameList(a, b []keyspace.Lock) bool {
+func sameList(a, b []*keyspace.Lock) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
@@ -221,10 +221,10 @@ func (k knownLock) after(was, now *keyspace.Lock, at time.Time) (next knownLock,
 }
 
 // addLocks adds the difference between two lists of locks to a frame, and fills w.known.
-func (w *segmentWriter) addLocks(f *frame, old []keyspace.Lock, known []knownLock) {
+func (w *segmentWriter) addLocks(f *frame, old []*keyspace.Lock, known []knownLock) {
 	was := 0
 	for i := range w.last.Locks {
-		now := &w.last.Locks[i]
+		now := w.last.Locks[i]
 		order := 1
 		for was < len(old) {
 			if order = old[was].ID().Compare(now.ID()); order >= 0 {
@@ -237,7 +237,7 @@ func (w *segmentWriter) addLocks(f *frame, old []keyspace.Lock, known []knownLoc
 			w.addLock(f, now)
 			continue
 		}
-		if next, renewals, ok := known[was].after(&old[was], now, f.At); ok {
+		if next, renewals, ok := known[was].after(old[was], now, f.At); ok {
 			w.known = append(w.known, next)
 			f.renew(was, renewals)
 		} else {
@@ -297,12 +297,12 @@ func (w *segmentWriter) event(at time.Time, e *keyspace.Event, before keyspace.S
 	now, isNow := findLock(w.last.Locks, e.Lock.ID())
 	if isNow {
 		l.now = w.known[now]
-		l.after = l.now.lock(w.last.Locks[now])
+		l.after = l.now.lock(*w.last.Locks[now])
 	}
 	was, isWas := findLock(before.Locks, e.Lock.ID())
 	if isWas {
 		l.was = known[was]
-		l.before = l.was.lock(before.Locks[was])
+		l.before = l.was.lock(*before.Locks[was])
 	}
 	switch {
 	case isNow && l.now.same(e.Lock, l.after):
@@ -360,7 +360,7 @@ func (w *segmentWriter) addWaiter(out *frameEvent, e *keyspace.Event, l *eventLo
 }
 
 // findLock returns the position of a lock in an ordered list.
-func findLock(locks []keyspace.Lock, id keyspace.ID) (int, bool) {
+func findLock(locks []*keyspace.Lock, id keyspace.ID) (int, bool) {
 	i := sort.Search(len(locks), func(i int) bool { return locks[i].ID().Compare(id) >= 0 })
 	return i, i < len(locks) && locks[i].ID() == id
 }

@@ -104,7 +104,7 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 			if len(found.Locks) != 1 {
 				t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 			}
-			f.check(t, found.Locks[0], found.At, began)
+			f.check(t, *found.Locks[0], found.At, began)
 			release()
 			if found, err = scanner.Scan(t.Context()); err != nil || len(found.Locks) != 0 {
 				t.Errorf("after the release the scanner found %+v, %v", found.Locks, err)

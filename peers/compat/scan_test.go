@@ -29,7 +29,7 @@ func TestScannerNamesThePeersLocks(t *testing.T) {
 		if len(found.Locks) != 1 {
 			t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 		}
-		checkLock(t, found.Locks[0], p, p.key(name), token)
+		checkLock(t, *found.Locks[0], p, p.key(name), token)
 		if left, expires := found.Locks[0].TTL(found.At); !expires || left <= 0 || left > ttl {
 			t.Errorf("its TTL is %v, %v; want up to %v", left, expires, ttl)
 		}
