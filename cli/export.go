@@ -147,9 +147,7 @@ func (p *program) export(ctx context.Context, c *connect.Flags, s selection, o e
 	if err := errors.Join(s.check(), o.check(), o.record.check()); err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	}
+	defer collectAt(exportGCPercent)()
 	e := &export{program: p, options: o}
 	if err := e.addTargets(c, s); err != nil {
 		return err
@@ -346,9 +344,21 @@ const (
 	maxPause    = 15 * time.Second
 )
 
-// gcPercent is the GOGC of an export: it runs for months beside other programs, and
-// allocates little once the first scan has ended.
-const gcPercent = 20
+// Values of GOGC. An export runs for months beside other programs, and allocates little
+// once the first scan has ended. With 200,000 locks, the screen takes 460 MB instead of 630.
+const (
+	exportGCPercent = 20
+	screenGCPercent = 40
+)
+
+// collectAt sets GOGC unless the user has set it, and returns a function that restores it.
+func collectAt(percent int) (restore func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	before := debug.SetGCPercent(percent)
+	return func() { debug.SetGCPercent(before) }
+}
 
 // read returns the next snapshot of a target. It waits for a server as long as the
 // timeout of the target permits.

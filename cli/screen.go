@@ -131,6 +131,7 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 	look.applyTo(&w)
 	w.Input, w.Output = p.in, p.out
 	w.Formats, w.Clipboard, w.Frames = formats.All(), clipboard{p.out}, frameSaver{}
+	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {
 		return err
 	}
