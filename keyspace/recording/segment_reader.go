@@ -129,9 +129,9 @@ type framedText struct {
 // lockEntry is a lock of a segmentReader. Renewals are added to the lock when it is used.
 type lockEntry struct {
 	lock     *keyspace.Lock // never changed; snapshots share it
-	renewed  time.Time // the last renewal that lock lacks
-	renewals int       // number of renewals that lock lacks
-	size     int       // see lockSize
+	renewed  time.Time      // the last renewal that lock lacks
+	renewals int            // number of renewals that lock lacks
+	size     int            // see lockSize
 }
 
 func newLockEntry(l keyspace.Lock) *lockEntry {
