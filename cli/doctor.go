@@ -277,7 +277,7 @@ func colours(w io.Writer) bool {
 // whether their terminal shows them.
 func terminalTest(coloured bool) string {
 	var out strings.Builder
-	out.WriteString("  blocks   ▏▎▍▌▋▊▉█ ▁▂▃▄▅▆▇█ ░▒▓\n  braille  ⠁⠃⠇⡇⣇⣧⣷⣿\n  lines    ─│┌┐└┘├┤ ▲▼●○◌╳┄\n  wide     日本 é ñ\n")
+	out.WriteString("  blocks   ▏▎▍▌▋▊▉█ ▁▂▃▄▅▆▇█ ░▒▓\n  lines    ─│┌┐└┘├┤ ▲▼●○◌╳┄\n  wide     日本 é ñ\n")
 	if !coloured {
 		return out.String() + "  colours  off\n"
 	}

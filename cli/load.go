@@ -35,7 +35,6 @@ type loadOptions struct {
 
 	json    bool
 	files   outputFiles
-	metrics string
 	check   bool
 	witness string
 	control string
@@ -106,10 +105,8 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	out := flagSection("Output")
 	out.BoolVar(&o.json, "json", false, "print the report as one JSON document; errors are JSON, too")
 	o.files.addTo(out)
-	out.StringVar(&o.metrics, "metrics", "", "`address` at which Prometheus can read the figures, like 127.0.0.1:9121")
 	out.BoolVar(&o.check, "check", false, "record the history and prove that it is linearizable")
 	out.StringVar(&o.witness, "witness", "", "`address` of another Redis server, in which the clients note the order of their holds: it proves overlaps without a clock; with agents it is the control server, or none")
-	out.StringVar(&o.files.check, "check-html", "", "`file` for a drawing of the history with its violations; implies --check")
 	return []*pflag.FlagSet{load, several, out}
 }
 

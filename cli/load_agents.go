@@ -40,7 +40,7 @@ func (o *loadOptions) checkAgents(c *connect.Flags) error {
 		return usageErrorf("", "--control needs --agents: how many, 1 to %d", loadgen.MaxAgents)
 	case o.witness != "" && o.witness != noWitness:
 		return usageErrorf("--witness none leaves it out", "--witness: with agents, the control server is the witness")
-	case o.check || o.files.check != "":
+	case o.check:
 		return usageErrorf("the witness sees the clients of all agents", "--check sees one process only")
 	case o.files.events != "" || o.files.trace != "":
 		return usageErrorf("locktop agent --events does", "--events and --trace: the events stay with the agents")
@@ -83,13 +83,6 @@ func (p *program) runAgents(ctx context.Context, c *connect.Flags, o *loadOption
 	v := &variant{run: load, agents: load}
 	if v.files, err = o.files.open(0); err != nil {
 		return err
-	}
-	if o.metrics != "" {
-		stop, err := serveMetrics(o.metrics, []*variant{v})
-		if err != nil {
-			return err
-		}
-		defer stop()
 	}
 	p.announce(on, load.Scenario())
 	return p.drive(ctx, o, []*variant{v})
@@ -137,6 +130,6 @@ func agentFiles(name string) func(run string, agent int) (func(loadgen.Event), f
 		if err != nil {
 			return nil, nil, err
 		}
-		return f.listener(), func() error { return f.finish(nil, report.Result{}) }, nil
+		return f.listener(), func() error { return f.finish(report.Result{}) }, nil
 	}
 }

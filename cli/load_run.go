@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +26,8 @@ import (
 
 // runner is a run in this process, or a load by agents.
 type runner interface {
-	report.Source
+	Scenario() loadgen.Scenario
+	Metrics() loadgen.Metrics
 	Start() error
 	Stop() error
 	Close() error
@@ -62,13 +61,6 @@ func (p *program) runVariants(ctx context.Context, on *loadServers, o *loadOptio
 			return err
 		}
 		variants = append(variants, s)
-	}
-	if o.metrics != "" {
-		stop, err := serveMetrics(o.metrics, variants)
-		if err != nil {
-			return err
-		}
-		defer stop()
 	}
 	p.announce(on, variants[0].run.Scenario())
 	return p.drive(ctx, o, variants)
@@ -113,7 +105,7 @@ func (o *loadOptions) openVariant(ctx context.Context, on *loadServers, scenario
 		return nil, usageErrorf("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
 	}
 	s := &variant{run: run}
-	if o.check || o.files.check != "" {
+	if o.check {
 		s.history = &oracle.History{}
 		run.Record(s.history)
 	}
@@ -192,34 +184,6 @@ func loadProgress(compared bool, s loadgen.Scenario, m loadgen.Metrics) string {
 	return text.String()
 }
 
-// serveMetrics serves the metrics of all variants at /metrics, with a label each.
-func serveMetrics(addr string, variants []*variant) (stop func(), err error) {
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, usageErrorf("", "--metrics: %v", err)
-	}
-	mux := http.NewServeMux()
-	var runs []report.Source
-	for _, s := range variants {
-		runs = append(runs, s.run)
-	}
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		// A client that closes the connection needs no error.
-		_ = report.WritePrometheus(w, runs...)
-	})
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(listener)
-	}()
-	return func() {
-		_ = srv.Close()
-		<-done
-	}, nil
-}
-
 // proveWithin is the time limit for the check of a history.
 const proveWithin = time.Minute
 
@@ -237,7 +201,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, variants []*varian
 			proof := s.history.Prove(proveWithin)
 			r.Proof = &proof
 		}
-		faults = append(faults, verdictError(r), p.printReport(o, r), s.files.finish(s.run, r))
+		faults = append(faults, verdictError(r), p.printReport(o, r), s.files.finish(r))
 		results = append(results, r)
 	}
 	if len(results) > 1 && !o.json {
@@ -325,19 +289,18 @@ func mostSevere(faults []error, endless bool) error {
 }
 
 // outputFiles has the names of the files that a load writes.
-type outputFiles struct{ events, trace, csv, hgrm, html, check string }
+type outputFiles struct{ events, trace, csv, html string }
 
 func (o *outputFiles) addTo(set *pflag.FlagSet) {
 	set.StringVar(&o.events, "events", "", "`file` for all events, one JSON object per line")
 	set.StringVar(&o.html, "html", "", "`file` for the report as one page with charts")
 	set.StringVar(&o.csv, "csv", "", "`file` for the figures of each second")
-	set.StringVar(&o.hgrm, "hgrm", "", "`file` for the percentiles of the wait, in the format of HdrHistogram")
 	set.StringVar(&o.trace, "trace", "", "`file` for a timeline, for Chrome and Perfetto")
 }
 
 // openFiles has the open files of one variant; nil: no file.
 type openFiles struct {
-	events, trace, csv, hgrm, html, check *os.File
+	events, trace, csv, html *os.File
 
 	lines    *bufio.Writer // into events
 	timeline *report.Trace // into trace
@@ -351,7 +314,7 @@ func (o outputFiles) open(side int) (*openFiles, error) {
 	for _, out := range []struct {
 		name string
 		file **os.File
-	}{{o.events, &f.events}, {o.trace, &f.trace}, {o.csv, &f.csv}, {o.hgrm, &f.hgrm}, {o.html, &f.html}, {o.check, &f.check}} {
+	}{{o.events, &f.events}, {o.trace, &f.trace}, {o.csv, &f.csv}, {o.html, &f.html}} {
 		if out.name == "" {
 			continue
 		}
@@ -396,7 +359,7 @@ func (f *openFiles) listener() func(loadgen.Event) {
 }
 
 // finish writes the remaining files and closes all.
-func (f *openFiles) finish(run report.Source, r report.Result) error {
+func (f *openFiles) finish(r report.Result) error {
 	errs := []error{f.failed}
 	for _, out := range []struct {
 		file  *os.File
@@ -405,14 +368,7 @@ func (f *openFiles) finish(run report.Source, r report.Result) error {
 		{f.events, func(io.Writer) error { return f.lines.Flush() }},
 		{f.trace, func(io.Writer) error { return f.timeline.Close() }},
 		{f.csv, r.WriteCSV},
-		{f.hgrm, func(w io.Writer) error { return report.WriteHistogram(w, run) }},
 		{f.html, r.WriteHTML},
-		{f.check, func(w io.Writer) error {
-			if r.Proof == nil {
-				return nil
-			}
-			return r.Proof.WriteHTML(w)
-		}},
 	} {
 		if out.file != nil {
 			errs = append(errs, out.write(out.file), out.file.Close())

@@ -119,7 +119,7 @@ func every(home string, n int) [][]string {
 		{"list"}, {"list", "--json"}, {"inspect", "lock:a", "--json"}, {"watch", "--for", "20ms"}, {"doctor", "--for", "20ms"},
 		{"record", fresh, "--for", "60ms"}, {"release", "orders", "--write", "--yes"},
 		{"load", "--duration", "60ms", "--check", "--events", file("events.jsonl"), "--html", file("report.html"), "--csv", file("seconds.csv"),
-			"--hgrm", file("wait.hgrm"), "--trace", file("trace.json"), "--check-html", file("check.html"), "--json"},
+			"--trace", file("trace.json"), "--json"},
 	}
 }
 
@@ -154,7 +154,7 @@ func checkWritten(t *testing.T, home string) {
 	if err != nil {
 		t.Error(err)
 	}
-	want := []string{".jsonl", ".lockrec", ".html", ".csv", ".hgrm", ".json"}
+	want := []string{".jsonl", ".lockrec", ".html", ".csv", ".json"}
 	if runtime.GOOS == "linux" { // others have no /proc
 		want = append(want, ".txt")
 	}

@@ -464,12 +464,8 @@ func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string
 	for _, n := range h.Buckets[first : last+1] {
 		values = append(values, float64(n))
 	}
-	columns := len(values)
-	if s.screen.glyphs.Fine { // a cell shows two values
-		columns = (columns + 1) / 2
-	}
 	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
-	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, top, columns, 1), "")).Pad(widget.Style{}, 2)
+	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, top, len(values), 1), "")).Pad(widget.Style{}, 2)
 	l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(s.percentiles(h), l.Rest()-1))
 	return l.String()
 }

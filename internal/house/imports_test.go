@@ -45,7 +45,7 @@ var imports = map[string][]string{
 	"loadgen/external":        {},
 	"loadgen/oracle":          {"internal/humanize"},
 	"loadgen/witness":         {"internal/humanize"},
-	"loadgen/report":          {"internal/htmlpage", "internal/humanize", "internal/promtext", "loadgen", "loadgen/oracle", "loadgen/witness"},
+	"loadgen/report":          {"internal/htmlpage", "internal/humanize", "loadgen", "loadgen/oracle", "loadgen/witness"},
 	"loadgen/scenarios":       {"loadgen"},
 	"docs":                    {},
 	"internal/humanize":       {},
@@ -77,7 +77,7 @@ var guarded = map[string][]string{
 	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
 	"github.com/alicebob/miniredis/v2":        {"internal/server"},
 	"github.com/charmbracelet/bubbletea":      {"cli", "tui"},
-	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report", "loadgen/witness"},
+	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
 	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/external", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
 }

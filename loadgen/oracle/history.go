@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -141,8 +140,7 @@ type Proof struct {
 	Known   bool   // every part of the proof has finished in time
 	Why     string // the first violation, "" if there is none
 
-	drawn []recordedHold // holds for WriteHTML
-	limit int            // of the lock
+	limit int // of the lock
 }
 
 // Prove checks that the history is linearizable. A lock is certainly held from the
@@ -171,9 +169,6 @@ func (h *History) Prove(within time.Duration) Proof {
 
 // proveKey checks the holds of one key, sorted by the time of the reply.
 func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
-	if p.drawn == nil {
-		p.drawn = all[:min(len(all), maxDrawn)]
-	}
 	var late []int
 	writers := lastHolds{limit: max(h.limit, 1)}
 	reader := recordedHold{left: math.MinInt64} // the one with the latest end so far
@@ -189,15 +184,15 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 		}
 		switch {
 		case before.left > r.got && h.limit > 1:
-			h.addViolation(p, all, i, fmt.Sprintf("%d clients had %s, %s among them from %s to %s, and %s got it at %s", h.limit, h.names[r.key], ClientLabel(int(before.client)+1),
+			p.fail(fmt.Sprintf("%d clients had %s, %s among them from %s to %s, and %s got it at %s", h.limit, h.names[r.key], ClientLabel(int(before.client)+1),
 				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
 			return
 		case before.left > r.got:
-			h.addViolation(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ClientLabel(int(before.client)+1), h.names[r.key],
+			p.fail(fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ClientLabel(int(before.client)+1), h.names[r.key],
 				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
 			return
 		case !r.shared && h.limit <= 1 && r.fence > 0 && r.fence <= number:
-			h.addViolation(p, all, i, fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
+			p.fail(fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
 			return
 		case r.shared && r.left > reader.left:
 			reader = r
@@ -212,12 +207,15 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 		sound, known := fits(all, i, h.limit, within)
 		p.Known = p.Known && known
 		if known && !sound {
-			h.addViolation(p, all, i, fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
+			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
 				ClientLabel(int(all[i].client)+1), h.names[all[i].key], humanize.Precise(time.Duration(all[i].got))))
 			return
 		}
 	}
 }
+
+// fail records a violation.
+func (p *Proof) fail(why string) { p.Sound, p.Why = false, why }
 
 // lastHolds are the holds with the latest ends so far, as many as the limit: a heap
 // with the earliest of these ends first.
@@ -262,12 +260,6 @@ func fits(all []recordedHold, i, limit int, within time.Duration) (sound, known 
 	return result == porcupine.Ok, result != porcupine.Unknown
 }
 
-// addViolation records a violation at hold i.
-func (h *History) addViolation(p *Proof, all []recordedHold, i int, why string) {
-	p.Sound, p.Why = false, why
-	p.drawn = all[max(0, i-maxDrawn/2):min(len(all), i+maxDrawn/2)]
-}
-
 // operations converts holds to porcupine operations.
 func operations(all []recordedHold) []porcupine.Operation {
 	end := int64(0)
@@ -300,22 +292,6 @@ func operations(all []recordedHold) []porcupine.Operation {
 	return ops
 }
 
-// Limits of the HTML drawing: the number of holds and the time to compute it.
-const (
-	maxDrawn   = 200
-	drawWithin = 10 * time.Second
-)
-
-// WriteHTML draws the holds around the violation or, without one, the first holds.
-func (p Proof) WriteHTML(w io.Writer) error {
-	model := lockModel(p.limit)
-	_, info := porcupine.CheckOperationsVerbose(model, operations(p.drawn), drawWithin)
-	if err := porcupine.Visualize(model, info, w); err != nil {
-		return fmt.Errorf("draw the history: %w", err)
-	}
-	return nil
-}
-
 // String describes the result in one sentence.
 func (p Proof) String() string {
 	leftOut := ""
@@ -344,24 +320,6 @@ func lockModel(limit int) porcupine.Model {
 		Init: func() any { return held{} },
 		Step: func(state, input, _ any) (bool, any) {
 			return state.(held).after(input.(request), max(limit, 1))
-		},
-		DescribeOperation: func(input, _ any) string {
-			r := input.(request)
-			mode := ""
-			if r.shared {
-				mode = " to read"
-			}
-			return fmt.Sprintf("%s %s%s", ClientLabel(r.client+1), r.what, mode)
-		},
-		DescribeState: func(state any) string {
-			s := state.(held)
-			switch {
-			case s.writers != "":
-				return "held, hold " + strings.TrimSuffix(strings.ReplaceAll(s.writers, ",", ", "), ", ")
-			case s.readers > 0:
-				return fmt.Sprintf("read by %d", s.readers)
-			}
-			return "free"
 		},
 	}
 }

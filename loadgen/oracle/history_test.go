@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -80,8 +79,7 @@ func testProof(t *testing.T, limit int) {
 	}
 }
 
-// Every kind of history can be drawn: a sound one, and one with a violation.
-func TestTheFirstViolationOfAHistoryIsNamedAndDrawn(t *testing.T) {
+func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 	var h History
 	for i, interval := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
@@ -93,13 +91,9 @@ func TestTheFirstViolationOfAHistoryIsNamedAndDrawn(t *testing.T) {
 	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms"; p.String() != want {
 		t.Errorf("got  %s\nwant %s", p, want)
 	}
-	var page strings.Builder
-	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "client-3 acquire") || strings.Contains(page.String(), "client-0") {
-		t.Errorf("%d bytes of a drawing, %v:\n%s", page.Len(), err, page.String())
-	}
 }
 
-func TestAViolationOfTheLimitIsNamedAndDrawn(t *testing.T) {
+func TestAViolationOfTheLimitIsNamed(t *testing.T) {
 	var h History
 	section := &criticalSection{name: "k", limit: 2}
 	for i, interval := range [][2]int{{10, 70}, {30, 50}, {51, 60}, {55, 90}} {
@@ -111,10 +105,6 @@ func TestAViolationOfTheLimitIsNamedAndDrawn(t *testing.T) {
 	p := h.Prove(time.Minute)
 	if want := "the history of 4 holds is not that of a lock: 2 clients had k, client-3 among them from 41 ms to 50 ms, and client-4 got it at 45 ms"; p.String() != want {
 		t.Errorf("got  %s\nwant %s", p, want)
-	}
-	var page strings.Builder
-	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "client-4 acquire") {
-		t.Errorf("%d bytes of a drawing, %v", page.Len(), err)
 	}
 }
 
@@ -151,24 +141,5 @@ func BenchmarkProve(b *testing.B) {
 				historyWithWaiters(n).Prove(time.Minute)
 			}
 		})
-	}
-}
-
-func TestADrawingNamesClientsAsTheReportDoes(t *testing.T) {
-	model := lockModel(1)
-	for want, r := range map[string]request{
-		"client-1 acquire":         {acquire, 7, 0, false, 0},
-		"client-12 release":        {release, 7, 11, false, 0},
-		"client-2 lost to read":    {lost, 7, 1, true, 0},
-		"client-2 acquire to read": {acquire, 7, 1, true, 0},
-	} {
-		if got := model.DescribeOperation(r, nil); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	for want, s := range map[string]held{"free": {fence: 3}, "held, hold 7": {writers: "7,"}, "held, hold 7, 8": {writers: "7,8,"}, "read by 2": {readers: 2}, "read by 1": {readers: 1}} {
-		if got := model.DescribeState(s); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }

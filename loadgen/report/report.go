@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"text/tabwriter"
 
 	"locktop/internal/humanize"
 	"locktop/loadgen"
@@ -113,26 +113,6 @@ func (r Result) WriteCSV(w io.Writer) error {
 	}
 	if err := out.WriteAll(rows); err != nil {
 		return fmt.Errorf("write the seconds: %w", err)
-	}
-	return nil
-}
-
-// Source is a load that runs, or is over.
-type Source interface {
-	Scenario() loadgen.Scenario
-	Metrics() loadgen.Metrics
-	Histograms() *loadgen.Histograms
-}
-
-// WriteHistogram writes the distribution of the waits of a run in milliseconds, in the
-// percentile format of HdrHistogram (.hgrm).
-func WriteHistogram(w io.Writer, run Source) error {
-	h := run.Histograms()
-	if h == nil {
-		return nil
-	}
-	if _, err := h.Wait.PercentilesPrint(w, 5, float64(time.Millisecond)); err != nil {
-		return fmt.Errorf("write the histogram: %w", err)
 	}
 	return nil
 }

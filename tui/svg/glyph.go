@@ -1,10 +1,5 @@
 package svg
 
-import (
-	"fmt"
-	"strings"
-)
-
 // A cell has cellWidth×cellHeight units, so that an eighth of a block is a whole number of
 // units. At fontSize, letters of most monospace fonts (0.6 em wide) fill a cell.
 const (
@@ -21,10 +16,9 @@ type rect struct{ x, y, w, h float64 }
 type glyph struct {
 	rects []rect
 	shade float64 // opacity of the rects; 0 is solid
-	dots  string  // SVG path data to fill
 }
 
-// shape returns the geometry of a block, a horizontal line or a Braille pattern, as charts,
+// shape returns the geometry of a block or a horizontal line, as charts,
 // bars and rules consist of. It returns false for other characters: fonts draw them.
 func shape(text string) (glyph, bool) {
 	runes := []rune(text)
@@ -45,22 +39,6 @@ func shape(text string) (glyph, bool) {
 		return glyph{rects: []rect{{cellWidth / 2, 0, cellWidth / 2, cellHeight}}}, true
 	case r > '▐' && r <= '▓': // ░▒▓
 		return glyph{rects: []rect{{0, 0, cellWidth, cellHeight}}, shade: float64(r-'▐') / 4}, true
-	case r >= '⠀' && r <= '⣿':
-		return braille(r), true
 	}
 	return glyph{}, false
-}
-
-// braille returns U+2800 to U+28FF: one bit per dot, with the last row of dots in the two
-// highest bits.
-func braille(r rune) glyph {
-	places := [8][2]int{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {0, 3}, {1, 3}}
-	var path strings.Builder
-	for bit, place := range places {
-		if (r-'⠀')>>bit&1 == 1 {
-			x, y := 2+4*place[0], 2+4*place[1]
-			fmt.Fprintf(&path, "M%g %da1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0-2.4 0", float64(x)-1.2, y)
-		}
-	}
-	return glyph{dots: path.String()}
 }

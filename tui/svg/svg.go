@@ -83,10 +83,6 @@ func (c *canvas) shapes(y int, row []cell) {
 		for _, r := range g.rects {
 			c.tile(x, y, r, cell.fg, g.shade)
 		}
-		if g.dots != "" {
-			c.flush()
-			fmt.Fprintf(&c.buf, `<path transform="translate(%d %d)" d="%s" fill="%s"/>`+"\n", cellWidth*x, cellHeight*y, g.dots, cell.fg)
-		}
 	}
 	c.flush()
 }

@@ -57,17 +57,6 @@ func TestBlocksFillTheirPartOfTheCell(t *testing.T) {
 	}
 }
 
-func TestBrailleHasADotForEveryBit(t *testing.T) {
-	g, _ := shape("⠁")
-	if want := "M0.8 2a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0-2.4 0"; g.dots != want {
-		t.Errorf("⠁ is %q, want %q", g.dots, want)
-	}
-	g, _ = shape("⢀")
-	if want := "M4.8 14a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0-2.4 0"; g.dots != want {
-		t.Errorf("⢀ is %q, want %q", g.dots, want)
-	}
-}
-
 func TestNeighboursOfOneColourAreOneRectangle(t *testing.T) {
 	p := drawnRow(t, "\x1b[32m──██▌\x1b[31m█", 6)
 	type got struct {

@@ -45,9 +45,6 @@ func (g Glyphs) Chart(values []float64, top float64, w, h int) []string {
 	if w <= 0 || h <= 0 {
 		return nil
 	}
-	if g.Fine {
-		return fineChart(values, top, w, h)
-	}
 	values = values[max(0, len(values)-w):]
 	heights := make([]int, len(values))
 	for i, v := range values {
@@ -63,33 +60,6 @@ func (g Glyphs) Chart(values []float64, top float64, w, h int) []string {
 		below := 8 * (h - 1 - row)
 		for _, n := range heights {
 			b.WriteString(g.Upward[min(max(n-below, 0), 8)])
-		}
-		lines[row] = b.String()
-	}
-	return lines
-}
-
-// fineChart draws two values per cell in Braille dots, four dots per line.
-func fineChart(values []float64, top float64, w, h int) []string {
-	values = values[max(0, len(values)-2*w):]
-	dots := make([]int, 2*w) // from the left edge
-	for i, v := range values {
-		if top > 0 {
-			dots[2*w-len(values)+i] = (eighths(v/top, h) + 1) / 2
-		}
-	}
-	column := func(n, below int, bits [5]rune) rune { return bits[min(max(n-below, 0), 4)] }
-	lines := make([]string, h)
-	for row := range lines {
-		below := 4 * (h - 1 - row)
-		var b strings.Builder
-		for x := range w {
-			cell := column(dots[2*x], below, [5]rune{0, 0x40, 0x44, 0x46, 0x47}) | column(dots[2*x+1], below, [5]rune{0, 0x80, 0xa0, 0xb0, 0xb8})
-			if cell == 0 {
-				b.WriteByte(' ')
-				continue
-			}
-			b.WriteRune(0x2800 | cell)
 		}
 		lines[row] = b.String()
 	}

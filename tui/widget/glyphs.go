@@ -32,7 +32,6 @@ type Glyphs struct {
 	None     string // no value
 	Times    string
 	AtLeast  string              // prefix of a lower bound
-	Fine     bool                // charts have two columns per cell
 	Spell    func(string) string // replaces arrows and the like; nil leaves them
 }
 
@@ -79,24 +78,13 @@ func Blocks() Glyphs {
 	}
 }
 
-// Braille returns Blocks with dots for bars and charts. Charts have twice the columns.
-func Braille() Glyphs {
-	g := Blocks()
-	g.Across = [9]string{" ", "⡀", "⡄", "⡆", "⡇", "⣇", "⣧", "⣷", "⣿"}
-	g.Upward = [9]string{" ", "⣀", "⣀", "⣤", "⣤", "⣶", "⣶", "⣿", "⣿"}
-	g.Fine = true
-	return g
-}
-
 // GlyphSets lists the names for GlyphsNamed; the first is the default.
-func GlyphSets() []string { return []string{"block", "braille", "ascii"} }
+func GlyphSets() []string { return []string{"block", "ascii"} }
 
 // GlyphsNamed returns a set by name. It returns the default for "" and, with false, for an
 // unknown name.
 func GlyphsNamed(name string) (g Glyphs, ok bool) {
 	switch name {
-	case "braille":
-		return Braille(), true
 	case "ascii":
 		return ASCII(), true
 	default:
