@@ -231,7 +231,8 @@ func (p *locksPage) order() string {
 func (p *locksPage) arrange(s *state) {
 	model := s.current()
 	about := map[keyspace.ID]string{}
-	if p.filter.active() {
+	filtered := p.filter.active()
+	if filtered {
 		for i := range model.findings {
 			id := model.findings[i].Lock
 			about[id] += " finding " + model.findings[i].ID
@@ -239,8 +240,8 @@ func (p *locksPage) arrange(s *state) {
 	}
 	p.measure(s)
 	p.rows = p.rows[:0]
-	for i := range model.locks {
-		if p.filter.match(model.locks[i], model.snap.At, about[model.locks[i].ID()]) {
+	for i, l := range model.locks {
+		if !filtered || p.filter.match(l, model.snap.At, about[l.ID()]) {
 			p.rows = append(p.rows, lockRow{lock: i})
 		}
 	}
@@ -294,11 +295,16 @@ func (p *locksPage) follow(s *state) {
 		p.choose(s, 0)
 		return
 	}
-	for row, r := range p.rows {
-		if r.heading == nil && locks[r.lock].ID().OnAnyNode() == p.chosen {
-			p.row, p.last, p.seen, p.gone = row, *locks[r.lock], s.clock(), false
-			return
-		}
+	chosen := func(r lockRow) bool {
+		return r.heading == nil && locks[r.lock].ID().OnAnyNode() == p.chosen
+	}
+	row := p.row
+	if row >= len(p.rows) || !chosen(p.rows[row]) { // mostly it has not moved
+		row = slices.IndexFunc(p.rows, chosen)
+	}
+	if row >= 0 {
+		p.row, p.last, p.seen, p.gone = row, *locks[p.rows[row].lock], s.clock(), false
+		return
 	}
 	p.row = max(0, min(p.row, len(p.rows)-1))
 	p.gone = true
@@ -355,7 +361,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	}
 	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
-		{style: t.text, text: humanize.Count(model.waiting()) + " waiting", priority: 2},
+		{style: t.text, text: humanize.Count(model.waiting) + " waiting", priority: 2},
 	}
 	parts = append(parts, s.findings(model)...)
 	if n := len(model.snoozed); n > 0 {

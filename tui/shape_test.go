@@ -263,29 +263,31 @@ func TestFindingsAreComputedAgainTheSoonerTheFewerLocks(t *testing.T) {
 	}
 }
 
-func BenchmarkFrameOf10000Locks(b *testing.B) {
-	a := appWith(10_000)
-	for b.Loop() {
-		if a.View() == "" {
-			b.Fatal("nothing drawn")
-		}
-	}
-}
-
-func BenchmarkViewModelOf10000Locks(b *testing.B) {
-	before := newViewModel(snapshotOf(10_000), midnight, nil)
-	later := snapshotOf(10_000) // a new snapshot, which shares nothing with the one before
-	later.At = later.At.Add(derivedMost)
-	for b.Loop() {
-		newViewModel(later, midnight, before)
-	}
-}
-
-func BenchmarkArrivalOf10000Locks(b *testing.B) {
-	a := appWith(10_000)
-	msg := snapshotMsg{at: midnight, model: newViewModel(snapshotOf(10_000), midnight, a.live)}
-	for b.Loop() {
-		a.Update(msg)
+// BenchmarkScreen measures the steps from a snapshot to a frame: the view model, which is made
+// beside the screen, and its arrival and the frame, for which a key waits.
+func BenchmarkScreen(b *testing.B) {
+	for _, locks := range []int{10_000, 200_000} {
+		a := appWith(locks)
+		later := snapshotOf(locks) // a new snapshot, which shares nothing with the one before
+		later.At = later.At.Add(derivedMost)
+		b.Run(fmt.Sprintf("model/%d", locks), func(b *testing.B) {
+			for b.Loop() {
+				newViewModel(later, midnight, a.live)
+			}
+		})
+		msg := snapshotMsg{at: midnight, model: newViewModel(snapshotOf(locks), midnight, a.live)}
+		b.Run(fmt.Sprintf("arrival/%d", locks), func(b *testing.B) {
+			for b.Loop() {
+				a.Update(msg)
+			}
+		})
+		b.Run(fmt.Sprintf("frame/%d", locks), func(b *testing.B) {
+			for b.Loop() {
+				if a.View() == "" {
+					b.Fatal("nothing drawn")
+				}
+			}
+		})
 	}
 }
 

@@ -180,6 +180,7 @@ type viewModel struct {
 	snoozed   []keyspace.Finding                // those of all that are snoozed
 	worst     map[keyspace.ID]keyspace.Severity // of each lock with a finding
 	offset    time.Duration                     // server's clock minus local clock
+	waiting   int                               // number of waiters on all locks
 	derived   time.Time                         // time of the snapshot that order and findings come from
 	owners    *ownerships                       // of the lock drawn last; nil = not searched yet
 }
@@ -216,7 +217,7 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 		p.events = snap.Events
 	}
 	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor(len(snap.Locks)) {
-		p.locks, p.byName, p.worst, p.derived = before.locks, before.byName, before.worst, before.derived
+		p.locks, p.byName, p.worst, p.waiting, p.derived = before.locks, before.byName, before.worst, before.waiting, before.derived
 		p.all, p.findings, p.snoozed, p.deadlocks = before.all, before.findings, before.snoozed, before.deadlocks
 		return p
 	}
@@ -259,6 +260,9 @@ func (p *viewModel) compute() {
 	p.all = append(keyspace.Findings(p.snap), keyspace.ServerFindings(p.snap)...)
 	p.findings = p.all
 	p.deadlocks = keyspace.Deadlocks(p.snap)
+	for _, l := range p.snap.Locks {
+		p.waiting += l.WaiterCount()
+	}
 	p.rank()
 }
 
@@ -298,13 +302,4 @@ func (p *viewModel) lock(id keyspace.ID) (keyspace.Lock, bool) {
 		}
 	}
 	return keyspace.Lock{}, false
-}
-
-// waiting returns the number of waiters on all locks.
-func (p *viewModel) waiting() int {
-	n := 0
-	for i := range p.locks {
-		n += p.locks[i].WaiterCount()
-	}
-	return n
 }
