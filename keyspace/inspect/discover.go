@@ -85,15 +85,21 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	w.candidates.recheckedAt = now
 	w.reader.atLeast = keyspace.Possible
 	read, err := w.reader.detect(ctx, w.candidates.refs())
-	w.reader.atLeast = w.candidates.threshold
+	w.reader.atLeast = w.candidates.shown
 	if err != nil {
 		return err
 	}
 	w.noteRead(now)
-	for _, l := range w.unknown(w.candidates.update(read, w.reader.conn.now)) {
+	for _, l := range w.candidates.update(read, w.reader.conn.now) {
 		w.candidates.confirmed.add(l.lock)
-		was, known, ours := w.adopt(l)
-		if !ours {
+		was, known := w.locks.known.get(l.lock.Key)
+		switch {
+		case !known:
+			var ours bool
+			if was, known, ours = w.adopt(l); !ours {
+				continue
+			}
+		case was.lock.Confidence >= enough:
 			continue
 		}
 		d := w.newDiffer()
