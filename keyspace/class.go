@@ -1,9 +1,15 @@
 package keyspace
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"locktop/internal/humanize"
 )
 
 // maxClassName is the maximum length of the name of a class, in bytes.
@@ -62,4 +68,45 @@ func cut(class string) string {
 		n--
 	}
 	return class[:n] + "…"
+}
+
+// MaxAlike is the number of possible locks of one class that are shown. Real locks without
+// any evidence in their behaviour are few; session IDs, digests and counters are thousands.
+const MaxAlike = 200
+
+// AlikeClass returns the class by which possible locks are counted: that of the key, or, if no
+// part of the key is an ID, that of the keys that differ in the last part only. A key without
+// separators is a class of its own.
+func AlikeClass(key string) string {
+	class := ClassOf(key)
+	last := strings.LastIndexAny(class, separators)
+	if last < 0 || strings.Contains(class, "*") {
+		return class
+	}
+	return class[:last+1] + "*"
+}
+
+// AlikeProblem says which classes of possible locks are not shown, from their numbers of keys;
+// empty if there are none.
+func AlikeProblem(classes map[string]int) string {
+	if len(classes) == 0 {
+		return ""
+	}
+	names := slices.SortedFunc(maps.Keys(classes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(classes[b], classes[a]), strings.Compare(a, b))
+	})
+	const named = 3
+	var some []string
+	keys := 0
+	for i, name := range names {
+		keys += classes[name]
+		if i < named {
+			some = append(some, name)
+		}
+	}
+	if more := len(names) - named; more > 0 {
+		some = append(some, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s of a kind (%s) may be locks, but there are too many alike and none was seen in use: they are not shown, unless --lock names them",
+		humanize.Plural(keys, "key"), strings.Join(some, ", "))
 }

@@ -25,6 +25,7 @@ type candidates struct {
 	known    map[string]*candidate
 	resumeAt int64 // number of keys that a pass visits before it collects candidates
 	read     int   // possible keys that this pass has read
+	alike    *alike
 
 	confirmed   confirmedKeys // candidates that were locks
 	recheckedAt time.Time     // last read of all candidates
@@ -41,8 +42,12 @@ type candidate struct {
 	goneAt    time.Time // when it was found gone; zero = it is present
 }
 
-func newCandidates(shown keyspace.Confidence) *candidates {
-	return &candidates{shown: shown, known: make(map[string]*candidate), confirmed: make(confirmedKeys)}
+func newCandidates(shown keyspace.Confidence, keepAlike bool) *candidates {
+	cs := &candidates{shown: shown, known: make(map[string]*candidate), confirmed: make(confirmedKeys)}
+	if shown < enough && !keepAlike {
+		cs.alike = newAlike()
+	}
+	return cs
 }
 
 // atLeast returns the confidence that a key needs to be read after a number of visited
@@ -63,16 +68,21 @@ func (cs *candidates) full() bool {
 func (cs *candidates) split(all []detection, visited int64, now time.Time) (locks []detection) {
 	was := cs.full()
 	for _, d := range all {
-		if d.lock.Confidence >= cs.shown {
-			locks = append(locks, d)
-		}
 		if d.lock.Confidence >= enough {
+			locks = append(locks, d)
 			continue
+		}
+		class := keyspace.AlikeClass(d.lock.Key)
+		if cs.alike.add(class, 1); d.lock.Confidence >= cs.shown && !cs.alike.isCrowded(class) {
+			locks = append(locks, d)
 		}
 		cs.read++
 		if cs.known[d.lock.Key] == nil && len(cs.known) < maxCandidates && canConfirm(d, now) {
 			cs.known[d.lock.Key] = &candidate{detection: d, since: now, present: true}
 		}
+	}
+	if cs.alike != nil {
+		cs.alike.sample = len(cs.known) < maxCandidates
 	}
 	if !was && cs.full() {
 		cs.resumeAt = visited // the next pass resumes here
@@ -92,6 +102,18 @@ func canConfirm(d detection, now time.Time) bool {
 	return !d.lock.Expires.IsZero() && d.lock.Expires.Sub(now) < maxLease
 }
 
+// countKnown counts the possible locks that a watcher knows, which a pass does not read.
+func (cs *candidates) countKnown(known lockSet) {
+	if cs.alike == nil {
+		return
+	}
+	for key, d := range known {
+		if d.lock.Confidence < enough {
+			cs.alike.add(keyspace.AlikeClass(key), 1)
+		}
+	}
+}
+
 // endPass notes the end of a pass. If the candidates were not full, the next pass
 // collects from the beginning.
 func (cs *candidates) endPass() {
@@ -99,6 +121,7 @@ func (cs *candidates) endPass() {
 		cs.resumeAt = 0
 	}
 	cs.read = 0
+	cs.alike.endPass()
 }
 
 // refs lists the keys to read.
@@ -141,6 +164,9 @@ func (cs *candidates) takeConfirmed() (locks []detection) {
 	for key, why := range cs.evidence() {
 		if k := cs.known[key]; k.present {
 			locks = append(locks, promote(k.detection, why))
+			if k.secondSign() != "" {
+				cs.alike.use(key)
+			}
 			delete(cs.known, key)
 		}
 	}

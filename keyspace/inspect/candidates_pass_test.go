@@ -13,7 +13,7 @@ import (
 func TestCandidatesTakeTurns(t *testing.T) {
 	const keys, page = 3_000, 100
 	now := time.Unix(1_700_000_000, 0)
-	h := newCandidates(keyspace.Likely)
+	h := newCandidates(keyspace.Likely, false)
 	watched := make(map[string]bool)
 	for range 2 * keys / maxCandidates {
 		for visited := 0; visited < keys; visited += page {
@@ -53,7 +53,7 @@ func possible(i int, expires time.Time) detection {
 func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 	const keys, page = 10_000, 100
 	now := time.Unix(1_700_000_000, 0)
-	h := newCandidates(keyspace.Likely)
+	h := newCandidates(keyspace.Likely, false)
 	for range 2 * keys / maxCandidateReads {
 		read := 0
 		for visited := 0; visited < keys; visited += page {

@@ -20,6 +20,8 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		}
 		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
 		p.filter.confirmed, p.reader.confirmed = w.candidates.confirmed, w.candidates.confirmed
+		p.filter.alike = w.candidates.alike
+		w.candidates.countKnown(w.locks.known)
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases
 	} else {
@@ -37,6 +39,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		}
 		w.noteRead(began)
 		w.addNew(w.candidates.split(w.unknown(locks), p.cursors.visited, p.now), p.now)
+		w.dropAlike()
 		if now := time.Now(); !now.Before(until) || !w.scanner.opts.Budget.allow(now) {
 			break
 		}
@@ -74,6 +77,21 @@ func (w *Watcher) addNew(locks []detection, now time.Time) {
 		d := w.newDiffer()
 		w.updateLock(was, l, known, &d)
 	}
+}
+
+// dropAlike removes the known locks of classes of which there are too many to be locks.
+func (w *Watcher) dropAlike() {
+	classes := w.candidates.alike.takeFresh()
+	if len(classes) == 0 {
+		return
+	}
+	for key, d := range w.locks.known {
+		if d.lock.Confidence < enough && classes[keyspace.AlikeClass(key)] {
+			w.locks.remove(key)
+			w.scanner.opts.Cluster.forget(w, key)
+		}
+	}
+	w.tracking.coverage.forget(w.locks.known)
 }
 
 // recheckCandidates reads the candidates again.
