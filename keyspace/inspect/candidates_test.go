@@ -169,3 +169,64 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 		}
 	}
 }
+
+// Thousands of alike possible locks are not shown, nor tracked, also if they appear while the
+// keyspace is watched. They are shown again when some of them behave as locks.
+func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
+	const many = 1_000
+	synctest.Test(t, func(t *testing.T) {
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		all := perhaps()
+		all.MinConfidence = keyspace.Possible
+		w := follow(rdb, all)
+		defer w.Close()
+		create := func(from, to int) {
+			p := rdb.Pipeline()
+			for i := from; i < to; i++ {
+				p.Do(t.Context(), "SET", fmt.Sprintf("job:%d", i), fmt.Sprintf("perhaps:%d", i), "PX", 200_000)
+			}
+			if _, err := p.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := func(seconds int, act func()) (s keyspace.Snapshot) {
+			for range seconds {
+				act()
+				for range 4 {
+					time.Sleep(250 * time.Millisecond)
+					s = next(t, w)
+				}
+			}
+			return s
+		}
+		nothing := func() {}
+		do(t, rdb, "SET", "door", "perhaps:x", "PX", 200_000)
+		create(0, 100)
+		if s := run(3, nothing); len(s.Locks) != 101 || len(s.Problems) != 0 {
+			t.Errorf("of 101 possible locks it shows %d: %q", len(s.Locks), s.Problems)
+		}
+		create(100, many)
+		s := run(3, nothing)
+		if !slices.Equal(keys(s), []string{"door"}) || len(s.Problems) != 1 || !strings.HasPrefix(s.Problems[0], "1,000 keys of a kind (job:*) may be locks") {
+			t.Errorf("of %d alike it shows %d: %q", many, len(s.Locks), s.Problems)
+		}
+		second := 0
+		s = run(30, func() {
+			if second++; second%5 == 0 {
+				create(0, many) // renewed
+			}
+		})
+		likely := 0
+		for _, l := range s.Locks {
+			if l.Confidence == keyspace.Likely {
+				likely++
+			}
+		}
+		if len(s.Locks) != many+1 || likely == 0 || len(s.Problems) != 0 {
+			t.Errorf("of %d that are renewed it shows %d, %d of them as likely: %q", many, len(s.Locks), likely, s.Problems)
+		}
+	})
+}
