@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,4 +134,47 @@ func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
 			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
 		}
 	}
+}
+
+// What applications do with ordinary keys for a minute does not make locks of them: they
+// extend sessions, note that workers live, count, cache anew, and delete what was used.
+func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
+	const each = 40
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)))
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		fillOrdinary(t, rdb, each)
+		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}))
+		defer w.Close()
+		for second := range 60 {
+			p := rdb.Pipeline()
+			ctx := t.Context()
+			for i := second % 5; i < each; i += 5 {
+				p.Expire(ctx, "session:"+id(i), 30*time.Minute)
+				p.Expire(ctx, fmt.Sprintf("session:pointer:%d", i), 30*time.Minute)
+				p.Set(ctx, fmt.Sprintf("worker:%d:heartbeat", i), time.Now().UnixMilli(), 30*time.Second)
+				p.Expire(ctx, fmt.Sprintf("worker:%d", i), 30*time.Second)
+				p.Incr(ctx, fmt.Sprintf("api:calls:10.0.%d.%d", i/256, i%256))
+				p.Expire(ctx, fmt.Sprintf("presence:user:%d", i), time.Minute)
+				p.Expire(ctx, "route:device:"+name(i), 2*time.Minute)
+				p.Set(ctx, fmt.Sprintf("job:%d:status", i), []string{"processing", "done", "queued"}[second%3], time.Hour)
+				p.Del(ctx, fmt.Sprintf("otp:+43660%07d", i), fmt.Sprintf("cart:%d", i))
+				p.Do(ctx, ordinaryClasses[13](i+1000*second)...)
+			}
+			if _, err := p.Exec(ctx); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			s, err := w.Snapshot(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range s.Locks {
+				t.Fatalf("after %d s, %s is %s to be a %s: %q", second, l.Key, l.Confidence, l.Format, l.Evidence)
+			}
+		}
+	})
 }

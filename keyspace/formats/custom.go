@@ -36,7 +36,7 @@ func customString() keyspace.Format {
 // customStringConfidence returns the confidence for a value of a shape under this name, and
 // the word in the name that it depends on.
 func customStringConfidence(key string, shape holderShape, expires bool) (keyspace.Confidence, string) {
-	if shape == noShape || shape.needsTTL() && !expires {
+	if shape == noShape || shape == numberShape && !expires {
 		return keyspace.No, ""
 	}
 	possible := false
@@ -62,7 +62,7 @@ const maxMarkTTL = 48 * time.Hour
 func decodeCustomString(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	shape := shapeOf(e.Value)
 	sure, word := customStringConfidence(e.Key, shape, !e.Expires.IsZero())
-	if sure == keyspace.No || e.Truncated() || shape.needsTTL() && e.Expires.Sub(e.Now) > maxMarkTTL {
+	if sure == keyspace.No || e.Truncated() || shape <= numberShape && e.Expires.Sub(e.Now) > maxMarkTTL {
 		return keyspace.Lock{}, keyspace.No
 	}
 	h := keyspace.Holder{ID: e.Value, Count: 1}

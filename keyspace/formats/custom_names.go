@@ -34,9 +34,10 @@ var vocabulary = vocabularyOf(map[wordUse]string{
 		leader leaders leadership elect elected election elections electing claim claims claimed claimant claimer
 		owner owners owned ownership holder holders holding hold held inflight inprogress processing running exclusive
 		exclusively acquire acquired acquiring singleton singleflight reserve reserved reservation reservations busy
-		executing occupied occupant taken permit permits guard baton critical custody custodian`,
-	role:     `primary master coordinator controller scheduler dispatcher assigned assignee slot slots once active incumbent delegate responsible`,
-	lastRole: `worker runner executor consumer handler processor operator pid`,
+		executing occupied occupant inuse taken permit permits guard baton custody custodian`,
+	role: `primary master coordinator controller scheduler dispatcher assigned assignee slot slots once active incumbent delegate
+		responsible cron sched supervisor janitor sweeper daemon exec`,
+	lastRole: `worker runner executor consumer handler processor operator agent editor driver publisher machine pid`,
 	takenBy:  `locked claimed owned held taken reserved leased acquired picked occupied blocked used assigned processed handled run edited`,
 	otherUse: `heartbeat heartbeats presence online alive seen ping typing status state progress session sessions sess csrf xsrf
 		oauth otp token tokens refresh password passwd verify apikey secret salt nonce ratelimit throttle quota limit limits cart
@@ -77,7 +78,7 @@ func claimOf(key string) (hint claimHint, word string) {
 		switch pair := before + "-" + last; {
 		case known&exclusiveUse != 0:
 			return fullClaim, last
-		case last == "by" && use&takenBy != 0, pair == "in-flight", pair == "in-progress", pair == "in-use", pair == "checked-out":
+		case last == "by" && use&takenBy != 0, pair == "in-flight", pair == "in-progress", pair == "in-use", pair == "checked-out", pair == "critical-section":
 			return fullClaim, pair
 		case known&role != 0, known&noun == 0 && isActivity(last):
 			word = last

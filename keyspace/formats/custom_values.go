@@ -30,9 +30,6 @@ func (s holderShape) explain() string {
 	return [...]string{"", "a mark", "a number", "a time", "a token", "a name", "an object with an owner", "the name of a process", "an object with an owner and the time of its lock"}[s]
 }
 
-// needsTTL reports whether a value of the shape is a lock only if the key expires.
-func (s holderShape) needsTTL() bool { return s == markShape || s == numberShape }
-
 // mostNameBytes is the length of the longest name of a process or a person.
 const mostNameBytes = 128
 
@@ -59,7 +56,7 @@ func shapeOf(value string) holderShape {
 
 // isMark reports whether a value says only that the lock is held.
 func isMark(value string) bool {
-	if value == "1" {
+	if value == "" || value == "1" {
 		return true
 	}
 	switch lowered(value) {
