@@ -107,6 +107,6 @@ func AlikeProblem(classes map[string]int) string {
 	if more := len(names) - named; more > 0 {
 		some = append(some, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("%s of a kind (%s) may be locks, but there are too many alike and none was seen in use: they are not shown, unless --lock names them",
+	return fmt.Sprintf("%s may be locks, but too many are alike (%s) and none was seen in use: they are not shown, unless --lock names them",
 		humanize.Plural(keys, "key"), strings.Join(some, ", "))
 }

@@ -18,7 +18,7 @@ import (
 func customString() keyspace.Format {
 	return keyspace.Format{
 		Name:      "custom",
-		Library:   "custom: a string",
+		Library:   "custom code, with strings",
 		Source:    "common practice",
 		Signature: "the name has a word for exclusive use, and the value names a holder",
 		Type:      "string",
@@ -94,7 +94,7 @@ func customEvidence(word, shape string) []string {
 func customHash() keyspace.Format {
 	return keyspace.Format{
 		Name:      "custom-hash",
-		Library:   "custom: a hash",
+		Library:   "custom code, with hashes",
 		Source:    "common practice",
 		Signature: "the hash has fields that name a holder",
 		Type:      "hash",
@@ -218,7 +218,7 @@ func fieldActions() *keyspace.Actions {
 func customZset() keyspace.Format {
 	return keyspace.Format{
 		Name:      "custom-zset",
-		Library:   "custom: a zset of holders",
+		Library:   "custom code, with zsets",
 		Source:    "common practice",
 		Signature: "the name has a word for exclusive use, and the zset has a time for each holder",
 		Type:      "zset",
@@ -273,7 +273,7 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 func customSet() keyspace.Format {
 	return keyspace.Format{
 		Name:      "custom-set",
-		Library:   "custom: a set of holders",
+		Library:   "custom code, with sets",
 		Source:    "common practice",
 		Signature: "the name has a word for exclusive use, and the set has names of processes",
 		Type:      "set",

@@ -165,14 +165,15 @@ func plainField(name string) string {
 
 // record is an object or a hash with fields of a lock.
 type record struct {
-	fields        []recordField // those that name the holder and the begin of its hold
-	owner         string        // for people
-	since         time.Time
-	count         int
-	others        int  // number of fields that are unknown
-	locks         bool // it has a field that only locks have
-	timed         bool
-	host, process bool
+	fields []recordField // those that name the holder and the begin of its hold
+	owner  string        // for people
+	since  time.Time
+	count  int
+	others int    // number of fields that are unknown
+	locks  bool   // it has a field that only locks have
+	timed  bool   // it has a time
+	host   bool   // it has a host
+	pid    string // the process ID
 }
 
 type recordField struct{ name, value string }
@@ -193,7 +194,9 @@ func recordOf(fields []recordField) (r record, ok bool) {
 		use := fieldUses[name]
 		r.locks = r.locks || use&lockField != 0
 		r.host = r.host || name == "host" || name == "hostname"
-		r.process = r.process || name == "pid" || name == "processid"
+		if name == "pid" || name == "processid" {
+			r.pid = f.value
+		}
 		if use&(ownerField|beginField) != 0 {
 			r.fields = append(r.fields, f)
 		}
@@ -218,13 +221,16 @@ func recordOf(fields []recordField) (r record, ok bool) {
 			r.others++
 		}
 	}
+	if rank >= slices.Index(ownerFields, "host") && rank <= slices.Index(ownerFields, "server") && r.pid != "" {
+		r.owner += ":" + r.pid
+	}
 	return r, r.owner != ""
 }
 
 // shape returns what the record says without the help of a name: only a record of nothing
 // but a holder and its times can be a lock.
 func (r record) shape() holderShape {
-	if r.others == 0 && r.timed && (r.locks || r.host && r.process) {
+	if r.others == 0 && r.timed && (r.locks || r.host && r.pid != "") {
 		return leaseShape
 	}
 	return recordShape

@@ -14,6 +14,7 @@ const (
 	maxCandidateReads = 2048            // possible keys that a pass reads to find candidates
 	candidateTTL      = time.Minute     // without evidence; then another key is watched
 	minEvidence       = 2               // a single event may be chance
+	maxSameValue      = 16              // locks of one client; more keys with one value are copies in a cache
 	maxLease          = 5 * time.Minute // longest TTL of a lock; a session is renewed as well, but lasts longer
 )
 
@@ -226,7 +227,7 @@ func (cs *candidates) evidence() map[string]string {
 	}
 	for _, several := range byToken {
 		for _, k := range several {
-			if n := k.sameValueCount(several); n > 1 && why[k.lock.Key] == "" {
+			if n := k.sameValueCount(several); n > 1 && n <= maxSameValue && why[k.lock.Key] == "" {
 				why[k.lock.Key] = fmt.Sprintf("%d keys have the same value", n)
 			}
 		}
