@@ -24,7 +24,7 @@ func customString() keyspace.Format {
 		Type:      "string",
 		LockLike:  true,
 		Probe: func(key, first string) keyspace.Confidence {
-			sure, _ := customStringConfidence(key, shapeOf(first), true)
+			sure, _, _ := customStringConfidence(key, first, true)
 			return sure
 		},
 		Decode:  decodeCustomString,
@@ -33,35 +33,36 @@ func customString() keyspace.Format {
 	}
 }
 
-// customStringConfidence returns the confidence for a value of a shape under this name, and
-// the word in the name that it depends on.
-func customStringConfidence(key string, shape holderShape, expires bool) (keyspace.Confidence, string) {
-	if shape == noShape || shape == numberShape && !expires {
-		return keyspace.No, ""
-	}
-	possible := false
+// customStringConfidence returns the confidence for a value under this name, the shape of the
+// value, and the word in the name that it depends on.
+func customStringConfidence(key, value string, expires bool) (sure keyspace.Confidence, shape holderShape, word string) {
 	hint, word := claimOf(key)
-	switch hint {
-	case fullClaim:
+	if hint == noClaim && !mayBeLease(value) {
+		return keyspace.No, noShape, "" // most keys
+	}
+	shape = shapeOf(value)
+	possible := false
+	switch {
+	case shape == noShape || shape == numberShape && !expires:
+	case hint == fullClaim:
 		possible = shape != numberShape || !countsOtherwise(key)
-	case roleClaim:
+	case hint == roleClaim:
 		short := expires && (shape == markShape || shape == timeShape || shape == tokenShape)
 		possible = shape >= recordShape || short && isActivity(word) || shape == numberShape && word == "pid"
 	default:
 		possible = shape == leaseShape && expires && !otherName(key)
 	}
 	if !possible {
-		return keyspace.No, ""
+		return keyspace.No, shape, word
 	}
-	return keyspace.Possible, word
+	return keyspace.Possible, shape, word
 }
 
 // maxMarkTTL is the longest TTL of a lock whose value is only a mark or a number.
 const maxMarkTTL = 48 * time.Hour
 
 func decodeCustomString(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	shape := shapeOf(e.Value)
-	sure, word := customStringConfidence(e.Key, shape, !e.Expires.IsZero())
+	sure, shape, word := customStringConfidence(e.Key, e.Value, !e.Expires.IsZero())
 	if sure == keyspace.No || e.Truncated() || shape <= numberShape && e.Expires.Sub(e.Now) > maxMarkTTL {
 		return keyspace.Lock{}, keyspace.No
 	}
@@ -100,8 +101,7 @@ func customHash() keyspace.Format {
 		Type:      "hash",
 		LockLike:  true,
 		Probe: func(key, first string) keyspace.Confidence {
-			hint, _ := claimOf(key)
-			if hint != noClaim || fieldUses[plainField(first)] != 0 && !otherName(key) {
+			if fieldUses[plainField(first)] != 0 && !otherName(key) || suggestsHolders(key) {
 				return keyspace.Possible
 			}
 			return keyspace.No
@@ -222,6 +222,7 @@ func customZset() keyspace.Format {
 		Source:    "common practice",
 		Signature: "the name has a word for exclusive use, and the zset has a time for each holder",
 		Type:      "zset",
+		NoTTL:     true, // the times of its elements end the holds
 		LockLike:  true,
 		Match:     suggestsHolders,
 		Probe:     probeIf(keyspace.Possible, isHolderName),

@@ -1,9 +1,6 @@
 package formats
 
-import (
-	"iter"
-	"strings"
-)
+import "strings"
 
 // claimHint is how strongly the name of a key suggests that its value names a holder.
 type claimHint uint8
@@ -68,18 +65,18 @@ const maxClaimWord = 16
 func claimOf(key string) (hint claimHint, word string) {
 	var last, before string // the last two words, in lower case
 	var use, uses wordUse   // of the last word, and of all
-	for w := range humps(key) {
+	for w, rest := nextHump(key); w != ""; w, rest = nextHump(rest) {
 		if digit(w[0]) {
 			last, use = "", 0 // it numbers what is before it
 			continue
 		}
 		before, last = last, lowered(w)
 		known := vocabulary[last]
-		switch pair := before + "-" + last; {
+		switch {
 		case known&exclusiveUse != 0:
 			return fullClaim, last
-		case last == "by" && use&takenBy != 0, pair == "in-flight", pair == "in-progress", pair == "in-use", pair == "checked-out", pair == "critical-section":
-			return fullClaim, pair
+		case isPair(before, last), last == "by" && use&takenBy != 0:
+			return fullClaim, before + "-" + last
 		case known&role != 0, known&noun == 0 && isActivity(last):
 			word = last
 		}
@@ -94,13 +91,26 @@ func claimOf(key string) (hint claimHint, word string) {
 	return roleClaim, word
 }
 
+// isPair reports whether two words together say what none says alone.
+func isPair(before, word string) bool {
+	switch before {
+	case "in":
+		return word == "flight" || word == "progress" || word == "use"
+	case "checked":
+		return word == "out"
+	case "critical":
+		return word == "section"
+	}
+	return false
+}
+
 // isActivity reports whether a word can name what a process does: rebuilding, importing.
 func isActivity(word string) bool { return len(word) > len("using") && strings.HasSuffix(word, "ing") }
 
 // otherName reports whether a name says that nobody holds the key, or that it is listed while
 // it lives.
 func otherName(key string) bool {
-	for w := range humps(key) {
+	for w, rest := nextHump(key); w != ""; w, rest = nextHump(rest) {
 		if vocabulary[lowered(w)]&(otherUse|liveness) != 0 {
 			return true
 		}
@@ -116,24 +126,24 @@ func lowered(word string) string {
 	return strings.ToLower(word)
 }
 
-// humps yields the words of a name, also those of a word in camel case: "order", "Lock".
-func humps(key string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for word := range words(key) {
-			from := 0
-			for i := 1; i < len(word); i++ {
-				upper, digitNow := 'A' <= word[i] && word[i] <= 'Z', digit(word[i])
-				before := word[i-1]
-				if upper && 'a' <= before && before <= 'z' || digitNow != digit(before) {
-					if !yield(word[from:i]) {
-						return
-					}
-					from = i
-				}
-			}
-			if !yield(word[from:]) {
-				return
-			}
-		}
+// nextHump returns the first word of a name, and what follows it. Punctuation separates words,
+// and so do digits and the capitals of camel case: "order", "Lock", "42".
+func nextHump(name string) (word, rest string) {
+	from := 0
+	for from < len(name) && !wordByte(name[from]) {
+		from++
 	}
+	to := from + 1
+	for to < len(name) && wordByte(name[to]) && !humpBetween(name[to-1], name[to]) {
+		to++
+	}
+	if from == len(name) {
+		return "", ""
+	}
+	return name[from:to], name[to:]
+}
+
+// humpBetween reports whether a word begins between two letters or digits.
+func humpBetween(before, after byte) bool {
+	return digit(before) != digit(after) || 'a' <= before && before <= 'z' && 'A' <= after && after <= 'Z'
 }

@@ -160,8 +160,13 @@ func plainField(name string) string {
 	if len(name) > 2*maxClaimWord {
 		return ""
 	}
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "", ".", "").Replace(name))
+	if only(name, "") {
+		return strings.ToLower(name)
+	}
+	return strings.ToLower(fieldSeparators.Replace(name))
 }
+
+var fieldSeparators = strings.NewReplacer("_", "", "-", "", " ", "", ".", "")
 
 // record is an object or a hash with fields of a lock.
 type record struct {
@@ -249,6 +254,21 @@ func shapeOfObject(value string) holderShape {
 	}
 	return r.shape()
 }
+
+// mayBeLease reports whether a value can be an object of a shape that only locks have: most
+// objects can be ruled out without parsing them.
+func mayBeLease(value string) bool {
+	if len(value) < 2 || value[0] != '{' {
+		return false
+	}
+	first := value[:min(len(value), probeBytes)]
+	return slices.ContainsFunc(partsOfFields, func(part string) bool { return strings.Contains(first, part) })
+}
+
+// partsOfFields are parts of the fields of such an object, in the common spellings. One of them
+// is in its first piece.
+var partsOfFields = strings.Fields(`wner" older" "host" "hostname" ockedBy" ocked_by" ockedAt" ocked_at" ockedUntil" ocked_until" ock_owner" ockToken"
+	ock_token" cquired laimedBy" laimed_by" laimedAt" laimed_at" eldBy" eld_by" akenBy" aken_by" ease_ easeId" easeDuration" easeUntil" enewTime"`)
 
 // objectFields returns the fields of a JSON object in their order. Fields that are objects
 // have their text. complete is false if it is no object, or only the begin of one.
