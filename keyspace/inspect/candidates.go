@@ -12,6 +12,7 @@ import (
 const (
 	maxCandidates     = 256
 	maxCandidateReads = 2048            // possible keys that a pass reads to find candidates
+	maxWeakReads      = 4096            // keys with a weak probe that a pass reads; most of them are not locks
 	candidateTTL      = time.Minute     // without evidence; then another key is watched
 	minEvidence       = 2               // a single event may be chance
 	maxSameValue      = 16              // locks of one client; more keys with one value are copies in a cache
@@ -26,6 +27,7 @@ type candidates struct {
 	known    map[string]*candidate
 	resumeAt int64 // number of keys that a pass visits before it collects candidates
 	read     int   // possible keys that this pass has read
+	capped   bool  // this pass has read as many keys with a weak probe as it may
 	alike    *alike
 
 	confirmed   confirmedKeys // candidates that were locks
@@ -51,10 +53,13 @@ func newCandidates(shown keyspace.Confidence, keepAlike bool) *candidates {
 	return cs
 }
 
-// atLeast returns the confidence that a key needs to be read after a number of visited
-// keys.
-func (cs *candidates) atLeast(visited int64) keyspace.Confidence {
-	if !cs.full() && visited >= cs.resumeAt {
+// atLeast returns the confidence that a key needs to be read after a number of visited keys,
+// of which the pass has read some with a weak probe.
+func (cs *candidates) atLeast(visited int64, weakReads int) keyspace.Confidence {
+	if weakReads >= maxWeakReads && !cs.capped {
+		cs.capped, cs.resumeAt = true, visited
+	}
+	if !cs.full() && visited >= cs.resumeAt && !cs.capped {
 		return keyspace.Possible
 	}
 	return cs.shown
@@ -85,7 +90,7 @@ func (cs *candidates) split(all []detection, visited int64, now time.Time) (lock
 	if cs.alike != nil {
 		cs.alike.sample = len(cs.known) < maxCandidates
 	}
-	if !was && cs.full() {
+	if !was && cs.full() && !cs.capped {
 		cs.resumeAt = visited // the next pass resumes here
 	}
 	return locks
@@ -115,13 +120,13 @@ func (cs *candidates) countKnown(known lockSet) {
 	}
 }
 
-// endPass notes the end of a pass. If the candidates were not full, the next pass
-// collects from the beginning.
+// endPass notes the end of a pass. If it could read all that may be a candidate, the next
+// pass collects from the beginning.
 func (cs *candidates) endPass() {
-	if !cs.full() {
+	if !cs.full() && !cs.capped {
 		cs.resumeAt = 0
 	}
-	cs.read = 0
+	cs.read, cs.capped = 0, false
 	cs.alike.endPass()
 }
 

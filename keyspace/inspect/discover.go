@@ -30,7 +30,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	p := w.scan.pass
 	p.filter.known = w.locks.known // not changed during a step
 	for !p.done() {
-		p.setThreshold(w.candidates.atLeast(p.cursors.visited))
+		p.setThreshold(w.candidates)
 		began := time.Now()
 		locks, err := w.scanner.step(ctx, p)
 		if err != nil {

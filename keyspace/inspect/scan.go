@@ -105,7 +105,7 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 	var giveUp time.Time // zero after a successful step
 	for !p.done() {
 		p.concurrentFrom = concurrencyThreshold(s.opts.Budget)
-		p.setThreshold(weak.atLeast(p.cursors.visited))
+		p.setThreshold(weak)
 		if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
 			return s.snapshot(p, all.locks(), false), err
 		}
