@@ -199,8 +199,8 @@ func fieldActions() *keyspace.Actions {
 			}
 			for _, h := range l.Holders {
 				some := fieldsOf(h.ID)
-				if some == nil {
-					fields = nil // nothing of the lock is known
+				if some == nil || removal == "HDEL" && h.Count != 1 {
+					fields = nil // it is no hold as it is stored
 					break
 				}
 				fields = append(fields, some...)
@@ -324,12 +324,12 @@ func customHashSamples() []keyspace.Sample {
 			Name: "one hold",
 			Commands: [][]string{
 				{"DEL", "claim:task:31"},
-				{"HSET", "claim:task:31", "owner", "web-3:31", "at", "{ms-7000}", "ttl", "60"},
+				{"HSET", "claim:task:31", "owner", "web-3:31", "at", "{ms-7000}", "count", "2"},
 				{"PEXPIRE", "claim:task:31", "60000"},
 			},
 			Want: keyspace.Lock{
 				Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
-				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 1}},
+				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 2}},
 				Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
 			},
 			TTL: time.Minute,
