@@ -207,11 +207,15 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 		}
 		nothing := func() {}
 		do(t, rdb, "SET", "door", "perhaps:x", "PX", 200_000)
-		create(0, 100)
-		if s := run(3, nothing); len(s.Locks) != 101 || len(s.Problems) != 0 {
-			t.Errorf("of 101 possible locks it shows %d: %q", len(s.Locks), s.Problems)
+		create(0, 150)
+		if s := run(3, nothing); len(s.Locks) != 151 || len(s.Problems) != 0 {
+			t.Errorf("of 151 possible locks it shows %d: %q", len(s.Locks), s.Problems)
 		}
-		create(100, many)
+		create(150, 210) // one by one, they become too many
+		if s := run(3, nothing); !slices.Equal(keys(s), []string{"door"}) {
+			t.Errorf("of 210 alike it shows %d: %q", len(s.Locks), s.Problems)
+		}
+		create(210, many)
 		s := run(3, nothing)
 		if !slices.Equal(keys(s), []string{"door"}) || len(s.Problems) != 1 || !strings.HasPrefix(s.Problems[0], "1,000 keys may be locks, but too many are alike (job:*)") {
 			t.Errorf("of %d alike it shows %d: %q", many, len(s.Locks), s.Problems)
@@ -232,4 +236,32 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 			t.Errorf("of %d that are renewed it shows %d, %d of them as likely: %q", many, len(s.Locks), likely, s.Problems)
 		}
 	})
+}
+
+// A change of a key that is hidden with its class does not show it.
+func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
+	rdb := realServer(t)
+	all := perhaps()
+	all.MinConfidence = keyspace.Possible
+	for i := range keyspace.MaxAlike + 50 {
+		do(t, rdb, "SET", fmt.Sprintf("job:%d", i), "perhaps:x", "PX", 600_000)
+	}
+	shown := []string{"job:door:a", "job:gate:a"} // their common prefix covers the hidden keys, too
+	for _, key := range shown {
+		do(t, rdb, "SET", key, "perhaps:a", "PX", 600_000)
+	}
+	w := follow(rdb, all)
+	defer w.Close()
+	ready := func(s keyspace.Snapshot) bool {
+		return s.Complete && s.Watch.Mode == keyspace.Push && slices.Equal(keys(s), shown)
+	}
+	followed(t, w, ready)
+	do(t, rdb, "SET", "job:7", "perhaps:b", "PX", 600_000)
+	do(t, rdb, "SET", "job:gate:a", "perhaps:b", "PX", 600_000)
+	s := followed(t, w, func(s keyspace.Snapshot) bool {
+		return slices.ContainsFunc(s.Locks, func(l keyspace.Lock) bool { return l.Key == "job:gate:a" && l.Holders[0].ID == "perhaps:b" })
+	})
+	if !slices.Equal(keys(s), shown) {
+		t.Errorf("it shows %q", keys(s))
+	}
 }
