@@ -247,7 +247,11 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 		line("", "it is in databases %s: -n says which to show", g.whichDatabases())
 	}
 	line("state", "%s, %s", l.State(g.At), render.Deadline(l, g.At))
-	line("format", "%s, a %s lock of %s (%s)", l.Format, l.Kind, libraryOf(l), l.Confidence)
+	kind := string(l.Kind) + " lock"
+	if l.Kind == keyspace.Unknown {
+		kind = "lock"
+	}
+	line("format", "%s, a %s of %s (%s)", l.Format, kind, libraryOf(l), l.Confidence)
 	for i, why := range l.Evidence {
 		line(first(i, "because"), "%s", widget.Plain(why))
 	}

@@ -124,7 +124,7 @@ func (s *selection) optionsOf(t *connect.Target) func(addr string, db int) inspe
 		o := s.options(db, budgets[addr])
 		o.Cluster = t.Cluster
 		if t.Multi.Redlock {
-			o.MinConfidence = keyspace.Possible
+			o.MinConfidence, o.KeepAlike = keyspace.Possible, true
 		}
 		return o
 	}

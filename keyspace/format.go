@@ -49,6 +49,9 @@ type Format struct {
 	// entry is not a lock of the format. Companions and subscribers can raise the
 	// confidence.
 	Decode func(Entry) (Lock, Confidence)
+	// LockLike says that the name or the fields of its keys suggest a lock. Such a key is one
+	// if it is deleted and comes back, whatever its TTL is.
+	LockLike bool
 	// NoTTL says that the library sets no deadline, by design.
 	NoTTL bool
 	// ShowsWaiters says that Decode finds the waiters or their number. Without it, a lock

@@ -3,6 +3,7 @@ package keyspace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 	}
 	if o.Redlock {
 		s.Locks, s.Events = mergeRedlock(parts, o.MinConfidence), nil
+		s.dropAlike()
 		slices.SortFunc(s.Locks, compareLocks)
 	}
 	if o.Mode != "" {
@@ -257,6 +259,32 @@ func mergeRedlock(parts []Part, atLeast Confidence) []*Lock {
 		}
 	}
 	return locks
+}
+
+// dropAlike drops the possible locks of a Redlock of which there are too many alike: those that
+// no vote has confirmed, as their whole class.
+func (s *Snapshot) dropAlike() {
+	counts := make(map[string]int)
+	for _, l := range s.Locks {
+		if l.Confidence == Possible {
+			counts[AlikeClass(l.Key)]++
+		}
+	}
+	maps.DeleteFunc(counts, func(_ string, n int) bool { return n <= MaxAlike })
+	if len(counts) == 0 {
+		return
+	}
+	for _, l := range s.Locks {
+		if l.Confidence > Possible {
+			delete(counts, AlikeClass(l.Key))
+		}
+	}
+	s.Locks = slices.DeleteFunc(s.Locks, func(l Lock) bool {
+		return l.Confidence == Possible && counts[AlikeClass(l.Key)] > 0
+	})
+	if problem := AlikeProblem(counts); problem != "" {
+		s.Problems = appendNew(s.Problems, problem)
+	}
 }
 
 // copies are the locks of all servers under one key, in the order of the servers; nil

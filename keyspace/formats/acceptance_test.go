@@ -106,12 +106,14 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 func TestOrdinaryKeysAreNotLocks(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {
-			kinds, commands := ordinaryKeys(t)
-			if kinds < 60 {
-				t.Errorf("%d kinds of ordinary keys are too few", kinds)
+			kinds := keyKinds(t, "ordinary")
+			if len(kinds) < 60 {
+				t.Errorf("%d kinds of ordinary keys are too few", len(kinds))
 			}
 			now := clock(t, rdb)
-			load(t, rdb, formats.At(keyspace.Sample{Commands: commands}, now).Commands...)
+			for _, k := range kinds {
+				load(t, rdb, formats.At(keyspace.Sample{Commands: k.commands}, now).Commands...)
+			}
 			for _, l := range scan(t, rdb).Locks {
 				t.Errorf("%q is taken for a lock of %s, for %q", l.Key, l.Format, l.Evidence)
 			}
@@ -122,25 +124,33 @@ func TestOrdinaryKeysAreNotLocks(t *testing.T) {
 // hex32 has the length of an MD5 digest.
 const hex32 = "9f86d081884c7d659a2feaa0c55ad015"
 
-// ordinaryKeys reads the commands that create ordinary keys, and counts their
-// kinds.
-func ordinaryKeys(t *testing.T) (kinds int, commands [][]string) {
+// keyKind is a kind of keys, with the commands that create some.
+type keyKind struct {
+	name     string
+	commands [][]string
+}
+
+// keyKinds reads a file of testdata: each line that begins with a colon names a kind, and the
+// commands that create its keys follow.
+func keyKinds(t *testing.T, file string) (kinds []keyKind) {
 	t.Helper()
-	content, err := os.ReadFile("testdata/ordinary")
+	content, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
 		line = strings.TrimSpace(line)
+		name, isName := strings.CutPrefix(line, ": ")
 		switch {
 		case line == "", strings.HasPrefix(line, "#"):
-		case strings.HasPrefix(line, ": "):
-			kinds++
+		case isName:
+			kinds = append(kinds, keyKind{name: name})
 		default:
-			commands = append(commands, argv(t, line))
+			last := &kinds[len(kinds)-1]
+			last.commands = append(last.commands, argv(t, line))
 		}
 	}
-	return kinds, commands
+	return kinds
 }
 
 // argv splits a line as redis-cli does.

@@ -12,8 +12,10 @@ import (
 const (
 	maxCandidates     = 256
 	maxCandidateReads = 2048            // possible keys that a pass reads to find candidates
+	maxWeakReads      = 4096            // keys with a weak probe that a pass reads; most of them are not locks
 	candidateTTL      = time.Minute     // without evidence; then another key is watched
 	minEvidence       = 2               // a single event may be chance
+	maxSameValue      = 16              // locks of one client; more keys with one value are copies in a cache
 	maxLease          = 5 * time.Minute // longest TTL of a lock; a session is renewed as well, but lasts longer
 )
 
@@ -21,10 +23,12 @@ const (
 // a new value each time the key comes back, a deadline that moves while the value
 // stays, or one value in several keys. They are pure data.
 type candidates struct {
-	threshold keyspace.Confidence // confidence that needs no second sign
-	known     map[string]*candidate
-	resumeAt  int64 // number of keys that a pass visits before it collects candidates
-	read      int   // possible keys that this pass has read
+	shown    keyspace.Confidence // confidence of the locks that are wanted
+	known    map[string]*candidate
+	resumeAt int64 // number of keys that a pass visits before it collects candidates
+	read     int   // possible keys that this pass has read
+	capped   bool  // this pass has read as many keys with a weak probe as it may
+	alike    *alike
 
 	confirmed   confirmedKeys // candidates that were locks
 	recheckedAt time.Time     // last read of all candidates
@@ -35,21 +39,30 @@ type candidate struct {
 	detection
 	since     time.Time // when it was first seen
 	present   bool      // at the last read
-	newValues int       // number of times it came back with another value
+	newValues int       // number of times it had another value than before
 	renewals  int       // number of times its deadline moved later
+	returns   int       // number of times it came back after it was gone before its deadline
+	goneAt    time.Time // when it was found gone; zero = it is present
 }
 
-func newCandidates(enough keyspace.Confidence) *candidates {
-	return &candidates{threshold: enough, known: make(map[string]*candidate), confirmed: make(confirmedKeys)}
-}
-
-// atLeast returns the confidence that a key needs to be read after a number of visited
-// keys.
-func (cs *candidates) atLeast(visited int64) keyspace.Confidence {
-	if !cs.full() && visited >= cs.resumeAt {
-		return min(keyspace.Possible, cs.threshold)
+func newCandidates(shown keyspace.Confidence, keepAlike bool) *candidates {
+	cs := &candidates{shown: shown, known: make(map[string]*candidate), confirmed: make(confirmedKeys)}
+	if shown < enough && !keepAlike {
+		cs.alike = newAlike()
 	}
-	return cs.threshold
+	return cs
+}
+
+// atLeast returns the confidence that a key needs to be read after a number of visited keys,
+// of which the pass has read some with a weak probe.
+func (cs *candidates) atLeast(visited int64, weakReads int) keyspace.Confidence {
+	if weakReads >= maxWeakReads && !cs.capped {
+		cs.capped, cs.resumeAt = true, visited
+	}
+	if !cs.full() && visited >= cs.resumeAt && !cs.capped {
+		return keyspace.Possible
+	}
+	return cs.shown
 }
 
 // full reports whether a pass should stop collecting.
@@ -57,41 +70,64 @@ func (cs *candidates) full() bool {
 	return len(cs.known) >= maxCandidates || cs.read >= maxCandidateReads
 }
 
-// split adds the candidates of a page and returns the locks.
+// split adds the candidates of a page and returns the locks that are wanted.
 func (cs *candidates) split(all []detection, visited int64, now time.Time) (locks []detection) {
 	was := cs.full()
 	for _, d := range all {
-		if d.lock.Confidence >= cs.threshold {
+		if d.lock.Confidence >= enough {
 			locks = append(locks, d)
 			continue
 		}
+		class := keyspace.AlikeClass(d.lock.Key)
+		if cs.alike.add(class, 1); d.lock.Confidence >= cs.shown && !cs.alike.isCrowded(class) {
+			locks = append(locks, d)
+		}
 		cs.read++
-		if cs.known[d.lock.Key] == nil && len(cs.known) < maxCandidates && canConfirm(d.lock, now) {
+		if cs.known[d.lock.Key] == nil && len(cs.known) < maxCandidates && canConfirm(d, now) {
 			cs.known[d.lock.Key] = &candidate{detection: d, since: now, present: true}
 		}
 	}
-	if !was && cs.full() {
+	if cs.alike != nil {
+		cs.alike.sample = len(cs.known) < maxCandidates
+	}
+	if !was && cs.full() && !cs.capped {
 		cs.resumeAt = visited // the next pass resumes here
 	}
 	return locks
 }
 
-// canConfirm reports whether a second sign can be expected: the lock expires soon, or
-// clients subscribe to it.
-func canConfirm(l keyspace.Lock, now time.Time) bool {
-	if l.Kind == keyspace.Semaphore || l.Kind == keyspace.Latch {
+// enough is the confidence that needs no second sign.
+const enough = keyspace.Likely
+
+// canConfirm reports whether a second sign can be expected: the lock expires soon, clients
+// subscribe to it, or its name or fields suggest a lock, which comes back.
+func canConfirm(d detection, now time.Time) bool {
+	if l := d.lock; l.Kind == keyspace.Semaphore || l.Kind == keyspace.Latch || d.lockLike {
 		return true
 	}
-	return !l.Expires.IsZero() && l.Expires.Sub(now) < maxLease
+	return !d.lock.Expires.IsZero() && d.lock.Expires.Sub(now) < maxLease
 }
 
-// endPass notes the end of a pass. If the candidates were not full, the next pass
-// collects from the beginning.
+// countKnown counts the possible locks that a watcher knows, which a pass does not read.
+func (cs *candidates) countKnown(known lockSet) {
+	if cs.alike == nil {
+		return
+	}
+	for key, d := range known {
+		if d.lock.Confidence < enough {
+			cs.alike.add(keyspace.AlikeClass(key), 1)
+		}
+	}
+}
+
+// endPass notes the end of a pass. If it could read all that may be a candidate, the next
+// pass collects from the beginning.
 func (cs *candidates) endPass() {
-	if !cs.full() {
+	if !cs.full() && !cs.capped {
 		cs.resumeAt = 0
 	}
-	cs.read = 0
+	cs.read, cs.capped = 0, false
+	cs.alike.endPass()
 }
 
 // refs lists the keys to read.
@@ -115,6 +151,11 @@ func (cs *candidates) update(read []detection, now time.Time) (locks []detection
 			k.observe(d)
 		}
 	}
+	for _, k := range cs.known {
+		if !k.present && k.goneAt.IsZero() {
+			k.goneAt = now
+		}
+	}
 	locks = cs.takeConfirmed()
 	for key, k := range cs.known {
 		if now.Sub(k.since) > candidateTTL {
@@ -129,6 +170,9 @@ func (cs *candidates) takeConfirmed() (locks []detection) {
 	for key, why := range cs.evidence() {
 		if k := cs.known[key]; k.present {
 			locks = append(locks, promote(k.detection, why))
+			if k.secondSign() != "" {
+				cs.alike.use(key)
+			}
 			delete(cs.known, key)
 		}
 	}
@@ -137,14 +181,40 @@ func (cs *candidates) takeConfirmed() (locks []detection) {
 
 // observe compares a read with the previous one.
 func (c *candidate) observe(d detection) {
-	was, is := c.lock, d.lock
-	c.detection, c.present = d, true
+	was, is, goneAt := c.lock, d.lock, c.goneAt
+	c.detection, c.present, c.goneAt = d, true, time.Time{}
+	if !goneAt.IsZero() && (was.Expires.IsZero() || goneAt.Before(was.Expires)) {
+		c.returns++
+	}
 	switch {
 	case len(was.Holders) != 1 || len(is.Holders) != 1:
-	case was.Holders[0].ID != is.Holders[0].ID:
+	case !sameHolder(was.Holders[0], is.Holders[0]):
 		c.newValues++
-	case !was.Expires.IsZero() && is.Expires.Sub(was.Expires) > keyspace.DeadlineJitter:
+	case goneAt.IsZero() && !was.Expires.IsZero() && is.Expires.Sub(was.Expires) > keyspace.DeadlineJitter:
 		c.renewals++
+	}
+}
+
+// sameHolder reports whether two holders are one: the value of an object changes when its
+// owner notes in it that it lives.
+func sameHolder(a, b keyspace.Holder) bool {
+	return a.ID == b.ID || a.Label != "" && a.Label == b.Label
+}
+
+// secondSign returns the evidence in the behaviour of a candidate; empty if there is too
+// little.
+func (c *candidate) secondSign() string {
+	lease := c.lock.Expires.Sub(c.since)
+	short := !c.lock.Expires.IsZero() && lease < maxLease+candidateTTL
+	switch {
+	case c.renewals >= minEvidence && short:
+		return fmt.Sprintf("its deadline moved later %d times while its value stayed the same", c.renewals)
+	case c.newValues >= minEvidence && short:
+		return fmt.Sprintf("it reappeared with another value %d times", c.newValues)
+	case c.returns >= minEvidence && c.lockLike:
+		return fmt.Sprintf("it was deleted and came back %d times", c.returns)
+	default:
+		return ""
 	}
 }
 
@@ -153,15 +223,8 @@ func (cs *candidates) evidence() map[string]string {
 	why := make(map[string]string)
 	byToken := make(map[string][]*candidate)
 	for key, k := range cs.known {
-		lease := k.lock.Expires.Sub(k.since)
-		short := !k.lock.Expires.IsZero() && lease < maxLease+candidateTTL
-		switch {
-		case k.lock.Confidence >= cs.threshold:
-			why[key] = ""
-		case k.renewals >= minEvidence && short:
-			why[key] = fmt.Sprintf("its deadline moved later %d times while its value stayed the same", k.renewals)
-		case k.newValues >= minEvidence && short:
-			why[key] = fmt.Sprintf("it reappeared with another value %d times", k.newValues)
+		if sign := k.secondSign(); sign != "" || k.lock.Confidence >= enough {
+			why[key] = sign
 		}
 		if k.present && len(k.lock.Holders) == 1 && len(k.lock.Holders[0].ID) >= keyspace.MinTokenLen && !k.lock.Expires.IsZero() {
 			byToken[k.lock.Holders[0].ID] = append(byToken[k.lock.Holders[0].ID], k)
@@ -169,7 +232,7 @@ func (cs *candidates) evidence() map[string]string {
 	}
 	for _, several := range byToken {
 		for _, k := range several {
-			if n := k.sameValueCount(several); n > 1 && why[k.lock.Key] == "" {
+			if n := k.sameValueCount(several); n > 1 && n <= maxSameValue && why[k.lock.Key] == "" {
 				why[k.lock.Key] = fmt.Sprintf("%d keys have the same value", n)
 			}
 		}

@@ -13,13 +13,13 @@ import (
 func TestCandidatesTakeTurns(t *testing.T) {
 	const keys, page = 3_000, 100
 	now := time.Unix(1_700_000_000, 0)
-	h := newCandidates(keyspace.Likely)
+	h := newCandidates(keyspace.Likely, false)
 	watched := make(map[string]bool)
 	for range 2 * keys / maxCandidates {
 		for visited := 0; visited < keys; visited += page {
 			var found []detection
 			for i := range page {
-				if h.atLeast(int64(visited)) == keyspace.Possible {
+				if h.atLeast(int64(visited), 0) == keyspace.Possible {
 					found = append(found, possible(visited+i, now.Add(time.Minute)))
 				}
 			}
@@ -53,13 +53,13 @@ func possible(i int, expires time.Time) detection {
 func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 	const keys, page = 10_000, 100
 	now := time.Unix(1_700_000_000, 0)
-	h := newCandidates(keyspace.Likely)
+	h := newCandidates(keyspace.Likely, false)
 	for range 2 * keys / maxCandidateReads {
 		read := 0
 		for visited := 0; visited < keys; visited += page {
 			var found []detection
 			for i := range page {
-				if h.atLeast(int64(visited)) != keyspace.Possible {
+				if h.atLeast(int64(visited), 0) != keyspace.Possible {
 					continue
 				}
 				expires := now.Add(time.Hour)
@@ -78,5 +78,35 @@ func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 	}
 	if len(h.known) != 1 {
 		t.Errorf("%d keys are watched, want the last one", len(h.known))
+	}
+}
+
+// A pass reads a limited number of keys whose first piece does not rule them out, though none
+// is a candidate. The next pass resumes where it stopped, so that each is read in some pass.
+func TestKeysThatAreReadInVainTakeTurns(t *testing.T) {
+	const keys, page = 3*maxWeakReads + 500, 100
+	h := newCandidates(keyspace.Likely, false)
+	read := make(map[int]bool)
+	for range 4 {
+		weak := 0
+		for visited := 0; visited < keys; visited += page {
+			if h.atLeast(int64(visited), weak) != keyspace.Possible {
+				continue
+			}
+			for i := range page {
+				read[visited+i] = true
+			}
+			weak += page
+		}
+		if weak > maxWeakReads+page {
+			t.Fatalf("a pass read %d keys", weak)
+		}
+		h.endPass()
+	}
+	if len(read) < keys {
+		t.Errorf("%d of %d keys were ever read", len(read), keys)
+	}
+	if h.atLeast(0, 0) != keyspace.Possible {
+		t.Error("after all keys, it does not begin again")
 	}
 }

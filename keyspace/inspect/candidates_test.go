@@ -133,6 +133,9 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	do(t, rdb, "SET", "b:cart", "perhaps:cart567890123456", "PX", 1_800_000)
 	do(t, rdb, "SET", "a:flag", "perhaps:", "PX", 9_000)
 	do(t, rdb, "SET", "a:mark", "perhaps:", "PX", 9_000)
+	for i := range 20 { // a page that is cached under many names
+		do(t, rdb, "SET", fmt.Sprintf("page:%d", i), "perhaps:thesame890123456", "PX", 30_000)
+	}
 	do(t, rdb, "SET", "x:never", "perhaps:never67890123456")
 	do(t, rdb, "SET", "x:ever", "perhaps:never67890123456")
 	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
@@ -167,5 +170,98 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 		if s := next(t, f); !slices.Equal(keys(s), []string{"door"}) {
 			t.Errorf("followed, found %+v", s.Locks)
 		}
+	}
+}
+
+// Thousands of alike possible locks are not shown, nor tracked, also if they appear while the
+// keyspace is watched. They are shown again when some of them behave as locks.
+func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
+	const many = 1_000
+	synctest.Test(t, func(t *testing.T) {
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		all := perhaps()
+		all.MinConfidence = keyspace.Possible
+		w := follow(rdb, all)
+		defer w.Close()
+		create := func(from, to int) {
+			p := rdb.Pipeline()
+			for i := from; i < to; i++ {
+				p.Do(t.Context(), "SET", fmt.Sprintf("job:%d", i), fmt.Sprintf("perhaps:%d", i), "PX", 200_000)
+			}
+			if _, err := p.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := func(seconds int, act func()) (s keyspace.Snapshot) {
+			for range seconds {
+				act()
+				for range 4 {
+					time.Sleep(250 * time.Millisecond)
+					s = next(t, w)
+				}
+			}
+			return s
+		}
+		nothing := func() {}
+		do(t, rdb, "SET", "door", "perhaps:x", "PX", 200_000)
+		create(0, 150)
+		if s := run(3, nothing); len(s.Locks) != 151 || len(s.Problems) != 0 {
+			t.Errorf("of 151 possible locks it shows %d: %q", len(s.Locks), s.Problems)
+		}
+		create(150, 210) // one by one, they become too many
+		if s := run(3, nothing); !slices.Equal(keys(s), []string{"door"}) {
+			t.Errorf("of 210 alike it shows %d: %q", len(s.Locks), s.Problems)
+		}
+		create(210, many)
+		s := run(3, nothing)
+		if !slices.Equal(keys(s), []string{"door"}) || len(s.Problems) != 1 || !strings.HasPrefix(s.Problems[0], "1,000 keys may be locks, but too many are alike (job:*)") {
+			t.Errorf("of %d alike it shows %d: %q", many, len(s.Locks), s.Problems)
+		}
+		second := 0
+		s = run(30, func() {
+			if second++; second%5 == 0 {
+				create(0, many) // renewed
+			}
+		})
+		likely := 0
+		for _, l := range s.Locks {
+			if l.Confidence == keyspace.Likely {
+				likely++
+			}
+		}
+		if len(s.Locks) != many+1 || likely == 0 || len(s.Problems) != 0 {
+			t.Errorf("of %d that are renewed it shows %d, %d of them as likely: %q", many, len(s.Locks), likely, s.Problems)
+		}
+	})
+}
+
+// A change of a key that is hidden with its class does not show it.
+func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
+	rdb := realServer(t)
+	all := perhaps()
+	all.MinConfidence = keyspace.Possible
+	for i := range keyspace.MaxAlike + 50 {
+		do(t, rdb, "SET", fmt.Sprintf("job:%d", i), "perhaps:x", "PX", 600_000)
+	}
+	shown := []string{"job:door:a", "job:gate:a"} // their common prefix covers the hidden keys, too
+	for _, key := range shown {
+		do(t, rdb, "SET", key, "perhaps:a", "PX", 600_000)
+	}
+	w := follow(rdb, all)
+	defer w.Close()
+	ready := func(s keyspace.Snapshot) bool {
+		return s.Complete && s.Watch.Mode == keyspace.Push && slices.Equal(keys(s), shown)
+	}
+	followed(t, w, ready)
+	do(t, rdb, "SET", "job:7", "perhaps:b", "PX", 600_000)
+	do(t, rdb, "SET", "job:gate:a", "perhaps:b", "PX", 600_000)
+	s := followed(t, w, func(s keyspace.Snapshot) bool {
+		return slices.ContainsFunc(s.Locks, func(l keyspace.Lock) bool { return l.Key == "job:gate:a" && l.Holders[0].ID == "perhaps:b" })
+	})
+	if !slices.Equal(keys(s), shown) {
+		t.Errorf("it shows %q", keys(s))
 	}
 }

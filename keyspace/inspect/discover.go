@@ -20,6 +20,8 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		}
 		w.scan.pass, w.scan.passStart, w.scan.passWait = p, time.Now(), 0
 		p.filter.confirmed, p.reader.confirmed = w.candidates.confirmed, w.candidates.confirmed
+		p.filter.alike = w.candidates.alike
+		w.candidates.countKnown(w.locks.known)
 		w.onServerInfo(p.server, time.Now())
 		w.server.databases = p.databases
 	} else {
@@ -28,7 +30,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	p := w.scan.pass
 	p.filter.known = w.locks.known // not changed during a step
 	for !p.done() {
-		p.setThreshold(w.candidates.atLeast(p.cursors.visited))
+		p.setThreshold(w.candidates)
 		began := time.Now()
 		locks, err := w.scanner.step(ctx, p)
 		if err != nil {
@@ -37,6 +39,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		}
 		w.noteRead(began)
 		w.addNew(w.candidates.split(w.unknown(locks), p.cursors.visited, p.now), p.now)
+		w.dropAlike()
 		if now := time.Now(); !now.Before(until) || !w.scanner.opts.Budget.allow(now) {
 			break
 		}
@@ -76,6 +79,21 @@ func (w *Watcher) addNew(locks []detection, now time.Time) {
 	}
 }
 
+// dropAlike removes the known locks of classes of which there are too many to be locks.
+func (w *Watcher) dropAlike() {
+	classes := w.candidates.alike.takeFresh()
+	if len(classes) == 0 {
+		return
+	}
+	for key, d := range w.locks.known {
+		if d.lock.Confidence < enough && classes[keyspace.AlikeClass(key)] {
+			w.locks.remove(key)
+			w.scanner.opts.Cluster.forget(w, key)
+		}
+	}
+	w.tracking.coverage.forget(w.locks.known)
+}
+
 // recheckCandidates reads the candidates again.
 func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	now := time.Now()
@@ -85,15 +103,21 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	w.candidates.recheckedAt = now
 	w.reader.atLeast = keyspace.Possible
 	read, err := w.reader.detect(ctx, w.candidates.refs())
-	w.reader.atLeast = w.candidates.threshold
+	w.reader.atLeast = w.candidates.shown
 	if err != nil {
 		return err
 	}
 	w.noteRead(now)
-	for _, l := range w.unknown(w.candidates.update(read, w.reader.conn.now)) {
+	for _, l := range w.candidates.update(read, w.reader.conn.now) {
 		w.candidates.confirmed.add(l.lock)
-		was, known, ours := w.adopt(l)
-		if !ours {
+		was, known := w.locks.known.get(l.lock.Key)
+		switch {
+		case !known:
+			var ours bool
+			if was, known, ours = w.adopt(l); !ours {
+				continue
+			}
+		case was.lock.Confidence >= enough:
 			continue
 		}
 		d := w.newDiffer()

@@ -31,6 +31,7 @@ type prefilter struct {
 	unlocated  int                 // number of keys that no cluster node returned
 	threshold  keyspace.Confidence // confidence that needs no second sign
 	weakHits   int                 // number of passed keys below the threshold
+	alike      *alike              // counts of possible locks; nil = they are not counted
 }
 
 // newPrefilter returns a prefilter for the formats of an index. A first piece of a
@@ -46,7 +47,7 @@ func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
 func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
 	all := make([]*filterWorker, n)
 	for i := range all {
-		all[i] = &filterWorker{filter: f, conn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool)}
+		all[i] = &filterWorker{filter: f, conn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool), skipped: make(map[string]int)}
 	}
 	return all
 }
@@ -63,6 +64,9 @@ func (f *prefilter) merge(all []*filterWorker) {
 		for of, typ := range w.newGuesses {
 			f.guesses.learn(of, typ)
 		}
+		for class, n := range w.skipped {
+			f.alike.add(class, n)
+		}
 	}
 }
 
@@ -78,6 +82,7 @@ type filterWorker struct {
 	unreadable int             // number of keys that this user may not read
 	unlocated  int             // number of keys that no cluster node returned
 	weakHits   int             // number of passed keys below the threshold
+	skipped    map[string]int  // keys of crowded classes since the last merge
 }
 
 // probeBatch is the number of keys probed per round trip.
@@ -222,8 +227,8 @@ func (w *filterWorker) onProbe(p *probe) {
 		if w.filter.confirmed[p.target.ref.name] != "" {
 			atLeast = keyspace.Possible
 		}
-		sure := w.filter.index.bestProbe(p.target.ref.name, p.target.ref.typ, piece, w.filter.threshold)
-		if sure < atLeast {
+		sure := w.filter.index.bestProbe(p.target.ref.name, p.target.ref.typ, piece, max(w.filter.threshold, enough))
+		if sure < atLeast || sure < enough && w.skips(p.target.ref.name) {
 			return
 		}
 		w.passed = append(w.passed, p.target.ref)
@@ -240,6 +245,19 @@ func (w *filterWorker) onProbe(p *probe) {
 	case isRedirect(err):
 		w.unlocated++
 	}
+}
+
+// skips reports whether a possible lock is one of too many alike, and counts it.
+func (w *filterWorker) skips(key string) bool {
+	if w.filter.alike == nil || w.filter.confirmed[key] != "" {
+		return false
+	}
+	class := keyspace.AlikeClass(key)
+	skip := w.filter.alike.skips(class, w.filter.alike.counts[class]+w.skipped[class])
+	if skip {
+		w.skipped[class]++
+	}
+	return skip
 }
 
 // retryType asks for the type of a key whose first piece was not returned.

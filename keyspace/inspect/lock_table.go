@@ -37,6 +37,20 @@ func (s lockSet) get(key string) (detection, bool) {
 	return detection{*found.lock, found.readInfo}, true
 }
 
+// dropAlike removes the possible locks of crowded classes, and returns their keys.
+func (s lockSet) dropAlike(classes map[string]bool) (keys []string) {
+	if len(classes) == 0 {
+		return nil
+	}
+	for key, d := range s {
+		if d.lock.Confidence < enough && classes[keyspace.AlikeClass(key)] {
+			keys = append(keys, key)
+			delete(s, key)
+		}
+	}
+	return keys
+}
+
 // locks returns the locks in the order of a snapshot, without those that are companions
 // of another lock.
 func (s lockSet) locks() []*keyspace.Lock {

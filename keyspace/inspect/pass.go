@@ -97,15 +97,10 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 	return p, nil
 }
 
-// maxWeakReads is how many keys with a weak probe are read in a pass. Most of them are
-// not locks.
-const maxWeakReads = 4096
-
-// setThreshold sets the confidence that a key needs from now on.
-func (p *scanPass) setThreshold(atLeast keyspace.Confidence) {
-	if p.filter.weakHits >= maxWeakReads {
-		atLeast = max(atLeast, p.filter.threshold)
-	}
+// setThreshold sets the confidence that a key needs from now on, so that its weak reads are
+// useful to the candidates.
+func (p *scanPass) setThreshold(cs *candidates) {
+	atLeast := cs.atLeast(p.cursors.visited, p.filter.weakHits)
 	p.filter.atLeast, p.reader.atLeast = atLeast, atLeast
 }
 

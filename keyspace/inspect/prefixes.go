@@ -218,9 +218,20 @@ func (c *coverage) updateAllKeys(known lockSet, now time.Time) {
 	if every := len(c.patterns.learnt) > 0 && now.After(c.allKeysFrom); every != c.allKeys {
 		c.allKeys, c.stale = every, true
 		c.rateStart, c.rateCount = now, 0
-		clear(c.uncovered)
-		for _, l := range known {
-			c.learn(detection{*l.lock, l.readInfo})
-		}
+		c.relearn(known)
 	}
+}
+
+// relearn makes the next connection cover the known locks.
+func (c *coverage) relearn(known lockSet) {
+	clear(c.uncovered)
+	for _, l := range known {
+		c.learn(detection{*l.lock, l.readInfo})
+	}
+}
+
+// forget makes the next connection cover the known locks only, after others were dropped.
+func (c *coverage) forget(known lockSet) {
+	c.prefixes, c.stale = make(prefixes), true
+	c.relearn(known)
 }

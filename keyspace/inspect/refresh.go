@@ -161,6 +161,10 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		now, exists := read[key]
 		if !known && exists {
 			var ours bool
+			if now.lock.Confidence < enough && w.candidates.alike.isCrowded(keyspace.AlikeClass(key)) {
+				w.locks.ignored[key] = w.times.readStart
+				continue
+			}
 			if was, known, ours = w.adopt(now); !ours {
 				continue
 			}

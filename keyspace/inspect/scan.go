@@ -46,6 +46,9 @@ type ScanOptions struct {
 	// script, unreachable, or part of a cluster that is down. It starts again after each
 	// successful step. 0: no retries.
 	RetryTimeout time.Duration
+	// KeepAlike includes possible locks of which there are many alike. It is for the servers of
+	// a Redlock, whose votes may confirm them.
+	KeepAlike bool
 	// Progress is called after each page of a Scan with the snapshot so far; its locks are
 	// those of this page. It may be nil.
 	Progress func(keyspace.Snapshot)
@@ -97,11 +100,12 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 		return keyspace.Snapshot{}, err
 	}
 	before := s.nodeSlots(ctx, p)
-	all, weak := make(lockSet), newCandidates(s.opts.MinConfidence)
+	all, weak := make(lockSet), newCandidates(s.opts.MinConfidence, s.opts.KeepAlike)
+	p.filter.alike = weak.alike
 	var giveUp time.Time // zero after a successful step
 	for !p.done() {
 		p.concurrentFrom = concurrencyThreshold(s.opts.Budget)
-		p.setThreshold(weak.atLeast(p.cursors.visited))
+		p.setThreshold(weak)
 		if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
 			return s.snapshot(p, all.locks(), false), err
 		}
@@ -116,6 +120,7 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 				return s.snapshot(p, all.locks(), false), err
 			}
 			p = again
+			p.filter.alike = weak.alike
 			continue
 		}
 		giveUp = time.Time{}
@@ -123,6 +128,7 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 		all.add(locks)
 		s.opts.Progress(s.snapshot(p, locksOf(locks), p.complete()))
 	}
+	all.dropAlike(weak.alike.takeFresh())
 	all.add(weak.takeConfirmed())
 	moves := s.nodeSlots(ctx, p).movesSince(before)
 	snap := s.snapshot(p, all.locks(), p.complete() && p.filter.unlocated == 0)
@@ -172,6 +178,7 @@ func (s *Scanner) problems(p *scanPass) []string {
 	if n := p.filter.unlocated; n > 0 {
 		all = append(all, fmt.Sprintf("%d keys that are moving between nodes of the cluster could not be read", n))
 	}
+	all = append(all, p.filter.alike.problems()...)
 	forbidden, unknown := s.denied.missing()
 	if len(forbidden) > 0 {
 		all = append(all, "this user may not run "+strings.Join(forbidden, ", "))

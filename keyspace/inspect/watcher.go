@@ -93,7 +93,7 @@ func (u *unreported) take() ([]keyspace.Event, []keyspace.Notice) {
 // NewWatcher returns a watcher of the locks that s finds. It sends nothing yet.
 func NewWatcher(s *Scanner) *Watcher {
 	w := &Watcher{
-		scanner: s, reader: s.reader(), tracking: newTracking(s), candidates: newCandidates(s.opts.MinConfidence),
+		scanner: s, reader: s.reader(), tracking: newTracking(s), candidates: newCandidates(s.opts.MinConfidence, s.opts.KeepAlike),
 		locks:   newLockTable(),
 		endings: endings{pending: make(map[string]pendingReason)},
 	}

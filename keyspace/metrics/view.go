@@ -52,7 +52,7 @@ func newView(r Reading, o Options) view {
 			v.addListed(l, r.At)
 		}
 		if o.Classes {
-			id := classID{l.DB, classOf(l.Key)}
+			id := classID{l.DB, keyspace.ClassOf(l.Key)}
 			c := v.classes[id]
 			c.locks++
 			c.waiters += l.WaiterCount()
@@ -65,7 +65,7 @@ func newView(r Reading, o Options) view {
 	for _, f := range keyspace.Findings(r.Snapshot) {
 		class := noClass
 		if o.Classes {
-			class = classID{f.Lock.DB, classOf(f.Lock.Key)}
+			class = classID{f.Lock.DB, keyspace.ClassOf(f.Lock.Key)}
 		}
 		count(f, class)
 	}

@@ -1,0 +1,112 @@
+package keyspace
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"locktop/internal/humanize"
+)
+
+// maxClassName is the maximum length of the name of a class, in bytes.
+const maxClassName = 120
+
+// separators end the parts of a key.
+const separators = ":/.|-_#{}@, "
+
+// ClassOf returns the class of a key: the key with * for each part that looks like an
+// ID, and for a UUID. It is valid UTF-8 of at most maxClassName bytes.
+func ClassOf(key string) string {
+	var class strings.Builder
+	inID := false
+	for rest := strings.ToValidUTF8(key, "\uFFFD"); rest != "" && class.Len() <= maxClassName; {
+		gap, part, after := nextPart(rest)
+		rest = after
+		if inID && gap == "-" && (hasDigit(part) || isHex(part)) {
+			continue // the next group of a UUID
+		}
+		class.WriteString(gap)
+		if inID = hasDigit(part) || len(part) >= minHex && isHex(part); inID {
+			part = "*"
+		}
+		class.WriteString(part)
+	}
+	return cut(class.String())
+}
+
+// minHex is the length from which a word of hexadecimal digits is an ID: words of a
+// language are shorter.
+const minHex = 8
+
+// nextPart returns the separators at the begin of a key, the part after them, and the
+// rest.
+func nextPart(key string) (gap, part, rest string) {
+	part = strings.TrimLeft(key, separators)
+	gap = key[:len(key)-len(part)]
+	if end := strings.IndexAny(part, separators); end >= 0 {
+		return gap, part[:end], part[end:]
+	}
+	return gap, part, ""
+}
+
+func hasDigit(s string) bool { return strings.ContainsFunc(s, unicode.IsDigit) }
+
+// isHex reports whether s has only hexadecimal digits, at least one.
+func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
+
+// cut shortens a class to maxClassName bytes.
+func cut(class string) string {
+	if len(class) <= maxClassName {
+		return class
+	}
+	n := maxClassName - len("…")
+	for !utf8.RuneStart(class[n]) {
+		n--
+	}
+	return class[:n] + "…"
+}
+
+// MaxAlike is the number of possible locks of one class that are shown. Real locks without
+// any evidence in their behaviour are few; session IDs, digests and counters are thousands.
+const MaxAlike = 200
+
+// AlikeClass returns the class by which possible locks are counted: that of the key, or, if no
+// part of the key is an ID, that of the keys that differ in the last part only. A key without
+// separators is a class of its own.
+func AlikeClass(key string) string {
+	class := ClassOf(key)
+	last := strings.LastIndexAny(class, separators)
+	if last < 0 || strings.Contains(class, "*") {
+		return class
+	}
+	return class[:last+1] + "*"
+}
+
+// AlikeProblem says which classes of possible locks are not shown, from their numbers of keys;
+// empty if there are none.
+func AlikeProblem(classes map[string]int) string {
+	if len(classes) == 0 {
+		return ""
+	}
+	names := slices.SortedFunc(maps.Keys(classes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(classes[b], classes[a]), strings.Compare(a, b))
+	})
+	const named = 3
+	var some []string
+	keys := 0
+	for i, name := range names {
+		keys += classes[name]
+		if i < named {
+			some = append(some, name)
+		}
+	}
+	if more := len(names) - named; more > 0 {
+		some = append(some, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s may be locks, but too many are alike (%s) and none was seen in use: they are not shown, unless --lock names them",
+		humanize.Plural(keys, "key"), strings.Join(some, ", "))
+}

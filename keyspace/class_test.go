@@ -1,0 +1,33 @@
+package keyspace
+
+import (
+	"strings"
+	"testing"
+)
+
+// Keys whose parts differ in IDs, or in a name at the end, are of one class.
+func TestAlikeKeysHaveOneClass(t *testing.T) {
+	for key, want := range map[string]string{
+		"order:4711": "order:*", "order:4711:processing": "order:*:processing",
+		"session:3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d": "session:*",
+		"route:device:aabb":                            "route:device:*", "presence/alice": "presence/*",
+		"nightly": "nightly", "": "", ":": ":*", "a:": "a:*",
+	} {
+		if got := AlikeClass(key); got != want {
+			t.Errorf("the class of %q is %q, want %q", key, got, want)
+		}
+	}
+	if got := AlikeClass(strings.Repeat("word:", 1000) + "x"); len(got) > maxClassName+1 {
+		t.Errorf("a class has %d bytes", len(got))
+	}
+}
+
+func TestTheClassesThatAreNotShownAreNamed(t *testing.T) {
+	if got := AlikeProblem(nil); got != "" {
+		t.Errorf("without classes: %q", got)
+	}
+	got := AlikeProblem(map[string]int{"a:*": 300, "b:*": 2000, "c:*": 301, "d:*": 250, "e:*": 250})
+	if want := "3,101 keys may be locks, but too many are alike (b:*, c:*, a:*, 2 more)"; !strings.HasPrefix(got, want) {
+		t.Errorf("it is %q, want %q …", got, want)
+	}
+}

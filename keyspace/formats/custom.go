@@ -1,0 +1,383 @@
+package formats
+
+import (
+	_ "embed" // the scripts
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// The formats of this file are for locks that people write without a library. A word in the
+// name and the shape of the value make a key possible; only its behaviour tells more.
+
+// customString is the format of a string whose name and value suggest a holder.
+func customString() keyspace.Format {
+	return keyspace.Format{
+		Name:      "custom",
+		Library:   "custom code, with strings",
+		Source:    "common practice",
+		Signature: "the name has a word for exclusive use, and the value names a holder",
+		Type:      "string",
+		LockLike:  true,
+		Probe: func(key, first string) keyspace.Confidence {
+			sure, _, _ := customStringConfidence(key, first, true)
+			return sure
+		},
+		Decode:  decodeCustomString,
+		Actions: tokenActions(),
+		Samples: customStringSamples(),
+	}
+}
+
+// customStringConfidence returns the confidence for a value under this name, the shape of the
+// value, and the word in the name that it depends on.
+func customStringConfidence(key, value string, expires bool) (sure keyspace.Confidence, shape holderShape, word string) {
+	hint, word := claimOf(key)
+	if hint == noClaim && !mayBeLease(value) {
+		return keyspace.No, noShape, "" // most keys
+	}
+	shape = shapeOf(value)
+	possible := false
+	switch {
+	case shape == noShape || shape == numberShape && !expires:
+	case hint == fullClaim:
+		possible = shape != numberShape || !countsOtherwise(key)
+	case hint == roleClaim:
+		short := expires && (shape == markShape || shape == timeShape || shape == tokenShape)
+		possible = shape >= recordShape || short && isActivity(word) || shape == numberShape && word == "pid"
+	default:
+		possible = shape == leaseShape && expires && !otherName(key)
+	}
+	if !possible {
+		return keyspace.No, shape, word
+	}
+	return keyspace.Possible, shape, word
+}
+
+// maxMarkTTL is the longest TTL of a lock whose value is only a mark or a number.
+const maxMarkTTL = 48 * time.Hour
+
+func decodeCustomString(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	sure, shape, word := customStringConfidence(e.Key, e.Value, !e.Expires.IsZero())
+	if sure == keyspace.No || e.Truncated() || shape <= numberShape && e.Expires.Sub(e.Now) > maxMarkTTL {
+		return keyspace.Lock{}, keyspace.No
+	}
+	h := keyspace.Holder{ID: e.Value, Count: 1}
+	l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: customEvidence(word, "the value is "+shape.explain())}
+	if fields, object := objectFields(e.Value); object {
+		r, _ := recordOf(fields)
+		h.Label, h.Count, h.Since = r.owner, r.count, plausibleStart(r.since, e.Now)
+	}
+	if at := timeIn(e.Value); !at.IsZero() {
+		h.Since = plausibleStart(at, e.Now)
+		if e.Expires.IsZero() && at.After(e.Now) {
+			h.Since, l.Expires = time.Time{}, at
+		}
+	}
+	l.Holders = []keyspace.Holder{h}
+	return l, sure
+}
+
+// customEvidence says why a key is possible.
+func customEvidence(word, shape string) []string {
+	if word == "" {
+		return []string{shape}
+	}
+	return []string{fmt.Sprintf("%q in the name suggests exclusive use", word), shape}
+}
+
+// customHash is the format of a hash with the fields of one hold, or with an owner for each of
+// several names.
+func customHash() keyspace.Format {
+	return keyspace.Format{
+		Name:      "custom-hash",
+		Library:   "custom code, with hashes",
+		Source:    "common practice",
+		Signature: "the hash has fields that name a holder",
+		Type:      "hash",
+		LockLike:  true,
+		Probe: func(key, first string) keyspace.Confidence {
+			if fieldUses[plainField(first)] != 0 && !otherName(key) || suggestsHolders(key) {
+				return keyspace.Possible
+			}
+			return keyspace.No
+		},
+		Decode:  decodeCustomHash,
+		Actions: fieldActions(),
+		Samples: customHashSamples(),
+	}
+}
+
+func decodeCustomHash(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	if e.Truncated() {
+		return keyspace.Lock{}, keyspace.No
+	}
+	hint, word := claimOf(e.Key)
+	r, ok := recordOf(entryFields(e))
+	switch {
+	case ok && r.shape() == leaseShape && (hint != noClaim || !otherName(e.Key)), ok && hint != noClaim && 2*r.others <= len(e.Members):
+		l := keyspace.Lock{Kind: keyspace.Mutex, Evidence: customEvidence(word, fmt.Sprintf("the fields name the holder %q", r.owner))}
+		l.Holders = []keyspace.Holder{{ID: fieldID(r.fields), Label: r.owner, Count: r.count, Since: plausibleStart(r.since, e.Now)}}
+		return l, keyspace.Possible
+	case hint == fullClaim:
+		return decodeOwnerTable(e, word)
+	default:
+		return keyspace.Lock{}, keyspace.No
+	}
+}
+
+// decodeOwnerTable decodes a hash that has an owner for each of several names, or a time for
+// each of several owners.
+func decodeOwnerTable(e keyspace.Entry, word string) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: customEvidence(word, fmt.Sprintf("each of %d fields has an owner or a time", len(e.Members)))}
+	for _, m := range e.Members {
+		h := keyspace.Holder{ID: fieldID([]recordField{{m.Name, m.Value}}), Label: m.Value, Count: 1}
+		switch shape := shapeOf(m.Value); {
+		case shape == timeShape && shapeOf(m.Name) >= tokenShape:
+			h.Label = m.Name
+			setTime(&h, timeIn(m.Value), e.Now)
+		case shape < tokenShape:
+			return keyspace.Lock{}, keyspace.No
+		}
+		l.Holders = append(l.Holders, h)
+	}
+	return ifHeld(l, keyspace.Possible)
+}
+
+// setTime sets the begin or the end of a hold to a time that is stored for it.
+func setTime(h *keyspace.Holder, at, now time.Time) {
+	if at.After(now) {
+		h.Expires = at
+	} else {
+		h.Since = plausibleStart(at, now)
+	}
+}
+
+// fieldID returns the ID of a holder in the fields of a hash: "owner=web-1 since=…".
+func fieldID(fields []recordField) string {
+	parts := make([]string, len(fields))
+	for i, f := range fields {
+		parts[i] = f.name + "=" + f.value
+	}
+	return strings.Join(parts, " ")
+}
+
+// fieldsOf returns the names and values of the fields in an ID. A value may contain spaces; if
+// one looks like another field, the script finds no such field and does nothing.
+func fieldsOf(id string) (fields []string) {
+	for part := range strings.SplitSeq(id, " ") {
+		name, value, ok := strings.Cut(part, "=")
+		switch {
+		case ok:
+			fields = append(fields, name, value)
+		case len(fields) > 0:
+			fields[len(fields)-1] += " " + part
+		}
+	}
+	return fields
+}
+
+//go:embed fields_check.lua
+var fieldsCheck string
+
+//go:embed fields_release.lua
+var fieldsRelease string
+
+// fieldActions change a lock that is a hash with fields of its holders. The script compares
+// each field that an ID contains.
+func fieldActions() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: lockKey,
+		Args: func(l keyspace.Lock) []string {
+			removal, fields := "HDEL", []string(nil)
+			if l.Kind == keyspace.Mutex {
+				removal = "DEL"
+			}
+			for _, h := range l.Holders {
+				some := fieldsOf(h.ID)
+				if some == nil || removal == "HDEL" && h.Count != 1 {
+					fields = nil // it is no hold as it is stored
+					break
+				}
+				fields = append(fields, some...)
+			}
+			args := append([]string{removal, strconv.Itoa(l.Holders[0].Count), strconv.Itoa(len(fields) / 2)}, fields...)
+			return append(args, countFields...)
+		},
+		ForceRelease: fieldsCheck + fieldsRelease,
+		Extend:       fieldsCheck + holdExtend,
+	}
+}
+
+// customZset is the format of a zset of holders, each with the time when its hold began or
+// ends.
+func customZset() keyspace.Format {
+	return keyspace.Format{
+		Name:      "custom-zset",
+		Library:   "custom code, with zsets",
+		Source:    "common practice",
+		Signature: "the name has a word for exclusive use, and the zset has a time for each holder",
+		Type:      "zset",
+		NoTTL:     true, // the times of its elements end the holds
+		LockLike:  true,
+		Match:     suggestsHolders,
+		Probe:     probeIf(keyspace.Possible, isHolderName),
+		Decode:    decodeCustomZset,
+		Actions:   memberActions(inZset, ""),
+		Samples:   customZsetSamples(),
+	}
+}
+
+// suggestsHolders implements Format.Match for collections of holders.
+func suggestsHolders(key string) bool {
+	hint, _ := claimOf(key)
+	return hint != noClaim
+}
+
+// isHolderName reports whether an element can be a holder, or what it holds.
+func isHolderName(name string) bool {
+	shape := shapeOf(name)
+	return shape >= tokenShape || shape == numberShape
+}
+
+// maxHoldTime is how far the time of a holder in a zset is at most from now.
+const maxHoldTime = 30 * 24 * time.Hour
+
+func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	_, word := claimOf(e.Key)
+	if e.Truncated() {
+		return keyspace.Lock{}, keyspace.No
+	}
+	l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: customEvidence(word, "each element has a time")}
+	ends := false
+	for _, m := range e.Members {
+		at := timeIn(strconv.FormatFloat(m.Score, 'f', -1, 64))
+		if at.IsZero() || at.Sub(e.Now).Abs() > maxHoldTime || !isHolderName(m.Name) {
+			return keyspace.Lock{}, keyspace.No
+		}
+		h := keyspace.Holder{ID: m.Name, Count: 1}
+		setTime(&h, at, e.Now)
+		ends = ends || !h.Expires.IsZero()
+		l.Holders = append(l.Holders, h)
+	}
+	if ends { // the others have ended
+		l.Holders = slices.DeleteFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() })
+	}
+	return ifHeld(l, keyspace.Possible)
+}
+
+// customSet is the format of a set of holders.
+func customSet() keyspace.Format {
+	return keyspace.Format{
+		Name:      "custom-set",
+		Library:   "custom code, with sets",
+		Source:    "common practice",
+		Signature: "the name has a word for exclusive use, and the set has names of processes",
+		Type:      "set",
+		LockLike:  true,
+		Match:     suggestsHolders,
+		Probe:     probeIf(keyspace.Possible, isHolderName),
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			hint, word := claimOf(e.Key)
+			if hint != fullClaim || e.Truncated() {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: customEvidence(word, "its elements name processes")}
+			for _, m := range e.Members {
+				if shape := shapeOf(m.Name); shape != processShape && shape != tokenShape {
+					return keyspace.Lock{}, keyspace.No
+				}
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1})
+			}
+			return ifHeld(l, keyspace.Possible)
+		},
+		Actions: memberActions(inSet, holdExtend),
+		Samples: customSetSamples(),
+	}
+}
+
+func customStringSamples() []keyspace.Sample {
+	own := func(name, key, value, label string, ttl time.Duration, why ...string) keyspace.Sample {
+		s := held(name, key, value, label, ttl)
+		s.Want.Kind, s.Want.Confidence, s.Want.Evidence = keyspace.Unknown, keyspace.Possible, why
+		return s
+	}
+	return []keyspace.Sample{
+		own("a worker", "processing:upload:9981", "worker-7", "", 5*time.Minute,
+			`"processing" in the name suggests exclusive use`, "the value is the name of a process"),
+		own("an object", "export:42:in-progress", `{"owner":"api-2:17","job":"export"}`, "api-2:17", 10*time.Minute,
+			`"in-progress" in the name suggests exclusive use`, "the value is an object with an owner"),
+		own("the time of its begin", "cron:nightly:running", "{iso-40000}", "", time.Hour,
+			`"running" in the name suggests exclusive use`, "the value is a time"),
+		own("a mark during an activity", "catalog:rebuilding", "1", "", 30*time.Second,
+			`"rebuilding" in the name suggests exclusive use`, "the value is a mark"),
+	}
+}
+
+func customHashSamples() []keyspace.Sample {
+	return []keyspace.Sample{
+		{
+			Name: "one hold",
+			Commands: [][]string{
+				{"DEL", "claim:task:31"},
+				{"HSET", "claim:task:31", "owner", "web-3:31", "at", "{ms-7000}", "count", "2"},
+				{"PEXPIRE", "claim:task:31", "60000"},
+			},
+			Want: keyspace.Lock{
+				Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
+				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 2}},
+				Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
+			},
+			TTL: time.Minute,
+		},
+		{
+			Name: "an owner for each of two jobs",
+			Commands: [][]string{
+				{"DEL", "running-jobs"},
+				{"HSET", "running-jobs", "backup", "web-1:4242", "import", "web-2:17"},
+			},
+			Want: keyspace.Lock{
+				Key: "running-jobs", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+				Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Count: 1}, {ID: "import=web-2:17", Label: "web-2:17", Count: 1}},
+				Evidence: []string{`"running" in the name suggests exclusive use`, "each of 2 fields has an owner or a time"},
+			},
+		},
+	}
+}
+
+func customZsetSamples() []keyspace.Sample {
+	return []keyspace.Sample{{
+		Name: "two permits with their deadlines",
+		Commands: [][]string{
+			{"DEL", "sem:render"},
+			{"ZADD", "sem:render", "{ms-4000}", "web-3:31", "{ms+12000}", "web-1:4242", "{ms+20000}", "web-2:17"},
+		},
+		Want: keyspace.Lock{
+			Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
+			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+			Evidence: []string{`"sem" in the name suggests exclusive use`, "each element has a time"},
+		},
+		TTL: 20 * time.Second,
+	}}
+}
+
+func customSetSamples() []keyspace.Sample {
+	return []keyspace.Sample{{
+		Name: "two holders",
+		Commands: [][]string{
+			{"DEL", "gpu:holders"},
+			{"SADD", "gpu:holders", "web-1:4242", "web-2:17"},
+			{"PEXPIRE", "gpu:holders", "60000"},
+		},
+		Want: keyspace.Lock{
+			Key: "gpu:holders", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+			Evidence: []string{`"holders" in the name suggests exclusive use`, "its elements name processes"},
+		},
+		TTL: time.Minute,
+	}}
+}

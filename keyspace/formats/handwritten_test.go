@@ -1,0 +1,169 @@
+package formats_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+)
+
+// layout is how somebody stores a lock without a library.
+// Its commands acquire it.
+type layout keyKind
+
+// layouts reads a file of testdata.
+func layouts(t *testing.T, file string) (all []layout) {
+	t.Helper()
+	for _, k := range keyKinds(t, file) {
+		all = append(all, layout(k))
+	}
+	return all
+}
+
+func (l layout) key() string { return l.commands[0][1] }
+
+// acquiredBy returns the commands of an owner with a number, at a time of the server.
+func (l layout) acquiredBy(owner int, at time.Time) [][]string {
+	people := [...]string{"alice", "bert", "carla", "dora"}
+	names := strings.NewReplacer(
+		"{worker}", fmt.Sprintf("worker-%d", owner), "{process}", fmt.Sprintf("web-0%d:42%02d", owner%7, owner),
+		"{host}", fmt.Sprintf("node-%c", 'a'+owner%20), "{person}", people[owner%len(people)],
+		"{uuid}", fmt.Sprintf("0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b%04x", owner),
+	)
+	commands := make([][]string, len(l.commands))
+	for i, argv := range l.commands {
+		for _, word := range argv {
+			commands[i] = append(commands[i], names.Replace(word))
+		}
+	}
+	return formats.At(keyspace.Sample{Commands: commands}, at).Commands
+}
+
+// found returns the locks of a snapshot by key.
+func found(s keyspace.Snapshot) map[string]keyspace.Lock {
+	all := make(map[string]keyspace.Lock)
+	for _, l := range s.Locks {
+		all[l.Key] = l
+	}
+	return all
+}
+
+// atFirstSight returns what one scan with --all finds of the layouts.
+func atFirstSight(t *testing.T, rdb *redis.Client, all []layout) map[string]keyspace.Lock {
+	t.Helper()
+	now := clock(t, rdb)
+	for _, l := range all {
+		load(t, rdb, l.acquiredBy(1, now)...)
+	}
+	return found(scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}))
+}
+
+// missing lists the layouts without a lock.
+func missing(all []layout, in map[string]keyspace.Lock) (names []string) {
+	for _, l := range all {
+		if _, ok := in[l.key()]; !ok {
+			names = append(names, l.key())
+		}
+	}
+	return names
+}
+
+// Most locks that people write by hand are possible ones before anything of their behaviour
+// is known.
+func TestHandwrittenLocksArePossibleAtFirstSight(t *testing.T) {
+	for name, rdb := range clients(t) {
+		t.Run(name, func(t *testing.T) {
+			all := layouts(t, "handwritten")
+			locks := atFirstSight(t, rdb, all)
+			unseen := missing(all, locks)
+			likely := slices.DeleteFunc(slices.Collect(maps.Values(locks)), func(l keyspace.Lock) bool { return l.Confidence < keyspace.Likely })
+			t.Logf("%d layouts: %d seen, %d of them likely; unseen are %q", len(all), len(all)-len(unseen), len(likely), unseen)
+			if len(all) < 40 || len(unseen)*5 > len(all) {
+				t.Errorf("of %d layouts, %d are unseen: %q", len(all), len(unseen), unseen)
+			}
+			for _, l := range locks {
+				if len(l.Evidence) < 1 || len(l.Holders) == 0 {
+					t.Errorf("%s has the holders %v, for %q", l.Key, l.Holders, l.Evidence)
+				}
+			}
+			load(t, rdb, []string{"FLUSHALL"})
+			all = layouts(t, "handwritten_issue")
+			if unseen := missing(all, atFirstSight(t, rdb, all)); len(unseen) > 0 {
+				t.Errorf("unseen are %q", unseen)
+			}
+		})
+	}
+}
+
+// inUse runs a watcher for a minute, in which owners take turns with every layout: each holds
+// it for some seconds, renews it if it expires, and deletes it. It returns the last snapshot
+// in which each is held.
+func inUse(t *testing.T, all []layout, atLeast keyspace.Confidence) (last map[string]keyspace.Lock) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC))) // a time of a lock
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: atLeast}))
+		defer w.Close()
+		for second := range 60 {
+			for i, l := range all {
+				switch (second + i) % 9 {
+				case 0, 4: // acquired
+					load(t, rdb, l.acquiredBy(1+second, clock(t, rdb))...)
+				case 2: // renewed
+					if rdb.PTTL(t.Context(), l.key()).Val() > 0 {
+						rdb.PExpire(t.Context(), l.key(), time.Duration(30+second)*time.Second)
+					}
+				case 3, 7: // released
+					rdb.Del(t.Context(), l.key())
+				}
+			}
+			for range 4 {
+				time.Sleep(250 * time.Millisecond)
+				s, err := w.Snapshot(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				last = found(s)
+			}
+		}
+		for _, l := range all {
+			load(t, rdb, l.acquiredBy(99, clock(t, rdb))...)
+		}
+		for range 8 {
+			time.Sleep(250 * time.Millisecond)
+			s, err := w.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = found(s)
+		}
+	})
+	return last
+}
+
+// A lock that is released and taken again is likely, whatever its library.
+func TestHandwrittenLocksInUseAreLikely(t *testing.T) {
+	all := layouts(t, "handwritten")
+	seen := missing(all, inUse(t, all, keyspace.Possible))
+	unlikely := missing(all, inUse(t, all, keyspace.Likely))
+	t.Logf("after a minute of use, %d of %d are seen, and %d are likely; not seen are %q, not likely %q", len(all)-len(seen), len(all), len(all)-len(unlikely), seen, unlikely)
+	if len(seen)*10 > len(all) {
+		t.Errorf("of %d layouts, %d are unseen: %q", len(all), len(seen), seen)
+	}
+	if len(unlikely)*10 > len(all) {
+		t.Errorf("of %d layouts, %d are not likely: %q", len(all), len(unlikely), unlikely)
+	}
+}
