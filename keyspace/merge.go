@@ -279,7 +279,7 @@ func (s *Snapshot) dropAlike() {
 			delete(counts, AlikeClass(l.Key))
 		}
 	}
-	s.Locks = slices.DeleteFunc(s.Locks, func(l Lock) bool {
+	s.Locks = slices.DeleteFunc(s.Locks, func(l *Lock) bool {
 		return l.Confidence == Possible && counts[AlikeClass(l.Key)] > 0
 	})
 	if problem := AlikeProblem(counts); problem != "" {

@@ -53,7 +53,7 @@ func (l layout) acquiredBy(owner int, at time.Time) [][]string {
 func found(s keyspace.Snapshot) map[string]keyspace.Lock {
 	all := make(map[string]keyspace.Lock)
 	for _, l := range s.Locks {
-		all[l.Key] = l
+		all[l.Key] = *l
 	}
 	return all
 }

@@ -92,7 +92,7 @@ func TestManyPossibleLocksOfARedlockAreNotShown(t *testing.T) {
 				if i < confirmed {
 					token = fmt.Sprintf("token-of-all-nodes-%06d", i)
 				}
-				parts[node].Locks = append(parts[node].Locks, keyspace.Lock{Key: fmt.Sprintf("job:%d", i), Confidence: keyspace.Possible, Holders: []keyspace.Holder{{ID: token, Count: 1}}})
+				parts[node].Locks = append(parts[node].Locks, &keyspace.Lock{Key: fmt.Sprintf("job:%d", i), Confidence: keyspace.Possible, Holders: []keyspace.Holder{{ID: token, Count: 1}}})
 			}
 			parts[node].Complete = true
 		}
