@@ -175,7 +175,7 @@ type eventSource interface {
 // eventsOf starts to watch t. The caller must call end.
 func eventsOf(t *connect.Target, s *selection) (source eventSource, end func()) {
 	if t.Many {
-		return &multiEventSource{fleet: s.watchOf(t), down: make(map[string]bool)}, func() {}
+		return &multiEventSource{fleet: s.watchOf(t, s.optionsOf(t)), down: make(map[string]bool)}, func() {}
 	}
 	f := inspect.NewWatcher(s.scanner(t.Client, t.DB))
 	return f, f.Close
