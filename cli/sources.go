@@ -230,24 +230,31 @@ func (v *rawReader) scanner(rdb *redis.Client, db int) *inspect.Scanner {
 type clientFinder struct {
 	target  *connect.Target
 	options scanOptionsOf
+	refused sync.Map // errors of servers that refuse CLIENT LIST, by address: they are not asked again
 }
 
 // Clients implements [tui.Finder].
-func (f clientFinder) Clients(ctx context.Context, l keyspace.Lock) ([]keyspace.Client, error) {
+func (f *clientFinder) Clients(ctx context.Context, l keyspace.Lock) ([]keyspace.Client, error) {
 	var h keyspace.Holder
 	if len(l.Holders) > 0 {
 		h = l.Holders[0]
+	}
+	if err, refused := f.refused.Load(whereHeld(l, h)); refused {
+		return nil, err.(error)
 	}
 	scanner, err := f.scanner(ctx, l, h)
 	if err != nil {
 		return nil, err
 	}
 	clients, err := scanner.Clients(ctx)
+	if errors.Is(err, inspect.ErrMayNotList) || errors.Is(err, inspect.ErrNoClientList) {
+		f.refused.Store(whereHeld(l, h), err)
+	}
 	return withoutOwn(clients), err
 }
 
 // WatchHolder implements [tui.Finder].
-func (f clientFinder) WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) (keyspace.Suspicion, error) {
+func (f *clientFinder) WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) (keyspace.Suspicion, error) {
 	scanner, err := f.scanner(ctx, l, h)
 	if err != nil {
 		return keyspace.Suspicion{}, err
@@ -257,7 +264,7 @@ func (f clientFinder) WatchHolder(ctx context.Context, l keyspace.Lock, h keyspa
 }
 
 // scanner returns a scanner of the server on which a holder has the lock.
-func (f clientFinder) scanner(ctx context.Context, l keyspace.Lock, h keyspace.Holder) (*inspect.Scanner, error) {
+func (f *clientFinder) scanner(ctx context.Context, l keyspace.Lock, h keyspace.Holder) (*inspect.Scanner, error) {
 	rdb, err := clientOfHolder(ctx, f.target, l, h)
 	if err != nil {
 		return nil, err
