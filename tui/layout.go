@@ -99,7 +99,7 @@ func (a *app) header(s *state) string {
 func (a *app) headerParts(s *state, tabs []segment) (left, right []segment) {
 	t := s.screen.theme
 	left = append([]segment{{style: t.chip, text: " locktop "}}, tabs...)
-	left = append(left, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
+	left = append(left, segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2, flex: 14})
 	return left, []segment{
 		{style: t.dim, text: s.version(), priority: 5},
 		s.mode(),

@@ -46,7 +46,7 @@ func TestTheHeaderUsesItsRoom(t *testing.T) {
 	w.Production = true
 	drive(t, w, func(d *driver) {
 		for width, named := range map[int]bool{80: false, 100: false, 120: true} {
-			if line := d.size(width, 24).line(" locktop "); !strings.Contains(line, "redis://127.") || strings.Contains(line, "2 Timeline") != named {
+			if line := d.size(width, 24).line(" locktop "); !strings.Contains(line, " 127.0.0.1:6") || strings.Contains(line, "2 Timeline") != named {
 				t.Errorf("at %d columns it is %q", width, line)
 			}
 		}
