@@ -244,8 +244,10 @@ func (a *app) onKeys(msg tea.KeyMsg) tea.Cmd {
 
 // press handles a key and then a.next. A tea.Cmd could deliver that message only after the next
 // key, which would reach the wrong page.
-func (a *app) press(msg tea.KeyMsg) tea.Cmd {
-	cmd := a.onKey(msg)
+func (a *app) press(msg tea.KeyMsg) tea.Cmd { return a.follow(a.onKey(msg)) }
+
+// follow handles what a key or a click has caused.
+func (a *app) follow(cmd tea.Cmd) tea.Cmd {
 	for a.next != nil {
 		next := a.next
 		a.next = nil

@@ -378,7 +378,7 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 
 func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
-		d.size(200, 80)
+		d.size(200, 95)
 		foot := d.line("? help")
 		d.press("?")
 		for _, b := range bindings() {
@@ -412,7 +412,7 @@ func TestTheHelpShowsEveryTextCompletely(t *testing.T) {
 func TestHelpScrollsInASmallWindow(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(60, 12).press("?").want("locks").wantNot("states")
-		for range 90 {
+		for range 120 {
 			d.press("j")
 		}
 		d.want("states").press("k").press("esc").wantNot("everywhere")
@@ -438,6 +438,10 @@ func keysPage() string {
 	}
 	b.WriteString("\n## Mouse\n\n| mouse | what it does |\n| --- | --- |\n")
 	for _, m := range mouseHelp() {
+		fmt.Fprintf(&b, "| %s | %s |\n", m.what, m.does)
+	}
+	b.WriteString("\n## Words on the screen\n\n| word | what it means |\n| --- | --- |\n")
+	for _, m := range wordHelp() {
 		fmt.Fprintf(&b, "| %s | %s |\n", m.what, m.does)
 	}
 	b.WriteString("\n## Commands, after `:`\n\n| command | what it does |\n| --- | --- |\n")
