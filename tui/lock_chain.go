@@ -75,8 +75,10 @@ func (v lockView) waitLines(c *keyspace.Chain, w int) []string {
 	var lines []string
 	for _, path := range c.Paths[:min(len(c.Paths), ownersShown)] {
 		var waits []string
+		owner := s.redactOwner(path[0].Owner)
 		for _, one := range path[:min(len(path), namesListed)] {
-			waits = append(waits, fmt.Sprintf("%s waits for %s, which %s holds", s.redactOwner(one.Owner), s.redactKey(one.Lock.Key), s.redactOwner(one.For)))
+			waits = append(waits, fmt.Sprintf("%s waits for %s, which %s holds", owner, s.redactKey(one.Lock.Key), s.redactOwner(one.For)))
+			owner = "that owner"
 		}
 		style := s.screen.theme.warn
 		switch more := len(path) - len(waits); {

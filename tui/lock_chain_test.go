@@ -86,7 +86,7 @@ func TestTheLockPageSaysWhetherTheLockIsStuck(t *testing.T) {
 		d.press("p").want("node-", "blocks    3 waiters").wantNot("svc-c", "svc-d", "10.0.3", "chain:")
 		d.press("p", "esc", "esc", "/").enter("chain:3").press("enter", "enter").wait(tickInterval)
 		lists(3)
-		d.want("no connection has its name or address", "svc-e:1 waits for chain:2, which svc-d:1 holds; svc-d:1 waits for chain:1", "svc-c:1 is the root")
+		d.want("no connection has its name or address", "svc-e:1 waits for chain:2, which svc-d:1 holds; that owner waits for chain:1", "svc-c:1 is the root")
 	})
 }
 
