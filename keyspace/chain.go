@@ -37,7 +37,7 @@ func ChainOf(s Snapshot, l *Lock) Chain {
 	for next := []*Lock{l}; len(next) > 0; next = next[1:] {
 		for _, owner := range g.behind(next[0]) {
 			for _, held := range g.holds[owner] {
-				if len(held.Waiters) == 0 || seen[held.ID()] {
+				if seen[held.ID()] {
 					continue
 				}
 				seen[held.ID()] = true
