@@ -66,7 +66,7 @@ func (p *program) doctor(ctx context.Context, c *connect.Flags, s *selection, o 
 		return err
 	}
 	defer t.Close()
-	snap, err := observed(ctx, s.watchOf(t), o.duration)
+	snap, err := observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
 	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
 		return scanFailed(fmt.Errorf("look at %s: %w", t.Title, err))
 	}

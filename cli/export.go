@@ -276,7 +276,7 @@ func (t *exportTarget) connect(ctx context.Context, p connect.Prompt) error {
 		return err
 	}
 	t.selection.meter = &t.meter
-	t.open, t.source = open, t.selection.watchOf(open)
+	t.open, t.source = open, t.selection.watchOf(open, t.selection.optionsOf(open))
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o li
 // snapshot scans the servers once, or observes them for a while.
 func (o *listOptions) snapshot(ctx context.Context, t *connect.Target, s *selection, g *scanProgress) (keyspace.Snapshot, error) {
 	if o.duration > 0 {
-		return observed(ctx, s.watchOf(t), o.duration)
+		return observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
 	}
 	return s.scanOf(t, g).Snapshot(ctx)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,7 +79,11 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	keys := mixedLocks(t, rdb)
 	renew(t, rdb, keys)
-	flags := []string{"-u", "redis://" + addr, "--overdue", "2s"}
+	limit, observed := "2s", "3s"
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		limit, observed = "10s", "11s"
+	}
+	flags := []string{"-u", "redis://" + addr, "--overdue", limit}
 	wanted := func(from, text string) {
 		t.Helper()
 		for _, key := range keys {
@@ -91,7 +96,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	exported := append([]string{"--record", filepath.Join(t.TempDir(), "box")}, flags...)
 	e := startReadyExport(t, exported...)
 
-	doc, _ := listedOn(t, append([]string{"--stuck", "--for", "3s"}, flags...)...)
+	doc, _ := listedOn(t, append([]string{"--stuck", "--for", observed}, flags...)...)
 	var listed strings.Builder
 	atLeast := 0
 	for _, l := range doc.Locks {
@@ -106,7 +111,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 		t.Errorf("%d locks are held for an unknown time; the test needs 10", atLeast)
 	}
 	wanted("list", listed.String())
-	wanted("doctor", locktop(t, append([]string{"doctor", "--json", "--for", "3s"}, flags...)...).out)
+	wanted("doctor", locktop(t, append([]string{"doctor", "--json", "--for", observed}, flags...)...).out)
 	within(t, longestWait, func() bool { return e.value("locktop_findings", `finding="overdue"`) == float64(len(keys)) })
 	term.want(fmt.Sprintf("%d findings", len(keys)), "Held for at least", "≥")
 	term.quit()

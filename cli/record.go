@@ -73,7 +73,7 @@ func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o 
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: filteredSource{s.watchOf(t), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
+	rec := &recorder{source: filteredSource{s.watchOf(t, s.optionsOf(t)), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
 	if o.redact {
 		rec.redact = recording.NewRedactor().Redact
 	}

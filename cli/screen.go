@@ -201,8 +201,9 @@ func (g *connector) replace(t *connect.Target) {
 // config returns the configuration of the screen for a target.
 func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s := g.selection
+	options := s.optionsOf(t)
 	w := tui.Config{
-		Source: filteredSource{s.watchOf(t), &s}, Store: &rawReader{selection: &s, client: t.ClientOf}, CommandStats: newCommandStats(t.OnOpen),
+		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: t.ClientOf}, Finder: &clientFinder{target: t, options: options}, CommandStats: newCommandStats(t.OnOpen),
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
 	if g.writeFlags.write {

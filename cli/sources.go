@@ -101,9 +101,8 @@ func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSou
 	}), s.multi(t))
 }
 
-// watchOf watches all servers of t until t is closed.
-func (s *selection) watchOf(t *connect.Target) *inspect.MultiSource {
-	options := s.optionsOf(t)
+// watchOf watches all servers of t, with the options of optionsOf, until t is closed.
+func (s *selection) watchOf(t *connect.Target, options scanOptionsOf) *inspect.MultiSource {
 	past := new(inspect.Carryover)
 	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
 		scan := options(addr, db)
@@ -112,12 +111,18 @@ func (s *selection) watchOf(t *connect.Target) *inspect.MultiSource {
 	}), s.multi(t))
 }
 
+// scanOptionsOf returns the options of a scan of one database of a server.
+type scanOptionsOf func(addr string, db int) inspect.ScanOptions
+
 // optionsOf returns a function with the options of a scan of one database of t. On the
 // nodes of a Redlock they include possible locks, because votes may raise the
-// confidence. The databases of one server share its budget.
-func (s *selection) optionsOf(t *connect.Target) func(addr string, db int) inspect.ScanOptions {
+// confidence. All scanners of one server share its budget.
+func (s *selection) optionsOf(t *connect.Target) scanOptionsOf {
+	var mu sync.Mutex
 	budgets := make(map[string]*inspect.Budget)
 	return func(addr string, db int) inspect.ScanOptions {
+		mu.Lock()
+		defer mu.Unlock()
 		if budgets[addr] == nil {
 			budgets[addr] = s.budget.pace()
 		}
@@ -219,4 +224,52 @@ func (v *rawReader) scanner(rdb *redis.Client, db int) *inspect.Scanner {
 		v.scanners[rdb] = s
 	}
 	return s
+}
+
+// clientFinder finds the clients of holders for the screen. It is safe for concurrent use.
+type clientFinder struct {
+	target  *connect.Target
+	options scanOptionsOf
+	refused sync.Map // errors of servers that refuse CLIENT LIST, by address: they are not asked again
+}
+
+// Clients implements [tui.Finder].
+func (f *clientFinder) Clients(ctx context.Context, l keyspace.Lock) ([]keyspace.Client, error) {
+	var h keyspace.Holder
+	if len(l.Holders) > 0 {
+		h = l.Holders[0]
+	}
+	if err, refused := f.refused.Load(whereHeld(l, h)); refused {
+		return nil, err.(error)
+	}
+	scanner, err := f.scanner(ctx, l, h)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := scanner.Clients(ctx)
+	if errors.Is(err, inspect.ErrMayNotList) || errors.Is(err, inspect.ErrNoClientList) {
+		f.refused.Store(whereHeld(l, h), err)
+	}
+	return withoutOwn(clients), err
+}
+
+// WatchHolder implements [tui.Finder].
+func (f *clientFinder) WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) (keyspace.Suspicion, error) {
+	scanner, err := f.scanner(ctx, l, h)
+	if err != nil {
+		return keyspace.Suspicion{}, err
+	}
+	seen, err := scanner.WatchHolder(ctx, l, h, others, func(inspect.Investigation) {})
+	return seen.Suspicion, err
+}
+
+// scanner returns a scanner of the server on which a holder has the lock.
+func (f *clientFinder) scanner(ctx context.Context, l keyspace.Lock, h keyspace.Holder) (*inspect.Scanner, error) {
+	rdb, err := clientOfHolder(ctx, f.target, l, h)
+	if err != nil {
+		return nil, err
+	}
+	o := f.options(whereHeld(l, h), l.DB)
+	o.Match, o.MinConfidence = nil, keyspace.Possible
+	return inspect.NewScanner(rdb, o), nil
 }

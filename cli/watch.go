@@ -175,14 +175,18 @@ type eventSource interface {
 // eventsOf starts to watch t. The caller must call end.
 func eventsOf(t *connect.Target, s *selection) (source eventSource, end func()) {
 	if t.Many {
-		return &multiEventSource{fleet: s.watchOf(t), down: make(map[string]bool)}, func() {}
+		return &multiEventSource{fleet: s.watchOf(t, s.optionsOf(t)), down: make(map[string]bool)}, func() {}
 	}
 	f := inspect.NewWatcher(s.scanner(t.Client, t.DB))
 	return f, f.Close
 }
 
-// findingsInterval is the time between two checks for findings without an event.
-const findingsInterval = time.Second
+// findingsInterval is the time between two checks for findings without an event. A check of many
+// locks takes at most 1/findingsRest of the time.
+const (
+	findingsInterval = 500 * time.Millisecond
+	findingsRest     = 20
+)
 
 // watcher prints events and findings.
 type watcher struct {
@@ -197,7 +201,7 @@ type watcher struct {
 	lastWarn   time.Time           // time of the last check by warn
 	warned     bool                // warn has printed its warning
 	scanned    bool                // all keys have been read once
-	lastReport time.Time           // time of the last check by reportFindings
+	nextReport time.Time           // time of the next check by reportFindings
 }
 
 // findingKey identifies a finding without the numbers in its text.
@@ -252,10 +256,11 @@ func (w *watcher) printEvents(events []keyspace.Event) error {
 
 // reportFindings prints each finding once that appears without an event.
 func (w *watcher) reportFindings() error {
-	if !w.options.prints(findingName) || time.Since(w.lastReport) < findingsInterval {
+	began := time.Now()
+	if !w.options.prints(findingName) || began.Before(w.nextReport) {
 		return nil
 	}
-	w.lastReport = time.Now()
+	defer func() { w.nextReport = began.Add(max(findingsInterval, findingsRest*time.Since(began))) }()
 	known := w.source.Known()
 	picked := w.selection.filter(known)
 	var found []keyspace.Finding

@@ -233,7 +233,7 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 		}
 		return cannotIdentify(err)
 	}
-	clients = slices.DeleteFunc(clients, func(c keyspace.Client) bool { return c.Name == ownName })
+	clients = withoutOwn(clients)
 	found, hint := id.holder.ClientsOf(clients)
 	if len(found) > 0 && !hint {
 		id.known, id.why, id.clients = bySaying, "the value of the lock names the client", found
@@ -254,8 +254,10 @@ func (p *program) identify(ctx context.Context, scanner *inspect.Scanner, watch 
 	return err
 }
 
-// ownName is the name of locktop's own connections.
-const ownName = "locktop"
+// withoutOwn returns the clients without the connections of locktop.
+func withoutOwn(clients []keyspace.Client) []keyspace.Client {
+	return slices.DeleteFunc(clients, func(c keyspace.Client) bool { return c.Name == "locktop" })
+}
 
 // watchFor finds the client of a holder by coincidence, with the changes of its other locks.
 func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch time.Duration, id *identity, others []*keyspace.Lock) error {
@@ -264,7 +266,7 @@ func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch 
 	line := p.newProgressLine()
 	line.show(fmt.Sprintf("the value names no client: watching the lock for up to %s", humanize.Setting(watch)))
 	seen, err := scanner.WatchHolder(within, id.lock, id.holder, others, func(i inspect.Investigation) {
-		line.show(fmt.Sprintf("%s: %s", humanize.Plural(i.Changes, "change"), suspicionText(i)))
+		line.show(i.Text())
 	})
 	line.clear()
 	id.seen = seen
@@ -273,11 +275,10 @@ func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch 
 		return cannotIdentify(err)
 	case seen.Named:
 		id.known, id.clients = byCoincidence, []keyspace.Client{seen.Client}
-		id.why = fmt.Sprintf("it ran %s just when the lock changed, %d of %d times, and hardly ever between; %s",
-			seen.Client.Command, seen.Hits, seen.Changes, suspicionText(seen))
+		id.why = seen.Text()
 		return nil
 	}
-	text := fmt.Sprintf("no client can be named: after %s of the lock, %s", humanize.Plural(seen.Changes, "change"), suspicionText(seen))
+	text := "no client can be named: " + seen.Text()
 	switch {
 	case seen.Changes == 0 && len(seen.Lock.Holders) == 0:
 		text = "no client can be named: the lock is free now"
@@ -285,18 +286,6 @@ func (p *program) watchFor(ctx context.Context, scanner *inspect.Scanner, watch 
 		text = fmt.Sprintf("no client can be named: the lock did not change within %s", humanize.Setting(watch))
 	}
 	return &exitError{code: exitFailure, err: errors.New(text), hint: "--for watches longer, --monitor proves which client it is"}
-}
-
-// suspicionText says how many clients are left.
-func suspicionText(i inspect.Investigation) string {
-	switch i.Left {
-	case 0:
-		return "no client was seen at every change"
-	case 1:
-		return "1 client is left"
-	default:
-		return fmt.Sprintf("%d clients are left", i.Left)
-	}
 }
 
 // cannotIdentify returns the error for a client that cannot be found by CLIENT LIST.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -245,6 +246,44 @@ func TestWhoSaysWhyItNamesNone(t *testing.T) {
 			t.Errorf("who %q ends with %d: %s%s\nwant %d and %q", c.args, got.code, got.out, got.errors, c.code, c.want)
 		}
 	}
+}
+
+// The page of a lock lists the clients once when it opens, and W watches the lock. Without the
+// permission the page says so, and asks no server twice.
+func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
+	t.Parallel()
+	onEachTopology(t, func(t *testing.T, s topology) {
+		const key = "job-lock:default:report"
+		if err := s.stranger.Set(t.Context(), key, "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, addr := range s.servers {
+			if err := namedClient(t, addr, "batch-57").Ping(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|list")
+		}
+		term := openTerminal(t, 80, 24, s.flags...)
+		term.want(key).press("/").enter("report").want("1 of").press("Enter").press("Enter").want("is it stuck?", "batch-57 · 127.0.0.1:", "clients listed", "blocks ", "waits for nothing", "W find the client")
+		term.quit()
+
+		term = openTerminal(t, 140, 40, append(slices.Clone(s.flags), "--user", "nolist", "-a", "pw")...)
+		term.want(key).press("/").enter("report").want("1 of").press("Enter").press("Enter").want("connection not shown: this user may not run CLIENT LIST")
+		term.quit()
+	})
+}
+
+func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { rdb.Close() })
+	from := renewing(t, rdb, "lock:renewed", token, 3*time.Second, 500*time.Millisecond)
+	term := openTerminal(t, 140, 40, "-u", "redis://"+addr)
+	term.want("lock:renewed").press("Enter").want("no connection has its name or address").press("W").want("watching the lock")
+	seen := regexp.MustCompile("probably " + regexp.QuoteMeta(from) + " · it ran eval just when the lock changed|not found in 30 s: [1-9][0-9]* changes") // a starved machine sees too little
+	within(t, longestWait, func() bool { return seen.MatchString(term.screen()) })
+	term.quit()
 }
 
 // The user of the documentation with the permissions of who is refused nothing, and

@@ -39,7 +39,7 @@ const deadlockAge = time.Second
 // certain. Nor is it in a single read, which does not show how long they wait. A semaphore blocks its waiters only if no holder of a permit can go on, and a
 // waiting reader waits only for a writer.
 func Deadlocks(s Snapshot) []Deadlock {
-	g := newWaitGraph(s)
+	g := newWaitGraph(s, nil)
 	g.release()
 	var all []Deadlock
 	seen := make(map[string]bool)
@@ -63,7 +63,9 @@ func Deadlocks(s Snapshot) []Deadlock {
 // waitGraph is who waits for whom.
 type waitGraph struct {
 	now   time.Time
-	waits map[string][]edge // the waits of an owner, unless it can go on
+	names map[string]string  // of owners, by ID and by the label that begins a token of package lock
+	holds map[string][]*Lock // the locks of an owner
+	waits map[string][]edge  // the waits of an owner, unless it can go on
 }
 
 // edge is a wait for a lock and for all, or for one, of some owners.
@@ -74,39 +76,56 @@ type edge struct {
 	any    bool     // one of them is enough
 }
 
-func newWaitGraph(s Snapshot) *waitGraph {
-	g := &waitGraph{now: s.At, waits: make(map[string][]edge)}
-	names := make(map[string]string) // of owners, by ID and by the label that begins a token of package lock
+// newWaitGraph returns the graph of the locks with waiters, and of another lock, which may be
+// nil.
+func newWaitGraph(s Snapshot, other *Lock) *waitGraph {
+	g := &waitGraph{now: s.At, names: make(map[string]string), holds: make(map[string][]*Lock), waits: make(map[string][]edge)}
 	var contended []*Lock
 	for i := range s.Locks {
 		if len(s.Locks[i].Waiters) > 0 {
 			contended = append(contended, s.Locks[i])
 		}
 	}
-	if len(contended) < 2 {
+	if other != nil {
+		g.addHolders(other)
+	} else if len(contended) < 2 {
 		return g
 	}
 	for _, l := range contended {
-		for _, h := range l.Holders {
-			names[h.ID] = h.Name()
-			if h.Label != "" {
-				names[h.Label+"~"] = h.Label
-			}
-		}
+		g.addHolders(l)
 	}
 	for _, l := range contended {
 		for i := range l.Waiters {
 			w := &l.Waiters[i]
-			name := names[w.ID]
-			if label, _, labelled := strings.Cut(w.ID, "~"); name == "" && labelled {
-				name = names[label+"~"]
-			}
+			name := g.owner(w)
 			if e := (edge{lock: l, waiter: w, owners: l.blocking(w), any: l.Kind == Semaphore}); name != "" && g.lives(w) && e.blocks(name) {
 				g.waits[name] = append(g.waits[name], e)
 			}
 		}
 	}
 	return g
+}
+
+// addHolders adds the holders of a lock to the owners.
+func (g *waitGraph) addHolders(l *Lock) {
+	for _, h := range l.Holders {
+		g.names[h.ID] = h.Name()
+		if h.Label != "" {
+			g.names[h.Label+"~"] = h.Label
+		}
+		g.holds[h.Name()] = append(g.holds[h.Name()], l)
+	}
+}
+
+// owner returns the name of the owner that a waiter is; "" if it holds no lock of the graph.
+func (g *waitGraph) owner(w *Waiter) string {
+	if name := g.names[w.ID]; name != "" {
+		return name
+	}
+	if label, _, labelled := strings.Cut(w.ID, "~"); labelled {
+		return g.names[label+"~"]
+	}
+	return ""
 }
 
 // lives reports whether a waiter does not count as dead.

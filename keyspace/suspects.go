@@ -1,8 +1,11 @@
 package keyspace
 
 import (
+	"fmt"
 	"slices"
 	"time"
+
+	"locktop/internal/humanize"
 )
 
 // Suspects finds the client that changes a lock by coincidence: it compares the clients
@@ -52,6 +55,21 @@ type Suspicion struct {
 	Hits    int  // changes at which this client had just run a command that writes
 	Left    int  // clients that cannot be excluded, with this one
 	Named   bool // the evidence is sufficient
+}
+
+// Text says how the client is known, or how far the search has come.
+func (s Suspicion) Text() string {
+	left := "no client was seen at every change"
+	switch {
+	case s.Left == 1:
+		left = "1 client is left"
+	case s.Left > 1:
+		left = humanize.Count(s.Left) + " clients are left"
+	}
+	if !s.Named {
+		return fmt.Sprintf("%s, %s", humanize.Plural(s.Changes, "change"), left)
+	}
+	return fmt.Sprintf("it ran %s just when the lock changed, %d of %d times, and hardly ever between; %s", s.Client.Command, s.Hits, s.Changes, left)
 }
 
 // Parameters of the evidence.

@@ -85,14 +85,20 @@ const holderKeys = "bcdefghilmnoprstuvwxyz"
 
 // holderMenu returns the menu of the holders of a lock, to release one of them or all.
 func (a *app) holderMenu(l keyspace.Lock) *menu {
-	release := func(l keyspace.Lock) func(*state) (dialog, tea.Cmd) {
-		return func(*state) (dialog, tea.Cmd) {
-			return a.confirm(pendingAction{act: keyspace.ForceRelease, locks: []keyspace.Lock{l}}), nil
-		}
+	release := func(l keyspace.Lock) (dialog, tea.Cmd) {
+		return a.confirm(pendingAction{act: keyspace.ForceRelease, locks: []keyspace.Lock{l}}), nil
 	}
-	m := &menu{title: "release which hold of " + a.redactKey(l.Key), choices: []choice{
-		{key: "a", label: "all", detail: humanize.Count(len(l.Holders)) + " holds", pick: release(l)},
-	}}
+	m := a.perHolder("release which hold of "+a.redactKey(l.Key), l, release)
+	m.choices = slices.Insert(m.choices, 0, choice{
+		key: "a", label: "all", detail: humanize.Count(len(l.Holders)) + " holds", pick: func(*state) (dialog, tea.Cmd) { return release(l) },
+	})
+	return m
+}
+
+// perHolder returns a menu of the holders of a lock. pick receives the lock with the chosen
+// holder alone.
+func (a *app) perHolder(title string, l keyspace.Lock, pick func(keyspace.Lock) (dialog, tea.Cmd)) *menu {
+	m := &menu{title: title}
 	for i := range l.Holders {
 		one := l
 		one.Holders, one.Expires = l.Holders[i:i+1:i+1], l.Holders[i].Expires
@@ -101,7 +107,8 @@ func (a *app) holderMenu(l keyspace.Lock) *menu {
 			key = holderKeys[i : i+1]
 		}
 		m.choices = append(m.choices, choice{
-			key: key, label: fmt.Sprintf("hold %d", i+1), detail: lockView{&one, a.clock(), &a.state}.holder(&one.Holders[0]), pick: release(one),
+			key: key, label: fmt.Sprintf("hold %d", i+1), detail: lockView{&one, a.clock(), &a.state}.holder(&one.Holders[0]),
+			pick: func(*state) (dialog, tea.Cmd) { return pick(one) },
 		})
 	}
 	return m
@@ -126,14 +133,14 @@ func (a *app) allowed(act keyspace.Action, locks []keyspace.Lock) (able []keyspa
 }
 
 // disabledReason returns why an action on a lock is impossible, "" if it is possible.
-func (a *app) disabledReason(act keyspace.Action, l keyspace.Lock) string {
+func (s *state) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 	switch {
 	case act == keyspace.Expire && !l.Endless():
 		return "it has a deadline already"
 	case act == keyspace.Extend && l.Endless():
 		return "it has no deadline; d sets one"
 	}
-	_, why := a.safeCommand(act, l, defaultTTL)
+	_, why := s.safeCommand(act, l, defaultTTL)
 	return why
 }
 

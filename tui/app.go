@@ -48,7 +48,7 @@ func newApp(ctx context.Context, w Config) *app {
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.notice.text = fmt.Sprintf("m shows %s of how locks behave and fail; ? lists the keys", humanize.Plural(len(w.Scenes), "scene"))
 	}
-	a.raw.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
+	a.raw.store, a.clients.finder, a.formats, a.redisCLI = w.Store, w.Finder, w.Formats, w.RedisCLI
 	a.refresher.every = max(w.Every, tickInterval)
 	a.syncPlayer()
 	a.privacy = newPrivacy()
@@ -112,6 +112,10 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.onConnected(msg)
 	case storedMsg:
 		a.raw.onAnswer(msg)
+	case clientsMsg:
+		a.clients.onAnswer(msg)
+	case watchedMsg:
+		a.clients.onWatched(msg)
 	case appliedMsg:
 		if msg.err != nil {
 			a.rejectStart(shortError(msg.err))
@@ -159,7 +163,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	if !a.notice.until.IsZero() && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
-	cmds := []tea.Cmd{tick(), a.run.measure(), a.readStored()}
+	cmds := []tea.Cmd{tick(), a.run.measure(), a.readStored(), a.listClients()}
 	if a.refresher.due(a.now) {
 		a.refresher.begin(a.now)
 		before := a.live
@@ -190,6 +194,8 @@ func (a *app) onConnected(msg connectedMsg) {
 	a.config.Executor, a.config.CommandStats = msg.config.Executor, msg.config.CommandStats
 	a.acts = a.config.Executor != nil
 	a.raw = rawValue{store: msg.config.Store}
+	a.clients.leave()
+	a.clients = holderClients{finder: msg.config.Finder}
 	a.locks().reset()
 	if a.place() == onLock {
 		a.goToPage(a.from)
@@ -238,8 +244,10 @@ func (a *app) onKeys(msg tea.KeyMsg) tea.Cmd {
 
 // press handles a key and then a.next. A tea.Cmd could deliver that message only after the next
 // key, which would reach the wrong page.
-func (a *app) press(msg tea.KeyMsg) tea.Cmd {
-	cmd := a.onKey(msg)
+func (a *app) press(msg tea.KeyMsg) tea.Cmd { return a.follow(a.onKey(msg)) }
+
+// follow handles what a key or a click has caused.
+func (a *app) follow(cmd tea.Cmd) tea.Cmd {
 	for a.next != nil {
 		next := a.next
 		a.next = nil
@@ -331,6 +339,8 @@ func (a *app) perform(act action) tea.Cmd {
 		a.openCopy()
 	case actOn:
 		a.openActionMenu()
+	case findClient:
+		return a.findClient()
 	case sceneMenu:
 		a.openScenes()
 	case writeScenario:

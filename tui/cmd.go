@@ -52,6 +52,22 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	})
 }
 
+// listClients requests the clients of the server that has a lock.
+func listClients(ctx context.Context, f Finder, l keyspace.Lock) tea.Cmd {
+	return guarded(func() tea.Msg {
+		clients, err := f.Clients(ctx, l)
+		return clientsMsg{l.ID(), clients, err}
+	})
+}
+
+// watchHolder watches a lock for the client of a holder.
+func watchHolder(ctx context.Context, f Finder, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) tea.Cmd {
+	return guarded(func() tea.Msg {
+		found, err := f.WatchHolder(ctx, l, h, others)
+		return watchedMsg{l.ID(), h, found, err}
+	})
+}
+
 // fetchMetrics requests the metrics of the generator and its events after number seen. If the
 // run did not begin at began, it requests all events.
 func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
@@ -198,6 +214,21 @@ type storedMsg struct {
 	at    time.Time // local time of the request
 	items []RawEntry
 	err   error
+}
+
+// clientsMsg carries the clients of the server that has a lock.
+type clientsMsg struct {
+	id      keyspace.ID
+	clients []keyspace.Client
+	err     error
+}
+
+// watchedMsg carries the client of a holder, as far as a watch has found it.
+type watchedMsg struct {
+	id     keyspace.ID
+	holder keyspace.Holder
+	found  keyspace.Suspicion
+	err    error
 }
 
 // loadMsg carries the load that a Loader opened, with its first scenario and the present one.

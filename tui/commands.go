@@ -149,7 +149,7 @@ func commonPrefix(all []string) string {
 func (a *app) setTheme(name string) (tea.Cmd, error) {
 	t, ok := themeNamed(name)
 	if !ok || name == "" {
-		return nil, fmt.Errorf("there are %s", strings.Join(Themes(), ", "))
+		return nil, fmt.Errorf("one of: %s", strings.Join(Themes(), ", "))
 	}
 	a.screen.theme = t
 	return nil, nil
@@ -158,7 +158,7 @@ func (a *app) setTheme(name string) (tea.Cmd, error) {
 func (a *app) setGlyphs(name string) (tea.Cmd, error) {
 	g, ok := widget.GlyphsNamed(name)
 	if !ok || name == "" {
-		return nil, fmt.Errorf("there are %s", strings.Join(widget.GlyphSets(), ", "))
+		return nil, fmt.Errorf("one of: %s", strings.Join(widget.GlyphSets(), ", "))
 	}
 	a.screen.glyphs = g
 	return nil, nil
@@ -181,7 +181,7 @@ func (a *app) openPage(name string) (tea.Cmd, error) {
 			return nil, nil
 		}
 	}
-	return nil, fmt.Errorf("there are %s", strings.Join(pageNames(), ", "))
+	return nil, fmt.Errorf("one of: %s", strings.Join(pageNames(), ", "))
 }
 
 // openLock opens a lock by its key as the screen shows it.
@@ -223,7 +223,7 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
 	column := slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil })
 	if column < 0 && name != "severity" {
-		return nil, fmt.Errorf("there are %s", strings.Join(orders(), ", "))
+		return nil, fmt.Errorf("one of: %s", strings.Join(orders(), ", "))
 	}
 	p.sort, p.reversed = column, false
 	p.arrange(&a.state)
@@ -233,7 +233,7 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 
 func (a *app) setGroup(name string) (tea.Cmd, error) {
 	if name != "owner" && name != "none" {
-		return nil, fmt.Errorf("there are owner, none")
+		return nil, fmt.Errorf("one of: owner, none")
 	}
 	p := a.locks()
 	p.grouped = name == "owner"

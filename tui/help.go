@@ -56,7 +56,7 @@ func (d *helpDialog) draw(s *state, lines []string) []string {
 }
 
 // text returns the lines: the keys of the open page, the keys of all pages, the keys of the
-// other pages, the mouse, and the glyphs of the states.
+// other pages, the mouse, the words, and the glyphs of the states.
 func (d *helpDialog) text(s *state) []string {
 	lines := d.section(s, d.page.String(), func(p pageSet) bool { return p&d.page != 0 && p != anywhere })
 	lines = append(lines, d.section(s, anywhere.String(), func(p pageSet) bool { return p == anywhere })...)
@@ -69,7 +69,26 @@ func (d *helpDialog) text(s *state) []string {
 	for _, m := range mouseHelp() {
 		lines = append(lines, d.entry(s, m.what, m.does)...)
 	}
+	lines = append(lines, strings.Repeat(" ", s.screen.w), widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "words").String())
+	for _, m := range wordHelp() {
+		lines = append(lines, d.entry(s, m.what, m.does)...)
+	}
 	return append(lines, strings.Repeat(" ", s.screen.w), d.legend(s))
+}
+
+// wordHelp is what short words and signs on the screen mean, for the help and the docs.
+func wordHelp() []struct{ what, does string } {
+	return []struct{ what, does string }{
+		{"HOLDS", "how often its owner has entered the lock; of a semaphore the permits in use and in all"},
+		{"≥3 m", "at least: the hold began before locktop saw it"},
+		{"WAIT ?", "the lock type does not record its waiters"},
+		{"TTL bar", "the time left of the lease, or of the longest time left that was seen"},
+		{"sampled", "locktop reads the lock after each change; a shorter hold than the time between two reads is missed"},
+		{"gave up", "clients of the load that did not get the lock within the wait limit"},
+		{"cut off", "attempts that a stop of the clients ended"},
+		{"lost", "holds whose lock another program deleted or took"},
+		{"fairness", "1 if all clients acquired equally often, 1/n if one of n got all (Jain's index)"},
+	}
 }
 
 // helpColumn is the column of the texts. helpLines is the maximum number of lines of a text.

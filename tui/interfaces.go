@@ -72,6 +72,16 @@ type Store interface {
 	Stored(context.Context, keyspace.Lock) ([]RawEntry, error)
 }
 
+// Finder finds the clients that hold locks. With a nil Finder, the screen does not look for
+// them.
+type Finder interface {
+	// Clients lists the clients of the server that has a lock, without those of locktop.
+	Clients(context.Context, keyspace.Lock) ([]keyspace.Client, error)
+	// WatchHolder watches a lock until the client of a holder is named by coincidence, or
+	// until ctx ends, which is not an error. others are further locks of the same owner.
+	WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) (keyspace.Suspicion, error)
+}
+
 // RawEntry is a key on one server.
 type RawEntry struct {
 	Node  string

@@ -48,6 +48,7 @@ const (
 	copyIt
 	snooze
 	actOn
+	findClient
 
 	sortLeft
 	sortRight
@@ -161,6 +162,7 @@ func bindings() []binding {
 		{search, onLocks | onTimeline | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
 		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
 		{copyIt, onLocks | onLock | onFindings | onEvents, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard; on events the key, the client or the event"},
+		{findClient, onLock, []string{"W"}, "W", "who", "watch the lock for up to 30 s, to find the client that holds it by what it does when the lock changes"},
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
 		{invert, onLocks, []string{"i"}, "i", "reverse", "reverse the order"},

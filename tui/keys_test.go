@@ -106,6 +106,7 @@ func keyTests() []keyTest {
 		{onLocks, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onLock, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onFindings, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
+		{onLock, "W", func(d *driver) { d.press("W").want("the clients of this server cannot be listed") }},
 		{onLock, "z", func(d *driver) { d.press("z").want("snoozed for 1 h", "back in 1 h 00") }},
 		{onLock, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly", "command that sets a deadline").press("esc")
@@ -377,7 +378,7 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 
 func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
-		d.size(200, 80)
+		d.size(200, 95)
 		foot := d.line("? help")
 		d.press("?")
 		for _, b := range bindings() {
@@ -411,7 +412,7 @@ func TestTheHelpShowsEveryTextCompletely(t *testing.T) {
 func TestHelpScrollsInASmallWindow(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(60, 12).press("?").want("locks").wantNot("states")
-		for range 90 {
+		for range 120 {
 			d.press("j")
 		}
 		d.want("states").press("k").press("esc").wantNot("everywhere")
@@ -437,6 +438,10 @@ func keysPage() string {
 	}
 	b.WriteString("\n## Mouse\n\n| mouse | what it does |\n| --- | --- |\n")
 	for _, m := range mouseHelp() {
+		fmt.Fprintf(&b, "| %s | %s |\n", m.what, m.does)
+	}
+	b.WriteString("\n## Words on the screen\n\n| word | what it means |\n| --- | --- |\n")
+	for _, m := range wordHelp() {
 		fmt.Fprintf(&b, "| %s | %s |\n", m.what, m.does)
 	}
 	b.WriteString("\n## Commands, after `:`\n\n| command | what it does |\n| --- | --- |\n")

@@ -99,7 +99,7 @@ func (a *app) header(s *state) string {
 func (a *app) headerParts(s *state, tabs []segment) (left, right []segment) {
 	t := s.screen.theme
 	left = append([]segment{{style: t.chip, text: " locktop "}}, tabs...)
-	left = append(left, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
+	left = append(left, segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2, flex: 14})
 	return left, []segment{
 		{style: t.dim, text: s.version(), priority: 5},
 		s.mode(),
@@ -132,11 +132,16 @@ func (a *app) tabs(s *state) []segment {
 	named := a.tabNames(s, func(title string) string { return title })
 	const needed = 3 // the priorities of server, status and mode
 	left, right := a.headerParts(s, named)
+	server := &left[len(left)-1]
+	server.flex = max(server.flex, min(widget.Width(server.text), maxServer))
 	if needs(left, needed)+needs(right, needed) <= s.screen.w-1+segmentGap {
 		return named
 	}
 	return a.tabNames(s, func(title string) string { return title[:1] })
 }
+
+// maxServer is the width from which the server may be cut for the names of the pages.
+const maxServer = 24
 
 // tabNames returns the numbered pages. closed returns the text of a closed page.
 func (a *app) tabNames(s *state, closed func(title string) string) []segment {
@@ -256,17 +261,27 @@ func (s *state) footer(at pageSet) string {
 		l.Pad(widget.Style{}, 1).Put(st, s.screen.glyphs.FitEnd(s.notice.text, l.Rest()))
 		return l.String()
 	}
-	for _, b := range bindings() {
-		if b.word == "" || b.place&at == 0 || !s.offers(b) {
-			continue
-		}
-		label := s.screen.glyphs.Word(b.label)
-		if widget.Width(label)+widget.Width(b.word)+3 > l.Rest() {
-			continue
-		}
-		l.Pad(widget.Style{}, 1).Put(t.key, label).Put(t.dim, " "+b.word).Pad(widget.Style{}, 1)
+	for _, b := range s.footerKeys(at) {
+		l.Pad(widget.Style{}, 1).Put(t.key, s.screen.glyphs.Word(b.label)).Put(t.dim, " "+b.word).Pad(widget.Style{}, 1)
 	}
 	return l.String()
+}
+
+// footerKeys returns the keys of a page that have room in the footer.
+func (s *state) footerKeys(at pageSet) (all []binding) {
+	rest := s.screen.w
+	for _, b := range bindings() {
+		if w := s.footerWidth(b); b.word != "" && b.place&at != 0 && s.offers(b) && w <= rest {
+			all = append(all, b)
+			rest -= w
+		}
+	}
+	return all
+}
+
+// footerWidth returns the width of a key in the footer.
+func (s *state) footerWidth(b binding) int {
+	return widget.Width(s.screen.glyphs.Word(b.label)) + widget.Width(b.word) + 3
 }
 
 // offers reports whether a key has a target: the menu some scenes, an action a session that may act, a key of the Load or Nodes page a load, or
@@ -277,6 +292,8 @@ func (s *state) offers(b binding) bool {
 		return s.run.load != nil && len(s.run.scenes) > 0
 	case actOn:
 		return s.acts
+	case findClient:
+		return s.findsClients()
 	}
 	switch b.place {
 	case onLoad:

@@ -373,7 +373,7 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 		for d.app.pages[1].(*timelinePage).chosen.Key != "load:1" {
 			d.press("j")
 		}
-		d.want("exact: reported by the load's own clients")
+		d.want("selected lane: exact, of the load's own clients")
 	})
 }
 

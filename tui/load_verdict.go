@@ -81,11 +81,11 @@ func sentences(g widget.Glyphs, text string, w, n int) []string {
 	return g.Wrap(strings.TrimSuffix(first, ".")+".", w, n)
 }
 
-// expectationLines draws what to watch, and the metrics with expectations.
+// expectationLines draws what to look for, and the metrics with expectations.
 func (s *state) expectationLines(w int) []string {
 	var all []string
 	if s.run.scenario.Watch != "" {
-		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.key, "watch ").Put(s.screen.theme.strong, s.screen.glyphs.FitEnd(widget.Plain(s.run.scenario.Watch), w-8))
+		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.key, "look for: ").Put(s.screen.theme.strong, s.screen.glyphs.FitEnd(widget.Plain(s.run.scenario.Watch), w-12))
 		all = append(all, l.String())
 	}
 	l := widget.NewLine(w).Pad(widget.Style{}, 1)

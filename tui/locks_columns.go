@@ -60,7 +60,7 @@ func lockColumns() []column {
 		{widget.Column{Title: "KIND", Min: 9, Priority: 5}, "kind", false, kindCell, byKind},
 		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 8}, "format", false, formatCell, byFormat},
 		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, byOwner},
-		{widget.Column{Title: "×", Min: 2, Priority: 6, Right: true}, "count", false, countCell, byCount},
+		{widget.Column{Title: "HOLDS", Min: 6, Priority: 6, Right: true}, "count", false, countCell, byCount},
 		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, byWaiters},
 		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, "hold time", false, heldCell, byHeld},
 		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
@@ -112,7 +112,11 @@ func countCell(v lockView, _ int) widget.Cell {
 	if n > 1 {
 		st = v.state.screen.theme.strong
 	}
-	return widget.Cell{Style: st, Text: strconv.Itoa(n)}
+	text := strconv.Itoa(n)
+	if v.Kind == keyspace.Semaphore && v.Limit > 0 {
+		text = fmt.Sprintf("%d/%d", len(v.Holders), v.Limit)
+	}
+	return widget.Cell{Style: st, Text: text}
 }
 
 func waitCell(v lockView, _ int) widget.Cell {

@@ -138,6 +138,9 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	return lines
 }
 
+// roomForTitles is the table width from which the number of holds has a word as its title.
+const roomForTitles = 110
+
 // roomForAll is the table width from which all columns are shown beside the details.
 const roomForAll = 140
 
@@ -147,14 +150,14 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 	shapes := make([]widget.Column, len(columns))
 	for i, c := range columns {
 		shapes[i] = c.Column
-		if c.Title == "×" {
-			shapes[i].Title = s.screen.glyphs.Times
+		if c.name == "count" && w < roomForTitles {
+			shapes[i].Title, shapes[i].Min = s.screen.glyphs.Times, 3
 		}
 		switch {
 		case c.name == "key": // as wide as the longest key
 			shapes[i].Max = max(p.keyWidth, c.Min)
 			if !p.wide {
-				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*3/10))
+				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*28/100))
 			}
 		case c.name == "owner":
 			shapes[i].Max = max(min(p.ownerWidth, c.Max), c.Min)

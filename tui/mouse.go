@@ -20,6 +20,8 @@ func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 	case msg.Button != tea.MouseButtonLeft || msg.Action != tea.MouseActionPress:
 	case msg.Y == 0:
 		a.clickTab(msg.X)
+	case msg.Y == a.screen.h-1 && a.state.frame().footer:
+		return a.clickFooter(msg.X)
 	case msg.Y >= top:
 		if p, ok := a.page().(clicker); ok && p.click(&a.state, msg.X, msg.Y-top) {
 			return a.press(tea.KeyMsg{Type: tea.KeyEnter})
@@ -31,7 +33,7 @@ func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 // mouseHelp is what the mouse does, for the help and the docs.
 func mouseHelp() []struct{ what, does string } {
 	return []struct{ what, does string }{
-		{"click", "select a row, and with a second click open it as Enter does; open a tab, sort by a title, choose from a menu"},
+		{"click", "select a row, and with a second click open it as Enter does; open a tab, sort by a title, choose from a menu, press a key of the last line; a question before a change takes keys only"},
 		{"wheel", "scroll; --no-mouse leaves the mouse to the terminal, to select text"},
 	}
 }
@@ -58,6 +60,22 @@ func (a *app) onMenuMouse(msg tea.MouseMsg) tea.Cmd {
 		a.dialog, cmd = m.click(&a.state, msg.Y)
 	}
 	return cmd
+}
+
+// clickFooter does what the key at column x of the last line does; of a group, its first key.
+func (a *app) clickFooter(x int) tea.Cmd {
+	if a.notice.text != "" {
+		a.notice = notice{}
+		return nil
+	}
+	at := 0
+	for _, b := range a.footerKeys(a.place()) {
+		at += a.footerWidth(b)
+		if x < at {
+			return a.follow(a.perform(b.action))
+		}
+	}
+	return nil
 }
 
 // clickTab opens the page whose tab is at column x of the first line.

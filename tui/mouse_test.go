@@ -3,18 +3,23 @@ package tui
 import (
 	"strings"
 	"testing"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/x/ansi"
+
+	"locktop/keyspace"
 )
 
-// click clicks on the first line of the screen that contains text.
+// click clicks on the first text of the screen that is this one.
 func (d *driver) click(text string) *driver {
 	d.t.Helper()
 	above, _, found := strings.Cut(d.screen(), text)
 	if !found {
 		d.t.Fatalf("no %q on the screen:\n%s", text, d.screen())
 	}
-	d.deliver(tea.MouseMsg{X: 5, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
+	x := ansi.StringWidth(above[strings.LastIndexByte(above, '\n')+1:]) + 1
+	d.deliver(tea.MouseMsg{X: x, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
 	return d.settle()
 }
 
@@ -33,6 +38,23 @@ func TestASecondClickOpensARow(t *testing.T) {
 	})
 }
 
+// A click on a key of the last line presses it. A message there only goes away.
+func TestTheKeysOfTheLastLineTakeClicks(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
+		d.click("/ filter").want("8 of 8").press("esc").press("1").click("? help").want("any other key closes").press("esc")
+		d.press("1").click("Enter open").want("newest first").press("esc")
+		d.press("K").want("K does nothing").click("K does nothing").wantNot("K does nothing").want("? help")
+	})
+}
+
+// HOLDS of a semaphore are its permits.
+func TestTheHoldsOfASemaphoreArePermits(t *testing.T) {
+	l := mutex("pool", "web-1", time.Minute)
+	l.Kind, l.Limit = keyspace.Semaphore, 3
+	l.Holders = append(l.Holders, keyspace.Holder{ID: "web-2", Count: 1})
+	drive(t, Config{Source: &fakeServer{locks: []keyspace.Lock{l}}}, func(d *driver) { d.want(" 2/3 ").size(140, 40).want("HOLDS", " 2/3 ") })
+}
+
 // The smallest windows show which lock is selected, and which has a finding.
 func TestASmallWindowShowsSelectionAndFindings(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
@@ -46,7 +68,7 @@ func TestTheHeaderUsesItsRoom(t *testing.T) {
 	w.Production = true
 	drive(t, w, func(d *driver) {
 		for width, named := range map[int]bool{80: false, 100: false, 120: true} {
-			if line := d.size(width, 24).line(" locktop "); !strings.Contains(line, "redis://127.") || strings.Contains(line, "2 Timeline") != named {
+			if line := d.size(width, 24).line(" locktop "); !strings.Contains(line, " 127.0.0.1:6") || strings.Contains(line, "2 Timeline") != named {
 				t.Errorf("at %d columns it is %q", width, line)
 			}
 		}

@@ -10,17 +10,12 @@ import (
 	"locktop/tui/widget"
 )
 
-// ownership lists the other locks of an owner.
-type ownership struct {
-	holds []*keyspace.Lock // other locks that it holds
-	waits []*keyspace.Lock // locks that it waits for
-}
-
-// ownerships is the last result of lockView.elsewhere. A search through 10,000 locks takes as
-// long as the rest of a frame.
+// ownerships is what the holders of a lock have to do with other locks. A search through
+// 10,000 locks takes as long as the rest of a frame.
 type ownerships struct {
-	lock keyspace.ID
-	of   []ownership // of the first ownersShown holders of lock
+	lock  keyspace.ID
+	holds [][]*keyspace.Lock // other locks, of the first ownersShown holders of lock
+	chain keyspace.Chain
 }
 
 // ownersShown is the maximum number of holders of a lock whose other locks are shown.
@@ -29,37 +24,27 @@ const ownersShown = 3
 // namesListed is the maximum number of keys listed per owner.
 const namesListed = 6
 
-// ownerships returns the other locks of the first ownersShown holders. It searches once per
-// view model and lock.
-func (v lockView) ownerships() []ownership {
+// ownerships searches once per view model and lock.
+func (v lockView) ownerships() *ownerships {
 	model := v.state.current()
 	if model.owners == nil || model.owners.lock != v.ID() {
-		model.owners = &ownerships{lock: v.ID()}
+		model.owners = &ownerships{lock: v.ID(), chain: keyspace.ChainOf(model.snap, v.Lock)}
 		for i := range v.Holders[:min(len(v.Holders), ownersShown)] {
-			model.owners.of = append(model.owners.of, v.search(model.locks, &v.Holders[i]))
+			model.owners.holds = append(model.owners.holds, v.otherLocks(model.locks, v.Holders[i].Name()))
 		}
 	}
-	return model.owners.of
+	return model.owners
 }
 
-// search finds the other locks that a holder holds or waits for. It finds none for libraries
-// that make a new token for each hold.
-func (v lockView) search(locks []*keyspace.Lock, h *keyspace.Holder) (o ownership) {
-	name := h.Name()
-	for i := range locks {
-		other := locks[i]
-		if other.Key == v.Key && other.ID() == v.ID() {
-			continue
+// otherLocks returns the other locks that an owner holds. It finds none for libraries that
+// make a new token for each hold.
+func (v lockView) otherLocks(locks []*keyspace.Lock, name string) (held []*keyspace.Lock) {
+	for _, other := range locks {
+		if (other.Key != v.Key || other.ID() != v.ID()) && holds(other, name) {
+			held = append(held, other)
 		}
-		if holds(other, name) {
-			o.holds = append(o.holds, other)
-		}
-		if len(other.Waiters) == 0 || !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
-			continue
-		}
-		o.waits = append(o.waits, other)
 	}
-	return o
+	return held
 }
 
 // holds reports whether an owner is a holder of a lock.
@@ -78,40 +63,6 @@ func (s *state) waitText(l *keyspace.Lock) string {
 		return s.redactKey(l.Key)
 	}
 	return s.redactKey(l.Key) + ", which " + s.redactOwner(l.Holders[0].Name()) + " holds"
-}
-
-// waitsAs reports whether a waiter and a holder are the same client: by their IDs, or by the
-// label that begins a token of package lock.
-func waitsAs(w keyspace.Waiter, h *keyspace.Holder) bool {
-	return w.ID == h.ID || h.Label != "" && strings.HasPrefix(w.ID, h.Label+"~")
-}
-
-// ownerLines draws the other locks of the holders.
-func (v lockView) ownerLines(w int) []string {
-	s := v.state
-	var lines []string
-	for i, o := range v.ownerships() {
-		name := s.redactOwner(v.Holders[i].Name())
-		if len(o.holds) > 0 {
-			lines = append(lines, s.items(w, "owner", s.screen.theme.text, name+" also holds "+listed(texts(o.holds, s.keyText)), 2)...)
-		}
-		if len(o.waits) > 0 {
-			lines = append(lines, s.items(w, "owner", s.screen.theme.warn, name+" waits for "+listed(texts(o.waits, s.waitText)), 2)...)
-		}
-	}
-	return lines
-}
-
-// keyText describes a lock by its key.
-func (s *state) keyText(l *keyspace.Lock) string { return s.redactKey(l.Key) }
-
-// texts describes each of the locks.
-func texts(locks []*keyspace.Lock, describe func(*keyspace.Lock) string) []string {
-	all := make([]string, len(locks))
-	for i, l := range locks {
-		all[i] = describe(l)
-	}
-	return all
 }
 
 // listed joins the first namesListed names.

@@ -94,6 +94,7 @@ func (p *lockPage) text(s *state, w int) []string {
 	v := p.lock(s)
 	lines := p.nowBlock(v, w)
 	lines = append(lines, p.findingsBlock(s, w)...)
+	lines = append(lines, p.stuckBlock(v, w)...)
 	lines = append(lines, p.lastMinuteBlock(s, w)...)
 	lines = append(lines, s.rawBlock(p.id, w)...)
 	lines = append(lines, s.holdStatsBlock(p.id, w)...)
@@ -139,8 +140,6 @@ func (p *lockPage) nowBlock(v lockView, w int) []string {
 		lines = append(lines, v.timeLeft(w))
 	}
 	lines = append(lines, v.holders(w, holdersListed, 3)...)
-	lines = append(lines, v.processLines(w)...)
-	lines = append(lines, v.ownerLines(w)...)
 	lines = append(lines, v.queue(w)...)
 	lines = append(lines, s.items(w, "so far", s.screen.theme.text, v.details(), 3)...)
 	for i, why := range v.Evidence {
@@ -160,30 +159,6 @@ func (p *lockPage) ended(s *state, w int) string {
 		}
 	}
 	return s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not held now"+how+"; below as last seen")
-}
-
-// processLines draws the processes of the first holders, as far as they are known: by the address
-// of a connection with the name of the holder, or by the host and the process ID in its label.
-func (v lockView) processLines(w int) []string {
-	s := v.state
-	label := "process"
-	var lines []string
-	for _, h := range v.Holders[:min(len(v.Holders), holdersListed)] {
-		text := ""
-		if p, ok := h.Process(); ok {
-			p.Host = s.redactAddr(p.Host)
-			text = p.String()
-		}
-		if h.Addr != "" {
-			text = s.sentence(text, "connected from "+s.redactAddr(h.Addr))
-		}
-		if text == "" {
-			continue
-		}
-		lines = append(lines, s.items(w, label, s.screen.theme.text, text, 2)...)
-		label = ""
-	}
-	return lines
 }
 
 // Maximum numbers of listed holders, waiters and events.

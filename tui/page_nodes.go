@@ -126,12 +126,14 @@ func (p *nodesPage) summary(s *state, l *widget.Line) {
 	}, nil)
 }
 
-func nodeColumns() []widget.Column {
+// columns returns the columns of the table, without role and version if no node says them: embedded servers do not.
+func (p *nodesPage) columns() []widget.Column {
+	silent := !slices.ContainsFunc(p.rows, func(n keyspace.Node) bool { return n.Role != "" || n.Version != "" })
 	return []widget.Column{
 		{Title: "NODE", Min: 16, Max: 32},
 		{Title: "STATE", Min: 7},
-		{Title: "ROLE", Min: 7, Priority: 3},
-		{Title: "VERSION", Min: 12, Priority: 4},
+		{Title: "ROLE", Min: 7, Priority: 3, Off: silent},
+		{Title: "VERSION", Min: 12, Priority: 4, Off: silent},
 		{Title: "PING", Min: 7, Priority: 2, Right: true},
 		{Title: "KEYS", Min: 8, Priority: 5, Right: true},
 		{Title: "LOCKS", Min: 6, Right: true},
@@ -140,7 +142,7 @@ func nodeColumns() []widget.Column {
 }
 
 func (p *nodesPage) view(s *state, w, h int) []string {
-	table := widget.NewTable(s.screen.glyphs, nodeColumns(), w-margin-1, s.gap())
+	table := widget.NewTable(s.screen.glyphs, p.columns(), w-margin-1, s.gap())
 	head := widget.NewLine(w).Pad(widget.Style{}, margin)
 	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, -1, "")
 	lines := []string{head.String()}

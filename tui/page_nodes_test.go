@@ -92,3 +92,14 @@ func TestNodesOfALostConnectionAreNotUp(t *testing.T) {
 		d.wait(retryAfter + tickInterval).want("● up")
 	})
 }
+
+// A server that does not say its role and version, as an embedded one, has no such columns.
+func TestUnknownRolesHaveNoColumn(t *testing.T) {
+	v := sampleServer()
+	v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, Ping: 20 * time.Microsecond, Keys: 54, Locks: 8}}
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.press("4").want("STATE", "<0.1 ms").wantNot("ROLE", "VERSION")
+		v.set(func(v *fakeServer) { v.nodes[0].Role = "master" })
+		d.wait(2*time.Second).want("ROLE", "master")
+	})
+}

@@ -207,9 +207,9 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 // source says whether the selected lane is exact or sampled.
 func (p *timelinePage) source(s *state) string {
 	if len(p.keys) > 0 && s.timeline.exact[p.chosen.Key] != nil {
-		return "exact: reported by the load's own clients"
+		return "selected lane: exact, of the load's own clients"
 	}
-	return "sampled: holds shorter than one poll are missed"
+	return "selected lane: sampled, without shorter holds than a poll"
 }
 
 func (p *timelinePage) view(s *state, w, h int) []string {

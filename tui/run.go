@@ -28,6 +28,7 @@ type Config struct {
 	Formats      []keyspace.Format  // for safe commands
 	RedisCLI     []string           // further flags of redis-cli in safe commands, such as --tls
 	Store        Store              // nil hides raw values
+	Finder       Finder             // nil if the clients cannot be listed
 	Connector    Connector          // nil if the target is fixed
 	Executor     Executor           // nil makes the screen read-only
 	Production   bool               // require the lock's name before an action

@@ -170,7 +170,7 @@ func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 			for _, size := range [][2]int{{80, 24}, {100, 26}, {120, 35}, {160, 45}} {
 				d.size(size[0], size[1]).press("3").wait(tickInterval)
 				first, _, _ := strings.Cut(s.Caption, ". ")
-				for _, text := range []string{first + ".", "watch " + s.Watch, "0 overlaps", "settings"} {
+				for _, text := range []string{first + ".", "look for: " + s.Watch, "0 overlaps", "settings"} {
 					if !strings.Contains(screenWords(d), text) {
 						t.Errorf("%s at %v: no %q on the screen:\n%s", s.Name, size, text, d.screen())
 					}

@@ -29,6 +29,7 @@ type state struct {
 
 	run     loadState
 	raw     rawValue
+	clients holderClients
 	snoozes snoozes
 	formats []keyspace.Format
 

@@ -18,6 +18,8 @@ func Duration(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "0 s"
+	case d < 50*time.Microsecond:
+		return "<0.1 ms"
 	case d < 10*time.Millisecond:
 		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 	case d.Round(time.Millisecond) < time.Second:

@@ -17,6 +17,7 @@ const (
 func TestDurationsAreAsPreciseAsAReaderWants(t *testing.T) {
 	each(t, humanize.Duration, map[time.Duration]string{
 		-time.Second:                  "0 s",
+		49 * time.Microsecond:         "<0.1 ms",
 		0:                             "0 s",
 		412 * time.Microsecond:        "0.4 ms",
 		1500 * time.Microsecond:       "1.5 ms",

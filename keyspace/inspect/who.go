@@ -33,10 +33,15 @@ func (e TooManyClientsError) Error() string {
 // maxClientsForOne is the limit of one list that a user asks for.
 const maxClientsForOne = 2 * maxClientList
 
-// Clients lists the clients of the server. It returns [ErrMayNotList] without the
-// permission, and a [TooManyClientsError] if the list would be too long.
+// Clients lists the clients of the server, as soon as the budget allows it. It returns
+// [ErrMayNotList] without the permission, and a [TooManyClientsError] if the list would be
+// too long.
 func (s *Scanner) Clients(ctx context.Context) ([]keyspace.Client, error) {
+	if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
+		return nil, err
+	}
 	conn := s.newConn()
+	defer func() { s.opts.Budget.charge(conn.serverTime, conn.networkTime, time.Now()) }()
 	n, err := conn.countClients(ctx)
 	if err != nil {
 		return nil, err

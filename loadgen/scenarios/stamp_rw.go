@@ -12,7 +12,7 @@ func stampRw() loadgen.Scenario {
 		Name: "stamp-rw",
 		Caption: "Every reader overwrites the stamp of the one before, and the last to come removes it for all. " +
 			"A writer walks in on those who came earlier.",
-		Watch:    "a writer among readers",
+		Watch:    "a writer inside together with readers",
 		Lock:     loadgen.Lock{Kind: "classic/stamp-rw", TTL: 2 * time.Second},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  8,

@@ -12,7 +12,7 @@ func twoKeyRw() loadgen.Scenario {
 		Name: "two-key-rw",
 		Caption: "All readers share one key, and the first of them to leave deletes it. " +
 			"A writer finds nobody there and walks in on those who still read.",
-		Watch:    "a writer among readers",
+		Watch:    "a writer inside together with readers",
 		Lock:     loadgen.Lock{Kind: "classic/two-key-rw", TTL: 2 * time.Second},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  8,

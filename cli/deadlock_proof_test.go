@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
+)
+
+// A queue of a fair lock as Redisson stores it, without dead waiters.
+var (
+	tryFair = redis.NewScript(`
+local first = redis.call('LINDEX', KEYS[2], 0)
+if redis.call('EXISTS', KEYS[1]) == 0 and (not first or first == ARGV[1]) then
+  if first then redis.call('LPOP', KEYS[2]) redis.call('ZREM', KEYS[3], first) end
+  redis.call('HSET', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 600000)
+  return 1
+end
+if not redis.call('ZSCORE', KEYS[3], ARGV[1]) then
+  redis.call('RPUSH', KEYS[2], ARGV[1]) redis.call('ZADD', KEYS[3], 99999999999999, ARGV[1])
+end
+return 0`)
+	freeFair = redis.NewScript(`return redis.call('DEL', unpack(KEYS))`)
+)
+
+// fairOwner is a thread that takes fair locks.
+type fairOwner struct {
+	rdb *redis.Client
+	id  string
+}
+
+func (o fairOwner) try(ctx context.Context, key string) bool {
+	n, err := tryFair.Run(ctx, o.rdb, []string{key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}, o.id).Int()
+	return err == nil && n == 1
+}
+
+// acquire polls for a lock until it has it or ctx ends.
+func (o fairOwner) acquire(ctx context.Context, key string) bool {
+	for !o.try(ctx, key) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Duration((0.5 + rand.Float64()) * float64(500*time.Millisecond))):
+		}
+	}
+	return true
+}
+
+// live takes one or two locks, in order, again and again.
+func (o fairOwner) live(ctx context.Context, locks int) {
+	for ctx.Err() == nil {
+		first := rand.N(locks)
+		keys := []string{fmt.Sprintf("busy:%d", first)}
+		if second := rand.N(locks); second > first {
+			keys = append(keys, fmt.Sprintf("busy:%d", second))
+		}
+		var held []string
+		for _, key := range keys {
+			if o.acquire(ctx, key) {
+				held = append(held, key)
+				time.Sleep(time.Duration(rand.N(300)) * time.Millisecond) // the work under the lock
+			}
+		}
+		for _, key := range held {
+			o.rdb.Del(context.WithoutCancel(ctx), key)
+		}
+		time.Sleep(time.Duration(500+rand.N(1000)) * time.Millisecond)
+	}
+}
+
+// foundDeadlocks is what a watch has found, by key.
+type foundDeadlocks struct {
+	mu     sync.Mutex
+	at     map[string]time.Time
+	events atomic.Int64
+}
+
+func (f *foundDeadlocks) of(key string) (time.Time, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, found := f.at[key]
+	return at, found
+}
+
+// watchDeadlocks runs locktop watch until the end of the test.
+func watchDeadlocks(t *testing.T, addr string) *foundDeadlocks {
+	t.Helper()
+	cmd := exec.Command("locktop", "watch", "--json", "-u", "redis://"+addr)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f := &foundDeadlocks{at: make(map[string]time.Time)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines := bufio.NewScanner(out); lines.Scan(); f.events.Add(1) {
+			var one struct{ ID, Key string }
+			if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+				t.Errorf("it printed %q: %v", lines.Text(), err)
+			}
+			if strings.Contains(one.ID, "deadlock") {
+				f.mu.Lock()
+				f.at[one.Key] = time.Now()
+				f.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		<-done
+		_ = cmd.Wait()
+	})
+	return f
+}
+
+// Among 1,000 busy owners, deadlocks of two and three are found within 2 s, and no others.
+// LOCKTOP_PROOF is how many seconds the load lasts after that.
+func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
+	seconds, err := strconv.Atoi(os.Getenv("LOCKTOP_PROOF"))
+	if err != nil {
+		t.Skip("LOCKTOP_PROOF=3600 runs it for an hour")
+	}
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 100})
+	defer rdb.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	owner := func(n int) fairOwner {
+		return fairOwner{rdb, fmt.Sprintf("%08x-0795-4907-87fd-6c719a6b4586:%d", n%50, n)}
+	}
+	found := watchDeadlocks(t, addr)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer stop()
+	for n := range 1000 {
+		busy.Go(func() { owner(n).live(ctx, 400) })
+	}
+	time.Sleep(5 * time.Second)
+	began := time.Now()
+	made := make(map[string]bool)
+	var took []time.Duration
+	for n := range 20 {
+		length := 2 + n%2
+		var keys []string
+		for i := range length {
+			keys = append(keys, fmt.Sprintf("gate:%d:%d", n, i))
+			made[keys[i]] = true
+			if !owner(2000+10*n+i).try(ctx, keys[i]) {
+				t.Fatal("a lock of its own is taken")
+			}
+		}
+		time.Sleep(time.Duration(1000+rand.N(1000)) * time.Millisecond)
+		for i := range keys {
+			owner(2000+10*n+i).try(ctx, keys[(i+1)%length])
+		}
+		closed := time.Now()
+		within(t, longestWait, func() bool { _, ok := found.of(keys[0]); return ok })
+		at, _ := found.of(keys[0])
+		took = append(took, at.Sub(closed))
+		for _, key := range keys {
+			_ = freeFair.Run(ctx, rdb, []string{key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}).Err()
+		}
+	}
+	for time.Since(began) < time.Duration(seconds)*time.Second {
+		time.Sleep(time.Second)
+	}
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	for key := range found.at {
+		if !made[key] {
+			t.Errorf("a deadlock at %s, which has none", key)
+		}
+	}
+	t.Logf("%d deadlocks were found after %s; %d events in %s, no other deadlock", len(took), percentiles(took), found.events.Load(), time.Since(began).Round(time.Second))
+	if slices.Max(took) > 2*time.Second {
+		t.Error("more than 2 s")
+	}
+}

@@ -1,0 +1,205 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// holderClients is what is known of the clients that hold the lock of the open page.
+type holderClients struct {
+	finder   Finder // nil if the clients cannot be listed
+	lock     keyspace.ID
+	asked    time.Time // local time of the last request for this lock; or zero
+	asking   bool
+	answered bool // there is an answer for this lock
+	clients  []keyspace.Client
+	err      error
+	watch    holderWatch
+}
+
+// holderWatch is a search for the client of a holder by coincidence.
+type holderWatch struct {
+	holder keyspace.Holder
+	began  time.Time          // zero = none
+	stop   context.CancelFunc // nil = it has ended
+	found  keyspace.Suspicion
+	err    error
+}
+
+// Times of requests. A list of 1,000 clients costs the server 0.6 ms.
+const (
+	clientsFor      = 10 * time.Second // between two lists of the clients
+	clientsErrorFor = time.Minute      // after a list that was refused
+	watchFor        = 30 * time.Second // of a search by coincidence
+)
+
+// leave ends what is in progress for a lock.
+func (c *holderClients) leave() {
+	if c.watch.stop != nil {
+		c.watch.stop()
+	}
+	*c = holderClients{finder: c.finder, asking: c.asking}
+}
+
+// listClients requests the clients of the server while the page of a lock is open: at once, and
+// then rarely.
+func (a *app) listClients() tea.Cmd {
+	c := &a.clients
+	l, ok := a.selected()
+	if a.place() != onLock || !ok || c.lock != l.ID().OnAnyNode() {
+		c.leave()
+	}
+	if a.place() != onLock || !ok || !a.findsClients() || len(l.Holders) == 0 || c.asking {
+		return nil
+	}
+	pause := clientsFor
+	if c.err != nil {
+		pause = clientsErrorFor
+	}
+	if !c.asked.IsZero() && a.now.Sub(c.asked) < pause {
+		return nil
+	}
+	c.lock, c.asked, c.asking = l.ID().OnAnyNode(), a.now, true
+	return listClients(a.ctx, c.finder, l)
+}
+
+// findsClients reports whether the clients of the server can be listed, and the view is of now.
+func (s *state) findsClients() bool {
+	return s.clients.finder != nil && s.playback == nil && (s.paused == nil || !s.paused.rewound)
+}
+
+// onAnswer stores a list of clients. It discards one for another lock.
+func (c *holderClients) onAnswer(msg clientsMsg) {
+	c.asking = false
+	if msg.id.OnAnyNode() == c.lock {
+		c.clients, c.err, c.answered = msg.clients, msg.err, true
+	}
+}
+
+// onWatched stores the result of a search for the client of a holder.
+func (c *holderClients) onWatched(msg watchedMsg) {
+	if msg.id.OnAnyNode() == c.lock && msg.holder.ID == c.watch.holder.ID && c.watch.stop != nil {
+		c.watch.stop()
+		c.watch.stop, c.watch.found, c.watch.err = nil, msg.found, msg.err
+	}
+}
+
+// findClient searches for the client that holds the lock of the page by coincidence. If the lock
+// has several holders, the user chooses one.
+func (a *app) findClient() tea.Cmd {
+	l, ok := a.selected()
+	switch {
+	case a.playback != nil:
+		a.reject("a recording has no connections")
+	case a.clients.finder == nil:
+		a.reject("the clients of this server cannot be listed")
+	case !a.findsClients():
+		a.reject("this is the past; F goes back to now")
+	case a.clients.watch.stop != nil:
+		a.reject("the lock is being watched already")
+	case !ok || len(l.Holders) == 0 || a.page().(*lockPage).gone:
+		a.reject("nobody holds it")
+	case len(l.Holders) == 1:
+		return a.watchHolder(l, l.Holders[0])
+	default:
+		a.dialog = a.perHolder("find the client of which holder of "+a.redactKey(l.Key), l, func(l keyspace.Lock) (dialog, tea.Cmd) {
+			return nil, a.watchHolder(l, l.Holders[0])
+		})
+	}
+	return nil
+}
+
+// watchHolder starts a search for the client of a holder.
+func (a *app) watchHolder(l keyspace.Lock, h keyspace.Holder) tea.Cmd {
+	var others []keyspace.Lock
+	for _, other := range a.current().locks {
+		if slices.ContainsFunc(other.Holders, h.SameOwner) {
+			others = append(others, *other)
+		}
+	}
+	if now, ok := a.current().lock(l.ID()); ok {
+		l = now // with all its holders
+	}
+	ctx, stop := context.WithTimeout(a.ctx, watchFor)
+	a.clients.lock = l.ID().OnAnyNode()
+	a.clients.watch = holderWatch{holder: h, began: a.now, stop: stop}
+	return watchHolder(ctx, a.clients.finder, l, h, others)
+}
+
+// connection describes the client of a holder, as far as it is known.
+func (s *state) connection(h *keyspace.Holder) string {
+	c := &s.clients
+	process := ""
+	if p, ok := h.Process(); ok {
+		p.Host = s.redactAddr(p.Host)
+		process = "process " + p.String()
+	}
+	named := ""
+	if h.Addr != "" {
+		named = "connected from " + s.redactAddr(h.Addr)
+	}
+	if !h.DisconnectedAt.IsZero() {
+		named = "its connection ended " + humanize.Duration(s.clock().Sub(h.DisconnectedAt)) + " ago"
+	}
+	if !s.findsClients() {
+		return s.sentence(process, named)
+	}
+	found, hint := h.ClientsOf(c.clients)
+	switch watched := !c.watch.began.IsZero() && c.watch.holder.ID == h.ID; {
+	case watched && c.watch.stop != nil:
+		return s.sentence(process, "watching the lock for its client, "+humanize.Duration(s.now.Sub(c.watch.began))+" of "+humanize.Setting(watchFor))
+	case watched && c.watch.err != nil:
+		return s.sentence(process, named, "not found: "+shortError(c.watch.err))
+	case watched && c.watch.found.Named:
+		return s.sentence(process, "probably "+s.clientText(h, c.watch.found.Client), widget.Plain(c.watch.found.Text()))
+	case watched:
+		return s.sentence(process, named, "not found in "+humanize.Setting(watchFor)+": "+widget.Plain(c.watch.found.Text()))
+	case !c.answered:
+		return s.sentence(process, named)
+	case c.err != nil:
+		return s.sentence(process, named, "connection not shown: "+shortError(c.err))
+	case len(found) > 0:
+		text, more := s.clientText(h, found[0])+", "+activity(found[0]), ""
+		if hint {
+			text = "perhaps " + text + ", whose name is in the value"
+		}
+		if len(found) > 1 {
+			more = humanize.Plural(len(found)-1, "more such connection")
+		}
+		return s.sentence(process, text, more)
+	case named != "":
+		return s.sentence(process, named)
+	default:
+		return s.sentence(process, "no connection has its name or address")
+	}
+}
+
+// clientText describes a client of a holder.
+func (s *state) clientText(h *keyspace.Holder, c keyspace.Client) string {
+	facts := []string{s.redactAddr(c.Addr)}
+	if c.Name != "" && c.Name != h.Label && c.Name != h.ID {
+		facts = append(facts, "named "+s.redactOwner(c.Name))
+	}
+	if c.Library != "" {
+		facts = append(facts, widget.Plain(c.Library))
+	}
+	return strings.Join(facts, ", ")
+}
+
+// activity says for how long a client is connected, and what it did last.
+func activity(c keyspace.Client) string {
+	text := "connected for " + humanize.Duration(c.Age)
+	if c.Command != "" {
+		text += fmt.Sprintf(", idle %s after %s", humanize.Duration(c.Idle), widget.Plain(c.Command))
+	}
+	return text
+}

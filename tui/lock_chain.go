@@ -1,0 +1,132 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+)
+
+// stuckBlock answers whether the lock is stuck: the connections of its holders, whom they block,
+// what they wait for, and what the user can do.
+func (p *lockPage) stuckBlock(v lockView, w int) []string {
+	s := v.state
+	if p.gone || len(v.Holders) == 0 {
+		return nil
+	}
+	note := ""
+	if s.findsClients() && s.clients.answered && s.clients.err == nil {
+		note = "clients listed " + humanize.Left(s.now.Sub(s.clients.asked)) + " ago"
+	}
+	lines := []string{s.ruleOf(w, "is it stuck?", note)}
+	of := v.ownerships()
+	for i := range of.holds {
+		name := s.redactOwner(v.Holders[i].Name())
+		if text := s.connection(&v.Holders[i]); text != "" {
+			lines = append(lines, s.items(w, "holder", s.screen.theme.text, s.sentence(name, text), 3)...)
+		}
+		if held := of.holds[i]; len(held) > 0 {
+			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(s.keys(held)), 2)...)
+		}
+	}
+	if more := len(v.Holders) - len(of.holds); more > 0 {
+		lines = append(lines, s.item(w, "", s.screen.theme.dim, "and "+humanize.Plural(more, "more holder")))
+	}
+	lines = append(lines, v.blockedLines(&of.chain, w)...)
+	lines = append(lines, v.waitLines(&of.chain, w)...)
+	return append(lines, s.items(w, "you can", s.screen.theme.text, s.possibilities(*v.Lock), 3)...)
+}
+
+// blockedLines says how many clients wait for the lock, also behind other locks.
+func (v lockView) blockedLines(c *keyspace.Chain, w int) []string {
+	s := v.state
+	if c.Waiters == 0 {
+		text := "nobody"
+		if v.hidesWaiters() {
+			text = "not known: " + v.waiters()
+		}
+		return s.items(w, "blocks", s.screen.theme.dim, text, 2)
+	}
+	facts := []string{humanize.Plural(c.Waiters, "waiter")}
+	if c.Longest.Duration > 0 {
+		facts[0] += ", the longest for " + s.ageText(c.Longest)
+	}
+	for _, b := range c.Behind[:min(len(c.Behind), namesListed)] {
+		facts = append(facts, fmt.Sprintf("%s of them for %s, which %s holds",
+			humanize.Count(b.Lock.WaiterCount()), s.redactKey(b.Lock.Key), s.redactOwner(b.Owner)))
+	}
+	if more := len(c.Behind) - namesListed; more > 0 {
+		facts = append(facts, "and behind "+humanize.Plural(more, "more lock"))
+	}
+	return s.items(w, "blocks", s.screen.theme.warn, strings.Join(facts, "; "), 4)
+}
+
+// waitLines says what the holders wait for, to the end of the chain.
+func (v lockView) waitLines(c *keyspace.Chain, w int) []string {
+	s := v.state
+	if len(c.Paths) == 0 {
+		text := "nothing that locktop sees"
+		if c.Waiters > 0 {
+			text += ": it is the root of the chain"
+		}
+		return []string{s.item(w, "waits for", s.screen.theme.text, text)}
+	}
+	var lines []string
+	for _, path := range c.Paths[:min(len(c.Paths), ownersShown)] {
+		var waits []string
+		owner := s.redactOwner(path[0].Owner)
+		for _, one := range path[:min(len(path), namesListed)] {
+			waits = append(waits, fmt.Sprintf("%s waits for %s, which %s holds", owner, s.redactKey(one.Lock.Key), s.redactOwner(one.For)))
+			owner = "that owner"
+		}
+		style := s.screen.theme.warn
+		switch more := len(path) - len(waits); {
+		case keyspace.Cycle(path):
+			style, waits = s.screen.theme.bad, append(waits, "this is a cycle")
+		case more > 0:
+			waits = append(waits, "and so on")
+		default:
+			waits = append(waits, s.redactOwner(path[len(path)-1].For)+" is the root")
+		}
+		lines = append(lines, s.items(w, "waits for", style, strings.Join(waits, "; "), 4)...)
+	}
+	return lines
+}
+
+// possibilities lists the keys that help with a held lock.
+func (s *state) possibilities(l keyspace.Lock) string {
+	var keys []string
+	if s.findsClients() && s.clients.lock == l.ID().OnAnyNode() {
+		keys = append(keys, "W find the client")
+	}
+	now := s.paused == nil || !s.paused.rewound
+	for _, c := range []struct {
+		act  keyspace.Action
+		text string
+	}{{keyspace.Expire, "x d set a deadline"}, {keyspace.Extend, "x e extend it"}, {keyspace.ForceRelease, "x r release it"}} {
+		if s.acts && now && s.disabledReason(c.act, l) == "" {
+			keys = append(keys, c.text)
+		}
+	}
+	act, copied := keyspace.ForceRelease, "y r copy a safe release"
+	if l.Endless() {
+		act, copied = keyspace.Expire, "y d copy a command for a deadline"
+	}
+	if _, why := s.safeCommand(act, l, defaultTTL); why == "" {
+		keys = append(keys, copied)
+	}
+	if len(keys) == 0 {
+		return "only watch it here"
+	}
+	return s.sentence(keys...)
+}
+
+// keys returns the keys of locks for display.
+func (s *state) keys(locks []*keyspace.Lock) []string {
+	all := make([]string, len(locks))
+	for i, l := range locks {
+		all[i] = s.redactKey(l.Key)
+	}
+	return all
+}
