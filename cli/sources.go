@@ -254,7 +254,7 @@ func (f *clientFinder) Clients(ctx context.Context, l keyspace.Lock) ([]keyspace
 }
 
 // WatchHolder implements [tui.Finder].
-func (f *clientFinder) WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) (keyspace.Suspicion, error) {
+func (f *clientFinder) WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []*keyspace.Lock) (keyspace.Suspicion, error) {
 	scanner, err := f.scanner(ctx, l, h)
 	if err != nil {
 		return keyspace.Suspicion{}, err

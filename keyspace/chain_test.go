@@ -17,7 +17,7 @@ func TestAChainIsFollowedInBothDirections(t *testing.T) {
 		contended("other", []string{"web-1:1"}, []string{"web-2:1"}),
 	}
 	locks[1].Waiters[1].Since = t0.Add(-time.Minute)
-	snap := keyspace.Snapshot{At: t0, Locks: append(locks, ring("a", "b")...)}
+	snap := snapshotOf(append(locks, ring("a", "b")...)...)
 	for key, want := range map[string]string{
 		"chain:1": "behind chain:2 of svc-d:1, 3 waiters, longest 1m0s",
 		"chain:2": "svc-d:1 > chain:1 > svc-c:1, 2 waiters, longest 1m0s",
@@ -29,7 +29,7 @@ func TestAChainIsFollowedInBothDirections(t *testing.T) {
 		for snap.Locks[i].Key != key {
 			i++
 		}
-		c := keyspace.ChainOf(snap, &snap.Locks[i])
+		c := keyspace.ChainOf(snap, snap.Locks[i])
 		var facts []string
 		for _, path := range c.Paths {
 			text := path[0].Owner

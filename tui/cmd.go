@@ -61,7 +61,7 @@ func listClients(ctx context.Context, f Finder, l keyspace.Lock) tea.Cmd {
 }
 
 // watchHolder watches a lock for the client of a holder.
-func watchHolder(ctx context.Context, f Finder, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) tea.Cmd {
+func watchHolder(ctx context.Context, f Finder, l keyspace.Lock, h keyspace.Holder, others []*keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		found, err := f.WatchHolder(ctx, l, h, others)
 		return watchedMsg{l.ID(), h, found, err}

@@ -120,10 +120,10 @@ func (a *app) findClient() tea.Cmd {
 
 // watchHolder starts a search for the client of a holder.
 func (a *app) watchHolder(l keyspace.Lock, h keyspace.Holder) tea.Cmd {
-	var others []keyspace.Lock
+	var others []*keyspace.Lock
 	for _, other := range a.current().locks {
 		if slices.ContainsFunc(other.Holders, h.SameOwner) {
-			others = append(others, *other)
+			others = append(others, other)
 		}
 	}
 	if now, ok := a.current().lock(l.ID()); ok {

@@ -79,7 +79,7 @@ type Finder interface {
 	Clients(context.Context, keyspace.Lock) ([]keyspace.Client, error)
 	// WatchHolder watches a lock until the client of a holder is named by coincidence, or
 	// until ctx ends, which is not an error. others are further locks of the same owner.
-	WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []keyspace.Lock) (keyspace.Suspicion, error)
+	WatchHolder(ctx context.Context, l keyspace.Lock, h keyspace.Holder, others []*keyspace.Lock) (keyspace.Suspicion, error)
 }
 
 // RawEntry is a key on one server.

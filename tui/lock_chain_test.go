@@ -27,7 +27,7 @@ func (f *fakeFinder) Clients(context.Context, keyspace.Lock) ([]keyspace.Client,
 	return f.clients, f.err
 }
 
-func (f *fakeFinder) WatchHolder(ctx context.Context, _ keyspace.Lock, _ keyspace.Holder, _ []keyspace.Lock) (keyspace.Suspicion, error) {
+func (f *fakeFinder) WatchHolder(ctx context.Context, _ keyspace.Lock, _ keyspace.Holder, _ []*keyspace.Lock) (keyspace.Suspicion, error) {
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -259,7 +259,7 @@ func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
 	do(t, rdb, "SET", "job:7", "perhaps:b", "PX", 600_000)
 	do(t, rdb, "SET", "job:gate:a", "perhaps:b", "PX", 600_000)
 	s := followed(t, w, func(s keyspace.Snapshot) bool {
-		return slices.ContainsFunc(s.Locks, func(l keyspace.Lock) bool { return l.Key == "job:gate:a" && l.Holders[0].ID == "perhaps:b" })
+		return slices.ContainsFunc(s.Locks, func(l *keyspace.Lock) bool { return l.Key == "job:gate:a" && l.Holders[0].ID == "perhaps:b" })
 	})
 	if !slices.Equal(keys(s), shown) {
 		t.Errorf("it shows %q", keys(s))
