@@ -154,8 +154,35 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Cost.Renewals)
 		}
 		stop(t, r)
+		if m := r.Metrics(); m.Violations.Stuck == 0 || m.Violations.UnexplainedStuck > 0 || !m.Verdict(r.Scenario()).Safe {
+			t.Errorf("the fault does not explain the key: %+v", m.Violations)
+		}
 		checkNoKeys(t, rdb)
 	})
+}
+
+// A sound lock whose key stays locked without a holder and without a fault has broken its
+// promise; a historic form has shown its flaw.
+func TestAKeyThatNobodyHoldsBreaksThePromiseOfALock(t *testing.T) {
+	for kind, sound := range map[Kind]bool{Mutex: true, "classic/blind-delete": false} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb := piped(t)
+			r := started(t, rdb, Scenario{
+				Lock: Lock{Kind: kind, TTL: time.Second}, Clients: 1, Keys: Keys{N: 1, Prefix: "p:"}, Hold: Const(100 * time.Millisecond), Think: Const(time.Second),
+			})
+			time.Sleep(3 * time.Second / 2) // the client thinks
+			if ok := rdb.SetNX(t.Context(), "p:1", "an orphan", 0).Val(); !ok {
+				t.Fatal("the key is held")
+			}
+			time.Sleep(20 * time.Second)
+			stop(t, r)
+			m := r.Metrics()
+			v := m.Verdict(r.Scenario())
+			if m.Violations.Stuck != 1 || v.Safe == sound || strings.Contains(v.Text, "One key") || !strings.Contains(v.Text, "No client could acquire one key, although no client was inside") {
+				t.Errorf("%s: %d stuck, safe %t: %s", kind, m.Violations.Stuck, v.Safe, v.Text)
+			}
+		})
+	}
 }
 
 func TestAGreedyClientComesBackAtOnce(t *testing.T) {

@@ -95,6 +95,7 @@ type criticalSection struct {
 	number   int64      // fence of the newest exclusive holder
 	numberAt time.Time  // when that holder entered
 	wiped    keyLoss    // newest loss of this key alone
+	forgot   bool       // a fault made a holder forget to release it
 
 	ttl    time.Duration // of a lease; 0 = not known
 	nested bool          // see [Config.Nested]
@@ -119,6 +120,7 @@ type Occupancy struct {
 	overlapped  []*Occupancy // earlier holds, as many as the limit, that were inside at the same time; guarded by section.mu
 	granted     bool         // all leases were valid then; guarded by section.mu
 	reported    bool         // the overlap was reported; guarded by section.mu
+	left        bool         // the client has left; guarded by section.mu
 	removed     *Evidence    // a foreign unlock that may have removed this lock; guarded by section.mu
 	hold        int64        // number in the history; 0 = not recorded
 }
@@ -319,7 +321,7 @@ func (o *Oracle) checkOvertaken(v *Occupancy) {
 			o.suspect(suspect{Evidence{
 				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
-			}, &o.found.Overtaken, a.Client, a.Asked})
+			}, &o.found.Overtaken, a.Client, a.Asked, false})
 			return
 		}
 	}
@@ -336,7 +338,7 @@ func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
 func (o *Oracle) Lost(v *Occupancy, now time.Time) {
 	o.suspect(suspect{Evidence{
 		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
-	}, &o.found.UnexplainedLoss, v.participant.Client, v.Began})
+	}, &o.found.UnexplainedLoss, v.participant.Client, v.Began, false})
 }
 
 // countStreak counts acquires in a row.
@@ -351,10 +353,25 @@ func (s *criticalSection) countStreak(client int) {
 	}
 }
 
-// checkStuck counts a stuck key, if no client had the key for longer than patience.
+// checkStuck counts a stuck key, if no client had the key for longer than patience. A fault
+// explains it only if it ended within the last patience.
 func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
 	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
-		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
+		e := Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld}
+		o.keep(&o.found.Stuck, e)
+		if !s.forgot {
+			o.suspect(suspect{Evidence: e, count: &o.found.UnexplainedStuck, client: Everybody, since: now.Add(-o.config.Patience), told: true})
+		}
+	}
+}
+
+// Forgotten records that a fault makes the client of a hold forget to release it, so that
+// the keys stay locked.
+func (o *Oracle) Forgotten(v *Occupancy) {
+	for ; v != nil; v = v.next {
+		v.section.mu.Lock()
+		v.section.forgot = true
+		v.section.mu.Unlock()
 	}
 }
 
@@ -412,6 +429,7 @@ func (o *Oracle) leave(v *Occupancy, now time.Time) {
 	defer s.mu.Unlock()
 	i := slices.Index(s.inside, v)
 	s.inside = slices.Delete(s.inside, i, i+1)
+	v.left = true
 	end := v.end(now)
 	if end.After(s.freed) {
 		s.freed = end
@@ -611,11 +629,12 @@ func (v *Occupancy) end(now time.Time) time.Time {
 	return now
 }
 
-// side returns the hold as evidence, if it leaves now.
+// side returns the hold as evidence at the time now. The caller holds section.mu, or is the
+// client of the hold.
 func (v *Occupancy) side(now time.Time) Side {
 	return Side{
 		Client: v.participant.Client + 1, Token: v.participant.Token, Fence: v.participant.Fence, Reader: v.participant.Shared,
-		From: v.Began, To: now, Deadline: v.lease.Deadline(),
+		From: v.Began, To: now, Inside: !v.left, Deadline: v.lease.Deadline(),
 	}
 }
 
@@ -630,7 +649,7 @@ func (o *Oracle) checkFence(v *Occupancy) {
 	if s.entered > 1 && v.participant.Fence <= s.number {
 		o.suspect(suspect{Evidence{
 			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
-		}, &o.found.FenceOrder, Everybody, s.numberAt})
+		}, &o.found.FenceOrder, Everybody, s.numberAt, false})
 	}
 	s.number, s.numberAt = v.participant.Fence, v.Began
 }

@@ -183,6 +183,55 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	}
 }
 
+// A key that was stuck breaks the promise of the lock, unless a fault explains it that was
+// not over for long.
+func TestAStuckKeyNeedsAnExplanation(t *testing.T) {
+	for _, explained := range []bool{false, true} {
+		th := newOracleTest(t)
+		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(0), Ctx: t.Context()})
+		th.WaiterGone(0, 98, th.at(20_000))
+		var since time.Time
+		th.Settle(th.at(30_000), func(client int, from, at time.Time) bool {
+			since = from
+			return explained && client == Everybody && at.Equal(th.at(20_000))
+		})
+		v := th.violations()
+		if want := map[bool]int64{false: 1}[explained]; v.Stuck != 1 || v.UnexplainedStuck != want || v.Broken() != want || v.Harm() != 1 || len(v.Evidence) != 1 {
+			t.Errorf("explained %t: %+v", explained, v)
+		}
+		if !since.Equal(th.at(17_000)) {
+			t.Errorf("a fault may have ended until %s", since)
+		}
+	}
+}
+
+// The end of a hold in the evidence is known only if the client has left.
+func TestTheEvidenceSaysWhoIsStillInside(t *testing.T) {
+	th := newOracleTest(t)
+	first := th.enter(Participant{Client: 1}, 0, 1000)
+	second := th.enter(Participant{Client: 2}, 1100, 2100)
+	th.Leave(second, th.at(1200))
+	th.Write(first, false, th.at(1300))
+	th.Leave(first, th.at(1400))
+	for _, e := range th.violations().Evidence {
+		if !e.First.Inside || e.Second.Inside {
+			t.Errorf("%s: %+v", e.Violation, e)
+		}
+	}
+	third := th.enter(Participant{Client: 3}, 1500, 1600)
+	th.enter(Participant{Client: 4}, 1700, 2700)
+	th.Leave(third, th.at(1800))
+	all := th.violations().Evidence
+	if len(all) != 4 {
+		t.Fatalf("%+v", all)
+	}
+	for _, e := range all {
+		if e.First.Client == 4 && (e.First.Inside || !e.Second.Inside) {
+			t.Errorf("the first has left: %+v", e)
+		}
+	}
+}
+
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th := newOracleTest(t)
 	th.enter(Participant{Client: 1}, 0, 1000) // frozen: it never leaves
