@@ -49,7 +49,7 @@ type Violations struct {
 	Fenced              int64 // stale writes that the resource refused
 	AcceptedStaleWrites int64 // stale writes that the resource accepted
 	Stuck               int64 // times that a key with waiters had no holder for longer than the patience
-	UnexplainedStuck    int64 // part of Stuck, known when the key is free or the run is over: no fault explains it
+	UnexplainedStuck    int64 // part of Stuck: no fault explains it; the oracle leaves it to its user, see [Oracle.StuckSpans]
 	ForeignUnlocks      int64 // releases that removed another client's lock
 
 	Evidence []Evidence // the worst kinds first
@@ -180,7 +180,6 @@ type suspect struct {
 	count  *int64    // of violations of its kind
 	client int       // affected client; Everybody = the lock itself
 	since  time.Time // an explanation must not have ended long before
-	told   bool      // it is reported already
 }
 
 // Everybody is the client number of a violation or a disturbance that concerns all
@@ -205,14 +204,9 @@ func (o *Oracle) Settle(until time.Time, explained func(client int, since, at ti
 	o.suspects = slices.Clone(o.suspects[n:])
 	o.mu.Unlock()
 	for _, s := range ripe {
-		switch {
-		case explained(s.client, s.since, s.At):
-		case s.told:
-			o.mu.Lock()
-			*s.count++
-			o.mu.Unlock()
-		default:
-			o.keep(s.count, s.Evidence)
+		if explained(s.client, s.since, s.At) {
+			continue
 		}
+		o.keep(s.count, s.Evidence)
 	}
 }

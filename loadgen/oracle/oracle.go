@@ -96,6 +96,7 @@ type criticalSection struct {
 	numberAt time.Time  // when that holder entered
 	wiped    keyLoss    // newest loss of this key alone
 	forgot   bool       // a fault made a holder forget to release it
+	stuck    []StuckSpan
 
 	ttl    time.Duration // of a lease; 0 = not known
 	nested bool          // see [Config.Nested]
@@ -321,7 +322,7 @@ func (o *Oracle) checkOvertaken(v *Occupancy) {
 			o.suspect(suspect{Evidence{
 				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
-			}, &o.found.Overtaken, a.Client, a.Asked, false})
+			}, &o.found.Overtaken, a.Client, a.Asked})
 			return
 		}
 	}
@@ -338,7 +339,7 @@ func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
 func (o *Oracle) Lost(v *Occupancy, now time.Time) {
 	o.suspect(suspect{Evidence{
 		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
-	}, &o.found.UnexplainedLoss, v.participant.Client, v.Began, false})
+	}, &o.found.UnexplainedLoss, v.participant.Client, v.Began})
 }
 
 // countStreak counts acquires in a row.
@@ -353,25 +354,11 @@ func (s *criticalSection) countStreak(client int) {
 	}
 }
 
-// checkStuck counts a stuck key, if no client had the key for longer than patience. A fault
-// explains it only if it ended within the last patience.
+// checkStuck counts a stuck key, if no client had the key for longer than patience.
 func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
 	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
-		e := Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld}
-		o.keep(&o.found.Stuck, e)
-		if !s.forgot {
-			o.suspect(suspect{Evidence: e, count: &o.found.UnexplainedStuck, client: Everybody, since: now.Add(-o.config.Patience), told: true})
-		}
-	}
-}
-
-// Forgotten records that a fault makes the client of a hold forget to release it, so that
-// the keys stay locked.
-func (o *Oracle) Forgotten(v *Occupancy) {
-	for ; v != nil; v = v.next {
-		v.section.mu.Lock()
-		v.section.forgot = true
-		v.section.mu.Unlock()
+		s.stuck = append(s.stuck, StuckSpan{now.Add(-unheld), now})
+		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
 	}
 }
 
@@ -649,7 +636,7 @@ func (o *Oracle) checkFence(v *Occupancy) {
 	if s.entered > 1 && v.participant.Fence <= s.number {
 		o.suspect(suspect{Evidence{
 			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
-		}, &o.found.FenceOrder, Everybody, s.numberAt, false})
+		}, &o.found.FenceOrder, Everybody, s.numberAt})
 	}
 	s.number, s.numberAt = v.participant.Fence, v.Began
 }

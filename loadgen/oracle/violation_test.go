@@ -183,24 +183,30 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	}
 }
 
-// A key that was stuck breaks the promise of the lock, unless a fault explains it that was
-// not over for long.
-func TestAStuckKeyNeedsAnExplanation(t *testing.T) {
-	for _, explained := range []bool{false, true} {
+// The spans are those of all keys that were or are stuck, but for a forgotten lock.
+func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
+	for _, forgotten := range []bool{false, true} {
 		th := newOracleTest(t)
-		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(0), Ctx: t.Context()})
-		th.WaiterGone(0, 98, th.at(20_000))
-		var since time.Time
-		th.Settle(th.at(30_000), func(client int, from, at time.Time) bool {
-			since = from
-			return explained && client == Everybody && at.Equal(th.at(20_000))
-		})
-		v := th.violations()
-		if want := map[bool]int64{false: 1}[explained]; v.Stuck != 1 || v.UnexplainedStuck != want || v.Broken() != want || v.Harm() != 1 || len(v.Evidence) != 1 {
-			t.Errorf("explained %t: %+v", explained, v)
+		v := th.enter(Participant{Client: 1}, 0, 1000)
+		th.Leave(v, th.at(500))
+		if forgotten {
+			th.Forgotten(v)
 		}
-		if !since.Equal(th.at(17_000)) {
-			t.Errorf("a fault may have ended until %s", since)
+		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(1000), Ctx: t.Context()})
+		th.WaiterGone(0, 98, th.at(20_000))
+		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(30_000), Ctx: t.Context()})
+		want := []StuckSpan{{th.at(1000), th.at(20_000)}, {th.at(30_000), th.at(33_001)}}
+		if forgotten {
+			want = nil
+		}
+		if got := th.StuckSpans(th.at(33_001)); !slices.Equal(got, want) {
+			t.Errorf("forgotten %t: %v, want %v", forgotten, got, want)
+		}
+		if got := th.StuckSpans(th.at(33_000)); len(got) != min(len(want), 1) {
+			t.Errorf("forgotten %t, after the patience: %v", forgotten, got)
+		}
+		if v := th.violations(); v.Stuck != 1 || v.Broken() != 0 || v.Harm() != 1 {
+			t.Errorf("%+v", v)
 		}
 	}
 }

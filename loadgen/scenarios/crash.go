@@ -12,7 +12,7 @@ func crash() loadgen.Scenario {
 		Name: "crash",
 		Caption: "Three holders crash without a release of their locks. " +
 			"The server keeps each key for the rest of its TTL of 2 s, and then another client gets the lock.",
-		Watch:   "hand-off max: how long a key stays locked after a crash, 2 s at most",
+		Watch:   "hand-off max: a key stays locked for about 2 s after a crash",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: 2 * time.Second},
 		Clients: 12,
 		Hold:    loadgen.Exp(100 * time.Millisecond),
