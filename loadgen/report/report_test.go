@@ -274,3 +274,11 @@ func TestEverySceneNamesAFigureOfTheReport(t *testing.T) {
 		}
 	}
 }
+
+func TestAReportNamesTheLibraryOfClientProcesses(t *testing.T) {
+	r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Exec: "./client"}}.WithDefaults()}
+	r.Metrics.Library = "redsync 4"
+	if got := r.Lock(); got != "redsync 4 (client process)" {
+		t.Errorf("got %q", got)
+	}
+}
