@@ -46,8 +46,9 @@ runs its share of the clients. An agent serves one run after another until it is
 interrupted.
 
 An agent runs only clients that lock. It refuses a plan of another version, and a
-target that is not on this machine, unless --allow names it. A plan has no
-passwords: the user and the password for a target are those in --allow.
+target that is not on this machine, unless --allow names it. Each node that a
+cluster announces is such a target. A plan has no passwords: the user and the
+password for a target are those in --allow.
 
 During a run, an agent that does not reach the control server for 10 s, or whose
 coordinator is gone, stops its clients and releases what they hold.`,
@@ -116,11 +117,18 @@ func (o *agentOptions) allowed(c *connect.Flags) (map[string]*connect.Flags, err
 	return all, nil
 }
 
-// openTarget connects to the servers of a plan.
+// openTarget connects to the servers of a plan. No connection goes to a server on another
+// machine that is not allowed, also if a cluster announces it.
 func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[string]*connect.Flags, t agents.Target) (on loadgen.Servers, release func(), err error) {
-	for _, addr := range t.Addresses { // before the first connection
+	permit := func(addr string) error {
 		if allowed[addr] == nil && !agents.Local(addr) {
-			return on, nil, fmt.Errorf("this agent may not load %s: --allow redis://%s allows it", addr, addr)
+			return fmt.Errorf("this agent may not load %s: --allow redis://%s allows it", addr, addr)
+		}
+		return nil
+	}
+	for _, addr := range t.Addresses { // before the first connection
+		if err := permit(addr); err != nil {
+			return on, nil, err
 		}
 	}
 	var opened []*connect.Target
@@ -141,7 +149,7 @@ func (p *program) openTarget(ctx context.Context, c *connect.Flags, allowed map[
 		if t.Cluster {
 			flags = flags.AsCluster()
 		}
-		one, err := p.connect(ctx, flags)
+		one, err := p.connect(ctx, flags.Only(permit))
 		if err != nil {
 			release()
 			return on, nil, err

@@ -476,7 +476,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 		l.says("p99") // progress
 		l.signal(os.Interrupt)
 		l.exits(exitInterrupted)
-		for _, want := range []string{"arrivals ", "acquired ", "No two clients were inside at once.", "Witness: 0 overlaps"} {
+		for _, want := range []string{"arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases. Witness: 0 overlaps"} {
 			if !strings.Contains(l.out.String(), want) {
 				t.Errorf("no %q in the report:\n%s", want, &l.out)
 			}
@@ -598,6 +598,8 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 		}
 	}()
 	const sound = "clients: 4\nkeys: {prefix: 'p:'}\n"
+	member := server.ForTest(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "192.0.2.2")
+	elsewhere := fmt.Sprint("192.0.2.2:", member.Addr()[strings.LastIndexByte(member.Addr(), ':')+1:])
 	for i, c := range []struct {
 		plan map[string]any
 		want string
@@ -605,6 +607,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 		{map[string]any{"target": map[string]any{"addresses": []string{"192.0.2.1:6379"}}}, "this agent may not load 192.0.2.1:6379: --allow redis://192.0.2.1:6379 allows it"},
 		{map[string]any{"target": map[string]any{"addresses": []string{local.Addr().String(), "10.0.0.1:6379"}}}, "this agent may not load 10.0.0.1:6379: --allow redis://10.0.0.1:6379 allows it"},
 		{map[string]any{"target": map[string]any{"addresses": []string{"10.0.0.9:6380"}}}, "this agent may not load 10.0.0.9:6380: --allow redis://10.0.0.9:6380 allows it"},
+		{map[string]any{"target": map[string]any{"cluster": true, "addresses": []string{member.Addr()}}}, "this agent may not load " + elsewhere + ": --allow redis://" + elsewhere + " allows it"},
 		{map[string]any{"protocol": 2}, "the plan has protocol 2, and this agent has protocol 1: run the same version of locktop everywhere"},
 		{map[string]any{"scenario": sound + "lock: {exec: 'touch pwned'}\n"}, "agents run no client processes (exec)"},
 		{map[string]any{"scenario": "clients: 4\n"}, "the plan has no prefix of the keys"},

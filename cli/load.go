@@ -192,11 +192,10 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 	var s loadgen.Scenario
 	if len(args) > 0 {
 		var err error
-		if s, err = namedScenario(args[0]); err != nil {
+		if s, err = namedScenario(args[0], o.exec); err != nil {
 			return s, err
 		}
-	}
-	if o.exec != "" {
+	} else if o.exec != "" {
 		s = s.WithClient(o.exec)
 	}
 	for _, k := range o.scenarioFlags {
@@ -232,9 +231,13 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 	return s, nil
 }
 
-// namedScenario returns a ready-made scenario, or else reads a scenario file.
-func namedScenario(name string) (loadgen.Scenario, error) {
+// namedScenario returns a ready-made scenario, or else reads a scenario file. Unless exec is
+// "", it has client processes of this command instead of its own clients.
+func namedScenario(name, exec string) (loadgen.Scenario, error) {
 	if s, found := scenarios.Find(name); found {
+		if exec != "" {
+			s = s.WithClient(exec)
+		}
 		return s, nil
 	}
 	file, err := os.ReadFile(name)
@@ -244,7 +247,12 @@ func namedScenario(name string) (loadgen.Scenario, error) {
 	if err != nil {
 		return loadgen.Scenario{}, fmt.Errorf("read the scenario: %w", err)
 	}
-	s, err := loadgen.Parse(file)
+	var s loadgen.Scenario
+	if exec != "" {
+		s, err = loadgen.ParseWithClient(file, exec)
+	} else {
+		s, err = loadgen.Parse(file)
+	}
 	if err != nil {
 		return s, usageErrorf("", "%s: %v", name, err)
 	}
@@ -270,7 +278,7 @@ can change and run with locktop load.`,
 			if len(args) == 0 {
 				return p.listScenarios()
 			}
-			s, err := namedScenario(args[0])
+			s, err := namedScenario(args[0], "")
 			if err != nil {
 				return err
 			}

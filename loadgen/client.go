@@ -157,6 +157,7 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 		how = crashed
 	case workLeaked:
 		c.leaked = append(c.leaked, l)
+		f.oracle.Forgotten(v)
 	default:
 		how, err = c.release(halt, l, v, kept)
 	}

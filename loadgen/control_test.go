@@ -154,8 +154,60 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Cost.Renewals)
 		}
 		stop(t, r)
+		if m := r.Metrics(); m.Violations.Stuck == 0 || m.Violations.UnexplainedStuck > 0 || !m.Verdict(r.Scenario()).Safe {
+			t.Errorf("the fault does not explain the key: %+v", m.Violations)
+		}
 		checkNoKeys(t, rdb)
 	})
+}
+
+// A sound lock whose key stays locked without a holder and without a fault has broken its
+// promise; a historic form has shown its flaw.
+func TestAKeyThatNobodyHoldsBreaksThePromiseOfALock(t *testing.T) {
+	for kind, sound := range map[Kind]bool{Mutex: true, "classic/blind-delete": false} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb := piped(t)
+			r := started(t, rdb, Scenario{
+				Lock: Lock{Kind: kind, TTL: time.Second}, Clients: 1, Keys: Keys{N: 1, Prefix: "p:"}, Hold: Const(100 * time.Millisecond), Think: Const(time.Second),
+			})
+			time.Sleep(3 * time.Second / 2) // the client thinks
+			if ok := rdb.SetNX(t.Context(), "p:1", "an orphan", 0).Val(); !ok {
+				t.Fatal("the key is held")
+			}
+			time.Sleep(20 * time.Second)
+			stop(t, r)
+			m := r.Metrics()
+			v := m.Verdict(r.Scenario())
+			if m.Violations.Stuck != 1 || v.Safe == sound || strings.Contains(v.Text, "One key") || !strings.Contains(v.Text, "No client could acquire one key, although no client was inside") {
+				t.Errorf("%s: %d stuck, safe %t: %s", kind, m.Violations.Stuck, v.Safe, v.Text)
+			}
+		})
+	}
+}
+
+// What disturbs the clients does not count, also if disturbances overlap.
+func TestTheLongestCalm(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	freeze := func(from, to int) disturbance { return disturbance{kind: string(Freeze), from: at(from), to: at(to)} }
+	for name, c := range map[string]struct {
+		all  []disturbance
+		want int
+	}{
+		"nothing":               {nil, 10},
+		"a short stall":         {[]disturbance{{kind: stalled, from: at(13), to: at(14)}}, 6},
+		"before and after":      {[]disturbance{freeze(1, 9), freeze(21, 30)}, 10},
+		"from before on":        {[]disturbance{freeze(1, 12)}, 8},
+		"one inside another":    {[]disturbance{freeze(11, 19), freeze(12, 13)}, 1},
+		"in the order of ends":  {[]disturbance{freeze(17, 18), freeze(12, 13)}, 4},
+		"it lasts":              {[]disturbance{{kind: string(Partition), from: at(14), lasting: true}}, 4},
+		"the whole time":        {[]disturbance{freeze(9, 15), freeze(15, 20)}, 0},
+		"no crash, no deletion": {[]disturbance{{kind: string(Crash), from: at(5), lasting: true}, {kind: string(ExternalDelete), from: at(15), to: at(16)}}, 10},
+	} {
+		d := disturbances{all: c.all}
+		if got := d.calm(at(10), at(20)); got != time.Duration(c.want)*time.Second {
+			t.Errorf("%s: %s, want %d s", name, got, c.want)
+		}
+	}
 }
 
 func TestAGreedyClientComesBackAtOnce(t *testing.T) {

@@ -180,11 +180,59 @@ type FaultOutcome struct {
 	Why    string // reason if Struck is less than the scenario asks for, else ""
 }
 
+// String describes the fault in words, like "freeze of 3 clients at 40 s, for 12 s".
+func (f Fault) String() string {
+	var b strings.Builder
+	b.WriteString(string(f.Kind))
+	switch f = f.withDefaults(); {
+	case f.Client > 0:
+		fmt.Fprintf(&b, " of %s", oracle.ClientLabel(f.Client))
+	case f.Clients == 1:
+		b.WriteString(" of one client")
+	case f.Clients > 1:
+		fmt.Fprintf(&b, " of %s", humanize.Plural(f.Clients, "client"))
+	}
+	if f.Agent > 0 {
+		fmt.Fprintf(&b, " of agent %d", f.Agent)
+	}
+	switch {
+	case f.Node > 0 && f.Kind.onClients():
+		fmt.Fprintf(&b, " from server %d", f.Node)
+	case f.Node > 0:
+		fmt.Fprintf(&b, " of server %d", f.Node)
+	case f.Kind == Pause || f.Kind == Stop:
+		b.WriteString(" of all servers")
+	}
+	if f.Before != "" {
+		fmt.Fprintf(&b, " before %s", f.Before)
+	}
+	if f.At > 0 {
+		fmt.Fprintf(&b, " at %s", humanize.Setting(f.At))
+	} else {
+		b.WriteString(" at the start")
+	}
+	if f.Delay > 0 {
+		fmt.Fprintf(&b, ", %s ± %s per packet", humanize.Setting(f.Delay), humanize.Setting(f.Jitter))
+	}
+	if f.By > 0 {
+		fmt.Fprintf(&b, ", its clock %s ahead", humanize.Setting(f.By))
+	} else if f.By < 0 {
+		fmt.Fprintf(&b, ", its clock %s behind", humanize.Setting(-f.By))
+	}
+	switch {
+	case f.For > 0 && f.Kind == Crash:
+		fmt.Fprintf(&b, ", replaced after %s", humanize.Setting(f.For))
+	case f.For > 0:
+		fmt.Fprintf(&b, ", for %s", humanize.Setting(f.For))
+	}
+	return b.String()
+}
+
 // String returns the outcome in one line.
 func (f FaultOutcome) String() string {
-	text := fmt.Sprintf("%s struck %s", YAML(f.Fault), humanize.Times(f.Struck))
+	text := fmt.Sprintf("%s; struck %s", f.Fault, humanize.Times(f.Struck))
 	if f.Struck == 0 {
-		text = YAML(f.Fault) + " never struck"
+		text = f.Fault.String() + "; never struck"
 	}
 	if f.Why != "" {
 		text += ": " + f.Why

@@ -221,3 +221,21 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 		})
 	}
 }
+
+func TestAFaultIsDescribedInWords(t *testing.T) {
+	for want, f := range map[string]Fault{
+		"freeze of one client at 1 s, for 3 s":                        {At: time.Second, Kind: Freeze, For: 3 * time.Second},
+		"crash of 2 clients before EXPIRE at 2 s, replaced after 3 s": {At: 2 * time.Second, Kind: Crash, Clients: 2, Before: "EXPIRE", For: 3 * time.Second},
+		"cut of client-9 of agent 2 from server 3 at the start":       {Kind: Partition, Client: 9, Agent: 2, Node: 3},
+		"slow of 8 clients at the start, 2 ms ± 1 ms per packet":      {Kind: Slow, Clients: 8, Delay: 2 * time.Millisecond, Jitter: time.Millisecond},
+		"skew of one client at 2 s, its clock 3 s ahead, for 3 s":     {At: 2 * time.Second, Kind: Skew, By: 3 * time.Second, For: 3 * time.Second},
+		"skew of one client at the start, its clock 500 ms behind":    {Kind: Skew, By: -500 * time.Millisecond},
+		"node-down of server 1 at 2 s, for 4 s":                       {At: 2 * time.Second, Kind: NodeDown, For: 4 * time.Second},
+		"pause of all servers at 2 s, for 500 ms":                     {At: 2 * time.Second, Kind: Pause, For: 500 * time.Millisecond},
+		"flush at 1 m": {At: time.Minute, Kind: Flush},
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

@@ -32,6 +32,7 @@ type fleet struct {
 	schedule *schedule
 
 	oracle       *oracle.Oracle
+	patience     time.Duration // a key without a holder for longer is stuck
 	recorder     *recorder
 	events       *eventRing
 	history      *oracle.History
@@ -146,6 +147,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	if c.role.agent > 0 { // other processes have holders, too
 		checks.Patience, checks.Handoff = maxTime, nil
 	}
+	f.patience = checks.Patience
 	f.oracle = oracle.New(checks)
 	f.disturbances.aftermath = max(s.Lock.TTL, queueTimeout) + 500*time.Millisecond
 	f.janitor = newJanitor(s, c.servers, f.oracle, c.role)
@@ -476,6 +478,11 @@ func (f *fleet) metrics() Metrics {
 	m.Backlog = backlog
 	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
 	m.Violations = f.oracle.Violations(now)
+	for _, span := range f.oracle.StuckSpans(now) {
+		if f.disturbances.calm(span.From, span.To) > f.patience {
+			m.Violations.UnexplainedStuck++
+		}
+	}
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
 	m.Library, m.ObeysOffset = f.hello.Name, f.hello.Clock

@@ -36,6 +36,8 @@ type Metrics struct {
 	Fairness    Fairness
 
 	Violations oracle.Violations // a key is stuck after 3 TTLs
+	Oracles    int               // number of processes of which each one's oracle sees only its own clients; 0 = one oracle sees all clients
+	Witnessed  bool              // a witness judges the holds of all processes
 	Faults     []FaultOutcome    // of the scenario, in order
 	Outage     Outage
 	Stall      Stall

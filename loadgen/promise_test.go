@@ -208,7 +208,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			<-r.Done()
 			m := r.Metrics()
 			v := m.Verdict(s)
-			if c.found(m) == 0 || v.Safe || v.Harmless || strings.Contains(v.Text, Scenario{}.Together()) != (m.Violations.WorkOverlap.Count == 0) {
+			if c.found(m) == 0 || v.Safe || v.Harmless || strings.Contains(v.Text, Metrics{}.Together(Scenario{})) != (m.Violations.WorkOverlap.Count == 0) {
 				t.Errorf("not flagged: %s %+v", v.Text, m)
 			}
 			if !strings.Contains(v.Text, c.says) {

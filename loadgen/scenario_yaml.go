@@ -17,6 +17,17 @@ import (
 // Parse parses a scenario file. An error is one line with the line number, the wrong
 // key and a valid value.
 func Parse(file []byte) (Scenario, error) {
+	return parse(file, func(s Scenario) Scenario { return s })
+}
+
+// ParseWithClient parses a scenario file for client processes of a command; see
+// [Scenario.WithClient]. What goes with these is valid, whatever the kind of lock in the file.
+func ParseWithClient(file []byte, command string) (Scenario, error) {
+	return parse(file, func(s Scenario) Scenario { return s.WithClient(command) })
+}
+
+// parse parses a scenario file, and changes the scenario before it is validated.
+func parse(file []byte, change func(Scenario) Scenario) (Scenario, error) {
 	var doc, more yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(file))
 	err := documents.Decode(&doc)
@@ -39,6 +50,7 @@ func Parse(file []byte) (Scenario, error) {
 	if err := readMapping(top, fieldsOf(reflect.ValueOf(&s).Elem())); err != nil {
 		return Scenario{}, err
 	}
+	s = change(s)
 	if err := s.Validate(); err != nil {
 		key, _, _ := strings.Cut(err.Error(), " ")
 		if line := lineOf(top, strings.TrimSuffix(key, ":")); line > 0 {

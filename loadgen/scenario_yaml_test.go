@@ -186,3 +186,18 @@ func FuzzAnyFileIsReadOrRefused(f *testing.F) {
 		}
 	})
 }
+
+// What goes with client processes is valid in a file for them, whatever its own kind is.
+func TestAFileForClientProcessesIsCheckedAsTheirs(t *testing.T) {
+	file := []byte("lock: {kind: mutex, ttl: 2s}\nkeys: 3\ndepth: 2\n")
+	s, err := ParseWithClient(file, "./client")
+	if err != nil || s.Depth != 2 || s.Lock.Kind != Exec || s.Lock.Exec != "./client" || s.Lock.TTL != 2*time.Second {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := Parse(file); err == nil || !strings.Contains(err.Error(), "line 3: depth goes with a lock that can be entered again") {
+		t.Errorf("for the own clients: %v", err)
+	}
+	if _, err := ParseWithClient([]byte("depth: 1\nclients: 100000\n"), "./client"); err == nil || !strings.Contains(err.Error(), "line 2: clients must be 1 to 1000") {
+		t.Errorf("too many processes: %v", err)
+	}
+}

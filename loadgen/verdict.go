@@ -83,7 +83,12 @@ func (m Metrics) findings(s Scenario) []string {
 	add(m.Violations.Fenced, "One stale write was refused because of its fencing token.", "%s stale writes were refused because of their fencing tokens.")
 	add(m.Violations.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
 	add(m.Violations.ForeignUnlocks, "One release removed the lock of another client.", "%s releases removed the locks of other clients.")
-	add(m.Violations.Stuck, "No client could acquire one key, although no client was inside.", "Keys could not be acquired %s times, although no client was inside.")
+	if s.Lock.Kind.Sound() {
+		add(m.Violations.UnexplainedStuck, strings.TrimSuffix(stuckOnce, ".")+stuckForNothing, strings.TrimSuffix(stuckOften, ".")+stuckForNothing)
+		add(m.Violations.Stuck-m.Violations.UnexplainedStuck, stuckOnce, stuckOften)
+	} else {
+		add(m.Violations.Stuck, stuckOnce, stuckOften)
+	}
 	if short := m.LateArrivals + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
 		all = append(all, fmt.Sprintf("The generator had too few clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
 	}
@@ -93,24 +98,43 @@ func (m Metrics) findings(s Scenario) []string {
 	return all
 }
 
+// Sentences about stuck keys.
+const (
+	stuckOnce  = "No client could acquire one key, although no client was inside."
+	stuckOften = "%s times no client could acquire a key, although no client was inside."
+
+	stuckForNothing = " and no fault explains it: the lock broke its promise."
+)
+
 // shortOfCPU is how late a timer of the generator may be without a remark.
 const shortOfCPU = 50 * time.Millisecond
 
 // Together returns the text of a verdict if no two clients, or no more than a semaphore
-// admits, were inside at once.
-func (s Scenario) Together() string { return "No " + s.Lock.TooMany() + " were inside at once." }
+// admits, were inside at once, as far as the oracles saw.
+func (m Metrics) Together(s Scenario) string {
+	switch {
+	case m.Oracles < 2:
+		return "No " + s.Lock.TooMany() + " were inside at once."
+	case m.Witnessed:
+		return "No overlap was seen: each agent saw its own clients, the witness those with valid leases."
+	}
+	return "No overlap was seen: each agent saw its own clients."
+}
 
 // overlapFinding describes the overlaps.
 func (m Metrics) overlapFinding(s Scenario) string {
 	many := s.Lock.TooMany()
-	work := fmt.Sprintf("%s worked at the same time %s, with or without valid leases.", many, howOften(m.Violations.WorkOverlap))
+	if m.Oracles > 1 {
+		many += " of one agent"
+	}
+	work := fmt.Sprintf("%s worked at the same time (%s), with or without valid leases.", many, howOften(m.Violations.WorkOverlap))
 	switch {
 	case m.Violations.Overlap.Count == 0 && m.Violations.WorkOverlap.Count == 0:
-		return s.Together()
+		return m.Together(s)
 	case m.Violations.Overlap.Count == 0:
 		return "No " + many + " had valid leases at once, but " + work
 	}
-	text := fmt.Sprintf("%s held the lock at the same time %s%s.", strings.ToUpper(many[:1])+many[1:], howOften(m.Violations.Overlap), m.overlapCause(s))
+	text := fmt.Sprintf("%s held the lock at the same time (%s)%s.", strings.ToUpper(many[:1])+many[1:], howOften(m.Violations.Overlap), m.overlapCause(s))
 	if m.Violations.WorkOverlap.Count > m.Violations.Overlap.Count {
 		text += " In all, " + work
 	}

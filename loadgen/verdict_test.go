@@ -45,6 +45,12 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		{"corrupt", func(m *Metrics, n int64) { m.Violations.AcceptedStaleWrites = n }},
 		{"foreign", func(m *Metrics, n int64) { m.Violations.ForeignUnlocks = n }},
 		{"stuck", func(m *Metrics, n int64) { m.Violations.Stuck = n }},
+		{"stuck without a fault", func(m *Metrics, n int64) { m.Violations.Stuck, m.Violations.UnexplainedStuck = 2*n-1, n }},
+		{"agents", func(m *Metrics, n int64) { m.Oracles, m.Witnessed = 2, n == 2 }},
+		{"work of agents", func(m *Metrics, n int64) {
+			m.Oracles = int(n)
+			m.Violations.WorkOverlap = oracle.Overlap{Count: 1, Longest: 138 * time.Millisecond}
+		}},
 		{"short of clients", func(m *Metrics, n int64) { m.Arrivals, m.LateArrivals, m.Backlog = 500-n, 4, n }},
 		{"short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(49+n) * time.Millisecond} }},
 		{"not short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(47+n) * time.Millisecond} }},

@@ -103,6 +103,19 @@ func TestMetricsArriveWhileAnotherPageIsOpen(t *testing.T) {
 	})
 }
 
+// A run with late work is not harmless, in a report and on the screen.
+func TestLateWorkIsInTheVerdict(t *testing.T) {
+	g := runningLoad()
+	w := testConfig()
+	w.Load = g
+	drive(t, w, func(d *driver) {
+		g.mu.Lock()
+		g.m.Violations.LateWork.Count = 7
+		g.mu.Unlock()
+		d.wait(tickInterval).press("3").want("0 overlaps, but clients worked past their deadline, 7×").wantNot("mutual exclusion held")
+	})
+}
+
 // slowLoad is a load that changes slowly.
 type slowLoad struct{ *fakeLoad }
 

@@ -285,6 +285,10 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but %s worked at the same time, %s%s ", g.Alert, s.run.scenario.Lock.TooMany(), humanize.Count(s.run.metrics.Violations.WorkOverlap.Count), g.Times)
 	case len(s.run.agents.incomplete) > 0:
 		return t.warn, fmt.Sprintf(" %s 0 overlaps, but the run is incomplete ", g.Alert)
+	case s.run.metrics.Violations.LateWork.Count > 0:
+		return t.warn, fmt.Sprintf(" %s 0 overlaps, but clients worked past their deadline, %s%s ", g.Alert, humanize.Count(s.run.metrics.Violations.LateWork.Count), g.Times)
+	case s.run.metrics.Oracles > 1:
+		return t.good, fmt.Sprintf(" %s no overlap was seen ", g.Check)
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: mutual exclusion held ", g.Check)
 	}
@@ -313,7 +317,10 @@ func (s *state) verdictBlock(w int) []string {
 	}
 	if s.run.metrics.Acquired > 0 && s.provenOverlaps() == 0 {
 		verdict := s.run.metrics.Verdict(s.run.scenario)
-		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, s.run.scenario.Together()))
+		rest := verdict.Text
+		if s.run.metrics.Oracles < 2 { // else it says what nobody saw
+			rest = strings.TrimSpace(strings.TrimPrefix(rest, s.run.metrics.Together(s.run.scenario)))
+		}
 		for _, text := range s.screen.glyphs.Wrap(widget.Plain(rest), w-2, 2) {
 			all = append(all, line(s.screen.theme.text, " "+text))
 		}

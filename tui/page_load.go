@@ -271,6 +271,8 @@ func (s *state) overlaps() segment {
 		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(n, "overlap") + " "}
 	case m.Violations.WorkOverlap.Count > 0:
 		return segment{style: t.warn, text: g.Alert + " no overlap of leases", priority: 1}
+	case m.Oracles > 1:
+		return segment{style: t.good, text: g.Check + " no overlap seen", priority: 1}
 	}
 	return segment{style: t.good, text: g.Check + " no overlaps", priority: 1}
 }

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -86,11 +87,28 @@ func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
 			return v.client(e)
 		})
 	}
-	if err := t.pingLoaded(ctx, p.Note); err != nil {
+	err = t.pingLoaded(ctx, p.Note)
+	if err == nil {
+		err = t.checkPermits(ctx)
+	}
+	if err != nil {
 		t.Close()
 		return nil, err
 	}
 	return t, nil
+}
+
+// checkPermits returns an error if the cluster or the Sentinels announce an address to which
+// the flags do not connect.
+func (t *Target) checkPermits(ctx context.Context) error {
+	if t.flags.permit == nil {
+		return nil
+	}
+	all, _, err := t.announced(ctx)
+	for _, node := range all {
+		err = cmp.Or(err, t.flags.permit(node.addr))
+	}
+	return err
 }
 
 // openSSH opens the tunnel if the flags have a host for it. The last [Target.Close] closes it.
@@ -307,8 +325,28 @@ func (c *Flags) client(e endpoint) (*redis.Client, error) {
 const pipelineBuffer = 128 << 10
 
 // options returns the options of a client that observes: few connections, no
-// retries that hide failures, and no commands that an ACL might reject.
+// retries that hide failures, and no commands that an ACL might reject. Its connections go
+// only to addresses that the flags permit.
 func (c *Flags) options(e endpoint) (*redis.Options, error) {
+	o, err := c.anyOptions(e)
+	if err != nil || c.permit == nil {
+		return o, err
+	}
+	dial := o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(o)
+	}
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if err := c.permit(addr); err != nil {
+			return nil, &Error{Err: err}
+		}
+		return dial(ctx, network, addr)
+	}
+	return o, nil
+}
+
+// anyOptions returns the options of a client that connects to any address.
+func (c *Flags) anyOptions(e endpoint) (*redis.Options, error) {
 	o := &redis.Options{
 		Network:               e.network,
 		Addr:                  e.addr,

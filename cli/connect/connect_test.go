@@ -1,10 +1,14 @@
 package connect
 
 import (
+	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
@@ -64,5 +68,80 @@ func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
 	}
 	if _, _, err := c.Child(t.Context(), "127.0.0.1:6379", 0); err == nil || !strings.Contains(err.Error(), "does not go through --ssh") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A connection goes to permitted addresses only, also if a cluster announces others.
+func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
+	forbidden, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer forbidden.Close()
+	go func() {
+		for {
+			conn, err := forbidden.Accept()
+			if err != nil {
+				return
+			}
+			t.Errorf("there is a connection from %s", conn.RemoteAddr())
+			_ = conn.Close()
+		}
+	}()
+	node, err := miniserver.NewServer("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	var announced [2]net.Addr // of the masters of the two halves of the slots
+	_ = node.Register("CLUSTER", func(c *miniserver.Peer, _ string, args []string) {
+		if !strings.EqualFold(args[0], "slots") {
+			c.WriteBulk("")
+			return
+		}
+		c.WriteLen(len(announced))
+		for i, addr := range announced {
+			host, port, _ := net.SplitHostPort(addr.String())
+			number, _ := strconv.Atoi(port)
+			c.WriteLen(3)
+			c.WriteInt(8192 * i)
+			c.WriteInt(8192*i + 8191)
+			c.WriteLen(3)
+			c.WriteBulk(host)
+			c.WriteInt(number)
+			c.WriteBulk(strings.Repeat(fmt.Sprint(i), 40))
+		}
+	})
+	_ = node.Register("PING", func(c *miniserver.Peer, _ string, _ []string) { c.WriteInline("PONG") })
+	permit := func(addr string) error {
+		if addr != node.Addr().String() {
+			return fmt.Errorf("%s is forbidden", addr)
+		}
+		return nil
+	}
+	want := forbidden.Addr().String() + " is forbidden"
+	for _, announced = range [][2]net.Addr{{forbidden.Addr(), forbidden.Addr()}, {node.Addr(), forbidden.Addr()}} {
+		flags := parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit)
+		if tgt, err := flags.Open(t.Context(), Prompt{}); err == nil {
+			tgt.Close()
+			t.Error("the target is open")
+		} else if err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	announced = [2]net.Addr{node.Addr(), node.Addr()}
+	tgt, err := parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tgt.Close()
+	rdb, _, err := tgt.Writer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	announced = [2]net.Addr{forbidden.Addr(), forbidden.Addr()} // it changes during the run
+	rdb.(*redis.ClusterClient).ReloadState(t.Context())
+	if err := rdb.Get(t.Context(), "k").Err(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a later node: %v, want %s", err, want)
 	}
 }

@@ -67,9 +67,21 @@ func (c *Flags) followMaster(o *redis.Options) *redis.Client {
 // of the cluster, or the master or a replica that the Sentinels watch. It returns "" if
 // there is none.
 func (t *Target) Remote(ctx context.Context) (string, error) {
-	var where []endpoint
-	var of string
-	var err error
+	where, of, err := t.announced(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, node := range where {
+		if !node.local() {
+			return fmt.Sprintf("%s, a node of %s,", node, of), nil
+		}
+	}
+	return "", nil
+}
+
+// announced returns the nodes of the cluster, or the master and the replicas that the
+// Sentinels watch, and the name of either. A single server announces none.
+func (t *Target) announced(ctx context.Context) (where []endpoint, of string, err error) {
 	switch {
 	case len(t.flags.sentinels) > 0:
 		of = "the set that the Sentinels watch"
@@ -79,14 +91,9 @@ func (t *Target) Remote(ctx context.Context) (string, error) {
 		where, err = t.servers.where(ctx)
 	}
 	if err != nil {
-		return "", noConnection(t.seed, err, t.Timeout)
+		err = noConnection(t.seed, err, t.Timeout)
 	}
-	for _, node := range where {
-		if !node.local() {
-			return fmt.Sprintf("%s, a node of %s,", node, of), nil
-		}
-	}
-	return "", nil
+	return where, of, err
 }
 
 // withSentinel calls f for each Sentinel in turn until f returns nil.

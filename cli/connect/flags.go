@@ -33,7 +33,8 @@ type Flags struct {
 	security        tlsFlags
 	timeout         time.Duration
 
-	elsewhere bool // see Elsewhere
+	elsewhere bool                    // see Elsewhere
+	permit    func(addr string) error // see Only; nil: every address is permitted
 
 	given func(flag string) bool
 }
@@ -82,6 +83,15 @@ func (c *Flags) Elsewhere(url string) *Flags {
 	other.security.tls = false
 	other.given = func(flag string) bool { return flag == "url" }
 	return other
+}
+
+// Only returns a copy of the flags that connects to no address, host:port, for which permit
+// returns an error, also if a cluster or a Sentinel announces it. [Flags.Open] then returns
+// this error.
+func (c *Flags) Only(permit func(addr string) error) *Flags {
+	other := *c
+	other.permit = permit
+	return &other
 }
 
 // AsCluster returns a copy of the flags with --cluster.

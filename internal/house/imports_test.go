@@ -64,6 +64,7 @@ var testImports = map[string][]string{
 	"tui":              {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
 	"keyspace/formats": {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
 	"loadgen/agents":   {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
+	"loadgen/report":   {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
 	"lock/classic":     {"lock"},                                                                            // tests of the flaws also use the sound kinds
 }
 

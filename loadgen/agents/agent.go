@@ -45,6 +45,8 @@ func (a *Agent) Serve(ctx context.Context, once bool) error {
 	for ctx.Err() == nil {
 		t, found, err := a.take(ctx)
 		switch {
+		case ctx.Err() != nil && found:
+			return a.giveBack(t)
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
@@ -102,10 +104,25 @@ func (a *Agent) take(ctx context.Context) (t ticket, found bool, err error) {
 	return t, true, nil
 }
 
+// giveBack gives the ticket of a run that the agent does not join to the next agent.
+func (a *Agent) giveBack(t ticket) error {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	always, cancel := context.WithTimeout(context.Background(), requestTime)
+	defer cancel()
+	if err := a.Control.LPush(always, tickets, text).Err(); err != nil {
+		return fmt.Errorf("give the ticket back: %w", err)
+	}
+	return nil
+}
+
 // share is the part of an agent in a run.
 type share struct {
 	agent   *Agent
 	control control
+	ticket  ticket
 	number  int
 	plan    plan
 	whole   loadgen.Scenario // of the whole run
@@ -122,10 +139,13 @@ type share struct {
 
 // serve takes part in a run. ran is false if the agent has not started its clients.
 func (a *Agent) serve(ctx context.Context, t ticket) (ran bool, err error) {
-	h := &share{agent: a, control: control{a.Control, t.Run}, number: t.Agent, answered: time.Now()}
+	h := &share{agent: a, control: control{a.Control, t.Run}, ticket: t, number: t.Agent, answered: time.Now()}
 	text, err := a.Control.Get(ctx, h.control.key("plan")).Result()
 	if errors.Is(err, redis.Nil) {
 		return false, nil // the coordinator is gone
+	}
+	if ctx.Err() != nil {
+		return false, a.giveBack(t)
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the plan: %w", err)
@@ -169,8 +189,12 @@ func (a *Agent) serve(ctx context.Context, t ticket) (ran bool, err error) {
 	return h.takePart(ctx, mine)
 }
 
-// refuse tells the coordinator why the agent takes no part.
+// refuse tells the coordinator why the agent takes no part. An agent that is interrupted
+// leaves its part to another one.
 func (h *share) refuse(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		return h.agent.giveBack(h.ticket)
+	}
 	m := message{Message: messageRefused, Agent: h.number, Name: name(), Error: why.Error()}
 	if _, err := h.control.join(ctx, m); err != nil {
 		return errors.Join(why, err)
@@ -190,6 +214,9 @@ func name() string {
 // takePart runs the clients from the start to the stop.
 func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, err error) {
 	if h.behind, err = clockBehind(ctx, h.control.rdb, h.agent.now); err != nil {
+		if ctx.Err() != nil {
+			return false, h.agent.giveBack(h.ticket)
+		}
 		return false, fmt.Errorf("read the clock of the control server: %w", err)
 	}
 	h.shift = time.Until(h.agent.now())
@@ -369,17 +396,31 @@ func (h *share) readOrders(ctx context.Context, news chan<- order) {
 	}
 }
 
+// Errors of an agent without its plan.
+var (
+	errCoordinatorGone = errors.New("the coordinator is gone")
+	errPlanLost        = errors.New("the keys of the run are gone from the control server")
+)
+
 // watchPlan reports when the coordinator is gone, whose plan then expires, or the control
-// server.
+// server. The orders outlive the plan: a control server without both has lost its data.
 func (h *share) watchPlan(ctx context.Context, gone chan<- error) {
 	answered := time.Now()
 	for ; ctx.Err() == nil; sleep(ctx, beat) {
 		soon, cancel := context.WithTimeout(ctx, requestTime)
 		n, err := h.control.rdb.Exists(soon, h.control.key("plan")).Result()
+		if err == nil && n == 0 {
+			n, err = h.control.rdb.Exists(soon, h.control.key(orders)).Result()
+			if err == nil && n == 0 {
+				err = errPlanLost
+			} else if err == nil {
+				err = errCoordinatorGone
+			}
+		}
 		cancel()
 		switch {
-		case err == nil && n == 0:
-			gone <- errors.New("the coordinator is gone")
+		case errors.Is(err, errCoordinatorGone), errors.Is(err, errPlanLost):
+			gone <- err
 			return
 		case err == nil:
 			answered = time.Now()

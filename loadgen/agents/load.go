@@ -837,7 +837,10 @@ func (s *session) metrics() loadgen.Metrics {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.merger.Metrics()
-	m.Running = !s.ended
+	m.Running, m.Witnessed = !s.ended, s.witness != nil
+	if len(s.members) > 1 {
+		m.Oracles = len(s.members)
+	}
 	m.Faults = s.outcomes()
 	return m
 }

@@ -49,6 +49,7 @@ type Violations struct {
 	Fenced              int64 // stale writes that the resource refused
 	AcceptedStaleWrites int64 // stale writes that the resource accepted
 	Stuck               int64 // times that a key with waiters had no holder for longer than the patience
+	UnexplainedStuck    int64 // part of Stuck: no fault explains it; the oracle leaves it to its user, see [Oracle.StuckSpans]
 	ForeignUnlocks      int64 // releases that removed another client's lock
 
 	Evidence []Evidence // the worst kinds first
@@ -56,12 +57,12 @@ type Violations struct {
 
 // Broken returns the number of violations that a sound lock must prevent.
 func (v Violations) Broken() int64 {
-	return v.Overlap.Count - v.Overlap.Excused + v.ForeignUnlocks + v.Unnotified + v.UnexplainedLoss + v.Overtaken + v.FenceOrder
+	return v.Overlap.Count - v.Overlap.Excused + v.ForeignUnlocks + v.Unnotified + v.UnexplainedLoss + v.Overtaken + v.FenceOrder + v.UnexplainedStuck
 }
 
 // Harm returns the number of everything that can harm what a lock protects.
 func (v Violations) Harm() int64 {
-	return v.Broken() + v.Overlap.Excused + v.WorkOverlap.Count + v.AcceptedStaleWrites + v.LateWork.Count + v.Stuck
+	return v.Broken() + v.Overlap.Excused + v.WorkOverlap.Count + v.AcceptedStaleWrites + v.LateWork.Count + v.Stuck - v.UnexplainedStuck
 }
 
 // Add adds the violations that another oracle has found.
@@ -78,6 +79,7 @@ func (v *Violations) Add(other Violations) {
 	v.Fenced += other.Fenced
 	v.AcceptedStaleWrites += other.AcceptedStaleWrites
 	v.Stuck += other.Stuck
+	v.UnexplainedStuck += other.UnexplainedStuck
 	v.ForeignUnlocks += other.ForeignUnlocks
 	v.Evidence = append(v.Evidence, other.Evidence...)
 	order := Kinds()
@@ -146,6 +148,7 @@ type Side struct {
 	Fence    int64
 	Reader   bool
 	From, To time.Time // in the critical section
+	Inside   bool      // still inside at To, the time of the report
 	Deadline time.Time // of the lease
 }
 

@@ -95,6 +95,8 @@ type criticalSection struct {
 	number   int64      // fence of the newest exclusive holder
 	numberAt time.Time  // when that holder entered
 	wiped    keyLoss    // newest loss of this key alone
+	forgot   bool       // a fault made a holder forget to release it
+	stuck    []StuckSpan
 
 	ttl    time.Duration // of a lease; 0 = not known
 	nested bool          // see [Config.Nested]
@@ -119,6 +121,7 @@ type Occupancy struct {
 	overlapped  []*Occupancy // earlier holds, as many as the limit, that were inside at the same time; guarded by section.mu
 	granted     bool         // all leases were valid then; guarded by section.mu
 	reported    bool         // the overlap was reported; guarded by section.mu
+	left        bool         // the client has left; guarded by section.mu
 	removed     *Evidence    // a foreign unlock that may have removed this lock; guarded by section.mu
 	hold        int64        // number in the history; 0 = not recorded
 }
@@ -354,6 +357,7 @@ func (s *criticalSection) countStreak(client int) {
 // checkStuck counts a stuck key, if no client had the key for longer than patience.
 func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
 	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
+		s.stuck = append(s.stuck, StuckSpan{now.Add(-unheld), now})
 		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
 	}
 }
@@ -412,6 +416,7 @@ func (o *Oracle) leave(v *Occupancy, now time.Time) {
 	defer s.mu.Unlock()
 	i := slices.Index(s.inside, v)
 	s.inside = slices.Delete(s.inside, i, i+1)
+	v.left = true
 	end := v.end(now)
 	if end.After(s.freed) {
 		s.freed = end
@@ -611,11 +616,12 @@ func (v *Occupancy) end(now time.Time) time.Time {
 	return now
 }
 
-// side returns the hold as evidence, if it leaves now.
+// side returns the hold as evidence at the time now. The caller holds section.mu, or is the
+// client of the hold.
 func (v *Occupancy) side(now time.Time) Side {
 	return Side{
 		Client: v.participant.Client + 1, Token: v.participant.Token, Fence: v.participant.Fence, Reader: v.participant.Shared,
-		From: v.Began, To: now, Deadline: v.lease.Deadline(),
+		From: v.Began, To: now, Inside: !v.left, Deadline: v.lease.Deadline(),
 	}
 }
 

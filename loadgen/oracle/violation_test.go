@@ -183,6 +183,61 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	}
 }
 
+// The spans are those of all keys that were or are stuck, but for a forgotten lock.
+func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
+	for _, forgotten := range []bool{false, true} {
+		th := newOracleTest(t)
+		v := th.enter(Participant{Client: 1}, 0, 1000)
+		th.Leave(v, th.at(500))
+		if forgotten {
+			th.Forgotten(v)
+		}
+		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(1000), Ctx: t.Context()})
+		th.WaiterGone(0, 98, th.at(20_000))
+		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(30_000), Ctx: t.Context()})
+		want := []StuckSpan{{th.at(1000), th.at(20_000)}, {th.at(30_000), th.at(33_001)}}
+		if forgotten {
+			want = nil
+		}
+		if got := th.StuckSpans(th.at(33_001)); !slices.Equal(got, want) {
+			t.Errorf("forgotten %t: %v, want %v", forgotten, got, want)
+		}
+		if got := th.StuckSpans(th.at(33_000)); len(got) != min(len(want), 1) {
+			t.Errorf("forgotten %t, after the patience: %v", forgotten, got)
+		}
+		if v := th.violations(); v.Stuck != 1 || v.Broken() != 0 || v.Harm() != 1 {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
+// The end of a hold in the evidence is known only if the client has left.
+func TestTheEvidenceSaysWhoIsStillInside(t *testing.T) {
+	th := newOracleTest(t)
+	first := th.enter(Participant{Client: 1}, 0, 1000)
+	second := th.enter(Participant{Client: 2}, 1100, 2100)
+	th.Leave(second, th.at(1200))
+	th.Write(first, false, th.at(1300))
+	th.Leave(first, th.at(1400))
+	for _, e := range th.violations().Evidence {
+		if !e.First.Inside || e.Second.Inside {
+			t.Errorf("%s: %+v", e.Violation, e)
+		}
+	}
+	third := th.enter(Participant{Client: 3}, 1500, 1600)
+	th.enter(Participant{Client: 4}, 1700, 2700)
+	th.Leave(third, th.at(1800))
+	all := th.violations().Evidence
+	if len(all) != 4 {
+		t.Fatalf("%+v", all)
+	}
+	for _, e := range all {
+		if e.First.Client == 4 && (e.First.Inside || !e.Second.Inside) {
+			t.Errorf("the first has left: %+v", e)
+		}
+	}
+}
+
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th := newOracleTest(t)
 	th.enter(Participant{Client: 1}, 0, 1000) // frozen: it never leaves

@@ -54,7 +54,7 @@ func fullReport(t *testing.T) Result {
 		&m.Released, &m.Expired, &m.Lost, &m.Unconfirmed, &m.Abandoned, &m.TimedOut, &m.Refused, &m.Errors, &m.CutOff,
 		&m.Latency.Wait, &m.Latency.Release, &m.Latency.Held, &m.Latency.Handoff, &m.Latency.RenewLate, &m.Cost.Attempts, &m.Cost.Renewals, &m.Cost.Commands, &m.Utilisation,
 		&m.Fairness, &m.Cost.CPU, &v.Overlap, &v.WorkOverlap, &v.Unnotified, &v.UnexplainedLoss, &v.Overtaken, &v.FenceOrder,
-		&m.Outage, &m.Stall, &v.LateWork, &v.Fenced, &v.AcceptedStaleWrites, &v.Stuck, &v.ForeignUnlocks,
+		&m.Outage, &m.Stall, &v.LateWork, &v.Fenced, &v.AcceptedStaleWrites, &v.Stuck, &v.ForeignUnlocks, &v.UnexplainedStuck,
 	} {
 		fill(reflect.ValueOf(p).Elem(), &n)
 	}
@@ -246,7 +246,8 @@ func TestAWitnessCountsInTheVerdict(t *testing.T) {
 	} {
 		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Witness: &witness.Results{Counts: witness.Counts{Overlaps: c.overlaps, Excused: c.excused}, Unseen: c.unseen, Err: c.err}}
 		r.Metrics.Acquired = 1
-		if v := r.Verdict(); v.Safe != c.safe || len(v.Gaps) != c.gaps || !strings.Contains(v.Text, "Witness: "+humanize.Plural(c.overlaps, "overlap")) || c.overlaps > 0 && v.Harmless {
+		if v := r.Verdict(); v.Safe != c.safe || len(v.Gaps) != c.gaps || !strings.Contains(v.Text, "Witness: "+humanize.Plural(c.overlaps, "overlap")) || c.overlaps > 0 && v.Harmless ||
+			strings.Contains(v.Text, "Two clients were inside at once, as the order of the witness proves. Witness: ") != (c.overlaps > 0) || strings.Contains(v.Text, "No two clients") != (c.overlaps == 0) {
 			t.Errorf("%+v: %+v", c, v)
 		}
 	}

@@ -19,24 +19,19 @@ func (r Result) WriteHTML(w io.Writer) error {
 	p.Put(`<h1>%v</h1>`, title)
 	p.Put(`<p>%v · %v · %v · seed %v</p>`, r.Lock(), load(r.Scenario), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
 	p.verdict(r.Verdict())
+	p.scene(r)
 	p.charts(r)
-	for _, m := range p.marks {
-		p.Put(`<p class="legend">%v: %v</p>`, m.at, m.label)
-	}
 	p.latencies(r.Metrics)
 	p.Put(`<h2>What was run</h2><table>`)
 	for _, setting := range settings(r.Scenario) {
 		p.Put(`<tr><th>%v</th><td>%v</td></tr>`, setting.name, setting.value)
-	}
-	for _, f := range r.Metrics.Faults {
-		p.Put(`<tr><th>fault</th><td>%v</td></tr>`, f)
 	}
 	p.Put(`</table>`)
 	p.Put(`<div class="columns">`)
 	p.figures("What happened", outcomePairs(r.Metrics))
 	p.figures("What must not happen", violationPairs(r.Metrics.Violations))
 	p.Put(`</div>`)
-	p.evidence(r.Metrics)
+	p.evidence(r)
 	if err := p.Close(w); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -49,24 +44,35 @@ type page struct {
 	marks []mark
 }
 
-// mark is a moment of a run that the charts show.
+// mark is a moment of a run that the charts show. One that did not come is in the list
+// below the charts only.
 type mark struct {
 	at    time.Duration
 	label string
+	came  bool
 }
 
-// marks returns the starts of the stages and the times of the faults.
+// marks returns the starts of the stages and the faults.
 func (r Result) marks() []mark {
 	var all []mark
 	at := time.Duration(0)
 	for i, stage := range r.Scenario.Stages {
-		all = append(all, mark{at - r.Scenario.Warmup, fmt.Sprintf("stage %d: %s", i+1, loadgen.YAML(stage))})
+		label := fmt.Sprintf("stage %d", i+1)
+		if at > 0 {
+			label += " at " + humanize.Setting(at)
+		}
+		label += ", for " + humanize.Setting(stage.For)
+		if stage.Clients > 0 {
+			label += ", " + humanize.Plural(stage.Clients, "client")
+		}
+		if stage.Rate > 0 {
+			label += ", " + loadgen.FormatRate(stage.Rate)
+		}
+		all = append(all, mark{at - r.Scenario.Warmup, label, true})
 		at += stage.For
 	}
 	for _, f := range r.Metrics.Faults {
-		if f.Struck > 0 {
-			all = append(all, mark{f.Fault.At - r.Scenario.Warmup, loadgen.YAML(f.Fault)})
-		}
+		all = append(all, mark{f.Fault.At - r.Scenario.Warmup, f.String(), f.Struck > 0})
 	}
 	return all
 }
@@ -96,6 +102,17 @@ func (p *page) verdict(v loadgen.Verdict) {
 	}
 }
 
+// scene puts what the scenario is to show, and whether it was seen.
+func (p *page) scene(r Result) {
+	if r.Scenario.Caption != "" {
+		p.Put(`<p>%v</p>`, r.Scenario.Caption)
+	}
+	for _, line := range r.scene() {
+		p.Put(`<p><b>%v</b> %v</p>`, line.name, line.value)
+	}
+}
+
+// charts puts the charts, and the list of what is marked in them.
 func (p *page) charts(r Result) {
 	seconds := r.whole()
 	p.marks = r.marks()
@@ -105,6 +122,16 @@ func (p *page) charts(r Result) {
 	p.chart("Wait p99 per second", curve(seconds,
 		func(s loadgen.Second) float64 { return s.Wait.P99.Seconds() },
 		func(v float64) string { return humanize.Precise(time.Duration(v * float64(time.Second))) }))
+	for i, m := range p.marks {
+		number := ""
+		if m.came {
+			number = fmt.Sprintf("%d: ", i+1)
+		}
+		p.Put(`<p class="legend">%v%v</p>`, number, m.label)
+	}
+	if r.Scenario.Warmup > 0 {
+		p.Put(`<p class="legend">The charts begin after the warm-up of %v.</p>`, humanize.Setting(r.Scenario.Warmup))
+	}
 }
 
 func (p *page) chart(title string, c chart) {
@@ -115,9 +142,11 @@ func (p *page) chart(title string, c chart) {
 			p.Put(`<text x="%v" y="136">%v s</text>`, fmt.Sprintf("%.1f", x(i, c.Seconds)), i+1)
 		}
 	}
-	for _, m := range p.marks {
-		at := fmt.Sprintf("%.1f", 600*min(1, max(0, (m.at.Seconds()-1)/float64(max(c.Seconds-1, 1)))))
-		p.Put(`<path class="mark" d="M%v 0V120"><title>%v at %v</title></path>`, at, m.label, m.at)
+	for i, m := range p.marks {
+		if m.came {
+			at := 600 * min(1, max(0, (m.at.Seconds()-1)/float64(max(c.Seconds-1, 1))))
+			p.Put(`<path class="mark" d="M%v 0V120"/><text x="%v" y="4">%v</text>`, fmt.Sprintf("%.1f", at), fmt.Sprintf("%.1f", at+4), i+1)
+		}
 	}
 	p.Put(`</svg>`)
 }
@@ -143,13 +172,14 @@ func (p *page) figures(title string, all []pair) {
 	p.Put(`</table></div>`)
 }
 
-func (p *page) evidence(m loadgen.Metrics) {
-	if len(m.Violations.Evidence) == 0 {
+func (p *page) evidence(r Result) {
+	all := r.evidence()
+	if len(all) == 0 {
 		return
 	}
 	p.Put(`<h2>Evidence</h2><ul>`)
-	for _, e := range m.Violations.Evidence {
-		p.Put(`<li>%v</li>`, sentence(e, m.Began, func(s string) string { return s }))
+	for _, e := range all {
+		p.Put(`<li>%v</li>`, sentence(e, r.Metrics.Began, func(s string) string { return s }))
 	}
 	p.Put(`</ul>`)
 }
@@ -175,7 +205,7 @@ func outcomePairs(m loadgen.Metrics) []pair {
 		{"abandoned", m.Abandoned}, {"timed out", m.TimedOut}, {"refused", m.Refused},
 		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Clients.Waiting)}, {"late", m.LateArrivals},
 		{"without a client", m.Backlog}, {"longest wait", humanize.Precise(m.Fairness.Starved)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
-		{"commands a hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
+		{"commands per hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
 	}
 }
 
@@ -186,7 +216,7 @@ func violationPairs(v oracle.Violations) []pair {
 		{"leases ended without notice to the holder", v.Unnotified}, {"leases lost without a fault", v.UnexplainedLoss},
 		{"overtaken in a queue", v.Overtaken}, {"fencing tokens that did not increase", v.FenceOrder},
 		{"late work", v.LateWork.Count}, {"stale writes refused", v.Fenced},
-		{"stale writes accepted", v.AcceptedStaleWrites}, {"foreign unlocks", v.ForeignUnlocks}, {"stuck keys", v.Stuck},
+		{"stale writes accepted", v.AcceptedStaleWrites}, {"foreign unlocks", v.ForeignUnlocks}, {"stuck keys", v.Stuck}, {"stuck keys without a fault", v.UnexplainedStuck},
 	}
 }
 

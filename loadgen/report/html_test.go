@@ -61,14 +61,18 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 			t.Errorf("%s: tick %t: %s", c.kind, got, r.Verdict().Text)
 		}
 		for _, want := range []string{
-			`>1 s</text>`, `>4 s</text>`, `stage 2: {for: 3s} at 2s`, `fault: crash} at 3s`, // an axis and its labels
+			`>1 s</text>`, `>4 s</text>`, `">2</text>`, `2: stage 2 at 2 s, for 3 s<`, `">3</text>`, `3: crash of one client at 3 s; struck once<`, // an axis, its marks, and what they mean
+			`>flush at the start; never struck: never<`,          // without a mark
 			`points="0.0,90.0 200.0,0.0 400.0,60.0 600.0,30.0 "`, // the last second was incomplete
 		} {
 			if !strings.Contains(page.String(), want) {
 				t.Errorf("the page lacks %s", want)
 			}
 		}
-		if strings.Contains(page.String(), "flush} at") || strings.Contains(page.String(), ">5 s<") {
+		if n := strings.Count(page.String(), "crash of one client"); n != 1 {
+			t.Errorf("the fault is named %d times", n)
+		}
+		if strings.Contains(page.String(), `">4</text>`) || strings.Contains(page.String(), ">5 s<") {
 			t.Error("the page shows what did not happen")
 		}
 	}

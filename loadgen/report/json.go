@@ -95,6 +95,7 @@ type jsonSide struct {
 	Reader   bool    `json:"reader,omitempty"`
 	From     float64 `json:"from_ms"`
 	To       float64 `json:"to_ms"`
+	Inside   bool    `json:"inside,omitempty"` // still inside at To
 	Deadline float64 `json:"deadline_ms"`
 }
 
@@ -186,6 +187,6 @@ func sideJSON(s oracle.Side, began time.Time) *jsonSide {
 	}
 	return &jsonSide{
 		oracle.ClientLabel(s.Client), s.Token, s.Fence, s.Reader,
-		ms(s.From.Sub(began)), ms(s.To.Sub(began)), ms(s.Deadline.Sub(began)),
+		ms(s.From.Sub(began)), ms(s.To.Sub(began)), s.Inside, ms(s.Deadline.Sub(began)),
 	}
 }

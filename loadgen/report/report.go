@@ -63,7 +63,12 @@ func (r Result) Verdict() loadgen.Verdict {
 	if w := r.Witness; w != nil {
 		v.Safe = v.Safe && (w.Overlaps == w.Excused || !r.Scenario.Lock.Kind.Sound())
 		v.Harmless = v.Harmless && w.Overlaps == 0
-		v.Text += " Witness: " + w.String() + "."
+		if w.Overlaps > 0 && r.Metrics.Violations.Overlap.Count == 0 { // only the witness has seen them
+			many := r.Scenario.Lock.TooMany()
+			v.Text = strings.ToUpper(many[:1]) + many[1:] + " were inside at once, as the order of the witness proves. " +
+				strings.TrimPrefix(strings.TrimPrefix(v.Text, r.Metrics.Together(r.Scenario)), " ")
+		}
+		v.Text = strings.TrimSuffix(v.Text, " ") + " Witness: " + w.String() + "."
 		if w.Unseen > 0 {
 			v.Gaps = append(v.Gaps, fmt.Sprintf("The witness did not answer %s.", humanize.Times(w.Unseen)))
 		}
@@ -190,7 +195,7 @@ func violations(v oracle.Violations) map[string]int64 {
 	return map[string]int64{
 		"overlaps": v.Overlap.Count, "overlaps_excused": v.Overlap.Excused, "work_overlaps": v.WorkOverlap.Count,
 		"untold": v.Unnotified, "unexplained_losses": v.UnexplainedLoss, "overtaken": v.Overtaken, "fence_order": v.FenceOrder, "late_work": v.LateWork.Count,
-		"fenced": v.Fenced, "corrupt": v.AcceptedStaleWrites, "stuck": v.Stuck, "foreign_unlocks": v.ForeignUnlocks,
+		"fenced": v.Fenced, "corrupt": v.AcceptedStaleWrites, "stuck": v.Stuck, "unexplained_stuck": v.UnexplainedStuck, "foreign_unlocks": v.ForeignUnlocks,
 	}
 }
 
@@ -206,15 +211,20 @@ func latencies(m loadgen.Metrics) []namedLatency {
 	}
 }
 
-// WriteText writes the report as text. Plain must make text from the server safe for a
-// terminal.
+// WriteText writes the report as text: the verdict, what the scenario is to show, and the
+// figures. Plain must make text from the server safe for a terminal.
 func (r Result) WriteText(w io.Writer, plain func(string) string) error {
-	m, v, n := r.Metrics, r.Verdict(), humanize.Count[int64]
+	m, n := r.Metrics, humanize.Count[int64]
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Lock(), load(r.Scenario))))
+	fmt.Fprintf(t, "%s\n\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Lock(), load(r.Scenario))))
+	r.writeVerdict(t, plain)
+	r.writeScene(t, plain)
 	fmt.Fprintf(t, "\nran\t%s, seed %d\n", humanize.Precise(m.Elapsed), r.Scenario.Seed)
 	for _, setting := range settings(r.Scenario) {
 		fmt.Fprintf(t, "%s\t%s\n", setting.name, plain(fmt.Sprint(setting.value)))
+	}
+	for _, f := range m.Faults {
+		fmt.Fprintf(t, "fault\t%s\n", plain(f.String()))
 	}
 	fmt.Fprintln(t)
 	fmt.Fprintf(t, "offered\t%s = %s arrivals + %s without a client\n", n(m.Offered()), n(m.Arrivals), n(m.Backlog))
@@ -225,7 +235,7 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 	if r.Scenario.Rate > 0 {
 		fmt.Fprintf(t, "late\t%s arrivals had to wait for a client, %s never got one\n", n(m.LateArrivals), n(m.Backlog))
 	}
-	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold%s\n", m.Throughput(), m.CommandsPerHold(), costText(m))
+	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands per hold%s\n", m.Throughput(), m.CommandsPerHold(), costText(m))
 	fmt.Fprintf(t, "fairness\t%.2f (1 = equal), longest wait %s%s\n", m.Fairness.Jain, humanize.Precise(m.Fairness.Starved), streak(m))
 	fmt.Fprintf(t, "keys\theld %.0f%% of the time\n", 100*m.Utilisation)
 	fmt.Fprint(t, "\n\tcount\tmean\tp50\tp90\tp95\tp99\tp99.9\tmax\n")
@@ -236,28 +246,72 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 				humanize.Precise(l.P50), humanize.Precise(l.P90), humanize.Precise(l.P95), humanize.Precise(l.P99), humanize.Precise(l.P999), humanize.Precise(l.Max))
 		}
 	}
-	if m.Latency.Wait.Censored > 0 {
-		fmt.Fprintf(t, "%s waits ended without the lock; they count with the time they had lasted\n", n(m.Latency.Wait.Censored))
+	if censored := m.Latency.Wait.Censored; censored > 0 {
+		fmt.Fprintf(t, "The waits include %s that ended without the lock, with the time until this end.\n", humanize.Plural(censored, "attempt"))
 	}
 	r.writeViolations(t, plain)
 	r.writeAgents(t, plain)
-	for _, f := range m.Faults {
-		fmt.Fprintf(t, "fault\t%s\n", plain(f.String()))
-	}
-	fmt.Fprintf(t, "\n%s\n", v.Text)
+	return t.Flush()
+}
+
+// writeVerdict writes the verdict, and what makes it less than complete.
+func (r Result) writeVerdict(w io.Writer, plain func(string) string) {
+	v := r.Verdict()
+	fmt.Fprintf(w, "%s\n", v.Text)
 	for _, missed := range v.Missed {
-		fmt.Fprintf(t, "threshold missed: %s\n", missed)
+		fmt.Fprintf(w, "threshold missed: %s\n", missed)
 	}
 	for _, gap := range v.Gaps {
-		fmt.Fprintf(t, "%s\n", plain(gap))
+		fmt.Fprintf(w, "%s\n", plain(gap))
 	}
-	if m.LastErr != "" {
-		fmt.Fprintf(t, "newest error: %s\n", plain(m.LastErr))
+	if r.Metrics.LastErr != "" {
+		fmt.Fprintf(w, "newest error: %s\n", plain(r.Metrics.LastErr))
 	}
 	if r.Unclean != "" {
-		fmt.Fprintf(t, "not released: %s\n", plain(r.Unclean))
+		fmt.Fprintf(w, "not released: %s\n", plain(r.Unclean))
 	}
-	return t.Flush()
+}
+
+// writeScene writes what the scenario is to show, and whether it was seen.
+func (r Result) writeScene(w io.Writer, plain func(string) string) {
+	if r.Scenario.Caption != "" {
+		fmt.Fprintf(w, "\n%s\n", plain(r.Scenario.Caption))
+	}
+	for _, line := range r.scene() {
+		fmt.Fprintf(w, "%s\t%s\n", line.name, plain(fmt.Sprint(line.value)))
+	}
+}
+
+// scene returns what to watch in the scenario, and whether the run showed what the scenario
+// expects, with the figures.
+func (r Result) scene() []pair {
+	var all []pair
+	if r.Scenario.Watch != "" {
+		all = append(all, pair{"watch", r.Scenario.Watch})
+	}
+	if len(r.Scenario.Expect) == 0 {
+		return all
+	}
+	var seen, unseen []string
+	for _, t := range r.Scenario.Expect {
+		figure := fmt.Sprintf("%s %s (%s)", t.Metric, t.Measured(r.Metrics), strings.TrimPrefix(t.String(), t.Metric+" "))
+		if t.Met(r.Metrics) {
+			seen = append(seen, figure)
+		} else {
+			unseen = append(unseen, figure)
+		}
+	}
+	text, of := "", ""
+	if r.Metrics.Oracles > 1 {
+		of = " by each agent among its own clients"
+	}
+	if len(unseen) > 0 {
+		text = "not seen" + of + ": " + strings.Join(unseen, ", ") + "; "
+	}
+	if len(seen) > 0 {
+		text += "seen" + of + ": " + strings.Join(seen, ", ")
+	}
+	return append(all, pair{"claim", strings.TrimSuffix(text, "; ")})
 }
 
 // streak describes the most acquires in a row, which agents cannot know.
@@ -304,10 +358,10 @@ func costText(m loadgen.Metrics) string {
 		return text
 	}
 	if m.Cost.Attempts > 0 {
-		text = fmt.Sprintf(", %.2f attempts a hold", float64(m.Cost.Attempts)/float64(m.Acquired))
+		text = fmt.Sprintf(", %.2f attempts per hold", float64(m.Cost.Attempts)/float64(m.Acquired))
 	}
 	if m.Cost.CPU > 0 {
-		text += fmt.Sprintf(", %s of the server's CPU a hold", humanize.Precise(m.Cost.CPU/time.Duration(m.Acquired)))
+		text += fmt.Sprintf(", %s of the server's CPU per hold", humanize.Precise(m.Cost.CPU/time.Duration(m.Acquired)))
 	}
 	return text
 }
@@ -315,7 +369,7 @@ func costText(m loadgen.Metrics) string {
 // WriteComparison writes one line per run, to compare runs that ran at the same time.
 func WriteComparison(w io.Writer, results []Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "\nside by side\tholds/s\tcommands a hold\twait p50\tp99\tmax\thand-off p50\toverlaps\n")
+	fmt.Fprint(t, "\nside by side\tholds/s\tcommands per hold\twait p50\tp99\tmax\thand-off p50\toverlaps\n")
 	for _, r := range results {
 		m := r.Metrics
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\n", r.Lock(), m.Throughput(), m.CommandsPerHold(),
@@ -324,7 +378,8 @@ func WriteComparison(w io.Writer, results []Result) error {
 	return t.Flush()
 }
 
-// evidenceShown is how many violations of each kind the text shows; --json shows more.
+// evidenceShown is how many violations of each kind a report for people shows; --json shows
+// more.
 const evidenceShown = 3
 
 func (r Result) writeViolations(w io.Writer, plain func(string) string) {
@@ -337,15 +392,23 @@ func (r Result) writeViolations(w io.Writer, plain func(string) string) {
 	fmt.Fprintf(w, "stale writes\t%s refused because of their fencing token, %s accepted\n", n(v.Fenced), n(v.AcceptedStaleWrites))
 	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(v.ForeignUnlocks))
 	if len(r.Agents) == 0 {
-		fmt.Fprintf(w, "stuck keys\t%s\n", n(v.Stuck))
+		fmt.Fprintf(w, "stuck keys\t%s, %s without a fault\n", n(v.Stuck), n(v.UnexplainedStuck))
 	}
-	shown := map[oracle.Violation]int{}
-	for _, e := range v.Evidence {
-		if shown[e.Violation]++; shown[e.Violation] > evidenceShown {
-			continue
-		}
+	for _, e := range r.evidence() {
 		fmt.Fprintf(w, "  %s\n", sentence(e, r.Metrics.Began, plain))
 	}
+}
+
+// evidence returns the first violations of each kind.
+func (r Result) evidence() []oracle.Evidence {
+	var all []oracle.Evidence
+	shown := make(map[oracle.Violation]int)
+	for _, e := range r.Metrics.Violations.Evidence {
+		if shown[e.Violation]++; shown[e.Violation] <= evidenceShown {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // sentence describes the evidence in one sentence.
@@ -359,8 +422,12 @@ func sentence(e oracle.Evidence, began time.Time, plain func(string) string) str
 		if side.Client == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s inside %s to %s, deadline %s", []string{":", ";"}[min(i, 1)], oracle.ClientLabel(side.Client),
-			humanize.Precise(side.From.Sub(began)), humanize.Precise(side.To.Sub(began)), humanize.Precise(side.Deadline.Sub(began)))
+		end := " to " + humanize.Precise(side.To.Sub(began))
+		if side.Inside {
+			end = " (still inside)"
+		}
+		fmt.Fprintf(&b, "%s %s inside from %s%s, deadline %s", []string{":", ";"}[min(i, 1)], oracle.ClientLabel(side.Client),
+			humanize.Precise(side.From.Sub(began)), end, humanize.Precise(side.Deadline.Sub(began)))
 		if side.Fence > 0 {
 			fmt.Fprintf(&b, ", number %d", side.Fence)
 		}

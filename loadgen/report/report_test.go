@@ -1,12 +1,17 @@
 package report
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
+	"locktop/loadgen/scenarios"
 )
 
 func TestFilesAreInTheirUnits(t *testing.T) {
@@ -131,4 +136,126 @@ func TestAFaultThatDidNotOccurIsReportedWithItsReason(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A report for people begins with the verdict, and then says what the scenario is to show, and
+// whether it was seen.
+func TestAReportBeginsWithTheVerdictAndTheClaim(t *testing.T) {
+	scenario := loadgen.Scenario{
+		Name: "scene", Caption: "First. Second <b>.", Watch: "the figures",
+		Expect: []loadgen.Threshold{{Metric: "late-work.count", Op: ">"}, {Metric: "wait.max", Op: ">", Value: 1}},
+		Faults: []loadgen.Fault{{Kind: loadgen.Crash}},
+	}
+	for _, c := range []struct {
+		late    int64
+		wait    time.Duration
+		oracles int
+		claim   string
+	}{
+		{3, 1500 * time.Millisecond, 0, "seen: late-work.count 3 (> 0), wait.max 1.5 s (> 1s)"},
+		{3, 900 * time.Millisecond, 0, "not seen: wait.max 900 ms (> 1s); seen: late-work.count 3 (> 0)"},
+		{0, 0, 0, "not seen: late-work.count 0 (> 0), wait.max unknown: there was not one sample (> 1s)"},
+		{3, 1500 * time.Millisecond, 2, "seen by each agent among its own clients: late-work.count 3 (> 0), wait.max 1.5 s (> 1s)"},
+	} {
+		r := Result{Scenario: scenario.WithDefaults(), Unclean: "gone"}
+		m := &r.Metrics
+		m.Acquired, m.Oracles, m.Violations.LateWork.Count, m.Latency.Wait.Max, m.Latency.Wait.Count = 7, c.oracles, c.late, c.wait, int64(c.wait)
+		m.Faults = []loadgen.FaultOutcome{{Fault: r.Scenario.Faults[0], Struck: 1}}
+		var text, page strings.Builder
+		if err := errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)); err != nil {
+			t.Fatal(err)
+		}
+		inOrder(t, text.String(), "scene: ", r.Verdict().Text+"\n", "\nnot released: gone\n", "\nFirst. Second <b>.\n", "\nwatch  the figures\n", "\nclaim  "+c.claim+"\n", "\nran ", "\nfault ", "\narrivals ", "\noverlaps ")
+		escaped := strings.NewReplacer(">", "&gt;").Replace
+		inOrder(t, page.String(), "<h1>scene", escaped(r.Verdict().Text), "First. Second &lt;b&gt;.", "<b>watch</b> the figures", "<b>claim</b> "+escaped(c.claim), "<svg ")
+	}
+}
+
+// inOrder fails the test if the parts are not in the text, each after the one before.
+func inOrder(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	rest := text
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Errorf("no %q after the part before in\n%s", part, text)
+			return
+		}
+		rest = part[len(part)-1:] + after // a line break may belong to two parts
+	}
+}
+
+// Of each kind of violation, a report for people has three.
+func TestAReportHasThreeViolationsOfAKind(t *testing.T) {
+	var r Result
+	for i := range 40 {
+		e := oracle.Evidence{Violation: oracle.WorkOverlapped, Key: fmt.Sprintf("k%d;", i), First: oracle.Side{Client: 1, Inside: true}, Second: oracle.Side{Client: 2}}
+		if i%2 == 1 {
+			e.Violation = oracle.WriteAccepted
+		}
+		r.Metrics.Violations.Evidence = append(r.Metrics.Violations.Evidence, e)
+	}
+	var text, page strings.Builder
+	if err := errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)); err != nil {
+		t.Fatal(err)
+	}
+	for form, report := range map[string]string{"text": text.String(), "HTML": page.String()} {
+		if a, b, still := strings.Count(report, "work-overlap at "), strings.Count(report, "corrupt at "), strings.Count(report, " (still inside), deadline "); a != 3 || b != 3 || still != 6 {
+			t.Errorf("%s: %d overlaps of work, %d corrupt writes, %d clients inside:\n%s", form, a, b, still, report)
+		}
+		if !strings.Contains(report, " on k0;") || !strings.Contains(report, " on k5;") || strings.Contains(report, " on k6;") {
+			t.Errorf("%s does not have the first ones:\n%s", form, report)
+		}
+	}
+}
+
+func TestTheNumberOfAttemptsWithoutALockIsGrammatical(t *testing.T) {
+	for n, want := range map[int64]string{1: "The waits include 1 attempt that", 2: "The waits include 2 attempts that"} {
+		var r Result
+		r.Metrics.Latency.Wait = loadgen.Latency{Count: 9, Censored: n}
+		var text strings.Builder
+		if err := r.WriteText(&text, strings.Clone); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
+// What to watch in a scene is a figure that reports have.
+func TestEverySceneNamesAFigureOfTheReport(t *testing.T) {
+	figures := []string{
+		"wait", "hand-off", "p50", "p99", "max", "longest wait", "throughput", "commands per hold", "acquired", "expired", "lost", "errors",
+		"still waiting", "overlaps", "late work", "stale writes", "foreign unlocks", "stuck keys",
+	}
+	var r Result
+	r.Metrics.Latency.Wait.Count, r.Metrics.Latency.Handoff.Count = 1, 1
+	var text strings.Builder
+	if err := r.WriteText(&text, strings.Clone); err != nil {
+		t.Fatal(err)
+	}
+	for _, figure := range figures {
+		if !strings.Contains(text.String(), figure) {
+			t.Errorf("the report has no %s:\n%s", figure, text.String())
+		}
+	}
+	for _, s := range scenarios.All() {
+		named := func(figure string) bool { return strings.Contains(s.Watch, figure) }
+		claimed := func(x loadgen.Threshold) bool {
+			name, _, _ := strings.Cut(x.Metric, ".")
+			return strings.Contains(s.Watch, name)
+		}
+		if !slices.ContainsFunc(figures, named) && !slices.ContainsFunc(s.Expect, claimed) {
+			t.Errorf("%s: there is no figure in %q", s.Name, s.Watch)
+		}
+	}
+}
+
+func TestAReportNamesTheLibraryOfClientProcesses(t *testing.T) {
+	r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Exec: "./client"}}.WithDefaults()}
+	r.Metrics.Library = "redsync 4"
+	if got := r.Lock(); got != "redsync 4 (client process)" {
+		t.Errorf("got %q", got)
+	}
 }

@@ -10,9 +10,9 @@ import (
 func blindDelete() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "blind-delete",
-		Caption: "Now and then the work takes longer than the lock, and its holder deletes, when it is done, whatever lock is there. " +
-			"That is the next one's, and a third client gets in beside it.",
-		Watch:    "foreign unlocks, each followed by an overlap",
+		Caption: "Sometimes the work takes longer than the TTL, and then the holder deletes the key without a check of its owner. " +
+			"The key is by then the lock of the next holder, so a third client enters beside that one.",
+		Watch:    "foreign unlocks, and the overlaps that follow them",
 		Lock:     loadgen.Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  6,

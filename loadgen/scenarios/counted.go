@@ -10,9 +10,9 @@ import (
 func counted() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "counted",
-		Caption: "The lock is renewed twice and the work takes longer than that. " +
-			"The holder is not told: its counter still says that it is inside, and it writes beside the next holder.",
-		Watch:    "late work and corrupt writes",
+		Caption: "A client renews its lock twice, but the work takes longer than that. " +
+			"Nothing tells the holder: its counter says that it is still inside, so it writes while the next holder is inside.",
+		Watch:    "late work and stale writes accepted",
 		Lock:     loadgen.Lock{Kind: "classic/counted", TTL: 600 * time.Millisecond, Renew: loadgen.Renew{Max: 2}},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  4,

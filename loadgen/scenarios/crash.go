@@ -10,9 +10,9 @@ import (
 func crash() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "crash",
-		Caption: "Three holders die without releasing their locks. " +
-			"No other client can acquire those locks for what is left of their leases, and not for a moment longer.",
-		Watch:   "the dead clients, and how long the others wait: 2 s at most",
+		Caption: "Three holders crash without a release of their locks. " +
+			"The server keeps each key for the rest of its TTL of 2 s, and then another client gets the lock.",
+		Watch:   "hand-off max: a key stays locked for about 2 s after a crash",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: 2 * time.Second},
 		Clients: 12,
 		Hold:    loadgen.Exp(100 * time.Millisecond),

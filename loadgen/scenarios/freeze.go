@@ -10,9 +10,9 @@ import (
 func freeze() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "freeze",
-		Caption: "A holder gets no CPU for longer than its lease lasts, wakes up in the middle of its work, and writes. " +
-			"The lock did what it promised, and the data is corrupt all the same: no lease can stop a client that does not run.",
-		Watch:   "late work and corrupt writes, though the leases never overlap",
+		Caption: "A holder gets no CPU for longer than its lease, continues its work afterwards, and writes. " +
+			"The lock kept its promise, but the data is corrupt: no lease can stop a client that does not run.",
+		Watch:   "late work and stale writes accepted, with 0 overlaps within leases",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 6,

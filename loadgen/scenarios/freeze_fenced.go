@@ -10,9 +10,9 @@ import (
 func freezeFenced() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "freeze-fenced",
-		Caption: "The same holder freezes, wakes up and writes, but every holder has a number and the resource refuses those below the largest it has seen. " +
-			"The late write bounces.",
-		Watch:   "fenced writes where the scene freeze has corrupt ones",
+		Caption: "A holder freezes as in the scene freeze, but each hold has a fencing token, and the resource refuses a token below the largest one that it has seen. " +
+			"The late write is refused.",
+		Watch:   "stale writes refused, where the scene freeze has stale writes accepted",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second, Fence: true},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 6,

@@ -10,9 +10,9 @@ import (
 func getThenDel() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "get-then-del",
-		Caption: "A client asks whose the lock is, hears that it is its own, and stalls before it sends the DEL. " +
-			"Meanwhile the lock has expired and belongs to another client, and the DEL removes their lock.",
-		Watch:   "a foreign unlock by a client that checked the owner first",
+		Caption: "A client reads that it owns the lock, and stops for 1 s before it sends DEL. " +
+			"Meanwhile the lock expires, another client acquires it, and the DEL removes the lock of that client.",
+		Watch:   "foreign unlocks by clients that checked the owner first",
 		Lock:    loadgen.Lock{Kind: "classic/get-then-del", TTL: 400 * time.Millisecond},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 8,

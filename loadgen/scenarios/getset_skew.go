@@ -10,9 +10,9 @@ import (
 func getsetSkew() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "getset-skew",
-		Caption: "The lock holds the time at which it ends, and one client's clock is three seconds ahead. " +
-			"To it a lock that is held looks over, so it walks in.",
-		Watch:   "overlaps from the moment the clock goes wrong",
+		Caption: "The value of a lock is the time at which it ends, and the clock of one client is 3 s ahead. " +
+			"For this client every held lock seems to be over, so it enters while the holder is inside.",
+		Watch:   "overlaps, from the moment at which the clock changes",
 		Lock:    loadgen.Lock{Kind: "classic/getset", TTL: time.Second},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 5,

@@ -10,9 +10,9 @@ import (
 func herd() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "herd",
-		Caption: "A hundred clients in five processes wait for one lock in three ways: by asking again and again, by listening for the release, and in a queue. " +
-			"Asking costs many times more Redis commands per hold than the other two, and in the queue the longest wait is hardly longer than the usual one.",
-		Watch:    "commands per hold, and wait p99 beside p50",
+		Caption: "100 clients in 5 processes wait for one lock in three ways: they ask again and again, they listen for the release, or they stand in a queue. " +
+			"Asking costs many times more Redis commands per hold than the other two, and in the queue wait p99 is close to wait p50.",
+		Watch:    "commands per hold, and wait p99 beside wait p50",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex, Wait: loadgen.Wait{Poll: 5 * time.Millisecond, Jitter: 0.5}},
 		Versus:   []loadgen.Lock{{Kind: loadgen.Mutex}, {Kind: loadgen.Fair}},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},

@@ -10,9 +10,9 @@ import (
 func hotKey() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "hot-key",
-		Caption: "Two hundred clients on a hundred connections want fifty locks, and most of them want the first few. " +
-			"No two clients ever hold the same lock, but the queue for the hot key sets how long everybody waits.",
-		Watch:    "wait p99 against p50, and how long the first key is held",
+		Caption: "200 clients on 100 connections compete for 50 locks, and most of them want the first few. " +
+			"No two clients hold the same lock at once, but the queue for the hottest key makes wait p99 many times wait p50.",
+		Watch:    "wait p99, which is many times wait p50",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex},
 		Keys:     loadgen.Keys{Pick: loadgen.PickZipf, N: 50, Skew: 1.1},
 		Clients:  200,

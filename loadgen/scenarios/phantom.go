@@ -10,9 +10,9 @@ import (
 func phantom() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "phantom",
-		Caption: "For a while one client's requests arrive and the replies are lost: the server grants it a lock that it does not know of. " +
-			"The others wait until that lease runs out, or until the replies get through and the client gives the lock back.",
-		Watch:   "a holder that believes it is still waiting",
+		Caption: "For 4 s the requests of one client arrive but the replies are lost, so this client holds a lock and does not know it. " +
+			"The others wait until the lease ends, or until the replies arrive and the client releases the lock.",
+		Watch:   "wait max of more than 1 s, with 0 overlaps",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: 2 * time.Second},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 3, // so few that the lock is usually free, and the server grants the request

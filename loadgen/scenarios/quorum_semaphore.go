@@ -10,9 +10,9 @@ import (
 func quorumSemaphore() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "quorum-semaphore",
-		Caption: "A semaphore with two permits is kept by a majority of servers, and the packets of its clients take 0 to 4 ms. " +
+		Caption: "A semaphore with two permits is kept on a majority of the servers, and each packet takes 0 to 4 ms. " +
 			"Each server counts to two, but three clients hold different majorities, so more clients are inside than there are permits.",
-		Watch:    "three clients with two permits",
+		Watch:    "overlaps: three clients inside with two permits",
 		Lock:     loadgen.Lock{Kind: "classic/quorum-semaphore", TTL: 2 * time.Second, Permits: 2},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  8,

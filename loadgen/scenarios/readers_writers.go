@@ -10,9 +10,9 @@ import (
 func readersWriters() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "readers-writers",
-		Caption: "Nine in ten clients read and share the lock, the tenth writes and has it alone. " +
-			"Neither side starves: a writer that waits lets no new readers in, and readers that waited go before the next writer.",
-		Watch:    "the longest wait, and never a writer beside another client",
+		Caption: "Nine in ten clients are readers, which share the lock, and the others are writers, which hold it alone. " +
+			"Neither side starves: a waiting writer keeps new readers out, and readers that waited come before the next writer.",
+		Watch:    "longest wait, and 0 overlaps of a writer with another client",
 		Lock:     loadgen.Lock{Kind: loadgen.RW, TTL: 2 * time.Second},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  30,

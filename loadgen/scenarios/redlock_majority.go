@@ -10,9 +10,9 @@ import (
 func redlockMajority() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "redlock-majority",
-		Caption: "Three of five servers die, and two are no majority: no client gets a lock until they are back. " +
-			"That is what a quorum is for: better no holder than two.",
-		Watch:    "errors instead of locks, and no overlap when the servers return",
+		Caption: "Three of five servers fail, and the other two are no majority, so no client gets a lock until the servers are back. " +
+			"A quorum prefers no holder to two holders.",
+		Watch:    "errors instead of locks, and 0 overlaps when the servers return",
 		Lock:     loadgen.Lock{Kind: loadgen.Redlock, TTL: 2 * time.Second},
 		Clients:  10,
 		Hold:     loadgen.Exp(20 * time.Millisecond),

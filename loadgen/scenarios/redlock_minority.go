@@ -10,9 +10,9 @@ import (
 func redlockMinority() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "redlock-minority",
-		Caption: "Two of five servers die and come back. " +
-			"Three are still a majority, so locks are still acquired and released, but more slowly: a client that misses one of the three has to try again.",
-		Watch:   "two of five servers go down, and locks are still acquired",
+		Caption: "Two of five servers fail and come back. " +
+			"The other three are still a majority, so clients still acquire locks, but more slowly: a client that misses one of the three has to try again.",
+		Watch:   "acquired and wait p99, although two of five servers fail",
 		Lock:    loadgen.Lock{Kind: loadgen.Redlock, TTL: 2 * time.Second},
 		Clients: 10,
 		Hold:    loadgen.Exp(20 * time.Millisecond),

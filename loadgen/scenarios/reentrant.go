@@ -10,9 +10,9 @@ import (
 func reentrant() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "reentrant",
-		Caption: "Every holder enters its lock three times and has to leave it as often. " +
-			"The server keeps the count, so the lock is free at the third release and not before.",
-		Watch:    "the count beside the holder",
+		Caption: "Every holder acquires its own lock three times, and must release it three times. " +
+			"The server counts, so the lock is free after the third release and not before.",
+		Watch:    "0 overlaps and 0 errors; on the screen, ×3 beside the holder",
 		Lock:     loadgen.Lock{Kind: loadgen.Reentrant, TTL: 2 * time.Second},
 		Clients:  20,
 		Depth:    3,

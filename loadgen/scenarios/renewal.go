@@ -10,9 +10,9 @@ import (
 func renewal() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "renewal",
-		Caption: "The work takes three seconds and the lease one. " +
-			"It is renewed three times a second, so no client loses its lock, and after a crash it would still be free within a second.",
-		Watch:    "the TTL that never runs out, and the renewals",
+		Caption: "The work takes 3 s and a lease lasts 1 s. " +
+			"A client renews its lease three times per second, so it does not lose its lock, and after a crash the lock would be free within 1 s.",
+		Watch:    "renewals, with 0 expired and 0 lost",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  3,

@@ -10,9 +10,9 @@ import (
 func renewalBounded() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "renewal-bounded",
-		Caption: "The same work, but a lease is renewed three times at the most: a job that runs away must not hold for ever. " +
-			"Its holder is told in time and stops.",
-		Watch:    "leases that expire under their holders, and still no late work",
+		Caption: "The work takes 3 s again, but a client renews its lease at most three times, so that work without an end cannot hold the lock for ever. " +
+			"The holder learns in time that its lease ends, and stops.",
+		Watch:    "expired, with 0 late work",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second, Renew: loadgen.Renew{Max: 3}},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  3,

@@ -11,8 +11,8 @@ func semaphore() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "semaphore",
 		Caption: "Twelve clients share a semaphore with three permits, and one holder crashes. " +
-			"Its permit expires after the TTL while the other two are in use, but beside it a mutex stands still for that time.",
-		Watch:    "three clients at once, never four",
+			"The other two permits stay in use until the third one expires, while a mutex with the same crash blocks all its clients for the TTL.",
+		Watch:    "throughput beside that of the mutex, and 0 overlaps: never 4 inside",
 		Lock:     loadgen.Lock{Kind: loadgen.Semaphore, TTL: 2 * time.Second, Permits: 3},
 		Versus:   []loadgen.Lock{{Kind: loadgen.Mutex, TTL: 2 * time.Second}},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},

@@ -10,9 +10,9 @@ import (
 func setnxCrash() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "setnx-crash",
-		Caption: "A client takes a lock with SETNX and dies before it has sent EXPIRE. " +
-			"The key never expires, so no client can ever acquire that lock again.",
-		Watch:   "a key without a TTL, and a queue that only grows",
+		Caption: "A client acquires a lock with SETNX and crashes before it sends EXPIRE. " +
+			"The key has no TTL, so no client can acquire this lock again.",
+		Watch:   "stuck keys, and the clients that are still waiting",
 		Lock:    loadgen.Lock{Kind: "classic/setnx-expire", TTL: 500 * time.Millisecond},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 6,

@@ -10,9 +10,9 @@ import (
 func severalKeys() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "several-keys",
-		Caption: "Each client locks two of five keys together, as the dining philosophers take their forks. " +
-			"It gets both or none, so there is no deadlock, whatever the order, and the keys of a client that crashes are free after the TTL.",
-		Watch:    "both keys of a client at once, and no deadlock",
+		Caption: "Each client locks two of five keys together: it gets both or none, so there is no deadlock. " +
+			"One holder crashes, and its two keys are free after the TTL.",
+		Watch:    "acquired, with 0 overlaps and 0 stuck keys",
 		Lock:     loadgen.Lock{Kind: loadgen.All, TTL: 2 * time.Second, KeysPerHold: 2},
 		Keys:     loadgen.Keys{N: 5},
 		Clients:  5,

@@ -10,9 +10,9 @@ import (
 func stampRw() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "stamp-rw",
-		Caption: "Every reader overwrites the stamp of the one before, and the last to come removes it for all. " +
-			"A writer walks in on those who came earlier.",
-		Watch:    "a writer inside together with readers",
+		Caption: "Each reader overwrites the timestamp of the reader before it, and the reader that came last removes it for all. " +
+			"A writer then enters while earlier readers still read.",
+		Watch:    "overlaps of a writer with readers",
 		Lock:     loadgen.Lock{Kind: "classic/stamp-rw", TTL: 2 * time.Second},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  8,

@@ -10,9 +10,9 @@ import (
 func twoKeyRw() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "two-key-rw",
-		Caption: "All readers share one key, and the first of them to leave deletes it. " +
-			"A writer finds nobody there and walks in on those who still read.",
-		Watch:    "a writer inside together with readers",
+		Caption: "All readers share one key, and the first reader that leaves deletes it. " +
+			"A writer then finds no reader, and enters while the others still read.",
+		Watch:    "overlaps of a writer with readers",
 		Lock:     loadgen.Lock{Kind: "classic/two-key-rw", TTL: 2 * time.Second},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  8,

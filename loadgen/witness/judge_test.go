@@ -78,6 +78,25 @@ func TestHoldsThatCrossAreOverlaps(t *testing.T) {
 	}
 }
 
+// A hold that has not left proves nothing, also if it is confirmed.
+func TestAHoldIsProvenOnlyAfterItHasLeft(t *testing.T) {
+	j := Judge{}
+	for _, e := range []Entry{
+		{ID: "1", Client: "a", Keys: []string{"k"}}, {ID: "2", Client: "b", Keys: []string{"k"}},
+		{ID: "3", Left: "2", Confirmed: []string{"1"}}, {ID: "4", Confirmed: []string{"2"}},
+	} {
+		j.Add(e)
+	}
+	if c := j.Counts(); c.Proven != 1 || c.Overlaps != 0 {
+		t.Errorf("%+v", c)
+	}
+	j.Add(Entry{ID: "5", Left: "1"})
+	j.Add(Entry{ID: "6", Confirmed: []string{"1"}})
+	if c := j.Counts(); c.Proven != 2 || c.Overlaps != 1 {
+		t.Errorf("after both have left: %+v", c)
+	}
+}
+
 // A judge finds the same overlaps as a comparison of all pairs of holds.
 func TestAJudgeAgreesWithAComparisonOfAllPairs(t *testing.T) {
 	for seed := range uint64(1000) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -257,5 +258,23 @@ func (h *failingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return cmd.Err()
 		}
 		return next(ctx, cmd)
+	}
+}
+
+// An entry that is not of this program ends the judgement with an error: the report then says
+// that it is not complete.
+func TestAnEntryOfAnotherProgramIsAnError(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
+	defer rdb.Close()
+	w, err := witness.Open(t.Context(), rdb, "x", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close(t.Context()) // the results have the error
+	if err := w.Results().Err; err == nil || !strings.Contains(err.Error(), "is not of this program") {
+		t.Errorf("the results have the error %v", err)
 	}
 }

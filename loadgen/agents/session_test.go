@@ -1,0 +1,238 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
+	"locktop/loadgen"
+	"locktop/loadgen/oracle"
+	"locktop/loadgen/witness"
+)
+
+// seen returns a session of n agents of which nothing is known.
+func seen(n int) *session {
+	s := loadgen.Scenario{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}}.WithDefaults()
+	return &session{config: Config{Note: func(string) {}}, scenario: s, members: make([]member, n), began: time.Now()}
+}
+
+// send has a session receive the message of an agent, as it arrives.
+func (s *session) send(t *testing.T, m message) {
+	t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.receive(string(text))
+}
+
+// acquired returns the snapshot of a process that has acquired n locks, and released them.
+func acquired(n int64) *loadgen.Snapshot {
+	return &loadgen.Snapshot{Metrics: loadgen.Metrics{Began: time.Unix(9, 0), Running: true, Counts: loadgen.Counts{Arrivals: n, Acquired: n, Released: n}}}
+}
+
+// No process sees the clients of another one, so no report of several says that no two
+// clients were inside at once.
+func TestAReportOfAgentsSaysWhatNobodySaw(t *testing.T) {
+	const denial = "No two clients were inside at once."
+	for _, c := range []struct {
+		agents    int
+		witnessed bool
+		worked    int64
+		want      string
+	}{
+		{1, true, 0, denial},
+		{2, false, 0, "No overlap was seen: each agent saw its own clients."},
+		{2, true, 0, "No overlap was seen: each agent saw its own clients, the witness those with valid leases."},
+		{2, true, 3, "No two clients of one agent had valid leases at once, but two clients of one agent worked at the same time (3 times, for up to 0 s), with or without valid leases."},
+	} {
+		s := seen(c.agents)
+		if c.witnessed {
+			s.witness = &witness.Witness{}
+		}
+		snapshot := acquired(5)
+		snapshot.Metrics.Violations = oracle.Violations{WorkOverlap: oracle.Overlap{Count: c.worked}}
+		s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: snapshot}) // the others may be lost before their first one
+		if got := s.metrics().Verdict(s.scenario).Text; got != c.want {
+			t.Errorf("%d agents: %q\nwant %q", c.agents, got, c.want)
+		}
+	}
+}
+
+// A lost agent counts as crashed with its last figures: what it sends afterwards does not
+// count.
+func TestALostAgentIsNotHeard(t *testing.T) {
+	s := seen(2)
+	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(5)})
+	s.members[0].lost = true
+	s.merger.Lost(1)
+	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(70), Events: []sentEvent{{Kind: loadgen.FaultBegan}}})
+	s.send(t, message{Message: messageSnapshot, Agent: 2, Snapshot: acquired(600)})
+	if n := s.metrics().Acquired; n != 605 || len(s.events) > 0 {
+		t.Errorf("%d acquired, want 605; %d events", n, len(s.events))
+	}
+}
+
+// The events of agents are at the times of the control server, whatever their clocks say.
+func TestEventsOfAgentsHaveOneClock(t *testing.T) {
+	s := seen(2)
+	at := time.Unix(1_700_000_000, 0).UTC()
+	for i, behind := range []time.Duration{5 * time.Second, -3 * time.Second} {
+		snapshot := acquired(1)
+		snapshot.ClockBehind = behind
+		s.send(t, message{Message: messageSnapshot, Agent: i + 1, Snapshot: snapshot, Events: []sentEvent{{At: at.Add(-behind), Kind: loadgen.FaultBegan}}})
+	}
+	for _, e := range s.events {
+		if !e.At.Equal(at) {
+			t.Errorf("an event is at %s, want %s", e.At, at)
+		}
+	}
+	if len(s.events) != 2 {
+		t.Errorf("%d events", len(s.events))
+	}
+}
+
+// downHook fails all pipelines while it is down.
+type downHook struct{ down atomic.Bool }
+
+func (h *downHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, all []redis.Cmder) error {
+		if h.down.Load() {
+			return errors.New("down")
+		}
+		return next(ctx, all)
+	}
+}
+
+func (h *downHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *downHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+
+// The seconds of snapshots that could not be sent are in the next one.
+func TestNoSecondIsLostWithASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server.NewPiped()
+		defer s.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial})
+		defer rdb.Close()
+		var hook downHook
+		control := control{redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial}), "x"}
+		control.rdb.(*redis.Client).AddHook(&hook)
+		defer control.rdb.Close()
+		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Join(1)
+		if err := run.Start(); err != nil {
+			t.Fatal(err)
+		}
+		h := &share{agent: &Agent{}, control: control, number: 1, run: run, answered: time.Now()}
+		for _, down := range []bool{false, true, true, false, false} {
+			time.Sleep(time.Second)
+			hook.down.Store(down)
+			if err := h.report(t.Context(), messageSnapshot, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := run.Close(); err != nil {
+			t.Error(err)
+		}
+		texts, _, err := control.read(t.Context(), messages, "0", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var numbers []int
+		for _, text := range texts {
+			var m message
+			if err := json.Unmarshal([]byte(text), &m); err != nil {
+				t.Fatal(err)
+			}
+			for _, second := range m.Snapshot.Seconds {
+				numbers = append(numbers, second.Number)
+			}
+		}
+		if len(texts) != 3 || len(numbers) < 4 || !slices.Equal(numbers, []int{0, 1, 2, 3, 4}[:len(numbers)]) {
+			t.Errorf("%d messages with the seconds %v", len(texts), numbers)
+		}
+	})
+}
+
+// popHook calls popped when the agent has taken a ticket.
+type popHook struct{ popped func() }
+
+func (h popHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "blpop" && err == nil {
+			h.popped()
+		}
+		return err
+	}
+}
+
+func (h popHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h popHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// An agent that is interrupted before it has joined a run leaves its ticket to the next agent.
+func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
+	for _, when := range []string{"while it waits", "while it connects"} {
+		rdb := connect(t, server.EmbeddedForTest(t).Addr())
+		ctx, cancel := context.WithCancel(t.Context())
+		if when == "while it waits" {
+			rdb.AddHook(popHook{cancel})
+		}
+		a := Agent{Control: rdb, Open: func(ctx context.Context, _ Target) (on loadgen.Servers, release func(), err error) {
+			cancel()
+			return on, nil, ctx.Err()
+		}}
+		run := control{rdb, "x"}
+		mine, err := json.Marshal(ticket{"x", 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rdb.Set(t.Context(), run.key("plan"), planned(t, 2, loadgen.Scenario{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}}, nil), planLife)
+		rdb.RPush(t.Context(), tickets, mine, "of another run")
+		if err := a.Serve(ctx, false); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		if left := rdb.LRange(t.Context(), tickets, 0, -1).Val(); fmt.Sprint(left) != fmt.Sprintf("[%s of another run]", mine) {
+			t.Errorf("%s: the tickets are %q", when, left)
+		}
+		if n := rdb.XLen(t.Context(), run.key(messages)).Val(); n > 0 {
+			t.Errorf("%s: the agent has sent %d messages", when, n)
+		}
+	}
+}
+
+// An agent without its plan blames the coordinator only if the rest of the run is still there.
+func TestAnAgentSaysWhatIsGone(t *testing.T) {
+	for there, want := range map[string]string{
+		orders: "the coordinator is gone",
+		"":     "the keys of the run are gone from the control server",
+	} {
+		rdb := connect(t, server.EmbeddedForTest(t).Addr())
+		h := &share{agent: &Agent{}, control: control{rdb, "x"}}
+		if there != "" {
+			if err := h.control.send(t.Context(), there, order{Order: orderStart}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone := make(chan error, 1)
+		h.watchPlan(t.Context(), gone)
+		if err := <-gone; err.Error() != want || strings.Contains(want, "coordinator") != errors.Is(err, errCoordinatorGone) {
+			t.Errorf("with %q: %v, want %s", there, err, want)
+		}
+	}
+}
