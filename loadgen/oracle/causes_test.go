@@ -135,6 +135,24 @@ func TestAWipeExcusesAHoldThatEntersAfterItsSuccessor(t *testing.T) {
 	}
 }
 
+// The same holds: the release of the successor, which entered first, has removed its own lock.
+func TestAWipeExcusesAReleaseBesideAHoldThatEnteredLate(t *testing.T) {
+	for wiped, foreign := range map[bool]int64{true: 0, false: 1} {
+		th := newOracleTest(t)
+		th.config.TTL = time.Second
+		if wiped {
+			th.Wipe(0, "flush", th.at(100))
+		}
+		successor := th.enter(Participant{Client: 2}, 120, 1120)
+		th.enter(Participant{Client: 1}, 130, 1095) // its lease has begun at 95
+		th.Leave(successor, th.at(150))
+		th.Unlocked(successor, th.at(150), th.at(151))
+		if got := th.violations().ForeignUnlocks; got != foreign {
+			t.Errorf("wiped %t: %d foreign unlocks", wiped, got)
+		}
+	}
+}
+
 // The audit's defect A2: a client that is slow or frozen, or a stall, hid every fence that
 // did not rise, of all clients.
 func TestNoFaultOfAClientExplainsAFence(t *testing.T) {

@@ -194,15 +194,20 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := 0
+	doubt := suspect{violation: ForeignUnlock, since: now, at: now, client: Everybody, keys: []int{s.index}}
+	if v.nested() { // the entry that remained may have been the only one on the server
+		doubt.since = v.since
+	}
 	for _, other := range s.inside {
 		if other.number < v.number || !other.Began.Before(decided) || !v.excludes(other) {
 			continue
 		}
+		doubt.since = earlier(doubt.since, other.since) // its lock may have been deleted, and its reply have come late
 		if taken++; taken < s.admits() {
 			continue
 		}
-		if v.nested() && o.excused(v.foreign(now)) {
-			return // the entry that remained was the only one on the server
+		if o.excused(doubt) {
+			return
 		}
 		e := Evidence{
 			Violation: ForeignUnlock, Key: s.name, At: now,
@@ -215,12 +220,6 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 		}
 		return
 	}
-}
-
-// foreign returns as a suspect that a release at now removed, or did not remove, the lock of v
-// alone.
-func (v *Occupancy) foreign(now time.Time) suspect {
-	return suspect{violation: ForeignUnlock, since: v.since, at: now, client: v.participant.Client, keys: []int{v.section.index}}
 }
 
 // Removed records that the lock of a holder was lost before the end of its lease. It
@@ -238,7 +237,10 @@ func (o *Oracle) Removed(v *Occupancy, now time.Time) {
 func (o *Oracle) confirm(v *Occupancy, now time.Time) {
 	e := v.removed
 	v.removed = nil
-	if e != nil && !o.excused(v.foreign(now)) {
+	if e == nil {
+		return
+	}
+	if !o.excused(suspect{violation: ForeignUnlock, since: v.since, at: now, client: v.participant.Client, keys: []int{v.section.index}}) {
 		o.keep(&o.found.ForeignUnlocks, *e)
 	}
 }
