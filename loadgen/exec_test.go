@@ -328,6 +328,26 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 	}
 }
 
+// A client process that locks twice: its first lease is that of the first reply.
+func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
+	s := &execSession{
+		config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, Exec: `read x; echo '{"ok":true,"name":"a script","renews":true}'
+			read x; echo '{"id":1,"ok":true,"token":"a","valid_ms":59000}'
+			read x; echo '{"id":2,"ok":true,"token":"b","valid_ms":59000}'; read x`, TTL: time.Minute}, Depth: 2}, network: newNetwork(new(atomic.Int64))},
+		id: clientIdentity{owner: "client-1"},
+	}
+	l, err := s.lock(t.Context(), []string{"k"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute); !first.Equal(want) {
+		t.Errorf("it began %s after its lease", first.Sub(want))
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
 	m := raced(t, Scenario{
 		Lock: process(Mutex, 300*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 3 * time.Second,

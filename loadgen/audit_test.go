@@ -1,0 +1,95 @@
+package loadgen
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/loadgen/oracle"
+	"locktop/lock"
+)
+
+// The audit's defect A1: after a flush, the proof accused a sound lock.
+func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(Servers{Redis: piped(t)}, Scenario{
+			Clients: 10, Keys: Keys{N: 1}, Seed: 1, Hold: Const(70 * time.Millisecond), Think: Const(5 * time.Millisecond), Lock: Lock{TTL: 3 * time.Second, Wait: Wait{Poll: 10 * time.Millisecond}},
+			Faults: []Fault{{At: 1500 * time.Millisecond, Kind: Flush}, {At: 2500 * time.Millisecond, Kind: ExternalDelete}}, Duration: 4 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h oracle.History
+		r.Record(&h)
+		running(t, r)
+		<-r.Done()
+		m, p := r.Metrics(), h.Prove(time.Minute)
+		if m.Violations.Overlap.Excused != 2 || !m.Verdict(r.Scenario()).Safe || !p.Sound || len(p.Cuts) != 2 {
+			t.Errorf("%s; %s", m.Verdict(r.Scenario()).Text, p)
+		}
+		if !strings.Contains(m.Violations.Excuses(), "1 overlap (flush), 1 overlap (steal)") {
+			t.Error(m.Violations.Excuses())
+		}
+	})
+}
+
+// The audit's defect A2: a client that was slow by 1 ms hid all fences that did not rise.
+func TestASlowClientHidesNoFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := newRun(Servers{Redis: piped(t)}, Scenario{
+			Clients: 6, Keys: Keys{N: 1}, Seed: 1, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond), Lock: Lock{TTL: 2 * time.Second, Fence: true},
+			Faults:   []Fault{{Kind: Slow, Client: 1, Delay: time.Millisecond}, {At: time.Second, Kind: Freeze, Client: 2, For: time.Second}},
+			Duration: 5 * time.Second,
+		}, openWrapped(func(l lease) lease { return constantFence{l} }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, r)
+		<-r.Done()
+		if m := r.Metrics(); m.Acquired < 100 || m.Violations.FenceOrder != m.Acquired-1 || m.Verdict(r.Scenario()).Safe {
+			t.Errorf("%d acquired, %d fences accused: %s", m.Acquired, m.Violations.FenceOrder, m.Verdict(r.Scenario()).Text)
+		}
+	})
+}
+
+// The first of several entries begins when it is sent, not when the client arrives or when
+// the last entry returns. It is what an excuse reaches back to: the audit's defect A3.
+func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, link := connectOver(t)
+		for _, kind := range []Kind{Reentrant, RW, "classic/counted"} {
+			for _, depth := range []int{1, 3} {
+				s := Scenario{Lock: Lock{Kind: kind, TTL: 10 * time.Second}.withDefaults(), Depth: depth}
+				root, err := open(sessionConfig{Servers{Redis: rdb}, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				client := root.as(clientIdentity{owner: "client-1"})
+				for i := range 2 { // the first time it connects, and loads scripts
+					link.Delay(func() time.Duration { return 50 * time.Millisecond })
+					asked := time.Now()
+					l, err := client.lock(t.Context(), []string{string(kind)}, false)
+					if err != nil {
+						t.Fatal(err)
+					}
+					link.Delay(nil)
+					first := l.(interface{ first() time.Time }).first() // early by the drift of clocks
+					if depth == 1 && !first.IsZero() || i > 0 && depth > 1 && (first.After(asked) || first.Before(asked.Add(-200*time.Millisecond))) {
+						t.Errorf("%s, %d entries: the first one began %s after the request", kind, depth, first.Sub(asked))
+					}
+					if err := l.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := client.close(); err != nil {
+					t.Error(err)
+				}
+				if err := root.close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
