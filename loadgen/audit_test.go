@@ -1,6 +1,8 @@
 package loadgen
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,6 +92,47 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 					t.Error(err)
 				}
 			}
+		}
+	})
+}
+
+// loses is a lease whose release says that the lock was lost.
+type loses struct{ lease }
+
+func (l loses) Unlock(ctx context.Context) error {
+	return errors.Join(lock.ErrLost, l.lease.Unlock(ctx))
+}
+
+// One of five nodes that is down, or cut off from a client, costs no lease.
+func TestAMinorityOfTheNodesExplainsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(2 * time.Second) }) // go-redis notices within 1 s that a pool is closed
+		s := Scenario{
+			Lock: Lock{Kind: Redlock, TTL: time.Second}, Clients: 2, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond),
+			Faults: []Fault{{Kind: NodeDown, Node: 1}, {Kind: DropReplies, Clients: 2, Node: 2}}, Duration: 2 * time.Second,
+		}
+		r, err := newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, r)
+		<-r.Done()
+		if m := r.Metrics(); m.Lost < 5 || m.Violations.UnexplainedLoss != m.Lost || m.Faults[0].Struck != 1 || m.Faults[1].Struck != 2 {
+			t.Errorf("%d lost, %d accused, %v: %s", m.Lost, m.Violations.UnexplainedLoss, m.Faults, m.Violations.Excuses())
+		}
+	})
+}
+
+// A flush that finds no lock has no effect, and excuses nothing.
+func TestAFlushThatDeletedNothingIsNoCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 1, Keys: Keys{N: 1}, Seed: 1, Hold: Const(10 * time.Millisecond), Think: Const(time.Minute),
+			Faults: []Fault{{At: time.Second, Kind: Flush}}, Duration: 2 * time.Second,
+		})
+		<-r.Done()
+		if m := r.Metrics(); m.Faults[0].Struck != 0 || m.Acquired != 1 || len(r.newest().oracle.Losses()) != 0 {
+			t.Errorf("%s, %d acquired, losses: %+v", m.Faults[0], m.Acquired, r.newest().oracle.Losses())
 		}
 	})
 }

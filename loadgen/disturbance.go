@@ -194,7 +194,7 @@ func (f *fleet) watchServer(ctx context.Context, server int, rdb redis.Universal
 		if now.Sub(last) >= time.Second {
 			ids, ok := runIDs(soon, rdb)
 			if ok && identity != "" && ids != identity {
-				f.disturbances.recordRestart(known, time.Now())
+				f.disturbances.recordRestart(server, known, time.Now())
 			}
 			if ok {
 				identity, known = ids, now
@@ -217,7 +217,7 @@ func (d *disturbances) recordReply(server int, answered, asked, now time.Time, l
 	}
 	took := now.Sub(answered)
 	if took > long || err != nil {
-		d.oracle.Troubled(oracle.Trouble{Cause: oracle.Unanswered, Client: oracle.Everybody, Key: oracle.Everybody, Servers: 1, From: answered, To: now})
+		d.oracle.Troubled(oracle.Trouble{Cause: oracle.Unanswered, Client: oracle.Everybody, Key: oracle.Everybody, Server: server + 1, From: answered, To: now})
 	}
 	s := silent{since: answered, latest: now, fault: d.serverFault(now) || before != nil && before.fault}
 	if err != nil {
@@ -237,8 +237,8 @@ func (d *disturbances) recordReply(server int, answered, asked, now time.Time, l
 }
 
 // recordRestart records that a server was restarted or replaced.
-func (d *disturbances) recordRestart(since, now time.Time) {
-	d.oracle.Troubled(oracle.Trouble{Cause: oracle.Restarted, Client: oracle.Everybody, Key: oracle.Everybody, Servers: 1, From: since, To: now})
+func (d *disturbances) recordRestart(server int, since, now time.Time) {
+	d.oracle.Troubled(oracle.Trouble{Cause: oracle.Restarted, Client: oracle.Everybody, Key: oracle.Everybody, Server: server + 1, From: since, To: now})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.serverFault(now) {

@@ -50,7 +50,10 @@ func TestAnOutageLastsFromTheNewestAnsweredRequestToTheNextAnswer(t *testing.T) 
 	if got := o.outageNow(); got != want {
 		t.Errorf("it began at 1 s and ended at 2.5 s: %+v", got)
 	}
-	o.reply(0, 2500, 2600, 2601, nil)
+	o.reply(0, 2500, 2600, 2601, errors.New("reset"))
+	o.reply(0, 2500, 2602, 2603, nil)
+	want.Total, want.Error = want.Total+103*ms, "reset"
+	o.reply(0, 2603, 2700, 2701, nil)
 	if got := o.outageNow(); got != want {
 		t.Errorf("after it: %+v", got)
 	}
@@ -60,7 +63,7 @@ func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
 	o := newOutageTest()
 	o.faultBegan()
 	o.reply(0, 5000, 5000, 7000, errors.New("down"))
-	o.recordRestart(o.at(5000), o.at(7000))
+	o.recordRestart(0, o.at(5000), o.at(7000))
 	o.faultEnded(o.at(7000))
 	o.reply(0, 5000, 9000, 9900, nil) // it began during the fault
 	o.reply(0, 9900, 9950, 9951, nil)
@@ -68,7 +71,7 @@ func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
 		t.Errorf("a fault of the scenario counts: %+v", got)
 	}
 	o.reply(0, 10_000, 10_000, 10_600, nil)
-	o.recordRestart(o.at(10_000), o.at(10_600))
+	o.recordRestart(0, o.at(10_000), o.at(10_600))
 	if got := o.outageNow(); got != (Outage{Total: 600 * time.Millisecond, Longest: 600 * time.Millisecond, Lost: 1}) {
 		t.Errorf("after the fault: %+v", got)
 	}

@@ -173,10 +173,7 @@ func (f *fleet) end(fault Fault, number int) {
 // trouble returns what a fault of a client, or of servers if number is negative, may cost, if
 // it may cost something. What flush and steal cost, and when, deleteKeys knows.
 func (f *fleet) trouble(fault Fault, number int) (t oracle.Trouble, costly bool) {
-	t = oracle.Trouble{Cause: string(fault.Kind), Client: number, Key: oracle.Everybody, From: time.Now()}
-	if fault.Node > 0 {
-		t.Servers = 1
-	}
+	t = oracle.Trouble{Cause: string(fault.Kind), Client: number, Key: oracle.Everybody, Server: fault.Node, From: time.Now()}
 	return t, fault.costly(f.scenario.Load().Lock) && fault.Kind != Flush && fault.Kind != ExternalDelete
 }
 

@@ -23,7 +23,7 @@ const (
 type rule struct {
 	causes   []string
 	explains []Violation
-	majority bool          // the cause must strike a majority of the servers of a quorum
+	majority bool          // the causes together must strike a majority of the servers of a quorum
 	after    time.Duration // how long after its end the cause may still have effects
 	why      string
 }
@@ -40,21 +40,24 @@ var rules = []rule{{
 	explains: []Violation{Overlapped, FenceOrder, ForeignUnlock},
 	why:      "the lock or the counter was deleted while a client had it",
 }, {
-	causes:   []string{"flush", "steal", "failover", "node-restart-empty", Restarted, LostKeys},
+	causes:   []string{"flush", "steal", LostKeys},
 	explains: []Violation{UnexplainedLoss, Overtaken},
-	majority: true,
 	why:      "the lock or its queue was deleted",
 }, {
-	causes:   []string{"freeze", "cut", "cut-replies", "slow", "crash"},
-	explains: []Violation{UnexplainedLoss, Overtaken, ForeignUnlock},
-	after:    settling,
-	why:      "the client could neither renew its lease nor claim its turn",
-}, {
-	causes:   []string{"pause", "stop", "node-down", "node-restart-empty", "failover", Unanswered, Restarted},
+	causes: []string{
+		"freeze", "cut", "cut-replies", "slow", "crash", // of the client
+		"pause", "stop", "node-down", "node-restart-empty", "failover", Unanswered, Restarted,
+	},
 	explains: []Violation{UnexplainedLoss, Overtaken},
 	majority: true,
 	after:    settling,
-	why:      "the servers renewed no lease and served no queue",
+	why:      "the client did not run, or did not reach its servers, to renew its lease or to claim its turn",
+}, {
+	causes:   []string{"freeze", "cut", "cut-replies", "slow", "crash"},
+	explains: []Violation{ForeignUnlock},
+	majority: true,
+	after:    settling,
+	why:      "the client may have lost its lock by itself",
 }, {
 	causes:   []string{Stalled},
 	explains: []Violation{UnexplainedLoss, Overtaken, Unnotified},
@@ -87,7 +90,7 @@ type Trouble struct {
 	Cause    string
 	Client   int // from 0, or Everybody
 	Key      int // from 0, or Everybody
-	Servers  int // how many servers of a quorum it strikes; 0 = all
+	Server   int // of a quorum, from 1; 0 = all
 	From, To time.Time
 
 	lasting bool
@@ -138,7 +141,7 @@ func (o *Oracle) Troubled(t Trouble) {
 	defer o.mu.Unlock()
 	for i := range o.troubles {
 		last := &o.troubles[len(o.troubles)-1-i]
-		if !last.lasting && last.Servers == t.Servers && last.is(t.Cause, t.Client, t.Key) {
+		if !last.lasting && last.Server == t.Server && last.is(t.Cause, t.Client, t.Key) {
 			if t.From.Sub(last.To) < settling && !losesLocks(t.Cause) {
 				last.To = t.To
 				return
@@ -226,16 +229,14 @@ func (o *Oracle) explain(s suspect) (by *Trouble, why string) {
 		if !slices.Contains(r.explains, s.violation) {
 			continue
 		}
-		missing := 1
-		if r.majority {
-			missing = o.config.Servers/2 + 1
-		}
+		struck := make(map[int]bool)
 		for i := range o.troubles {
 			t := &o.troubles[len(o.troubles)-1-i]
 			if !slices.Contains(r.causes, t.Cause) || !t.strikes(s, r.after) {
 				continue
 			}
-			if missing -= cmp.Or(t.Servers, o.config.Servers, 1); missing <= 0 {
+			struck[t.Server] = true
+			if !r.majority || t.Server == 0 || len(struck) > o.config.Servers/2 {
 				return t, r.why
 			}
 		}

@@ -80,8 +80,8 @@ func TestACauseExplainsWhatItStrikes(t *testing.T) {
 // One of five servers that does not answer costs no lease, three of them do. One of them
 // that loses its data may let two in.
 func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
-	one := func(cause string, from float64) Trouble {
-		return Trouble{Cause: cause, Client: Everybody, Key: Everybody, Servers: 1, From: at(from), To: at(from + 1)}
+	one := func(cause string, server int) Trouble {
+		return Trouble{Cause: cause, Client: Everybody, Key: Everybody, Server: server, From: at(10 + float64(server)), To: at(11 + float64(server))}
 	}
 	for _, c := range []struct {
 		name string
@@ -89,12 +89,16 @@ func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
 		by   []Trouble
 		want bool
 	}{
-		{"one", UnexplainedLoss, []Trouble{one("node-down", 11)}, false},
-		{"two", UnexplainedLoss, []Trouble{one("node-down", 11), one(Unanswered, 12)}, false},
-		{"three", UnexplainedLoss, []Trouble{one("node-down", 11), one(Unanswered, 12), one("stop", 13)}, true},
+		{"one", UnexplainedLoss, []Trouble{one("node-down", 1)}, false},
+		{"one for several reasons", UnexplainedLoss, []Trouble{one("node-down", 1), one(Unanswered, 1), one("stop", 1)}, false},
+		{"two", UnexplainedLoss, []Trouble{one("node-down", 1), one(Unanswered, 2)}, false},
+		{"three", UnexplainedLoss, []Trouble{one("node-down", 1), one(Unanswered, 2), one("stop", 3)}, true},
+		{"two, and a third one cut off", UnexplainedLoss, []Trouble{one("node-down", 1), one("stop", 2), {Cause: "cut", Client: 1, Key: Everybody, Server: 4, From: at(12), To: at(13)}}, true},
+		{"one cut off", UnexplainedLoss, []Trouble{{Cause: "cut", Client: 1, Key: Everybody, Server: 4, From: at(12), To: at(13)}}, false},
+		{"one cut off from all", UnexplainedLoss, []Trouble{{Cause: "cut", Client: 1, Key: Everybody, From: at(12), To: at(13)}}, true},
 		{"all", UnexplainedLoss, []Trouble{{Cause: "pause", Client: Everybody, Key: Everybody, From: at(11), To: at(12)}}, true},
-		{"one without its data", Overlapped, []Trouble{one("node-restart-empty", 11)}, true},
-		{"the process of the clients", UnexplainedLoss, []Trouble{one(Stalled, 11)}, true},
+		{"one without its data", Overlapped, []Trouble{one("node-restart-empty", 1)}, true},
+		{"the process of the clients", UnexplainedLoss, []Trouble{one(Stalled, 0)}, true},
 	} {
 		s := suspect{violation: c.of, since: at(10), at: at(15), client: 1, keys: []int{0}}
 		if got := explains(Config{Servers: 5}, s, c.by...); got != c.want {
@@ -176,6 +180,23 @@ func TestNoFaultOfAClientExplainsAFence(t *testing.T) {
 	}
 }
 
+// Only a deletion after the holder with the larger fence acquired its lock lets the next one
+// fall.
+func TestADeletionExplainsTheNextFenceOnly(t *testing.T) {
+	for wiped, want := range map[int]int64{5: 2, 15: 1, 25: 1, 35: 2} {
+		th := newOracleTest(t)
+		th.config.Numbered = true
+		th.Wipe(0, "flush", th.at(wiped))
+		for i := range 3 {
+			th.Leave(th.enter(Participant{Client: i, Fence: 7}, 10+10*i, 9000), th.at(12+10*i))
+		}
+		th.Settle(th.at(100))
+		if got := th.violations().FenceOrder; got != want {
+			t.Errorf("deleted at %d: %d fences accused, want %d", wiped, got, want)
+		}
+	}
+}
+
 // The audit's defect A3: a lock that is entered several times carried an excuse for as long
 // as its client had waited.
 func TestAWipeBeforeTheFirstEntryExcusesNothing(t *testing.T) {
@@ -237,7 +258,7 @@ func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
 	o := New(Config{})
 	for i := range 10 {
 		o.Troubled(Trouble{Cause: Stalled, Client: Everybody, Key: Everybody, From: at(float64(i) / 4), To: at(float64(i)/4 + 0.1)})
-		o.Troubled(Trouble{Cause: Unanswered, Client: Everybody, Key: Everybody, Servers: 1, From: at(float64(i)), To: at(float64(i) + 0.1)})
+		o.Troubled(Trouble{Cause: Unanswered, Client: Everybody, Key: Everybody, Server: 1, From: at(float64(i)), To: at(float64(i) + 0.1)})
 		o.Wipe(Everybody, "flush", at(float64(i)/100))
 	}
 	count := map[string]int{}

@@ -57,9 +57,7 @@ func (h *History) split(all []recordedHold) (parts [][]recordedHold, leftOut int
 				case r.got >= c.from:
 					leftOut++
 				default:
-					if r.left > c.from {
-						r.left, r.released = c.from, false
-					}
+					r.left = min(r.left, c.from)
 					before = append(before, r)
 				}
 			}

@@ -192,11 +192,11 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th.wantViolations(violations{})
 	th.at(13_001)
 	th.wantViolations(violations{stuck: 1})
-	th.WaiterGone(0, 98, th.at(20_000))
+	th.WaiterGone(0, 98, th.at(14_000))
 	th.wantViolations(violations{stuck: 1})
 	th.enter(Participant{Client: 2}, 90_000, 100_000) // no client wanted it in between
 	th.wantViolations(violations{stuck: 1})
-	if e := th.violations().Evidence; len(e) != 1 || e[0].Length != 10*time.Second {
+	if e := th.violations().Evidence; len(e) != 1 || e[0].Length != 4*time.Second {
 		t.Errorf("evidence %+v", e)
 	}
 }
