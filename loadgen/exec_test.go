@@ -328,6 +328,32 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 	}
 }
 
+// A client process that does not renew has kept its lock until the latest end of its lease.
+func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
+	s := &execSession{
+		config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, TTL: time.Second, Renew: Renew{Off: true}, Exec: `read x; echo '{"ok":true,"name":"a script"}'
+			read x; sleep 0.1; echo '{"id":1,"ok":true,"token":"a","valid_ms":400}'; read x`}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
+		id: clientIdentity{owner: "client-1"},
+	}
+	l, err := s.lock(t.Context(), []string{"k"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := l.(*execLease)
+	for over := false; !over; {
+		over = !time.Now().Before(e.Latest())
+		if kept := e.kept(); kept && over || !kept && time.Now().Before(e.Latest()) {
+			t.Fatalf("kept %t at %s before the latest end", kept, time.Until(e.Latest()))
+		}
+	}
+	if !e.Latest().After(e.Deadline()) {
+		t.Error("it has no leeway")
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A client process that locks twice: its first lease is that of the first reply.
 func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
 	s := &execSession{

@@ -94,3 +94,19 @@ func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
 	var none *History
 	none.Cut(nil, []Trouble{{}})
 }
+
+// A lease that was over before its reply came is searched for among the other holds: the reply
+// may come while the next client is inside.
+func TestAHoldThatWasOverBeforeItsReplyIsFound(t *testing.T) {
+	for deadline, sound := range map[int]bool{20: true, 40: false} { // the next one got it at 30
+		h := newCutTest()
+		v := &Occupancy{participant: Participant{Client: 1}, section: &h.section, lease: leaseUntil{&clock{}, h.at(deadline)}}
+		h.hold(2, 0, 30, 30, 60)
+		h.Acquired(v, h.at(0), h.at(50))
+		h.Ended(v, h.at(55), h.at(56), false)
+		h.hold(3, 0, 9, 10, 15)
+		if p := h.Prove(time.Minute); p.Sound != sound {
+			t.Errorf("over at %d: %s", deadline, p)
+		}
+	}
+}
