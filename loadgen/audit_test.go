@@ -136,3 +136,30 @@ func TestAFlushThatDeletedNothingIsNoCause(t *testing.T) {
 		}
 	})
 }
+
+// older is a lease of several entries, the first of which was 2 s ago.
+type older struct{ *noNXLease }
+
+func (older) first() time.Time { return time.Now().Add(-2 * time.Second) }
+
+// An excuse reaches back to the first entry of a lease.
+func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r, err := newRun(Servers{Redis: rdb}, Scenario{
+			Clients: 3, Keys: Keys{N: 1}, Seed: 1, Hold: Const(100 * time.Millisecond), Think: Const(10 * time.Millisecond),
+			Faults: []Fault{{At: 950 * time.Millisecond, Kind: Flush}}, Duration: 2 * time.Second,
+		}, func(o sessionConfig) (session, error) {
+			inner, err := openNoNX(rdb)(o)
+			return wrapped{inner, func(l lease) lease { return older{l.(*noNXLease)} }}, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, r)
+		<-r.Done()
+		if o := r.Metrics().Violations.Overlap; o.Excused < 10 || o.Excused == o.Count {
+			t.Errorf("%+v", o)
+		}
+	})
+}
