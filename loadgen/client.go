@@ -116,6 +116,9 @@ func (c *client) round(halt, stay context.Context, next iteration, arrived arriv
 		return how, err
 	}
 	participant := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.promise.flaw, Asked: asked}
+	if nested, ok := l.(interface{ first() time.Time }); ok {
+		participant.First = nested.first()
+	}
 	visit := f.oracle.Enter(numbers[0], participant, l, now, numbers[1:]...)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
@@ -169,7 +172,7 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 		f.oracle.Lost(v, found)
 	}
 	if how == lost {
-		f.oracle.Removed(v)
+		f.oracle.Removed(v, time.Now())
 	}
 	now := time.Now()
 	f.history.Ended(v, left, now, how == released)
@@ -304,7 +307,7 @@ func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kep
 		return crashed, err
 	}
 	switch {
-	case !kept && !now.Before(l.Deadline()):
+	case !kept && !now.Before(latest(l)):
 		return expired, err
 	case !kept || errors.Is(err, lock.ErrLost):
 		return lost, err
@@ -312,6 +315,14 @@ func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kep
 		return unconfirmed, err
 	}
 	return released, nil
+}
+
+// latest returns the latest end of a lease.
+func latest(l lease) time.Time {
+	if process, ok := l.(interface{ Latest() time.Time }); ok {
+		return process.Latest()
+	}
+	return l.Deadline()
 }
 
 // releaseLeaked releases the leases that a fault made the client forget.

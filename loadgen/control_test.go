@@ -185,31 +185,6 @@ func TestAKeyThatNobodyHoldsBreaksThePromiseOfALock(t *testing.T) {
 	}
 }
 
-// What disturbs the clients does not count, also if disturbances overlap.
-func TestTheLongestCalm(t *testing.T) {
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	freeze := func(from, to int) disturbance { return disturbance{kind: string(Freeze), from: at(from), to: at(to)} }
-	for name, c := range map[string]struct {
-		all  []disturbance
-		want int
-	}{
-		"nothing":               {nil, 10},
-		"a short stall":         {[]disturbance{{kind: stalled, from: at(13), to: at(14)}}, 6},
-		"before and after":      {[]disturbance{freeze(1, 9), freeze(21, 30)}, 10},
-		"from before on":        {[]disturbance{freeze(1, 12)}, 8},
-		"one inside another":    {[]disturbance{freeze(11, 19), freeze(12, 13)}, 1},
-		"in the order of ends":  {[]disturbance{freeze(17, 18), freeze(12, 13)}, 4},
-		"it lasts":              {[]disturbance{{kind: string(Partition), from: at(14), lasting: true}}, 4},
-		"the whole time":        {[]disturbance{freeze(9, 15), freeze(15, 20)}, 0},
-		"no crash, no deletion": {[]disturbance{{kind: string(Crash), from: at(5), lasting: true}, {kind: string(ExternalDelete), from: at(15), to: at(16)}}, 10},
-	} {
-		d := disturbances{all: c.all}
-		if got := d.calm(at(10), at(20)); got != time.Duration(c.want)*time.Second {
-			t.Errorf("%s: %s, want %d s", name, got, c.want)
-		}
-	}
-}
-
 func TestAGreedyClientComesBackAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{

@@ -15,24 +15,24 @@ import (
 	"locktop/loadgen/oracle"
 )
 
-// disturbances are the periods in which a cause outside the lock may have cost a client
-// its lease or its place in a queue: a fault, a server that did not answer or lost its
-// data, or a generator without CPU. Safe for concurrent use.
+// disturbances sums up what nobody planned: servers that did not answer, and a generator
+// without CPU. It tells the oracle of each period. Safe for concurrent use.
 type disturbances struct {
-	aftermath time.Duration // how long after its end a disturbance may have effects
+	oracle *oracle.Oracle
 
-	mu     sync.Mutex
-	all    []disturbance
-	outage Outage
-	stall  Stall
+	mu      sync.Mutex
+	silent  map[int]*silent // servers that do not answer now, by number
+	faults  int             // faults of the scenario that affect servers now
+	faultAt time.Time       // end of the newest one
+	outage  Outage
+	stall   Stall
 }
 
-// disturbance is one such period.
-type disturbance struct {
-	kind     string
-	client   int // oracle.Everybody = all
-	from, to time.Time
-	lasting  bool
+// silent is a period in which a server has not answered.
+type silent struct {
+	since  time.Time // when the newest answered request was sent
+	latest time.Time // of its errors
+	fault  bool      // a fault of the scenario may be the reason
 }
 
 // Outage sums up the times in which servers did not answer.
@@ -48,60 +48,23 @@ type Stall struct {
 	Total, Longest time.Duration
 }
 
-func (d *disturbances) begin(kind string, client int, now time.Time) {
+// faultBegan and faultEnded record a fault of the scenario that affects servers.
+func (d *disturbances) faultBegan() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.all = append(d.all, disturbance{kind: kind, client: client, from: now, lasting: true})
+	d.faults++
 }
 
-// end ends the oldest active disturbance of this kind and client.
-func (d *disturbances) end(kind string, client int, now time.Time) {
+func (d *disturbances) faultEnded(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range d.all {
-		if one := &d.all[i]; one.kind == kind && one.client == client && one.lasting {
-			one.to, one.lasting = now, false
-			return
-		}
-	}
-}
-
-// add adds a disturbance that is over. It joins two of the same kind with a short time
-// between them. d.mu must be held.
-func (d *disturbances) add(kind string, from, to time.Time) {
-	if n := len(d.all); n > 0 {
-		if last := &d.all[n-1]; last.kind == kind && last.client == oracle.Everybody && !last.lasting && from.Sub(last.to) < d.aftermath {
-			last.to = to
-			return
-		}
-	}
-	d.all = append(d.all, disturbance{kind: kind, client: oracle.Everybody, from: from, to: to})
-}
-
-// explain reports whether a disturbance may have caused a violation at the time at. The
-// violation concerns one client, or oracle.Everybody. The disturbance must affect that client
-// and must not have ended long before since.
-func (d *disturbances) explain(client int, since, at time.Time) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, one := range d.all {
-		mine := one.client == client || one.client == oracle.Everybody || client == oracle.Everybody
-		if mine && !one.from.After(at) && (one.lasting || one.to.Add(d.aftermath).After(since)) {
-			return true
-		}
-	}
-	return false
+	d.faults, d.faultAt = max(d.faults-1, 0), now
 }
 
 // serverFault reports whether a fault of the scenario affects servers, or did within the
 // last second. d.mu must be held.
 func (d *disturbances) serverFault(now time.Time) bool {
-	for _, one := range d.all {
-		if one.client == oracle.Everybody && FaultKind(one.kind).costsLease() && (one.lasting || one.to.Add(time.Second).After(now)) {
-			return true
-		}
-	}
-	return false
+	return d.faults > 0 || !d.faultAt.IsZero() && d.faultAt.Add(time.Second).After(now)
 }
 
 // addTo sets the outage and the stall of m.
@@ -109,18 +72,32 @@ func (d *disturbances) addTo(m *Metrics) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m.Outage, m.Stall = d.outage, d.stall
+	for _, s := range d.silent {
+		m.Outage.add(*s, s.latest)
+	}
 }
 
-// costsLease reports whether a fault of the kind can cost a client its lease.
-func (k FaultKind) costsLease() bool {
-	return !slices.Contains([]FaultKind{"", stalled, unanswered, ScriptFlush, Greedy, Leak, Skew}, k)
+// add adds a period in which a server did not answer.
+func (o *Outage) add(s silent, now time.Time) {
+	if !s.fault {
+		o.Total += now.Sub(s.since)
+		o.Longest = max(o.Longest, now.Sub(s.since))
+	}
 }
 
-// Kinds of disturbances that are not faults.
-const (
-	stalled    = "stall"  // the generator did not run
-	unanswered = "outage" // a server did not answer
-)
+// costly reports whether the fault lasts long enough to cost a client of the lock its lease or
+// its turn, or its lock.
+func (f Fault) costly(l Lock) bool {
+	switch f.Kind {
+	case ScriptFlush, Greedy, Leak, Skew:
+		return false
+	case Slow:
+		return f.Delay+f.Jitter >= l.costlyDelay()
+	case Freeze, Partition, DropReplies, Pause, Stop:
+		return f.For == 0 || f.For >= l.costlyDelay()
+	}
+	return true
+}
 
 // silence is how long a server may take to answer without an outage in the report.
 const silence = 500 * time.Millisecond
@@ -146,13 +123,13 @@ func (f *fleet) watch(ctx context.Context) {
 	interval := min(max(l.TTL/20, 5*time.Millisecond), 100*time.Millisecond)
 	long := l.costlyDelay()
 	var all sync.WaitGroup
-	for _, rdb := range f.janitor.servers {
+	for server, rdb := range f.janitor.servers {
 		all.Go(func() {
 			own, err := watching(rdb)
 			if err != nil {
 				return // the clients report the same error
 			}
-			f.watchServer(ctx, own, interval, long)
+			f.watchServer(ctx, server, own, interval, long)
 			_ = own.Close()
 		})
 	}
@@ -165,16 +142,16 @@ func (f *fleet) watch(ctx context.Context) {
 			f.disturbances.recordStall(due, now)
 		}
 		if now.Sub(settled) > time.Second {
-			f.settle(now.Add(-2 * time.Second))
+			f.oracle.Settle(now.Add(-2 * time.Second))
 			settled = now
 		}
 	}
 }
 
 func (d *disturbances) recordStall(due, now time.Time) {
+	d.oracle.Troubled(oracle.Trouble{Cause: oracle.Stalled, Client: oracle.Everybody, Key: oracle.Everybody, From: due, To: now})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.add(stalled, due, now)
 	d.stall.Total += now.Sub(due)
 	d.stall.Longest = max(d.stall.Longest, now.Sub(due))
 }
@@ -192,10 +169,11 @@ func watching(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 
 // watchServer sends requests to a server, or to each master of a cluster, until ctx
 // ends. It records late answers, errors and restarts.
-func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, interval, long time.Duration) {
+func (f *fleet) watchServer(ctx context.Context, server int, rdb redis.UniversalClient, interval, long time.Duration) {
 	var identity string
 	answered := time.Now() // when the newest answered request was sent
-	var last time.Time     // when the run ID was read; zero = read it next
+	known := answered      // when the run ID was read
+	var last time.Time     // the same; zero = read it next
 	for ; ctx.Err() == nil; pause(ctx, interval) {
 		asked := time.Now()
 		soon, cancel := context.WithTimeout(ctx, answerWithin)
@@ -207,19 +185,19 @@ func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, inte
 		if ctx.Err() != nil {
 			err = nil
 		}
-		f.disturbances.recordReply(answered, asked, now, long, err)
+		f.disturbances.recordReply(server, answered, asked, now, long, err)
 		if err != nil {
 			last = time.Time{}
 			cancel()
 			continue
 		}
 		if now.Sub(last) >= time.Second {
-			ids, known := runIDs(soon, rdb)
-			if known && identity != "" && ids != identity {
-				f.disturbances.recordRestart(answered, time.Now())
+			ids, ok := runIDs(soon, rdb)
+			if ok && identity != "" && ids != identity {
+				f.disturbances.recordRestart(server, known, time.Now())
 			}
-			if known {
-				identity = ids
+			if ok {
+				identity, known = ids, now
 			}
 			last = now
 		}
@@ -228,36 +206,41 @@ func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, inte
 	}
 }
 
-// recordReply records how long a server took to answer. After an error, the time begins at
-// answered, the newest request with an answer.
-func (d *disturbances) recordReply(answered, asked, now time.Time, long time.Duration, err error) {
-	if err == nil {
+// recordReply records how long a server took to answer a request. After errors, the time
+// begins at answered, when the newest answered request was sent.
+func (d *disturbances) recordReply(server int, answered, asked, now time.Time, long time.Duration, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.silent[server]
+	if before == nil && err == nil {
 		answered = asked
 	}
 	took := now.Sub(answered)
-	if took <= long && err == nil {
-		return
+	if took > long || err != nil {
+		d.oracle.Troubled(oracle.Trouble{Cause: oracle.Unanswered, Client: oracle.Everybody, Key: oracle.Everybody, Server: server + 1, From: answered, To: now})
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.add(unanswered, answered, now)
-	if d.serverFault(now) || err == nil && took < silence {
-		return
-	}
+	s := silent{since: answered, latest: now, fault: d.serverFault(now) || before != nil && before.fault}
 	if err != nil {
-		d.outage.Error = err.Error()
-		d.outage.Total += now.Sub(asked)
-	} else {
-		d.outage.Total += took
+		if d.silent == nil {
+			d.silent = make(map[int]*silent)
+		}
+		d.silent[server] = &s
+		if !s.fault {
+			d.outage.Error = err.Error()
+		}
+		return
 	}
-	d.outage.Longest = max(d.outage.Longest, took)
+	delete(d.silent, server)
+	if before != nil || took >= silence {
+		d.outage.add(s, now)
+	}
 }
 
 // recordRestart records that a server was restarted or replaced.
-func (d *disturbances) recordRestart(since, now time.Time) {
+func (d *disturbances) recordRestart(server int, since, now time.Time) {
+	d.oracle.Troubled(oracle.Trouble{Cause: oracle.Restarted, Client: oracle.Everybody, Key: oracle.Everybody, Server: server + 1, From: since, To: now})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.add(unanswered, since, now)
 	if !d.serverFault(now) {
 		d.outage.Lost++
 	}

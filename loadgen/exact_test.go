@@ -62,37 +62,6 @@ func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
 	}
 }
 
-func TestAnExplainedSuspectIsNoViolation(t *testing.T) {
-	at := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
-	for _, c := range []struct {
-		name   string
-		client int
-		begin  func(*disturbances)
-		want   bool
-	}{
-		{"nothing", 1, func(*disturbances) {}, false},
-		{"its own fault", 1, func(d *disturbances) { d.begin("cut", 1, at(11)); d.end("cut", 1, at(12)) }, true},
-		{"one that lasts", 1, func(d *disturbances) { d.begin("cut", 1, at(1)) }, true},
-		{"somebody else's", 1, func(d *disturbances) { d.begin("cut", 2, at(11)); d.end("cut", 2, at(12)) }, false},
-		{"a server's", 1, func(d *disturbances) {
-			d.begin("node-down", oracle.Everybody, at(11))
-			d.end("node-down", oracle.Everybody, at(12))
-		}, true},
-		{"long before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(7.9)) }, false},
-		{"just before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(8.1)) }, true},
-		{"later", 1, func(d *disturbances) { d.begin("cut", 1, at(15.1)) }, false},
-		{"a stall", 1, func(d *disturbances) { d.recordStall(at(11), at(12)) }, true},
-		{"a silent server", 1, func(d *disturbances) { d.recordReply(at(10), at(11), at(12), time.Millisecond, nil) }, true},
-		{"a lock is for oracle.Everybody", oracle.Everybody, func(d *disturbances) { d.begin("cut", 2, at(11)) }, true},
-	} {
-		d := &disturbances{aftermath: 2 * time.Second}
-		c.begin(d)
-		if got := d.explain(c.client, at(10), at(15)); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
-		}
-	}
-}
-
 // A client of a fair lock that stalls for longer than the claim time loses its
 // place, however long a lease is. That is not overtaking.
 func TestAStallExplainsTheLossesThatItCanCause(t *testing.T) {
@@ -111,23 +80,6 @@ func TestAStallExplainsTheLossesThatItCanCause(t *testing.T) {
 	}
 }
 
-func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
-	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
-	d := &disturbances{aftermath: time.Second}
-	d.recordReply(at(0), at(0), at(400), 10*time.Millisecond, nil) // too short to be reported
-	d.recordReply(at(1000), at(1100), at(2100), 10*time.Millisecond, errors.New("refused"))
-	d.recordReply(at(2100), at(2100), at(2700), 10*time.Millisecond, nil)
-	if d.outage.Total != 1600*time.Millisecond || d.outage.Longest != 1100*time.Millisecond || d.outage.Error != "refused" {
-		t.Errorf("%+v", d.outage)
-	}
-	d.begin(string(NodeDown), oracle.Everybody, at(5000))
-	d.recordReply(at(5000), at(5000), at(7000), 10*time.Millisecond, errors.New("down"))
-	d.recordRestart(at(5000), at(7000))
-	if d.outage.Total != 1600*time.Millisecond || d.outage.Lost != 0 {
-		t.Errorf("a fault of the scenario counts: %+v", d.outage)
-	}
-}
-
 func TestThresholdsCompareAsTheySay(t *testing.T) {
 	for op, want := range map[string][3]bool{ // of 1, 2 and 3 compared with 2
 		"==": {false, true, false}, "!=": {true, false, true}, "<": {true, false, false},
@@ -137,6 +89,16 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 			if got := (Threshold{"stuck.count", op, 2}).Met(Metrics{Violations: oracle.Violations{Stuck: v}}); got != want[i] {
 				t.Errorf("%d %s 2: %t", v, op, got)
 			}
+		}
+	}
+}
+
+// A lease that expired is lost, too. Mutation T2.
+func TestARateIsAShareOfItsWhole(t *testing.T) {
+	m := Metrics{Counts: Counts{Arrivals: 200, Acquired: 100, Lost: 3, Expired: 4, TimedOut: 10, Errors: 20, LateArrivals: 30}}
+	for name, want := range map[string]float64{"lost.rate": 0.07, "timed-out.rate": 0.05, "errors.rate": 0.1, "late.rate": 0.15} {
+		if of, _ := metricNamed(name); of.value(m) != want {
+			t.Errorf("%s is %g, want %g", name, of.value(m), want)
 		}
 	}
 }

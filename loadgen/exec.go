@@ -281,6 +281,9 @@ func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lea
 		return nil, s.failed(err)
 	}
 	l := s.lease(outer, h)
+	if s.config.scenario.Depth > 1 {
+		l.began = outer.Deadline().Add(-own.TTL)
+	}
 	for range s.config.scenario.Depth - 1 {
 		inner, err := s.ask(ctx, terms)
 		if err != nil {
@@ -354,7 +357,10 @@ type execLease struct {
 	session         *execSession
 	cancel          context.CancelFunc // ends the extensions
 	extending       sync.WaitGroup
+	began           time.Time // of the lease of the first entry, if there are several
 }
+
+func (e *execLease) first() time.Time { return e.began }
 
 // extend extends the lease at its interval until ctx ends, or until the client refuses.
 func (e *execLease) extend(ctx context.Context, l Lock, observe func(lock.Event)) {
@@ -375,7 +381,7 @@ func (e *execLease) extend(ctx context.Context, l Lock, observe func(lock.Event)
 // kept reports whether the client still held the lock, as far as it knows. A client that
 // renews need not report each renewal, but it must report a loss.
 func (e *execLease) kept() bool {
-	return !errors.Is(context.Cause(e.Context()), external.ErrLost) && (e.renews || time.Now().Before(e.Deadline()))
+	return !errors.Is(context.Cause(e.Context()), external.ErrLost) && (e.renews || time.Now().Before(e.Latest()))
 }
 
 // unwind leaves all inner leases and reports whether the lock was still held.

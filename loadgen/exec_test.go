@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -294,6 +295,82 @@ func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testi
 	})
 	if m.Violations.ForeignUnlocks != 1 || m.Violations.Overlap.Count != 0 || m.Acquired != 2 || m.Lost != 1 {
 		t.Errorf("%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count, m.Acquired, m.Lost)
+	}
+}
+
+// A client that reports a loss has lost the lock, whatever its release says, and the hold is
+// not a released one. The client is a script.
+func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
+	for event, kept := range map[string]bool{"": true, `{"event":"lost","token":"t"}`: false} {
+		script := `read x; echo '{"ok":true,"name":"a script","renews":true,"tells":true}'
+			read x; echo '{"id":1,"ok":true,"token":"t","valid_ms":60000}'; echo '` + event + `' | grep lost
+			read x; echo '{"id":2,"ok":true}'; read x`
+		s := &execSession{
+			config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, Exec: script, TTL: time.Minute}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
+			id:     clientIdentity{owner: "client-1"},
+		}
+		l, err := s.lock(t.Context(), []string{"k"}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !kept {
+			<-l.Context().Done()
+		}
+		if got := l.(*execLease).kept(); got != kept {
+			t.Errorf("%q: kept %t", event, got)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A client process that does not renew has kept its lock until the latest end of its lease.
+func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
+	s := &execSession{
+		config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, TTL: time.Second, Renew: Renew{Off: true}, Exec: `read x; echo '{"ok":true,"name":"a script"}'
+			read x; sleep 0.1; echo '{"id":1,"ok":true,"token":"a","valid_ms":400}'; read x`}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
+		id: clientIdentity{owner: "client-1"},
+	}
+	l, err := s.lock(t.Context(), []string{"k"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := l.(*execLease)
+	for over := false; !over; {
+		over = !time.Now().Before(e.Latest())
+		if kept := e.kept(); kept && over || !kept && time.Now().Before(e.Latest()) {
+			t.Fatalf("kept %t at %s before the latest end", kept, time.Until(e.Latest()))
+		}
+	}
+	if !e.Latest().After(e.Deadline()) {
+		t.Error("it has no leeway")
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client process that locks twice: its first lease is that of the first reply.
+func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
+	s := &execSession{
+		config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, Exec: `read x; echo '{"ok":true,"name":"a script","renews":true}'
+			read x; echo '{"id":1,"ok":true,"token":"a","valid_ms":59000}'
+			read x; echo '{"id":2,"ok":true,"token":"b","valid_ms":59000}'; read x`, TTL: time.Minute}, Depth: 2}, network: newNetwork(new(atomic.Int64))},
+		id: clientIdentity{owner: "client-1"},
+	}
+	l, err := s.lock(t.Context(), []string{"k"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute); !first.Equal(want) {
+		t.Errorf("it began %s after its lease", first.Sub(want))
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -151,15 +151,30 @@ func (f *fleet) inject(fault Fault) {
 // begin and end record a fault of a client, or of a server if number is negative.
 func (f *fleet) begin(fault Fault, number int) {
 	f.faults.occurred(fault)
-	if fault.Kind.costsLease() {
-		f.disturbances.begin(string(fault.Kind), number, time.Now())
+	if t, costly := f.trouble(fault, number); costly {
+		f.oracle.TroubleBegan(t)
+	}
+	if number < 0 && fault.costly(f.scenario.Load().Lock) {
+		f.disturbances.faultBegan()
 	}
 	f.note(Event{At: time.Now(), Kind: FaultBegan, Client: number + 1, Fault: fault.Kind, Took: fault.For, Text: fault.target()})
 }
 
 func (f *fleet) end(fault Fault, number int) {
-	f.disturbances.end(string(fault.Kind), number, time.Now())
+	if t, costly := f.trouble(fault, number); costly {
+		f.oracle.TroubleEnded(t.Cause, t.Client, t.Key, time.Now())
+	}
+	if number < 0 && fault.costly(f.scenario.Load().Lock) {
+		f.disturbances.faultEnded(time.Now())
+	}
 	f.note(Event{At: time.Now(), Kind: FaultEnded, Client: number + 1, Fault: fault.Kind, Text: fault.target()})
+}
+
+// trouble returns what a fault of a client, or of servers if number is negative, may cost, if
+// it may cost something. What flush and steal cost, and when, deleteKeys knows.
+func (f *fleet) trouble(fault Fault, number int) (t oracle.Trouble, costly bool) {
+	t = oracle.Trouble{Cause: string(fault.Kind), Client: number, Key: oracle.Everybody, Server: fault.Node, From: time.Now()}
+	return t, fault.costly(f.scenario.Load().Lock) && fault.Kind != Flush && fault.Kind != ExternalDelete
 }
 
 // target names the server of a fault, or the command before which it affects a client.
@@ -387,9 +402,6 @@ func (f *fleet) after(fault Fault, number int, heal func()) {
 // restartNode stops a node and starts it again.
 func (f *fleet) restartNode(fault Fault) {
 	empty := fault.Kind == RestartEmpty
-	if empty {
-		defer f.wipe(oracle.Everybody, fault)()
-	}
 	f.begin(fault, oracle.Everybody)
 	if empty {
 		defer f.witnessLoss(f.ctx)()
@@ -414,22 +426,16 @@ func (f *fleet) restartNode(fault Fault) {
 // deleteKeys applies a fault that deletes a key, or all keys if key is oracle.Everybody. If
 // there was no key to delete, the fault has not struck, and excuses nothing.
 func (f *fleet) deleteKeys(key int, fault Fault, deleteThem func() (int64, error)) error {
-	f.oracle.WipeBegan(key, string(fault.Kind), time.Now())
+	cause := string(fault.Kind)
+	f.oracle.TroubleBegan(oracle.Trouble{Cause: cause, Client: oracle.Everybody, Key: key, From: time.Now()})
 	deleted, err := deleteThem()
 	if deleted == 0 && err == nil {
-		f.oracle.WipeUndone(key)
+		f.oracle.TroubleUndone(cause, oracle.Everybody, key)
 		f.faults.missed(fault, "no key was deleted: the lock was free, or its library gives its key another name")
 		return nil
 	}
-	f.oracle.WipeEnded(key, time.Now())
+	f.oracle.TroubleEnded(cause, oracle.Everybody, key, time.Now())
 	return err
-}
-
-// wipe tells the oracle that a fault is about to delete a key, or all keys if key is
-// oracle.Everybody, and returns a function that tells it of the end.
-func (f *fleet) wipe(key int, fault Fault) (ended func()) {
-	f.oracle.WipeBegan(key, string(fault.Kind), time.Now())
-	return func() { f.oracle.WipeEnded(key, time.Now()) }
 }
 
 // witnessLoss tells the witness that a fault that deletes locks is about to begin, and
@@ -465,7 +471,6 @@ func (f *fleet) applyServerFault(fault Fault) {
 			err = f.deleteKeys(key, fault, func() (int64, error) { return f.janitor.deleteLock(ctx, f.keys.names[key]) })
 		}
 	case Failover:
-		defer f.wipe(oracle.Everybody, fault)()
 		err = f.servers.Failover(ctx)
 	case ScriptFlush:
 		for _, rdb := range f.janitor.servers {

@@ -136,7 +136,7 @@ func (c *client) freeze(halt context.Context, w *network, f Fault) {
 func (c *client) identity() clientIdentity {
 	return clientIdentity{
 		owner:   oracle.ClientLabel(c.number + 1),
-		excused: func(since time.Time) bool { return c.fleet.disturbances.explain(c.number, since, time.Now()) },
+		excused: func(since time.Time) bool { return c.fleet.oracle.Excuses(c.number, since, time.Now()) },
 		ahead:   c.faults.clock,
 		between: func(ctx context.Context, step string) error {
 			f, found := c.faults.take(func(f Fault) bool { return f.Before == step && c.network != nil })
@@ -184,7 +184,7 @@ func (c *client) waitReplacement(stay context.Context) {
 	pause(stay, length)
 	c.network = nil
 	c.reconnect()
-	f.disturbances.end(string(Crash), c.number, time.Now())
+	f.oracle.TroubleEnded(string(Crash), c.number, oracle.Everybody, time.Now())
 	f.recorder.clientReplaced(c.number)
 }
 

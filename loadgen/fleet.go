@@ -32,7 +32,6 @@ type fleet struct {
 	schedule *schedule
 
 	oracle       *oracle.Oracle
-	patience     time.Duration // a key without a holder for longer is stuck
 	recorder     *recorder
 	events       *eventRing
 	history      *oracle.History
@@ -141,15 +140,17 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		f.hello, f.promise, fenced = h, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
 	}
 	checks := oracle.Config{
-		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, TTL: s.Lock.TTL, Nested: s.Depth > 1, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced, Claimed: s.Lock.Kind == Exec,
+		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, TTL: s.Lock.TTL, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced, Claimed: s.Lock.Kind == Exec,
 		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
 	}
 	if c.role.agent > 0 { // other processes have holders, too
 		checks.Patience, checks.Handoff = maxTime, nil
 	}
-	f.patience = checks.Patience
+	if s.Lock.Kind.Quorum() {
+		checks.Servers = len(c.servers.all(s.Lock.Kind))
+	}
 	f.oracle = oracle.New(checks)
-	f.disturbances.aftermath = max(s.Lock.TTL, queueTimeout) + 500*time.Millisecond
+	f.disturbances.oracle = f.oracle
 	f.janitor = newJanitor(s, c.servers, f.oracle, c.role)
 	if c.role.agent > 0 {
 		f.recorder.keepSeconds()
@@ -223,9 +224,6 @@ func (f *fleet) open(w *network) (session, error) {
 	return f.sessions.open(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
-// queueTimeout is how long a silent client keeps its place in the queue of a fair lock.
-const queueTimeout = 6 * time.Second
-
 // observe handles the events of package lock.
 func (f *fleet) observe(e lock.Event) {
 	switch e.Kind {
@@ -258,9 +256,6 @@ func (f *fleet) baseSession(number int) (session, error) {
 
 // note records an event.
 func (f *fleet) note(e Event) { f.events.note(e) }
-
-// settle decides about the suspects of the oracle up to until.
-func (f *fleet) settle(until time.Time) { f.oracle.Settle(until, f.disturbances.explain) }
 
 // violated records a violation as an event.
 func (f *fleet) violated(e oracle.Evidence) {
@@ -451,7 +446,8 @@ func (f *fleet) stop() error {
 		f.recorder.unserved(now.Sub(due))
 	}
 	f.tasks.Wait()
-	f.settle(time.Now())
+	f.oracle.Settle(time.Now())
+	f.history.Cut(f.keys.names, f.oracle.Losses())
 	f.recorder.setCPU(f.janitor.cpuUsed())
 	err = cmp.Or(err, f.closeConns())
 	f.janitor.clean()
@@ -478,11 +474,7 @@ func (f *fleet) metrics() Metrics {
 	m.Backlog = backlog
 	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
 	m.Violations = f.oracle.Violations(now)
-	for _, span := range f.oracle.StuckSpans(now) {
-		if f.disturbances.calm(span.From, span.To) > f.patience {
-			m.Violations.UnexplainedStuck++
-		}
-	}
+	m.Violations.UnexplainedStuck = f.oracle.UnexplainedStuck(now)
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
 	m.Library, m.ObeysOffset = f.hello.Name, f.hello.Clock

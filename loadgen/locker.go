@@ -104,7 +104,7 @@ func (s clientSession) close() error {
 }
 
 func (s clientSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	return lockDepth(ctx, s.locker(keys, shared), s.scenario.Lock.Kind.reentrant(), s.scenario.Depth)
+	return lockDepth(ctx, s.locker(keys, shared), s.scenario.Lock.TTL, s.scenario.Lock.Kind.reentrant(), s.scenario.Depth)
 }
 
 func (s clientSession) locker(keys []string, shared bool) lock.Locker {
@@ -178,11 +178,11 @@ func (q quorumSession) close() error {
 }
 
 func (q quorumSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
-	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.Lock.options()), false, 1)
+	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.Lock.options()), 0, false, 1)
 }
 
 // lockDepth acquires l depth times, or not at all.
-func lockDepth(ctx context.Context, l lock.Locker, reentrant bool, depth int) (lease, error) {
+func lockDepth(ctx context.Context, l lock.Locker, ttl time.Duration, reentrant bool, depth int) (lease, error) {
 	outer, err := l.Lock(ctx)
 	if err != nil {
 		return nil, err // do not return a nil *lock.Lease in a non-nil interface
@@ -191,6 +191,9 @@ func lockDepth(ctx context.Context, l lock.Locker, reentrant bool, depth int) (l
 		return outer, nil
 	}
 	n := &reentrantLease{Lease: outer, locker: l}
+	if depth > 1 {
+		n.began = outer.Deadline().Add(-ttl)
+	}
 	for range depth - 1 {
 		inner, err := l.Lock(ctx)
 		if err != nil {
@@ -208,11 +211,16 @@ type reentrantLease struct {
 	*lock.Lease // the outer lease
 	locker      lock.Locker
 	inner       []*lock.Lease
+	began       time.Time // of the lease of the first entry, if there are several
 }
+
+// first returns when the lease of the first of several entries began, zero if there is only
+// one.
+func (n *reentrantLease) first() time.Time { return n.began }
 
 // enterAgain returns the lease of another entry, which its caller unlocks by itself.
 func (n *reentrantLease) enterAgain(ctx context.Context) (lease, error) {
-	return lockDepth(ctx, n.locker, true, 1)
+	return lockDepth(ctx, n.locker, 0, true, 1)
 }
 
 // unwind leaves all inner leases and reports whether the lock was still held. It takes
@@ -314,6 +322,9 @@ func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (le
 		return nil, err
 	}
 	g.holds = append(g.holds, hold)
+	if h.scenario.Depth > 1 {
+		g.began = g.Deadline().Add(-h.scenario.Lock.TTL)
+	}
 	for range h.scenario.Depth - 1 {
 		inner, err := g.view.TryLock(ctx)
 		if err != nil {
@@ -377,8 +388,11 @@ type flawedLease struct {
 	holds   []classic.Hold // one per entry
 	ahead   time.Duration  // how far the holder's clock is ahead
 	resumed atomic.Int64   // end of the newest call of between, in Unix nanoseconds
+	began   time.Time      // of the lease of the first entry, if there are several
 	ctx     context.Context
 }
+
+func (g *flawedLease) first() time.Time { return g.began }
 
 func (g *flawedLease) Context() context.Context { return g.ctx }
 func (g *flawedLease) Token() string            { return "" }

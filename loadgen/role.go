@@ -53,19 +53,18 @@ func (r *Run) ServerFault(kind FaultKind, over bool) {
 		return
 	}
 	now, f := time.Now(), r.fleet
+	costly := Fault{Kind: kind}.costly(f.scenario.Load().Lock)
 	if over {
-		if kind.wipes() {
-			f.oracle.WipeEnded(oracle.Everybody, now)
+		if costly {
+			f.oracle.TroubleEnded(string(kind), oracle.Everybody, oracle.Everybody, now)
+			f.disturbances.faultEnded(now)
 		}
-		f.disturbances.end(string(kind), oracle.Everybody, now)
 		f.note(Event{At: now, Kind: FaultEnded, Fault: kind})
 		return
 	}
-	if kind.wipes() {
-		f.oracle.WipeBegan(oracle.Everybody, string(kind), now)
-	}
-	if kind.costsLease() {
-		f.disturbances.begin(string(kind), oracle.Everybody, now)
+	if costly {
+		f.oracle.TroubleBegan(oracle.Trouble{Cause: string(kind), Client: oracle.Everybody, Key: oracle.Everybody, From: now})
+		f.disturbances.faultBegan()
 	}
 	f.note(Event{At: now, Kind: FaultBegan, Fault: kind})
 }

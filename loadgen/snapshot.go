@@ -283,12 +283,12 @@ func (m *Metrics) add(one Metrics) {
 	m.Utilisation += one.Utilisation
 	m.Fairness.Starved = max(m.Fairness.Starved, one.Fairness.Starved)
 	m.Violations.Add(one.Violations)
-	if one.Outage.Total > m.Outage.Total || one.Outage.Lost > m.Outage.Lost {
-		m.Outage = one.Outage
+	o := &m.Outage
+	if one.Outage.Total > o.Total || o.Error == "" {
+		o.Error = one.Outage.Error
 	}
-	if one.Stall.Longest > m.Stall.Longest {
-		m.Stall = one.Stall
-	}
+	o.Total, o.Longest, o.Lost = max(o.Total, one.Outage.Total), max(o.Longest, one.Outage.Longest), max(o.Lost, one.Outage.Lost)
+	m.Stall = Stall{max(m.Stall.Total, one.Stall.Total), max(m.Stall.Longest, one.Stall.Longest)}
 }
 
 func (c *Counts) add(one Counts) {

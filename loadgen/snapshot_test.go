@@ -293,3 +293,25 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// Of what several processes saw of the same servers, the merged figures have the largest.
+func TestMergedOutagesAndStallsAreTheLargest(t *testing.T) {
+	parts := []Metrics{
+		{Outage: Outage{Total: 3 * time.Second, Longest: time.Second, Error: "a"}, Stall: Stall{Total: 5 * time.Second, Longest: time.Second}},
+		{Outage: Outage{Total: time.Second, Longest: 2 * time.Second, Lost: 1, Error: "b"}, Stall: Stall{Total: 4 * time.Second, Longest: 3 * time.Second}},
+		{Stall: Stall{Total: time.Second, Longest: time.Second}},
+	}
+	for range parts {
+		parts = append(parts[1:], parts[0])
+		var all Metrics
+		for _, one := range parts {
+			all.add(one)
+		}
+		if want := (Outage{Total: 3 * time.Second, Longest: 2 * time.Second, Lost: 1, Error: "a"}); all.Outage != want {
+			t.Errorf("%+v, want %+v", all.Outage, want)
+		}
+		if want := (Stall{Total: 5 * time.Second, Longest: 3 * time.Second}); all.Stall != want {
+			t.Errorf("%+v, want %+v", all.Stall, want)
+		}
+	}
+}

@@ -37,6 +37,9 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 	if o := m.Outage; o != (Outage{}) && !slices.ContainsFunc(s.Thresholds, Threshold.onOutage) {
 		v.Gaps = append(v.Gaps, o.String())
 	}
+	if n := m.Violations.Unjudged; 2*n > m.Acquired {
+		v.Gaps = append(v.Gaps, fmt.Sprintf("The oracle judged only %s of %s: the other leases were over when the acquires returned.", humanize.Count(max(m.Acquired-n, 0)), humanize.Plural(m.Acquired, "hold")))
+	}
 	v.Text = strings.Join(m.findings(s), " ")
 	return v
 }
@@ -88,6 +91,10 @@ func (m Metrics) findings(s Scenario) []string {
 		add(m.Violations.Stuck-m.Violations.UnexplainedStuck, stuckOnce, stuckOften)
 	} else {
 		add(m.Violations.Stuck, stuckOnce, stuckOften)
+	}
+	add(m.Violations.Unjudged, "The oracle did not judge one hold: its lease was over when the acquire returned.", "The oracle did not judge %s holds: their leases were over when the acquires returned.")
+	if excuses := m.Violations.Excuses(); excuses != "" {
+		all = append(all, excuses)
 	}
 	if short := m.LateArrivals + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
 		all = append(all, fmt.Sprintf("The generator had too few clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))

@@ -40,6 +40,10 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		{"lost", func(m *Metrics, n int64) { m.Violations.UnexplainedLoss = n }},
 		{"overtaken", func(m *Metrics, n int64) { m.Violations.Overtaken = n }},
 		{"number", func(m *Metrics, n int64) { m.Violations.FenceOrder = n }},
+		{"unjudged", func(m *Metrics, n int64) { m.Violations.Unjudged = 249 + n }},
+		{"explained", func(m *Metrics, n int64) {
+			m.Violations.Explained = []oracle.Explained{{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: n, Client: 1, Clients: int(n)}}
+		}},
 		{"late", func(m *Metrics, n int64) { m.Violations.LateWork.Count = n }},
 		{"fenced", func(m *Metrics, n int64) { m.Violations.Fenced = n }},
 		{"corrupt", func(m *Metrics, n int64) { m.Violations.AcceptedStaleWrites = n }},

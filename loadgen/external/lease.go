@@ -16,13 +16,14 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 
 	mu       sync.Mutex
-	deadline time.Time
+	deadline time.Time // at most the leeway too early
+	latest   time.Time // at most as long too late as the reply was under way
 }
 
 // newLease returns the lease of a successful lock.
 func newLease(p *Process, c *call, a answer) *Lease {
 	valid := milliseconds(*a.Valid)
-	l := &Lease{process: p, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(leeway(valid), a.at.Sub(c.sent)))}
+	l := &Lease{process: p, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(leeway(valid), a.at.Sub(c.sent))), latest: a.at.Add(valid)}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
@@ -53,15 +54,26 @@ func (l *Lease) Deadline() time.Time {
 	return l.deadline
 }
 
+// Latest returns the latest end of the lease, by what the client has reported: the lease is
+// over then, at the latest. Work before it is not certainly late.
+func (l *Lease) Latest() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latest
+}
+
 // Valid reports whether the client is certain to hold the lock, by what it has reported.
 func (l *Lease) Valid() bool { return l.ctx.Err() == nil && time.Now().Before(l.Deadline()) }
 
-// prolong sets a later deadline.
-func (l *Lease) prolong(deadline time.Time) {
+// prolong sets a later deadline, and a later latest end.
+func (l *Lease) prolong(deadline, latest time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if deadline.After(l.deadline) {
 		l.deadline = deadline
+	}
+	if latest.After(l.latest) {
+		l.latest = latest
 	}
 }
 
@@ -128,7 +140,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		err = a.result("extend")
 	}
 	if err == nil && a.Valid != nil {
-		l.prolong(sent.Add(milliseconds(*a.Valid)))
+		l.prolong(sent.Add(milliseconds(*a.Valid)), a.at.Add(milliseconds(*a.Valid)))
 	}
 	return err
 }

@@ -230,7 +230,7 @@ func (p *Process) event(r Reply, now time.Time) (detail string, err error) {
 			return "a renewal without valid_ms", ErrField
 		}
 		valid := milliseconds(*r.Valid)
-		l.prolong(now.Add(valid - leeway(valid)))
+		l.prolong(now.Add(valid-leeway(valid)), now.Add(valid))
 	}
 	return "", nil
 }

@@ -44,6 +44,7 @@ type Violations struct {
 	UnexplainedLoss int64   // renewed leases that were lost without an explanation
 	Overtaken       int64   // acquires of a fair lock by a client that arrived when another was in the queue
 	FenceOrder      int64   // fences that were not larger than the fence before
+	Unjudged        int64   // holds whose overlaps and fences are not judged: their leases were over when the acquire returned
 
 	LateWork            LateWorkStats
 	Fenced              int64 // stale writes that the resource refused
@@ -52,7 +53,8 @@ type Violations struct {
 	UnexplainedStuck    int64 // part of Stuck: no fault explains it; the oracle leaves it to its user, see [Oracle.StuckSpans]
 	ForeignUnlocks      int64 // releases that removed another client's lock
 
-	Evidence []Evidence // the worst kinds first
+	Evidence  []Evidence  // the worst kinds first
+	Explained []Explained // the worst kinds first; excused overlaps are here, too
 }
 
 // Broken returns the number of violations that a sound lock must prevent.
@@ -73,6 +75,7 @@ func (v *Violations) Add(other Violations) {
 	v.UnexplainedLoss += other.UnexplainedLoss
 	v.Overtaken += other.Overtaken
 	v.FenceOrder += other.FenceOrder
+	v.Unjudged += other.Unjudged
 	v.LateWork.Count += other.LateWork.Count
 	v.LateWork.Total += other.LateWork.Total
 	v.LateWork.Longest = max(v.LateWork.Longest, other.LateWork.Longest)
@@ -82,6 +85,7 @@ func (v *Violations) Add(other Violations) {
 	v.UnexplainedStuck += other.UnexplainedStuck
 	v.ForeignUnlocks += other.ForeignUnlocks
 	v.Evidence = append(v.Evidence, other.Evidence...)
+	v.addExplained(other.Explained)
 	order := Kinds()
 	slices.SortStableFunc(v.Evidence, func(a, b Evidence) int {
 		return slices.Index(order, a.Violation) - slices.Index(order, b.Violation)
@@ -171,42 +175,4 @@ func (o *Oracle) keep(count *int64, e Evidence) {
 	}
 	o.mu.Unlock()
 	o.config.Report(e)
-}
-
-// suspect is a possible violation. A disturbance may explain it, and may become known
-// later.
-type suspect struct {
-	Evidence
-	count  *int64    // of violations of its kind
-	client int       // affected client; Everybody = the lock itself
-	since  time.Time // an explanation must not have ended long before
-}
-
-// Everybody is the client number of a violation or a disturbance that concerns all
-// clients.
-const Everybody = -1
-
-// suspect keeps a possible violation until Settle.
-func (o *Oracle) suspect(s suspect) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.suspects = append(o.suspects, s)
-}
-
-// Settle counts the suspects up to until that no disturbance explains.
-func (o *Oracle) Settle(until time.Time, explained func(client int, since, at time.Time) bool) {
-	o.mu.Lock()
-	n := 0
-	for n < len(o.suspects) && !o.suspects[n].At.After(until) {
-		n++
-	}
-	ripe := o.suspects[:n]
-	o.suspects = slices.Clone(o.suspects[n:])
-	o.mu.Unlock()
-	for _, s := range ripe {
-		if explained(s.client, s.since, s.At) {
-			continue
-		}
-		o.keep(s.count, s.Evidence)
-	}
 }

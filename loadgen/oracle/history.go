@@ -16,7 +16,7 @@ import (
 	"locktop/internal/humanize"
 )
 
-// HistoryLimit is how many holds a [History] keeps. Each takes 64 bytes, and 64 more
+// HistoryLimit is how many holds a [History] keeps. Each takes 72 bytes, and 72 more
 // during the proof.
 const HistoryLimit = 4_000_000
 
@@ -33,6 +33,7 @@ type History struct {
 	parts [][]recordedHold // of partSize each, to avoid copies
 	holds int64
 	over  int64 // holds above the limit
+	cuts  []cut
 }
 
 // partSize is the number of holds per part.
@@ -41,6 +42,7 @@ const partSize = 4096
 // recordedHold is one hold of a history. Times are in nanoseconds since the first request.
 type recordedHold struct {
 	asked, got  int64 // call of the acquire and its reply
+	since       int64 // the lock was acquired then, or later
 	left, freed int64 // call of the release and its reply
 	fence       int64
 	hold        int64 // from 1
@@ -102,7 +104,7 @@ func (h *History) add(v *Occupancy, asked, now time.Time) {
 	v.hold = h.holds
 	part := &h.parts[len(h.parts)-1]
 	*part = append(*part, recordedHold{
-		asked: asked.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: notYet, freed: notYet,
+		asked: asked.Sub(h.zero).Nanoseconds(), since: v.since.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: notYet, freed: notYet,
 		fence: v.participant.Fence, hold: v.hold, key: key, client: int32(v.participant.Client), shared: v.participant.Shared,
 	})
 }
@@ -134,11 +136,13 @@ func (h *History) end(v *Occupancy, left, now time.Time, released bool) {
 
 // Proof is the result of [History.Prove].
 type Proof struct {
-	Holds   int64  // checked holds
-	LeftOut int64  // holds above the limit
-	Sound   bool   // the replies are linearizable, or no violation was found
-	Known   bool   // every part of the proof has finished in time
-	Why     string // the first violation, "" if there is none
+	Holds   int64    // checked holds
+	Cuts    []string // causes that deleted locks, at which the history was cut
+	Unknown int64    // part of Holds: they are left out, because a cut may have ended them
+	LeftOut int64    // holds above the limit
+	Sound   bool     // the replies are linearizable, or no violation was found
+	Known   bool     // every part of the proof has finished in time
+	Why     string   // the first violation, "" if there is none
 
 	limit int // of the lock
 }
@@ -152,6 +156,9 @@ func (h *History) Prove(within time.Duration) Proof {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true, limit: h.limit}
+	for _, c := range h.cuts {
+		p.Cuts = append(p.Cuts, c.cause)
+	}
 	all := slices.Concat(h.parts...)
 	slices.SortFunc(all, func(a, b recordedHold) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.got, b.got), cmp.Compare(a.hold, b.hold))
@@ -161,7 +168,13 @@ func (h *History) Prove(within time.Duration) Proof {
 		for n < len(all) && all[n].key == all[0].key {
 			n++
 		}
-		h.proveKey(&p, all[:n], within)
+		parts, unknown := h.split(all[:n])
+		p.Unknown += unknown
+		for _, part := range parts {
+			if p.Sound {
+				h.proveKey(&p, part, within)
+			}
+		}
 		all = all[n:]
 	}
 	return p
@@ -295,8 +308,11 @@ func operations(all []recordedHold) []porcupine.Operation {
 // String describes the result in one sentence.
 func (p Proof) String() string {
 	leftOut := ""
+	if len(p.Cuts) > 0 {
+		leftOut = fmt.Sprintf(" (cut at %s, which deleted locks: nothing is known of %s)", counted(p.Cuts), humanize.Plural(p.Unknown, "hold"))
+	}
 	if p.LeftOut > 0 {
-		leftOut = fmt.Sprintf(" (%d more were left out: %d are kept)", p.LeftOut, HistoryLimit)
+		leftOut += fmt.Sprintf(" (%d more were left out: %d are kept)", p.LeftOut, HistoryLimit)
 	}
 	switch {
 	case !p.Sound:

@@ -21,11 +21,12 @@ type Oracle struct {
 	config   Config
 	anyHold  anyHold
 
-	mu       sync.Mutex // guards found, evidence, wiped and suspects
-	found    Violations // without evidence
-	evidence map[Violation][]Evidence
-	wiped    keyLoss // newest loss of all keys at once
-	suspects []suspect
+	mu           sync.Mutex // guards what follows
+	found        Violations // without evidence and explanations
+	evidence     map[Violation][]Evidence
+	troubles     []Trouble // in order of their begin, or of when they became known
+	suspects     []suspect
+	explanations map[[2]string]*explanation // by violation and cause
 }
 
 // Config describes the keys and the lock that an oracle checks. A nil function is not
@@ -35,7 +36,7 @@ type Config struct {
 	Limit    int                 // how many holders may be inside a key at once; 0 = 1
 	Sets     bool                // one hold has several keys: a key may be free while its waiters wait for another one
 	TTL      time.Duration       // of a lease; 0 = not known
-	Nested   bool                // a client enters a lock several times: its lease may have begun with a later entry, after a fault has deleted the lock
+	Servers  int                 // of a quorum; 0 = one
 	Patience time.Duration       // a key is stuck if no client has it for longer than this while a client waits for it
 	InOrder  bool                // the lock serves waiters in order of arrival
 	Numbered bool                // the fence rises with every exclusive holder
@@ -44,17 +45,9 @@ type Config struct {
 	Handoff  func(time.Duration) // called with the time between a release and the next acquire, if a client waited
 }
 
-// keyLoss is a fault that deletes locks while clients hold them, at some time from from
-// to to.
-type keyLoss struct {
-	from, to time.Time
-	fault    string
-	under    int      // faults that are not over
-	earlier  *keyLoss // the one before this
-}
-
 // Lease is what the oracle reads of a lease. Valid decides. Deadline is the end of a
-// lease that is no longer valid.
+// lease that is no longer valid. If these are a little early, to be safe, the lease also has
+// the method Latest, which returns the latest time at which it may end.
 type Lease interface {
 	Valid() bool
 	Deadline() time.Time
@@ -68,6 +61,7 @@ type Participant struct {
 	Shared bool   // a reader: other readers may be inside
 	Flaw   string // known flaw of the lock, "" if there is none
 	Asked  time.Time
+	First  time.Time // when the lease of the first of several entries began, zero if there is only one; a later entry may have made the lock anew
 }
 
 // Attempt is the attempt of a client that waits for a key.
@@ -82,24 +76,21 @@ type Attempt struct {
 // criticalSection is the critical section of one key, with the resource that the lock
 // protects.
 type criticalSection struct {
-	mu       sync.Mutex
-	name     string
-	limit    int          // how many may be inside at once; 0 = 1
-	inside   []*Occupancy // in order of entry
-	waiting  int
-	queue    []*Attempt // waiters, if the order matters
-	wanted   time.Time  // since when clients wait and no hold has ended
-	freed    time.Time  // end of the newest hold that left
-	entered  int64      // number of holds so far
-	fence    int64      // largest fence that the resource has seen
-	number   int64      // fence of the newest exclusive holder
-	numberAt time.Time  // when that holder entered
-	wiped    keyLoss    // newest loss of this key alone
-	forgot   bool       // a fault made a holder forget to release it
-	stuck    []StuckSpan
-
-	ttl    time.Duration // of a lease; 0 = not known
-	nested bool          // see [Config.Nested]
+	mu          sync.Mutex
+	name        string
+	index       int          // the key
+	limit       int          // how many may be inside at once; 0 = 1
+	inside      []*Occupancy // in order of entry
+	waiting     int
+	queue       []*Attempt // waiters, if the order matters
+	wanted      time.Time  // since when clients wait and no hold has ended
+	freed       time.Time  // end of the newest hold that left
+	entered     int64      // number of holds so far
+	fence       int64      // largest fence that the resource has seen
+	number      int64      // fence of the newest exclusive holder
+	numberSince time.Time  // when that holder may have acquired the lock
+	forgot      bool       // a fault made a holder forget to release it
+	stuck       []span
 
 	last   int // client of the newest hold
 	streak int // its acquires in a row
@@ -112,6 +103,8 @@ type Occupancy struct {
 	Began time.Time
 
 	next *Occupancy // the same hold of its next key, nil after the last one
+
+	since time.Time // the lock was acquired then, or later
 
 	participant Participant
 	lease       Lease
@@ -134,10 +127,9 @@ func New(c Config) *Oracle {
 	if c.Handoff == nil {
 		c.Handoff = func(time.Duration) {}
 	}
-	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence)}
+	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence), explanations: make(map[[2]string]*explanation)}
 	for i := range o.sections {
-		o.sections[i].name, o.sections[i].limit = c.Keys[i], c.Limit
-		o.sections[i].ttl, o.sections[i].nested = c.TTL, c.Nested
+		o.sections[i].name, o.sections[i].index, o.sections[i].limit = c.Keys[i], i, c.Limit
 	}
 	return o
 }
@@ -254,13 +246,18 @@ const notFreed = time.Duration(math.MaxInt64)
 func (o *Oracle) enter(key int, participant Participant, lease Lease, now time.Time) (v *Occupancy, handoff time.Duration) {
 	s := &o.sections[key]
 	v, handoff = &Occupancy{Began: now, participant: participant, lease: lease, section: s}, notFreed
+	v.since = o.acquiredSince(v)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.checkStuck(s, now)
 	if len(s.inside) < s.admits() && s.freed.After(s.wanted) {
 		handoff = now.Sub(s.freed)
 	}
-	if holders := s.full(v.excludes); holders != nil && v.valid() { // a reply may arrive after the end of its lease
+	if !v.valid() { // a reply may arrive after the end of its lease
+		o.mu.Lock()
+		o.found.Unjudged++
+		o.mu.Unlock()
+	} else if holders := s.full(v.excludes); holders != nil {
 		o.countOverlap(holders, v)
 	}
 	o.countWorkOverlap(v)
@@ -319,28 +316,44 @@ const queueWithin = 2 * time.Second
 func (o *Oracle) checkOvertaken(v *Occupancy) {
 	for _, a := range v.section.queue {
 		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.participant.Asked) && a.Ctx.Err() == nil {
-			o.suspect(suspect{Evidence{
+			o.suspect(&o.found.Overtaken, Evidence{
 				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
-			}, &o.found.Overtaken, a.Client, a.Asked})
+			}, a.Client, []int{v.section.index}, a.Asked)
 			return
 		}
 	}
 }
 
-// Unnotified counts a lease that is over without its holder being notified.
+// Unnotified suspects that a lease is over without its holder being notified.
 func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
-	o.keep(&o.found.Unnotified, Evidence{
-		Violation: Unnotified, Key: v.section.name, At: now, Length: max(now.Sub(v.lease.Deadline()), 0), First: v.side(now),
-	})
+	over := earlier(v.lease.Deadline(), now)
+	o.suspect(&o.found.Unnotified, Evidence{
+		Violation: Unnotified, Key: v.section.name, At: now, Length: now.Sub(over), First: v.side(now),
+	}, v.participant.Client, v.keys(), over)
 }
 
 // Lost suspects the loss of a renewed lease before its holder was done.
 func (o *Oracle) Lost(v *Occupancy, now time.Time) {
-	o.suspect(suspect{Evidence{
+	since := v.since
+	if renewed := v.lease.Deadline().Add(-o.config.TTL); !v.nested() && o.config.TTL > 0 && renewed.After(since) && renewed.Before(now) {
+		since = renewed // the lock was certainly there
+	}
+	o.suspect(&o.found.UnexplainedLoss, Evidence{
 		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
-	}, &o.found.UnexplainedLoss, v.participant.Client, v.Began})
+	}, v.participant.Client, v.keys(), since)
 }
+
+// keys returns the keys of the hold.
+func (v *Occupancy) keys() (all []int) {
+	for ; v != nil; v = v.next {
+		all = append(all, v.section.index)
+	}
+	return all
+}
+
+// nested reports whether the hold has several entries.
+func (v *Occupancy) nested() bool { return !v.participant.First.IsZero() }
 
 // countStreak counts acquires in a row.
 func (s *criticalSection) countStreak(client int) {
@@ -357,7 +370,7 @@ func (s *criticalSection) countStreak(client int) {
 // checkStuck counts a stuck key, if no client had the key for longer than patience.
 func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
 	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
-		s.stuck = append(s.stuck, StuckSpan{now.Add(-unheld), now})
+		s.stuck = append(s.stuck, span{now.Add(-unheld), now})
 		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
 	}
 }
@@ -458,69 +471,11 @@ func (o *Oracle) Faulted(v *Occupancy, fault string) {
 	}
 }
 
-// Wipe records that a fault deletes a key, or all keys if key is negative. The caller
-// must call it before the fault begins, and no client may acquire a lock before the fault is
-// over.
-func (o *Oracle) Wipe(key int, fault string, now time.Time) {
-	o.WipeBegan(key, fault, now)
-	o.WipeEnded(key, now)
-}
-
-// WipeBegan records that a fault is about to delete a key, or all keys if key is negative.
-// The fault is over before the call of WipeEnded.
-func (o *Oracle) WipeBegan(key int, fault string, now time.Time) {
-	o.changeLoss(key, func(l *keyLoss) {
-		if l.under == 0 {
-			earlier := *l
-			earlier.earlier = nil
-			*l = keyLoss{from: now, to: now.Add(endless), fault: fault, earlier: &earlier}
-		}
-		l.under++
-	})
-}
-
-// endless is longer than any run.
-const endless = 10 * 365 * 24 * time.Hour
-
-// WipeEnded records that the fault of a WipeBegan is over. It does nothing if there is none.
-func (o *Oracle) WipeEnded(key int, now time.Time) {
-	o.changeLoss(key, func(l *keyLoss) {
-		if l.under == 0 {
-			return
-		}
-		if l.under--; l.under == 0 {
-			l.to = now
-		}
-	})
-}
-
-// WipeUndone records that the fault of a WipeBegan is over and has deleted nothing.
-func (o *Oracle) WipeUndone(key int) {
-	o.changeLoss(key, func(l *keyLoss) {
-		if l.under--; l.under == 0 {
-			*l = *l.earlier
-		}
-	})
-}
-
-// changeLoss calls change with the newest loss of a key, or of all keys if key is negative.
-func (o *Oracle) changeLoss(key int, change func(*keyLoss)) {
-	if key < 0 {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		change(&o.wiped)
-		return
-	}
-	s := &o.sections[key]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.wiped)
-}
-
-func (o *Oracle) wipedAt() keyLoss {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.wiped
+// Wipe records that a cause deletes the locks of a key, or of all keys if key is Everybody.
+// The caller must call it before the deletion, and no client may acquire a lock before the
+// deletion is over.
+func (o *Oracle) Wipe(key int, cause string, now time.Time) {
+	o.Troubled(Trouble{Cause: cause, Client: Everybody, Key: key, From: now, To: now})
 }
 
 // Violations returns the violations so far. A key that is stuck now counts.
@@ -538,6 +493,10 @@ func (o *Oracle) Violations(now time.Time) Violations {
 	for _, kind := range Kinds() {
 		v.Evidence = append(v.Evidence, o.evidence[kind]...)
 	}
+	for _, e := range o.explanations {
+		v.Explained = append(v.Explained, e.Explained)
+	}
+	sortExplained(v.Explained)
 	return v
 }
 
@@ -595,17 +554,32 @@ func (o *Oracle) Touched() []string {
 // valid reports whether the lease of the hold is valid.
 func (v *Occupancy) valid() bool { return v.lease.Valid() }
 
-// acquired returns a time at which the lock may have been acquired: the begin of the hold, or
-// when its lease began if that is earlier. The reply is on its way in between. The first of
-// several entries may have been any time after the client asked.
-func (v *Occupancy) acquired() time.Time {
-	if v.section.nested {
-		return v.participant.Asked
+// acquiredSince returns a time after which the lock was acquired: the begin of the hold, or
+// when its lease began if that is earlier. The reply is on its way in between.
+func (o *Oracle) acquiredSince(v *Occupancy) time.Time {
+	since := v.Began
+	if v.nested() {
+		since = earlier(since, v.participant.First)
 	}
-	if began := v.lease.Deadline().Add(-v.section.ttl); v.section.ttl > 0 && began.Before(v.Began) {
-		return began
+	if o.config.TTL > 0 {
+		since = earlier(since, v.lease.Deadline().Add(-o.config.TTL))
 	}
-	return v.Began
+	return since
+}
+
+// over reports whether the lease is certainly over.
+func (v *Occupancy) over(now time.Time) bool {
+	return !v.valid() && !now.Before(v.latest(now))
+}
+
+// latest returns the latest end of a lease that is no longer valid. A lease that ended
+// before its deadline was reported lost.
+func (v *Occupancy) latest(now time.Time) time.Time {
+	deadline := v.lease.Deadline()
+	if l, ok := v.lease.(interface{ Latest() time.Time }); ok && !now.Before(deadline) {
+		return l.Latest()
+	}
+	return earlier(deadline, now)
 }
 
 // end returns the end of the hold, if it leaves now.
@@ -634,33 +608,33 @@ func (o *Oracle) checkFence(v *Occupancy) {
 		return
 	}
 	if s.entered > 1 && v.participant.Fence <= s.number {
-		o.suspect(suspect{Evidence{
+		o.suspect(&o.found.FenceOrder, Evidence{
 			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
-		}, &o.found.FenceOrder, Everybody, s.numberAt})
+		}, Everybody, []int{s.index}, earlier(s.numberSince, v.since))
 	}
-	s.number, s.numberAt = v.participant.Fence, v.Began
+	s.number, s.numberSince = v.participant.Fence, v.since
 }
 
 // Write records that a client writes to the protected resources of its keys, and reports
 // whether they accept the write. A polite client checks its lease first and does not
 // write without one. Then write returns false and counts no violation.
 func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
-	valid := v.valid()
-	if polite && !valid {
+	if polite && !v.valid() {
 		return false
 	}
-	if !valid {
+	over := v.over(now)
+	if over {
 		o.lateWork(v, now)
 	}
 	accepted := true
 	for ; v != nil; v = v.next {
-		accepted = o.write(v, valid, now) && accepted
+		accepted = o.write(v, over, now) && accepted
 	}
 	return accepted
 }
 
 // write records a write to the resource of one key.
-func (o *Oracle) write(v *Occupancy, valid bool, now time.Time) bool {
+func (o *Oracle) write(v *Occupancy, over bool, now time.Time) bool {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -669,7 +643,7 @@ func (o *Oracle) write(v *Occupancy, valid bool, now time.Time) bool {
 	case v.participant.Fence > 0 && v.participant.Fence < s.fence && s.admits() == 1:
 		o.stale(v, FencedWrite, &o.found.Fenced, now)
 		return false
-	case !valid && v.replaced():
+	case over && v.replaced():
 		o.stale(v, WriteAccepted, &o.found.AcceptedStaleWrites, now)
 	}
 	return true
@@ -686,7 +660,7 @@ func (v *Occupancy) replaced() bool {
 func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
 	v.section.mu.Lock()
 	defer v.section.mu.Unlock()
-	late := max(now.Sub(v.lease.Deadline()), 0)
+	late := now.Sub(v.latest(now))
 	o.mu.Lock()
 	o.found.LateWork.Total += late
 	o.found.LateWork.Longest = max(o.found.LateWork.Longest, late)

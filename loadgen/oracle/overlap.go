@@ -50,21 +50,29 @@ func (s *criticalSection) before(first, second *Occupancy) []*Occupancy {
 	return all
 }
 
-// causeOf names the known cause why second entered while first was inside, "" if there
-// is none. Wiped reports whether the fault deleted the key, so that no lock could have
-// prevented it.
-func (s *criticalSection) causeOf(first, second *Occupancy, all keyLoss) (cause string, wiped bool) {
-	for _, w := range []keyLoss{s.wiped, all} {
-		if w.fault != "" && !w.to.Before(first.acquired()) && w.from.Before(second.Began) {
-			return w.fault, true
-		}
+// doubtful returns the overlap of earlier holds with second as a suspect.
+func (o *Oracle) doubtful(earliest []*Occupancy, second *Occupancy) suspect {
+	since := second.since // its reply may have been on its way while an earlier one was granted
+	for _, v := range earliest {
+		since = earlier(since, v.since)
 	}
-	for _, v := range []*Occupancy{first, second} {
+	return suspect{violation: Overlapped, since: since, at: second.Began, client: Everybody, keys: []int{second.section.index}}
+}
+
+// causeOf names the known cause of an overlap, "" if there is none.
+func (o *Oracle) causeOf(earliest []*Occupancy, second *Occupancy) string {
+	o.mu.Lock()
+	t, _ := o.explain(o.doubtful(earliest, second))
+	o.mu.Unlock()
+	if t != nil {
+		return t.Cause
+	}
+	for _, v := range []*Occupancy{earliest[0], second} {
 		if cause := v.knownCause(); cause != "" {
-			return cause, false
+			return cause
 		}
 	}
-	return "", false
+	return ""
 }
 
 // knownCause names the fault and the flaw of a holder. section.mu must be held.
@@ -83,14 +91,16 @@ func (v *Occupancy) knownCause() string {
 func (o *Oracle) countOverlap(earlier []*Occupancy, second *Occupancy) {
 	second.granted, second.overlapped = true, earlier
 	for _, v := range earlier {
-		o.confirm(v)
+		o.confirm(v, second.Began)
 	}
-	_, excused := second.section.causeOf(earlier[0], second, o.wipedAt())
+	s := o.doubtful(earlier, second)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.found.Overlap.Count++
-	if excused {
+	if o.explained(s) {
 		o.found.Overlap.Excused++
+	} else {
+		o.suspects = append(o.suspects, s)
 	}
 }
 
@@ -102,10 +112,9 @@ func (o *Oracle) overlapEnded(second *Occupancy, now time.Time) {
 	}
 	second.reported = true
 	first, others := second.overlapped[0], second.overlapped[1:]
-	cause, _ := first.section.causeOf(first, second, o.wipedAt())
 	e := Evidence{
 		Violation: WorkOverlapped, Key: first.section.name, At: second.Began, Length: now.Sub(second.Began),
-		First: first.side(now), Second: second.side(now), Cause: cause,
+		First: first.side(now), Second: second.side(now), Cause: o.causeOf(second.overlapped, second),
 	}
 	end := earlier(first.end(now), second.end(now))
 	for _, other := range others {
@@ -185,15 +194,20 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := 0
+	doubt := suspect{violation: ForeignUnlock, since: now, at: now, client: Everybody, keys: []int{s.index}}
+	if v.nested() { // the entry that remained may have been the only one on the server
+		doubt.since = v.since
+	}
 	for _, other := range s.inside {
 		if other.number < v.number || !other.Began.Before(decided) || !v.excludes(other) {
 			continue
 		}
+		doubt.since = earlier(doubt.since, other.since) // its lock may have been deleted, and its reply have come late
 		if taken++; taken < s.admits() {
 			continue
 		}
-		if s.nested && o.mayBeWiped(v) {
-			return // the entry that remained was the only one on the server
+		if o.excused(doubt) {
+			return
 		}
 		e := Evidence{
 			Violation: ForeignUnlock, Key: s.name, At: now,
@@ -210,25 +224,23 @@ func (o *Oracle) unlocked(v *Occupancy, decided, now time.Time) {
 
 // Removed records that the lock of a holder was lost before the end of its lease. It
 // counts the foreign unlock that explains this, if there was one.
-func (o *Oracle) Removed(v *Occupancy) {
+func (o *Oracle) Removed(v *Occupancy, now time.Time) {
 	for ; v != nil; v = v.next {
 		v.section.mu.Lock()
-		o.confirm(v)
+		o.confirm(v, now)
 		v.section.mu.Unlock()
 	}
 }
 
-// confirm counts the foreign unlock that removed the lock of v, unless a fault may have
-// removed it. section.mu must be held.
-func (o *Oracle) confirm(v *Occupancy) {
+// confirm counts the foreign unlock that removed the lock of v before now, unless something
+// else may have removed it. section.mu must be held.
+func (o *Oracle) confirm(v *Occupancy, now time.Time) {
 	e := v.removed
 	v.removed = nil
-	if e != nil && v.fault == "" && !o.mayBeWiped(v) {
+	if e == nil {
+		return
+	}
+	if !o.excused(suspect{violation: ForeignUnlock, since: v.since, at: now, client: v.participant.Client, keys: []int{v.section.index}}) {
 		o.keep(&o.found.ForeignUnlocks, *e)
 	}
-}
-
-// mayBeWiped reports whether a fault may have deleted the lock of v. section.mu must be held.
-func (o *Oracle) mayBeWiped(v *Occupancy) bool {
-	return v.section.wiped.to.After(v.acquired()) || o.wipedAt().to.After(v.acquired())
 }

@@ -1,25 +1,62 @@
 package oracle
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// StuckSpan is a time, longer than the patience, in which clients waited for a key that no
+// span is a time, longer than the patience, in which clients waited for a key that no
 // client had.
-type StuckSpan struct{ From, To time.Time }
+type span struct{ from, to time.Time }
 
-// StuckSpans returns the times in which keys were stuck, also those that are stuck now. It
-// leaves out keys that a client has forgotten to release.
-func (o *Oracle) StuckSpans(now time.Time) []StuckSpan {
-	var all []StuckSpan
+// UnexplainedStuck counts the times in which keys were stuck, also those that are stuck
+// now, for longer than the patience without a trouble that can keep clients from a free
+// key. It leaves out keys that a client has forgotten to release.
+func (o *Oracle) UnexplainedStuck(now time.Time) (n int64) {
+	for _, one := range o.stuckSpans(now) {
+		if o.calm(one) > o.config.Patience {
+			n++
+		}
+	}
+	return n
+}
+
+// stuckSpans returns the times that UnexplainedStuck judges.
+func (o *Oracle) stuckSpans(now time.Time) []span {
+	var all []span
 	for s := range o.locked {
 		if s.forgot {
 			continue
 		}
 		all = append(all, s.stuck...)
 		if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
-			all = append(all, StuckSpan{now.Add(-unheld), now})
+			all = append(all, span{now.Add(-unheld), now})
 		}
 	}
 	return all
+}
+
+// calm returns the longest time of a span without a trouble that can keep all clients from a
+// free key. A crash cannot: what the client held is free after the TTL.
+func (o *Oracle) calm(s span) time.Duration {
+	o.mu.Lock()
+	all := slices.Clone(o.troubles)
+	o.mu.Unlock()
+	slices.SortFunc(all, func(a, b Trouble) int { return a.From.Compare(b.From) })
+	longest := time.Duration(0)
+	for _, one := range all {
+		if slices.Contains([]string{"crash", "flush", "steal"}, one.Cause) || one.From.After(s.to) {
+			continue
+		}
+		longest = max(longest, one.From.Sub(s.from))
+		if one.lasting {
+			return longest
+		}
+		if one.To.After(s.from) {
+			s.from = one.To
+		}
+	}
+	return max(longest, s.to.Sub(s.from))
 }
 
 // Forgotten records that a fault makes the client of a hold forget to release it, so that

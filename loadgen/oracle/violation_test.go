@@ -34,6 +34,14 @@ func (th *oracleTest) enter(participant Participant, at, deadline int) *Occupanc
 	return th.Enter(0, participant, leaseUntil{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
 }
 
+func (th *oracleTest) wipeBegan(key int, cause string, at int) {
+	th.TroubleBegan(Trouble{Cause: cause, Client: Everybody, Key: key, From: th.at(at)})
+}
+
+func (th *oracleTest) wipeEnded(key int, cause string, at int) {
+	th.TroubleEnded(cause, Everybody, key, th.at(at))
+}
+
 func (th *oracleTest) violations() Violations { return th.Violations(th.clock.now) }
 
 // violations holds the counts in one comparable value.
@@ -134,12 +142,22 @@ func TestAClaimedReleaseIsForeignIfTheOtherLockIsGone(t *testing.T) {
 		then    func(th *oracleTest, next *Occupancy)
 		foreign int64
 	}{
-		"the next one finds its lock":   {func(th *oracleTest, next *Occupancy) { th.Leave(next, th.at(1300)) }, 0},
-		"the next one loses its lock":   {func(th *oracleTest, next *Occupancy) { th.Leave(next, th.at(1300)); th.Removed(next); th.Removed(next) }, 1},
-		"another client enters":         {func(th *oracleTest, next *Occupancy) { th.enter(Participant{Client: 3}, 1300, 2300) }, 1},
-		"a fault strikes the next one":  {func(th *oracleTest, next *Occupancy) { th.Faulted(next, "freeze"); th.Removed(next) }, 0},
-		"a fault deletes the lock":      {func(th *oracleTest, next *Occupancy) { th.Wipe(0, "steal", th.at(1250)); th.Removed(next) }, 0},
-		"a fault deletes all the locks": {func(th *oracleTest, next *Occupancy) { th.Wipe(-1, "flush", th.at(1250)); th.Removed(next) }, 0},
+		"the next one finds its lock": {func(th *oracleTest, next *Occupancy) { th.Leave(next, th.at(1300)) }, 0},
+		"the next one loses its lock": {func(th *oracleTest, next *Occupancy) {
+			th.Leave(next, th.at(1300))
+			th.Removed(next, th.clock.now)
+			th.Removed(next, th.clock.now)
+		}, 1},
+		"another client enters": {func(th *oracleTest, next *Occupancy) { th.enter(Participant{Client: 3}, 1300, 2300) }, 1},
+		"a fault strikes the next one": {func(th *oracleTest, next *Occupancy) {
+			th.Troubled(Trouble{Cause: "freeze", Client: 2, Key: Everybody, From: th.at(1150), To: th.at(1160)})
+			th.Removed(next, th.at(1300))
+		}, 0},
+		"a fault deletes the lock": {func(th *oracleTest, next *Occupancy) { th.Wipe(0, "steal", th.at(1250)); th.Removed(next, th.at(1300)) }, 0},
+		"a fault deletes all the locks": {func(th *oracleTest, next *Occupancy) {
+			th.Wipe(-1, "flush", th.at(1250))
+			th.Removed(next, th.at(1300))
+		}, 0},
 	} {
 		th := newOracleTest(t)
 		th.Oracle.config.Claimed = true
@@ -174,11 +192,11 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th.wantViolations(violations{})
 	th.at(13_001)
 	th.wantViolations(violations{stuck: 1})
-	th.WaiterGone(0, 98, th.at(20_000))
+	th.WaiterGone(0, 98, th.at(14_000))
 	th.wantViolations(violations{stuck: 1})
 	th.enter(Participant{Client: 2}, 90_000, 100_000) // no client wanted it in between
 	th.wantViolations(violations{stuck: 1})
-	if e := th.violations().Evidence; len(e) != 1 || e[0].Length != 10*time.Second {
+	if e := th.violations().Evidence; len(e) != 1 || e[0].Length != 4*time.Second {
 		t.Errorf("evidence %+v", e)
 	}
 }
@@ -195,14 +213,14 @@ func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
 		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(1000), Ctx: t.Context()})
 		th.WaiterGone(0, 98, th.at(20_000))
 		th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(30_000), Ctx: t.Context()})
-		want := []StuckSpan{{th.at(1000), th.at(20_000)}, {th.at(30_000), th.at(33_001)}}
+		want := []span{{th.at(1000), th.at(20_000)}, {th.at(30_000), th.at(33_001)}}
 		if forgotten {
 			want = nil
 		}
-		if got := th.StuckSpans(th.at(33_001)); !slices.Equal(got, want) {
+		if got := th.stuckSpans(th.at(33_001)); !slices.Equal(got, want) {
 			t.Errorf("forgotten %t: %v, want %v", forgotten, got, want)
 		}
-		if got := th.StuckSpans(th.at(33_000)); len(got) != min(len(want), 1) {
+		if got := th.stuckSpans(th.at(33_000)); len(got) != min(len(want), 1) {
 			t.Errorf("forgotten %t, after the patience: %v", forgotten, got)
 		}
 		if v := th.violations(); v.Stuck != 1 || v.Broken() != 0 || v.Harm() != 1 {
@@ -274,8 +292,8 @@ func TestAFaultThatDeletedNothingExcusesNothing(t *testing.T) {
 		if earlier {
 			th.Wipe(key, "steal", th.at(50))
 		}
-		th.WipeBegan(key, "flush", th.at(100))
-		th.WipeUndone(key)
+		th.wipeBegan(key, "flush", 100)
+		th.TroubleUndone("flush", Everybody, key)
 		th.enter(Participant{Client: 2}, 200, 1200)
 		want := violations{overlaps: 1}
 		if earlier {
@@ -459,7 +477,7 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 			leave()
 		}
 		th.enter(Participant{Client: 2}, c.came, 10_000)
-		th.Settle(th.clock.now, func(int, time.Time, time.Time) bool { return false })
+		th.Settle(th.clock.now)
 		if got := th.violations(); got.Overtaken != c.want || got.Broken() != c.want {
 			t.Errorf("%s: %d", c.name, got.Overtaken)
 		}
@@ -658,22 +676,22 @@ func TestAWipeByAnotherProcessExcusesOverlaps(t *testing.T) {
 		th.Leave(b, th.at(second+2))
 	}
 	th := newOracleTest(t)
-	th.WipeEnded(-1, th.at(5)) // without a begin
+	th.wipeEnded(-1, "flush", 5) // without a begin
 	overlap(th, 10, 20)
 	th.wantViolations(violations{overlaps: 1})
 
-	th.WipeBegan(-1, "flush", th.at(1000))
+	th.wipeBegan(-1, "flush", 1000)
 	overlap(th, 1010, 1020)
 	th.wantViolations(violations{overlaps: 2, excused: 1})
 	if e := th.violations().Evidence[1]; e.Cause != "flush" {
 		t.Errorf("cause %q", e.Cause)
 	}
-	th.WipeBegan(-1, "steal", th.at(1100))
-	th.WipeEnded(-1, th.at(1200)) // of the flush
+	th.wipeBegan(-1, "steal", 1100)
+	th.wipeEnded(-1, "flush", 1200)
 	overlap(th, 1210, 1220)
 	th.wantViolations(violations{overlaps: 3, excused: 2})
 	first := th.enter(Participant{Client: 1}, 1240, 2240)
-	th.WipeEnded(-1, th.at(1250)) // of the steal
+	th.wipeEnded(-1, "steal", 1250)
 	th.enter(Participant{Client: 2}, 1260, 2260)
 	th.wantViolations(violations{overlaps: 4, excused: 3})
 	th.Leave(first, th.at(1270))
@@ -707,7 +725,7 @@ func TestViolationsAddUp(t *testing.T) {
 		d := time.Duration(n)
 		return Violations{
 			Overlap: Overlap{n, n + 1, d + 2, d + 3}, WorkOverlap: Overlap{n + 4, n + 5, d + 6, d + 7}, Unnotified: n + 8, UnexplainedLoss: n + 9, Overtaken: n + 10,
-			FenceOrder: n + 11, LateWork: LateWorkStats{n + 12, d + 13, d + 14}, Fenced: n + 15, AcceptedStaleWrites: n + 16, Stuck: n + 17, ForeignUnlocks: n + 18,
+			FenceOrder: n + 11, Unjudged: n + 19, LateWork: LateWorkStats{n + 12, d + 13, d + 14}, Fenced: n + 15, AcceptedStaleWrites: n + 16, Stuck: n + 17, ForeignUnlocks: n + 18,
 		}
 	}
 	a, b := fill(100), fill(1000)
@@ -717,7 +735,7 @@ func TestViolationsAddUp(t *testing.T) {
 	want := fill(1100)
 	for _, c := range []*int64{
 		&want.Overlap.Excused, &want.WorkOverlap.Count, &want.WorkOverlap.Excused, &want.Unnotified, &want.UnexplainedLoss, &want.Overtaken,
-		&want.FenceOrder, &want.LateWork.Count, &want.Fenced, &want.AcceptedStaleWrites, &want.Stuck, &want.ForeignUnlocks,
+		&want.FenceOrder, &want.Unjudged, &want.LateWork.Count, &want.Fenced, &want.AcceptedStaleWrites, &want.Stuck, &want.ForeignUnlocks,
 	} {
 		*c += *c - 1100 // the constant is in both
 	}
@@ -735,17 +753,17 @@ func TestAWipeExcusesAHoldWhoseReplyWasOnItsWay(t *testing.T) {
 	for ttl, excused := range map[time.Duration]int64{0: 0, time.Second: 1} {
 		for _, key := range []int{0, -1} {
 			th := newOracleTest(t)
-			th.sections[0].ttl = ttl
-			th.WipeBegan(key, "flush", th.at(100))
-			th.WipeEnded(key, th.at(105))
+			th.config.TTL = ttl
+			th.wipeBegan(key, "flush", 100)
+			th.wipeEnded(key, "flush", 105)
 			th.enter(Participant{Client: 1}, 110, 1104) // its lease has begun at 104
 			th.enter(Participant{Client: 2}, 120, 1120)
 			th.wantViolations(violations{overlaps: 1, excused: excused})
 
 			th = newOracleTest(t)
-			th.sections[0].ttl = ttl
-			th.WipeBegan(key, "flush", th.at(100))
-			th.WipeEnded(key, th.at(105))
+			th.config.TTL = ttl
+			th.wipeBegan(key, "flush", 100)
+			th.wipeEnded(key, "flush", 105)
 			th.enter(Participant{Client: 1}, 110, 1106) // after the fault
 			th.enter(Participant{Client: 2}, 120, 1120)
 			th.wantViolations(violations{overlaps: 1})
@@ -758,15 +776,83 @@ func TestAWipeExcusesAHoldWhoseReplyWasOnItsWay(t *testing.T) {
 func TestAWipeBetweenTwoEntriesExcuses(t *testing.T) {
 	for nested, want := range map[bool]violations{true: {overlaps: 1, excused: 1}, false: {overlaps: 1, foreign: 1}} {
 		th := newOracleTest(t)
-		th.sections[0].ttl, th.sections[0].nested = time.Second, nested
+		th.config.TTL = time.Second
 		asked := th.at(90)
 		th.WaiterAdded(0, &Attempt{Client: 1, Asked: asked, Ctx: t.Context()})
-		th.WipeBegan(0, "steal", th.at(100))
-		th.WipeEnded(0, th.at(105))
-		first := th.Enter(0, Participant{Client: 1, Asked: asked}, leaseUntil{th.clock, th.at(1107)}, th.at(110)) // the second entry was at 107
+		th.wipeBegan(0, "steal", 100)
+		th.wipeEnded(0, "steal", 105)
+		participant := Participant{Client: 1, Asked: asked}
+		if nested {
+			participant.First = th.at(95)
+		}
+		first := th.Enter(0, participant, leaseUntil{th.clock, th.at(1107)}, th.at(110)) // the second entry was at 107
 		th.enter(Participant{Client: 2}, 120, 1120)
 		th.Leave(first, th.at(125))
 		th.Unlocked(first, th.at(125), th.at(126))
 		th.wantViolations(want)
+	}
+}
+
+// leased is the lease of a client process: its deadline may be a little early.
+type leased struct {
+	leaseUntil
+	latest time.Time
+}
+
+func (l leased) Latest() time.Time { return l.latest }
+
+// The audit's defect A6: a client that wrote before the end of its lease, but after the
+// deadline that is early to be safe, counted as late.
+func TestWorkBeforeTheLatestEndOfALeaseIsNotLate(t *testing.T) {
+	th := newOracleTest(t)
+	v := th.Enter(0, Participant{Client: 1}, leased{leaseUntil{th.clock, th.at(1400)}, th.at(1500)}, th.at(0))
+	if th.Write(v, true, th.at(1450)) {
+		t.Error("a polite client wrote after its deadline")
+	}
+	th.Write(v, false, th.at(1450))
+	th.enter(Participant{Client: 2}, 1460, 9000)
+	th.Write(v, false, th.at(1499))
+	th.wantViolations(violations{})
+	th.Write(v, false, th.at(1510))
+	th.wantViolations(violations{late: 1, corrupt: 1})
+	if got := th.violations().LateWork.Longest; got != 10*time.Millisecond {
+		t.Errorf("late by %s", got)
+	}
+}
+
+// A hold whose lease was over when the acquire returned is not judged, and is counted.
+func TestAHoldThatIsOverAtItsBeginIsUnjudged(t *testing.T) {
+	th := newOracleTest(t)
+	th.config.Numbered = true
+	th.enter(Participant{Client: 1, Fence: 7}, 0, 9000)
+	th.enter(Participant{Client: 2, Fence: 6}, 100, 90)
+	th.Settle(th.at(200))
+	if got := th.violations(); got.Unjudged != 1 || got.Broken() != 0 || got.WorkOverlap.Count != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A lease that was over when the next client entered, and that came to life again, overlaps
+// with that client's: with the two in both orders of leaving. Mutation O3.
+func TestALeaseThatComesToLifeAgainOverlaps(t *testing.T) {
+	for _, firstLeavesFirst := range []bool{true, false} {
+		th := newOracleTest(t)
+		th.WaiterAdded(0, &Attempt{Client: 1, Asked: th.at(0), Ctx: t.Context()})
+		revived := &leaseUntil{th.clock, th.at(1000)}
+		first := th.Enter(0, Participant{Client: 1}, revived, th.at(0))
+		second := th.enter(Participant{Client: 2}, 1100, 9000)
+		th.wantViolations(violations{})
+		revived.deadline = th.at(9000) // by a renewal
+		if firstLeavesFirst {
+			th.Leave(first, th.at(1200))
+			th.Leave(second, th.at(1300))
+		} else {
+			th.Leave(second, th.at(1200))
+			th.Leave(first, th.at(1300))
+		}
+		th.wantViolations(violations{overlaps: 1})
+		if m := th.violations(); m.Overlap.Longest != 100*time.Millisecond || len(m.Evidence) != 1 || m.Evidence[0].Violation != Overlapped {
+			t.Errorf("%+v, evidence %+v", m.Overlap, m.Evidence)
+		}
 	}
 }

@@ -66,6 +66,11 @@ func fullReport(t *testing.T) Result {
 		m.Faults = append(m.Faults, loadgen.FaultOutcome{Fault: f, Struck: 3 * i, Why: []string{"no client held a lock any more", ""}[i]})
 	}
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	m.Violations.Unjudged = 99
+	m.Violations.Explained = []oracle.Explained{
+		{Violation: oracle.Overlapped, Cause: "flush", Why: "the lock was deleted", Count: 3},
+		{Violation: oracle.UnexplainedLoss, Cause: "freeze", Why: "it could not renew", Count: 12, Client: 1, Clients: 1},
+	}
 	m.Violations.Evidence = []oracle.Evidence{
 		{
 			Violation: oracle.Overlapped, Key: "k\x1b1", At: at(1500), Length: 20 * time.Millisecond,

@@ -195,7 +195,7 @@ func violations(v oracle.Violations) map[string]int64 {
 	return map[string]int64{
 		"overlaps": v.Overlap.Count, "overlaps_excused": v.Overlap.Excused, "work_overlaps": v.WorkOverlap.Count,
 		"untold": v.Unnotified, "unexplained_losses": v.UnexplainedLoss, "overtaken": v.Overtaken, "fence_order": v.FenceOrder, "late_work": v.LateWork.Count,
-		"fenced": v.Fenced, "corrupt": v.AcceptedStaleWrites, "stuck": v.Stuck, "unexplained_stuck": v.UnexplainedStuck, "foreign_unlocks": v.ForeignUnlocks,
+		"fenced": v.Fenced, "corrupt": v.AcceptedStaleWrites, "stuck": v.Stuck, "unexplained_stuck": v.UnexplainedStuck, "foreign_unlocks": v.ForeignUnlocks, "unjudged": v.Unjudged,
 	}
 }
 

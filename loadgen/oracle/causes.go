@@ -1,0 +1,340 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/internal/humanize"
+)
+
+// Causes that are not faults of a scenario.
+const (
+	Stalled    = "stall"     // the process of the clients did not run
+	Unanswered = "outage"    // a server did not answer
+	Restarted  = "restart"   // a server was restarted or replaced
+	LostKeys   = "lost keys" // the servers lost all keys
+)
+
+// rule says which violations a cause can produce although the lock keeps its promises. A
+// cause without a rule explains nothing.
+type rule struct {
+	causes   []string
+	explains []Violation
+	majority bool          // the causes together must strike a majority of the servers of a quorum
+	after    time.Duration // how long after its end the cause may still have effects
+	why      string
+}
+
+// settling is how long connections may take to recover from a cause.
+const settling = 500 * time.Millisecond
+
+// rules are all excuses. A cause explains a violation on the key, the client or the servers
+// that it strikes, and only if it was at work between the last moment at which everything
+// was certainly right and the violation; see [suspect]. What no rule lists is a violation of
+// the lock.
+var rules = []rule{{
+	causes:   []string{"flush", "steal", "failover", "node-restart-empty", Restarted, LostKeys},
+	explains: []Violation{Overlapped, FenceOrder, ForeignUnlock},
+	why:      "the lock or the counter was deleted while a client had it",
+}, {
+	causes:   []string{"flush", "steal", LostKeys},
+	explains: []Violation{UnexplainedLoss, Overtaken},
+	why:      "the lock or its queue was deleted",
+}, {
+	causes: []string{
+		"freeze", "cut", "cut-replies", "slow", "crash", // of the client
+		"pause", "stop", "node-down", "node-restart-empty", "failover", Unanswered, Restarted,
+	},
+	explains: []Violation{UnexplainedLoss, Overtaken},
+	majority: true,
+	after:    settling,
+	why:      "the client did not run, or did not reach its servers, to renew its lease or to claim its turn",
+}, {
+	causes:   []string{"freeze", "cut", "cut-replies", "slow", "crash"},
+	explains: []Violation{ForeignUnlock},
+	majority: true,
+	after:    settling,
+	why:      "the client may have lost its lock by itself",
+}, {
+	causes:   []string{Stalled},
+	explains: []Violation{UnexplainedLoss, Overtaken, Unnotified},
+	after:    settling,
+	why:      "no client ran",
+}, {
+	causes:   []string{"freeze"},
+	explains: []Violation{Unnotified},
+	after:    settling,
+	why:      "a client that does not run notifies nobody",
+}, {
+	causes: []string{
+		"freeze", "cut", "cut-replies", "slow", "crash", "flush", "steal", "pause", "stop", "node-down", "node-restart-empty", "failover",
+		Stalled, Unanswered, Restarted,
+	},
+	explains: []Violation{Silent},
+	after:    10 * time.Second, // a library retries for some seconds
+	why:      "the client or its server did not run",
+}}
+
+// Silent is what [Oracle.Excuses] asks about: a client process did not answer in time. It is
+// no violation of a lock.
+const Silent Violation = "silent"
+
+// Everybody is the number of all clients, or of all keys.
+const Everybody = -1
+
+// Trouble is a period in which a cause outside the lock was at work.
+type Trouble struct {
+	Cause    string
+	Client   int // from 0, or Everybody
+	Key      int // from 0, or Everybody
+	Server   int // of a quorum, from 1; 0 = all
+	From, To time.Time
+
+	lasting bool
+}
+
+// is reports whether a trouble has this cause on this client and this key.
+func (t *Trouble) is(cause string, client, key int) bool {
+	return t.Cause == cause && t.Client == client && t.Key == key
+}
+
+// TroubleBegan records a trouble that lasts until [Oracle.TroubleEnded]. For a cause that
+// deletes locks, the caller must call it before the deletion.
+func (o *Oracle) TroubleBegan(t Trouble) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t.lasting = true
+	o.troubles = append(o.troubles, t)
+}
+
+// TroubleEnded records the end of the oldest trouble of this cause, client and key that
+// lasts. It does nothing if there is none.
+func (o *Oracle) TroubleEnded(cause string, client, key int, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := o.lasting(cause, client, key); i >= 0 {
+		o.troubles[i].To, o.troubles[i].lasting = now, false
+	}
+}
+
+// TroubleUndone forgets the oldest trouble of this cause, client and key that lasts: it had
+// no effect.
+func (o *Oracle) TroubleUndone(cause string, client, key int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := o.lasting(cause, client, key); i >= 0 {
+		o.troubles = slices.Delete(o.troubles, i, i+1)
+	}
+}
+
+func (o *Oracle) lasting(cause string, client, key int) int {
+	return slices.IndexFunc(o.troubles, func(t Trouble) bool { return t.lasting && t.is(cause, client, key) })
+}
+
+// Troubled records a trouble that is over. Two of the same kind with a short time between
+// them become one.
+func (o *Oracle) Troubled(t Trouble) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.troubles {
+		last := &o.troubles[len(o.troubles)-1-i]
+		if !last.lasting && last.Server == t.Server && last.is(t.Cause, t.Client, t.Key) {
+			if t.From.Sub(last.To) < settling && !losesLocks(t.Cause) {
+				last.To = t.To
+				return
+			}
+			break
+		}
+	}
+	o.troubles = append(o.troubles, t)
+}
+
+// losesLocks reports whether the cause deletes locks: its time must stay exact.
+func losesLocks(cause string) bool { return slices.Contains(rules[0].causes, cause) }
+
+// suspect is a possible violation. A trouble may explain it, and may become known later.
+type suspect struct {
+	violation Violation
+	since, at time.Time // the last moment at which everything was certainly right, and when it was not
+	client    int       // whose troubles explain it; Everybody = those of no client
+	keys      []int     // whose troubles explain it
+	count     *int64    // of violations of its kind
+	evidence  *Evidence // nil: it is counted and reported already
+}
+
+// Settle counts the suspects up to until that no trouble explains.
+func (o *Oracle) Settle(until time.Time) {
+	o.mu.Lock()
+	var violations []suspect
+	o.suspects = slices.DeleteFunc(o.suspects, func(s suspect) bool {
+		if s.at.After(until) {
+			return false
+		}
+		switch explained := o.explained(s); {
+		case explained && s.violation == Overlapped:
+			o.found.Overlap.Excused++
+		case !explained && s.evidence != nil:
+			violations = append(violations, s)
+		}
+		return true
+	})
+	o.mu.Unlock()
+	for _, s := range violations {
+		o.keep(s.count, *s.evidence)
+	}
+}
+
+// suspect keeps a possible violation of a holder, or of a client that waits, until Settle.
+func (o *Oracle) suspect(count *int64, e Evidence, client int, keys []int, since time.Time) {
+	s := suspect{violation: e.Violation, since: since, at: e.At, client: client, keys: keys, count: count, evidence: &e}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.suspects = append(o.suspects, s)
+}
+
+// excused counts the suspect as explained if a known trouble explains it.
+func (o *Oracle) excused(s suspect) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.explained(s)
+}
+
+// explained is excused with o.mu held.
+func (o *Oracle) explained(s suspect) bool {
+	t, why := o.explain(s)
+	if t == nil {
+		return false
+	}
+	k := [2]string{string(s.violation), t.Cause}
+	e := o.explanations[k]
+	if e == nil {
+		e = &explanation{Explained: Explained{Violation: s.violation, Cause: t.Cause, Why: why}, clients: make(map[int]bool)}
+		o.explanations[k] = e
+	}
+	e.Count++
+	if t.Client != Everybody {
+		e.clients[t.Client] = true
+		e.Client, e.Clients = cmp.Or(e.Client, t.Client+1), len(e.clients)
+	}
+	return true
+}
+
+// explain returns the trouble that can have caused a suspect, and why; nil if there is none.
+// o.mu must be held.
+func (o *Oracle) explain(s suspect) (by *Trouble, why string) {
+	for _, r := range rules {
+		if !slices.Contains(r.explains, s.violation) {
+			continue
+		}
+		struck := make(map[int]bool)
+		for i := range o.troubles {
+			t := &o.troubles[len(o.troubles)-1-i]
+			if !slices.Contains(r.causes, t.Cause) || !t.strikes(s, r.after) {
+				continue
+			}
+			struck[t.Server] = true
+			if !r.majority || t.Server == 0 || len(struck) > o.config.Servers/2 {
+				return t, r.why
+			}
+		}
+	}
+	return nil, ""
+}
+
+// strikes reports whether the trouble concerns a suspect, and was at work, or had effects,
+// between since and the violation.
+func (t *Trouble) strikes(s suspect, after time.Duration) bool {
+	return (t.Client == Everybody || t.Client == s.client) && (t.Key == Everybody || slices.Contains(s.keys, t.Key)) &&
+		!t.From.After(s.at) && (t.lasting || !t.To.Add(after).Before(s.since))
+}
+
+// Excuses reports whether a trouble may be the reason that the process of a client has not
+// answered since.
+func (o *Oracle) Excuses(client int, since, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t, _ := o.explain(suspect{violation: Silent, since: since, at: now, client: client})
+	return t != nil
+}
+
+// Losses returns the troubles that deleted locks, for [History.Cut].
+func (o *Oracle) Losses() []Trouble {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(o.troubles), func(t Trouble) bool { return !losesLocks(t.Cause) })
+}
+
+// Explained counts the suspects of one kind that are no violation of the lock, because one
+// cause outside the lock explains them.
+type Explained struct {
+	Violation Violation
+	Cause     string
+	Why       string
+	Count     int64
+	Client    int // the first client that the cause struck, counted from 1; 0 = it struck no single client
+	Clients   int // how many clients it struck
+}
+
+type explanation struct {
+	Explained
+	clients map[int]bool
+}
+
+// String describes the suspects and the cause, like "12 lost leases (freeze of client-1)".
+func (e Explained) String() string {
+	of := ""
+	switch {
+	case e.Clients == 1:
+		of = " of " + ClientLabel(e.Client)
+	case e.Clients > 1:
+		of = fmt.Sprintf(" of %s clients", humanize.Count(e.Clients))
+	}
+	return fmt.Sprintf("%s (%s%s)", humanize.Plural(e.Count, suspectNames[e.Violation]), e.Cause, of)
+}
+
+var suspectNames = map[Violation]string{
+	Overlapped: "overlap", ForeignUnlock: "foreign unlock", Unnotified: "unnotified holder", UnexplainedLoss: "lost lease",
+	Overtaken: "overtaken client", FenceOrder: "wrong fence",
+}
+
+// Excuses describes in one sentence how many suspects were explained and by what. It is
+// empty if there were none.
+func (v Violations) Excuses() string {
+	var all []string
+	total := int64(0)
+	for _, e := range v.Explained {
+		all = append(all, e.String())
+		total += e.Count
+	}
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s explained: %s.", humanize.Plural(total, "suspect"), strings.Join(all, ", "))
+}
+
+// addExplained adds what another oracle has explained. The clients of two oracles are
+// different ones.
+func (v *Violations) addExplained(others []Explained) {
+	v.Explained = slices.Clone(v.Explained)
+	for _, other := range others {
+		i := slices.IndexFunc(v.Explained, func(e Explained) bool { return e.Violation == other.Violation && e.Cause == other.Cause })
+		if i < 0 {
+			v.Explained = append(v.Explained, other)
+			continue
+		}
+		e := &v.Explained[i]
+		e.Count += other.Count
+		e.Client, e.Clients = cmp.Or(e.Client, other.Client), e.Clients+other.Clients
+	}
+	sortExplained(v.Explained)
+}
+
+func sortExplained(all []Explained) {
+	order := Kinds()
+	slices.SortFunc(all, func(a, b Explained) int {
+		return cmp.Or(slices.Index(order, a.Violation)-slices.Index(order, b.Violation), cmp.Compare(a.Cause, b.Cause))
+	})
+}
