@@ -161,6 +161,7 @@ func TestWatchStopsInTime(t *testing.T) {
 }
 
 func TestWatchOutlivesTheServer(t *testing.T) {
+	t.Parallel()
 	c := server.ForTest(t)
 	w := startWatch(t, "-u", "redis://"+c.Addr(), "--timeout", "200ms")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
@@ -299,6 +300,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 
 // A user loses its permissions and gets them back. watch continues.
 func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
+	t.Parallel()
 	c := server.ForTest(t)
 	aUser(t, c.Addr(), "ann", "on", ">pw", "~*", "&*", "+@all")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")

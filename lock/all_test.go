@@ -15,6 +15,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -217,6 +218,7 @@ func TestAnAllPassesAWakeUpOn(t *testing.T) {
 
 // The loss of one key ends the lease, and the other keys become free at once.
 func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
+	t.Parallel()
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
 		c := r.client(lock.Config{})
 		for _, key := range []string{"a", "b", "c"} {
@@ -352,6 +354,7 @@ func (r *rig) user(rules ...string) *lock.Client {
 
 // A user without permissions for the waiters and for PUBLISH can use an All.
 func TestAnAllOfAUserWithFewPermissions(t *testing.T) {
+	t.Parallel()
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			onRedis(t, func(r *rig) {
@@ -650,6 +653,7 @@ var onClusterKeys = map[string][]string{
 // Scenario 14 on a cluster: all keys are held, lost and released together, and waiters of
 // one key and of all keys wake each other.
 func TestAnAllOnACluster(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	holder, waiting := r.client(lock.Config{}), r.client(lock.Config{})
@@ -697,6 +701,7 @@ func TestAnAllOnACluster(t *testing.T) {
 // Issue 18: 0 half-held sets in 10,000 interrupted acquires over several slots of a
 // cluster.
 func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	link := netfault.New(redis.NewDialer(&redis.Options{}))
@@ -719,6 +724,7 @@ func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 }
 
 func TestAllsInOppositeOrdersOnAClusterNeverDeadlock(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	opposite(r.rig, r.rdb, func(a *lock.All) *lock.All { return a })

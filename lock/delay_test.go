@@ -47,6 +47,7 @@ func TestADelayIsWholeMilliseconds(t *testing.T) {
 
 // A lease expires, also after renewals and an Extend: nobody gets in for the delay.
 func TestAnExpiredLockStaysHeldForTheDelay(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(r *rig) {
 		const ttl, delay = 300 * time.Millisecond, 700 * time.Millisecond
 		var all sync.WaitGroup
@@ -126,6 +127,7 @@ func TestALostLeaseIsNotUndoneBeforeTheDelay(t *testing.T) {
 // After Renew.MaxHold the lock is released when the delay is over, not only when the TTL
 // has passed.
 func TestAMaxHoldIsFollowedByTheDelay(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(r *rig) {
 		const delay = 500 * time.Millisecond
 		var all sync.WaitGroup
@@ -148,6 +150,7 @@ func TestAMaxHoldIsFollowedByTheDelay(t *testing.T) {
 
 // After the loss of one key the others stay held for the delay.
 func TestTheOtherKeysOfALostAllStayHeldForTheDelay(t *testing.T) {
+	t.Parallel()
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
 		const delay = 500 * time.Millisecond
 		lease := r.locked(all(r.client(lock.Config{}), lock.Options{TTL: time.Minute, Delay: delay, Renew: lock.Renew{Every: 20 * time.Millisecond}}, "a", "b"))
@@ -181,7 +184,8 @@ func TestAHandedOverFairLockHasTheDelay(t *testing.T) {
 }
 
 func TestARedlockThatExpiresStaysHeldForTheDelay(t *testing.T) {
-	nodesOnBoth(t, 3, func(r *nodes) {
+	t.Parallel()
+	nodesOnBothLong(t, 3, "it waits for the ends of leases", func(r *nodes) {
 		const ttl, delay = 2 * time.Second, 2 * time.Second
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		other := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})

@@ -87,6 +87,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 // leases of three dead holders. No wake-up is lost: in Redisson a waiter could sleep on
 // although a permit was free (redisson#1763, #5762).
 func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
+	t.Parallel()
 	for name, free := range map[string]func(r *rig, holder *lock.Client, held []*lock.Lease){
 		"raised limit": func(r *rig, holder *lock.Client, _ []*lock.Lease) {
 			r.must(holder.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 6))
@@ -96,7 +97,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 		"expiries": func(*rig, *lock.Client, []*lock.Lease) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(r *rig) {
+			onBothLong(t, "30 processes wait for the ends of leases", func(r *rig) {
 				o := lock.Options{TTL: 30 * time.Second}
 				holder, _ := r.process("holder")
 				fixed := o
@@ -591,6 +592,7 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 // When memory is full, permits are renewed, released and handed over; new ones and a new
 // limit are refused.
 func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		d := &eventRecorder{}
 		c := r.client(lock.Config{Observe: d.write})
@@ -644,6 +646,7 @@ func TestASemaphoreDoesNotNoticeAScriptFlush(t *testing.T) {
 // A user with permission for the key alone uses its own limit, and waits for the message
 // to all.
 func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions

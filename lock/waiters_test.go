@@ -52,6 +52,7 @@ var wakingOneKinds = []string{"mutex", "reentrant", "semaphore"}
 
 // A release wakes one process, however many wait: the one that was refused first.
 func TestAReleaseWakesOneProcess(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(r *rig) {
 		for _, kind := range wakingOneKinds {
 			first, _ := r.process("first")
@@ -1078,6 +1079,7 @@ func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
 // The lock was handed to a waiter, and the reply to its claim is lost. The undo of this
 // attempt does not take the lock from the next one.
 func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(r *rig) {
 		for _, of := range exclusiveWaiters {
 			for range 20 {
