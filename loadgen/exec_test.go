@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
 )
@@ -173,6 +174,7 @@ func raced(t *testing.T, s Scenario) Metrics {
 }
 
 func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes under faults")
 	for _, kind := range []Kind{Mutex, Fair} {
 		t.Run(string(kind), func(t *testing.T) {
 			s := Scenario{
@@ -209,6 +211,7 @@ func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
 }
 
 func TestARedlockAsAClientProcess(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	var on Servers
 	for range 3 {
 		on.Nodes = append(on.Nodes, connect(t, server.ForTest(t).Addr()))
@@ -236,6 +239,7 @@ func TestARedlockAsAClientProcess(t *testing.T) {
 }
 
 func TestABrokenClientProcessIsFound(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	busy := Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second, Seed: 1}
 	for kind, found := range map[Kind]func(oracle.Violations) int64{
 		"no-nx": func(v oracle.Violations) int64 { return v.Overlap.Count },
@@ -267,6 +271,7 @@ func TestABrokenClientProcessIsFound(t *testing.T) {
 }
 
 func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	m := raced(t, Scenario{
 		Lock: process("hides-loss", 300*time.Millisecond), Clients: 3, Keys: Keys{N: 1}, Duration: 3 * time.Second, Seed: 1,
 		Hold: Const(50 * time.Millisecond), Think: Const(time.Millisecond),
@@ -287,6 +292,7 @@ func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
 }
 
 func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	m := raced(t, Scenario{ // the second client comes after 1 s, and nobody comes while it is inside
 		Lock: process("classic/blind-delete", 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 1900 * time.Millisecond,
 		Hold: Const(600 * time.Millisecond), Think: Const(2 * time.Second),
@@ -298,6 +304,7 @@ func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testi
 }
 
 func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	m := raced(t, Scenario{
 		Lock: process(Mutex, 300*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 3 * time.Second,
 		Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond),
@@ -312,6 +319,7 @@ func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
 }
 
 func TestTheGeneratorExtendsTheLeasesOfAClientThatDoesNotRenew(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	s := Scenario{
 		Lock: process("extends", 400*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 3 * time.Second,
 		Hold: Const(900 * time.Millisecond), Think: Const(time.Millisecond),
@@ -327,6 +335,7 @@ func TestTheGeneratorExtendsTheLeasesOfAClientThatDoesNotRenew(t *testing.T) {
 }
 
 func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	m := raced(t, Scenario{ // raced checks that no key is left
 		Lock: process("own-keys", time.Minute), Clients: 1, Hold: Const(10 * time.Millisecond), Duration: time.Second,
 		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Crash, Clients: 1}},
@@ -364,6 +373,7 @@ func TestAKeyOfALibraryIsToldFromOthers(t *testing.T) {
 }
 
 func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	m := raced(t, Scenario{
 		Lock: process("exits", time.Second), Clients: 3, Hold: Const(100 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second,
 	})
@@ -381,6 +391,7 @@ func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 }
 
 func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	sleeping := func() int {
 		out, err := exec.Command("ps", "-A", "-o", "stat=,args=").Output()
 		if err != nil {
@@ -551,6 +562,7 @@ func settingsOf(kind Kind) Scenario {
 }
 
 func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes of every kind")
 	for _, kind := range Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			s := settingsOf(kind)
@@ -621,6 +633,7 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 }
 
 func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	s := Scenario{
 		Lock: process("classic/getset", time.Second), Clients: 3, Keys: Keys{N: 1}, Seed: 1, Duration: 4 * time.Second,
 		Hold: Const(100 * time.Millisecond), Think: Const(5 * time.Millisecond),
@@ -647,6 +660,7 @@ func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
 }
 
 func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes under faults")
 	for _, c := range []struct {
 		kind   Kind
 		before string
@@ -707,6 +721,7 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 }
 
 func TestAFreezeBeforeAReleaseExplainsTheLoss(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	s := Scenario{ // the only script of a client without others is the release
 		Lock: process(Mutex, 300*time.Millisecond), Clients: 1, Keys: Keys{N: 1}, Seed: 1,
 		Hold: Const(10 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 1200 * time.Millisecond,
@@ -719,6 +734,7 @@ func TestAFreezeBeforeAReleaseExplainsTheLoss(t *testing.T) {
 }
 
 func TestACrashBeforeACommandIsACrash(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
 		Lock: process("classic/setnx-expire", 300*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1,
 		Hold: Const(5 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: time.Hour,
@@ -767,6 +783,7 @@ func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
 }
 
 func TestCloseEndsTheStartOfClientProcesses(t *testing.T) {
+	testtier.Long(t, "client processes are slow to start")
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	file := filepath.Join(t.TempDir(), "started")
 	first := fmt.Sprintf("touch '%s'; exec sleep 1000", file)

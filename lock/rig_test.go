@@ -61,6 +61,19 @@ func (r *rig) holds(key, want string) {
 	}
 }
 
+// lives checks that the server keeps a key for ttl from a moment after began.
+func (r *rig) lives(key string, ttl time.Duration, began time.Time) {
+	r.Helper()
+	left := r.rdb.PTTL(context.Background(), key).Val()
+	if passed := time.Since(began) + time.Millisecond; left > ttl || left < ttl-passed {
+		r.Errorf("PTTL of %s is %v after at most %v, want %v", key, left, passed, ttl)
+	}
+}
+
+// tooLate reports whether more time has passed than a promise allows on a quiet machine. The first
+// tier also runs on busy ones, so there it is false.
+func tooLate(passed, limit time.Duration) bool { return testtier.InLong() && passed > limit }
+
 // inBubble runs f on the embedded server under a fake clock.
 func inBubble(t *testing.T, f func(*rig)) {
 	t.Helper()

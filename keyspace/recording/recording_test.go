@@ -259,6 +259,7 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 }
 
 func TestARecordingOfAnEarlierVersionIsRefusedAsOne(t *testing.T) {
+	t.Parallel()
 	old := []byte("locktop recording 1\nand whatever follows")
 	if _, err := Open(bytes.NewReader(old), int64(len(old))); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "format 1") {
 		t.Errorf("the error is %v", err)

@@ -70,6 +70,7 @@ func keysOf(m map[string]jsonschema.Schema) []string {
 }
 
 func TestReportsMatchTheirSchema(t *testing.T) {
+	t.Parallel()
 	s := jsonschema.Read(t, "../../docs/load-report.schema.json")
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
 		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
@@ -107,6 +108,7 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 
 // The text, the JSON, Prometheus and the thresholds have the same figures.
 func TestOutputsAgree(t *testing.T) {
+	t.Parallel()
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
 		Name: `a "name"`, Clients: 8, Keys: loadgen.Keys{N: 1}, Hold: loadgen.Const(2 * time.Millisecond), Patience: 5 * time.Millisecond, Duration: 1500 * time.Millisecond,
 	})
