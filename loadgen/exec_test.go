@@ -545,7 +545,7 @@ func TestAClientProcessHasAKnownKind(t *testing.T) {
 func settingsOf(kind Kind) Scenario {
 	s := Scenario{
 		Lock: process(kind, 2*time.Second), Clients: 6, Keys: Keys{N: 1},
-		Hold: Const(5 * time.Millisecond), Think: Const(2 * time.Millisecond), Duration: 600 * time.Millisecond, Seed: 1,
+		Hold: Const(5 * time.Millisecond), Think: Const(2 * time.Millisecond), Duration: 30 * time.Second, Seed: 1,
 	}
 	switch {
 	case kind.permits():
@@ -575,19 +575,25 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			running(t, r)
-			most := 0
+			most, together := 0, kind.permits() || kind == All || s.Reads > 0
 			for done := r.Done(); done != nil; {
 				select {
 				case <-done:
 					done = nil
 				case <-time.After(time.Millisecond):
-					most = max(most, r.Metrics().Clients.Holding)
+					m := r.Metrics()
+					if most = max(most, m.Clients.Holding); m.Acquired >= 100 && (most > 1 || !together) {
+						done = nil
+					}
 				}
+			}
+			if err := r.Stop(); err != nil {
+				t.Error(err)
 			}
 			m := r.Metrics()
 			checkSums(t, m)
 			checkNoProcess(t)
-			if failed := m.Errors + m.Unconfirmed; m.Acquired < 20 || failed > 0 && kind != "classic/quorum-semaphore" { // its nodes have 50 ms for their reply
+			if failed := m.Errors + m.Unconfirmed; m.Acquired < 20 || failed > 0 && !kind.Quorum() { // nodes have 40 ms for a reply, which a busy machine exceeds
 				t.Errorf("%d acquired, %d errors, %d unconfirmed: %s", m.Acquired, m.Errors, m.Unconfirmed, m.LastErr)
 			}
 			if kind.Sound() && (m.Violations.Overlap.Count > 0 || m.Violations.Broken() > 0) {
@@ -596,7 +602,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 			if kind == Reentrant && m.CommandsPerHold() < 6 {
 				t.Errorf("%.1f commands per hold of 3 entries", m.CommandsPerHold())
 			}
-			if together := kind.permits() || kind == All || s.Reads > 0; together && most < 2 {
+			if together && most < 2 {
 				t.Errorf("at most %d inside at once", most)
 			}
 		})
