@@ -155,7 +155,6 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 // A context has the files of TLS, and flags precede them. The lines to paste work without
 // the flags that the context has.
 func TestAContextHasTheFilesOfTLS(t *testing.T) {
-	t.Parallel()
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "server", leaf())
 	clientCert, clientKey := ca.issue(t, "client", leaf())

@@ -160,7 +160,6 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 }
 
 func TestWhatSSHRefusesIsOneLine(t *testing.T) {
-	t.Parallel()
 	folder := hops(t)
 	addr := server.ForTest(t).Addr()
 	for name, c := range map[string]struct {

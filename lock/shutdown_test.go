@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -48,6 +49,7 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 
 // The goroutines of a client or a quorum that are busy when it is closed.
 func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
+	testtier.Long(t, "it closes 70 clients at work, and a busy server may outlast the patience of Close")
 	t.Parallel()
 	atWork := func(c interface{ Close() error }, locker func(i int) lock.Locker, at time.Duration) {
 		var all sync.WaitGroup
