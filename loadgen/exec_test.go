@@ -555,7 +555,7 @@ func settingsOf(kind Kind) Scenario {
 	case kind.shared():
 		s.Reads = 0.7
 	}
-	if kind.reentrant() && kind.form().NewReader == nil {
+	if kind.reentrant() && formOf(kind).NewReader == nil {
 		s.Depth = 3
 	}
 	return s
