@@ -112,7 +112,6 @@ func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 }
 
 func TestADirectoryIsShownOnTheScreen(t *testing.T) {
-	t.Parallel()
 	dir, begin := aDay(t)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{})
 	if err != nil {
