@@ -36,14 +36,6 @@ func Long(t TB, why string) {
 	}
 }
 
-// Proof is [Long] for tests that run only at full size.
-func Proof(t TB, why string) {
-	t.Helper()
-	if !Proving() {
-		t.Skipf("the test is a measurement: %s; %s=1 runs it", why, ProofVariable)
-	}
-}
-
 // Size returns the size of a test in the selected tier.
 func Size(first, long, proof int) int {
 	switch {
