@@ -24,6 +24,16 @@ dist: ## build an archive for each of PLATFORMS, and their checksums, in dist/
 test: ## run the tests; without redis-server some are skipped
 	$(GO) test $(PACKAGE)
 
+.PHONY: test-long
+test-long: ## run the tests of the first tier and the long ones, as CI does
+	LOCKTOP_LONG=1 $(GO) test -timeout=20m $(PACKAGE)
+
+RUNS ?= 20
+
+.PHONY: steady
+steady: ## run the first tier RUNS (20) times beside four busy loops; each run must pass
+	@bash .ci/steady $(RUNS)
+
 .PHONY: race
 race: ## run the tests in random order under the race detector
 	$(GO) test -race -shuffle=on $(PACKAGE)

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -100,6 +101,7 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 
 // In a cluster the audit log has the node with the lock.
 func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()

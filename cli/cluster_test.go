@@ -13,6 +13,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // troubled is a cluster with a fault.
@@ -105,6 +106,7 @@ func keysOf(doc render.Document) []string {
 // While a slot moves, each of two masters has some of its locks. Each lock is
 // shown once, on the node that has it, and both nodes are complete.
 func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
+	testtier.Long(t, "it starts clusters")
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 20)
 	to := c.Nodes()[2]
@@ -149,6 +151,7 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 // A lock whose slot is moving is released on the node that has it, and nothing
 // else is changed.
 func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
+	testtier.Long(t, "it starts clusters")
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 0)
 	c.HalfMigrationForTest(t, 0, c.Nodes()[2], 5)
@@ -165,6 +168,7 @@ func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
 
 // One of three masters is down, and the others have detected it.
 func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
+	testtier.Long(t, "masters die under every command")
 	t.Parallel()
 	for name, args := range map[string][]string{"down": nil, "partly served": {"--cluster-require-full-coverage", "no"}, "read only": {"--cluster-allow-reads-when-down", "yes"}} {
 		t.Run(name, func(t *testing.T) {
@@ -209,6 +213,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 // The screen continues with the masters that answer, and names the one that
 // does not. watch also reports it as an event.
 func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
+	testtier.Long(t, "Sentinels replace a master")
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
 	term := openTerminal(t, 160, 40, c.flags...)
@@ -249,6 +254,7 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 
 // A master that hangs neither answers nor refuses connections.
 func TestAHangingMasterBlocksNoCommand(t *testing.T) {
+	testtier.Long(t, "every command runs into a time limit")
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]
@@ -270,6 +276,7 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 
 // A node of a cluster shows its own locks, and says that there are other nodes.
 func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{}, 3, 0)
 	const hint = "add --cluster"
@@ -293,6 +300,7 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 
 // A lock that moves with its slot is held all the time.
 func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
+	testtier.Long(t, "slots of a cluster move")
 	t.Parallel()
 	const locks = 10
 	c := aClusterFor(t, server.ClusterOptions{}, locks, 0)

@@ -87,6 +87,7 @@ func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
 // A plain server takes the beginning of TLS for a command, and waits for the
 // rest.
 func TestTLSAtAPlainServerIsExplained(t *testing.T) {
+	t.Parallel()
 	c := server.ForTest(t)
 	o := locktop(t, "list", "-u", "rediss://"+c.Addr(), "--timeout", "300ms")
 	o.cannotConnect(t, "rediss://"+c.Addr(), "does the server speak TLS there?")
@@ -233,6 +234,7 @@ func TestALoadAsksForThePassword(t *testing.T) {
 
 // A password for several servers is asked for once, and a warning about it is given once.
 func TestSeveralServersHaveOnePassword(t *testing.T) {
+	t.Parallel()
 	var urls []string
 	for range 3 {
 		c := server.ForTest(t)

@@ -11,11 +11,13 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // With -n all, the same key may be a lock in each database. Every line names
 // the database.
 func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
+	testtier.Long(t, "it watches all databases for seconds")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, db := range []int{0, 3, 11} {
@@ -59,6 +61,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 
 // A key of 1 MB fits in one line, and two different keys are never shown alike.
 func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
+	testtier.Long(t, "it reads hundreds of keys with every command")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, middle := range []string{"a", "b"} {

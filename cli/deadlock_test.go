@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // Three threads of Redisson hold a fair lock each, and wait for the next one.
 func TestADeadlockOfThreeThreadsIsFound(t *testing.T) {
+	testtier.Long(t, "it watches a deadlock until it is old enough to report")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	thread := func(n int) string { return fmt.Sprintf("8743c9c0-0795-4907-87fd-6c719a6b4586:%d", n%3+1) }

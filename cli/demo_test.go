@@ -3,14 +3,14 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"locktop/internal/testtier"
 )
 
 // A new user reads only the screen, and presses thirteen keys at most.
 func TestTheDemoShowsHowLocksBehave(t *testing.T) {
+	testtier.Long(t, "it plays scenes in a terminal")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("plays scenes in a terminal: run it without -short")
-	}
 	term := openTerminal(t, 120, 40, "demo")
 	term.want("m shows ", "job:nightly", "never", "OWNER", "TTL")
 

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // docPlace is a place of the docs, and what this test puts there.
@@ -481,6 +482,7 @@ func (s *docSite) inTerminal(command string, rule *docRule) {
 // Each command of the pages and of contrib does what it should, as it is written there but
 // for the places of docPlaces. Commands of one block run one after another.
 func TestTheCommandsOfTheDocsRun(t *testing.T) {
+	testtier.Long(t, "it runs all commands of the docs")
 	t.Parallel()
 	blocks := docBlocks(t)
 	for _, p := range docPlaces {

@@ -17,6 +17,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // The alerts, and the pages that describe them.
@@ -170,10 +171,8 @@ func (e *exported) flagsOf(target string) string {
 // A shell runs the command of an alert as it is written, for targets of all kinds, and the
 // command reads the same servers. The flags have no password.
 func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
+	testtier.Long(t, "it starts a cluster and Sentinels")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts a cluster and Sentinels: run it without -short")
-	}
 	for _, a := range alerts(t) {
 		const flags = ` {{ . | first | label "flags" }}{{ end }}`
 		run := a.Annotations["description"]

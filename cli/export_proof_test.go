@@ -14,11 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // With LOCKTOP_PROOF: 1,000,000 keys with 100,000 locks, of which 20 are acquired anew and
 // 1,000 renewed per second. Without it, a hundredth.
 func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
+	testtier.Long(t, "it watches 10,000 keys for half a minute")
 	keys, locks, proof := 10_000, 1000, os.Getenv("LOCKTOP_PROOF") != ""
 	if proof {
 		keys, locks = 1_000_000, 100_000

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace/inspect"
 	"locktop/keyspace/metrics"
 )
@@ -57,6 +58,7 @@ func (e *exported) reasonIs(why metrics.DownReason) {
 // are. It reads the locks soon after the server answers again: before, it paused for 20
 // times the stall.
 func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
+	testtier.Long(t, "a target stands still for seconds")
 	t.Parallel()
 	child := server.ForTest(t)
 	send(t, child.Addr(), "SET", "lock:a", token, "PX", "600000")

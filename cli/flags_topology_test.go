@@ -12,6 +12,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // listedOn runs locktop list --json, which must succeed, and returns its
@@ -60,6 +61,7 @@ func nodesUp(d render.Document) string {
 }
 
 func TestAClusterIsShownWhole(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
@@ -103,6 +105,7 @@ func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
 }
 
 func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
+	testtier.Long(t, "it starts a cluster with replicas")
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
@@ -123,6 +126,7 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 }
 
 func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
+	testtier.Long(t, "it starts Sentinels")
 	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")

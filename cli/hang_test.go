@@ -16,6 +16,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -75,6 +76,7 @@ func stopsInReplies(t *testing.T, bytes int) (addr string) {
 // What was not read of a server that stops within a reply is an error, and never missing
 // without a word.
 func TestAServerThatStopsInAReplyMakesTheOutputIncomplete(t *testing.T) {
+	testtier.Long(t, "commands run into a time limit")
 	t.Parallel()
 	addr := stopsInReplies(t, 150_000)
 	for _, c := range []struct {

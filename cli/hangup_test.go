@@ -14,11 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // The load on the screen ends with its terminal, and its keys are deleted, also one without a
 // TTL.
 func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal, and a load")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -32,6 +33,7 @@ func proofRounds(n int) int {
 // change a lock, for every format, with clients blocked on each key that a
 // release touches: once, or 100 times with LOCKTOP_PROOF=1.
 func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
+	testtier.Long(t, "every command of locktop meets blocked waiters")
 	t.Parallel()
 	child := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true, MaxRetries: -1})

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // startAgent starts an agent process, which ends with the test at the latest.
@@ -58,10 +59,8 @@ func agentsOn(screen, state string, clients ...string) int {
 // The Load page runs a load by agents like one of its own: it waits for them, shows each, names
 // one that is killed, and leaves nothing.
 func TestTheScreenRunsALoadByAgents(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal, and loads by agents")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs the program in a terminal: run it without -short")
-	}
 	target, control := server.ForTest(t).Addr(), server.ForTest(t).Addr()
 	clean := func(when string) {
 		t.Helper()

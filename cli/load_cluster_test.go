@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	rigs "locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // loadReport is the part of a report that these tests read.
@@ -41,6 +42,7 @@ func reportOf(t *testing.T, args ...string) (outcome, loadReport) {
 // The slot of each key moves to another master during the load, key by key.
 // Locks without companions need no command on two keys, so no attempt may fail.
 func TestALoadOnAClusterStandsResharding(t *testing.T) {
+	testtier.Long(t, "slots move for seconds under load")
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
@@ -106,6 +108,7 @@ func moveSlot(ctx context.Context, rig *rigs.Cluster, slot int) error {
 // A load on a cluster continues after a fault of the scenario has replaced a
 // master by a replica.
 func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
+	testtier.Long(t, "a cluster replaces a master under load")
 	t.Parallel()
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{Replicas: 1})
 	file := t.TempDir() + "/failover.yaml"

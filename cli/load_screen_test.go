@@ -12,16 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // The Load page runs clients on a server of the user: with the flag at once,
 // otherwise after a question. They leave nothing behind, and change nothing
 // else.
 func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal, and a load")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs the program in a terminal: run it without -short")
-	}
 	child := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
 	defer rdb.Close()
@@ -84,10 +83,8 @@ func processesWith(t *testing.T, text string) []string {
 // A client of the user runs on the Load page like our own kinds, and none of its processes is
 // left, whatever ends it.
 func TestTheScreenRunsAClientOfTheUser(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal, and several loads")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs the program in a terminal: run it without -short")
-	}
 	child := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
 	defer rdb.Close()

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // loaded starts a load with numbered holders in a process of its own, and
@@ -83,6 +84,7 @@ func wantOnlyLocksOfTheLoad(t *testing.T, addr, prefix string) {
 
 // The keys in which a load and its agents note their state are not taken for locks.
 func TestOnlyTheLocksOfALoadAreListed(t *testing.T) {
+	testtier.Long(t, "it runs a load of every kind")
 	t.Parallel()
 	for _, kind := range []string{"mutex", "reentrant", "rw", "fair", "semaphore", "all"} {
 		addr := server.ForTest(t).Addr()
@@ -121,6 +123,7 @@ func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 
 // The prefix has no {tag}, so the keys are on all three masters.
 func TestALoadReachesAllOfACluster(t *testing.T) {
+	testtier.Long(t, "it runs a load on a cluster for seconds")
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
@@ -147,6 +150,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 
 // Without --cluster, a node of a cluster refuses the keys of other nodes.
 func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
+	testtier.Long(t, "it runs loads for seconds")
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
@@ -237,6 +241,7 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 }
 
 func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
+	testtier.Long(t, "a server is gone for seconds of a run")
 	t.Parallel()
 	for _, c := range []struct {
 		args []string
@@ -271,6 +276,7 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 // A load through Sentinels continues after a fault of the scenario has changed
 // the master.
 func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
+	testtier.Long(t, "Sentinels replace a master under load")
 	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	file := t.TempDir() + "/failover.yaml"
@@ -304,6 +310,7 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 // process can be stopped. Their clients get no replies instead, which has the
 // same effect on them.
 func TestAServerInsideLocktopStandsStill(t *testing.T) {
+	testtier.Long(t, "a frozen load runs into its limits")
 	t.Setenv("PATH", "")
 	file := filepath.Join(t.TempDir(), "stop.yaml")
 	text := "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n"

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // loadingServer starts a server that loads its data until done is called.
@@ -50,6 +51,7 @@ func loadingServer(t *testing.T) (addr string, done func()) {
 
 // Each command waits for a server that loads its data, says so once, and then does its work.
 func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
+	testtier.Long(t, "a server loads for seconds")
 	t.Parallel()
 	addr, done := loadingServer(t)
 	commands := map[*spawned]int{} // with their exit codes
@@ -74,6 +76,7 @@ func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 
 // An interrupt ends the wait.
 func TestAnInterruptEndsTheWaitForAServerThatLoads(t *testing.T) {
+	testtier.Long(t, "a server loads for seconds")
 	t.Parallel()
 	addr, done := loadingServer(t)
 	defer done()

@@ -12,6 +12,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // manyKeys sets so many keys on a server, if they are in its slots. A scan with
@@ -34,6 +35,7 @@ func manyKeys(t *testing.T, addr string) {
 // A server dies during a scan. list shows what was found and says that it is
 // not complete.
 func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
+	testtier.Long(t, "every command loses its server")
 	t.Parallel()
 	type rig struct {
 		flags  []string
@@ -101,6 +103,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 
 // The locks found on a server before it died are shown.
 func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
+	testtier.Long(t, "servers die under every command")
 	t.Parallel()
 	s := server.ForTest(t)
 	for i := range 2000 {

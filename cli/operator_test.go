@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // healthy creates locks of six libraries without findings.
@@ -93,10 +94,8 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 // An operator is called because the weekly report does not run, on a server
 // with locks of six libraries.
 func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal, and acquires 10,000 locks")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts the program in a terminal: run it without -short")
-	}
 	srv := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true})
 	defer rdb.Close()

@@ -13,6 +13,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -73,6 +74,7 @@ func renew(t *testing.T, rdb *redis.Client, keys []string) {
 // Locks that are held and renewed since before locktop has started are overdue as soon as
 // locktop has seen them for longer than the limit.
 func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
+	testtier.Long(t, "it waits until locks are overdue")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})

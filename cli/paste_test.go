@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/server"
 	"locktop/internal/shell"
+	"locktop/internal/testtier"
 )
 
 // hostileKeys are names of locks that have an effect in a shell if they are not
@@ -57,6 +58,7 @@ func yes(line string) string { return strings.Replace(line, " --write", " --writ
 // Whatever the key is and however the servers are reached, both command lines
 // that inspect prints release that lock, and nothing else.
 func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
+	testtier.Long(t, "it starts shells")
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {
 		keys := []string{"lock:a'$(touch pwned)'b", `lock:App\Jobs\X`, "lock:a\x00b", "-lock\x1b"}
@@ -76,6 +78,7 @@ func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 }
 
 func TestTheLinesThatInspectPrintsTakeEveryKey(t *testing.T) {
+	testtier.Long(t, "it starts a shell for each of many keys")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	s := topology{servers: []string{addr}, stranger: redis.NewClient(&redis.Options{Addr: addr})}

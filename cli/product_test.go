@@ -35,6 +35,7 @@ func TestAServerHasTheNameOfItsProduct(t *testing.T) {
 
 // Its deadlines then use the local clock.
 func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t, "--rename-command", "TIME", "other-name").Addr()
 	aLockOfEachType(t, addr)
 	doc, said := listedOn(t, "-u", "redis://"+addr)

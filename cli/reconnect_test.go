@@ -9,13 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 func TestTheScreenTurnsToOtherLocks(t *testing.T) {
+	testtier.Long(t, "it runs the program in a terminal")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts the program in a terminal: run it without -short")
-	}
 	srv := server.ForTest(t)
 	for db, key := range []string{"lock:zero", "lock:one"} {
 		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DB: db, DisableIdentity: true})

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -78,6 +79,7 @@ func (h *hardWay) steal(ctx context.Context) {
 // hand-over looks the same if the server runs both commands in one iteration of its event
 // loop, which depends on the machine.
 func TestAnOverwrittenHoldIsNotToldAsReleased(t *testing.T) {
+	testtier.Long(t, "it watches several histories in real time")
 	t.Parallel()
 	watched := 2 * time.Second
 	if os.Getenv("LOCKTOP_PROOF") != "" {

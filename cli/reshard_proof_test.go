@@ -17,6 +17,7 @@ import (
 
 	"locktop/cli/render"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // freeIfMine releases a lock as most clients do.
@@ -106,6 +107,7 @@ type held struct {
 // in them. Each hold is reported exactly once, with its start and its end, and
 // with the right reason for its end.
 func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
+	testtier.Long(t, "it compares what is seen with what is held while slots move")
 	t.Parallel()
 	slots, holds := resharding()
 	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
@@ -213,6 +215,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 // again and again. No server crashes, no lock is missed, and no snapshot
 // wrongly claims to be complete.
 func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
+	testtier.Long(t, "every command reads a cluster")
 	t.Parallel()
 	rounds := 2
 	if os.Getenv("LOCKTOP_PROOF") != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 const (
@@ -87,6 +88,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 // of old users. watch reports each change once and without a warning, and a load loses no
 // lease: each hold is longer than the time to live of its credentials.
 func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
+	testtier.Long(t, "passwords rotate for seconds")
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64, DisableIdentity: true})
 	defer rdb.Close()

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +43,7 @@ func (m isolated) Run() int {
 	}
 	defer os.RemoveAll(state)
 	os.Setenv("XDG_STATE_HOME", state)
-	server.TuneTests(8)
+	server.TuneTests(16)
 	return m.M.Run()
 }
 
@@ -67,6 +68,8 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 //	                           holders.0.count; holders.len is a length
 //	ttl KEY                    compares the lock's ttl_ms with the server's present answer
 //
+// The condition [long] is true in the long tier of the tests.
+//
 // $addr, $host, $port and LOCKTOP_URL contain the address of the server.
 func scripts(name string, start func(server.TB) string) testscript.Params {
 	return testscript.Params{
@@ -80,7 +83,7 @@ func scripts(name string, start func(server.TB) string) testscript.Params {
 			env.Defer(func() { _ = rdb.Close() })
 			return nil
 		},
-		Condition: func(cond string) (bool, error) { return cond == name, nil },
+		Condition: func(cond string) (bool, error) { return cond == name || cond == "long" && testtier.InLong(), nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"redis": scriptRedis,
 			"user":  scriptUser,

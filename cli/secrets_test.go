@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // canary is a password that must not appear anywhere. It has a character that
@@ -35,6 +36,7 @@ func leaked(texts map[string]string) []string {
 // output and no file contains the password, and only the owner can read the
 // files.
 func TestAPasswordIsNeverSeenAgain(t *testing.T) {
+	testtier.Long(t, "it searches every output and process for a password")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // sentinelOf starts a Sentinel of a master at a port, with further lines of configuration.
@@ -31,6 +32,7 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 // Sentinels have a user, a password and TLS of their own. Nothing of them reaches the servers,
 // and nothing of the servers reaches them.
 func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
+	testtier.Long(t, "it starts Sentinels")
 	const serverPass = "the-servers"
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "server", leaf())

@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // shownTTL is the TTL of a row of the page with the locks, in seconds.
@@ -20,6 +21,7 @@ var shownTTL = regexp.MustCompile(`([0-9]+\.[0-9]) s  [█▏▎▍▌▋▊▉ 
 // On a slow link, the deadlines on the screen are those of the server, also if no lock
 // changes. A new lock appears after a few round trips, and leaves at its deadline.
 func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
+	testtier.Long(t, "it measures the screen on a slow link")
 	t.Parallel()
 	proof := os.Getenv("LOCKTOP_PROOF") != ""
 	trips, watched, rounds, short := []time.Duration{100 * time.Millisecond}, 6*time.Second, 1, 5*time.Second

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // hops makes the ssh of this test that of sshHosts.
@@ -110,6 +111,7 @@ func sshProcesses(folder string) []string {
 // Through two hops, locktop reaches one server, the master that Sentinels name, and all
 // nodes of a cluster, for reading and for a load, and leaves no process.
 func TestServersAreReachedThroughSSH(t *testing.T) {
+	testtier.Long(t, "it starts sshd for each way to connect")
 	folder := hops(t)
 	single := server.ForTest(t)
 	send(t, single.Addr(), "SET", "lock:a", token, "PX", "600000")
@@ -193,6 +195,7 @@ func TestWhatSSHRefusesIsOneLine(t *testing.T) {
 
 // After SIGKILL nothing of locktop is left, not even the processes of ssh.
 func TestNoSSHOutlivesLocktop(t *testing.T) {
+	testtier.Long(t, "it starts sshd and kills every client of it")
 	folder := hops(t)
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "600000")

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/lock"
 )
@@ -36,6 +37,7 @@ func theftsOf() theftRun {
 // for 1 ms each, while another client deletes and acquires some held locks.
 // watch reports the thefts, and reports no proper release as a theft.
 func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
+	testtier.Long(t, "it watches a race for seconds")
 	t.Parallel()
 	o := theftsOf()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // topology is one or several servers that locktop shows as one, with a lock of
@@ -27,7 +28,7 @@ type topology struct {
 }
 
 // onEachTopology runs f on one server, a cluster, a master with Sentinels, and the
-// nodes of a Redlock.
+// nodes of a Redlock. The first tier has only the one server.
 func onEachTopology(t *testing.T, f func(*testing.T, topology)) {
 	for _, c := range []struct {
 		name  string
@@ -36,6 +37,9 @@ func onEachTopology(t *testing.T, f func(*testing.T, topology)) {
 		{"server", oneServer}, {"cluster", aCluster}, {"sentinel", behindSentinels}, {"redlock", redlockNodes},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "server" {
+				testtier.Long(t, "it starts several servers")
+			}
 			t.Parallel()
 			s := c.build(t)
 			t.Cleanup(func() { s.stranger.Close() })

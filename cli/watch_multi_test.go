@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // The master fails with a lock that no replica has received, and Sentinels replace it.
 func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
+	testtier.Long(t, "Sentinels replace a master")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	master, replica := rig.Master().Addr(), rig.Replicas()[0]
 	args := []string{"--timeout", "500ms", "--master", server.SentinelMaster}
@@ -50,10 +49,8 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 // A replica takes the place of a master, once on request and once after a crash. The
 // locks that it has are the same locks.
 func TestWatchKnowsTheLocksOfAClusterAfterAFailover(t *testing.T) {
+	testtier.Long(t, "a cluster replaces a master")
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	c := aClusterFor(t, server.ClusterOptions{Replicas: 1}, 1, 10)
 	calm, dying := c.Nodes()[3], c.Nodes()[4]           // the replicas of the first two masters
 	lost := "lock:{" + tagOf(t, c.rdb, 8000) + "}:lost" // of the second master

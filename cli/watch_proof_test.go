@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -212,6 +213,7 @@ func (w *worker) do(ctx context.Context, c change, after time.Duration, argv ...
 // The program runs with a server in its default configuration. It reports each
 // change once, with the right kind, and at once.
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
+	testtier.Long(t, "it watches thousands of changes")
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	defer rdb.Close()
 	seen := watchAsAProgram(t, rdb)

@@ -20,6 +20,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // renewing holds a lock and renews it, on one connection, until the test ends. It returns
@@ -343,6 +344,7 @@ func linesForWho(t *testing.T) [][]any {
 // The client that runs MONITOR must not outlive its window, whatever happens to the
 // locktop that asked for it: its output would grow on the server.
 func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
+	testtier.Long(t, "processes are stopped and killed")
 	t.Parallel()
 	child := server.ForTest(t)
 	rdb := namedClient(t, child.Addr(), "")
@@ -375,6 +377,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 
 // The child ends by its own timer, also if a server accepts its connection and is silent.
 func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
+	testtier.Long(t, "every limit of a child is waited for")
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -448,6 +451,7 @@ func glob(t *testing.T, pattern string) []string {
 
 // A lock of Redisson does not change. Another lock of the same client is renewed.
 func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
+	testtier.Long(t, "it samples connections for seconds")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
 	"locktop/lock"
@@ -59,6 +60,7 @@ func faultyScenario(kind Kind) Scenario {
 
 // Scenarios 36, 52, 54, 61, 69, 71, 74 and 110, second half. Promise P12.
 func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
+	testtier.Long(t, "it runs a load of every kind under faults")
 	t.Parallel()
 	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
@@ -201,6 +203,7 @@ func (l blindLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx, l.
 
 // Scenario 110: the compare-and-delete of a Mutex is replaced by DEL.
 func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
+	t.Parallel()
 	s := Scenario{
 		Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Keys: Keys{N: 1}, Clients: 6,
 		Hold: Const(100 * time.Millisecond), Think: Const(50 * time.Millisecond), Duration: 10 * time.Second,
@@ -255,6 +258,7 @@ func TestTenThousandHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 var topLevel = []string{"eval", "evalsha", "subscribe", "unsubscribe", "hello", "ping", "client|", "script|", "wait"}
 
 func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	ctx := t.Context()
 	// The server's CPU time before the run must not count.
@@ -310,6 +314,7 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 // request is either a hold or a PTTL, and the requests of waiters without a hold
 // count, too.
 func TestAttemptsAreTheRequestsThatTheServerAnswered(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy
 	s.Keys.N, s.Clients, s.Hold, s.Think, s.Patience = 1, 10, Const(20*time.Millisecond), Const(time.Millisecond), 50*time.Millisecond
@@ -362,6 +367,7 @@ func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 }
 
 func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
+	testtier.Long(t, "it measures waits around a pause")
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	r := started(t, rdb, Scenario{

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
 	"locktop/lock"
@@ -335,8 +336,11 @@ func flaws() []flaw {
 	}
 }
 
+// foundSoon are the flaws that the oracle reports within a second, nearly always.
+var foundSoon = []string{"a SET without NX", "a moment by the client's clock", "no quorum", "one TTL for all readers", "a release with a dead context"}
+
 // Scenario 110, promise P12: twelve common mistakes. The oracle or the proof
-// reports each of them within a minute.
+// reports each of them within a minute. The first tier has five of them.
 func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 	t.Parallel()
 	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
@@ -347,6 +351,9 @@ func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 	}
 	for _, f := range all {
 		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
+			if !slices.Contains(foundSoon, f.name) {
+				testtier.Long(t, "it runs a load until a rare mistake is found")
+			}
 			t.Parallel()
 			s := Scenario{
 				Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6,
@@ -408,7 +415,7 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	t.Parallel()
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	s := Scenario{
-		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: 4 * time.Second,
+		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: time.Duration(testtier.Size(2, 4, 4)) * time.Second,
 	}
 	withPartitions(&s)
 	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)
@@ -436,6 +443,7 @@ var unseen = []string{"a retry that counts twice", "a release with a dead contex
 // The witness alone flags each flaw that lets two clients in at once, with clients of two
 // processes of a run. It has no clock. Without LOCKTOP_PROOF, the test has three of the nine.
 func TestTheWitnessFlagsFlawsAcrossProcesses(t *testing.T) {
+	testtier.Long(t, "it runs broken locks until they are found")
 	t.Parallel()
 	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)

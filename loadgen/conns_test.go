@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // connections returns the number of connections of a server.
@@ -20,6 +21,7 @@ func connections(t *testing.T, rdb *redis.Client) int {
 }
 
 func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) {
+	testtier.Long(t, "it counts connections over seconds")
 	t.Parallel()
 	for _, c := range []struct {
 		kind            Kind

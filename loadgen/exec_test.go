@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
 )
@@ -174,6 +175,7 @@ func raced(t *testing.T, s Scenario) Metrics {
 }
 
 func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes under faults")
 	for _, kind := range []Kind{Mutex, Fair} {
 		t.Run(string(kind), func(t *testing.T) {
 			s := Scenario{
@@ -210,6 +212,7 @@ func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
 }
 
 func TestARedlockAsAClientProcess(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	var on Servers
 	for range 3 {
 		on.Nodes = append(on.Nodes, connect(t, server.ForTest(t).Addr()))
@@ -237,6 +240,7 @@ func TestARedlockAsAClientProcess(t *testing.T) {
 }
 
 func TestABrokenClientProcessIsFound(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	busy := Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second, Seed: 1}
 	for kind, found := range map[Kind]func(oracle.Violations) int64{
 		"no-nx": func(v oracle.Violations) int64 { return v.Overlap.Count },
@@ -268,6 +272,7 @@ func TestABrokenClientProcessIsFound(t *testing.T) {
 }
 
 func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	m := raced(t, Scenario{
 		Lock: process("hides-loss", 300*time.Millisecond), Clients: 3, Keys: Keys{N: 1}, Duration: 3 * time.Second, Seed: 1,
 		Hold: Const(50 * time.Millisecond), Think: Const(time.Millisecond),
@@ -288,6 +293,7 @@ func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
 }
 
 func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	m := raced(t, Scenario{ // the second client comes after 1 s, and nobody comes while it is inside
 		Lock: process("classic/blind-delete", 800*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 1900 * time.Millisecond,
 		Hold: Const(600 * time.Millisecond), Think: Const(2 * time.Second),
@@ -375,6 +381,7 @@ func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
 }
 
 func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	m := raced(t, Scenario{
 		Lock: process(Mutex, 300*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 3 * time.Second,
 		Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond),
@@ -389,6 +396,7 @@ func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
 }
 
 func TestTheGeneratorExtendsTheLeasesOfAClientThatDoesNotRenew(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	s := Scenario{
 		Lock: process("extends", 400*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Duration: 3 * time.Second,
 		Hold: Const(900 * time.Millisecond), Think: Const(time.Millisecond),
@@ -404,6 +412,7 @@ func TestTheGeneratorExtendsTheLeasesOfAClientThatDoesNotRenew(t *testing.T) {
 }
 
 func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	m := raced(t, Scenario{ // raced checks that no key is left
 		Lock: process("own-keys", time.Minute), Clients: 1, Hold: Const(10 * time.Millisecond), Duration: time.Second,
 		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Crash, Clients: 1}},
@@ -441,6 +450,7 @@ func TestAKeyOfALibraryIsToldFromOthers(t *testing.T) {
 }
 
 func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	m := raced(t, Scenario{
 		Lock: process("exits", time.Second), Clients: 3, Hold: Const(100 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second,
 	})
@@ -458,6 +468,7 @@ func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 }
 
 func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	sleeping := func() int {
 		out, err := exec.Command("ps", "-A", "-o", "stat=,args=").Output()
 		if err != nil {
@@ -611,7 +622,7 @@ func TestAClientProcessHasAKnownKind(t *testing.T) {
 func settingsOf(kind Kind) Scenario {
 	s := Scenario{
 		Lock: process(kind, 2*time.Second), Clients: 6, Keys: Keys{N: 1},
-		Hold: Const(5 * time.Millisecond), Think: Const(2 * time.Millisecond), Duration: 600 * time.Millisecond, Seed: 1,
+		Hold: Const(5 * time.Millisecond), Think: Const(2 * time.Millisecond), Duration: 30 * time.Second, Seed: 1,
 	}
 	switch {
 	case kind.permits():
@@ -621,13 +632,14 @@ func settingsOf(kind Kind) Scenario {
 	case kind.shared():
 		s.Reads = 0.7
 	}
-	if kind.reentrant() && kind.form().NewReader == nil {
+	if kind.reentrant() && formOf(kind).NewReader == nil {
 		s.Depth = 3
 	}
 	return s
 }
 
 func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes of every kind")
 	for _, kind := range Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			s := settingsOf(kind)
@@ -640,19 +652,25 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			running(t, r)
-			most := 0
+			most, together := 0, kind.permits() || kind == All || s.Reads > 0
 			for done := r.Done(); done != nil; {
 				select {
 				case <-done:
 					done = nil
 				case <-time.After(time.Millisecond):
-					most = max(most, r.Metrics().Clients.Holding)
+					m := r.Metrics()
+					if most = max(most, m.Clients.Holding); m.Acquired >= 100 && (most > 1 || !together) {
+						done = nil
+					}
 				}
+			}
+			if err := r.Stop(); err != nil {
+				t.Error(err)
 			}
 			m := r.Metrics()
 			checkSums(t, m)
 			checkNoProcess(t)
-			if failed := m.Errors + m.Unconfirmed; m.Acquired < 20 || failed > 0 && kind != "classic/quorum-semaphore" { // its nodes have 50 ms for their reply
+			if failed := m.Errors + m.Unconfirmed; m.Acquired < 20 || failed > 0 && !kind.Quorum() { // nodes have 40 ms for a reply, which a busy machine exceeds
 				t.Errorf("%d acquired, %d errors, %d unconfirmed: %s", m.Acquired, m.Errors, m.Unconfirmed, m.LastErr)
 			}
 			if kind.Sound() && (m.Violations.Overlap.Count > 0 || m.Violations.Broken() > 0) {
@@ -661,7 +679,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 			if kind == Reentrant && m.CommandsPerHold() < 6 {
 				t.Errorf("%.1f commands per hold of 3 entries", m.CommandsPerHold())
 			}
-			if together := kind.permits() || kind == All || s.Reads > 0; together && most < 2 {
+			if together && most < 2 {
 				t.Errorf("at most %d inside at once", most)
 			}
 		})
@@ -698,6 +716,7 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 }
 
 func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes for seconds")
 	s := Scenario{
 		Lock: process("classic/getset", time.Second), Clients: 3, Keys: Keys{N: 1}, Seed: 1, Duration: 4 * time.Second,
 		Hold: Const(100 * time.Millisecond), Think: Const(5 * time.Millisecond),
@@ -724,6 +743,7 @@ func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
 }
 
 func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
+	testtier.Long(t, "it runs loads of client processes under faults")
 	for _, c := range []struct {
 		kind   Kind
 		before string
@@ -784,6 +804,7 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 }
 
 func TestAFreezeBeforeAReleaseExplainsTheLoss(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	s := Scenario{ // the only script of a client without others is the release
 		Lock: process(Mutex, 300*time.Millisecond), Clients: 1, Keys: Keys{N: 1}, Seed: 1,
 		Hold: Const(10 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: 1200 * time.Millisecond,
@@ -796,6 +817,7 @@ func TestAFreezeBeforeAReleaseExplainsTheLoss(t *testing.T) {
 }
 
 func TestACrashBeforeACommandIsACrash(t *testing.T) {
+	testtier.Long(t, "it runs a load of client processes for seconds")
 	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
 		Lock: process("classic/setnx-expire", 300*time.Millisecond), Clients: 2, Keys: Keys{N: 1}, Seed: 1,
 		Hold: Const(5 * time.Millisecond), Think: Const(5 * time.Millisecond), Duration: time.Hour,
@@ -844,6 +866,7 @@ func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
 }
 
 func TestCloseEndsTheStartOfClientProcesses(t *testing.T) {
+	testtier.Long(t, "client processes are slow to start")
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	file := filepath.Join(t.TempDir(), "started")
 	first := fmt.Sprintf("touch '%s'; exec sleep 1000", file)

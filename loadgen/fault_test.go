@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 )
 
@@ -127,6 +128,7 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 }
 
 func TestServersStopAndContinue(t *testing.T) {
+	testtier.Long(t, "servers stop for seconds")
 	t.Parallel()
 	set := server.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())

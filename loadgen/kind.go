@@ -43,8 +43,10 @@ func Kinds() []Kind {
 // time. The historic kinds break that promise.
 func (k Kind) Sound() bool { return !strings.HasPrefix(string(k), classicPrefix) }
 
-// form returns the historic form of the kind, the zero value if there is none.
-func (k Kind) form() classic.Form {
+// formOf returns the historic form of a kind, the zero value if there is none. It is no method: the
+// methods of Kind are in the compiled form of every package that names a Kind, and a Redis client in
+// the type of one costs each of them a second of compile time.
+func formOf(k Kind) classic.Form {
 	for _, f := range classic.Forms() {
 		if Kind(classicPrefix+f.Name) == k {
 			return f
@@ -54,7 +56,7 @@ func (k Kind) form() classic.Form {
 }
 
 // Quorum reports whether the lock is on several independent servers.
-func (k Kind) Quorum() bool { return k == Redlock || k.form().NewQuorum != nil }
+func (k Kind) Quorum() bool { return k == Redlock || formOf(k).NewQuorum != nil }
 
 // permits reports whether the kind is a semaphore.
 func (k Kind) permits() bool { return k == Semaphore || k == "classic/quorum-semaphore" }
@@ -65,7 +67,7 @@ func (k Kind) Fences() bool { return k.Sound() && k != Semaphore && k != All }
 
 // shared reports whether the kind has, or may have, readers.
 func (k Kind) shared() bool {
-	return k == RW || k == Exec || k.form().NewReader != nil
+	return k == RW || k == Exec || formOf(k).NewReader != nil
 }
 
 func (k Kind) reentrant() bool {

@@ -225,6 +225,7 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 // Clients that share a connection take turns on it, also for the historic
 // kinds.
 func TestClientsThatShareAConnectionHaveNoOther(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy
 	s.Clients, s.Conns, s.Lock.Kind = 12, 1, "classic/blind-delete"

@@ -283,7 +283,7 @@ type flawedSession struct {
 
 func openClassic(o sessionConfig) (session, error) {
 	o.network.pool = 1 // clients that share the connection take turns
-	h := flawedSession{form: o.scenario.Lock.Kind.form(), scenario: o.scenario}
+	h := flawedSession{form: formOf(o.scenario.Lock.Kind), scenario: o.scenario}
 	if h.form.NewQuorum != nil {
 		o.network.impatient = true // the form waits for a node as long as its context permits
 		nodes, closeConns, err := o.openNodes()

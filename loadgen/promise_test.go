@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -152,6 +153,7 @@ func (p lifoLease) Unlock(ctx context.Context) error {
 // Four broken locks that an audit did not find. Each differs in one line from a
 // sound one.
 func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
+	testtier.Long(t, "it runs broken locks until they are found")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	deleting := closing(t, redis.NewClient(&redis.Options{Addr: addr}))

@@ -22,6 +22,7 @@ var busy = Scenario{
 }
 
 func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	r := started(t, rdb, busy)
 	until(t, r, "1000 acquisitions", func(m Metrics) bool { return m.Acquired >= 1000 })
@@ -102,6 +103,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 }
 
 func TestLoadSurvivesTheServer(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t)
 	s := busy
 	s.Lock.TTL = 500 * time.Millisecond

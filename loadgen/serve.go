@@ -73,7 +73,7 @@ type servedTerms struct {
 
 // offers returns the kinds that the hello of a client with locks of kind k says.
 func (k Kind) offers() []Kind {
-	switch form := k.form(); {
+	switch form := formOf(k); {
 	case k == RW:
 		return []Kind{RW, Reentrant}
 	case k.Sound():

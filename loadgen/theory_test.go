@@ -9,12 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // While a server stops for 1.5 s, arrivals at 200/s wait for 0 to 1.5 s, evenly
 // distributed. They are 25% of the arrivals of 6 s. With a timeout of 1 s the
 // first 100 of them fail, each after 1 s on its own connection.
 func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
+	testtier.Long(t, "it measures waits around a pause")
 	const (
 		rate   = 200
 		length = 6 * time.Second

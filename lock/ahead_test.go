@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -160,6 +161,7 @@ func (l lossTimes) check() error {
 //
 // Promise P2.
 func TestALeaseEndsBeforeAnotherClientGetsTheLock(t *testing.T) {
+	testtier.Long(t, "servers stand still for longer than leases")
 	t.Parallel()
 	const servers = 16
 	rounds := 3 // per server

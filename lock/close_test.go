@@ -10,11 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
 // Guarantee 9: Close returns, whatever the server does.
 func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
+	testtier.Long(t, "Close waits for frozen servers, nodes and a cluster")
 	t.Parallel()
 	t.Run("single", func(t *testing.T) {
 		onChild(t, func(r *rig, child *server.Child) {

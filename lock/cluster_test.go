@@ -13,6 +13,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -133,6 +134,7 @@ func (r *clusterRig) channels() []string {
 
 // Scenario 106: a name whose slot no other name can share.
 func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	single := server.ForTest(t)
@@ -174,6 +176,7 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 // Writers of such a name cannot register: a release wakes all of them. A waiting one renews
 // its claim.
 func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	read, err := r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader().TryLock(ctx)
@@ -257,6 +260,7 @@ func (m *move) finish() {
 
 // Scenario 105: MOVED, ASK and TRYAGAIN.
 func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
+	testtier.Long(t, "slots of a cluster move")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	var d eventRecorder
@@ -319,6 +323,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 
 // Scenario 104.
 func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
+	testtier.Long(t, "a cluster replaces a master")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Replicas: 1})
 	var d eventRecorder
@@ -355,6 +360,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 // go-redis appends the nodes that it finds to the slice of addresses in its options. Two
 // clients with one slice would write to the same memory.
 func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	addrs := append(make([]string, 0, 8), r.nodes.Addrs()[0])
@@ -377,6 +383,7 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 
 // Scenario 107.
 func TestLocksAreReadFromMastersOnly(t *testing.T) {
+	testtier.Long(t, "it starts a cluster with replicas")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1, Replicas: 1})
 	for name, o := range map[string]redis.ClusterOptions{
@@ -413,6 +420,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 // Guarantee 7: go-redis does not send a lock's command twice. A second release would
 // find no lock and report a loss.
 func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	link := netfault.New(redis.NewDialer(&redis.Options{}))

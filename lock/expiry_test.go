@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -225,6 +226,7 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 
 // The same, but the replies of another lease's node are delayed.
 func TestAFrozenNodeKeepsNothingBackFromLeasesOnOthers(t *testing.T) {
+	testtier.Long(t, "a node of a cluster is frozen for seconds")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{NodeTimeout: time.Minute})
 	c := r.client(lock.Config{})

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"locktop/internal/testtier"
 )
 
 const writerProcesses = 16
@@ -27,6 +29,7 @@ type writerEvent struct {
 // Every 400 ms a random one of 16 processes dies or is stopped. The others go on: the lock
 // is free for at most the TTL of a dead holder and 1 s for dead processes that were next.
 func TestProcessesThatDieDelayOtherWritersOnlyBriefly(t *testing.T) {
+	testtier.Long(t, "it measures delays after the deaths of processes")
 	t.Parallel()
 	length, atLeast := 3*time.Second, 20
 	if proving() {

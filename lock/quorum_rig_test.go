@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -55,6 +56,17 @@ func nodesOnBoth(t *testing.T, n int, f func(*nodes)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { nodesInBubble(t, n, f) })
 	t.Run("redis-server", func(t *testing.T) { nodesOnRedis(t, n, f) })
+}
+
+// nodesOnBothLong is [nodesOnBoth] for tests that are long on redis-servers, where they wait for
+// time limits or measure.
+func nodesOnBothLong(t *testing.T, n int, why string, f func(*nodes)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { nodesInBubble(t, n, f) })
+	t.Run("redis-server", func(t *testing.T) {
+		testtier.Long(t, why)
+		nodesOnRedis(t, n, f)
+	})
 }
 
 func (r *nodes) add(addr string, dial netfault.Dialer) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -25,6 +26,7 @@ const (
 // No two clients believe at the same moment that they hold a lock, while nodes that
 // keep their data are killed, restarted, stopped and continued.
 func TestHoldsDoNotOverlapWhileNodesCrashAndFreeze(t *testing.T) {
+	testtier.Long(t, "nodes crash and freeze for seconds")
 	t.Parallel()
 	const clients, transports, keys, enough = 32, 8, 3, 50
 	length, seed := chaosSettings(t)

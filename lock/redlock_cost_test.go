@@ -89,6 +89,7 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 // A SET without a reply may have created a copy: it is released, and released again
 // after a connection has broken.
 func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
+	t.Parallel()
 	nodesOnBoth(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)

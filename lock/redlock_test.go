@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -87,7 +88,7 @@ func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
 // Scenario 67, nodes where another client holds the lock.
 func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
 	t.Parallel()
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothLong(t, 5, "it waits for the undos of 32 subsets", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		for mask := range uint(1 << 5) {
 			key := fmt.Sprint("orders", mask)
@@ -128,7 +129,7 @@ func TestAnOutageIsNotContention(t *testing.T) {
 // Scenario 68. Promise P5.
 func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T) {
 	t.Parallel()
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		for _, pair := range [][]int{{0, 1}, {3, 4}, {0, 4}} {
 			for _, warm := range []bool{true, false} {
 				q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -157,7 +158,7 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 
 func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 	t.Parallel()
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
 		r.must(err)
@@ -191,7 +192,7 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 		for range 3 {
 			began := time.Now()
 			_, err = m.Lock(ctx)
-			if took := time.Since(began); took > 3*r.nodeTimeout() {
+			if took := time.Since(began); tooLate(took, 3*r.nodeTimeout()) {
 				r.Errorf("it took %v to notice", took)
 			}
 			if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
@@ -217,6 +218,7 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 
 // Scenarios 69 and 71, frozen nodes; some connections break.
 func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
+	testtier.Long(t, "it waits for the time limits of frozen nodes")
 	t.Parallel()
 	for name, breaks := range map[string]bool{"connections stay": false, "connections break": true} {
 		t.Run(name, func(t *testing.T) {
@@ -684,6 +686,7 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 
 // The second address of a server can be reached again when the votes of two nodes are needed.
 func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
+	t.Parallel()
 	nodesOnRedis(t, 2, func(r *nodes) {
 		r.add("localhost"+r.via[1].Options().Addr[len("127.0.0.1"):], redis.NewDialer(&redis.Options{}))
 		orders := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
@@ -864,6 +867,7 @@ func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 
 // Scenario 82, on nodes. Promise P3.
 func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})
 		r.warm(q)

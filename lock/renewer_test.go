@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -80,6 +81,7 @@ func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 
 // Scenario 50: a renewal is in flight during many of the unlocks.
 func TestNoRenewalFollowsAnUnlock(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(r *rig) {
 		var log zombieHolder
 		rounds := 250
@@ -360,6 +362,8 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 
 // Scenario 62.
 func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
+	testtier.Long(t, "it keeps 2,000 leases for seconds")
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})

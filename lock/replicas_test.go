@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -218,6 +219,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 // Scenario 100 on a cluster: WAIT runs on the node that has the key, also while the
 // slot moves.
 func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
+	testtier.Long(t, "it starts a cluster with replicas")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 2, Replicas: 1})
 	c := r.client(lock.Config{})

@@ -15,6 +15,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -60,6 +61,19 @@ func (r *rig) holds(key, want string) {
 	}
 }
 
+// lives checks that the server keeps a key for ttl from a moment after began.
+func (r *rig) lives(key string, ttl time.Duration, began time.Time) {
+	r.Helper()
+	left := r.rdb.PTTL(context.Background(), key).Val()
+	if passed := time.Since(began) + time.Millisecond; left > ttl || left < ttl-passed {
+		r.Errorf("PTTL of %s is %v after at most %v, want %v", key, left, passed, ttl)
+	}
+}
+
+// tooLate reports whether more time has passed than a promise allows on a quiet machine. The first
+// tier also runs on busy ones, so there it is false.
+func tooLate(passed, limit time.Duration) bool { return testtier.InLong() && passed > limit }
+
 // inBubble runs f on the embedded server under a fake clock.
 func inBubble(t *testing.T, f func(*rig)) {
 	t.Helper()
@@ -86,6 +100,16 @@ func onBoth(t *testing.T, f func(*rig)) {
 	t.Run("redis-server", func(t *testing.T) { onRedis(t, f) })
 }
 
+// onBothLong is [onBoth] for tests that are long on a redis-server.
+func onBothLong(t *testing.T, why string, f func(*rig)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
+	t.Run("redis-server", func(t *testing.T) {
+		testtier.Long(t, why)
+		onRedis(t, f)
+	})
+}
+
 func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
 	r := &rig{T: t, link: netfault.New(dial)}
 	r.link.Undelayed = 4 // the handshake
@@ -100,7 +124,7 @@ func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
 }
 
 // proving reports whether tests run at their full size, on a quiet machine.
-func proving() bool { return os.Getenv("LOCKTOP_PROOF") != "" }
+func proving() bool { return testtier.Proving() }
 
 // tries returns how often to repeat a test that must never fail: few times, or 1000
 // times if LOCKTOP_PROOF is set.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -87,6 +88,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 // leases of three dead holders. No wake-up is lost: in Redisson a waiter could sleep on
 // although a permit was free (redisson#1763, #5762).
 func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
+	t.Parallel()
 	for name, free := range map[string]func(r *rig, holder *lock.Client, held []*lock.Lease){
 		"raised limit": func(r *rig, holder *lock.Client, _ []*lock.Lease) {
 			r.must(holder.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 6))
@@ -96,7 +98,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 		"expiries": func(*rig, *lock.Client, []*lock.Lease) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(r *rig) {
+			onBothLong(t, "30 processes wait for the ends of leases", func(r *rig) {
 				o := lock.Options{TTL: 30 * time.Second}
 				holder, _ := r.process("holder")
 				fixed := o
@@ -591,6 +593,7 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 // When memory is full, permits are renewed, released and handed over; new ones and a new
 // limit are refused.
 func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		d := &eventRecorder{}
 		c := r.client(lock.Config{Observe: d.write})
@@ -644,6 +647,7 @@ func TestASemaphoreDoesNotNoticeAScriptFlush(t *testing.T) {
 // A user with permission for the key alone uses its own limit, and waits for the message
 // to all.
 func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
@@ -673,7 +677,7 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, lock.Options{})), lockAsync(ctx, c.As("second").Semaphore("orders", 2, lock.Options{}))
 		after := r.won(first)
 		leases = append(leases[:0], after, r.won(second))
-		if took := time.Since(died); took > 2*time.Second {
+		if took := time.Since(died); tooLate(took, 2*time.Second) {
 			r.Errorf("two waiters of a process got the permits of dead holders after %v", took)
 		}
 		r.unlockAll(leases...)
@@ -687,7 +691,7 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 // network freezes, loses replies, breaks and delays. There are never more valid leases
 // than permits, and never more permits on the server. In the end nothing is left.
 func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
-	for seed := range uint64(tries(2)) {
+	for seed := range uint64(testtier.Size(1, 2, 1000)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				const limit, processes, clients = 3, 4, 4
@@ -777,16 +781,13 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 	}
 }
 
-// 1,000,000 acquisitions with LOCKTOP_PROOF, else 20,000: the holders in the processes
+// 1,000,000 acquisitions with LOCKTOP_PROOF, 20,000 in the long tier: the holders in the processes
 // never exceed the limit, nor do the permits on the server. Whenever all clients pause,
 // the two numbers agree.
 func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		const limit, processes, clients, rounds = 5, 4, 16, 20
-		cycles := 20_000 / rounds / processes / clients
-		if proving() {
-			cycles = 1_000_000/rounds/processes/clients + 1
-		}
+		cycles := testtier.Size(2_000, 20_000, 1_000_000)/rounds/processes/clients + 1
 		semaphores := make([]*lock.Semaphore, processes)
 		for i := range semaphores {
 			c, _ := r.process(fmt.Sprint("p", i))

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -68,6 +69,7 @@ func (r *sentinelRig) renewedElsewhere(lease *lock.Lease, d *eventRecorder) {
 
 // Scenario 103: the master dies.
 func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
+	testtier.Long(t, "Sentinels replace a master")
 	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{})
 	var d eventRecorder
@@ -100,6 +102,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 // Scenarios 102 and 103: the master is stopped, replaced, and continues without
 // knowing it.
 func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
+	testtier.Long(t, "Sentinels replace a master")
 	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
 	var d eventRecorder

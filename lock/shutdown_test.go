@@ -11,13 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
 // The reply to an acquire is on its way when the client is closed.
 func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(r *rig) {
+	onBothLong(t, "it waits for the time limit of Close", func(r *rig) {
 		for kind, of := range map[string]func(*lock.Client, string) lock.Locker{
 			"mutex": func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, lock.Options{TTL: time.Minute}) },
 			"fair":  func(c *lock.Client, key string) lock.Locker { return c.Fair(key, lock.Options{TTL: time.Minute}) },
@@ -48,6 +49,8 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 
 // The goroutines of a client or a quorum that are busy when it is closed.
 func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
+	testtier.Long(t, "it closes 70 clients at work, and a busy server may outlast the patience of Close")
+	t.Parallel()
 	atWork := func(c interface{ Close() error }, locker func(i int) lock.Locker, at time.Duration) {
 		var all sync.WaitGroup
 		for i := range 8 {

@@ -16,6 +16,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -42,7 +43,7 @@ const (
 )
 
 func TestSimulationOfContention(t *testing.T) {
-	length, seed := 500*time.Millisecond, rand.Uint64N(1<<32)
+	length, seed := time.Duration(testtier.Size(200, 500, 500))*time.Millisecond, rand.Uint64N(1<<32)
 	if d, err := time.ParseDuration(os.Getenv(simulateFor)); err == nil {
 		length = d
 	}

@@ -15,7 +15,8 @@ import (
 
 // imports is the complete table of allowed imports between packages. An import
 // that is not listed is not allowed. Tests may also import internal/server, internal/golden,
-// internal/jsonschema and internal/netfault, and external tests (package x_test) their own package.
+// internal/jsonschema, internal/netfault and internal/testtier, and external tests (package
+// x_test) their own package.
 var imports = map[string][]string{
 	".":                       {"cli"},
 	"loadgen/certify":         {"internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "loadgen", "loadgen/external", "loadgen/oracle"},
@@ -54,6 +55,7 @@ var imports = map[string][]string{
 	"lock/internal/transport": {},
 	"internal/server":         {},
 	"internal/shell":          {},
+	"internal/testtier":       {},
 	"loadgen/soak":            {"internal/server", "loadgen", "loadgen/oracle"},
 	"screenshots":             {"tui/svg"},
 	"cli/manpages":            {"cli"},
@@ -91,7 +93,7 @@ func TestImportsKeepToTheTable(t *testing.T) {
 			continue
 		}
 		if f.test {
-			allowed = slices.Concat(allowed, []string{"internal/server", "internal/golden", "internal/jsonschema", "internal/netfault", f.pkg}, testImports[f.pkg])
+			allowed = slices.Concat(allowed, []string{"internal/server", "internal/golden", "internal/jsonschema", "internal/netfault", "internal/testtier", f.pkg}, testImports[f.pkg])
 		}
 		for _, imp := range f.imports {
 			if ours, ok := strings.CutPrefix(imp, "locktop/"); ok && !slices.Contains(allowed, ours) {

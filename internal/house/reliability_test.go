@@ -41,6 +41,9 @@ func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
 		if len(tests) == 0 && !strings.HasPrefix(cells[3], "not: ") {
 			t.Errorf("%s (%s) has no test; name one in a test's comment (Scenario 7., Promise P7.), or say why not, beginning with \"not: \"", number, cells[2])
 		}
+		if strings.HasPrefix(number, "P") && !slices.ContainsFunc(tests, func(cell string) bool { return !strings.HasSuffix(cell, longTier) }) {
+			t.Errorf("%s has no test in the first tier", number)
+		}
 		if len(tests) > 0 {
 			lines[i] = fmt.Sprintf("| %s | %s | %s |", number, cells[2], strings.Join(tests, "<br>"))
 		}
@@ -85,8 +88,12 @@ func testsByNumber(t *testing.T) map[string][]string {
 			for _, n := range scenarios(test.Doc.Text()) {
 				numbers = append(numbers, strconv.Itoa(n))
 			}
+			cell := "`" + path.Dir(name) + "." + test.Name.Name + "`"
+			if isLong(test) {
+				cell += longTier
+			}
 			for _, n := range numbers {
-				covered[n] = append(covered[n], "`"+path.Dir(name)+"."+test.Name.Name+"`")
+				covered[n] = append(covered[n], cell)
 			}
 		}
 	})
@@ -94,6 +101,29 @@ func testsByNumber(t *testing.T) map[string][]string {
 		slices.Sort(tests)
 	}
 	return covered
+}
+
+// longTier follows the name of a test that the first tier skips.
+const longTier = " (long)"
+
+// isLong reports whether a test calls testtier.Long for all that it tests.
+func isLong(test *ast.FuncDecl) bool {
+	return slices.ContainsFunc(test.Body.List, func(s ast.Stmt) bool {
+		line, ok := s.(*ast.ExprStmt)
+		if !ok {
+			return false
+		}
+		call, ok := line.X.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		called, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		pkg, ok := called.X.(*ast.Ident)
+		return ok && pkg.Name == "testtier" && called.Sel.Name == "Long"
+	})
 }
 
 // scenarios returns the numbers in a comment. "27–29" are three numbers.

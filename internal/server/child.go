@@ -36,7 +36,7 @@ type Child struct {
 	path   string // of redis-server
 	args   []string
 	config string // the file in dir; empty: none
-	dir    string
+	dir    *folder
 	port   int
 	bus    bool // it also listens on port + busOffset
 
@@ -59,13 +59,13 @@ func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", ErrNotInstalled)
 	}
-	dir, err := os.MkdirTemp("", "locktop-redis-")
+	dir, err := newFolder()
 	if err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
 	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir, bus: o.clusterBus}
 	if err := errors.Join(c.configure(o.Config), c.startOnFreePort(ctx)); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, dir.remove())
 	}
 	return c, nil
 }
@@ -75,7 +75,7 @@ func (c *Child) configure(text string) error {
 	if text == "" {
 		return nil
 	}
-	c.config = filepath.Join(c.dir, "redis.conf")
+	c.config = filepath.Join(c.dir.path, "redis.conf")
 	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("start a redis child: %w", err)
 	}
@@ -160,7 +160,7 @@ func (c *Child) arguments() []string {
 		[]string{"--save", "", "--appendonly", "no"},
 		c.args,
 		[]string{
-			"--bind", "127.0.0.1", "--port", strconv.Itoa(c.port), "--dir", c.dir,
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(c.port), "--dir", c.dir.path,
 			"--daemonize", "no", "--logfile", "", "--loglevel", "notice",
 		},
 	)
@@ -193,7 +193,7 @@ func (c *Child) Stop() error {
 		return nil
 	}
 	c.stopped = true
-	if err := errors.Join(c.proc.terminate(stopGrace), os.RemoveAll(c.dir)); err != nil {
+	if err := errors.Join(c.proc.terminate(stopGrace), c.dir.remove()); err != nil {
 		return fmt.Errorf("stop the redis child: %w", err)
 	}
 	return nil
@@ -233,7 +233,7 @@ func (c *Child) Erase() error {
 	if c.stopped || c.proc.running() {
 		return errors.New("erase the redis child: it was not killed")
 	}
-	if err := errors.Join(os.RemoveAll(c.dir), os.Mkdir(c.dir, 0o700)); err != nil {
+	if err := c.dir.empty(); err != nil {
 		return fmt.Errorf("erase the redis child: %w", err)
 	}
 	return nil

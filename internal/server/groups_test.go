@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/testtier"
 )
 
 // eventually waits until a condition holds.
@@ -52,6 +54,7 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 }
 
 func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
+	testtier.Long(t, "Sentinels replace a master")
 	t.Parallel()
 	w := SentinelGroupForTest(t, SentinelOptions{})
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
@@ -91,6 +94,7 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 }
 
 func TestClusterReplacesAMasterThatDies(t *testing.T) {
+	testtier.Long(t, "a cluster replaces a master")
 	t.Parallel()
 	c := ClusterForTest(t, ClusterOptions{Replicas: 1})
 	replica := client(t, c.Nodes()[3].Addr())
@@ -104,6 +108,7 @@ func TestClusterReplacesAMasterThatDies(t *testing.T) {
 }
 
 func TestGroupsEndWithTheTest(t *testing.T) {
+	testtier.Long(t, "it starts every group of servers")
 	t.Parallel()
 	ForTest(t) // skips where there is no redis-server
 	var addrs []string

@@ -22,9 +22,10 @@ type process struct {
 
 // spawn starts a redis-server. It is in a process group of its own, so that a Ctrl-C
 // in the terminal of this process ends this process first. On Linux it dies with this process.
-func spawn(path string, args []string, dir string) (*process, error) {
+func spawn(path string, args []string, dir *folder) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), output: newOutputTail(), done: make(chan struct{})}
-	p.cmd.Dir = dir
+	p.cmd.Dir = dir.path
+	p.cmd.ExtraFiles = dir.inherited()
 	p.cmd.Stdout = p.output
 	p.cmd.Stderr = p.output
 	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipe open

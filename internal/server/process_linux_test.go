@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -81,10 +82,20 @@ func TestCtrlCDoesNotReachAChild(t *testing.T) {
 	}
 }
 
+// When the parent is killed, the child ends, too, and the next start removes its directory.
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	ForTest(t) // skips where there is no redis-server
+	tmp := t.TempDir()
+	folders := func() int {
+		removeLeftovers(tmp)
+		names, err := filepath.Glob(filepath.Join(tmp, "locktop-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asParent+"=1")
+	cmd.Env = append(os.Environ(), asParent+"=1", "TMPDIR="+tmp)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +121,9 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	if !answers(addr) {
 		t.Fatalf("no child answers on %q once the thread that asked for it is gone", addr)
 	}
+	if n := folders(); n != 1 {
+		t.Errorf("%d directories beside a start, want that of the child", n)
+	}
 
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -118,6 +132,11 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	for end := time.Now().Add(10 * time.Second); answers(addr); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the child on %s outlived its parent", addr)
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); folders() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the directory of the killed child stays")
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 // Caches contain digests, and counters have names with the word lock. None of
 // them is a likely lock, however many there are.
 func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	p := rdb.Pipeline()
 	for i := range 20_000 {

@@ -31,6 +31,7 @@ func (c metered) Read(b []byte) (int, error) {
 // A key with the name of a lock that is too large for one is shown as
 // oversized. Very large elements are not fetched.
 func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
+	t.Parallel()
 	const huge = 20 << 20
 	rdb := connect(t, server.ForTest(t).Addr())
 	run := func(script string, keys ...string) {

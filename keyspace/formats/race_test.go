@@ -258,6 +258,7 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 //
 // Promise P11.
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	times := 8 // per sample
 	if os.Getenv("LOCKTOP_PROOF") != "" {

@@ -18,6 +18,7 @@ import (
 // The release of a Redisson fair lock is announced to the first waiter in its
 // queue, and not at all if the queue is empty.
 func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
+	t.Parallel()
 	const (
 		key, queue, deadlines = "gate", "redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"
 		first, second         = "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -27,6 +28,7 @@ func labelled() inspect.ScanOptions {
 // A holder is marked disconnected only if its connection was seen before. If no
 // connection ever had the holder's name, nothing is known.
 func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
+	testtier.Long(t, "it samples connections for seconds")
 	t.Parallel()
 	admin := realServer(t)
 	there := connect(t, redis.Options{Addr: admin.Options().Addr, ClientName: "there"})
@@ -86,6 +88,7 @@ func missing(s keyspace.Snapshot) []string {
 }
 
 func TestWithoutClientListTheLimitationIsReported(t *testing.T) {
+	testtier.Long(t, "it samples connections for seconds")
 	t.Parallel()
 	admin := realServer(t)
 	do(t, admin, "SET", "lock:a", "token:somebody")

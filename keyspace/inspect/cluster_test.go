@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -73,6 +74,7 @@ func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
 // While a slot moves to another master, key by key, a scan of the cluster sees
 // every lock in it exactly once.
 func TestAScanMissesNoLockThatMoves(t *testing.T) {
+	testtier.Long(t, "slots of a cluster move during scans")
 	t.Parallel()
 	const locks = 200
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
@@ -161,6 +163,7 @@ func fillSlots(t testing.TB, addr string, n int) {
 
 // A user without permission for ASKING is told how many keys could not be read.
 func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
 	key := tagged(t, c, 0)
@@ -192,6 +195,7 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 // In a cluster that is down because a master is missing, SCAN lists keys that
 // cannot be read. The scan ends soon and sends few requests.
 func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
+	testtier.Long(t, "it starts clusters that go down")
 	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{})
 	key := tagged(t, c, 0)
@@ -217,6 +221,7 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 // While the server is gone, every call returns an error, also after a new
 // connection attempt.
 func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
+	testtier.Long(t, "connections run into their time limits")
 	t.Parallel()
 	srv := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})

@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -51,6 +52,7 @@ func polite() inspect.ScanOptions {
 // A scan of a distant server reads one page while it requests the next, so each
 // step covers several pages.
 func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
+	t.Parallel()
 	steps := func(roundTrip time.Duration) (n int) {
 		o := polite()
 		o.Progress = func(keyspace.Snapshot) { n++ }
@@ -71,6 +73,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 // The round trip time is no reason to pause, as long as not all locks are
 // known.
 func TestAFarServerIsKnownSoon(t *testing.T) {
+	testtier.Long(t, "it measures times on a slow link")
 	t.Parallel()
 	o := polite()
 	o.Budget = inspect.NewBudget(0.5) // so that the server's own time matters little on a busy machine

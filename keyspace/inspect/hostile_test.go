@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -87,6 +88,7 @@ func probe(t *testing.T, addr string, f func()) time.Duration {
 // the best of several tries, because an absolute limit would depend on the
 // machine.
 func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
+	testtier.Long(t, "it measures delays beside values of megabytes")
 	if testing.Short() {
 		t.Skip("loads values of a million elements")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -216,6 +217,7 @@ func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, erro
 // With the server's default configuration, no event is lost, reported twice,
 // late, or reported with the wrong reason.
 func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), PoolSize: 64})
 	l := listened(t, connect(t, redis.Options{Addr: child.Addr()}), justTokens())
@@ -278,6 +280,7 @@ func compareChanges(t *testing.T, l *log, all map[change]time.Time) {
 // pattern is learnt, their holds are reported like all others, however short
 // they are.
 func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
+	testtier.Long(t, "it watches a server for seconds")
 	t.Parallel()
 	rdb := realServer(t)
 	for i := range 1000 {

@@ -567,6 +567,7 @@ func TestDeniedCommandsAreReported(t *testing.T) {
 
 // The type of a key is guessed from its name, and the guess is checked.
 func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
+	t.Parallel()
 	for _, typ := range []string{"RPUSH", "SADD", "SET", "HSET"} {
 		rdb := realServer(t)
 		p := rdb.Pipeline()
@@ -655,6 +656,7 @@ func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
 
 // The cursor of a scan survives errors: no key is lost or read twice.
 func TestAScanWithRetriesContinuesAfterABusyServer(t *testing.T) {
+	t.Parallel()
 	rdb := realServer(t, slowScript...)
 	fill(t, rdb, 5000)
 	do(t, rdb, "SET", "lock:a", "token:a")

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -74,6 +75,7 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 
 // A known lock is read when it changes, not again in each pass.
 func TestAPassProbesNoWatchedKeys(t *testing.T) {
+	testtier.Long(t, "it watches a server for seconds")
 	t.Parallel()
 	rdb := realServer(t)
 	const locks = 300
@@ -168,6 +170,7 @@ func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 }
 
 func TestAWatcherSurvivesARestart(t *testing.T) {
+	testtier.Long(t, "a server is gone for seconds")
 	t.Parallel()
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})

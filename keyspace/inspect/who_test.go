@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -155,6 +156,7 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 // half of the trials may take more changes: on a machine with other work the lists before and
 // after a change lie farther apart.
 func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
+	testtier.Long(t, "it samples connections for seconds")
 	t.Parallel()
 	const enough = 3 // changes
 	clients, busy, trials, want, atOnce, period := 120, 12, 4, 2, 4, 1200*time.Millisecond
@@ -198,6 +200,7 @@ func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
 // A client renews its locks apart from each other. The changes of all show which client it is,
 // also for a lock that does not change.
 func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
+	testtier.Long(t, "it samples connections for seconds")
 	t.Parallel()
 	c := gather(t, 40, 4)
 	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
@@ -265,6 +268,7 @@ func (c *lateReports) Read(p []byte) (int, error) {
 // The server reports each change late, so that lists that come before the report show the
 // change already. They do not count as lists from before it.
 func TestAHolderIsNamedAlthoughReportsAreLate(t *testing.T) {
+	testtier.Long(t, "reports of a server arrive late for seconds")
 	t.Parallel()
 	c := gather(t, 40, 4)
 	c.rdb = connect(t, redis.Options{Addr: c.rdb.Options().Addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -76,6 +76,7 @@ func atDir(t *testing.T, r *DirReader, moment, since time.Time) keyspace.Snapsho
 }
 
 func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
+	t.Parallel()
 	all := hour(1)
 	r := openDir(t, recordDir(t, all))
 	last := len(all) - 1
@@ -259,6 +260,7 @@ func segmentsOf(t *testing.T, dir string) []string {
 }
 
 func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
+	t.Parallel()
 	c := newChurn(8)
 	dir := t.TempDir()
 	const limit = 100 << 10
@@ -374,6 +376,7 @@ func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
 }
 
 func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
+	t.Parallel()
 	all := hour(11)
 	for name, damage := range map[string]func([]byte) []byte{
 		"a bit in the full state": func(b []byte) []byte { return flipped(b, segmentPrefix+100) },
@@ -458,6 +461,7 @@ func TestSnapshotsMayBeALittleEarly(t *testing.T) {
 
 // A frame with all locks of a large server would be too long for a reader.
 func TestALargeChangeBeginsASegment(t *testing.T) {
+	t.Parallel()
 	empty, full := keyspace.Snapshot{At: begin}, keyspace.Snapshot{At: begin.Add(time.Second)}
 	for i := range 20_000 {
 		l := keyspace.Lock{Key: fmt.Sprintf("lock:%05d", i), Holders: []keyspace.Holder{{ID: "x", Label: strings.Repeat("long ", 200)}}}

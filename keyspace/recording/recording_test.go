@@ -273,6 +273,7 @@ func TestANullInsteadOfALockIsAnError(t *testing.T) {
 }
 
 func TestARecordingOfAnEarlierVersionIsRefusedAsOne(t *testing.T) {
+	t.Parallel()
 	old := []byte("locktop recording 1\nand whatever follows")
 	if _, err := Open(bytes.NewReader(old), int64(len(old))); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "format 1") {
 		t.Errorf("the error is %v", err)

@@ -154,6 +154,7 @@ func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
 }
 
 func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		c := newChurn(seed)
 		var all []keyspace.Snapshot
@@ -396,6 +397,7 @@ func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
 
 // No frame after the damage may be applied.
 func TestAFlippedBitIsNoticed(t *testing.T) {
+	t.Parallel()
 	c := newChurn(4)
 	var all []keyspace.Snapshot
 	for range 60 {

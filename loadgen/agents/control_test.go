@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
@@ -113,6 +114,7 @@ func (h *clockHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 // The difference of two clocks goes by the fastest reply, so one slow reply does no harm.
 func TestTheDifferenceOfTwoClocksGoesByTheFastestReply(t *testing.T) {
+	testtier.Long(t, "it measures a clock on a slow link")
 	for _, ahead := range []time.Duration{0, 5 * time.Second, -5 * time.Second} {
 		for _, shift := range []time.Duration{0, time.Minute} {
 			rdb := connect(t, server.EmbeddedForTest(t).Addr())

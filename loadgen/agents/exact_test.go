@@ -8,6 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
@@ -15,6 +16,7 @@ import (
 // histograms, bucket for bucket. The agents start at the same time, though their clocks
 // differ by 10 s.
 func TestTheFiguresOfAgentsAreThoseOfAllTheirEvents(t *testing.T) {
+	testtier.Long(t, "it runs loads by agents for seconds")
 	t.Parallel()
 	shifts := []time.Duration{5 * time.Second, -5 * time.Second, 0}
 	t.Run("embedded", func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
@@ -77,6 +78,7 @@ func faulty(kind loadgen.Kind) loadgen.Scenario {
 // Sound locks by agents with wrong clocks, under faults of clients and servers: the witness
 // raises no alarm, and neither do the oracles of the agents.
 func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
+	testtier.Long(t, "it runs a load of every kind by agents")
 	t.Parallel()
 	type result struct {
 		acquired, proven int64
@@ -141,6 +143,7 @@ var flawed = []string{"getset-skew", "blind-delete", "get-then-del", "two-key-rw
 // The witness flags each historic form that lets two clients in at once, with clients of
 // different agents, whose clocks differ by 10 s.
 func TestTheWitnessFlagsHistoricLocks(t *testing.T) {
+	testtier.Long(t, "it runs broken locks until they are found")
 	t.Parallel()
 	for _, name := range flawed {
 		t.Run(name, func(t *testing.T) {

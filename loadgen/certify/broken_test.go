@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 	"locktop/loadgen/external"
 )
@@ -280,6 +281,7 @@ func (b *broken) extend(key, token string, ttl int64) (agreed int, err error) {
 }
 
 func TestEveryJudgeFindsTheDefectThatItLooksFor(t *testing.T) {
+	testtier.Long(t, "it runs a test for each defect")
 	t.Parallel()
 	for defect, tests := range defects {
 		t.Run(defect, func(t *testing.T) {
@@ -313,6 +315,7 @@ func TestALateReleaseThatTakesLongerThanTheLeaseOfTheNextHolder(t *testing.T) {
 }
 
 func TestTheClientWithoutADefectPasses(t *testing.T) {
+	testtier.Long(t, "it runs all tests on a client")
 	t.Parallel()
 	for _, v := range run(t, "broken/none", slices.DeleteFunc(testNames(), func(name string) bool { return name == "waiters" })...).Verdicts {
 		if v.Outcome == Fail || v.Outcome == Inconclusive {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"locktop/internal/jsonschema"
+	"locktop/internal/testtier"
 )
 
 // flaws names for each historic form the tests that show the flaw of its doc comment.
@@ -53,6 +54,7 @@ func run(t *testing.T, kind string, tests ...string) Result {
 }
 
 func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
+	testtier.Long(t, "it runs tests on each historic form")
 	t.Parallel()
 	for kind, tests := range flaws {
 		t.Run(kind, func(t *testing.T) {
@@ -73,6 +75,7 @@ func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
 const proof = "LOCKTOP_PROOF"
 
 func TestSoundKindsPass(t *testing.T) {
+	testtier.Long(t, "it runs all tests on all kinds")
 	t.Parallel()
 	kinds := []string{"mutex", "redlock"}
 	if os.Getenv(proof) != "" {
@@ -92,6 +95,7 @@ func TestSoundKindsPass(t *testing.T) {
 }
 
 func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
+	testtier.Long(t, "it runs tests for seconds")
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)

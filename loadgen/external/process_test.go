@@ -196,6 +196,7 @@ func TestAClientThatClaimsOneLockTwiceBreaksTheProtocol(t *testing.T) {
 }
 
 func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
+	t.Parallel()
 	for how, want := range map[string]error{"silent": ErrNoHello, "hangs": ErrLate} {
 		p := startWith(t, how, Options{HelloWithin: time.Second, ReplyWithin: 100 * time.Millisecond})
 		if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, want) {
@@ -235,6 +236,7 @@ func TestTheTimeOfAWaitIsNotLate(t *testing.T) {
 }
 
 func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
+	t.Parallel()
 	p := start(t, "slow")
 	if _, err := p.Hello(t.Context()); err != nil {
 		t.Fatal(err)
@@ -309,6 +311,7 @@ func TestAFloodTakesNoMemory(t *testing.T) {
 }
 
 func TestAFrozenClientAnswersAfterwards(t *testing.T) {
+	t.Parallel()
 	p := start(t, "well")
 	if _, err := p.Hello(t.Context()); err != nil {
 		t.Fatal(err)
@@ -359,6 +362,7 @@ func TestAKilledClientIsNotToBlame(t *testing.T) {
 }
 
 func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
+	t.Parallel()
 	p := start(t, "stays")
 	mustLock(t, p, "a")
 	if err := p.Close(); err != nil {

@@ -70,6 +70,7 @@ func keysOf(m map[string]jsonschema.Schema) []string {
 }
 
 func TestReportsMatchTheirSchema(t *testing.T) {
+	t.Parallel()
 	s := jsonschema.Read(t, "../../docs/load-report.schema.json")
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
 		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
@@ -87,6 +88,7 @@ var flaws = []struct {
 }
 
 func TestTheFlawOfEachHistoricFormIsFoundInClientProcesses(t *testing.T) {
+	testtier.Long(t, "it runs broken locks until they are found")
 	found := make(map[loadgen.Kind]bool)
 	for _, f := range flaws {
 		found[f.kind] = true
@@ -159,6 +161,7 @@ func underFaults(kind loadgen.Kind) loadgen.Scenario {
 }
 
 func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
+	testtier.Long(t, "it runs a load of every kind")
 	for _, kind := range loadgen.Kinds() {
 		for n := range proof(10) {
 			if !kind.Sound() {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
@@ -25,6 +26,7 @@ const longest = 3 * time.Second
 // Every scenario runs on real servers and must show its effect. Scenarios 7, 8,
 // 15, 24, 36, 45, 52, 57, 64, 67, 69 and 109.
 func TestEveryScenarioShowsItsEffect(t *testing.T) {
+	testtier.Long(t, "it runs every scenario")
 	single := connect(t, server.ForTest(t).Addr())
 	var herd []*float64 // commands per hold, by the way of waiting
 	t.Run("scenario", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
@@ -268,6 +269,7 @@ func (s stay) leased() time.Time {
 }
 
 func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
+	testtier.Long(t, "it runs a load of every kind beside MONITOR")
 	t.Parallel()
 	for _, kind := range loadgen.Kinds() {
 		t.Run(strings.ReplaceAll(string(kind), "/", "-"), func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 //
 // Promises P1 and P2.
 func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
+	testtier.Long(t, "it is a soak")
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
@@ -49,6 +51,7 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 }
 
 func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
+	testtier.Long(t, "it is a soak")
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen/witness"
 )
 
@@ -110,6 +111,7 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 // Without its server, a witness delays no client for more than 1 s an entry, and the results
 // tell how much it has missed.
 func TestAWitnessWithoutItsServer(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -184,6 +186,7 @@ func TestProcessesJoinAWitness(t *testing.T) {
 
 // The percentiles of a witness include the entries of the processes that have joined.
 func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
+	testtier.Long(t, "it measures clocks for seconds")
 	rdb := connect(t, server.EmbeddedForTest(t).Addr())
 	w, other := open(t, rdb), witness.Join(rdb, "run")
 	rdb.AddHook(slowHook{})

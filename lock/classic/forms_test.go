@@ -56,6 +56,7 @@ func TestAFormExcludesUntilItIsUnlocked(t *testing.T) {
 }
 
 func TestAFormIsFreeOnceItsTimeIsUpAndNotBefore(t *testing.T) {
+	t.Parallel()
 	each(t, classicKinds(), func(r *rig, k kind) {
 		first := r.take(k.open(r, 50*time.Millisecond))
 		r.await(k.open(r, 50*time.Millisecond))
@@ -81,6 +82,7 @@ func TestATTLThatCannotWorkIsTheDefault(t *testing.T) {
 
 // A late unlock must leave the lock of the next owner alone. These forms do not.
 func TestWhoIsLateDeletesTheNextOwnersLock(t *testing.T) {
+	t.Parallel()
 	deletes := []string{"getset", "blind-delete", "two-key-rw"}
 	kinds := slices.Concat(classicKinds(), soundKinds())
 	// A client compares a stamp with its own TTL, so this form has its own test:

@@ -24,6 +24,7 @@ func TestAReaderSetsTheTimeOfAllReaders(t *testing.T) {
 }
 
 func TestNoClusterRunsTwoKeyRWUnlessItsNameHasATag(t *testing.T) {
+	t.Parallel()
 	node := server.ClusterForTest(t, server.ClusterOptions{Masters: 1})
 	r := newRig(t, node.Addrs()[0], redis.NewDialer(&redis.Options{}))
 
