@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/term"
+	"github.com/muesli/termenv"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -71,7 +73,7 @@ func (p *program) doctor(ctx context.Context, c *connect.Flags, s *selection, o 
 		return scanFailed(fmt.Errorf("look at %s: %w", t.Title, err))
 	}
 	d := diagnosisOf(t.Title, s.filter(snap), snap)
-	print := func(w io.Writer) error { return d.write(w, colours(w)) }
+	print := func(w io.Writer) error { return d.write(w, coloured(w)) }
 	if o.json {
 		print = func(w io.Writer) error { return render.JSON(w, d.json()) }
 	}
@@ -267,8 +269,14 @@ func lagOf(f keyspace.WatchStatus) string {
 	return ", at most " + humanize.Precise(f.Lag) + " behind"
 }
 
-// colours reports whether output to w may have colours.
-func colours(w io.Writer) bool {
+// coloursOf returns the colours of a terminal, as its environment names them: at least 16,
+// because terminals without colours ignore them.
+func coloursOf(terminal io.Writer) termenv.Profile {
+	return min(termenv.NewOutput(terminal, termenv.WithUnsafe()).ColorProfile(), termenv.ANSI)
+}
+
+// coloured reports whether output to w may have colours.
+func coloured(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(f.Fd()) && os.Getenv("NO_COLOR") == ""
 }
@@ -282,8 +290,10 @@ func terminalTest(coloured bool) string {
 		return out.String() + "  colours  off\n"
 	}
 	out.WriteString("  colours ")
+	terminal := lipgloss.NewRenderer(&out)
+	terminal.SetColorProfile(termenv.ANSI)
 	for i, name := range []string{"red", "green", "yellow", "blue", "magenta", "cyan"} {
-		fmt.Fprintf(&out, " \x1b[3%dm%s\x1b[0m", i+1, name)
+		out.WriteString(" " + terminal.NewStyle().Foreground(lipgloss.ANSIColor(i+1)).Render(name))
 	}
 	out.WriteString("\n")
 	return out.String()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 
 	"locktop/cli/connect"
@@ -136,7 +137,7 @@ func (p *program) newProgressLine() progressLine {
 
 func (l progressLine) show(text string) {
 	if l.live {
-		fmt.Fprintf(l.notes.to, "\r\x1b[K%s", widget.Plain(text))
+		fmt.Fprintf(l.notes.to, "\r%s%s", ansi.EraseLineRight, widget.Plain(text))
 		return
 	}
 	l.notes.note("%s", text)
@@ -145,7 +146,7 @@ func (l progressLine) show(text string) {
 // clear erases the line.
 func (l progressLine) clear() {
 	if l.live {
-		fmt.Fprint(l.notes.to, "\r\x1b[K")
+		fmt.Fprint(l.notes.to, "\r"+ansi.EraseLineRight)
 	}
 }
 

@@ -66,6 +66,7 @@ func (a *screenFlags) check() error {
 func (a *screenFlags) applyTo(w *tui.Config) {
 	w.Theme, w.Glyphs, w.NoMouse, w.Every = a.theme, a.glyphs, a.noMouse, a.every
 	w.Dumb = os.Getenv("TERM") == "dumb"
+	w.Colours = coloursOf(os.Stdout)
 	ascii := !speaksUTF8(os.Getenv)
 	if w.Theme == "" && (ascii || os.Getenv("NO_COLOR") != "") {
 		w.Theme = "mono"

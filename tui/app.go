@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/muesli/termenv"
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
@@ -52,11 +53,12 @@ func newApp(ctx context.Context, w Config) *app {
 	a.refresher.every = max(w.Every, tickInterval)
 	a.syncPlayer()
 	a.privacy = newPrivacy()
-	a.screen.theme, _ = themeNamed(w.Theme)
 	a.screen.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
 	if w.Dumb {
-		a.screen.theme, a.screen.glyphs = bareTheme(), widget.ASCII()
+		w.Colours, a.screen.glyphs = termenv.Ascii, widget.ASCII()
 	}
+	a.screen.renderer = renderer(w.Colours)
+	a.screen.theme, _ = themeNamed(w.Theme, a.screen.renderer)
 	return a
 }
 

@@ -147,7 +147,7 @@ func commonPrefix(all []string) string {
 }
 
 func (a *app) setTheme(name string) (tea.Cmd, error) {
-	t, ok := themeNamed(name)
+	t, ok := themeNamed(name, a.screen.renderer)
 	if !ok || name == "" {
 		return nil, fmt.Errorf("one of: %s", strings.Join(Themes(), ", "))
 	}

@@ -77,7 +77,7 @@ func (a *app) lines(s *state) []string {
 func (s *state) body(p page, h int) []string {
 	shown := *s
 	if s.stale() {
-		shown.screen.theme = s.screen.theme.faded()
+		shown.screen.theme = s.screen.theme.faded(s.screen.renderer)
 	}
 	lines := p.view(&shown, s.screen.w, h)
 	blank := strings.Repeat(" ", s.screen.w)

@@ -22,7 +22,7 @@ func TestOverlapsAreAnAlarmInWords(t *testing.T) {
 		g.m.Violations.Overlap.Count, g.m.Violations.Overlap.Longest = 3, 12*time.Millisecond
 		g.mu.Unlock()
 		d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
-		if !strings.Contains(d.app.View(), "\x1b[0;1;7;31m ▲ 3 OVERLAPS") {
+		if !strings.Contains(d.app.View(), "\x1b[1;7;31m ▲ 3 OVERLAPS") {
 			t.Error("overlaps are not drawn as an alarm")
 		}
 		g.mu.Lock()

@@ -206,7 +206,7 @@ func TestALostConnectionKeepsTheLastFrame(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		v.set(func(v *fakeServer) { v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED) })
 		d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
-		if !strings.Contains(d.app.View(), "\x1b[0;2mlock:orders:4711") {
+		if !strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711") {
 			t.Error("the old frame is not faint")
 		}
 		v.set(func(v *fakeServer) { v.err = nil })

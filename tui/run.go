@@ -12,6 +12,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
+	"github.com/muesli/termenv"
 
 	"locktop/keyspace"
 	"locktop/loadgen"
@@ -37,14 +38,15 @@ type Config struct {
 	Player       Player             // nil in a live view
 	CommandStats CommandStats       // nil if commands are not counted
 
-	Title   string        // the connected server, without credentials
-	Every   time.Duration // time between two requests; minimum and default 250 ms
-	Theme   string        // one of Themes; default "system"
-	Glyphs  string        // one of widget.GlyphSets; default "block"
-	NoMouse bool          // do not capture the mouse
-	Dumb    bool          // the terminal can only move its cursor: no styles, modes or alternate screen
-	Input   io.Reader     // default os.Stdin
-	Output  io.Writer     // default os.Stdout
+	Title   string          // the connected server, without credentials
+	Every   time.Duration   // time between two requests; minimum and default 250 ms
+	Theme   string          // one of Themes; default "system"
+	Colours termenv.Profile // colours of the terminal; default all
+	Glyphs  string          // one of widget.GlyphSets; default "block"
+	NoMouse bool            // do not capture the mouse
+	Dumb    bool            // the terminal can only move its cursor: no styles, modes or alternate screen
+	Input   io.Reader       // default os.Stdin
+	Output  io.Writer       // default os.Stdout
 }
 
 // ErrInterrupted is the error of Run after Ctrl-C.

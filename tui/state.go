@@ -5,6 +5,7 @@ import (
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/lipgloss"
 
 	"locktop/keyspace"
 	"locktop/tui/widget"
@@ -42,9 +43,10 @@ type state struct {
 
 // screen is what a page must know of the terminal.
 type screen struct {
-	w, h   int
-	theme  theme
-	glyphs widget.Glyphs
+	w, h     int
+	renderer *lipgloss.Renderer // writes the styles of the theme
+	theme    theme
+	glyphs   widget.Glyphs
 }
 
 // notice is the message of the last key in the last line.

@@ -1,7 +1,10 @@
 package tui
 
 import (
-	"strconv"
+	"io"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
 
 	"locktop/keyspace"
 	"locktop/tui/widget"
@@ -37,10 +40,10 @@ type owner struct {
 	fill   widget.Style
 }
 
-// namedTheme is a theme with its name.
+// namedTheme is a theme with its name. make makes it for a terminal.
 type namedTheme struct {
 	name string
-	make func() theme
+	make func(*lipgloss.Renderer) theme
 }
 
 // themes lists all themes; the first is the default.
@@ -67,179 +70,196 @@ func Themes() []string {
 
 // themeNamed returns a theme by name. It returns the default for "" and, with false, for an
 // unknown name.
-func themeNamed(name string) (theme, bool) {
+func themeNamed(name string, r *lipgloss.Renderer) (theme, bool) {
 	for _, l := range themes() {
 		if l.name == name {
-			return l.make(), true
+			return l.make(r), true
 		}
 	}
-	return systemTheme(), name == ""
+	return systemTheme(r), name == ""
 }
 
+// renderer returns the renderer for a terminal with these colours: lipgloss replaces colours
+// that it does not have by the nearest ones, and leaves out all styles without a profile.
+func renderer(colours termenv.Profile) *lipgloss.Renderer {
+	r := lipgloss.NewRenderer(io.Discard)
+	r.SetColorProfile(colours)
+	return r
+}
+
+// The terminal's own colours, which its user has chosen.
+const (
+	black         = lipgloss.Color("0")
+	red           = lipgloss.Color("1")
+	green         = lipgloss.Color("2")
+	yellow        = lipgloss.Color("3")
+	magenta       = lipgloss.Color("5")
+	cyan          = lipgloss.Color("6")
+	white         = lipgloss.Color("7")
+	grey          = lipgloss.Color("8")
+	brightRed     = lipgloss.Color("9")
+	brightGreen   = lipgloss.Color("10")
+	brightYellow  = lipgloss.Color("11")
+	brightMagenta = lipgloss.Color("13")
+	brightCyan    = lipgloss.Color("14")
+	brightWhite   = lipgloss.Color("15")
+)
+
 // systemTheme uses the terminal's own 16 colours, which fit any background.
-func systemTheme() theme {
+func systemTheme(r *lipgloss.Renderer) theme {
+	plain := r.NewStyle()
+	bold, faint := plain.Bold(true), plain.Faint(true)
 	return theme{
-		strong: widget.SGR("1"),
-		dim:    widget.SGR("2"),
-		chip:   widget.SGR("1;30;46"),
-		tab:    widget.SGR("1;4"),
-		key:    widget.SGR("1;36"),
-		head:   widget.SGR("1;36"),
-		sorted: widget.SGR("1;4;36"),
-		row:    widget.SGR("30;46"),
-		rule:   widget.SGR("36"),
-		good:   widget.SGR("32"),
-		calm:   widget.SGR("2;32"),
-		warn:   widget.SGR("33"),
-		bad:    widget.SGR("1;31"),
-		alarm:  widget.SGR("1;7;31"), // reverse video: the background colour on red is readable in every palette
-		read:   widget.SGR("36"),
-		write:  widget.SGR("35"),
-		chart:  widget.SGR("32"),
-		band:   widget.SGR("33;2"),
-		owners: owners("97;", 90),
+		strong: widget.StyleOf(bold),
+		dim:    widget.StyleOf(faint),
+		chip:   widget.StyleOf(bold.Foreground(black).Background(cyan)),
+		tab:    widget.StyleOf(bold.Underline(true)),
+		key:    widget.StyleOf(bold.Foreground(cyan)),
+		head:   widget.StyleOf(bold.Foreground(cyan)),
+		sorted: widget.StyleOf(bold.Underline(true).Foreground(cyan)),
+		row:    widget.StyleOf(plain.Foreground(black).Background(cyan)),
+		rule:   widget.StyleOf(plain.Foreground(cyan)),
+		good:   widget.StyleOf(plain.Foreground(green)),
+		calm:   widget.StyleOf(faint.Foreground(green)),
+		warn:   widget.StyleOf(plain.Foreground(yellow)),
+		bad:    widget.StyleOf(bold.Foreground(red)),
+		alarm:  widget.StyleOf(bold.Reverse(true).Foreground(red)), // reverse video: the background colour on red is readable in every palette
+		read:   widget.StyleOf(plain.Foreground(cyan)),
+		write:  widget.StyleOf(plain.Foreground(magenta)),
+		chart:  widget.StyleOf(plain.Foreground(green)),
+		band:   widget.StyleOf(faint.Foreground(yellow)),
+		owners: owners(plain.Foreground(brightWhite), grey),
 	}
 }
 
-// owners returns the styles of owners in basic colours: letters on a colour, and the colour as
-// foreground. letter is the SGR prefix of the letters.
-func owners(letter string, colours ...int) []owner {
+// owners returns the styles of owners: letters on a colour, and the colour as foreground.
+// letter is the style of the letters.
+func owners(letter lipgloss.Style, colours ...lipgloss.Color) []owner {
 	var all []owner
 	for _, c := range colours {
-		all = append(all, owner{widget.SGR(letter + strconv.Itoa(c+10)), widget.SGR(strconv.Itoa(c))})
+		all = append(all, owner{widget.StyleOf(letter.Background(c)), widget.StyleOf(letter.UnsetForeground().UnsetBold().Foreground(c))})
 	}
 	return all
 }
 
-// palette holds a theme's colours as numbers of the 256-colour palette.
+// palette holds a theme's colours.
 type palette struct {
-	accent, good, calm, warn, bad, read, write string
-	dim, rule, row, ink                        string // ink is the text colour on a coloured background
-	owners                                     []string
+	accent, good, calm, warn, bad, read, write lipgloss.Color
+	dim, rule, row, ink                        lipgloss.Color // ink is the text colour on a coloured background
+	owners                                     []lipgloss.Color
 }
 
-func (r palette) theme() theme {
-	fg := func(colour string) widget.Style { return widget.SGR("38;5;" + colour) }
-	bold := func(colour string) widget.Style { return widget.SGR("1;38;5;" + colour) }
-	on := func(colour string) widget.Style { return widget.SGR("1;38;5;" + r.ink + ";48;5;" + colour) }
-	t := theme{
-		strong: widget.SGR("1"),
-		dim:    fg(r.dim),
-		chip:   on(r.accent),
-		tab:    widget.SGR("1;4"),
-		key:    bold(r.accent),
-		head:   bold(r.accent),
-		sorted: widget.SGR("1;4;38;5;" + r.accent),
-		row:    widget.SGR("1;48;5;" + r.row),
-		rule:   fg(r.rule),
-		good:   fg(r.good),
-		calm:   fg(r.calm),
-		warn:   fg(r.warn),
-		bad:    bold(r.bad),
-		alarm:  on(r.bad),
-		read:   fg(r.read),
-		write:  fg(r.write),
-		chart:  fg(r.good),
-		band:   fg(r.warn),
+func (c palette) theme(r *lipgloss.Renderer) theme {
+	plain := r.NewStyle()
+	bold := plain.Bold(true)
+	on := bold.Foreground(c.ink)
+	return theme{
+		strong: widget.StyleOf(bold),
+		dim:    widget.StyleOf(plain.Foreground(c.dim)),
+		chip:   widget.StyleOf(on.Background(c.accent)),
+		tab:    widget.StyleOf(bold.Underline(true)),
+		key:    widget.StyleOf(bold.Foreground(c.accent)),
+		head:   widget.StyleOf(bold.Foreground(c.accent)),
+		sorted: widget.StyleOf(bold.Underline(true).Foreground(c.accent)),
+		row:    widget.StyleOf(bold.Background(c.row)),
+		rule:   widget.StyleOf(plain.Foreground(c.rule)),
+		good:   widget.StyleOf(plain.Foreground(c.good)),
+		calm:   widget.StyleOf(plain.Foreground(c.calm)),
+		warn:   widget.StyleOf(plain.Foreground(c.warn)),
+		bad:    widget.StyleOf(bold.Foreground(c.bad)),
+		alarm:  widget.StyleOf(on.Background(c.bad)),
+		read:   widget.StyleOf(plain.Foreground(c.read)),
+		write:  widget.StyleOf(plain.Foreground(c.write)),
+		chart:  widget.StyleOf(plain.Foreground(c.good)),
+		band:   widget.StyleOf(plain.Foreground(c.warn)),
+		owners: owners(on, c.owners...),
 	}
-	for _, colour := range r.owners {
-		t.owners = append(t.owners, owner{on(colour), fg(colour)})
-	}
-	return t
 }
 
 // darkTheme is for a dark background.
-func darkTheme() theme {
+func darkTheme(r *lipgloss.Renderer) theme {
 	return palette{
 		accent: "80", good: "114", calm: "65", warn: "221", bad: "203", read: "75", write: "177",
 		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []string{"246", "251", "249"},
-	}.theme()
+		owners: []lipgloss.Color{"246", "251", "249"},
+	}.theme(r)
 }
 
 // lightTheme is for a light background.
-func lightTheme() theme {
+func lightTheme(r *lipgloss.Renderer) theme {
 	return palette{
 		accent: "30", good: "28", calm: "71", warn: "130", bad: "160", read: "25", write: "91",
 		dim: "243", rule: "250", row: "253", ink: "255",
-		owners: []string{"243", "239", "241"},
-	}.theme()
+		owners: []lipgloss.Color{"243", "239", "241"},
+	}.theme(r)
 }
 
 // deuteranopiaTheme uses blue for good and orange for bad, for red-green blindness.
-func deuteranopiaTheme() theme {
+func deuteranopiaTheme(r *lipgloss.Renderer) theme {
 	return palette{
 		accent: "117", good: "75", calm: "67", warn: "228", bad: "208", read: "153", write: "146",
 		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []string{"246", "251", "249"},
-	}.theme()
+		owners: []lipgloss.Color{"246", "251", "249"},
+	}.theme(r)
 }
 
 // tritanopiaTheme uses turquoise for good and red for bad, for blue-yellow blindness.
-func tritanopiaTheme() theme {
+func tritanopiaTheme(r *lipgloss.Renderer) theme {
 	return palette{
 		accent: "80", good: "43", calm: "66", warn: "218", bad: "196", read: "159", write: "211",
 		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []string{"246", "251", "249"},
-	}.theme()
+		owners: []lipgloss.Color{"246", "251", "249"},
+	}.theme(r)
 }
 
 // contrastTheme has no faint colours.
-func contrastTheme() theme {
+func contrastTheme(r *lipgloss.Renderer) theme {
+	plain := r.NewStyle()
+	bold := plain.Bold(true)
+	reverse := widget.StyleOf(bold.Reverse(true))
 	return theme{
-		strong: widget.SGR("1"),
-		chip:   widget.SGR("1;7"),
-		tab:    widget.SGR("1;7"),
-		key:    widget.SGR("1;96"),
-		head:   widget.SGR("1;4"),
-		sorted: widget.SGR("1;7"),
-		row:    widget.SGR("1;7"),
-		good:   widget.SGR("1;92"),
-		calm:   widget.SGR("92"),
-		warn:   widget.SGR("1;93"),
-		bad:    widget.SGR("1;91"),
-		alarm:  widget.SGR("1;97;41"),
-		read:   widget.SGR("1;96"),
-		write:  widget.SGR("1;95"),
-		chart:  widget.SGR("92"),
-		band:   widget.SGR("93"),
-		owners: owners("1;30;", 37),
+		strong: widget.StyleOf(bold),
+		chip:   reverse,
+		tab:    reverse,
+		key:    widget.StyleOf(bold.Foreground(brightCyan)),
+		head:   widget.StyleOf(bold.Underline(true)),
+		sorted: reverse,
+		row:    reverse,
+		good:   widget.StyleOf(bold.Foreground(brightGreen)),
+		calm:   widget.StyleOf(plain.Foreground(brightGreen)),
+		warn:   widget.StyleOf(bold.Foreground(brightYellow)),
+		bad:    widget.StyleOf(bold.Foreground(brightRed)),
+		alarm:  widget.StyleOf(bold.Foreground(brightWhite).Background(red)),
+		read:   widget.StyleOf(bold.Foreground(brightCyan)),
+		write:  widget.StyleOf(bold.Foreground(brightMagenta)),
+		chart:  widget.StyleOf(plain.Foreground(brightGreen)),
+		band:   widget.StyleOf(plain.Foreground(brightYellow)),
+		owners: owners(bold.Foreground(black), white),
 	}
 }
 
 // monoTheme has no colours.
-func monoTheme() theme {
+func monoTheme(r *lipgloss.Renderer) theme {
+	plain := r.NewStyle()
+	bold, faint, reverse := widget.StyleOf(plain.Bold(true)), widget.StyleOf(plain.Faint(true)), widget.StyleOf(plain.Bold(true).Reverse(true))
+	underlined := widget.StyleOf(plain.Bold(true).Underline(true))
 	return theme{
-		strong: widget.SGR("1"),
-		dim:    widget.SGR("2"),
-		chip:   widget.SGR("1;7"),
-		tab:    widget.SGR("1;4"),
-		key:    widget.SGR("1"),
-		head:   widget.SGR("1"),
-		sorted: widget.SGR("1;4"),
-		row:    widget.SGR("7"),
-		rule:   widget.SGR("2"),
-		calm:   widget.SGR("2"),
-		warn:   widget.SGR("1"),
-		bad:    widget.SGR("1"),
-		alarm:  widget.SGR("1;7"),
-		write:  widget.SGR("1"),
-		band:   widget.SGR("2"),
-		owners: []owner{{widget.SGR("1;7"), widget.Style{}}},
+		strong: bold, dim: faint, chip: reverse, tab: underlined, key: bold,
+		head: bold, sorted: underlined, row: widget.StyleOf(plain.Reverse(true)), rule: faint,
+		calm: faint, warn: bold, bad: bold, alarm: reverse, write: bold,
+		band: faint, owners: []owner{{reverse, widget.Style{}}},
 	}
 }
 
-// bareTheme has no escape sequences.
-func bareTheme() theme { return theme{owners: make([]owner, 1)} }
-
 // faded returns the theme for stale data: one faint colour for all but the selection.
-func (t theme) faded() theme {
-	faint := widget.SGR("2")
+func (t theme) faded(r *lipgloss.Renderer) theme {
+	style := r.NewStyle().Faint(true)
+	faint, reverse := widget.StyleOf(style), widget.StyleOf(style.Reverse(true))
 	return theme{
 		text: faint, strong: faint, dim: faint, chip: t.chip, tab: t.tab, key: t.key,
-		head: faint, sorted: faint, row: widget.SGR("2;7"), rule: faint,
+		head: faint, sorted: faint, row: reverse, rule: faint,
 		good: faint, calm: faint, warn: faint, bad: faint, alarm: faint, read: faint, write: faint, chart: faint,
-		band: faint, owners: []owner{{widget.SGR("2;7"), faint}},
+		band: faint, owners: []owner{{reverse, faint}},
 	}
 }
 

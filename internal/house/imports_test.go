@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +81,7 @@ var guarded = map[string][]string{
 	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
 	"github.com/alicebob/miniredis/v2":        {"internal/server"},
 	"github.com/charmbracelet/bubbletea":      {"cli", "tui"},
+	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},
 	"github.com/spf13/cobra":                  {"cli", "cli/manpages"},
 	"time.Now":                                {"cli", "cli/connect", "internal/netfault", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/external", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport", "screenshots", "tui.fetchSnapshot", "tui.readStored"},
@@ -132,6 +134,27 @@ func TestNoCodeMentionsNoTouch(t *testing.T) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			lit, ok := n.(*ast.BasicLit)
 			if ok && lit.Kind == token.STRING && strings.Contains(strings.ToLower(lit.Value), "no-touch") {
+				t.Errorf("%s has the string %s", name, lit.Value)
+			}
+			return true
+		})
+	})
+}
+
+// Colours and attributes are lipgloss': it fits them to the terminal, and leaves them out
+// where there are none.
+func TestNoCodeWritesStyleSequences(t *testing.T) {
+	sequence := regexp.MustCompile("\x1b\\[[0-9;%d]*m")
+	eachFile(t, func(name string, file *ast.File) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			if text, err := strconv.Unquote(lit.Value); err == nil && sequence.MatchString(text) {
 				t.Errorf("%s has the string %s", name, lit.Value)
 			}
 			return true

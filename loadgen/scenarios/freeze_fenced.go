@@ -12,7 +12,7 @@ func freezeFenced() loadgen.Scenario {
 		Name: "freeze-fenced",
 		Caption: "A holder freezes as in the scene freeze, but each hold has a fencing token, and the resource refuses a token below the largest one that it has seen. " +
 			"The late write is refused.",
-		Watch:   "stale writes refused, where the scene freeze has stale writes accepted",
+		Watch:   "refused stale writes, which the scene freeze accepts",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second, Fence: true},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 6,

@@ -1,15 +1,25 @@
 package widget
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/muesli/termenv"
 )
 
+// terminal returns a renderer for a terminal with all colours.
+func terminal() *lipgloss.Renderer {
+	r := lipgloss.NewRenderer(io.Discard)
+	r.SetColorProfile(termenv.TrueColor)
+	return r
+}
+
 func TestLineIsExactlyAsWideAsAsked(t *testing.T) {
-	red := SGR("31")
+	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
 	for w := range 12 {
 		l := NewLine(w).Put(red, "abc").Put(Style{}, "東京").Pad(red, 2).Put(red, "z")
 		if got := ansi.StringWidth(l.String()); got != w {
@@ -19,15 +29,15 @@ func TestLineIsExactlyAsWideAsAsked(t *testing.T) {
 }
 
 func TestLineSwitchesStyleOnlyWhereItChanges(t *testing.T) {
-	red := SGR("31")
+	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
 	got := NewLine(6).Put(red, "a").Put(red, "b").Put(Style{}, "c").String()
-	if want := "\x1b[0;31mab\x1b[0mc   "; got != want {
+	if want := "\x1b[31mab\x1b[mc   "; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestLineEndsWithTheStyleOff(t *testing.T) {
-	if got := NewLine(1).Put(SGR("7"), "a").String(); !strings.HasSuffix(got, off) {
+	if got := NewLine(1).Put(StyleOf(terminal().NewStyle().Reverse(true)), "a").String(); !strings.HasSuffix(got, ansi.ResetStyle) {
 		t.Errorf("%q leaves its style on", got)
 	}
 }
@@ -116,7 +126,7 @@ func TestTableNeverOverflowsItsWidth(t *testing.T) {
 func BenchmarkRow(b *testing.B) {
 	columns := []Column{{Min: 8, Max: 40}, {Min: 6}, {Min: 6, Right: true}, {Min: 6}}
 	table := NewTable(Blocks(), columns, 100, 1)
-	red := SGR("31")
+	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
 	for b.Loop() {
 		l := NewLine(100)
 		table.Row(l, Style{}, func(c, w int) Cell { return Cell{red, "lock:orders:4711"} })
