@@ -110,7 +110,7 @@ func betweenAcquire(r *rig) Verdict {
 	if err := h.unlock(); err != nil {
 		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}
 	}
-	text := fmt.Sprintf("An acquire is %s.", commandList(names))
+	text := fmt.Sprintf("An acquire of a free lock is %s.", commandList(names))
 	for n := 2; n <= min(len(names), mostBetween); n++ {
 		victim := r.actor()
 		r.warm(victim)
@@ -133,6 +133,40 @@ func betweenAcquire(r *rig) Verdict {
 		}
 	}
 	return passed("%s", text)
+}
+
+// betweenWait kills waiters between two commands of the acquire after the release.
+func betweenWait(r *rig) Verdict {
+	a, b := r.actor(), r.actor()
+	r.warm(a, b)
+	text := ""
+	for n := 2; n <= mostBetween; n++ {
+		victim := r.actor()
+		r.warm(victim)
+		h := a.mustLock()
+		request := victim.start(r.ttl)
+		r.pause(short) // for which it waits
+		reached := victim.tap.hold(n, func() {})
+		if err := h.unlock(); err != nil {
+			return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}
+		}
+		if !r.awaitReached(reached, request.done) {
+			if request.h == nil {
+				return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s waited, and did not get the lock: %v.", victim.name, request.err)}
+			}
+			return passed("A waiter got the lock, after the release, with %s.%s", commandList(victim.tap.seen()), text)
+		}
+		names := commandList(victim.tap.seen())
+		victim.kill()
+		victim.tap.pass(errDropped)
+		<-request.done
+		next, took := r.next(b, time.Now(), fmt.Sprintf("the crash of %s, a waiter, before the last of the commands after the release (%s)", victim.name, names))
+		text += fmt.Sprintf(" A waiter crashed before the last of the commands after the release (%s), and %s got the lock %s later.", names, b.name, humanize.Precise(took))
+		if err := next.unlock(); err != nil {
+			return failed("%s Its release %s.", text, outcomeText(err))
+		}
+	}
+	return passed("%s", strings.TrimSpace(text))
 }
 
 // betweenRelease freezes a client between two commands of a release.
@@ -164,10 +198,7 @@ func betweenRelease(r *rig) Verdict {
 		<-over
 		text += fmt.Sprintf(" %s was frozen before %s, and %s got the lock after %s. Then %s went on, and its release %s.",
 			a.name, names[n-1], b.name, humanize.Precise(took), a.name, outcomeText(released))
-		r.intruder(c, later, text)
-		if err := later.keptUntilUnlock(); err != nil {
-			return failed("%s The release of %s %s, although its lease was valid.", text, b.name, outcomeText(err))
-		}
+		r.kept(later, text+" "+r.intruder(c, later, text))
 	}
 	return passed("%s", text)
 }

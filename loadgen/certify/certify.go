@@ -123,6 +123,7 @@ type Test struct {
 	Title string `json:"title"`
 	About string `json:"about"` // what happens, and what is a failure
 
+	ttl    time.Duration        // of a lease; 0 = standardTTL
 	takes  time.Duration        // usual time, for the progress
 	alone  bool                 // no other test runs at the same time
 	layout layout               // servers
@@ -136,7 +137,7 @@ type Options struct {
 	Tests    []string // names; empty: all
 	Seed     uint64   // of random choices; 0 = 1
 	// Together is how many tests of a client may run at once, each on its own servers,
-	// except those that need the machine for themselves. Default 4. Clients are tested one
+	// except those that need the machine for themselves. Default 8. Clients are tested one
 	// after another.
 	Together int
 	// Waiters is the number of client processes of the test waiters. Default 100.
@@ -189,7 +190,7 @@ func Run(ctx context.Context, o Options) (Card, error) {
 		o.Seed = 1
 	}
 	if o.Together == 0 {
-		o.Together = 4
+		o.Together = 8
 	}
 	if o.Waiters == 0 {
 		o.Waiters = 100
