@@ -144,6 +144,8 @@ type Options struct {
 	Waiters int
 	// Progress is called after each change; nil: not at all. The calls do not overlap.
 	Progress func(Progress)
+
+	once bool // a failure needs no second run: for tests of what is a failure
 }
 
 // Progress is how far a run has come.
@@ -327,7 +329,13 @@ func decide(ctx context.Context, run func() Verdict) Verdict {
 func (r *runner) test(ctx context.Context, t Test, p profile) Verdict {
 	r.report(func() { r.now.Running = append(r.now.Running, t.Name) })
 	began := time.Now()
-	v := decide(ctx, func() Verdict { return runTest(ctx, t, p, r.options) })
+	once := func() Verdict { return runTest(ctx, t, p, r.options) }
+	v := Verdict{}
+	if r.options.once {
+		v = once()
+	} else {
+		v = decide(ctx, once)
+	}
 	v.Test, v.Took = t.Name, time.Since(began)
 	if ctx.Err() != nil && v.Outcome != Fail {
 		v.Outcome, v.Evidence = Inconclusive, interrupted().Evidence

@@ -47,7 +47,7 @@ func Tests() []Test {
 				"A failure: the library renews, so that the holder does not go by the time of its lease, and does not tell it of the loss before the network works again.",
 		},
 		{
-			Name: "lost-acquire", Title: "the reply to an acquire is lost", takes: 4 * time.Second, run: lostAcquire,
+			Name: "lost-acquire", Title: "the reply to an acquire is lost", ttl: 1500 * time.Millisecond, takes: 4 * time.Second, run: lostAcquire,
 			About: "The server grants a lock, but the connection breaks before the reply arrives, half a TTL later. The client still asks. " +
 				"A failure: it gets the lock with a lease that is longer than that on the server, or another client does not get the lock at the end of the lease and a margin of 1 s.",
 		},
@@ -76,11 +76,11 @@ func Tests() []Test {
 				"A failure: the rest of the release deletes the lock of that client.",
 		},
 		{
-			Name: "waiter-killed", Title: "a waiter is killed", takes: 2 * time.Second, run: waiterKilled,
+			Name: "waiter-killed", Title: "a waiter is killed", ttl: 1500 * time.Millisecond, takes: 2 * time.Second, run: waiterKilled,
 			About: "The first of two waiters is killed, then the holder releases. A failure: the other waiter does not get the lock within the TTL and a margin of 1 s.",
 		},
 		{
-			Name: "waiter-gives-up", Title: "waiters give up", ttl: 6 * time.Second, takes: 3 * time.Second, run: waiterGivesUp,
+			Name: "waiter-gives-up", Title: "waiters give up", ttl: 4 * time.Second, takes: 3 * time.Second, run: waiterGivesUp,
 			About: "Two clients ask for a lock for 300 ms each, one after the other, and then the holder releases. " +
 				"A failure: the second one gets the lock beside the holder, the holder loses it, or the second one does not get it when it asks again, within half a TTL.",
 		},
@@ -145,11 +145,11 @@ func Tests() []Test {
 				"A failure: a client never gets the lock while the others get it 20 times on average, or two are inside at once.",
 		},
 		{
-			Name: "reentrant", Title: "a client locks twice", ttl: 6 * time.Second, takes: 3 * time.Second, needs: needsReentrant, run: reentrant,
+			Name: "reentrant", Title: "a client locks twice", ttl: 4 * time.Second, takes: 3 * time.Second, needs: needsReentrant, run: reentrant,
 			About: "A client locks what it has, and releases twice. A failure: another client gets the lock after the first release, or does not get it after the second, within half a TTL.",
 		},
 		{
-			Name: "reentrant-lost", Title: "lost replies to a client that locks twice", ttl: 6 * time.Second, takes: 4 * time.Second, needs: needsReentrant, run: reentrantLost,
+			Name: "reentrant-lost", Title: "lost replies to a client that locks twice", ttl: 4 * time.Second, takes: 4 * time.Second, needs: needsReentrant, run: reentrantLost,
 			About: "The replies to a second acquire, and to a first release, are lost, and the connection breaks. " +
 				"A failure: the requests report success, but the lock is free after one release, or is not free after two.",
 		},

@@ -42,7 +42,7 @@ func lostAcquire(r *rig) Verdict {
 	r.pause(r.ttl / 2)
 	a.lose(heal)
 	text := fmt.Sprintf("The reply to an acquire by %s was lost, and %s later its connection broke.", a.name, humanize.Setting(r.ttl/2))
-	other := b.start(2 * (r.ttl + margin))
+	other := b.start(2*r.ttl + margin)
 	<-request.done
 	free := granted.Add(r.ttl)
 	switch {
