@@ -93,7 +93,7 @@ func (c *testClient) hello(r external.Request) error {
 	if c.is("cached") {
 		c.sha = c.nodes[0].ScriptLoad(context.Background(), releaseScript).Val()
 	}
-	kinds := map[string][]string{"reentrant": {"reentrant"}, "rw": {"rw"}, "semaphore": {"mutex", "semaphore"}, "fenced": {"mutex"}, "watch": {"mutex"}, "signal": {"mutex"}}[c.style]
+	kinds := map[string][]string{"reentrant": {"reentrant"}, "rw": {"rw"}, "semaphore": {"mutex", "semaphore"}, "fenced": {"mutex"}, "watch": {"mutex"}, "signal": {"mutex"}, "recovers": {"mutex"}}[c.style]
 	switch {
 	case c.is("open"):
 		kinds = []string{"mutex", "semaphore"}
@@ -263,7 +263,7 @@ func (c *testClient) lock(r external.Request) map[string]any {
 		if err != nil && len(c.nodes) == 1 && !retries && c.style != "recovers" {
 			return map[string]any{"ok": false, "error": err.Error()}
 		}
-		if !time.Now().Before(end) {
+		if !time.Now().Before(end) && !c.is("impolite") { // it waits for longer than it may
 			return c.refused(h, id)
 		}
 		c.wait(h, end)
@@ -335,37 +335,36 @@ func (c *testClient) granted(h *testHold, id string, asked time.Time) map[string
 	return map[string]any{"ok": true, "token": id, "valid_ms": c.valid(h, asked), "fence": h.fence}
 }
 
-// renew renews a lock until its release, or until it is lost.
-func (c *testClient) renew(h *testHold, id string, until time.Time) {
-	until = until.Add(h.ttl)
-	tick := time.NewTicker(h.ttl / 3)
-	defer tick.Stop()
-	lost := func() {
-		if !c.is("silent-renewer", "renew-blind") {
-			c.say(map[string]any{"event": "lost", "token": id})
-		}
-	}
-	for {
-		end := time.NewTimer(time.Until(until))
+// renew renews a lock until its release, or until it is lost: also if a renewal has no
+// answer, and the lease ends meanwhile.
+func (c *testClient) renew(h *testHold, id string, asked time.Time) {
+	lost := sync.OnceFunc(func() {
 		select {
+		case <-h.released:
+		default:
+			if !c.is("silent-renewer", "renew-blind") {
+				c.say(map[string]any{"event": "lost", "token": id})
+			}
+		}
+	})
+	ended := time.AfterFunc(time.Until(asked.Add(h.ttl)), lost)
+	defer ended.Stop()
+	for tick := time.Tick(h.ttl / 3); ; {
+		select {
+		case <-tick:
 		case <-h.released:
 			if !c.is("renew-after-unlock") {
 				return
 			}
-			<-tick.C
-		case <-tick.C:
-		case <-end.C:
-			if !c.is("silent-renewer", "renew-blind") {
-				lost()
-				return
-			}
-			<-tick.C
+			<-tick
 		}
-		asked := time.Now()
+		asked = time.Now()
 		agreed, err := c.each(func(node *redis.Client) (bool, error) { return c.extend(node, h) })
 		switch {
 		case agreed >= c.quorum():
-			until = asked.Add(h.ttl)
+			if !ended.Reset(time.Until(asked.Add(h.ttl))) && !c.is("silent-renewer", "renew-blind") {
+				return // it has told the loss
+			}
 			c.say(map[string]any{"event": "renewed", "token": id, "valid_ms": c.valid(h, asked)})
 		case err == nil:
 			lost()

@@ -110,7 +110,9 @@ func TestSoundClientsPass(t *testing.T) {
 		tests, all = nil, slices.Concat(styles, styles, styles)
 	}
 	for _, style := range all {
-		for _, v := range run(t, "test:"+style, tests...).Verdicts {
+		result := run(t, "test:"+style, tests...)
+		t.Logf("%s: %d passed, %d observed", style, result.Count(Pass), result.Count(Observed))
+		for _, v := range result.Verdicts {
 			if v.Outcome == Fail || v.Outcome == Inconclusive {
 				t.Errorf("%s: %s: %s: %s", style, v.Test, v.Outcome, v.Evidence)
 			}
