@@ -60,7 +60,7 @@ func (r *rig) startActor(ahead time.Duration) (*actor, error) {
 	}
 	var err error
 	a.process, err = external.Start(external.Options{
-		Command: r.profile.Command, URLs: urls, Client: a.name, ClockOffset: ahead,
+		Command: r.profile.Command, URLs: urls, Client: a.name, ClockOffset: ahead, Leeway: leeway,
 		Excused: func(time.Time) bool { return true }, // each step has a limit of its own
 	})
 	return a, err

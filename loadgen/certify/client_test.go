@@ -85,7 +85,10 @@ func (c *testClient) hello(r external.Request) error {
 			return err
 		}
 		o.ReadTimeout, o.DialTimeout, o.MaxRetries = time.Second, time.Second, -1
-		if len(r.URLs) > 1 && !c.is("waits-for-all") {
+		switch {
+		case c.is("waits-for-all"):
+			o.ReadTimeout = time.Minute
+		case len(r.URLs) > 1:
 			o.ReadTimeout, o.DialTimeout = 300*time.Millisecond, 300*time.Millisecond
 		}
 		c.nodes = append(c.nodes, redis.NewClient(o))

@@ -104,7 +104,7 @@ func Tests() []Test {
 				"The card tells what happened, and does not count it as a failure.",
 		},
 		{
-			Name: "nodes-2-down", Title: "2 of 5 nodes are down", takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: twoDown,
+			Name: "nodes-2-down", Title: "2 of 5 nodes are down", ttl: 4 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: twoDown,
 			About: "A majority of the nodes is left. A failure: no client gets the lock, or two clients do.",
 		},
 		{
@@ -123,7 +123,7 @@ func Tests() []Test {
 				"a node must stay away for a TTL after it lost its data. The card tells what happened, and does not count it as a failure.",
 		},
 		{
-			Name: "node-frozen", Title: "a node is frozen", takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: nodeFrozen,
+			Name: "node-frozen", Title: "a node is frozen", ttl: 4 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: nodeFrozen,
 			About: "One of five nodes does not answer. A failure: no client gets the lock, or two clients do.",
 		},
 		{
@@ -170,7 +170,7 @@ func Tests() []Test {
 			About: "Three clients ask for two permits. A failure: all three are inside, or the third does not get the permit that another gives back.",
 		},
 		{
-			Name: "permits-nodes", Title: "the permits of a semaphore on 5 nodes", takes: 2 * time.Second, layout: fiveNodes, needs: needsPermitsOnNodes, run: permitsOnNodes,
+			Name: "permits-nodes", Title: "the permits of a semaphore on 5 nodes", ttl: 6 * time.Second, takes: 2 * time.Second, layout: fiveNodes, needs: needsPermitsOnNodes, run: permitsOnNodes,
 			About: "Three clients ask for two permits, and each reaches another three of five nodes. A failure: all three are inside.",
 		},
 		{

@@ -31,6 +31,8 @@ const (
 	// answerWithin is how long a client may take for an answer, in addition to the time for
 	// which it may wait.
 	answerWithin = 5 * time.Second
+	// leeway is how long a reply of a client may be under way.
+	leeway = 250 * time.Millisecond
 	// tellWithin is how long a client may take to report a loss that it can know.
 	tellWithin = time.Second
 )
