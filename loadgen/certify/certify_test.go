@@ -109,9 +109,20 @@ func TestSoundKindsPass(t *testing.T) {
 	}
 }
 
+// concluded runs the tests again that came to no end: the machine was too slow for them.
+func concluded(t *testing.T, kind string, r Result) []Verdict {
+	t.Helper()
+	for i, v := range r.Verdicts {
+		if v.Outcome == Inconclusive {
+			r.Verdicts[i] = run(t, kind, v.Test).Verdicts[0]
+		}
+	}
+	return r.Verdicts
+}
+
 func soundKindPasses(t *testing.T, kind string, tests []string) {
 	t.Helper()
-	for _, v := range run(t, kind, tests...).Verdicts {
+	for _, v := range concluded(t, kind, run(t, kind, tests...)) {
 		if v.Outcome == Fail || v.Outcome == Inconclusive {
 			t.Errorf("%s: %s: %s %s", kind, v.Test, v.Outcome, v.Evidence)
 		}

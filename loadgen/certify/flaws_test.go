@@ -104,7 +104,7 @@ func TestSoundClientsPass(t *testing.T) {
 	for _, style := range all {
 		result := run(t, "test:"+style, tests...)
 		t.Logf("%s: %d passed, %d observed", style, result.Count(Pass), result.Count(Observed))
-		for _, v := range result.Verdicts {
+		for _, v := range concluded(t, "test:"+style, result) {
 			if v.Outcome == Fail || v.Outcome == Inconclusive {
 				t.Errorf("%s: %s: %s: %s", style, v.Test, v.Outcome, v.Evidence)
 			}
@@ -131,10 +131,17 @@ func TestEveryTestHasAClientThatFailsIt(t *testing.T) {
 // redlock 5 counts the TTL from the begin of the wait.
 func TestAWaiterWhoseLeaseHasEndedBeforeItGotTheLockLocksAgain(t *testing.T) {
 	t.Parallel()
-	for _, v := range run(t, "test:set/since-asking", "late-unlock", "relock", "lost-release").Verdicts {
-		ended := strings.Contains(v.Evidence, "client-2 got a lease that had ended")
-		if v.Outcome != Pass || ended != (v.Test != "lost-release") {
-			t.Errorf("%s: %s %s", v.Test, v.Outcome, v.Evidence)
+	for _, test := range []string{"late-unlock", "relock"} {
+		ended := false
+		for try := 0; !ended && try < mostTries; try++ { // on a busy machine it may ask later
+			v := run(t, "test:set/since-asking", test).Verdicts[0]
+			if v.Outcome != Pass {
+				t.Errorf("%s: %s %s", v.Test, v.Outcome, v.Evidence)
+			}
+			ended = strings.Contains(v.Evidence, "client-2 got a lease that had ended")
+		}
+		if !ended {
+			t.Errorf("%s: no lease had ended before its client got the lock", test)
 		}
 	}
 }

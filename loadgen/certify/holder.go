@@ -38,9 +38,7 @@ func leaseEnd(r *rig) Verdict {
 			break
 		}
 		_ = h.unlock() // the tests freeze and late-unlock judge it
-		if err := next.unlock(); err != nil {
-			return failed("%s Its release %s.", strings.Join(all, " "), outcomeText(err))
-		}
+		r.kept(next, strings.Join(all, " "))
 	}
 	if len(r.all()) == 0 {
 		return Verdict{Outcome: Inconclusive, Evidence: strings.Join(all, " ")}
@@ -150,9 +148,7 @@ func lateExtend(r *rig) Verdict {
 // secondHold lets a client release a hold that it lost when it has another one.
 func secondHold(r *rig) Verdict {
 	o := r.outlive()
-	if err := o.later.unlock(); err != nil {
-		return failed("%s The release of %s %s.", o.text, o.b.name, outcomeText(err))
-	}
+	r.kept(o.later, o.text)
 	o.h.leave(time.Now())
 	if r.profile.Hello.Tells {
 		o.h.told(tellWithin)

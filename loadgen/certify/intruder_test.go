@@ -24,7 +24,7 @@ func newRig(t *testing.T, client string, ttl time.Duration) *rig {
 // slow, is no failure.
 func TestAnIntruderAfterTheEndOfTheLeaseIsNoFailure(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, "test:set/impolite", 2*short)
+	r := newRig(t, "test:set/impolite", standardTTL)
 	v := r.steps(func(r *rig) Verdict {
 		a, b := r.actor(), r.actor()
 		r.warm(b)

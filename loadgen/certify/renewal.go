@@ -64,6 +64,8 @@ func renewal(r *rig) Verdict {
 	err := h.unlock()
 	text := fmt.Sprintf("%s worked for %s with a TTL of %s, %s", a.name, humanize.Precise(inside), humanize.Setting(r.ttl), r.by())
 	switch {
+	case early && other.err == nil && !r.profile.Hello.Renews && other.h.began.After(h.Deadline()):
+		return Verdict{Outcome: Inconclusive, Evidence: text + ": an extension came too late, the machine is too slow."}
 	case early && other.err == nil:
 		notice := "The client had not told the holder of a loss."
 		if told {

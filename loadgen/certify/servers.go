@@ -1,10 +1,12 @@
 package certify
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"locktop/internal/humanize"
+	"locktop/loadgen/external"
 )
 
 // failover replaces a master by a replica that has the lock.
@@ -18,10 +20,10 @@ func failover(r *rig) Verdict {
 	text := "A replica that had the lock took the place of its master."
 	text += " " + r.intruder(b, h, text)
 	a.reconnect()
-	valid, err := h.Valid(), h.unlock()
+	err := h.unlock()
 	text += fmt.Sprintf(" The release of %s, after it was connected again, %s.", a.name, outcomeText(err))
 	switch {
-	case !valid:
+	case !time.Now().Before(h.Deadline()):
 		return Verdict{Outcome: Inconclusive, Evidence: text + " But its lease had ended."}
 	case err != nil:
 		return failed("%s", text)
@@ -114,11 +116,11 @@ func (r *rig) majority(a, b *actor, what string) Verdict {
 	refused := r.intruder(b, h, "There were "+what+".")
 	began = time.Now()
 	err = h.unlock()
-	if err != nil {
+	if errors.Is(err, external.ErrLost) && time.Now().Before(h.Deadline()) {
 		return failed("With %s, the release of %s %s.", what, a.name, outcomeText(err))
 	}
 	_, next := r.next(b, began, "a release with "+what)
-	return passed("With %s, %s got the lock after %s. %s After the release, %s got it within %s.", what, a.name, humanize.Precise(took), refused, b.name, humanize.Precise(next))
+	return passed("With %s, %s got the lock after %s. %s The release %s, and %s got it within %s.", what, a.name, humanize.Precise(took), refused, outcomeText(err), b.name, humanize.Precise(next))
 }
 
 func twoDown(r *rig) Verdict {

@@ -50,12 +50,11 @@ func (r *rig) free(a *actor, facts string) (took time.Duration) {
 }
 
 // kept releases a hold, and fails the test, after the sentences in facts, if the client
-// reports its loss, at the release or before, although the lease was valid.
+// reports its loss, at the release or before, although the lease was valid until then.
 func (r *rig) kept(h *hold, facts string) {
 	told := errors.Is(context.Cause(h.Context()), external.ErrLost)
-	valid := time.Now().Before(h.Deadline())
 	switch err := h.unlock(); {
-	case !valid:
+	case !time.Now().Before(h.Deadline()):
 	case told:
 		panic(stop{failed("%s Then the client told %s that the lock was lost, although its lease was valid.", facts, h.actor.name)})
 	case errors.Is(err, external.ErrLost):
