@@ -37,8 +37,8 @@ func leaseEnd(r *rig) Verdict {
 			r.pause(short) // so that the timeline shows both
 			break
 		}
-		_ = h.unlock() // the tests freeze and late-unlock judge it
 		r.kept(next, strings.Join(all, " "))
+		_ = h.unlock() // the tests freeze and late-unlock judge it
 	}
 	if len(r.all()) == 0 {
 		return Verdict{Outcome: Inconclusive, Evidence: strings.Join(all, " ")}
