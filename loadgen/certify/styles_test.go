@@ -100,6 +100,10 @@ func (c *testClient) acquire(node *redis.Client, h *testHold, waited bool) (bool
 	switch c.flaw {
 	case "forever":
 		ttl = 0
+	case "seconds-zero":
+		if ttl < time.Second {
+			ttl = 0
+		}
 	case "seconds-floor":
 		ttl = max(ttl.Truncate(time.Second), time.Second)
 	case "queue":

@@ -1,0 +1,41 @@
+package external
+
+import (
+	"testing"
+	"time"
+)
+
+// A reply may have been under way for as long as its request took, but for no longer than
+// the leeway: a lease never ends later than for its client.
+func TestTheEndOfALease(t *testing.T) {
+	began := time.Now()
+	for name, c := range map[string]struct {
+		leeway, took, valid, want time.Duration // want: from the reply on
+	}{
+		"at once":              {0, 0, 2 * time.Second, 2 * time.Second},
+		"soon":                 {0, 50 * time.Millisecond, 2 * time.Second, 1950 * time.Millisecond},
+		"after a wait":         {0, time.Minute, 2 * time.Second, 1900 * time.Millisecond},
+		"a short lease":        {0, time.Minute, 200 * time.Millisecond, 150 * time.Millisecond},
+		"over":                 {0, time.Minute, -time.Second, -time.Second},
+		"another leeway":       {250 * time.Millisecond, time.Minute, 2 * time.Second, 1750 * time.Millisecond},
+		"another leeway, soon": {250 * time.Millisecond, 10 * time.Millisecond, 300 * time.Millisecond, 290 * time.Millisecond},
+	} {
+		p := &Process{options: Options{Leeway: c.leeway}, leases: make(map[string]*Lease)}
+		valid, at := c.valid.Milliseconds(), began.Add(c.took)
+		l := newLease(p, &call{sent: began}, answer{Reply: Reply{Token: "a", Valid: &valid}, at: at})
+		if got := l.Deadline().Sub(at); got != c.want {
+			t.Errorf("%s: the lease ends %s after the reply, not %s", name, got, c.want)
+		}
+
+		p.leases["a"] = l
+		for _, renewal := range []time.Duration{time.Hour, time.Minute} { // the second one is older
+			ms := renewal.Milliseconds()
+			if _, err := p.event(Reply{Event: "renewed", Token: "a", Valid: &ms}, at); err != nil {
+				t.Error(err)
+			}
+		}
+		if got, want := l.Deadline().Sub(at), time.Hour-p.options.leeway(time.Hour); got != want {
+			t.Errorf("%s: the renewed lease ends after %s, not %s", name, got, want)
+		}
+	}
+}
