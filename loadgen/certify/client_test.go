@@ -259,7 +259,7 @@ func (c *testClient) lock(r external.Request) map[string]any {
 		if agreed >= c.quorum() && valid || again || c.is("open") || c.is("fail-open") && err != nil {
 			return c.granted(h, id, asked)
 		}
-		retries := c.style == "reentrant" && err != nil
+		retries := (c.style == "reentrant" || c.is("persistent")) && err != nil // asks on after an error
 		if !c.is("rl-minority") && c.style != "recovers" && !retries && (agreed > 0 || err != nil) {
 			_, _ = c.each(func(node *redis.Client) (bool, error) { return c.release(node, h) })
 		}

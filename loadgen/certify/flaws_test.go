@@ -27,7 +27,7 @@ var flawedClients = []flawed{
 	{"signal/notify-only", "crash", `did not get the lock within .* after the crash`},                                                                // does not look when the TTL is over
 	{"semaphore/sem-counts-expired", "crash", `did not get the lock within .* after the crash`},                                                      // permits of the dead count
 	{"set/seconds-floor", "lease-end", `for 2\.4. s.* inside at once`},                                                                               // sets whole seconds, and reports milliseconds
-	{"set/seconds-zero", "lease-end", `did not get the lock within .*\(TTL 300 ms\)`},                                                                 // takes a TTL of less than 1 s for none
+	{"set/seconds-zero", "lease-end", `did not get the lock within .*\(TTL 300 ms\)`},                                                                // takes a TTL of less than 1 s for none
 	{"set/seconds-ceil-valid", "lease-end", `for 2\.9. s.* inside at once`},                                                                          // reports whole seconds
 	{"set/quiet", "freeze", `did not tell it of the loss`},                                                                                           // does not tell, although its hello says so
 	{"set/unlock-always-ok", "freeze", `release reported success .* after the end of its lease`},                                                     // does not read the reply to a release
@@ -109,8 +109,8 @@ func TestSoundClientsPass(t *testing.T) {
 	}
 	if os.Getenv(proof) == "" {
 		pass("set", most...)
-		pass("fenced", "flushall")        // the fences begin again
-		pass("reentrant", "lost-acquire") // it gets the lock again
+		pass("fenced", "flushall")             // the fences begin again
+		pass("set/persistent", "lost-acquire") // it gets the lock after its lost one
 		return
 	}
 	for range 3 {
