@@ -278,6 +278,13 @@ func (h *hold) leave(now time.Time) {
 	}
 }
 
+// over reports whether the holder has left.
+func (h *hold) over() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.left
+}
+
 // unlock leaves and releases the lock. It returns external.ErrLost if the client reports
 // that it did not have the lock any more.
 func (h *hold) unlock() error {

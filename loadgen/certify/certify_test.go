@@ -193,7 +193,8 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 
 func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 	fail := Verdict{Outcome: Fail, Evidence: "late."}
-	overlap := Verdict{Outcome: Fail, Overlap: true, Evidence: "two."}
+	overlap := Verdict{Outcome: Fail, Overlap: true, long: true, Evidence: "two."}
+	short := Verdict{Outcome: Fail, Overlap: true, Evidence: "two, but short."}
 	pass, unclear := Verdict{Outcome: Pass, Evidence: "fine."}, Verdict{Outcome: Inconclusive, Evidence: "slow."}
 	for name, c := range map[string]struct {
 		runs     []Verdict
@@ -202,6 +203,8 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 	}{
 		"pass":              {[]Verdict{pass}, Pass, "fine."},
 		"overlap":           {[]Verdict{overlap}, Fail, "two."},
+		"short overlap":     {[]Verdict{short, pass, pass}, Pass, "fine. (One of 3 runs failed: two, but short.)"},
+		"short overlaps":    {[]Verdict{short, short}, Fail, "two, but short."},
 		"twice":             {[]Verdict{fail, fail}, Fail, "late."},
 		"two of three":      {[]Verdict{fail, pass, fail}, Fail, "late."},
 		"one of three":      {[]Verdict{fail, pass, pass}, Pass, "fine. (One of 3 runs failed: late.)"},

@@ -34,7 +34,6 @@ func leaseEnd(r *rig) Verdict {
 			humanize.Setting(r.ttl), a.name, humanize.Precise(valid), b.name, humanize.Precise(took)))
 		a.thaw()
 		if h.Valid() && next.Valid() { // the TTL on the server is shorter
-			r.pause(short) // so that the timeline shows both
 			break
 		}
 		r.kept(next, strings.Join(all, " "))

@@ -59,6 +59,7 @@ func lostAcquire(r *rig) Verdict {
 	if err != nil {
 		return failed("%s %s did not get the lock within %s after the lost acquire (TTL %s): %v.", text, b.name, humanize.Precise(time.Since(granted)), humanize.Setting(r.ttl), err)
 	}
+	r.together(other)
 	return passed("%s %s got the lock %s after the lost acquire (TTL %s).", text, b.name, humanize.Precise(other.began.Sub(granted)), humanize.Setting(r.ttl))
 }
 

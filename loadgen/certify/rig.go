@@ -198,7 +198,7 @@ func (r *rig) judged(v Verdict) Verdict {
 	v.Evidence += r.remark
 	found := r.oracle.Violations(now)
 	if together := found.Overlap.Count - found.Overlap.Excused; together > 0 {
-		v.Outcome, v.Overlap, v.Evidence = Fail, true, v.Evidence+" "+overlapText(found)
+		v.Outcome, v.Overlap, v.long, v.Evidence = Fail, true, found.Overlap.Longest >= leeway, v.Evidence+" "+overlapText(found)
 		r.violated(found)
 	}
 	if text := r.fenceOrder(); text != "" {

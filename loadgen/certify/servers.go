@@ -138,9 +138,11 @@ func threeDown(r *rig) Verdict {
 	if err == nil {
 		return failed("With 3 of 5 nodes down, %s got the lock, with a lease of %s.", a.name, humanize.Precise(h.Deadline().Sub(h.began)))
 	}
+	left := r.admin[2].DBSize(r.ctx).Val() + r.admin[3].DBSize(r.ctx).Val()
 	r.up(false, 5)
 	end()
-	took := r.free(b, fmt.Sprintf("With 3 of 5 nodes down, %s asked the other two and did not get the lock (%v). One node came back, and %s needs it and both that %s had asked.", a.name, err, b.name, a.name))
+	took := r.free(b, fmt.Sprintf("With 3 of 5 nodes down, %s asked the other two and did not get the lock (%v). Then these two had %s. One node came back, and %s needs it and both that %s had asked.",
+		a.name, err, humanize.Plural(left, "key"), b.name, a.name))
 	return passed("With 3 of 5 nodes down, %s did not get the lock (%v). When one of them was back, %s got it after %s, from that one and those that %s had asked.", a.name, err, b.name, humanize.Precise(took), a.name)
 }
 

@@ -35,7 +35,18 @@ func (r *rig) next(a *actor, since time.Time, what string) (h *hold, took time.D
 		_ = h.unlock()
 		h = a.mustLock()
 	}
+	r.together(h)
 	return h, took
+}
+
+// together waits while h and another hold are valid, so that an overlap is as long as it
+// takes to be certain.
+func (r *rig) together(h *hold) {
+	for _, other := range r.all() {
+		if other != h && !other.over() && r.permits == 0 {
+			r.await(short, func() bool { return !other.Valid() || !h.Valid() })
+		}
+	}
 }
 
 // free checks that a client gets the lock, which nobody has, long before its TTL would end.
