@@ -58,6 +58,12 @@ func TestADelayedProxyDeliversLater(t *testing.T) {
 		if err := rdb.Ping(ctx).Err(); err != nil || time.Since(began) != 2*time.Second {
 			t.Errorf("%v after %v, want an answer after a second each way", err, time.Since(began))
 		}
+		proxy.DelayReplies(func() time.Duration { return time.Second })
+		began = time.Now()
+		if err := rdb.Ping(ctx).Err(); err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v, want an answer after the second of the reply", err, time.Since(began))
+		}
+		proxy.Delay(func() time.Duration { return time.Second })
 		go func() {
 			time.Sleep(500 * time.Millisecond)
 			proxy.Thaw()

@@ -56,7 +56,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if n.Sent != nil {
 		n.Sent(p)
 	}
-	due := n.due(c.sent)
+	due := n.dueRequest(c.sent)
 	c.sent++
 	switch {
 	case c.broken:

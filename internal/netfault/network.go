@@ -20,7 +20,7 @@ type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 //	Partition, PartitionReplies  the same, and new connections wait, too
 //	Heal                         ends both and delivers what was held back
 //	Suspend, Resume              the clients do not run
-//	Delay                        delays each packet
+//	Delay, DelayReplies          delays each packet, or only those of the server
 //	Thaw                         Heal, and the end of all delay
 //	Cut                          breaks all connections
 //	Refuse                       refuses new connections
@@ -48,6 +48,7 @@ type Network struct {
 	dials    gate // open: new connections need not wait
 	running  gate // open: the clients run
 	delay    func() time.Duration
+	prompt   bool          // requests are not delayed
 	hurry    chan struct{} // closed to deliver delayed packets at once
 	refusal  error
 	refused  chan struct{} // closed when the refusal changes
@@ -173,7 +174,22 @@ func (n *Network) Resume() {
 func (n *Network) Delay(delay func() time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.delay = delay
+	n.delay, n.prompt = delay, false
+}
+
+// DelayReplies is Delay for the packets of the server: those of the clients arrive at once.
+func (n *Network) DelayReplies(delay func() time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay, n.prompt = delay, true
+}
+
+// dueRequest is due for a packet of a client.
+func (n *Network) dueRequest(count int) time.Time {
+	if n.prompt {
+		return time.Time{}
+	}
+	return n.due(count)
 }
 
 // due returns when packet number count of a connection, sent now, arrives; zero if it is

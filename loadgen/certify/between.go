@@ -110,7 +110,7 @@ func betweenAcquire(r *rig) Verdict {
 	if err := h.unlock(); err != nil {
 		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}
 	}
-	text := fmt.Sprintf("An acquire is %s.", commandList(names))
+	text := fmt.Sprintf("An acquire of a free lock is %s.", commandList(names))
 	for n := 2; n <= min(len(names), mostBetween); n++ {
 		victim := r.actor()
 		r.warm(victim)
@@ -128,11 +128,74 @@ func betweenAcquire(r *rig) Verdict {
 		<-request.done
 		next, took := r.next(b, time.Now(), fmt.Sprintf("the crash of %s before %s (an acquire is %s)", victim.name, names[n-1], commandList(names)))
 		text += fmt.Sprintf(" %s crashed before %s, and %s got the lock %s later.", victim.name, names[n-1], b.name, humanize.Precise(took))
-		if err := next.unlock(); err != nil {
-			return failed("%s Its release %s.", text, outcomeText(err))
-		}
+		r.kept(next, text)
 	}
 	return passed("%s", text)
+}
+
+// betweenWait kills waiters between two commands of the acquire after the release.
+func betweenWait(r *rig) Verdict {
+	a, b := r.actor(), r.actor()
+	r.warm(a, b)
+	text := ""
+	tried := make(map[string]bool) // commands before which a waiter was killed
+	for n, victims := 2, 0; n <= mostBetween && victims < mostVictims; victims++ {
+		victim := r.actor()
+		r.warm(victim)
+		request, reached, err := r.releaseTo(a, victim, n)
+		if err != nil {
+			return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}
+		}
+		if !reached {
+			if request.h == nil {
+				return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s waited, and did not get the lock: %v.", victim.name, request.err)}
+			}
+			names := victim.tap.seen()
+			again := slices.IndexFunc(names[min(1, len(names)):], func(name string) bool { return !tried[name] })
+			if again < 0 {
+				return passed("A waiter got the lock, after the release, with %s.%s", commandList(names), text)
+			}
+			n = again + 2 // an attempt that came before the release was counted
+			_ = request.h.unlock()
+			continue
+		}
+		names := victim.tap.seen()
+		tried[names[n-1]] = true
+		n++
+		victim.kill()
+		victim.tap.pass(errDropped)
+		<-request.done
+		next, took := r.next(b, time.Now(), fmt.Sprintf("the crash of %s, a waiter, before the last of the commands after the release (%s)", victim.name, commandList(names)))
+		text += fmt.Sprintf(" A waiter crashed before the last of the commands after the release (%s), and %s got the lock %s later.", commandList(names), b.name, humanize.Precise(took))
+		r.kept(next, text)
+	}
+	return passed("%s", strings.TrimSpace(text))
+}
+
+// mostVictims bounds the waiters that betweenWait kills.
+const mostVictims = 8
+
+// releaseTo lets a holder release a lock for which the victim waits, and reports whether the
+// victim reached its command number n after the release, which is then held back. Otherwise
+// its request is over.
+func (r *rig) releaseTo(holder, victim *actor, n int) (request *asked, reached bool, err error) {
+	h := holder.mustLock()
+	request = victim.start(r.ttl)
+	r.pause(short) // for which it waits
+	releasing := holder.tap.hold(1, func() {})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		err = h.unlock()
+	}()
+	r.awaitReached(releasing, over)
+	held := victim.tap.hold(n, func() {})
+	holder.tap.pass(nil)
+	<-over
+	if err != nil {
+		return nil, false, err
+	}
+	return request, r.awaitReached(held, request.done), nil
 }
 
 // betweenRelease freezes a client between two commands of a release.
@@ -164,10 +227,7 @@ func betweenRelease(r *rig) Verdict {
 		<-over
 		text += fmt.Sprintf(" %s was frozen before %s, and %s got the lock after %s. Then %s went on, and its release %s.",
 			a.name, names[n-1], b.name, humanize.Precise(took), a.name, outcomeText(released))
-		r.intruder(c, later, text)
-		if err := later.keptUntilUnlock(); err != nil {
-			return failed("%s The release of %s %s, although its lease was valid.", text, b.name, outcomeText(err))
-		}
+		r.kept(later, text+" "+r.intruder(c, later, text))
 	}
 	return passed("%s", text)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,11 +32,17 @@ var flaws = map[string][]string{
 // run runs tests on a client of a kind and logs the verdicts.
 func run(t *testing.T, kind string, tests ...string) Result {
 	t.Helper()
-	waiters := 10
-	if os.Getenv(proof) != "" {
-		waiters = 100
+	return runWith(t, kind, Options{Tests: tests})
+}
+
+// runWith is run with options.
+func runWith(t *testing.T, kind string, o Options) Result {
+	t.Helper()
+	o.Commands, o.Waiters = []string{command(kind)}, 10
+	if os.Getenv(proof) != "" && !strings.HasPrefix(kind, "test:") {
+		o.Waiters = 100
 	}
-	card, err := Run(t.Context(), Options{Commands: []string{command(kind)}, Tests: tests, Waiters: waiters})
+	card, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +51,6 @@ func run(t *testing.T, kind string, tests ...string) Result {
 		t.Error(wrong)
 	}
 	result := card.Clients[0]
-	if result.Client.Error != "" {
-		t.Fatal(result.Client.Error)
-	}
 	for _, v := range result.Verdicts {
 		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, v.Took.Seconds(), v.Evidence)
 	}
@@ -59,9 +63,10 @@ func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
 	for kind, tests := range flaws {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			for _, v := range run(t, kind, tests...).Verdicts {
+			for _, test := range tests {
+				v := fails(t, kind, test, "")
 				if v.Outcome != Fail {
-					t.Errorf("passes %s: %s", v.Test, v.Evidence)
+					continue
 				}
 				if !slices.ContainsFunc(v.Timeline, func(s Span) bool { return s.Kind == Violated && s.Label != "" }) {
 					t.Errorf("the timeline of %s does not show the failure: %+v", v.Test, v.Timeline)
@@ -71,25 +76,61 @@ func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
 	}
 }
 
+// fails returns the failure that a client must have in a test, for the reason that a regular
+// expression describes. On a busy machine a flaw may stay hidden in one run.
+func fails(t *testing.T, kind, test, reason string) (v Verdict) {
+	t.Helper()
+	for range mostTries {
+		v = runWith(t, kind, Options{Tests: []string{test}, once: true}).Verdicts[0]
+		if v.Outcome == Fail && regexp.MustCompile(reason).MatchString(v.Evidence) {
+			return v
+		}
+	}
+	t.Errorf("%s of %s, want a failure that says %q: %s", v.Outcome, test, reason, v.Evidence)
+	return v
+}
+
 // proof is the environment variable that makes the tests run everything.
 const proof = "LOCKTOP_PROOF"
 
 func TestSoundKindsPass(t *testing.T) {
 	testtier.Long(t, "it runs all tests on all kinds")
 	t.Parallel()
-	kinds := []string{"mutex", "redlock"}
+	kinds := map[string][]string{"mutex": nil, "redlock": {"nodes-2-down", "nodes-3-down", "nodes-lost", "node-frozen"}, "rw": {"reentrant", "reentrant-lost", "readers-crash"}}
+	runs := 1
 	if os.Getenv(proof) != "" {
-		all := []string{"mutex", "reentrant", "rw", "fair", "redlock", "semaphore", "all"}
-		kinds = slices.Concat(all, all, all) // three runs
+		kinds = map[string][]string{"mutex": nil, "reentrant": nil, "rw": nil, "fair": nil, "redlock": nil, "semaphore": nil, "all": nil}
+		runs = 3
 	}
-	for _, kind := range kinds {
-		for _, v := range run(t, kind).Verdicts {
-			if v.Outcome == Fail || v.Outcome == Inconclusive {
-				t.Errorf("%s: %s: %s %s", kind, v.Test, v.Outcome, v.Evidence)
+	for kind, tests := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			for range runs {
+				soundKindPasses(t, kind, tests)
 			}
-			if v.Outcome == Unsupported && !strings.HasPrefix(v.Evidence, "hello") {
-				t.Errorf("%s: %s: %s", kind, v.Test, v.Evidence)
-			}
+		})
+	}
+}
+
+// concluded runs the tests again that came to no end: the machine was too slow for them.
+func concluded(t *testing.T, kind string, r Result) []Verdict {
+	t.Helper()
+	for i, v := range r.Verdicts {
+		if v.Outcome == Inconclusive {
+			r.Verdicts[i] = run(t, kind, v.Test).Verdicts[0]
+		}
+	}
+	return r.Verdicts
+}
+
+func soundKindPasses(t *testing.T, kind string, tests []string) {
+	t.Helper()
+	for _, v := range concluded(t, kind, run(t, kind, tests...)) {
+		if v.Outcome == Fail || v.Outcome == Inconclusive {
+			t.Errorf("%s: %s: %s %s", kind, v.Test, v.Outcome, v.Evidence)
+		}
+		if v.Outcome == Unsupported && !strings.HasPrefix(v.Evidence, "hello") {
+			t.Errorf("%s: %s: %s", kind, v.Test, v.Evidence)
 		}
 	}
 }
@@ -105,7 +146,7 @@ func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	card, err := Run(t.Context(), Options{Commands: []string{command("mutex"), command("classic/blind-delete")}, Tests: []string{"crash", "late-unlock", "nodes-2-down", "failover"}})
+	card, err := Run(t.Context(), Options{Commands: []string{command("rw"), command("classic/two-key-rw")}, Tests: []string{"script-flush", "readers", "nodes-2-down", "failover"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +154,8 @@ func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 		t.Errorf("the server is %s", card.Server)
 	}
 	for i, want := range []map[string]Outcome{
-		{"crash": Pass, "late-unlock": Pass, "nodes-2-down": Unsupported, "failover": Unsupported},
-		{"crash": Pass, "late-unlock": Fail, "nodes-2-down": Unsupported, "failover": Unsupported},
+		{"script-flush": Pass, "readers": Pass, "nodes-2-down": Unsupported, "failover": Unsupported},
+		{"script-flush": Pass, "readers": Fail, "nodes-2-down": Unsupported, "failover": Unsupported},
 	} {
 		for _, v := range card.Clients[i].Verdicts {
 			if v.Outcome != want[v.Test] {
@@ -156,7 +197,8 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 
 func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 	fail := Verdict{Outcome: Fail, Evidence: "late."}
-	overlap := Verdict{Outcome: Fail, Overlap: true, Evidence: "two."}
+	overlap := Verdict{Outcome: Fail, Overlap: true, long: true, Evidence: "two."}
+	short := Verdict{Outcome: Fail, Overlap: true, Evidence: "two, but short."}
 	pass, unclear := Verdict{Outcome: Pass, Evidence: "fine."}, Verdict{Outcome: Inconclusive, Evidence: "slow."}
 	for name, c := range map[string]struct {
 		runs     []Verdict
@@ -165,6 +207,8 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 	}{
 		"pass":              {[]Verdict{pass}, Pass, "fine."},
 		"overlap":           {[]Verdict{overlap}, Fail, "two."},
+		"short overlap":     {[]Verdict{short, pass, pass}, Pass, "fine. (One of 3 runs failed: two, but short.)"},
+		"short overlaps":    {[]Verdict{short, short}, Fail, "two, but short."},
 		"twice":             {[]Verdict{fail, fail}, Fail, "late."},
 		"two of three":      {[]Verdict{fail, pass, fail}, Fail, "late."},
 		"one of three":      {[]Verdict{fail, pass, pass}, Pass, "fine. (One of 3 runs failed: late.)"},

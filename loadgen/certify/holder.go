@@ -2,6 +2,7 @@ package certify
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"locktop/internal/humanize"
@@ -13,7 +14,35 @@ func crash(r *rig) Verdict {
 	a.mustLock()
 	a.kill()
 	_, took := r.next(b, time.Now(), "the crash of its holder")
-	return passed("%s got the lock %s after the crash of its holder (TTL %s).", b.name, humanize.Precise(took), humanize.Setting(ttl))
+	return passed("%s got the lock %s after the crash of its holder (TTL %s).", b.name, humanize.Precise(took), humanize.Setting(r.ttl))
+}
+
+// leaseEnd freezes holders until their leases end, of several TTLs.
+func leaseEnd(r *rig) Verdict {
+	a, b := r.actor(), r.actor()
+	var all []string
+	for _, r.ttl = range []time.Duration{2500 * time.Millisecond, 1500 * time.Millisecond, short} {
+		h, err := a.lockBy(time.Now().Add(standardTTL + margin))
+		if err != nil {
+			all = append(all, fmt.Sprintf("With a TTL of %s, %s did not get a free lock: %v.", humanize.Setting(r.ttl), a.name, err))
+			continue
+		}
+		asked, valid := time.Now(), time.Until(h.Deadline())
+		a.freeze()
+		next, took := r.next(b, asked.Add(max(valid-r.ttl, 0)), "an acquire by a client that was frozen then")
+		all = append(all, fmt.Sprintf("With a TTL of %s, %s got the lock, by its valid_ms for %s, and was frozen; %s got it after %s.",
+			humanize.Setting(r.ttl), a.name, humanize.Precise(valid), b.name, humanize.Precise(took)))
+		a.thaw()
+		if h.Valid() && next.Valid() { // the TTL on the server is shorter
+			break
+		}
+		r.kept(next, strings.Join(all, " "))
+		_ = h.unlock() // the tests freeze and late-unlock judge it
+	}
+	if len(r.all()) == 0 {
+		return Verdict{Outcome: Inconclusive, Evidence: strings.Join(all, " ")}
+	}
+	return passed("%s", strings.Join(all, " "))
 }
 
 // outlived is a test whose first client was frozen until the second one had its lock. It
@@ -36,20 +65,21 @@ func (r *rig) outlive() outlived {
 	o.a.thaw()
 	o.later, o.woken = later, time.Now()
 	o.text = fmt.Sprintf("%s was frozen for %s (TTL %s), and %s got the lock after %s.",
-		o.a.name, humanize.Precise(o.woken.Sub(frozen)), humanize.Setting(ttl), o.b.name, humanize.Precise(took))
+		o.a.name, humanize.Precise(o.woken.Sub(frozen)), humanize.Setting(r.ttl), o.b.name, humanize.Precise(took))
 	return o
 }
 
 // freeze checks that a holder that was frozen learns of the loss.
 func freeze(r *rig) Verdict {
 	o := r.outlive()
-	return r.learned(o.h, o.text)
+	return r.learned(o.h, tellWithin, o.text)
 }
 
-// learned releases a lost lock, and judges whether its holder has learned of the loss.
-func (r *rig) learned(h *hold, text string) Verdict {
+// learned releases a lost lock, and judges whether its holder has learned of the loss: the
+// client may tell it within a time.
+func (r *rig) learned(h *hold, within time.Duration, text string) Verdict {
 	hello, began := r.profile.Hello, time.Now()
-	told := hello.Tells && h.told(tellWithin)
+	told := hello.Tells && h.told(within)
 	toldAfter := time.Since(began)
 	late := time.Since(h.Deadline())
 	err := h.unlock()
@@ -57,7 +87,7 @@ func (r *rig) learned(h *hold, text string) Verdict {
 	case told:
 		return passed("%s The client told it of the loss %s later; its release %s.%s", text, humanize.Precise(toldAfter), outcomeText(err), r.fences())
 	case hello.Tells:
-		return failed("%s The client did not tell it of the loss within %s, although hello says that it tells; its release %s.", text, humanize.Setting(tellWithin), outcomeText(err))
+		return failed("%s The client did not tell it of the loss within %s, although hello says that it tells; its release %s.", text, humanize.Setting(within), outcomeText(err))
 	case err == nil:
 		return failed("%s Its release reported success %s after the end of its lease.", text, humanize.Precise(late))
 	}
@@ -76,13 +106,13 @@ func (r *rig) fences() string {
 // lateUnlock checks what the release of a lost lock does.
 func lateUnlock(r *rig) Verdict {
 	o := r.outlive()
+	held := r.names()
 	released := make(chan error, 1)
 	go func() { released <- o.h.unlock() }()
 	text := fmt.Sprintf("%s The late release of %s %s.", o.text, o.a.name, resultWithin(short, released))
+	text += r.missing(held)
 	refused := r.intruder(o.c, o.later, text)
-	if err := o.later.keptUntilUnlock(); err != nil {
-		return failed("%s After the late release of %s, the release of %s %s, although its lease was valid.", o.text, o.a.name, o.b.name, outcomeText(err))
-	}
+	r.kept(o.later, text+" "+refused+r.missing(held))
 	return passed("%s %s", text, refused)
 }
 
@@ -92,6 +122,46 @@ func relock(r *rig) Verdict {
 	return passed("%s %s", o.text, r.intruder(o.a, o.later, o.text+" Then "+o.a.name+" asked again."))
 }
 
+// lateExtend lets a client renew the lock that it lost, while another one has it.
+func lateExtend(r *rig) Verdict {
+	o := r.outlive()
+	text := o.text
+	if r.profile.Extends {
+		err := o.h.extend()
+		if text += fmt.Sprintf(" Then an extension by %s %s.", o.a.name, outcomeText(err)); err == nil {
+			return failed("%s But %s had the lock.", text, o.b.name)
+		}
+	}
+	if !r.profile.Hello.Renews {
+		refused := r.intruder(o.c, o.later, text)
+		r.kept(o.later, text+" "+refused)
+		return passed("%s %s", text, refused)
+	}
+	r.pause(r.ttl / 2) // a renewal by the first client falls into it
+	text += " " + r.intruder(o.c, o.later, text+" The library renews.")
+	o.b.kill()
+	_, took := r.next(o.c, time.Now(), fmt.Sprintf("the crash of %s, while %s, which had lost the lock to it, ran on and the library renews", o.b.name, o.a.name))
+	return passed("%s %s crashed, and %s got the lock after %s.", text, o.b.name, o.c.name, humanize.Precise(took))
+}
+
+// secondHold lets a client release a hold that it lost when it has another one.
+func secondHold(r *rig) Verdict {
+	o := r.outlive()
+	r.kept(o.later, o.text)
+	o.h.leave(time.Now())
+	if r.profile.Hello.Tells {
+		o.h.told(tellWithin)
+	}
+	second, held := o.a.mustLock(), r.names()
+	released := make(chan error, 1)
+	go func() { released <- o.h.unlock() }()
+	text := fmt.Sprintf("%s It released, and %s locked again. Then the late release of its first hold %s.", o.text, o.a.name, resultWithin(short, released))
+	text += r.missing(held)
+	refused := r.intruder(o.c, second, text)
+	r.kept(second, text+" "+refused+r.missing(held))
+	return passed("%s %s", text, refused)
+}
+
 // partition cuts a holder off.
 func partition(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
@@ -99,7 +169,7 @@ func partition(r *rig) Verdict {
 	heal := a.cut(false)
 	cut := time.Now()
 	later, took := r.next(b, cut, "the cut of its holder")
-	text := fmt.Sprintf("%s was cut off, and %s got the lock after %s (TTL %s).", a.name, b.name, humanize.Precise(took), humanize.Setting(ttl))
+	text := fmt.Sprintf("%s was cut off, and %s got the lock after %s (TTL %s).", a.name, b.name, humanize.Precise(took), humanize.Setting(r.ttl))
 	told := r.profile.Hello.Tells && h.told(tellWithin)
 	heal()
 	err := h.unlock()
@@ -114,8 +184,6 @@ func partition(r *rig) Verdict {
 	default:
 		text += " Its lease had ended before by the valid_ms of the client."
 	}
-	if err := later.keptUntilUnlock(); err != nil {
-		return failed("%s The release of %s %s, although its lease was valid.", text, b.name, outcomeText(err))
-	}
+	r.kept(later, text)
 	return passed("%s", text)
 }

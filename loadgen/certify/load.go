@@ -45,7 +45,7 @@ func (r *rig) load(s loadgen.Scenario) (loadgen.Metrics, []loadgen.Event) {
 func hotKey(r *rig) Verdict {
 	const clients = 8
 	m, events := r.load(loadgen.Scenario{
-		Lock: loadgen.Lock{TTL: ttl}, Clients: clients, Hold: loadgen.Exp(10 * time.Millisecond), Think: loadgen.Exp(5 * time.Millisecond), Duration: 5 * time.Second,
+		Lock: loadgen.Lock{TTL: r.ttl}, Clients: clients, Hold: loadgen.Exp(10 * time.Millisecond), Think: loadgen.Exp(5 * time.Millisecond), Duration: 3 * time.Second,
 	})
 	holds := fmt.Sprintf("%s by %d clients in %s", humanize.Plural(m.Acquired, "hold"), clients, humanize.Precise(m.Elapsed))
 	switch together := m.Violations.Overlap.Count; {
@@ -64,7 +64,7 @@ func hotKey(r *rig) Verdict {
 func waiters(r *rig) Verdict {
 	n := r.options.Waiters
 	m, events := r.load(loadgen.Scenario{
-		Lock: loadgen.Lock{TTL: 5 * ttl}, Clients: n, Hold: loadgen.Const(5 * time.Millisecond), Think: loadgen.Const(0), Duration: 10 * time.Second,
+		Lock: loadgen.Lock{TTL: 5 * r.ttl}, Clients: n, Hold: loadgen.Const(5 * time.Millisecond), Think: loadgen.Const(0), Duration: max(time.Duration(n)*100*time.Millisecond, 3*time.Second),
 	})
 	if m.Acquired < 2 {
 		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s by %d clients; last error: %s.", humanize.Plural(m.Acquired, "hold"), n, m.LastErr)}

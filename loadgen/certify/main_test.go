@@ -21,8 +21,9 @@ const asClient = "LOCKTOP_TEST_CLIENT"
 
 func TestMain(m *testing.M) {
 	kind := os.Getenv(asClient)
-	if defect, ok := strings.CutPrefix(kind, "broken/"); ok {
-		if err := (&broken{defect: defect}).run(); err != nil {
+	if name, ok := strings.CutPrefix(kind, "test:"); ok {
+		style, flaw, _ := strings.Cut(name, "/")
+		if err := (&testClient{style: style, flaw: flaw}).run(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	server.TuneTests(8)
+	server.TuneTests(12)
 	goleak.VerifyTestMain(m)
 }
 

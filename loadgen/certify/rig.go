@@ -1,11 +1,11 @@
 package certify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os/exec"
 	"slices"
 	"strings"
@@ -17,13 +17,12 @@ import (
 	"locktop/internal/humanize"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
-	"locktop/loadgen/external"
 	"locktop/loadgen/oracle"
 )
 
 // Times of all tests.
 const (
-	ttl = 2 * time.Second // of a lease
+	standardTTL = 2 * time.Second // of a lease, if the test has no other
 	// margin is how long after its TTL a lock may take to be free for a waiter: waiters poll
 	// at intervals, and the machine may be busy.
 	margin = time.Second
@@ -32,6 +31,8 @@ const (
 	// answerWithin is how long a client may take for an answer, in addition to the time for
 	// which it may wait.
 	answerWithin = 5 * time.Second
+	// leeway is how long a reply of a client may be under way.
+	leeway = 250 * time.Millisecond
 	// tellWithin is how long a client may take to report a loss that it can know.
 	tellWithin = time.Second
 )
@@ -62,7 +63,7 @@ func (p profile) renewed() bool { return p.Hello.Renews || p.Extends }
 // probe starts a client, and locks, extends and unlocks once.
 func probe(ctx context.Context, command string) profile {
 	p := profile{Client{Name: command, Command: command}}
-	r := &rig{ctx: ctx, profile: p, began: time.Now()}
+	r := &rig{ctx: ctx, profile: p, ttl: standardTTL, began: time.Now()}
 	defer r.close()
 	err := r.open(oneServer)
 	if err == nil {
@@ -83,7 +84,7 @@ func (p *profile) ask(r *rig) error {
 		return err
 	}
 	p.Name = p.Hello.Name
-	h, err := a.lock(short)
+	h, err := a.lockBy(time.Now().Add(margin))
 	if err != nil {
 		return fmt.Errorf("it did not acquire a free lock: %w", err)
 	}
@@ -131,6 +132,7 @@ type rig struct {
 	ctx     context.Context
 	options Options
 	profile profile
+	ttl     time.Duration // of a lease
 	began   time.Time
 	oracle  *oracle.Oracle
 	permits int // that a client asks for; 0 = none
@@ -140,6 +142,7 @@ type rig struct {
 	nodes   *server.Independent
 	group   *server.Replicated
 	entry   *entry // of a replicated layout
+	wiped   bool   // the servers have lost keys
 	remark  string // for the evidence; begins with a space
 	closers []func() error
 
@@ -149,15 +152,15 @@ type rig struct {
 	holds  []*hold
 }
 
-// wipe is the cause of overlaps that no lock can prevent, because the server lost its keys.
-const wipe = "lost keys"
+// wiped is the cause of overlaps that no lock can prevent, because the server lost its keys.
+const wiped = "lost keys"
 
 // stop ends the steps of a test with a verdict.
 type stop struct{ Verdict }
 
 // runTest runs a test on its own servers.
 func runTest(ctx context.Context, t Test, p profile, o Options) (v Verdict) {
-	r := &rig{ctx: ctx, options: o, profile: p, began: time.Now()}
+	r := &rig{ctx: ctx, options: o, profile: p, ttl: cmp.Or(t.ttl, standardTTL), began: time.Now()}
 	r.judgeBy(1)
 	defer r.close()
 	if err := r.open(t.layout); err != nil {
@@ -169,7 +172,7 @@ func runTest(ctx context.Context, t Test, p profile, o Options) (v Verdict) {
 
 // judgeBy makes an oracle of a lock that limit clients may hold at once.
 func (r *rig) judgeBy(limit int) {
-	r.oracle = oracle.New(oracle.Config{Keys: []string{key}, Limit: limit, Patience: time.Hour, Numbered: limit == 1 && r.profile.Hello.Fences})
+	r.oracle = oracle.New(oracle.Config{Keys: []string{key}, Limit: limit, Patience: time.Hour})
 }
 
 // steps runs the steps of a test, until their end or until one of them stops the test.
@@ -195,16 +198,12 @@ func (r *rig) judged(v Verdict) Verdict {
 	v.Evidence += r.remark
 	found := r.oracle.Violations(now)
 	if together := found.Overlap.Count - found.Overlap.Excused; together > 0 {
-		text := overlapText(found)
-		if v.Outcome == Fail {
-			text = v.Evidence + " " + text
-		}
-		v.Outcome, v.Overlap, v.Evidence = Fail, true, text
+		v.Outcome, v.Overlap, v.long, v.Evidence = Fail, true, found.Overlap.Longest >= leeway, v.Evidence+" "+overlapText(found)
 		r.violated(found)
 	}
-	if found.FenceOrder > 0 {
+	if text := r.fenceOrder(); text != "" {
 		v.Outcome = Fail
-		v.Evidence += fmt.Sprintf(" A fence was not larger than the one before, %s.", humanize.Times(found.FenceOrder))
+		v.Evidence += text
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,9 +215,34 @@ func (r *rig) judged(v Verdict) Verdict {
 	return v
 }
 
+// fenceOrder returns a sentence about the first hold whose fence is not larger than that of
+// the hold before; "" if there is none, or if the fences may have been lost. Readers share a
+// lock, and so may their fences.
+func (r *rig) fenceOrder() string {
+	var before *hold
+	for _, h := range r.all() {
+		if h.shared || h.visit == nil || r.wiped || r.permits > 0 || !r.profile.Hello.Fences {
+			continue
+		}
+		if before != nil && h.Fence() <= before.Fence() {
+			return fmt.Sprintf(" The fence of %s was %d, and that of the hold before, of %s, was %d: a fence was not larger than the one before.",
+				h.actor.name, h.Fence(), before.actor.name, before.Fence())
+		}
+		before = h
+	}
+	return ""
+}
+
+// wipe records that the servers lose keys, after which no lock can keep its promise to those
+// that are inside.
+func (r *rig) wipe() {
+	r.oracle.Wipe(-1, wiped, time.Now())
+	r.wiped = true
+}
+
 // firstOverlap returns the first overlap that is not excused.
 func firstOverlap(found oracle.Violations) (e oracle.Evidence, ok bool) {
-	i := slices.IndexFunc(found.Evidence, func(e oracle.Evidence) bool { return e.Violation == oracle.Overlapped && e.Cause != wipe })
+	i := slices.IndexFunc(found.Evidence, func(e oracle.Evidence) bool { return e.Violation == oracle.Overlapped && e.Cause != wiped })
 	if i < 0 {
 		return oracle.Evidence{}, false
 	}
@@ -320,299 +344,6 @@ func (r *rig) fault(row, label string) (end func()) {
 func (r *rig) note(row, label string) {
 	now := time.Now()
 	r.span(row, now, now, Note, label)
-}
-
-// actor is a client process of a test, with its own proxies.
-type actor struct {
-	rig     *rig
-	number  int // from 0
-	name    string
-	net     []*netfault.Network // one per server
-	proxies []*netfault.Proxy
-	process *external.Process
-	tap     tap
-	thawed  func() // ends the span of a freeze
-}
-
-// actor starts a client. Without a hello the test is inconclusive.
-func (r *rig) actor() *actor { return r.actorAhead(0) }
-
-// actorAhead starts a client whose clock is ahead.
-func (r *rig) actorAhead(ahead time.Duration) *actor {
-	a, err := r.startActor(ahead)
-	if err == nil {
-		_, err = a.process.Hello(r.ctx)
-	}
-	if err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: err.Error()}})
-	}
-	return a
-}
-
-func (r *rig) startActor(ahead time.Duration) (*actor, error) {
-	r.mu.Lock()
-	a := &actor{rig: r, number: len(r.actors), name: oracle.ClientLabel(len(r.actors) + 1)}
-	r.actors = append(r.actors, a)
-	r.mu.Unlock()
-	var urls []string
-	for _, addr := range r.servers {
-		n := netfault.New(new(net.Dialer).DialContext)
-		n.Before = a.tap.before
-		p, err := n.Listen("tcp", addr)
-		if err != nil {
-			return nil, fmt.Errorf("open a proxy: %w", err)
-		}
-		a.net, a.proxies = append(a.net, n), append(a.proxies, p)
-		urls = append(urls, (&url.URL{Scheme: "redis", Host: p.Addr()}).String())
-	}
-	var err error
-	a.process, err = external.Start(external.Options{
-		Command: r.profile.Command, URLs: urls, Client: a.name, ClockOffset: ahead,
-		Excused: func(time.Time) bool { return true }, // each step has a limit of its own
-	})
-	return a, err
-}
-
-func (a *actor) close() {
-	if a.process != nil {
-		a.process.Kill()
-	}
-	a.tap.pass(errDropped) // Close of a proxy waits for it
-	for i, p := range a.proxies {
-		_ = p.Close()
-		a.net[i].Thaw()
-	}
-}
-
-// kill ends the client like a crash.
-func (a *actor) kill() {
-	for _, h := range a.rig.all() {
-		if h.actor == a {
-			h.leave(time.Now())
-		}
-	}
-	a.rig.note(a.name, "SIGKILL")
-	a.process.Kill()
-}
-
-// freeze stops the client until thaw.
-func (a *actor) freeze() {
-	a.thawed = a.rig.fault(a.name, "frozen")
-	if err := a.process.Freeze(); err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s could not be frozen: %v", a.name, err)}})
-	}
-}
-
-func (a *actor) thaw() {
-	a.thawed()
-	_ = a.process.Continue() // fails if the client is dead
-}
-
-// cut holds back all packets, or only the replies, until the result is called.
-func (a *actor) cut(repliesOnly bool) (heal func()) {
-	label := "cut off"
-	if repliesOnly {
-		label = "replies are held back"
-	}
-	end := a.rig.fault(a.name, label)
-	for _, n := range a.net {
-		if repliesOnly {
-			n.FreezeReplies() // new connections are made: some clients send each request on its own
-		} else {
-			n.Partition()
-		}
-	}
-	return func() {
-		end()
-		for _, n := range a.net {
-			n.Heal()
-		}
-	}
-}
-
-// lose breaks the connections of the client: what is held back on them never arrives. New
-// connections work.
-func (a *actor) lose(heal func()) {
-	for _, n := range a.net {
-		n.Cut()
-	}
-	a.rig.note(a.name, "its connections break")
-	heal()
-}
-
-// hold is a lock that a client has got.
-type hold struct {
-	*external.Lease
-	actor *actor
-	began time.Time
-	visit *oracle.Occupancy
-
-	mu   sync.Mutex
-	left bool
-}
-
-// lock asks for the lock, which the client may wait for. The error is external.ErrHeld if
-// it did not get it.
-func (a *actor) lock(wait time.Duration) (*hold, error) {
-	return a.lockAs(external.Terms{Wait: wait})
-}
-
-// lockAs is lock on other terms. The key and the TTL are those of all tests.
-func (a *actor) lockAs(t external.Terms) (*hold, error) {
-	t.Keys, t.TTL, t.Permits = []string{key}, ttl, a.rig.permits
-	wait := t.Wait
-	ctx, cancel := context.WithTimeout(a.rig.ctx, wait+answerWithin)
-	defer cancel()
-	asked := time.Now()
-	if a.rig.oracle != nil {
-		a.rig.oracle.WaiterAdded(0, &oracle.Attempt{Client: a.number, Asked: asked, Ctx: ctx})
-	}
-	l, err := a.process.Lock(ctx, t)
-	now := time.Now()
-	label := "lock"
-	switch {
-	case errors.Is(err, external.ErrHeld):
-		label = "lock: refused"
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("no answer to lock within %s", humanize.Setting(wait+answerWithin))
-		label = "lock: no answer"
-	case err != nil:
-		label = "lock: " + err.Error()
-	}
-	a.rig.span(a.name, asked, now, Waiting, label)
-	if err != nil {
-		if a.rig.oracle != nil {
-			a.rig.oracle.WaiterGone(0, a.number, now)
-		}
-		return nil, err
-	}
-	return a.entered(l, t.Read, asked, now), nil
-}
-
-// entered records a hold.
-func (a *actor) entered(l *external.Lease, shared bool, asked, now time.Time) *hold {
-	h := &hold{Lease: l, actor: a, began: now}
-	if a.rig.oracle != nil && !l.Valid() { // the reply came after the end of the lease
-		a.rig.oracle.WaiterGone(0, a.number, now)
-	} else if a.rig.oracle != nil {
-		h.visit = a.rig.oracle.Enter(0, oracle.Participant{Client: a.number, Token: l.Token(), Fence: l.Fence(), Shared: shared, Asked: asked}, l, now)
-	}
-	context.AfterFunc(l.Context(), func() {
-		if errors.Is(context.Cause(l.Context()), external.ErrLost) {
-			now := time.Now()
-			a.rig.span(a.name, now, now, Told, "lost")
-		}
-	})
-	a.rig.mu.Lock()
-	defer a.rig.mu.Unlock()
-	a.rig.holds = append(a.rig.holds, h)
-	return h
-}
-
-// lockBy is lock until a time, and again after an error, such as that of a broken
-// connection.
-func (a *actor) lockBy(end time.Time) (h *hold, err error) {
-	for ; ; a.rig.pause(margin / 20) {
-		h, err = a.lock(max(time.Until(end), 0))
-		if err == nil || !time.Now().Before(end) || a.process.Err() != nil {
-			return h, err
-		}
-	}
-}
-
-// mustLock is lock for a step in which the lock is free. Without it the test is inconclusive.
-func (a *actor) mustLock() *hold {
-	h, err := a.lockBy(time.Now().Add(ttl + margin))
-	if err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s did not acquire a free lock: %v.", a.name, err)}})
-	}
-	return h
-}
-
-// leave ends the work of the holder.
-func (h *hold) leave(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.left {
-		return
-	}
-	h.left = true
-	end := now
-	// A client that renews need not report each renewal, so its deadline may be older.
-	unreported := h.actor.rig.profile.Hello.Renews && h.Context().Err() == nil
-	if d := h.Deadline(); d.Before(end) && !unreported {
-		end = d
-		h.actor.rig.span(h.actor.name, d, now, Late, "")
-	}
-	label := ""
-	if h.Fence() > 0 {
-		label = fmt.Sprintf("fence %d", h.Fence())
-	}
-	h.actor.rig.span(h.actor.name, h.began, end, Holding, label)
-	if h.visit != nil {
-		h.actor.rig.oracle.Leave(h.visit, now)
-	}
-}
-
-// unlock leaves and releases the lock. It returns external.ErrLost if the client reports
-// that it did not have the lock any more.
-func (h *hold) unlock() error {
-	ctx, cancel := context.WithTimeout(h.actor.rig.ctx, answerWithin)
-	defer cancel()
-	return h.unlockWithin(ctx)
-}
-
-func (h *hold) unlockWithin(ctx context.Context) error {
-	asked := time.Now()
-	h.leave(asked)
-	err := h.Unlock(ctx)
-	label := "unlock: ok"
-	switch {
-	case errors.Is(err, external.ErrLost):
-		label = "unlock: lost"
-	case errors.Is(err, context.DeadlineExceeded):
-		err, label = errors.New("no answer to unlock"), "unlock: no answer"
-	case err != nil:
-		label = err.Error()
-	}
-	h.actor.rig.span(h.actor.name, asked, time.Now(), Request, label)
-	return err
-}
-
-// keptUntilUnlock releases the lock. It returns external.ErrLost if the client reports a
-// loss, although the lease was valid.
-func (h *hold) keptUntilUnlock() error {
-	if valid, err := h.Valid(), h.unlock(); valid && errors.Is(err, external.ErrLost) {
-		return err
-	}
-	return nil
-}
-
-// extend asks for a new deadline.
-func (h *hold) extend() error {
-	ctx, cancel := context.WithTimeout(h.actor.rig.ctx, answerWithin)
-	defer cancel()
-	asked := time.Now()
-	err := h.Extend(ctx, ttl)
-	label := "extend: ok"
-	if err != nil {
-		label = "extend: " + err.Error()
-	}
-	h.actor.rig.span(h.actor.name, asked, time.Now(), Request, label)
-	return err
-}
-
-// told waits until the client has reported the loss of the lock, and reports whether it
-// has.
-func (h *hold) told(within time.Duration) bool {
-	soon := time.NewTimer(within)
-	defer soon.Stop()
-	select {
-	case <-h.Context().Done():
-	case <-soon.C:
-	case <-h.actor.rig.ctx.Done():
-	}
-	return errors.Is(context.Cause(h.Context()), external.ErrLost)
 }
 
 // pause waits for the time d, at most until ctx ends.

@@ -13,16 +13,22 @@ import (
 func failover(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
 	h := a.mustLock()
-	if n, err := r.admin[0].Wait(r.ctx, 1, ttl/2).Result(); err != nil || n < 1 {
+	if n, err := r.admin[0].Wait(r.ctx, 1, r.ttl/3).Result(); err != nil || n < 1 {
 		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The replica did not receive the lock in time: %v.", err)}
 	}
 	r.failOver(true)
-	text := r.intruder(b, h, "A replica that had the lock took the place of its master.")
-	valid, err := h.Valid(), h.unlock()
-	if valid && errors.Is(err, external.ErrLost) { // another error may be that of the broken connection
-		return failed("After a failover to a replica that had the lock, the release of %s %s, although its lease was valid.", a.name, outcomeText(err))
+	text := "A replica that had the lock took the place of its master."
+	text += " " + r.intruder(b, h, text)
+	a.reconnect()
+	err := h.unlock()
+	text += fmt.Sprintf(" The release of %s, after it was connected again, %s.", a.name, outcomeText(err))
+	switch {
+	case !time.Now().Before(h.Deadline()):
+		return Verdict{Outcome: Inconclusive, Evidence: text + " But its lease had ended."}
+	case err != nil:
+		return failed("%s", text)
 	}
-	return passed("After a failover to a replica that had the lock, %s The release of %s %s.", text, a.name, outcomeText(err))
+	return passed("%s", text)
 }
 
 // failOver ends the master and leads the clients to the replica. Promote: the replica is
@@ -51,7 +57,7 @@ func failoverBehind(r *rig) Verdict {
 	if err != nil {
 		return passed("The client does not get a lock while its master has no replica in sync: %v.", err)
 	}
-	r.oracle.Wipe(-1, wipe, time.Now())
+	r.wipe()
 	r.failOver(false)
 	began := time.Now()
 	other, err := b.lock(short)
@@ -102,19 +108,19 @@ func (r *rig) warm(actors ...*actor) {
 // majority checks that clients lock although some nodes do not answer.
 func (r *rig) majority(a, b *actor, what string) Verdict {
 	began := time.Now()
-	h, err := a.lock(ttl + margin)
+	h, err := a.lock(r.ttl + margin)
 	if err != nil {
-		return failed("With %s, %s did not get the lock within %s (TTL %s): %v.", what, a.name, humanize.Precise(time.Since(began)), humanize.Setting(ttl), err)
+		return failed("With %s, %s did not get the lock within %s (TTL %s): %v.", what, a.name, humanize.Precise(time.Since(began)), humanize.Setting(r.ttl), err)
 	}
 	took := h.began.Sub(began)
 	refused := r.intruder(b, h, "There were "+what+".")
 	began = time.Now()
 	err = h.unlock()
-	if err != nil {
+	if errors.Is(err, external.ErrLost) && time.Now().Before(h.Deadline()) {
 		return failed("With %s, the release of %s %s.", what, a.name, outcomeText(err))
 	}
 	_, next := r.next(b, began, "a release with "+what)
-	return passed("With %s, %s got the lock after %s. %s After the release, %s got it within %s.", what, a.name, humanize.Precise(took), refused, b.name, humanize.Precise(next))
+	return passed("With %s, %s got the lock after %s. %s The release %s, and %s got it within %s.", what, a.name, humanize.Precise(took), refused, outcomeText(err), b.name, humanize.Precise(next))
 }
 
 func twoDown(r *rig) Verdict {
@@ -132,21 +138,59 @@ func threeDown(r *rig) Verdict {
 	if err == nil {
 		return failed("With 3 of 5 nodes down, %s got the lock, with a lease of %s.", a.name, humanize.Precise(h.Deadline().Sub(h.began)))
 	}
+	left := r.admin[2].DBSize(r.ctx).Val() + r.admin[3].DBSize(r.ctx).Val()
+	r.up(false, 5)
 	end()
-	r.up(false, 1, 2, 5)
-	_, took := r.next(b, time.Now(), "the restart of the nodes")
-	return passed("With 3 of 5 nodes down, %s did not get the lock (%v). When they were back, %s got it after %s.", a.name, err, b.name, humanize.Precise(took))
+	took := r.free(b, fmt.Sprintf("With 3 of 5 nodes down, %s asked the other two and did not get the lock (%v). Then these two had %s. One node came back, and %s needs it and both that %s had asked.",
+		a.name, err, humanize.Plural(left, "key"), b.name, a.name))
+	return passed("With 3 of 5 nodes down, %s did not get the lock (%v). When one of them was back, %s got it after %s, from that one and those that %s had asked.", a.name, err, b.name, humanize.Precise(took), a.name)
 }
 
 func nodeEmpty(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
 	r.warm(a, b)
+	end := r.down(4, 5)
 	h := a.mustLock()
-	end := r.down(2)
+	r.up(false, 4, 5)
+	end()
+	end = r.down(2)
 	r.up(true, 2)
 	end()
-	refused := r.intruder(b, h, "1 of 5 nodes came back without its data.")
-	return passed("After 1 of 5 nodes had come back without its data, %s", refused)
+	r.wipe()
+	text := fmt.Sprintf("%s got the lock on 3 of 5 nodes, the others came back, and one of the three came back without its data.", a.name)
+	other, err := b.lockBy(time.Now().Add(short))
+	if err != nil {
+		return passed("%s %s did not get the lock within %s: %v.", text, b.name, humanize.Setting(short), err)
+	}
+	return Verdict{Outcome: Observed, Evidence: fmt.Sprintf("%s %s got the lock, while the lease of %s had %s left.", text, b.name, a.name, humanize.Precise(h.Deadline().Sub(other.began)))}
+}
+
+// nodesLost deletes a lock on a majority of nodes.
+func nodesLost(r *rig) Verdict {
+	a, b := r.actor(), r.actor()
+	r.warm(a, b)
+	h := a.mustLock()
+	r.wipe()
+	for n := 1; n <= 3; n++ {
+		if err := r.admin[n-1].FlushAll(r.ctx).Err(); err != nil {
+			return Verdict{Outcome: Inconclusive, Evidence: err.Error()}
+		}
+		r.note(nodeName(n), "FLUSHALL")
+	}
+	text := fmt.Sprintf("%s had the lock on 5 nodes, and 3 of them lost it.", a.name)
+	if r.profile.Extends {
+		err := h.extend()
+		text += fmt.Sprintf(" An extension %s.", outcomeText(err))
+		if err == nil { // it may have taken the lock on the 3 nodes again
+			if _, err := b.lock(short); err != nil {
+				return passed("%s Then %s did not get the lock: %v.", text, b.name, err)
+			}
+			return failed("%s Then %s got the lock.", text, b.name)
+		}
+	}
+	_, took := r.next(b, time.Now(), "3 of 5 nodes lost the lock")
+	text += fmt.Sprintf(" %s got the lock after %s, which no lock prevents.", b.name, humanize.Precise(took))
+	return r.learned(h, r.ttl+tellWithin, text)
 }
 
 func nodeFrozen(r *rig) Verdict {

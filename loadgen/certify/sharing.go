@@ -9,28 +9,58 @@ import (
 	"locktop/loadgen/external"
 )
 
+// read locks to read, for a step in which no writer has the lock.
+func (a *actor) read() *hold {
+	h, err := a.lockAs(external.Terms{Read: true, Wait: short})
+	if err != nil {
+		panic(stop{failed("%s did not get the lock to read within %s, although no writer had it: %v.", a.name, humanize.Setting(short), err)})
+	}
+	return h
+}
+
+// readersCrash lets the leases of two readers run out, which began at different times.
+func readersCrash(r *rig) Verdict {
+	a, b, writer := r.actor(), r.actor(), r.actor()
+	r.warm(writer)
+	a.read()
+	r.pause(r.ttl / 2)
+	last := b.read()
+	a.freeze()
+	b.freeze()
+	apart := humanize.Setting(r.ttl / 2)
+	_, took := r.next(writer, last.began, "the acquire of the last of two readers, which were frozen")
+	return passed("%s read %s after %s, and both were frozen. %s got the lock to write %s after the acquire of %s (TTL %s).",
+		b.name, apart, a.name, writer.name, humanize.Precise(took), b.name, humanize.Setting(r.ttl))
+}
+
+// writerCrash kills a writer after a reader was refused.
+func writerCrash(r *rig) Verdict {
+	writer, reader, next := r.actor(), r.actor(), r.actor()
+	r.warm(reader, next)
+	h := writer.mustLock()
+	_, err := reader.lockAs(external.Terms{Read: true, Wait: short})
+	if err == nil && h.Valid() {
+		r.pause(short)
+		return failed("%s got the lock to read while a writer was inside.", reader.name)
+	}
+	writer.kill()
+	_, took := r.next(next, time.Now(), fmt.Sprintf("the crash of the writer %s, beside which the reader %s had asked (it was refused: %v)", writer.name, reader.name, err))
+	return passed("%s asked to read while %s wrote: %v. The writer crashed, and another one got the lock after %s (TTL %s).", reader.name, writer.name, err, humanize.Precise(took), humanize.Setting(r.ttl))
+}
+
 // readers lets a writer ask while one of two readers still reads.
 func readers(r *rig) Verdict {
 	a, b, writer := r.actor(), r.actor(), r.actor()
-	read := func(c *actor) *hold {
-		h, err := c.lockAs(external.Terms{Read: true, Wait: short})
-		if err != nil {
-			panic(stop{failed("%s did not get the lock to read within %s, although no writer had it: %v.", c.name, humanize.Setting(short), err)})
-		}
-		return h
-	}
 	r.warm(writer)
 	for _, last := range []bool{true, false} {
-		first, second := read(a), read(b)
+		first, second := a.read(), b.read()
 		stays, leaves, which := first, second, "second"
 		if !last {
 			stays, leaves, which = second, first, "first"
 		}
 		err := leaves.unlock()
-		r.intruder(writer, stays, fmt.Sprintf("Two readers had the lock, and the release of the %s %s. Then a writer asked.", which, outcomeText(err)))
-		if err := stays.keptUntilUnlock(); err != nil {
-			return failed("Two readers had the lock, and the %s released. The release of the other %s, although its lease was valid.", which, outcomeText(err))
-		}
+		text := fmt.Sprintf("Two readers had the lock, and the release of the %s %s. Then a writer asked.", which, outcomeText(err))
+		r.kept(stays, text+" "+r.intruder(writer, stays, text))
 	}
 	h, took := r.next(writer, time.Now(), "the release of the last reader")
 	reader, err := a.lockAs(external.Terms{Read: true, Wait: short})

@@ -1,6 +1,7 @@
 package external
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,7 +24,7 @@ type Lease struct {
 // newLease returns the lease of a successful lock.
 func newLease(p *Process, c *call, a answer) *Lease {
 	valid := milliseconds(*a.Valid)
-	l := &Lease{process: p, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(leeway(valid), a.at.Sub(c.sent))), latest: a.at.Add(valid)}
+	l := &Lease{process: p, token: a.Token, fence: a.Fence, deadline: a.at.Add(valid - min(p.options.leeway(valid), a.at.Sub(c.sent))), latest: a.at.Add(valid)}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
@@ -32,7 +33,9 @@ func newLease(p *Process, c *call, a answer) *Lease {
 // writes it, which is earlier than the moment at which it is read: without the leeway a
 // lease could end later here than for the client, and overlaps would be counted that did
 // not happen.
-func leeway(valid time.Duration) time.Duration { return max(min(valid/4, 100*time.Millisecond), 0) }
+func (o Options) leeway(valid time.Duration) time.Duration {
+	return cmp.Or(o.Leeway, max(min(valid/4, 100*time.Millisecond), 0))
+}
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
@@ -46,8 +49,8 @@ func (l *Lease) Fence() int64 { return l.fence }
 // cause, and when the client ends. It does not end at the deadline.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Deadline returns the end of the lease that the client has reported last, at most 100 ms
-// too early and never too late.
+// Deadline returns the end of the lease that the client has reported last, too early by
+// Options.Leeway at most, and never too late unless a reply is under way for longer.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,43 +5,39 @@ import (
 	"time"
 )
 
-// The deadline of a lease is early by the time that its reply may have been under way, at
-// most 100 ms or 1/4 of the lease. The latest end is not.
-func TestALeaseHasTheLeewayOfItsReply(t *testing.T) {
-	const ms = time.Millisecond
-	zero := time.Unix(100, 0)
-	for _, c := range []struct {
-		took, valid int // ms
-		early       time.Duration
+// A reply may have been under way for as long as its request took, but for no longer than
+// the leeway: a lease never ends later than for its client. The latest end has no leeway, and a
+// renewal never shortens a lease.
+func TestTheEndOfALease(t *testing.T) {
+	began := time.Now()
+	for name, c := range map[string]struct {
+		leeway, took, valid, want time.Duration // want: from the reply on
 	}{
-		{5, 1000, 5 * ms}, {99, 1000, 99 * ms}, {3000, 1000, 100 * ms}, {3000, 200, 50 * ms}, {10, 200, 10 * ms}, {10, 0, 0}, {10, -20, 0},
+		"at once":              {0, 0, 2 * time.Second, 2 * time.Second},
+		"soon":                 {0, 50 * time.Millisecond, 2 * time.Second, 1950 * time.Millisecond},
+		"after a wait":         {0, time.Minute, 2 * time.Second, 1900 * time.Millisecond},
+		"a short lease":        {0, time.Minute, 200 * time.Millisecond, 150 * time.Millisecond},
+		"over":                 {0, time.Minute, -time.Second, -time.Second},
+		"another leeway":       {250 * time.Millisecond, time.Minute, 2 * time.Second, 1750 * time.Millisecond},
+		"another leeway, soon": {250 * time.Millisecond, 10 * time.Millisecond, 300 * time.Millisecond, 290 * time.Millisecond},
 	} {
-		valid := int64(c.valid)
-		a := answer{Reply: Reply{Valid: &valid}, at: zero.Add(time.Duration(c.took) * ms)}
-		l := newLease(nil, &call{sent: zero}, a)
-		end := a.at.Add(time.Duration(c.valid) * ms)
-		if got := end.Sub(l.Deadline()); got != c.early || !l.Latest().Equal(end) {
-			t.Errorf("%d ms, valid for %d ms: early by %s, latest end %s", c.took, c.valid, got, l.Latest().Sub(a.at))
+		p := &Process{options: Options{Leeway: c.leeway}, leases: make(map[string]*Lease)}
+		valid, at := c.valid.Milliseconds(), began.Add(c.took)
+		l := newLease(p, &call{sent: began}, answer{Reply: Reply{Token: "a", Valid: &valid}, at: at})
+		if got, latest := l.Deadline().Sub(at), l.Latest().Sub(at); got != c.want || latest != c.valid {
+			t.Errorf("%s: the lease ends %s after the reply, at the latest %s; not %s and %s", name, got, latest, c.want, c.valid)
 		}
-		for _, later := range []time.Duration{-ms, ms} { // a renewal never shortens a lease
-			deadline, latest := l.Deadline(), l.Latest()
-			l.prolong(deadline.Add(later), latest.Add(later))
-			if l.Deadline().Sub(deadline) != max(later, 0) || l.Latest().Sub(latest) != max(later, 0) {
-				t.Errorf("prolonged by %s: %s, %s", later, l.Deadline().Sub(deadline), l.Latest().Sub(latest))
+
+		p.leases["a"] = l
+		for _, renewal := range []time.Duration{time.Hour, time.Minute} { // the second one is older
+			ms := renewal.Milliseconds()
+			if _, err := p.event(Reply{Event: "renewed", Token: "a", Valid: &ms}, at); err != nil {
+				t.Error(err)
 			}
 		}
-	}
-}
-
-// A renewal that the client reports has the same leeway: its report may have been under way.
-func TestARenewalHasTheLeewayOfItsReport(t *testing.T) {
-	now, valid := time.Now(), int64(1000)
-	l := newLease(nil, &call{sent: now}, answer{Reply: Reply{Valid: new(int64)}, at: now})
-	p := &Process{leases: map[string]*Lease{"t": l}}
-	if _, err := p.event(Reply{Event: "renewed", Token: "t", Valid: &valid}, now); err != nil {
-		t.Fatal(err)
-	}
-	if d, last := l.Deadline().Sub(now), l.Latest().Sub(now); d != 900*time.Millisecond || last != time.Second {
-		t.Errorf("the deadline is %s, the latest end %s after the report", d, last)
+		got, latest := l.Deadline().Sub(at), l.Latest().Sub(at)
+		if want := time.Hour - p.options.leeway(time.Hour); got != want || latest != time.Hour {
+			t.Errorf("%s: the renewed lease ends after %s, at the latest %s; not %s", name, got, latest, want)
+		}
 	}
 }

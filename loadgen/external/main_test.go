@@ -66,6 +66,9 @@ func (c *client) run(in io.Reader) {
 			delete(c.held, r.Token)
 			c.say(`{"id":%d,"ok":%t,"lost":%t}`, r.ID, held, !held)
 		case opExtend:
+			if c.how == "slow" {
+				time.Sleep(100 * time.Millisecond)
+			}
 			c.say(`{"id":%d,"ok":true,"valid_ms":%d}`, r.ID, r.TTL)
 		case opBye:
 			if c.how == "stays" {
@@ -147,6 +150,7 @@ func (c *client) lock(r Request) {
 		fmt.Fprintln(os.Stderr, "out of luck")
 		os.Exit(4)
 	case "same-token":
+		c.held["mine"] = "" // also if it is locked again
 		c.say(`{"id":%d,"ok":true,"token":"mine","valid_ms":1000}`, r.ID)
 	case "reversed": // every second request is answered first
 		if c.last%2 == 1 {

@@ -27,6 +27,10 @@ type Options struct {
 	// ReplyWithin is how long a reply may take, in addition to the time that the request
 	// may wait for a lock. Default 10 s.
 	ReplyWithin time.Duration
+	// Leeway is how long a reply may be under way, for which the end of a lease is not
+	// judged. It counts only as far as the request took that long. Default 100 ms, and at
+	// most a quarter of the lease.
+	Leeway time.Duration
 	// Excused reports whether a fault may explain that a client has not answered since
 	// this time. Then it is not late. Nil: never.
 	Excused func(since time.Time) bool
@@ -230,7 +234,7 @@ func (p *Process) event(r Reply, now time.Time) (detail string, err error) {
 			return "a renewal without valid_ms", ErrField
 		}
 		valid := milliseconds(*r.Valid)
-		l.prolong(now.Add(valid-leeway(valid)), now.Add(valid))
+		l.prolong(now.Add(valid-p.options.leeway(valid)), now.Add(valid))
 	}
 	return "", nil
 }

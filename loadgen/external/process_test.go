@@ -458,3 +458,26 @@ func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 		waitGone(t, pid)
 	}
 }
+
+// A client may use a token again after it has released its lock.
+func TestATokenMayComeAgainAfterItsRelease(t *testing.T) {
+	p := start(t, "same-token")
+	for range 2 {
+		if err := mustLock(t, p, "a").Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An extension may have begun as early as its request.
+func TestAnExtensionCountsFromItsRequest(t *testing.T) {
+	l := mustLock(t, start(t, "slow"), "a")
+	asked := time.Now()
+	if err := l.Extend(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	answered := time.Now()
+	if d := l.Deadline(); d.Before(asked.Add(time.Hour)) || d.After(answered.Add(time.Hour-100*time.Millisecond)) {
+		t.Errorf("the lease ends %s after the request, which took %s", d.Sub(asked), answered.Sub(asked))
+	}
+}

@@ -109,7 +109,7 @@ var (
 
 // Results of requests that do not break the protocol.
 var (
-	ErrHeld   = errors.New("another client holds the lock")
+	ErrHeld   = errors.New(`it answered "held"`)
 	ErrLost   = errors.New("the client does not hold the lock any more")
 	ErrKilled = errors.New("the client was killed")
 	ErrClosed = errors.New("the client was closed")

@@ -22,12 +22,13 @@ and writes this page; no cell is written by hand. [What each test does](certify.
 A **fail** is an observation: in this run, with these versions and settings, the client did what the evidence says. It is a
 link to the evidence. Whether it matters depends on the use: a holder that never works longer than its TTL does not meet most
 of these faults. A **pass** is the absence of that observation in one run, not a proof. **fact** is an observation that is no
-failure, because no lock on one server can promise otherwise. A dash: the client does not offer what the test needs. **?**: the
+failure, because no lock of its kind can promise otherwise. A dash: the client does not offer what the test needs. **?**: the
 test did not come to its end. There is no sum and no ranking, because the tests have different weight for different uses.
 
 A column is a small program around a library (` + "`peers/clients`" + `) with the default options of the library, except those that the
-program names. The TTL is 2 s. What a library documents as its limit is not a defect of the library. The clients run one after
-another, so the figures of *many waiters* also depend on what else the machine does, and are no comparison.
+program names. The TTL is 300 ms to 6 s, depending on the test. What a library documents as its limit is not a defect of the
+library. The clients run one after another, so the figures of *many waiters* also depend on what else the machine does, and
+are no comparison.
 `
 
 // page is the report of a run.
