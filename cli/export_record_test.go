@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 )
@@ -43,6 +44,7 @@ func isHeld(key string) func(keyspace.Snapshot) bool {
 
 // The exporter is killed, and started again in the same directory.
 func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
+	testtier.Long(t, "it records for seconds")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	dir := filepath.Join(t.TempDir(), "box")

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -26,6 +27,7 @@ import (
 // On a server with the locks of all libraries and all samples, each lock is
 // listed once, with the right format, and no companion key is listed.
 func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
+	testtier.Long(t, "it follows the locks of all libraries for seconds")
 	t.Parallel()
 	for name, addr := range map[string]string{
 		"embedded": server.EmbeddedForTest(t).Addr(),

@@ -145,6 +145,7 @@ func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 }
 
 func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
+	testtier.Long(t, "it watches changes for seconds")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for i := range 20 {
@@ -220,6 +221,7 @@ func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
 }
 
 func TestWhoSaysWhyItNamesNone(t *testing.T) {
+	testtier.Long(t, "it watches locks for seconds")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
@@ -275,6 +277,7 @@ func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
 }
 
 func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
+	testtier.Long(t, "it watches a lock for up to 30 s")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})

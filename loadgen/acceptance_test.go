@@ -258,6 +258,7 @@ func TestTenThousandHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 var topLevel = []string{"eval", "evalsha", "subscribe", "unsubscribe", "hello", "ping", "client|", "script|", "wait"}
 
 func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
+	testtier.Long(t, "it loads a server for seconds")
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	ctx := t.Context()

@@ -412,6 +412,7 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 // The same lock without a mistake is not reported, though its holders are
 // disconnected as often. Promise P12.
 func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
+	testtier.Long(t, "it runs a sound lock for seconds")
 	t.Parallel()
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	s := Scenario{

@@ -549,6 +549,7 @@ func TestStopEndsClientProcessesThatWaitOrAreFrozen(t *testing.T) {
 }
 
 func TestClientProcessesBesideAnOwnKind(t *testing.T) {
+	testtier.Long(t, "it starts client processes")
 	s := Scenario{
 		Lock: process(Mutex, time.Second), Versus: []Lock{{Kind: Mutex}, process(Fair, time.Second)}, Clients: 3,
 		Hold: Const(time.Millisecond), Think: Const(time.Millisecond), Duration: time.Second,

@@ -215,6 +215,7 @@ func TestAnAllPassesAWakeUpOn(t *testing.T) {
 
 // The loss of one key ends the lease, and the other keys become free at once.
 func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
 		c := r.client(lock.Config{})

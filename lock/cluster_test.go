@@ -70,6 +70,7 @@ var exclusive = map[string]func(c *lock.Client, key string, o lock.Options) lock
 // Scenarios 105 (no CROSSSLOT) and 106: for every name, all keys of the lock are in
 // its slot, and a release on any node wakes the waiters.
 func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	ours, theirs := r.client(lock.Config{}), r.client(lock.Config{})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -89,6 +90,7 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 // A SET without a reply may have created a copy: it is released, and released again
 // after a connection has broken.
 func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	nodesOnBoth(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})

@@ -255,6 +255,7 @@ func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 
 // Scenario 71: a request that a stopped node executes later is undone. Promise P3.
 func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})

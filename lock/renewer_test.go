@@ -81,6 +81,7 @@ func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 
 // Scenario 50: a renewal is in flight during many of the unlocks.
 func TestNoRenewalFollowsAnUnlock(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	onBoth(t, func(r *rig) {
 		var log zombieHolder

@@ -54,6 +54,7 @@ func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locke
 
 // Scenario 100: too few replicas confirm.
 func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{Replicas: 2})
 	c := r.client(lock.Config{})
@@ -173,6 +174,7 @@ const killsOf = "LOCKTOP_FAILOVERS"
 // has died and its replica has been promoted. Without Replicas it was missing in 6 of
 // 25 runs.
 func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	kills := 3

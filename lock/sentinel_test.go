@@ -130,6 +130,7 @@ func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 // A server that becomes a replica does not close its connections: the client closes
 // them and dials again.
 func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	nodes := server.ReplicatedForTest(t, server.ReplicatedOptions{})
 	r := &rig{T: t}

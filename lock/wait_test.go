@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -186,6 +187,7 @@ func TestNoHerd(t *testing.T) {
 
 // Scenarios 3 and 48.
 func TestNoSubscriptionIsLeftBehind(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})

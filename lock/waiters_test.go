@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/netfault"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -1079,6 +1080,7 @@ func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
 // The lock was handed to a waiter, and the reply to its claim is lost. The undo of this
 // attempt does not take the lock from the next one.
 func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
+	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		for _, of := range exclusiveWaiters {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -36,6 +37,7 @@ func paste(t *testing.T, line string) string {
 // The command line for redis-cli changes a lock exactly as an Executor
 // does, once.
 func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
+	testtier.Long(t, "it starts redis-cli for each sample")
 	addr := server.ForTest(t).Addr()
 	rdb := connect(t, addr)
 	for _, f := range formats.All() {

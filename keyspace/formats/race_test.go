@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -260,10 +260,7 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
-	times := 8 // per sample
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		times = 120
-	}
+	times := testtier.Size(4, 8, 120) // per sample
 	done, changed, raced := 0, 0, 0
 	for _, f := range formats.All() {
 		for _, s := range f.Samples {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -18,6 +19,7 @@ import (
 // The release of a Redisson fair lock is announced to the first waiter in its
 // queue, and not at all if the queue is empty.
 func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
+	testtier.Long(t, "it waits for messages")
 	t.Parallel()
 	const (
 		key, queue, deadlines = "gate", "redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"

@@ -52,6 +52,7 @@ func polite() inspect.ScanOptions {
 // A scan of a distant server reads one page while it requests the next, so each
 // step covers several pages.
 func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
+	testtier.Long(t, "its network is slow")
 	t.Parallel()
 	steps := func(roundTrip time.Duration) (n int) {
 		o := polite()
