@@ -49,13 +49,6 @@ type invalidationConn struct {
 	lastMessage time.Time // time of the last message of any kind
 }
 
-// subscription is a channel or pattern with its handler.
-type subscription struct {
-	name      string
-	pattern   bool
-	onMessage func(c *changes, channel, payload string)
-}
-
 // changes is what was received since the last drain.
 type changes struct {
 	keys     []string             // changed keys, in order, each once
@@ -456,47 +449,4 @@ func (i invalidations) HandlePushNotification(_ context.Context, _ push.Notifica
 	i.conn.mu.Unlock()
 	i.conn.notify()
 	return nil
-}
-
-// releaseSubscriptions returns the subscriptions to the release channels of the formats
-// and to evictions.
-func releaseSubscriptions(formats formatSet, db int) []subscription {
-	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(c *changes, _, key string) {
-		addTo(&c.evicted, key)
-		c.add(key, time.Now())
-	}}
-	all := []subscription{evictions}
-	for _, f := range formats {
-		if f.ReleaseChannel == nil {
-			continue
-		}
-		key, toWaiter := f.ReleaseChannel.Key, f.ReleaseChannel.ToWaiter
-		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, onMessage: func(c *changes, channel, payload string) {
-			if k, ok := key(channel, payload); ok {
-				now := time.Now()
-				c.addReleased(k, now)
-				if toWaiter != nil && toWaiter(channel) {
-					addTo(&c.toWaiter, k)
-				}
-				c.add(k, now)
-			}
-		}})
-	}
-	return all
-}
-
-// keyspaceEvents returns the subscription to all keyspace notifications of a database.
-func keyspaceEvents(db int) subscription {
-	// The documented ACL for read-only users permits this pattern.
-	return subscription{name: "__keyevent@*__:*", pattern: true, onMessage: func(c *changes, channel, key string) {
-		prefix := fmt.Sprintf("__keyevent@%d__:", db)
-		what, ok := strings.CutPrefix(channel, prefix)
-		if !ok {
-			return
-		}
-		if what == "evicted" {
-			addTo(&c.evicted, key)
-		}
-		c.add(key, time.Now())
-	}}
 }

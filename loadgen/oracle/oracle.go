@@ -171,53 +171,6 @@ func (o *Oracle) locked(yield func(*criticalSection) bool) {
 	}
 }
 
-// WaiterAdded records that a client waits for a key.
-func (o *Oracle) WaiterAdded(key int, a *Attempt) {
-	s := &o.sections[key]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting == 0 {
-		s.wanted = a.Asked
-	}
-	s.waiting++
-	if o.config.InOrder {
-		s.queue = append(s.queue, a)
-	}
-}
-
-// Queued records that the lock refused a waiting client, which then begins to queue.
-func (o *Oracle) Queued(key, client int, now time.Time) {
-	s := &o.sections[key]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := s.attemptOf(client); i >= 0 && s.queue[i].queued.IsZero() {
-		s.queue[i].queued = now
-	}
-}
-
-func (s *criticalSection) attemptOf(client int) int {
-	return slices.IndexFunc(s.queue, func(a *Attempt) bool { return a.Client == client })
-}
-
-// unqueue records that a client stops waiting.
-func (s *criticalSection) unqueue(client int) {
-	s.waiting--
-	if i := s.attemptOf(client); i >= 0 {
-		s.queue = slices.Delete(s.queue, i, i+1)
-	}
-}
-
-// WaiterGone records that a client stops waiting without a hold.
-func (o *Oracle) WaiterGone(key, client int, now time.Time) {
-	s := &o.sections[key]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting == 1 {
-		o.checkStuck(s, now)
-	}
-	s.unqueue(client)
-}
-
 // Enter records that a waiting client enters the critical section of a key at now. The
 // caller must read now after the acquire returned. A hold of several keys enters more of
 // them at the same time: the result stands for the hold of all of them.
@@ -307,24 +260,6 @@ func (a *anyHold) lastHeld(now time.Time) time.Time {
 	return a.ended
 }
 
-// queueWithin is how long after its first refusal a client of a fair lock may take to
-// join the queue, because it subscribes first.
-const queueWithin = 2 * time.Second
-
-// checkOvertaken checks whether the lock served the holder before a client that was in the
-// queue when the holder asked.
-func (o *Oracle) checkOvertaken(v *Occupancy) {
-	for _, a := range v.section.queue {
-		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.participant.Asked) && a.Ctx.Err() == nil {
-			o.suspect(&o.found.Overtaken, Evidence{
-				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
-				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
-			}, a.Client, []int{v.section.index}, a.Asked)
-			return
-		}
-	}
-}
-
 // Unnotified suspects that a lease is over without its holder being notified.
 func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
 	over := earlier(v.lease.Deadline(), now)
@@ -365,52 +300,6 @@ func (s *criticalSection) countStreak(client int) {
 	if s.waiting > 0 {
 		s.best = max(s.best, s.streak)
 	}
-}
-
-// checkStuck counts a stuck key, if no client had the key for longer than patience.
-func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
-	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
-		s.stuck = append(s.stuck, span{now.Add(-unheld), now})
-		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
-	}
-}
-
-// unheldFor returns for how long the key has had waiters and fewer holders than it
-// admits.
-func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
-	if s.waiting == 0 {
-		return 0
-	}
-	free := s.wanted
-	if s.freed.After(free) {
-		free = s.freed
-	}
-	if o.config.Sets {
-		if held := o.anyHold.lastHeld(now); held.After(free) {
-			free = held
-		}
-	}
-	later := 0 // holds that end after free: the key was free when there were fewer of them than it admits
-	for _, v := range s.inside {
-		if v.end(now).After(free) {
-			later++
-		}
-	}
-	if later >= s.admits() {
-		free = nthLast(s.inside, s.admits(), now)
-	}
-	return now.Sub(free)
-}
-
-// nthLast returns the end of the hold that ends at place n, from the last one. There
-// are at least n holds.
-func nthLast(holds []*Occupancy, n int, now time.Time) time.Time {
-	ends := make([]time.Time, len(holds))
-	for i, v := range holds {
-		ends[i] = v.end(now)
-	}
-	slices.SortFunc(ends, time.Time.Compare)
-	return ends[len(ends)-n]
 }
 
 // Leave records that a client leaves. The caller must call it before the release.
@@ -597,87 +486,4 @@ func (v *Occupancy) side(now time.Time) Side {
 		Client: v.participant.Client + 1, Token: v.participant.Token, Fence: v.participant.Fence, Reader: v.participant.Shared,
 		From: v.Began, To: now, Inside: !v.left, Deadline: v.lease.Deadline(),
 	}
-}
-
-// checkFence checks that the fence of a holder is larger than the fence before. It skips
-// a holder whose lease is over: its fence may be old. Holders that are inside together
-// have no order.
-func (o *Oracle) checkFence(v *Occupancy) {
-	s := v.section
-	if !o.config.Numbered || s.admits() > 1 || !v.valid() {
-		return
-	}
-	if s.entered > 1 && v.participant.Fence <= s.number {
-		o.suspect(&o.found.FenceOrder, Evidence{
-			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
-		}, Everybody, []int{s.index}, earlier(s.numberSince, v.since))
-	}
-	s.number, s.numberSince = v.participant.Fence, v.since
-}
-
-// Write records that a client writes to the protected resources of its keys, and reports
-// whether they accept the write. A polite client checks its lease first and does not
-// write without one. Then write returns false and counts no violation.
-func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
-	if polite && !v.valid() {
-		return false
-	}
-	over := v.over(now)
-	if over {
-		o.lateWork(v, now)
-	}
-	accepted := true
-	for ; v != nil; v = v.next {
-		accepted = o.write(v, over, now) && accepted
-	}
-	return accepted
-}
-
-// write records a write to the resource of one key.
-func (o *Oracle) write(v *Occupancy, over bool, now time.Time) bool {
-	s := v.section
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case v.participant.Shared:
-	case v.participant.Fence > 0 && v.participant.Fence < s.fence && s.admits() == 1:
-		o.stale(v, FencedWrite, &o.found.Fenced, now)
-		return false
-	case over && v.replaced():
-		o.stale(v, WriteAccepted, &o.found.AcceptedStaleWrites, now)
-	}
-	return true
-}
-
-// replaced reports whether another client has entered in the place of v.
-func (v *Occupancy) replaced() bool {
-	if limit := v.section.admits(); limit > 1 {
-		return len(v.section.inside) > limit
-	}
-	return v.section.entered > v.number
-}
-
-func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
-	v.section.mu.Lock()
-	defer v.section.mu.Unlock()
-	late := now.Sub(v.latest(now))
-	o.mu.Lock()
-	o.found.LateWork.Total += late
-	o.found.LateWork.Longest = max(o.found.LateWork.Longest, late)
-	o.mu.Unlock()
-	o.keep(&o.found.LateWork.Count, Evidence{
-		Violation: LateWork, Key: v.section.name, At: now, Length: late,
-		First: v.side(now), Cause: v.knownCause(),
-	})
-}
-
-// stale counts a write that comes after a later holder entered.
-func (o *Oracle) stale(v *Occupancy, how Violation, count *int64, now time.Time) {
-	e := Evidence{Violation: how, Key: v.section.name, At: now, First: v.side(now), Cause: v.knownCause()}
-	for _, other := range v.section.inside {
-		if other.number > v.number {
-			e.Second = other.side(now)
-		}
-	}
-	o.keep(count, e)
 }

@@ -68,3 +68,49 @@ func (o *Oracle) Forgotten(v *Occupancy) {
 		v.section.mu.Unlock()
 	}
 }
+
+// checkStuck counts a stuck key, if no client had the key for longer than patience.
+func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
+	if unheld := o.unheldFor(s, now); unheld > o.config.Patience {
+		s.stuck = append(s.stuck, span{now.Add(-unheld), now})
+		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
+	}
+}
+
+// unheldFor returns for how long the key has had waiters and fewer holders than it
+// admits.
+func (o *Oracle) unheldFor(s *criticalSection, now time.Time) time.Duration {
+	if s.waiting == 0 {
+		return 0
+	}
+	free := s.wanted
+	if s.freed.After(free) {
+		free = s.freed
+	}
+	if o.config.Sets {
+		if held := o.anyHold.lastHeld(now); held.After(free) {
+			free = held
+		}
+	}
+	later := 0 // holds that end after free: the key was free when there were fewer of them than it admits
+	for _, v := range s.inside {
+		if v.end(now).After(free) {
+			later++
+		}
+	}
+	if later >= s.admits() {
+		free = nthLast(s.inside, s.admits(), now)
+	}
+	return now.Sub(free)
+}
+
+// nthLast returns the end of the hold that ends at place n, from the last one. There
+// are at least n holds.
+func nthLast(holds []*Occupancy, n int, now time.Time) time.Time {
+	ends := make([]time.Time, len(holds))
+	for i, v := range holds {
+		ends[i] = v.end(now)
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	return ends[len(ends)-n]
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace/metrics"
+	"locktop/keyspace/metrics/web"
+)
+
+// listen opens the addresses of the flags.
+func (e *export) listen(ctx context.Context) (all []net.Listener, err error) {
+	if !e.options.listens() {
+		return nil, nil
+	}
+	for _, addr := range e.options.listen {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		if err != nil {
+			for _, l := range all {
+				_ = l.Close() // nothing was accepted
+			}
+			return nil, fmt.Errorf("--web.listen-address: %w", err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// run watches the targets and serves the metrics until ctx ends, which is the usual end of
+// an export and no error, or until a listener fails.
+func (e *export) run(ctx context.Context, server *web.Server, listeners []net.Listener) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var all sync.WaitGroup
+	for _, t := range e.targets {
+		all.Go(func() { e.watch(running, t) })
+	}
+	if e.options.textfile != "" {
+		all.Go(func() { e.writeTextfiles(running) })
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	all.Go(func() { e.reload(running, server, hangups) })
+	for _, l := range listeners {
+		all.Go(func() {
+			if err := server.Serve(running, l, e.handler()); err != nil {
+				stop(err)
+			}
+		})
+		e.note("serving %s", metricsURL(server, l))
+	}
+	all.Wait()
+	if err := context.Cause(running); ctx.Err() == nil && err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
+
+// metricsURL returns the address of the metrics behind a listener.
+func metricsURL(server *web.Server, l net.Listener) string {
+	if server.TLS() {
+		return "https://" + l.Addr().String() + "/metrics"
+	}
+	return "http://" + l.Addr().String() + "/metrics"
+}
+
+// handler returns the pages.
+func (e *export) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		var page bytes.Buffer // a slow reader must not hold up the next update
+		_ = e.metrics.Write(&page)
+		w.Header().Set("Content-Type", metrics.ContentType)
+		_, _ = page.WriteTo(w)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !e.metrics.Ready() {
+			http.Error(w, "the first scan has not ended", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, `<!doctype html><html lang="en"><title>locktop export</title><h1>locktop export</h1><p><a href="/metrics">Metrics</a>, <a href="/healthz">health</a>, <a href="/readyz">readiness</a></p></html>`)
+	})
+	return mux
+}
+
+// reload reads the web configuration again at each signal.
+func (e *export) reload(ctx context.Context, server *web.Server, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+			if err := server.Reload(); err != nil {
+				e.note("the old web configuration stays: %v", err)
+			} else {
+				e.note("read the web configuration again")
+			}
+		}
+	}
+}
+
+// textfileInterval is the time between two files for node_exporter, which reads them at
+// each scrape.
+const textfileInterval = 15 * time.Second
+
+// writeTextfiles writes the metrics to the text file until ctx ends: as soon as they are
+// ready, then at each interval.
+func (e *export) writeTextfiles(ctx context.Context) {
+	tick := time.NewTicker(e.options.every)
+	defer tick.Stop()
+	var last time.Time
+	failing := false
+	for {
+		if time.Since(last) >= textfileInterval && e.metrics.Ready() {
+			last = time.Now()
+			err := e.writeTextfile()
+			if err != nil && !failing {
+				e.note("%v; trying again every %s", err, humanize.Setting(textfileInterval))
+			}
+			failing = err != nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// writeTextfile replaces the text file. A reader sees the old one or the new one.
+func (e *export) writeTextfile() error {
+	name := e.options.textfile
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return fmt.Errorf("--textfile: %w", err)
+	}
+	err = errors.Join(e.metrics.Write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the error that counts is the first one
+		return fmt.Errorf("--textfile: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package agents
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"locktop/internal/humanize"
+	"locktop/loadgen"
+	"locktop/loadgen/witness"
+)
+
+// member is an agent of a session.
+type member struct {
+	name    string
+	clock   time.Duration
+	ready   bool
+	stopped bool
+	lost    bool
+	silent  time.Duration // time without a message, while the control server answered
+	heard   time.Time
+}
+
+// session is one run of a load, from a start to a stop.
+type session struct {
+	config   Config
+	control  control
+	scenario loadgen.Scenario
+	keeper   *loadgen.Run
+	witness  *witness.Witness // nil: there is none
+	began    time.Time
+
+	asked  chan struct{} // closed by ask
+	asking sync.Once
+	over   chan struct{} // closed at the end
+	faults sync.WaitGroup
+	failed error // after over is closed
+
+	mu         sync.Mutex // guards what follows
+	merger     loadgen.Merger
+	members    []member // by number less 1
+	incomplete []string
+	struck     []int           // how often each fault of servers of the scenario occurred
+	events     []loadgen.Event // the newest ones, see [Load.Events]
+	noted      uint64          // number of events so far
+	behind     time.Duration   // what must be added to the clock of this machine to get the control server's
+	ended      bool
+}
+
+// open plans a run, waits for its agents, and starts them.
+func (l *Load) open(scenario loadgen.Scenario) (started *session, err error) {
+	s := &session{
+		config: l.config, control: control{l.config.Control, rand.Text()[:12]}, scenario: scenario,
+		members: make([]member, l.config.Agents), struck: make([]int, len(scenario.Faults)),
+		asked: make(chan struct{}), over: make(chan struct{}),
+	}
+	defer func() {
+		if err != nil {
+			s.abandon(err)
+		}
+	}()
+	ctx := l.beginOpening(s)
+	defer l.endOpening()
+	if l.config.Witness {
+		soon, cancel := context.WithTimeout(context.Background(), requestTime) // Stop would leave a key without a TTL
+		defer cancel()
+		if s.witness, err = witness.Open(soon, l.config.Control, s.control.run, scenario.Lock.Limit()); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.keep(); err != nil {
+		return nil, err
+	}
+	if err := s.publish(ctx); err != nil {
+		return nil, fmt.Errorf("write the plan to the control server: %w", err)
+	}
+	last, err := s.gather(ctx)
+	if err != nil {
+		return nil, err
+	}
+	behind, err := clockBehind(ctx, s.control.rdb, time.Now)
+	if err != nil {
+		return nil, fmt.Errorf("read the clock of the control server: %w", err)
+	}
+	s.mu.Lock()
+	s.behind = behind
+	s.mu.Unlock()
+	s.began = time.Now().Add(startIn)
+	if err := s.order(order{Order: orderStart, At: s.began.Add(behind).Round(0)}); err != nil {
+		return nil, fmt.Errorf("start the agents: %w", err)
+	}
+	go s.work(last)
+	s.faults.Go(s.strikeFaults)
+	return s, nil
+}
+
+// beginOpening makes s the session that waits for agents. The context ends with Stop and
+// Close.
+func (l *Load) beginOpening(s *session) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancelCause(l.closing)
+	l.opening = s
+	return ctx
+}
+
+func (l *Load) endOpening() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancel(nil)
+	l.opening = nil
+}
+
+// startIn is the time from the order to start to the start. It is long enough for the order
+// to reach all agents.
+const startIn = time.Second
+
+// keep starts the run that claims the prefix, applies faults of servers and deletes the keys.
+func (s *session) keep() error {
+	own := s.scenario
+	own.Faults, own.Stages, own.Thresholds, own.Expect, own.Duration, own.Warmup = nil, nil, nil, nil, 0, 0
+	keeper, err := loadgen.New(s.config.Servers, own)
+	if err != nil {
+		return err
+	}
+	s.keeper = keeper
+	keeper.Keep()
+	keeper.Witness(s.witness) // its faults excuse overlaps
+	keeper.Listen(s.onServerFault)
+	return keeper.Start()
+}
+
+// publish writes the plan and the tickets.
+func (s *session) publish(ctx context.Context) error {
+	text, err := json.Marshal(plan{
+		Protocol: Protocol, Agents: s.config.Agents, Target: s.config.Target, Scenario: string(s.scenario.Marshal()), Witness: s.witness != nil,
+	})
+	if err != nil {
+		return err
+	}
+	pipe := s.control.rdb.Pipeline()
+	pipe.Set(ctx, s.control.key("plan"), text, planLife)
+	for _, t := range s.tickets() {
+		pipe.RPush(ctx, tickets, t)
+	}
+	pipe.Expire(ctx, tickets, streamLife)
+	_, err = pipe.Exec(ctx)
+	return err
+}
+
+func (s *session) tickets() []string {
+	all := make([]string, s.config.Agents)
+	for i := range all {
+		text, _ := json.Marshal(ticket{s.control.run, i + 1}) // it has no field that can fail
+		all[i] = string(text)
+	}
+	return all
+}
+
+// beatPlan keeps the plan: it tells the agents that the coordinator is there.
+func (s *session) beatPlan(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return s.control.rdb.PExpire(ctx, s.control.key("plan"), planLife).Err()
+}
+
+// pollFor is how long one request waits for messages.
+const pollFor = 200 * time.Millisecond
+
+// ErrStartCancelled is the error of a start that [Load.Stop] ends while it waits for agents.
+var ErrStartCancelled = errors.New("the start was cancelled before all agents had come")
+
+// gather waits until all agents are ready. It returns the ID of the last message.
+func (s *session) gather(ctx context.Context) (last string, err error) {
+	last = "0"
+	s.config.Note(fmt.Sprintf("waiting for %s", humanize.Plural(s.config.Agents, "agent")))
+	for deadline := time.Now().Add(s.config.Patience); ; {
+		if err := s.beatPlan(ctx); err != nil && ctx.Err() == nil {
+			return last, fmt.Errorf("reach the control server: %w", err)
+		}
+		texts, next, err := s.control.read(ctx, messages, last, pollFor)
+		if ctx.Err() != nil {
+			return last, context.Cause(ctx)
+		}
+		if err != nil {
+			return last, fmt.Errorf("reach the control server: %w", err)
+		}
+		last = next
+		for _, text := range texts {
+			if err := s.join(text); err != nil {
+				return last, err
+			}
+		}
+		ready := s.ready()
+		switch {
+		case ready == s.config.Agents:
+			return last, nil
+		case time.Now().After(deadline):
+			return last, fmt.Errorf("%d of %s came within %s: start locktop agent --control with this control server on more machines",
+				ready, humanize.Plural(s.config.Agents, "agent"), humanize.Setting(s.config.Patience))
+		}
+	}
+}
+
+// join handles a message before the start.
+func (s *session) join(text string) error {
+	var m message
+	if json.Unmarshal([]byte(text), &m) != nil || m.Agent < 1 || m.Agent > len(s.members) {
+		return nil // not of this program
+	}
+	switch m.Message {
+	case messageRefused:
+		return fmt.Errorf("agent %s refuses: %s", m.Name, m.Error)
+	case messageReady:
+		s.mu.Lock()
+		one := &s.members[m.Agent-1]
+		one.ready, one.name, one.clock, one.heard = true, m.Name, m.Clock, time.Now()
+		s.mu.Unlock()
+		s.config.Note(fmt.Sprintf("agent %d of %d: %s, its clock is %s", m.Agent, len(s.members), m.Name, offset(m.Clock)))
+	}
+	return nil
+}
+
+// offset describes the difference of a clock to the control server's.
+func offset(behind time.Duration) string {
+	switch {
+	case behind.Abs() < time.Millisecond:
+		return "right to 1 ms"
+	case behind > 0:
+		return humanize.Precise(behind) + " behind"
+	}
+	return humanize.Precise(-behind) + " ahead"
+}
+
+func (s *session) ready() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, one := range s.members {
+		if one.ready {
+			n++
+		}
+	}
+	return n
+}
+
+// order sends an order to all agents.
+func (s *session) order(o order) error { return s.control.send(context.Background(), orders, o) }
+
+// ask asks the agents to stop.
+func (s *session) ask() {
+	s.asking.Do(func() { close(s.asked) })
+}
+
+func (s *session) finished() bool {
+	select {
+	case <-s.over:
+		return true
+	default:
+		return false
+	}
+}

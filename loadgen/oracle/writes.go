@@ -1,0 +1,88 @@
+package oracle
+
+import (
+	"time"
+)
+
+// checkFence checks that the fence of a holder is larger than the fence before. It skips
+// a holder whose lease is over: its fence may be old. Holders that are inside together
+// have no order.
+func (o *Oracle) checkFence(v *Occupancy) {
+	s := v.section
+	if !o.config.Numbered || s.admits() > 1 || !v.valid() {
+		return
+	}
+	if s.entered > 1 && v.participant.Fence <= s.number {
+		o.suspect(&o.found.FenceOrder, Evidence{
+			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
+		}, Everybody, []int{s.index}, earlier(s.numberSince, v.since))
+	}
+	s.number, s.numberSince = v.participant.Fence, v.since
+}
+
+// Write records that a client writes to the protected resources of its keys, and reports
+// whether they accept the write. A polite client checks its lease first and does not
+// write without one. Then write returns false and counts no violation.
+func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
+	if polite && !v.valid() {
+		return false
+	}
+	over := v.over(now)
+	if over {
+		o.lateWork(v, now)
+	}
+	accepted := true
+	for ; v != nil; v = v.next {
+		accepted = o.write(v, over, now) && accepted
+	}
+	return accepted
+}
+
+// write records a write to the resource of one key.
+func (o *Oracle) write(v *Occupancy, over bool, now time.Time) bool {
+	s := v.section
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case v.participant.Shared:
+	case v.participant.Fence > 0 && v.participant.Fence < s.fence && s.admits() == 1:
+		o.stale(v, FencedWrite, &o.found.Fenced, now)
+		return false
+	case over && v.replaced():
+		o.stale(v, WriteAccepted, &o.found.AcceptedStaleWrites, now)
+	}
+	return true
+}
+
+// replaced reports whether another client has entered in the place of v.
+func (v *Occupancy) replaced() bool {
+	if limit := v.section.admits(); limit > 1 {
+		return len(v.section.inside) > limit
+	}
+	return v.section.entered > v.number
+}
+
+func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
+	v.section.mu.Lock()
+	defer v.section.mu.Unlock()
+	late := now.Sub(v.latest(now))
+	o.mu.Lock()
+	o.found.LateWork.Total += late
+	o.found.LateWork.Longest = max(o.found.LateWork.Longest, late)
+	o.mu.Unlock()
+	o.keep(&o.found.LateWork.Count, Evidence{
+		Violation: LateWork, Key: v.section.name, At: now, Length: late,
+		First: v.side(now), Cause: v.knownCause(),
+	})
+}
+
+// stale counts a write that comes after a later holder entered.
+func (o *Oracle) stale(v *Occupancy, how Violation, count *int64, now time.Time) {
+	e := Evidence{Violation: how, Key: v.section.name, At: now, First: v.side(now), Cause: v.knownCause()}
+	for _, other := range v.section.inside {
+		if other.number > v.number {
+			e.Second = other.side(now)
+		}
+	}
+	o.keep(count, e)
+}
