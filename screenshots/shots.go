@@ -42,7 +42,7 @@ func shots() []shot {
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
-				{keys: []string{"Enter"}, until: `(?s)● held  printer.*stored as.*p50.*newest first.*(renewed|released|expired).*(acquired|appeared)`},
+				{keys: []string{"Enter"}, until: `(?s)● held  printer.*is it stuck.*last 60 s.*newest first.*waiter-joined`},
 			},
 		},
 		{
