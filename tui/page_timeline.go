@@ -303,8 +303,8 @@ func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 		style widget.Style
 		glyph string
 		word  string
-	}{{t.text, g.Across[8], "held"}, {t.text, g.Shared, "shared"}, {t.warn, g.Dashed, "free, with waiters"}, {t.alarm, g.Clash, "overlap"}, {t.band, g.Behind, "fault"}} {
-		l.Put(sign.style, sign.glyph).Put(t.dim, " "+sign.word).Pad(widget.Style{}, 3)
+	}{{t.text, g.Across[8], "held"}, {t.text, g.Shared, "shared"}, {t.warn, g.Across[8], "waited for"}, {t.warn, g.Dashed, "free, with waiters"}, {t.alarm, g.Clash, "overlap"}, {t.band, g.Behind, "fault"}} {
+		l.Put(sign.style, sign.glyph).Put(t.dim, " "+sign.word).Pad(widget.Style{}, 2)
 	}
 	return append(lines, l.String())
 }
