@@ -331,7 +331,7 @@ func flaws() []flaw {
 				return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
 		}, scenario: func(s *Scenario) {
 			withPartitions(s)
-			s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)
+			s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.5)
 		}},
 	}
 }
@@ -419,7 +419,7 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: time.Duration(testtier.Size(2, 4, 4)) * time.Second,
 	}
 	withPartitions(&s)
-	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)
+	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.5)
 	r, err := newRun(on, s, flaw{name: "none"}.open)
 	if err != nil {
 		t.Fatal(err)
