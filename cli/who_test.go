@@ -264,7 +264,7 @@ func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
 			if err := namedClient(t, addr, "batch-57").Ping(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|list")
+			aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "&*", "+@all", "-client", "+client|setname", "+client|id", "+client|tracking")
 		}
 		term := openTerminal(t, 80, 24, s.flags...)
 		term.want(key).press("/").enter("report").want("1 of").press("Enter").press("Enter").want("is it stuck?", "batch-57 · 127.0.0.1:", "clients listed", "blocks ", "waits for nothing", "W find the client")
