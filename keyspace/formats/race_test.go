@@ -260,7 +260,7 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
-	times := testtier.Size(4, 8, 120) // per sample
+	times := testtier.Size(8, 8, 120) // per sample
 	done, changed, raced := 0, 0, 0
 	for _, f := range formats.All() {
 		for _, s := range f.Samples {
