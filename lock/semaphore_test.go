@@ -258,6 +258,28 @@ func TestTheNextWaiterOfAProcessKnowsTheNearestDeadline(t *testing.T) {
 	})
 }
 
+// Two holders die shortly after one another. The waiter that gets the first permit tells
+// the other one of its process when the second is free: nobody sends a message.
+func TestTheNextWaiterOfAProcessKnowsWhenTheNextDeadHolderEnds(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, _ := r.process("waiting")
+		died := time.Now()
+		for _, name := range []string{"doomed", "doomed, too"} {
+			doomed, link := r.process(name)
+			r.locked(doomed.Semaphore("orders", 2, lock.Options{TTL: 20 * time.Second}))
+			link.Freeze()
+			time.Sleep(100 * time.Millisecond)
+		}
+		o := lock.Options{TTL: time.Minute}
+		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, o)), lockAsync(ctx, c.As("second").Semaphore("orders", 2, o))
+		leases := []*lock.Lease{r.won(first), r.won(second)}
+		if took := time.Since(died); took > 20*time.Second+105*time.Millisecond {
+			r.Errorf("the second permit was free after %v, want 20.1 s", took)
+		}
+		r.unlockAll(leases...)
+	})
+}
+
 // Dead permits count for nothing, are removed up to 100 at a time, and go with the key.
 func TestDeadPermitsAreRemovedAHundredAtATime(t *testing.T) {
 	onBoth(t, func(r *rig) {
