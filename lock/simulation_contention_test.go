@@ -38,8 +38,8 @@ const maxOvertaken = 300
 
 // An episode takes contestLength of virtual time, or maxContestHolds.
 var (
-	contestLength   = 8 * time.Second
-	maxContestHolds = testtier.Size(600, 3000, 3000)
+	contestLength   = time.Duration(testtier.Size(2, 8, 8)) * time.Second
+	maxContestHolds = testtier.Size(300, 3000, 3000)
 )
 
 func TestSimulationOfContention(t *testing.T) {

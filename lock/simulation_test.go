@@ -39,7 +39,7 @@ const (
 // TTLs, holds and pauses. Timeouts of attempts, the network, and the pauses of waiters
 // are not scaled. In short episodes more happens at once; long ones have more that
 // takes time.
-const episodeLength = 15 * time.Minute
+var episodeLength = time.Duration(testtier.Size(3, 15, 15)) * time.Minute
 
 var scales = []int{1, 20, 200}
 
