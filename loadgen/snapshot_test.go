@@ -217,7 +217,7 @@ func TestMergedTimesAreThoseOfTheCommonClock(t *testing.T) {
 // The end of the warm-up of an agent begins its figures anew.
 func TestTheEndOfAWarmUpReachesTheMergedFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Millisecond), Think: Const(9 * time.Millisecond), Warmup: 3 * time.Second, Duration: 6 * time.Second})
+		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Millisecond), Think: Const(49 * time.Millisecond), Warmup: 3 * time.Second, Duration: 6 * time.Second})
 		var m Merger
 		for range 6 {
 			time.Sleep(time.Second + time.Millisecond)

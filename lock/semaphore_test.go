@@ -739,7 +739,7 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 						r.Errorf("%d permits on the server", n)
 					}
 				}
-				life, stop := context.WithTimeout(ctx, 5*time.Minute)
+				life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(1, 5, 5))*time.Minute)
 				defer stop()
 				var all sync.WaitGroup
 				for p := range uint64(processes) {
@@ -808,8 +808,9 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 // the two numbers agree.
 func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		const limit, processes, clients, rounds = 5, 4, 16, 20
-		cycles := testtier.Size(2_000, 20_000, 1_000_000)/rounds/processes/clients + 1
+		const limit, processes, clients = 5, 4, 16
+		rounds := testtier.Size(5, 20, 20)
+		cycles := testtier.Size(500, 20_000, 1_000_000)/rounds/processes/clients + 1
 		semaphores := make([]*lock.Semaphore, processes)
 		for i := range semaphores {
 			c, _ := r.process(fmt.Sprint("p", i))

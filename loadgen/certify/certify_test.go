@@ -39,7 +39,7 @@ func run(t *testing.T, kind string, tests ...string) Result {
 func runWith(t *testing.T, kind string, o Options) Result {
 	t.Helper()
 	o.Commands, o.Waiters = []string{command(kind)}, 10
-	if os.Getenv(proof) != "" && !strings.HasPrefix(kind, "test:") {
+	if testtier.Proving() && !strings.HasPrefix(kind, "test:") {
 		o.Waiters = 100
 	}
 	card, err := Run(t.Context(), o)
@@ -90,15 +90,12 @@ func fails(t *testing.T, kind, test, reason string) (v Verdict) {
 	return v
 }
 
-// proof is the environment variable that makes the tests run everything.
-const proof = "LOCKTOP_PROOF"
-
 func TestSoundKindsPass(t *testing.T) {
 	testtier.Long(t, "it runs all tests on all kinds")
 	t.Parallel()
 	kinds := map[string][]string{"mutex": nil, "redlock": {"nodes-2-down", "nodes-3-down", "nodes-lost", "node-frozen"}, "rw": {"reentrant", "reentrant-lost", "readers-crash"}}
 	runs := 1
-	if os.Getenv(proof) != "" {
+	if testtier.Proving() {
 		kinds = map[string][]string{"mutex": nil, "reentrant": nil, "rw": nil, "fair": nil, "redlock": nil, "semaphore": nil, "all": nil}
 		runs = 3
 	}

@@ -73,8 +73,8 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	t.Parallel()
 	s := jsonschema.Read(t, "../../docs/load-report.schema.json")
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
-		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
-		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: time.Second}, {At: time.Hour, Kind: loadgen.Flush}},
+		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 1100 * time.Millisecond,
+		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: 600 * time.Millisecond}, {At: time.Hour, Kind: loadgen.Flush}},
 		Thresholds: []loadgen.Threshold{{Metric: "wait.p99", Op: "<", Value: 0}},
 	})
 	<-r.Done()
