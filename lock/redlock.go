@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,12 +9,7 @@ import (
 	"time"
 )
 
-var (
-	//go:embed redlock_raise.lua
-	redlockRaiseSource string
-
-	redlockRaise = newScript(redlockRaiseSource)
-)
+var redlockRaise = newScript("redlock_raise")
 
 // Redlock is a lock over independent servers. Its holder is the token that is stored
 // on more than half of them, with time left. The loss of fewer than half of the
