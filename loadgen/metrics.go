@@ -145,8 +145,7 @@ type recorder struct {
 	clients  []record  // by client number less first
 	timeline *timeline
 	unsent   []SecondShare // that ended since the last snapshot; see [Run.Snapshot]
-
-	wait, release, held, handoff, renewLate *histogram
+	histograms
 }
 
 // record is the state of one client.
@@ -184,11 +183,7 @@ var eventOf = map[outcome]EventKind{
 }
 
 func newRecorder(now time.Time, first int) *recorder {
-	return &recorder{
-		first: first, began: now, timeline: newTimeline(),
-		wait: newHistogram(), release: newHistogram(), held: newHistogram(),
-		handoff: newHistogram(), renewLate: newHistogram(),
-	}
+	return &recorder{first: first, began: now, timeline: newTimeline(), histograms: newHistograms()}
 }
 
 // reset restarts the metrics. It counts waiting clients as new arrivals, and holders as
@@ -212,7 +207,7 @@ func (r *recorder) reset(now time.Time) {
 	r.began, r.timeline = now, newTimeline()
 	r.timeline.keep = keep
 	r.unsent = nil
-	for _, h := range []*histogram{r.wait, r.release, r.held, r.handoff, r.renewLate} {
+	for _, h := range r.all() {
 		h.reset()
 	}
 	for range t.Clients.Holding {
@@ -412,8 +407,7 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	}
 	m.Elapsed = now.Sub(r.began)
 	m.Cost.Attempts = r.attempts.Load()
-	m.Latency.Wait, m.Latency.Release, m.Latency.Held = r.wait.latency(), r.release.latency(), r.held.latency()
-	m.Latency.Handoff, m.Latency.RenewLate = r.handoff.latency(), r.renewLate.latency()
+	m.Latency = r.latencies()
 	m.Seconds = r.timeline.seconds(m.Elapsed)
 	m.Clients.States = make([]ClientState, 0, m.Clients.Total)
 	var sum, squares, n float64
