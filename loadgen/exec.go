@@ -200,7 +200,7 @@ func (s *execSession) start() error {
 		return err
 	}
 	s.process, s.offset = p, offset
-	s.config.network.setProcess(p)
+	s.config.network.process.Store(p)
 	return nil
 }
 

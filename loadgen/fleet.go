@@ -192,7 +192,7 @@ func (f *fleet) awaitProcesses(ctx context.Context) {
 		if s == nil {
 			continue // it could not start
 		}
-		if p := s.client.network.client(); p != nil {
+		if p := s.client.network.process.Load(); p != nil {
 			processes = append(processes, p)
 		}
 	}
@@ -448,7 +448,8 @@ func (f *fleet) stop() error {
 	f.tasks.Wait()
 	f.oracle.Settle(time.Now())
 	f.history.Cut(f.keys.names, f.oracle.Losses())
-	f.recorder.setCPU(f.janitor.cpuUsed())
+	used := f.janitor.cpuUsed()
+	f.recorder.update(func(m *Metrics) { m.Cost.CPU = used })
 	err = cmp.Or(err, f.closeConns())
 	f.janitor.clean()
 	return err

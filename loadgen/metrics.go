@@ -215,6 +215,9 @@ func (r *recorder) reset(now time.Time) {
 	}
 }
 
+// move moves a client from one count to another.
+func move(from, to *int) { *from, *to = *from-1, *to+1 }
+
 // of returns the record of a client. r.mu must be held.
 func (r *recorder) of(client int) *record { return &r.clients[client-r.first] }
 
@@ -247,8 +250,7 @@ func (r *recorder) arrive(client int, due time.Time, late bool) {
 	defer r.mu.Unlock()
 	c := r.of(client)
 	c.state, c.since = Queued, due
-	r.totals.Clients.Idle--
-	r.totals.Clients.Waiting++
+	move(&r.totals.Clients.Idle, &r.totals.Clients.Waiting)
 	r.totals.Arrivals++
 	if late {
 		r.totals.LateArrivals++
@@ -261,8 +263,7 @@ func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	defer r.mu.Unlock()
 	c := r.of(client)
 	c.state = Thinking
-	r.totals.Clients.Waiting--
-	r.totals.Clients.Idle++
+	move(&r.totals.Clients.Waiting, &r.totals.Clients.Idle)
 	switch how {
 	case timedOut:
 		r.totals.TimedOut++
@@ -295,8 +296,7 @@ func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
 	c := r.of(client)
 	c.state = Inside
 	c.acquired++
-	r.totals.Clients.Waiting--
-	r.totals.Clients.Holding++
+	move(&r.totals.Clients.Waiting, &r.totals.Clients.Holding)
 	r.totals.Acquired++
 	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
 	r.wait.add(wait)
@@ -308,8 +308,7 @@ func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(client).state = Thinking
-	r.totals.Clients.Holding--
-	r.totals.Clients.Idle++
+	move(&r.totals.Clients.Holding, &r.totals.Clients.Idle)
 	r.held.add(held)
 	switch how {
 	case released:
@@ -331,8 +330,7 @@ func (r *recorder) clientDied(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(client).state = Dead
-	r.totals.Clients.Idle--
-	r.totals.Clients.Dead++
+	move(&r.totals.Clients.Idle, &r.totals.Clients.Dead)
 }
 
 func (r *recorder) clientReplaced(client int) {
@@ -340,22 +338,20 @@ func (r *recorder) clientReplaced(client int) {
 	defer r.mu.Unlock()
 	c := r.of(client)
 	c.state, c.trouble = Thinking, Thinking
-	r.totals.Clients.Dead--
-	r.totals.Clients.Idle++
+	move(&r.totals.Clients.Dead, &r.totals.Clients.Idle)
 }
 
-// setTrouble shows a client as frozen or partitioned until clearTrouble.
-func (r *recorder) setTrouble(client int, trouble ClientState) {
+// trouble shows a client as frozen or partitioned until over is called.
+func (r *recorder) trouble(client int, trouble ClientState) (over func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(client).trouble = trouble
-}
-
-func (r *recorder) clearTrouble(client int, trouble ClientState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.of(client); c.trouble == trouble {
-		c.trouble = Thinking
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if c := r.of(client); c.trouble == trouble {
+			c.trouble = Thinking
+		}
 	}
 }
 
@@ -374,26 +370,18 @@ func (r *recorder) renew(late time.Duration) {
 	r.renewLate.add(late)
 }
 
-// setError records an error of the fleet, not of a client.
-func (r *recorder) setError(err error) {
+// update changes the figures that are not those of a client.
+func (r *recorder) update(change func(*Metrics)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.totals.LastErr = err.Error()
+	change(&r.totals)
 }
+
+// setError records an error of the fleet, not of a client.
+func (r *recorder) setError(err error) { r.update(func(m *Metrics) { m.LastErr = err.Error() }) }
 
 // stop ends the elapsed time.
-func (r *recorder) stop(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = now
-}
-
-// setCPU records the CPU time of the servers.
-func (r *recorder) setCPU(cpu time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.totals.Cost.CPU = cpu
-}
+func (r *recorder) stop(now time.Time) { r.update(func(*Metrics) { r.ended = now }) }
 
 // metrics returns the metrics without the part of the oracle.
 func (r *recorder) metrics(now time.Time) Metrics {
