@@ -55,7 +55,7 @@ type Counts struct {
 	TimedOut     int64 // attempts that ended with the client's patience
 	Refused      int64 // attempts that ended after the allowed number of tries
 	Errors       int64 // attempts that ended with another error
-	CutOff       int64 // attempts that Stop, SetClients or a stage ended
+	CutOff       int64 // attempts that Stop, Apply or a stage ended
 }
 
 // ClientCounts are what the simulated clients do now.

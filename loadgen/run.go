@@ -181,22 +181,6 @@ func (r *Run) Close() error {
 	return err
 }
 
-// SetClients sets the number of clients, 0 to MaxClients, for now and for the next
-// start. It does not wait. New clients start immediately. Those with the highest
-// numbers finish their hold and leave.
-func (r *Run) SetClients(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.scenario.Clients = min(max(n, 0), MaxClients)
-	if r.running {
-		s := *r.fleet.scenario.Load()
-		s.Clients = r.scenario.Clients
-		if err := r.fleet.apply(s); err != nil {
-			r.fleet.recorder.setError(err)
-		}
-	}
-}
-
 // Apply changes the scenario to s. Clients, rate, hold, think, patience and reads
 // change immediately. For any other change, a running run stops and starts again with
 // new metrics and new keys. An invalid s, and for a running run a client process that does
