@@ -225,7 +225,7 @@ func (r *Run) probe(s Scenario) (external.Hello, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(r.closing, probeWithin, external.ErrNoHello)
 	defer cancel()
-	root, err := r.open(sessionConfig{r.servers, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
+	root, err := r.openBase(sessionConfig{r.servers, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
 	if err != nil {
 		return external.Hello{}, fmt.Errorf("start the load: %w", err)
 	}
