@@ -52,7 +52,7 @@ func runWith(t *testing.T, kind string, o Options) Result {
 	}
 	result := card.Clients[0]
 	for _, v := range result.Verdicts {
-		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, v.Took.Seconds(), v.Evidence)
+		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, float64(v.Took)/1e9, v.Evidence)
 	}
 	return result
 }

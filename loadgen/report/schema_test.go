@@ -80,7 +80,7 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	<-r.Done()
 	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}, Witness: &witness.Results{
 		Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}}}, Err: errors.New("lost"),
-	}, Agents: []Agent{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
+	}, Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
 	text, err := json.Marshal(report)
 	if err != nil {
 		t.Fatal(err)
