@@ -306,7 +306,7 @@ func (a *faultLog) onSnapshot(at time.Time, locks []*keyspace.Lock) {
 // isUnaware reports whether owner holds key on the server with a token that the client does not
 // know, because it gets no replies.
 func (a *faultLog) isUnaware(owner, key, token string) bool {
-	if hidesClients(a.lock.Kind) {
+	if !a.lock.Kind.Sound() { // stored tokens do not name the clients
 		return false
 	}
 	for client, x := range a.faulted {

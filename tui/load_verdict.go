@@ -34,7 +34,6 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 			all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.text, text).String())
 		}
 	}
-	all = append(all, s.clientLine(w)...)
 	all = append(all, s.expectationLines(w)...)
 	all = append(all, s.comparedBlock(w)...)
 	all = append(all, p.agentsBlock(s, w, max(4, body/4))...)
@@ -180,11 +179,11 @@ func (s *state) keyLine(l *widget.Line, key string) {
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
 	case readers > 1:
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
-	case lane != nil && lane.holder() == "" && readers == 0 && hidesClients(s.run.scenario.Lock.Kind):
+	case lane != nil && lane.holder() == "" && readers == 0 && !s.run.scenario.Lock.Kind.Sound():
 		l.Put(t.dim, "free") // a stored token that is left names no client
 	case found != nil && len(found.Holders) > 0:
 		holder := s.holders(found)
-		if lane != nil && lane.holder() != "" && hidesClients(s.run.scenario.Lock.Kind) { // the stored token does not name its client
+		if lane != nil && lane.holder() != "" && !s.run.scenario.Lock.Kind.Sound() { // the stored token does not name its client
 			holder = s.redactOwner(lane.holder())
 		}
 		l.Put(t.text, "held by ").Put(t.strong, holder)
