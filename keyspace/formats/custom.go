@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"fmt"
 	"slices"
 	"strconv"
@@ -181,12 +180,6 @@ func fieldsOf(id string) (fields []string) {
 	return fields
 }
 
-//go:embed fields_check.lua
-var fieldsCheck string
-
-//go:embed fields_release.lua
-var fieldsRelease string
-
 // fieldActions change a lock that is a hash with fields of its holders. The script compares
 // each field that an ID contains.
 func fieldActions() *keyspace.Actions {
@@ -208,8 +201,8 @@ func fieldActions() *keyspace.Actions {
 			args := append([]string{removal, strconv.Itoa(l.Holders[0].Count), strconv.Itoa(len(fields) / 2)}, fields...)
 			return append(args, countFields...)
 		},
-		ForceRelease: fieldsCheck + fieldsRelease,
-		Extend:       fieldsCheck + holdExtend,
+		ForceRelease: script("fields_check", "fields_release"),
+		Extend:       script("fields_check", "hold_extend"),
 	}
 }
 
@@ -295,7 +288,7 @@ func customSet() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Possible)
 		},
-		Actions: memberActions(inSet, holdExtend),
+		Actions: memberActions(inSet, "hold_extend"),
 		Samples: customSetSamples(),
 	}
 }

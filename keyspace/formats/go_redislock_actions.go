@@ -1,26 +1,10 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 
 	"locktop/keyspace"
 )
-
-//go:embed go_redislock_release.lua
-var goRedislockRelease string
-
-//go:embed go_redislock_extend.lua
-var goRedislockExtend string
-
-//go:embed go_redislock_fair_release.lua
-var goRedislockFairRelease string
-
-//go:embed go_redislock_rw_check.lua
-var goRedislockRWCheck string
-
-//go:embed go_redislock_rw_release.lua
-var goRedislockRWRelease string
 
 // goRedislockActions change the reentrant mutex and its count.
 func goRedislockActions() *keyspace.Actions {
@@ -29,8 +13,8 @@ func goRedislockActions() *keyspace.Actions {
 			return []string{l.Key, goRedislockCount(l.Key, l.Holders[0].ID)}
 		},
 		Args:         fieldsAndCounts,
-		ForceRelease: goRedislockRelease,
-		Extend:       goRedislockExtend,
+		ForceRelease: script("go_redislock_release"),
+		Extend:       script("go_redislock_extend"),
 	}
 }
 
@@ -38,7 +22,7 @@ func goRedislockActions() *keyspace.Actions {
 func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
 	a := tokenActions()
 	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
-	a.ForceRelease = goRedislockFairRelease
+	a.ForceRelease = script("go_redislock_fair_release")
 	return a
 }
 
@@ -52,7 +36,7 @@ func goRedislockRWActions() *keyspace.Actions {
 			}
 			return seen
 		},
-		ForceRelease: goRedislockRWCheck + goRedislockRWRelease,
-		Extend:       goRedislockRWCheck + holdExtend,
+		ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
+		Extend:       script("go_redislock_rw_check", "hold_extend"),
 	}
 }

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"time"
 
@@ -91,7 +90,7 @@ func hashRW() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Likely)
 		},
-		Actions: hashRWActions(holdExtend),
+		Actions: hashRWActions("hold_extend"),
 		Samples: []keyspace.Sample{{
 			Name: "a writer",
 			Commands: [][]string{
@@ -107,12 +106,6 @@ func hashRW() keyspace.Format {
 	}
 }
 
-//go:embed hash_rw_check.lua
-var hashRWCheck string
-
-//go:embed hash_rw_release.lua
-var hashRWRelease string
-
 // hashRWActions change a hash of mode → holder or time.
 func hashRWActions(extend string) *keyspace.Actions {
 	h := &keyspace.Actions{
@@ -124,10 +117,10 @@ func hashRWActions(extend string) *keyspace.Actions {
 			}
 			return seen
 		},
-		ForceRelease: hashRWCheck + hashRWRelease,
+		ForceRelease: script("hash_rw_check", "hash_rw_release"),
 	}
 	if extend != "" {
-		h.Extend = hashRWCheck + extend
+		h.Extend = script("hash_rw_check", extend)
 	}
 	return h
 }

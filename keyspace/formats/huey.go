@@ -39,17 +39,3 @@ func huey() keyspace.Format {
 		}},
 	}
 }
-
-// hueyExpire is the format of huey's locks if results expire: a key for each lock.
-func hueyExpire() keyspace.Format {
-	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) < probeBytes }), sure: fixed(keyspace.Certain)}
-	return r.format(keyspace.Format{
-		Name:      "huey-expire",
-		Library:   "huey",
-		Source:    "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
-		Signature: "the name begins with huey.r. and contains .lock.",
-		Prefixes:  []string{"huey.r."},
-		Match:     func(key string) bool { return strings.Contains(key, ".lock.") },
-		Samples:   []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
-	})
-}

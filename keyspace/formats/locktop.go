@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -51,9 +50,6 @@ func locktopName(key, part string) string {
 	return "{" + key + "}:" + part
 }
 
-//go:embed locktop_release.lua
-var locktopRelease string
-
 // locktopActions hand a fair lock over to the next waiter, like a release.
 func locktopActions() *keyspace.Actions {
 	return &keyspace.Actions{
@@ -61,8 +57,8 @@ func locktopActions() *keyspace.Actions {
 			return []string{l.Key, locktopName(l.Key, "queue"), locktopName(l.Key, "alive")}
 		},
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
-		ForceRelease: locktopRelease,
-		Extend:       tokenExtend,
+		ForceRelease: script("locktop_release"),
+		Extend:       script("token_extend"),
 		WakeHint:     "receive free on {key}:free:<process>, by the order of {key}:waiters, or the key on {key}:free; the first waiter of a fair lock receives its token on a channel of its process",
 	}
 }

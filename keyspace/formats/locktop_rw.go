@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -34,15 +33,6 @@ func locktopRW() keyspace.Format {
 	}
 }
 
-//go:embed locktop_rw_check.lua
-var locktopRWCheck string
-
-//go:embed locktop_rw_release.lua
-var locktopRWRelease string
-
-//go:embed locktop_rw_extend.lua
-var locktopRWExtend string
-
 func locktopRWActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: lockKey,
@@ -57,8 +47,8 @@ func locktopRWActions() *keyspace.Actions {
 			}
 			return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
 		},
-		ForceRelease: locktopRWCheck + locktopRWRelease,
-		Extend:       locktopRWCheck + locktopRWExtend,
+		ForceRelease: script("locktop_rw_check", "locktop_rw_release"),
+		Extend:       script("locktop_rw_check", "locktop_rw_extend"),
 		WakeHint:     "receive free on {key}:free:<process> (the writer that is next) or the key on {key}:open (readers)",
 	}
 }

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"math"
 	"strings"
 	"time"
@@ -40,22 +39,13 @@ func locktopSemaphore() keyspace.Format {
 		Actions: &keyspace.Actions{
 			Keys:         lockKey,
 			Args:         func(l keyspace.Lock) []string { return append([]string{locktopName(l.Key, "free")}, holderIDs(l)...) },
-			ForceRelease: locktopSemaphoreCheck + locktopSemaphoreRelease,
-			Extend:       locktopSemaphoreCheck + locktopSemaphoreExtend,
+			ForceRelease: script("locktop_semaphore_check", "locktop_semaphore_release"),
+			Extend:       script("locktop_semaphore_check", "locktop_semaphore_extend"),
 			WakeHint:     "receive free or more on {key}:free:<process>, by the order of {key}:waiters, or the key on {key}:free",
 		},
 		Samples: locktopSemaphoreSamples(),
 	}
 }
-
-//go:embed locktop_semaphore_check.lua
-var locktopSemaphoreCheck string
-
-//go:embed locktop_semaphore_release.lua
-var locktopSemaphoreRelease string
-
-//go:embed locktop_semaphore_extend.lua
-var locktopSemaphoreExtend string
 
 // locktopLimit parses the element with the limit of a semaphore.
 func locktopLimit(element string) (int, bool) {

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"fmt"
 	"strconv"
 	"time"
@@ -46,7 +45,7 @@ func magento() keyspace.Format {
 		Actions: &keyspace.Actions{
 			Keys:         lockKey,
 			Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-			ForceRelease: magentoRelease,
+			ForceRelease: script("magento_release"),
 		},
 		Samples: []keyspace.Sample{{
 			Name: "a request that runs, and two that wait",
@@ -63,9 +62,6 @@ func magento() keyspace.Format {
 		}},
 	}
 }
-
-//go:embed magento_release.lua
-var magentoRelease string
 
 func magentoField(name string) bool {
 	switch name {

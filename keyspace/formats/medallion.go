@@ -7,20 +7,6 @@ import (
 	"locktop/keyspace"
 )
 
-// medallion is the format of .NET's DistributedLock.Redis. Its tokens identify the
-// holder: machine, process, and a UUID.
-func medallion() keyspace.Format {
-	r := stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}
-	return r.format(keyspace.Format{
-		Name:      "medallion",
-		Library:   "DistributedLock (.NET)",
-		Source:    "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
-		Signature: "the value is machine_process_UUID",
-		Match:     func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-		Samples:   []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
-	})
-}
-
 const (
 	medallionReaders = ".readers"
 	medallionWriter  = ".writer"
@@ -77,7 +63,7 @@ func medallionReadersLock() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: memberActions(inSet, holdExtend),
+		Actions: memberActions(inSet, "hold_extend"),
 		Samples: []keyspace.Sample{{
 			Name: "two readers, and a writer that waits",
 			Commands: [][]string{
@@ -170,7 +156,7 @@ func medallionSemaphore() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: memberActions(inZset, scoresExtend),
+		Actions: memberActions(inZset, "scores_extend"),
 		Samples: []keyspace.Sample{{
 			Name: "two permits, and one that is over",
 			Commands: [][]string{

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strings"
 	"time"
 
@@ -81,15 +80,6 @@ func readWriteKeysSamples() []keyspace.Sample {
 	return []keyspace.Sample{reader, broken}
 }
 
-//go:embed keys_check.lua
-var keysCheck string
-
-//go:embed keys_release.lua
-var keysRelease string
-
-//go:embed keys_extend.lua
-var keysExtend string
-
 func readWriteActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -105,7 +95,7 @@ func readWriteActions() *keyspace.Actions {
 			return keys
 		},
 		Args:         holderIDs,
-		ForceRelease: keysCheck + keysRelease,
-		Extend:       keysCheck + keysExtend,
+		ForceRelease: script("keys_check", "keys_release"),
+		Extend:       script("keys_check", "keys_extend"),
 	}
 }

@@ -7,27 +7,7 @@ import (
 	"locktop/keyspace"
 )
 
-// redisSemaphoreMutex is the format of Mutex in node's redis-semaphore: a UUID, or a
-// UUID with a suffix of the caller.
-func redisSemaphoreMutex() keyspace.Format {
-	r := stringLock{sure: needsTTL(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
-		t := uuidToken(v, time.Time{})
-		plain := len(v) == 36 || t.label != ""
-		return keyspace.Holder{ID: v, Label: t.label, Count: 1}, t.known && len(v) >= 36 && plain
-	}}
-	named := opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
-	named.Want.Holders[0].Label = "resize-2"
-	return r.format(keyspace.Format{
-		Name:      "redis-semaphore-mutex",
-		Library:   "redis-semaphore",
-		Source:    "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
-		Signature: "the name begins with mutex:, and the value is a UUID",
-		Prefixes:  []string{"mutex:"},
-		Samples:   []keyspace.Sample{named, opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
-	})
-}
-
-// redisSemaphore is the format of Semaphore in the same library: a zset of UUIDs with
+// redisSemaphore is the format of Semaphore in node's redis-semaphore: a zset of UUIDs with
 // the time of their last refresh. A permit ends when the timeout has passed without a
 // refresh. Each refresh sets the timeout as the TTL of the key.
 func redisSemaphore() keyspace.Format {

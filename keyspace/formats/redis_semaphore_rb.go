@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 
@@ -72,9 +71,6 @@ const (
 	rubyAvailable = ":AVAILABLE"
 )
 
-//go:embed ruby_semaphore_release.lua
-var rubySemaphoreRelease string
-
 // rubySemaphoreActions put tokens back on the list. The time of the acquire
 // distinguishes two holds of one token.
 func rubySemaphoreActions() *keyspace.Actions {
@@ -93,7 +89,7 @@ func rubySemaphoreActions() *keyspace.Actions {
 			}
 			return seen
 		},
-		ForceRelease: rubySemaphoreRelease,
+		ForceRelease: script("ruby_semaphore_release"),
 		WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
 	}
 }

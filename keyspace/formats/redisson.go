@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -61,9 +60,6 @@ const (
 // redissonChannel is the prefix of the channel for a lock's releases.
 const redissonChannel = "redisson_lock__channel"
 
-//go:embed redisson_release.lua
-var redissonRelease string
-
 // redissonActions end a hold like RLock.forceUnlock. The count must not have changed: it
 // distinguishes two holds of one thread.
 func redissonActions() *keyspace.Actions {
@@ -74,8 +70,8 @@ func redissonActions() *keyspace.Actions {
 		Args: func(l keyspace.Lock) []string {
 			return append([]string{redissonName(redissonChannel, l.Key), "0"}, fieldsAndCounts(l)...)
 		},
-		ForceRelease: redissonRelease,
-		Extend:       countExtend,
+		ForceRelease: script("redisson_release"),
+		Extend:       script("count_extend"),
 		WakeHint:     "receive 0 on redisson_lock__channel:{key}; the first waiter of a fair lock on a channel of its own",
 	}
 }

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strings"
 	"time"
 
@@ -77,9 +76,6 @@ func redissonPermits() keyspace.Format {
 	}
 }
 
-//go:embed redisson_permits_release.lua
-var redissonPermitsRelease string
-
 // redissonPermitsActions return permits to the free ones.
 func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
 	return &keyspace.Actions{
@@ -87,8 +83,8 @@ func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
 		Args: func(l keyspace.Lock) []string {
 			return append(seenHolders(inZset, l), redissonName(redissonSemaphore, left(l.Key)))
 		},
-		ForceRelease: membersCheck + redissonPermitsRelease,
-		Extend:       membersCheck + scoresExtend,
+		ForceRelease: script("members_check", "redisson_permits_release"),
+		Extend:       script("members_check", "scores_extend"),
 		WakeHint:     "receive the number of permits on redisson_sc:{name}",
 	}
 }

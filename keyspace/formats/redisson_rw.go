@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"slices"
 	"strconv"
 	"strings"
@@ -46,15 +45,6 @@ const (
 	timeoutsPerLock   = 256
 )
 
-//go:embed redisson_rw_check.lua
-var redissonRWCheck string
-
-//go:embed redisson_rw_release.lua
-var redissonRWRelease string
-
-//go:embed redisson_rw_extend.lua
-var redissonRWExtend string
-
 // redissonRWActions end holds of readers together with their timeouts. If a released
 // writer is also a reader, the lock becomes a lock of readers.
 func redissonRWActions() *keyspace.Actions {
@@ -72,8 +62,8 @@ func redissonRWActions() *keyspace.Actions {
 			seen := append([]string{strconv.Itoa(len(l.Holders))}, fieldsAndCounts(l)...)
 			return append(seen, redissonName(redissonRWUnlock, l.Key))
 		},
-		ForceRelease: redissonRWCheck + redissonRWRelease,
-		Extend:       redissonRWCheck + redissonRWExtend,
+		ForceRelease: script("redisson_rw_check", "redisson_rw_release"),
+		Extend:       script("redisson_rw_check", "redisson_rw_extend"),
 		WakeHint:     "receive 1 on redisson_rwlock:{key}",
 	}
 }

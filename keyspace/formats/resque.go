@@ -30,17 +30,3 @@ func resqueLock() keyspace.Format {
 	f.Samples = []keyspace.Sample{s}
 	return f
 }
-
-// resqueScheduler is the format of the lock that elects one of several schedulers: host
-// and process.
-func resqueScheduler() keyspace.Format {
-	r := stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}
-	return r.format(keyspace.Format{
-		Name:      "resque-scheduler",
-		Library:   "resque-scheduler",
-		Source:    "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",
-		Signature: "the name ends in resque_scheduler_master_lock, and the value is host:process",
-		Match:     ends("resque_scheduler_master_lock"),
-		Samples:   []keyspace.Sample{opaqueSample("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
-	})
-}

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strings"
 
 	"locktop/keyspace"
@@ -75,9 +74,6 @@ const (
 
 func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocked) + ":QUEUED" }
 
-//go:embed sidekiq_release.lua
-var sidekiqRelease string
-
 // sidekiqActions end holds of jobs. The end of the last hold deletes all keys of the
 // digest.
 func sidekiqActions() *keyspace.Actions {
@@ -87,7 +83,7 @@ func sidekiqActions() *keyspace.Actions {
 			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
 		},
 		Args:         holderIDs,
-		ForceRelease: sidekiqRelease,
+		ForceRelease: script("sidekiq_release"),
 		WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
 	}
 }

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"time"
 
 	"locktop/keyspace"
@@ -23,18 +22,15 @@ func symfony() keyspace.Format {
 	}
 }
 
-//go:embed symfony_release.lua
-var symfonyRelease string
-
 func symfonyActions() *keyspace.Actions {
-	a := memberActions(inZset, scoresExtend)
+	a := memberActions(inZset, "scores_extend")
 	a.Args = func(l keyspace.Lock) []string {
 		if l.Holders[0].Mode == keyspace.Write {
 			return seenHolders(inZset, l, symfonyWrite)
 		}
 		return seenHolders(inZset, l)
 	}
-	a.ForceRelease = membersCheck + symfonyRelease
+	a.ForceRelease = script("members_check", "symfony_release")
 	return a
 }
 
@@ -69,18 +65,6 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l.Holders[i].Mode = mode
 	}
 	return ifHeld(l, keyspace.Certain)
-}
-
-// symfonyString is the format of symfony/lock before 5.2.
-func symfonyString() keyspace.Format {
-	r := stringLock{token: opaqueToken(thirtyTwoBytes), sure: anyKey(keyspace.Possible)}
-	return r.format(keyspace.Format{
-		Name:      "symfony-string",
-		Library:   "symfony/lock before 5.2",
-		Source:    "github.com/symfony/lock: Store/RedisStore.php of 5.1",
-		Signature: "the value is base64 of 32 bytes",
-		Samples:   []keyspace.Sample{opaqueSample("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
-	})
 }
 
 const (
