@@ -12,7 +12,6 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/internal/humanize"
-	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/tui"
 )
@@ -73,10 +72,7 @@ func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o 
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: filteredSource{s.watchOf(t, s.optionsOf(t)), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
-	if o.redact {
-		rec.redact = recording.NewRedactor().Redact
-	}
+	rec := &recorder{source: filteredSource{s.watchOf(t, s.optionsOf(t)), s}, writer: recording.NewWriter(f, o.redact), every: o.every, notes: p.notes}
 	if err := rec.run(recCtx); err != nil {
 		return err
 	}
@@ -89,7 +85,6 @@ type recorder struct {
 	source    tui.Source
 	writer    *recording.Writer
 	every     time.Duration
-	redact    func(keyspace.Snapshot) keyspace.Snapshot // nil: no redaction
 	notes     messages
 	snapshots int
 	lost      bool
@@ -103,29 +98,22 @@ func (r *recorder) run(ctx context.Context) error {
 		snap, err := r.source.Snapshot(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return r.writer.Flush()
+			return r.writer.Close()
 		case err != nil:
 			r.reportLost(err)
 		default:
 			r.lost = false
-			if err := r.add(snap); err != nil {
+			r.snapshots++
+			if err := r.writer.Add(snap); err != nil {
 				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return r.writer.Flush()
+			return r.writer.Close()
 		case <-tick.C:
 		}
 	}
-}
-
-func (r *recorder) add(snap keyspace.Snapshot) error {
-	if r.redact != nil {
-		snap = r.redact(snap)
-	}
-	r.snapshots++
-	return r.writer.Add(snap)
 }
 
 // reportLost reports once that the server does not answer.

@@ -1,6 +1,8 @@
 package recording
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +17,10 @@ import (
 	"locktop/keyspace"
 )
 
-// DirReader finds snapshots in a recording that a [DirWriter] wrote, also while it writes.
-// It keeps the state of one moment in memory. It is not safe for concurrent use.
-type DirReader struct {
+// Reader finds snapshots in a recording, also while a [Writer] or a [DirWriter] writes it. It
+// keeps the state of one moment in memory. It is not safe for concurrent use.
+type Reader struct {
+	alwaysOn bool
 	segments []segmentRef
 	last     time.Time // of the last frame
 	damage   error
@@ -32,22 +35,23 @@ type DirReader struct {
 
 // segmentRef is a segment to read.
 type segmentRef struct {
-	name  string // with its directory
-	start time.Time
-	bad   bool // its full state is not readable
+	name   string // with its directory
+	offset int64  // in the file
+	start  time.Time
+	bad    bool // its full state is not readable
 }
 
-// OpenDir opens a directory of segments, or one segment. It reads only the beginnings of
-// the segments and the whole of the last one. A damaged segment does not affect the others;
-// see [DirReader.Damage]. OpenDir returns [ErrFormat] if nothing is readable.
-func OpenDir(name string) (*DirReader, error) {
-	r := &DirReader{open: -1}
-	names, err := segmentNames(name)
+// Open opens a file, or a directory of files. Of a directory it reads only the beginnings of
+// the files and the whole of the last one. A damaged segment does not affect the others; see
+// [Reader.Damage]. Open returns [ErrFormat] if nothing is readable.
+func Open(name string) (*Reader, error) {
+	r := &Reader{open: -1}
+	names, err := r.filesOf(name)
 	if err != nil {
 		return nil, fmt.Errorf("read the recording: %w", err)
 	}
 	for _, n := range names {
-		r.addSegment(n)
+		r.addSegments(n)
 	}
 	slices.SortStableFunc(r.segments, func(a, b segmentRef) int { return a.start.Compare(b.start) })
 	for n := len(r.segments) - 1; n >= 0 && r.last.IsZero(); n-- {
@@ -62,32 +66,25 @@ func OpenDir(name string) (*DirReader, error) {
 	return r, nil
 }
 
-// IsSegment reports whether a file is a segment.
-func IsSegment(file io.ReaderAt) bool {
-	prefix := make([]byte, segmentPrefix)
-	_, err := file.ReadAt(prefix, 0)
-	_, ok := segmentStart(prefix)
-	return err == nil && ok
-}
-
-// segmentNames returns the segments of a directory, or name itself if it is a file.
-func segmentNames(name string) ([]string, error) {
+// filesOf returns the files of a directory, which have one segment each, or name itself if it
+// is a file: that may have several.
+func (r *Reader) filesOf(name string) (names []string, err error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
 		return []string{name}, err
 	}
+	r.alwaysOn = true
 	entries, err := os.ReadDir(name)
-	var all []string
 	for _, e := range entries {
 		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), segmentSuffix) {
-			all = append(all, filepath.Join(name, e.Name()))
+			names = append(names, filepath.Join(name, e.Name()))
 		}
 	}
-	return all, err
+	return names, err
 }
 
-// addSegment adds a file if it is a segment. A file that was just created may be too short.
-func (r *DirReader) addSegment(name string) {
+// addSegments adds the segments of a file, which may be too short if it was just created.
+func (r *Reader) addSegments(name string) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // it was deleted because of its age
@@ -97,21 +94,33 @@ func (r *DirReader) addSegment(name string) {
 		return
 	}
 	defer f.Close()
-	prefix := make([]byte, segmentPrefix)
-	if _, err := io.ReadFull(f, prefix); endOfSegment(err) {
-		return
+	in := bufio.NewReaderSize(f, 1<<16)
+	for at, next := int64(0), 0; ; at += int64(next) {
+		_, _ = in.Discard(next)
+		window, _ := in.Peek(in.Size())
+		if len(window) < segmentPrefix {
+			return // the end of the file
+		}
+		start, ok := segmentStart(window)
+		switch {
+		case ok:
+			r.segments = append(r.segments, segmentRef{name: name, offset: at, start: start})
+		case at == 0:
+			r.damaged(name, errors.New("it is not a segment"))
+			return
+		}
+		if r.alwaysOn {
+			return
+		}
+		if next = 1 + bytes.Index(window[1:], []byte(memberStart)); next == 0 {
+			next = len(window) - segmentPrefix + 1
+		}
 	}
-	start, ok := segmentStart(prefix)
-	if !ok {
-		r.damaged(name, errors.New("it is not a segment"))
-		return
-	}
-	r.segments = append(r.segments, segmentRef{name: name, start: start})
 }
 
 // findEnd sets the end of the recording to the last frame of segment n, if it has one.
-func (r *DirReader) findEnd(n int) {
-	f, err := os.Open(r.segments[n].name)
+func (r *Reader) findEnd(n int) {
+	f, err := r.segments[n].openFile()
 	if err != nil {
 		r.damaged(r.segments[n].name, err)
 		return
@@ -133,7 +142,7 @@ func (r *DirReader) findEnd(n int) {
 }
 
 // damaged records the first damage.
-func (r *DirReader) damaged(name string, err error) {
+func (r *Reader) damaged(name string, err error) {
 	if r.damage == nil {
 		r.damage = fmt.Errorf("damaged in the segment %s: %w", filepath.Base(name), err)
 	}
@@ -141,13 +150,16 @@ func (r *DirReader) damaged(name string, err error) {
 
 // Damage returns what is wrong with the segments that were read so far, or nil. A segment
 // whose writer was killed is not damaged.
-func (r *DirReader) Damage() error { return r.damage }
+func (r *Reader) Damage() error { return r.damage }
+
+// AlwaysOn reports whether the recording is a directory, as a [DirWriter] writes it.
+func (r *Reader) AlwaysOn() bool { return r.alwaysOn }
 
 // Span returns the times of the first and the last snapshot.
-func (r *DirReader) Span() (first, last time.Time) { return r.segments[0].start, r.last }
+func (r *Reader) Span() (first, last time.Time) { return r.segments[0].start, r.last }
 
-// Close closes the files. The DirReader must not be used afterwards.
-func (r *DirReader) Close() error {
+// Close closes the files. The Reader must not be used afterwards.
+func (r *Reader) Close() error {
 	if r.file == nil {
 		return nil
 	}
@@ -156,12 +168,12 @@ func (r *DirReader) Close() error {
 
 // At returns the newest snapshot that is not later than t, or the first snapshot if
 // all are later. Its events are those after since; with a zero since it has none.
-func (r *DirReader) At(t, since time.Time) (keyspace.Snapshot, error) {
-	if !r.canContinue(t, since) {
-		from := t
-		if !since.IsZero() && since.Before(t) {
-			from = since
-		}
+func (r *Reader) At(t, since time.Time) (keyspace.Snapshot, error) {
+	from := t
+	if !since.IsZero() && since.Before(t) {
+		from = since
+	}
+	if !r.canContinue(from) {
 		if err := r.seek(from); err != nil {
 			return keyspace.Snapshot{}, err
 		}
@@ -190,7 +202,7 @@ func (r *DirReader) At(t, since time.Time) (keyspace.Snapshot, error) {
 
 // Gap returns the times between which nothing was recorded, if the time of the last call of
 // At is in a gap. Otherwise both are zero.
-func (r *DirReader) Gap() (from, until time.Time) {
+func (r *Reader) Gap() (from, until time.Time) {
 	if r.segment == nil {
 		return time.Time{}, time.Time{}
 	}
@@ -203,14 +215,19 @@ func (r *DirReader) Gap() (from, until time.Time) {
 
 func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
-// canContinue reports whether the frames after the current state are enough.
-func (r *DirReader) canContinue(t, since time.Time) bool {
-	return r.segment != nil && !r.segment.at.After(t) && (since.IsZero() || !since.Before(r.segment.at))
+// canContinue reports whether the frames after the current state are enough, and no later
+// segment is nearer.
+func (r *Reader) canContinue(from time.Time) bool {
+	if r.segment == nil || r.segment.at.After(from) {
+		return false
+	}
+	next, exists := r.nextSegment()
+	return !exists || r.segments[next].start.After(from)
 }
 
 // advance opens the next segment if it is time, and reports whether there is a frame to
 // apply: one that is not later than t, or the first one of a segment.
-func (r *DirReader) advance(t time.Time) bool {
+func (r *Reader) advance(t time.Time) bool {
 	for {
 		at, ok := r.segment.peek()
 		if !ok {
@@ -225,7 +242,7 @@ func (r *DirReader) advance(t time.Time) bool {
 }
 
 // nextSegment returns the segment after the open one.
-func (r *DirReader) nextSegment() (n int, exists bool) {
+func (r *Reader) nextSegment() (n int, exists bool) {
 	n = r.open + 1
 	for n < len(r.segments) && r.segments[n].bad {
 		n++
@@ -234,7 +251,7 @@ func (r *DirReader) nextSegment() (n int, exists bool) {
 }
 
 // nextTime returns the time of the next frame, or that of the state if there is none.
-func (r *DirReader) nextTime() time.Time {
+func (r *Reader) nextTime() time.Time {
 	if at, ok := r.segment.peek(); ok {
 		return at
 	}
@@ -245,14 +262,14 @@ func (r *DirReader) nextTime() time.Time {
 }
 
 // reportEnd records the damage that ends the open segment, if there is one.
-func (r *DirReader) reportEnd() {
+func (r *Reader) reportEnd() {
 	if !endOfSegment(r.segment.end) {
 		r.damaged(r.segments[r.open].name, fmt.Errorf("after %s: %w", clock(r.segment.at), r.segment.end))
 	}
 }
 
 // seek opens the segment of a moment, or the nearest that is readable.
-func (r *DirReader) seek(t time.Time) error {
+func (r *Reader) seek(t time.Time) error {
 	n := max(1, sort.Search(len(r.segments), func(i int) bool { return r.segments[i].start.After(t) }))
 	for i := n - 1; i >= 0; i-- {
 		if r.openSegment(i) == nil {
@@ -268,9 +285,9 @@ func (r *DirReader) seek(t time.Time) error {
 }
 
 // openSegment reads the full state of a segment. If that fails, the open segment stays open.
-func (r *DirReader) openSegment(n int) error {
+func (r *Reader) openSegment(n int) error {
 	s := &r.segments[n]
-	f, segment, err := openSegmentFile(s.name)
+	f, segment, err := s.read()
 	if err != nil {
 		if !s.bad && !endOfSegment(err) {
 			r.damaged(s.name, err)
@@ -283,17 +300,26 @@ func (r *DirReader) openSegment(n int) error {
 	return nil
 }
 
-func openSegmentFile(name string) (*os.File, *segmentReader, error) {
-	f, err := os.Open(name)
+// openFile opens the file of a segment at its beginning.
+func (s segmentRef) openFile() (*os.File, error) {
+	f, err := os.Open(s.name)
+	if err == nil {
+		_, err = f.Seek(s.offset, io.SeekStart)
+	}
+	return f, err
+}
+
+// read opens a segment and reads its full state.
+func (s segmentRef) read() (*os.File, *segmentReader, error) {
+	f, err := s.openFile()
 	if err != nil {
 		return nil, nil, err
 	}
+	var segment *segmentReader
 	lines, err := newSegmentLines(f)
-	if err != nil {
-		_ = f.Close() // it was only read
-		return nil, nil, err
+	if err == nil {
+		segment, err = newSegmentReader(lines)
 	}
-	segment, err := newSegmentReader(lines)
 	if err != nil {
 		_ = f.Close() // it was only read
 		return nil, nil, err
