@@ -17,8 +17,7 @@ type subscription struct {
 // and to evictions.
 func releaseSubscriptions(formats formatSet, db int) []subscription {
 	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(c *changes, _, key string) {
-		addTo(&c.evicted, key)
-		c.add(key, time.Now())
+		c.add(key, change{since: time.Now(), evicted: true})
 	}}
 	all := []subscription{evictions}
 	for _, f := range formats {
@@ -29,11 +28,7 @@ func releaseSubscriptions(formats formatSet, db int) []subscription {
 		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, onMessage: func(c *changes, channel, payload string) {
 			if k, ok := key(channel, payload); ok {
 				now := time.Now()
-				c.addReleased(k, now)
-				if toWaiter != nil && toWaiter(channel) {
-					addTo(&c.toWaiter, k)
-				}
-				c.add(k, now)
+				c.add(k, change{since: now, released: now, toWaiter: toWaiter != nil && toWaiter(channel)})
 			}
 		}})
 	}
@@ -45,13 +40,8 @@ func keyspaceEvents(db int) subscription {
 	// The documented ACL for read-only users permits this pattern.
 	return subscription{name: "__keyevent@*__:*", pattern: true, onMessage: func(c *changes, channel, key string) {
 		prefix := fmt.Sprintf("__keyevent@%d__:", db)
-		what, ok := strings.CutPrefix(channel, prefix)
-		if !ok {
-			return
+		if what, ok := strings.CutPrefix(channel, prefix); ok {
+			c.add(key, change{since: time.Now(), evicted: what == "evicted"})
 		}
-		if what == "evicted" {
-			addTo(&c.evicted, key)
-		}
-		c.add(key, time.Now())
 	}}
 }
