@@ -344,10 +344,7 @@ func (a *faultLog) majority(quorum int) string {
 }
 
 func (a *faultLog) add(e *loadgen.Event, text string) {
-	a.lines = append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text})
-	if len(a.lines) > 2*linesKept {
-		a.lines = append([]logEntry(nil), a.lines[len(a.lines)-linesKept:]...)
-	}
+	a.lines = newest(append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text}), linesKept)
 }
 
 // ofLoadEvent returns the glyph and the style of an event.

@@ -214,10 +214,7 @@ func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
 	for _, text := range p.emptyText(s) {
 		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, text).String())
 	}
-	for len(lines) < n+1 {
-		lines = append(lines, strings.Repeat(" ", w))
-	}
-	return lines[:n+1]
+	return filled(lines, w, n+1)[:n+1]
 }
 
 func (p *locksPage) emptyText(s *state) []string {

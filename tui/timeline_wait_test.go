@@ -15,7 +15,8 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 		holds: []timelineHold{{from: at(10), to: at(30)}, {from: at(40), to: at(60)}},
 		queue: []waiterCount{{at(5), 1}, {at(15), 0}, {at(20), 2}, {at(25), 1}, {at(45), 0}},
 	}
-	theme, view := darkTheme(renderer(termenv.TrueColor)), timeWindow{at(0), at(100), 100}
+	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
+	view := timeWindow{at(0), at(100), 100}
 	var got [][2]float64
 	for _, s := range n.spans(theme, view) {
 		if s.Label == "" && s.Fill == theme.warn && s.From >= 10 && s.To != 20 {
