@@ -181,7 +181,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 			ttl, st = "  TTL "+humanize.Duration(left), t.text
 		}
 		l.Put(st, ttl)
-		if n := votes(found); n > 0 {
+		if n := found.HolderVotes(); n > 0 {
 			l.Put(t.text, fmt.Sprintf("  on %d of %d servers", n, len(found.Votes)))
 		}
 	case lane != nil && lane.holder() != "":

@@ -131,7 +131,7 @@ func (v lockView) details() string {
 	at := fmt.Sprintf("database %d", v.DB)
 	switch {
 	case len(v.Votes) > 0:
-		at = fmt.Sprintf("%d of %s", votes(v.Lock), humanize.Plural(len(v.Votes), "node"))
+		at = fmt.Sprintf("%d of %s", v.HolderVotes(), humanize.Plural(len(v.Votes), "node"))
 	case v.Node != "":
 		at = s.redactAddr(v.Node) + " " + at
 	}
