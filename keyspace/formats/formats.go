@@ -1,5 +1,6 @@
 // Package formats describes how lock libraries store their locks in Redis, with samples.
-// Formats of one string stand in the tables of byName and byToken; the others have files.
+// Formats of one string stand in the tables of byName and byToken, the others in files by
+// library or by language.
 // CONTRIBUTING.md has the steps to add a library.
 package formats
 
