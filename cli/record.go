@@ -32,10 +32,8 @@ func (t *recordOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) recordCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
-	var t recordOptions
-	cmd := &cobra.Command{
+	var o recordOptions
+	return p.readCommand(&cobra.Command{
 		Use:   "record FILE [flags]",
 		Short: "Record the locks to a file, for replay",
 		Long: `Records the content of the screen to a new file until it is interrupted. locktop
@@ -45,23 +43,19 @@ lines: zcat FILE | jq reads it.`,
 		Example: `  locktop record night.lockrec
   locktop record --redact --for 10m ticket-4711.lockrec`,
 		Args: oneFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.record(cmd.Context(), &c, &s, t, args[0])
-		},
-	}
-	cmdFlags(cmd, c.FlagSet(), s.flags(), t.flags())
-	return cmd
+	}, o.check, func(ctx context.Context, r *reading, args []string) error {
+		return p.record(ctx, r.target, &r.selection, o, args[0])
+	}, o.flags())
 }
 
-func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o recordOptions, name string) (err error) {
+func (o *recordOptions) check() error {
 	if o.every < 50*time.Millisecond || o.duration < 0 {
 		return usageErrorf("", "--every must be at least 50ms, and --for must not be negative")
 	}
-	t, err := p.connectReadOnly(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
+	return nil
+}
+
+func (p *program) record(ctx context.Context, t *connect.Target, s *selection, o recordOptions, name string) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)

@@ -59,13 +59,7 @@ damage is shown. The deadlines of renewed locks in a directory are exact to 1.5 
 // replayFlags returns the flags of the selection that make sense for a recording: its locks
 // were found by the flags of the recorder.
 func (s *selection) replayFlags() *pflag.FlagSet {
-	set := flagSection("Selection")
-	s.flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains([]string{"format", "stuck", "overdue"}, f.Name) {
-			set.AddFlag(f)
-		}
-	})
-	return set
+	return subset(s.flags(), func(name string) bool { return slices.Contains([]string{"format", "stuck", "overdue"}, name) })
 }
 
 // withLimits is a source whose locks have the limits of a selection.
