@@ -51,18 +51,12 @@ func hashReentrant() keyspace.Format {
 		Match:     looksLikeLock,
 		Decode:    decodeHashReentrant,
 		Actions:   countActions(nil, ""),
-		Samples: []keyspace.Sample{{
-			Name: "entered twice",
-			Commands: [][]string{
-				{"HSET", "lock:invoice:2026-118", "billing-3:main", "2"},
-				{"PEXPIRE", "lock:invoice:2026-118", "45000"},
-			},
-			Want: keyspace.Lock{
-				Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
-				Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 2}},
-			},
-			TTL: 45 * time.Second,
-		}},
+		Samples: []keyspace.Sample{sample("entered twice", 45*time.Second, keyspace.Lock{
+			Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
+			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 2}},
+		},
+			"HSET lock:invoice:2026-118 billing-3:main 2",
+			"PEXPIRE lock:invoice:2026-118 45000")},
 	}
 }
 
@@ -124,14 +118,11 @@ func stampRW() keyspace.Format {
 			return keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{last}}, sure(e.Key)
 		},
 		Actions: hashRWActions(""),
-		Samples: []keyspace.Sample{{
-			Name:     "read just now, written before",
-			Commands: [][]string{{"HSET", "rwlock:prices", "read", "{ms-1000}", "write", "{ms-90000}"}},
-			Want: keyspace.Lock{
-				Key: "rwlock:prices", Kind: keyspace.RW, Confidence: keyspace.Likely,
-				Holders: []keyspace.Holder{{ID: "{ms-1000}", Count: 1, Mode: keyspace.Read}},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("read just now, written before", 0, keyspace.Lock{
+			Key: "rwlock:prices", Kind: keyspace.RW, Confidence: keyspace.Likely,
+			Holders: []keyspace.Holder{{ID: "{ms-1000}", Count: 1, Mode: keyspace.Read}},
+		},
+			"HSET rwlock:prices read {ms-1000} write {ms-90000}")},
 	}
 }
 
@@ -169,18 +160,12 @@ func hashRW() keyspace.Format {
 			return ifHeld(l, keyspace.Likely)
 		},
 		Actions: hashRWActions("hold_extend"),
-		Samples: []keyspace.Sample{{
-			Name: "a writer",
-			Commands: [][]string{
-				{"HSET", "rwlock:stock", "w", "billing-3:main"},
-				{"PEXPIRE", "rwlock:stock", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
-				Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 1, Mode: keyspace.Write}},
-			},
-			TTL: 30 * time.Second,
-		}},
+		Samples: []keyspace.Sample{sample("a writer", 30*time.Second, keyspace.Lock{
+			Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
+			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 1, Mode: keyspace.Write}},
+		},
+			"HSET rwlock:stock w billing-3:main",
+			"PEXPIRE rwlock:stock 30000")},
 	}
 }
 
@@ -314,14 +299,11 @@ func oversized() keyspace.Format {
 			l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: []string{sizeOf(e) + " is too big for a lock"}}
 			return l, keyspace.Possible
 		},
-		Samples: []keyspace.Sample{{
-			Name:     "a string of 5000 bytes",
-			Commands: [][]string{{"SETRANGE", "lock:archive", "4999", "x"}},
-			Want: keyspace.Lock{
-				Key: "lock:archive", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-				Evidence: []string{"a string of 5000 bytes is too big for a lock"},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("a string of 5000 bytes", 0, keyspace.Lock{
+			Key: "lock:archive", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+			Evidence: []string{"a string of 5000 bytes is too big for a lock"},
+		},
+			"SETRANGE lock:archive 4999 x")},
 	}
 }
 

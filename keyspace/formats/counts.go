@@ -43,11 +43,9 @@ func redissonCount() keyspace.Format {
 			l.Evidence = []string{"clients subscribe to the channel of a Redisson " + string(l.Kind) + " of that name"}
 			return l, keyspace.Certain
 		},
-		Samples: []keyspace.Sample{{
-			Name:     "three permits left",
-			Commands: [][]string{{"SET", "desks", "3"}},
-			Want:     keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Remaining: 3},
-		}},
+		Samples: []keyspace.Sample{sample("three permits left", 0,
+			keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Remaining: 3},
+			"SET desks 3")},
 	}
 }
 
@@ -114,16 +112,12 @@ func dramatiq() keyspace.Format {
 			}
 			return l, keyspace.Possible
 		},
-		Samples: []keyspace.Sample{{
-			Name:     "two permits are in use",
-			Commands: [][]string{{"SET", "pdf-workers", "2", "PX", "900000"}},
-			Want: keyspace.Lock{
-				Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-				Evidence: []string{"2 permits would be in use"},
-				Holders:  []keyspace.Holder{dramatiqHolder(2)},
-			},
-			TTL: dramatiqTTL,
-		}},
+		Samples: []keyspace.Sample{sample("two permits are in use", dramatiqTTL, keyspace.Lock{
+			Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
+			Evidence: []string{"2 permits would be in use"},
+			Holders:  []keyspace.Holder{dramatiqHolder(2)},
+		},
+			"SET pdf-workers 2 PX 900000")},
 	}
 }
 

@@ -29,13 +29,10 @@ func huey() keyspace.Format {
 			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: memberActions(inHash, ""),
-		Samples: []keyspace.Sample{{
-			Name:     "a task that runs",
-			Commands: [][]string{{"HSET", "huey.results.shop", "shop.lock.reindex", "\x80\x04\x8c\x011\x94."}},
-			Want: keyspace.Lock{
-				Key: "huey.results.shop", Kind: keyspace.Mutex, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: "shop.lock.reindex", Label: "reindex", Count: 1}},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("a task that runs", 0, keyspace.Lock{
+			Key: "huey.results.shop", Kind: keyspace.Mutex,
+			Holders: []keyspace.Holder{{ID: "shop.lock.reindex", Label: "reindex", Count: 1}},
+		},
+			"HSET huey.results.shop shop.lock.reindex "+"\x80\x04\x8c\x011\x94.")},
 	}
 }

@@ -124,17 +124,11 @@ func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence)
 }
 
 func redisSemaphoreSamples() []keyspace.Sample {
-	return []keyspace.Sample{{
-		Name: "three permits, two of one holder",
-		Commands: [][]string{
-			{"DEL", "semaphore:render"},
-			{"ZADD", "semaphore:render", "{ms-2000}", sampleUUID1, "{ms-0}", sampleUUID2 + "_0", "{ms-0}", sampleUUID2 + "_1"},
-			{"PEXPIRE", "semaphore:render", "10000"},
-		},
-		Want: keyspace.Lock{
-			Key: "semaphore:render", Kind: keyspace.Semaphore, Confidence: keyspace.Certain,
-			Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
-		},
-		TTL: 10 * time.Second,
-	}}
+	return []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
+		Key: "semaphore:render", Kind: keyspace.Semaphore,
+		Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
+	},
+		"DEL semaphore:render",
+		"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
+		"PEXPIRE semaphore:render 10000")}
 }

@@ -145,19 +145,13 @@ func magento() keyspace.Format {
 			Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
 			ForceRelease: script("magento_release"),
 		},
-		Samples: []keyspace.Sample{{
-			Name: "a request that runs, and two that wait",
-			Commands: [][]string{
-				{"HSET", "sess_8f14e45fceea167a", "lock", "3", "pid", "shop-01|3121", "wait", "2", "data", ":1:", "req", "3", "writes", "9"},
-				{"PEXPIRE", "sess_8f14e45fceea167a", "3600000"},
-			},
-			Want: keyspace.Lock{
-				Key: "sess_8f14e45fceea167a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Waiting: 2,
-				Holders:  []keyspace.Holder{{ID: "shop-01|3121", Count: 1}},
-				Evidence: []string{"3 attempts to lock were counted"},
-			},
-			TTL: time.Hour,
-		}},
+		Samples: []keyspace.Sample{sample("a request that runs, and two that wait", time.Hour, keyspace.Lock{
+			Key: "sess_8f14e45fceea167a", Kind: keyspace.Mutex, Waiting: 2,
+			Holders:  []keyspace.Holder{{ID: "shop-01|3121", Count: 1}},
+			Evidence: []string{"3 attempts to lock were counted"},
+		},
+			"HSET sess_8f14e45fceea167a lock 3 pid shop-01|3121 wait 2 data :1: req 3 writes 9",
+			"PEXPIRE sess_8f14e45fceea167a 3600000")},
 	}
 }
 
@@ -237,29 +231,13 @@ const (
 
 func symfonySamples() []keyspace.Sample {
 	return []keyspace.Sample{
-		{
-			Name: "a writer",
-			Commands: [][]string{
-				{"ZADD", "invoice:2026-118", "{ms+300000}", symfonyToken1, "{ms+300000}", symfonyWrite},
-				{"PEXPIREAT", "invoice:2026-118", "{ms+300000}"},
-			},
-			Want: keyspace.Lock{
-				Key: "invoice:2026-118", Kind: keyspace.RW, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}},
-			},
-			TTL: 300 * time.Second,
-		},
-		{
-			Name: "a reader, and one that is gone",
-			Commands: [][]string{
-				{"ZADD", "invoice:2026-119", "{ms+60000}", symfonyToken1, "{ms-500}", symfonyToken2},
-				{"PEXPIREAT", "invoice:2026-119", "{ms+60000}"},
-			},
-			Want: keyspace.Lock{
-				Key: "invoice:2026-119", Kind: keyspace.RW, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}},
-			},
-			TTL: 60 * time.Second,
-		},
+		sample("a writer", 300*time.Second,
+			keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},
+			"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
+			"PEXPIREAT invoice:2026-118 {ms+300000}"),
+		sample("a reader, and one that is gone", 60*time.Second,
+			keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}}},
+			"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
+			"PEXPIREAT invoice:2026-119 {ms+60000}"),
 	}
 }

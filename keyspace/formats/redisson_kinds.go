@@ -23,19 +23,13 @@ func redissonMulti() keyspace.Format {
 			return ok
 		}),
 		Decode: decodeRedissonMulti,
-		Samples: []keyspace.Sample{{
-			Name: "two locks of one group",
-			Commands: [][]string{
-				{"HSET", "warehouse-group", a, owner, a + ":" + owner + multiExpires, "{ms+30000}", a + ":" + owner + multiCount, "1",
-					b, owner, b + ":" + owner + multiExpires, "{ms+30000}", b + ":" + owner + multiCount, "2"},
-				{"PEXPIRE", "warehouse-group", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "warehouse-group", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: owner, Label: b, Count: 2}, {ID: owner, Label: a, Count: 1}},
-			},
-			TTL: 30 * time.Second,
-		}},
+		Samples: []keyspace.Sample{sample("two locks of one group", 30*time.Second, keyspace.Lock{
+			Key: "warehouse-group", Kind: keyspace.Reentrant,
+			Holders: []keyspace.Holder{{ID: owner, Label: b, Count: 2}, {ID: owner, Label: a, Count: 1}},
+		},
+			"HSET warehouse-group "+a+" "+owner+" "+a+":"+owner+multiExpires+" {ms+30000} "+a+":"+owner+multiCount+" 1 "+
+				b+" "+owner+" "+b+":"+owner+multiExpires+" {ms+30000} "+b+":"+owner+multiCount+" 2",
+			"PEXPIRE warehouse-group 30000")},
 	}
 }
 
@@ -115,18 +109,11 @@ func redissonReserved() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Samples: []keyspace.Sample{{
-			Name: "reserved for the head of the queue",
-			Commands: [][]string{
-				{"DEL", "redisson_lock_queue:{printer:attic}"},
-				{"RPUSH", "redisson_lock_queue:{printer:attic}", head},
-				{"ZADD", "redisson_lock_timeout:{printer:attic}", "{ms+290000}", head},
-			},
-			Want: keyspace.Lock{
-				Key: "printer:attic", Kind: keyspace.Fair, Confidence: keyspace.Certain,
-				Waiters: []keyspace.Waiter{{ID: head}},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("reserved for the head of the queue", 0,
+			keyspace.Lock{Key: "printer:attic", Kind: keyspace.Fair, Waiters: []keyspace.Waiter{{ID: head}}},
+			"DEL redisson_lock_queue:{printer:attic}",
+			"RPUSH redisson_lock_queue:{printer:attic} "+head,
+			"ZADD redisson_lock_timeout:{printer:attic} {ms+290000} "+head)},
 	}
 }
 
@@ -203,19 +190,13 @@ func redissonPermits() keyspace.Format {
 			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: redissonPermitsActions(left),
-		Samples: []keyspace.Sample{{
-			Name: "two of three permits taken",
-			Commands: [][]string{
-				{"SET", "gpu", "1"},
-				{"DEL", "{gpu}:timeout"},
-				{"ZADD", "{gpu}:timeout", "{ms+60000}", a, "{ms+20000}", b},
-			},
-			Want: keyspace.Lock{
-				Key: "{gpu}:timeout", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Remaining: 1, Limit: 3,
-				Holders: []keyspace.Holder{{ID: b, Count: 1}, {ID: a, Count: 1}},
-			},
-			TTL: 60 * time.Second,
-		}},
+		Samples: []keyspace.Sample{sample("two of three permits taken", 60*time.Second, keyspace.Lock{
+			Key: "{gpu}:timeout", Kind: keyspace.Semaphore, Remaining: 1, Limit: 3,
+			Holders: []keyspace.Holder{{ID: b, Count: 1}, {ID: a, Count: 1}},
+		},
+			"SET gpu 1",
+			"DEL {gpu}:timeout",
+			"ZADD {gpu}:timeout {ms+60000} "+a+" {ms+20000} "+b)},
 	}
 }
 

@@ -44,14 +44,9 @@ func suo() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Samples: []keyspace.Sample{{
-			Name:     "held",
-			Commands: [][]string{{"SET", "suo:gallery", "\x91" + suoPair + "\x41\xda\x47\xc8\x4e\x00\x00\x00" + "\xb8" + "qL3xN0b2Zf8dYw5tKcVj6Q=="}},
-			Want: keyspace.Lock{
-				Key: "suo:gallery", Kind: keyspace.Mutex, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Count: 1}},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("held", 0,
+			keyspace.Lock{Key: "suo:gallery", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Count: 1}}},
+			"SET suo:gallery "+"\x91"+suoPair+"\x41\xda\x47\xc8\x4e\x00\x00\x00"+"\xb8"+"qL3xN0b2Zf8dYw5tKcVj6Q==")},
 	}
 }
 
@@ -119,20 +114,15 @@ func redisSemaphoreRB() keyspace.Format {
 			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: rubySemaphoreActions(),
-		Samples: []keyspace.Sample{{
-			Name: "one of three permits taken",
-			Commands: [][]string{
-				{"HSET", "SEMAPHORE:encoder:GRABBED", "1", "{f-7000}"},
-				{"DEL", "SEMAPHORE:encoder:AVAILABLE"},
-				{"RPUSH", "SEMAPHORE:encoder:AVAILABLE", "0", "2"},
-				{"SET", "SEMAPHORE:encoder:EXISTS", "3"},
-				{"SET", "SEMAPHORE:encoder:VERSION", "1"},
-			},
-			Want: keyspace.Lock{
-				Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Remaining: 2, Limit: 3,
-				Holders: []keyspace.Holder{{ID: "1", Count: 1}},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("one of three permits taken", 0, keyspace.Lock{
+			Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Remaining: 2, Limit: 3,
+			Holders: []keyspace.Holder{{ID: "1", Count: 1}},
+		},
+			"HSET SEMAPHORE:encoder:GRABBED 1 {f-7000}",
+			"DEL SEMAPHORE:encoder:AVAILABLE",
+			"RPUSH SEMAPHORE:encoder:AVAILABLE 0 2",
+			"SET SEMAPHORE:encoder:EXISTS 3",
+			"SET SEMAPHORE:encoder:VERSION 1")},
 	}
 }
 
@@ -208,21 +198,16 @@ func sidekiqUniqueJobs() keyspace.Format {
 			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: sidekiqActions(),
-		Samples: []keyspace.Sample{{
-			Name: "a job that runs, and one that waits",
-			Commands: [][]string{
-				{"SET", uniqueJobs + sampleHex1, "4f2b8c6a1d4e9a7b9c5d8e0f"},
-				{"HSET", uniqueJobs + sampleHex1 + uniqueLocked, "4f2b8c6a1d4e9a7b9c5d8e0f", "{f-12000}4567"},
-				{"DEL", uniqueJobs + sampleHex1 + ":QUEUED"},
-				{"RPUSH", uniqueJobs + sampleHex1 + ":QUEUED", "9c5d8e0f4f2b8c6a1d4e9a7b"},
-				{"ZADD", uniqueJobs + "digests", "1763651000.5", uniqueJobs + sampleHex1},
-			},
-			Want: keyspace.Lock{
-				Key: uniqueJobs + sampleHex1 + uniqueLocked, Kind: keyspace.Mutex, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Count: 1}},
-				Waiters: []keyspace.Waiter{{ID: "9c5d8e0f4f2b8c6a1d4e9a7b"}},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("a job that runs, and one that waits", 0, keyspace.Lock{
+			Key: uniqueJobs + sampleHex1 + uniqueLocked, Kind: keyspace.Mutex,
+			Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Count: 1}},
+			Waiters: []keyspace.Waiter{{ID: "9c5d8e0f4f2b8c6a1d4e9a7b"}},
+		},
+			"SET "+uniqueJobs+sampleHex1+" 4f2b8c6a1d4e9a7b9c5d8e0f",
+			"HSET "+uniqueJobs+sampleHex1+uniqueLocked+" 4f2b8c6a1d4e9a7b9c5d8e0f {f-12000}4567",
+			"DEL "+uniqueJobs+sampleHex1+":QUEUED",
+			"RPUSH "+uniqueJobs+sampleHex1+":QUEUED 9c5d8e0f4f2b8c6a1d4e9a7b",
+			"ZADD "+uniqueJobs+"digests 1763651000.5 "+uniqueJobs+sampleHex1)},
 	}
 }
 
