@@ -68,13 +68,9 @@ coordinator is gone, stops its clients and releases what they hold.`,
 // agentConnection returns the connection flags of an agent, which hold for the control
 // server and for all targets.
 func agentConnection(c *connect.Flags) *pflag.FlagSet {
-	set := flagSection("Connection")
-	c.FlagSet().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains([]string{"cacert", "cert", "key", "sni", "insecure", "timeout"}, f.Name) {
-			set.AddFlag(f)
-		}
+	return subset(c.FlagSet(), func(name string) bool {
+		return slices.Contains([]string{"cacert", "cert", "key", "sni", "insecure", "timeout"}, name)
 	})
-	return set
 }
 
 func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) error {

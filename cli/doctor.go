@@ -39,10 +39,8 @@ func (o *doctorOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) doctorCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
 	var o doctorOptions
-	cmd := &cobra.Command{
+	return p.readCommand(&cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Diagnose problems and blind spots",
 		Long: `Observes the server for a while and reports findings about single locks, risks for
@@ -51,23 +49,19 @@ The exit code is 3 if there is a finding. A server that does not answer is one.`
 		Example: `  locktop doctor
   locktop doctor --for 1m --json | jq '.findings[].id'`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.doctor(cmd.Context(), &c, &s, o)
-		},
-	}
-	cmdFlags(cmd, c.FlagSet(), s.flags(), o.flags())
-	return cmd
+	}, o.check, func(ctx context.Context, r *reading, _ []string) error {
+		return p.doctor(ctx, r.target, &r.selection, o)
+	}, o.flags())
 }
 
-func (p *program) doctor(ctx context.Context, c *connect.Flags, s *selection, o doctorOptions) error {
+func (o *doctorOptions) check() error {
 	if o.duration < 0 {
 		return usageErrorf("", "--for must not be negative")
 	}
-	t, err := p.connectReadOnly(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
+	return nil
+}
+
+func (p *program) doctor(ctx context.Context, t *connect.Target, s *selection, o doctorOptions) error {
 	snap, err := observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
 	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
 		return scanFailed(fmt.Errorf("look at %s: %w", t.Title, err))

@@ -105,13 +105,7 @@ of --classes.`,
 
 // exportFlags returns the flags of the selection that make sense for metrics.
 func (s *selection) exportFlags() *pflag.FlagSet {
-	set := flagSection("Selection")
-	s.flags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "stuck" {
-			set.AddFlag(f)
-		}
-	})
-	return set
+	return subset(s.flags(), func(name string) bool { return name != "stuck" })
 }
 
 // check returns an error for options that contradict each other.

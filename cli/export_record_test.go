@@ -20,7 +20,7 @@ func recordedUntil(t *testing.T, dir, what string, ok func(keyspace.Snapshot) bo
 	t.Helper()
 	var last keyspace.Snapshot
 	for deadline := time.Now().Add(longestWait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		r, err := recording.OpenDir(dir)
+		r, err := recording.Open(dir)
 		if err != nil {
 			continue // there is no frame yet
 		}

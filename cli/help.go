@@ -23,6 +23,17 @@ func flagSection(heading string) *pflag.FlagSet {
 	return set
 }
 
+// subset returns the flags of a set whose names are kept.
+func subset(of *pflag.FlagSet, keep func(name string) bool) *pflag.FlagSet {
+	set := flagSection(of.Name())
+	of.VisitAll(func(f *pflag.Flag) {
+		if keep(f.Name) {
+			set.AddFlag(f)
+		}
+	})
+	return set
+}
+
 // cmdFlags adds the flags of sets to cmd. Each set is a section of the help.
 func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 	cmd.Flags().SortFlags = false

@@ -28,11 +28,11 @@ import (
 )
 
 func (p *program) inspectCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
 	var k keyFlags
 	var asJSON bool
-	cmd := &cobra.Command{
+	set := flagSection("Output")
+	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
+	return p.readCommand(&cobra.Command{
 		Use:   "inspect KEY [flags]",
 		Short: "Explain one lock",
 		Long: `Prints everything about one lock: its holders and waiters, its findings, the stored
@@ -41,14 +41,7 @@ releases it safely. locktop reads only this lock's keys.`,
 		Example: `  locktop inspect lock:orders:4711
   locktop inspect job:nightly --json | jq -r .command`,
 		Args: k.take,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.inspect(cmd.Context(), &c, &s, asJSON, k.key)
-		},
-	}
-	set := flagSection("Output")
-	set.BoolVar(&asJSON, "json", false, "print one JSON document; errors are JSON, too")
-	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), set)
-	return cmd
+	}, func() error { return nil }, func(ctx context.Context, r *reading, _ []string) error { return p.inspect(ctx, r, asJSON, k.key) }, k.flags(), set)
 }
 
 // keyFlags is the key for a command: its argument, or --key-b64 for keys that cannot
@@ -94,20 +87,15 @@ func keyArguments(key string) []string {
 	}
 }
 
-func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, asJSON bool, key string) error {
-	t, err := p.connectReadOnly(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	g, l, err := p.inspectLock(ctx, t, s, key)
+func (p *program) inspect(ctx context.Context, r *reading, asJSON bool, key string) error {
+	g, l, err := p.inspectLock(ctx, r.target, &r.selection, key)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		err = render.JSON(p.out, inspectionOf(c, g, l))
+		err = render.JSON(p.out, inspectionOf(&r.flags, g, l))
 	} else {
-		err = writeInspection(p.out, c, g, l)
+		err = writeInspection(p.out, &r.flags, g, l)
 	}
 	if err != nil {
 		return err

@@ -37,10 +37,8 @@ func (o *listOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) listCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
 	var o listOptions
-	cmd := &cobra.Command{
+	return p.readCommand(&cobra.Command{
 		Use:   "list [GLOB...] [flags]",
 		Short: "List all locks once",
 		Long: `Scans the whole keyspace once and prints every lock. With GLOB, it prints only locks
@@ -57,25 +55,13 @@ then false, and the exit code is 1.`,
   locktop list --stuck --for 15s --overdue 10s    # also locks that are held for 10 s
   locktop list 'lock:*' --fail-if-stuck           # for cron: exit code 3`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s.match = append(s.match, args...)
-			return p.list(cmd.Context(), &c, &s, o)
-		},
-	}
-	cmdFlags(cmd, c.FlagSet(), s.flags(), o.flags())
-	return cmd
+	}, o.check, func(ctx context.Context, r *reading, args []string) error {
+		r.match = append(r.match, args...)
+		return p.list(ctx, r.target, &r.selection, o)
+	}, o.flags())
 }
 
-func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o listOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	t, err := p.connectReadOnly(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-
+func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o listOptions) error {
 	g := p.newScanProgress(o.progress)
 	snap, err := o.snapshot(ctx, t, s, g)
 	g.done()

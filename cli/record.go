@@ -12,7 +12,6 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/internal/humanize"
-	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/tui"
 )
@@ -33,10 +32,8 @@ func (t *recordOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) recordCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
-	var t recordOptions
-	cmd := &cobra.Command{
+	var o recordOptions
+	return p.readCommand(&cobra.Command{
 		Use:   "record FILE [flags]",
 		Short: "Record the locks to a file, for replay",
 		Long: `Records the content of the screen to a new file until it is interrupted. locktop
@@ -46,23 +43,19 @@ lines: zcat FILE | jq reads it.`,
 		Example: `  locktop record night.lockrec
   locktop record --redact --for 10m ticket-4711.lockrec`,
 		Args: oneFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.record(cmd.Context(), &c, &s, t, args[0])
-		},
-	}
-	cmdFlags(cmd, c.FlagSet(), s.flags(), t.flags())
-	return cmd
+	}, o.check, func(ctx context.Context, r *reading, args []string) error {
+		return p.record(ctx, r.target, &r.selection, o, args[0])
+	}, o.flags())
 }
 
-func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o recordOptions, name string) (err error) {
+func (o *recordOptions) check() error {
 	if o.every < 50*time.Millisecond || o.duration < 0 {
 		return usageErrorf("", "--every must be at least 50ms, and --for must not be negative")
 	}
-	t, err := p.connectReadOnly(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
+	return nil
+}
+
+func (p *program) record(ctx context.Context, t *connect.Target, s *selection, o recordOptions, name string) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -73,10 +66,7 @@ func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o 
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: filteredSource{s.watchOf(t, s.optionsOf(t)), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
-	if o.redact {
-		rec.redact = recording.NewRedactor().Redact
-	}
+	rec := &recorder{source: filteredSource{s.watchOf(t, s.optionsOf(t)), s}, writer: recording.NewWriter(f, o.redact), every: o.every, notes: p.notes}
 	if err := rec.run(recCtx); err != nil {
 		return err
 	}
@@ -89,7 +79,6 @@ type recorder struct {
 	source    tui.Source
 	writer    *recording.Writer
 	every     time.Duration
-	redact    func(keyspace.Snapshot) keyspace.Snapshot // nil: no redaction
 	notes     messages
 	snapshots int
 	lost      bool
@@ -103,29 +92,22 @@ func (r *recorder) run(ctx context.Context) error {
 		snap, err := r.source.Snapshot(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return r.writer.Flush()
+			return r.writer.Close()
 		case err != nil:
 			r.reportLost(err)
 		default:
 			r.lost = false
-			if err := r.add(snap); err != nil {
+			r.snapshots++
+			if err := r.writer.Add(snap); err != nil {
 				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return r.writer.Flush()
+			return r.writer.Close()
 		case <-tick.C:
 		}
 	}
-}
-
-func (r *recorder) add(snap keyspace.Snapshot) error {
-	if r.redact != nil {
-		snap = r.redact(snap)
-	}
-	r.snapshots++
-	return r.writer.Add(snap)
 }
 
 // reportLost reports once that the server does not answer.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,8 +39,8 @@ A file is shown from its beginning, and a directory from %s before its end. --at
 time: %s (before the end). Times are local.
 A time without a date is the latest such time in the recording.
 
-A damaged or incomplete file is shown up to the damage. In a directory only the damaged
-segment ends there. The deadlines of renewed locks in a directory are exact to 1.5 s.`, humanize.Setting(replayFromEnd), humanize.MomentForms),
+Of a damaged segment, 30 s of a file or 20 minutes of a directory, the part before the
+damage is shown. The deadlines of renewed locks in a directory are exact to 1.5 s.`, humanize.Setting(replayFromEnd), humanize.MomentForms),
 		Example: `  locktop replay night.lockrec
   locktop replay /var/lib/locktop/box --at 03:12
   locktop replay /var/lib/locktop/box --at '2026-11-22 03:12:07'
@@ -61,13 +59,7 @@ segment ends there. The deadlines of renewed locks in a directory are exact to 1
 // replayFlags returns the flags of the selection that make sense for a recording: its locks
 // were found by the flags of the recorder.
 func (s *selection) replayFlags() *pflag.FlagSet {
-	set := flagSection("Selection")
-	s.flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains([]string{"format", "stuck", "overdue"}, f.Name) {
-			set.AddFlag(f)
-		}
-	})
-	return set
+	return subset(s.flags(), func(name string) bool { return slices.Contains([]string{"format", "stuck", "overdue"}, name) })
 }
 
 // withLimits is a source whose locks have the limits of a selection.
@@ -101,22 +93,15 @@ func oneArgument(cmd *cobra.Command, args []string, noun string) error {
 	return nil
 }
 
-// recorded is a recording that is played. Its methods are those of [recording.Reader].
-type recorded interface {
-	At(t, since time.Time) (keyspace.Snapshot, error)
-	Span() (first, last time.Time)
-	Damage() error
-}
-
 func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, name, at string) error {
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
 	}
-	r, file, err := openRecording(name)
+	r, err := recording.Open(name)
 	if err != nil {
-		return err
+		return fmt.Errorf("open %s: %w%s", name, err, targetsIn(name))
 	}
-	defer file.Close()
+	defer r.Close()
 	player := newPlayer(r)
 	begin, err := beginOf(r, at)
 	if err != nil {
@@ -133,7 +118,7 @@ func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, n
 }
 
 // beginOf returns the time at which a recording is shown first. at is the flag --at.
-func beginOf(r recorded, at string) (time.Time, error) {
+func beginOf(r *recording.Reader, at string) (time.Time, error) {
 	first, last := r.Span()
 	if at != "" {
 		begin, err := humanize.ParseMoment(at, last, humanize.Span{First: first, Last: last})
@@ -142,36 +127,10 @@ func beginOf(r recorded, at string) (time.Time, error) {
 		}
 		return begin, nil
 	}
-	if _, isDir := r.(*recording.DirReader); isDir {
+	if r.AlwaysOn() {
 		return last.Add(-replayFromEnd), nil // Seek moves it into the recording
 	}
 	return first, nil
-}
-
-// openRecording opens a recording: a file, a directory of segments, or one segment.
-func openRecording(name string) (recorded, io.Closer, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the recording: %w", err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open the recording: %w", err), f.Close())
-	}
-	if info.IsDir() || recording.IsSegment(f) {
-		_ = f.Close() // it was only read
-		r, err := recording.OpenDir(name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("open %s: %w%s", name, err, targetsIn(name))
-		}
-		return r, r, nil
-	}
-	r, err := recording.Open(f, info.Size())
-	if err != nil {
-		_ = f.Close() // it was only read
-		return nil, nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	return r, f, nil
 }
 
 // targetsIn names the recordings of several targets in a directory, for an error; "" if
@@ -194,7 +153,7 @@ const pastShown = 2 * time.Minute
 // player plays a recording to the screen. It is safe for concurrent use.
 type player struct {
 	mu     sync.Mutex
-	reader recorded
+	reader *recording.Reader
 	speed  float64
 	paused bool
 	from   time.Time // position in the recording at the time since
@@ -204,7 +163,7 @@ type player struct {
 	gapFrom, gapUntil time.Time // the gap in which the last snapshot is
 }
 
-func newPlayer(r recorded) *player {
+func newPlayer(r *recording.Reader) *player {
 	first, _ := r.Span()
 	return &player{reader: r, speed: 1, from: first, since: time.Now()}
 }
@@ -222,11 +181,7 @@ func (p *player) Snapshot(context.Context) (keyspace.Snapshot, error) {
 		return keyspace.Snapshot{}, fmt.Errorf("play: %w", err)
 	}
 	p.shown = now
-	if r, ok := p.reader.(interface {
-		Gap() (from, until time.Time)
-	}); ok {
-		p.gapFrom, p.gapUntil = r.Gap()
-	}
+	p.gapFrom, p.gapUntil = p.reader.Gap()
 	return snap, nil
 }
 

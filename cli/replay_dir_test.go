@@ -43,11 +43,7 @@ func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration) {
 
 func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 	dir, begin := aDay(t)
-	r, file, err := openRecording(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
+	r := openRecording(t, dir)
 	for at, want := range map[string]time.Duration{
 		"":                    24*time.Hour - replayFromEnd,
 		"03:12":               23*time.Hour + 12*time.Minute,

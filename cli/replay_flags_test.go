@@ -20,7 +20,7 @@ func TestAReplayObeysItsFlagsOrRefusesThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := recording.NewWriter(f)
+	w := recording.NewWriter(f, false)
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for i := range 3 {
 		l := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Mutex, Expires: at.Add(time.Hour), Holders: []keyspace.Holder{{ID: token, Count: 1, Since: at.Add(-time.Minute)}}}
@@ -28,7 +28,7 @@ func TestAReplayObeysItsFlagsOrRefusesThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

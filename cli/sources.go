@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
 	"locktop/keyspace"
@@ -36,17 +38,36 @@ func (p *program) prompt() connect.Prompt {
 	}}
 }
 
-// connectReadOnly applies the context, checks the selection and connects, for a
-// command that only reads.
-func (p *program) connectReadOnly(ctx context.Context, c *connect.Flags, s *selection) (*connect.Target, error) {
-	if err := applyContext(c, s, nil, nil); err != nil {
-		return nil, err
+// reading is a run of a command that only reads: its connection and its selection.
+type reading struct {
+	flags connect.Flags
+	selection
+	target *connect.Target
+}
+
+// readCommand completes a command that connects, only reads and runs. Its flags are those of the
+// connection, of the selection and of sets. check looks at the flags before the connection.
+func (p *program) readCommand(cmd *cobra.Command, check func() error, run func(context.Context, *reading, []string) error, sets ...*pflag.FlagSet) *cobra.Command {
+	var r reading
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if err := check(); err != nil {
+			return err
+		}
+		if err := applyContext(&r.flags, &r.selection, nil, nil); err != nil {
+			return err
+		}
+		if err := r.selection.check(); err != nil {
+			return err
+		}
+		r.databases = r.flags.AllDatabases()
+		if r.target, err = p.connect(cmd.Context(), &r.flags); err != nil {
+			return err
+		}
+		defer r.target.Close()
+		return run(cmd.Context(), &r, args)
 	}
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	s.databases = c.AllDatabases()
-	return p.connect(ctx, c)
+	cmdFlags(cmd, append([]*pflag.FlagSet{r.flags.FlagSet(), r.selection.flags()}, sets...)...)
+	return cmd
 }
 
 // applyContext applies the context of the flags, if they name one. Its theme applies

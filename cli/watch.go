@@ -38,10 +38,8 @@ func (o *watchOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) watchCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
 	var o watchOptions
-	cmd := &cobra.Command{
+	return p.readCommand(&cobra.Command{
 		Use:   "watch [flags]",
 		Short: "Print changes of locks as they happen",
 		Long: `Prints every change of a lock, one event per line, until it is interrupted. If a lock
@@ -67,24 +65,12 @@ A finding about a lock or a risk for all locks is printed once, with advice.`,
   locktop watch --events finding --json
   locktop watch --for 10s --json | jq -r .event | sort | uniq -c`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.watch(cmd.Context(), &c, &s, o)
-		},
-	}
-	cmdFlags(cmd, c.FlagSet(), s.flags(), o.flags())
-	return cmd
+	}, o.check, func(ctx context.Context, r *reading, _ []string) error {
+		return p.watch(ctx, r.target, &r.selection, o)
+	}, o.flags())
 }
 
-func (p *program) watch(ctx context.Context, c *connect.Flags, s *selection, o watchOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	t, err := p.connectReadOnly(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-
+func (p *program) watch(ctx context.Context, t *connect.Target, s *selection, o watchOptions) error {
 	watchCtx, stop := ctx, context.CancelFunc(func() {})
 	if o.duration > 0 {
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)

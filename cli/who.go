@@ -43,11 +43,11 @@ func (o *whoOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) whoCommand() *cobra.Command {
-	var c connect.Flags
-	var s selection
 	var k keyFlags
 	var o whoOptions
-	cmd := &cobra.Command{
+	set := flagSection("Output")
+	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
+	return p.readCommand(&cobra.Command{
 		Use:   "who KEY [flags]",
 		Short: "Find the process that holds a lock",
 		Long: `Finds the process that holds a lock, and says how it is known:
@@ -66,20 +66,17 @@ at most 15s and 64 MiB, until the first command with the key and the token.`,
   locktop who lock:orders:4711 --monitor
   locktop who job:nightly --json | jq -r '.processes[].addr'`,
 		Args: k.take,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.force && !o.monitor {
-				return usageErrorf("", "--force needs --monitor")
-			}
-			if o.watch <= 0 {
-				return usageErrorf("as in --for 1m", "--for: not a positive time")
-			}
-			return p.who(cmd.Context(), &c, &s, o, k.key)
-		},
+	}, o.check, func(ctx context.Context, r *reading, _ []string) error { return p.who(ctx, r, o, k.key) }, k.flags(), o.flags(), set)
+}
+
+func (o *whoOptions) check() error {
+	if o.force && !o.monitor {
+		return usageErrorf("", "--force needs --monitor")
 	}
-	set := flagSection("Output")
-	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
-	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), o.flags(), set)
-	return cmd
+	if o.watch <= 0 {
+		return usageErrorf("as in --for 1m", "--for: not a positive time")
+	}
+	return nil
 }
 
 // How a process is known, in JSON.
@@ -102,12 +99,8 @@ type identity struct {
 	seen    inspect.Investigation
 }
 
-func (p *program) who(ctx context.Context, c *connect.Flags, s *selection, o whoOptions, key string) error {
-	t, err := p.connectReadOnly(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
+func (p *program) who(ctx context.Context, r *reading, o whoOptions, key string) error {
+	t, s := r.target, &r.selection
 	g, l, err := p.inspectLock(ctx, t, s, key)
 	if err != nil {
 		return err
@@ -124,7 +117,7 @@ func (p *program) who(ctx context.Context, c *connect.Flags, s *selection, o who
 	options.Budget, options.Cluster = s.budget.pace(), t.Cluster
 	scanner := inspect.NewScanner(rdb, options)
 	if o.monitor {
-		err = p.prove(ctx, c, rdb, scanner, o.force, &id)
+		err = p.prove(ctx, &r.flags, rdb, scanner, o.force, &id)
 	} else {
 		err = p.identify(ctx, scanner, o.watch, &id, func(ctx context.Context) []*keyspace.Lock { return s.locksOfClient(ctx, rdb, id.lock, id.holder) })
 	}

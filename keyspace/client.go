@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 )
 
 // Client is one connection of a server, as CLIENT LIST describes it.
@@ -230,17 +232,7 @@ func isHost(s string) bool {
 }
 
 // isUUID reports whether s has the form of a UUID.
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i, r := range s {
-		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash != (r == '-') || !dash && !strings.ContainsRune("0123456789abcdefABCDEF", r) {
-			return false
-		}
-	}
-	return true
-}
+func isUUID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }
 
 // SameOwner reports whether two holders are the same client: by their IDs, by their
 // labels, or by the UUID before the number of a thread.

@@ -10,7 +10,7 @@ import (
 // smaller than a snapshot. It is a value.
 type Delta struct {
 	Snapshot      // the later snapshot, but only with the locks that are new or changed
-	Gone     []ID `json:"gone,omitzero"` // locks of the earlier snapshot that are gone, in its order
+	Gone     []ID // locks of the earlier snapshot that are gone, in its order
 }
 
 // DeltaOf returns the difference from old to now. Two reads of one deadline that differ

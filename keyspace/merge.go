@@ -319,13 +319,18 @@ func (c *copies) merge(parts []Part) Lock {
 // hasQuorum reports whether a majority of the servers of a Redlock has the token of the
 // first holder.
 func (l Lock) hasQuorum() bool {
-	votes := 0
+	return l.HolderVotes() >= quorum(len(l.Votes))
+}
+
+// HolderVotes returns the number of servers that have the token of the first holder of a
+// Redlock.
+func (l *Lock) HolderVotes() (n int) {
 	for _, v := range l.Votes {
-		if v.Token == l.Holders[0].ID {
-			votes++
+		if len(l.Holders) > 0 && v.Token == l.Holders[0].ID {
+			n++
 		}
 	}
-	return votes >= quorum(len(l.Votes))
+	return n
 }
 
 // quorum returns the majority of a number of servers.

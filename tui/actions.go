@@ -291,9 +291,7 @@ func (q *confirmDialog) text(s *state) []string {
 	t := s.screen.theme
 	var panel []string
 	line := func(st widget.Style, text string) {
-		for _, part := range s.screen.glyphs.Wrap(text, s.screen.w-2*margin, 3) {
-			panel = append(panel, widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(st, part).String())
-		}
+		panel = append(panel, s.wrapped(s.screen.w, margin, st, text, 3)...)
 	}
 	for i := range q.pending.locks {
 		if i == 5 {

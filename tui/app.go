@@ -44,7 +44,7 @@ func newApp(ctx context.Context, w Config) *app {
 		a.run.scenario = w.Load.Scenario()
 	}
 	if w.Loader != nil {
-		a.run.begin = func(command string) tea.Cmd { return beginLoad(ctx, w.Loader, command) }
+		a.run.begin = func() tea.Cmd { return beginLoad(ctx, w.Loader) }
 	}
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.notice.text = fmt.Sprintf("m shows %s of how locks behave and fail; ? lists the keys", humanize.Plural(len(w.Scenes), "scene"))
@@ -134,14 +134,10 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case loadMsg:
 		if msg.err != nil {
 			a.rejectStart(widget.Plain(msg.err.Error()))
+			return a, nil
 		}
-		if msg.load != nil {
-			a.run.load, a.run.own, a.run.scenario = msg.load, &msg.own, msg.now
-		}
-		if msg.err == nil {
-			a.run.launching = true
-			return a, startLoad(a.run.load)
-		}
+		a.run.load, a.run.scenario, a.run.launching = msg.load, msg.scenario, true
+		return a, startLoad(a.run.load)
 	case doneMsg:
 		a.onDone(msg)
 	case actionDoneMsg:

@@ -85,19 +85,14 @@ func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd 
 	})
 }
 
-// beginLoad opens a load on the current server, with client processes of a command unless it is "".
-func beginLoad(ctx context.Context, l Loader, command string) tea.Cmd {
+// beginLoad opens a load on the current server.
+func beginLoad(ctx context.Context, l Loader) tea.Cmd {
 	return guarded(func() tea.Msg {
 		load, err := l.Open(ctx)
 		if err != nil {
 			return loadMsg{err: err}
 		}
-		msg := loadMsg{load: load, own: load.Scenario()}
-		if command != "" {
-			msg.err = load.Apply(msg.own.WithClient(command))
-		}
-		msg.now = load.Scenario()
-		return msg
+		return loadMsg{load: load, scenario: load.Scenario()}
 	})
 }
 
@@ -231,10 +226,10 @@ type watchedMsg struct {
 	err    error
 }
 
-// loadMsg carries the load that a Loader opened, with its first scenario and the present one.
+// loadMsg carries the load that a Loader opened, and its scenario.
 type loadMsg struct {
 	load     Load
-	own, now loadgen.Scenario
+	scenario loadgen.Scenario
 	err      error
 }
 

@@ -38,7 +38,6 @@ func commandSpecs() []commandSpec {
 		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
 		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s (before the end, or before now)", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
-		{"exec", "COMMAND", "run a lock client of yours on the Load page; without COMMAND the locks of locktop", nil, (*app).runClient},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
 		{"privacy", "", "hash keys and owners", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(togglePrivacy), nil }},
 		{"help", "", "list the keys", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(help), nil }},

@@ -98,9 +98,7 @@ func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	panel = []string{s.rule(m.title, "Esc closes")}
 	for _, text := range m.about {
-		for _, line := range s.screen.glyphs.Wrap(text, s.screen.w-2*margin, 4) {
-			panel = append(panel, widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.text, line).String())
-		}
+		panel = append(panel, s.wrapped(s.screen.w, margin, s.screen.theme.text, text, 4)...)
 	}
 	label := 0
 	for _, c := range m.choices {
@@ -128,10 +126,7 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 // lines.
 func (m *menu) aboutLines(s *state, left int) []string {
 	c := m.choices[m.at]
-	var lines []string
-	for _, text := range s.screen.glyphs.Wrap(c.about, s.screen.w-2*margin, 5) {
-		lines = append(lines, widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
-	}
+	lines := s.wrapped(s.screen.w, margin, s.screen.theme.text, c.about, 5)
 	if c.full != "" {
 		for text := range strings.SplitSeq(c.full, "\n") {
 			lines = append(lines, s.wrapAnywhere(s.screen.w, margin, s.screen.theme.text, text)...)

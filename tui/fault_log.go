@@ -306,7 +306,7 @@ func (a *faultLog) onSnapshot(at time.Time, locks []*keyspace.Lock) {
 // isUnaware reports whether owner holds key on the server with a token that the client does not
 // know, because it gets no replies.
 func (a *faultLog) isUnaware(owner, key, token string) bool {
-	if hidesClients(a.lock.Kind) {
+	if !a.lock.Kind.Sound() { // stored tokens do not name the clients
 		return false
 	}
 	for client, x := range a.faulted {
@@ -344,10 +344,7 @@ func (a *faultLog) majority(quorum int) string {
 }
 
 func (a *faultLog) add(e *loadgen.Event, text string) {
-	a.lines = append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text})
-	if len(a.lines) > 2*linesKept {
-		a.lines = append([]logEntry(nil), a.lines[len(a.lines)-linesKept:]...)
-	}
+	a.lines = newest(append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text}), linesKept)
 }
 
 // ofLoadEvent returns the glyph and the style of an event.

@@ -467,3 +467,22 @@ func TestThePageOfKeysIsUpToDate(t *testing.T) {
 		t.Errorf("%s is stale: go test ./tui -run Page -update makes it again", file)
 	}
 }
+
+func TestALongCommandIsVisibleAtTheCursor(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
+		d.size(80, 24).press(":").enter("lock jobs:" + strings.Repeat("a long path to/", 6) + "invoice").want("to/invoice")
+		d.press("home").want(":lock jobs").press("end").want("to/invoice")
+	})
+}
+
+func TestUpAndDownBringBackCommands(t *testing.T) {
+	drive(t, testConfig(), func(d *driver) {
+		for _, text := range []string{"page load", "every 2s", "page load"} {
+			d.press(":").enter(text).press("enter")
+		}
+		d.press(":", "up").want(":page load").press("up").want(":every 2s").press("up").want(":every 2s")
+		d.press("down").want(":page load").press("down").wantNot(":page load", ":every")
+		d.press("down", "up", "up").enter("50ms").want(":every 2s50ms").press("esc")
+		d.press("/", "up").wantNot("page load").press("esc")
+	})
+}

@@ -80,11 +80,7 @@ func (s *state) body(p page, h int) []string {
 		shown.screen.theme = s.screen.theme.faded(s.screen.renderer)
 	}
 	lines := p.view(&shown, s.screen.w, h)
-	blank := strings.Repeat(" ", s.screen.w)
-	for len(lines) < h {
-		lines = append(lines, blank)
-	}
-	return lines[:h]
+	return filled(lines, s.screen.w, h)[:h]
 }
 
 // header draws the first line: the page tabs, the server, the status and the write mode.

@@ -260,7 +260,7 @@ func (s *state) incompleteLines(w int) []string {
 	}
 	var all []string
 	for _, why := range reasons[max(0, len(reasons)-incompleteShown):] {
-		all = append(all, s.errorLines(w, s.redactLoad(why), 2)...)
+		all = append(all, s.wrapped(w, 1, s.screen.theme.bad, s.redactLoad(why), 2)...)
 	}
 	return all
 }

@@ -196,7 +196,6 @@ func TestWhatAgentsCannotRunIsRefusedInOneLine(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.press("m").want("Choose a scene", "agents do not do this").press("c").want("agents do not do this").press("3")
 		d.press("n").wait(tickInterval).want("scene 1 of 3").press("n").wait(tickInterval).want("scene 3 of 3").press("b").wait(tickInterval).want("scene 1 of 3")
-		d.press(":").enter("exec ./client").press("enter").want("agents do not do this")
 		for g.Scenario().Clients > 4 {
 			d.press("-").wait(tickInterval)
 		}

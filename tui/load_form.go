@@ -30,13 +30,8 @@ func formFields(s loadgen.Scenario) []formField {
 func allFormFields() []formField {
 	return []formField{
 		{
-			name: "lock",
-			value: func(s loadgen.Scenario) string {
-				if s.Lock.Kind == loadgen.Exec {
-					return "client process"
-				}
-				return string(s.Lock.Kind)
-			},
+			name:  "lock",
+			value: func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
 			step: func(s *loadgen.Scenario, d int) {
 				setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d))
 			},
@@ -51,7 +46,7 @@ func allFormFields() []formField {
 		{
 			name: "clients",
 			value: func(s loadgen.Scenario) string {
-				if s.Lock.Kind != loadgen.Exec && s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
+				if s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
 					return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
 				}
 				return humanize.Count(s.Clients)
@@ -111,10 +106,8 @@ func allFormFields() []formField {
 			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
 		},
 		{
-			name: "waiting",
-			shown: func(s loadgen.Scenario) bool {
-				return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair && s.Lock.Kind != loadgen.Exec
-			},
+			name:  "waiting",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
 			value: func(s loadgen.Scenario) string {
 				if s.Lock.Wait.Poll > 0 {
 					return "polls every " + humanize.Setting(s.Lock.Wait.Poll)
@@ -132,7 +125,7 @@ func allFormFields() []formField {
 		},
 		{
 			name:  "fence",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() && s.Lock.Kind != loadgen.Exec },
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() },
 			value: func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
 			step:  func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
 			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
@@ -175,7 +168,6 @@ func allFormFields() []formField {
 		},
 		{
 			name:  "connections",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind != loadgen.Exec },
 			value: func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) },
 			step:  func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
 			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },

@@ -11,10 +11,9 @@ import (
 
 // loadState is the state of the load on the screen.
 type loadState struct {
-	load     Load                         // nil if there is none
-	begin    func(command string) tea.Cmd // opens a load, with client processes of a command unless it is ""; nil if that is impossible
-	own      *loadgen.Scenario            // that :exec replaced; nil if there is none
-	failed   string                       // why the clients did not start, until the next change; "" if they did
+	load     Load           // nil if there is none
+	begin    func() tea.Cmd // opens a load; nil if that is impossible
+	failed   string         // why the clients did not start, until the next change; "" if they did
 	metrics  loadgen.Metrics
 	compared []loadgen.Compared // runs to compare this one with
 	agents   agentsState        // empty if the clients run in this process

@@ -72,15 +72,33 @@ func TestClientsStayWithinTheirBounds(t *testing.T) {
 	drive(t, w, func(d *driver) { d.press("3", "-").want("already at the limit: clients is 1") })
 }
 
-// failingLoad is a load whose server is down.
+// failingLoad is a load whose server is down, or that refuses a lock of kind fair.
 type failingLoad struct{ *fakeLoad }
 
 func (failingLoad) Start() error { return errors.New("start 20 clients: \x1b[31mOOM") }
 
+// refusedLock is why a failingLoad refuses a lock.
+const refusedLock = `start the load: lock fair: the server answers to a command that only its newest versions know: ERR unknown command 'WAITER', with args beginning with: 'load:1' 'client-17'`
+
+func (l failingLoad) Apply(s loadgen.Scenario) error {
+	if s.Lock.Kind == loadgen.Fair {
+		return errors.New(refusedLock)
+	}
+	return l.fakeLoad.Apply(s)
+}
+
 func TestALoadThatCannotStartSaysWhy(t *testing.T) {
-	w := testConfig()
-	w.Load = failingLoad{&fakeLoad{}}
+	w, g := testConfig(), runningLoad()
+	w.Load, w.Scenes = failingLoad{&fakeLoad{}}, []loadgen.Scenario{{Name: "queue", Lock: loadgen.Lock{Kind: loadgen.Fair}}}
 	drive(t, w, func(d *driver) { d.press("3", "s").want(`start 20 clients: \x1b[31mOOM`) })
+	w.Load = failingLoad{g}
+	drive(t, w, func(d *driver) { // the reason stays, up to its end, until the next change
+		d.size(80, 24).press("3", "n").wait(20 * tickInterval)
+		if !strings.Contains(screenWords(d), refusedLock) || !g.Metrics().Running {
+			t.Errorf("the reason is cut, or the load before has ended:\n%s", d.screen())
+		}
+		d.press("p").wantNot("client-17").press("p", "+").wantNot("WAITER")
+	})
 }
 
 func TestMoreClientsThanRoomAreCounted(t *testing.T) {
@@ -583,4 +601,22 @@ func TestALoadOnTheUsersServerNeedsConfirmation(t *testing.T) {
 	})
 	w.Loader = &fakeLoader{err: errors.New("10.0.0.7 is not on this machine")}
 	drive(t, w, func(d *driver) { d.press("3", "s", "y").want("is not on this machine", "There is no load") })
+}
+
+// TestAStoredTokenIsNoHolder covers the end of a run of a historic form: its key stays, with a
+// token that is the same for all clients.
+func TestAStoredTokenIsNoHolder(t *testing.T) {
+	w, g := played()
+	s := g.Scenario()
+	s.Lock, s.Keys.Prefix = loadgen.Lock{Kind: "classic/blind-delete"}, "load:"
+	g.s = &s
+	w.Source.(*fakeServer).locks = append(w.Source.(*fakeServer).locks, mutex("load:1", "permits", time.Minute))
+	drive(t, w, func(d *driver) {
+		held := acquired(5, "load:1", 0)
+		g.addEvents(held)
+		d.wait(2 * tickInterval).press("3").want("load:1 held by client-5")
+		held.Kind = loadgen.Released
+		g.addEvents(held)
+		d.wait(2 * tickInterval).want("load:1 free").wantNot("permits")
+	})
 }

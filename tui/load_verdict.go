@@ -30,11 +30,8 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 	all := []string{s.ruleOf(w, name, note)}
 	agents := len(s.run.agents.all)
 	if body >= roomForCaption && (agents == 0 || body >= roomForAgents) {
-		for _, text := range sentences(s.screen.glyphs, widget.Plain(s.run.scenario.Caption), w-2, max(2, body/8)) {
-			all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.text, text).String())
-		}
+		all = append(all, s.firstSentences(w, widget.Plain(s.run.scenario.Caption), max(2, body/8))...)
 	}
-	all = append(all, s.clientLine(w)...)
 	all = append(all, s.expectationLines(w)...)
 	all = append(all, s.comparedBlock(w)...)
 	all = append(all, p.agentsBlock(s, w, max(4, body/4))...)
@@ -45,21 +42,12 @@ func (p *loadPage) runBlock(s *state, w int) []string {
 		all = append(all, s.outcomesLine(w))
 	}
 	if s.run.metrics.LastErr != "" {
-		all = append(all, s.errorLines(w, "last error: "+s.redactLoad(s.run.metrics.LastErr), 2)...)
+		all = append(all, s.wrapped(w, 1, s.screen.theme.bad, "last error: "+s.redactLoad(s.run.metrics.LastErr), 2)...)
 	}
 	if s.run.failed != "" {
-		all = append(all, s.errorLines(w, s.redactLoad(s.run.failed), 4)...)
+		all = append(all, s.wrapped(w, 1, s.screen.theme.bad, s.redactLoad(s.run.failed), 4)...)
 	}
 	return append(all, s.verdictBlock(w)...)
-}
-
-// errorLines draws an error in at most n lines.
-func (s *state) errorLines(w int, text string, n int) []string {
-	var all []string
-	for _, line := range s.screen.glyphs.Wrap(text, w-2, n) {
-		all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.bad, line).String())
-	}
-	return all
 }
 
 // roomForCaption is the body height in lines from which the caption is shown. roomForOutcomes
@@ -71,14 +59,14 @@ const (
 	roomForOutcomes = 110
 )
 
-// sentences wraps a text into at most n lines. If the text is too long, it wraps the first
+// firstSentences draws a text in at most n lines. If the text is too long, it draws the first
 // sentence only.
-func sentences(g widget.Glyphs, text string, w, n int) []string {
-	if all := g.Wrap(text, w, n+1); len(all) <= n {
+func (s *state) firstSentences(w int, text string, n int) []string {
+	if all := s.wrapped(w, 1, s.screen.theme.text, text, n+1); len(all) <= n {
 		return all
 	}
 	first, _, _ := strings.Cut(text, ". ")
-	return g.Wrap(strings.TrimSuffix(first, ".")+".", w, n)
+	return s.wrapped(w, 1, s.screen.theme.text, strings.TrimSuffix(first, ".")+".", n)
 }
 
 // expectationLines draws what to look for, and the metrics with expectations.
@@ -180,11 +168,11 @@ func (s *state) keyLine(l *widget.Line, key string) {
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "client")).Put(t.text, fmt.Sprintf(" of at most %d", limit))
 	case readers > 1:
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
-	case lane != nil && lane.holder() == "" && readers == 0 && hidesClients(s.run.scenario.Lock.Kind):
+	case lane != nil && lane.holder() == "" && readers == 0 && !s.run.scenario.Lock.Kind.Sound():
 		l.Put(t.dim, "free") // a stored token that is left names no client
 	case found != nil && len(found.Holders) > 0:
 		holder := s.holders(found)
-		if lane != nil && lane.holder() != "" && hidesClients(s.run.scenario.Lock.Kind) { // the stored token does not name its client
+		if lane != nil && lane.holder() != "" && !s.run.scenario.Lock.Kind.Sound() { // the stored token does not name its client
 			holder = s.redactOwner(lane.holder())
 		}
 		l.Put(t.text, "held by ").Put(t.strong, holder)
@@ -193,7 +181,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 			ttl, st = "  TTL "+humanize.Duration(left), t.text
 		}
 		l.Put(st, ttl)
-		if n := votes(found); n > 0 {
+		if n := found.HolderVotes(); n > 0 {
 			l.Put(t.text, fmt.Sprintf("  on %d of %d servers", n, len(found.Votes)))
 		}
 	case lane != nil && lane.holder() != "":
@@ -321,9 +309,7 @@ func (s *state) verdictBlock(w int) []string {
 		if s.run.metrics.Oracles < 2 { // else it says what nobody saw
 			rest = strings.TrimSpace(strings.TrimPrefix(rest, s.run.metrics.Together(s.run.scenario)))
 		}
-		for _, text := range s.screen.glyphs.Wrap(widget.Plain(rest), w-2, 2) {
-			all = append(all, line(s.screen.theme.text, " "+text))
-		}
+		all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(rest), 2)...)
 		for _, text := range append(verdict.Missed, s.gaps(verdict)...) {
 			all = append(all, line(s.screen.theme.bad, " "+s.screen.glyphs.Cross+" "+widget.Plain(text)))
 		}

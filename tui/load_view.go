@@ -3,7 +3,6 @@ package tui
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"locktop/internal/humanize"
@@ -65,11 +64,7 @@ func (p *loadPage) middleBlock(s *state, w, h int) []string {
 		}
 		rightSide = widget.JoinHorizontal(block, v, rightSide, w-narrow-v)
 	}
-	all := widget.JoinHorizontal(leftSide, narrow, rightSide, w-narrow)
-	for len(all) < h {
-		all = append(all, strings.Repeat(" ", w))
-	}
-	return all[:max(0, h)]
+	return filled(widget.JoinHorizontal(leftSide, narrow, rightSide, w-narrow), w, h)[:max(0, h)]
 }
 
 // outcomesWidth returns the width of the column of outcomes, or 0.

@@ -56,40 +56,70 @@ func (p *locksPage) columns() []column {
 
 func lockColumns() []column {
 	return []column{
-		{widget.Column{Title: "LOCK", Min: 16, Max: 44}, "key", false, keyCell, byKey},
-		{widget.Column{Title: "KIND", Min: 9, Priority: 5}, "kind", false, kindCell, byKind},
-		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 8}, "format", false, formatCell, byFormat},
-		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, byOwner},
-		{widget.Column{Title: "HOLDS", Min: 6, Priority: 6, Right: true}, "count", false, countCell, byCount},
-		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, byWaiters},
-		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, "hold time", false, heldCell, byHeld},
+		{widget.Column{Title: "LOCK", Min: 16, Max: 44}, "key", false, func(v lockView, _ int) widget.Cell {
+			return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.redactKey(v.Key)}
+		}, func(a, b lockView) int { return keyspace.CompareNames(a.Key, b.Key) }},
+		{widget.Column{Title: "KIND", Min: 9, Priority: 5}, "kind", false, func(v lockView, _ int) widget.Cell {
+			return v.cell(string(v.Kind))
+		}, func(a, b lockView) int { return cmp.Compare(a.Kind, b.Kind) }},
+		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 8}, "format", false, func(v lockView, _ int) widget.Cell {
+			return v.dimCell(widget.Plain(v.Format))
+		}, func(a, b lockView) int { return strings.Compare(a.Format, b.Format) }},
+		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, func(a, b lockView) int {
+			return keyspace.CompareNames(a.firstHolder(), b.firstHolder())
+		}},
+		{widget.Column{Title: "HOLDS", Min: 6, Priority: 6, Right: true}, "count", false, countCell, mostFirst(lockView.Count)},
+		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, mostFirst(lockView.WaiterCount)},
+		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, "hold time", false, heldCell, mostFirst(func(v lockView) time.Duration { return v.Age(v.now).Duration })},
 		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
-		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 7}, "", false, barCell, nil},
-		{widget.Column{Title: "STATE", Min: 9}, "state", false, stateCell, byState},
-		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, "fence", true, fenceCell, byFence},
-		{widget.Column{Title: "RENEWED", Min: 8, Priority: 9, Right: true}, "renewals", true, renewedCell, byRenewals},
-		{widget.Column{Title: "DB", Min: 3, Priority: 10, Right: true}, "database", true, dbCell, byDB},
-		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 10}, "node", true, nodeCell, byNode},
+		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 7}, "", false, func(v lockView, w int) widget.Cell {
+			return widget.Cell{Style: v.urgency(v.state.screen.theme.calm), Text: v.state.screen.glyphs.Bar(v.remaining(), w)}
+		}, nil},
+		{widget.Column{Title: "STATE", Min: 9}, "state", false, func(v lockView, _ int) widget.Cell {
+			glyph, style := v.state.ofState(v.State(v.now))
+			return widget.Cell{Style: style, Text: glyph + " " + string(v.State(v.now))}
+		}, func(a, b lockView) int { return cmp.Compare(a.State(a.now), b.State(b.now)) }},
+		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, "fence", true, func(v lockView, _ int) widget.Cell {
+			if v.Fence == 0 {
+				return v.dimCell(v.state.screen.glyphs.None)
+			}
+			return v.cell(strconv.FormatInt(v.Fence, 10))
+		}, mostFirst(func(v lockView) int64 { return v.Fence })},
+		{widget.Column{Title: "RENEWED", Min: 8, Priority: 9, Right: true}, "renewals", true, func(v lockView, _ int) widget.Cell {
+			return v.cell(humanize.Count(v.Renewals) + v.state.screen.glyphs.Times)
+		}, mostFirst(func(v lockView) int { return v.Renewals })},
+		{widget.Column{Title: "DB", Min: 3, Priority: 10, Right: true}, "database", true, func(v lockView, _ int) widget.Cell {
+			return v.cell(strconv.Itoa(v.DB))
+		}, func(a, b lockView) int { return cmp.Compare(a.DB, b.DB) }},
+		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 10}, "node", true, func(v lockView, _ int) widget.Cell {
+			if n := len(v.Votes); n > 0 {
+				return v.dimCell(humanize.Plural(n, "node"))
+			}
+			return v.dimCell(v.state.redactAddr(v.Node))
+		}, func(a, b lockView) int { return keyspace.CompareNames(a.Node, b.Node) }},
 	}
 }
 
-func keyCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.redactKey(v.Key)}
+// cell returns a cell with a plain text.
+func (v lockView) cell(text string) widget.Cell {
+	return widget.Cell{Style: v.state.screen.theme.text, Text: text}
 }
 
-func kindCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.screen.theme.text, Text: string(v.Kind)}
+// dimCell returns a cell with a text that is less important.
+func (v lockView) dimCell(text string) widget.Cell {
+	return widget.Cell{Style: v.state.screen.theme.dim, Text: text}
 }
 
-func formatCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.screen.theme.dim, Text: widget.Plain(v.Format)}
+// mostFirst returns an order by a number, the greatest first.
+func mostFirst[N cmp.Ordered](number func(lockView) N) func(a, b lockView) int {
+	return func(a, b lockView) int { return cmp.Compare(number(b), number(a)) }
 }
 
 func ownerCell(v lockView, _ int) widget.Cell {
 	if v.state.ofLoad(v.Key) {
 		return widget.Cell{Style: v.state.screen.theme.chart, Text: "load " + v.owner()} // a client of this load
 	}
-	return widget.Cell{Style: v.state.screen.theme.text, Text: v.owner()}
+	return v.cell(v.owner())
 }
 
 // owner names the holders in short.
@@ -135,9 +165,9 @@ func waitCell(v lockView, _ int) widget.Cell {
 func heldCell(v lockView, _ int) widget.Cell {
 	age := v.Age(v.now)
 	if age.Duration == 0 || age.AtLeast && age.Duration < time.Second {
-		return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.screen.glyphs.None}
+		return v.dimCell(v.state.screen.glyphs.None)
 	}
-	return widget.Cell{Style: v.state.screen.theme.text, Text: v.state.ageText(age)}
+	return v.cell(v.state.ageText(age))
 }
 
 // ageText returns an age for a narrow place: ≥41 s.
@@ -194,10 +224,6 @@ func ttlCell(v lockView, _ int) widget.Cell {
 	}
 }
 
-func barCell(v lockView, w int) widget.Cell {
-	return widget.Cell{Style: v.urgency(v.state.screen.theme.calm), Text: v.state.screen.glyphs.Bar(v.remaining(), w)}
-}
-
 // remaining returns the fraction of the lease that is left, from 0 to 1.
 func (v lockView) remaining() float64 {
 	rest, ok := v.TTL(v.now)
@@ -220,50 +246,6 @@ func (v lockView) urgency(calm widget.Style) widget.Style {
 		return calm
 	}
 }
-
-func stateCell(v lockView, _ int) widget.Cell {
-	st := v.State(v.now)
-	glyph, style := v.state.ofState(st)
-	return widget.Cell{Style: style, Text: glyph + " " + string(st)}
-}
-
-func fenceCell(v lockView, _ int) widget.Cell {
-	if v.Fence == 0 {
-		return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.screen.glyphs.None}
-	}
-	return widget.Cell{Style: v.state.screen.theme.text, Text: strconv.FormatInt(v.Fence, 10)}
-}
-
-func renewedCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.screen.theme.text, Text: humanize.Count(v.Renewals) + v.state.screen.glyphs.Times}
-}
-
-func dbCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.screen.theme.text, Text: strconv.Itoa(v.DB)}
-}
-
-func nodeCell(v lockView, _ int) widget.Cell {
-	if n := len(v.Votes); n > 0 {
-		return widget.Cell{Style: v.state.screen.theme.dim, Text: humanize.Plural(n, "node")}
-	}
-	return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.redactAddr(v.Node)}
-}
-
-func byKey(a, b lockView) int    { return keyspace.CompareNames(a.Key, b.Key) }
-func byKind(a, b lockView) int   { return cmp.Compare(a.Kind, b.Kind) }
-func byFormat(a, b lockView) int { return strings.Compare(a.Format, b.Format) }
-func byOwner(a, b lockView) int  { return keyspace.CompareNames(a.firstHolder(), b.firstHolder()) }
-func byState(a, b lockView) int  { return cmp.Compare(a.State(a.now), b.State(b.now)) }
-func byNode(a, b lockView) int   { return keyspace.CompareNames(a.Node, b.Node) }
-func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
-
-// Numbers sort in descending order.
-
-func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
-func byWaiters(a, b lockView) int  { return cmp.Compare(b.WaiterCount(), a.WaiterCount()) }
-func byHeld(a, b lockView) int     { return cmp.Compare(b.Age(b.now).Duration, a.Age(a.now).Duration) }
-func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
-func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }
 
 // byTTL sorts by expiry time, and locks without a TTL last.
 func byTTL(a, b lockView) int {

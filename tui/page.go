@@ -238,6 +238,23 @@ func (s *state) paragraph(w int, sentences ...string) []string {
 	return all
 }
 
+// wrapped draws a text in at most most lines.
+func (s *state) wrapped(w, indent int, st widget.Style, text string, most int) []string {
+	var lines []string
+	for _, part := range s.screen.glyphs.Wrap(text, w-2*indent, most) {
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, indent).Put(st, part).String())
+	}
+	return lines
+}
+
+// filled appends blank lines until there are n.
+func filled(lines []string, w, n int) []string {
+	for len(lines) < n {
+		lines = append(lines, strings.Repeat(" ", w))
+	}
+	return lines
+}
+
 // wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.
 func (s *state) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
 	var lines []string

@@ -211,10 +211,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 		s.scrollBar(l, row, p.top, n, len(p.rows))
 	})...)
 	if p.roomForRemedy(s) && len(p.rows) > 0 {
-		for len(lines) < n+1 {
-			lines = append(lines, widget.NewLine(w).String())
-		}
-		lines = append(lines, p.remedy(s, w)...)
+		lines = append(filled(lines, w, n+1), p.remedy(s, w)...)
 	}
 	return lines[:min(h, len(lines))]
 }
@@ -265,15 +262,9 @@ func (s *state) subjectOf(f keyspace.Finding) string {
 // remedy draws the text and the remedy of the selected finding.
 func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.row]
-	lines := []string{s.ruleOf(w, "what to do", f.ID)}
-	for _, text := range s.screen.glyphs.Wrap(s.redactText(f.Lock, f.Text), w-margin-2, 2) {
-		_, st := s.ofSeverity(f.Severity)
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(st, text).String())
-	}
-	for _, text := range s.screen.glyphs.Wrap(s.redactText(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
-	}
-	return lines
+	_, st := s.ofSeverity(f.Severity)
+	lines := append([]string{s.ruleOf(w, "what to do", f.ID)}, s.wrapped(w, margin, st, s.redactText(f.Lock, f.Text), 2)...)
+	return append(lines, s.wrapped(w, margin, s.screen.theme.text, s.redactText(f.Lock, f.Remedy), remedyLines-len(lines))...)
 }
 
 func (p *findingsPage) emptyText(s *state) string {

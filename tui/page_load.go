@@ -36,7 +36,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.reject(noLoad)
 		return nil
 	case a == startStop:
-		s.dialog = confirmStart(s, "")
+		s.dialog = confirmStart(s)
 		return nil
 	default:
 		s.reject(notStarted)
@@ -94,25 +94,16 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-// confirmStart asks whether to start clients on the current server: processes of a command unless
-// it is "".
-func confirmStart(s *state, command string) *menu {
-	about := []string{
-		"They compete for locks on " + s.address() + ", which slows down what others do there. All their keys begin with load:{random}: and are deleted when the clients stop. No other key is touched.",
-	}
-	detail := "start 20 clients"
-	if command != "" {
-		about = append(about, "Each client is a process: "+widget.Plain(command)+". What it does outside the protocol is not known to locktop.")
-		detail = "start 20 processes"
-	}
+// confirmStart asks whether to start clients on the current server.
+func confirmStart(s *state) *menu {
 	return &menu{
 		title: "Run clients on this server?",
-		about: about,
+		about: []string{"They compete for locks on " + s.address() + ", which slows down what others do there. All their keys begin with load:{random}: and are deleted when the clients stop. No other key is touched."},
 		at:    1,
 		choices: []choice{
-			{key: "y", label: "run", detail: detail, pick: func(s *state) (dialog, tea.Cmd) {
+			{key: "y", label: "run", detail: "start 20 clients", pick: func(s *state) (dialog, tea.Cmd) {
 				s.notify("starting the clients " + s.screen.glyphs.Ellipsis)
-				return nil, s.run.begin(command)
+				return nil, s.run.begin()
 			}},
 			{key: "n", label: "do not run", detail: "only look", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }},
 		},
@@ -244,8 +235,6 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	switch {
 	case s.run.awaitsAgents():
 		running = segment{style: t.warn, text: g.Ring + " " + s.run.arrivals()}
-	case s.run.startsProcesses():
-		running = segment{style: t.warn, text: g.Ring + " starting"}
 	case m.Running:
 		running = segment{style: t.good, text: g.Dot + " running"}
 	}
@@ -321,10 +310,7 @@ func (p *loadPage) faultMenu(s *state) *menu {
 func (s *state) noFault(f loadgen.Fault) string {
 	now := s.run.scenario
 	err := loadgen.Scenario{Lock: now.Lock, Keys: now.Keys, Faults: []loadgen.Fault{f}}.Validate()
-	switch {
-	case err == nil && f.Kind == loadgen.Skew && now.Lock.Kind == loadgen.Exec && !s.run.metrics.ObeysOffset:
-		return "the hello of the client does not say that it obeys clock_offset_ms"
-	case err == nil:
+	if err == nil {
 		return ""
 	}
 	return widget.Plain(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "fault 1: "), string(f.Kind)+": "))
@@ -342,13 +328,9 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 	long := 3 * s.Lock.TTL
 	brief := max(2*time.Second, s.Lock.TTL)
 	past := "for " + humanize.Setting(long) + ", three leases"
-	crash, freeze := "a holder is gone without releasing; its lock has to expire", "a holder gets no CPU "+past
-	if s.Lock.Kind == loadgen.Exec {
-		crash, freeze = "SIGKILL to the process of a holder; its lock has to expire", "SIGSTOP to the process of a holder "+past
-	}
 	all := []faultChoice{
-		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, crash},
-		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, freeze},
+		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, "a holder is gone without releasing; its lock has to expire"},
+		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, "a holder gets no CPU " + past},
 		{"x", loadgen.Fault{Kind: loadgen.Partition, For: long}, "no packet of a holder gets through " + past},
 		{"r", loadgen.Fault{Kind: loadgen.DropReplies, For: brief}, "requests arrive, replies are lost: a holder that does not know it"},
 		{"l", loadgen.Fault{Kind: loadgen.Slow, For: long, Delay: 200 * time.Millisecond, Jitter: 100 * time.Millisecond}, "every packet of a client takes 200 ms longer"},

@@ -317,7 +317,7 @@ func (s *state) redlockRow(w, names int, l *keyspace.Lock) string {
 		text, st := s.vote(vote)
 		line.Put(st, text).Pad(widget.Style{}, voteWidth-1)
 	}
-	most := votes(l)
+	most := l.HolderVotes()
 	st, sign := t.good, g.Check
 	if l.State(s.clock()) == keyspace.Partial || most == 0 {
 		st, sign = t.warn, g.Half
@@ -328,17 +328,6 @@ func (s *state) redlockRow(w, names int, l *keyspace.Lock) string {
 		line.Put(v.urgency(t.calm), g.Bar(v.remaining(), max(0, min(16, line.Rest()-1))))
 	}
 	return line.String()
-}
-
-// votes returns the number of servers with the token of the first holder.
-func votes(l *keyspace.Lock) int {
-	n := 0
-	for _, v := range l.Votes {
-		if len(l.Holders) > 0 && v.Token == l.Holders[0].ID {
-			n++
-		}
-	}
-	return n
 }
 
 // vote returns the letter of the owner whose token the server has.

@@ -3,7 +3,6 @@ package tui
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -224,10 +223,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 		lines = append(lines, s.paragraph(w, "", empty)...)
 	}
 	lines = append(lines, p.lines(w, h-1-legendLines, func(l *widget.Line, row int) { p.lane(s, l, names, row, v) })...)
-	for len(lines) < h-legendLines {
-		lines = append(lines, strings.Repeat(" ", w))
-	}
-	lines = append(lines, p.legend(s, w, v)...)
+	lines = append(filled(lines, w, h-legendLines), p.legend(s, w, v)...)
 	return lines[:max(0, min(h, len(lines)))]
 }
 
@@ -278,12 +274,8 @@ func (s *state) faultNames(v timeWindow) []faultName {
 	v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
 	var all []faultName
 	for _, x := range s.run.faults {
-		to := x.to
-		if to.IsZero() {
-			to = v.to
-		}
 		f := faultName{max(10, int(v.cell(x.from))), string(x.kind)}
-		if v.shows(x.from, to) && (len(all) == 0 || all[len(all)-1].cell+2 < f.cell) {
+		if v.shows(x.from, x.to) && (len(all) == 0 || all[len(all)-1].cell+2 < f.cell) {
 			all = append(all, f)
 		}
 	}

@@ -3,6 +3,7 @@ package tui
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"locktop/keyspace/recording"
 )
@@ -12,7 +13,16 @@ func TestARecordingWithoutTokensOffersNoCommand(t *testing.T) {
 	v := sampleServer()
 	snap, _ := v.Snapshot(t.Context())
 	v.locks = nil
-	for _, l := range recording.NewRedactor().Redact(snap).Locks {
+	r := writeRecording(t, true, func(t *testing.T, w *recording.Writer) {
+		if err := w.Add(snap); err != nil {
+			t.Fatal(err)
+		}
+	})
+	recorded, err := r.At(snap.At, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range recorded.Locks {
 		v.locks = append(v.locks, *l)
 	}
 	w := testConfig()

@@ -1,8 +1,10 @@
 package tui
 
 import (
-	"bytes"
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -32,8 +34,10 @@ func (p *fakePlayer) Snapshot(context.Context) (keyspace.Snapshot, error) {
 // recorded returns a recording of some seconds of the office.
 func recorded(t *testing.T) *recording.Reader {
 	t.Helper()
-	var file bytes.Buffer
-	w := recording.NewWriter(&file)
+	return writeRecording(t, false, recordOffice)
+}
+
+func recordOffice(t *testing.T, w *recording.Writer) {
 	play := sampleServer()
 	drive(t, Config{Source: sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
 		snap, err := play.Snapshot(ctx)
@@ -42,13 +46,26 @@ func recorded(t *testing.T) *recording.Reader {
 		}
 		return snap, err
 	})}, func(d *driver) { busyDay(d, play) })
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := recording.Open(bytes.NewReader(file.Bytes()), int64(file.Len()))
+}
+
+// writeRecording records to a file, and opens it.
+func writeRecording(t *testing.T, redact bool, record func(t *testing.T, w *recording.Writer)) *recording.Reader {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "a.lockrec")
+	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := recording.NewWriter(f, redact)
+	record(t, w)
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := recording.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
 

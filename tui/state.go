@@ -169,6 +169,13 @@ func (s *state) notify(text string) { s.notice = notice{text, false, s.now.Add(4
 // reject shows for up to 4 s why a key has no effect.
 func (s *state) reject(why string) { s.notice = notice{why, true, s.now.Add(4 * time.Second)} }
 
+// rejectStart shows why the clients did not start: completely on the Load page, and with its
+// beginning in the last line.
+func (s *state) rejectStart(why string) {
+	s.run.failed = why
+	s.reject(why)
+}
+
 // viewModel is a snapshot with everything derived from it. It is immutable.
 type viewModel struct {
 	snap      keyspace.Snapshot

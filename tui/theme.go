@@ -48,13 +48,27 @@ type namedTheme struct {
 
 // themes lists all themes; the first is the default.
 func themes() []namedTheme {
+	dark := palette{
+		accent: "80", good: "114", calm: "65", warn: "221", bad: "203", read: "75", write: "177",
+		dim: "245", rule: "239", row: "237", ink: "234", owners: []lipgloss.Color{"246", "251", "249"},
+	}
+	light := palette{
+		accent: "30", good: "28", calm: "71", warn: "130", bad: "160", read: "25", write: "91",
+		dim: "243", rule: "250", row: "253", ink: "255", owners: []lipgloss.Color{"243", "239", "241"},
+	}
+	deuteranopia := dark // blue for good and orange for bad, for red-green blindness
+	deuteranopia.accent, deuteranopia.good, deuteranopia.calm = "117", "75", "67"
+	deuteranopia.warn, deuteranopia.bad, deuteranopia.read, deuteranopia.write = "228", "208", "153", "146"
+	tritanopia := dark // turquoise for good and red for bad, for blue-yellow blindness
+	tritanopia.good, tritanopia.calm = "43", "66"
+	tritanopia.warn, tritanopia.bad, tritanopia.read, tritanopia.write = "218", "196", "159", "211"
 	return []namedTheme{
 		{"system", systemTheme},
-		{"dark", darkTheme},
-		{"light", lightTheme},
+		{"dark", dark.theme},
+		{"light", light.theme},
 		{"mono", monoTheme},
-		{"deuteranopia", deuteranopiaTheme},
-		{"tritanopia", tritanopiaTheme},
+		{"deuteranopia", deuteranopia.theme},
+		{"tritanopia", tritanopia.theme},
 		{"contrast", contrastTheme},
 	}
 }
@@ -149,6 +163,7 @@ type palette struct {
 	owners                                     []lipgloss.Color
 }
 
+// theme returns the theme with these colours.
 func (c palette) theme(r *lipgloss.Renderer) theme {
 	plain := r.NewStyle()
 	bold := plain.Bold(true)
@@ -174,42 +189,6 @@ func (c palette) theme(r *lipgloss.Renderer) theme {
 		band:   widget.StyleOf(plain.Foreground(c.warn)),
 		owners: owners(on, c.owners...),
 	}
-}
-
-// darkTheme is for a dark background.
-func darkTheme(r *lipgloss.Renderer) theme {
-	return palette{
-		accent: "80", good: "114", calm: "65", warn: "221", bad: "203", read: "75", write: "177",
-		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []lipgloss.Color{"246", "251", "249"},
-	}.theme(r)
-}
-
-// lightTheme is for a light background.
-func lightTheme(r *lipgloss.Renderer) theme {
-	return palette{
-		accent: "30", good: "28", calm: "71", warn: "130", bad: "160", read: "25", write: "91",
-		dim: "243", rule: "250", row: "253", ink: "255",
-		owners: []lipgloss.Color{"243", "239", "241"},
-	}.theme(r)
-}
-
-// deuteranopiaTheme uses blue for good and orange for bad, for red-green blindness.
-func deuteranopiaTheme(r *lipgloss.Renderer) theme {
-	return palette{
-		accent: "117", good: "75", calm: "67", warn: "228", bad: "208", read: "153", write: "146",
-		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []lipgloss.Color{"246", "251", "249"},
-	}.theme(r)
-}
-
-// tritanopiaTheme uses turquoise for good and red for bad, for blue-yellow blindness.
-func tritanopiaTheme(r *lipgloss.Renderer) theme {
-	return palette{
-		accent: "80", good: "43", calm: "66", warn: "218", bad: "196", read: "159", write: "211",
-		dim: "245", rule: "239", row: "237", ink: "234",
-		owners: []lipgloss.Color{"246", "251", "249"},
-	}.theme(r)
 }
 
 // contrastTheme has no faint colours.

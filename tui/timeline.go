@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -194,10 +195,7 @@ func (n *lane) begin(s timelineHold) {
 		}
 	}
 	s.letter = n.letterOf(s.owner)
-	n.holds = append(n.holds, s)
-	if len(n.holds) > 2*maxHolds {
-		n.holds = append([]timelineHold(nil), n.holds[len(n.holds)-maxHolds:]...)
-	}
+	n.holds = newest(append(n.holds, s), maxHolds)
 }
 
 // letterOf returns the number of an owner's letter in this lane: the letter that the owner has in other lanes, unless
@@ -233,11 +231,16 @@ func (n *lane) end(holder string, at time.Time) {
 
 func (n *lane) waiting(at time.Time, waiters int) {
 	if waiters != n.waiters() {
-		n.queue = append(n.queue, waiterCount{at, waiters})
+		n.queue = newest(append(n.queue, waiterCount{at, waiters}), maxHolds)
 	}
-	if len(n.queue) > 2*maxHolds {
-		n.queue = append([]waiterCount(nil), n.queue[len(n.queue)-maxHolds:]...)
+}
+
+// newest returns a list that has grown to more than twice n elements with the last n only.
+func newest[T any](all []T, n int) []T {
+	if len(all) <= 2*n {
+		return all
 	}
+	return slices.Clone(all[len(all)-n:])
 }
 
 // prune discards old lanes.
@@ -391,11 +394,7 @@ func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
 func (s *state) faultBands(v timeWindow) []widget.Span {
 	var spans []widget.Span
 	for _, x := range s.run.faults {
-		to := x.to
-		if to.IsZero() {
-			to = v.to
-		}
-		if v.shows(x.from, to) {
+		if to := cmp.Or(x.to, v.to); v.shows(x.from, to) {
 			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: s.screen.theme.band, Kind: widget.Behind})
 		}
 	}

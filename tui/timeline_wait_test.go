@@ -19,7 +19,8 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 		holds: []timelineHold{{from: at(10), to: at(30)}, {from: at(40), to: at(60)}},
 		queue: []waiterCount{{at(5), 1}, {at(15), 0}, {at(20), 2}, {at(25), 1}, {at(45), 0}},
 	}
-	theme, view := darkTheme(renderer(termenv.TrueColor)), timeWindow{at(0), at(100), 100}
+	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
+	view := timeWindow{at(0), at(100), 100}
 	var got [][2]float64
 	for _, s := range n.spans(theme, view) {
 		if s.Label == "" && s.Fill == theme.warn && s.From >= 10 && s.To != 20 {
@@ -51,7 +52,7 @@ func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	for i, kind := range []keyspace.EventKind{keyspace.Acquired, keyspace.Acquired, keyspace.Released} {
 		c.onEvent(&keyspace.Event{At: began.Add(time.Duration(i) * time.Second), Kind: kind, Lock: permits, Holder: keyspace.Holder{ID: string(rune('a' + i%2))}})
 	}
-	theme := darkTheme(renderer(termenv.TrueColor))
+	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
 	l := widget.NewLine(10)
 	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}))
 	if got := ansi.Strip(l.String()); got != " AB▒▒▒▒▒▒▒" {

@@ -16,7 +16,7 @@ import (
 
 // imports is the complete table of allowed imports between packages. An import
 // that is not listed is not allowed. Tests may also import internal/server, internal/golden,
-// internal/jsonschema, internal/netfault and internal/testtier, and external tests (package
+// internal/netfault and internal/testtier, and external tests (package
 // x_test) their own package.
 var imports = map[string][]string{
 	".":                       {"cli"},
@@ -25,7 +25,7 @@ var imports = map[string][]string{
 	"cli/connect":             {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
 	"cli/render":              {"internal/humanize", "keyspace", "keyspace/formats", "tui/widget"},
-	"keyspace/metrics":        {"internal/promtext", "keyspace"},
+	"keyspace/metrics":        {"keyspace"},
 	"keyspace/metrics/web":    {},
 	"tui":                     {"internal/humanize", "keyspace", "loadgen", "loadgen/witness", "tui/svg", "tui/widget"},
 	"tui/svg":                 {},
@@ -39,9 +39,7 @@ var imports = map[string][]string{
 	"internal/golden":         {},
 	"internal/htmlpage":       {},
 	"internal/house":          {},
-	"internal/jsonschema":     {},
 	"internal/netfault":       {},
-	"internal/promtext":       {},
 	"loadgen":                 {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
 	"loadgen/agents":          {"internal/humanize", "loadgen", "loadgen/witness"},
 	"loadgen/external":        {},
@@ -96,7 +94,7 @@ func TestImportsKeepToTheTable(t *testing.T) {
 			continue
 		}
 		if f.test {
-			allowed = slices.Concat(allowed, []string{"internal/server", "internal/golden", "internal/jsonschema", "internal/netfault", "internal/testtier", f.pkg}, testImports[f.pkg])
+			allowed = slices.Concat(allowed, []string{"internal/server", "internal/golden", "internal/netfault", "internal/testtier", f.pkg}, testImports[f.pkg])
 		}
 		for _, imp := range f.imports {
 			if ours, ok := strings.CutPrefix(imp, "locktop/"); ok && !slices.Contains(allowed, ours) {

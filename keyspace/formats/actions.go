@@ -1,39 +1,29 @@
 package formats
 
 import (
-	_ "embed" // the scripts
+	"embed"
 	"strconv"
+	"strings"
 	"time"
 
 	"locktop/keyspace"
 )
 
-//go:embed token_release.lua
-var tokenRelease string
+//go:embed *.lua
+var scripts embed.FS
 
-//go:embed token_extend.lua
-var tokenExtend string
-
-//go:embed list_release.lua
-var listRelease string
-
-//go:embed members_check.lua
-var membersCheck string
-
-//go:embed members_release.lua
-var membersRelease string
-
-//go:embed hold_extend.lua
-var holdExtend string
-
-//go:embed scores_extend.lua
-var scoresExtend string
-
-//go:embed count_release.lua
-var countRelease string
-
-//go:embed count_extend.lua
-var countExtend string
+// script returns the scripts of some files, one after the other.
+func script(files ...string) string {
+	var all strings.Builder
+	for _, file := range files {
+		text, err := scripts.ReadFile(file + ".lua")
+		if err != nil {
+			panic(err) // a name in this package is wrong
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
 
 // tokenActions change a lock that is a string with the token of its holder. Its waiters
 // poll.
@@ -41,8 +31,8 @@ func tokenActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys:         lockKey,
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-		ForceRelease: tokenRelease,
-		Extend:       tokenExtend,
+		ForceRelease: script("token_release"),
+		Extend:       script("token_extend"),
 	}
 }
 
@@ -62,7 +52,7 @@ func listActions(beside func(key string) string, stays time.Duration, wakes stri
 	a.Args = func(l keyspace.Lock) []string {
 		return []string{l.Holders[0].ID, strconv.FormatInt(stays.Milliseconds(), 10)}
 	}
-	a.ForceRelease, a.WakeHint = listRelease, wakes
+	a.ForceRelease, a.WakeHint = script("list_release"), wakes
 	return a
 }
 
@@ -78,10 +68,10 @@ func memberActions(in, extend string) *keyspace.Actions {
 	h := &keyspace.Actions{
 		Keys:         lockKey,
 		Args:         func(l keyspace.Lock) []string { return seenHolders(in, l) },
-		ForceRelease: membersCheck + membersRelease,
+		ForceRelease: script("members_check", "members_release"),
 	}
 	if extend != "" {
-		h.Extend = membersCheck + extend
+		h.Extend = script("members_check", extend)
 	}
 	return h
 }
@@ -104,8 +94,8 @@ func countActions(channel func(key string) (channel, message string), wakes stri
 			}
 			return append([]string{where, what}, fieldsAndCounts(l)...)
 		},
-		ForceRelease: countRelease,
-		Extend:       countExtend,
+		ForceRelease: script("count_release"),
+		Extend:       script("count_extend"),
 		WakeHint:     wakes,
 	}
 }

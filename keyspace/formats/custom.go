@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"fmt"
 	"slices"
 	"strconv"
@@ -181,12 +180,6 @@ func fieldsOf(id string) (fields []string) {
 	return fields
 }
 
-//go:embed fields_check.lua
-var fieldsCheck string
-
-//go:embed fields_release.lua
-var fieldsRelease string
-
 // fieldActions change a lock that is a hash with fields of its holders. The script compares
 // each field that an ID contains.
 func fieldActions() *keyspace.Actions {
@@ -208,8 +201,8 @@ func fieldActions() *keyspace.Actions {
 			args := append([]string{removal, strconv.Itoa(l.Holders[0].Count), strconv.Itoa(len(fields) / 2)}, fields...)
 			return append(args, countFields...)
 		},
-		ForceRelease: fieldsCheck + fieldsRelease,
-		Extend:       fieldsCheck + holdExtend,
+		ForceRelease: script("fields_check", "fields_release"),
+		Extend:       script("fields_check", "hold_extend"),
 	}
 }
 
@@ -295,7 +288,7 @@ func customSet() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Possible)
 		},
-		Actions: memberActions(inSet, holdExtend),
+		Actions: memberActions(inSet, "hold_extend"),
 		Samples: customSetSamples(),
 	}
 }
@@ -320,64 +313,41 @@ func customStringSamples() []keyspace.Sample {
 
 func customHashSamples() []keyspace.Sample {
 	return []keyspace.Sample{
-		{
-			Name: "one hold",
-			Commands: [][]string{
-				{"DEL", "claim:task:31"},
-				{"HSET", "claim:task:31", "owner", "web-3:31", "at", "{ms-7000}", "count", "2"},
-				{"PEXPIRE", "claim:task:31", "60000"},
-			},
-			Want: keyspace.Lock{
-				Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
-				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 2}},
-				Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
-			},
-			TTL: time.Minute,
+		sample("one hold", time.Minute, keyspace.Lock{
+			Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
+			Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 2}},
+			Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
 		},
-		{
-			Name: "an owner for each of two jobs",
-			Commands: [][]string{
-				{"DEL", "running-jobs"},
-				{"HSET", "running-jobs", "backup", "web-1:4242", "import", "web-2:17"},
-			},
-			Want: keyspace.Lock{
-				Key: "running-jobs", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-				Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Count: 1}, {ID: "import=web-2:17", Label: "web-2:17", Count: 1}},
-				Evidence: []string{`"running" in the name suggests exclusive use`, "each of 2 fields has an owner or a time"},
-			},
+			"DEL claim:task:31",
+			"HSET claim:task:31 owner web-3:31 at {ms-7000} count 2",
+			"PEXPIRE claim:task:31 60000"),
+		sample("an owner for each of two jobs", 0, keyspace.Lock{
+			Key: "running-jobs", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+			Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Count: 1}, {ID: "import=web-2:17", Label: "web-2:17", Count: 1}},
+			Evidence: []string{`"running" in the name suggests exclusive use`, "each of 2 fields has an owner or a time"},
 		},
+			"DEL running-jobs",
+			"HSET running-jobs backup web-1:4242 import web-2:17"),
 	}
 }
 
 func customZsetSamples() []keyspace.Sample {
-	return []keyspace.Sample{{
-		Name: "two permits with their deadlines",
-		Commands: [][]string{
-			{"DEL", "sem:render"},
-			{"ZADD", "sem:render", "{ms-4000}", "web-3:31", "{ms+12000}", "web-1:4242", "{ms+20000}", "web-2:17"},
-		},
-		Want: keyspace.Lock{
-			Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
-			Evidence: []string{`"sem" in the name suggests exclusive use`, "each element has a time"},
-		},
-		TTL: 20 * time.Second,
-	}}
+	return []keyspace.Sample{sample("two permits with their deadlines", 20*time.Second, keyspace.Lock{
+		Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
+		Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+		Evidence: []string{`"sem" in the name suggests exclusive use`, "each element has a time"},
+	},
+		"DEL sem:render",
+		"ZADD sem:render {ms-4000} web-3:31 {ms+12000} web-1:4242 {ms+20000} web-2:17")}
 }
 
 func customSetSamples() []keyspace.Sample {
-	return []keyspace.Sample{{
-		Name: "two holders",
-		Commands: [][]string{
-			{"DEL", "gpu:holders"},
-			{"SADD", "gpu:holders", "web-1:4242", "web-2:17"},
-			{"PEXPIRE", "gpu:holders", "60000"},
-		},
-		Want: keyspace.Lock{
-			Key: "gpu:holders", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
-			Evidence: []string{`"holders" in the name suggests exclusive use`, "its elements name processes"},
-		},
-		TTL: time.Minute,
-	}}
+	return []keyspace.Sample{sample("two holders", time.Minute, keyspace.Lock{
+		Key: "gpu:holders", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+		Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+		Evidence: []string{`"holders" in the name suggests exclusive use`, "its elements name processes"},
+	},
+		"DEL gpu:holders",
+		"SADD gpu:holders web-1:4242 web-2:17",
+		"PEXPIRE gpu:holders 60000")}
 }

@@ -1,11 +1,13 @@
-// Package formats describes how lock libraries store their locks in Redis. Each file has
-// the formats of one library, or of locks that people write without one, with samples.
-// To add a library, write such a file and list its formats below; CONTRIBUTING.md has
-// the steps.
+// Package formats describes how lock libraries store their locks in Redis, with samples.
+// Formats of one string stand in the tables of byName and byToken, the others in files by
+// library or by language.
+// CONTRIBUTING.md has the steps to add a library.
 package formats
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	"locktop/keyspace"
 )
@@ -33,103 +35,38 @@ func byStructure() []keyspace.Format {
 		medallionWriterLock(),
 		medallionReadersLock(),
 		medallionSemaphore(),
-		medallion(),
+		// .NET's DistributedLock.Redis. Its tokens identify the holder: machine, process, and a UUID.
+		stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
+			Name:      "medallion",
+			Library:   "DistributedLock (.NET)",
+			Source:    "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
+			Signature: "the value is machine_process_UUID",
+			Match:     func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
+			Samples:   []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
+		}),
 		symfony(),
 		magento(),
 		shedlock(),
-		drupal(),
+		// The lock backend of Drupal's Redis module: the ID of the request, which contains the time
+		// and is the same in all locks of the request.
+		stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
+			Name:      "drupal",
+			Library:   "Drupal's Redis module",
+			Source:    "github.com/md-systems/redis: src/Lock/PhpRedis.php",
+			Signature: "the name contains :lock:, and the value is the ID of a Drupal request, which contains the time",
+			Match:     func(key string) bool { return strings.Contains(key, ":lock:") },
+			Samples:   []keyspace.Sample{opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
+		}),
 		suo(),
-		warlock(),
-	}
-}
-
-// byName lists the formats with key names that no other library uses, and checks of the
-// value.
-func byName() []keyspace.Format {
-	return []keyspace.Format{
-		rueidislock(),
-		valkeylock(),
-		asynq(),
-		xiaoxuxiansheng(),
-		machinery(),
-		redisSemaphoreMutex(),
-		redisSemaphore(),
-		hangfire(),
-		bull(),
-		redisLockNPM(),
-		simpleRedisMutex(),
-		nodeResque(),
-		redbeat(),
-		celeryOnce(),
-		dogpile(),
-		pythonRedisLock(),
-		walrus(),
-		huey(),
-		hueyExpire(),
-		celerySingleton(),
-		rqScheduler(),
-		arq(),
-		sentry(),
-		redlockNet(),
-		quartz(),
-		lock4j(),
-		alturkovic(),
-		csredis(),
-		laravel(),
-		phpLock(),
-		phpredis(),
-		yii2(),
-		nextcloud(),
-		activejob(),
-		redisSemaphoreRB(),
-		sidekiqUniqueJobs(),
-		redisMutex(),
-		mlanett(),
-		resqueLock(),
-		resqueScheduler(),
-		gitlab(),
-		goRedislockFair(),
-	}
-}
-
-// byToken lists the formats with a recognizable token under any name.
-func byToken() []keyspace.Format {
-	return []keyspace.Format{
-		jedisLock(),
-		redisPy(),
-		redisMutexEx(),
-		redsync(),
-		redislock(),
-		redlockPHP(),
-		rslock(),
-		redlockEx(),
-		symfonyString(),
-		easycaching(),
-		nodeRedlock(),
-		redlockPy(),
-		goZero(),
-		redisObjects(),
-		discourse(),
-	}
-}
-
-// handMade lists formats without a library. Their key names must suggest a lock.
-func handMade() []keyspace.Format {
-	return []keyspace.Format{
-		readWriteKeys(),
-		stampRW(),
-		hashRW(),
-		hashReentrant(),
-		getset(),
-		django(),
-		setNX(),
-		customString(),
-		customHash(),
-		customZset(),
-		customSet(),
-		redissonCount(),
-		dramatiq(),
-		oversized(),
+		// node's warlock: base64 of a UUID v1, which contains its time.
+		stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
+			Name:      "warlock",
+			Library:   "warlock",
+			Source:    "github.com/TheDeveloper/warlock: lib/warlock.js",
+			Signature: "the name ends in :lock, and the value is base64 of a UUID that contains the time",
+			Match:     ends(":lock"),
+			Samples:   []keyspace.Sample{opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
+		}),
 	}
 }
 

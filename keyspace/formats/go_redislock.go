@@ -2,6 +2,7 @@ package formats
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,18 +38,12 @@ func goRedislock() keyspace.Format {
 			return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{h}}, keyspace.Certain
 		},
 		Actions: goRedislockActions(),
-		Samples: []keyspace.Sample{{
-			Name: "entered three times",
-			Commands: [][]string{
-				{"SET", "{stock:7}", "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", "PX", "30000"},
-				{"SET", "{stock:7}:count:lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", "3", "PX", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "{stock:7}", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", Count: 3}},
-			},
-			TTL: 30 * time.Second,
-		}},
+		Samples: []keyspace.Sample{sample("entered three times", 30*time.Second, keyspace.Lock{
+			Key: "{stock:7}", Kind: keyspace.Reentrant,
+			Holders: []keyspace.Holder{{ID: "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", Count: 3}},
+		},
+			"SET {stock:7} lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d PX 30000",
+			"SET {stock:7}:count:lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d 3 PX 30000")},
 	}
 }
 
@@ -103,19 +98,13 @@ func goRedislockFair() keyspace.Format {
 			return l, sure
 		},
 		Actions: goRedislockFairActions(queue),
-		Samples: []keyspace.Sample{{
-			Name: "with one in the queue",
-			Commands: [][]string{
-				{"SET", "{print:a4}", "req-1", "PX", "30000"},
-				{"ZADD", "{print:a4}:queue", "1", "req-1", "2", "req-2"},
-			},
-			Want: keyspace.Lock{
-				Key: "{print:a4}", Kind: keyspace.Fair, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: "req-1", Count: 1}},
-				Waiters: []keyspace.Waiter{{ID: "req-2"}},
-			},
-			TTL: 30 * time.Second,
-		}},
+		Samples: []keyspace.Sample{sample("with one in the queue", 30*time.Second, keyspace.Lock{
+			Key: "{print:a4}", Kind: keyspace.Fair,
+			Holders: []keyspace.Holder{{ID: "req-1", Count: 1}},
+			Waiters: []keyspace.Waiter{{ID: "req-2"}},
+		},
+			"SET {print:a4} req-1 PX 30000",
+			"ZADD {print:a4}:queue 1 req-1 2 req-2")},
 	}
 }
 
@@ -134,33 +123,18 @@ func goRedislockRW() keyspace.Format {
 		Decode:  decodeGoRedislockRW,
 		Actions: goRedislockRWActions(),
 		Samples: []keyspace.Sample{
-			{
-				Name: "two readers, one of them twice",
-				Commands: [][]string{
-					{"HSET", "page:home", "mode", "read", "rcount", "3", "r:lock_token:" + sampleUUID1, "1", "r:lock_token:" + sampleUUID2, "2"},
-					{"PEXPIRE", "page:home", "30000"},
-				},
-				Want: keyspace.Lock{
-					Key: "page:home", Kind: keyspace.RW, Confidence: keyspace.Certain,
-					Holders: []keyspace.Holder{
-						{ID: "lock_token:" + sampleUUID1, Count: 1, Mode: keyspace.Read},
-						{ID: "lock_token:" + sampleUUID2, Count: 2, Mode: keyspace.Read},
-					},
-				},
-				TTL: 30 * time.Second,
+			sample("two readers, one of them twice", 30*time.Second, keyspace.Lock{
+				Key: "page:home", Kind: keyspace.RW,
+				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Count: 1, Mode: keyspace.Read}, {ID: "lock_token:" + sampleUUID2, Count: 2, Mode: keyspace.Read}},
 			},
-			{
-				Name: "a writer",
-				Commands: [][]string{
-					{"HSET", "page:about", "mode", "write", "writer", "lock_token:" + sampleUUID1, "wcount", "2"},
-					{"PEXPIRE", "page:about", "30000"},
-				},
-				Want: keyspace.Lock{
-					Key: "page:about", Kind: keyspace.RW, Confidence: keyspace.Certain,
-					Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Count: 2, Mode: keyspace.Write}},
-				},
-				TTL: 30 * time.Second,
+				"HSET page:home mode read rcount 3 r:lock_token:"+sampleUUID1+" 1 r:lock_token:"+sampleUUID2+" 2",
+				"PEXPIRE page:home 30000"),
+			sample("a writer", 30*time.Second, keyspace.Lock{
+				Key: "page:about", Kind: keyspace.RW,
+				Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Count: 2, Mode: keyspace.Write}},
 			},
+				"HSET page:about mode write writer lock_token:"+sampleUUID1+" wcount 2",
+				"PEXPIRE page:about 30000"),
 		},
 	}
 }
@@ -202,5 +176,40 @@ func decodeGoRedislockRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 		return l, keyspace.Certain
 	default:
 		return keyspace.Lock{}, keyspace.No
+	}
+}
+
+// goRedislockActions change the reentrant mutex and its count.
+func goRedislockActions() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: func(l keyspace.Lock) []string {
+			return []string{l.Key, goRedislockCount(l.Key, l.Holders[0].ID)}
+		},
+		Args:         fieldsAndCounts,
+		ForceRelease: script("go_redislock_release"),
+		Extend:       script("go_redislock_extend"),
+	}
+}
+
+// goRedislockFairActions also remove the holder of a fair lock from its queue.
+func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
+	a := tokenActions()
+	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
+	a.ForceRelease = script("go_redislock_fair_release")
+	return a
+}
+
+func goRedislockRWActions() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: lockKey,
+		Args: func(l keyspace.Lock) []string {
+			seen := []string{strconv.Itoa(len(l.Holders))}
+			for _, h := range l.Holders {
+				seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
+			}
+			return seen
+		},
+		ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
+		Extend:       script("go_redislock_rw_check", "hold_extend"),
 	}
 }

@@ -29,27 +29,10 @@ func huey() keyspace.Format {
 			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: memberActions(inHash, ""),
-		Samples: []keyspace.Sample{{
-			Name:     "a task that runs",
-			Commands: [][]string{{"HSET", "huey.results.shop", "shop.lock.reindex", "\x80\x04\x8c\x011\x94."}},
-			Want: keyspace.Lock{
-				Key: "huey.results.shop", Kind: keyspace.Mutex, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: "shop.lock.reindex", Label: "reindex", Count: 1}},
-			},
-		}},
+		Samples: []keyspace.Sample{sample("a task that runs", 0, keyspace.Lock{
+			Key: "huey.results.shop", Kind: keyspace.Mutex,
+			Holders: []keyspace.Holder{{ID: "shop.lock.reindex", Label: "reindex", Count: 1}},
+		},
+			"HSET huey.results.shop shop.lock.reindex "+"\x80\x04\x8c\x011\x94.")},
 	}
-}
-
-// hueyExpire is the format of huey's locks if results expire: a key for each lock.
-func hueyExpire() keyspace.Format {
-	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) < probeBytes }), sure: fixed(keyspace.Certain)}
-	return r.format(keyspace.Format{
-		Name:      "huey-expire",
-		Library:   "huey",
-		Source:    "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
-		Signature: "the name begins with huey.r. and contains .lock.",
-		Prefixes:  []string{"huey.r."},
-		Match:     func(key string) bool { return strings.Contains(key, ".lock.") },
-		Samples:   []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
-	})
 }

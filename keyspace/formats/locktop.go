@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -51,9 +50,6 @@ func locktopName(key, part string) string {
 	return "{" + key + "}:" + part
 }
 
-//go:embed locktop_release.lua
-var locktopRelease string
-
 // locktopActions hand a fair lock over to the next waiter, like a release.
 func locktopActions() *keyspace.Actions {
 	return &keyspace.Actions{
@@ -61,8 +57,8 @@ func locktopActions() *keyspace.Actions {
 			return []string{l.Key, locktopName(l.Key, "queue"), locktopName(l.Key, "alive")}
 		},
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
-		ForceRelease: locktopRelease,
-		Extend:       tokenExtend,
+		ForceRelease: script("locktop_release"),
+		Extend:       script("token_extend"),
 		WakeHint:     "receive free on {key}:free:<process>, by the order of {key}:waiters, or the key on {key}:free; the first waiter of a fair lock receives its token on a channel of its process",
 	}
 }
@@ -188,50 +184,82 @@ func locktopSamples() []keyspace.Sample {
 		third  = "api-3:4~{v7-2000/4c}"
 	)
 	return []keyspace.Sample{
-		{
-			Name: "held for nine seconds, fenced",
-			Commands: [][]string{
-				{"SET", "orders:4712", token, "PX", "30000"},
-				{"SET", "{orders:4712}:fence", "1207"},
-				{"DEL", "{orders:4712}:waiters"},
-			},
-			Want: keyspace.Lock{
-				Key: "orders:4712", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Fence: 1207,
-				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
-			},
-			TTL: 30 * time.Second,
+		sample("held for nine seconds, fenced", 30*time.Second,
+			keyspace.Lock{Key: "orders:4712", Kind: keyspace.Mutex, Fence: 1207, Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}}},
+			"SET orders:4712 "+token+" PX 30000",
+			"SET {orders:4712}:fence 1207",
+			"DEL {orders:4712}:waiters"),
+		sample("held, and two processes wait", 30*time.Second, keyspace.Lock{
+			Key: "orders:4713", Kind: keyspace.Mutex,
+			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+			Waiters: []keyspace.Waiter{{ID: "api-2:17~5f1c2a3b4d5e"}, {ID: "api-3:4~6f1c2a3b4d5e"}},
 		},
-		{
-			Name: "held, and two processes wait",
-			Commands: [][]string{
-				{"SET", "orders:4713", token, "PX", "30000"},
-				{"DEL", "{orders:4713}:waiters"},
-				{"ZADD", "{orders:4713}:waiters", "{ms-4000}000", "api-2:17~5f1c2a3b4d5e", "{ms-3000}000", "api-3:4~6f1c2a3b4d5e"},
-				{"PEXPIRE", "{orders:4713}:waiters", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "orders:4713", Kind: keyspace.Mutex, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
-				Waiters: []keyspace.Waiter{{ID: "api-2:17~5f1c2a3b4d5e"}, {ID: "api-3:4~6f1c2a3b4d5e"}},
-			},
-			TTL: 30 * time.Second,
+			"SET orders:4713 "+token+" PX 30000",
+			"DEL {orders:4713}:waiters",
+			"ZADD {orders:4713}:waiters {ms-4000}000 api-2:17~5f1c2a3b4d5e {ms-3000}000 api-3:4~6f1c2a3b4d5e",
+			"PEXPIRE {orders:4713}:waiters 30000"),
+		sample("fair, with two in the queue", 20*time.Second, keyspace.Lock{
+			Key: "{fleet}:dispatch", Kind: keyspace.Fair,
+			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+			Waiters: []keyspace.Waiter{{ID: second}, {ID: third}},
 		},
-		{
-			Name: "fair, with two in the queue",
-			Commands: [][]string{
-				{"SET", "{fleet}:dispatch", token, "PX", "20000"},
-				{"DEL", "{fleet}:dispatch::queue", "{fleet}:dispatch::alive"},
-				{"ZADD", "{fleet}:dispatch::queue", "41", second, "42", third},
-				{"ZADD", "{fleet}:dispatch::alive", "{ms+5000}", second, "{ms+5000}", third},
-				{"PEXPIRE", "{fleet}:dispatch::queue", "20000"},
-				{"PEXPIRE", "{fleet}:dispatch::alive", "20000"},
-			},
-			Want: keyspace.Lock{
-				Key: "{fleet}:dispatch", Kind: keyspace.Fair, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
-				Waiters: []keyspace.Waiter{{ID: second}, {ID: third}},
-			},
-			TTL: 20 * time.Second,
-		},
+			"SET {fleet}:dispatch "+token+" PX 20000",
+			"DEL {fleet}:dispatch::queue {fleet}:dispatch::alive",
+			"ZADD {fleet}:dispatch::queue 41 "+second+" 42 "+third,
+			"ZADD {fleet}:dispatch::alive {ms+5000} "+second+" {ms+5000} "+third,
+			"PEXPIRE {fleet}:dispatch::queue 20000",
+			"PEXPIRE {fleet}:dispatch::alive 20000"),
 	}
+}
+
+// locktopReentrant is the format of the reentrant lock in package lock: the hash of
+// hashReentrant with a token of package lock as its holder.
+func locktopReentrant() keyspace.Format {
+	const token = "pay-7:52~{v7-4000/4d}"
+	return keyspace.Format{
+		Name:      "locktop-reentrant",
+		Library:   "locktop",
+		Source:    "package locktop/lock: Reentrant",
+		Signature: "the hash has one field, a label, a tilde, and a UUID that contains the time",
+		Type:      "hash",
+		Probe:     probeLocktop,
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{
+				{Key: locktopName(e.Key, "fence"), Type: "string"},
+				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
+			}
+		},
+		ShowsWaiters: true,
+		Decode:       decodeLocktopReentrant,
+		Actions: countActions(func(key string) (string, string) { return locktopName(key, "free"), key },
+			"receive the key on {key}:free"),
+		Samples: []keyspace.Sample{sample("entered twice, and a process waits", 30*time.Second, keyspace.Lock{
+			Key: "ledger:2026", Kind: keyspace.Reentrant,
+			Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 2}},
+			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
+		},
+			"DEL ledger:2026 {ledger:2026}:waiters",
+			"ZADD {ledger:2026}:waiters {ms-3000}000 api-3:4~6f1c2a3b4d5e",
+			"HSET ledger:2026 "+token+" 2",
+			"PEXPIRE ledger:2026 30000")},
+	}
+}
+
+func decodeLocktopReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	if len(e.Members) != 1 || e.Truncated() {
+		return keyspace.Lock{}, keyspace.No
+	}
+	h, ok := locktopHolder(e.Members[0].Name, e.Now)
+	if !ok {
+		return keyspace.Lock{}, keyspace.No
+	}
+	if h.Count, ok = count(e.Members[0].Value); !ok {
+		return keyspace.Lock{}, keyspace.No
+	}
+	return keyspace.Lock{
+		Kind:    keyspace.Reentrant,
+		Holders: []keyspace.Holder{h},
+		Waiters: locktopProcesses(e),
+		Fence:   locktopFence(e),
+	}, keyspace.Certain
 }

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -34,15 +33,6 @@ func locktopRW() keyspace.Format {
 	}
 }
 
-//go:embed locktop_rw_check.lua
-var locktopRWCheck string
-
-//go:embed locktop_rw_release.lua
-var locktopRWRelease string
-
-//go:embed locktop_rw_extend.lua
-var locktopRWExtend string
-
 func locktopRWActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: lockKey,
@@ -57,8 +47,8 @@ func locktopRWActions() *keyspace.Actions {
 			}
 			return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
 		},
-		ForceRelease: locktopRWCheck + locktopRWRelease,
-		Extend:       locktopRWCheck + locktopRWExtend,
+		ForceRelease: script("locktop_rw_check", "locktop_rw_release"),
+		Extend:       script("locktop_rw_check", "locktop_rw_extend"),
 		WakeHint:     "receive free on {key}:free:<process> (the writer that is next) or the key on {key}:open (readers)",
 	}
 }
@@ -165,42 +155,23 @@ func locktopRWSamples() []keyspace.Sample {
 		e = "cron-2:9~5f1c2a3b4d5e"
 	)
 	return []keyspace.Sample{
-		{
-			Name: "two readers, one that died, and two writers that wait",
-			Commands: [][]string{
-				{"DEL", "rates:eur", "{rates:eur}:waiters"},
-				{"ZADD", "{rates:eur}:waiters", "{ms-3000}000", e},
-				{"PEXPIRE", "{rates:eur}:waiters", "30000"},
-				{"HSET", "rates:eur", "v", "1", "r:" + a, "1:{ms+21000}", "r:" + b, "2:{ms+25000}", "r:" + c, "1:{ms-50000}",
-					"q", "{ms+2900}:" + d, "s", "1"},
-				{"PEXPIRE", "rates:eur", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "rates:eur", Kind: keyspace.RW, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{
-					{ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read},
-					{ID: b, Label: "web-2:12", Count: 2, Mode: keyspace.Read},
-				},
-				Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}, {ID: e, Mode: keyspace.Write}},
-			},
-			TTL: 25 * time.Second,
+		sample("two readers, one that died, and two writers that wait", 25*time.Second, keyspace.Lock{
+			Key: "rates:eur", Kind: keyspace.RW,
+			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read}, {ID: b, Label: "web-2:12", Count: 2, Mode: keyspace.Read}},
+			Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}, {ID: e, Mode: keyspace.Write}},
 		},
-		{
-			Name: "a writer that reads, too, fenced",
-			Commands: [][]string{
-				{"DEL", "rates:usd"},
-				{"HSET", "rates:usd", "v", "1", "w", "1:{ms+27000}:" + b, "r:" + a, "1:{ms+28000}"},
-				{"PEXPIRE", "rates:usd", "28000"},
-				{"SET", "{rates:usd}:fence", "17"},
-			},
-			Want: keyspace.Lock{
-				Key: "rates:usd", Kind: keyspace.RW, Confidence: keyspace.Certain, Fence: 17,
-				Holders: []keyspace.Holder{
-					{ID: b, Label: "web-2:12", Count: 1, Mode: keyspace.Write},
-					{ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read},
-				},
-			},
-			TTL: 28 * time.Second,
+			"DEL rates:eur {rates:eur}:waiters",
+			"ZADD {rates:eur}:waiters {ms-3000}000 "+e,
+			"PEXPIRE {rates:eur}:waiters 30000",
+			"HSET rates:eur v 1 r:"+a+" 1:{ms+21000} r:"+b+" 2:{ms+25000} r:"+c+" 1:{ms-50000} q {ms+2900}:"+d+" s 1",
+			"PEXPIRE rates:eur 30000"),
+		sample("a writer that reads, too, fenced", 28*time.Second, keyspace.Lock{
+			Key: "rates:usd", Kind: keyspace.RW, Fence: 17,
+			Holders: []keyspace.Holder{{ID: b, Label: "web-2:12", Count: 1, Mode: keyspace.Write}, {ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read}},
 		},
+			"DEL rates:usd",
+			"HSET rates:usd v 1 w 1:{ms+27000}:"+b+" r:"+a+" 1:{ms+28000}",
+			"PEXPIRE rates:usd 28000",
+			"SET {rates:usd}:fence 17"),
 	}
 }

@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"math"
 	"strings"
 	"time"
@@ -40,22 +39,13 @@ func locktopSemaphore() keyspace.Format {
 		Actions: &keyspace.Actions{
 			Keys:         lockKey,
 			Args:         func(l keyspace.Lock) []string { return append([]string{locktopName(l.Key, "free")}, holderIDs(l)...) },
-			ForceRelease: locktopSemaphoreCheck + locktopSemaphoreRelease,
-			Extend:       locktopSemaphoreCheck + locktopSemaphoreExtend,
+			ForceRelease: script("locktop_semaphore_check", "locktop_semaphore_release"),
+			Extend:       script("locktop_semaphore_check", "locktop_semaphore_extend"),
 			WakeHint:     "receive free or more on {key}:free:<process>, by the order of {key}:waiters, or the key on {key}:free",
 		},
 		Samples: locktopSemaphoreSamples(),
 	}
 }
-
-//go:embed locktop_semaphore_check.lua
-var locktopSemaphoreCheck string
-
-//go:embed locktop_semaphore_release.lua
-var locktopSemaphoreRelease string
-
-//go:embed locktop_semaphore_extend.lua
-var locktopSemaphoreExtend string
 
 // locktopLimit parses the element with the limit of a semaphore.
 func locktopLimit(element string) (int, bool) {
@@ -104,36 +94,24 @@ func locktopSemaphoreSamples() []keyspace.Sample {
 		c = "web-3:77~{v7-80000/57}"
 	)
 	return []keyspace.Sample{
-		{
-			Name: "two of three permits in use, one of a holder that died, and a process waits",
-			Commands: [][]string{
-				{"DEL", "gpu:0", "{gpu:0}:waiters"},
-				{"ZADD", "gpu:0", "{ms-50000}", c, "{ms+21000}", a, "{ms+25000}", b, "+inf", "limit:3"},
-				{"PEXPIRE", "gpu:0", "25000"},
-				{"SET", "{gpu:0}:fence", "311"},
-				{"ZADD", "{gpu:0}:waiters", "{ms-3000}000", "api-3:4~6f1c2a3b4d5e"},
-				{"PEXPIRE", "{gpu:0}:waiters", "25000"},
-			},
-			Want: keyspace.Lock{
-				Key: "gpu:0", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Limit: 3, Remaining: 1, Fence: 311,
-				Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1}, {ID: b, Label: "web-2:12", Count: 1}},
-				Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
-			},
-			TTL: 25 * time.Second,
+		sample("two of three permits in use, one of a holder that died, and a process waits", 25*time.Second, keyspace.Lock{
+			Key: "gpu:0", Kind: keyspace.Semaphore, Limit: 3, Remaining: 1, Fence: 311,
+			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1}, {ID: b, Label: "web-2:12", Count: 1}},
+			Waiters: []keyspace.Waiter{{ID: "api-3:4~6f1c2a3b4d5e"}},
 		},
-		{
-			Name: "more permits in use than the limit, which was lowered",
-			Commands: [][]string{
-				{"DEL", "{gpu}:1"},
-				{"ZADD", "{gpu}:1", "{ms+21000}", a, "{ms+25000}", b, "+inf", "limit:1"},
-				{"PEXPIRE", "{gpu}:1", "25000"},
-				{"SET", "{gpu}:1::limit", "1"},
-			},
-			Want: keyspace.Lock{
-				Key: "{gpu}:1", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Limit: 1,
-				Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1}, {ID: b, Label: "web-2:12", Count: 1}},
-			},
-			TTL: 25 * time.Second,
+			"DEL gpu:0 {gpu:0}:waiters",
+			"ZADD gpu:0 {ms-50000} "+c+" {ms+21000} "+a+" {ms+25000} "+b+" +inf limit:3",
+			"PEXPIRE gpu:0 25000",
+			"SET {gpu:0}:fence 311",
+			"ZADD {gpu:0}:waiters {ms-3000}000 api-3:4~6f1c2a3b4d5e",
+			"PEXPIRE {gpu:0}:waiters 25000"),
+		sample("more permits in use than the limit, which was lowered", 25*time.Second, keyspace.Lock{
+			Key: "{gpu}:1", Kind: keyspace.Semaphore, Limit: 1,
+			Holders: []keyspace.Holder{{ID: a, Label: "web-1:31", Count: 1}, {ID: b, Label: "web-2:12", Count: 1}},
 		},
+			"DEL {gpu}:1",
+			"ZADD {gpu}:1 {ms+21000} "+a+" {ms+25000} "+b+" +inf limit:1",
+			"PEXPIRE {gpu}:1 25000",
+			"SET {gpu}:1::limit 1"),
 	}
 }

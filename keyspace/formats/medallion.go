@@ -7,20 +7,6 @@ import (
 	"locktop/keyspace"
 )
 
-// medallion is the format of .NET's DistributedLock.Redis. Its tokens identify the
-// holder: machine, process, and a UUID.
-func medallion() keyspace.Format {
-	r := stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}
-	return r.format(keyspace.Format{
-		Name:      "medallion",
-		Library:   "DistributedLock (.NET)",
-		Source:    "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
-		Signature: "the value is machine_process_UUID",
-		Match:     func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-		Samples:   []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
-	})
-}
-
 const (
 	medallionReaders = ".readers"
 	medallionWriter  = ".writer"
@@ -77,24 +63,16 @@ func medallionReadersLock() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: memberActions(inSet, holdExtend),
-		Samples: []keyspace.Sample{{
-			Name: "two readers, and a writer that waits",
-			Commands: [][]string{
-				{"SADD", "tariff.readers", sampleMachine + sampleHex1, sampleMachine + sampleHex2},
-				{"PEXPIRE", "tariff.readers", "30000"},
-				{"SET", "tariff.writer", sampleMachine + sampleHex3 + medallionWaits, "PX", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "tariff.readers", Kind: keyspace.RW, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{
-					{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read},
-					{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read},
-				},
-				Waiters: []keyspace.Waiter{{ID: sampleMachine + sampleHex3, Mode: keyspace.Write}},
-			},
-			TTL: 30 * time.Second,
-		}},
+		Actions: memberActions(inSet, "hold_extend"),
+		Samples: []keyspace.Sample{sample("two readers, and a writer that waits", 30*time.Second, keyspace.Lock{
+			Key: "tariff.readers", Kind: keyspace.RW,
+			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read},
+				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read}},
+			Waiters: []keyspace.Waiter{{ID: sampleMachine + sampleHex3, Mode: keyspace.Write}},
+		},
+			"SADD tariff.readers "+sampleMachine+sampleHex1+" "+sampleMachine+sampleHex2,
+			"PEXPIRE tariff.readers 30000",
+			"SET tariff.writer "+sampleMachine+sampleHex3+medallionWaits+" PX 30000")},
 	}
 }
 
@@ -170,23 +148,15 @@ func medallionSemaphore() keyspace.Format {
 			}
 			return ifHeld(l, keyspace.Certain)
 		},
-		Actions: memberActions(inZset, scoresExtend),
-		Samples: []keyspace.Sample{{
-			Name: "two permits, and one that is over",
-			Commands: [][]string{
-				{"DEL", "converters"},
-				{"ZADD", "converters", "{ms+18000}.25", sampleMachine + sampleHex1, "{ms+29000}.5", sampleMachine + sampleHex2, "{ms-4000}.5", sampleMachine + sampleHex3},
-				{"PEXPIRE", "converters", "90000"},
-			},
-			Want: keyspace.Lock{
-				Key: "converters", Kind: keyspace.Semaphore, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{
-					{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1},
-					{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1},
-				},
-			},
-			TTL: 29 * time.Second,
-		}},
+		Actions: memberActions(inZset, "scores_extend"),
+		Samples: []keyspace.Sample{sample("two permits, and one that is over", 29*time.Second, keyspace.Lock{
+			Key: "converters", Kind: keyspace.Semaphore,
+			Holders: []keyspace.Holder{{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1},
+				{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1}},
+		},
+			"DEL converters",
+			"ZADD converters {ms+18000}.25 "+sampleMachine+sampleHex1+" {ms+29000}.5 "+sampleMachine+sampleHex2+" {ms-4000}.5 "+sampleMachine+sampleHex3,
+			"PEXPIRE converters 90000")},
 	}
 }
 

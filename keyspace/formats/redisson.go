@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -61,9 +60,6 @@ const (
 // redissonChannel is the prefix of the channel for a lock's releases.
 const redissonChannel = "redisson_lock__channel"
 
-//go:embed redisson_release.lua
-var redissonRelease string
-
 // redissonActions end a hold like RLock.forceUnlock. The count must not have changed: it
 // distinguishes two holds of one thread.
 func redissonActions() *keyspace.Actions {
@@ -74,8 +70,8 @@ func redissonActions() *keyspace.Actions {
 		Args: func(l keyspace.Lock) []string {
 			return append([]string{redissonName(redissonChannel, l.Key), "0"}, fieldsAndCounts(l)...)
 		},
-		ForceRelease: redissonRelease,
-		Extend:       countExtend,
+		ForceRelease: script("redisson_release"),
+		Extend:       script("count_extend"),
 		WakeHint:     "receive 0 on redisson_lock__channel:{key}; the first waiter of a fair lock on a channel of its own",
 	}
 }
@@ -171,71 +167,33 @@ func redissonSamples() []keyspace.Sample {
 		other  = "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11"
 	)
 	return []keyspace.Sample{
-		{
-			Name: "entered three times",
-			Commands: [][]string{
-				{"HSET", "orders:4711", client + ":52", "3"},
-				{"PEXPIRE", "orders:4711", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "orders:4711", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: client + ":52", Count: 3}},
-			},
-			TTL: 30 * time.Second,
+		sample("entered three times", 30*time.Second,
+			keyspace.Lock{Key: "orders:4711", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":52", Count: 3}}},
+			"HSET orders:4711 "+client+":52 3",
+			"PEXPIRE orders:4711 30000"),
+		sample("unlocked once just now", 30*time.Second,
+			keyspace.Lock{Key: "{billing}:month-end", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":7", Count: 1}}},
+			"HSET {billing}:month-end "+client+":7 1",
+			"PEXPIRE {billing}:month-end 30000",
+			"SET redisson_unlock_latch:{billing}:month-end:00112233445566778899aabbccddeeff 0 PX 5000"),
+		sample("fair, with two in the queue", 30*time.Second, keyspace.Lock{
+			Key: "printer:ground-floor", Kind: keyspace.Fair,
+			Holders: []keyspace.Holder{{ID: client + ":1", Count: 1}},
+			Waiters: []keyspace.Waiter{{ID: other + ":51"}, {ID: client + ":9"}},
 		},
-		{
-			Name: "unlocked once just now",
-			Commands: [][]string{
-				{"HSET", "{billing}:month-end", client + ":7", "1"},
-				{"PEXPIRE", "{billing}:month-end", "30000"},
-				{"SET", "redisson_unlock_latch:{billing}:month-end:00112233445566778899aabbccddeeff", "0", "PX", "5000"},
-			},
-			Want: keyspace.Lock{
-				Key: "{billing}:month-end", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: client + ":7", Count: 1}},
-			},
-			TTL: 30 * time.Second,
-		},
-		{
-			Name: "fair, with two in the queue",
-			Commands: [][]string{
-				{"HSET", "printer:ground-floor", client + ":1", "1"},
-				{"PEXPIRE", "printer:ground-floor", "30000"},
-				{"DEL", "redisson_lock_queue:{printer:ground-floor}"},
-				{"RPUSH", "redisson_lock_queue:{printer:ground-floor}", other + ":51", client + ":9"},
-				{"ZADD", "redisson_lock_timeout:{printer:ground-floor}", "{ms+330000}", other + ":51", "{ms+630000}", client + ":9"},
-			},
-			Want: keyspace.Lock{
-				Key: "printer:ground-floor", Kind: keyspace.Fair, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: client + ":1", Count: 1}},
-				Waiters: []keyspace.Waiter{{ID: other + ":51"}, {ID: client + ":9"}},
-			},
-			TTL: 30 * time.Second,
-		},
-		{
-			Name: "fenced, and entered twice",
-			Commands: [][]string{
-				{"HSET", "vault:rotation", other + ":3", "2"},
-				{"PEXPIRE", "vault:rotation", "30000"},
-				{"SET", "redisson_lock_token:{vault:rotation}", "41"},
-			},
-			Want: keyspace.Lock{
-				Key: "vault:rotation", Kind: keyspace.Reentrant, Confidence: keyspace.Certain, Fence: 41,
-				Holders: []keyspace.Holder{{ID: other + ":3", Count: 2}},
-			},
-			TTL: 30 * time.Second,
-		},
-		{
-			Name: "of node-redisson",
-			Commands: [][]string{
-				{"HSET", "thumbnails:88", client + ":" + other, "1"},
-				{"PEXPIRE", "thumbnails:88", "12000"},
-			},
-			Want: keyspace.Lock{
-				Key: "thumbnails:88", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: client + ":" + other, Count: 1}},
-			},
-			TTL: 12 * time.Second,
-		},
+			"HSET printer:ground-floor "+client+":1 1",
+			"PEXPIRE printer:ground-floor 30000",
+			"DEL redisson_lock_queue:{printer:ground-floor}",
+			"RPUSH redisson_lock_queue:{printer:ground-floor} "+other+":51 "+client+":9",
+			"ZADD redisson_lock_timeout:{printer:ground-floor} {ms+330000} "+other+":51 {ms+630000} "+client+":9"),
+		sample("fenced, and entered twice", 30*time.Second,
+			keyspace.Lock{Key: "vault:rotation", Kind: keyspace.Reentrant, Fence: 41, Holders: []keyspace.Holder{{ID: other + ":3", Count: 2}}},
+			"HSET vault:rotation "+other+":3 2",
+			"PEXPIRE vault:rotation 30000",
+			"SET redisson_lock_token:{vault:rotation} 41"),
+		sample("of node-redisson", 12*time.Second,
+			keyspace.Lock{Key: "thumbnails:88", Kind: keyspace.Reentrant, Holders: []keyspace.Holder{{ID: client + ":" + other, Count: 1}}},
+			"HSET thumbnails:88 "+client+":"+other+" 1",
+			"PEXPIRE thumbnails:88 12000"),
 	}
 }

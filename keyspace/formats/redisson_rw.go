@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"slices"
 	"strconv"
 	"strings"
@@ -46,15 +45,6 @@ const (
 	timeoutsPerLock   = 256
 )
 
-//go:embed redisson_rw_check.lua
-var redissonRWCheck string
-
-//go:embed redisson_rw_release.lua
-var redissonRWRelease string
-
-//go:embed redisson_rw_extend.lua
-var redissonRWExtend string
-
 // redissonRWActions end holds of readers together with their timeouts. If a released
 // writer is also a reader, the lock becomes a lock of readers.
 func redissonRWActions() *keyspace.Actions {
@@ -72,8 +62,8 @@ func redissonRWActions() *keyspace.Actions {
 			seen := append([]string{strconv.Itoa(len(l.Holders))}, fieldsAndCounts(l)...)
 			return append(seen, redissonName(redissonRWUnlock, l.Key))
 		},
-		ForceRelease: redissonRWCheck + redissonRWRelease,
-		Extend:       redissonRWCheck + redissonRWExtend,
+		ForceRelease: script("redisson_rw_check", "redisson_rw_release"),
+		Extend:       script("redisson_rw_check", "redisson_rw_extend"),
 		WakeHint:     "receive 1 on redisson_rwlock:{key}",
 	}
 }
@@ -162,41 +152,22 @@ func redissonRWSamples() []keyspace.Sample {
 		c = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
 	)
 	return []keyspace.Sample{
-		{
-			Name: "three readers, one of them twice",
-			Commands: [][]string{
-				{"HSET", "rw:catalog", "mode", "read", a, "1", b, "1", c, "2"},
-				{"PEXPIRE", "rw:catalog", "30000"},
-				{"SET", "{rw:catalog}:" + a + ":rwlock_timeout:1", "1", "PX", "11000"},
-				{"SET", "{rw:catalog}:" + b + ":rwlock_timeout:1", "1", "PX", "21000"},
-				{"SET", "{rw:catalog}:" + c + ":rwlock_timeout:1", "1", "PX", "25000"},
-				{"SET", "{rw:catalog}:" + c + ":rwlock_timeout:2", "1", "PX", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "rw:catalog", Kind: keyspace.RW, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{
-					{ID: a, Count: 1, Mode: keyspace.Read},
-					{ID: b, Count: 1, Mode: keyspace.Read},
-					{ID: c, Count: 2, Mode: keyspace.Read},
-				},
-			},
-			TTL: 30 * time.Second,
+		sample("three readers, one of them twice", 30*time.Second, keyspace.Lock{
+			Key: "rw:catalog", Kind: keyspace.RW,
+			Holders: []keyspace.Holder{{ID: a, Count: 1, Mode: keyspace.Read}, {ID: b, Count: 1, Mode: keyspace.Read}, {ID: c, Count: 2, Mode: keyspace.Read}},
 		},
-		{
-			Name: "a writer that has entered twice and reads, too",
-			Commands: [][]string{
-				{"HSET", "rw:prices", "mode", "write", b + ":write", "2", b, "1"},
-				{"PEXPIRE", "rw:prices", "60000"},
-				{"SET", "{rw:prices}:" + b + ":rwlock_timeout:1", "1", "PX", "30000"},
-			},
-			Want: keyspace.Lock{
-				Key: "rw:prices", Kind: keyspace.RW, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{
-					{ID: b + ":write", Count: 2, Mode: keyspace.Write},
-					{ID: b, Count: 1, Mode: keyspace.Read},
-				},
-			},
-			TTL: 60 * time.Second,
+			"HSET rw:catalog mode read "+a+" 1 "+b+" 1 "+c+" 2",
+			"PEXPIRE rw:catalog 30000",
+			"SET {rw:catalog}:"+a+":rwlock_timeout:1 1 PX 11000",
+			"SET {rw:catalog}:"+b+":rwlock_timeout:1 1 PX 21000",
+			"SET {rw:catalog}:"+c+":rwlock_timeout:1 1 PX 25000",
+			"SET {rw:catalog}:"+c+":rwlock_timeout:2 1 PX 30000"),
+		sample("a writer that has entered twice and reads, too", 60*time.Second, keyspace.Lock{
+			Key: "rw:prices", Kind: keyspace.RW,
+			Holders: []keyspace.Holder{{ID: b + ":write", Count: 2, Mode: keyspace.Write}, {ID: b, Count: 1, Mode: keyspace.Read}},
 		},
+			"HSET rw:prices mode write "+b+":write 2 "+b+" 1",
+			"PEXPIRE rw:prices 60000",
+			"SET {rw:prices}:"+b+":rwlock_timeout:1 1 PX 30000"),
 	}
 }

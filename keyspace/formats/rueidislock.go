@@ -1,7 +1,6 @@
 package formats
 
 import (
-	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -121,20 +120,14 @@ func (p majorityPrefix) samples() []keyspace.Sample {
 	return []keyspace.Sample{s}
 }
 
-//go:embed rueidislock_release.lua
-var rueidisRelease string
-
-//go:embed rueidislock_extend.lua
-var rueidisExtend string
-
 func (p majorityPrefix) actions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return append([]string{l.Key}, p.others(l.Key)...)
 		},
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-		ForceRelease: rueidisRelease,
-		Extend:       rueidisExtend,
+		ForceRelease: script("rueidislock_release"),
+		Extend:       script("rueidislock_extend"),
 		WakeHint:     "are notified by client tracking, like the holder",
 	}
 }

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -118,4 +119,15 @@ func held(name, key, token, label string, ttl time.Duration) keyspace.Sample {
 		},
 		TTL: ttl,
 	}
+}
+
+// sample returns a sample: commands, with one space between their arguments, and the lock
+// that a scan finds. Without a confidence it is certain. A ttl of 0 means no expiry.
+func sample(name string, ttl time.Duration, want keyspace.Lock, commands ...string) keyspace.Sample {
+	want.Confidence = cmp.Or(want.Confidence, keyspace.Certain)
+	s := keyspace.Sample{Name: name, Want: want, TTL: ttl}
+	for _, c := range commands {
+		s.Commands = append(s.Commands, strings.Split(c, " "))
+	}
+	return s
 }

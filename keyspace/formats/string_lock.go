@@ -115,6 +115,12 @@ func opaqueSample(name, key, value string, sure keyspace.Confidence, ttl time.Du
 	return s
 }
 
+// labelled returns a sample whose holder has a label.
+func labelled(label string, s keyspace.Sample) keyspace.Sample {
+	s.Want.Holders[0].Label = label
+	return s
+}
+
 // isUUID reports whether s is a UUID with dashes.
 func isUUID(s string) bool {
 	_, ok := dashed(s)
@@ -170,4 +176,9 @@ func plausibleStart(at, now time.Time) time.Time {
 	default:
 		return at
 	}
+}
+
+// opaque returns a mutex whose values have a shape and say nothing about the holder.
+func opaque(is func(string) bool, sure func(string, bool) keyspace.Confidence) stringLock {
+	return stringLock{token: opaqueToken(is), sure: sure}
 }

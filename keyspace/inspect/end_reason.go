@@ -38,10 +38,10 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	switch {
 	case !gone:
 		return "", true, nil
-	case c.evicted[key]:
+	case c.of[key].evicted:
 		return keyspace.Evicted, true, nil
-	case w.provesRelease(was.lock, c.released[key]):
-		w.noteReleased(was.lock, c.toWaiter[key])
+	case w.provesRelease(was.lock, c.of[key].released):
+		w.noteReleased(was.lock, c.of[key].toWaiter)
 		return keyspace.Released, true, nil
 	case before != nil && w.lostWith(before, was):
 		return keyspace.Lost, true, nil
@@ -68,7 +68,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	case !announced && !late && w.tracking.conn == nil: // changes are not reported
 		return keyspace.Replaced, true, nil
 	case !pending:
-		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late, p.reports, c.since[key]}
+		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock), late, p.reports, c.of[key].since}
 	case p.conn != w.tracking.conn && late: // messages on the old connection are lost
 		return keyspace.Vanished, true, nil
 	case (p.conn != w.tracking.conn || p.mark <= w.tracking.marks.received) && !announced && replaced:
@@ -106,18 +106,15 @@ const maxUnread = maxReportDelay
 
 // readLate reports whether a change was read later than maxUnread after its report.
 func (w *Watcher) readLate(key string, c changes) bool {
-	reportedAt, reported := c.since[key]
-	return reported && w.tracking.conn != nil && w.times.readEnd.Sub(reportedAt) > maxUnread
+	reported, is := c.of[key]
+	return is && w.tracking.conn != nil && w.times.readEnd.Sub(reported.since) > maxUnread
 }
 
 // missedDeadline reports whether a hold may have ended at a deadline that was not read:
 // another change of the lock was reported before the read that came late, or by p after it.
 func (w *Watcher) missedDeadline(key string, c changes, p pendingReason) bool {
-	if last, repeated := c.repeated[key]; repeated && last.Sub(c.since[key]) > maxUnread {
-		return true
-	}
-	_, again := c.since[key]
-	return p.late && again
+	reported, again := c.of[key]
+	return p.late && again || reported.repeated.Sub(reported.since) > maxUnread
 }
 
 // releaseAnnounced reports whether a release of a lock would have been published and the

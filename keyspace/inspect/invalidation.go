@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,65 +41,63 @@ type invalidationConn struct {
 	subscriptions []subscription
 
 	mu          sync.Mutex
-	outdated    bool  // the server has accepted the connection with other credentials than the present ones
-	trackErr    error // why tracking is off; nil = it is on
-	canNotify   bool  // keyspace notifications report all changes
-	denied      []string
-	err         error // why it ended
+	state       connState
 	changes     changes
 	lastMessage time.Time // time of the last message of any kind
 }
 
-// changes is what was received since the last drain.
-type changes struct {
-	keys     []string             // changed keys, in order, each once
-	since    map[string]time.Time // by key: first report, local clock
-	repeated map[string]time.Time // by key that was reported more than once: last report, local clock
-	released map[string]time.Time // by lock whose release was published: last message, local clock
-	toWaiter map[string]bool      // of these: those published to one waiter only
-	evicted  map[string]bool      // keys that the server evicted
-	flushed  bool                 // all keys are gone
-	mark     int                  // the last mark that came back: everything that the server sent before it has been received
+// connState is what a server permits on an invalidationConn.
+type connState struct {
+	outdated  bool     // the server has accepted the connection with other credentials than the present ones
+	trackErr  error    // why the server does not report changes; nil = it does
+	canNotify bool     // keyspace notifications report all changes, so they can replace tracking
+	denied    []string // channels that the user may not subscribe to
+	err       error    // why the connection has ended
 }
 
-// add adds a changed key.
-func (c *changes) add(key string, now time.Time) {
-	if _, known := c.since[key]; known {
-		c.addRepeated(key, now)
-		return
+// changes is what was received since the last drain.
+type changes struct {
+	keys    []string          // changed keys, in order, each once
+	of      map[string]change // by key
+	flushed bool              // all keys are gone
+	mark    int               // the last mark that came back: everything that the server sent before it has been received
+}
+
+// change is what was received of a key. Its times are on the local clock.
+type change struct {
+	since    time.Time // first report
+	repeated time.Time // last report, if there was more than one
+	released time.Time // last message that the lock was released; zero = none
+	toWaiter bool      // that message was published to one waiter only
+	evicted  bool      // the server evicted the key
+}
+
+// add adds a later change of a key.
+func (c *changes) add(key string, later change) {
+	was, known := c.of[key]
+	if known {
+		later.since, later.repeated = was.since, cmp.Or(later.repeated, later.since)
+		later.released = cmp.Or(later.released, was.released)
+		later.toWaiter, later.evicted = later.toWaiter || was.toWaiter, later.evicted || was.evicted
+	} else {
+		c.keys = append(c.keys, key)
 	}
-	if c.since == nil {
-		c.since = make(map[string]time.Time)
+	if c.of == nil {
+		c.of = make(map[string]change)
 	}
-	c.since[key] = now
-	c.keys = append(c.keys, key)
+	c.of[key] = later
 }
 
 // reports returns how many changes of a key were reported: none, one, or two for more.
 func (c *changes) reports(key string) int {
-	if _, again := c.repeated[key]; again {
+	switch was, reported := c.of[key]; {
+	case !reported:
+		return 0
+	case was.repeated.IsZero():
+		return 1
+	default:
 		return 2
 	}
-	if _, reported := c.since[key]; reported {
-		return 1
-	}
-	return 0
-}
-
-// addRepeated adds a key that has been reported before.
-func (c *changes) addRepeated(key string, now time.Time) {
-	if c.repeated == nil {
-		c.repeated = make(map[string]time.Time)
-	}
-	c.repeated[key] = now
-}
-
-// addReleased adds a lock whose release was published.
-func (c *changes) addReleased(key string, at time.Time) {
-	if c.released == nil {
-		c.released = make(map[string]time.Time)
-	}
-	c.released[key] = at
 }
 
 // addTo adds a key to a set.
@@ -180,7 +179,7 @@ func (c *invalidationConn) credentials(o *redis.Options) func(context.Context) (
 // OnNext implements [auth.CredentialsListener].
 func (c *invalidationConn) OnNext(auth.Credentials) {
 	c.mu.Lock()
-	c.outdated = true
+	c.state.outdated = true
 	c.mu.Unlock()
 	c.notify()
 }
@@ -188,12 +187,11 @@ func (c *invalidationConn) OnNext(auth.Credentials) {
 // OnError implements [auth.CredentialsListener].
 func (c *invalidationConn) OnError(error) {}
 
-// isOutdated reports whether the credentials have changed since the server accepted the
-// connection.
-func (c *invalidationConn) isOutdated() bool {
+// current returns the present state.
+func (c *invalidationConn) current() connState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.outdated
+	return c.state
 }
 
 // track enables tracking. Without it the connection stays open for release messages.
@@ -227,7 +225,7 @@ func (c *invalidationConn) checkNotifications(ctx context.Context, cn *redis.Con
 	set, err := cn.ConfigGet(ctx, setting).Result()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.canNotify = err == nil && coversAllChanges(set[setting])
+	c.state.canNotify = err == nil && coversAllChanges(set[setting])
 }
 
 // coversAllChanges reports whether notifications with these flags report all changes of
@@ -242,7 +240,7 @@ func coversAllChanges(flags string) bool {
 func (c *invalidationConn) setTrackErr(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.trackErr = err
+	c.state.trackErr = err
 }
 
 // run receives until the connection ends.
@@ -263,7 +261,7 @@ func (c *invalidationConn) run(ctx context.Context) {
 		err = c.receive(ctx)
 	}
 	c.mu.Lock()
-	c.err = err
+	c.state.err = err
 	c.mu.Unlock()
 	c.notify()
 }
@@ -294,7 +292,7 @@ func (c *invalidationConn) awaitReplies(ctx context.Context) error {
 		switch {
 		case refused && i >= 0:
 			c.mu.Lock()
-			c.denied = append(c.denied, c.subscriptions[i].name)
+			c.state.denied = append(c.state.denied, c.subscriptions[i].name)
 			c.mu.Unlock()
 		case err != nil:
 			return err
@@ -386,34 +384,11 @@ func (c *invalidationConn) drain() changes {
 	return received
 }
 
-// trackingError returns why the server does not report changes; nil if it does.
-func (c *invalidationConn) trackingError() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.trackErr
-}
-
-// notificationsUsable reports whether keyspace notifications can replace tracking.
-func (c *invalidationConn) notificationsUsable() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.canNotify
-}
-
-// deniedChannels lists the channels that the user may not subscribe to.
-func (c *invalidationConn) deniedChannels() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.denied
-}
-
 // closedWith returns why the connection has ended; false while it is open.
 func (c *invalidationConn) closedWith() (error, bool) {
 	select {
 	case <-c.ended:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.err, true
+		return c.current().err, true
 	default:
 		return nil, false
 	}
@@ -442,11 +417,51 @@ func (i invalidations) HandlePushNotification(_ context.Context, _ push.Notifica
 	}
 	for _, k := range keys {
 		if key, ok := k.(string); ok {
-			i.conn.changes.add(key, now)
+			i.conn.changes.add(key, change{since: now})
 		}
 	}
 	i.conn.lastMessage = now
 	i.conn.mu.Unlock()
 	i.conn.notify()
 	return nil
+}
+
+// subscription is a channel or pattern with its handler.
+type subscription struct {
+	name      string
+	pattern   bool
+	onMessage func(c *changes, channel, payload string)
+}
+
+// releaseSubscriptions returns the subscriptions to the release channels of the formats
+// and to evictions.
+func releaseSubscriptions(formats formatSet, db int) []subscription {
+	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(c *changes, _, key string) {
+		c.add(key, change{since: time.Now(), evicted: true})
+	}}
+	all := []subscription{evictions}
+	for _, f := range formats {
+		if f.ReleaseChannel == nil {
+			continue
+		}
+		key, toWaiter := f.ReleaseChannel.Key, f.ReleaseChannel.ToWaiter
+		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, onMessage: func(c *changes, channel, payload string) {
+			if k, ok := key(channel, payload); ok {
+				now := time.Now()
+				c.add(k, change{since: now, released: now, toWaiter: toWaiter != nil && toWaiter(channel)})
+			}
+		}})
+	}
+	return all
+}
+
+// keyspaceEvents returns the subscription to all keyspace notifications of a database.
+func keyspaceEvents(db int) subscription {
+	// The documented ACL for read-only users permits this pattern.
+	return subscription{name: "__keyevent@*__:*", pattern: true, onMessage: func(c *changes, channel, key string) {
+		prefix := fmt.Sprintf("__keyevent@%d__:", db)
+		if what, ok := strings.CutPrefix(channel, prefix); ok {
+			c.add(key, change{since: time.Now(), evicted: what == "evicted"})
+		}
+	}}
 }

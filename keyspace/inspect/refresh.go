@@ -183,7 +183,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		delete(w.locks.denied, key)
-		reportedAt := cmp.Or(w.endings.pending[key].since, c.since[key])
+		reportedAt := cmp.Or(w.endings.pending[key].since, c.of[key].since)
 		reason, sure, err := w.endReason(ctx, was, now, c, evictions)
 		if err != nil {
 			return err
@@ -197,8 +197,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			d.Watched, d.MissedEvents = false, true
 			delete(w.locks.replaced, key)
 		}
-		_, d.Repeated = c.repeated[key]
-		d.Reason = reason
+		d.Repeated, d.Reason = !c.of[key].repeated.IsZero(), reason
 		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, reportedAt)
 		switch {
 		case !exists:

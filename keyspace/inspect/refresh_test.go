@@ -24,10 +24,10 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 	} {
 		var once, kept tracking
 		for _, key := range c.reported {
-			once.pending.add(key, until)
+			once.pending.add(key, change{since: until})
 		}
 		kept.requeue(once.takeChanges()) // as after a failed read
-		_, repeated := kept.takeChanges().repeated["a"]
+		repeated := !kept.takeChanges().of["a"].repeated.IsZero()
 		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: repeated}
 		d.Changed(held("first"), held("next"))
 		if got := d.Events[0].Kind; got != c.want {

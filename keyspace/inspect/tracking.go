@@ -74,7 +74,7 @@ func (t *tracking) maintain(known lockSet) {
 	if t.nextConn != nil || time.Since(t.dialedAt) < max(t.backoff, prefixDebounce) {
 		return
 	}
-	if t.conn == nil || t.conn.isOutdated() || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0) {
+	if t.conn == nil || t.conn.current().outdated || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0) {
 		t.dialedAt, t.coverage.stale = time.Now(), false
 		wanted := t.releases
 		if t.useNotifications {
@@ -123,8 +123,9 @@ func (t *tracking) promote() {
 		t.retire(t.conn)
 	}
 	t.conn, t.backoff, t.resync = next, 0, true
-	t.trackErr = next.trackingError()
-	if notify := t.trackErr != nil && next.notificationsUsable(); notify != t.useNotifications {
+	state := next.current()
+	t.trackErr = state.trackErr
+	if notify := t.trackErr != nil && state.canNotify; notify != t.useNotifications {
 		t.useNotifications, t.coverage.stale = notify, true // the next connection subscribes to notifications if this one has to, and vice versa
 	}
 }
@@ -152,19 +153,7 @@ func (t *tracking) close() {
 // requeue adds changes that were received and not read.
 func (t *tracking) requeue(c changes) {
 	for _, key := range c.keys {
-		t.pending.add(key, c.since[key])
-		if last, repeated := c.repeated[key]; repeated {
-			t.pending.addRepeated(key, last)
-		}
-	}
-	for key, at := range c.released {
-		t.pending.addReleased(key, at)
-	}
-	for key := range c.toWaiter {
-		addTo(&t.pending.toWaiter, key)
-	}
-	for key := range c.evicted {
-		addTo(&t.pending.evicted, key)
+		t.pending.add(key, c.of[key])
 	}
 	t.pending.flushed = t.pending.flushed || c.flushed
 	t.pending.mark = max(t.pending.mark, c.mark)
@@ -259,7 +248,7 @@ func (t *tracking) limitations(formats formatSet) []string {
 	if n := len(t.coverage.uncovered); n > 0 && t.mode() == keyspace.Push {
 		all = append(all, fmt.Sprintf("%s locks are polled every %s: their names have too little in common, or other keys change too often", humanize.Count(n), humanize.Setting(pollEvery)))
 	}
-	for _, name := range t.conn.deniedChannels() {
+	for _, name := range t.conn.current().denied {
 		for _, f := range formats {
 			if f.ReleaseChannel != nil && f.ReleaseChannel.Pattern == name {
 				all = append(all, fmt.Sprintf("deleted locks of %s count as released: this user may not subscribe to %s", f.Library, name))
@@ -271,7 +260,7 @@ func (t *tracking) limitations(formats formatSet) []string {
 
 // receivesReleases reports whether the release messages of a format are received.
 func (t *tracking) receivesReleases(f *keyspace.Format) bool {
-	return f != nil && f.ReleaseChannel != nil && t.conn != nil && !slices.Contains(t.conn.deniedChannels(), f.ReleaseChannel.Pattern)
+	return f != nil && f.ReleaseChannel != nil && t.conn != nil && !slices.Contains(t.conn.current().denied, f.ReleaseChannel.Pattern)
 }
 
 // lag is the delay between reports and reads.
@@ -287,8 +276,8 @@ func (l *lag) record(c changes) {
 	if now.Sub(l.since) > time.Second {
 		l.previous, l.worst, l.since = l.worst, 0, now
 	}
-	for _, reportedAt := range c.since {
-		l.worst = max(l.worst, now.Sub(reportedAt))
+	for _, reported := range c.of {
+		l.worst = max(l.worst, now.Sub(reported.since))
 	}
 }
 

@@ -254,7 +254,7 @@ func (w *holderWatch) start(ctx context.Context) error {
 	if err, ended := w.changes.closedWith(); ended {
 		return fmt.Errorf("connect for client tracking: %w", err)
 	}
-	if err := w.changes.trackingError(); err != nil {
+	if err := w.changes.current().trackErr; err != nil {
 		return fmt.Errorf("the server does not report changes: %w", err)
 	}
 	_, err := w.conn.clients(ctx, []int64{1})
@@ -274,7 +274,7 @@ func (w *holderWatch) takeChanges() (changed []string) {
 	c := w.changes.drain()
 	w.received = max(w.received, c.mark)
 	for key := range w.locks {
-		if _, is := c.since[key]; is || c.flushed {
+		if _, is := c.of[key]; is || c.flushed {
 			changed = append(changed, key)
 		}
 	}

@@ -6,16 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"locktop/internal/promtext"
 	"locktop/keyspace"
 )
 
 // family is a metric with one or more series of each target.
 type family struct {
 	name string
-	kind promtext.Kind
+	kind string
 	help string
 	// each writes the samples of a target. It is called only for a target that answers,
 	// unless always is set: a gauge that nobody has read is no longer true.
@@ -24,47 +22,13 @@ type family struct {
 }
 
 // write writes the family of all targets.
-func (f family) write(w *promtext.Writer, targets []*target) {
-	w.Family(f.name, f.kind, f.help)
+func (f family) write(p *page, targets []*target) {
+	p.begin(f.name, f.kind, f.help)
 	for _, t := range targets {
 		if t.up || f.always {
-			f.each(&page{out: w, target: t.Name}, t)
+			p.target = t.Name
+			f.each(p, t)
 		}
-	}
-}
-
-// page writes samples of one target.
-type page struct {
-	out    *promtext.Writer
-	target string
-	labels []promtext.Label // reused
-}
-
-// with returns the labels of a sample: the target, then pairs of name and value.
-func (p *page) with(pairs []string) []promtext.Label {
-	p.labels = append(p.labels[:0], promtext.Label{Name: "target", Value: p.target})
-	for pair := range slices.Chunk(pairs, 2) {
-		p.labels = append(p.labels, promtext.Label{Name: pair[0], Value: pair[1]})
-	}
-	return p.labels
-}
-
-// number writes a sample.
-func (p *page) number(n float64, pairs ...string) { p.out.Sample(n, p.with(pairs)...) }
-
-// flag writes 1 for true, and 0 for false.
-func (p *page) flag(is bool, pairs ...string) {
-	n := 0.0
-	if is {
-		n = 1
-	}
-	p.number(n, pairs...)
-}
-
-// time writes a time in seconds since 1970, unless it is unknown.
-func (p *page) time(at time.Time, pairs ...string) {
-	if !at.IsZero() {
-		p.number(float64(at.UnixMilli())/1000, pairs...)
 	}
 }
 
@@ -83,32 +47,32 @@ func families(o Options) []family {
 // passFamilies lists the metrics of locktop's own work.
 func passFamilies() []family {
 	return []family{
-		{"locktop_target_info", promtext.Gauge, "The flags with which a command of locktop reads the target; the value is 1.", func(p *page, t *target) { p.number(1, "flags", t.Flags) }, true},
-		{"locktop_up", promtext.Gauge, "Whether the last read of the target succeeded.", func(p *page, t *target) { p.flag(t.up) }, true},
-		{"locktop_down_reason", promtext.Gauge, "Why the last read of the target failed: 1 for the reason, else 0.", func(p *page, t *target) {
+		{"locktop_target_info", gauge, "The flags with which a command of locktop reads the target; the value is 1.", func(p *page, t *target) { p.number(1, "flags", t.Flags) }, true},
+		{"locktop_up", gauge, "Whether the last read of the target succeeded.", func(p *page, t *target) { p.flag(t.up) }, true},
+		{"locktop_down_reason", gauge, "Why the last read of the target failed: 1 for the reason, else 0.", func(p *page, t *target) {
 			for _, why := range DownReasons() {
 				p.flag(t.down == why, "reason", string(why))
 			}
 		}, true},
-		{"locktop_last_answer_timestamp_seconds", promtext.Gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.lastAnswer()) }, true},
-		{"locktop_pass_complete", promtext.Gauge, "Whether the keyspace has been scanned completely since the target answers.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
-		{"locktop_pass_last_timestamp_seconds", promtext.Gauge, "When the last complete scan of the keyspace ended.", func(p *page, t *target) {
+		{"locktop_last_answer_timestamp_seconds", gauge, "When the target answered last; its metrics are not newer.", func(p *page, t *target) { p.time(t.lastAnswer()) }, true},
+		{"locktop_pass_complete", gauge, "Whether the keyspace has been scanned completely since the target answers.", func(p *page, t *target) { p.flag(t.reading.Complete) }, false},
+		{"locktop_pass_last_timestamp_seconds", gauge, "When the last complete scan of the keyspace ended.", func(p *page, t *target) {
 			end, _ := t.pass()
 			p.time(end)
 		}, true},
-		{"locktop_pass_duration_seconds", promtext.Gauge, "How long the last complete scan of the keyspace took.", func(p *page, t *target) {
+		{"locktop_pass_duration_seconds", gauge, "How long the last complete scan of the keyspace took.", func(p *page, t *target) {
 			if end, took := t.pass(); !end.IsZero() {
 				p.number(took.Seconds())
 			}
 		}, false},
-		{"locktop_keys_seen", promtext.Gauge, "Keys in the databases that are scanned.", func(p *page, t *target) { p.number(float64(t.reading.Cost.Keys)) }, false},
-		{"locktop_server_busy_seconds_total", promtext.Counter, "How long the servers were busy with the commands of locktop.", func(p *page, t *target) { p.number(t.reading.ServerTime.Seconds()) }, true},
-		{"locktop_commands_total", promtext.Counter, "Commands that locktop has sent.", func(p *page, t *target) {
+		{"locktop_keys_seen", gauge, "Keys in the databases that are scanned.", func(p *page, t *target) { p.number(float64(t.reading.Cost.Keys)) }, false},
+		{"locktop_server_busy_seconds_total", counter, "How long the servers were busy with the commands of locktop.", func(p *page, t *target) { p.number(t.reading.ServerTime.Seconds()) }, true},
+		{"locktop_commands_total", counter, "Commands that locktop has sent.", func(p *page, t *target) {
 			for _, command := range slices.Sorted(maps.Keys(t.reading.Commands)) {
 				p.number(float64(t.reading.Commands[command]), "command", command)
 			}
 		}, true},
-		{"locktop_recording_up", promtext.Gauge, "Whether the last frame of the recording was written; absent without a recording.", func(p *page, t *target) {
+		{"locktop_recording_up", gauge, "Whether the last frame of the recording was written; absent without a recording.", func(p *page, t *target) {
 			if t.recorded {
 				p.flag(t.recording)
 			}
@@ -119,34 +83,30 @@ func passFamilies() []family {
 // lockFamilies lists the metrics of locks by format.
 func lockFamilies() []family {
 	return []family{
-		{"locktop_locks", promtext.Gauge, "Locks by their state.", byGroup(func(p *page, id []string, g *group) {
+		{"locktop_locks", gauge, "Locks by their state.", byGroup(func(p *page, id []string, g *group) {
 			for _, s := range keyspace.States() {
 				p.number(float64(g.gauges.locks[s]), append(id, "state", string(s))...)
 			}
 		}), false},
-		{"locktop_waiters", promtext.Gauge, "Clients that wait for a lock, as far as its format shows them.", byGroup(func(p *page, id []string, g *group) { p.number(float64(g.gauges.waiters), id...) }), false},
-		{"locktop_oldest_hold_timestamp_seconds", promtext.Gauge, "Begin of the longest hold, if one is known.", byGroup(func(p *page, id []string, g *group) { p.time(g.gauges.oldest, id...) }), false},
-		{"locktop_findings", promtext.Gauge, "Problems of locks and servers.", func(p *page, t *target) {
+		{"locktop_waiters", gauge, "Clients that wait for a lock, as far as its format shows them.", byGroup(func(p *page, id []string, g *group) { p.number(float64(g.gauges.waiters), id...) }), false},
+		{"locktop_oldest_hold_timestamp_seconds", gauge, "Begin of the longest hold, if one is known.", byGroup(func(p *page, id []string, g *group) { p.time(g.gauges.oldest, id...) }), false},
+		{"locktop_findings", gauge, "Problems of locks and servers.", func(p *page, t *target) {
 			for _, k := range keyspace.FindingKinds() {
 				for _, class := range slices.SortedFunc(maps.Keys(t.findings[k]), classID.compare) {
 					p.number(float64(t.findings[k][class]), t.labelsOf(k, class)...)
 				}
 			}
 		}, false},
-		{"locktop_events_total", promtext.Counter, "Changes of locks.", byGroup(func(p *page, id []string, g *group) {
+		{"locktop_events_total", counter, "Changes of locks.", byGroup(func(p *page, id []string, g *group) {
 			for _, k := range keyspace.EventKinds() {
 				p.number(float64(g.events[k]), append(id, "event", string(k))...)
 			}
 		}), true},
-		{"locktop_events_dropped_total", promtext.Counter, "Changes that locktop saw and did not count, because there were too many between two updates.", func(p *page, t *target) { p.number(float64(t.dropped)) }, true},
-		{"locktop_hold_seconds", promtext.Histogram, "Duration of the holds that ended and whose begin is known.", byGroup(func(p *page, id []string, g *group) {
-			counts := g.holds.counts
-			if counts == nil {
-				counts = make([]int64, len(holdBounds()))
-			}
-			p.out.Distribution(holdBounds(), counts, g.holds.sum.Seconds(), g.holds.total, p.with(id)...)
+		{"locktop_events_dropped_total", counter, "Changes that locktop saw and did not count, because there were too many between two updates.", func(p *page, t *target) { p.number(float64(t.dropped)) }, true},
+		{"locktop_hold_seconds", histogramType, "Duration of the holds that ended and whose begin is known.", byGroup(func(p *page, id []string, g *group) {
+			p.distribution(&g.holds, id)
 		}), true},
-		{"locktop_redlock_copies", promtext.Gauge, "What the servers have of Redlocks: held, the token that most servers have; other, another token; missing, none; unreachable.", func(p *page, t *target) {
+		{"locktop_redlock_copies", gauge, "What the servers have of Redlocks: held, the token that most servers have; other, another token; missing, none; unreachable.", func(p *page, t *target) {
 			for _, s := range copyStates() {
 				if t.redlock {
 					p.number(float64(t.view.copies[s]), "state", string(s))
@@ -194,9 +154,9 @@ func listedFamilies(keys []string) []family {
 		}
 	}
 	return []family{
-		{"locktop_lock_held", promtext.Gauge, "Whether the lock has a holder.", of(func(p *page, l lockView, id []string) { p.flag(l.held, id...) }), false},
-		{"locktop_lock_deadline_timestamp_seconds", promtext.Gauge, "When the lock expires; absent if it is free or never expires.", of(func(p *page, l lockView, id []string) { p.time(l.deadline, id...) }), false},
-		{"locktop_lock_held_since_timestamp_seconds", promtext.Gauge, "Begin of the hold; absent if the lock is free or the begin is unknown.", of(func(p *page, l lockView, id []string) { p.time(l.since, id...) }), false},
+		{"locktop_lock_held", gauge, "Whether the lock has a holder.", of(func(p *page, l lockView, id []string) { p.flag(l.held, id...) }), false},
+		{"locktop_lock_deadline_timestamp_seconds", gauge, "When the lock expires; absent if it is free or never expires.", of(func(p *page, l lockView, id []string) { p.time(l.deadline, id...) }), false},
+		{"locktop_lock_held_since_timestamp_seconds", gauge, "Begin of the hold; absent if the lock is free or the begin is unknown.", of(func(p *page, l lockView, id []string) { p.time(l.since, id...) }), false},
 	}
 }
 
@@ -226,9 +186,9 @@ func classFamilies() []family {
 		}
 	}
 	return []family{
-		{"locktop_class_locks", promtext.Gauge, "Locks by the pattern of their key, in which * stands for IDs.", of(func(c classGauges) int { return c.locks }), false},
-		{"locktop_class_waiters", promtext.Gauge, "Clients that wait for the locks of a class.", of(func(c classGauges) int { return c.waiters }), false},
-		{"locktop_classes_dropped", promtext.Gauge, "Classes that are counted in the class other, because there are too many.", func(p *page, t *target) {
+		{"locktop_class_locks", gauge, "Locks by the pattern of their key, in which * stands for IDs.", of(func(c classGauges) int { return c.locks }), false},
+		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class.", of(func(c classGauges) int { return c.waiters }), false},
+		{"locktop_classes_dropped", gauge, "Classes that are counted in the class other, because there are too many.", func(p *page, t *target) {
 			_, dropped := t.byClass()
 			p.number(float64(dropped))
 		}, false},

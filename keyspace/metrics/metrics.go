@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"locktop/internal/promtext"
 	"locktop/keyspace"
 )
 
@@ -89,20 +88,17 @@ func (e *Exporter) Ready() bool {
 	return !slices.ContainsFunc(e.targets, func(t *target) bool { return !t.tried || t.up && !t.scanned })
 }
 
-// ContentType is the media type of what Write writes.
-const ContentType = promtext.ContentType
-
 // Write writes all metrics in the text format of Prometheus.
 func (e *Exporter) Write(to io.Writer) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := promtext.NewWriter(to)
-	w.Family("locktop_build_info", promtext.Gauge, "The version of locktop and of Go; the value is 1.")
-	w.Sample(1, promtext.Label{Name: "version", Value: e.options.Version}, promtext.Label{Name: "goversion", Value: runtime.Version()})
+	p := newPage(to)
+	p.begin("locktop_build_info", gauge, "The version of locktop and of Go; the value is 1.")
+	p.number(1, "version", e.options.Version, "goversion", runtime.Version())
 	for _, f := range families(e.options) {
-		f.write(w, e.targets)
+		f.write(p, e.targets)
 	}
-	return w.Flush()
+	return p.flush()
 }
 
 // target has the metrics of one target.

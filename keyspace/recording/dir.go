@@ -256,7 +256,7 @@ func (w *DirWriter) beginSegment(s keyspace.Snapshot) error {
 		if err != nil {
 			return err
 		}
-		w.segment, err = newSegmentWriter(f, s, w.token)
+		w.segment, err = newSegmentWriter(f, s, w.token, false)
 		if err != nil {
 			return errors.Join(err, f.Close(), os.Remove(filepath.Join(w.dir, name))) // it has no frame
 		}

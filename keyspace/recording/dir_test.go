@@ -32,9 +32,9 @@ func newDirWriter(t *testing.T, dir string, o DirOptions) (*DirWriter, func() st
 	return w, func() string { return strings.Join(reports, "\n") }
 }
 
-func openDir(t testing.TB, dir string) *DirReader {
+func openDir(t testing.TB, dir string) *Reader {
 	t.Helper()
-	r, err := OpenDir(dir)
+	r, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func hour(seed uint64) []keyspace.Snapshot {
 }
 
 // atDir returns the snapshot of a moment, which must not fail.
-func atDir(t *testing.T, r *DirReader, moment, since time.Time) keyspace.Snapshot {
+func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
 	s, err := r.At(moment, since)
 	if err != nil {
@@ -490,11 +490,11 @@ func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := OpenDir(dir); !errors.Is(err, ErrFormat) || strings.Contains(err.Error(), "\n") {
+		if _, err := Open(dir); !errors.Is(err, ErrFormat) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := OpenDir(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
 	}
 }
@@ -585,7 +585,7 @@ func fuzzDir(t *testing.T, file []byte) {
 	if err := os.WriteFile(name, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := OpenDir(name)
+	r, err := Open(name)
 	if err != nil {
 		return
 	}

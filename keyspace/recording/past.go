@@ -32,7 +32,7 @@ const maxPastAge = 10 * time.Minute
 // newPast reads the end of the recording in a directory, which may be empty. hash is how
 // its tokens were replaced.
 func newPast(dir string, hash func(string) string) *Past {
-	r, err := OpenDir(dir)
+	r, err := Open(dir)
 	if err != nil {
 		return nil
 	}

@@ -14,14 +14,13 @@ import (
 	"locktop/keyspace"
 )
 
-// Redactor replaces tokens in snapshots by hashes, because a token permits its reader
-// to release the lock. Each Redactor has its own salt and gives the same token always
-// the same hash.
-type Redactor struct{ salt [16]byte }
+// redactor replaces tokens by hashes. It has its own salt, and gives the same token always the
+// same hash.
+type redactor struct{ salt [16]byte }
 
-// NewRedactor returns a Redactor with a new salt.
-func NewRedactor() *Redactor {
-	r := &Redactor{}
+// newRedactor returns a redactor with a new salt.
+func newRedactor() *redactor {
+	r := &redactor{}
 	_, _ = rand.Read(r.salt[:]) // never fails
 	return r
 }
@@ -30,11 +29,11 @@ func NewRedactor() *Redactor {
 // so only the owner of the recording can read it.
 const saltName = "salt"
 
-// redactorIn returns the Redactor of a directory of segments: the same token has the same
+// redactorIn returns the redactor of a directory of segments: the same token has the same
 // hash in all of them. If the salt cannot be stored, it is a new one.
-func redactorIn(dir string) *Redactor {
+func redactorIn(dir string) *redactor {
 	name := filepath.Join(dir, saltName)
-	r := NewRedactor()
+	r := newRedactor()
 	stored, err := os.ReadFile(name)
 	if err == nil && len(stored) == len(r.salt) {
 		copy(r.salt[:], stored)
@@ -44,20 +43,7 @@ func redactorIn(dir string) *Redactor {
 	return r
 }
 
-// Redact returns a copy of the snapshot without tokens.
-func (r *Redactor) Redact(s keyspace.Snapshot) keyspace.Snapshot {
-	same := func(text string) string { return text }
-	s = mapTexts(s, same, r.hash)
-	for i := range s.Locks {
-		s.Locks[i].Evidence = nil // it may quote a token
-	}
-	for i := range s.Events {
-		s.Events[i].Lock.Evidence = nil
-	}
-	return s
-}
-
-func (r *Redactor) hash(token string) string {
+func (r *redactor) hash(token string) string {
 	if token == "" {
 		return ""
 	}
@@ -89,32 +75,8 @@ func unescapeText(s string) string {
 	return string(raw)
 }
 
-// escapeDelta returns d with f applied to every text from a key or value.
-func escapeDelta(d keyspace.Delta, f func(string) string) keyspace.Delta {
-	d.Snapshot = mapTexts(d.Snapshot, f, f)
-	d.Gone = slices.Clone(d.Gone)
-	for i := range d.Gone {
-		d.Gone[i].Key = f(d.Gone[i].Key)
-	}
-	return d
-}
-
-// mapTexts returns a copy of s with name applied to keys and labels, and token to
-// tokens and IDs.
-func mapTexts(s keyspace.Snapshot, name, token func(string) string) keyspace.Snapshot {
-	s.Locks = slices.Clone(s.Locks)
-	for i := range s.Locks {
-		s.Locks[i] = new(mapLock(*s.Locks[i], name, token))
-	}
-	s.Events = slices.Clone(s.Events)
-	for i := range s.Events {
-		e := &s.Events[i]
-		e.Lock, e.Holder.ID, e.Waiter.ID = mapLock(e.Lock, name, token), token(e.Holder.ID), token(e.Waiter.ID)
-		e.Holder.Label = name(e.Holder.Label)
-	}
-	return s
-}
-
+// mapLock returns a copy of l with name applied to keys and labels, and token to tokens and
+// IDs.
 func mapLock(l keyspace.Lock, name, token func(string) string) keyspace.Lock {
 	l.Key = name(l.Key)
 	l.Holders, l.Waiters, l.Votes, l.Evidence = slices.Clone(l.Holders), slices.Clone(l.Waiters), slices.Clone(l.Votes), slices.Clone(l.Evidence)

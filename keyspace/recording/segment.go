@@ -15,12 +15,12 @@ import (
 	"locktop/keyspace"
 )
 
-// A segment is one file of a recording in a directory: one gzip stream of JSON lines.
+// A segment is a part of a recording: one gzip stream of JSON lines.
 //
 //	{"segment":1,"at":…,"count":N}    the header
 //	{"key":…}                         N lines: all locks, in their order
 //	{"at":…,"state":…,"crc":…}        the first frame
-//	{"at":…,"renewed":…,"crc":…}      the other frames, one per second
+//	{"at":…,"renewed":…,"crc":…}      the other frames
 //
 // The header, the locks and the first frame are the full state. Each other frame is the
 // difference to the one before, and names a lock of that state by its position. The crc
@@ -29,7 +29,7 @@ import (
 //
 // A renewal is only a position. The deadline becomes the time of the frame plus the time
 // to live that the lock had before. If the true deadline differs by more than
-// renewalSlack, the lock is written whole.
+// renewalSlack, the lock is written whole. In the segments of a Writer it always is.
 
 // segmentVersion is the version of the layout.
 const segmentVersion = 1
@@ -37,6 +37,8 @@ const segmentVersion = 1
 // A segment begins with the fixed part of a gzip header and one extra field, which
 // contains the time of the full state in ns since 1970.
 const (
+	memberStart   = "\x1f\x8b\x08\x04"
+	fieldStart    = 12 // offset of the extra field
 	segmentID     = "LS"
 	segmentPrefix = fieldStart + 4 + 8 // bytes
 )

@@ -105,7 +105,7 @@ func (c *churn) token() string {
 func writeSegment(t testing.TB, all []keyspace.Snapshot, token func(string) string) []byte {
 	t.Helper()
 	var file bytes.Buffer
-	w, err := newSegmentWriter(&file, all[0], token)
+	w, err := newSegmentWriter(&file, all[0], token, false)
 	for _, s := range all[1:] {
 		err = errors.Join(err, w.Add(s))
 	}
@@ -378,7 +378,7 @@ func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
 		all = append(all, c.next(time.Second, 60))
 	}
 	var file bytes.Buffer
-	w, err := newSegmentWriter(&file, all[0], nil)
+	w, err := newSegmentWriter(&file, all[0], nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +436,7 @@ func TestASegmentHasNoTokens(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	text := string(unzip(t, writeSegment(t, all, NewRedactor().hash)))
+	text := string(unzip(t, writeSegment(t, all, newRedactor().hash)))
 	if strings.Contains(text, "secret") || strings.Count(text, "redacted-") < 100 {
 		t.Errorf("it has %d redacted tokens, and the text %.300s", strings.Count(text, "redacted-"), text[max(0, strings.Index(text, "secret")-100):])
 	}

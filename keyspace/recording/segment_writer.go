@@ -20,6 +20,7 @@ type segmentWriter struct {
 	buffer   *bufio.Writer
 	zip      *gzip.Writer
 	token    func(string) string // applied to tokens; nil: none
+	exact    bool                // write each renewal and each figure
 	sum      uint32              // of all lines
 	unpacked int64               // bytes of all lines
 	state    int64               // bytes of the full state, compressed
@@ -45,9 +46,9 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 }
 
 // newSegmentWriter writes the full state of s. The function token is applied to each token; nil means that tokens are written.
-func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) string) (*segmentWriter, error) {
+func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) string, exact bool) (*segmentWriter, error) {
 	out := &countingWriter{Writer: to}
-	w := &segmentWriter{out: out, buffer: bufio.NewWriterSize(out, 64<<10), token: token}
+	w := &segmentWriter{out: out, buffer: bufio.NewWriterSize(out, 64<<10), token: token, exact: exact}
 	w.zip = gzip.NewWriter(w.buffer)
 	w.zip.Extra = segmentExtra(s.At)
 	if err := w.writeLine(segmentHeader{segmentVersion, s.At, len(s.Locks)}); err != nil {
@@ -92,7 +93,7 @@ func (w *segmentWriter) Add(s keyspace.Snapshot) error {
 	}
 	w.addEvents(&f, s.Events, before, known)
 	state := stateOf(s)
-	if state.differs(w.servers) || s.At.Sub(w.stateAt) >= statePeriod && !reflect.DeepEqual(state, w.servers) {
+	if state.differs(w.servers) || (w.exact || s.At.Sub(w.stateAt) >= statePeriod) && !reflect.DeepEqual(state, w.servers) {
 		w.servers, w.stateAt = state, s.At
 		f.State = &w.servers
 	}
@@ -237,7 +238,7 @@ func (w *segmentWriter) addLocks(f *frame, old []*keyspace.Lock, known []knownLo
 			w.addLock(f, now)
 			continue
 		}
-		if next, renewals, ok := known[was].after(old[was], now, f.At); ok {
+		if next, renewals, ok := known[was].after(old[was], now, f.At); ok && !(w.exact && renewals > 0) {
 			w.known = append(w.known, next)
 			f.renew(was, renewals)
 		} else {
@@ -267,11 +268,12 @@ func (f *frame) renew(position, renewals int) {
 	f.Renewed[renewals-1] = append(f.Renewed[renewals-1], position)
 }
 
-// addEvents adds the events to a frame, except renewals: their number is in the lock.
+// addEvents adds the events to a frame. Renewals are only counted in the lock, unless the
+// segment is exact.
 func (w *segmentWriter) addEvents(f *frame, events []keyspace.Event, before keyspace.Snapshot, known []knownLock) {
 	for i := range events {
 		switch e := &events[i]; {
-		case e.Kind == keyspace.Renewed:
+		case e.Kind == keyspace.Renewed && !w.exact:
 		case len(f.Events) >= maxEvents:
 			f.Omitted++
 		default:

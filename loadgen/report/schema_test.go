@@ -4,14 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"locktop/internal/jsonschema"
 	"locktop/internal/server"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -19,10 +20,10 @@ import (
 )
 
 func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
-	s := jsonschema.Read(t, "../../docs/scenario.schema.json")
+	s := schemaOf(t, "scenario.schema.json")
 	for what, pair := range map[string][2][]string{
-		"a scenario": {readKeys("x: 1"), keysOf(s.Properties)},
-		"a fault":    {readKeys("faults: [{x: 1}]"), keysOf(s.Properties["faults"].Items.Properties)},
+		"a scenario": {readKeys("x: 1"), slices.Sorted(maps.Keys(s.Properties))},
+		"a fault":    {readKeys("faults: [{x: 1}]"), slices.Sorted(maps.Keys(s.Properties["faults"].Items2020.Properties))},
 	} {
 		slices.Sort(pair[0])
 		if !slices.Equal(pair[0], pair[1]) {
@@ -30,7 +31,7 @@ func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 		}
 	}
 	for _, kind := range loadgen.FaultKinds() {
-		if !slices.Contains(s.Properties["faults"].Items.Properties["fault"].Enum, any(string(kind))) {
+		if !slices.Contains(s.Properties["faults"].Items2020.Properties["fault"].Enum.Values, any(string(kind))) {
 			t.Errorf("the schema does not know the fault %s", kind)
 		}
 	}
@@ -47,8 +48,8 @@ func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(c.file), &v); err != nil {
 			t.Fatal(err)
 		}
-		if wrong := s.Check(v, name); (wrong == "") != c.sound {
-			t.Errorf("%s: %s", name, wrong)
+		if err := s.Validate(v); (err == nil) != c.sound {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -60,18 +61,19 @@ func readKeys(file string) []string {
 	return strings.Fields(keys)
 }
 
-func keysOf(m map[string]jsonschema.Schema) []string {
-	var all []string
-	for key := range m {
-		all = append(all, key)
+// schemaOf returns a schema of docs.
+func schemaOf(t *testing.T, file string) *jsonschema.Schema {
+	t.Helper()
+	s, err := jsonschema.NewCompiler().Compile("../../docs/" + file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.Sort(all)
-	return all
+	return s
 }
 
 func TestReportsMatchTheirSchema(t *testing.T) {
 	t.Parallel()
-	s := jsonschema.Read(t, "../../docs/load-report.schema.json")
+	s := schemaOf(t, "load-report.schema.json")
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
 		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 1100 * time.Millisecond,
 		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: 600 * time.Millisecond}, {At: time.Hour, Kind: loadgen.Flush}},
@@ -89,8 +91,8 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	if err := json.Unmarshal(text, &v); err != nil {
 		t.Fatal(err)
 	}
-	if wrong := s.Check(v, "report"); wrong != "" {
-		t.Error(wrong)
+	if err := s.Validate(v); err != nil {
+		t.Error(err)
 	}
 	if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
 		t.Errorf("the report has too little in it: %s", text)
@@ -116,9 +118,9 @@ func TestThresholdsHaveTheNamesOfTheReports(t *testing.T) {
 }
 
 func TestEventsMatchTheirSchema(t *testing.T) {
-	s := jsonschema.Read(t, "../../docs/load-event.schema.json")
+	s := schemaOf(t, "load-event.schema.json")
 	kinds := map[any]bool{}
-	for _, kind := range s.Properties["event"].Enum {
+	for _, kind := range s.Properties["event"].Enum.Values {
 		kinds[kind] = true
 	}
 	all := []loadgen.EventKind{loadgen.Arrived, loadgen.Acquired, loadgen.TimedOut, loadgen.Refused, loadgen.Failed, loadgen.Released, loadgen.Expired, loadgen.Lost, loadgen.Abandoned, loadgen.FaultBegan, loadgen.FaultEnded, loadgen.StageBegan}
@@ -150,8 +152,8 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 		if err := json.Unmarshal(text, &v); err != nil {
 			t.Fatal(err)
 		}
-		if wrong := s.Check(v, name); wrong != "" {
-			t.Error(wrong)
+		if err := s.Validate(v); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 		if name == "full" && len(v) != len(s.Properties) {
 			t.Errorf("%d keys, the schema has %d: %s", len(v), len(s.Properties), text)

@@ -1,0 +1,320 @@
+package formats
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// getset is the format of the lock in Redis' documentation of SETNX. Its value is its
+// deadline, and waiters test by GETSET whether the lock has ended. It has no TTL and
+// no holder.
+func getset() keyspace.Format {
+	f := endsByValue(func(key string, expires bool) keyspace.Confidence {
+		switch {
+		case expires: // not this library: see setNX
+			return keyspace.No
+		case looksLikeLock(key):
+			return keyspace.Likely
+		case looksLikeOther(key):
+			return keyspace.No
+		default:
+			return keyspace.Possible
+		}
+	}, func(s string) (time.Time, bool) {
+		if digits(s, 10, 10) {
+			return atSeconds(s)
+		}
+		return atMilli(s)
+	})
+	f.Name = "getset"
+	f.Library = "custom GETSET, ServiceStack.Redis"
+	f.Source = "redis.io/commands/setnx"
+	f.Signature = "the value is a time, and the key has no TTL"
+	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
+	return f
+}
+
+// hashReentrant is the format of reentrant locks in custom Lua scripts: a hash with the
+// holder as its only field and the count as its value. Any hash with one number looks
+// the same, so the name of the key must suggest a lock.
+func hashReentrant() keyspace.Format {
+	return keyspace.Format{
+		Name:      "hash-reentrant",
+		Library:   "HINCRBY in Lua",
+		Source:    "common practice; locktop's own Reentrant has the same layout",
+		Signature: "the name contains a word for locks, and the hash has one field that holds a count",
+		Type:      "hash",
+		Match:     looksLikeLock,
+		Decode:    decodeHashReentrant,
+		Actions:   countActions(nil, ""),
+		Samples: []keyspace.Sample{sample("entered twice", 45*time.Second, keyspace.Lock{
+			Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
+			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 2}},
+		},
+			"HSET lock:invoice:2026-118 billing-3:main 2",
+			"PEXPIRE lock:invoice:2026-118 45000")},
+	}
+}
+
+func decodeHashReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.Reentrant}
+	for _, m := range e.Members {
+		depth, ok := count(m.Value)
+		if !ok || depth > 999_999 {
+			return keyspace.Lock{}, keyspace.No
+		}
+		l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: depth})
+	}
+	switch {
+	case len(l.Holders) == 0 || e.Truncated():
+		return keyspace.Lock{}, keyspace.No
+	case len(l.Holders) > 1:
+		return l, keyspace.Possible // a reentrant lock has one holder: probably counters
+	default:
+		return l, keyspace.Likely
+	}
+}
+
+// stampRW is the format of a read/write lock in a hash with two times: the last acquire
+// for reading and the last one for writing. Their validity is not known, so the later
+// one is the holder.
+func stampRW() keyspace.Format {
+	sure := func(key string) keyspace.Confidence {
+		if looksLikeLock(key) {
+			return keyspace.Likely
+		}
+		return keyspace.Possible
+	}
+	return keyspace.Format{
+		Name:      "stamp-rw",
+		Library:   "custom: a hash of two times",
+		Source:    "common practice",
+		Signature: "the hash has a time in ms for read or write, and nothing else",
+		Type:      "hash",
+		Probe: func(key, first string) keyspace.Confidence {
+			if modeOf(first) == "" {
+				return keyspace.No
+			}
+			return sure(key)
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			var last keyspace.Holder
+			for _, m := range e.Members {
+				at, ok := atMilli(m.Value)
+				if !ok || modeOf(m.Name) == "" {
+					return keyspace.Lock{}, keyspace.No
+				}
+				if since := plausibleStart(at, e.Now); last.ID == "" || since.After(last.Since) {
+					last = keyspace.Holder{ID: m.Value, Count: 1, Mode: modeOf(m.Name), Since: since}
+				}
+			}
+			if last.ID == "" {
+				return keyspace.Lock{}, keyspace.No
+			}
+			return keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{last}}, sure(e.Key)
+		},
+		Actions: hashRWActions(""),
+		Samples: []keyspace.Sample{sample("read just now, written before", 0, keyspace.Lock{
+			Key: "rwlock:prices", Kind: keyspace.RW, Confidence: keyspace.Likely,
+			Holders: []keyspace.Holder{{ID: "{ms-1000}", Count: 1, Mode: keyspace.Read}},
+		},
+			"HSET rwlock:prices read {ms-1000} write {ms-90000}")},
+	}
+}
+
+// modeOf returns the mode of a field; "" if the field has none.
+func modeOf(field string) keyspace.Mode {
+	switch field {
+	case "read", "r":
+		return keyspace.Read
+	case "write", "w":
+		return keyspace.Write
+	default:
+		return ""
+	}
+}
+
+// hashRW is the format of a read/write lock in a hash with two owners.
+func hashRW() keyspace.Format {
+	return keyspace.Format{
+		Name:      "hash-rw",
+		Library:   "custom: a hash of two owners",
+		Source:    "common practice",
+		Signature: "the name contains a word for locks, and the hash has an owner for r or w, and nothing else",
+		Type:      "hash",
+		Match:     looksLikeLock,
+		Probe:     probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.RW}
+			for _, m := range e.Members {
+				mode := modeOf(m.Name)
+				if mode == "" || m.Value == "" || digits(m.Value, 1, 20) {
+					return keyspace.Lock{}, keyspace.No
+				}
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Count: 1, Mode: mode})
+			}
+			return ifHeld(l, keyspace.Likely)
+		},
+		Actions: hashRWActions("hold_extend"),
+		Samples: []keyspace.Sample{sample("a writer", 30*time.Second, keyspace.Lock{
+			Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
+			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 1, Mode: keyspace.Write}},
+		},
+			"HSET rwlock:stock w billing-3:main",
+			"PEXPIRE rwlock:stock 30000")},
+	}
+}
+
+// hashRWActions change a hash of mode → holder or time.
+func hashRWActions(extend string) *keyspace.Actions {
+	h := &keyspace.Actions{
+		Keys: lockKey,
+		Args: func(l keyspace.Lock) []string {
+			seen := []string{strconv.Itoa(len(l.Holders))}
+			for _, h := range l.Holders {
+				seen = append(seen, string(h.Mode), h.ID)
+			}
+			return seen
+		},
+		ForceRelease: script("hash_rw_check", "hash_rw_release"),
+	}
+	if extend != "" {
+		h.Extend = script("hash_rw_check", extend)
+	}
+	return h
+}
+
+// readWriteKeys is the format of a read/write lock in two strings: one key for all
+// readers and one for the writer, with names that say so. If both exist, exclusion is
+// violated, and the writer's key represents the lock.
+func readWriteKeys() keyspace.Format {
+	return keyspace.Format{
+		Name:      "read-write-keys",
+		Library:   "custom: two keys",
+		Source:    "common practice",
+		Signature: "the name ends in readLock or writeLock, and the value is a number",
+		Type:      "string",
+		Match: func(key string) bool {
+			_, _, ok := sides(key)
+			return ok
+		},
+		Probe: probeIf(keyspace.Likely, func(first string) bool { return digits(first, 1, 6) }),
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			_, other, _ := sides(e.Key)
+			return []keyspace.Companion{{Key: other, Type: "string"}}
+		},
+		Decode:  decodeReadWriteKeys,
+		Actions: readWriteActions(),
+		Samples: readWriteKeysSamples(),
+	}
+}
+
+// sides returns the mode of a key and the key of the other mode.
+func sides(key string) (mode keyspace.Mode, other string, ok bool) {
+	if n := len(key); n < len("readlock") || key[n-1]|0x20 != 'k' { // fast path for most keys
+		return "", "", false
+	}
+	for _, lock := range [...]string{"Lock", "lock", "LOCK"} {
+		for _, sep := range [...]string{"", "_", "-", ":"} {
+			for _, pair := range [...][2]string{{"read", "write"}, {"Read", "Write"}, {"READ", "WRITE"}} {
+				if stem, is := strings.CutSuffix(key, pair[0]+sep+lock); is {
+					return keyspace.Read, stem + pair[1] + sep + lock, true
+				}
+				if stem, is := strings.CutSuffix(key, pair[1]+sep+lock); is {
+					return keyspace.Write, stem + pair[0] + sep + lock, true
+				}
+			}
+		}
+	}
+	return "", "", false
+}
+
+func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	mode, beside, ok := sides(e.Key)
+	if !ok || !digits(e.Value, 1, 6) {
+		return keyspace.Lock{}, keyspace.No
+	}
+	l := keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: e.Value, Count: 1, Mode: mode}}}
+	other, both := e.Related[beside]
+	switch {
+	case both && mode == keyspace.Read: // the writer's key represents the lock
+		return keyspace.Lock{}, keyspace.No
+	case both:
+		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Count: 1, Mode: keyspace.Read, Expires: other.Expires})
+		l.Evidence = []string{"both keys exist: it is held for reading and for writing at once"}
+	}
+	return l, keyspace.Likely
+}
+
+func readWriteKeysSamples() []keyspace.Sample {
+	reader := opaqueSample("read", "doc:7:readLock", "1", keyspace.Likely, 30*time.Second)
+	reader.Want.Kind, reader.Want.Holders[0].Mode = keyspace.RW, keyspace.Read
+	broken := opaqueSample("broken: held for reading and for writing at once", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
+	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
+	broken.Want.Kind = keyspace.RW
+	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
+	broken.Want.Evidence = []string{"both keys exist: it is held for reading and for writing at once"}
+	return []keyspace.Sample{reader, broken}
+}
+
+func readWriteActions() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: func(l keyspace.Lock) []string {
+			own, other, _ := sides(l.Key)
+			var keys []string
+			for _, h := range l.Holders {
+				if h.Mode == own {
+					keys = append(keys, l.Key)
+				} else {
+					keys = append(keys, other)
+				}
+			}
+			return keys
+		},
+		Args:         holderIDs,
+		ForceRelease: script("keys_check", "keys_release"),
+		Extend:       script("keys_check", "keys_extend"),
+	}
+}
+
+// oversized is the format of values that are too big for a lock although their name
+// suggests one: a table of locks, a queue, or a mistake. It has no holders.
+func oversized() keyspace.Format {
+	return keyspace.Format{
+		Name:          "oversized",
+		Library:       "custom",
+		Source:        "a name that suggests a lock, and a value that is too large for one",
+		Signature:     "the name contains a word for locks",
+		Type:          keyspace.AnyType,
+		Match:         func(key string) bool { return hintOf(key) == strongHint },
+		MaxConfidence: keyspace.Possible,
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if !e.Truncated() {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: []string{sizeOf(e) + " is too big for a lock"}}
+			return l, keyspace.Possible
+		},
+		Samples: []keyspace.Sample{sample("a string of 5000 bytes", 0, keyspace.Lock{
+			Key: "lock:archive", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+			Evidence: []string{"a string of 5000 bytes is too big for a lock"},
+		},
+			"SETRANGE lock:archive 4999 x")},
+	}
+}
+
+// sizeOf describes the type and size of an entry: "a hash of 1000000 elements".
+func sizeOf(e keyspace.Entry) string {
+	switch {
+	case e.Type == "string":
+		return fmt.Sprintf("a string of %d bytes", e.Len)
+	case e.Oversized:
+		return fmt.Sprintf("a %s of megabytes, which is not read,", e.Type)
+	default:
+		return fmt.Sprintf("a %s of %d elements", e.Type, e.Len)
+	}
+}

@@ -1,0 +1,127 @@
+package formats
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redissonCount is the format of Redisson's RSemaphore, the number of free permits, and
+// RCountDownLatch, the remaining count. Any counter looks the same: only subscribers of
+// the release channels distinguish it.
+func redissonCount() keyspace.Format {
+	return keyspace.Format{
+		Name:         "redisson-count",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
+		Signature:    "the value is a small number, and the key has no TTL",
+		Type:         "string",
+		Probe: func(key, first string) keyspace.Confidence {
+			if !digits(first, 1, 4) || countsOtherwise(key) {
+				return keyspace.No
+			}
+			return keyspace.Possible // a probe does not know the subscribers
+		},
+		Channels: func(e keyspace.Entry) []string {
+			return []string{redissonName(redissonSemaphore, e.Key), redissonName(redissonLatch, e.Key)}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if !digits(e.Value, 1, 4) || !e.Expires.IsZero() || countsOtherwise(e.Key) {
+				return keyspace.Lock{}, keyspace.No
+			}
+			left, _ := count(e.Value)
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: left, Waiting: subscribers(e)}
+			if e.Subscribers[redissonName(redissonLatch, e.Key)] > 0 {
+				l.Kind = keyspace.Latch
+			}
+			if l.Waiting == 0 {
+				return l, keyspace.Possible
+			}
+			l.Evidence = []string{"clients subscribe to the channel of a Redisson " + string(l.Kind) + " of that name"}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{sample("three permits left", 0,
+			keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Remaining: 3},
+			"SET desks 3")},
+	}
+}
+
+// Prefixes of the channels on which Redisson's clients wait.
+const (
+	redissonRWUnlock  = "redisson_rwlock"
+	redissonSemaphore = "redisson_sc"
+	redissonLatch     = "redisson_countdownlatch__channel__"
+)
+
+// subscribers returns the number of subscribers of an entry's channels.
+func subscribers(e keyspace.Entry) int {
+	var n int64
+	for _, listening := range e.Subscribers {
+		n += listening
+	}
+	return int(n)
+}
+
+// countsOtherwise reports whether the name of a key suggests a number without a lock.
+func countsOtherwise(key string) bool {
+	return looksLikeOther(key) || countedName(key) || counterName(key) || fenceName(key)
+}
+
+// countedName reports whether a name suggests a counter.
+func countedName(key string) bool {
+	for word := range words(key) {
+		switch strings.ToLower(word) {
+		case "count", "counts", "total", "visits", "views", "hits", "likes", "score", "attempts", "retries", "seq", "sequence", "version", "page", "offset", "size", "num", "number", "qty", "enabled", "feature", "timer":
+			return true
+		}
+	}
+	return false
+}
+
+// dramatiqTTL is the default of the longest hold in Python's dramatiq.
+const dramatiqTTL = 15 * time.Minute
+
+// dramatiq is the format of dramatiq's ConcurrentRateLimiter: the number of permits in
+// use, under any name. The value has no holders, so one holder stands for all permits.
+// Every counter with a TTL looks the same.
+func dramatiq() keyspace.Format {
+	return keyspace.Format{
+		Name:          "dramatiq",
+		Library:       "dramatiq",
+		Source:        "github.com/Bogdanp/dramatiq: dramatiq/rate_limits/concurrent.py",
+		Signature:     "the value is a small number, and the key expires within a quarter of an hour",
+		Type:          "string",
+		MaxConfidence: keyspace.Possible,
+		Probe: func(key, first string) keyspace.Confidence {
+			if !digits(first, 1, 4) || countsOtherwise(key) {
+				return keyspace.No
+			}
+			return keyspace.Possible
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			out, ok := count(e.Value)
+			if !ok || !digits(e.Value, 1, 4) || countsOtherwise(e.Key) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: []string{fmt.Sprintf("%d permits would be in use", out)}}
+			if out > 0 {
+				l.Holders = []keyspace.Holder{dramatiqHolder(out)}
+			}
+			return l, keyspace.Possible
+		},
+		Samples: []keyspace.Sample{sample("two permits are in use", dramatiqTTL, keyspace.Lock{
+			Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
+			Evidence: []string{"2 permits would be in use"},
+			Holders:  []keyspace.Holder{dramatiqHolder(2)},
+		},
+			"SET pdf-workers 2 PX 900000")},
+	}
+}
+
+// dramatiqHolder returns the holder that stands for all permits in use.
+func dramatiqHolder(out int) keyspace.Holder {
+	return keyspace.Holder{ID: "permits", Label: "permits", Count: out}
+}

@@ -1,0 +1,87 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// shedlock is the format of Java's ShedLock: the start of the job and its host. A key
+// may outlive its job, until the minimum hold time ends.
+func shedlock() keyspace.Format {
+	r := stringLock{token: shedlockToken, sure: needsTTL(keyspace.Certain)}
+	const value = "ADDED:{iso-540000}@batch-01:" + sampleUUID1
+	s := opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
+	s.Want.Holders[0].Label = "batch-01"
+	return r.format(keyspace.Format{
+		Name:      "shedlock",
+		Library:   "ShedLock",
+		Source:    "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
+		Signature: "the value is ADDED:, a time, @ and a host",
+		Samples:   []keyspace.Sample{s},
+	})
+}
+
+func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
+	rest, ok := strings.CutPrefix(value, "ADDED:")
+	stamp, host, found := strings.Cut(rest, "@")
+	if !ok || !found || host == "" {
+		return keyspace.Holder{}, false
+	}
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil {
+		return keyspace.Holder{}, false
+	}
+	if id, cut := len(host)-37, len(host) > 37; cut && host[id] == ':' && isUUID(host[id+1:]) {
+		host = host[:id]
+	}
+	return keyspace.Holder{ID: value, Label: host, Count: 1, Since: plausibleStart(at, now)}, true
+}
+
+// jedisLock is the format of tokens with a UUID and a time in ms: in
+// abelaska/jedis-lock the deadline, without a TTL; in others the time of the acquire,
+// with a TTL.
+func jedisLock() keyspace.Format {
+	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
+	return r.format(keyspace.Format{
+		Name:      "jedis-lock",
+		Library:   "abelaska/jedis-lock, custom UUID and time",
+		Source:    "github.com/abelaska/jedis-lock: JedisLock.java, and common practice",
+		Signature: "the value is a UUID and a time in ms",
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			if sure == keyspace.No {
+				return l, sure
+			}
+			at, _ := atMilli(e.Value[37:])
+			switch {
+			case e.Expires.IsZero():
+				l.Expires = at
+				l.Evidence = []string{whyByValue}
+			case !at.After(e.Now):
+				l.Holders[0].Since = plausibleStart(at, e.Now)
+			}
+			return l, sure
+		},
+		Actions: valueActions(),
+		Samples: []keyspace.Sample{
+			opaqueSample("with the time when it was taken", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", keyspace.Likely, 25*time.Second),
+			endsItself("with the time when it ends", "seat:14c", sampleUUID1+":{ms+12000}", 12*time.Second, whyByValue),
+		},
+	})
+}
+
+// endsItself returns a sample of a lock whose value is its deadline and whose key has
+// no TTL.
+func endsItself(name, key, value string, ttl time.Duration, why string) keyspace.Sample {
+	s := opaqueSample(name, key, value, keyspace.Likely, 0)
+	s.TTL, s.Want.Evidence = ttl, []string{why}
+	return s
+}
+
+// stamped parses a UUID, a separator and 13 digits.
+func stamped(value string, _ time.Time) (keyspace.Holder, bool) {
+	ok := len(value) == 37+13 && isUUID(value[:36]) && strings.IndexByte(":._", value[36]) >= 0 && digits(value[37:], 13, 13)
+	return keyspace.Holder{ID: value, Count: 1}, ok
+}

@@ -1,0 +1,134 @@
+package formats
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// Key prefixes of simple-redis-mutex, and its channel for releases.
+const (
+	simpleMutexPrefix  = "@simple-redis-mutex:lock-"
+	simpleMutexFences  = "@simple-redis-mutex:fencing-tokens"
+	simpleMutexChannel = "@simple-redis-mutex:locks-releases"
+)
+
+// simpleRedisMutex is the format of npm's simple-redis-mutex: a random number in
+// JavaScript's notation or, in old versions, 100 hexadecimal digits. One fence counter
+// serves all locks. The counter and the tickets of old versions remain when no lock is
+// held.
+func simpleRedisMutex() keyspace.Format {
+	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
+	return r.format(keyspace.Format{
+		Name:      "simple-redis-mutex",
+		Library:   "simple-redis-mutex",
+		Source:    "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
+		Signature: "the name begins with " + simpleMutexPrefix + ", and the value is a random number",
+		Prefixes:  []string{simpleMutexPrefix},
+		Companion: func(key string) bool {
+			ticket := strings.HasSuffix(key, ":next-id") || strings.HasSuffix(key, ":last-out-id")
+			return key == simpleMutexFences || ticket && strings.HasPrefix(key, simpleMutexPrefix)
+		},
+		Actions: simpleMutexActions(),
+		Samples: []keyspace.Sample{
+			opaqueSample("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
+				[]string{"SET", simpleMutexFences, "7"}),
+		},
+	})
+}
+
+func simpleMutexToken(value string) bool {
+	rest, fraction := strings.CutPrefix(value, "0.")
+	return fraction && only(rest, "-") || isHex(value, 100)
+}
+
+// simpleMutexActions announce a release in JSON, like the library.
+func simpleMutexActions() *keyspace.Actions {
+	a := tokenActions()
+	a.Args = func(l keyspace.Lock) []string {
+		token := l.Holders[0].ID
+		return []string{token, simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, token)}
+	}
+	a.WakeHint = "receive a message on " + simpleMutexChannel
+	return a
+}
+
+// redisSemaphore is the format of Semaphore in node's redis-semaphore: a zset of UUIDs with
+// the time of their last refresh. A permit ends when the timeout has passed without a
+// refresh. Each refresh sets the timeout as the TTL of the key.
+func redisSemaphore() keyspace.Format {
+	return keyspace.Format{
+		Name:      "redis-semaphore",
+		Library:   "redis-semaphore",
+		Source:    "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
+		Signature: "the zset holds UUIDs, each with the time of its last refresh",
+		Type:      "zset",
+		Probe: func(key, first string) keyspace.Confidence {
+			if !semaphoreMember(first) {
+				return keyspace.No
+			}
+			return semaphoreName(key)
+		},
+		Decode:  decodeRedisSemaphore,
+		Actions: memberActions(inZset, ""),
+		Samples: redisSemaphoreSamples(),
+	}
+}
+
+// semaphoreName returns the confidence for a zset with this name. Queues and limiters
+// have the same structure.
+func semaphoreName(key string) keyspace.Confidence {
+	switch {
+	case strings.HasPrefix(key, "semaphore:"):
+		return keyspace.Certain
+	case looksLikeLock(key):
+		return keyspace.Likely
+	case looksLikeOther(key):
+		return keyspace.No
+	default:
+		return keyspace.Possible
+	}
+}
+
+// semaphoreMember reports whether s is a UUID, or a UUID with the number of a permit.
+func semaphoreMember(s string) bool {
+	id, number, several := strings.Cut(s, "_")
+	return isUUID(id) && (!several || digits(number, 1, 6))
+}
+
+func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	if e.Expires.IsZero() {
+		return keyspace.Lock{}, keyspace.No
+	}
+	var last time.Time
+	for _, m := range e.Members {
+		at, ok := atScore(m.Score)
+		if !ok || !semaphoreMember(m.Name) || at.After(e.Now.Add(time.Minute)) {
+			return keyspace.Lock{}, keyspace.No
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	l := keyspace.Lock{Kind: keyspace.Semaphore}
+	timeout := e.Expires.Sub(last)
+	for _, m := range e.Members {
+		at, _ := atScore(m.Score)
+		if until := at.Add(timeout); until.After(e.Now) {
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+		}
+	}
+	return ifHeld(l, semaphoreName(e.Key))
+}
+
+func redisSemaphoreSamples() []keyspace.Sample {
+	return []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
+		Key: "semaphore:render", Kind: keyspace.Semaphore,
+		Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
+	},
+		"DEL semaphore:render",
+		"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
+		"PEXPIRE semaphore:render 10000")}
+}

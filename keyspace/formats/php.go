@@ -1,0 +1,243 @@
+package formats
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// laravel is the format of PHP's Laravel: 16 letters and digits, or 20 for a slot of a
+// funnel, or an owner of the caller's choice. Other values in the cache are serialised
+// or numbers.
+func laravel() keyspace.Format {
+	r := stringLock{sure: laravelSure, token: opaqueToken(func(v string) bool {
+		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
+	})}
+	return r.format(keyspace.Format{
+		Name:      "laravel",
+		Library:   "Laravel",
+		Source:    "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
+		Signature: "the name is in Laravel's cache, and the value has not the form of a cached value",
+		Match: func(key string) bool {
+			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
+			return near && laravelSure(key, true) > keyspace.No
+		},
+		Probe: func(key, first string) keyspace.Confidence {
+			if laravelToken(first) {
+				return keyspace.Certain
+			}
+			return oneLess(r.probe(key, first))
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			if !laravelToken(e.Value) {
+				sure = oneLess(sure)
+			}
+			return l, sure
+		},
+		Samples: []keyspace.Sample{
+			opaqueSample("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
+			opaqueSample("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),
+			opaqueSample("a unique job, without a TTL", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
+		},
+	})
+}
+
+// laravelSure returns the confidence for a key with a token of Laravel.
+func laravelSure(key string, _ bool) keyspace.Confidence {
+	for _, mark := range [...]string{"laravel_cache_", "-cache-", "laravel_unique_job:", "laravel-queue-overlap:", "framework/schedule-", "framework/command-"} {
+		if strings.Contains(key, mark) && (mark != "-cache-" || strings.Contains(key, "-database-")) {
+			return keyspace.Certain
+		}
+	}
+	if strings.Contains(key, "laravel_database_") {
+		return randomToken(key)
+	}
+	return keyspace.No
+}
+
+func laravelToken(s string) bool { return (len(s) == 16 || len(s) == 20) && only(s, "") && mixed(s) }
+
+// serialised reports whether s begins like a value that PHP has serialised.
+func serialised(s string) bool {
+	return len(s) > 1 && strings.IndexByte("abdiOsNC", s[0]) >= 0 && (s[1] == ':' || s[1] == ';')
+}
+
+// mixed reports whether s has capital and small letters, like almost all random
+// strings.
+func mixed(s string) bool { return s != strings.ToLower(s) && s != strings.ToUpper(s) }
+
+// nextcloud is the format of file locks in Nextcloud: the number of shared holders, or
+// a value for an exclusive holder.
+func nextcloud() keyspace.Format {
+	r := stringLock{token: nextcloudToken, sure: needsTTL(keyspace.Certain)}
+	s := opaqueSample("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)
+	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 shared holders"
+	x := opaqueSample("held exclusively", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
+	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
+	return r.format(keyspace.Format{
+		Name:      "nextcloud",
+		Library:   "Nextcloud",
+		Source:    "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
+		Signature: "the name ends in /files/ and a digest, and the value is a number of holders or exclusive",
+		Match: func(key string) bool {
+			at := len(key) - 32
+			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			l.Kind = keyspace.RW
+			return l, sure
+		},
+		Samples: []keyspace.Sample{s, x},
+	})
+}
+
+func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {
+	h := keyspace.Holder{ID: value, Count: 1, Mode: keyspace.Write}
+	if strings.Trim(value, `"`) == "exclusive" {
+		return h, true
+	}
+	n, ok := count(value)
+	h.Mode, h.Label = keyspace.Read, strconv.Itoa(n)+" shared holders"
+	return h, ok && n < 100_000
+}
+
+// magento is the format of session locks in Magento's Cm_RedisSession. Fields of the
+// session's hash count the attempts and the waiters, and identify the holder. The TTL
+// is that of the session.
+func magento() keyspace.Format {
+	return keyspace.Format{
+		Name:         "magento",
+		ShowsWaiters: true,
+		Library:      "Cm_RedisSession (Magento)",
+		Source:       "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
+		Signature:    "the hash is a session with the fields lock and pid",
+		Type:         "hash",
+		Probe:        probeIf(keyspace.Certain, magentoField),
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			fields := make(map[string]string, len(e.Members))
+			for _, m := range e.Members {
+				if !magentoField(m.Name) {
+					return keyspace.Lock{}, keyspace.No
+				}
+				fields[m.Name] = m.Value
+			}
+			attempts, locked := count(fields["lock"])
+			h, ok := hostAndProcess("|")(fields["pid"], e.Now)
+			if !locked || !ok {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{h}}
+			if attempts > 1 {
+				l.Evidence = []string{fmt.Sprintf("%d attempts to lock were counted", attempts)}
+			}
+			if n, err := strconv.ParseInt(fields["wait"], 10, 32); err == nil && n > 0 {
+				l.Waiting = int(n)
+			}
+			return l, keyspace.Certain
+		},
+		Actions: &keyspace.Actions{
+			Keys:         lockKey,
+			Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
+			ForceRelease: script("magento_release"),
+		},
+		Samples: []keyspace.Sample{sample("a request that runs, and two that wait", time.Hour, keyspace.Lock{
+			Key: "sess_8f14e45fceea167a", Kind: keyspace.Mutex, Waiting: 2,
+			Holders:  []keyspace.Holder{{ID: "shop-01|3121", Count: 1}},
+			Evidence: []string{"3 attempts to lock were counted"},
+		},
+			"HSET sess_8f14e45fceea167a lock 3 pid shop-01|3121 wait 2 data :1: req 3 writes 9",
+			"PEXPIRE sess_8f14e45fceea167a 3600000")},
+	}
+}
+
+func magentoField(name string) bool {
+	switch name {
+	case "lock", "pid", "wait", "data", "req", "writes":
+		return true
+	}
+	return false
+}
+
+// symfony is the format of PHP's symfony/lock: a zset of holders with their deadlines,
+// and another member if the holder is a writer.
+func symfony() keyspace.Format {
+	return keyspace.Format{
+		Name:      "symfony",
+		Library:   "symfony/lock",
+		Source:    "github.com/symfony/lock: Store/RedisStore.php",
+		Signature: "the zset holds base64 of 32 bytes, each with the time when it ends",
+		Type:      "zset",
+		Probe:     probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
+		Decode:    decodeSymfony,
+		Actions:   symfonyActions(),
+		Samples:   symfonySamples(),
+	}
+}
+
+func symfonyActions() *keyspace.Actions {
+	a := memberActions(inZset, "scores_extend")
+	a.Args = func(l keyspace.Lock) []string {
+		if l.Holders[0].Mode == keyspace.Write {
+			return seenHolders(inZset, l, symfonyWrite)
+		}
+		return seenHolders(inZset, l)
+	}
+	a.ForceRelease = script("members_check", "symfony_release")
+	return a
+}
+
+const symfonyWrite = "__write__"
+
+// thirtyTwoBytes reports whether s is base64 of 32 bytes.
+func thirtyTwoBytes(s string) bool {
+	return len(s) == 44 && s[43] == '=' && only(s[:43], "+/")
+}
+
+func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.RW}
+	mode := keyspace.Read
+	for _, m := range e.Members {
+		until, timed := atScore(m.Score)
+		switch {
+		case !timed:
+			return keyspace.Lock{}, keyspace.No
+		case !until.After(e.Now): // expired, but not removed
+			if m.Name != symfonyWrite && !thirtyTwoBytes(m.Name) {
+				return keyspace.Lock{}, keyspace.No
+			}
+		case m.Name == symfonyWrite:
+			mode = keyspace.Write
+		case thirtyTwoBytes(m.Name):
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+		default:
+			return keyspace.Lock{}, keyspace.No
+		}
+	}
+	for i := range l.Holders {
+		l.Holders[i].Mode = mode
+	}
+	return ifHeld(l, keyspace.Certain)
+}
+
+const (
+	symfonyToken1 = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
+	symfonyToken2 = "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
+)
+
+func symfonySamples() []keyspace.Sample {
+	return []keyspace.Sample{
+		sample("a writer", 300*time.Second,
+			keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},
+			"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
+			"PEXPIREAT invoice:2026-118 {ms+300000}"),
+		sample("a reader, and one that is gone", 60*time.Second,
+			keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}}},
+			"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
+			"PEXPIREAT invoice:2026-119 {ms+60000}"),
+	}
+}

@@ -1,0 +1,214 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redissonMulti is the format of Redisson's FasterMultiLock: one hash for many locks,
+// each with fields for its owner, its deadline and its count.
+func redissonMulti() keyspace.Format {
+	const a, b = "q1W2e3R4t5Y6u7I8o9P0aQ", "Zx9+Yv8/Wu7Tt6Ss5Rr4QA"
+	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
+	return keyspace.Format{
+		Name:      "redisson-multi",
+		Library:   "Redisson",
+		Source:    "github.com/redisson/redisson: RedissonFasterMultiLock",
+		Signature: "the hash has digests of names with their owners, expire_time and lock_count",
+		Type:      "hash",
+		Probe: probeIf(keyspace.Certain, func(first string) bool {
+			_, ok := multiDigest(first)
+			return ok
+		}),
+		Decode: decodeRedissonMulti,
+		Samples: []keyspace.Sample{sample("two locks of one group", 30*time.Second, keyspace.Lock{
+			Key: "warehouse-group", Kind: keyspace.Reentrant,
+			Holders: []keyspace.Holder{{ID: owner, Label: b, Count: 2}, {ID: owner, Label: a, Count: 1}},
+		},
+			"HSET warehouse-group "+a+" "+owner+" "+a+":"+owner+multiExpires+" {ms+30000} "+a+":"+owner+multiCount+" 1 "+
+				b+" "+owner+" "+b+":"+owner+multiExpires+" {ms+30000} "+b+":"+owner+multiCount+" 2",
+			"PEXPIRE warehouse-group 30000")},
+	}
+}
+
+const (
+	multiExpires = ":expire_time"
+	multiCount   = ":lock_count"
+)
+
+// multiDigest returns the digest at the start of a field.
+func multiDigest(field string) (string, bool) {
+	digest, rest, more := strings.Cut(field, ":")
+	ok := len(digest) == 22 && only(digest, "+/")
+	return digest, ok && (!more || strings.HasSuffix(rest, multiExpires[1:]) || strings.HasSuffix(rest, multiCount[1:]))
+}
+
+func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	fields := make(map[string]string, len(e.Members))
+	for _, m := range e.Members {
+		if _, ok := multiDigest(m.Name); !ok {
+			return keyspace.Lock{}, keyspace.No
+		}
+		fields[m.Name] = m.Value
+	}
+	l := keyspace.Lock{Kind: keyspace.Reentrant}
+	for _, m := range e.Members {
+		if len(m.Name) != 22 || !redissonOwner(m.Value) {
+			continue
+		}
+		depth, counted := count(fields[m.Name+":"+m.Value+multiCount])
+		until, _ := atMilli(fields[m.Name+":"+m.Value+multiExpires])
+		if counted {
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Label: m.Name, Count: depth, Expires: until})
+		}
+	}
+	return ifHeld(l, keyspace.Certain)
+}
+
+// redissonReserved is the format of a free fair lock of Redisson. The lock is reserved
+// for the first waiter in its queue, which may no longer exist.
+func redissonReserved() keyspace.Format {
+	const head = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
+	return keyspace.Format{
+		Name:         "redisson-queue",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonFairLock",
+		Signature:    "the name of its queue begins with redisson_lock_queue:, and the lock has no holder",
+		Type:         "list",
+		Prefixes:     []string{redissonQueue + ":"},
+		Probe:        probeIf(keyspace.Certain, redissonOwner),
+		LockKey:      redissonQueued,
+		StandIn: func(lock string) keyspace.Companion {
+			return keyspace.Companion{Key: redissonName(redissonQueue, lock), Type: "list"}
+		},
+		Wake: redissonWake,
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			lock := redissonQueued(e.Key)
+			return []keyspace.Companion{
+				{Key: lock, Type: "hash"},
+				{Key: redissonName(redissonTimeouts, lock), Type: "zset"},
+			}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if _, held := e.Related[redissonQueued(e.Key)]; held {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Fair}
+			until := deadlines(e.Related[redissonName(redissonTimeouts, redissonQueued(e.Key))])
+			for _, m := range e.Members {
+				if !redissonOwner(m.Name) {
+					return keyspace.Lock{}, keyspace.No
+				}
+				l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Expires: until[m.Name]})
+			}
+			if len(l.Waiters) == 0 {
+				return keyspace.Lock{}, keyspace.No
+			}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{sample("reserved for the head of the queue", 0,
+			keyspace.Lock{Key: "printer:attic", Kind: keyspace.Fair, Waiters: []keyspace.Waiter{{ID: head}}},
+			"DEL redisson_lock_queue:{printer:attic}",
+			"RPUSH redisson_lock_queue:{printer:attic} "+head,
+			"ZADD redisson_lock_timeout:{printer:attic} {ms+290000} "+head)},
+	}
+}
+
+// redissonWake wakes the first waiter that is not dead. When it asks for the lock, it
+// removes the dead ones before it.
+func redissonWake(l keyspace.Lock, now time.Time) []string {
+	for _, w := range l.Waiters {
+		if w.DeadFor(now) == 0 {
+			return []string{"PUBLISH", redissonName(redissonChannel, l.Key) + ":" + w.ID, "0"}
+		}
+	}
+	return nil
+}
+
+// redissonQueued returns the lock of a queue.
+func redissonQueued(queue string) string {
+	lock := strings.TrimPrefix(queue, redissonQueue+":")
+	if strings.HasPrefix(lock, "{") && strings.IndexByte(lock, '}') == len(lock)-1 {
+		return lock[1 : len(lock)-1]
+	}
+	return lock
+}
+
+// redissonPermits is the format of Redisson's RPermitExpirableSemaphore: a zset of the
+// permits in use with their deadlines, and the number of free permits in a second key.
+func redissonPermits() keyspace.Format {
+	left := func(key string) string {
+		lock := strings.TrimSuffix(key, ":timeout")
+		if strings.IndexByte(lock, '}') == len(lock)-1 {
+			return strings.Trim(lock, "{}")
+		}
+		return lock
+	}
+	const a, b = "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"
+	return keyspace.Format{
+		Name:         "redisson-permits",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonPermitExpirableSemaphore",
+		Signature:    "the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes",
+		Type:         "zset",
+		Match: func(key string) bool {
+			return strings.HasSuffix(key, ":timeout") && strings.Contains(key, "{") && strings.Contains(key, "}")
+		},
+		Probe: probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 16) }),
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: left(e.Key), Type: "string"}}
+		},
+		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonSemaphore, left(e.Key))} },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Waiting: subscribers(e)}
+			for _, m := range e.Members {
+				if !isRaw(m.Name, 16) {
+					return keyspace.Lock{}, keyspace.No
+				}
+				until, timed := atScore(m.Score)
+				if timed && !until.After(e.Now) {
+					continue // expired, but still in the zset
+				}
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+				if timed && until.After(l.Expires) {
+					l.Expires = until
+				}
+			}
+			for _, h := range l.Holders {
+				if h.Expires.IsZero() {
+					l.Expires = time.Time{} // one permit never expires
+				}
+			}
+			if n, ok := count(e.Related[left(e.Key)].Value); ok {
+				l.Remaining = n
+			}
+			l.Limit = l.Remaining + len(l.Holders)
+			return ifHeld(l, keyspace.Certain)
+		},
+		Actions: redissonPermitsActions(left),
+		Samples: []keyspace.Sample{sample("two of three permits taken", 60*time.Second, keyspace.Lock{
+			Key: "{gpu}:timeout", Kind: keyspace.Semaphore, Remaining: 1, Limit: 3,
+			Holders: []keyspace.Holder{{ID: b, Count: 1}, {ID: a, Count: 1}},
+		},
+			"SET gpu 1",
+			"DEL {gpu}:timeout",
+			"ZADD {gpu}:timeout {ms+60000} "+a+" {ms+20000} "+b)},
+	}
+}
+
+// redissonPermitsActions return permits to the free ones.
+func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: func(l keyspace.Lock) []string { return []string{l.Key, left(l.Key)} },
+		Args: func(l keyspace.Lock) []string {
+			return append(seenHolders(inZset, l), redissonName(redissonSemaphore, left(l.Key)))
+		},
+		ForceRelease: script("members_check", "redisson_permits_release"),
+		Extend:       script("members_check", "scores_extend"),
+		WakeHint:     "receive the number of permits on redisson_sc:{name}",
+	}
+}

@@ -1,0 +1,365 @@
+package formats
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// suo is the format of Ruby's suo: a MessagePack array of holders, each the time of its
+// acquire and a token. While held, the key has no TTL.
+func suo() keyspace.Format {
+	return keyspace.Format{
+		Name:      "suo",
+		NoTTL:     true,
+		Library:   "suo",
+		Source:    "github.com/nickelser/suo: lib/suo/client/redis.rb",
+		Signature: "the value is a MessagePack array of times and tokens",
+		Type:      "string",
+		Probe: probeIf(keyspace.Certain, func(first string) bool {
+			return len(first) > 3 && first[0]&0xf0 == suoArray && first[1:3] == suoPair
+		}),
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Mutex}
+			if e.Truncated() || len(e.Value) < 2 || e.Value[0]&0xf0 != suoArray || e.Value[0] == suoArray {
+				return keyspace.Lock{}, keyspace.No
+			}
+			rest := e.Value[1:]
+			for range e.Value[0] & 0x0f {
+				h, after, ok := suoHolder(rest, e.Now)
+				if !ok {
+					return keyspace.Lock{}, keyspace.No
+				}
+				l.Holders, rest = append(l.Holders, h), after
+			}
+			if rest != "" {
+				return keyspace.Lock{}, keyspace.No
+			}
+			if len(l.Holders) > 1 {
+				l.Kind = keyspace.Semaphore
+			}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{sample("held", 0,
+			keyspace.Lock{Key: "suo:gallery", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Count: 1}}},
+			"SET suo:gallery "+"\x91"+suoPair+"\x41\xda\x47\xc8\x4e\x00\x00\x00"+"\xb8"+"qL3xN0b2Zf8dYw5tKcVj6Q==")},
+	}
+}
+
+// First bytes in MessagePack of a short array, of a pair that begins with a float, and
+// of a short string.
+const (
+	suoArray  = 0x90
+	suoPair   = "\x92\xcb"
+	suoString = 0xa0
+)
+
+// suoHolder parses a pair of a time and a token, and returns the rest.
+func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool) {
+	s, ok = strings.CutPrefix(s, suoPair)
+	if !ok || len(s) < 9 || s[8]&0xe0 != suoString {
+		return h, "", false
+	}
+	seconds := math.Float64frombits(binary.BigEndian.Uint64([]byte(s[:8])))
+	n := int(s[8] & 0x1f)
+	if !(seconds > 1e9 && seconds < 1e10) || n == 0 || len(s) < 9+n {
+		return h, "", false
+	}
+	at := time.UnixMilli(int64(seconds * 1000))
+	return keyspace.Holder{ID: s[9 : 9+n], Count: 1, Since: plausibleStart(at, now)}, s[9+n:], true
+}
+
+// redisSemaphoreRB is the format of Ruby's redis-semaphore, which sidekiq-unique-jobs
+// before 7 uses: a hash of the tokens in use, each with the time of its acquire, and a
+// list of the free tokens. Waiters block on the list. The keys have no TTL.
+func redisSemaphoreRB() keyspace.Format {
+	return keyspace.Format{
+		Name:         "redis-semaphore-rb",
+		NoTTL:        true,
+		BlockingWait: true,
+		Library:      "redis-semaphore (Ruby)",
+		Source:       "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
+		Signature:    "the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times",
+		Type:         "hash",
+		Prefixes:     []string{rubySemaphore, uniqueJobs},
+		Match:        ends(rubyGrabbed),
+		Companion: func(key string) bool {
+			if !strings.HasPrefix(key, rubySemaphore) {
+				return false
+			}
+			for _, part := range [...]string{rubyAvailable, ":EXISTS", ":VERSION"} {
+				if strings.HasSuffix(key, part) {
+					return true
+				}
+			}
+			return false
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: strings.TrimSuffix(e.Key, rubyGrabbed) + rubyAvailable, Type: "list"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(e.Related[strings.TrimSuffix(e.Key, rubyGrabbed)+rubyAvailable].Len)}
+			for _, m := range e.Members {
+				at, ok := atSeconds(m.Value)
+				if !ok {
+					return keyspace.Lock{}, keyspace.No
+				}
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Since: plausibleStart(at, e.Now)})
+			}
+			l.Limit = l.Remaining + int(e.Len)
+			return ifHeld(l, keyspace.Certain)
+		},
+		Actions: rubySemaphoreActions(),
+		Samples: []keyspace.Sample{sample("one of three permits taken", 0, keyspace.Lock{
+			Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Remaining: 2, Limit: 3,
+			Holders: []keyspace.Holder{{ID: "1", Count: 1}},
+		},
+			"HSET SEMAPHORE:encoder:GRABBED 1 {f-7000}",
+			"DEL SEMAPHORE:encoder:AVAILABLE",
+			"RPUSH SEMAPHORE:encoder:AVAILABLE 0 2",
+			"SET SEMAPHORE:encoder:EXISTS 3",
+			"SET SEMAPHORE:encoder:VERSION 1")},
+	}
+}
+
+const (
+	rubySemaphore = "SEMAPHORE:"
+	rubyGrabbed   = ":GRABBED"
+	rubyAvailable = ":AVAILABLE"
+)
+
+// rubySemaphoreActions put tokens back on the list. The time of the acquire
+// distinguishes two holds of one token.
+func rubySemaphoreActions() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: func(l keyspace.Lock) []string {
+			return []string{l.Key, strings.TrimSuffix(l.Key, rubyGrabbed) + rubyAvailable}
+		},
+		Args: func(l keyspace.Lock) []string {
+			var seen []string
+			for _, h := range l.Holders {
+				since := "0"
+				if !h.Since.IsZero() {
+					since = strconv.FormatInt(h.Since.UnixMilli(), 10)
+				}
+				seen = append(seen, h.ID, since)
+			}
+			return seen
+		},
+		ForceRelease: script("ruby_semaphore_release"),
+		WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
+	}
+}
+
+// sidekiqUniqueJobs is the format of Ruby's sidekiq-unique-jobs from 7 on: a hash of the
+// jobs that hold the lock, each with the time of its acquire, and lists of the waiting
+// jobs. The key expires only if the job asks for it.
+func sidekiqUniqueJobs() keyspace.Format {
+	return keyspace.Format{
+		Name:         "sidekiq-unique-jobs",
+		ShowsWaiters: true,
+		Library:      "sidekiq-unique-jobs",
+		Source:       "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
+		Signature:    "the name is uniquejobs:, a digest and :LOCKED",
+		Type:         "hash",
+		Prefixes:     []string{uniqueJobs},
+		Match:        ends(uniqueLocked),
+		Companion: func(key string) bool {
+			return strings.HasPrefix(key, uniqueJobs) && !strings.HasSuffix(key, uniqueLocked) && !strings.HasSuffix(key, rubyGrabbed)
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: uniqueQueue(e.Key), Type: "list"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Mutex}
+			for _, m := range e.Members {
+				at, ok := atSeconds(m.Value)
+				if !ok && !strings.HasPrefix(m.Value, "{") { // version 9 stores an object
+					return keyspace.Lock{}, keyspace.No
+				}
+				h := keyspace.Holder{ID: m.Name, Count: 1}
+				if ok {
+					h.Since = plausibleStart(at, e.Now)
+				}
+				l.Holders = append(l.Holders, h)
+			}
+			if len(l.Holders) > 1 {
+				l.Kind = keyspace.Semaphore
+			}
+			for _, m := range e.Related[uniqueQueue(e.Key)].Members {
+				if len(m.Name) > 1 { // "1" is a signal
+					l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+				}
+			}
+			return ifHeld(l, keyspace.Certain)
+		},
+		Actions: sidekiqActions(),
+		Samples: []keyspace.Sample{sample("a job that runs, and one that waits", 0, keyspace.Lock{
+			Key: uniqueJobs + sampleHex1 + uniqueLocked, Kind: keyspace.Mutex,
+			Holders: []keyspace.Holder{{ID: "4f2b8c6a1d4e9a7b9c5d8e0f", Count: 1}},
+			Waiters: []keyspace.Waiter{{ID: "9c5d8e0f4f2b8c6a1d4e9a7b"}},
+		},
+			"SET "+uniqueJobs+sampleHex1+" 4f2b8c6a1d4e9a7b9c5d8e0f",
+			"HSET "+uniqueJobs+sampleHex1+uniqueLocked+" 4f2b8c6a1d4e9a7b9c5d8e0f {f-12000}4567",
+			"DEL "+uniqueJobs+sampleHex1+":QUEUED",
+			"RPUSH "+uniqueJobs+sampleHex1+":QUEUED 9c5d8e0f4f2b8c6a1d4e9a7b",
+			"ZADD "+uniqueJobs+"digests 1763651000.5 "+uniqueJobs+sampleHex1)},
+	}
+}
+
+const (
+	uniqueJobs   = "uniquejobs:"
+	uniqueLocked = ":LOCKED"
+)
+
+func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocked) + ":QUEUED" }
+
+// sidekiqActions end holds of jobs. The end of the last hold deletes all keys of the
+// digest.
+func sidekiqActions() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys: func(l keyspace.Lock) []string {
+			digest := strings.TrimSuffix(l.Key, uniqueLocked)
+			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
+		},
+		Args:         holderIDs,
+		ForceRelease: script("sidekiq_release"),
+		WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
+	}
+}
+
+// mlanett is the format of Ruby's redis-lock: the owner, host and process, in one key
+// and the deadline in another.
+func mlanett() keyspace.Format {
+	r := stringLock{token: hostAndProcess(":"), sure: fixed(keyspace.Certain)}
+	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: a second key has its deadline")
+	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
+	s.Want.Confidence = keyspace.Certain
+	return r.format(keyspace.Format{
+		Name:      "mlanett",
+		Library:   "redis-lock (Ruby)",
+		Source:    "github.com/mlanett/redis-lock: lib/redis-lock.rb",
+		Signature: "the name begins with lock:owner:, and the value is host:process",
+		Prefixes:  []string{mlanettOwner},
+		Companion: begins(mlanettExpire),
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: mlanettExpiry(e.Key), Type: "string"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
+				l.Expires = until
+				l.Evidence = []string{"it has no TTL: a second key has its deadline"}
+			}
+			return l, sure
+		},
+		Actions: mlanettActions(),
+		Samples: []keyspace.Sample{s},
+	})
+}
+
+const (
+	mlanettOwner  = "lock:owner:"
+	mlanettExpire = "lock:expire:"
+)
+
+// mlanettExpiry returns the key of a lock's deadline.
+func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefix(key, mlanettOwner) }
+
+func mlanettActions() *keyspace.Actions {
+	a := valueActions()
+	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
+	return a
+}
+
+// resqueLock is the format of Ruby's resque-lock-timeout: the deadline in seconds, or
+// "true", under the class and the arguments of a job, without a TTL.
+func resqueLock() keyspace.Format {
+	f := endsByValue(fixed(keyspace.Certain), func(s string) (time.Time, bool) {
+		if s == "true" {
+			return time.Time{}, true
+		}
+		return atSeconds(s)
+	})
+	f.Name = "resque-lock-timeout"
+	f.Library = "resque-lock-timeout"
+	f.Source = "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb"
+	f.Signature = "the name is lock: and a job's class, and the value a time in seconds, or true"
+	f.Match = func(key string) bool {
+		rest, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resque:"), "loner:"), "lock:")
+		class, _, _ := strings.Cut(rest, ":")
+		return ok && class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "")
+	}
+	s := endsItself("a job that runs", "resque:lock:ImportJob:17", "{s+600000}", 600*time.Second, whyByValue)
+	s.Want.Confidence = keyspace.Certain
+	f.Samples = []keyspace.Sample{s}
+	return f
+}
+
+// redisMutex is the format of Ruby's redis-mutex: the deadline in seconds, without a
+// TTL.
+func redisMutex() keyspace.Format {
+	const prefix = "RedisMutex:"
+	f := endsByValue(fixed(keyspace.Certain), atSeconds)
+	f.Name = "redis-mutex"
+	f.Library = "redis-mutex"
+	f.Source = "github.com/kenn/redis-mutex: lib/redis_mutex.rb"
+	f.Signature = "the name begins with RedisMutex:, and the value is a time in seconds"
+	f.Prefixes = []string{prefix}
+	s := endsItself("held", prefix+"Order:4711", "{f+8000}", 8*time.Second, whyByValue)
+	s.Want.Confidence = keyspace.Certain
+	f.Samples = []keyspace.Sample{s}
+	return f
+}
+
+// whyByValue is the evidence of a lock whose value is its deadline.
+const whyByValue = "it has no TTL: its value is its deadline"
+
+// endsByValue returns the format of a lock whose value is its deadline. The value
+// counts only if the key has no TTL.
+func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
+	r := stringLock{sure: sure, token: opaqueToken(func(v string) bool { _, ok := read(v); return ok })}
+	return r.format(keyspace.Format{
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			if sure > keyspace.No && e.Expires.IsZero() {
+				l.Expires, _ = read(e.Value)
+				l.Evidence = []string{whyByValue}
+			}
+			return l, sure
+		},
+		Actions: valueActions(),
+	})
+}
+
+// discourse is the format of Discourse's DistributedMutex: the deadline in seconds, in
+// a key that expires 1 s later.
+func discourse() keyspace.Format {
+	sure := anyKey(keyspace.Possible)
+	return keyspace.Format{
+		Name:      "discourse",
+		Library:   "Discourse",
+		Source:    "github.com/discourse/discourse: lib/distributed_mutex.rb",
+		Signature: "the value is a time in seconds, just before the key expires",
+		Type:      "string",
+		Probe: func(key, first string) keyspace.Confidence {
+			if !digits(first, 10, 10) {
+				return keyspace.No
+			}
+			return sure(key, true)
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			at, ok := atSeconds(e.Value)
+			if !ok || !digits(e.Value, 10, 10) || e.Expires.IsZero() || e.Expires.Sub(at).Abs() > 3*time.Second {
+				return keyspace.Lock{}, keyspace.No
+			}
+			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, sure(e.Key, true)
+		},
+		Actions: valueActions(),
+		Samples: []keyspace.Sample{opaqueSample("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
+	}
+}
