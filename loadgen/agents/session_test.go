@@ -74,7 +74,7 @@ func TestAReportOfAgentsSaysWhatNobodySaw(t *testing.T) {
 func TestALostAgentIsNotHeard(t *testing.T) {
 	s := seen(2)
 	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(5)})
-	s.members[0].lost = true
+	s.members[0].Lost = true
 	s.merger.Lost(1)
 	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(70), Events: []sentEvent{{Kind: loadgen.FaultBegan}}})
 	s.send(t, message{Message: messageSnapshot, Agent: 2, Snapshot: acquired(600)})
