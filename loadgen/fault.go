@@ -54,9 +54,9 @@ func FaultKinds() []FaultKind {
 // onNode reports whether the fault needs [Servers.Power].
 func (k FaultKind) onNode() bool { return k == NodeDown || k == RestartEmpty }
 
-// onClients reports whether the fault affects clients.
-func (k FaultKind) onClients() bool {
-	return slices.Index(FaultKinds(), k) <= slices.Index(FaultKinds(), Greedy)
+// OnServers reports whether the fault affects servers, and not clients.
+func (k FaultKind) OnServers() bool {
+	return slices.Index(FaultKinds(), k) > slices.Index(FaultKinds(), Greedy)
 }
 
 // Fault is something that the generator breaks on purpose.
@@ -77,7 +77,7 @@ type Fault struct {
 }
 
 func (f Fault) withDefaults() Fault {
-	if f.Kind.onClients() && f.Client == 0 {
+	if !f.Kind.OnServers() && f.Client == 0 {
 		f.Clients = cmp.Or(f.Clients, 1)
 	}
 	if f.Kind.onNode() {
@@ -101,7 +101,7 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("client must be the number of a client, not %d", f.Client)
 	case f.Agent < 0 || f.Agent > MaxAgents:
 		return fmt.Errorf("agent must be 1 to %d, not %d", MaxAgents, f.Agent)
-	case f.Agent > 0 && !f.Kind.onClients():
+	case f.Agent > 0 && f.Kind.OnServers():
 		return fmt.Errorf("agent goes with the faults of clients, not with %s", f.Kind)
 	case f.Node < 0:
 		return fmt.Errorf("node must be 1 or more, not %d", f.Node)
@@ -135,7 +135,7 @@ func (f *fleet) inject(fault Fault) {
 	}
 	f.faults.change(fault, func(l *loggedFault) { l.due = true })
 	switch {
-	case fault.Kind.onClients():
+	case !fault.Kind.OnServers():
 		for _, c := range f.clients.victims(fault, f.scenario.Load().victims()) {
 			c.faults.add(fault)
 		}
@@ -213,7 +213,7 @@ func (f Fault) String() string {
 		fmt.Fprintf(&b, " of agent %d", f.Agent)
 	}
 	switch {
-	case f.Node > 0 && f.Kind.onClients():
+	case f.Node > 0 && !f.Kind.OnServers():
 		fmt.Fprintf(&b, " from server %d", f.Node)
 	case f.Node > 0:
 		fmt.Fprintf(&b, " of server %d", f.Node)
@@ -308,7 +308,7 @@ func (f loggedFault) why(clients int) string {
 		moment = "no client came to its moment, before " + f.Before
 	case insideHold(f.Fault):
 		moment = "no client held a lock any more"
-	case !f.Kind.onClients():
+	case f.Kind.OnServers():
 		moment = "no lock was held any more"
 	}
 	switch {

@@ -189,7 +189,7 @@ func (r *Run) Apply(s Scenario) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	r.mu.Lock()
-	running, live := r.running, sameButLive(r.scenario, s)
+	running, live := r.running, Live(r.scenario, s)
 	r.mu.Unlock()
 	var hello external.Hello
 	if running && !live {
@@ -221,8 +221,8 @@ func (r *Run) Apply(s Scenario) error {
 	return r.start(hello)
 }
 
-// sameButLive reports whether the change from a to b needs no new start.
-func sameButLive(a, b Scenario) bool {
+// Live reports whether a running run can change from a to b without a new start.
+func Live(a, b Scenario) bool {
 	for _, s := range []*Scenario{&a, &b} {
 		s.Clients, s.Rate, s.Hold, s.Think, s.Patience, s.Reads = 0, 0, Dist{}, Dist{}, 0, 0
 		s.Name, s.Caption, s.Watch, s.Thresholds, s.Expect = "", "", "", nil, nil
