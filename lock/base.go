@@ -111,7 +111,7 @@ type request struct {
 	// noHandOver means that no release may hand the lock to the request.
 	noHandOver bool
 	// ticket is that of the first registration of an [All], or of the first refusal of a
-	// reader; 0 = none yet.
+	// reader; 0 = none yet, noTicket = a reader that does not wait.
 	ticket int64
 
 	began    time.Time
