@@ -218,6 +218,12 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 	if outcomeUnknown(err) {
 		b.undoAttempt(r, token, sent, request)
 	}
+	return b.settle(ctx, r, token, sent, held, fence, err)
+}
+
+// settle returns the hold of an attempt that was sent at sent, or why there is none: err, or
+// the holder.
+func (b *base) settle(ctx context.Context, r *request, token string, sent time.Time, held *HeldError, fence int64, err error) (*hold, error) {
 	if err != nil {
 		return nil, b.emitFailure(token, describe("acquire", b.key, err))
 	}
