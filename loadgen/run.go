@@ -42,13 +42,10 @@ func New(on Servers, s Scenario) (*Run, error) {
 }
 
 func newRun(on Servers, s Scenario, open func(sessionConfig) (session, error)) (*Run, error) {
-	if err := s.Validate(); err != nil {
-		return nil, fmt.Errorf("scenario: %w", err)
-	}
 	shared := s.Keys.Prefix != ""
-	s = s.WithDefaults()
-	if err := on.supports(s); err != nil {
-		return nil, fmt.Errorf("scenario: %w", err)
+	s, err := on.prepare(s)
+	if err != nil {
+		return nil, err
 	}
 	r := &Run{fleetConfig: fleetConfig{servers: on, openBase: open, shared: shared}, scenario: s, over: make(chan struct{})}
 	r.closing, r.close = context.WithCancel(context.Background())
@@ -178,13 +175,10 @@ func (r *Run) Close() error {
 // new metrics and new keys. An invalid s, and for a running run a client process that does
 // not start, is an error and changes nothing.
 func (r *Run) Apply(s Scenario) error {
-	if err := s.Validate(); err != nil {
-		return fmt.Errorf("scenario: %w", err)
-	}
 	shared := s.Keys.Prefix != ""
-	s = s.WithDefaults()
-	if err := r.servers.supports(s); err != nil {
-		return fmt.Errorf("scenario: %w", err)
+	s, err := r.servers.prepare(s)
+	if err != nil {
+		return err
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -193,7 +187,6 @@ func (r *Run) Apply(s Scenario) error {
 	r.mu.Unlock()
 	var hello external.Hello
 	if running && !live {
-		var err error
 		if hello, err = r.probe(s); err != nil {
 			return err
 		}
