@@ -56,7 +56,11 @@ func (s Scenario) validateExec() error {
 	if s.Lock.Kind == Exec && most > maxProcesses {
 		return fmt.Errorf("clients must be 1 to %d, not %d: with exec each is a process", maxProcesses, most)
 	}
-	return s.validateExecLock()
+	// The protocol has no semaphore with readers, and no several keys with permits.
+	if settings, _ := s.asked(); s.Lock.Kind == Exec && len(settings) > 1 {
+		return fmt.Errorf("%s do not go together: a client process has readers, permits or several keys", strings.Join(settings, " and "))
+	}
+	return nil
 }
 
 // execSettings describes what the lock of a client process is asked for, beyond one holder
@@ -71,22 +75,18 @@ func (l Lock) execSettings() string {
 	return ""
 }
 
-// validateExecLock returns an error if the settings of a client process contradict each
-// other: the protocol has no semaphore with readers, and no several keys with permits.
-func (s Scenario) validateExecLock() error {
-	var asked []string
-	for _, setting := range []struct {
-		name string
-		set  bool
-	}{{"reads", s.Reads > 0}, {"permits", s.Lock.Permits > 0}, {"keys-per-hold", s.Lock.span() > 1}} {
-		if setting.set {
-			asked = append(asked, setting.name)
+// asked returns the settings that ask for more than one holder of one key, with the kind of
+// lock that the hello of a client process must offer for each.
+func (s Scenario) asked() (settings []string, kinds []Kind) {
+	add := func(set bool, setting string, kind Kind) {
+		if set {
+			settings, kinds = append(settings, setting), append(kinds, kind)
 		}
 	}
-	if s.Lock.Kind == Exec && len(asked) > 1 {
-		return fmt.Errorf("%s do not go together: a client process has readers, permits or several keys", strings.Join(asked, " and "))
-	}
-	return nil
+	add(s.Reads > 0, "reads", RW)
+	add(s.Lock.Permits > 0, "permits", Semaphore)
+	add(s.Lock.span() > 1, "keys-per-hold", All)
+	return settings, kinds
 }
 
 // validateExec returns an error if the lock is not that of client processes, but has
@@ -108,19 +108,13 @@ func (l Lock) validateExec() error {
 // offeredBy returns an error if s asks for a kind of lock that the hello of its client
 // does not offer.
 func (s Scenario) offeredBy(h external.Hello) error {
-	for _, need := range []struct {
-		asked   bool
-		setting string
-		kind    Kind
-	}{
-		{s.Reads > 0, "reads", RW},
-		{s.Lock.Permits > 0, "permits", Semaphore},
-		{s.Lock.span() > 1, "keys-per-hold", All},
-		{s.Depth > 1, "depth", Reentrant},
-	} {
-		if need.asked && !slices.Contains(h.Kinds, string(need.kind)) {
-			return fmt.Errorf("%s: a client for this scenario must offer %s, and the hello of %s offers: %s",
-				need.setting, need.kind, h.Name, cmp.Or(list(h.Kinds), "nothing"))
+	settings, kinds := s.asked()
+	if s.Depth > 1 {
+		settings, kinds = append(settings, "depth"), append(kinds, Reentrant)
+	}
+	for i, kind := range kinds {
+		if !slices.Contains(h.Kinds, string(kind)) {
+			return fmt.Errorf("%s: a client for this scenario must offer %s, and the hello of %s offers: %s", settings[i], kind, h.Name, cmp.Or(list(h.Kinds), "nothing"))
 		}
 	}
 	return nil

@@ -54,9 +54,9 @@ func FaultKinds() []FaultKind {
 // onNode reports whether the fault needs [Servers.Power].
 func (k FaultKind) onNode() bool { return k == NodeDown || k == RestartEmpty }
 
-// onClients reports whether the fault affects clients.
-func (k FaultKind) onClients() bool {
-	return slices.Index(FaultKinds(), k) <= slices.Index(FaultKinds(), Greedy)
+// OnServers reports whether the fault affects servers, and not clients.
+func (k FaultKind) OnServers() bool {
+	return slices.Index(FaultKinds(), k) > slices.Index(FaultKinds(), Greedy)
 }
 
 // Fault is something that the generator breaks on purpose.
@@ -77,7 +77,7 @@ type Fault struct {
 }
 
 func (f Fault) withDefaults() Fault {
-	if f.Kind.onClients() && f.Client == 0 {
+	if !f.Kind.OnServers() && f.Client == 0 {
 		f.Clients = cmp.Or(f.Clients, 1)
 	}
 	if f.Kind.onNode() {
@@ -101,7 +101,7 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("client must be the number of a client, not %d", f.Client)
 	case f.Agent < 0 || f.Agent > MaxAgents:
 		return fmt.Errorf("agent must be 1 to %d, not %d", MaxAgents, f.Agent)
-	case f.Agent > 0 && !f.Kind.onClients():
+	case f.Agent > 0 && f.Kind.OnServers():
 		return fmt.Errorf("agent goes with the faults of clients, not with %s", f.Kind)
 	case f.Node < 0:
 		return fmt.Errorf("node must be 1 or more, not %d", f.Node)
@@ -135,7 +135,7 @@ func (f *fleet) inject(fault Fault) {
 	}
 	f.faults.change(fault, func(l *loggedFault) { l.due = true })
 	switch {
-	case fault.Kind.onClients():
+	case !fault.Kind.OnServers():
 		for _, c := range f.clients.victims(fault, f.scenario.Load().victims()) {
 			c.faults.add(fault)
 		}
@@ -213,7 +213,7 @@ func (f Fault) String() string {
 		fmt.Fprintf(&b, " of agent %d", f.Agent)
 	}
 	switch {
-	case f.Node > 0 && f.Kind.onClients():
+	case f.Node > 0 && !f.Kind.OnServers():
 		fmt.Fprintf(&b, " from server %d", f.Node)
 	case f.Node > 0:
 		fmt.Fprintf(&b, " of server %d", f.Node)
@@ -308,7 +308,7 @@ func (f loggedFault) why(clients int) string {
 		moment = "no client came to its moment, before " + f.Before
 	case insideHold(f.Fault):
 		moment = "no client held a lock any more"
-	case !f.Kind.onClients():
+	case f.Kind.OnServers():
 		moment = "no lock was held any more"
 	}
 	switch {
@@ -324,34 +324,47 @@ func (f loggedFault) why(clients int) string {
 	return moment
 }
 
+// disturb applies a fault of servers for a time, and heals it, even if the run is over.
+func (f *fleet) disturb(fault Fault, length time.Duration, apply, heal func(context.Context) error) {
+	bounded := func(do func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
+		defer cancel()
+		f.setError(fault, do(ctx))
+	}
+	f.begin(fault, oracle.Everybody)
+	bounded(apply)
+	pause(f.ctx, length)
+	bounded(heal)
+	f.end(fault, oracle.Everybody)
+}
+
 // stall pauses or stops one node, or all servers, for the duration of the fault.
 func (f *fleet) stall(fault Fault) {
-	f.begin(fault, oracle.Everybody)
 	servers := f.janitor.servers
 	if fault.Node > 0 {
 		servers = servers[fault.Node-1 : fault.Node]
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
-	defer cancel()
-	each := func(command func(context.Context, redis.Cmdable) error, signal func(Stopper, int) error) {
-		for i, rdb := range servers {
-			if fault.Kind == Pause {
-				f.setError(fault, onEach(ctx, rdb, command))
-			} else {
-				f.setError(fault, signal(f.servers.Power.(Stopper), max(fault.Node, i+1)))
+	each := func(command func(context.Context, redis.Cmdable) error, signal func(Stopper, int) error) func(context.Context) error {
+		return func(ctx context.Context) (failed error) {
+			for i, rdb := range servers {
+				if fault.Kind == Pause {
+					failed = cmp.Or(failed, onEach(ctx, rdb, command))
+				} else {
+					failed = cmp.Or(failed, signal(f.servers.Power.(Stopper), max(fault.Node, i+1)))
+				}
 			}
+			return failed
 		}
 	}
-	each(func(ctx context.Context, node redis.Cmdable) error { return node.ClientPause(ctx, fault.For).Err() }, Stopper.Freeze)
-	pause(f.ctx, fault.For)
-	each(func(ctx context.Context, node redis.Cmdable) error { // even if the run is over
+	f.disturb(fault, fault.For, each(func(ctx context.Context, node redis.Cmdable) error {
+		return node.ClientPause(ctx, fault.For).Err()
+	}, Stopper.Freeze), each(func(ctx context.Context, node redis.Cmdable) error {
 		err := node.ClientUnpause(ctx).Err()
 		if refused := redis.Error(nil); errors.As(err, &refused) {
 			return nil // Redis before 6.2 has no CLIENT UNPAUSE
 		}
 		return err
-	}, Stopper.Continue)
-	f.end(fault, oracle.Everybody)
+	}, Stopper.Continue))
 }
 
 // setError records an error of a server fault, if err is not nil.
@@ -372,26 +385,14 @@ func (f *fleet) after(fault Fault, number int, heal func()) {
 
 // restartNode stops a node and starts it again.
 func (f *fleet) restartNode(fault Fault) {
-	empty := fault.Kind == RestartEmpty
-	f.begin(fault, oracle.Everybody)
+	empty, length := fault.Kind == RestartEmpty, fault.For
 	if empty {
 		defer f.witnessLoss(f.ctx)()
+	} else {
+		length = cmp.Or(length, maxTime)
 	}
-	if err := f.servers.Power.Down(fault.Node); err != nil {
-		f.recorder.setError(fmt.Errorf("switch node %d off: %w", fault.Node, err))
-	}
-	length := fault.For
-	if length == 0 && !empty {
-		length = maxTime
-	}
-	pause(f.ctx, length)
-	// Start the node even if the run is over.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
-	defer cancel()
-	if err := f.servers.Power.Up(ctx, fault.Node, empty); err != nil {
-		f.recorder.setError(fmt.Errorf("switch node %d on: %w", fault.Node, err))
-	}
-	f.end(fault, oracle.Everybody)
+	f.disturb(fault, length, func(context.Context) error { return f.servers.Power.Down(fault.Node) },
+		func(ctx context.Context) error { return f.servers.Power.Up(ctx, fault.Node, empty) })
 }
 
 // deleteKeys applies a fault that deletes a key, or all keys if key is oracle.Everybody. If

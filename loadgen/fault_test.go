@@ -241,3 +241,49 @@ func TestAFaultIsDescribedInWords(t *testing.T) {
 		}
 	}
 }
+
+// A server works again at the end of a pause, however long it lasts.
+func TestALongPauseEndsWithoutAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server.NewPiped()
+		defer s.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial})
+		defer rdb.Close()
+		hook := &unpauseHook{}
+		rdb.AddHook(hook)
+		run, err := New(Servers{Redis: rdb}, Scenario{Clients: 1, Duration: 20 * time.Second, Faults: []Fault{{Kind: Pause, For: 15 * time.Second}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := run.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-run.Done()
+		if err := run.Close(); err != nil {
+			t.Error(err)
+		}
+		if m := run.Metrics(); hook.err != nil || !hook.asked || m.Faults[0].Struck != 1 {
+			t.Errorf("unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
+		}
+	})
+}
+
+// unpauseHook notes whether CLIENT UNPAUSE was sent in time.
+type unpauseHook struct {
+	asked bool
+	err   error
+}
+
+func (*unpauseHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*unpauseHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h *unpauseHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) == 2 && args[1] == "unpause" {
+			h.asked, h.err = true, ctx.Err()
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}

@@ -322,20 +322,12 @@ func (h flawedSession) close() error {
 func (h flawedSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
 	g := &flawedLease{ahead: h.id.clockAhead(), ctx: context.WithoutCancel(ctx)}
 	g.view = h.view(keys[0], shared, g)
-	hold, err := h.wait(ctx, g.view)
-	if err != nil {
+	var err error
+	if g.hold, err = h.wait(ctx, g.view); err != nil {
 		return nil, err
 	}
-	g.holds = append(g.holds, hold)
-	if h.scenario.Depth > 1 {
-		g.began = g.Deadline().Add(-h.scenario.Lock.TTL)
-	}
-	for range h.scenario.Depth - 1 {
-		inner, err := g.view.TryLock(ctx)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("enter again: %w", err), g.Unlock(ctx))
-		}
-		g.holds = append(g.holds, inner)
+	if err := g.enter(ctx, &h.scenario, g, func() (unlocker, error) { return g.view.TryLock(ctx) }); err != nil {
+		return nil, err
 	}
 	return g, nil
 }
@@ -389,15 +381,13 @@ func (h flawedSession) wait(ctx context.Context, view classic.Lock) (classic.Hol
 // flawedLease is a lease of a historic form, which does not notify its holder at the
 // end.
 type flawedLease struct {
-	view    classic.Lock
-	holds   []classic.Hold // one per entry
-	ahead   time.Duration  // how far the holder's clock is ahead
-	resumed atomic.Int64   // end of the newest call of between, in Unix nanoseconds
-	began   time.Time      // of the lease of the first entry, if there are several
+	view classic.Lock
+	hold classic.Hold // of the first entry
+	entries
+	ahead   time.Duration // how far the holder's clock is ahead
+	resumed atomic.Int64  // end of the newest call of between, in Unix nanoseconds
 	ctx     context.Context
 }
-
-func (g *flawedLease) first() time.Time { return g.began }
 
 func (g *flawedLease) Context() context.Context { return g.ctx }
 func (g *flawedLease) Token() string            { return "" }
@@ -409,11 +399,11 @@ func (g *flawedLease) enterAgain(ctx context.Context) (lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &flawedLease{view: g.view, holds: []classic.Hold{inner}, ahead: g.ahead, ctx: g.ctx}, nil
+	return &flawedLease{view: g.view, hold: inner, ahead: g.ahead, ctx: g.ctx}, nil
 }
 
 // Deadline returns the deadline in true time.
-func (g *flawedLease) Deadline() time.Time { return g.holds[0].Deadline().Add(-g.ahead) }
+func (g *flawedLease) Deadline() time.Time { return g.hold.Deadline().Add(-g.ahead) }
 
 func (g *flawedLease) Valid() bool { return time.Now().Before(g.Deadline()) }
 
@@ -427,8 +417,8 @@ func (g *flawedLease) decided() time.Time {
 
 func (g *flawedLease) Unlock(ctx context.Context) error {
 	var errs []error
-	for _, hold := range g.holds {
-		err := hold.Unlock(ctx)
+	for _, entry := range append([]unlocker{g.hold}, g.inner...) {
+		err := entry.Unlock(ctx)
 		if errors.Is(err, classic.ErrLost) {
 			err = fmt.Errorf("%w: %w", lock.ErrLost, err)
 		}

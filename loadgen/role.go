@@ -64,12 +64,6 @@ func (k FaultKind) wipes() bool {
 	return slices.Contains([]FaultKind{Flush, ExternalDelete, Failover, RestartEmpty}, k)
 }
 
-// OnServers reports whether the fault affects servers, and not clients.
-func (k FaultKind) OnServers() bool { return !k.onClients() }
-
-// Live reports whether a running run can change from a to b without a new start.
-func Live(a, b Scenario) bool { return sameButLive(a, b) }
-
 // Shares divides a scenario between the processes of a run: clients, rate, stages and the
 // clients of faults. Faults of servers and what is judged at the end stay with the keeper.
 // Each process chooses by a seed of its own. It returns an error if s cannot be divided.
@@ -155,7 +149,7 @@ func (s Scenario) Share(f Fault, i, n int) (share Fault, ok bool) {
 
 // share is [Scenario.Share] for a run with this number of clients.
 func (f Fault) share(i, n, clients int) (Fault, bool) {
-	if !f.Kind.onClients() || f.Agent > 0 && f.Agent != i+1 {
+	if f.Kind.OnServers() || f.Agent > 0 && f.Agent != i+1 {
 		return f, false
 	}
 	switch before := clients * i / n; {

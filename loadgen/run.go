@@ -42,13 +42,10 @@ func New(on Servers, s Scenario) (*Run, error) {
 }
 
 func newRun(on Servers, s Scenario, open func(sessionConfig) (session, error)) (*Run, error) {
-	if err := s.Validate(); err != nil {
-		return nil, fmt.Errorf("scenario: %w", err)
-	}
 	shared := s.Keys.Prefix != ""
-	s = s.WithDefaults()
-	if err := on.supports(s); err != nil {
-		return nil, fmt.Errorf("scenario: %w", err)
+	s, err := on.prepare(s)
+	if err != nil {
+		return nil, err
 	}
 	r := &Run{fleetConfig: fleetConfig{servers: on, openBase: open, shared: shared}, scenario: s, over: make(chan struct{})}
 	r.closing, r.close = context.WithCancel(context.Background())
@@ -178,22 +175,18 @@ func (r *Run) Close() error {
 // new metrics and new keys. An invalid s, and for a running run a client process that does
 // not start, is an error and changes nothing.
 func (r *Run) Apply(s Scenario) error {
-	if err := s.Validate(); err != nil {
-		return fmt.Errorf("scenario: %w", err)
-	}
 	shared := s.Keys.Prefix != ""
-	s = s.WithDefaults()
-	if err := r.servers.supports(s); err != nil {
-		return fmt.Errorf("scenario: %w", err)
+	s, err := r.servers.prepare(s)
+	if err != nil {
+		return err
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	r.mu.Lock()
-	running, live := r.running, sameButLive(r.scenario, s)
+	running, live := r.running, Live(r.scenario, s)
 	r.mu.Unlock()
 	var hello external.Hello
 	if running && !live {
-		var err error
 		if hello, err = r.probe(s); err != nil {
 			return err
 		}
@@ -221,8 +214,8 @@ func (r *Run) Apply(s Scenario) error {
 	return r.start(hello)
 }
 
-// sameButLive reports whether the change from a to b needs no new start.
-func sameButLive(a, b Scenario) bool {
+// Live reports whether a running run can change from a to b without a new start.
+func Live(a, b Scenario) bool {
 	for _, s := range []*Scenario{&a, &b} {
 		s.Clients, s.Rate, s.Hold, s.Think, s.Patience, s.Reads = 0, 0, Dist{}, Dist{}, 0, 0
 		s.Name, s.Caption, s.Watch, s.Thresholds, s.Expect = "", "", "", nil, nil

@@ -65,15 +65,19 @@ func (sv Servers) quorum() ([]*redis.Client, error) {
 	return nil, fmt.Errorf("a quorum needs independent servers, not a %T", sv.Redis)
 }
 
-// supports returns an error about the first fault of s that these servers do not
-// support.
-func (sv Servers) supports(s Scenario) error {
+// prepare returns s with all defaults. It returns an error if s is invalid, or about its
+// first fault that these servers do not support.
+func (sv Servers) prepare(s Scenario) (Scenario, error) {
+	if err := s.Validate(); err != nil {
+		return s, fmt.Errorf("scenario: %w", err)
+	}
+	s = s.WithDefaults()
 	for i, f := range s.Faults {
 		if err := sv.canApply(f, s); err != nil {
-			return fmt.Errorf("fault %d: %w", i+1, err)
+			return s, fmt.Errorf("scenario: fault %d: %w", i+1, err)
 		}
 	}
-	return nil
+	return s, nil
 }
 
 func (sv Servers) canApply(f Fault, s Scenario) error {

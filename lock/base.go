@@ -111,7 +111,7 @@ type request struct {
 	// noHandOver means that no release may hand the lock to the request.
 	noHandOver bool
 	// ticket is that of the first registration of an [All], or of the first refusal of a
-	// reader; 0 = none yet.
+	// reader; 0 = none yet, noTicket = a reader that does not wait.
 	ticket int64
 
 	began    time.Time
@@ -218,6 +218,12 @@ func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token st
 	if outcomeUnknown(err) {
 		b.undoAttempt(r, token, sent, request)
 	}
+	return b.settle(ctx, r, token, sent, held, fence, err)
+}
+
+// settle returns the hold of an attempt that was sent at sent, or why there is none: err, or
+// the holder.
+func (b *base) settle(ctx context.Context, r *request, token string, sent time.Time, held *HeldError, fence int64, err error) (*hold, error) {
 	if err != nil {
 		return nil, b.emitFailure(token, describe("acquire", b.key, err))
 	}

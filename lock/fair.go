@@ -173,7 +173,7 @@ func (w *fairWaiter) tryAcquire(ctx context.Context, place *waiter) (*Lease, err
 	if g.ttl == 0 || g.ttl != grantTTL(w.opts) || time.Since(g.sent) > w.opts.TTL/2 {
 		return w.askServer(ctx)
 	}
-	return w.startLease(0, g.sent)
+	return w.lease(w.startHold(w.request, w.token, 0, g.sent))
 }
 
 // askServer asks for the lock and, if it is held, for a place in the queue. Before the
@@ -196,28 +196,14 @@ func (w *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
 	if ttl > 0 && (outcomeUnknown(err) || held != nil && !isFair(held.Token)) {
 		w.queue.noteRegistered(&w.protocol.(*fairProtocol).scriptProtocol)
 	}
-	if err != nil {
-		return nil, w.emitFailure(w.token, describe("acquire", w.key, err))
+	if err == nil && held != nil && w.mustPoll(reply) {
+		w.queue.wakeAfter(pollInterval(held, w.queue.subscribedBoth(), 0))
 	}
-	if held != nil {
-		w.request.held = held
-		if w.request.attempts == 1 {
-			w.client.emit(Event{Kind: Contended, At: time.Now(), Key: w.key, Owner: w.client.owner})
-		}
-		if w.mustPoll(reply) {
-			w.queue.wakeAfter(pollInterval(held, w.queue.subscribedBoth(), 0))
-		}
-		return nil, held
-	}
-	if sent, err = w.replicate(ctx, w.token, sent); err != nil {
-		return nil, err
-	}
-	return w.startLease(fence, sent)
+	return w.lease(w.settle(ctx, w.request, w.token, sent, held, fence, err))
 }
 
-// startLease returns the lease of a lock that was granted to a request sent at sent.
-func (w *fairWaiter) startLease(fence int64, sent time.Time) (*Lease, error) {
-	h, err := w.startHold(w.request, w.token, fence, sent)
+// lease returns the lease of a hold, if there is one.
+func (w *fairWaiter) lease(h *hold, err error) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}

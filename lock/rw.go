@@ -103,7 +103,7 @@ func (rw *RW) holdsAny() bool {
 type rwReader struct{ *RW }
 
 func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
-	return rw.reader.tryLock(ctx, &request{try: rw.tryOnce})
+	return rw.reader.tryLock(ctx, &request{try: rw.attempt, ticket: noTicket})
 }
 
 func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
@@ -112,32 +112,22 @@ func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
 			return lease, err
 		}
 	}
-	return rw.reader.lock(ctx, &request{try: rw.tryWaiting, shared: true})
+	return rw.reader.lock(ctx, &request{try: rw.attempt, shared: true})
 }
 
-// tryOnce asks once and does not wait.
-func (rw rwReader) tryOnce(ctx context.Context, r *request) (*Lease, error) {
-	return rw.tryRead(ctx, r, noTicket)
-}
-
-// tryWaiting asks once, as a reader that waits. One that has not asked before, but waited
-// behind another reader of its process when the lock became free, has the ticket of that
-// one.
-func (rw rwReader) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
+// attempt asks once. A waiting reader that has not asked before, but waited behind another
+// reader of its process when the lock became free, has the ticket of that one.
+func (rw rwReader) attempt(ctx context.Context, r *request) (*Lease, error) {
 	if r.ticket == 0 && r.queue != nil {
 		r.ticket = r.queue.readersTicket(r.began)
 	}
-	return rw.tryRead(ctx, r, r.ticket)
-}
-
-func (rw rwReader) tryRead(ctx context.Context, r *request, ticket int64) (*Lease, error) {
 	return rw.reader.held.enterOrAcquire(ctx, rw.reader.key, r, func() (*hold, error) {
 		ownWriteToken := ""
 		if h := rw.writer.held.get(); h != nil {
 			ownWriteToken = h.token
 		}
 		return rw.reader.acquireOnceBy(ctx, r, func(token string) future {
-			return &readAttempt{rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.keyTTL(), 1, ownWriteToken, ticket), r}
+			return &readAttempt{rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.keyTTL(), 1, ownWriteToken, r.ticket), r}
 		})
 	})
 }

@@ -233,8 +233,6 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 	defer stopReading()
 	news := make(chan order)
 	go h.readOrders(reading, news)
-	gone := make(chan error, 1)
-	go h.watchPlan(reading, gone)
 
 	var over <-chan struct{}
 	var begin <-chan time.Time
@@ -245,7 +243,6 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 		select {
 		case <-ctx.Done():
 			why = errInterrupted
-		case why = <-gone:
 		case <-over:
 			why = errStopped
 		case <-begin:
@@ -257,8 +254,8 @@ func (h *share) takePart(ctx context.Context, mine loadgen.Scenario) (ran bool, 
 			over = h.run.Done()
 			tick.Reset(beat)
 		case <-tick.C:
-			if ran {
-				why = h.report(ctx, messageSnapshot, nil)
+			if why = h.checkPlan(ctx); why == nil && ran {
+				h.report(ctx, messageSnapshot, nil)
 			}
 		case o := <-news:
 			switch {
@@ -300,9 +297,7 @@ func (h *share) leave(why error, ran bool) error {
 		return errors.Join(why, err)
 	}
 	if ran {
-		if failed := h.report(always, messageStopped, errors.Join(why, err)); failed != nil {
-			err = errors.Join(err, failed)
-		}
+		h.report(always, messageStopped, errors.Join(why, err))
 		h.agent.note(fmt.Sprintf("run %s: %d locks acquired", h.control.run, h.run.Metrics().Acquired))
 	}
 	return errors.Join(why, err)
@@ -347,10 +342,8 @@ func (h *share) apply(s loadgen.Scenario) error {
 	return h.run.Apply(shares[h.number-1])
 }
 
-// report sends a snapshot. It returns ErrControlGone if the control server has not
-// answered for too long, and no error for a snapshot that could not be sent: the next one
-// has its figures.
-func (h *share) report(ctx context.Context, kind messageKind, why error) error {
+// report sends a snapshot. If it cannot be sent, the next one has its figures.
+func (h *share) report(ctx context.Context, kind messageKind, why error) {
 	s := h.run.Snapshot()
 	s.ClockBehind = h.shift + h.behind
 	s.Seconds = append(h.unsent, s.Seconds...)
@@ -358,17 +351,12 @@ func (h *share) report(ctx context.Context, kind messageKind, why error) error {
 	if why != nil {
 		m.Error = why.Error()
 	}
-	err := h.control.send(ctx, messages, m)
-	if err == nil {
-		h.answered, h.unsent = time.Now(), nil
-		h.highlights.sent(len(m.Events))
-		return nil
+	if h.control.send(ctx, messages, m) != nil {
+		h.unsent = s.Seconds[max(0, len(s.Seconds)-loadgen.HistorySeconds):]
+		return
 	}
-	h.unsent = s.Seconds[max(0, len(s.Seconds)-loadgen.HistorySeconds):]
-	if time.Since(h.answered) > controlGone {
-		return ErrControlGone
-	}
-	return nil
+	h.unsent = nil
+	h.highlights.sent(len(m.Events))
 }
 
 // readOrders reads the orders of the coordinator until ctx ends.
@@ -401,33 +389,26 @@ var (
 	errPlanLost        = errors.New("the keys of the run are gone from the control server")
 )
 
-// watchPlan reports when the coordinator is gone, whose plan then expires, or the control
-// server. The orders outlive the plan: a control server without both has lost its data.
-func (h *share) watchPlan(ctx context.Context, gone chan<- error) {
-	answered := time.Now()
-	for ; ctx.Err() == nil; sleep(ctx, beat) {
-		soon, cancel := context.WithTimeout(ctx, requestTime)
-		n, err := h.control.rdb.Exists(soon, h.control.key("plan")).Result()
-		if err == nil && n == 0 {
-			n, err = h.control.rdb.Exists(soon, h.control.key(orders)).Result()
-			if err == nil && n == 0 {
-				err = errPlanLost
-			} else if err == nil {
-				err = errCoordinatorGone
-			}
-		}
-		cancel()
-		switch {
-		case errors.Is(err, errCoordinatorGone), errors.Is(err, errPlanLost):
-			gone <- err
-			return
-		case err == nil:
-			answered = time.Now()
-		case time.Since(answered) > controlGone:
-			gone <- ErrControlGone
-			return
-		}
+// checkPlan returns an error when the coordinator is gone, whose plan then expires, or the
+// control server. The orders outlive the plan: a control server without both has lost its data.
+func (h *share) checkPlan(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	pipe := h.control.rdb.Pipeline()
+	planned, ordered := pipe.Exists(soon, h.control.key("plan")), pipe.Exists(soon, h.control.key(orders))
+	_, err := pipe.Exec(soon)
+	switch {
+	case err != nil && time.Since(h.answered) > controlGone:
+		return ErrControlGone
+	case err != nil:
+		return nil
+	case planned.Val()+ordered.Val() == 0:
+		return errPlanLost
+	case planned.Val() == 0:
+		return errCoordinatorGone
 	}
+	h.answered = time.Now()
+	return nil
 }
 
 // sleep waits until d is over or ctx ends.

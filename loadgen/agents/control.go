@@ -78,16 +78,16 @@ const maxPlan = 1 << 20
 // parsePlan reads a plan, and returns the share of an agent, from 1.
 func parsePlan(text string, agent int) (plan, loadgen.Scenario, error) {
 	var p plan
-	var version struct {
-		Protocol int `json:"protocol"`
+	var err error
+	if len(text) <= maxPlan {
+		err = json.Unmarshal([]byte(text), &p) // reads on after a field of another type
 	}
-	if len(text) > maxPlan || json.Unmarshal([]byte(text), &version) != nil {
+	switch {
+	case p.Protocol == 0:
 		return p, loadgen.Scenario{}, errors.New("the plan is not one of locktop")
-	}
-	if version.Protocol != Protocol {
-		return p, loadgen.Scenario{}, fmt.Errorf("the plan has protocol %d, and this agent has protocol %d: run the same version of locktop everywhere", version.Protocol, Protocol)
-	}
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
+	case p.Protocol != Protocol:
+		return p, loadgen.Scenario{}, fmt.Errorf("the plan has protocol %d, and this agent has protocol %d: run the same version of locktop everywhere", p.Protocol, Protocol)
+	case err != nil:
 		return p, loadgen.Scenario{}, fmt.Errorf("the plan is not one of locktop: %w", err)
 	}
 	s, err := loadgen.Parse([]byte(p.Scenario))

@@ -84,7 +84,7 @@ func TestASessionForgetsOldEvents(t *testing.T) {
 func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
 	defer rdb.Close()
-	s := &session{control: control{rdb, "run"}, members: []member{{stopped: true}, {}, {lost: true}, {}}}
+	s := &session{control: control{rdb, "run"}, members: []member{{AgentState: loadgen.AgentState{Stopped: true}}, {}, {AgentState: loadgen.AgentState{Lost: true}}, {}}}
 	struck := map[int]int{}
 	for range 40 {
 		if err := s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second}); err != nil {

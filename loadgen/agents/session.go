@@ -16,13 +16,9 @@ import (
 
 // member is an agent of a session.
 type member struct {
-	name    string
-	clock   time.Duration
-	ready   bool
-	stopped bool
-	lost    bool
-	silent  time.Duration // time without a message, while the control server answered
-	heard   time.Time
+	loadgen.AgentState               // without Number, Seen, Clients and Metrics
+	silent             time.Duration // time without a message, while the control server answered
+	heard              time.Time
 }
 
 // session is one run of a load, from a start to a stop.
@@ -219,7 +215,7 @@ func (s *session) join(text string) error {
 	case messageReady:
 		s.mu.Lock()
 		one := &s.members[m.Agent-1]
-		one.ready, one.name, one.clock, one.heard = true, m.Name, m.Clock, time.Now()
+		one.Ready, one.Name, one.Clock, one.heard = true, m.Name, m.Clock, time.Now()
 		s.mu.Unlock()
 		s.config.Note(fmt.Sprintf("agent %d of %d: %s, its clock is %s", m.Agent, len(s.members), m.Name, offset(m.Clock)))
 	}
@@ -242,7 +238,7 @@ func (s *session) ready() int {
 	defer s.mu.Unlock()
 	n := 0
 	for _, one := range s.members {
-		if one.ready {
+		if one.Ready {
 			n++
 		}
 	}

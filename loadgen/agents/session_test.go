@@ -74,7 +74,7 @@ func TestAReportOfAgentsSaysWhatNobodySaw(t *testing.T) {
 func TestALostAgentIsNotHeard(t *testing.T) {
 	s := seen(2)
 	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(5)})
-	s.members[0].lost = true
+	s.members[0].Lost = true
 	s.merger.Lost(1)
 	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(70), Events: []sentEvent{{Kind: loadgen.FaultBegan}}})
 	s.send(t, message{Message: messageSnapshot, Agent: 2, Snapshot: acquired(600)})
@@ -140,9 +140,7 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 		for _, down := range []bool{false, true, true, false, false} {
 			time.Sleep(time.Second)
 			hook.down.Store(down)
-			if err := h.report(t.Context(), messageSnapshot, nil); err != nil {
-				t.Fatal(err)
-			}
+			h.report(t.Context(), messageSnapshot, nil)
 		}
 		if err := run.Close(); err != nil {
 			t.Error(err)
@@ -229,10 +227,20 @@ func TestAnAgentSaysWhatIsGone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		gone := make(chan error, 1)
-		h.watchPlan(t.Context(), gone)
-		if err := <-gone; err.Error() != want || strings.Contains(want, "coordinator") != errors.Is(err, errCoordinatorGone) {
+		if err := h.checkPlan(t.Context()); err == nil || err.Error() != want || strings.Contains(want, "coordinator") != errors.Is(err, errCoordinatorGone) {
 			t.Errorf("with %q: %v, want %s", there, err, want)
+		}
+	}
+}
+
+// An agent goes on for a while without an answer of the control server.
+func TestAnAgentStopsWhenTheControlServerIsSilentForLong(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer rdb.Close()
+	for silent, want := range map[time.Duration]error{controlGone - requestTime: nil, controlGone + time.Second: ErrControlGone} {
+		h := &share{agent: &Agent{}, control: control{rdb, "x"}, answered: time.Now().Add(-silent)}
+		if err := h.checkPlan(t.Context()); !errors.Is(err, want) {
+			t.Errorf("after %s: %v, want %v", silent, err, want)
 		}
 	}
 }

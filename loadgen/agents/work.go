@@ -55,7 +55,7 @@ func (s *session) work(last string) {
 }
 
 // gone reports whether the clients of the member have ended, as far as is known.
-func (one member) gone() bool { return one.stopped || one.lost }
+func (one member) gone() bool { return one.Stopped || one.Lost }
 
 // allGone reports whether no agent runs any more.
 func (s *session) allGone() bool {
@@ -90,7 +90,7 @@ func (s *session) receive(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := &s.members[m.Agent-1]
-	if one.lost {
+	if one.Lost {
 		return // it is counted as crashed
 	}
 	if err := s.merger.Add(m.Agent, *m.Snapshot); err != nil {
@@ -102,9 +102,9 @@ func (s *session) receive(text string) {
 		s.note(loadgen.Event(e))
 	}
 	if m.Message == messageStopped {
-		one.stopped = true
+		one.Stopped = true
 		if m.Error != "" {
-			s.miss(fmt.Sprintf("Agent %d (%s) stopped at %s: %s.", m.Agent, one.name, s.clock(), strings.TrimSuffix(m.Error, ".")))
+			s.miss(fmt.Sprintf("Agent %d (%s) stopped at %s: %s.", m.Agent, one.Name, s.clock(), strings.TrimSuffix(m.Error, ".")))
 		}
 	}
 }
@@ -125,10 +125,10 @@ func (s *session) age(d time.Duration) {
 			continue
 		}
 		if one.silent += d; one.silent > lostAfter {
-			one.lost = true
+			one.Lost = true
 			lost = append(lost, i+1)
 			s.merger.Lost(i + 1)
-			s.miss(fmt.Sprintf("The run is incomplete: agent %d (%s) was lost at %s.", i+1, one.name, s.clock()))
+			s.miss(fmt.Sprintf("The run is incomplete: agent %d (%s) was lost at %s.", i+1, one.Name, s.clock()))
 		}
 	}
 	s.mu.Unlock()
@@ -142,8 +142,8 @@ func (s *session) giveUp(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.members {
-		if one := &s.members[i]; !one.stopped && !one.lost {
-			one.lost = true
+		if one := &s.members[i]; !one.Stopped && !one.Lost {
+			one.Lost = true
 			s.merger.Lost(i + 1)
 		}
 	}
@@ -350,10 +350,9 @@ func (s *session) states() []loadgen.AgentState {
 	defer s.mu.Unlock()
 	all := make([]loadgen.AgentState, len(s.members))
 	for i, one := range s.members {
-		all[i] = loadgen.AgentState{
-			Number: i + 1, Name: one.name, Clock: one.clock, Ready: one.ready, Lost: one.lost, Stopped: one.stopped, Clients: s.scenario.Part(i, len(s.members)),
-			Seen: time.Since(one.heard), Metrics: s.merger.Of(i + 1),
-		}
+		all[i] = one.AgentState
+		all[i].Number, all[i].Clients = i+1, s.scenario.Part(i, len(s.members))
+		all[i].Seen, all[i].Metrics = time.Since(one.heard), s.merger.Of(i+1)
 	}
 	return all
 }

@@ -148,35 +148,46 @@ func (a *actor) lock(wait time.Duration) (*hold, error) {
 }
 
 // lockAs is lock on other terms. The key and the TTL are those of all tests.
-func (a *actor) lockAs(t external.Terms) (*hold, error) {
+func (a *actor) lockAs(t external.Terms) (h *hold, err error) {
 	t.Keys, t.TTL, t.Permits = []string{key}, a.rig.ttl, a.rig.permits
-	wait := t.Wait
+	var l *external.Lease
+	asked := time.Now()
+	err = a.request(Waiting, "lock", t.Wait, func(ctx context.Context) error {
+		if a.rig.oracle != nil {
+			a.rig.oracle.WaiterAdded(0, &oracle.Attempt{Client: a.number, Asked: asked, Ctx: ctx})
+		}
+		l, err = a.process.Lock(ctx, t)
+		return err
+	})
+	now := time.Now()
+	if err == nil {
+		return a.entered(l, t.Read, asked, now), nil
+	}
+	if a.rig.oracle != nil {
+		a.rig.oracle.WaiterGone(0, a.number, now)
+	}
+	return nil, err
+}
+
+// request makes a request that may wait, and adds its span.
+func (a *actor) request(kind SpanKind, what string, wait time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(a.rig.ctx, wait+answerWithin)
 	defer cancel()
 	asked := time.Now()
-	if a.rig.oracle != nil {
-		a.rig.oracle.WaiterAdded(0, &oracle.Attempt{Client: a.number, Asked: asked, Ctx: ctx})
-	}
-	l, err := a.process.Lock(ctx, t)
-	now := time.Now()
-	label := "lock"
+	err := do(ctx)
+	result := "ok"
 	switch {
 	case errors.Is(err, external.ErrHeld):
-		label = "lock: refused"
+		result = "refused"
+	case errors.Is(err, external.ErrLost):
+		result = "lost"
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("no answer to lock within %s", humanize.Setting(wait+answerWithin))
-		label = "lock: no answer"
+		result, err = "no answer", fmt.Errorf("no answer to %s within %s", what, humanize.Setting(wait+answerWithin))
 	case err != nil:
-		label = "lock: " + err.Error()
+		result = err.Error()
 	}
-	a.rig.span(a.name, asked, now, Waiting, label)
-	if err != nil {
-		if a.rig.oracle != nil {
-			a.rig.oracle.WaiterGone(0, a.number, now)
-		}
-		return nil, err
-	}
-	return a.entered(l, t.Read, asked, now), nil
+	a.rig.span(a.name, asked, time.Now(), kind, what+": "+result)
+	return err
 }
 
 // entered records a hold.
@@ -200,17 +211,14 @@ func (a *actor) entered(l *external.Lease, shared bool, asked, now time.Time) *h
 }
 
 // again locks the lock that the client has once more. The oracle knows the first hold.
-func (a *actor) again(wait time.Duration) (*hold, error) {
-	ctx, cancel := context.WithTimeout(a.rig.ctx, wait+answerWithin)
-	defer cancel()
-	asked := time.Now()
-	l, err := a.process.Lock(ctx, external.Terms{Keys: []string{key}, TTL: a.rig.ttl, Wait: wait})
-	label := "lock again: ok"
-	if err != nil {
-		label = "lock again: " + err.Error()
-	}
-	a.rig.span(a.name, asked, time.Now(), Request, label)
-	return &hold{Lease: l, actor: a, began: time.Now(), left: true}, err
+func (a *actor) again(wait time.Duration) (h *hold, err error) {
+	h = &hold{actor: a, left: true}
+	err = a.request(Request, "lock again", wait, func(ctx context.Context) error {
+		h.Lease, err = a.process.Lock(ctx, external.Terms{Keys: []string{key}, TTL: a.rig.ttl, Wait: wait})
+		return err
+	})
+	h.began = time.Now()
+	return h, err
 }
 
 // reconnect lets a client that has the lock lock another one, until it gets that one: by
@@ -282,9 +290,8 @@ func (h *hold) over() bool {
 // unlock leaves and releases the lock. It returns external.ErrLost if the client reports
 // that it did not have the lock any more.
 func (h *hold) unlock() error {
-	ctx, cancel := context.WithTimeout(h.actor.rig.ctx, answerWithin)
-	defer cancel()
-	return h.unlockWithin(ctx)
+	h.leave(time.Now())
+	return h.actor.request(Request, "unlock", 0, h.Unlock)
 }
 
 // mustUnlock is unlock for a step in which the client has the lock.
@@ -299,35 +306,9 @@ func (h *hold) unlocking() *asked {
 	return inBackground(func(q *asked) { q.err = h.unlock() })
 }
 
-func (h *hold) unlockWithin(ctx context.Context) error {
-	asked := time.Now()
-	h.leave(asked)
-	err := h.Unlock(ctx)
-	label := "unlock: ok"
-	switch {
-	case errors.Is(err, external.ErrLost):
-		label = "unlock: lost"
-	case errors.Is(err, context.DeadlineExceeded):
-		err, label = errors.New("no answer to unlock"), "unlock: no answer"
-	case err != nil:
-		label = err.Error()
-	}
-	h.actor.rig.span(h.actor.name, asked, time.Now(), Request, label)
-	return err
-}
-
 // extend asks for a new deadline.
 func (h *hold) extend() error {
-	ctx, cancel := context.WithTimeout(h.actor.rig.ctx, answerWithin)
-	defer cancel()
-	asked := time.Now()
-	err := h.Extend(ctx, h.actor.rig.ttl)
-	label := "extend: ok"
-	if err != nil {
-		label = "extend: " + err.Error()
-	}
-	h.actor.rig.span(h.actor.name, asked, time.Now(), Request, label)
-	return err
+	return h.actor.request(Request, "extend", 0, func(ctx context.Context) error { return h.Extend(ctx, h.actor.rig.ttl) })
 }
 
 // told waits until the client has reported the loss of the lock, and reports whether it

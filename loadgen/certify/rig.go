@@ -152,9 +152,6 @@ type rig struct {
 	holds  []*hold
 }
 
-// wiped is the cause of overlaps that no lock can prevent, because the server lost its keys.
-const wiped = "lost keys"
-
 // stop ends the steps of a test with a verdict.
 type stop struct{ Verdict }
 
@@ -236,13 +233,13 @@ func (r *rig) fenceOrder() string {
 // wipe records that the servers lose keys, after which no lock can keep its promise to those
 // that are inside.
 func (r *rig) wipe() {
-	r.oracle.Wipe(-1, wiped, time.Now())
+	r.oracle.Wipe(oracle.Everybody, oracle.LostKeys, time.Now())
 	r.wiped = true
 }
 
 // firstOverlap returns the first overlap that is not excused.
 func firstOverlap(found oracle.Violations) (e oracle.Evidence, ok bool) {
-	i := slices.IndexFunc(found.Evidence, func(e oracle.Evidence) bool { return e.Violation == oracle.Overlapped && e.Cause != wiped })
+	i := slices.IndexFunc(found.Evidence, func(e oracle.Evidence) bool { return e.Violation == oracle.Overlapped && e.Cause != oracle.LostKeys })
 	if i < 0 {
 		return oracle.Evidence{}, false
 	}

@@ -128,21 +128,19 @@ type Evidence struct {
 // Shift returns the evidence with all times later by d.
 func (e Evidence) Shift(d time.Duration) Evidence {
 	e.At = e.At.Add(d)
+	e.First, e.Second = e.First.shift(d), e.Second.shift(d)
 	e.Others = slices.Clone(e.Others)
-	for _, s := range slices.Concat([]*Side{&e.First, &e.Second}, pointers(e.Others)) {
-		if s.Client > 0 {
-			s.From, s.To, s.Deadline = s.From.Add(d), s.To.Add(d), s.Deadline.Add(d)
-		}
+	for i := range e.Others {
+		e.Others[i] = e.Others[i].shift(d)
 	}
 	return e
 }
 
-func pointers(sides []Side) []*Side {
-	all := make([]*Side, len(sides))
-	for i := range sides {
-		all[i] = &sides[i]
+func (s Side) shift(d time.Duration) Side {
+	if s.Client > 0 {
+		s.From, s.To, s.Deadline = s.From.Add(d), s.To.Add(d), s.Deadline.Add(d)
 	}
-	return all
+	return s
 }
 
 // Side is one client of a violation.

@@ -51,6 +51,10 @@ type recordedHold struct {
 	released    bool // false: it ended without a release
 }
 
+func (r recordedHold) owner() string { return ClientLabel(int(r.client) + 1) }
+
+func moment(at int64) string { return humanize.Precise(time.Duration(at)) }
+
 // notYet is the time of an event that had not happened at the end of the run.
 const notYet = math.MaxInt64
 
@@ -196,13 +200,12 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 			before = reader
 		}
 		switch {
-		case before.left > r.got && h.limit > 1:
-			p.fail(fmt.Sprintf("%d clients had %s, %s among them from %s to %s, and %s got it at %s", h.limit, h.names[r.key], ClientLabel(int(before.client)+1),
-				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
-			return
 		case before.left > r.got:
-			p.fail(fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ClientLabel(int(before.client)+1), h.names[r.key],
-				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
+			had := fmt.Sprintf("%s had %s", before.owner(), h.names[r.key])
+			if h.limit > 1 {
+				had = fmt.Sprintf("%d clients had %s, %s among them", h.limit, h.names[r.key], before.owner())
+			}
+			p.fail(fmt.Sprintf("%s from %s to %s, and %s got it at %s", had, moment(before.got), moment(before.left), r.owner(), moment(r.got)))
 			return
 		case !r.shared && h.limit <= 1 && r.fence > 0 && r.fence <= number:
 			p.fail(fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
@@ -220,8 +223,7 @@ func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
 		sound, known := fits(all, i, h.limit, within)
 		p.Known = p.Known && known
 		if known && !sound {
-			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
-				ClientLabel(int(all[i].client)+1), h.names[all[i].key], humanize.Precise(time.Duration(all[i].got))))
+			p.fail(fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s", all[i].owner(), h.names[all[i].key], moment(all[i].got)))
 			return
 		}
 	}

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"locktop/loadgen"
 )
 
 func main() {
@@ -46,7 +48,7 @@ const roundLength = time.Minute
 
 // soak runs rounds until duration is over or ctx ends, and returns their results. It
 // writes the summary line to out and progress messages to progress.
-func soak(ctx context.Context, all lockSet, seed uint64, duration time.Duration, out, progress io.Writer) (*tally, error) {
+func soak(ctx context.Context, all []loadgen.Scenario, seed uint64, duration time.Duration, out, progress io.Writer) (*tally, error) {
 	rounds := max(1, int(duration/roundLength))
 	length := duration / time.Duration(rounds)
 	fmt.Fprintf(progress, "soak: %d rounds of %s, seed %d\n", rounds, length, seed)

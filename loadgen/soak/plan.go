@@ -24,7 +24,7 @@ const (
 func serverFaults(seed uint64, length time.Duration, servers int) []loadgen.Fault {
 	r := rand.New(rand.NewPCG(seed, 1))
 	kinds := []loadgen.FaultKind{loadgen.NodeDown, loadgen.Stop, loadgen.Pause, loadgen.ScriptFlush}
-	return planned(r, length, kinds, minGap, maxGap, true, func(f loadgen.Fault) []loadgen.Fault {
+	return inTurn(r, length, kinds, minGap, maxGap, true, func(f loadgen.Fault) []loadgen.Fault {
 		if f.Kind == loadgen.ScriptFlush {
 			f.For = 0
 			return []loadgen.Fault{f}
@@ -49,7 +49,7 @@ func clientFaults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.F
 		// prevent that, but a fence can.
 		kinds = append(kinds, loadgen.Freeze)
 	}
-	return planned(r, length, kinds, minGap/2, maxGap/3, false, func(f loadgen.Fault) []loadgen.Fault {
+	return inTurn(r, length, kinds, minGap/2, maxGap/3, false, func(f loadgen.Fault) []loadgen.Fault {
 		f.Clients = 1 + r.IntN(2)
 		if f.Kind == loadgen.Slow {
 			f.Delay = uniform(r, 5*time.Millisecond, 80*time.Millisecond)
@@ -59,10 +59,10 @@ func clientFaults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.F
 	})
 }
 
-// planned returns faults at random distances between low and high, of each kind in turn. With
+// inTurn returns faults at random distances between low and high, of each kind in turn. With
 // alone, a distance begins at the end of a fault. Complete returns the same fault of all that
 // it affects.
-func planned(r *rand.Rand, length time.Duration, kinds []loadgen.FaultKind, low, high time.Duration, alone bool, complete func(loadgen.Fault) []loadgen.Fault) []loadgen.Fault {
+func inTurn(r *rand.Rand, length time.Duration, kinds []loadgen.FaultKind, low, high time.Duration, alone bool, complete func(loadgen.Fault) []loadgen.Fault) []loadgen.Fault {
 	var all []loadgen.Fault
 	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	at := firstFault

@@ -15,28 +15,23 @@ import (
 // ttl is the time to live of all leases.
 const ttl = 3 * time.Second
 
-// lockSet lists the locks that run at the same time, each on its own servers.
-type lockSet struct {
-	locks []loadgen.Lock
-	hold  loadgen.Dist // time in the critical section
-}
-
-// allKinds returns all sound kinds. Some holds are longer than the renewal interval.
-func allKinds() lockSet {
-	return lockSet{
-		hold: loadgen.Bimodal(4*time.Millisecond, 2*time.Second, 0.02),
-		locks: []loadgen.Lock{
-			{Kind: loadgen.Mutex, TTL: ttl},
-			{Kind: loadgen.Mutex, TTL: ttl, Fence: true},
-			{Kind: loadgen.Reentrant, TTL: ttl},
-			{Kind: loadgen.RW, TTL: ttl},
-			{Kind: loadgen.Fair, TTL: ttl, Fence: true},
-			{Kind: loadgen.Semaphore, TTL: ttl, Permits: 2},
-			{Kind: loadgen.All, TTL: ttl, KeysPerHold: 2},
-			{Kind: loadgen.Redlock, TTL: ttl},
-			{Kind: loadgen.Redlock, TTL: ttl, Fence: true},
-		},
+// allKinds returns loads on all sound kinds. Some holds are longer than the renewal interval.
+func allKinds() []loadgen.Scenario {
+	all := []loadgen.Scenario{
+		{Lock: loadgen.Lock{Kind: loadgen.Mutex}},
+		{Lock: loadgen.Lock{Kind: loadgen.Mutex, Fence: true}},
+		{Lock: loadgen.Lock{Kind: loadgen.Reentrant}, Depth: 2},
+		{Lock: loadgen.Lock{Kind: loadgen.RW}, Reads: 0.5},
+		{Lock: loadgen.Lock{Kind: loadgen.Fair, Fence: true}},
+		{Lock: loadgen.Lock{Kind: loadgen.Semaphore, Permits: 2}},
+		{Lock: loadgen.Lock{Kind: loadgen.All, KeysPerHold: 2}},
+		{Lock: loadgen.Lock{Kind: loadgen.Redlock}},
+		{Lock: loadgen.Lock{Kind: loadgen.Redlock, Fence: true}},
 	}
+	for i := range all {
+		all[i].Lock.TTL, all[i].Hold = ttl, loadgen.Bimodal(4*time.Millisecond, 2*time.Second, 0.02)
+	}
+	return all
 }
 
 // servers returns the number of servers of a lock.
@@ -47,31 +42,22 @@ func servers(l loadgen.Lock) int {
 	return 1
 }
 
-// scenario returns the load on one lock in a round.
-func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration) loadgen.Scenario {
-	s := loadgen.Scenario{
-		Lock: l, Clients: 10, Keys: loadgen.Keys{N: 6},
-		Hold: hold, Think: loadgen.Exp(10 * time.Millisecond), Patience: 2 * ttl,
-		Faults: faults(seed, length, l), Seed: seed, Duration: length,
-	}
-	switch l.Kind {
-	case loadgen.RW:
-		s.Reads = 0.5
-	case loadgen.Reentrant:
-		s.Depth = 2
-	}
+// planned returns s with all that a round has to choose.
+func planned(s loadgen.Scenario, seed uint64, length time.Duration) loadgen.Scenario {
+	s.Clients, s.Keys, s.Think, s.Patience = 10, loadgen.Keys{N: 6}, loadgen.Exp(10*time.Millisecond), 2*ttl
+	s.Faults, s.Seed, s.Duration = faults(seed, length, s.Lock), seed, length
 	return s
 }
 
 // runRound runs a round and adds its results to the tally. All choices depend on the
 // seed.
-func runRound(ctx context.Context, all lockSet, seed uint64, length time.Duration, sum *tally) error {
+func runRound(ctx context.Context, all []loadgen.Scenario, seed uint64, length time.Duration, sum *tally) error {
 	before := runtime.NumGoroutine()
-	errs := make([]error, len(all.locks))
+	errs := make([]error, len(all))
 	var running sync.WaitGroup
-	for i, l := range all.locks {
+	for i, s := range all {
 		running.Go(func() {
-			errs[i] = runLock(ctx, servers(l), scenario(l, all.hold, seed+uint64(i)<<32, length), sum)
+			errs[i] = runLock(ctx, planned(s, seed+uint64(i)<<32, length), sum)
 		})
 	}
 	running.Wait()
@@ -80,8 +66,8 @@ func runRound(ctx context.Context, all lockSet, seed uint64, length time.Duratio
 }
 
 // runLock runs the load on one lock.
-func runLock(ctx context.Context, servers int, s loadgen.Scenario, sum *tally) (err error) {
-	t, err := openTestbed(ctx, servers)
+func runLock(ctx context.Context, s loadgen.Scenario, sum *tally) (err error) {
+	t, err := openTestbed(ctx, servers(s.Lock))
 	if err != nil {
 		return err
 	}

@@ -56,10 +56,10 @@ func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
-	broken := lockSet{
-		locks: []loadgen.Lock{{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond}},
-		hold:  loadgen.Bimodal(30*time.Millisecond, 150*time.Millisecond, 0.3),
-	}
+	broken := []loadgen.Scenario{{
+		Lock: loadgen.Lock{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond},
+		Hold: loadgen.Bimodal(30*time.Millisecond, 150*time.Millisecond, 0.3),
+	}}
 	sum, err := soak(t.Context(), broken, 1, 4*time.Second, &out, &progress)
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ const leakTimeout = 10 * time.Second
 // clients have ended.
 func (t *tally) countLeftovers(ctx context.Context, g *testbed) error {
 	var left []string
-	for limit := time.Now().Add(leakTimeout); ; sleep(ctx, 50*time.Millisecond) {
+	for limit := time.Now().Add(leakTimeout); ; time.Sleep(50 * time.Millisecond) {
 		var err error
 		left, err = g.leftovers(ctx)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -100,13 +99,4 @@ func leftoversOn(ctx context.Context, addr string) (left []string, err error) {
 		left = append(left, "connection "+strings.TrimSpace(line))
 	}
 	return left, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
