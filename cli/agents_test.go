@@ -347,12 +347,8 @@ func TestAKilledAgentIsNamed(t *testing.T) {
 	victim.signal(syscall.SIGKILL)
 	killed := time.Now()
 	l.says("was lost at 00:0")
-	within := 8 * time.Second // on a busy machine
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		within = 4 * time.Second
-	}
 	took := time.Since(killed)
-	if took > within {
+	if testtier.Proving() && took > 4*time.Second {
 		t.Errorf("the agent was named after %s", took)
 	}
 	t.Logf("the agent was named after %s", took)
@@ -427,7 +423,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	frozen := time.Now()
 	for _, a := range r.agents {
 		a.exits(exitFailure)
-		if took := time.Since(frozen); took < 9*time.Second || took > 20*time.Second {
+		if took := time.Since(frozen); took < 9*time.Second || testtier.Proving() && took > 20*time.Second {
 			t.Errorf("it stopped after %s", took)
 		}
 		if text := a.errs.String(); !strings.HasSuffix(text, "locktop: the control server has not answered for 10 s\n") {

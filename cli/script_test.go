@@ -43,8 +43,7 @@ func (m isolated) Run() int {
 	}
 	defer os.RemoveAll(state)
 	os.Setenv("XDG_STATE_HOME", state)
-	server.TuneTests(16)
-	return m.M.Run()
+	return server.Tests{M: m.M, Parallel: 16}.Run()
 }
 
 func TestScriptsOnRedis(t *testing.T) {

@@ -15,8 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
-	server.TuneTests(12)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 12})
 }
 
 // connect returns a client of a server on loopback.

@@ -25,6 +25,12 @@ type nodes struct {
 	children []*server.Child     // nil in a bubble
 }
 
+// tooLate reports whether more time has passed than a promise allows: under a fake clock, and else
+// as the function tooLate.
+func (r *nodes) tooLate(passed, limit time.Duration) bool {
+	return r.children == nil && passed > limit || tooLate(passed, limit)
+}
+
 // nodesInBubble runs f on n embedded servers under a fake clock.
 func nodesInBubble(t *testing.T, n int, f func(*nodes)) {
 	t.Helper()

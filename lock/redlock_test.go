@@ -140,12 +140,12 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 				began := time.Now()
 				lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
 				r.must(err)
-				if took := time.Since(began); took > 3*r.nodeTimeout() {
+				if took := time.Since(began); r.tooLate(took, 3*r.nodeTimeout()) {
 					r.Errorf("%v frozen, warm %v: Lock took %v", pair, warm, took)
 				}
 				began = time.Now()
 				r.must(lease.Unlock(ctx))
-				if took := time.Since(began); took > r.nodeTimeout() {
+				if took := time.Since(began); r.tooLate(took, r.nodeTimeout()) {
 					r.Errorf("%v frozen, warm %v: Unlock took %v", pair, warm, took)
 				}
 				r.resume(pair...)
@@ -166,7 +166,7 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 		r.freeze(0, 1, 2)
 		began := time.Now()
 		err = lease.Unlock(ctx)
-		if took := time.Since(began); took > 2*r.nodeTimeout() {
+		if took := time.Since(began); r.tooLate(took, 2*r.nodeTimeout()) {
 			r.Errorf("Unlock took %v", took)
 		}
 		if !errors.Is(err, lock.ErrNoQuorum) {
@@ -237,7 +237,7 @@ func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 				r.freeze(0, 2, 4)
 				began := time.Now()
 				_, err := m.Lock(ctx)
-				if took := time.Since(began); took > 4*r.nodeTimeout() {
+				if took := time.Since(began); r.tooLate(took, 4*r.nodeTimeout()) {
 					r.Errorf("it took %v to notice", took)
 				}
 				if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
@@ -368,13 +368,12 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 func TestANodeVotesOnceItIsOldEnough(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 1, func(r *nodes) {
+		r.kill(0) // it may be the server of an earlier test
+		began := time.Now()
+		r.restart(0)
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout(), MinUptime: time.Second})
 		m := q.Redlock("orders", lock.Options{})
-		began := time.Now()
 		lease, err := m.TryLock(ctx)
-		if !errors.Is(err, lock.ErrNoQuorum) {
-			r.Fatalf("got %v, want ErrNoQuorum", err)
-		}
 		// When a refused attempt returns, its copy on that node is being released.
 		for errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
 			time.Sleep(10 * time.Millisecond)

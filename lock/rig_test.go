@@ -171,8 +171,7 @@ func TestMain(m *testing.M) {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
 	logging.Disable() // go-redis logs every failed connection
-	server.TuneTests(16)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 16})
 }
 
 // until waits until true returns true on a real server.

@@ -915,7 +915,7 @@ func TestTheLimitChangesUnderLoad(t *testing.T) {
 						if n, most := inside.Add(1), highestNow.Load(); n > most {
 							r.Errorf("%d holders inside, the limit was %d", n, most)
 						}
-						if waited := time.Since(began); waited > 7*time.Second {
+						if waited := time.Since(began); tooLate(waited, 7*time.Second) {
 							r.Errorf("a waiter waited for %v", waited)
 						}
 						time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)

@@ -27,8 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	time.Local = time.UTC // the screen shows the time of day
-	redisserver.TuneTests(4)
-	os.Exit(m.Run())
+	os.Exit(redisserver.Tests{M: m, Parallel: 4}.Run())
 }
 
 // driver plays a user: it presses keys and reads the screen. It replaces

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		parent()
 		return
 	}
-	TuneTests(8)
+	tune(8) // without Tests: each test starts servers of its own
 	os.Exit(m.Run())
 }
 

@@ -28,11 +28,23 @@ const RequireRedis = "LOCKTOP_REQUIRE_REDIS"
 // startLimit is the longest start of a server in a test. It usually takes 20 ms.
 const startLimit = 30 * time.Second
 
-// TuneTests is for the TestMain of a package whose tests wait for servers more than they
-// use the CPU. It lets the given number of parallel tests run at the same time, or at
-// most four under the race detector. It makes garbage collections rarer, because the
-// embedded server allocates an interpreter for every script.
-func TuneTests(parallel int) {
+// Tests runs the tests of a package that wait for servers more than they use the CPU. It is for
+// their TestMain.
+type Tests struct {
+	M        interface{ Run() int } // *testing.M
+	Parallel int                    // how many parallel tests run at the same time; at most four under the race detector
+}
+
+// Run runs the tests. [ForTest] gives the server of a test to a later one. Garbage collections are
+// rarer, because the embedded server allocates an interpreter for every script.
+func (ts Tests) Run() int {
+	tune(ts.Parallel)
+	idle.keep()
+	defer idle.stop()
+	return ts.M.Run()
+}
+
+func tune(parallel int) {
 	flag.Parse()
 	raced := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, raced) {
@@ -44,11 +56,15 @@ func TuneTests(parallel int) {
 	debug.SetGCPercent(400)
 }
 
-// ForTest starts a new redis-server with further arguments. The server ends with the
-// test. If redis-server is not installed, ForTest skips the test with installation
-// instructions, or fails it if LOCKTOP_REQUIRE_REDIS is set.
+// ForTest starts a redis-server with further arguments. The server ends with the test.
+// Without further arguments it may be that of an earlier test, in the state of a new one. If
+// redis-server is not installed, ForTest skips the test with installation instructions,
+// or fails it if LOCKTOP_REQUIRE_REDIS is set.
 func ForTest(t TB, args ...string) *Child {
 	t.Helper()
+	if len(args) == 0 {
+		return forTest(t, idle.take, idle.put)
+	}
 	return forTest(t, func(ctx context.Context) (*Child, error) {
 		return StartChild(ctx, ChildOptions{Args: args})
 	}, func(c *Child) error { return children{c}.stop() })

@@ -210,7 +210,7 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") || s.Complete || s.Cost.Keys != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); testtier.Proving() && took > 2*time.Second {
 		t.Errorf("it takes %v", took)
 	}
 	if calls := called(t, rdb, "scan"); calls > 10 {

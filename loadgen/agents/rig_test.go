@@ -16,8 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
-	server.TuneTests(8)
-	m.Run()
+	server.Tests{M: m, Parallel: 8}.Run()
 }
 
 // connect returns a client as the program opens it.

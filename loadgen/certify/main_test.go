@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	server.TuneTests(12)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 12})
 }
 
 // command returns the command of a client with locks of a kind.

@@ -14,8 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis reports on every connection it cannot have
-	server.TuneTests(4)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 4})
 }
 
 // connect returns a client of a server on loopback.

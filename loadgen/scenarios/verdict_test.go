@@ -15,8 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
-	server.TuneTests(16)
-	m.Run()
+	server.Tests{M: m, Parallel: 16}.Run()
 }
 
 // longest is how long a scenario without faults runs in this test. It shows its

@@ -23,8 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis would log every connection that a fault closes
-	server.TuneTests(4)
-	os.Exit(m.Run())
+	os.Exit(server.Tests{M: m, Parallel: 4}.Run())
 }
 
 // Scenarios 7, 36, 52, 54, 61, 94, 95, 109 and 111, on servers that are killed,

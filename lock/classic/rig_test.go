@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every failed connection
-	server.TuneTests(4)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 4})
 }
 
 var ctx = context.Background()

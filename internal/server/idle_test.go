@@ -1,0 +1,72 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A test has the server of an earlier one, without anything that the earlier one left there. A
+// server with other settings, or that does not answer, is not given to another test.
+func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
+	ForTest(t) // skips where there is no redis-server
+	ctx := t.Context()
+	var s idleServers
+	s.keep()
+	defer s.stop()
+	take := func() *Child {
+		c, err := s.take(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Stop() })
+		return c
+	}
+	put := func(c *Child) {
+		if err := s.put(c); err != nil {
+			t.Error(err)
+		}
+	}
+	first := take()
+	rdb := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
+	defer rdb.Close()
+	sha := rdb.ScriptLoad(ctx, "return 1").Val()
+	for _, command := range []string{"SET k v", "CLIENT PAUSE 600000 WRITE"} {
+		if err := rdb.Do(ctx, words(command)...).Err(); err != nil {
+			t.Skipf("%s: %v", command, err)
+		}
+	}
+	listening := rdb.Subscribe(ctx, "c")
+	defer listening.Close()
+	put(first)
+	if s.began[first] == "" {
+		t.Skip("this server cannot be renewed")
+	}
+	if again := take(); again != first {
+		t.Fatal("the second test has another server")
+	}
+	fresh := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
+	defer fresh.Close()
+	if n := fresh.PubSubNumSub(ctx, "c").Val()["c"]; n != 0 {
+		t.Errorf("%d clients of the first test are connected", n)
+	}
+	if fresh.Exists(ctx, "k").Val() != 0 || fresh.ScriptExists(ctx, sha).Val()[0] || fresh.Set(ctx, "k", "w", 0).Err() != nil {
+		t.Error("it has something of the first test")
+	}
+
+	for what, change := range map[string]func(*Child) error{
+		"setting": func(c *Child) error { return dial(c).ConfigSet(ctx, "maxmemory", "1mb").Err() },
+		"user":    func(c *Child) error { return dial(c).Do(ctx, words("ACL SETUSER ann on")...).Err() },
+		"role":    func(c *Child) error { return dial(c).Do(ctx, words("REPLICAOF 127.0.0.1 1")...).Err() },
+		"freeze":  (*Child).Freeze,
+		"end":     (*Child).Kill,
+	} {
+		c := take()
+		if err := change(c); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if put(c); take() == c || c.PID() != 0 {
+			t.Errorf("a server with another %s is kept", what)
+		}
+	}
+}
