@@ -148,17 +148,10 @@ func hashRW() keyspace.Format {
 		Type:      "hash",
 		Match:     looksLikeLock,
 		Probe:     probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.RW}
-			for _, m := range e.Members {
-				mode := modeOf(m.Name)
-				if mode == "" || m.Value == "" || digits(m.Value, 1, 20) {
-					return keyspace.Lock{}, keyspace.No
-				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Count: 1, Mode: mode})
-			}
-			return ifHeld(l, keyspace.Likely)
-		},
+		Decode: decodeMembers(keyspace.RW, keyspace.Likely, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+			mode := modeOf(m.Name)
+			return keyspace.Holder{ID: m.Value, Count: 1, Mode: mode}, mode != "" && m.Value != "" && !digits(m.Value, 1, 20)
+		}),
 		Actions: hashRWActions("hold_extend"),
 		Samples: []keyspace.Sample{sample("a writer", 30*time.Second, keyspace.Lock{
 			Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
@@ -207,8 +200,24 @@ func readWriteKeys() keyspace.Format {
 			_, other, _ := sides(e.Key)
 			return []keyspace.Companion{{Key: other, Type: "string"}}
 		},
-		Decode:  decodeReadWriteKeys,
-		Actions: readWriteActions(),
+		Decode: decodeReadWriteKeys,
+		Actions: &keyspace.Actions{
+			Keys: func(l keyspace.Lock) []string {
+				own, other, _ := sides(l.Key)
+				var keys []string
+				for _, h := range l.Holders {
+					if h.Mode == own {
+						keys = append(keys, l.Key)
+					} else {
+						keys = append(keys, other)
+					}
+				}
+				return keys
+			},
+			Args:         holderIDs,
+			ForceRelease: script("keys_check", "keys_release"),
+			Extend:       script("keys_check", "keys_extend"),
+		},
 		Samples: readWriteKeysSamples(),
 	}
 }
@@ -259,26 +268,6 @@ func readWriteKeysSamples() []keyspace.Sample {
 	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
 	broken.Want.Evidence = []string{"both keys exist: it is held for reading and for writing at once"}
 	return []keyspace.Sample{reader, broken}
-}
-
-func readWriteActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string {
-			own, other, _ := sides(l.Key)
-			var keys []string
-			for _, h := range l.Holders {
-				if h.Mode == own {
-					keys = append(keys, l.Key)
-				} else {
-					keys = append(keys, other)
-				}
-			}
-			return keys
-		},
-		Args:         holderIDs,
-		ForceRelease: script("keys_check", "keys_release"),
-		Extend:       script("keys_check", "keys_extend"),
-	}
 }
 
 // oversized is the format of values that are too big for a lock although their name

@@ -88,3 +88,28 @@ func ifHeld(l keyspace.Lock, sure keyspace.Confidence) (keyspace.Lock, keyspace.
 	}
 	return l, sure
 }
+
+// decodeMembers returns a Decode of a collection of holders. An element that is not a holder
+// makes it no lock; a holder whose deadline has passed may remain.
+func decodeMembers(kind keyspace.Kind, sure keyspace.Confidence, holder func(m keyspace.Member, now time.Time) (keyspace.Holder, bool)) func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	return func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l := keyspace.Lock{Kind: kind}
+		for _, m := range e.Members {
+			h, ok := holder(m, e.Now)
+			if !ok {
+				return keyspace.Lock{}, keyspace.No
+			}
+			if h.Expires.IsZero() || h.Expires.After(e.Now) {
+				l.Holders = append(l.Holders, h)
+			}
+		}
+		return ifHeld(l, sure)
+	}
+}
+
+// beside returns a Related of one key beside a lock.
+func beside(typ string, name func(key string) string) func(keyspace.Entry) []keyspace.Companion {
+	return func(e keyspace.Entry) []keyspace.Companion {
+		return []keyspace.Companion{{Key: name(e.Key), Type: typ}}
+	}
+}

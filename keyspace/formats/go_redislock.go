@@ -76,9 +76,7 @@ func goRedislockFair() keyspace.Format {
 		Prefixes:     []string{"{"},
 		Match:        inBraces,
 		Probe:        probeIf(keyspace.Certain, func(first string) bool { return first != "" }),
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: queue(e.Key), Type: "zset"}}
-		},
+		Related:      beside("zset", queue),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			if e.Value == "" || e.Truncated() || e.Expires.IsZero() {
 				return keyspace.Lock{}, keyspace.No
@@ -120,8 +118,19 @@ func goRedislockRW() keyspace.Format {
 		Probe: probeIf(keyspace.Certain, func(first string) bool {
 			return slices.Contains([]string{"mode", "rcount", "wcount", "writer"}, first) || strings.HasPrefix(first, rwReader)
 		}),
-		Decode:  decodeGoRedislockRW,
-		Actions: goRedislockRWActions(),
+		Decode: decodeGoRedislockRW,
+		Actions: &keyspace.Actions{
+			Keys: lockKey,
+			Args: func(l keyspace.Lock) []string {
+				seen := []string{strconv.Itoa(len(l.Holders))}
+				for _, h := range l.Holders {
+					seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
+				}
+				return seen
+			},
+			ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
+			Extend:       script("go_redislock_rw_check", "hold_extend"),
+		},
 		Samples: []keyspace.Sample{
 			sample("two readers, one of them twice", 30*time.Second, keyspace.Lock{
 				Key: "page:home", Kind: keyspace.RW,
@@ -197,19 +206,4 @@ func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
 	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
 	a.ForceRelease = script("go_redislock_fair_release")
 	return a
-}
-
-func goRedislockRWActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: lockKey,
-		Args: func(l keyspace.Lock) []string {
-			seen := []string{strconv.Itoa(len(l.Holders))}
-			for _, h := range l.Holders {
-				seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
-			}
-			return seen
-		},
-		ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
-		Extend:       script("go_redislock_rw_check", "hold_extend"),
-	}
 }

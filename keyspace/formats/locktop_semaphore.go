@@ -28,14 +28,8 @@ func locktopSemaphore() keyspace.Format {
 			return isToken || isLimit
 		}),
 		Companion: func(key string) bool { return isLocktopCompanion(key, "limit") },
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{
-				{Key: locktopName(e.Key, "fence"), Type: "string"},
-				{Key: locktopName(e.Key, "limit"), Type: "string"},
-				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
-			}
-		},
-		Decode: decodeLocktopSemaphore,
+		Related:   locktopBeside("fence", "limit", "waiters"),
+		Decode:    decodeLocktopSemaphore,
 		Actions: &keyspace.Actions{
 			Keys:         lockKey,
 			Args:         func(l keyspace.Lock) []string { return append([]string{locktopName(l.Key, "free")}, holderIDs(l)...) },

@@ -36,6 +36,11 @@ func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
 // set of readers with one deadline, and a second key for a waiting writer.
 func medallionReadersLock() keyspace.Format {
 	writer := func(key string) string { return strings.TrimSuffix(key, medallionReaders) + medallionWriter }
+	read := decodeMembers(keyspace.RW, keyspace.Certain, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+		h, ok := medallionToken(m.Name, now)
+		h.Mode = keyspace.Read
+		return h, ok
+	})
 	return keyspace.Format{
 		Name:         "medallion-readers",
 		ShowsWaiters: true,
@@ -45,23 +50,13 @@ func medallionReadersLock() keyspace.Format {
 		Type:         "set",
 		Match:        ends(medallionReaders),
 		Probe:        probeMedallion,
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: writer(e.Key), Type: "string"}}
-		},
+		Related:      beside("string", writer),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.RW}
-			for _, m := range e.Members {
-				h, ok := medallionToken(m.Name, e.Now)
-				if !ok {
-					return keyspace.Lock{}, keyspace.No
-				}
-				h.Mode = keyspace.Read
-				l.Holders = append(l.Holders, h)
-			}
+			l, sure := read(e)
 			if w := e.Related[writer(e.Key)].Value; w != "" {
 				l.Waiters = []keyspace.Waiter{{ID: strings.TrimSuffix(w, medallionWaits), Mode: keyspace.Write}}
 			}
-			return ifHeld(l, keyspace.Certain)
+			return l, sure
 		},
 		Actions: memberActions(inSet, "hold_extend"),
 		Samples: []keyspace.Sample{sample("two readers, and a writer that waits", 30*time.Second, keyspace.Lock{
@@ -100,9 +95,7 @@ func medallionWriterLock() keyspace.Format {
 		Probe: func(key, first string) keyspace.Confidence {
 			return probeMedallion(key, strings.TrimSuffix(first, medallionWaits))
 		},
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: readers(e.Key), Type: "set"}}
-		},
+		Related: beside("set", readers),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			id, waits := strings.CutSuffix(e.Value, medallionWaits)
 			h, ok := medallionToken(id, e.Now)
@@ -133,21 +126,12 @@ func medallionSemaphore() keyspace.Format {
 		Signature: "the zset holds machine_process_UUID",
 		Type:      "zset",
 		Probe:     probeMedallion,
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Semaphore}
-			for _, m := range e.Members {
-				h, ok := medallionToken(m.Name, e.Now)
-				until, timed := atScore(m.Score)
-				if !ok || !timed {
-					return keyspace.Lock{}, keyspace.No
-				}
-				if until.After(e.Now) {
-					h.Expires = until
-					l.Holders = append(l.Holders, h)
-				}
-			}
-			return ifHeld(l, keyspace.Certain)
-		},
+		Decode: decodeMembers(keyspace.Semaphore, keyspace.Certain, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+			h, ok := medallionToken(m.Name, now)
+			until, timed := atScore(m.Score)
+			h.Expires = until
+			return h, ok && timed
+		}),
 		Actions: memberActions(inZset, "scores_extend"),
 		Samples: []keyspace.Sample{sample("two permits, and one that is over", 29*time.Second, keyspace.Lock{
 			Key: "converters", Kind: keyspace.Semaphore,

@@ -73,7 +73,13 @@ func redisSemaphore() keyspace.Format {
 		},
 		Decode:  decodeRedisSemaphore,
 		Actions: memberActions(inZset, ""),
-		Samples: redisSemaphoreSamples(),
+		Samples: []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
+			Key: "semaphore:render", Kind: keyspace.Semaphore,
+			Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
+		},
+			"DEL semaphore:render",
+			"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
+			"PEXPIRE semaphore:render 10000")},
 	}
 }
 
@@ -121,14 +127,4 @@ func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence)
 		}
 	}
 	return ifHeld(l, semaphoreName(e.Key))
-}
-
-func redisSemaphoreSamples() []keyspace.Sample {
-	return []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
-		Key: "semaphore:render", Kind: keyspace.Semaphore,
-		Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
-	},
-		"DEL semaphore:render",
-		"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
-		"PEXPIRE semaphore:render 10000")}
 }

@@ -175,7 +175,16 @@ func symfony() keyspace.Format {
 		Probe:     probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
 		Decode:    decodeSymfony,
 		Actions:   symfonyActions(),
-		Samples:   symfonySamples(),
+		Samples: []keyspace.Sample{
+			sample("a writer", 300*time.Second,
+				keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},
+				"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
+				"PEXPIREAT invoice:2026-118 {ms+300000}"),
+			sample("a reader, and one that is gone", 60*time.Second,
+				keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}}},
+				"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
+				"PEXPIREAT invoice:2026-119 {ms+60000}"),
+		},
 	}
 }
 
@@ -228,16 +237,3 @@ const (
 	symfonyToken1 = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
 	symfonyToken2 = "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
 )
-
-func symfonySamples() []keyspace.Sample {
-	return []keyspace.Sample{
-		sample("a writer", 300*time.Second,
-			keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},
-			"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
-			"PEXPIREAT invoice:2026-118 {ms+300000}"),
-		sample("a reader, and one that is gone", 60*time.Second,
-			keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}}},
-			"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
-			"PEXPIREAT invoice:2026-119 {ms+60000}"),
-	}
-}

@@ -158,10 +158,8 @@ func redissonPermits() keyspace.Format {
 		Match: func(key string) bool {
 			return strings.HasSuffix(key, ":timeout") && strings.Contains(key, "{") && strings.Contains(key, "}")
 		},
-		Probe: probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 16) }),
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: left(e.Key), Type: "string"}}
-		},
+		Probe:    probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 16) }),
+		Related:  beside("string", left),
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonSemaphore, left(e.Key))} },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Waiting: subscribers(e)}

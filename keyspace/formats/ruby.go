@@ -98,11 +98,9 @@ func redisSemaphoreRB() keyspace.Format {
 			}
 			return false
 		},
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: strings.TrimSuffix(e.Key, rubyGrabbed) + rubyAvailable, Type: "list"}}
-		},
+		Related: beside("list", rubyFree),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(e.Related[strings.TrimSuffix(e.Key, rubyGrabbed)+rubyAvailable].Len)}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(e.Related[rubyFree(e.Key)].Len)}
 			for _, m := range e.Members {
 				at, ok := atSeconds(m.Value)
 				if !ok {
@@ -132,13 +130,14 @@ const (
 	rubyAvailable = ":AVAILABLE"
 )
 
+// rubyFree returns the list of the free tokens.
+func rubyFree(key string) string { return strings.TrimSuffix(key, rubyGrabbed) + rubyAvailable }
+
 // rubySemaphoreActions put tokens back on the list. The time of the acquire
 // distinguishes two holds of one token.
 func rubySemaphoreActions() *keyspace.Actions {
 	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string {
-			return []string{l.Key, strings.TrimSuffix(l.Key, rubyGrabbed) + rubyAvailable}
-		},
+		Keys: func(l keyspace.Lock) []string { return []string{l.Key, rubyFree(l.Key)} },
 		Args: func(l keyspace.Lock) []string {
 			var seen []string
 			for _, h := range l.Holders {
@@ -171,9 +170,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, uniqueJobs) && !strings.HasSuffix(key, uniqueLocked) && !strings.HasSuffix(key, rubyGrabbed)
 		},
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: uniqueQueue(e.Key), Type: "list"}}
-		},
+		Related: beside("list", uniqueQueue),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			for _, m := range e.Members {
@@ -246,9 +243,7 @@ func mlanett() keyspace.Format {
 		Signature: "the name begins with lock:owner:, and the value is host:process",
 		Prefixes:  []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: mlanettExpiry(e.Key), Type: "string"}}
-		},
+		Related:   beside("string", mlanettExpiry),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
