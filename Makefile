@@ -81,7 +81,7 @@ simulate: ## simulate random clients of package lock for DURATION (10m) under a 
 
 .PHONY: soak
 soak: ## run load on all kinds of locks for DURATION (10m) under random faults; SEED=N repeats a run (needs redis-server)
-	$(GO) run ./soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))
+	$(GO) run ./loadgen/soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))
 
 .PHONY: smoke
 smoke: ## start the built program in a terminal and press keys (needs tmux)

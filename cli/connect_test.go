@@ -242,7 +242,7 @@ func TestSeveralServersHaveOnePassword(t *testing.T) {
 		urls = append(urls, "redis://"+c.Addr())
 	}
 	nodes := strings.Join(urls, ",")
-	for _, args := range []string{"list --plain", "load --kind redlock --clients 1 --duration 200ms"} {
+	for _, args := range []string{"list --plain", "load --kind redlock --clients 1 --duration 1s"} {
 		for _, way := range []string{"--askpass", "-a c4nary"} {
 			o := locktopWith(t, strings.NewReader("c4nary\n"), strings.Fields(args+" --redlock "+nodes+" --user ann "+way)...)
 			want := 0

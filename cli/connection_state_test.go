@@ -30,9 +30,9 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 
 	for _, args := range [][]string{
 		{"list", "--lock", "some:*"}, {"inspect", "lock:a"}, {"doctor", "--for", "100ms"},
-		{"watch", "--for", "1500ms"}, {"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "100ms"},
+		{"watch", "--for", "500ms"}, {"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "100ms"},
 		{"release", "lock:a", "--write", "--yes"},
-		{"load", "--duration", "1s", "--clients", "4", "--kind", "fair", "--demo=false"},
+		{"load", "--duration", "300ms", "--clients", "4", "--kind", "fair", "--demo=false"},
 	} {
 		if got := locktop(t, append(args, "-u", url)...); got.code != exitFine && got.code != exitFindings {
 			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)

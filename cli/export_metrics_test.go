@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,9 +30,24 @@ type metric struct {
 	labels []string // sorted
 }
 
+var (
+	scrapedOnce   sync.Once
+	scrapedAll    map[string]metric
+	scrapedBodies []string
+)
+
 // scraped returns the metrics of a server with locks and of a Redlock, with all flags that
-// add metrics, and the pages of both.
+// add metrics, and the pages of both. All tests have those of the first call.
 func scraped(t *testing.T) (all map[string]metric, pages []string) {
+	t.Helper()
+	scrapedOnce.Do(func() { scrapedAll, scrapedBodies = scrape(t) })
+	if scrapedAll == nil {
+		t.Skip("the test that scraped first failed or was skipped")
+	}
+	return maps.Clone(scrapedAll), scrapedBodies
+}
+
+func scrape(t *testing.T) (all map[string]metric, pages []string) {
 	t.Helper()
 	f := newFailures(t, "--classes", "--lock-metric", "stock:victim:lock")
 	f.clean()

@@ -139,6 +139,7 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o := locktop(t, append([]string{"list", "--json"}, tt.args...)...)
 			if o.code != tt.code || !strings.Contains(o.errors, tt.said) {
 				t.Errorf("exit code %d, want %d; on stderr %q, want it to say %q", o.code, tt.code, o.errors, tt.said)

@@ -114,10 +114,7 @@ func (s *variant) addAgents(r *report.Result) {
 	if s.agents == nil {
 		return
 	}
-	r.Witness, r.Gaps = s.agents.Witness(), s.agents.Incomplete()
-	for _, a := range s.agents.Agents() {
-		r.Agents = append(r.Agents, report.Agent{Number: a.Number, Name: a.Name, Clock: a.Clock, Lost: a.Lost, Clients: a.Clients, Metrics: a.Metrics})
-	}
+	r.Witness, r.Gaps, r.Agents = s.agents.Witness(), s.agents.Incomplete(), s.agents.Agents()
 }
 
 // agentFiles opens the file of an agent's events for a run.

@@ -186,7 +186,7 @@ func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *test
 		"interrupted, with a failed file": {"--html", "/dev/full"},
 	} {
 		cmd, out, rdb := loaded(t, append([]string{"--keys", "1", "--clients", "5", "--hold", "20ms", "--wait", "{poll: 5ms}", "--prefix", "p:"}, args...)...)
-		for range 30 {
+		for range 10 {
 			for rdb.Del(t.Context(), "p:1").Val() == 0 {
 				time.Sleep(time.Millisecond)
 			}

@@ -158,6 +158,9 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "redlock" {
+				testtier.Long(t, "it starts several servers")
+			}
 			t.Parallel()
 			flags, servers := build(t)
 			for _, addr := range servers {

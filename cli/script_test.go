@@ -53,6 +53,9 @@ func TestScriptsOnRedis(t *testing.T) {
 }
 
 func TestScriptsOnTheEmbeddedServer(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err == nil {
+		testtier.Long(t, "TestScriptsOnRedis runs the same scripts")
+	}
 	t.Parallel()
 	testscript.Run(t, scripts("embedded", func(tb server.TB) string { return server.EmbeddedForTest(tb).Addr() }))
 }

@@ -104,6 +104,7 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 	t.Parallel()
 	for name, addr := range map[string]string{"redis": server.ForTest(t).Addr(), "embedded": server.EmbeddedForTest(t).Addr()} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			send(t, addr, "SET", "lock:there", token, "PX", "60000")
 			w := startWatch(t, "-u", "redis://"+addr)
 			w.out.sees(t, `^\d\d:\d\d:\d\d\.\d{3} appeared lock:there by .*, expires in (\d\d\.\d s|1 m 00), `)
@@ -163,7 +164,7 @@ func TestWatchStopsInTime(t *testing.T) {
 func TestWatchOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	c := server.ForTest(t)
-	w := startWatch(t, "-u", "redis://"+c.Addr(), "--timeout", "200ms")
+	w := startWatch(t, "-u", "redis://"+c.Addr(), "--timeout", "2s")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:a`)
 	if err := c.Kill(); err != nil {

@@ -2,9 +2,10 @@ package keyspace
 
 import (
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
+
+	"locktop/internal/testtier"
 )
 
 // simulated is a server with clients, of which some are busy and one renews a lock.
@@ -107,10 +108,7 @@ func (s *simulated) investigate(most int, period time.Duration, change func()) (
 // one never.
 func TestTheClientThatRenewsIsNamedWithinThreeChanges(t *testing.T) {
 	t.Parallel()
-	named, changes, trials := 0, 0, uint64(60)
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		trials = 200
-	}
+	named, changes, trials := 0, 0, uint64(testtier.Size(20, 60, 200))
 	for trial := range trials {
 		s := simulate(trial, 1000, 100, "get", "set", "hget", "evalsha", "incr", "publish")
 		s.counts = trial%2 == 0
@@ -134,7 +132,7 @@ func TestTheClientThatRenewsIsNamedWithinThreeChanges(t *testing.T) {
 // time, or because it is behind a server that speaks for it.
 func TestNoneIsNamedIfTheClientCannotBeSeen(t *testing.T) {
 	t.Parallel()
-	for trial := range uint64(20) {
+	for trial := range uint64(testtier.Size(5, 20, 20)) {
 		s := simulate(trial, 300, 100, "get", "set", "hget", "evalsha")
 		if got, _ := s.investigate(15, 2*time.Second, func() {}); got.Named {
 			t.Errorf("trial %d: %+v", trial, got)
@@ -146,7 +144,7 @@ func TestNoneIsNamedIfTheClientCannotBeSeen(t *testing.T) {
 // named for it.
 func TestABusyHolderIsNeverMistaken(t *testing.T) {
 	t.Parallel()
-	for trial := range uint64(20) {
+	for trial := range uint64(testtier.Size(5, 20, 20)) {
 		s := simulate(trial, 300, 100, "set", "evalsha", "get")
 		if got, _ := s.investigate(15, 2*time.Second, func() { s.run(5, "evalsha") }); got.Named && got.Client.ID != 6 {
 			t.Errorf("trial %d: %+v", trial, got)
@@ -177,7 +175,7 @@ func TestAClientThatRenewsAnotherLockShortlyBeforeIsNotNamed(t *testing.T) {
 func TestAClientInStepWithTheLockIsNotNamedIfItIsByChance(t *testing.T) {
 	t.Parallel()
 	const period, interval = 2 * time.Second, 100 * time.Millisecond
-	for trial := range uint64(40) {
+	for trial := range uint64(testtier.Size(10, 40, 40)) {
 		s := simulate(trial, 300, 0)
 		suspects := NewSuspects("string")
 		phases := make([]int, 10)

@@ -86,7 +86,7 @@ func (c *client) run(halt, stay context.Context) error {
 // think pauses before the next round. A client of the open model and a greedy client do
 // not think.
 func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
-	if open || c.faults.isGreedy(time.Now()) {
+	if open || time.Now().UnixNano() < c.faults.greedyUntil.Load() {
 		d = 0
 	}
 	pause(stay, max(d, rest))

@@ -280,7 +280,7 @@ func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 func TestNumbersOfHoldersHaveATimeToLiveFromTheBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 2}, Lock: Lock{Fence: true, TTL: time.Second}})
+		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 2}, Think: Const(100 * time.Millisecond), Lock: Lock{Fence: true, TTL: time.Second}})
 		for range 50 {
 			time.Sleep(20 * time.Millisecond)
 			for _, key := range rdb.Keys(t.Context(), "*").Val() {

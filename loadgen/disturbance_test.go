@@ -136,7 +136,7 @@ func TestTheVerdictSaysWhatWasExplained(t *testing.T) {
 		})
 		<-r.Done()
 		m := r.Metrics()
-		want := oracle.Explained{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: 1, Client: 1, Clients: 1}
+		want := oracle.Explained{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: 1, Client: "client-1", Clients: 1}
 		if len(m.Violations.Explained) == 1 {
 			want.Why = m.Violations.Explained[0].Why
 		}

@@ -200,7 +200,7 @@ func (s *execSession) start() error {
 		return err
 	}
 	s.process, s.offset = p, offset
-	s.config.network.setProcess(p)
+	s.config.network.process.Store(p)
 	return nil
 }
 
@@ -225,7 +225,7 @@ func (r *Run) probe(s Scenario) (external.Hello, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(r.closing, probeWithin, external.ErrNoHello)
 	defer cancel()
-	root, err := r.open(sessionConfig{r.servers, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
+	root, err := r.openBase(sessionConfig{r.servers, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
 	if err != nil {
 		return external.Hello{}, fmt.Errorf("start the load: %w", err)
 	}
@@ -281,17 +281,8 @@ func (s *execSession) lock(ctx context.Context, keys []string, shared bool) (lea
 		return nil, s.failed(err)
 	}
 	l := s.lease(outer, h)
-	if s.config.scenario.Depth > 1 {
-		l.began = outer.Deadline().Add(-own.TTL)
-	}
-	for range s.config.scenario.Depth - 1 {
-		inner, err := s.ask(ctx, terms)
-		if err != nil {
-			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
-			defer cancel()
-			return nil, errors.Join(fmt.Errorf("enter again: %w", err), l.Unlock(bounded))
-		}
-		l.inner = append(l.inner, inner)
+	if err := l.enter(ctx, &s.config.scenario, l, func() (unlocker, error) { return s.ask(ctx, terms) }); err != nil {
+		return nil, err
 	}
 	s.config.network.holding.Store(true)
 	return l, nil
@@ -351,16 +342,13 @@ func (s *execSession) lease(l *external.Lease, h external.Hello) *execLease {
 
 // execLease is a lease of a client process.
 type execLease struct {
-	*external.Lease // the outer lease
-	inner           []*external.Lease
-	renews          bool
-	session         *execSession
-	cancel          context.CancelFunc // ends the extensions
-	extending       sync.WaitGroup
-	began           time.Time // of the lease of the first entry, if there are several
+	*external.Lease // of the first entry
+	entries
+	renews    bool
+	session   *execSession
+	cancel    context.CancelFunc // ends the extensions
+	extending sync.WaitGroup
 }
-
-func (e *execLease) first() time.Time { return e.began }
 
 // extend extends the lease at its interval until ctx ends, or until the client refuses.
 func (e *execLease) extend(ctx context.Context, l Lock, observe func(lock.Event)) {
@@ -384,34 +372,17 @@ func (e *execLease) kept() bool {
 	return !errors.Is(context.Cause(e.Context()), external.ErrLost) && (e.renews || time.Now().Before(e.Latest()))
 }
 
-// unwind leaves all inner leases and reports whether the lock was still held.
 func (e *execLease) unwind() bool {
 	e.session.config.network.holding.Store(false)
-	if len(e.inner) == 0 {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(e.Context(), releaseWithin)
-	defer cancel()
-	return e.leaveInner(ctx) == nil || e.kept()
+	return e.unwindUntil(e.Context(), e.kept)
 }
 
-func (e *execLease) leaveInner(ctx context.Context) error {
-	for len(e.inner) > 0 {
-		last := e.inner[len(e.inner)-1]
-		e.inner = e.inner[:len(e.inner)-1]
-		if err := last.Unlock(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Unlock leaves all inner leases, then the outer one.
+// Unlock leaves the further entries, then the first one.
 func (e *execLease) Unlock(ctx context.Context) error {
 	e.session.config.network.holding.Store(false)
 	e.cancel()
 	e.extending.Wait()
-	err := errors.Join(e.leaveInner(ctx), e.Lease.Unlock(ctx))
+	err := errors.Join(e.leave(ctx), e.Lease.Unlock(ctx))
 	if errors.Is(err, external.ErrLost) {
 		return fmt.Errorf("%w: %w", lock.ErrLost, err)
 	}

@@ -130,10 +130,10 @@ func (f Fault) validate(k Kind) error {
 // inject applies a fault, or adds it to the pending faults of clients.
 func (f *fleet) inject(fault Fault) {
 	if why := f.unsupported(fault); why != "" {
-		f.faults.refuse(fault, why)
+		f.faults.change(fault, func(l *loggedFault) { l.refused = why })
 		return
 	}
-	f.faults.due(fault)
+	f.faults.change(fault, func(l *loggedFault) { l.due = true })
 	switch {
 	case fault.Kind.onClients():
 		for _, c := range f.clients.victims(fault, f.scenario.Load().victims()) {
@@ -150,7 +150,7 @@ func (f *fleet) inject(fault Fault) {
 
 // begin and end record a fault of a client, or of a server if number is negative.
 func (f *fleet) begin(fault Fault, number int) {
-	f.faults.occurred(fault)
+	f.faults.change(fault, func(l *loggedFault) { l.occurred++ })
 	if t, costly := f.trouble(fault, number); costly {
 		f.oracle.TroubleBegan(t)
 	}
@@ -171,10 +171,12 @@ func (f *fleet) end(fault Fault, number int) {
 }
 
 // trouble returns what a fault of a client, or of servers if number is negative, may cost, if
-// it may cost something. What flush and steal cost, and when, deleteKeys knows.
+// it may cost something. What flush and steal cost, and when, deleteKeys knows, unless the
+// keeper runs it.
 func (f *fleet) trouble(fault Fault, number int) (t oracle.Trouble, costly bool) {
 	t = oracle.Trouble{Cause: string(fault.Kind), Client: number, Key: oracle.Everybody, Server: fault.Node, From: time.Now()}
-	return t, fault.costly(f.scenario.Load().Lock) && fault.Kind != Flush && fault.Kind != ExternalDelete
+	deletes := fault.Kind == Flush || fault.Kind == ExternalDelete
+	return t, fault.costly(f.scenario.Load().Lock) && (f.role.agent > 0 || !deletes)
 }
 
 // target names the server of a fault, or the command before which it affects a client.
@@ -277,40 +279,13 @@ func newFaultLog(faults []Fault) *faultLog {
 	return l
 }
 
-// due records that the time of a fault has come, struck that it affects a client or a
-// server. A fault from [Run.Inject] has no number and is not recorded.
-func (l *faultLog) due(fault Fault) {
+// change changes what is known of a fault. A fault from [Run.Inject] has no number and is not
+// recorded.
+func (l *faultLog) change(fault Fault, change func(*loggedFault)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if fault.number > 0 {
-		l.all[fault.number-1].due = true
-	}
-}
-
-// refuse records why a fault cannot occur.
-func (l *faultLog) refuse(fault Fault, why string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if fault.number > 0 {
-		l.all[fault.number-1].refused = why
-	}
-}
-
-func (l *faultLog) occurred(fault Fault) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if fault.number > 0 {
-		l.all[fault.number-1].occurred++
-	}
-}
-
-// missed takes back that a fault has occurred, and records why it did nothing.
-func (l *faultLog) missed(fault Fault, why string) {
-	l.refuse(fault, why)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if fault.number > 0 {
-		l.all[fault.number-1].occurred--
+		change(&l.all[fault.number-1])
 	}
 }
 
@@ -389,11 +364,7 @@ func (f *fleet) setError(fault Fault, err error) {
 // after calls heal at the end of a fault, at the latest when the fleet stops.
 func (f *fleet) after(fault Fault, number int, heal func()) {
 	f.tasks.Go(func() {
-		length := fault.For
-		if length == 0 {
-			length = maxTime
-		}
-		pause(f.ctx, length)
+		pause(f.ctx, cmp.Or(fault.For, maxTime))
 		heal()
 		f.end(fault, number)
 	})
@@ -431,7 +402,10 @@ func (f *fleet) deleteKeys(key int, fault Fault, deleteThem func() (int64, error
 	deleted, err := deleteThem()
 	if deleted == 0 && err == nil {
 		f.oracle.TroubleUndone(cause, oracle.Everybody, key)
-		f.faults.missed(fault, "no key was deleted: the lock was free, or its library gives its key another name")
+		f.faults.change(fault, func(l *loggedFault) {
+			l.occurred--
+			l.refused = "no key was deleted: the lock was free, or its library gives its key another name"
+		})
 		return nil
 	}
 	f.oracle.TroubleEnded(cause, oracle.Everybody, key, time.Now())

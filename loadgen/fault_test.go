@@ -110,9 +110,9 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 				Clients: 4, Keys: Keys{N: 1}, Seed: 3, Hold: Const(70 * time.Millisecond), Think: Const(10 * time.Millisecond),
 				// The fault must not come at the end of a hold. In fake time
 				// these are at multiples of 70 ms.
-				Lock: Lock{Fence: true, TTL: time.Second}, Faults: []Fault{{At: 5 * time.Second, Kind: kind}},
+				Lock: Lock{Fence: true, TTL: time.Second}, Faults: []Fault{{At: time.Second, Kind: kind}},
 			})
-			time.Sleep(20 * time.Second)
+			time.Sleep(5 * time.Second)
 			m := r.Metrics()
 			checkSums(t, m)
 			if m.Faults[0].Struck != 1 || m.Lost+m.Expired == 0 {
@@ -208,7 +208,7 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 			rdb, power := piped(t), &fakePower{}
 			c.fault.At, c.fault.Node = time.Second, 1
 			r, err := New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
-				Lock: Lock{Kind: Redlock}, Clients: 2, Duration: 10 * time.Second, Faults: []Fault{c.fault},
+				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
 			})
 			if err != nil {
 				t.Fatal(err)

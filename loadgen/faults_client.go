@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,14 +35,10 @@ func (c *client) applyFaults(stay context.Context) error {
 			w.slow(f.Delay, f.Jitter)
 			c.fleet.after(f, c.number, func() { w.slow(0, 0) })
 		case Skew:
-			c.faults.setClock(f.By)
-			c.fleet.after(f, c.number, func() { c.faults.setClock(0) })
+			c.faults.clockAhead.Store(int64(f.By))
+			c.fleet.after(f, c.number, func() { c.faults.clockAhead.Store(0) })
 		case Greedy:
-			until := time.Now().Add(maxTime)
-			if f.For > 0 {
-				until = time.Now().Add(f.For)
-			}
-			c.faults.setGreedy(until)
+			c.faults.greedyUntil.Store(time.Now().Add(cmp.Or(f.For, maxTime)).UnixNano())
 			c.fleet.after(f, c.number, func() {})
 		}
 	}
@@ -110,10 +107,10 @@ func (c *client) hitsInHold(f Fault) bool {
 func (c *client) partition(f Fault, repliesOnly bool) {
 	w := c.network
 	w.cut(f.Node, repliesOnly)
-	c.fleet.recorder.setTrouble(c.number, Partitioned)
+	over := c.fleet.recorder.trouble(c.number, Partitioned)
 	c.fleet.after(f, c.number, func() {
 		w.heal(f.Node)
-		c.fleet.recorder.clearTrouble(c.number, Partitioned)
+		over()
 	})
 }
 
@@ -121,14 +118,10 @@ func (c *client) partition(f Fault, repliesOnly bool) {
 // timers and renewals send meanwhile is dropped. Replies wait until its end.
 func (c *client) freeze(halt context.Context, w *network, f Fault) {
 	w.freeze()
-	c.fleet.recorder.setTrouble(c.number, Frozen)
-	length := f.For
-	if length == 0 {
-		length = maxTime
-	}
-	pause(halt, length)
+	over := c.fleet.recorder.trouble(c.number, Frozen)
+	pause(halt, cmp.Or(f.For, maxTime))
 	w.thaw()
-	c.fleet.recorder.clearTrouble(c.number, Frozen)
+	over()
 	c.fleet.end(f, c.number)
 }
 
@@ -137,7 +130,7 @@ func (c *client) identity() clientIdentity {
 	return clientIdentity{
 		owner:   oracle.ClientLabel(c.number + 1),
 		excused: func(since time.Time) bool { return c.fleet.oracle.Excuses(c.number, since, time.Now()) },
-		ahead:   c.faults.clock,
+		ahead:   func() time.Duration { return time.Duration(c.faults.clockAhead.Load()) },
 		between: func(ctx context.Context, step string) error {
 			f, found := c.faults.take(func(f Fault) bool { return f.Before == step && c.network != nil })
 			if !found {
@@ -177,11 +170,7 @@ func (c *client) waitReplacement(stay context.Context) {
 	f := c.fleet
 	f.closeAsync(c.session)
 	f.recorder.clientDied(c.number)
-	length := c.replaceAfter
-	if length == 0 {
-		length = maxTime
-	}
-	pause(stay, length)
+	pause(stay, cmp.Or(c.replaceAfter, maxTime))
 	c.network = nil
 	c.reconnect()
 	f.oracle.TroubleEnded(string(Crash), c.number, oracle.Everybody, time.Now())
@@ -210,10 +199,11 @@ type pendingFaults struct {
 	notify chan struct{} // capacity 1: a fault may have been added
 	none   atomic.Bool   // no fault was ever added, as for most clients
 
-	mu          sync.Mutex
-	pending     []Fault // in order of arrival
-	clockSkew   time.Duration
-	greedyUntil time.Time
+	clockAhead  atomic.Int64 // a time.Duration
+	greedyUntil atomic.Int64 // a time, in Unix nanoseconds
+
+	mu      sync.Mutex
+	pending []Fault // in order of arrival
 }
 
 func newPendingFaults() *pendingFaults {
@@ -259,33 +249,6 @@ func (p *pendingFaults) needsOwnConns() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.pending, Fault.needsOwnConns)
-}
-
-func (p *pendingFaults) setClock(ahead time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clockSkew = ahead
-}
-
-func (p *pendingFaults) clock() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.clockSkew
-}
-
-func (p *pendingFaults) setGreedy(until time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.greedyUntil = until
-}
-
-func (p *pendingFaults) isGreedy(now time.Time) bool {
-	if p.none.Load() {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return now.Before(p.greedyUntil)
 }
 
 // needsOwnConns reports whether a fault breaks the connections of one client.

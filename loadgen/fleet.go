@@ -21,21 +21,17 @@ import (
 // fleet is the set of clients of a run from one start to one stop, with the oracle and
 // the metrics. It is used once. All methods are safe for concurrent use.
 type fleet struct {
+	fleetConfig
 	scenario atomic.Pointer[Scenario] // current
-	servers  Servers
 	keys     keySet
 	promise  promise
-	role     role
-	hello    external.Hello // of a client process; zero for all kinds but Exec
-	greeted  chan struct{}  // closed when all client processes have started; nil for all kinds but Exec
+	greeted  chan struct{} // closed when all client processes have started; nil for all kinds but Exec
 	sessions baseSessions
 	schedule *schedule
 
 	oracle       *oracle.Oracle
 	recorder     *recorder
 	events       *eventRing
-	history      *oracle.History
-	witness      *witness.Witness // nil: there is none
 	janitor      *janitor
 	disturbances disturbances
 	faults       *faultLog
@@ -91,7 +87,6 @@ func (l Lock) promise() promise {
 
 // baseSessions are the sessions that clients share: one per connection.
 type baseSessions struct {
-	open     func(sessionConfig) (session, error)
 	commands atomic.Int64 // of all sessions of the fleet
 
 	mu    sync.Mutex
@@ -100,16 +95,16 @@ type baseSessions struct {
 
 // fleetConfig is the configuration of a fleet besides its scenario.
 type fleetConfig struct {
-	servers Servers
-	open    func(sessionConfig) (session, error)
-	tell    func(Event)
-	history *oracle.History
-	witness *witness.Witness
-	role    role
-	shared  bool            // others may use keys of the same names
-	hello   external.Hello  // of a client process; for kind Exec
-	closing context.Context // its end cancels the start
-	over    func()          // called once, at the end of the duration
+	servers  Servers
+	openBase func(sessionConfig) (session, error) // opens a base session
+	tell     func(Event)
+	history  *oracle.History
+	witness  *witness.Witness // nil: there is none
+	role     role
+	shared   bool            // the user chose the prefix: others may use keys of the same names
+	hello    external.Hello  // of a client process; zero for all kinds but Exec
+	closing  context.Context // its end cancels the start
+	expired  func()          // called once, at the end of the duration
 }
 
 // newFleet starts a fleet.
@@ -117,27 +112,23 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	now := time.Now()
 	f := &fleet{
-		servers:  c.servers,
-		keys:     newKeySet(s.Keys, s.Lock.span()),
-		promise:  s.Lock.promise(),
-		role:     c.role,
-		recorder: newRecorder(now, c.role.first()),
-		events:   newEventRing(c.tell),
-		schedule: newSchedule(s.Rate, now, s.spacing(c.role.first())),
-		history:  c.history,
-		witness:  c.witness,
-		faults:   newFaultLog(s.Faults),
-		ctx:      ctx,
-		cancel:   cancel,
+		fleetConfig: c,
+		keys:        newKeySet(s.Keys, s.Lock.span()),
+		promise:     s.Lock.promise(),
+		recorder:    newRecorder(now, c.role.first()),
+		events:      newEventRing(c.tell),
+		schedule:    newSchedule(s.Rate, now, s.spacing(c.role.first())),
+		faults:      newFaultLog(s.Faults),
+		ctx:         ctx,
+		cancel:      cancel,
 	}
-	f.sessions.open = c.open
 	f.clients.first = c.role.first()
 	f.clients.random = rand.New(rand.NewPCG(s.Seed, 1<<63+uint64(f.clients.first)))
 	f.scenario.Store(&s)
 	fenced := s.Lock.Fence
 	if s.Lock.Kind == Exec {
 		h := c.hello
-		f.hello, f.promise, fenced = h, promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
+		f.promise, fenced = promise{sound: h.Tells, renewed: h.Renews && !s.Lock.Renew.Off}, h.Fences
 	}
 	checks := oracle.Config{
 		Keys: f.keys.names[:s.Keys.N], Limit: s.Lock.Limit(), Sets: s.Lock.span() > 1, TTL: s.Lock.TTL, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: fenced, Claimed: s.Lock.Kind == Exec,
@@ -179,7 +170,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.stop())
 	}
-	f.tasks.Go(func() { f.runSteps(c.over) })
+	f.tasks.Go(func() { f.runSteps(c.expired) })
 	return f, nil
 }
 
@@ -192,7 +183,7 @@ func (f *fleet) awaitProcesses(ctx context.Context) {
 		if s == nil {
 			continue // it could not start
 		}
-		if p := s.client.network.client(); p != nil {
+		if p := s.client.network.process.Load(); p != nil {
 			processes = append(processes, p)
 		}
 	}
@@ -221,7 +212,7 @@ func (f *fleet) warm() {
 
 // open returns the base session of a network.
 func (f *fleet) open(w *network) (session, error) {
-	return f.sessions.open(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
+	return f.openBase(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
 // observe handles the events of package lock.
@@ -448,7 +439,8 @@ func (f *fleet) stop() error {
 	f.tasks.Wait()
 	f.oracle.Settle(time.Now())
 	f.history.Cut(f.keys.names, f.oracle.Losses())
-	f.recorder.setCPU(f.janitor.cpuUsed())
+	used := f.janitor.cpuUsed()
+	f.recorder.update(func(m *Metrics) { m.Cost.CPU = used })
 	err = cmp.Or(err, f.closeConns())
 	f.janitor.clean()
 	return err

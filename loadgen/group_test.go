@@ -29,7 +29,7 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		if err := g.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(200 * time.Millisecond)
 		wantRunning := func(n int) {
 			t.Helper()
 			others := g.Beside()
@@ -54,12 +54,12 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		if err := g.Apply(alone); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(200 * time.Millisecond)
 		wantRunning(0)
 		if err := g.Apply(compared); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(200 * time.Millisecond)
 		wantRunning(2)
 		if err := g.Inject(Fault{Kind: Flush}); err != nil {
 			t.Error(err)

@@ -53,25 +53,21 @@ func (h *histogram) latency() Latency {
 	}
 }
 
-// Histograms are copies of the distributions behind the latencies of [Metrics], in
-// nanoseconds.
-type Histograms struct {
-	Wait, Release, Held, Handoff, RenewLate *hdrhistogram.Histogram
+// histograms are the distributions of [Latencies].
+type histograms struct{ wait, release, held, handoff, renewLate *histogram }
+
+func newHistograms() histograms {
+	return histograms{newHistogram(), newHistogram(), newHistogram(), newHistogram(), newHistogram()}
 }
 
-// Histograms returns the current distributions, nil before the first start.
-func (r *Run) Histograms() *Histograms {
-	f := r.newest()
-	if f == nil {
-		return nil
-	}
-	rec := f.recorder
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	return &Histograms{rec.wait.copy(), rec.release.copy(), rec.held.copy(), rec.handoff.copy(), rec.renewLate.copy()}
+// all returns the histograms in the order of the fields.
+func (h *histograms) all() []*histogram {
+	return []*histogram{h.wait, h.release, h.held, h.handoff, h.renewLate}
 }
 
-func (h *histogram) copy() *hdrhistogram.Histogram { return hdrhistogram.Import(h.hdr.Export()) }
+func (h *histograms) latencies() Latencies {
+	return Latencies{h.wait.latency(), h.release.latency(), h.held.latency(), h.handoff.latency(), h.renewLate.latency()}
+}
 
 // timeline holds the figures of each of the newest seconds of a run. Only the current
 // second has a histogram.

@@ -144,7 +144,7 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 					s.Lock.Kind = "classic/getset"
 				}
 				r := started(t, piped(t), s)
-				time.Sleep(40 * time.Second)
+				time.Sleep(10 * time.Second)
 				for _, e := range r.Events(0) {
 					if e.Kind == FaultBegan && e.Client != 2 || e.Kind == FaultEnded {
 						t.Errorf("%s of client %d", e.Kind, e.Client)
@@ -206,12 +206,12 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 		for _, reads := range []float64{0, 1} {
 			synctest.Test(t, func(t *testing.T) {
 				r := started(t, piped(t), Scenario{
-					Lock: Lock{Kind: kind, TTL: time.Minute}, Reads: reads, Clients: 10, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second),
+					Lock: Lock{Kind: kind, TTL: time.Minute}, Reads: reads, Clients: 10, Keys: Keys{N: 1}, Hold: Const(100 * time.Millisecond), Think: Const(100 * time.Millisecond),
 				})
-				time.Sleep(10*time.Second - time.Millisecond) // the hold that begins at 10 s is not counted
+				time.Sleep(time.Second - time.Millisecond) // the hold that begins at 1 s is not counted
 				m := r.Metrics()
 				if most := int64(10); reads == 0 && (m.Acquired > most || m.Acquired < most/2) || reads == 1 && m.Acquired < 5*most {
-					t.Errorf("%s, reads %g: %d holds of 1 s in 10 s", kind, reads, m.Acquired)
+					t.Errorf("%s, reads %g: %d holds of 100 ms in 1 s", kind, reads, m.Acquired)
 				}
 				if m.Violations.Overlap.Count+m.Violations.WorkOverlap.Count > 0 {
 					t.Errorf("%s, reads %g: %+v", kind, reads, m.Violations.Overlap)

@@ -67,7 +67,7 @@ func open(o sessionConfig) (session, error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return clientSession{client, o.scenario, rdb.Close}, nil
+	return ofClient(client, o.scenario, rdb.Close), nil
 }
 
 // options returns the options for package lock.
@@ -84,55 +84,71 @@ func (l Lock) options() lock.Options {
 	return o
 }
 
-// clientSession is a session of a [lock.Client].
-type clientSession struct {
-	client     *lock.Client
+// soundSession is a session of a [lock.Client] or of a [lock.Quorum].
+type soundSession struct {
 	scenario   Scenario
-	closeConns func() error // nil: shared connections
+	locker     func(keys []string, shared bool) lock.Locker
+	identify   func(owner string) session
+	end        func() error // of the client
+	closeConns func() error // does nothing if they are shared
 }
 
-func (s clientSession) as(id clientIdentity) session {
-	return clientSession{s.client.As(id.owner), s.scenario, nil}
-}
+func keepConns() error { return nil }
 
-func (s clientSession) close() error {
-	err := s.client.Close()
-	if s.closeConns != nil {
-		err = errors.Join(err, s.closeConns())
+func ofClient(c *lock.Client, s Scenario, closeConns func() error) session {
+	return soundSession{
+		s, func(keys []string, shared bool) lock.Locker { return locker(c, s, keys, shared) },
+		func(owner string) session { return ofClient(c.As(owner), s, keepConns) }, c.Close, closeConns,
 	}
-	return err
 }
 
-func (s clientSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
-	return lockDepth(ctx, s.locker(keys, shared), s.scenario.Lock.TTL, s.scenario.Lock.Kind.reentrant(), s.scenario.Depth)
+func ofQuorum(q *lock.Quorum, s Scenario, closeConns func() error) session {
+	return soundSession{
+		s, func(keys []string, _ bool) lock.Locker { return q.Redlock(keys[0], s.Lock.options()) },
+		func(owner string) session { return ofQuorum(q.As(owner), s, keepConns) }, q.Close, closeConns,
+	}
 }
 
-func (s clientSession) locker(keys []string, shared bool) lock.Locker {
-	o, key := s.scenario.Lock.options(), keys[0]
-	switch s.scenario.Lock.Kind {
+func (s soundSession) as(id clientIdentity) session { return s.identify(id.owner) }
+
+func (s soundSession) close() error { return errors.Join(s.end(), s.closeConns()) }
+
+func (s soundSession) lock(ctx context.Context, keys []string, shared bool) (lease, error) {
+	l := s.locker(keys, shared)
+	outer, err := l.Lock(ctx)
+	if err != nil {
+		return nil, err // do not return a nil *lock.Lease in a non-nil interface
+	}
+	if !s.scenario.Lock.Kind.reentrant() {
+		return outer, nil
+	}
+	n := &reentrantLease{Lease: outer, locker: l}
+	if err := n.enter(ctx, &s.scenario, n, func() (unlocker, error) { return l.Lock(ctx) }); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// locker returns the lock of a client.
+func locker(c *lock.Client, s Scenario, keys []string, shared bool) lock.Locker {
+	o, key := s.Lock.options(), keys[0]
+	switch s.Lock.Kind {
 	case Semaphore:
-		return s.client.Semaphore(key, s.scenario.Lock.Permits, o)
+		return c.Semaphore(key, s.Lock.Permits, o)
 	case All:
-		return s.client.All(keys, o)
+		return c.All(keys, o)
 	case Reentrant:
-		return s.client.Reentrant(key, o)
+		return c.Reentrant(key, o)
 	case Fair:
-		return s.client.Fair(key, o)
+		return c.Fair(key, o)
 	case RW:
-		rw := s.client.RW(key, o)
+		rw := c.RW(key, o)
 		if shared {
 			return rw.Reader()
 		}
 		return rw.Writer()
 	}
-	return s.client.Mutex(key, o)
-}
-
-// quorumSession is a session of a [lock.Quorum].
-type quorumSession struct {
-	quorum     *lock.Quorum
-	scenario   Scenario
-	closeConns func() error
+	return c.Mutex(key, o)
 }
 
 // openNodes returns clients of the nodes of a quorum, and a function that closes them.
@@ -162,79 +178,53 @@ func openQuorum(o sessionConfig) (session, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeConns())
 	}
-	return quorumSession{q, o.scenario, closeConns}, nil
+	return ofQuorum(q, o.scenario, closeConns), nil
 }
 
-func (q quorumSession) as(id clientIdentity) session {
-	return quorumSession{q.quorum.As(id.owner), q.scenario, nil}
-}
+// unlocker is what a client does with the lease of a further entry.
+type unlocker interface{ Unlock(context.Context) error }
 
-func (q quorumSession) close() error {
-	err := q.quorum.Close()
-	if q.closeConns != nil {
-		err = errors.Join(err, q.closeConns())
-	}
-	return err
-}
-
-func (q quorumSession) lock(ctx context.Context, keys []string, _ bool) (lease, error) {
-	return lockDepth(ctx, q.quorum.Redlock(keys[0], q.scenario.Lock.options()), 0, false, 1)
-}
-
-// lockDepth acquires l depth times, or not at all.
-func lockDepth(ctx context.Context, l lock.Locker, ttl time.Duration, reentrant bool, depth int) (lease, error) {
-	outer, err := l.Lock(ctx)
-	if err != nil {
-		return nil, err // do not return a nil *lock.Lease in a non-nil interface
-	}
-	if !reentrant {
-		return outer, nil
-	}
-	n := &reentrantLease{Lease: outer, locker: l}
-	if depth > 1 {
-		n.began = outer.Deadline().Add(-ttl)
-	}
-	for range depth - 1 {
-		inner, err := l.Lock(ctx)
-		if err != nil {
-			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
-			defer cancel()
-			return nil, errors.Join(fmt.Errorf("enter again: %w", err), n.Unlock(bounded))
-		}
-		n.inner = append(n.inner, inner)
-	}
-	return n, nil
-}
-
-// reentrantLease is a lock that its owner may have entered more than once.
-type reentrantLease struct {
-	*lock.Lease // the outer lease
-	locker      lock.Locker
-	inner       []*lock.Lease
-	began       time.Time // of the lease of the first entry, if there are several
+// entries are the further entries of a lock that its owner has entered more than once.
+type entries struct {
+	began time.Time // of the lease of the first entry, if there are several
+	inner []unlocker
 }
 
 // first returns when the lease of the first of several entries began, zero if there is only
 // one.
-func (n *reentrantLease) first() time.Time { return n.began }
+func (n *entries) first() time.Time { return n.began }
 
-// enterAgain returns the lease of another entry, which its caller unlocks by itself.
-func (n *reentrantLease) enterAgain(ctx context.Context) (lease, error) {
-	return lockDepth(ctx, n.locker, 0, true, 1)
+// enter enters a lock as often as s says. If an entry fails, it unlocks all, the lease of which
+// these are the entries.
+func (n *entries) enter(ctx context.Context, s *Scenario, all lease, again func() (unlocker, error)) error {
+	if s.Depth > 1 {
+		n.began = all.Deadline().Add(-s.Lock.TTL)
+	}
+	for range s.Depth - 1 {
+		inner, err := again()
+		if err != nil {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+			defer cancel()
+			return errors.Join(fmt.Errorf("enter again: %w", err), all.Unlock(bounded))
+		}
+		n.inner = append(n.inner, inner)
+	}
+	return nil
 }
 
-// unwind leaves all inner leases and reports whether the lock was still held. It takes
-// at most releaseWithin, and stops at the end of the lease.
-func (n *reentrantLease) unwind() bool {
+// unwindUntil leaves the further entries and reports whether the lock was still held. It
+// takes at most releaseWithin, and stops at the end of the lease.
+func (n *entries) unwindUntil(end context.Context, kept func() bool) bool {
 	if len(n.inner) == 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(n.Context(), releaseWithin)
+	ctx, cancel := context.WithTimeout(end, releaseWithin)
 	defer cancel()
-	return n.leaveInner(ctx) == nil || n.Valid()
+	return n.leave(ctx) == nil || kept()
 }
 
-func (n *reentrantLease) leaveInner(ctx context.Context) error {
+// leave leaves the further entries, the last one first, until an error.
+func (n *entries) leave(ctx context.Context) error {
 	for len(n.inner) > 0 {
 		last := n.inner[len(n.inner)-1]
 		n.inner = n.inner[:len(n.inner)-1]
@@ -245,12 +235,27 @@ func (n *reentrantLease) leaveInner(ctx context.Context) error {
 	return nil
 }
 
-// Unlock leaves all inner leases, then the outer one.
-func (n *reentrantLease) Unlock(ctx context.Context) error {
-	if err := n.leaveInner(ctx); err != nil {
-		return errors.Join(err, n.Lease.Unlock(ctx))
+// reentrantLease is a lock that its owner may have entered more than once.
+type reentrantLease struct {
+	*lock.Lease // of the first entry
+	entries
+	locker lock.Locker
+}
+
+// enterAgain returns the lease of another entry, which its caller unlocks by itself.
+func (n *reentrantLease) enterAgain(ctx context.Context) (lease, error) {
+	inner, err := n.locker.Lock(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return n.Lease.Unlock(ctx)
+	return &reentrantLease{Lease: inner, locker: n.locker}, nil
+}
+
+func (n *reentrantLease) unwind() bool { return n.unwindUntil(n.Context(), n.Valid) }
+
+// Unlock leaves the further entries, then the first one.
+func (n *reentrantLease) Unlock(ctx context.Context) error {
+	return errors.Join(n.leave(ctx), n.Lease.Unlock(ctx))
 }
 
 // clientIdentity identifies a client to its locks. The historic forms also use its

@@ -55,7 +55,7 @@ type Counts struct {
 	TimedOut     int64 // attempts that ended with the client's patience
 	Refused      int64 // attempts that ended after the allowed number of tries
 	Errors       int64 // attempts that ended with another error
-	CutOff       int64 // attempts that Stop, SetClients or a stage ended
+	CutOff       int64 // attempts that Stop, Apply or a stage ended
 }
 
 // ClientCounts are what the simulated clients do now.
@@ -145,8 +145,7 @@ type recorder struct {
 	clients  []record  // by client number less first
 	timeline *timeline
 	unsent   []SecondShare // that ended since the last snapshot; see [Run.Snapshot]
-
-	wait, release, held, handoff, renewLate *histogram
+	histograms
 }
 
 // record is the state of one client.
@@ -184,11 +183,7 @@ var eventOf = map[outcome]EventKind{
 }
 
 func newRecorder(now time.Time, first int) *recorder {
-	return &recorder{
-		first: first, began: now, timeline: newTimeline(),
-		wait: newHistogram(), release: newHistogram(), held: newHistogram(),
-		handoff: newHistogram(), renewLate: newHistogram(),
-	}
+	return &recorder{first: first, began: now, timeline: newTimeline(), histograms: newHistograms()}
 }
 
 // reset restarts the metrics. It counts waiting clients as new arrivals, and holders as
@@ -212,13 +207,16 @@ func (r *recorder) reset(now time.Time) {
 	r.began, r.timeline = now, newTimeline()
 	r.timeline.keep = keep
 	r.unsent = nil
-	for _, h := range []*histogram{r.wait, r.release, r.held, r.handoff, r.renewLate} {
+	for _, h := range r.all() {
 		h.reset()
 	}
 	for range t.Clients.Holding {
 		r.wait.add(0) // earlier waiting does not count
 	}
 }
+
+// move moves a client from one count to another.
+func move(from, to *int) { *from, *to = *from-1, *to+1 }
 
 // of returns the record of a client. r.mu must be held.
 func (r *recorder) of(client int) *record { return &r.clients[client-r.first] }
@@ -252,8 +250,7 @@ func (r *recorder) arrive(client int, due time.Time, late bool) {
 	defer r.mu.Unlock()
 	c := r.of(client)
 	c.state, c.since = Queued, due
-	r.totals.Clients.Idle--
-	r.totals.Clients.Waiting++
+	move(&r.totals.Clients.Idle, &r.totals.Clients.Waiting)
 	r.totals.Arrivals++
 	if late {
 		r.totals.LateArrivals++
@@ -266,8 +263,7 @@ func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	defer r.mu.Unlock()
 	c := r.of(client)
 	c.state = Thinking
-	r.totals.Clients.Waiting--
-	r.totals.Clients.Idle++
+	move(&r.totals.Clients.Waiting, &r.totals.Clients.Idle)
 	switch how {
 	case timedOut:
 		r.totals.TimedOut++
@@ -300,8 +296,7 @@ func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
 	c := r.of(client)
 	c.state = Inside
 	c.acquired++
-	r.totals.Clients.Waiting--
-	r.totals.Clients.Holding++
+	move(&r.totals.Clients.Waiting, &r.totals.Clients.Holding)
 	r.totals.Acquired++
 	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
 	r.wait.add(wait)
@@ -313,8 +308,7 @@ func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(client).state = Thinking
-	r.totals.Clients.Holding--
-	r.totals.Clients.Idle++
+	move(&r.totals.Clients.Holding, &r.totals.Clients.Idle)
 	r.held.add(held)
 	switch how {
 	case released:
@@ -336,8 +330,7 @@ func (r *recorder) clientDied(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(client).state = Dead
-	r.totals.Clients.Idle--
-	r.totals.Clients.Dead++
+	move(&r.totals.Clients.Idle, &r.totals.Clients.Dead)
 }
 
 func (r *recorder) clientReplaced(client int) {
@@ -345,22 +338,20 @@ func (r *recorder) clientReplaced(client int) {
 	defer r.mu.Unlock()
 	c := r.of(client)
 	c.state, c.trouble = Thinking, Thinking
-	r.totals.Clients.Dead--
-	r.totals.Clients.Idle++
+	move(&r.totals.Clients.Dead, &r.totals.Clients.Idle)
 }
 
-// setTrouble shows a client as frozen or partitioned until clearTrouble.
-func (r *recorder) setTrouble(client int, trouble ClientState) {
+// trouble shows a client as frozen or partitioned until over is called.
+func (r *recorder) trouble(client int, trouble ClientState) (over func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.of(client).trouble = trouble
-}
-
-func (r *recorder) clearTrouble(client int, trouble ClientState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.of(client); c.trouble == trouble {
-		c.trouble = Thinking
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if c := r.of(client); c.trouble == trouble {
+			c.trouble = Thinking
+		}
 	}
 }
 
@@ -379,26 +370,18 @@ func (r *recorder) renew(late time.Duration) {
 	r.renewLate.add(late)
 }
 
-// setError records an error of the fleet, not of a client.
-func (r *recorder) setError(err error) {
+// update changes the figures that are not those of a client.
+func (r *recorder) update(change func(*Metrics)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.totals.LastErr = err.Error()
+	change(&r.totals)
 }
+
+// setError records an error of the fleet, not of a client.
+func (r *recorder) setError(err error) { r.update(func(m *Metrics) { m.LastErr = err.Error() }) }
 
 // stop ends the elapsed time.
-func (r *recorder) stop(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = now
-}
-
-// setCPU records the CPU time of the servers.
-func (r *recorder) setCPU(cpu time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.totals.Cost.CPU = cpu
-}
+func (r *recorder) stop(now time.Time) { r.update(func(*Metrics) { r.ended = now }) }
 
 // metrics returns the metrics without the part of the oracle.
 func (r *recorder) metrics(now time.Time) Metrics {
@@ -412,8 +395,7 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	}
 	m.Elapsed = now.Sub(r.began)
 	m.Cost.Attempts = r.attempts.Load()
-	m.Latency.Wait, m.Latency.Release, m.Latency.Held = r.wait.latency(), r.release.latency(), r.held.latency()
-	m.Latency.Handoff, m.Latency.RenewLate = r.handoff.latency(), r.renewLate.latency()
+	m.Latency = r.latencies()
 	m.Seconds = r.timeline.seconds(m.Elapsed)
 	m.Clients.States = make([]ClientState, 0, m.Clients.Total)
 	var sum, squares, n float64

@@ -30,9 +30,10 @@ type network struct {
 	holding atomic.Bool  // the client process holds a lock, and has not been asked to release it
 	resumed atomic.Int64 // end of the newest freeze by before, in Unix nanoseconds
 
-	mu      sync.Mutex
-	lanes   []lane
-	process *external.Process // the client, if it is a process; nil = a part of this one
+	process atomic.Pointer[external.Process] // the client, if it is a process; nil = a part of this one
+
+	mu    sync.Mutex
+	lanes []lane
 }
 
 // lane is the part of a network that leads to one server.
@@ -71,7 +72,7 @@ func (w *network) heal(node int) { w.each(node, (*netfault.Network).Heal) }
 // freeze stops a client that is a process. Otherwise it simulates clients that do not
 // run.
 func (w *network) freeze() {
-	if p := w.client(); p != nil {
+	if p := w.process.Load(); p != nil {
 		_ = p.Freeze() // fails if the client is dead
 		return
 	}
@@ -79,23 +80,11 @@ func (w *network) freeze() {
 }
 
 func (w *network) thaw() {
-	if p := w.client(); p != nil {
+	if p := w.process.Load(); p != nil {
 		_ = p.Continue()
 		return
 	}
 	w.each(0, (*netfault.Network).Resume)
-}
-
-func (w *network) client() *external.Process {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.process
-}
-
-func (w *network) setProcess(p *external.Process) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.process = p
 }
 
 // slow delays every packet in both directions by delay ± jitter; 0 = no delay.
@@ -114,7 +103,7 @@ var errDead = errors.New("the client has crashed")
 
 // kill kills a client that is a process, closes all connections and prevents new ones.
 func (w *network) kill() {
-	if p := w.client(); p != nil {
+	if p := w.process.Load(); p != nil {
 		p.Kill()
 		return // what it has sent still arrives
 	}

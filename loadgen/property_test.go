@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 )
 
@@ -273,20 +273,12 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// runsOf returns the number of random runs: all with LOCKTOP_PROOF, else a few.
-func runsOf(few, all int) int {
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		return all
-	}
-	return few
-}
-
 // No run of a sound kind under random faults accuses it, and the log of its events shows
 // nothing that a fault does not explain.
 func TestNoSoundKindIsAccusedUnderRandomFaults(t *testing.T) {
 	kinds := []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All}
 	holds, explained, excused, cut, struck := int64(0), int64(0), int64(0), 0, map[FaultKind]int{}
-	n := runsOf(7, 500)
+	n := testtier.Size(7, 7, 500)
 	for i := range n {
 		r := rand.New(rand.NewPCG(uint64(i), 30))
 		s := randomScenario(r, kinds[i%len(kinds)])
@@ -321,7 +313,7 @@ func TestNoSoundKindIsAccusedUnderRandomFaults(t *testing.T) {
 func TestEachBrokenKindIsAccusedUnderRandomFaults(t *testing.T) {
 	all := flaws()
 	seen, accused := map[string]int{}, map[string]int{}
-	n := runsOf(6, 500)
+	n := testtier.Size(2, 6, 500)
 	for i := range n {
 		f := all[5*i%len(all)] // a few runs have others than the first ones
 		r := rand.New(rand.NewPCG(uint64(i), 31))

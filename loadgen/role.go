@@ -52,21 +52,11 @@ func (r *Run) ServerFault(kind FaultKind, over bool) {
 	if !r.running {
 		return
 	}
-	now, f := time.Now(), r.fleet
-	costly := Fault{Kind: kind}.costly(f.scenario.Load().Lock)
 	if over {
-		if costly {
-			f.oracle.TroubleEnded(string(kind), oracle.Everybody, oracle.Everybody, now)
-			f.disturbances.faultEnded(now)
-		}
-		f.note(Event{At: now, Kind: FaultEnded, Fault: kind})
-		return
+		r.fleet.end(Fault{Kind: kind}, oracle.Everybody)
+	} else {
+		r.fleet.begin(Fault{Kind: kind}, oracle.Everybody)
 	}
-	if costly {
-		f.oracle.TroubleBegan(oracle.Trouble{Cause: string(kind), Client: oracle.Everybody, Key: oracle.Everybody, From: now})
-		f.disturbances.faultBegan()
-	}
-	f.note(Event{At: now, Kind: FaultBegan, Fault: kind})
 }
 
 // wipes reports whether the fault deletes locks, so that no lock can prevent an overlap.

@@ -20,16 +20,9 @@ var ErrClosed = errors.New("load generator is closed")
 // Run runs a scenario. It can be started, changed while it runs, stopped, and started
 // again. All methods are safe for concurrent use, except Listen, Record and Witness.
 type Run struct {
-	servers Servers
-	open    func(sessionConfig) (session, error) // opens the base sessions of a fleet
-	history *oracle.History
-	witness *witness.Witness
-	tell    func(Event)
-	shared  bool // the user chose the prefix: keys of others may have it
-	role    role
+	fleetConfig // of the next start
 
-	closing context.Context // ends with Close
-	close   context.CancelFunc
+	close context.CancelFunc // ends closing
 
 	changing sync.Mutex // held during start, stop, apply and close
 
@@ -57,7 +50,7 @@ func newRun(on Servers, s Scenario, open func(sessionConfig) (session, error)) (
 	if err := on.supports(s); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
-	r := &Run{servers: on, open: open, scenario: s, shared: shared, over: make(chan struct{})}
+	r := &Run{fleetConfig: fleetConfig{servers: on, openBase: open, shared: shared}, scenario: s, over: make(chan struct{})}
 	r.closing, r.close = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -105,10 +98,9 @@ func (r *Run) start(hello external.Hello) error {
 		return ErrClosed
 	}
 	over := make(chan struct{})
-	f, err := newFleet(r.scenario, fleetConfig{
-		servers: r.servers, open: r.open, tell: r.tell, history: r.history, witness: r.witness, role: r.role, shared: r.shared,
-		hello: hello, closing: r.closing, over: func() { r.expire(over) },
-	})
+	c := r.fleetConfig
+	c.hello, c.expired = hello, func() { r.expire(over) }
+	f, err := newFleet(r.scenario, c)
 	if err != nil {
 		return fmt.Errorf("start the load: %w", err)
 	}
@@ -179,22 +171,6 @@ func (r *Run) Close() error {
 	r.changing.Unlock()
 	r.stopping.Wait()
 	return err
-}
-
-// SetClients sets the number of clients, 0 to MaxClients, for now and for the next
-// start. It does not wait. New clients start immediately. Those with the highest
-// numbers finish their hold and leave.
-func (r *Run) SetClients(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.scenario.Clients = min(max(n, 0), MaxClients)
-	if r.running {
-		s := *r.fleet.scenario.Load()
-		s.Clients = r.scenario.Clients
-		if err := r.fleet.apply(s); err != nil {
-			r.fleet.recorder.setError(err)
-		}
-	}
 }
 
 // Apply changes the scenario to s. Clients, rate, hold, think, patience and reads
@@ -378,9 +354,7 @@ func (g *Group) Start() error {
 }
 
 // Stop stops all runs. See [Run.Stop].
-func (g *Group) Stop() error {
-	return g.each((*Run).Stop)
-}
+func (g *Group) Stop() error { return g.each((*Run).Stop) }
 
 // each calls change for all runs, one after another.
 func (g *Group) each(change func(*Run) error) error {
@@ -401,18 +375,14 @@ func (g *Group) Apply(s Scenario) error {
 		return err
 	}
 	known := len(g.others)
-	if err := g.follow(g.Run.Scenario()); err != nil {
+	err := g.follow(g.Run.Scenario())
+	if !g.Run.Metrics().Running {
 		return err
 	}
-	if !g.Run.Metrics().Running {
-		return nil
-	}
 	for _, r := range g.others[min(known, len(g.others)):] {
-		if err := r.Start(); err != nil {
-			return err
-		}
+		err = cmp.Or(err, r.Start())
 	}
-	return nil
+	return err
 }
 
 // Inject applies a fault to all runs. See [Run.Inject].

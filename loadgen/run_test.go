@@ -454,3 +454,19 @@ func TestAnInvalidScenarioIsRefused(t *testing.T) {
 		t.Error("accepted")
 	}
 }
+
+// SetClients sets the number of clients, 0 to MaxClients, for now and for the next
+// start. It does not wait. New clients start immediately. Those with the highest
+// numbers finish their hold and leave.
+func (r *Run) SetClients(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scenario.Clients = min(max(n, 0), MaxClients)
+	if r.running {
+		s := *r.fleet.scenario.Load()
+		s.Clients = r.scenario.Clients
+		if err := r.fleet.apply(s); err != nil {
+			r.fleet.recorder.setError(err)
+		}
+	}
+}

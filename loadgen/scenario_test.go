@@ -118,7 +118,7 @@ func TestAValidLockIsOneOfPackageLock(t *testing.T) {
 					continue
 				}
 				valid[kind]++
-				var l any = clientSession{client: client, scenario: s}.locker([]string{"a", "b"}, true)
+				var l any = locker(client, s, []string{"a", "b"}, true)
 				if kind == Redlock {
 					l = q.Redlock("a", s.Lock.options())
 				}

@@ -111,7 +111,7 @@ func (p *processClient) serve(in io.Reader) error {
 		switch r.Op {
 		case "hello":
 			if err := p.hello(r); err != nil {
-				p.say(map[string]any{"ok": false, "error": err.Error()})
+				p.say(outcomeOf(err))
 				return err
 			}
 		case "bye":
@@ -162,7 +162,7 @@ func (p *processClient) reply(r external.Request) map[string]any {
 	case "extend":
 		return p.extend(r)
 	}
-	return map[string]any{"ok": false, "error": "no such request: " + r.Op}
+	return outcomeOf(errors.New("no such request: " + r.Op))
 }
 
 // session returns the session for the terms of a request.
@@ -176,7 +176,7 @@ func (p *processClient) session(r external.Request) (session, error) {
 	scenario := Scenario{Lock: p.settings}
 	scenario.Lock.TTL, scenario.Lock.Permits = t.ttl, t.permits
 	scenario = scenario.WithDefaults()
-	root, err := p.open(sessionConfig{p.servers, scenario, p.network, p.observe})
+	root, err := p.open(sessionConfig{p.servers, scenario, p.network, func(lock.Event) {}})
 	if err != nil {
 		return nil, err
 	}
@@ -187,11 +187,11 @@ func (p *processClient) session(r external.Request) (session, error) {
 
 func (p *processClient) lock(r external.Request) map[string]any {
 	if err := p.refusal(r); err != nil {
-		return map[string]any{"ok": false, "error": err.Error()}
+		return outcomeOf(err)
 	}
 	s, err := p.session(r)
 	if err != nil {
-		return map[string]any{"ok": false, "error": err.Error()}
+		return outcomeOf(err)
 	}
 	wait := time.Duration(0)
 	if r.Wait != nil {
@@ -211,7 +211,7 @@ func (p *processClient) lock(r external.Request) map[string]any {
 	case errors.Is(err, lock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
 		return map[string]any{"ok": false, "held": true}
 	case err != nil:
-		return map[string]any{"ok": false, "error": err.Error()}
+		return outcomeOf(err)
 	}
 	token := p.hold(r.Key, l)
 	return map[string]any{"ok": true, "token": token, "valid_ms": time.Until(l.Deadline()).Milliseconds(), "fence": l.Fence()}
@@ -258,26 +258,36 @@ func (p *processClient) hold(key string, l lease) string {
 	p.newest++
 	token := fmt.Sprintf("%s-%d", p.owner, p.newest)
 	p.held[token] = &servedLease{l, key}
-	if p.settings.Kind.Sound() {
+	if p.settings.Kind.Renews() {
 		p.tasks.Go(func() { p.watch(token, l) })
-	} else if p.settings.Kind.Renews() {
-		p.tasks.Go(func() { p.watchDeadline(token, l) })
 	}
 	return token
 }
 
-// watchDeadline reports the renewals of a lease that does not report them itself, until
-// the lease is released or over.
-func (p *processClient) watchDeadline(token string, l lease) {
-	for known := l.Deadline(); l.Valid(); {
-		pause(p.ctx, minTTL)
+// watch reports the renewals of a lease, and its loss if the lock tells of it, until the lease
+// is released or over.
+func (p *processClient) watch(token string, l lease) {
+	tick := time.NewTicker(minTTL)
+	defer tick.Stop()
+	for known := l.Deadline(); ; {
+		select {
+		case <-l.Context().Done():
+		case <-p.ctx.Done():
+			return
+		case <-tick.C:
+		}
 		p.mu.Lock()
 		_, held := p.held[token]
 		p.mu.Unlock()
-		if !held || p.ctx.Err() != nil {
+		switch now := l.Deadline(); {
+		case !held:
 			return
-		}
-		if now := l.Deadline(); now.After(known) {
+		case l.Context().Err() != nil:
+			p.say(map[string]any{"event": "lost", "token": token})
+			return
+		case !l.Valid() && !p.settings.Kind.Sound():
+			return
+		case now.After(known):
 			known = now
 			p.say(map[string]any{"event": "renewed", "token": token, "valid_ms": time.Until(now).Milliseconds()})
 		}
@@ -296,54 +306,17 @@ func (p *processClient) take(token string) lease {
 	return l.lease
 }
 
-// watch reports the loss of a lease.
-func (p *processClient) watch(token string, l lease) {
-	select {
-	case <-l.Context().Done():
-	case <-p.ctx.Done():
-		return
-	}
-	p.mu.Lock()
-	_, held := p.held[token]
-	p.mu.Unlock()
-	if held {
-		p.say(map[string]any{"event": "lost", "token": token})
-	}
-}
-
-// observe reports renewals. Package lock must not wait for the report.
-func (p *processClient) observe(e lock.Event) {
-	if e.Kind == lock.Renewed {
-		go p.renewed(e.Token)
-	}
-}
-
-// renewed reports the renewal of the leases with a token of package lock.
-func (p *processClient) renewed(theirs string) {
-	p.mu.Lock()
-	var renewed []map[string]any
-	for token, l := range p.held {
-		if left := time.Until(l.Deadline()); l.Token() == theirs && left > time.Millisecond {
-			renewed = append(renewed, map[string]any{"event": "renewed", "token": token, "valid_ms": left.Milliseconds()})
-		}
-	}
-	p.mu.Unlock()
-	for _, line := range renewed {
-		p.say(line)
-	}
-}
-
 func (p *processClient) unlock(r external.Request) map[string]any {
 	l := p.take(r.Token)
 	if l == nil {
-		return map[string]any{"ok": false, "lost": true}
+		return outcomeOf(lock.ErrLost)
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, releaseWithin)
 	defer cancel()
 	return outcomeOf(l.Unlock(ctx))
 }
 
-// outcomeOf returns the reply to an unlock or extend.
+// outcomeOf returns the reply to a request without a lease.
 func outcomeOf(err error) map[string]any {
 	switch {
 	case errors.Is(err, lock.ErrLost):
@@ -359,13 +332,13 @@ func (p *processClient) extend(r external.Request) map[string]any {
 	held := p.held[r.Token]
 	p.mu.Unlock()
 	if held == nil {
-		return map[string]any{"ok": false, "lost": true}
+		return outcomeOf(lock.ErrLost)
 	}
 	l, can := held.lease.(interface {
 		Extend(context.Context, time.Duration) error
 	})
 	if !can {
-		return map[string]any{"ok": false, "error": "this kind cannot extend a lease"}
+		return outcomeOf(errors.New("this kind cannot extend a lease"))
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, releaseWithin)
 	defer cancel()

@@ -3,6 +3,8 @@ package loadgen
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 type Snapshot struct {
 	Metrics Metrics // without Latency and Seconds
 
-	Wait, Release, Held, RenewLate Distribution
+	Latencies [5]Distribution // in the order of Metrics.Latency
 
 	Seconds []SecondShare // those that ended since the snapshot before
 
@@ -73,8 +75,9 @@ func (r *Run) Snapshot() Snapshot {
 	rec := f.recorder
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	s.Wait, s.Release = rec.wait.distribution(), rec.release.distribution()
-	s.Held, s.RenewLate = rec.held.distribution(), rec.renewLate.distribution()
+	for i, h := range rec.all() {
+		s.Latencies[i] = h.distribution()
+	}
 	if !s.Metrics.Running { // the last second was cut short
 		t := rec.timeline
 		t.keep(t.current, t.now(), t.wait)
@@ -145,7 +148,7 @@ func (m *Merger) Add(agent int, s Snapshot) error {
 		return err
 	}
 	check := newHistogram()
-	for _, d := range []Distribution{s.Wait, s.Release, s.Held, s.RenewLate} {
+	for _, d := range s.Latencies {
 		if err := d.addTo(check); err != nil {
 			return err
 		}
@@ -202,7 +205,7 @@ func (m *Merger) Of(agent int) Metrics {
 	}
 	metrics := a.metrics()
 	one := Merger{agents: map[int]*merged{agent: a}}
-	metrics.Latency = one.histograms().latencies()
+	metrics.Latency = one.latencies()
 	if a.ended > 0 {
 		metrics.Seconds = []Second{one.second(a.ended - 1)}
 	}
@@ -217,7 +220,7 @@ func (m *Merger) Metrics() Metrics {
 	var all Metrics
 	var clients int
 	var squares float64
-	for _, number := range m.numbers() {
+	for _, number := range slices.Sorted(maps.Keys(m.agents)) {
 		a := m.agents[number]
 		one := a.metrics()
 		all.add(one)
@@ -226,17 +229,8 @@ func (m *Merger) Metrics() Metrics {
 	}
 	all.Fairness.Jain = ratio(float64(all.Acquired)*float64(all.Acquired), float64(clients)*squares)
 	all.Utilisation = min(all.Utilisation, 1)
-	all.Latency = m.histograms().latencies()
+	all.Latency = m.latencies()
 	all.Seconds = m.seconds(&all)
-	return all
-}
-
-func (m *Merger) numbers() []int {
-	var all []int
-	for number := range m.agents {
-		all = append(all, number)
-	}
-	slices.Sort(all)
 	return all
 }
 
@@ -270,12 +264,7 @@ func (m *Metrics) add(one Metrics) {
 		m.LastErr = one.LastErr
 	}
 	c, other := &m.Clients, one.Clients
-	c.Total += other.Total
-	c.Idle += other.Idle
-	c.Waiting += other.Waiting
-	c.Holding += other.Holding
-	c.Dead += other.Dead
-	c.States = append(c.States, other.States...)
+	*c = ClientCounts{c.Total + other.Total, c.Idle + other.Idle, c.Waiting + other.Waiting, c.Holding + other.Holding, c.Dead + other.Dead, append(c.States, other.States...)}
 	m.Cost.Attempts += one.Cost.Attempts
 	m.Cost.Renewals += one.Cost.Renewals
 	m.Cost.Commands += one.Cost.Commands
@@ -292,46 +281,21 @@ func (m *Metrics) add(one Metrics) {
 }
 
 func (c *Counts) add(one Counts) {
-	c.Arrivals += one.Arrivals
-	c.LateArrivals += one.LateArrivals
-	c.Backlog += one.Backlog
-	c.Acquired += one.Acquired
-	c.Released += one.Released
-	c.Expired += one.Expired
-	c.Lost += one.Lost
-	c.Unconfirmed += one.Unconfirmed
-	c.Abandoned += one.Abandoned
-	c.TimedOut += one.TimedOut
-	c.Refused += one.Refused
-	c.Errors += one.Errors
-	c.CutOff += one.CutOff
+	sum, other := reflect.ValueOf(c).Elem(), reflect.ValueOf(one)
+	for i := range sum.NumField() {
+		sum.Field(i).SetInt(sum.Field(i).Int() + other.Field(i).Int())
+	}
 }
 
-// mergedHistograms are the sums of the distributions of all processes.
-type mergedHistograms struct{ wait, release, held, renewLate *histogram }
-
-func (h mergedHistograms) latencies() Latencies {
-	return Latencies{Wait: h.wait.latency(), Release: h.release.latency(), Held: h.held.latency(), RenewLate: h.renewLate.latency()}
-}
-
-func (m *Merger) histograms() mergedHistograms {
-	all := mergedHistograms{newHistogram(), newHistogram(), newHistogram(), newHistogram()}
+// latencies returns those of the sums of the distributions.
+func (m *Merger) latencies() Latencies {
+	sums := newHistograms()
 	for _, a := range m.agents {
-		s := a.newest
-		for _, pair := range []struct {
-			from Distribution
-			to   *histogram
-		}{{s.Wait, all.wait}, {s.Release, all.release}, {s.Held, all.held}, {s.RenewLate, all.renewLate}} {
-			_ = pair.from.addTo(pair.to) // Add has checked it
+		for i, h := range sums.all() {
+			_ = a.newest.Latencies[i].addTo(h) // Add has checked it
 		}
 	}
-	return all
-}
-
-// Histograms returns the sums of the distributions. Handoff is empty.
-func (m *Merger) Histograms() *Histograms {
-	h := m.histograms()
-	return &Histograms{h.wait.hdr, h.release.hdr, h.held.hdr, newHistogram().hdr, h.renewLate.hdr}
+	return sums.latencies()
 }
 
 // seconds returns the newest seconds, for metrics all, which it shortens to the seconds that

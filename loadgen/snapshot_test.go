@@ -100,17 +100,18 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 		checkSums(t, got)
 
 		want, began := Counts{}, time.Time{}
-		hdr := &Histograms{newHistogram().hdr, newHistogram().hdr, newHistogram().hdr, newHistogram().hdr, newHistogram().hdr}
+		sums := newHistograms()
 		for i, r := range all.runs {
-			one, h := r.Metrics(), r.Histograms()
+			one := r.Metrics()
 			want.add(one.Counts)
 			if i == 0 || one.Began.Before(began) {
 				began = one.Began
 			}
-			hdr.Wait.Merge(h.Wait)
-			hdr.Release.Merge(h.Release)
-			hdr.Held.Merge(h.Held)
-			hdr.RenewLate.Merge(h.RenewLate)
+			for i, h := range r.newest().recorder.all() {
+				sums.all()[i].hdr.Merge(h.hdr)
+				sums.all()[i].max = max(sums.all()[i].max, h.max)
+				sums.all()[i].censored += h.censored
+			}
 			of := m.Of(i + 1)
 			if of.Counts != one.Counts || of.Latency.Wait != one.Latency.Wait || of.Latency.Held != one.Latency.Held || !reflect.DeepEqual(of.Clients, one.Clients) {
 				t.Errorf("agent %d: %+v, want %+v", i+1, of, one)
@@ -119,13 +120,8 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 		if got.Counts != want || got.Running || !got.Began.Equal(began) || want.Acquired < 100 || want.TimedOut == 0 || want.Abandoned != 4 {
 			t.Errorf("got  %+v\nwant %+v", got.Counts, want)
 		}
-		merged := m.Histograms()
-		for name, pair := range map[string][2]*hdrhistogram.Histogram{
-			"wait": {merged.Wait, hdr.Wait}, "release": {merged.Release, hdr.Release}, "held": {merged.Held, hdr.Held}, "renewal": {merged.RenewLate, hdr.RenewLate},
-		} {
-			if !slices.Equal(pair[0].Export().Counts, pair[1].Export().Counts) || pair[0].TotalCount() != pair[1].TotalCount() {
-				t.Errorf("the histogram %s differs: %d values, want %d", name, pair[0].TotalCount(), pair[1].TotalCount())
-			}
+		if want := sums.latencies(); got.Latency != want {
+			t.Errorf("the latencies are\n%+v, want\n%+v", got.Latency, want)
 		}
 		if got.Latency.Wait.Max != time.Duration(max(all.longest(Acquired), all.longest(TimedOut))) {
 			t.Errorf("the longest wait is %s", got.Latency.Wait.Max)
@@ -217,7 +213,7 @@ func TestMergedTimesAreThoseOfTheCommonClock(t *testing.T) {
 // The end of the warm-up of an agent begins its figures anew.
 func TestTheEndOfAWarmUpReachesTheMergedFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Millisecond), Think: Const(9 * time.Millisecond), Warmup: 3 * time.Second, Duration: 6 * time.Second})
+		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Millisecond), Think: Const(49 * time.Millisecond), Warmup: 3 * time.Second, Duration: 6 * time.Second})
 		var m Merger
 		for range 6 {
 			time.Sleep(time.Second + time.Millisecond)
@@ -263,10 +259,10 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, garble := range map[string]func(*Snapshot){
-			"no base64":          func(s *Snapshot) { s.Wait.Counts = "!" + s.Wait.Counts },
-			"half a histogram":   func(s *Snapshot) { s.Held.Counts = s.Held.Counts[:len(s.Held.Counts)/2] },
-			"other bounds":       func(s *Snapshot) { s.Release.Counts = string(outside) },
-			"too long":           func(s *Snapshot) { s.RenewLate.Counts = strings.Repeat("A", 1<<20) },
+			"no base64":          func(s *Snapshot) { s.Latencies[0].Counts = "!" + s.Latencies[0].Counts },
+			"half a histogram":   func(s *Snapshot) { s.Latencies[2].Counts = s.Latencies[2].Counts[:len(s.Latencies[2].Counts)/2] },
+			"other bounds":       func(s *Snapshot) { s.Latencies[1].Counts = string(outside) },
+			"too long":           func(s *Snapshot) { s.Latencies[4].Counts = strings.Repeat("A", 1<<20) },
 			"a bad second":       func(s *Snapshot) { s.Seconds[len(s.Seconds)-1].Wait.Counts = "AAAA" },
 			"no arrivals":        func(s *Snapshot) { s.Metrics.Arrivals = 0 },
 			"more holds":         func(s *Snapshot) { s.Metrics.Released++ },

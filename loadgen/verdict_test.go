@@ -42,7 +42,7 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 		{"number", func(m *Metrics, n int64) { m.Violations.FenceOrder = n }},
 		{"unjudged", func(m *Metrics, n int64) { m.Violations.Unjudged = 249 + n }},
 		{"explained", func(m *Metrics, n int64) {
-			m.Violations.Explained = []oracle.Explained{{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: n, Client: 1, Clients: int(n)}}
+			m.Violations.Explained = []oracle.Explained{{Violation: oracle.UnexplainedLoss, Cause: "freeze", Count: n, Client: "client-1", Clients: int(n)}}
 		}},
 		{"late", func(m *Metrics, n int64) { m.Violations.LateWork.Count = n }},
 		{"fenced", func(m *Metrics, n int64) { m.Violations.Fenced = n }},

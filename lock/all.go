@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,16 +11,9 @@ import (
 )
 
 var (
-	//go:embed all_acquire.lua
-	allAcquireSource string
-	//go:embed all_extend.lua
-	allExtendSource string
-	//go:embed all_release.lua
-	allReleaseSource string
-
-	allAcquireScript = newScript(waitersCommonSource + waitersAcquireSource + allAcquireSource)
-	allExtendScript  = newScript(allExtendSource)
-	allReleaseScript = newScript(waitersCommonSource + waitersReleaseSource + allReleaseSource)
+	allAcquireScript = newScript("waiters_common", "waiters_acquire", "all_acquire")
+	allExtendScript  = newScript("all_extend")
+	allReleaseScript = newScript("waiters_common", "waiters_release", "all_release")
 )
 
 // maxAllKeys is the largest number of keys of an [All]. The server executes nothing else

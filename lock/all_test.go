@@ -524,12 +524,7 @@ func interrupt(r *rig, n int, cut func(), newClient func() *lock.Client, all fun
 }
 
 // interruptions returns the number of acquires to interrupt.
-func interruptions() int {
-	if proving() {
-		return 10_000
-	}
-	return 1000
-}
+func interruptions() int { return testtier.Size(200, 1000, 10_000) }
 
 // Issue 18: 0 half-held sets in 10,000 interrupted acquires.
 func TestInterruptedAcquiresOfAnAllLeaveNoKey(t *testing.T) {
@@ -580,7 +575,7 @@ func TestAllsInOppositeOrdersNeverDeadlock(t *testing.T) {
 // opposite has 50 clients, each with its own connections, lock 2 to 4 of 4 keys in random
 // orders.
 func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) {
-	period := time.Duration(testtier.Size(100, 2000, 60_000)) * time.Millisecond
+	period := time.Duration(testtier.Size(50, 2000, 60_000)) * time.Millisecond
 	keys := []string{"a", "b", "c", "d"}
 	var inside [4]atomic.Int32
 	var leases [50]atomic.Int64

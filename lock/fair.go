@@ -3,25 +3,15 @@ package lock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
 )
 
 var (
-	//go:embed fair_common.lua
-	fairCommonSource string
-	//go:embed fair_acquire.lua
-	fairAcquireSource string
-	//go:embed fair_release.lua
-	fairReleaseSource string
-	//go:embed fair_heartbeat.lua
-	fairHeartbeatSource string
-
-	fairAcquire   = newScript(waitersCommonSource + fairCommonSource + fairAcquireSource)
-	fairRelease   = newScript(waitersCommonSource + waitersReleaseSource + fairCommonSource + fairReleaseSource)
-	fairHeartbeat = newScript(fairCommonSource + fairHeartbeatSource)
+	fairAcquire   = newScript("waiters_common", "fair_common", "fair_acquire")
+	fairRelease   = newScript("waiters_common", "waiters_release", "fair_common", "fair_release")
+	fairHeartbeat = newScript("fair_common", "fair_heartbeat")
 )
 
 const (

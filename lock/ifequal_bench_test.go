@@ -16,7 +16,7 @@ import (
 func BenchmarkExtension(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(b).Addr()})
 	b.Cleanup(func() { rdb.Close() })
-	sha, err := rdb.ScriptLoad(b.Context(), mutexExtendSource).Result()
+	sha, err := rdb.ScriptLoad(b.Context(), lua("mutex_extend")).Result()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,28 +1,14 @@
 package lock
 
-import (
-	"context"
-	_ "embed"
-)
+import "context"
 
-var (
-	//go:embed mutex_acquire.lua
-	mutexAcquireSource string
-	//go:embed mutex_extend.lua
-	mutexExtendSource string
-	//go:embed mutex_release.lua
-	mutexReleaseSource string
-	//go:embed mutex_peek.lua
-	mutexPeekSource string
-
-	mutexScripts = &scripts{
-		acquire: newScript(waitersCommonSource + waitersAcquireSource + mutexAcquireSource),
-		extend:  newScript(mutexExtendSource),
-		release: newQuickRelease(mutexEnds, mutexReleaseSource),
-		peek:    newScript(mutexPeekSource),
-		isValue: true,
-	}
-)
+var mutexScripts = &scripts{
+	acquire: newScript("waiters_common", "waiters_acquire", "mutex_acquire"),
+	extend:  newScript("mutex_extend"),
+	release: newQuickRelease(mutexEnds, "mutex_release"),
+	peek:    newScript("mutex_peek"),
+	isValue: true,
+}
 
 const mutexEnds = "local ends, i = redis.call('GET', KEYS[1]) == ARGV[1], 2\n"
 

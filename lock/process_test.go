@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -24,12 +25,13 @@ const (
 	workerAddr = "LOCKTOP_TEST_ADDR"
 )
 
-// Each of 4 processes makes 400 increments from 16 goroutines.
+// Each of 4 processes makes a quarter of the increments from 16 goroutines.
 const (
 	processes            = 4
 	goroutinesPerProcess = 16
-	increments           = 1_600
 )
+
+var increments = testtier.Size(400, 1_600, 1_600)
 
 // Scenario 7, across processes: an unprotected counter under one mutex is exact.
 // Promise P1.

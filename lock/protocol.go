@@ -2,10 +2,12 @@ package lock
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -194,8 +196,25 @@ func parseAcquire(key string, reply any) (held *HeldError, fence int64, err erro
 // script is a Lua script, called by its SHA-1 hash.
 type script struct{ source, sha string }
 
-func newScript(source string) *script {
-	return &script{source, redis.NewScript(source).Hash()}
+// newScript returns the script that consists of these Lua files, named without ".lua".
+func newScript(files ...string) *script { return hashed(lua(files...)) }
+
+func hashed(source string) *script { return &script{source, redis.NewScript(source).Hash()} }
+
+//go:embed *.lua
+var luaFiles embed.FS
+
+// lua returns the texts of Lua files, one after the other.
+func lua(files ...string) string {
+	var all strings.Builder
+	for _, file := range files {
+		text, err := luaFiles.ReadFile(file + ".lua")
+		if err != nil {
+			panic(err) // before main: the file is not there
+		}
+		all.Write(text)
+	}
+	return all.String()
 }
 
 // call is a command in progress, either a script or a plain command.

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,12 +9,7 @@ import (
 	"time"
 )
 
-var (
-	//go:embed redlock_raise.lua
-	redlockRaiseSource string
-
-	redlockRaise = newScript(redlockRaiseSource)
-)
+var redlockRaise = newScript("redlock_raise")
 
 // Redlock is a lock over independent servers. Its holder is the token that is stored
 // on more than half of them, with time left. The loss of fewer than half of the
@@ -245,7 +239,7 @@ func (a *redlockAttempt) extendExpiry(ttl time.Duration) {
 // gets it back, but a lock that most nodes lost stays lost.
 func (a *redlockAttempt) extend(_ context.Context, _ string, ttl time.Duration) future {
 	a.extendExpiry(ttl)
-	x := &extension{}
+	x := &extension{ballot{lost: int64(0)}}
 	x.round = a.newRound(x, len(a.states))
 	repair := a.newRound(nil, len(a.states))
 	extend, acquire := a.extendCmd(ttl), a.acquireCmd(ttl, nil)
@@ -299,51 +293,52 @@ func (a *redlockAttempt) votes() []Vote {
 	return votes
 }
 
+// ballot counts the nodes that have done what a round asks for, and those without a copy.
+type ballot struct {
+	round *round
+	done  int
+	gone  int
+	lost  any // the reply if too few nodes have a copy
+}
+
+// wait implements [future]. The lock is lost once too few nodes have a copy. If nodes only
+// do not answer, a later request may succeed.
+func (b *ballot) wait(ctx context.Context) (any, error) {
+	set := b.round.attempt.redlock.set
+	done := func() bool { return b.done >= set.majority() }
+	lost := func() bool { return len(set.nodes)-b.gone < set.majority() }
+	err := b.round.await(ctx, func() bool { return done() || lost() })
+	switch {
+	case err != nil:
+		return nil, err
+	case done():
+		return int64(1), nil
+	case lost():
+		return b.lost, nil
+	}
+	return nil, b.round.noQuorumError()
+}
+
 // extension extends the copies of an attempt. It succeeds if a quorum of nodes had
 // a copy and extended it.
-type extension struct {
-	round    *round
-	extended int
-	gone     int // nodes without a copy
-}
+type extension struct{ ballot }
 
 // count implements [counter].
 func (x *extension) count(reply nodeReply) {
 	switch {
 	case reply.err == nil:
-		x.extended++
+		x.done++
 	case errors.Is(reply.err, errCopyGone) || errors.Is(reply.err, errReleasing):
 		x.gone++
 	}
 }
 
-// wait implements [future]. The lock is lost once too few nodes have a copy. If
-// nodes only do not answer, a later extension may succeed.
-func (x *extension) wait(ctx context.Context) (any, error) {
-	set := x.round.attempt.redlock.set
-	extended := func() bool { return x.extended >= set.majority() }
-	lost := func() bool { return len(set.nodes)-x.gone < set.majority() }
-	err := x.round.await(ctx, func() bool { return extended() || lost() })
-	switch {
-	case err != nil:
-		return nil, err
-	case extended():
-		return int64(1), nil
-	case lost():
-		return int64(0), nil
-	}
-	return nil, x.round.noQuorumError()
-}
-
 // releaseRound releases all copies of an attempt. It goes on in the background
 // when its caller stops waiting.
 type releaseRound struct {
-	round     *round
+	ballot
 	channel   string    // the release is published here; empty = nowhere
 	expiresBy time.Time // no copy outlives this moment
-
-	released int
-	gone     int // nodes without a copy
 }
 
 // newReleaseRound sends the release to every node that may have a copy.
@@ -371,7 +366,7 @@ func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *re
 func (r *releaseRound) count(reply nodeReply) {
 	switch {
 	case reply.err == nil && reply.reply != nil:
-		r.released++
+		r.done++
 	case reply.err == nil:
 		r.gone++
 	}
@@ -397,21 +392,4 @@ func (r *releaseRound) retryUntilExpired(c *nodeCall) {
 		}
 		request = mutexScripts.release.send(ctx, s.node, []string{a.redlock.key}, a.token, r.channel)
 	}
-}
-
-// wait implements [future].
-func (r *releaseRound) wait(ctx context.Context) (any, error) {
-	set := r.round.attempt.redlock.set
-	freed := func() bool { return r.released >= set.majority() }
-	lost := func() bool { return len(set.nodes)-r.gone < set.majority() }
-	err := r.round.await(ctx, func() bool { return freed() || lost() })
-	switch {
-	case err != nil:
-		return nil, err
-	case freed():
-		return int64(1), nil
-	case lost():
-		return nil, nil
-	}
-	return nil, r.round.noQuorumError()
 }

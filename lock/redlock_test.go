@@ -772,7 +772,8 @@ func votes(l *lock.Lease, is func(lock.Vote) bool) int {
 
 // Scenario 80: fences increase with any quorum. Promise P6.
 func TestFencesRiseOverChangingQuorums(t *testing.T) {
-	const nodeCount, rounds = 5, 500
+	const nodeCount = 5
+	rounds := testtier.Size(100, 500, 500)
 	nodesOnRedis(t, nodeCount, func(r *nodes) {
 		var locks []*lock.Redlock // each asks another node first
 		for first := range nodeCount {

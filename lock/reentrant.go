@@ -2,31 +2,19 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
 )
 
-var (
-	//go:embed reentrant_acquire.lua
-	reentrantAcquireSource string
-	//go:embed reentrant_extend.lua
-	reentrantExtendSource string
-	//go:embed reentrant_release.lua
-	reentrantReleaseSource string
-	//go:embed reentrant_peek.lua
-	reentrantPeekSource string
-
-	reentrantScripts = &scripts{
-		acquire: newScript(waitersCommonSource + waitersAcquireSource + reentrantAcquireSource),
-		extend:  newScript(reentrantExtendSource),
-		release: newQuickRelease(reentrantEnds, reentrantReleaseSource),
-		peek:    newScript(reentrantPeekSource),
-		counted: true,
-	}
-)
+var reentrantScripts = &scripts{
+	acquire: newScript("waiters_common", "waiters_acquire", "reentrant_acquire"),
+	extend:  newScript("reentrant_extend"),
+	release: newQuickRelease(reentrantEnds, "reentrant_release"),
+	peek:    newScript("reentrant_peek"),
+	counted: true,
+}
 
 const reentrantEnds = "local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1\nlocal ends, i = held and ARGV[2] == '0', 3\n"
 

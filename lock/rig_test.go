@@ -70,9 +70,9 @@ func (r *rig) lives(key string, ttl time.Duration, began time.Time) {
 	}
 }
 
-// tooLate reports whether more time has passed than a promise allows on a quiet machine. The first
-// tier also runs on busy ones, so there it is false.
-func tooLate(passed, limit time.Duration) bool { return testtier.InLong() && passed > limit }
+// tooLate reports whether more time has passed than a promise allows on a quiet machine. Only
+// proofs run on one; otherwise it is false.
+func tooLate(passed, limit time.Duration) bool { return proving() && passed > limit }
 
 // inBubble runs f on the embedded server under a fake clock.
 func inBubble(t *testing.T, f func(*rig)) {
@@ -126,14 +126,9 @@ func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
 // proving reports whether tests run at their full size, on a quiet machine.
 func proving() bool { return testtier.Proving() }
 
-// tries returns how often to repeat a test that must never fail: few times, or 1000
-// times if LOCKTOP_PROOF is set.
-func tries(few int) int {
-	if proving() {
-		return 1000
-	}
-	return few
-}
+// tries returns how often to repeat a test that must never fail: few times in the long tier,
+// a quarter of them in the first one, or 1000 times if LOCKTOP_PROOF is set.
+func tries(few int) int { return testtier.Size((few+3)/4, few, 1000) }
 
 // eventRecorder collects events.
 type eventRecorder struct {

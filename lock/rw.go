@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"sync"
@@ -14,29 +13,12 @@ import (
 )
 
 var (
-	//go:embed rw_common.lua
-	rwCommonSource string
-	//go:embed rw_next.lua
-	rwNextSource string
-	//go:embed rw_read.lua
-	rwReadSource string
-	//go:embed rw_write.lua
-	rwWriteSource string
-	//go:embed rw_extend.lua
-	rwExtendSource string
-	//go:embed rw_release.lua
-	rwReleaseSource string
-	//go:embed rw_withdraw.lua
-	rwWithdrawSource string
-	//go:embed rw_peek.lua
-	rwPeekSource string
-
-	rwRead     = newScript(rwCommonSource + rwReadSource)
-	rwWrite    = newScript(waitersCommonSource + waitersAcquireSource + waitersReleaseSource + rwCommonSource + rwNextSource + rwWriteSource)
-	rwExtend   = newScript(rwCommonSource + rwExtendSource)
-	rwRelease  = newScript(waitersCommonSource + waitersReleaseSource + rwCommonSource + rwNextSource + rwReleaseSource)
-	rwWithdraw = newScript(waitersCommonSource + waitersReleaseSource + rwCommonSource + rwNextSource + rwWithdrawSource)
-	rwPeek     = newScript(rwCommonSource + rwPeekSource)
+	rwRead     = newScript("rw_common", "rw_read")
+	rwWrite    = newScript("waiters_common", "waiters_acquire", "waiters_release", "rw_common", "rw_next", "rw_write")
+	rwExtend   = newScript("rw_common", "rw_extend")
+	rwRelease  = newScript("waiters_common", "waiters_release", "rw_common", "rw_next", "rw_release")
+	rwWithdraw = newScript("waiters_common", "waiters_release", "rw_common", "rw_next", "rw_withdraw")
+	rwPeek     = newScript("rw_common", "rw_peek")
 )
 
 // claimTTL is how long the claim of a waiting writer keeps out new readers and other

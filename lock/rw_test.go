@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -511,7 +512,7 @@ func TestAReaderIsRenewedUntilItLeaves(t *testing.T) {
 		for range 5 {
 			leases = append(leases, r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Reader()))
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(time.Minute)
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		for _, lease := range leases {
 			if !lease.Valid() {
@@ -520,7 +521,7 @@ func TestAReaderIsRenewedUntilItLeaves(t *testing.T) {
 			r.must(lease.Unlock(ctx))
 		}
 		write := r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Writer())
-		time.Sleep(5 * time.Minute)
+		time.Sleep(time.Minute)
 		r.refused(c.RW("prices", lock.Options{}).Reader())
 		r.must(write.Unlock(ctx))
 		r.gone("prices")
@@ -584,7 +585,8 @@ func (c *crowd) write(work func()) {
 // Scenario 36.
 func TestReadersShareAndWritersDoNot(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		const clients, rounds = 8, 100
+		const clients = 8
+		rounds := testtier.Size(25, 100, 100)
 		var section crowd
 		var all errgroup.Group
 		for i := range clients {
@@ -642,7 +644,7 @@ func TestReadersOfOneProcessDoNotQueueForEachOther(t *testing.T) {
 
 func TestAMassOfReadersHoldsTogether(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		const n = 1000
+		n := testtier.Size(200, 1000, 1000)
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		write := r.locked(far.RW("prices", lock.Options{TTL: time.Minute}).Writer())
 		var calls []*await

@@ -3,34 +3,18 @@ package lock
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 )
 
 var (
-	//go:embed semaphore_common.lua
-	semaphoreCommonSource string
-	//go:embed semaphore_acquire.lua
-	semaphoreAcquireSource string
-	//go:embed semaphore_extend.lua
-	semaphoreExtendSource string
-	//go:embed semaphore_release.lua
-	semaphoreReleaseSource string
-	//go:embed semaphore_peek.lua
-	semaphorePeekSource string
-	//go:embed semaphore_limit.lua
-	semaphoreLimitSource string
-	//go:embed semaphore_count.lua
-	semaphoreCountSource string
-
 	semaphoreScripts = &scripts{
-		acquire: newScript(waitersCommonSource + waitersReleaseSource + waitersAcquireSource + semaphoreCommonSource + semaphoreAcquireSource),
-		extend:  newScript(semaphoreCommonSource + semaphoreExtendSource),
-		release: newScript(waitersCommonSource + waitersReleaseSource + semaphoreCommonSource + semaphoreReleaseSource),
-		peek:    newScript(semaphoreCommonSource + semaphorePeekSource),
+		acquire: newScript("waiters_common", "waiters_release", "waiters_acquire", "semaphore_common", "semaphore_acquire"),
+		extend:  newScript("semaphore_common", "semaphore_extend"),
+		release: newScript("waiters_common", "waiters_release", "semaphore_common", "semaphore_release"),
+		peek:    newScript("semaphore_common", "semaphore_peek"),
 	}
-	semaphoreLimit = newScript(waitersCommonSource + waitersReleaseSource + semaphoreCommonSource + semaphoreLimitSource)
-	semaphoreCount = newScript(semaphoreCommonSource + semaphoreCountSource)
+	semaphoreLimit = newScript("waiters_common", "waiters_release", "semaphore_common", "semaphore_limit")
+	semaphoreCount = newScript("semaphore_common", "semaphore_count")
 )
 
 // Semaphore is a lock with a limited number of holders. Each Lock and TryLock acquires a

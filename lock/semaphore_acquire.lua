@@ -66,4 +66,5 @@ elseif in_use < tonumber(limit) and string.find(ARGV[8], 'm') then
     next = 3
   end
 end
-return {fence, next, math.max(tonumber(first[2]) - now, 0)}
+local _, nearest = permit(0)
+return {fence, next, nearest}

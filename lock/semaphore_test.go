@@ -258,6 +258,28 @@ func TestTheNextWaiterOfAProcessKnowsTheNearestDeadline(t *testing.T) {
 	})
 }
 
+// Two holders die shortly after one another. The waiter that gets the first permit tells
+// the other one of its process when the second is free: nobody sends a message.
+func TestTheNextWaiterOfAProcessKnowsWhenTheNextDeadHolderEnds(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, _ := r.process("waiting")
+		died := time.Now()
+		for _, name := range []string{"doomed", "doomed, too"} {
+			doomed, link := r.process(name)
+			r.locked(doomed.Semaphore("orders", 2, lock.Options{TTL: 20 * time.Second}))
+			link.Freeze()
+			time.Sleep(100 * time.Millisecond)
+		}
+		o := lock.Options{TTL: time.Minute}
+		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, o)), lockAsync(ctx, c.As("second").Semaphore("orders", 2, o))
+		leases := []*lock.Lease{r.won(first), r.won(second)}
+		if took := time.Since(died); took > 20*time.Second+105*time.Millisecond {
+			r.Errorf("the second permit was free after %v, want 20.1 s", took)
+		}
+		r.unlockAll(leases...)
+	})
+}
+
 // Dead permits count for nothing, are removed up to 100 at a time, and go with the key.
 func TestDeadPermitsAreRemovedAHundredAtATime(t *testing.T) {
 	onBoth(t, func(r *rig) {
@@ -717,7 +739,7 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 						r.Errorf("%d permits on the server", n)
 					}
 				}
-				life, stop := context.WithTimeout(ctx, 5*time.Minute)
+				life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(1, 5, 5))*time.Minute)
 				defer stop()
 				var all sync.WaitGroup
 				for p := range uint64(processes) {
@@ -786,8 +808,9 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 // the two numbers agree.
 func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		const limit, processes, clients, rounds = 5, 4, 16, 20
-		cycles := testtier.Size(2_000, 20_000, 1_000_000)/rounds/processes/clients + 1
+		const limit, processes, clients = 5, 4, 16
+		rounds := testtier.Size(5, 20, 20)
+		cycles := testtier.Size(500, 20_000, 1_000_000)/rounds/processes/clients + 1
 		semaphores := make([]*lock.Semaphore, processes)
 		for i := range semaphores {
 			c, _ := r.process(fmt.Sprint("p", i))

@@ -39,14 +39,14 @@ const (
 // TTLs, holds and pauses. Timeouts of attempts, the network, and the pauses of waiters
 // are not scaled. In short episodes more happens at once; long ones have more that
 // takes time.
-const episodeLength = 15 * time.Minute
+var episodeLength = time.Duration(testtier.Size(3, 15, 15)) * time.Minute
 
 var scales = []int{1, 20, 200}
 
 func scaleOf(seed uint64) time.Duration { return time.Duration(scales[seed%uint64(len(scales))]) }
 
 func TestSimulation(t *testing.T) {
-	length, seed := time.Duration(testtier.Size(300, 1000, 1000))*time.Millisecond, rand.Uint64N(1<<32)*uint64(len(scales)) // the first episode is short
+	length, seed := time.Duration(testtier.Size(100, 1000, 1000))*time.Millisecond, rand.Uint64N(1<<32)*uint64(len(scales)) // the first episode is short
 	if d, err := time.ParseDuration(os.Getenv(simulateFor)); err == nil {
 		length = d
 	}

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	_ "embed"
 	"strconv"
 	"time"
 )
@@ -14,21 +13,10 @@ import (
 // it has lost too often, or if it waits for an election. A writer of an [RW] does not
 // compete: with the message it gets the claim to be next.
 
-var (
-	//go:embed waiters_common.lua
-	waitersCommonSource string
-	//go:embed waiters_acquire.lua
-	waitersAcquireSource string
-	//go:embed waiters_release.lua
-	waitersReleaseSource string
-	//go:embed waiters_quick.lua
-	waitersQuickSource string
-)
-
 // newQuickRelease returns a release script that is quick if no process waits. ends is the
 // Lua code that defines ends and i of waiters_quick.lua.
-func newQuickRelease(ends, source string) *script {
-	return newScript(ends + waitersQuickSource + waitersCommonSource + waitersReleaseSource + source)
+func newQuickRelease(ends, file string) *script {
+	return hashed(ends + lua("waiters_quick", "waiters_common", "waiters_release", file))
 }
 
 // maxPassedOver is the number of times that a woken process may find the lock taken and

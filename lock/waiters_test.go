@@ -794,6 +794,7 @@ func TestAReleaseWakesOneWriter(t *testing.T) {
 func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		const processes = 10
+		least := testtier.Size(180, 900, 900)
 		var mu sync.Mutex
 		var holds int
 		var last [processes]int
@@ -823,11 +824,11 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Duration(least) * time.Second / 900)
 		close(stop)
 		all.Wait()
-		if holds < 900 {
-			r.Errorf("%d holds of 1 ms in more than 1 s", holds)
+		if holds < least {
+			r.Errorf("%d holds of 1 ms, want %d", holds, least)
 		}
 		r.gone("orders")
 	})

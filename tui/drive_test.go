@@ -315,8 +315,9 @@ type fakeServer struct {
 	mu      sync.Mutex
 	locks   []keyspace.Lock
 	nodes   []keyspace.Node
-	blocked int64  // clients in a blocking command
-	evicts  string // its maxmemory-policy; "" means without a memory limit
+	blocked int64    // clients in a blocking command
+	evicts  string   // its maxmemory-policy; "" means without a memory limit
+	unseen  []string // its Problems
 	err     error
 	ahead   time.Duration // of the server's clock
 	block   chan struct{} // snapshots wait until it is closed
@@ -360,6 +361,7 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		Complete: true,
 		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, WaitTime: 2300 * time.Microsecond},
 		Server:   about,
+		Problems: v.unseen,
 	}, v.err
 }
 

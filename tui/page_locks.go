@@ -367,6 +367,9 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	if n := len(model.snoozed); n > 0 {
 		parts = append(parts, segment{style: t.dim, text: humanize.Count(n) + " snoozed", priority: 4})
 	}
+	if len(model.snap.Problems) > 0 {
+		parts = append(parts, segment{style: t.warn, text: "not all is seen (4)", priority: 1})
+	}
 	layoutLine(l, s.screen.glyphs, parts, []segment{
 		p.filter.segment(s, p),
 		{style: t.key, text: p.tagCount(), priority: 2},

@@ -95,7 +95,7 @@ func (f *loadState) playsRedlock() bool {
 // height returns the number of visible nodes: all, or those that the matrix leaves room for.
 func (p *nodesPage) height(s *state) int {
 	h := s.frame().body - 1
-	if len(redlocks(s.current())) > 0 || s.run.playsRedlock() {
+	if len(redlocks(s.current())) > 0 || s.run.playsRedlock() || len(s.current().snap.Problems) > 0 {
 		h = min(max(1, h/2), len(p.rows))
 	}
 	return max(0, h)
@@ -160,6 +160,7 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 		lines = append(lines, s.paragraph(w, "", "no server has been looked at yet")...)
 	}
 	lines = append(lines, s.nodeErrors(w, p.rows)...)
+	lines = append(lines, s.unseen(w)...)
 	lines = append(lines, p.matrix(s, w, h-len(lines))...)
 	return lines[:min(h, len(lines))]
 }
@@ -214,6 +215,24 @@ func (s *state) nodeErrors(w int, nodes []keyspace.Node) []string {
 		}
 		l := widget.NewLine(w).Pad(widget.Style{}, margin)
 		lines = append(lines, l.Put(s.screen.theme.warn, s.screen.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
+	}
+	return lines
+}
+
+// unseen draws what locktop cannot see: at most three problems, in three lines each.
+func (s *state) unseen(w int) []string {
+	problems := s.current().snap.Problems
+	if len(problems) == 0 {
+		return nil
+	}
+	lines := []string{s.ruleOf(w, "what locktop does not see", "")}
+	for _, text := range problems[:min(len(problems), 3)] {
+		if s.privacy.on {
+			text = s.screen.glyphs.Ellipsis
+		}
+		for _, part := range s.screen.glyphs.Wrap(widget.Plain(text), w-2*margin, 3) {
+			lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.warn, part).String())
+		}
 	}
 	return lines
 }

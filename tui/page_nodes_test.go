@@ -103,3 +103,14 @@ func TestUnknownRolesHaveNoColumn(t *testing.T) {
 		d.wait(2*time.Second).want("ROLE", "master")
 	})
 }
+
+// What this user may not read is on the page of the servers, and the page of the locks points to it.
+func TestTheScreenSaysWhatItDoesNotSee(t *testing.T) {
+	v := sampleServer()
+	drive(t, Config{Source: v}, func(d *driver) {
+		d.wantNot("not all is seen").press("4").wantNot("what locktop does not see").press("1")
+		v.set(func(v *fakeServer) { v.unseen = []string{"this user may not run HGETALL"} })
+		d.wait(2*time.Second).want("not all is seen (4)").press("4").want("what locktop does not see", "may not run HGETALL")
+		d.press("p").wantNot("HGETALL")
+	})
+}

@@ -126,7 +126,7 @@ const (
 
 func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 	for i, s := range scenarios.All() {
-		if i%4 > 0 && !testtier.InLong() {
+		if i%testtier.Size(8, 1, 1) > 0 {
 			continue
 		}
 		s.Seed = 1
@@ -164,7 +164,10 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 // TestASceneIsUnderstoodInASmallWindow checks that a window of 80×24 shows the
 // first sentence of the caption, all of what to watch, and the verdict.
 func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
-	for _, s := range scenarios.All() {
+	for i, s := range scenarios.All() {
+		if i%testtier.Size(4, 1, 1) > 0 {
+			continue
+		}
 		w := testConfig()
 		g := runningLoad()
 		full := s.WithDefaults()

@@ -10,6 +10,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/tui/svg"
@@ -23,7 +24,7 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 	g := runningLoad()
 	w.Load = g
 	drive(t, w, func(d *driver) {
-		d.press("m").everySize("the menu of scenes", 5).press("esc")
+		d.press("m").everySize("the menu of scenes", testtier.Size(15, 5, 5)).press("esc")
 		g.addEvents(acquired(5, "load:1", 7), fault(loadgen.FaultBegan, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.FencedWrite, 5, "load:1", 7))
 		d.wait(tickInterval)
 		for i, keys := range [][]string{
@@ -32,9 +33,9 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 			{"esc", "ctrl+s"}, {"esc", "3", "f"}, {"esc", "m"}, {"esc", "enter"}, {"esc", "1", " "}, {" ", "p"},
 		} {
 			d.press(keys...).wait(tickInterval)
-			every := 3
+			every := testtier.Size(9, 3, 3)
 			if i >= len(allPages()) { // a dialog has the shape of its page
-				every = 7
+				every = testtier.Size(21, 7, 7)
 			}
 			d.everySize(strings.Join(keys, " "), every)
 		}
@@ -161,7 +162,7 @@ func (l *hostileLoad) Start() error { return fmt.Errorf("start: %s", l.s) }
 func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
 	all := payloads()
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for range 30 {
+	for range testtier.Size(5, 30, 30) {
 		bytes := make([]byte, 1+rnd.IntN(60))
 		for i := range bytes {
 			bytes[i] = byte(rnd.UintN(256))
@@ -205,7 +206,7 @@ func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 	names := []string{"j", "k", "G", "g", "pgdown", "pgup", "/", "enter", "esc", "left", "right", "i", "v", "w", " ", "?", "1", "3", "tab", "+", "-", "s", "a", "~", "(", "backspace", "home"}
 	v := sampleServer()
 	drive(t, Config{Source: v, Load: runningLoad()}, func(d *driver) {
-		for range 2000 {
+		for range testtier.Size(500, 2000, 2000) {
 			switch rnd.IntN(10) {
 			case 0:
 				d.size(rnd.IntN(161), rnd.IntN(61))

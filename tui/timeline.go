@@ -40,9 +40,9 @@ type letter struct{ owner, n int }
 type timelineHold struct {
 	holder   string // holder's ID
 	name     string
-	owner    int // number of the holder
-	letter   int // number of its letter and colour in this lane
-	mode     keyspace.Mode
+	owner    int       // number of the holder
+	letter   int       // number of its letter and colour in this lane
+	shared   bool      // other owners may hold the lock, too
 	from, to time.Time // to is zero while the hold lasts
 }
 
@@ -130,11 +130,7 @@ func (n *lane) onLoadEvent(e *loadgen.Event, owner int, several bool) {
 		n.waiting(at, max(0, waiting-1))
 	case loadgen.Acquired:
 		n.waiting(at, max(0, waiting-1))
-		mode := keyspace.Mode("")
-		if e.Shared || several {
-			mode = keyspace.Read
-		}
-		n.begin(timelineHold{holder: holder, name: e.Owner(), owner: owner, mode: mode, from: at})
+		n.begin(timelineHold{holder: holder, name: e.Owner(), owner: owner, shared: e.Shared || several, from: at})
 	case loadgen.Released, loadgen.Expired, loadgen.Lost:
 		n.end(holder, at)
 	case loadgen.Abandoned:
@@ -168,7 +164,8 @@ func (c *timeline) onEvent(e *keyspace.Event) {
 			from = from.Add(-age.Duration)
 		}
 		c.lane(e.Lock.ID()).begin(timelineHold{
-			holder: e.Holder.ID, name: e.Holder.Name(), owner: c.owner(e.Holder.ID), mode: e.Holder.Mode, from: from,
+			holder: e.Holder.ID, name: e.Holder.Name(), owner: c.owner(e.Holder.ID), from: from,
+			shared: e.Holder.Mode == keyspace.Read || e.Lock.Kind == keyspace.Semaphore,
 		})
 	}
 	if e.Kind.Ends() {
@@ -193,7 +190,7 @@ func (n *lane) begin(s timelineHold) {
 		if n.holds[i].holder == s.holder && n.holds[i].to.IsZero() {
 			return // already known
 		}
-		if before := &n.holds[i]; !n.exact && s.mode != keyspace.Read && before.mode != keyspace.Read && before.to.After(s.from) {
+		if before := &n.holds[i]; !n.exact && !s.shared && !before.shared && before.to.After(s.from) {
 			s.from = before.to
 		}
 	}
@@ -307,7 +304,7 @@ func (n *lane) spans(t theme, v timeWindow) []widget.Span {
 		}
 		letter, look := t.ofOwner(s.letter)
 		kind := widget.Solid
-		if s.mode == keyspace.Read {
+		if s.shared {
 			kind = widget.Shared
 		}
 		spans = append(spans, widget.Span{From: v.cell(s.from), To: v.cell(s.until(v.to)), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
@@ -421,7 +418,7 @@ func (n *lane) holder() string {
 func (n *lane) readers() int {
 	sharing := 0
 	for i := range n.holds {
-		if x := &n.holds[i]; x.mode == keyspace.Read && x.to.IsZero() {
+		if x := &n.holds[i]; x.shared && x.to.IsZero() {
 			sharing++
 		}
 	}

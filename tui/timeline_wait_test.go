@@ -4,7 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/termenv"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
 )
 
 // While a client waits, the hold has the colour of waiting; else it is grey.
@@ -36,5 +40,22 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 		if o.fill == theme.warn || o.fill == theme.bad || o.fill == theme.good {
 			t.Errorf("an owner has a colour with a meaning: %v", o)
 		}
+	}
+}
+
+// Two holders of a semaphore at once are two shared holds with a letter each, also if they begin
+// in one cell, and the second does not begin when the first ends.
+func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	c := timeline{owners: make(map[string]int), lanes: make(map[keyspace.ID]*lane)}
+	permits := keyspace.Lock{Key: "pool", Kind: keyspace.Semaphore, Limit: 2}
+	for i, kind := range []keyspace.EventKind{keyspace.Acquired, keyspace.Acquired, keyspace.Released} {
+		c.onEvent(&keyspace.Event{At: began.Add(time.Duration(i) * time.Second), Kind: kind, Lock: permits, Holder: keyspace.Holder{ID: string(rune('a' + i%2))}})
+	}
+	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
+	l := widget.NewLine(10)
+	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}))
+	if got := ansi.Strip(l.String()); got != " AB▒▒▒▒▒▒▒" {
+		t.Errorf("%q is drawn", got)
 	}
 }

@@ -78,6 +78,7 @@ var guarded = map[string][]string{
 	"html/template":                           {},
 	"github.com/redis/go-redis/v9":            {"cli", "cli/connect", "cli/demo", "internal/server", "keyspace/inspect", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/soak", "loadgen/witness", "lock", "lock/classic", "lock/internal/transport"},
 	"github.com/alicebob/miniredis/v2":        {"internal/server"},
+	"github.com/yuin/gopher-lua":              {"internal/server"},
 	"github.com/charmbracelet/bubbletea":      {"cli", "tui"},
 	"github.com/charmbracelet/lipgloss":       {"cli", "tui", "tui/widget"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/witness"},

@@ -18,7 +18,14 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	miniserver "github.com/alicebob/miniredis/v2/server"
+	lua "github.com/yuin/gopher-lua"
 )
+
+// The embedded server makes an interpreter for every script. Its stacks are far smaller than
+// by default: they fit in small objects of the allocator.
+func init() {
+	lua.RegistrySize, lua.CallStackSize = 2000, 64
+}
 
 // Embedded is a Redis server inside this process. Its keys expire by the clock, also
 // by the clock of a synctest bubble. It is safe for concurrent use.

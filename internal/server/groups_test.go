@@ -22,6 +22,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
+	t.Parallel()
 	r := ReplicatedForTest(t, ReplicatedOptions{Replicas: 2})
 	if len(r.Nodes()) != 3 || r.Nodes()[0] != r.Master() || len(r.Replicas()) != 2 {
 		t.Fatalf("it has %d nodes", len(r.Nodes()))

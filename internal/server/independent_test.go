@@ -5,6 +5,7 @@ import (
 )
 
 func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
+	t.Parallel()
 	set := IndependentForTest(t, 2)
 	node := set.Nodes()[1]
 	ctx := t.Context()

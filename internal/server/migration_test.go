@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/testtier"
 )
 
 // While a slot moves, each of two masters has some of its keys. After the move
 // the other master has all of them.
 func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	c := ClusterForTest(t, ClusterOptions{})
 	const slot = 0 // a slot of the first master

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"locktop/internal/shell"
+	"locktop/internal/testtier"
 )
 
 // stub returns a directory with a program locktop that writes its arguments to
@@ -105,7 +106,10 @@ func TestAShellGivesTheCommandExactlyWhatWasMeant(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		for _, s := range hostile {
+		for i, s := range hostile {
+			if sh != "sh" && i%testtier.Size(5, 1, 1) > 0 {
+				continue
+			}
 			check(t, path, s)
 			check(t, path, "release", "-u", "redis://h:1", "--write", "--", s, s)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -122,6 +123,9 @@ func everything(t testing.TB, rdb *redis.Client) string {
 // force-released.
 func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 	for name, rdb := range clients(t) {
+		if name == "embedded" && !testtier.InLong() {
+			continue
+		}
 		for _, f := range formats.All() {
 			for _, s := range f.Samples {
 				if f.Actions != nil && len(s.Want.Holders) > 0 {

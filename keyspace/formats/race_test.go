@@ -254,7 +254,7 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 // Force-releases race with owners that constantly acquire their locks again,
 // for every format that has actions and whose holders can be distinguished. The
 // hold that a force-release reports as removed is the one it had seen, and
-// nothing else was changed.
+// nothing else was changed. The first tier races with every third format.
 //
 // Promise P11.
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
@@ -262,7 +262,10 @@ func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	times := testtier.Size(8, 8, 120) // per sample
 	done, changed, raced := 0, 0, 0
-	for _, f := range formats.All() {
+	for i, f := range formats.All() {
+		if !testtier.InLong() && i%3 > 0 {
+			continue
+		}
 		for _, s := range f.Samples {
 			if f.Actions == nil || len(s.Want.Holders) == 0 {
 				continue
@@ -277,7 +280,7 @@ func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 		}
 	}
 	t.Logf("%d races in %d samples: %d broken, %d refused", done+changed, raced, done, changed)
-	if raced < 70 || done < raced || changed < raced {
+	if raced < testtier.Size(20, 70, 70) || done < raced || changed < testtier.Size(raced/4, raced, raced) {
 		t.Errorf("%d broken and %d refused in %d samples: that proves little", done, changed, raced)
 	}
 }

@@ -459,10 +459,7 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 // for each hold time.
 func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 	t.Parallel()
-	releases := int64(500)
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		releases = 10_000
-	}
+	releases := int64(testtier.Size(100, 500, 10_000))
 	for _, c := range []struct {
 		hold  time.Duration
 		locks int

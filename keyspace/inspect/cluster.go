@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -25,8 +26,9 @@ type Cluster struct {
 	failedAt      map[string]time.Time // nodes that did not answer, and when
 	owners        map[string]owner     // by key
 	movedAway     map[*Watcher][]string
-	prefixes      prefixes // of the locks of all watchers
-	prefixVersion int      // number of changes of prefixes
+	ended         map[string]end // the latest ends
+	prefixes      prefixes       // of the locks of all watchers
+	prefixVersion int            // number of changes of prefixes
 }
 
 // owner is the watcher that has a lock, with the last known state of the lock.
@@ -35,12 +37,22 @@ type owner struct {
 	last    detection
 }
 
+// end is the end of a lock: its last known state, and when the read ended that no longer
+// found it.
+type end struct {
+	last detection
+	at   time.Time
+}
+
+// endsKept is for how long the end of a lock is kept: longer than a read takes.
+const endsKept = time.Minute
+
 // NewCluster returns a cluster. node returns a client for an address as the nodes
 // report it. The clients remain the caller's.
 func NewCluster(node func(addr string) (redis.UniversalClient, error)) *Cluster {
 	return &Cluster{
 		node: node, failedAt: make(map[string]time.Time),
-		owners: make(map[string]owner), movedAway: make(map[*Watcher][]string), prefixes: make(prefixes),
+		owners: make(map[string]owner), movedAway: make(map[*Watcher][]string), ended: make(map[string]end), prefixes: make(prefixes),
 	}
 }
 
@@ -292,16 +304,38 @@ func (c *Cluster) takeMoved(w *Watcher) []string {
 	return keys
 }
 
-// forget removes a lock of a watcher that is gone.
-func (c *Cluster) forget(w *Watcher, key string) {
+// forget removes a lock that a watcher has found gone. It reports whether the lock
+// belonged to that watcher: if not, the lock has moved, and its other watcher reports the
+// end.
+func (c *Cluster) forget(w *Watcher, was detection) bool {
 	if c == nil {
-		return
+		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owners[key].watcher == w {
-		delete(c.owners, key)
+	key := was.lock.Key
+	if c.owners[key].watcher != w {
+		return false
 	}
+	delete(c.owners, key)
+	now := w.times.readEnd
+	if len(c.ended) >= 1000 {
+		maps.DeleteFunc(c.ended, func(_ string, e end) bool { return now.Sub(e.at) > endsKept })
+	}
+	c.ended[key] = end{was, now}
+	return true
+}
+
+// hasEnded reports whether a watcher that reads a lock since a time has read a hold whose
+// end another watcher has already found.
+func (c *Cluster) hasEnded(l detection, since time.Time) bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known := c.ended[l.lock.Key]
+	return known && since.Before(e.at) && e.last.lock.SoleHolder() == l.lock.SoleHolder()
 }
 
 // removeWatcher removes all locks of a watcher.

@@ -85,10 +85,10 @@ func (w *Watcher) dropAlike() {
 	if len(classes) == 0 {
 		return
 	}
-	for key, d := range w.locks.known {
-		if d.lock.Confidence < enough && classes[keyspace.AlikeClass(key)] {
+	for key := range w.locks.known {
+		if was, _ := w.locks.known.get(key); was.lock.Confidence < enough && classes[keyspace.AlikeClass(key)] {
 			w.locks.remove(key)
-			w.scanner.opts.Cluster.forget(w, key)
+			w.scanner.opts.Cluster.forget(w, was)
 		}
 	}
 	w.tracking.coverage.forget(w.locks.known)

@@ -89,9 +89,6 @@ func probe(t *testing.T, addr string, f func()) time.Duration {
 // machine.
 func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 	testtier.Long(t, "it measures delays beside values of megabytes")
-	if testing.Short() {
-		t.Skip("loads values of a million elements")
-	}
 	rdb := realServer(t)
 	loadOversizedKeys(t, rdb)
 	look := func() {
@@ -114,11 +111,9 @@ func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 }
 
 func TestOversizedValuesAreReadInPart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loads values of a million elements")
-	}
+	size := testtier.Size(64<<20, 512<<20, 512<<20)
 	rdb := realServer(t)
-	do(t, rdb, "SETRANGE", "lock:string", 512<<20-1, "x")
+	do(t, rdb, "SETRANGE", "lock:string", size-1, "x")
 	var read keyspace.Entry
 	f := tokens()
 	f.Probe = nil
@@ -129,7 +124,7 @@ func TestOversizedValuesAreReadInPart(t *testing.T) {
 	if s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}}); len(s.Locks) != 1 {
 		t.Fatalf("found %q", keys(s))
 	}
-	if read.Len != 512<<20 || len(read.Value) != 4096 || !read.Truncated() {
+	if read.Len != int64(size) || len(read.Value) != 4096 || !read.Truncated() {
 		t.Errorf("of %d bytes it has read %d", read.Len, len(read.Value))
 	}
 }

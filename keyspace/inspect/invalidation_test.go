@@ -32,7 +32,7 @@ func proofOf(t testing.TB) proof {
 	t.Helper()
 	s := os.Getenv("LOCKTOP_PROOF")
 	if s == "" {
-		return proof{3 * time.Second, 100, 400 * time.Millisecond}
+		return proof{time.Duration(testtier.Size(1, 3, 3)) * time.Second, 100, 400 * time.Millisecond}
 	}
 	seconds, err := strconv.Atoi(s)
 	if err != nil {

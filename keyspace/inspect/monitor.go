@@ -79,6 +79,15 @@ func Monitor(ctx context.Context, rdb *redis.Client, q MonitorQuery) (Sighting, 
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	s, err := q.run(conn, o)
+	if err != nil && ctx.Err() != nil { // it has closed the connection
+		return Sighting{}, ctx.Err()
+	}
+	return s, err
+}
+
+// run runs MONITOR for the window.
+func (q MonitorQuery) run(conn net.Conn, o *redis.Options) (Sighting, error) {
 	if err := conn.SetDeadline(time.Now().Add(o.DialTimeout)); err != nil {
 		return Sighting{}, err
 	}
@@ -89,7 +98,7 @@ func Monitor(ctx context.Context, rdb *redis.Client, q MonitorQuery) (Sighting, 
 	if err := conn.SetDeadline(time.Now().Add(q.Window)); err != nil {
 		return Sighting{}, err
 	}
-	return q.read(ctx, lines)
+	return q.read(lines)
 }
 
 // beginMonitor authenticates and starts MONITOR.
@@ -131,7 +140,7 @@ func beginMonitor(conn net.Conn, lines *bufio.Reader, o *redis.Options) error {
 }
 
 // read reads the lines of MONITOR up to the first that is a proof.
-func (q MonitorQuery) read(ctx context.Context, lines *bufio.Reader) (Sighting, error) {
+func (q MonitorQuery) read(lines *bufio.Reader) (Sighting, error) {
 	key := []byte(`"` + monitorText(q.Key) + `"`)
 	var last Sighting
 	for received := 0; received < maxMonitorBytes; {
@@ -147,9 +156,6 @@ func (q MonitorQuery) read(ctx context.Context, lines *bufio.Reader) (Sighting, 
 		}
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 			return last, ErrNotSighted
-		}
-		if ctx.Err() != nil {
-			return Sighting{}, ctx.Err()
 		}
 		if err == io.EOF {
 			return Sighting{}, errors.New("the server has closed the connection that ran MONITOR")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {
 		{`+OK`, ""},
 		{`garbage [3 x] "` + key + token, ""},
 	} {
-		got, err := q.read(t.Context(), bufio.NewReaderSize(strings.NewReader("+1.0 [3 1.1.1.1:1] \"GET\" \"x\"\r\n"+c.line+"\r\n"), 4096))
+		got, err := q.read(bufio.NewReaderSize(strings.NewReader("+1.0 [3 1.1.1.1:1] \"GET\" \"x\"\r\n"+c.line+"\r\n"), 4096))
 		if said := strings.TrimSpace(got.Addr + " " + got.Command); said != c.want {
 			t.Errorf("%s: %q, %v, want %q", c.line, said, err, c.want)
 		}
@@ -52,7 +53,7 @@ func TestMonitorReceivesNoMoreThanTheLimit(t *testing.T) {
 	q := MonitorQuery{Key: "a", Tokens: []string{"b"}}
 	for _, line := range []string{"+1.0 [0 x] \"GET\" \"c\"\r\n", "without an end"} {
 		counted := &counter{from: endless{line}}
-		_, err := q.read(t.Context(), bufio.NewReaderSize(counted, 4096))
+		_, err := q.read(bufio.NewReaderSize(counted, 4096))
 		if err == nil || !strings.Contains(err.Error(), "64 MiB") {
 			t.Errorf("the error is %v", err)
 		}
@@ -77,8 +78,9 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	defer rdb.Close()
+	q := MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: 200 * time.Millisecond}
 	began := time.Now()
-	_, err := Monitor(t.Context(), rdb, MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: 200 * time.Millisecond})
+	_, err := Monitor(t.Context(), rdb, q)
 	if !errors.Is(err, ErrNotSighted) || time.Since(began) < 200*time.Millisecond {
 		t.Errorf("after %v, the error is %v", time.Since(began), err)
 	}
@@ -91,8 +93,21 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := Monitor(ctx, rdb, MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: time.Minute}); !errors.Is(err, context.Canceled) {
+	q.Window = time.Minute
+	if _, err := Monitor(ctx, rdb, q); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
+	}
+	onDial := *rdb.Options()
+	ctx, cancel = context.WithCancel(t.Context())
+	onDial.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := rdb.Options().Dialer(ctx, network, addr)
+		cancel()
+		return conn, err
+	}
+	early := redis.NewClient(&onDial)
+	defer early.Close()
+	if _, err := Monitor(ctx, early, q); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled between dial and AUTH, the error is %v", err)
 	}
 	for until := time.Now().Add(10 * time.Second); strings.Contains(rdb.ClientList(t.Context()).Val(), "flags=O"); {
 		if time.Now().After(until) {

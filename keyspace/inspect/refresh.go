@@ -271,18 +271,21 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ)
 	w.scanner.opts.Cluster.record(w, now)
 }
 
-// removeLock removes a lock that is gone.
+// removeLock removes a lock that is gone. It reports the end of a lock of a cluster only if
+// no other watcher has taken the lock over since the last call of dropMoved.
 func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
+	w.locks.remove(was.lock.Key)
+	if !w.scanner.opts.Cluster.forget(w, was) {
+		return
+	}
 	d.Removed(was.lock)
 	w.holdStats.Learn(d.Events)
 	w.unreported.events = append(w.unreported.events, d.Events...)
-	w.locks.remove(was.lock.Key)
-	w.scanner.opts.Cluster.forget(w, was.lock.Key)
 }
 
 // adopt returns what another watcher of the cluster knows of a lock that this one has
 // found: the lock has moved. ours is false if the lock was read on another node whose
-// watcher has it already.
+// watcher has it already, or if another watcher has already found its end.
 func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 	cluster := w.scanner.opts.Cluster
 	if w.onOtherNode(l.lock) && cluster.ownedByOther(l.lock.Key, w) {
@@ -292,7 +295,7 @@ func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 		w.locks.known.put(was)
 		w.locks.mark(l.lock.Key)
 	}
-	return was, known, true
+	return was, known, known || !cluster.hasEnded(l, w.times.readStart)
 }
 
 // onOtherNode reports whether a lock was read on another cluster node.

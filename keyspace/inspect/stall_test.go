@@ -12,6 +12,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
@@ -210,7 +211,7 @@ func TestASlowServerIsNotMissing(t *testing.T) {
 		source := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
 			return []inspect.NamedSource{{Addr: "node1", Source: live}, {Addr: "node2", Source: live}}, nil
 		}, inspect.MultiOptions{})
-		for range 100 {
+		for range testtier.Size(20, 100, 100) {
 			s, err := source.Snapshot(t.Context())
 			if err != nil || len(s.Nodes) != 2 || !s.Nodes[0].Up || !s.Nodes[1].Up {
 				t.Fatalf("%v, %+v", err, s.Problems)

@@ -127,11 +127,8 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 // One call does a limited amount of work. Locks are shown before the first pass
 // has ended.
 func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loads 300,000 keys")
-	}
 	rdb := realServer(t)
-	for i := range 30 {
+	for i := range testtier.Size(6, 30, 30) {
 		fillFrom(t, rdb, 10_000*i, 10_000)
 	}
 	for i := range 100 {

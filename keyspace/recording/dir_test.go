@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -506,7 +507,7 @@ func TestAKilledWriterLosesOneSecond(t *testing.T) {
 		recordUntilKilled(dir)
 		return
 	}
-	for i := range 5 {
+	for i := range testtier.Size(2, 5, 5) {
 		dir := t.TempDir()
 		child := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLosesOneSecond$")
 		child.Env = append(os.Environ(), writerEnv+"="+dir)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
 
@@ -155,7 +156,7 @@ func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
 
 func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(testtier.Size(2, 6, 6)) {
 		c := newChurn(seed)
 		var all []keyspace.Snapshot
 		for range 150 {
@@ -405,7 +406,7 @@ func TestAFlippedBitIsNoticed(t *testing.T) {
 	}
 	text := unzip(t, writeSegment(t, all, nil))
 	state := bytes.Index(text, []byte(framePrefix))
-	for i := state; i < len(text); i += 1499 {
+	for i := state; i < len(text); i += testtier.Size(7499, 1499, 1499) {
 		bad := flipped(text, i)
 		r, err := newSegmentReader(linesOf(bytes.NewReader(bad)))
 		if err != nil {

@@ -355,7 +355,6 @@ func (h *share) report(ctx context.Context, kind messageKind, why error) error {
 	s.ClockBehind = h.shift + h.behind
 	s.Seconds = append(h.unsent, s.Seconds...)
 	m := message{Message: kind, Agent: h.number, Snapshot: &s, Events: h.highlights.unsent()}
-	m.Unseen, m.Trips = h.witness.Spent()
 	if why != nil {
 		m.Error = why.Error()
 	}

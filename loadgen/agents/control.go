@@ -155,8 +155,6 @@ type message struct {
 	Name     string            `json:"name,omitempty"`  // host:pid
 	Clock    time.Duration     `json:"clock,omitempty"` // what must be added to the agent's clock to get the control server's, ns
 	Snapshot *loadgen.Snapshot `json:"snapshot,omitempty"`
-	Unseen   int64             `json:"unseen,omitempty"` // entries that the witness did not get
-	Trips    string            `json:"trips,omitempty"`  // histogram of the times to add an entry
 	Events   []sentEvent       `json:"events,omitempty"` // see highlights
 	Error    string            `json:"error,omitempty"`
 }

@@ -165,12 +165,12 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 		f.Fatal(err)
 	}
 	snapshot := loadgen.Snapshot{
-		Metrics: loadgen.Metrics{Running: true, Elapsed: 3 * time.Second, Clients: loadgen.ClientCounts{Total: 1, Idle: 1, States: []loadgen.ClientState{0}}},
-		Wait:    loadgen.Distribution{Counts: string(counts)}, Seconds: []loadgen.SecondShare{{Number: 2, Acquired: 4}},
+		Metrics:   loadgen.Metrics{Running: true, Elapsed: 3 * time.Second, Clients: loadgen.ClientCounts{Total: 1, Idle: 1, States: []loadgen.ClientState{0}}},
+		Latencies: [5]loadgen.Distribution{{Counts: string(counts)}}, Seconds: []loadgen.SecondShare{{Number: 2, Acquired: 4}},
 	}
 	for _, m := range []any{
 		message{Message: messageReady, Agent: 1, Name: "a:1"}, message{Message: messageRefused, Agent: 1, Name: "a:1", Error: "no"},
-		message{Message: messageSnapshot, Agent: 1, Snapshot: &snapshot}, message{Message: messageStopped, Agent: 2, Snapshot: &snapshot, Error: "why", Trips: "x", Unseen: -1},
+		message{Message: messageSnapshot, Agent: 1, Snapshot: &snapshot}, message{Message: messageStopped, Agent: 2, Snapshot: &snapshot, Error: "why"},
 		order{Order: orderFault, Fault: &loadgen.Fault{Kind: loadgen.Crash, Client: 2}}, order{Order: orderServerFault, Fault: &loadgen.Fault{Kind: loadgen.Flush}, Over: true},
 		order{Order: orderScenario, Scenario: "clients: 6"}, ticket{"x", 3},
 	} {

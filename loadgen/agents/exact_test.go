@@ -89,9 +89,19 @@ func compareWithEvents(t *testing.T, r *rig) {
 	if m.Counts != sum || sum.Acquired < enough || len(r.events) != n {
 		t.Errorf("got  %+v\nwant %+v", m.Counts, sum)
 	}
-	for name, pair := range map[string][2]*hdrhistogram.Histogram{"wait": {l.Histograms().Wait, wait}, "held": {l.Histograms().Held, held}} {
-		if !slices.Equal(pair[0].Export().Counts, pair[1].Export().Counts) {
-			t.Errorf("the histogram %s has %d values, the events have %d", name, pair[0].TotalCount(), pair[1].TotalCount())
+	for name, pair := range map[string]struct {
+		got  loadgen.Latency
+		want *hdrhistogram.Histogram
+	}{"wait": {m.Latency.Wait, wait}, "held": {m.Latency.Held, held}} {
+		at := func(percent float64) time.Duration {
+			return min(time.Duration(pair.want.ValueAtQuantile(percent)), pair.got.Max)
+		}
+		want := loadgen.Latency{
+			Count: pair.want.TotalCount(), Censored: pair.got.Censored, Mean: time.Duration(pair.want.Mean()),
+			P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9), Max: pair.got.Max,
+		}
+		if pair.got != want {
+			t.Errorf("%s: %+v, the events have %+v", name, pair.got, want)
 		}
 	}
 	earliest, latest := slices.MinFunc(first, time.Time.Compare), slices.MaxFunc(first, time.Time.Compare)

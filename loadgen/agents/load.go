@@ -219,17 +219,6 @@ func (l *Load) Metrics() loadgen.Metrics {
 	return loadgen.Metrics{}
 }
 
-// Histograms returns the distributions of all agents, nil before the first start.
-func (l *Load) Histograms() *loadgen.Histograms {
-	s := l.current()
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.merger.Histograms()
-}
-
 // Witness returns the results of the witness, nil if there is none.
 func (l *Load) Witness() *witness.Results {
 	s := l.current()

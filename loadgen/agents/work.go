@@ -93,11 +93,7 @@ func (s *session) receive(text string) {
 	if one.lost {
 		return // it is counted as crashed
 	}
-	err := s.merger.Add(m.Agent, *m.Snapshot)
-	if s.witness != nil {
-		err = errors.Join(err, s.witness.Merge(m.Agent, m.Unseen, m.Trips))
-	}
-	if err != nil {
+	if err := s.merger.Add(m.Agent, *m.Snapshot); err != nil {
 		s.miss(fmt.Sprintf("A message of agent %d could not be read: %v.", m.Agent, err))
 	}
 	one.silent, one.heard = 0, time.Now()

@@ -36,9 +36,7 @@ func (r *rig) actorAhead(ahead time.Duration) *actor {
 	if err == nil {
 		_, err = a.process.Hello(r.ctx)
 	}
-	if err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: err.Error()}})
-	}
+	must(err, "%v")
 	return a
 }
 
@@ -91,9 +89,7 @@ func (a *actor) kill() {
 // freeze stops the client until thaw.
 func (a *actor) freeze() {
 	a.thawed = a.rig.fault(a.name, "frozen")
-	if err := a.process.Freeze(); err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s could not be frozen: %v", a.name, err)}})
-	}
+	must(a.process.Freeze(), "%s could not be frozen: %v", a.name)
 }
 
 func (a *actor) thaw() {
@@ -247,9 +243,7 @@ func (a *actor) lockBy(end time.Time) (h *hold, err error) {
 // mustLock is lock for a step in which the lock is free. Without it the test is inconclusive.
 func (a *actor) mustLock() *hold {
 	h, err := a.lockBy(time.Now().Add(a.rig.ttl + margin))
-	if err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s did not acquire a free lock: %v.", a.name, err)}})
-	}
+	must(err, "%s did not acquire a free lock: %v.", a.name)
 	return h
 }
 
@@ -291,6 +285,18 @@ func (h *hold) unlock() error {
 	ctx, cancel := context.WithTimeout(h.actor.rig.ctx, answerWithin)
 	defer cancel()
 	return h.unlockWithin(ctx)
+}
+
+// mustUnlock is unlock for a step in which the client has the lock.
+func (h *hold) mustUnlock() {
+	if err := h.unlock(); err != nil {
+		giveUp("The release of a lock %s.", outcomeText(err))
+	}
+}
+
+// unlocking is unlock in the background.
+func (h *hold) unlocking() *asked {
+	return inBackground(func(q *asked) { q.err = h.unlock() })
 }
 
 func (h *hold) unlockWithin(ctx context.Context) error {

@@ -107,9 +107,7 @@ func betweenAcquire(r *rig) Verdict {
 	a.tap.watch()
 	h := a.mustLock()
 	names := a.tap.seen()
-	if err := h.unlock(); err != nil {
-		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}
-	}
+	h.mustUnlock()
 	text := fmt.Sprintf("An acquire of a free lock is %s.", commandList(names))
 	for n := 2; n <= min(len(names), mostBetween); n++ {
 		victim := r.actor()
@@ -142,13 +140,10 @@ func betweenWait(r *rig) Verdict {
 	for n, victims := 2, 0; n <= mostBetween && victims < mostVictims; victims++ {
 		victim := r.actor()
 		r.warm(victim)
-		request, reached, err := r.releaseTo(a, victim, n)
-		if err != nil {
-			return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}
-		}
+		request, reached := r.releaseTo(a, victim, n)
 		if !reached {
 			if request.h == nil {
-				return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s waited, and did not get the lock: %v.", victim.name, request.err)}
+				return inconclusive("%s waited, and did not get the lock: %v.", victim.name, request.err)
 			}
 			names := victim.tap.seen()
 			again := slices.IndexFunc(names[min(1, len(names)):], func(name string) bool { return !tried[name] })
@@ -178,24 +173,20 @@ const mostVictims = 8
 // releaseTo lets a holder release a lock for which the victim waits, and reports whether the
 // victim reached its command number n after the release, which is then held back. Otherwise
 // its request is over.
-func (r *rig) releaseTo(holder, victim *actor, n int) (request *asked, reached bool, err error) {
+func (r *rig) releaseTo(holder, victim *actor, n int) (request *asked, reached bool) {
 	h := holder.mustLock()
 	request = victim.start(r.ttl)
 	r.pause(short) // for which it waits
 	releasing := holder.tap.hold(1, func() {})
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		err = h.unlock()
-	}()
-	r.awaitReached(releasing, over)
+	release := h.unlocking()
+	r.awaitReached(releasing, release.done)
 	held := victim.tap.hold(n, func() {})
 	holder.tap.pass(nil)
-	<-over
-	if err != nil {
-		return nil, false, err
+	<-release.done
+	if release.err != nil {
+		giveUp("The release of a lock %s.", outcomeText(release.err))
 	}
-	return request, r.awaitReached(held, request.done), nil
+	return request, r.awaitReached(held, request.done)
 }
 
 // betweenRelease freezes a client between two commands of a release.
@@ -204,29 +195,23 @@ func betweenRelease(r *rig) Verdict {
 	r.warm(a, b, c)
 	h := a.mustLock()
 	a.tap.watch()
-	if err := h.unlock(); err != nil {
-		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}
-	}
+	h.mustUnlock()
 	names := a.tap.seen()
 	text := fmt.Sprintf("A release is %s.", commandList(names))
 	for n := 2; n <= min(len(names), mostBetween); n++ {
 		h := a.mustLock()
 		reached := a.tap.hold(n, a.freeze)
-		released, over := error(nil), make(chan struct{})
-		go func() {
-			defer close(over)
-			released = h.unlock()
-		}()
-		if !r.awaitReached(reached, over) {
+		release := h.unlocking()
+		if !r.awaitReached(reached, release.done) {
 			text += fmt.Sprintf(" This time there was no command %d.", n)
 			continue
 		}
 		later, took := r.next(b, time.Now(), fmt.Sprintf("the freeze of its holder before %s (a release is %s)", names[n-1], commandList(names)))
 		a.thaw()
 		a.tap.pass(nil)
-		<-over
+		<-release.done
 		text += fmt.Sprintf(" %s was frozen before %s, and %s got the lock after %s. Then %s went on, and its release %s.",
-			a.name, names[n-1], b.name, humanize.Precise(took), a.name, outcomeText(released))
+			a.name, names[n-1], b.name, humanize.Precise(took), a.name, outcomeText(release.err))
 		r.kept(later, text+" "+r.intruder(c, later, text))
 	}
 	return passed("%s", text)

@@ -35,12 +35,12 @@ const (
 
 // Verdict is the result of one test of one client.
 type Verdict struct {
-	Test     string        `json:"test"`
-	Outcome  Outcome       `json:"outcome"`
-	Overlap  bool          `json:"overlap"`            // a failure: two clients were inside at once, within their leases
-	Evidence string        `json:"evidence"`           // what was observed, with figures, or the reason; may hold text of the client
-	Took     time.Duration `json:"-"`                  // as JSON: took_ms
-	Timeline []Span        `json:"timeline,omitempty"` // in order of From
+	Test     string       `json:"test"`
+	Outcome  Outcome      `json:"outcome"`
+	Overlap  bool         `json:"overlap"`  // a failure: two clients were inside at once, within their leases
+	Evidence string       `json:"evidence"` // what was observed, with figures, or the reason; may hold text of the client
+	Took     Milliseconds `json:"took_ms"`
+	Timeline []Span       `json:"timeline,omitempty"` // in order of From
 
 	long bool // an overlap was longer than a reply may be under way
 }
@@ -63,11 +63,11 @@ const (
 
 // Span is a period of a test, of one client or server.
 type Span struct {
-	Row   string        `json:"row"` // client-1, or a server; empty: all
-	From  time.Duration `json:"-"`   // since the begin of the test; as JSON: from_ms
-	To    time.Duration `json:"-"`   // not before From; as JSON: to_ms
-	Kind  SpanKind      `json:"kind"`
-	Label string        `json:"label,omitempty"` // may hold text of the client
+	Row   string       `json:"row"`     // client-1, or a server; empty: all
+	From  Milliseconds `json:"from_ms"` // since the begin of the test
+	To    Milliseconds `json:"to_ms"`   // not before From
+	Kind  SpanKind     `json:"kind"`
+	Label string       `json:"label,omitempty"` // may hold text of the client
 }
 
 // Client is a client with its hello.
@@ -282,7 +282,7 @@ func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, dec
 		return interrupted(), true
 	}
 	if p.Error != "" {
-		return Verdict{Outcome: Inconclusive, Evidence: "no test can run: " + p.Error}, true
+		return inconclusive("no test can run: %s", p.Error), true
 	}
 	if t.needs != nil {
 		if why := t.needs(p); why != "" {
@@ -296,7 +296,7 @@ func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, dec
 }
 
 // interrupted returns the verdict of a test that did not run, or not to its end.
-func interrupted() Verdict { return Verdict{Outcome: Inconclusive, Evidence: "it was interrupted"} }
+func interrupted() Verdict { return inconclusive("it was interrupted") }
 
 // mostTries is how often a test runs at most.
 const mostTries = 3
@@ -339,7 +339,7 @@ func (r *runner) test(ctx context.Context, t Test, p profile) Verdict {
 	} else {
 		v = decide(ctx, once)
 	}
-	v.Test, v.Took = t.Name, time.Since(began)
+	v.Test, v.Took = t.Name, Milliseconds(time.Since(began))
 	if ctx.Err() != nil && v.Outcome != Fail {
 		v.Outcome, v.Evidence = Inconclusive, interrupted().Evidence
 	}

@@ -38,7 +38,7 @@ func run(t *testing.T, kind string, tests ...string) Result {
 func runWith(t *testing.T, kind string, o Options) Result {
 	t.Helper()
 	o.Commands, o.Waiters = []string{command(kind)}, 10
-	if os.Getenv(proof) != "" && !strings.HasPrefix(kind, "test:") {
+	if testtier.Proving() && !strings.HasPrefix(kind, "test:") {
 		o.Waiters = 100
 	}
 	card, err := Run(t.Context(), o)
@@ -51,7 +51,7 @@ func runWith(t *testing.T, kind string, o Options) Result {
 	}
 	result := card.Clients[0]
 	for _, v := range result.Verdicts {
-		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, v.Took.Seconds(), v.Evidence)
+		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, float64(v.Took)/1e9, v.Evidence)
 	}
 	return result
 }
@@ -89,15 +89,12 @@ func fails(t *testing.T, kind, test, reason string) (v Verdict) {
 	return v
 }
 
-// proof is the environment variable that makes the tests run everything.
-const proof = "LOCKTOP_PROOF"
-
 func TestSoundKindsPass(t *testing.T) {
 	testtier.Long(t, "it runs all tests on all kinds")
 	t.Parallel()
 	kinds := map[string][]string{"mutex": nil, "redlock": {"nodes-2-down", "nodes-3-down", "nodes-lost", "node-frozen"}, "rw": {"reentrant", "reentrant-lost", "readers-crash"}}
 	runs := 1
-	if os.Getenv(proof) != "" {
+	if testtier.Proving() {
 		kinds = map[string][]string{"mutex": nil, "reentrant": nil, "rw": nil, "fair": nil, "redlock": nil, "semaphore": nil, "all": nil}
 		runs = 3
 	}

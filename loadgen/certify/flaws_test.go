@@ -3,11 +3,11 @@
 package certify
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
@@ -78,12 +78,15 @@ var flawedClients = []flawed{
 	{"fenced/fence-constant", "crash", `a fence was not larger`},                                                                                     //
 }
 
-// By default one client for each test runs, with proof all of them.
+// quick are tests that take about a second each, on one server and on five.
+var quick = []string{"second-hold", "readers", "clock", "nodes-3-down"}
+
+// The first tier runs the quick tests, the long one a client for each test, and the proof all clients.
 func TestEveryTestFindsAFlaw(t *testing.T) {
 	t.Parallel()
 	ran := make(map[string]bool)
 	for _, f := range flawedClients {
-		if ran[f.test] && os.Getenv(proof) == "" {
+		if ran[f.test] && !testtier.Proving() || !testtier.InLong() && !slices.Contains(quick, f.test) {
 			continue
 		}
 		ran[f.test] = true
@@ -94,7 +97,8 @@ func TestEveryTestFindsAFlaw(t *testing.T) {
 	}
 }
 
-// No client without a flaw is accused. With proof, each style runs all tests three times.
+// No client without a flaw is accused. The first tier runs the quick tests, the long one most
+// tests, and the proof all tests of each style three times.
 func TestSoundClientsPass(t *testing.T) {
 	t.Parallel()
 	most := slices.DeleteFunc(testNames(), func(name string) bool { return name == "waiters" || name == "hot-key" })
@@ -107,7 +111,11 @@ func TestSoundClientsPass(t *testing.T) {
 			}
 		}
 	}
-	if os.Getenv(proof) == "" {
+	if !testtier.InLong() {
+		pass("set", quick...)
+		return
+	}
+	if !testtier.Proving() {
 		pass("set", most...)
 		pass("fenced", "flushall")             // the fences begin again
 		pass("set/persistent", "lost-acquire") // it gets the lock after its lost one
@@ -138,6 +146,7 @@ func TestEveryTestHasAClientThatFailsIt(t *testing.T) {
 
 // redlock 5 counts the TTL from the begin of the wait.
 func TestAWaiterWhoseLeaseHasEndedBeforeItGotTheLockLocksAgain(t *testing.T) {
+	testtier.Long(t, "its client waits for its leases to end")
 	t.Parallel()
 	for _, test := range []string{"late-unlock", "relock"} {
 		ended := false
@@ -156,6 +165,7 @@ func TestAWaiterWhoseLeaseHasEndedBeforeItGotTheLockLocksAgain(t *testing.T) {
 
 // A refused release of redlock 5 tries again for 2 s.
 func TestALateReleaseThatTakesLongerThanTheLeaseOfTheNextHolder(t *testing.T) {
+	testtier.Long(t, "its client tries a release for 2 s")
 	t.Parallel()
 	if v := run(t, "test:set/patient", "late-unlock").Verdicts[0]; v.Outcome != Pass {
 		t.Errorf("%s %s", v.Outcome, v.Evidence)

@@ -40,7 +40,7 @@ func leaseEnd(r *rig) Verdict {
 		_ = h.unlock() // the tests freeze and late-unlock judge it
 	}
 	if len(r.all()) == 0 {
-		return Verdict{Outcome: Inconclusive, Evidence: strings.Join(all, " ")}
+		return inconclusive("%s", strings.Join(all, " "))
 	}
 	return passed("%s", strings.Join(all, " "))
 }
@@ -107,9 +107,7 @@ func (r *rig) fences() string {
 func lateUnlock(r *rig) Verdict {
 	o := r.outlive()
 	held := r.names()
-	released := make(chan error, 1)
-	go func() { released <- o.h.unlock() }()
-	text := fmt.Sprintf("%s The late release of %s %s.", o.text, o.a.name, resultWithin(short, released))
+	text := fmt.Sprintf("%s The late release of %s %s.", o.text, o.a.name, o.h.unlocking().result(short))
 	text += r.missing(held)
 	refused := r.intruder(o.c, o.later, text)
 	r.kept(o.later, text+" "+refused+r.missing(held))
@@ -153,9 +151,7 @@ func secondHold(r *rig) Verdict {
 		o.h.told(tellWithin)
 	}
 	second, held := o.a.mustLock(), r.names()
-	released := make(chan error, 1)
-	go func() { released <- o.h.unlock() }()
-	text := fmt.Sprintf("%s It released, and %s locked again. Then the late release of its first hold %s.", o.text, o.a.name, resultWithin(short, released))
+	text := fmt.Sprintf("%s It released, and %s locked again. Then the late release of its first hold %s.", o.text, o.a.name, o.h.unlocking().result(short))
 	text += r.missing(held)
 	refused := r.intruder(o.c, second, text)
 	r.kept(second, text+" "+refused+r.missing(held))

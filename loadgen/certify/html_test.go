@@ -15,7 +15,7 @@ import (
 	"locktop/loadgen/external"
 )
 
-func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+func ms(n int) Milliseconds { return Milliseconds(n) * Milliseconds(time.Millisecond) }
 
 // example is a card with every outcome and every kind of span.
 func example() Card {
@@ -163,7 +163,7 @@ func TestNothingInADrawingIsHidden(t *testing.T) {
 				shown--
 			}
 			for _, s := range r.spans {
-				if x := d.x(s.From); x < namesWidth || d.width(s) < markWidth || x+d.width(s) > drawnWidth {
+				if x := d.x(time.Duration(s.From)); x < namesWidth || d.width(s) < markWidth || x+d.width(s) > drawnWidth {
 					t.Fatalf("%+v is at %.1f, %.1f wide", s, x, d.width(s))
 				}
 			}
@@ -177,13 +177,13 @@ func TestNothingInADrawingIsHidden(t *testing.T) {
 // The axis has two to ten times, which are round.
 func TestTheAxisOfADrawing(t *testing.T) {
 	for took, want := range map[time.Duration]string{
-		ms(3200):               "[0s 500ms 1s 1.5s 2s 2.5s 3s]",
-		ms(90):                 "[0s 10ms 20ms 30ms 40ms 50ms 60ms 70ms 80ms 90ms]",
-		12 * time.Second:       "[0s 2s 4s 6s 8s 10s 12s]",
-		700 * time.Microsecond: "[0s 100µs 200µs 300µs 400µs 500µs 600µs 700µs]",
-		0:                      "[0s 1µs]",
+		3200 * time.Millisecond: "[0s 500ms 1s 1.5s 2s 2.5s 3s]",
+		90 * time.Millisecond:   "[0s 10ms 20ms 30ms 40ms 50ms 60ms 70ms 80ms 90ms]",
+		12 * time.Second:        "[0s 2s 4s 6s 8s 10s 12s]",
+		700 * time.Microsecond:  "[0s 100µs 200µs 300µs 400µs 500µs 600µs 700µs]",
+		0:                       "[0s 1µs]",
 	} {
-		if got := fmt.Sprint(layOut([]Span{{"client-1", 0, took, Holding, ""}}).ticks()); got != want {
+		if got := fmt.Sprint(layOut([]Span{{"client-1", 0, Milliseconds(took), Holding, ""}}).ticks()); got != want {
 			t.Errorf("%s: %s, want %s", took, got, want)
 		}
 	}

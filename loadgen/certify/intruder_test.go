@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/internal/testtier"
 )
 
 // newRig returns a rig with a server of its own, for steps of a test on a client.
@@ -23,6 +25,7 @@ func newRig(t *testing.T, client string, ttl time.Duration) *rig {
 // An intruder that gets the lock after the end of the lease, because the machine was too
 // slow, is no failure.
 func TestAnIntruderAfterTheEndOfTheLeaseIsNoFailure(t *testing.T) {
+	testtier.Long(t, "a lease of the standard TTL ends")
 	t.Parallel()
 	r := newRig(t, "test:set/impolite", standardTTL)
 	v := r.steps(func(r *rig) Verdict {

@@ -18,9 +18,9 @@ func fullCard() Card {
 	hello := external.Hello{Name: "line 1", Kinds: []string{"mutex"}, Renews: true, Fences: true, Tells: true, Clock: true}
 	result := Result{Client: Client{Name: "line 1", Command: "./line", Hello: hello, Extends: true, Error: "it exited"}}
 	for _, o := range []Outcome{Pass, Fail, Observed, Unsupported, Inconclusive} {
-		v := Verdict{Test: "crash", Outcome: o, Overlap: o == Fail, Evidence: "client-1 …", Took: 1234567 * time.Microsecond}
+		v := Verdict{Test: "crash", Outcome: o, Overlap: o == Fail, Evidence: "client-1 …", Took: Milliseconds(1234567 * time.Microsecond)}
 		for _, k := range []SpanKind{Waiting, Holding, Late, Request, Faulty, Told, Note, Violated} {
-			v.Timeline = append(v.Timeline, Span{Row: "client-1", From: 1500 * time.Microsecond, To: 2 * time.Second, Kind: k, Label: "lock"})
+			v.Timeline = append(v.Timeline, Span{Row: "client-1", From: Milliseconds(1500 * time.Microsecond), To: Milliseconds(2 * time.Second), Kind: k, Label: "lock"})
 		}
 		result.Verdicts = append(result.Verdicts, v)
 	}

@@ -104,30 +104,30 @@ func Tests() []Test {
 				"The card tells what happened, and does not count it as a failure.",
 		},
 		{
-			Name: "nodes-2-down", Title: "2 of 5 nodes are down", ttl: 4 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: twoDown,
+			Name: "nodes-2-down", Title: "2 of 5 nodes are down", ttl: 4 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: kinds("redlock"), run: twoDown,
 			About: "A majority of the nodes is left. A failure: no client gets the lock, or two clients do.",
 		},
 		{
-			Name: "nodes-3-down", Title: "3 of 5 nodes are down", ttl: 6 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: threeDown,
+			Name: "nodes-3-down", Title: "3 of 5 nodes are down", ttl: 6 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: kinds("redlock"), run: threeDown,
 			About: "A minority of the nodes is left, and a client asks it. Then one node comes back. " +
 				"A failure: the client gets the lock, or another one does not get it from the three nodes within half a TTL, because the minority still has the first request.",
 		},
 		{
-			Name: "nodes-lost", Title: "3 of 5 nodes lose a lock", takes: 3 * time.Second, layout: fiveNodes, needs: needsQuorum, run: nodesLost,
+			Name: "nodes-lost", Title: "3 of 5 nodes lose a lock", takes: 3 * time.Second, layout: fiveNodes, needs: kinds("redlock"), run: nodesLost,
 			About: "Three of five nodes lose all keys while a client holds the lock. No lock prevents that another client gets it. " +
 				"A failure: an extension reports success although another client can get the lock, or the holder is not told, and its release reports success.",
 		},
 		{
-			Name: "node-empty", Title: "a node comes back without its data", takes: 3 * time.Second, layout: fiveNodes, needs: needsQuorum, run: nodeEmpty,
+			Name: "node-empty", Title: "a node comes back without its data", takes: 3 * time.Second, layout: fiveNodes, needs: kinds("redlock"), run: nodeEmpty,
 			About: "A client gets the lock on three of five nodes. The other two come back, and one of the three comes back without its data. Redlock has no answer to this: " +
 				"a node must stay away for a TTL after it lost its data. The card tells what happened, and does not count it as a failure.",
 		},
 		{
-			Name: "node-frozen", Title: "a node is frozen", ttl: 4 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: nodeFrozen,
+			Name: "node-frozen", Title: "a node is frozen", ttl: 4 * time.Second, takes: 4 * time.Second, layout: fiveNodes, needs: kinds("redlock"), run: nodeFrozen,
 			About: "One of five nodes does not answer. A failure: no client gets the lock, or two clients do.",
 		},
 		{
-			Name: "nodes-slow", Title: "all nodes answer late", ttl: 1500 * time.Millisecond, takes: 4 * time.Second, layout: fiveNodes, needs: needsQuorum, run: nodesSlow,
+			Name: "nodes-slow", Title: "all nodes answer late", ttl: 1500 * time.Millisecond, takes: 4 * time.Second, layout: fiveNodes, needs: kinds("redlock"), run: nodesSlow,
 			About: "As slow-acquire, with replies of five nodes that take 200 ms each, or 60 ms. A failure: another client gets the lock before the end of the lease by valid_ms.",
 		},
 		{
@@ -145,32 +145,32 @@ func Tests() []Test {
 				"A failure: a client never gets the lock while the others get it 20 times on average, or two are inside at once.",
 		},
 		{
-			Name: "reentrant", Title: "a client locks twice", ttl: 4 * time.Second, takes: 3 * time.Second, needs: needsReentrant, run: reentrant,
+			Name: "reentrant", Title: "a client locks twice", ttl: 4 * time.Second, takes: 3 * time.Second, needs: kinds("reentrant"), run: reentrant,
 			About: "A client locks what it has, and releases twice. A failure: another client gets the lock after the first release, or does not get it after the second, within half a TTL.",
 		},
 		{
-			Name: "reentrant-lost", Title: "lost replies to a client that locks twice", ttl: 4 * time.Second, takes: 4 * time.Second, needs: needsReentrant, run: reentrantLost,
+			Name: "reentrant-lost", Title: "lost replies to a client that locks twice", ttl: 4 * time.Second, takes: 4 * time.Second, needs: kinds("reentrant"), run: reentrantLost,
 			About: "The replies to a second acquire, and to a first release, are lost, and the connection breaks. " +
 				"A failure: the requests report success, but the lock is free after one release, or is not free after two.",
 		},
 		{
-			Name: "readers", Title: "readers and a writer", takes: 2 * time.Second, needs: needsReaders, run: readers,
+			Name: "readers", Title: "readers and a writer", takes: 2 * time.Second, needs: kinds("rw"), run: readers,
 			About: "Two readers share the lock, and one of them releases. A failure: a writer gets the lock while the other reads, or a reader does not get it beside another.",
 		},
 		{
-			Name: "readers-crash", Title: "the leases of readers run out", takes: 4 * time.Second, needs: needsReaders, run: readersCrash,
+			Name: "readers-crash", Title: "the leases of readers run out", takes: 4 * time.Second, needs: kinds("rw"), run: readersCrash,
 			About: "Two readers, the second one half a TTL after the first, are frozen. A failure: a writer gets the lock within the lease of either, or not within the TTL of the second and a margin of 1 s.",
 		},
 		{
-			Name: "writer-crash", Title: "a writer crashes after a reader was refused", ttl: 1500 * time.Millisecond, takes: 3 * time.Second, needs: needsReaders, run: writerCrash,
+			Name: "writer-crash", Title: "a writer crashes after a reader was refused", ttl: 1500 * time.Millisecond, takes: 3 * time.Second, needs: kinds("rw"), run: writerCrash,
 			About: "A reader asks for the lock of a writer, and the writer is killed. A failure: the reader gets the lock, or another writer does not get it within the TTL and a margin of 1 s.",
 		},
 		{
-			Name: "permits", Title: "the permits of a semaphore", takes: time.Second, needs: needsPermits, run: permits,
+			Name: "permits", Title: "the permits of a semaphore", takes: time.Second, needs: kinds("semaphore"), run: permits,
 			About: "Three clients ask for two permits. A failure: all three are inside, or the third does not get the permit that another gives back.",
 		},
 		{
-			Name: "permits-nodes", Title: "the permits of a semaphore on 5 nodes", ttl: 6 * time.Second, takes: 2 * time.Second, layout: fiveNodes, needs: needsPermitsOnNodes, run: permitsOnNodes,
+			Name: "permits-nodes", Title: "the permits of a semaphore on 5 nodes", ttl: 6 * time.Second, takes: 2 * time.Second, layout: fiveNodes, needs: kinds("semaphore", "redlock"), run: permitsOnNodes,
 			About: "Three clients ask for two permits, and each reaches another three of five nodes. A failure: all three are inside.",
 		},
 		{
@@ -182,16 +182,12 @@ func Tests() []Test {
 
 // Reasons why a client does not have what a test needs.
 
-func needsQuorum(p profile) string { return needsKinds(p, "redlock") }
-
 func needsRenewal(p profile) string {
 	if p.renewed() {
 		return ""
 	}
 	return "hello says that the library does not renew, and the client answers extend with an error"
 }
-
-func needsReentrant(p profile) string { return needsKinds(p, "reentrant") }
 
 func needsTokens(p profile) string {
 	if p.has("reentrant") {
@@ -200,19 +196,16 @@ func needsTokens(p profile) string {
 	return ""
 }
 
-func needsReaders(p profile) string { return needsKinds(p, "rw") }
-
-func needsPermits(p profile) string { return needsKinds(p, "semaphore") }
-
-func needsPermitsOnNodes(p profile) string { return needsKinds(p, "semaphore", "redlock") }
-
-func needsKinds(p profile, kinds ...string) string {
-	for _, k := range kinds {
-		if !p.has(k) {
-			return "hello does not name the kind " + k
+// kinds returns the reason that hello does not name one of these kinds.
+func kinds(all ...string) func(profile) string {
+	return func(p profile) string {
+		for _, k := range all {
+			if !p.has(k) {
+				return "hello does not name the kind " + k
+			}
 		}
+		return ""
 	}
-	return ""
 }
 
 func needsClock(p profile) string {

@@ -17,9 +17,7 @@ func (r *rig) load(s loadgen.Scenario) (loadgen.Metrics, []loadgen.Event) {
 	s.Lock.Exec, s.Seed = r.profile.Command, r.options.Seed
 	s.Keys = loadgen.Keys{Pick: loadgen.PickOne, N: 1}
 	run, err := loadgen.New(loadgen.Servers{Redis: r.admin[0]}, s)
-	if err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: err.Error()}})
-	}
+	must(err, "%v")
 	defer func() { _ = run.Close() }() // the server ends with the test
 	var mu sync.Mutex
 	var events []loadgen.Event
@@ -28,9 +26,7 @@ func (r *rig) load(s loadgen.Scenario) (loadgen.Metrics, []loadgen.Event) {
 		defer mu.Unlock()
 		events = append(events, e)
 	})
-	if err := run.Start(); err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: err.Error()}})
-	}
+	must(run.Start(), "%v")
 	select {
 	case <-run.Done():
 	case <-r.ctx.Done():
@@ -55,7 +51,7 @@ func hotKey(r *rig) Verdict {
 		r.around(m.Violations, events)
 		return v
 	case m.Acquired < 2*clients:
-		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("Only %s; last error: %s.", holds, m.LastErr)}
+		return inconclusive("Only %s; last error: %s.", holds, m.LastErr)
 	}
 	return passed("%s, never two inside at once.", holds)
 }
@@ -67,7 +63,7 @@ func waiters(r *rig) Verdict {
 		Lock: loadgen.Lock{TTL: 5 * r.ttl}, Clients: n, Hold: loadgen.Const(5 * time.Millisecond), Think: loadgen.Const(0), Duration: max(time.Duration(n)*100*time.Millisecond, 3*time.Second),
 	})
 	if m.Acquired < 2 {
-		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s by %d clients; last error: %s.", humanize.Plural(m.Acquired, "hold"), n, m.LastErr)}
+		return inconclusive("%s by %d clients; last error: %s.", humanize.Plural(m.Acquired, "hold"), n, m.LastErr)
 	}
 	return r.judgeWaiters(m, events, n)
 }

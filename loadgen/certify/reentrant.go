@@ -11,7 +11,7 @@ func (a *actor) twice() (outer, inner *hold) {
 	outer = a.mustLock()
 	inner, err := a.again(short)
 	if err != nil {
-		panic(stop{failed("%s had the lock, and did not get it again, although hello names the kind reentrant: %v.", a.name, err)})
+		fail("%s had the lock, and did not get it again, although hello names the kind reentrant: %v.", a.name, err)
 	}
 	return outer, inner
 }
@@ -36,15 +36,11 @@ func (a *actor) lostMeanwhile(request func()) {
 	heal := a.cut(true)
 	defer heal()
 	a.tap.watch()
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		request()
-	}()
+	running := inBackground(func(*asked) { request() })
 	a.rig.await(tellWithin, func() bool { return len(a.tap.seen()) > 0 })
 	a.rig.pause(short / 3) // in which the server runs it
 	a.lose(heal)
-	<-over
+	<-running.done
 }
 
 // reentrantLost loses the replies to a second acquire and to a first release.

@@ -65,7 +65,7 @@ func renewal(r *rig) Verdict {
 	text := fmt.Sprintf("%s worked for %s with a TTL of %s, %s", a.name, humanize.Precise(inside), humanize.Setting(r.ttl), r.by())
 	switch {
 	case early && other.err == nil && !r.profile.Hello.Renews && other.h.began.After(h.Deadline()):
-		return Verdict{Outcome: Inconclusive, Evidence: text + ": an extension came too late, the machine is too slow."}
+		return inconclusive("%s: an extension came too late, the machine is too slow.", text)
 	case early && other.err == nil:
 		notice := "The client had not told the holder of a loss."
 		if told {
@@ -73,7 +73,7 @@ func renewal(r *rig) Verdict {
 		}
 		return failed("%s, when %s got the lock, without any fault. %s", text, b.name, notice)
 	case early:
-		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s; the other client stopped waiting: %v.", text, other.err)}
+		return inconclusive("%s; the other client stopped waiting: %v.", text, other.err)
 	case renewed != nil:
 		return failed("%s, when an extension %s, without any fault.", text, outcomeText(renewed))
 	case err != nil:

@@ -8,21 +8,25 @@ import (
 	"locktop/internal/humanize"
 )
 
-// asked is a request for a lock that runs.
+// asked is a request that runs.
 type asked struct {
 	done chan struct{}
-	h    *hold
+	h    *hold // of an acquire
 	err  error
+}
+
+func inBackground(request func(*asked)) *asked {
+	q := &asked{done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
+		request(q)
+	}()
+	return q
 }
 
 // start asks for the lock and does not wait for the result.
 func (a *actor) start(wait time.Duration) *asked {
-	q := &asked{done: make(chan struct{})}
-	go func() {
-		defer close(q.done)
-		q.h, q.err = a.lock(wait)
-	}()
-	return q
+	return inBackground(func(q *asked) { q.h, q.err = a.lock(wait) })
 }
 
 // lostAcquire loses the reply to an acquire by a client that still asks when its connection
@@ -72,7 +76,7 @@ func later(a, b time.Time) time.Time {
 
 // noKey returns the verdict of a test in which a client asked a server, and no key appeared.
 func noKey() Verdict {
-	return Verdict{Outcome: Inconclusive, Evidence: "The request did not create a key on the server within " + humanize.Setting(tellWithin) + "."}
+	return inconclusive("The request did not create a key on the server within %s.", humanize.Setting(tellWithin))
 }
 
 // slowAcquire lets the replies to an acquire take long.
@@ -141,20 +145,19 @@ func lostRelease(r *rig) Verdict {
 	heal := a.cut(true)
 	defer heal()
 	began := time.Now()
-	released := make(chan error, 1)
-	go func() { released <- h.unlock() }()
+	released := h.unlocking()
 	later, took := r.next(b, began, "a release whose reply was lost")
 	a.lose(heal) // many clients send their request again
-	text := fmt.Sprintf("%s got the lock %s after a release whose reply was lost. When its connection broke, the release %s.", b.name, humanize.Precise(took), resultWithin(r.ttl/2, released))
+	text := fmt.Sprintf("%s got the lock %s after a release whose reply was lost. When its connection broke, the release %s.", b.name, humanize.Precise(took), released.result(r.ttl/2))
 	return passed("%s %s", text, r.intruder(c, later, text))
 }
 
-// resultWithin describes the result of a release. A library may repeat a refused release
-// for seconds, in which the lease of the next holder would end.
-func resultWithin(d time.Duration, released <-chan error) string {
+// result describes the result of a release, for which it waits for the time d. A library may
+// repeat a refused release for seconds, in which the lease of the next holder would end.
+func (q *asked) result(d time.Duration) string {
 	select {
-	case err := <-released:
-		return outcomeText(err)
+	case <-q.done:
+		return outcomeText(q.err)
 	case <-time.After(d):
 		return "had no result after " + humanize.Setting(d)
 	}
@@ -165,9 +168,7 @@ func scriptFlush(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
 	flush := func() {
 		for _, rdb := range r.admin {
-			if err := rdb.ScriptFlush(r.ctx).Err(); err != nil {
-				panic(stop{Verdict{Outcome: Inconclusive, Evidence: "SCRIPT FLUSH failed: " + err.Error()}})
-			}
+			must(rdb.ScriptFlush(r.ctx).Err(), "SCRIPT FLUSH failed: %v")
 		}
 		r.note("server", "SCRIPT FLUSH")
 	}
@@ -204,15 +205,11 @@ func flushAll(r *rig) Verdict {
 		_ = later.unlock()
 		later = b.mustLock()
 	}
-	released := make(chan error, 1)
-	go func() { released <- h.unlock() }() // it may be repeated for longer than the lease of b
-	select {
-	case err := <-released:
-		released <- err
-	case <-time.After(short):
-	}
+	released := h.unlocking() // it may be repeated for longer than the lease of b
+	_ = released.result(short)
 	refused := r.intruder(c, later, text+" Then "+a.name+" released.")
-	err := <-released
+	<-released.done
+	err := released.err
 	text += fmt.Sprintf(" Its release %s. %s", outcomeText(err), refused)
 	if !told && (r.profile.Hello.Tells || err == nil) {
 		return failed("%s", text)
@@ -228,8 +225,6 @@ func (r *rig) deleteAll(label string) {
 	for _, rdb := range r.admin {
 		errs = append(errs, rdb.FlushAll(r.ctx).Err())
 	}
-	if err := errors.Join(errs...); err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: label + " failed: " + err.Error()}})
-	}
+	must(errors.Join(errs...), "%s failed: %v", label)
 	r.note("server", label)
 }

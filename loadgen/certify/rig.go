@@ -164,7 +164,7 @@ func runTest(ctx context.Context, t Test, p profile, o Options) (v Verdict) {
 	r.judgeBy(1)
 	defer r.close()
 	if err := r.open(t.layout); err != nil {
-		return Verdict{Outcome: Inconclusive, Evidence: "the servers of the test did not start: " + err.Error()}
+		return inconclusive("the servers of the test did not start: %v", err)
 	}
 	v = r.steps(t.run)
 	return r.judged(v)
@@ -325,7 +325,7 @@ func (r *rig) close() {
 }
 
 // since returns the time since the begin of the test.
-func (r *rig) since(t time.Time) time.Duration { return max(t.Sub(r.began), 0) }
+func (r *rig) since(t time.Time) Milliseconds { return Milliseconds(max(t.Sub(r.began), 0)) }
 
 // span adds a span.
 func (r *rig) span(row string, from, to time.Time, kind SpanKind, label string) {

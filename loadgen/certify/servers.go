@@ -14,7 +14,7 @@ func failover(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
 	h := a.mustLock()
 	if n, err := r.admin[0].Wait(r.ctx, 1, r.ttl/3).Result(); err != nil || n < 1 {
-		return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The replica did not receive the lock in time: %v.", err)}
+		return inconclusive("The replica did not receive the lock in time: %v.", err)
 	}
 	r.failOver(true)
 	text := "A replica that had the lock took the place of its master."
@@ -24,7 +24,7 @@ func failover(r *rig) Verdict {
 	text += fmt.Sprintf(" The release of %s, after it was connected again, %s.", a.name, outcomeText(err))
 	switch {
 	case !time.Now().Before(h.Deadline()):
-		return Verdict{Outcome: Inconclusive, Evidence: text + " But its lease had ended."}
+		return inconclusive("%s But its lease had ended.", text)
 	case err != nil:
 		return failed("%s", text)
 	}
@@ -41,9 +41,7 @@ func (r *rig) failOver(promote bool) {
 	if err == nil && promote {
 		err = r.group.Promote(r.ctx, replica)
 	}
-	if err != nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: "the failover failed: " + err.Error()}})
-	}
+	must(err, "the failover failed: %v")
 	r.entry.lead(replica.Addr())
 }
 
@@ -51,7 +49,7 @@ func (r *rig) failOver(promote bool) {
 func failoverBehind(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
 	if err := r.group.Promote(r.ctx, r.group.Replicas()[0]); err != nil { // from now on it receives nothing
-		return Verdict{Outcome: Inconclusive, Evidence: err.Error()}
+		return inconclusive("%v", err)
 	}
 	h, err := a.lock(short)
 	if err != nil {
@@ -74,9 +72,7 @@ func (r *rig) down(nodes ...int) (end func()) {
 	var ends []func()
 	for _, n := range nodes {
 		ends = append(ends, r.fault(nodeName(n), "down"))
-		if err := r.nodes.Down(n); err != nil {
-			panic(stop{Verdict{Outcome: Inconclusive, Evidence: err.Error()}})
-		}
+		must(r.nodes.Down(n), "%v")
 	}
 	return func() {
 		for _, end := range ends {
@@ -88,9 +84,7 @@ func (r *rig) down(nodes ...int) (end func()) {
 // up starts nodes again.
 func (r *rig) up(empty bool, nodes ...int) {
 	for _, n := range nodes {
-		if err := r.nodes.Up(r.ctx, n, empty); err != nil {
-			panic(stop{Verdict{Outcome: Inconclusive, Evidence: err.Error()}})
-		}
+		must(r.nodes.Up(r.ctx, n, empty), "%v")
 	}
 }
 
@@ -99,9 +93,7 @@ func nodeName(n int) string { return fmt.Sprintf("node %d", n) }
 // warm lets clients lock once, so that they are connected to all nodes.
 func (r *rig) warm(actors ...*actor) {
 	for _, a := range actors {
-		if err := a.mustLock().unlock(); err != nil {
-			panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The release of a lock %s.", outcomeText(err))}})
-		}
+		a.mustLock().mustUnlock()
 	}
 }
 
@@ -172,9 +164,7 @@ func nodesLost(r *rig) Verdict {
 	h := a.mustLock()
 	r.wipe()
 	for n := 1; n <= 3; n++ {
-		if err := r.admin[n-1].FlushAll(r.ctx).Err(); err != nil {
-			return Verdict{Outcome: Inconclusive, Evidence: err.Error()}
-		}
+		must(r.admin[n-1].FlushAll(r.ctx).Err(), "%v")
 		r.note(nodeName(n), "FLUSHALL")
 	}
 	text := fmt.Sprintf("%s had the lock on 5 nodes, and 3 of them lost it.", a.name)
@@ -197,9 +187,7 @@ func nodeFrozen(r *rig) Verdict {
 	a, b := r.actor(), r.actor()
 	r.warm(a, b)
 	end := r.fault(nodeName(3), "frozen")
-	if err := r.nodes.Freeze(3); err != nil {
-		return Verdict{Outcome: Inconclusive, Evidence: err.Error()}
-	}
+	must(r.nodes.Freeze(3), "%v")
 	defer func() {
 		end()
 		_ = r.nodes.Continue(3)

@@ -13,7 +13,7 @@ import (
 func (a *actor) read() *hold {
 	h, err := a.lockAs(external.Terms{Read: true, Wait: short})
 	if err != nil {
-		panic(stop{failed("%s did not get the lock to read within %s, although no writer had it: %v.", a.name, humanize.Setting(short), err)})
+		fail("%s did not get the lock to read within %s, although no writer had it: %v.", a.name, humanize.Setting(short), err)
 	}
 	return h
 }
@@ -111,7 +111,7 @@ func permitsOnNodes(r *rig) Verdict {
 		case err == nil:
 			inside = append(inside, h)
 		case !errors.Is(err, external.ErrHeld):
-			return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s could not ask for a permit: %v.", a.name, err)}
+			return inconclusive("%s could not ask for a permit: %v.", a.name, err)
 		}
 	}
 	r.pause(short)

@@ -19,6 +19,21 @@ func passed(format string, args ...any) Verdict {
 	return Verdict{Outcome: Pass, Evidence: fmt.Sprintf(format, args...)}
 }
 
+func inconclusive(format string, args ...any) Verdict {
+	return Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf(format, args...)}
+}
+
+// fail ends the steps of a test with a failure, and giveUp without a result.
+func fail(format string, args ...any)   { panic(stop{failed(format, args...)}) }
+func giveUp(format string, args ...any) { panic(stop{inconclusive(format, args...)}) }
+
+// must gives up after an error, which is the last argument of the format.
+func must(err error, format string, args ...any) {
+	if err != nil {
+		giveUp(format, append(args, err)...)
+	}
+}
+
 // next returns a hold of the client, which asks while another one may still have the lock,
 // and again after an error, as after a broken connection. It stops the test with a failure
 // if the client does not get it within the TTL and the margin. Took is the time since. If
@@ -28,7 +43,7 @@ func (r *rig) next(a *actor, since time.Time, what string) (h *hold, took time.D
 	h, err := a.lockBy(since.Add(r.ttl + margin))
 	took = time.Since(since)
 	if err != nil {
-		panic(stop{failed("%s did not get the lock within %s after %s (TTL %s): %v.", a.name, humanize.Precise(took), what, humanize.Setting(r.ttl), err)})
+		fail("%s did not get the lock within %s after %s (TTL %s): %v.", a.name, humanize.Precise(took), what, humanize.Setting(r.ttl), err)
 	}
 	if over := h.began.Sub(h.Deadline()); over > 0 {
 		r.remark = fmt.Sprintf(" %s got a lease that had ended %s before, by the valid_ms of its client, and locked again.", a.name, humanize.Precise(over))
@@ -55,7 +70,7 @@ func (r *rig) free(a *actor, facts string) (took time.Duration) {
 	began := time.Now()
 	_, err := a.lockBy(began.Add(r.ttl / 2))
 	if took = time.Since(began); err != nil {
-		panic(stop{failed("%s Then %s did not get the lock within %s (TTL %s), although no client was inside: %v.", facts, a.name, humanize.Precise(took), humanize.Setting(r.ttl), err)})
+		fail("%s Then %s did not get the lock within %s (TTL %s), although no client was inside: %v.", facts, a.name, humanize.Precise(took), humanize.Setting(r.ttl), err)
 	}
 	return took
 }
@@ -67,9 +82,9 @@ func (r *rig) kept(h *hold, facts string) {
 	switch err := h.unlock(); {
 	case !time.Now().Before(h.Deadline()):
 	case told:
-		panic(stop{failed("%s Then the client told %s that the lock was lost, although its lease was valid.", facts, h.actor.name)})
+		fail("%s Then the client told %s that the lock was lost, although its lease was valid.", facts, h.actor.name)
 	case errors.Is(err, external.ErrLost):
-		panic(stop{failed("%s Then the release of %s %s, although its lease was valid.", facts, h.actor.name, outcomeText(err))})
+		fail("%s Then the release of %s %s, although its lease was valid.", facts, h.actor.name, outcomeText(err))
 	}
 }
 
@@ -89,19 +104,19 @@ func (r *rig) missing(before map[string]bool) string {
 // after the sentences in before. It returns the sentence for a pass.
 func (r *rig) intruder(a *actor, h *hold, before string) string {
 	if !h.Valid() {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("The lease of %s ended before %s asked: the machine is too slow for a TTL of %s.", h.actor.name, a.name, humanize.Setting(r.ttl))}})
+		giveUp("The lease of %s ended before %s asked: the machine is too slow for a TTL of %s.", h.actor.name, a.name, humanize.Setting(r.ttl))
 	}
 	other, err := a.ask(h)
 	if err == nil && h.Valid() {
 		r.pause(short) // so that the timeline shows both
-		panic(stop{failed("%s %s got the lock while %s was inside, with %s of its lease left.", before, a.name, h.actor.name, humanize.Precise(h.Deadline().Sub(other.began)))})
+		fail("%s %s got the lock while %s was inside, with %s of its lease left.", before, a.name, h.actor.name, humanize.Precise(h.Deadline().Sub(other.began)))
 	}
 	if err == nil {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s got the lock %s after the lease of %s had ended: the machine is too slow for a TTL of %s.",
-			a.name, humanize.Precise(time.Since(h.Deadline())), h.actor.name, humanize.Setting(r.ttl))}})
+		giveUp("%s got the lock %s after the lease of %s had ended: the machine is too slow for a TTL of %s.",
+			a.name, humanize.Precise(time.Since(h.Deadline())), h.actor.name, humanize.Setting(r.ttl))
 	}
 	if !errors.Is(err, external.ErrHeld) {
-		panic(stop{Verdict{Outcome: Inconclusive, Evidence: fmt.Sprintf("%s %s could not ask for the lock: %v.", before, a.name, err)}})
+		giveUp("%s %s could not ask for the lock: %v.", before, a.name, err)
 	}
 	return fmt.Sprintf("%s was refused for %s while %s was inside.", a.name, humanize.Setting(short), h.actor.name)
 }

@@ -66,7 +66,7 @@ func layOut(all []Span) drawing {
 	var violations []Span
 	end := time.Duration(math.MinInt64)
 	for _, s := range all {
-		d.began, end = min(d.began, s.From), max(end, s.From, s.To)
+		d.began, end = min(d.began, time.Duration(s.From)), max(end, time.Duration(s.From), time.Duration(s.To))
 		if s.Kind == Violated {
 			violations = append(violations, s)
 			continue
@@ -105,7 +105,7 @@ func (d drawing) place(spans []Span) (all []label, lines int) {
 			continue
 		}
 		width := charWidth * float64(utf8.RuneCountInString(text)+1)
-		x := max(namesWidth, min(d.x(s.From), drawnWidth-width))
+		x := max(namesWidth, min(d.x(time.Duration(s.From)), drawnWidth-width))
 		line := slices.IndexFunc(ends, func(end float64) bool { return end <= x })
 		if line < 0 {
 			line, ends = len(ends), append(ends, 0)
@@ -136,7 +136,9 @@ func (d drawing) x(at time.Duration) float64 {
 }
 
 // width returns the width of a span: what lasts no time is still visible.
-func (d drawing) width(s Span) float64 { return max(d.x(s.To)-d.x(s.From), markWidth) }
+func (d drawing) width(s Span) float64 {
+	return max(d.x(time.Duration(s.To))-d.x(time.Duration(s.From)), markWidth)
+}
 
 // ticks returns the times of the axis: at most ten, at round numbers.
 func (d drawing) ticks() []time.Duration {
@@ -165,7 +167,7 @@ func draw(p *htmlpage.Page, title string, all []Span) {
 		p.Put(`<path class="tick" d="M%v 0V%v"/><text class="time" x="%v" y="%v">%v</text>`, x, tenths(axis+4), x, tenths(axis+16), humanize.Setting(t))
 	}
 	for _, l := range d.violations {
-		shape(p, Violated, d.x(l.span.From), 0, d.width(l.span), axis)
+		shape(p, Violated, d.x(time.Duration(l.span.From)), 0, d.width(l.span), axis)
 	}
 	for _, r := range d.rows {
 		d.drawRow(p, r)
@@ -187,8 +189,8 @@ func (d drawing) drawRow(p *htmlpage.Page, r drawnRow) {
 			if kind == Faulty {
 				height = r.height
 			}
-			p.Put(`<g><title>%v %v: %v to %v</title>`, s.Kind, s.Label, humanize.Precise(s.From), humanize.Precise(s.To))
-			shape(p, kind, d.x(s.From), r.top, d.width(s), height)
+			p.Put(`<g><title>%v %v: %v to %v</title>`, s.Kind, s.Label, humanize.Precise(time.Duration(s.From)), humanize.Precise(time.Duration(s.To)))
+			shape(p, kind, d.x(time.Duration(s.From)), r.top, d.width(s), height)
 			p.Put(`</g>`)
 		}
 	}

@@ -18,7 +18,7 @@ func waiterKilled(r *rig) Verdict {
 	b.kill()
 	<-first.done
 	if !h.Valid() {
-		return Verdict{Outcome: Inconclusive, Evidence: "The lease of the holder ended before the waiter was killed: the machine is too slow."}
+		return inconclusive("The lease of the holder ended before the waiter was killed: the machine is too slow.")
 	}
 	began := time.Now()
 	err := h.unlock()

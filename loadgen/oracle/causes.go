@@ -217,7 +217,7 @@ func (o *Oracle) explained(s suspect) bool {
 	e.Count++
 	if t.Client != Everybody {
 		e.clients[t.Client] = true
-		e.Client, e.Clients = cmp.Or(e.Client, t.Client+1), len(e.clients)
+		e.Client, e.Clients = cmp.Or(e.Client, ClientLabel(t.Client+1)), len(e.clients)
 	}
 	return true
 }
@@ -270,12 +270,12 @@ func (o *Oracle) Losses() []Trouble {
 // Explained counts the suspects of one kind that are no violation of the lock, because one
 // cause outside the lock explains them.
 type Explained struct {
-	Violation Violation
-	Cause     string
-	Why       string
-	Count     int64
-	Client    int // the first client that the cause struck, counted from 1; 0 = it struck no single client
-	Clients   int // how many clients it struck
+	Violation Violation `json:"violation"`
+	Cause     string    `json:"cause"`
+	Why       string    `json:"why"`
+	Count     int64     `json:"count"`
+	Client    string    `json:"client,omitempty"` // the first one that the cause struck
+	Clients   int       `json:"clients"`          // how many clients it struck; 0 = none in particular
 }
 
 type explanation struct {
@@ -288,7 +288,7 @@ func (e Explained) String() string {
 	of := ""
 	switch {
 	case e.Clients == 1:
-		of = " of " + ClientLabel(e.Client)
+		of = " of " + e.Client
 	case e.Clients > 1:
 		of = fmt.Sprintf(" of %s clients", humanize.Count(e.Clients))
 	}

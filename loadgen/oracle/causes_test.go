@@ -271,10 +271,10 @@ func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
 }
 
 func TestExplainedSuspectsAddUp(t *testing.T) {
-	one := Explained{Violation: UnexplainedLoss, Cause: "freeze", Count: 3, Client: 2, Clients: 1}
+	one := Explained{Violation: UnexplainedLoss, Cause: "freeze", Count: 3, Client: "client-2", Clients: 1}
 	v := Violations{Explained: []Explained{one}}
 	v.Add(Violations{Explained: []Explained{{Violation: Overlapped, Cause: "flush", Count: 1}, one}})
-	v.Add(Violations{Explained: []Explained{{Violation: UnexplainedLoss, Cause: "cut", Count: 12, Client: 7, Clients: 1}}})
+	v.Add(Violations{Explained: []Explained{{Violation: UnexplainedLoss, Cause: "cut", Count: 12, Client: "client-7", Clients: 1}}})
 	want := "19 suspects explained: 1 overlap (flush), 12 lost leases (cut of client-7), 6 lost leases (freeze of 2 clients)."
 	if got := v.Excuses(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

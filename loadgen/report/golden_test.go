@@ -69,7 +69,7 @@ func fullReport(t *testing.T) Result {
 	m.Violations.Unjudged = 99
 	m.Violations.Explained = []oracle.Explained{
 		{Violation: oracle.Overlapped, Cause: "flush", Why: "the lock was deleted", Count: 3},
-		{Violation: oracle.UnexplainedLoss, Cause: "freeze", Why: "it could not renew", Count: 12, Client: 1, Clients: 1},
+		{Violation: oracle.UnexplainedLoss, Cause: "freeze", Why: "it could not renew", Count: 12, Client: "client-1", Clients: 1},
 	}
 	m.Violations.Evidence = []oracle.Evidence{
 		{

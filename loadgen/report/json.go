@@ -29,7 +29,7 @@ type jsonReport struct {
 	Latencies  map[string]jsonLat `json:"latencies"`
 	Figures    map[string]float64 `json:"figures"`
 	Violations map[string]int64   `json:"violations"`
-	Explained  []jsonExplained    `json:"explained"`
+	Explained  []oracle.Explained `json:"explained"`
 	Faults     []jsonFault        `json:"faults"`
 	Evidence   []jsonEvidence     `json:"evidence"`
 	Seconds    []jsonSecond       `json:"seconds"`
@@ -126,7 +126,7 @@ func (r Result) document() jsonReport {
 		Began: m.Began.UTC(), Elapsed: ms(m.Elapsed),
 		Scenario: string(r.Scenario.Marshal()),
 		Clients:  r.Scenario.Clients, Conns: min(r.Scenario.Conns, r.Scenario.Clients), Keys: r.Scenario.Keys.N,
-		Counts: counts(m), Violations: violations(m.Violations), Explained: explainedJSON(m.Violations.Explained),
+		Counts: counts(m), Violations: violations(m.Violations), Explained: append([]oracle.Explained{}, m.Violations.Explained...),
 		Figures: map[string]float64{
 			"throughput_per_s": m.Throughput(), "commands_per_hold": m.CommandsPerHold(),
 			"utilisation": m.Utilisation, "fairness_jain": m.Fairness.Jain,

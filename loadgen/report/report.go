@@ -22,22 +22,12 @@ import (
 type Result struct {
 	Scenario loadgen.Scenario
 	Metrics  loadgen.Metrics
-	Seconds  []loadgen.Second // of the whole run
-	Proof    *oracle.Proof    // nil = not requested
-	Witness  *witness.Results // nil = there was none
-	Agents   []Agent          // of a load by several processes
-	Gaps     []string         // sentences on why the figures are not complete
-	Unclean  string           // error of the release at the end, "" if there is none; may hold bytes from the server
-}
-
-// Agent is one of the processes of a load.
-type Agent struct {
-	Number  int           // from 1
-	Name    string        // host:pid
-	Clock   time.Duration // what must be added to its clock to get the common one
-	Lost    bool
-	Clients int
-	Metrics loadgen.Metrics // of its clients
+	Seconds  []loadgen.Second     // of the whole run
+	Proof    *oracle.Proof        // nil = not requested
+	Witness  *witness.Results     // nil = there was none
+	Agents   []loadgen.AgentState // of a load by several processes
+	Gaps     []string             // sentences on why the figures are not complete
+	Unclean  string               // error of the release at the end, "" if there is none; may hold bytes from the server
 }
 
 // Lock names the lock: the library of client processes, or the kind with its settings.

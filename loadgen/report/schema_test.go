@@ -75,14 +75,14 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	t.Parallel()
 	s := schemaOf(t, "load-report.schema.json")
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
-		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
-		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: time.Second}, {At: time.Hour, Kind: loadgen.Flush}},
+		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 1100 * time.Millisecond,
+		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: 600 * time.Millisecond}, {At: time.Hour, Kind: loadgen.Flush}},
 		Thresholds: []loadgen.Threshold{{Metric: "wait.p99", Op: "<", Value: 0}},
 	})
 	<-r.Done()
 	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}, Witness: &witness.Results{
 		Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}}}, Err: errors.New("lost"),
-	}, Agents: []Agent{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
+	}, Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
 	text, err := json.Marshal(report)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
-// Soak runs a long load on all sound kinds of locks, on its own redis-servers.
-// Meanwhile it kills, stops and pauses the servers, and crashes, cuts off, slows down
-// and freezes the clients. An oracle checks every hold, and a proof checks every
-// history.
+// Soak runs a long load on all sound kinds of locks, each on its own redis-servers: a
+// scenario of package loadgen with random faults. They kill, stop and pause the servers, and
+// crash, cut off, slow down and freeze the clients. An oracle checks every hold, and a proof
+// checks every history.
 //
 // At the end, it prints a summary line. The exit code is 1 after an error or after
 // anything that a lock must prevent: an overlap, a lease lost without a fault, or
@@ -46,7 +46,7 @@ const roundLength = time.Minute
 
 // soak runs rounds until duration is over or ctx ends, and returns their results. It
 // writes the summary line to out and progress messages to progress.
-func soak(ctx context.Context, all kindSet, seed uint64, duration time.Duration, out, progress io.Writer) (*tally, error) {
+func soak(ctx context.Context, all lockSet, seed uint64, duration time.Duration, out, progress io.Writer) (*tally, error) {
 	rounds := max(1, int(duration/roundLength))
 	length := duration / time.Duration(rounds)
 	fmt.Fprintf(progress, "soak: %d rounds of %s, seed %d\n", rounds, length, seed)

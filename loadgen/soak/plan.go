@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"locktop/loadgen"
@@ -18,50 +19,28 @@ const (
 	maxLength    = 4 * time.Second // longer than the TTL
 )
 
-// serverFault is one planned fault of some servers.
-type serverFault struct {
-	at       time.Duration
-	kind     serverFaultKind
-	nodes    []int // counted from 0
-	duration time.Duration
-}
-
-// serverFaultKind is a kind of server fault.
-type serverFaultKind string
-
-const (
-	kill         serverFaultKind = "kill"         // then a restart with its data
-	stop         serverFaultKind = "stop"         // SIGSTOP, then SIGCONT
-	pause        serverFaultKind = "pause"        // CLIENT PAUSE of everything
-	pauseWrites  serverFaultKind = "pause-writes" // CLIENT PAUSE of writes
-	flushScripts serverFaultKind = "script-flush" // SCRIPT FLUSH
-)
-
-func serverFaultKinds() []serverFaultKind {
-	return []serverFaultKind{kill, stop, pause, pauseWrites, flushScripts}
-}
-
-// serverFaults plans the server faults of a round. The same seed gives the same plan.
-func serverFaults(seed uint64, length time.Duration, servers int) []serverFault {
+// serverFaults plans the faults of the servers of a run, of which only one affects servers at
+// a time. The same seed gives the same plan.
+func serverFaults(seed uint64, length time.Duration, servers int) []loadgen.Fault {
 	r := rand.New(rand.NewPCG(seed, 1))
-	var all []serverFault
-	kinds := shuffled(r, serverFaultKinds())
-	for at := firstFault; ; at += uniform(r, minGap, maxGap) {
-		f := serverFault{at: at, kind: kinds[len(all)%len(kinds)], duration: uniform(r, minLength, maxLength)}
+	kinds := []loadgen.FaultKind{loadgen.NodeDown, loadgen.Stop, loadgen.Pause, loadgen.ScriptFlush}
+	return planned(r, length, kinds, minGap, maxGap, true, func(f loadgen.Fault) []loadgen.Fault {
+		if f.Kind == loadgen.ScriptFlush {
+			f.For = 0
+			return []loadgen.Fault{f}
+		}
 		// A Redlock works without two of five nodes. Without three, its clients must
 		// get errors.
-		f.nodes = r.Perm(servers)[:1+r.IntN(max(servers/2+1, 1))]
-		if f.kind == flushScripts {
-			f.duration = 0
+		var all []loadgen.Fault
+		for _, node := range r.Perm(servers)[:1+r.IntN(servers/2+1)] {
+			f.Node = node + 1
+			all = append(all, f)
 		}
-		if at += f.duration; at > length-recoveryTime {
-			return all
-		}
-		all = append(all, f)
-	}
+		return all
+	})
 }
 
-// clientFaults plans the faults of the clients of one kind in a round.
+// clientFaults plans the faults of the clients of a run.
 func clientFaults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.Fault {
 	r := rand.New(rand.NewPCG(seed, 2))
 	kinds := []loadgen.FaultKind{loadgen.Crash, loadgen.Partition, loadgen.DropReplies, loadgen.Slow, loadgen.Greedy}
@@ -70,26 +49,42 @@ func clientFaults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.F
 		// prevent that, but a fence can.
 		kinds = append(kinds, loadgen.Freeze)
 	}
-	kinds = shuffled(r, kinds)
-	var all []loadgen.Fault
-	for at := firstFault; ; at += uniform(r, minGap/2, maxGap/3) {
-		f := loadgen.Fault{At: at, Kind: kinds[len(all)%len(kinds)], Clients: 1 + r.IntN(2), For: uniform(r, minLength, maxLength)}
+	return planned(r, length, kinds, minGap/2, maxGap/3, false, func(f loadgen.Fault) []loadgen.Fault {
+		f.Clients = 1 + r.IntN(2)
 		if f.Kind == loadgen.Slow {
 			f.Delay = uniform(r, 5*time.Millisecond, 80*time.Millisecond)
 			f.Jitter = f.Delay / 2
 		}
-		if at+f.For > length-recoveryTime {
+		return []loadgen.Fault{f}
+	})
+}
+
+// planned returns faults at random distances between low and high, of each kind in turn. With
+// alone, a distance begins at the end of a fault. Complete returns the same fault of all that
+// it affects.
+func planned(r *rand.Rand, length time.Duration, kinds []loadgen.FaultKind, low, high time.Duration, alone bool, complete func(loadgen.Fault) []loadgen.Fault) []loadgen.Fault {
+	var all []loadgen.Fault
+	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	at := firstFault
+	for n := 0; ; n++ {
+		group := complete(loadgen.Fault{At: at, Kind: kinds[n%len(kinds)], For: uniform(r, minLength, maxLength)})
+		if at+group[0].For > length-recoveryTime {
 			return all
 		}
-		all = append(all, f)
+		all = append(all, group...)
+		if at += uniform(r, low, high); alone {
+			at += group[0].For
+		}
 	}
+}
+
+// faults plans all faults of a run.
+func faults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.Fault {
+	all := append(clientFaults(seed, length, l), serverFaults(seed, length, servers(l))...)
+	slices.SortStableFunc(all, func(a, b loadgen.Fault) int { return int(a.At - b.At) })
+	return all
 }
 
 func uniform(r *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(r.Int64N(int64(high-low)))
-}
-
-func shuffled[T any](r *rand.Rand, all []T) []T {
-	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all
 }

@@ -15,17 +15,17 @@ import (
 // ttl is the time to live of all leases.
 const ttl = 3 * time.Second
 
-// kindSet lists the locks that run at the same time on one server and on five servers.
-type kindSet struct {
-	oneServer, fiveServers []loadgen.Lock
-	hold                   loadgen.Dist // time in the critical section
+// lockSet lists the locks that run at the same time, each on its own servers.
+type lockSet struct {
+	locks []loadgen.Lock
+	hold  loadgen.Dist // time in the critical section
 }
 
 // allKinds returns all sound kinds. Some holds are longer than the renewal interval.
-func allKinds() kindSet {
-	return kindSet{
+func allKinds() lockSet {
+	return lockSet{
 		hold: loadgen.Bimodal(4*time.Millisecond, 2*time.Second, 0.02),
-		oneServer: []loadgen.Lock{
+		locks: []loadgen.Lock{
 			{Kind: loadgen.Mutex, TTL: ttl},
 			{Kind: loadgen.Mutex, TTL: ttl, Fence: true},
 			{Kind: loadgen.Reentrant, TTL: ttl},
@@ -33,20 +33,26 @@ func allKinds() kindSet {
 			{Kind: loadgen.Fair, TTL: ttl, Fence: true},
 			{Kind: loadgen.Semaphore, TTL: ttl, Permits: 2},
 			{Kind: loadgen.All, TTL: ttl, KeysPerHold: 2},
-		},
-		fiveServers: []loadgen.Lock{
 			{Kind: loadgen.Redlock, TTL: ttl},
 			{Kind: loadgen.Redlock, TTL: ttl, Fence: true},
 		},
 	}
 }
 
-// scenario returns the load of the clients of one kind in a round.
+// servers returns the number of servers of a lock.
+func servers(l loadgen.Lock) int {
+	if l.Kind.Quorum() {
+		return 5
+	}
+	return 1
+}
+
+// scenario returns the load on one lock in a round.
 func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration) loadgen.Scenario {
 	s := loadgen.Scenario{
 		Lock: l, Clients: 10, Keys: loadgen.Keys{N: 6},
 		Hold: hold, Think: loadgen.Exp(10 * time.Millisecond), Patience: 2 * ttl,
-		Faults: clientFaults(seed, length, l), Seed: seed, Duration: length,
+		Faults: faults(seed, length, l), Seed: seed, Duration: length,
 	}
 	switch l.Kind {
 	case loadgen.RW:
@@ -57,96 +63,45 @@ func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Durati
 	return s
 }
 
-// kindRun is the run of one lock in one round.
-type kindRun struct {
-	run     *loadgen.Run
-	log     *incidentLog
-	history oracle.History
-}
-
 // runRound runs a round and adds its results to the tally. All choices depend on the
 // seed.
-func runRound(ctx context.Context, all kindSet, seed uint64, length time.Duration, sum *tally) error {
+func runRound(ctx context.Context, all lockSet, seed uint64, length time.Duration, sum *tally) error {
 	before := runtime.NumGoroutine()
-	var testbeds []*testbed
-	defer func() {
-		for _, t := range testbeds {
-			_ = t.close()
-		}
-	}()
+	errs := make([]error, len(all.locks))
 	var running sync.WaitGroup
-	errs := make(chan error, 2)
-	for servers, locks := range map[int][]loadgen.Lock{1: all.oneServer, 5: all.fiveServers} {
-		t, err := openTestbed(ctx, servers)
-		if err != nil {
-			return err
-		}
-		testbeds = append(testbeds, t)
-		running.Go(func() { errs <- runKinds(ctx, t, locks, all.hold, seed+uint64(servers)<<32, length, sum) })
+	for i, l := range all.locks {
+		running.Go(func() {
+			errs[i] = runLock(ctx, servers(l), scenario(l, all.hold, seed+uint64(i)<<32, length), sum)
+		})
 	}
 	running.Wait()
-	for range testbeds {
-		if err := <-errs; err != nil {
-			return err
-		}
-	}
-	for _, t := range testbeds {
-		if err := t.close(); err != nil {
-			return err
-		}
-	}
-	testbeds = nil
 	sum.endRound(before)
-	return nil
+	return errors.Join(errs...)
 }
 
-// runKinds runs the kinds of one testbed in a round.
-func runKinds(ctx context.Context, t *testbed, locks []loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration, sum *tally) error {
-	var runs []*kindRun
-	var logs []*incidentLog
-	defer func() {
-		for _, c := range runs {
-			_ = c.run.Close()
-		}
-	}()
-	for i, l := range locks {
-		run, err := loadgen.New(t.servers(), scenario(l, hold, seed+uint64(i), length))
-		if err != nil {
-			return err
-		}
-		c := &kindRun{run: run, log: newIncidentLog(len(t.clients))}
-		if l.Kind != loadgen.Redlock {
-			c.log = newIncidentLog(1)
-		}
-		run.Record(&c.history)
-		run.Listen(c.log.onEvent)
-		if err := run.Start(); err != nil {
-			return err
-		}
-		runs, logs = append(runs, c), append(logs, c.log)
-	}
-	began := time.Now()
-	watched, unwatch := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { t.watchStalls(watched, logs) })
-	err := t.injectAll(ctx, serverFaults(seed, length, len(t.clients)), logs)
-	for _, c := range runs {
-		select {
-		case <-c.run.Done():
-		case <-ctx.Done():
-		}
-		err = errors.Join(err, c.run.Close())
-	}
-	unwatch()
-	watching.Wait()
-	for _, c := range runs {
-		sum.add(c, began)
-	}
+// runLock runs the load on one lock.
+func runLock(ctx context.Context, servers int, s loadgen.Scenario, sum *tally) (err error) {
+	t, err := openTestbed(ctx, servers)
 	if err != nil {
-		return fmt.Errorf("with seed %d: %w", seed, err)
-	}
-	if err := t.closeClients(); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	run, err := loadgen.New(t.servers(), s)
+	if err != nil {
+		return err
+	}
+	var history oracle.History
+	run.Record(&history)
+	if err := run.Start(); err != nil {
+		return err
+	}
+	select {
+	case <-run.Done():
+	case <-ctx.Done():
+	}
+	if err := errors.Join(run.Close(), t.closeClients()); err != nil {
+		return fmt.Errorf("%s: %w", s.Lock, err)
+	}
+	sum.add(s.Lock, run.Metrics(), history.Prove(proofTimeout))
 	return sum.countLeftovers(ctx, t)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
 
@@ -19,80 +20,55 @@ type tally struct {
 	progress io.Writer // where violations are written, one per line
 
 	mu              sync.Mutex
-	rounds          int
 	holds, commands int64
-	faults          map[string]int
-	violations      violations
-	leases          lostLeases
-	requests        failedRequests
-	proofs          int // checked histories
-	unproved        int // histories that are not linearizable
+	failed          int64 // requests
+	faults          map[loadgen.FaultKind]int
+	violations      oracle.Violations // without evidence
+	stale           int64             // writes that were accepted despite their fence
+	proofs          int               // checked histories
+	unproved        int               // histories that are not linearizable
 	leaks           int
-	faultFree, ran  time.Duration // summed over all runs
-	heap            []uint64      // bytes in use after each round
-	goroutines      int           // largest number of leaked goroutines
+	heap            []uint64 // bytes in use after each round
+	goroutines      int      // largest number of leaked goroutines
 }
 
-// violations counts what a lock must prevent, and the stale writes that a fence refused.
-type violations struct {
-	overlaps, foreign, stale int64
-	fenced                   int64
+func newTally(detail io.Writer) *tally {
+	return &tally{progress: detail, faults: make(map[loadgen.FaultKind]int)}
 }
-
-// lostLeases counts lost leases and stuck keys by their cause.
-type lostLeases struct {
-	toFault, toStall int // leases
-	unexplained      int // leases and stuck keys
-}
-
-// failedRequests counts all failed requests, and those without a fault or a stall.
-type failedRequests struct{ all, unexplained int }
-
-func newTally(detail io.Writer) *tally { return &tally{progress: detail, faults: make(map[string]int)} }
 
 // proofTimeout bounds the proof of one history.
 const proofTimeout = time.Minute
 
 // add adds the results of a run that has ended.
-func (t *tally) add(c *kindRun, began time.Time) {
-	m, s := c.run.Metrics(), c.run.Scenario()
-	proof := c.history.Prove(proofTimeout)
-	sum := c.log.summarize()
+func (t *tally) add(l loadgen.Lock, m loadgen.Metrics, proof oracle.Proof) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.holds += m.Acquired
 	t.commands += m.Cost.Commands
-	for kind, n := range c.log.faultCounts {
-		if kind != stalled {
-			t.faults[kind] += n
-		}
+	t.failed += m.Errors + m.Unconfirmed
+	for _, f := range m.Faults {
+		t.faults[f.Fault.Kind] += f.Struck
 	}
-	t.violations.overlaps += m.Violations.Overlap.Count
-	t.violations.foreign += m.Violations.ForeignUnlocks
-	t.violations.fenced += m.Violations.Fenced
-	if s.Lock.Fence {
-		t.violations.stale += m.Violations.AcceptedStaleWrites
+	if l.Fence {
+		t.stale += m.Violations.AcceptedStaleWrites
 	}
-	t.leases.toFault += sum.lost
-	t.leases.toStall += sum.stalled
-	t.leases.unexplained += len(sum.unexplained)
-	t.requests.all += sum.failed
-	t.requests.unexplained += sum.unexplainedFailures
-	t.faultFree += c.log.faultFree(began, began.Add(m.Elapsed))
-	t.ran += m.Elapsed
 	t.proofs++
 	if !proof.Sound {
 		t.unproved++
-		t.report("%s: %s", s.Lock, proof)
+		t.report("%s: %s", l, proof)
 	}
-	for _, u := range sum.unexplained {
-		t.report("%s: without a fault, %s of %s after %s, on %s", s.Lock, u.event.Kind, u.event.Owner(), u.event.At.Sub(u.since), u.event.Key)
+	if n := m.Violations.UnexplainedStuck; n > 0 {
+		t.report("%s: %d keys stuck without a fault", l, n)
 	}
 	for _, e := range m.Violations.Evidence {
-		if e.Violation == oracle.Overlapped || e.Violation == oracle.ForeignUnlock {
-			t.report("%s: %+v", s.Lock, e)
+		switch e.Violation {
+		case oracle.WorkOverlapped, oracle.LateWork, oracle.FencedWrite, oracle.WriteAccepted, oracle.StuckKey, oracle.Overtaken: // no lock prevents these, or a fault may explain them
+		default:
+			t.report("%s: %+v", l, e)
 		}
 	}
+	t.violations.Add(m.Violations)
+	t.violations.Evidence = nil
 }
 
 func (t *tally) report(format string, args ...any) { fmt.Fprintf(t.progress, format+"\n", args...) }
@@ -136,7 +112,6 @@ func (t *tally) endRound(before int) {
 	runtime.ReadMemStats(&m)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rounds++
 	t.heap = append(t.heap, m.HeapAlloc)
 	t.goroutines = max(t.goroutines, more)
 	t.leaks += max(more, 0)
@@ -145,12 +120,6 @@ func (t *tally) endRound(before int) {
 // allowedGrowth is by how many bytes the memory in use after the last round may exceed
 // the maximum of the first half. A leak in every round exceeds it soon.
 const allowedGrowth = 8 << 20
-
-// memoryGrew reports whether memory grew by more than allowedGrowth. t.mu must be held.
-func (t *tally) memoryGrew() bool {
-	first, last := t.memory()
-	return last > first+allowedGrowth
-}
 
 // memory returns the bytes in use: the maximum over the first half of the rounds, and
 // the value after the last. t.mu must be held.
@@ -165,8 +134,23 @@ func (t *tally) memory() (first, last uint64) {
 func (t *tally) sound() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := t.violations
-	return v.overlaps+v.foreign+v.stale == 0 && t.leases.unexplained+t.unproved+t.leaks == 0 && !t.memoryGrew()
+	first, last := t.memory()
+	broken := t.violations.Broken() + t.violations.Overlap.Excused - t.violations.Overtaken // a client that recovers from a fault joins the queue late
+	return broken+t.stale == 0 && t.unproved+t.leaks == 0 && last <= first+allowedGrowth
+}
+
+// lost counts the renewed leases that were lost, by the reason.
+func (t *tally) lost() (toFault, toMachine int64) {
+	for _, e := range t.violations.Explained {
+		switch {
+		case e.Violation != oracle.UnexplainedLoss:
+		case slices.Contains([]string{oracle.Stalled, oracle.Unanswered, oracle.Restarted}, e.Cause):
+			toMachine += e.Count
+		default:
+			toFault += e.Count
+		}
+	}
+	return toFault, toMachine
 }
 
 // String returns the summary line.
@@ -179,17 +163,15 @@ func (t *tally) String() string {
 		total += t.faults[kind]
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, t.faults[kind]))
 	}
+	v := t.violations
+	toFault, toMachine := t.lost()
 	first, last := t.memory()
-	free := 0.0
-	if t.ran > 0 {
-		free = 100 * t.faultFree.Seconds() / t.ran.Seconds()
-	}
 	return fmt.Sprintf("%d holds, %d commands, %d faults (%s), %d overlaps, %d foreign unlocks, %d stale writes accepted despite their number, %d refused, "+
-		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d without a known cause (the servers had no fault for %.0f%% of the time), "+
-		"%d requests failed, %d of them without a fault, "+
-		"%d of %d histories proved, memory %.1f MB at most in the first half and %.1f MB at the end, %d goroutines more than before",
-		t.holds, t.commands, total, strings.Join(kinds, ", "), t.violations.overlaps, t.violations.foreign, t.violations.stale, t.violations.fenced,
-		t.leaks, t.leases.toFault, t.leases.toStall, t.leases.unexplained, free, t.requests.all, t.requests.unexplained, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
+		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d without a known cause, %d keys stuck without a fault, %d holders not notified, %d fences out of order, %d clients overtaken, "+
+		"%d requests failed, %d of %d histories proved, memory %.1f MB at most in the first half and %.1f MB at the end, %d goroutines more than before",
+		t.holds, t.commands, total, strings.Join(kinds, ", "), v.Overlap.Count, v.ForeignUnlocks, t.stale, v.Fenced,
+		t.leaks, toFault, toMachine, v.UnexplainedLoss, v.UnexplainedStuck, v.Unnotified, v.FenceOrder, v.Overtaken,
+		t.failed, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
 }
 
 func megabytes(n uint64) float64 { return float64(n) / (1 << 20) }

@@ -14,12 +14,11 @@ import (
 	"locktop/loadgen"
 )
 
-// testbed is the set of servers of some locks, and injects their faults.
+// testbed is the set of servers of a lock.
 type testbed struct {
-	set     *server.Independent
+	*server.Independent
 	clients []*redis.Client
-
-	faultActive atomic.Bool // a server fault is active
+	stops   atomic.Int64
 }
 
 func openTestbed(ctx context.Context, servers int) (*testbed, error) {
@@ -27,7 +26,7 @@ func openTestbed(ctx context.Context, servers int) (*testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &testbed{set: set}
+	t := &testbed{Independent: set}
 	for _, child := range set.Nodes() {
 		t.clients = append(t.clients, redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}))
 	}
@@ -36,10 +35,10 @@ func openTestbed(ctx context.Context, servers int) (*testbed, error) {
 
 // servers returns the servers for a load.
 func (t *testbed) servers() loadgen.Servers {
-	return loadgen.Servers{Redis: t.clients[0], Nodes: t.clients}
+	return loadgen.Servers{Redis: t.clients[0], Nodes: t.clients, Power: t}
 }
 
-func (t *testbed) close() error { return errors.Join(t.closeClients(), t.set.Stop()) }
+func (t *testbed) close() error { return errors.Join(t.closeClients(), t.Stop()) }
 
 // closeClients closes the testbed's own connections.
 func (t *testbed) closeClients() error {
@@ -51,88 +50,24 @@ func (t *testbed) closeClients() error {
 	return errors.Join(errs...)
 }
 
-// injectAll injects the faults one after the other. When it returns, all servers work
-// again, even if ctx ends early.
-func (t *testbed) injectAll(ctx context.Context, faults []serverFault, logs []*incidentLog) error {
-	began := time.Now()
-	for _, f := range faults {
-		sleep(ctx, time.Until(began.Add(f.at)))
-		if ctx.Err() != nil {
-			return nil
-		}
-		var over []func()
-		for _, l := range logs {
-			over = append(over, l.serverFault(string(f.kind), len(f.nodes)))
-		}
-		err := t.inject(ctx, f)
-		for _, end := range over {
-			end()
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.kind, err)
-		}
+// Freeze stops a server. Every other time the server runs, and only its writes wait.
+func (t *testbed) Freeze(node int) error {
+	if t.stops.Add(1)%2 == 0 {
+		return t.Independent.Freeze(node)
 	}
-	return nil
+	return t.clients[node-1].Do(context.Background(), "client", "pause", maxLength.Milliseconds(), "write").Err()
 }
 
-// inject begins one fault, waits for its duration, and ends it.
-func (t *testbed) inject(ctx context.Context, f serverFault) error {
-	t.faultActive.Store(true)
-	defer t.faultActive.Store(false)
-	begin, heal := t.faultActions(f)
-	for _, n := range f.nodes {
-		if err := begin(n); err != nil {
-			return errors.Join(err, t.forEach(f.nodes, heal))
-		}
-	}
-	sleep(ctx, f.duration)
-	return t.forEach(f.nodes, heal)
-}
-
-func (t *testbed) forEach(nodes []int, do func(node int) error) error {
-	var errs []error
-	for _, n := range nodes {
-		errs = append(errs, do(n))
-	}
-	return errors.Join(errs...)
-}
-
-// healTimeout bounds the end of a fault, and each command to a server.
-const healTimeout = 20 * time.Second
-
-// faultActions returns the functions that begin and end a fault on a server. Heal may
-// also be called for a server without a fault.
-func (t *testbed) faultActions(f serverFault) (begin, heal func(node int) error) {
-	nothing := func(int) error { return nil }
-	command := func(args ...any) func(int) error {
-		return func(n int) error {
-			ctx, cancel := context.WithTimeout(context.Background(), healTimeout)
-			defer cancel()
-			return t.clients[n].Do(ctx, args...).Err()
-		}
-	}
-	switch f.kind {
-	case kill:
-		return func(n int) error { return t.set.Down(n + 1) }, func(n int) error {
-			ctx, cancel := context.WithTimeout(context.Background(), healTimeout)
-			defer cancel()
-			return t.set.Up(ctx, n+1, false)
-		}
-	case stop:
-		return func(n int) error { return t.set.Nodes()[n].Freeze() }, func(n int) error { return t.set.Nodes()[n].Continue() }
-	case pause:
-		return command("client", "pause", f.duration.Milliseconds(), "all"), nothing
-	case pauseWrites:
-		return command("client", "pause", f.duration.Milliseconds(), "write"), nothing
-	}
-	return command("script", "flush"), nothing
+// Continue ends Freeze.
+func (t *testbed) Continue(node int) error {
+	return errors.Join(t.Independent.Continue(node), t.clients[node-1].ClientUnpause(context.Background()).Err())
 }
 
 // leftovers lists the keys, connections and channels on the servers after all clients
 // have ended. The testbed must have closed its own connections.
 func (t *testbed) leftovers(ctx context.Context) ([]string, error) {
 	var left []string
-	for _, child := range t.set.Nodes() {
+	for _, child := range t.Nodes() {
 		there, err := leftoversOn(ctx, child.Addr())
 		if err != nil {
 			return nil, fmt.Errorf("look for leftovers: %w", err)

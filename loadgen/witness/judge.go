@@ -68,6 +68,8 @@ type Entry struct {
 	Left      string   `json:"left,omitempty"`      // ID of a hold whose client leaves
 	Confirmed []string `json:"confirmed,omitempty"` // IDs of holds that have left, with a lease that was still valid
 	Loss      Loss     `json:"loss,omitempty"`
+	Trips     []int64  `json:"trips,omitempty"`  // times to add earlier entries of the process, in µs
+	Unseen    int64    `json:"unseen,omitempty"` // number of earlier entries of the process that could not be added
 }
 
 // Loss says that a fault that deletes locks begins or is over.

@@ -14,7 +14,6 @@ package witness
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,18 +45,19 @@ type Witness struct {
 
 	mu        sync.Mutex
 	confirmed []string // holds to be confirmed with the next entry
-	trips     *hdrhistogram.Histogram
-	others    map[int]spent // what other processes have spent, by number
+	trips     []int64  // of earlier entries, to be told with the next one
 
-	unseen atomic.Int64
+	unseen atomic.Int64 // entries that could not be added, to be told with the next one
 
 	stop    context.CancelFunc
 	reading sync.WaitGroup
 
 	judging sync.Mutex // guards what follows
 	judge   Judge
-	last    string // ID of the last entry that was judged
-	failed  error  // of the last read
+	spent   *hdrhistogram.Histogram // trips of all processes, in µs
+	missed  int64                   // entries of all processes that could not be added
+	last    string                  // ID of the last entry that was judged
+	failed  error                   // of the last read
 }
 
 // Open returns a witness of locks that admit limit clients at once. run must be unique. Open
@@ -83,11 +83,11 @@ func Open(ctx context.Context, rdb redis.UniversalClient, run string, limit int)
 func Join(rdb redis.UniversalClient, run string) *Witness {
 	return &Witness{
 		rdb: rdb, stream: "locktop:witness:{" + run + "}", last: "0",
-		trips: hdrhistogram.New(1, within.Microseconds(), 3),
+		spent: hdrhistogram.New(1, within.Microseconds(), 3),
 	}
 }
 
-// Flush adds the confirmations that wait for the next entry. A nil Witness has none.
+// Flush adds what waits for the next entry. A nil Witness has nothing.
 func (w *Witness) Flush(ctx context.Context) {
 	if w == nil {
 		return
@@ -96,50 +96,6 @@ func (w *Witness) Flush(ctx context.Context) {
 		w.unseen.Add(1)
 	}
 	_ = w.rdb.Expire(ctx, w.stream, keepFor).Err() // the stream is a new one if it was closed before
-}
-
-// Spent returns the number of entries that could not be added, and the times to add the
-// others as an encoded histogram, for [Witness.Merge] of another process. A nil Witness has
-// none.
-func (w *Witness) Spent() (unseen int64, trips string) {
-	if w == nil {
-		return 0, ""
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	text, err := w.trips.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		panic(fmt.Sprintf("encode a histogram: %v", err)) // it has the bounds of Join
-	}
-	return w.unseen.Load(), string(text)
-}
-
-// Merge sets what another process has spent so far, by [Witness.Spent]. Results includes it.
-// Merge returns an error, and changes nothing, if trips is no histogram.
-func (w *Witness) Merge(process int, unseen int64, trips string) error {
-	other := spent{unseen: max(unseen, 0)}
-	if trips != "" {
-		if _, err := base64.StdEncoding.DecodeString(trips); err != nil {
-			return fmt.Errorf("a histogram of a witness is not base64: %w", err)
-		}
-		var err error
-		if other.trips, err = hdrhistogram.Decode([]byte(trips)); err != nil {
-			return fmt.Errorf("read a histogram of a witness: %w", err)
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.others == nil {
-		w.others = make(map[int]spent)
-	}
-	w.others[process] = other
-	return nil
-}
-
-// spent is what one process has spent on a witness.
-type spent struct {
-	unseen int64
-	trips  *hdrhistogram.Histogram // nil = nothing
 }
 
 // LossBegan notes that a fault that deletes locks is about to begin, and returns a function
@@ -206,7 +162,8 @@ func (w *Witness) add(ctx context.Context, e Entry) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	w.mu.Lock()
-	e.Confirmed, w.confirmed = w.confirmed, nil
+	e.Confirmed, e.Trips, e.Unseen = w.confirmed, w.trips, w.unseen.Swap(0)
+	w.confirmed, w.trips = nil, nil
 	w.mu.Unlock()
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -219,9 +176,11 @@ func (w *Witness) add(ctx context.Context, e Entry) (id string, err error) {
 	defer w.mu.Unlock()
 	if err != nil {
 		w.confirmed = append(w.confirmed, e.Confirmed...) // a second confirmation has no effect
+		w.trips = append(w.trips, e.Trips...)
+		w.unseen.Add(e.Unseen)
 		return "", err
 	}
-	_ = w.trips.RecordValue(trip.Microseconds()) // in its bounds
+	w.trips = append(w.trips, trip.Microseconds())
 	return id, nil
 }
 
@@ -292,6 +251,10 @@ func (w *Witness) judgeAll(entries []redis.XMessage) error {
 		}
 		e.ID = m.ID
 		w.judge.Add(e)
+		w.missed += max(e.Unseen, 0)
+		for _, trip := range e.Trips {
+			_ = w.spent.RecordValue(min(trip, within.Microseconds())) // in its bounds
+		}
 	}
 	return nil
 }
@@ -324,22 +287,12 @@ func excused(c Counts) string {
 
 // Results returns the results so far. The last 0.2 s may be missing before Close.
 func (w *Witness) Results() Results {
-	r := Results{Unseen: w.unseen.Load()}
-	w.mu.Lock()
-	trips := hdrhistogram.Import(w.trips.Export())
-	for _, other := range w.others {
-		r.Unseen += other.unseen
-		if other.trips != nil {
-			trips.Merge(other.trips)
-		}
-	}
-	w.mu.Unlock()
-	r.P50 = time.Duration(trips.ValueAtQuantile(50)) * time.Microsecond
-	r.P99 = time.Duration(trips.ValueAtQuantile(99)) * time.Microsecond
 	w.judging.Lock()
 	defer w.judging.Unlock()
-	r.Counts, r.Err = w.judge.Counts(), w.failed
-	return r
+	microseconds := func(percent float64) time.Duration {
+		return time.Duration(w.spent.ValueAtQuantile(percent)) * time.Microsecond
+	}
+	return Results{w.judge.Counts(), w.missed + w.unseen.Load(), microseconds(50), microseconds(99), w.failed}
 }
 
 // Close judges the rest of the stream and deletes it. All clients must have left before.

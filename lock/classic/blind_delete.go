@@ -2,17 +2,11 @@ package classic
 
 import (
 	"context"
-	_ "embed"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed blind_delete.lua
-	blindDeleteSource string
-
-	blindDelete = redis.NewScript(blindDeleteSource)
-)
+var blindDelete = script("blind_delete")
 
 // BlindDelete acquires the lock with a script that does SETNX and EXPIRE in one step.
 // This repairs [SetnxExpire], but the lock stores a 1, and DEL unlocks it.

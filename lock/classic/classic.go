@@ -35,7 +35,7 @@ package classic
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -230,12 +230,19 @@ func (p *party) compareAndDelete(ctx context.Context, token string) error {
 	return p.unlocked(compareDel.Run(ctx, p.rdb, []string{p.key}, token).Int64())
 }
 
-var (
-	//go:embed compare_del.lua
-	compareDelSource string
+//go:embed *.lua
+var luaFiles embed.FS
 
-	compareDel = redis.NewScript(compareDelSource)
-)
+// script returns the script of a Lua file, named without ".lua".
+func script(file string) *redis.Script {
+	text, err := luaFiles.ReadFile(file + ".lua")
+	if err != nil {
+		panic(err) // before main: the file is not there
+	}
+	return redis.NewScript(string(text))
+}
+
+var compareDel = script("compare_del")
 
 // grant is a Hold with a fixed deadline.
 type grant struct {

@@ -3,7 +3,6 @@ package classic
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,12 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed counted_renew.lua
-	countedRenewSource string
-
-	countedRenew = redis.NewScript(countedRenewSource)
-)
+var countedRenew = script("counted_renew")
 
 // Counted is a correct mutex (SET NX PX with a token, compare-and-delete in Lua) in a
 // wrapper. The wrapper makes it reentrant with a counter of entries in the process,

@@ -3,7 +3,6 @@ package classic
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -11,12 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed quorum_semaphore_take.lua
-	quorumTakeSource string
-
-	quorumTake = redis.NewScript(quorumTakeSource)
-)
+var quorumTake = script("quorum_semaphore_take")
 
 // QuorumSemaphore is a semaphore over several independent servers, as Redlock is a
 // mutex. Each server has a zset of the holders, with the time in Unix milliseconds at

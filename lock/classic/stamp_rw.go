@@ -2,20 +2,14 @@ package classic
 
 import (
 	"context"
-	_ "embed"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 var (
-	//go:embed stamp_rw_take.lua
-	stampTakeSource string
-	//go:embed stamp_rw_release.lua
-	stampReleaseSource string
-
-	stampTake    = redis.NewScript(stampTakeSource)
-	stampRelease = redis.NewScript(stampReleaseSource)
+	stampTake    = script("stamp_rw_take")
+	stampRelease = script("stamp_rw_release")
 )
 
 // StampRW is a read/write lock in one hash. This repairs [TwoKeyRW], because it works

@@ -2,19 +2,13 @@ package classic
 
 import (
 	"context"
-	_ "embed"
 
 	"github.com/redis/go-redis/v9"
 )
 
 var (
-	//go:embed two_key_rw_read.lua
-	twoKeyReadSource string
-	//go:embed two_key_rw_write.lua
-	twoKeyWriteSource string
-
-	twoKeyRead  = redis.NewScript(twoKeyReadSource)
-	twoKeyWrite = redis.NewScript(twoKeyWriteSource)
+	twoKeyRead  = script("two_key_rw_read")
+	twoKeyWrite = script("two_key_rw_write")
 )
 
 // TwoKeyRW is a read/write lock in two strings. Every reader sets key:readLock; a

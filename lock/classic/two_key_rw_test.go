@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock/classic"
 )
 
@@ -24,6 +25,7 @@ func TestAReaderSetsTheTimeOfAllReaders(t *testing.T) {
 }
 
 func TestNoClusterRunsTwoKeyRWUnlessItsNameHasATag(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	node := server.ClusterForTest(t, server.ClusterOptions{Masters: 1})
 	r := newRig(t, node.Addrs()[0], redis.NewDialer(&redis.Options{}))

@@ -101,15 +101,20 @@ const (
 )
 
 // Strip draws spans in w cells. In a shared cell, the later span wins. Only another label or a
-// Clash replaces a label: a Clash must be visible at any zoom.
+// Clash replaces a label: a Clash must be visible at any zoom. The label of a Shared span is in
+// the first cell of the span that has no label yet.
 func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 	cells := make([]Cell, max(w, 0))
 	labelled := make([]bool, len(cells))
 	for _, s := range spans {
 		from, to := int(math.Floor(s.From)), int(math.Ceil(s.To))
+		label := max(from, 0)
+		for s.Kind == Shared && label < min(to, len(cells))-1 && labelled[label] {
+			label++
+		}
 		for x := max(from, 0); x < min(to, len(cells)); x++ {
 			switch {
-			case x == max(from, 0) && s.Label != "":
+			case x == label && s.Label != "":
 				cells[x], labelled[x] = Cell{s.On, s.Label}, true
 			case labelled[x] && s.Kind != Clash:
 			case x == to-1:
