@@ -30,10 +30,8 @@ func getset() keyspace.Format {
 		}
 		return atMilli(s)
 	})
-	f.Name = "getset"
-	f.Library = "custom GETSET, ServiceStack.Redis"
-	f.Source = "redis.io/commands/setnx"
-	f.Signature = "the value is a time, and the key has no TTL"
+	f.About = about("getset", "custom GETSET, ServiceStack.Redis", "redis.io/commands/setnx",
+		"the value is a time, and the key has no TTL")
 	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
 	return f
 }
@@ -43,14 +41,12 @@ func getset() keyspace.Format {
 // the same, so the name of the key must suggest a lock.
 func hashReentrant() keyspace.Format {
 	return keyspace.Format{
-		Name:      "hash-reentrant",
-		Library:   "HINCRBY in Lua",
-		Source:    "common practice; locktop's own Reentrant has the same layout",
-		Signature: "the name contains a word for locks, and the hash has one field that holds a count",
-		Type:      "hash",
-		Match:     looksLikeLock,
-		Decode:    decodeHashReentrant,
-		Actions:   countActions(nil, ""),
+		About: about("hash-reentrant", "HINCRBY in Lua", "common practice; locktop's own Reentrant has the same layout",
+			"the name contains a word for locks, and the hash has one field that holds a count"),
+		Type:    "hash",
+		Match:   looksLikeLock,
+		Decode:  decodeHashReentrant,
+		Actions: countActions(nil, ""),
 		Samples: []keyspace.Sample{sample("entered twice", 45*time.Second, keyspace.Lock{
 			Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
 			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 2}},
@@ -90,11 +86,9 @@ func stampRW() keyspace.Format {
 		return keyspace.Possible
 	}
 	return keyspace.Format{
-		Name:      "stamp-rw",
-		Library:   "custom: a hash of two times",
-		Source:    "common practice",
-		Signature: "the hash has a time in ms for read or write, and nothing else",
-		Type:      "hash",
+		About: about("stamp-rw", "custom: a hash of two times", "common practice",
+			"the hash has a time in ms for read or write, and nothing else"),
+		Type: "hash",
 		Probe: func(key, first string) keyspace.Confidence {
 			if modeOf(first) == "" {
 				return keyspace.No
@@ -141,13 +135,11 @@ func modeOf(field string) keyspace.Mode {
 // hashRW is the format of a read/write lock in a hash with two owners.
 func hashRW() keyspace.Format {
 	return keyspace.Format{
-		Name:      "hash-rw",
-		Library:   "custom: a hash of two owners",
-		Source:    "common practice",
-		Signature: "the name contains a word for locks, and the hash has an owner for r or w, and nothing else",
-		Type:      "hash",
-		Match:     looksLikeLock,
-		Probe:     probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
+		About: about("hash-rw", "custom: a hash of two owners", "common practice",
+			"the name contains a word for locks, and the hash has an owner for r or w, and nothing else"),
+		Type:  "hash",
+		Match: looksLikeLock,
+		Probe: probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
 		Decode: decodeMembers(keyspace.RW, keyspace.Likely, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
 			mode := modeOf(m.Name)
 			return keyspace.Holder{ID: m.Value, Count: 1, Mode: mode}, mode != "" && m.Value != "" && !digits(m.Value, 1, 20)
@@ -186,11 +178,9 @@ func hashRWActions(extend string) *keyspace.Actions {
 // violated, and the writer's key represents the lock.
 func readWriteKeys() keyspace.Format {
 	return keyspace.Format{
-		Name:      "read-write-keys",
-		Library:   "custom: two keys",
-		Source:    "common practice",
-		Signature: "the name ends in readLock or writeLock, and the value is a number",
-		Type:      "string",
+		About: about("read-write-keys", "custom: two keys", "common practice",
+			"the name ends in readLock or writeLock, and the value is a number"),
+		Type: "string",
 		Match: func(key string) bool {
 			_, _, ok := sides(key)
 			return ok
@@ -274,10 +264,8 @@ func readWriteKeysSamples() []keyspace.Sample {
 // suggests one: a table of locks, a queue, or a mistake. It has no holders.
 func oversized() keyspace.Format {
 	return keyspace.Format{
-		Name:          "oversized",
-		Library:       "custom",
-		Source:        "a name that suggests a lock, and a value that is too large for one",
-		Signature:     "the name contains a word for locks",
+		About: about("oversized", "custom", "a name that suggests a lock, and a value that is too large for one",
+			"the name contains a word for locks"),
 		Type:          keyspace.AnyType,
 		Match:         func(key string) bool { return hintOf(key) == strongHint },
 		MaxConfidence: keyspace.Possible,

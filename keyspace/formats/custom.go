@@ -16,12 +16,10 @@ import (
 // customString is the format of a string whose name and value suggest a holder.
 func customString() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom",
-		Library:   "custom code, with strings",
-		Source:    "common practice",
-		Signature: "the name has a word for exclusive use, and the value names a holder",
-		Type:      "string",
-		LockLike:  true,
+		About: about("custom", "custom code, with strings", "common practice",
+			"the name has a word for exclusive use, and the value names a holder"),
+		Type:     "string",
+		LockLike: true,
 		Probe: func(key, first string) keyspace.Confidence {
 			sure, _, _ := customStringConfidence(key, first, true)
 			return sure
@@ -93,12 +91,10 @@ func customEvidence(word, shape string) []string {
 // several names.
 func customHash() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom-hash",
-		Library:   "custom code, with hashes",
-		Source:    "common practice",
-		Signature: "the hash has fields that name a holder",
-		Type:      "hash",
-		LockLike:  true,
+		About: about("custom-hash", "custom code, with hashes", "common practice",
+			"the hash has fields that name a holder"),
+		Type:     "hash",
+		LockLike: true,
 		Probe: func(key, first string) keyspace.Confidence {
 			if fieldUses[plainField(first)] != 0 && !otherName(key) || suggestsHolders(key) {
 				return keyspace.Possible
@@ -226,17 +222,15 @@ func fieldActions() *keyspace.Actions {
 // ends.
 func customZset() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom-zset",
-		Library:   "custom code, with zsets",
-		Source:    "common practice",
-		Signature: "the name has a word for exclusive use, and the zset has a time for each holder",
-		Type:      "zset",
-		NoTTL:     true, // the times of its elements end the holds
-		LockLike:  true,
-		Match:     suggestsHolders,
-		Probe:     probeIf(keyspace.Possible, isHolderName),
-		Decode:    decodeCustomZset,
-		Actions:   memberActions(inZset, ""),
+		About: about("custom-zset", "custom code, with zsets", "common practice",
+			"the name has a word for exclusive use, and the zset has a time for each holder"),
+		Type:     "zset",
+		NoTTL:    true, // the times of its elements end the holds
+		LockLike: true,
+		Match:    suggestsHolders,
+		Probe:    probeIf(keyspace.Possible, isHolderName),
+		Decode:   decodeCustomZset,
+		Actions:  memberActions(inZset, ""),
 		Samples: []keyspace.Sample{sample("two permits with their deadlines", 20*time.Second, keyspace.Lock{
 			Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
 			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
@@ -288,14 +282,12 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 // customSet is the format of a set of holders.
 func customSet() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom-set",
-		Library:   "custom code, with sets",
-		Source:    "common practice",
-		Signature: "the name has a word for exclusive use, and the set has names of processes",
-		Type:      "set",
-		LockLike:  true,
-		Match:     suggestsHolders,
-		Probe:     probeIf(keyspace.Possible, isHolderName),
+		About: about("custom-set", "custom code, with sets", "common practice",
+			"the name has a word for exclusive use, and the set has names of processes"),
+		Type:     "set",
+		LockLike: true,
+		Match:    suggestsHolders,
+		Probe:    probeIf(keyspace.Possible, isHolderName),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			hint, word := claimOf(e.Key)
 			if hint != fullClaim || e.Truncated() {

@@ -13,14 +13,12 @@ import (
 // token under the name in braces, and the count in a second key.
 func goRedislock() keyspace.Format {
 	return keyspace.Format{
-		Name:      "go-redislock",
-		Library:   "jefferyjob/go-redislock",
-		Source:    "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
-		Signature: "the name is in braces, and the value is lock_token: and a UUID",
-		Type:      "string",
-		Prefixes:  []string{"{"},
-		Match:     inBraces,
-		Probe:     probeIf(keyspace.Certain, goRedislockToken),
+		About: about("go-redislock", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
+			"the name is in braces, and the value is lock_token: and a UUID"),
+		Type:     "string",
+		Prefixes: []string{"{"},
+		Match:    inBraces,
+		Probe:    probeIf(keyspace.Certain, goRedislockToken),
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
@@ -67,11 +65,9 @@ func inBraces(key string) bool {
 func goRedislockFair() keyspace.Format {
 	queue := func(key string) string { return key + ":queue" }
 	return keyspace.Format{
-		Name:         "go-redislock-fair",
+		About: about("go-redislock-fair", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
+			"the name is in braces, and the value is one of the zset :queue beside it"),
 		ShowsWaiters: true,
-		Library:      "jefferyjob/go-redislock",
-		Source:       "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
-		Signature:    "the name is in braces, and the value is one of the zset :queue beside it",
 		Type:         "string",
 		Prefixes:     []string{"{"},
 		Match:        inBraces,
@@ -110,11 +106,9 @@ func goRedislockFair() keyspace.Format {
 // either the readers' counts and their sum or the writer and its count.
 func goRedislockRW() keyspace.Format {
 	return keyspace.Format{
-		Name:      "go-redislock-rw",
-		Library:   "jefferyjob/go-redislock",
-		Source:    "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
-		Signature: "the hash has the fields mode and rcount, or mode, writer and wcount",
-		Type:      "hash",
+		About: about("go-redislock-rw", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
+			"the hash has the fields mode and rcount, or mode, writer and wcount"),
+		Type: "hash",
 		Probe: probeIf(keyspace.Certain, func(first string) bool {
 			return slices.Contains([]string{"mode", "rcount", "wcount", "writer"}, first) || strings.HasPrefix(first, rwReader)
 		}),

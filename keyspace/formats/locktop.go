@@ -14,10 +14,8 @@ import (
 // an All: one token holds several locks.
 func locktop() keyspace.Format {
 	return keyspace.Format{
-		Name:         "locktop",
-		Library:      "locktop",
-		Source:       "package locktop/lock: Mutex, Fair, each key of an All",
-		Signature:    "the value is a label, a tilde, and a UUID that contains the time",
+		About: about("locktop", "locktop", "package locktop/lock: Mutex, Fair, each key of an All",
+			"the value is a label, a tilde, and a UUID that contains the time"),
 		Type:         "string",
 		Probe:        probeLocktop,
 		Companion:    locktopCompanion,
@@ -225,10 +223,8 @@ func locktopSamples() []keyspace.Sample {
 func locktopReentrant() keyspace.Format {
 	const token = "pay-7:52~{v7-4000/4d}"
 	return keyspace.Format{
-		Name:         "locktop-reentrant",
-		Library:      "locktop",
-		Source:       "package locktop/lock: Reentrant",
-		Signature:    "the hash has one field, a label, a tilde, and a UUID that contains the time",
+		About: about("locktop-reentrant", "locktop", "package locktop/lock: Reentrant",
+			"the hash has one field, a label, a tilde, and a UUID that contains the time"),
 		Type:         "hash",
 		Probe:        probeLocktop,
 		Related:      locktopBeside("fence", "waiters"),

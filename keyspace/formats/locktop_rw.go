@@ -14,11 +14,9 @@ import (
 // holder ends at its deadline, but its field may remain.
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
-		Name:         "locktop-rw",
+		About: about("locktop-rw", "locktop", "package locktop/lock: RW; the fields are explained in rw_common.lua",
+			"the hash has the fields of locktop's read/write lock"),
 		ShowsWaiters: true,
-		Library:      "locktop",
-		Source:       "package locktop/lock: RW; the fields are explained in rw_common.lua",
-		Signature:    "the hash has the fields of locktop's read/write lock",
 		Type:         "hash",
 		Probe:        probeLocktopRW,
 		Related:      locktopBeside("fence", "waiters"),

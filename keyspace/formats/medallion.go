@@ -42,11 +42,9 @@ func medallionReadersLock() keyspace.Format {
 		return h, ok
 	})
 	return keyspace.Format{
-		Name:         "medallion-readers",
+		About: about("medallion-readers", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+			"the name ends in .readers, and the set holds machine_process_UUID"),
 		ShowsWaiters: true,
-		Library:      "DistributedLock (.NET)",
-		Source:       "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
-		Signature:    "the name ends in .readers, and the set holds machine_process_UUID",
 		Type:         "set",
 		Match:        ends(medallionReaders),
 		Probe:        probeMedallion,
@@ -85,11 +83,9 @@ func medallionWriterLock() keyspace.Format {
 	s := medallionHeld("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1)
 	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
-		Name:         "medallion-writer",
+		About: about("medallion-writer", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+			"the name ends in .writer, and the value is machine_process_UUID"),
 		ShowsWaiters: true,
-		Library:      "DistributedLock (.NET)",
-		Source:       "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
-		Signature:    "the name ends in .writer, and the value is machine_process_UUID",
 		Type:         "string",
 		Match:        ends(medallionWriter),
 		Probe: func(key, first string) keyspace.Confidence {
@@ -120,12 +116,10 @@ func medallionWriterLock() keyspace.Format {
 // their deadlines.
 func medallionSemaphore() keyspace.Format {
 	return keyspace.Format{
-		Name:      "medallion-semaphore",
-		Library:   "DistributedLock (.NET)",
-		Source:    "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
-		Signature: "the zset holds machine_process_UUID",
-		Type:      "zset",
-		Probe:     probeMedallion,
+		About: about("medallion-semaphore", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
+			"the zset holds machine_process_UUID"),
+		Type:  "zset",
+		Probe: probeMedallion,
 		Decode: decodeMembers(keyspace.Semaphore, keyspace.Certain, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
 			h, ok := medallionToken(m.Name, now)
 			until, timed := atScore(m.Score)
