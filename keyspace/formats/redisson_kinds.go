@@ -15,11 +15,8 @@ func redissonMulti() keyspace.Format {
 	return keyspace.Format{
 		About: about("redisson-multi", "Redisson", "github.com/redisson/redisson: RedissonFasterMultiLock",
 			"the hash has digests of names with their owners, expire_time and lock_count"),
-		Type: "hash",
-		Probe: probeIf(keyspace.Certain, func(first string) bool {
-			_, ok := multiDigest(first)
-			return ok
-		}),
+		Type:   "hash",
+		Probe:  probeIf(keyspace.Certain, multiField),
 		Decode: decodeRedissonMulti,
 		Samples: []keyspace.Sample{sample("two locks of one group", 30*time.Second, keyspace.Lock{
 			Key: "warehouse-group", Kind: keyspace.Reentrant,
@@ -36,17 +33,16 @@ const (
 	multiCount   = ":lock_count"
 )
 
-// multiDigest returns the digest at the start of a field.
-func multiDigest(field string) (string, bool) {
+// multiField reports whether a field is of such a hash: it begins with a digest.
+func multiField(field string) bool {
 	digest, rest, more := strings.Cut(field, ":")
-	ok := len(digest) == 22 && only(digest, "+/")
-	return digest, ok && (!more || strings.HasSuffix(rest, multiExpires[1:]) || strings.HasSuffix(rest, multiCount[1:]))
+	return len(digest) == 22 && only(digest, "+/") && (!more || strings.HasSuffix(rest, multiExpires[1:]) || strings.HasSuffix(rest, multiCount[1:]))
 }
 
 func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	fields := make(map[string]string, len(e.Members))
 	for _, m := range e.Members {
-		if _, ok := multiDigest(m.Name); !ok {
+		if !multiField(m.Name) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		fields[m.Name] = m.Value
