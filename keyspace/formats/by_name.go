@@ -46,9 +46,7 @@ func byName() []keyspace.Format {
 				"the name begins with machinery_lock_, and the value is a time in nanoseconds"),
 			Prefixes: []string{"machinery_lock_"},
 			Actions:  valueActions(),
-			Samples: []keyspace.Sample{
-				opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0),
-			},
+			Samples:  []keyspace.Sample{opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0)},
 		}),
 		// Mutex in node's redis-semaphore: a UUID, or a UUID with a suffix of the caller.
 		stringLock{token: suffixedUUID, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{

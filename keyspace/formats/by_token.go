@@ -80,9 +80,7 @@ func byToken() []keyspace.Format {
 		opaque(func(v string) bool { return isHex(v, 32) }, anyKey(keyspace.Possible)).format(keyspace.Format{
 			About: about("node-redlock", "redlock (npm)", "github.com/mike-marcacci/node-redlock: src/index.ts",
 				"the value is 16 random bytes in hexadecimal, as node's redlock writes them"),
-			Samples: []keyspace.Sample{
-				opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second),
-			},
+			Samples: []keyspace.Sample{opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second)},
 		}),
 		// Python's redlock-py: 22 random letters and digits. The tokens of bsm/redislock have the same
 		// length; that format comes first.
