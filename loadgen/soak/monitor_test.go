@@ -320,10 +320,11 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 					case loadgen.Acquired:
 						began[e.Key+e.Owner()] = e
 					case loadgen.Released, loadgen.Expired, loadgen.Lost, loadgen.Failed:
-						if e.Token == "" && e.Kind == loadgen.Failed {
-							continue // a failed attempt, not a hold
+						a, holds := began[e.Key+e.Owner()]
+						if !holds {
+							continue // a failed attempt
 						}
-						a := began[e.Key+e.Owner()]
+						delete(began, e.Key+e.Owner())
 						stays = append(stays, stay{a.Key, a.Token, a.Shared, a.At, a.At.Add(e.Took), e.Deadline, e.Told, e.At})
 					case loadgen.Overlapped:
 						count++
