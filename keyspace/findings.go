@@ -41,12 +41,8 @@ type FindingKind struct {
 // FindingKinds lists the kinds of all findings that [Findings] and [ServerFindings]
 // return, first those of locks.
 func FindingKinds() []FindingKind {
-	var all []FindingKind
-	for _, r := range rules() {
-		all = append(all, FindingKind{r.id, r.severity})
-	}
-	all = append(all, certainDeadlock, possibleDeadlock)
-	return append(all, serverFindingKinds()...)
+	return slices.Concat(kindsOf(rules()), []FindingKind{certainDeadlock, possibleDeadlock},
+		kindsOf(nodeRules()), kindsOf(serverRules()), kindsOf(snapshotRules()))
 }
 
 // Findings lists the problems of the locks of a snapshot, in the order of the locks and
@@ -54,17 +50,10 @@ func FindingKinds() []FindingKind {
 func Findings(s Snapshot) []Finding {
 	var all []Finding
 	known, deadlocks := rules(), deadlockFindings(s)
-	for i := range s.Locks {
-		l := s.Locks[i]
-		for _, r := range known {
-			if text := r.check(l, s.At); text != "" {
-				all = append(all, Finding{ID: r.id, Severity: r.severity, Lock: l.ID(), Text: text, Remedy: r.remedy})
-			}
-		}
-		if len(deadlocks) > 0 {
-			if f, found := deadlocks[l.ID()]; found {
-				all = append(all, f)
-			}
+	for _, l := range s.Locks {
+		all = appendFindings(all, known, l, Finding{Lock: l.ID()}, s.At)
+		if f, found := deadlocks[l.ID()]; found {
+			all = append(all, f)
 		}
 	}
 	return all
@@ -131,70 +120,61 @@ func (l *Lock) totalWait(now time.Time) time.Duration {
 	return time.Duration(n) * l.Age(now).Duration
 }
 
-// rule checks for one problem of a lock.
-type rule struct {
+// rule checks a lock or a server for one problem.
+type rule[T any] struct {
 	id       string
 	severity Severity
+	check    func(of T, now time.Time) string // returns the problem in one sentence, or ""
 	remedy   string
-	// check returns the problem in one sentence, or "".
-	check func(l *Lock, now time.Time) string
 }
 
-// rules lists all rules in the order of their findings.
-func rules() []rule {
-	return []rule{
-		{
-			id: "never-expires", severity: Critical, check: neverExpires,
-			remedy: "Find out whether the holder still works. If it does not, give the lock a deadline: x and d on the screen set one safely, y and d copy the command. Do not delete the key: a holder that still works would lose the lock at once.",
-		},
-		{
-			id: "split", severity: Critical, check: split,
-			remedy: "Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server.",
-		},
-		{
-			id: "stamp-passed", severity: Warning, check: stampPassed,
-			remedy: "No action if clients still use the lock: the next one takes it over. Otherwise force-release it.",
-		},
-		{
-			id: "overdue", severity: Warning, check: overdue,
-			remedy: "Find out why the holder takes so long, and stop it there: a force-release would let another client in while the holder still works.",
-		},
-		{
-			id: "renewed-forever", severity: Warning, check: renewedForever,
-			remedy: "Check that the holder makes progress: a watchdog also renews the lock of work that hangs. Stop the holder instead of a force-release, and limit the number of renewals.",
-		},
-		{
-			id: "waiters-no-holder", severity: Warning, check: waitersNoHolder,
-			remedy: "Wait until the waiters poll again, or wake the next one: locktop inspect shows the command if the library has one.",
-		},
-		{
-			id: "zombie-head", severity: Warning, check: zombieHead,
-			remedy: "The next client that asks for the lock removes the dead waiter. If the lock is free, wake the next waiter: locktop inspect shows the command if the library has one.",
-		},
-		{
-			id: "starving", severity: Warning, check: starving,
-			remedy: "Use a lock with a queue: without one, the client that asks at the right moment wins.",
-		},
-		{
-			id: "writer-starved", severity: Warning, check: writerStarved,
-			remedy: "Use a lock that lets readers wait while a writer waits, or make the readers pause.",
-		},
-		{
-			id: "reentry-leak", severity: Warning, check: reentryLeak,
-			remedy: "Look for a path in the holder's code that acquires the lock and does not release it. Until then the lock ends at its deadline, or with the holder.",
-		},
-		{
-			id: "minority", severity: Warning, check: minority,
-			remedy: "No action: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server.",
-		},
-		{
-			id: "outlived", severity: Warning, check: outlived,
-			remedy: "Make the time to live longer than the work, or renew the lock during the work: another client may have acquired it before the work was done.",
-		},
-		{
-			id: "holder-gone", severity: Warning, check: holderGone,
-			remedy: "Make sure that the process has ended, not only its connection. Then force-release the lock, or wait for its deadline.",
-		},
+func kindsOf[T any](rules []rule[T]) (all []FindingKind) {
+	for _, r := range rules {
+		all = append(all, FindingKind{r.id, r.severity})
+	}
+	return all
+}
+
+// appendFindings appends what the rules find; each finding has the lock or the server of f.
+func appendFindings[T any](all []Finding, rules []rule[T], of T, f Finding, now time.Time) []Finding {
+	for _, r := range rules {
+		if f.Text = r.check(of, now); f.Text != "" {
+			f.ID, f.Severity, f.Remedy = r.id, r.severity, r.remedy
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// rules lists all rules for locks in the order of their findings.
+func rules() []rule[*Lock] {
+	return []rule[*Lock]{
+		{"never-expires", Critical, neverExpires,
+			"Find out whether the holder still works. If it does not, give the lock a deadline: x and d on the screen set one safely, y and d copy the command. Do not delete the key: a holder that still works would lose the lock at once."},
+		{"split", Critical, split,
+			"Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server."},
+		{"stamp-passed", Warning, stampPassed,
+			"No action if clients still use the lock: the next one takes it over. Otherwise force-release it."},
+		{"overdue", Warning, overdue,
+			"Find out why the holder takes so long, and stop it there: a force-release would let another client in while the holder still works."},
+		{"renewed-forever", Warning, renewedForever,
+			"Check that the holder makes progress: a watchdog also renews the lock of work that hangs. Stop the holder instead of a force-release, and limit the number of renewals."},
+		{"waiters-no-holder", Warning, waitersNoHolder,
+			"Wait until the waiters poll again, or wake the next one: locktop inspect shows the command if the library has one."},
+		{"zombie-head", Warning, zombieHead,
+			"The next client that asks for the lock removes the dead waiter. If the lock is free, wake the next waiter: locktop inspect shows the command if the library has one."},
+		{"starving", Warning, starving,
+			"Use a lock with a queue: without one, the client that asks at the right moment wins."},
+		{"writer-starved", Warning, writerStarved,
+			"Use a lock that lets readers wait while a writer waits, or make the readers pause."},
+		{"reentry-leak", Warning, reentryLeak,
+			"Look for a path in the holder's code that acquires the lock and does not release it. Until then the lock ends at its deadline, or with the holder."},
+		{"minority", Warning, minority,
+			"No action: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server."},
+		{"outlived", Warning, outlived,
+			"Make the time to live longer than the work, or renew the lock during the work: another client may have acquired it before the work was done."},
+		{"holder-gone", Warning, holderGone,
+			"Make sure that the process has ended, not only its connection. Then force-release the lock, or wait for its deadline."},
 	}
 }
 

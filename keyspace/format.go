@@ -12,10 +12,7 @@ import (
 // and Match see its name, Probe one bounded piece of its value, and Decode everything
 // that may be read of it. The functions are pure and never panic, whatever the bytes.
 type Format struct {
-	Name          string     // stable, lower case; appears in JSON
-	Library       string     // for people: "Redisson", "redsync", …
-	Source        string     // where the layout is documented
-	Signature     string     // how its keys are recognized, for people: "the field is …"
+	About
 	Type          string     // the Redis type of its keys, or AnyType
 	MaxConfidence Confidence // upper bound of the confidence of Decode; No = Certain is possible
 	// Prefixes lists the possible beginnings of its key names. A name is longer than its
@@ -71,6 +68,14 @@ type Format struct {
 	// Samples are states that the library leaves on a server. They are tests, demo data and
 	// documentation.
 	Samples []Sample
+}
+
+// About says what a format is.
+type About struct {
+	Name      string // stable, lower case; appears in JSON
+	Library   string // for people: "Redisson", "redsync", …
+	Source    string // where the layout is documented
+	Signature string // how its keys are recognized, for people: "the field is …"
 }
 
 // MatchesName reports whether a key with this name can be a lock of the format.

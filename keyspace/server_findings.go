@@ -14,24 +14,14 @@ const clockApart = 500 * time.Millisecond
 
 // ServerFindings lists the problems of the servers of a snapshot that endanger all
 // their locks. Such a finding has no lock; its text names the server.
-func ServerFindings(s Snapshot) []Finding {
-	all := nodesMissing(s.Nodes)
+func ServerFindings(s Snapshot) (all []Finding) {
+	for _, n := range s.Nodes {
+		all = appendFindings(all, nodeRules(), n, Finding{Server: n.Addr}, s.At)
+	}
 	for _, server := range serversOf(s) {
-		all = append(all, partlySeen(server)...)
-		all = append(all, masterLost(server)...)
-		all = append(all, evictable(server)...)
-		all = append(all, failoverLosesLocks(server)...)
+		all = appendFindings(all, serverRules(), server, Finding{Server: server.Addr}, s.At)
 	}
-	all = append(all, clockSkew(serversOf(s))...)
-	return append(all, noNotifyRight(s.Watch)...)
-}
-
-// serverFindingKinds lists the kinds of the findings of ServerFindings.
-func serverFindingKinds() []FindingKind {
-	return []FindingKind{
-		{"node-missing", Critical}, {"part-of-cluster", Warning}, {"master-link-down", Critical}, {"evictable", Warning},
-		{"failover-loses-locks", Info}, {"clock-skew", Warning}, {"clock-skew", Info}, {"no-notify-right", Info},
-	}
+	return appendFindings(all, snapshotRules(), s, Finding{}, s.At)
 }
 
 // serversOf lists the servers of a snapshot.
@@ -48,49 +38,68 @@ func serversOf(s Snapshot) []Server {
 	return all
 }
 
-// nodesMissing finds servers that do not answer.
-func nodesMissing(nodes []Node) (all []Finding) {
-	for _, n := range nodes {
-		if n.Up {
-			continue
-		}
-		all = append(all, Finding{
-			ID: "node-missing", Severity: Critical, Server: n.Addr,
-			Text:   fmt.Sprintf("%s cannot be read: its locks and their holders are unknown (%s).", n.Addr, n.Error),
-			Remedy: "Check that the server runs and can be reached from here. Until it answers, the snapshot is incomplete.",
-		})
+// nodeRules lists the rules for a server, also if it does not answer.
+func nodeRules() []rule[Node] {
+	return []rule[Node]{
+		{"node-missing", Critical, nodeMissing,
+			"Check that the server runs and can be reached from here. Until it answers, the snapshot is incomplete."},
 	}
-	return all
+}
+
+// serverRules lists the rules for a server that answers.
+func serverRules() []rule[Server] {
+	return []rule[Server]{
+		{"part-of-cluster", Warning, partlySeen,
+			"Add --cluster to see all of them."},
+		{"master-link-down", Critical, masterLost,
+			"Read the master, or the server that has replaced it: a lock shown here may be free there, or have another holder."},
+		{"evictable", Warning, evictable,
+			"Keep locks on a separate server with maxmemory-policy noeviction."},
+		{"failover-loses-locks", Info, failoverLosesLocks,
+			"Make clients wait for replicas (WAIT), set min-replicas-to-write, and check fencing tokens where two holders would do damage."},
+	}
+}
+
+// snapshotRules lists the rules for all servers together, and for the watch.
+func snapshotRules() []rule[Snapshot] {
+	return []rule[Snapshot]{
+		{"clock-skew", Warning, clocksApart,
+			"Synchronize the clocks of all servers with the same source: a Redlock relies on them."},
+		{"clock-skew", Info, clockWrong,
+			"Compare both with a third clock. Locks whose deadlines clients compute on their own clocks last too long or too short."},
+		{"no-notify-right", Info, noNotifyRight,
+			"Grant it +client|tracking +hello (ACL SETUSER): these commands write nothing."},
+	}
+}
+
+// nodeMissing finds servers that do not answer.
+func nodeMissing(n Node, _ time.Time) string {
+	if n.Up {
+		return ""
+	}
+	return fmt.Sprintf("%s cannot be read: its locks and their holders are unknown (%s).", n.Addr, n.Error)
 }
 
 // partlySeen finds cluster nodes whose other nodes are not scanned.
-func partlySeen(s Server) []Finding {
+func partlySeen(s Server, _ time.Time) string {
 	if !s.PartialCluster {
-		return nil
+		return ""
 	}
-	return []Finding{{
-		ID: "part-of-cluster", Severity: Warning, Server: s.Addr,
-		Text:   fmt.Sprintf("%s is part of a cluster and shows only the locks in its own slots.", s.Addr),
-		Remedy: "Add --cluster to see all of them.",
-	}}
+	return s.Addr + " is part of a cluster and shows only the locks in its own slots."
 }
 
 // masterLost finds replicas without a connection to their master: their data is old.
-func masterLost(s Server) []Finding {
+func masterLost(s Server, _ time.Time) string {
 	if !s.MasterDown {
-		return nil
+		return ""
 	}
-	return []Finding{{
-		ID: "master-link-down", Severity: Critical, Server: s.Addr,
-		Text:   fmt.Sprintf("%s is a replica that has lost its master %s: its locks are as they were at that time.", s.Addr, s.Master),
-		Remedy: "Read the master, or the server that has replaced it: a lock shown here may be free there, or have another holder.",
-	}}
+	return fmt.Sprintf("%s is a replica that has lost its master %s: its locks are as they were at that time.", s.Addr, s.Master)
 }
 
 // evictable finds servers that evict locks when memory is full.
-func evictable(s Server) []Finding {
+func evictable(s Server, _ time.Time) string {
 	if s.MaxMemory == 0 || s.Policy == "" || s.Policy == "noeviction" {
-		return nil
+		return ""
 	}
 	which := "any lock"
 	switch {
@@ -99,57 +108,42 @@ func evictable(s Server) []Finding {
 	case strings.HasPrefix(s.Policy, "volatile-"):
 		which = "any lock that expires"
 	}
-	return []Finding{{
-		ID: "evictable", Severity: Warning, Server: s.Addr,
-		Text:   fmt.Sprintf("%s evicts keys when its memory is full (maxmemory-policy %s): %s.", s.Addr, s.Policy, which),
-		Remedy: "Keep locks on a separate server with maxmemory-policy noeviction.",
-	}}
+	return fmt.Sprintf("%s evicts keys when its memory is full (maxmemory-policy %s): %s.", s.Addr, s.Policy, which)
 }
 
 // failoverLosesLocks finds masters that confirm a lock before a replica has it.
-func failoverLosesLocks(s Server) []Finding {
+func failoverLosesLocks(s Server, _ time.Time) string {
 	if s.Role != "master" || s.Replicas == 0 || s.MinReplicas {
-		return nil
+		return ""
 	}
-	return []Finding{{
-		ID: "failover-loses-locks", Severity: Info, Server: s.Addr,
-		Text:   fmt.Sprintf("%s has %s, and confirms a lock before it is copied: a failover may lose the latest locks.", s.Addr, humanize.Plural(s.Replicas, "replica")),
-		Remedy: "Make clients wait for replicas (WAIT), set min-replicas-to-write, and check fencing tokens where two holders would do damage.",
-	}}
+	return fmt.Sprintf("%s has %s, and confirms a lock before it is copied: a failover may lose the latest locks.", s.Addr, humanize.Plural(s.Replicas, "replica"))
 }
 
-// clockSkew finds servers with different clocks, which count the deadlines of a Redlock
+// clocksApart finds servers with different clocks, which count the deadlines of a Redlock
 // differently.
-func clockSkew(all []Server) []Finding {
+func clocksApart(s Snapshot, _ time.Time) string {
 	byClock := func(a, b Server) int { return int((a.Skew - b.Skew).Milliseconds()) }
-	slow, fast := slices.MinFunc(all, byClock), slices.MaxFunc(all, byClock)
-	apart := fast.Skew - slow.Skew
-	switch {
-	case len(all) > 1 && apart > clockApart:
-		return []Finding{{
-			ID: "clock-skew", Severity: Warning,
-			Text:   fmt.Sprintf("The clock of %s is %s ahead of that of %s.", fast.Addr, humanize.Duration(apart), slow.Addr),
-			Remedy: "Synchronize the clocks of all servers with the same source: a Redlock relies on them.",
-		}}
-	case len(all) == 1 && fast.Skew.Abs() > clockApart:
-		return []Finding{{
-			ID: "clock-skew", Severity: Info,
-			Text:   fmt.Sprintf("The clocks of %s and of this machine differ by %s.", fast.Addr, humanize.Duration(fast.Skew.Abs())),
-			Remedy: "Compare both with a third clock. Locks whose deadlines clients compute on their own clocks last too long or too short.",
-		}}
+	slow, fast := slices.MinFunc(serversOf(s), byClock), slices.MaxFunc(serversOf(s), byClock)
+	if fast.Skew-slow.Skew <= clockApart {
+		return ""
 	}
-	return nil
+	return fmt.Sprintf("The clock of %s is %s ahead of that of %s.", fast.Addr, humanize.Duration(fast.Skew-slow.Skew), slow.Addr)
+}
+
+// clockWrong finds a single server whose clock is not that of this machine.
+func clockWrong(s Snapshot, _ time.Time) string {
+	all := serversOf(s)
+	if len(all) > 1 || all[0].Skew.Abs() <= clockApart {
+		return ""
+	}
+	return fmt.Sprintf("The clocks of %s and of this machine differ by %s.", all[0].Addr, humanize.Duration(all[0].Skew.Abs()))
 }
 
 // noNotifyRight reports that the user has no permission for change messages.
-func noNotifyRight(f WatchStatus) []Finding {
-	refused := slices.ContainsFunc(f.Limitations, func(b string) bool { return strings.Contains(b, "NOPERM") })
-	if f.Mode != Polling || !refused {
-		return nil
+func noNotifyRight(s Snapshot, _ time.Time) string {
+	refused := slices.ContainsFunc(s.Watch.Limitations, func(b string) bool { return strings.Contains(b, "NOPERM") })
+	if s.Watch.Mode != Polling || !refused {
+		return ""
 	}
-	return []Finding{{
-		ID: "no-notify-right", Severity: Info,
-		Text:   "This user has no permission for client tracking: short holds may be missed.",
-		Remedy: "Grant it +client|tracking +hello (ACL SETUSER): these commands write nothing.",
-	}}
+	return "This user has no permission for client tracking: short holds may be missed."
 }

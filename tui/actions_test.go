@@ -55,9 +55,9 @@ func actionFormats() []keyspace.Format {
 	seen := func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} }
 	var all []keyspace.Format
 	for _, name := range []string{"set-nx", "redisson"} {
-		all = append(all, keyspace.Format{Name: name, Library: name, Actions: &keyspace.Actions{Keys: key, Args: seen, ForceRelease: "return 1", Extend: "return 2"}})
+		all = append(all, keyspace.Format{About: keyspace.About{Name: name, Library: name}, Actions: &keyspace.Actions{Keys: key, Args: seen, ForceRelease: "return 1", Extend: "return 2"}})
 	}
-	return append(all, keyspace.Format{Name: "redisson-rw", Library: "Redisson"})
+	return append(all, keyspace.Format{About: keyspace.About{Name: "redisson-rw", Library: "Redisson"}})
 }
 
 // writeConfig returns a Config in which locks can be force-released.

@@ -101,7 +101,7 @@ const (
 func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
 	lines := []string{widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, title).String()}
 	for _, b := range bindings() {
-		if !wanted(b.place) || b.help == "" {
+		if !wanted(b.place) {
 			continue
 		}
 		lines = append(lines, d.entry(s, b.label, b.help)...)

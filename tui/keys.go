@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"cmp"
+	"iter"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -109,29 +111,13 @@ func allPages() []pageSet {
 	return []pageSet{onLocks, onLock, onTimeline, onLoad, onNodes, onFindings, onEvents}
 }
 
-// String returns the name of a single page, or of the set of all pages.
-func (p pageSet) String() string {
-	switch p {
-	case onLocks:
-		return "locks"
-	case onLock:
-		return "one lock"
-	case onTimeline:
-		return "timeline"
-	case onLoad:
-		return "load"
-	case onNodes:
-		return "nodes"
-	case onFindings:
-		return "findings"
-	case onEvents:
-		return "events"
-	case anywhere:
-		return "everywhere"
-	default:
-		return "several pages"
-	}
+var placeNames = map[pageSet]string{
+	onLocks: "locks", onLock: "one lock", onTimeline: "timeline", onLoad: "load", onNodes: "nodes", onFindings: "findings", onEvents: "events",
+	anywhere: "everywhere",
 }
+
+// String returns the name of a single page, or of the set of all pages.
+func (p pageSet) String() string { return cmp.Or(placeNames[p], "several pages") }
 
 // title returns the tab of a single page: its number and its name.
 func (p pageSet) title() string {
@@ -139,109 +125,100 @@ func (p pageSet) title() string {
 	return strconv.Itoa(bits.TrailingZeros16(uint16(p))+1) + " " + strings.ToUpper(name[:1]) + name[1:]
 }
 
-// binding is one line of the key table. In a group of related keys, the first binding describes
-// all of them; the others have no texts.
+// binding is one line of the key table: a key, or a group of related keys.
 type binding struct {
+	actions []stroke
+	place   pageSet
+	label   string // name of the keys for the user
+	word    string // text in the footer; "" hides it there
+	help    string // text in the help
+}
+
+// stroke is an action with its keys: bubbletea's names, with blanks between them, and "space".
+type stroke struct {
 	action action
-	place  pageSet
-	keys   []string // bubbletea's names
-	label  string   // name of the keys for the user
-	word   string   // text in the footer; "" hides it there
-	help   string   // text in the help
+	keys   string
+}
+
+// named returns the keys of a binding with their actions.
+func (b binding) named() iter.Seq2[string, action] {
+	return func(yield func(string, action) bool) {
+		for _, s := range b.actions {
+			for key := range strings.FieldsSeq(s.keys) {
+				if !yield(strings.ReplaceAll(key, "space", " "), s.action) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // bindings is the table of all keys. The footer, the help and docs/keys.md list them in this
 // order.
 func bindings() []binding {
 	return []binding{
-		{help, anywhere, []string{"?", "f1"}, "?", "help", "show or hide this list"},
-		{sceneMenu, anywhere, []string{"m"}, "m", "scenes", "the menu of scenes of the load, with what there is to see in each"},
-		{command, anywhere, []string{":"}, ":", "command", "a command, such as :theme light; Tab completes it, ↑ brings back the one before"},
+		{[]stroke{{help, "? f1"}}, anywhere, "?", "help", "show or hide this list"},
+		{[]stroke{{sceneMenu, "m"}}, anywhere, "m", "scenes", "the menu of scenes of the load, with what there is to see in each"},
+		{[]stroke{{command, ":"}}, anywhere, ":", "command", "a command, such as :theme light; Tab completes it, ↑ brings back the one before"},
 
-		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock; on findings, unfold or fold a kind"},
-		{search, onLocks | onTimeline | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
-		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
-		{copyIt, onLocks | onLock | onFindings | onEvents, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard; on events the key, the client or the event"},
-		{findClient, onLock, []string{"W"}, "W", "who", "watch the lock for up to 30 s, to find the client that holds it by what it does when the lock changes"},
-		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
-		{sortRight, onLocks, []string{"right"}, "", "", ""},
-		{invert, onLocks, []string{"i"}, "i", "reverse", "reverse the order"},
-		{groupOwners, onLocks, []string{"o"}, "o", "", "group the locks by owner, with what each holds and waits for; again: one list"},
-		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock beside or below the table"},
-		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
-		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
-		{snooze, onFindings | onLock, []string{"z"}, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
-		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},
-		{slower, onLocks, []string{"-"}, "", "", ""},
+		{[]stroke{{enter, "enter"}}, onLocks | onTimeline | onFindings | onEvents, "Enter", "open", "open the lock; on findings, unfold or fold a kind"},
+		{[]stroke{{search, "/"}}, onLocks | onTimeline | onFindings | onEvents, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
+		{[]stroke{{actOn, "x"}}, onLocks | onLock | onFindings, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
+		{[]stroke{{copyIt, "y"}}, onLocks | onLock | onFindings | onEvents, "y", "copy", "copy the key, the token or a safe command to the clipboard; on events the key, the client or the event"},
+		{[]stroke{{findClient, "W"}}, onLock, "W", "who", "watch the lock for up to 30 s, to find the client that holds it by what it does when the lock changes"},
+		{[]stroke{{sortLeft, "left"}, {sortRight, "right"}}, onLocks, "← →", "sort", "sort by the next column, left or right"},
+		{[]stroke{{invert, "i"}}, onLocks, "i", "reverse", "reverse the order"},
+		{[]stroke{{groupOwners, "o"}}, onLocks, "o", "", "group the locks by owner, with what each holds and waits for; again: one list"},
+		{[]stroke{{preview, "v"}}, onLocks, "v", "preview", "show or hide the selected lock beside or below the table"},
+		{[]stroke{{wide, "w"}}, onLocks, "w", "wide", "more columns: fence, renewals, database, node"},
+		{[]stroke{{tag, "t"}}, onLocks, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
+		{[]stroke{{snooze, "z"}}, onFindings | onLock, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
+		{[]stroke{{faster, "+ ="}, {slower, "-"}}, onLocks, "+ -", "", "look at the server more often, less often"},
 
-		{zoomIn, onTimeline, []string{"+", "="}, "+ -", "zoom", "a shorter time, a longer time"},
-		{zoomOut, onTimeline, []string{"-"}, "", "", ""},
-		{panLeft, onTimeline, []string{"left"}, "← →", "pan", "an earlier time, a later time"},
-		{panRight, onTimeline, []string{"right"}, "", "", ""},
-		{previousFault, onTimeline, []string{"["}, "[ ]", "violations", "to the violation before, to the next"},
-		{nextFault, onTimeline, []string{"]"}, "", "", ""},
+		{[]stroke{{zoomIn, "+ ="}, {zoomOut, "-"}}, onTimeline, "+ -", "zoom", "a shorter time, a longer time"},
+		{[]stroke{{panLeft, "left"}, {panRight, "right"}}, onTimeline, "← →", "pan", "an earlier time, a later time"},
+		{[]stroke{{previousFault, "["}, {nextFault, "]"}}, onTimeline, "[ ]", "violations", "to the violation before, to the next"},
 
-		{enter, onLoad, []string{"enter"}, "Enter", "type", "type a value for the selected field"},
-		{startStop, onLoad, []string{"s"}, "s", "start/stop", "start the clients; stop them and release what they hold"},
-		{more, onLoad, []string{"+", "="}, "+ -", "clients", "more clients, fewer clients, at once"},
-		{fewer, onLoad, []string{"-"}, "", "", ""},
-		{faultMenu, onLoad, []string{"f"}, "f", "fault", "inject a fault: a crash, a freeze, a cut …"},
-		{nextScene, onLoad, []string{"n"}, "n b", "scene", "the next scene, the one before"},
-		{previousScene, onLoad, []string{"b"}, "", "", ""},
-		{stepDown, onLoad, []string{"left"}, "← →", "change", "change the selected field, step by step"},
-		{stepUp, onLoad, []string{"right"}, "", "", ""},
-		{fieldUp, onLoad, []string{"k", "up"}, "k j ↑ ↓", "", "another field of the form"},
-		{fieldDown, onLoad, []string{"j", "down"}, "", "", ""},
-		{longer, onLoad, []string{"]"}, "[ ]", "", "shorter holds, longer holds"},
-		{shorter, onLoad, []string{"["}, "", "", ""},
-		{writeScenario, onLoad, []string{"w"}, "w", "", "write the scenario as it is now to a file, for locktop load FILE"},
-		{choosePrevious, onLoad, []string{"h"}, "h l", "", "the client, or the agent, that the next fault hits: another one, or any"},
-		{chooseNext, onLoad, []string{"l"}, "", "", ""},
+		{[]stroke{{enter, "enter"}}, onLoad, "Enter", "type", "type a value for the selected field"},
+		{[]stroke{{startStop, "s"}}, onLoad, "s", "start/stop", "start the clients; stop them and release what they hold"},
+		{[]stroke{{more, "+ ="}, {fewer, "-"}}, onLoad, "+ -", "clients", "more clients, fewer clients, at once"},
+		{[]stroke{{faultMenu, "f"}}, onLoad, "f", "fault", "inject a fault: a crash, a freeze, a cut …"},
+		{[]stroke{{nextScene, "n"}, {previousScene, "b"}}, onLoad, "n b", "scene", "the next scene, the one before"},
+		{[]stroke{{stepDown, "left"}, {stepUp, "right"}}, onLoad, "← →", "change", "change the selected field, step by step"},
+		{[]stroke{{fieldUp, "k up"}, {fieldDown, "j down"}}, onLoad, "k j ↑ ↓", "", "another field of the form"},
+		{[]stroke{{longer, "]"}, {shorter, "["}}, onLoad, "[ ]", "", "shorter holds, longer holds"},
+		{[]stroke{{writeScenario, "w"}}, onLoad, "w", "", "write the scenario as it is now to a file, for locktop load FILE"},
+		{[]stroke{{choosePrevious, "h"}, {chooseNext, "l"}}, onLoad, "h l", "", "the client, or the agent, that the next fault hits: another one, or any"},
 
-		{nodeDown, onNodes, []string{"d"}, "d", "down", "in the demo: take the node down for ten seconds"},
-		{nodeEmpty, onNodes, []string{"e"}, "e", "empty", "in the demo: restart the node with nothing in it"},
+		{[]stroke{{nodeDown, "d"}}, onNodes, "d", "down", "in the demo: take the node down for ten seconds"},
+		{[]stroke{{nodeEmpty, "e"}}, onNodes, "e", "empty", "in the demo: restart the node with nothing in it"},
 
-		{back, anywhere, []string{"esc"}, "Esc", "", "back: out of the lock, the pause, the filter"},
-		{up, onLists, []string{"k", "up"}, "k j ↑ ↓", "", "up and down"},
-		{down, onLists, []string{"j", "down"}, "", "", ""},
-		{pageUp, onLists, []string{"pgup", "ctrl+b"}, "PgUp PgDn", "", "up and down by a page"},
-		{pageDown, onLists, []string{"pgdown", "ctrl+f"}, "", "", ""},
-		{halfUp, onLists, []string{"ctrl+u"}, "^U ^D", "", "up and down by half a page"},
-		{halfDown, onLists, []string{"ctrl+d"}, "", "", ""},
-		{first, onLists, []string{"g", "home"}, "g G", "", "to the first, to the last"},
-		{last, onLists, []string{"G", "end"}, "", "", ""},
+		{[]stroke{{back, "esc"}}, anywhere, "Esc", "", "back: out of the lock, the pause, the filter"},
+		{[]stroke{{up, "k up"}, {down, "j down"}}, onLists, "k j ↑ ↓", "", "up and down"},
+		{[]stroke{{pageUp, "pgup ctrl+b"}, {pageDown, "pgdown ctrl+f"}}, onLists, "PgUp PgDn", "", "up and down by a page"},
+		{[]stroke{{halfUp, "ctrl+u"}, {halfDown, "ctrl+d"}}, onLists, "^U ^D", "", "up and down by half a page"},
+		{[]stroke{{first, "g home"}, {last, "G end"}}, onLists, "g G", "", "to the first, to the last"},
 
-		{pause, anywhere, []string{" "}, "space", "pause", "freeze the display; sampling continues"},
-		{rewind, anywhere, []string{"<", ","}, "< >", "rewind", "a second back in time, a second forward; in a recording five seconds"},
-		{forward, anywhere, []string{">", "."}, "", "", ""},
-		{live, anywhere, []string{"F"}, "F", "", "back to now"},
-		{openLocks, anywhere, []string{"1"}, "1 … 6", "", "locks, timeline, load, nodes, findings, events"},
-		{openTimeline, anywhere, []string{"2"}, "", "", ""},
-		{openLoad, anywhere, []string{"3"}, "", "", ""},
-		{openNodes, anywhere, []string{"4"}, "", "", ""},
-		{openFindings, anywhere, []string{"5"}, "", "", ""},
-		{openEvents, anywhere, []string{"6"}, "", "", ""},
-		{nextPage, anywhere, []string{"tab"}, "Tab", "next page", "the next page; with Shift the page before"},
-		{previousPage, anywhere, []string{"shift+tab"}, "", "", ""},
-		{togglePrivacy, anywhere, []string{"p"}, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
-		{commandStats, anywhere, []string{"@"}, "@", "", "every Redis command that was sent: how often, how long"},
-		{save, anywhere, []string{"ctrl+s"}, "^S", "", "save the frame as text, with colours, or as SVG"},
-		{redraw, anywhere, []string{"ctrl+l"}, "^L", "", "draw the screen again"},
-		{suspend, anywhere, []string{"ctrl+z"}, "^Z", "", "suspend; fg resumes"},
-		{quit, anywhere, []string{"q", "ctrl+c"}, "q", "quit", "quit; Q leaves the last frame on the terminal"},
-		{quitAndLeave, anywhere, []string{"Q"}, "", "", ""},
+		{[]stroke{{pause, "space"}}, anywhere, "space", "pause", "freeze the display; sampling continues"},
+		{[]stroke{{rewind, "< ,"}, {forward, "> ."}}, anywhere, "< >", "rewind", "a second back in time, a second forward; in a recording five seconds"},
+		{[]stroke{{live, "F"}}, anywhere, "F", "", "back to now"},
+		{[]stroke{{openLocks, "1"}, {openTimeline, "2"}, {openLoad, "3"}, {openNodes, "4"}, {openFindings, "5"}, {openEvents, "6"}}, anywhere, "1 … 6", "", "locks, timeline, load, nodes, findings, events"},
+		{[]stroke{{nextPage, "tab"}, {previousPage, "shift+tab"}}, anywhere, "Tab", "next page", "the next page; with Shift the page before"},
+		{[]stroke{{togglePrivacy, "p"}}, anywhere, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
+		{[]stroke{{commandStats, "@"}}, anywhere, "@", "", "every Redis command that was sent: how often, how long"},
+		{[]stroke{{save, "ctrl+s"}}, anywhere, "^S", "", "save the frame as text, with colours, or as SVG"},
+		{[]stroke{{redraw, "ctrl+l"}}, anywhere, "^L", "", "draw the screen again"},
+		{[]stroke{{suspend, "ctrl+z"}}, anywhere, "^Z", "", "suspend; fg resumes"},
+		{[]stroke{{quit, "q ctrl+c"}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "quit; Q leaves the last frame on the terminal"},
 	}
 }
 
 // actionOf returns the action of a key on a page, or noAction.
 func actionOf(key string, at pageSet) action {
 	for _, b := range bindings() {
-		if b.place&at == 0 {
-			continue
-		}
-		for _, k := range b.keys {
-			if k == key {
-				return b.action
+		for name, does := range b.named() {
+			if b.place&at != 0 && name == key {
+				return does
 			}
 		}
 	}

@@ -283,7 +283,7 @@ func (s *state) footerWidth(b binding) int {
 // offers reports whether a key has a target: the menu some scenes, an action a session that may act, a key of the Load or Nodes page a load, or
 // the servers of a Redlock.
 func (s *state) offers(b binding) bool {
-	switch b.action {
+	switch b.actions[0].action {
 	case sceneMenu:
 		return s.run.load != nil && len(s.run.scenes) > 0
 	case actOn:
@@ -293,7 +293,7 @@ func (s *state) offers(b binding) bool {
 	}
 	switch b.place {
 	case onLoad:
-		return s.run.load != nil || s.run.begin != nil && b.action == startStop
+		return s.run.load != nil || s.run.begin != nil && b.actions[0].action == startStop
 	case onNodes:
 		return len(s.run.quorum) > 0
 	}

@@ -29,13 +29,12 @@ func formFields(s loadgen.Scenario) []formField {
 
 func allFormFields() []formField {
 	return []formField{
-		{
-			name:  "lock",
-			value: func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
-			step: func(s *loadgen.Scenario, d int) {
+		{"lock", nil,
+			func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
+			func(s *loadgen.Scenario, d int) {
 				setKind(s, cycle(loadgen.Kinds(), s.Lock.Kind, d))
 			},
-			parse: func(s *loadgen.Scenario, text string) error {
+			func(s *loadgen.Scenario, text string) error {
 				if !slices.Contains(loadgen.Kinds(), loadgen.Kind(text)) {
 					return fmt.Errorf("%q is none of %s", text, strings.Join(names(loadgen.Kinds()), " "))
 				}
@@ -43,45 +42,38 @@ func allFormFields() []formField {
 				return nil
 			},
 		},
-		{
-			name: "clients",
-			value: func(s loadgen.Scenario) string {
+		{"clients", nil,
+			func(s loadgen.Scenario) string {
 				if s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
 					return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
 				}
 				return humanize.Count(s.Clients)
 			},
-			step:  func(s *loadgen.Scenario, d int) { s.Clients = step(s.Clients, d) },
-			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
+			func(s *loadgen.Scenario, d int) { s.Clients = step(s.Clients, d) },
+			func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
 		},
-		{
-			name:  "keys",
-			value: func(s loadgen.Scenario) string { return keysAndPick(s.Keys) },
-			step:  func(s *loadgen.Scenario, d int) { s.Keys.N = max(step(s.Keys.N, d), s.Lock.KeysPerHold) },
-			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
+		{"keys", nil,
+			func(s loadgen.Scenario) string { return keysAndPick(s.Keys) },
+			func(s *loadgen.Scenario, d int) { s.Keys.N = max(step(s.Keys.N, d), s.Lock.KeysPerHold) },
+			func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
 		},
-		{
-			name:  "permits",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Permits > 0 },
-			value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.Permits, "client") + " at once" },
-			step:  func(s *loadgen.Scenario, d int) { s.Lock.Permits = step(s.Lock.Permits, d) },
-			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Lock.Permits, text) },
+		{"permits", func(s loadgen.Scenario) bool { return s.Lock.Permits > 0 },
+			func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.Permits, "client") + " at once" },
+			func(s *loadgen.Scenario, d int) { s.Lock.Permits = step(s.Lock.Permits, d) },
+			func(s *loadgen.Scenario, text string) error { return number(&s.Lock.Permits, text) },
 		},
-		{
-			name:  "per hold",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.KeysPerHold > 0 },
-			value: func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.KeysPerHold, "key") },
-			step:  func(s *loadgen.Scenario, d int) { s.Lock.KeysPerHold = min(step(s.Lock.KeysPerHold, d), s.Keys.N) },
-			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Lock.KeysPerHold, text) },
+		{"per hold", func(s loadgen.Scenario) bool { return s.Lock.KeysPerHold > 0 },
+			func(s loadgen.Scenario) string { return humanize.Plural(s.Lock.KeysPerHold, "key") },
+			func(s *loadgen.Scenario, d int) { s.Lock.KeysPerHold = min(step(s.Lock.KeysPerHold, d), s.Keys.N) },
+			func(s *loadgen.Scenario, text string) error { return number(&s.Lock.KeysPerHold, text) },
 		},
-		{
-			name:  "lease",
-			value: func(s loadgen.Scenario) string { return humanize.Setting(s.Lock.TTL) },
-			step: func(s *loadgen.Scenario, d int) {
+		{"lease", nil,
+			func(s loadgen.Scenario) string { return humanize.Setting(s.Lock.TTL) },
+			func(s *loadgen.Scenario, d int) {
 				s.Lock.TTL = scaleDist(s.Lock.TTL, d)
 				s.Lock.Renew.Every = 0
 			},
-			parse: func(s *loadgen.Scenario, text string) error {
+			func(s *loadgen.Scenario, text string) error {
 				s.Lock.Renew.Every = 0
 				if err := duration(&s.Lock.TTL, text, ""); err != nil || s.Lock.TTL != 0 {
 					return err
@@ -89,10 +81,8 @@ func allFormFields() []formField {
 				return errors.New("must be above 0") // 0 would stand for the default
 			},
 		},
-		{
-			name:  "renewal",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Renews() },
-			value: func(s loadgen.Scenario) string {
+		{"renewal", func(s loadgen.Scenario) bool { return s.Lock.Kind.Renews() },
+			func(s loadgen.Scenario) string {
 				switch {
 				case s.Lock.Renew.Off:
 					return "off"
@@ -102,63 +92,55 @@ func allFormFields() []formField {
 					return "on"
 				}
 			},
-			step:  func(s *loadgen.Scenario, _ int) { s.Lock.Renew = loadgen.Renew{Off: !s.Lock.Renew.Off} },
-			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
+			func(s *loadgen.Scenario, _ int) { s.Lock.Renew = loadgen.Renew{Off: !s.Lock.Renew.Off} },
+			func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
 		},
-		{
-			name:  "waiting",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
-			value: func(s loadgen.Scenario) string {
+		{"waiting", func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
+			func(s loadgen.Scenario) string {
 				if s.Lock.Wait.Poll > 0 {
 					return "polls every " + humanize.Setting(s.Lock.Wait.Poll)
 				}
 				return "notified"
 			},
-			step: func(s *loadgen.Scenario, _ int) {
+			func(s *loadgen.Scenario, _ int) {
 				if s.Lock.Wait.Poll > 0 {
 					s.Lock.Wait = loadgen.Wait{}
 				} else {
 					s.Lock.Wait = loadgen.Wait{Poll: 20 * time.Millisecond, Jitter: 0.5}
 				}
 			},
-			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Lock.Wait.Poll, text, "notified") },
+			func(s *loadgen.Scenario, text string) error { return duration(&s.Lock.Wait.Poll, text, "notified") },
 		},
-		{
-			name:  "fence",
-			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() },
-			value: func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
-			step:  func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
-			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
+		{"fence", func(s loadgen.Scenario) bool { return s.Lock.Kind.Fences() },
+			func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
+			func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
+			func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
 		},
-		{
-			name:  "hold",
-			value: func(s loadgen.Scenario) string { return dist(s.Hold) },
-			step:  func(s *loadgen.Scenario, d int) { s.Hold = nextStep(s.Hold, d) },
-			parse: func(s *loadgen.Scenario, text string) (err error) {
+		{"hold", nil,
+			func(s loadgen.Scenario) string { return dist(s.Hold) },
+			func(s *loadgen.Scenario, d int) { s.Hold = nextStep(s.Hold, d) },
+			func(s *loadgen.Scenario, text string) (err error) {
 				s.Hold, err = loadgen.ParseDist(text)
 				return err
 			},
 		},
-		{
-			name:  "think",
-			shown: func(s loadgen.Scenario) bool { return s.Rate == 0 },
-			value: func(s loadgen.Scenario) string { return dist(s.Think) },
-			step:  func(s *loadgen.Scenario, d int) { s.Think = nextStep(s.Think, d) },
-			parse: func(s *loadgen.Scenario, text string) (err error) {
+		{"think", func(s loadgen.Scenario) bool { return s.Rate == 0 },
+			func(s loadgen.Scenario) string { return dist(s.Think) },
+			func(s *loadgen.Scenario, d int) { s.Think = nextStep(s.Think, d) },
+			func(s *loadgen.Scenario, text string) (err error) {
 				s.Think, err = loadgen.ParseDist(text)
 				return err
 			},
 		},
-		{
-			name: "rate",
-			value: func(s loadgen.Scenario) string {
+		{"rate", nil,
+			func(s loadgen.Scenario) string {
 				if s.Rate == 0 {
 					return "none: clients come back after think"
 				}
 				return fmt.Sprintf("%g arrivals/s", s.Rate)
 			},
-			step: func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
-			parse: func(s *loadgen.Scenario, text string) (err error) {
+			func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
+			func(s *loadgen.Scenario, text string) (err error) {
 				if text == "none" {
 					text = "0"
 				}
@@ -166,18 +148,15 @@ func allFormFields() []formField {
 				return err
 			},
 		},
-		{
-			name:  "connections",
-			value: func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) },
-			step:  func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
-			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },
+		{"connections", nil,
+			func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) },
+			func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
+			func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },
 		},
-		{
-			name:  "reads",
-			shown: func(s loadgen.Scenario) bool { return s.Reads > 0 || s.Lock.Kind == loadgen.RW },
-			value: func(s loadgen.Scenario) string { return fmt.Sprintf("%.0f%%", 100*s.Reads) },
-			step:  func(s *loadgen.Scenario, d int) { s.Reads = max(0, min(1, s.Reads+0.1*float64(d))) },
-			parse: func(s *loadgen.Scenario, text string) error {
+		{"reads", func(s loadgen.Scenario) bool { return s.Reads > 0 || s.Lock.Kind == loadgen.RW },
+			func(s loadgen.Scenario) string { return fmt.Sprintf("%.0f%%", 100*s.Reads) },
+			func(s *loadgen.Scenario, d int) { s.Reads = max(0, min(1, s.Reads+0.1*float64(d))) },
+			func(s *loadgen.Scenario, text string) error {
 				percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 				if err != nil {
 					return fmt.Errorf("%q is not a percentage such as 80%%", text)
@@ -186,16 +165,15 @@ func allFormFields() []formField {
 				return nil
 			},
 		},
-		{
-			name: "wait limit",
-			value: func(s loadgen.Scenario) string {
+		{"wait limit", nil,
+			func(s loadgen.Scenario) string {
 				if s.Patience == 0 {
 					return "none"
 				}
 				return humanize.Setting(s.Patience)
 			},
-			step:  func(s *loadgen.Scenario, d int) { s.Patience = patienceAfter(s.Patience, d) },
-			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text, "none") },
+			func(s *loadgen.Scenario, d int) { s.Patience = patienceAfter(s.Patience, d) },
+			func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text, "none") },
 		},
 	}
 }

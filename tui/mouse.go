@@ -72,7 +72,7 @@ func (a *app) clickFooter(x int) tea.Cmd {
 	for _, b := range a.footerKeys(a.place()) {
 		at += a.footerWidth(b)
 		if x < at {
-			return a.follow(a.perform(b.action))
+			return a.follow(a.perform(b.actions[0].action))
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func hostile(s string) Config {
 		Title:  s,
 
 		Executor:  &fakeExecutor{err: fmt.Errorf("release: %s", s)},
-		Formats:   []keyspace.Format{{Name: s, Library: s, Actions: actionFormats()[0].Actions}},
+		Formats:   []keyspace.Format{{About: keyspace.About{Name: s, Library: s}, Actions: actionFormats()[0].Actions}},
 		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: hostileStats(s), Store: hostileStore(s),
 		Connector: &fakeConnector{err: fmt.Errorf("connect: %s", s)},
 	}

@@ -121,29 +121,13 @@ const (
 
 // systemTheme uses the terminal's own 16 colours, which fit any background.
 func systemTheme(r *lipgloss.Renderer) theme {
-	plain := r.NewStyle()
-	bold, faint := plain.Bold(true), plain.Faint(true)
-	return theme{
-		strong: widget.StyleOf(bold),
-		dim:    widget.StyleOf(faint),
-		chip:   widget.StyleOf(bold.Foreground(black).Background(cyan)),
-		tab:    widget.StyleOf(bold.Underline(true)),
-		key:    widget.StyleOf(bold.Foreground(cyan)),
-		head:   widget.StyleOf(bold.Foreground(cyan)),
-		sorted: widget.StyleOf(bold.Underline(true).Foreground(cyan)),
-		row:    widget.StyleOf(plain.Foreground(black).Background(cyan)),
-		rule:   widget.StyleOf(plain.Foreground(cyan)),
-		good:   widget.StyleOf(plain.Foreground(green)),
-		calm:   widget.StyleOf(faint.Foreground(green)),
-		warn:   widget.StyleOf(plain.Foreground(yellow)),
-		bad:    widget.StyleOf(bold.Foreground(red)),
-		alarm:  widget.StyleOf(bold.Reverse(true).Foreground(red)), // reverse video: the background colour on red is readable in every palette
-		read:   widget.StyleOf(plain.Foreground(cyan)),
-		write:  widget.StyleOf(plain.Foreground(magenta)),
-		chart:  widget.StyleOf(plain.Foreground(green)),
-		band:   widget.StyleOf(faint.Foreground(yellow)),
-		owners: owners(plain.Foreground(brightWhite), grey),
-	}
+	plain, faint := r.NewStyle(), r.NewStyle().Faint(true)
+	t := palette{accent: cyan, good: green, warn: yellow, bad: red, read: cyan, write: magenta, rule: cyan, ink: black}.theme(r)
+	t.dim, t.calm, t.band = widget.StyleOf(faint), widget.StyleOf(faint.Foreground(green)), widget.StyleOf(faint.Foreground(yellow))
+	t.row = widget.StyleOf(plain.Foreground(black).Background(cyan))
+	t.alarm = widget.StyleOf(plain.Bold(true).Reverse(true).Foreground(red)) // reverse video: the background colour on red is readable in every palette
+	t.owners = owners(plain.Foreground(brightWhite), grey)
+	return t
 }
 
 // owners returns the styles of owners: letters on a colour, and the colour as foreground.
@@ -193,28 +177,17 @@ func (c palette) theme(r *lipgloss.Renderer) theme {
 
 // contrastTheme has no faint colours.
 func contrastTheme(r *lipgloss.Renderer) theme {
-	plain := r.NewStyle()
-	bold := plain.Bold(true)
+	bold := r.NewStyle().Bold(true)
+	t := palette{accent: brightCyan, good: brightGreen, calm: brightGreen, warn: brightYellow, bad: brightRed}.theme(r)
+	t.dim, t.rule = widget.Style{}, widget.Style{}
+	t.head = widget.StyleOf(bold.Underline(true))
 	reverse := widget.StyleOf(bold.Reverse(true))
-	return theme{
-		strong: widget.StyleOf(bold),
-		chip:   reverse,
-		tab:    reverse,
-		key:    widget.StyleOf(bold.Foreground(brightCyan)),
-		head:   widget.StyleOf(bold.Underline(true)),
-		sorted: reverse,
-		row:    reverse,
-		good:   widget.StyleOf(bold.Foreground(brightGreen)),
-		calm:   widget.StyleOf(plain.Foreground(brightGreen)),
-		warn:   widget.StyleOf(bold.Foreground(brightYellow)),
-		bad:    widget.StyleOf(bold.Foreground(brightRed)),
-		alarm:  widget.StyleOf(bold.Foreground(brightWhite).Background(red)),
-		read:   widget.StyleOf(bold.Foreground(brightCyan)),
-		write:  widget.StyleOf(bold.Foreground(brightMagenta)),
-		chart:  widget.StyleOf(plain.Foreground(brightGreen)),
-		band:   widget.StyleOf(plain.Foreground(brightYellow)),
-		owners: owners(bold.Foreground(black), white),
-	}
+	t.chip, t.tab, t.sorted, t.row = reverse, reverse, reverse, reverse
+	t.good, t.warn = widget.StyleOf(bold.Foreground(brightGreen)), widget.StyleOf(bold.Foreground(brightYellow))
+	t.read, t.write = widget.StyleOf(bold.Foreground(brightCyan)), widget.StyleOf(bold.Foreground(brightMagenta))
+	t.alarm = widget.StyleOf(bold.Foreground(brightWhite).Background(red))
+	t.owners = owners(bold.Foreground(black), white)
+	return t
 }
 
 // monoTheme has no colours.

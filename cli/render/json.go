@@ -105,14 +105,11 @@ type Finding struct {
 // KeyedFinding is a finding outside of a lock's object. Its key is empty if it
 // concerns the servers.
 type KeyedFinding struct {
-	Key      string `json:"key"`
-	KeyB64   string `json:"key_b64,omitempty"`
-	Node     string `json:"node"`
-	DB       int    `json:"db"`
-	ID       string `json:"id"`
-	Severity string `json:"severity"`
-	Text     string `json:"text"`
-	Remedy   string `json:"remedy"`
+	Key    string `json:"key"`
+	KeyB64 string `json:"key_b64,omitempty"`
+	Node   string `json:"node"`
+	DB     int    `json:"db"`
+	Finding
 }
 
 // Event is a line of `watch --json`.
@@ -222,10 +219,7 @@ func FindingOf(f keyspace.Finding) Finding {
 
 // KeyedFindingOf returns the JSON form of f with its lock.
 func KeyedFindingOf(f keyspace.Finding) KeyedFinding {
-	return KeyedFinding{
-		Key: Text(f.Lock.Key), KeyB64: Base64(f.Lock.Key), Node: Text(cmp.Or(f.Lock.Node, f.Server)), DB: f.Lock.DB,
-		ID: f.ID, Severity: f.Severity.String(), Text: Text(f.Text), Remedy: Text(f.Remedy),
-	}
+	return KeyedFinding{Text(f.Lock.Key), Base64(f.Lock.Key), Text(cmp.Or(f.Lock.Node, f.Server)), f.Lock.DB, FindingOf(f)}
 }
 
 // modeOf returns the mode of the hold; "" if the kind of lock has no modes.

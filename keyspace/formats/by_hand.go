@@ -30,10 +30,8 @@ func getset() keyspace.Format {
 		}
 		return atMilli(s)
 	})
-	f.Name = "getset"
-	f.Library = "custom GETSET, ServiceStack.Redis"
-	f.Source = "redis.io/commands/setnx"
-	f.Signature = "the value is a time, and the key has no TTL"
+	f.About = about("getset", "custom GETSET, ServiceStack.Redis", "redis.io/commands/setnx",
+		"the value is a time, and the key has no TTL")
 	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
 	return f
 }
@@ -43,14 +41,12 @@ func getset() keyspace.Format {
 // the same, so the name of the key must suggest a lock.
 func hashReentrant() keyspace.Format {
 	return keyspace.Format{
-		Name:      "hash-reentrant",
-		Library:   "HINCRBY in Lua",
-		Source:    "common practice; locktop's own Reentrant has the same layout",
-		Signature: "the name contains a word for locks, and the hash has one field that holds a count",
-		Type:      "hash",
-		Match:     looksLikeLock,
-		Decode:    decodeHashReentrant,
-		Actions:   countActions(nil, ""),
+		About: about("hash-reentrant", "HINCRBY in Lua", "common practice; locktop's own Reentrant has the same layout",
+			"the name contains a word for locks, and the hash has one field that holds a count"),
+		Type:    "hash",
+		Match:   looksLikeLock,
+		Decode:  decodeHashReentrant,
+		Actions: countActions(nil, ""),
 		Samples: []keyspace.Sample{sample("entered twice", 45*time.Second, keyspace.Lock{
 			Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
 			Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 2}},
@@ -90,11 +86,9 @@ func stampRW() keyspace.Format {
 		return keyspace.Possible
 	}
 	return keyspace.Format{
-		Name:      "stamp-rw",
-		Library:   "custom: a hash of two times",
-		Source:    "common practice",
-		Signature: "the hash has a time in ms for read or write, and nothing else",
-		Type:      "hash",
+		About: about("stamp-rw", "custom: a hash of two times", "common practice",
+			"the hash has a time in ms for read or write, and nothing else"),
+		Type: "hash",
 		Probe: func(key, first string) keyspace.Confidence {
 			if modeOf(first) == "" {
 				return keyspace.No
@@ -141,24 +135,15 @@ func modeOf(field string) keyspace.Mode {
 // hashRW is the format of a read/write lock in a hash with two owners.
 func hashRW() keyspace.Format {
 	return keyspace.Format{
-		Name:      "hash-rw",
-		Library:   "custom: a hash of two owners",
-		Source:    "common practice",
-		Signature: "the name contains a word for locks, and the hash has an owner for r or w, and nothing else",
-		Type:      "hash",
-		Match:     looksLikeLock,
-		Probe:     probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.RW}
-			for _, m := range e.Members {
-				mode := modeOf(m.Name)
-				if mode == "" || m.Value == "" || digits(m.Value, 1, 20) {
-					return keyspace.Lock{}, keyspace.No
-				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Count: 1, Mode: mode})
-			}
-			return ifHeld(l, keyspace.Likely)
-		},
+		About: about("hash-rw", "custom: a hash of two owners", "common practice",
+			"the name contains a word for locks, and the hash has an owner for r or w, and nothing else"),
+		Type:  "hash",
+		Match: looksLikeLock,
+		Probe: probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
+		Decode: decodeMembers(keyspace.RW, keyspace.Likely, func(m keyspace.Member, _ time.Time) (keyspace.Holder, bool) {
+			mode := modeOf(m.Name)
+			return keyspace.Holder{ID: m.Value, Count: 1, Mode: mode}, mode != "" && m.Value != "" && !digits(m.Value, 1, 20)
+		}),
 		Actions: hashRWActions("hold_extend"),
 		Samples: []keyspace.Sample{sample("a writer", 30*time.Second, keyspace.Lock{
 			Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
@@ -193,11 +178,9 @@ func hashRWActions(extend string) *keyspace.Actions {
 // violated, and the writer's key represents the lock.
 func readWriteKeys() keyspace.Format {
 	return keyspace.Format{
-		Name:      "read-write-keys",
-		Library:   "custom: two keys",
-		Source:    "common practice",
-		Signature: "the name ends in readLock or writeLock, and the value is a number",
-		Type:      "string",
+		About: about("read-write-keys", "custom: two keys", "common practice",
+			"the name ends in readLock or writeLock, and the value is a number"),
+		Type: "string",
 		Match: func(key string) bool {
 			_, _, ok := sides(key)
 			return ok
@@ -207,8 +190,24 @@ func readWriteKeys() keyspace.Format {
 			_, other, _ := sides(e.Key)
 			return []keyspace.Companion{{Key: other, Type: "string"}}
 		},
-		Decode:  decodeReadWriteKeys,
-		Actions: readWriteActions(),
+		Decode: decodeReadWriteKeys,
+		Actions: &keyspace.Actions{
+			Keys: func(l keyspace.Lock) []string {
+				own, other, _ := sides(l.Key)
+				var keys []string
+				for _, h := range l.Holders {
+					if h.Mode == own {
+						keys = append(keys, l.Key)
+					} else {
+						keys = append(keys, other)
+					}
+				}
+				return keys
+			},
+			Args:         holderIDs,
+			ForceRelease: script("keys_check", "keys_release"),
+			Extend:       script("keys_check", "keys_extend"),
+		},
 		Samples: readWriteKeysSamples(),
 	}
 }
@@ -261,34 +260,12 @@ func readWriteKeysSamples() []keyspace.Sample {
 	return []keyspace.Sample{reader, broken}
 }
 
-func readWriteActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string {
-			own, other, _ := sides(l.Key)
-			var keys []string
-			for _, h := range l.Holders {
-				if h.Mode == own {
-					keys = append(keys, l.Key)
-				} else {
-					keys = append(keys, other)
-				}
-			}
-			return keys
-		},
-		Args:         holderIDs,
-		ForceRelease: script("keys_check", "keys_release"),
-		Extend:       script("keys_check", "keys_extend"),
-	}
-}
-
 // oversized is the format of values that are too big for a lock although their name
 // suggests one: a table of locks, a queue, or a mistake. It has no holders.
 func oversized() keyspace.Format {
 	return keyspace.Format{
-		Name:          "oversized",
-		Library:       "custom",
-		Source:        "a name that suggests a lock, and a value that is too large for one",
-		Signature:     "the name contains a word for locks",
+		About: about("oversized", "custom", "a name that suggests a lock, and a value that is too large for one",
+			"the name contains a word for locks"),
 		Type:          keyspace.AnyType,
 		Match:         func(key string) bool { return hintOf(key) == strongHint },
 		MaxConfidence: keyspace.Possible,

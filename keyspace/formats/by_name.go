@@ -16,11 +16,9 @@ func byName() []keyspace.Format {
 		// Unique tasks of Go's asynq: the ID of the task, under the name of its queue, its type and a
 		// digest of its payload. The key lasts until the task ends or its TTL ends.
 		opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "asynq",
-			Library:   "asynq",
-			Source:    "github.com/hibiken/asynq: internal/base/base.go",
-			Signature: "the name is asynq:{queue}:unique:, a task's type and a digest",
-			Prefixes:  []string{"asynq:{"},
+			About: about("asynq", "asynq", "github.com/hibiken/asynq: internal/base/base.go",
+				"the name is asynq:{queue}:unique:, a task's type and a digest"),
+			Prefixes: []string{"asynq:{"},
 			Match: func(key string) bool {
 				_, rest, unique := strings.Cut(key, "}:unique:")
 				_, digest, typed := cutLast(rest, ":")
@@ -34,11 +32,9 @@ func byName() []keyspace.Format {
 		}),
 		// Go's xiaoxuxiansheng/redis_lock. The token has the holder's process and goroutine.
 		stringLock{token: processAndGoroutine, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "xiaoxuxiansheng",
-			Library:   "xiaoxuxiansheng/redis_lock",
-			Source:    "github.com/xiaoxuxiansheng/redis_lock: lock.go",
-			Signature: "the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine",
-			Prefixes:  []string{"REDIS_LOCK_PREFIX_"},
+			About: about("xiaoxuxiansheng", "xiaoxuxiansheng/redis_lock", "github.com/xiaoxuxiansheng/redis_lock: lock.go",
+				"the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine"),
+			Prefixes: []string{"REDIS_LOCK_PREFIX_"},
 			Samples: []keyspace.Sample{
 				labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second)),
 			},
@@ -46,23 +42,17 @@ func byName() []keyspace.Format {
 		// Periodic tasks in Go's machinery v1: the time of the next run in ns. The library uses the
 		// same number as the TTL, and never deletes the key.
 		opaque(func(v string) bool { return digits(v, 19, 19) }, fixed(keyspace.Certain)).format(keyspace.Format{
-			Name:      "machinery",
-			Library:   "machinery",
-			Source:    "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
-			Signature: "the name begins with machinery_lock_, and the value is a time in nanoseconds",
-			Prefixes:  []string{"machinery_lock_"},
-			Actions:   valueActions(),
-			Samples: []keyspace.Sample{
-				opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0),
-			},
+			About: about("machinery", "machinery", "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
+				"the name begins with machinery_lock_, and the value is a time in nanoseconds"),
+			Prefixes: []string{"machinery_lock_"},
+			Actions:  valueActions(),
+			Samples:  []keyspace.Sample{opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0)},
 		}),
 		// Mutex in node's redis-semaphore: a UUID, or a UUID with a suffix of the caller.
 		stringLock{token: suffixedUUID, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "redis-semaphore-mutex",
-			Library:   "redis-semaphore",
-			Source:    "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
-			Signature: "the name begins with mutex:, and the value is a UUID",
-			Prefixes:  []string{"mutex:"},
+			About: about("redis-semaphore-mutex", "redis-semaphore", "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
+				"the name begins with mutex:, and the value is a UUID"),
+			Prefixes: []string{"mutex:"},
 			Samples: []keyspace.Sample{
 				labelled("resize-2", opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)),
 				opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second),
@@ -71,12 +61,10 @@ func byName() []keyspace.Format {
 		redisSemaphore(),
 		// Hangfire.Redis.StackExchange: a UUID that is the same in all locks of a process.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "hangfire",
-			Library:   "Hangfire.Redis.StackExchange",
-			Source:    "github.com/marcoCasamento/Hangfire.Redis.StackExchange: RedisLock.cs",
-			Signature: "the name begins with {hangfire}:, and the value is a UUID",
-			Prefixes:  []string{"{hangfire}:", "hangfire:"},
-			Samples:   []keyspace.Sample{opaqueSample("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
+			About: about("hangfire", "Hangfire.Redis.StackExchange", "github.com/marcoCasamento/Hangfire.Redis.StackExchange: RedisLock.cs",
+				"the name begins with {hangfire}:, and the value is a UUID"),
+			Prefixes: []string{"{hangfire}:", "hangfire:"},
+			Samples:  []keyspace.Sample{opaqueSample("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
 		}),
 		// The job locks of BullMQ and Bull: the worker's UUID, in BullMQ with the number of the
 		// current job.
@@ -87,10 +75,8 @@ func byName() []keyspace.Format {
 			number, numbered := strings.CutPrefix(v[36:], ":")
 			return v[36:] == "" || numbered && digits(number, 1, 10)
 		}, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "bullmq",
-			Library:   "BullMQ, Bull",
-			Source:    "github.com/taskforcesh/bullmq: src/commands; github.com/OptimalBits/bull: lib/commands",
-			Signature: "the name is prefix:queue:job:lock, and the value is a worker's UUID",
+			About: about("bullmq", "BullMQ, Bull", "github.com/taskforcesh/bullmq: src/commands; github.com/OptimalBits/bull: lib/commands",
+				"the name is prefix:queue:job:lock, and the value is a worker's UUID"),
 			Match: func(key string) bool {
 				return strings.HasSuffix(key, ":lock") && strings.Count(key, ":") >= 3 && !strings.HasPrefix(strings.TrimPrefix(key, "{"), "hangfire")
 			},
@@ -102,22 +88,18 @@ func byName() []keyspace.Format {
 		}),
 		// node's redis-lock: the deadline in ms.
 		opaque(func(v string) bool { return digits(v, 13, 13) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "redis-lock-npm",
-			Library:   "redis-lock (npm)",
-			Source:    "github.com/errorception/redis-lock: index.js",
-			Signature: "the name begins with lock., and the value is a time in ms",
-			Prefixes:  []string{"lock."},
-			Actions:   valueActions(),
-			Samples:   []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
+			About: about("redis-lock-npm", "redis-lock (npm)", "github.com/errorception/redis-lock: index.js",
+				"the name begins with lock., and the value is a time in ms"),
+			Prefixes: []string{"lock."},
+			Actions:  valueActions(),
+			Samples:  []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
 		}),
 		simpleRedisMutex(),
 		// node-resque's plugins JobLock and QueueLock: the deadline in seconds, under a name that ends
 		// with the arguments of the job.
 		opaque(func(v string) bool { return digits(v, 10, 10) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "node-resque",
-			Library:   "node-resque",
-			Source:    "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
-			Signature: "the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds",
+			About: about("node-resque", "node-resque", "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
+				"the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds"),
 			Match: func(key string) bool {
 				if !strings.HasSuffix(key, "]") {
 					return false
@@ -138,41 +120,33 @@ func byName() []keyspace.Format {
 		}),
 		// The lock that elects one of several celery schedulers.
 		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "redbeat",
-			Library:   "celery-redbeat",
-			Source:    "github.com/sibson/redbeat: redbeat/schedulers.py",
-			Signature: "the name is that of redbeat's lock, and the value a UUID that contains the time",
-			Prefixes:  []string{"redbeat:"},
-			Match:     func(key string) bool { return key == "redbeat:lock" || key == "redbeat::lock" },
-			Samples:   []keyspace.Sample{opaqueSample("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)},
+			About: about("redbeat", "celery-redbeat", "github.com/sibson/redbeat: redbeat/schedulers.py",
+				"the name is that of redbeat's lock, and the value a UUID that contains the time"),
+			Prefixes: []string{"redbeat:"},
+			Match:    func(key string) bool { return key == "redbeat:lock" || key == "redbeat::lock" },
+			Samples:  []keyspace.Sample{opaqueSample("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)},
 		}),
 		// celery-once, which queues a task only once.
 		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "celery-once",
-			Library:   "celery-once",
-			Source:    "github.com/cameronmaske/celery-once: celery_once/backends/redis.py",
-			Signature: "the name begins with qo_, and the value is a UUID that contains the time",
-			Prefixes:  []string{"qo_"},
-			Samples:   []keyspace.Sample{opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)},
+			About: about("celery-once", "celery-once", "github.com/cameronmaske/celery-once: celery_once/backends/redis.py",
+				"the name begins with qo_, and the value is a UUID that contains the time"),
+			Prefixes: []string{"qo_"},
+			Samples:  []keyspace.Sample{opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)},
 		}),
 		// The lock of a client that fills a dogpile.cache.
 		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "dogpile",
-			Library:   "dogpile.cache",
-			Source:    "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py",
-			Signature: "the name begins with _lock, and the value is a UUID that contains the time",
-			Prefixes:  []string{"_lock"},
-			Samples:   []keyspace.Sample{opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)},
+			About: about("dogpile", "dogpile.cache", "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py",
+				"the name begins with _lock, and the value is a UUID that contains the time"),
+			Prefixes: []string{"_lock"},
+			Samples:  []keyspace.Sample{opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)},
 		}),
 		// Python's python-redis-lock: base64 of 18 bytes under lock:, by default without a TTL.
 		// Waiters block on a list, which exists only for a moment after a release.
 		opaque(eighteenBytes, fixed(keyspace.Likely)).format(keyspace.Format{
-			Name:         "python-redis-lock",
+			About: about("python-redis-lock", "python-redis-lock", "github.com/ionelmc/python-redis-lock: src/redis_lock/__init__.py",
+				"the name begins with lock:, and the value is base64 of 18 bytes"),
 			NoTTL:        true,
 			BlockingWait: true,
-			Library:      "python-redis-lock",
-			Source:       "github.com/ionelmc/python-redis-lock: src/redis_lock/__init__.py",
-			Signature:    "the name begins with lock:, and the value is base64 of 18 bytes",
 			Prefixes:     []string{"lock:"},
 			Companion:    begins("lock-signal:"),
 			Actions: listActions(func(key string) string { return "lock-signal:" + strings.TrimPrefix(key, "lock:") }, time.Second,
@@ -185,11 +159,9 @@ func byName() []keyspace.Format {
 		// Lock in Python's walrus: 32 raw bytes under lock:. Waiters block on a list, which remains
 		// after a release.
 		opaque(func(v string) bool { return isRaw(v, 32) }, fixed(keyspace.Certain)).format(keyspace.Format{
-			Name:         "walrus",
+			About: about("walrus", "walrus", "github.com/coleifer/walrus: walrus/lock.py",
+				"the name begins with lock:, and the value is 32 raw bytes"),
 			BlockingWait: true,
-			Library:      "walrus",
-			Source:       "github.com/coleifer/walrus: walrus/lock.py",
-			Signature:    "the name begins with lock:, and the value is 32 raw bytes",
 			Prefixes:     []string{"lock:"},
 			Companion:    begins("lock.event:"),
 			Actions: listActions(func(key string) string { return "lock.event:" + strings.TrimPrefix(key, "lock:") }, 0,
@@ -201,71 +173,57 @@ func byName() []keyspace.Format {
 		huey(),
 		// huey's locks if results expire: a key for each lock.
 		opaque(func(v string) bool { return len(v) < probeBytes }, fixed(keyspace.Certain)).format(keyspace.Format{
-			Name:      "huey-expire",
-			Library:   "huey",
-			Source:    "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
-			Signature: "the name begins with huey.r. and contains .lock.",
-			Prefixes:  []string{"huey.r."},
-			Match:     func(key string) bool { return strings.Contains(key, ".lock.") },
-			Samples:   []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
+			About: about("huey-expire", "huey", "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
+				"the name begins with huey.r. and contains .lock."),
+			Prefixes: []string{"huey.r."},
+			Match:    func(key string) bool { return strings.Contains(key, ".lock.") },
+			Samples:  []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
 		}),
 		// celery-singleton, which queues a task only once: the task's ID, by default without a TTL.
 		opaque(anyToken, fixed(keyspace.Certain)).format(keyspace.Format{
-			Name:      "celery-singleton",
-			Library:   "celery-singleton",
-			Source:    "github.com/steinitzu/celery-singleton: celery_singleton/singleton.py",
-			Signature: "the name is SINGLETONLOCK_ and a digest",
-			Prefixes:  []string{"SINGLETONLOCK_"},
-			Match:     func(key string) bool { return isHex(strings.TrimPrefix(key, "SINGLETONLOCK_"), 32) },
-			Samples:   []keyspace.Sample{opaqueSample("a task in the queue", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
+			About: about("celery-singleton", "celery-singleton", "github.com/steinitzu/celery-singleton: celery_singleton/singleton.py",
+				"the name is SINGLETONLOCK_ and a digest"),
+			Prefixes: []string{"SINGLETONLOCK_"},
+			Match:    func(key string) bool { return isHex(strings.TrimPrefix(key, "SINGLETONLOCK_"), 32) },
+			Samples:  []keyspace.Sample{opaqueSample("a task in the queue", "SINGLETONLOCK_900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
 		}),
 		// The lock that elects the worker which schedules a queue of Python's rq.
 		opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "rq-scheduler",
-			Library:   "rq",
-			Source:    "github.com/rq/rq: rq/scheduler.py",
-			Signature: "the name begins with rq:scheduler-lock:",
-			Prefixes:  []string{"rq:scheduler-lock:"},
+			About: about("rq-scheduler", "rq", "github.com/rq/rq: rq/scheduler.py",
+				"the name begins with rq:scheduler-lock:"),
+			Prefixes: []string{"rq:scheduler-lock:"},
 			// The flag for cleaned registries looks like a lock.
 			Companion: func(key string) bool { return strings.HasPrefix(key, "rq:clean_registries:") },
 			Samples:   []keyspace.Sample{opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
 		}),
 		// The job locks of Python's arq. A worker sets the flag.
 		opaque(func(v string) bool { return v == "1" }, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "arq",
-			Library:   "arq",
-			Source:    "github.com/python-arq/arq: arq/worker.py",
-			Signature: "the name begins with arq:in-progress:, and the value is 1",
-			Prefixes:  []string{"arq:in-progress:"},
-			Samples:   []keyspace.Sample{opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
+			About: about("arq", "arq", "github.com/python-arq/arq: arq/worker.py",
+				"the name begins with arq:in-progress:, and the value is 1"),
+			Prefixes: []string{"arq:in-progress:"},
+			Samples:  []keyspace.Sample{opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
 		}),
 		// Sentry's locks: a random UUID without dashes.
 		opaque(func(v string) bool {
 			id, ok := undashed(v)
 			return ok && id.Version() == 4 && isHex(v, 32)
 		}, needsTTL(keyspace.Likely)).format(keyspace.Format{
-			Name:      "sentry",
-			Library:   "Sentry",
-			Source:    "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
-			Signature: "the name begins with l:, and the value is a UUID without dashes",
-			Prefixes:  []string{"l:"},
-			Samples:   []keyspace.Sample{opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
+			About: about("sentry", "Sentry", "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
+				"the name begins with l:, and the value is a UUID without dashes"),
+			Prefixes: []string{"l:"},
+			Samples:  []keyspace.Sample{opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
 		}),
 		// .NET's RedLock.net and Python's pottery.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "redlock-net",
-			Library:   "RedLock.net, pottery",
-			Source:    "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
-			Signature: "the name begins with redlock:, and the value is a UUID",
-			Prefixes:  []string{"redlock:"},
-			Samples:   []keyspace.Sample{opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
+			About: about("redlock-net", "RedLock.net, pottery", "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
+				"the name begins with redlock:, and the value is a UUID"),
+			Prefixes: []string{"redlock:"},
+			Samples:  []keyspace.Sample{opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
 		}),
 		// Trigger locks in quartz-redis-jobstore: the ID of the scheduler.
 		opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "quartz",
-			Library:   "quartz-redis-jobstore",
-			Source:    "github.com/jlinn/quartz-redis-jobstore: RedisJobStoreSchema",
-			Signature: "the name has trigger_lock:, a group and a name",
+			About: about("quartz", "quartz-redis-jobstore", "github.com/jlinn/quartz-redis-jobstore: RedisJobStoreSchema",
+				"the name has trigger_lock:, a group and a name"),
 			Match: func(key string) bool {
 				before, rest, ok := strings.Cut(key, "trigger_lock:")
 				return ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
@@ -277,49 +235,39 @@ func byName() []keyspace.Format {
 			id, ok := undashed(v)
 			return ok && id.Version() == 4
 		}, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "lock4j",
-			Library:   "lock4j",
-			Source:    "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
-			Signature: "the name begins with lock4j:, and the value is a UUID without dashes",
-			Prefixes:  []string{"lock4j:"},
-			Samples:   []keyspace.Sample{opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
+			About: about("lock4j", "lock4j", "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
+				"the name begins with lock4j:, and the value is a UUID without dashes"),
+			Prefixes: []string{"lock4j:"},
+			Samples:  []keyspace.Sample{opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
 		}),
 		// Java's alturkovic/distributed-lock: a UUID, the same in all keys of one acquire.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "alturkovic",
-			Library:   "alturkovic/distributed-lock",
-			Source:    "github.com/alturkovic/distributed-lock: distributed-lock-redis",
-			Signature: "the name begins with distributed_lock:, and the value is a UUID",
-			Prefixes:  []string{"distributed_lock:"},
-			Samples:   []keyspace.Sample{opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)},
+			About: about("alturkovic", "alturkovic/distributed-lock", "github.com/alturkovic/distributed-lock: distributed-lock-redis",
+				"the name begins with distributed_lock:, and the value is a UUID"),
+			Prefixes: []string{"distributed_lock:"},
+			Samples:  []keyspace.Sample{opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)},
 		}),
 		// .NET's csredis and FreeRedis.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "csredis",
-			Library:   "csredis, FreeRedis",
-			Source:    "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
-			Signature: "the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID",
-			Prefixes:  []string{"CSRedisClientLock:", "RedisClientLock:"},
-			Samples:   []keyspace.Sample{opaqueSample("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
+			About: about("csredis", "csredis, FreeRedis", "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
+				"the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID"),
+			Prefixes: []string{"CSRedisClientLock:", "RedisClientLock:"},
+			Samples:  []keyspace.Sample{opaqueSample("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
 		}),
 		laravel(),
 		// PHP's php-lock/lock: 32 random bytes in hexadecimal. By default the key expires after 1000
 		// years.
 		opaque(func(v string) bool { return isHex(v, 64) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "php-lock",
-			Library:   "php-lock/lock",
-			Source:    "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
-			Signature: "the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits",
-			Prefixes:  []string{"php-malkusch-lock:"},
-			Samples:   []keyspace.Sample{opaqueSample("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
+			About: about("php-lock", "php-lock/lock", "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
+				"the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits"),
+			Prefixes: []string{"php-malkusch-lock:"},
+			Samples:  []keyspace.Sample{opaqueSample("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
 		}),
 		// Locks on PHP sessions in Redis. The token has the holder's host and process.
 		stringLock{token: hostAndProcess("|"), sure: fixed(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "phpredis",
-			Library:   "phpredis",
-			Source:    "github.com/phpredis/phpredis: redis_session.c",
-			Signature: "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process",
-			Prefixes:  []string{"PHPREDIS_SESSION:"},
+			About: about("phpredis", "phpredis", "github.com/phpredis/phpredis: redis_session.c",
+				"the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process"),
+			Prefixes: []string{"PHPREDIS_SESSION:"},
 			Match: func(key string) bool {
 				return len(key) > len("PHPREDIS_SESSION:_LOCK") && strings.HasSuffix(key, "_LOCK")
 			},
@@ -327,22 +275,18 @@ func byName() []keyspace.Format {
 		}),
 		// Mutex in PHP's yii2-redis: 20 characters under a digest of the application and the name.
 		opaque(func(v string) bool { return len(v) == 20 && only(v, "-_") && mixed(v) }, needsTTL(keyspace.Likely)).format(keyspace.Format{
-			Name:      "yii2",
-			Library:   "yii2-redis",
-			Source:    "github.com/yiisoft/yii2-redis: src/Mutex.php",
-			Signature: "the name is 37 hexadecimal digits, and the value 20 random characters",
-			Match:     func(key string) bool { return isHex(key, 37) },
-			Samples:   []keyspace.Sample{opaqueSample("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)},
+			About: about("yii2", "yii2-redis", "github.com/yiisoft/yii2-redis: src/Mutex.php",
+				"the name is 37 hexadecimal digits, and the value 20 random characters"),
+			Match:   func(key string) bool { return isHex(key, 37) },
+			Samples: []keyspace.Sample{opaqueSample("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)},
 		}),
 		nextcloud(),
 		// ActiveJob::Uniqueness, which uses redlock-rb.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "activejob-uniqueness",
-			Library:   "activejob-uniqueness",
-			Source:    "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
-			Signature: "the name begins with activejob_uniqueness:, and the value is a UUID",
-			Prefixes:  []string{"activejob_uniqueness:"},
-			Samples:   []keyspace.Sample{opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
+			About: about("activejob-uniqueness", "activejob-uniqueness", "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
+				"the name begins with activejob_uniqueness:, and the value is a UUID"),
+			Prefixes: []string{"activejob_uniqueness:"},
+			Samples:  []keyspace.Sample{opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
 		}),
 		redisSemaphoreRB(),
 		sidekiqUniqueJobs(),
@@ -351,21 +295,17 @@ func byName() []keyspace.Format {
 		resqueLock(),
 		// The lock that elects one of several schedulers: host and process.
 		stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "resque-scheduler",
-			Library:   "resque-scheduler",
-			Source:    "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",
-			Signature: "the name ends in resque_scheduler_master_lock, and the value is host:process",
-			Match:     ends("resque_scheduler_master_lock"),
-			Samples:   []keyspace.Sample{opaqueSample("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
+			About: about("resque-scheduler", "resque-scheduler", "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",
+				"the name ends in resque_scheduler_master_lock, and the value is host:process"),
+			Match:   ends("resque_scheduler_master_lock"),
+			Samples: []keyspace.Sample{opaqueSample("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
 		}),
 		// GitLab's exclusive lease.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			Name:      "gitlab",
-			Library:   "GitLab",
-			Source:    "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
-			Signature: "the name begins with gitlab:exclusive_lease:, and the value is a UUID",
-			Prefixes:  []string{"gitlab:exclusive_lease:"},
-			Samples:   []keyspace.Sample{opaqueSample("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
+			About: about("gitlab", "GitLab", "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
+				"the name begins with gitlab:exclusive_lease:, and the value is a UUID"),
+			Prefixes: []string{"gitlab:exclusive_lease:"},
+			Samples:  []keyspace.Sample{opaqueSample("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
 		}),
 		goRedislockFair(),
 	}

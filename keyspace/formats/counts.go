@@ -13,11 +13,9 @@ import (
 // the release channels distinguish it.
 func redissonCount() keyspace.Format {
 	return keyspace.Format{
-		Name:         "redisson-count",
+		About: about("redisson-count", "Redisson", "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
+			"the value is a small number, and the key has no TTL"),
 		ShowsWaiters: true,
-		Library:      "Redisson",
-		Source:       "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
-		Signature:    "the value is a small number, and the key has no TTL",
 		Type:         "string",
 		Probe: func(key, first string) keyspace.Confidence {
 			if !digits(first, 1, 4) || countsOtherwise(key) {
@@ -89,10 +87,8 @@ const dramatiqTTL = 15 * time.Minute
 // Every counter with a TTL looks the same.
 func dramatiq() keyspace.Format {
 	return keyspace.Format{
-		Name:          "dramatiq",
-		Library:       "dramatiq",
-		Source:        "github.com/Bogdanp/dramatiq: dramatiq/rate_limits/concurrent.py",
-		Signature:     "the value is a small number, and the key expires within a quarter of an hour",
+		About: about("dramatiq", "dramatiq", "github.com/Bogdanp/dramatiq: dramatiq/rate_limits/concurrent.py",
+			"the value is a small number, and the key expires within a quarter of an hour"),
 		Type:          "string",
 		MaxConfidence: keyspace.Possible,
 		Probe: func(key, first string) keyspace.Confidence {

@@ -16,12 +16,10 @@ import (
 // customString is the format of a string whose name and value suggest a holder.
 func customString() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom",
-		Library:   "custom code, with strings",
-		Source:    "common practice",
-		Signature: "the name has a word for exclusive use, and the value names a holder",
-		Type:      "string",
-		LockLike:  true,
+		About: about("custom", "custom code, with strings", "common practice",
+			"the name has a word for exclusive use, and the value names a holder"),
+		Type:     "string",
+		LockLike: true,
 		Probe: func(key, first string) keyspace.Confidence {
 			sure, _, _ := customStringConfidence(key, first, true)
 			return sure
@@ -93,12 +91,10 @@ func customEvidence(word, shape string) []string {
 // several names.
 func customHash() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom-hash",
-		Library:   "custom code, with hashes",
-		Source:    "common practice",
-		Signature: "the hash has fields that name a holder",
-		Type:      "hash",
-		LockLike:  true,
+		About: about("custom-hash", "custom code, with hashes", "common practice",
+			"the hash has fields that name a holder"),
+		Type:     "hash",
+		LockLike: true,
 		Probe: func(key, first string) keyspace.Confidence {
 			if fieldUses[plainField(first)] != 0 && !otherName(key) || suggestsHolders(key) {
 				return keyspace.Possible
@@ -107,7 +103,23 @@ func customHash() keyspace.Format {
 		},
 		Decode:  decodeCustomHash,
 		Actions: fieldActions(),
-		Samples: customHashSamples(),
+		Samples: []keyspace.Sample{
+			sample("one hold", time.Minute, keyspace.Lock{
+				Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
+				Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 2}},
+				Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
+			},
+				"DEL claim:task:31",
+				"HSET claim:task:31 owner web-3:31 at {ms-7000} count 2",
+				"PEXPIRE claim:task:31 60000"),
+			sample("an owner for each of two jobs", 0, keyspace.Lock{
+				Key: "running-jobs", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+				Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Count: 1}, {ID: "import=web-2:17", Label: "web-2:17", Count: 1}},
+				Evidence: []string{`"running" in the name suggests exclusive use`, "each of 2 fields has an owner or a time"},
+			},
+				"DEL running-jobs",
+				"HSET running-jobs backup web-1:4242 import web-2:17"),
+		},
 	}
 }
 
@@ -210,18 +222,22 @@ func fieldActions() *keyspace.Actions {
 // ends.
 func customZset() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom-zset",
-		Library:   "custom code, with zsets",
-		Source:    "common practice",
-		Signature: "the name has a word for exclusive use, and the zset has a time for each holder",
-		Type:      "zset",
-		NoTTL:     true, // the times of its elements end the holds
-		LockLike:  true,
-		Match:     suggestsHolders,
-		Probe:     probeIf(keyspace.Possible, isHolderName),
-		Decode:    decodeCustomZset,
-		Actions:   memberActions(inZset, ""),
-		Samples:   customZsetSamples(),
+		About: about("custom-zset", "custom code, with zsets", "common practice",
+			"the name has a word for exclusive use, and the zset has a time for each holder"),
+		Type:     "zset",
+		NoTTL:    true, // the times of its elements end the holds
+		LockLike: true,
+		Match:    suggestsHolders,
+		Probe:    probeIf(keyspace.Possible, isHolderName),
+		Decode:   decodeCustomZset,
+		Actions:  memberActions(inZset, ""),
+		Samples: []keyspace.Sample{sample("two permits with their deadlines", 20*time.Second, keyspace.Lock{
+			Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
+			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+			Evidence: []string{`"sem" in the name suggests exclusive use`, "each element has a time"},
+		},
+			"DEL sem:render",
+			"ZADD sem:render {ms-4000} web-3:31 {ms+12000} web-1:4242 {ms+20000} web-2:17")},
 	}
 }
 
@@ -266,14 +282,12 @@ func decodeCustomZset(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 // customSet is the format of a set of holders.
 func customSet() keyspace.Format {
 	return keyspace.Format{
-		Name:      "custom-set",
-		Library:   "custom code, with sets",
-		Source:    "common practice",
-		Signature: "the name has a word for exclusive use, and the set has names of processes",
-		Type:      "set",
-		LockLike:  true,
-		Match:     suggestsHolders,
-		Probe:     probeIf(keyspace.Possible, isHolderName),
+		About: about("custom-set", "custom code, with sets", "common practice",
+			"the name has a word for exclusive use, and the set has names of processes"),
+		Type:     "set",
+		LockLike: true,
+		Match:    suggestsHolders,
+		Probe:    probeIf(keyspace.Possible, isHolderName),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			hint, word := claimOf(e.Key)
 			if hint != fullClaim || e.Truncated() {
@@ -289,7 +303,14 @@ func customSet() keyspace.Format {
 			return ifHeld(l, keyspace.Possible)
 		},
 		Actions: memberActions(inSet, "hold_extend"),
-		Samples: customSetSamples(),
+		Samples: []keyspace.Sample{sample("two holders", time.Minute, keyspace.Lock{
+			Key: "gpu:holders", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+			Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
+			Evidence: []string{`"holders" in the name suggests exclusive use`, "its elements name processes"},
+		},
+			"DEL gpu:holders",
+			"SADD gpu:holders web-1:4242 web-2:17",
+			"PEXPIRE gpu:holders 60000")},
 	}
 }
 
@@ -309,45 +330,4 @@ func customStringSamples() []keyspace.Sample {
 		own("a mark during an activity", "catalog:rebuilding", "1", "", 30*time.Second,
 			`"rebuilding" in the name suggests exclusive use`, "the value is a mark"),
 	}
-}
-
-func customHashSamples() []keyspace.Sample {
-	return []keyspace.Sample{
-		sample("one hold", time.Minute, keyspace.Lock{
-			Key: "claim:task:31", Kind: keyspace.Mutex, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "at={ms-7000} owner=web-3:31", Label: "web-3:31", Count: 2}},
-			Evidence: []string{`"claim" in the name suggests exclusive use`, `the fields name the holder "web-3:31"`},
-		},
-			"DEL claim:task:31",
-			"HSET claim:task:31 owner web-3:31 at {ms-7000} count 2",
-			"PEXPIRE claim:task:31 60000"),
-		sample("an owner for each of two jobs", 0, keyspace.Lock{
-			Key: "running-jobs", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-			Holders:  []keyspace.Holder{{ID: "backup=web-1:4242", Label: "web-1:4242", Count: 1}, {ID: "import=web-2:17", Label: "web-2:17", Count: 1}},
-			Evidence: []string{`"running" in the name suggests exclusive use`, "each of 2 fields has an owner or a time"},
-		},
-			"DEL running-jobs",
-			"HSET running-jobs backup web-1:4242 import web-2:17"),
-	}
-}
-
-func customZsetSamples() []keyspace.Sample {
-	return []keyspace.Sample{sample("two permits with their deadlines", 20*time.Second, keyspace.Lock{
-		Key: "sem:render", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-		Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
-		Evidence: []string{`"sem" in the name suggests exclusive use`, "each element has a time"},
-	},
-		"DEL sem:render",
-		"ZADD sem:render {ms-4000} web-3:31 {ms+12000} web-1:4242 {ms+20000} web-2:17")}
-}
-
-func customSetSamples() []keyspace.Sample {
-	return []keyspace.Sample{sample("two holders", time.Minute, keyspace.Lock{
-		Key: "gpu:holders", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-		Holders:  []keyspace.Holder{{ID: "web-1:4242", Count: 1}, {ID: "web-2:17", Count: 1}},
-		Evidence: []string{`"holders" in the name suggests exclusive use`, "its elements name processes"},
-	},
-		"DEL gpu:holders",
-		"SADD gpu:holders web-1:4242 web-2:17",
-		"PEXPIRE gpu:holders 60000")}
 }

@@ -37,12 +37,10 @@ func byStructure() []keyspace.Format {
 		medallionSemaphore(),
 		// .NET's DistributedLock.Redis. Its tokens identify the holder: machine, process, and a UUID.
 		stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "medallion",
-			Library:   "DistributedLock (.NET)",
-			Source:    "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
-			Signature: "the value is machine_process_UUID",
-			Match:     func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-			Samples:   []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
+			About: about("medallion", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
+				"the value is machine_process_UUID"),
+			Match:   func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
+			Samples: []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
 		}),
 		symfony(),
 		magento(),
@@ -50,24 +48,25 @@ func byStructure() []keyspace.Format {
 		// The lock backend of Drupal's Redis module: the ID of the request, which contains the time
 		// and is the same in all locks of the request.
 		stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "drupal",
-			Library:   "Drupal's Redis module",
-			Source:    "github.com/md-systems/redis: src/Lock/PhpRedis.php",
-			Signature: "the name contains :lock:, and the value is the ID of a Drupal request, which contains the time",
-			Match:     func(key string) bool { return strings.Contains(key, ":lock:") },
-			Samples:   []keyspace.Sample{opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
+			About: about("drupal", "Drupal's Redis module", "github.com/md-systems/redis: src/Lock/PhpRedis.php",
+				"the name contains :lock:, and the value is the ID of a Drupal request, which contains the time"),
+			Match:   func(key string) bool { return strings.Contains(key, ":lock:") },
+			Samples: []keyspace.Sample{opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
 		}),
 		suo(),
 		// node's warlock: base64 of a UUID v1, which contains its time.
 		stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			Name:      "warlock",
-			Library:   "warlock",
-			Source:    "github.com/TheDeveloper/warlock: lib/warlock.js",
-			Signature: "the name ends in :lock, and the value is base64 of a UUID that contains the time",
-			Match:     ends(":lock"),
-			Samples:   []keyspace.Sample{opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
+			About: about("warlock", "warlock", "github.com/TheDeveloper/warlock: lib/warlock.js",
+				"the name ends in :lock, and the value is base64 of a UUID that contains the time"),
+			Match:   ends(":lock"),
+			Samples: []keyspace.Sample{opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
 		}),
 	}
+}
+
+// about says what a format is.
+func about(name, library, source, signature string) keyspace.About {
+	return keyspace.About{Name: name, Library: library, Source: source, Signature: signature}
 }
 
 // probeIf returns a Probe that is sure of the values that is matches, and of no other.
@@ -87,4 +86,29 @@ func ifHeld(l keyspace.Lock, sure keyspace.Confidence) (keyspace.Lock, keyspace.
 		return keyspace.Lock{}, keyspace.No
 	}
 	return l, sure
+}
+
+// decodeMembers returns a Decode of a collection of holders. An element that is not a holder
+// makes it no lock; a holder whose deadline has passed may remain.
+func decodeMembers(kind keyspace.Kind, sure keyspace.Confidence, holder func(m keyspace.Member, now time.Time) (keyspace.Holder, bool)) func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	return func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l := keyspace.Lock{Kind: kind}
+		for _, m := range e.Members {
+			h, ok := holder(m, e.Now)
+			if !ok {
+				return keyspace.Lock{}, keyspace.No
+			}
+			if h.Expires.IsZero() || h.Expires.After(e.Now) {
+				l.Holders = append(l.Holders, h)
+			}
+		}
+		return ifHeld(l, sure)
+	}
+}
+
+// beside returns a Related of one key beside a lock.
+func beside(typ string, name func(key string) string) func(keyspace.Entry) []keyspace.Companion {
+	return func(e keyspace.Entry) []keyspace.Companion {
+		return []keyspace.Companion{{Key: name(e.Key), Type: typ}}
+	}
 }

@@ -13,14 +13,12 @@ import (
 // token under the name in braces, and the count in a second key.
 func goRedislock() keyspace.Format {
 	return keyspace.Format{
-		Name:      "go-redislock",
-		Library:   "jefferyjob/go-redislock",
-		Source:    "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
-		Signature: "the name is in braces, and the value is lock_token: and a UUID",
-		Type:      "string",
-		Prefixes:  []string{"{"},
-		Match:     inBraces,
-		Probe:     probeIf(keyspace.Certain, goRedislockToken),
+		About: about("go-redislock", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
+			"the name is in braces, and the value is lock_token: and a UUID"),
+		Type:     "string",
+		Prefixes: []string{"{"},
+		Match:    inBraces,
+		Probe:    probeIf(keyspace.Certain, goRedislockToken),
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
@@ -67,18 +65,14 @@ func inBraces(key string) bool {
 func goRedislockFair() keyspace.Format {
 	queue := func(key string) string { return key + ":queue" }
 	return keyspace.Format{
-		Name:         "go-redislock-fair",
+		About: about("go-redislock-fair", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
+			"the name is in braces, and the value is one of the zset :queue beside it"),
 		ShowsWaiters: true,
-		Library:      "jefferyjob/go-redislock",
-		Source:       "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
-		Signature:    "the name is in braces, and the value is one of the zset :queue beside it",
 		Type:         "string",
 		Prefixes:     []string{"{"},
 		Match:        inBraces,
 		Probe:        probeIf(keyspace.Certain, func(first string) bool { return first != "" }),
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: queue(e.Key), Type: "zset"}}
-		},
+		Related:      beside("zset", queue),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			if e.Value == "" || e.Truncated() || e.Expires.IsZero() {
 				return keyspace.Lock{}, keyspace.No
@@ -112,16 +106,25 @@ func goRedislockFair() keyspace.Format {
 // either the readers' counts and their sum or the writer and its count.
 func goRedislockRW() keyspace.Format {
 	return keyspace.Format{
-		Name:      "go-redislock-rw",
-		Library:   "jefferyjob/go-redislock",
-		Source:    "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
-		Signature: "the hash has the fields mode and rcount, or mode, writer and wcount",
-		Type:      "hash",
+		About: about("go-redislock-rw", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
+			"the hash has the fields mode and rcount, or mode, writer and wcount"),
+		Type: "hash",
 		Probe: probeIf(keyspace.Certain, func(first string) bool {
 			return slices.Contains([]string{"mode", "rcount", "wcount", "writer"}, first) || strings.HasPrefix(first, rwReader)
 		}),
-		Decode:  decodeGoRedislockRW,
-		Actions: goRedislockRWActions(),
+		Decode: decodeGoRedislockRW,
+		Actions: &keyspace.Actions{
+			Keys: lockKey,
+			Args: func(l keyspace.Lock) []string {
+				seen := []string{strconv.Itoa(len(l.Holders))}
+				for _, h := range l.Holders {
+					seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
+				}
+				return seen
+			},
+			ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
+			Extend:       script("go_redislock_rw_check", "hold_extend"),
+		},
 		Samples: []keyspace.Sample{
 			sample("two readers, one of them twice", 30*time.Second, keyspace.Lock{
 				Key: "page:home", Kind: keyspace.RW,
@@ -197,19 +200,4 @@ func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
 	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
 	a.ForceRelease = script("go_redislock_fair_release")
 	return a
-}
-
-func goRedislockRWActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: lockKey,
-		Args: func(l keyspace.Lock) []string {
-			seen := []string{strconv.Itoa(len(l.Holders))}
-			for _, h := range l.Holders {
-				seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
-			}
-			return seen
-		},
-		ForceRelease: script("go_redislock_rw_check", "go_redislock_rw_release"),
-		Extend:       script("go_redislock_rw_check", "hold_extend"),
-	}
 }

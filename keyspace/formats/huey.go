@@ -10,12 +10,10 @@ import (
 // in the hash of the task results. One hash has all locks of an application.
 func huey() keyspace.Format {
 	return keyspace.Format{
-		Name:      "huey",
-		Library:   "huey",
-		Source:    "github.com/coleifer/huey: huey/api.py",
-		Signature: "the name begins with huey.results., and fields have .lock. in their name",
-		Type:      "hash",
-		Prefixes:  []string{"huey.results."},
+		About: about("huey", "huey", "github.com/coleifer/huey: huey/api.py",
+			"the name begins with huey.results., and fields have .lock. in their name"),
+		Type:     "hash",
+		Prefixes: []string{"huey.results."},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			for _, m := range e.Members {

@@ -15,11 +15,9 @@ func shedlock() keyspace.Format {
 	s := opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
 	s.Want.Holders[0].Label = "batch-01"
 	return r.format(keyspace.Format{
-		Name:      "shedlock",
-		Library:   "ShedLock",
-		Source:    "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
-		Signature: "the value is ADDED:, a time, @ and a host",
-		Samples:   []keyspace.Sample{s},
+		About: about("shedlock", "ShedLock", "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
+			"the value is ADDED:, a time, @ and a host"),
+		Samples: []keyspace.Sample{s},
 	})
 }
 
@@ -45,10 +43,8 @@ func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 func jedisLock() keyspace.Format {
 	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
 	return r.format(keyspace.Format{
-		Name:      "jedis-lock",
-		Library:   "abelaska/jedis-lock, custom UUID and time",
-		Source:    "github.com/abelaska/jedis-lock: JedisLock.java, and common practice",
-		Signature: "the value is a UUID and a time in ms",
+		About: about("jedis-lock", "abelaska/jedis-lock, custom UUID and time", "github.com/abelaska/jedis-lock: JedisLock.java, and common practice",
+			"the value is a UUID and a time in ms"),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure == keyspace.No {

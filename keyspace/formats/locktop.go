@@ -14,21 +14,12 @@ import (
 // an All: one token holds several locks.
 func locktop() keyspace.Format {
 	return keyspace.Format{
-		Name:      "locktop",
-		Library:   "locktop",
-		Source:    "package locktop/lock: Mutex, Fair, each key of an All",
-		Signature: "the value is a label, a tilde, and a UUID that contains the time",
-		Type:      "string",
-		Probe:     probeLocktop,
-		Companion: locktopCompanion,
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{
-				{Key: locktopName(e.Key, "queue"), Type: "zset"},
-				{Key: locktopName(e.Key, "alive"), Type: "zset"},
-				{Key: locktopName(e.Key, "fence"), Type: "string"},
-				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
-			}
-		},
+		About: about("locktop", "locktop", "package locktop/lock: Mutex, Fair, each key of an All",
+			"the value is a label, a tilde, and a UUID that contains the time"),
+		Type:         "string",
+		Probe:        probeLocktop,
+		Companion:    locktopCompanion,
+		Related:      locktopBeside("queue", "alive", "fence", "waiters"),
 		ShowsWaiters: true,
 		Decode:       decodeLocktop,
 		Actions:      locktopActions(),
@@ -48,6 +39,21 @@ func locktopName(key, part string) string {
 		return key + "::" + part
 	}
 	return "{" + key + "}:" + part
+}
+
+// locktopBeside returns a Related of second keys: the limit and the counter of the fence are
+// strings, the others are zsets.
+func locktopBeside(parts ...string) func(keyspace.Entry) []keyspace.Companion {
+	return func(e keyspace.Entry) (all []keyspace.Companion) {
+		for _, part := range parts {
+			typ := "zset"
+			if part == "fence" || part == "limit" {
+				typ = "string"
+			}
+			all = append(all, keyspace.Companion{Key: locktopName(e.Key, part), Type: typ})
+		}
+		return all
+	}
 }
 
 // locktopActions hand a fair lock over to the next waiter, like a release.
@@ -217,18 +223,11 @@ func locktopSamples() []keyspace.Sample {
 func locktopReentrant() keyspace.Format {
 	const token = "pay-7:52~{v7-4000/4d}"
 	return keyspace.Format{
-		Name:      "locktop-reentrant",
-		Library:   "locktop",
-		Source:    "package locktop/lock: Reentrant",
-		Signature: "the hash has one field, a label, a tilde, and a UUID that contains the time",
-		Type:      "hash",
-		Probe:     probeLocktop,
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{
-				{Key: locktopName(e.Key, "fence"), Type: "string"},
-				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
-			}
-		},
+		About: about("locktop-reentrant", "locktop", "package locktop/lock: Reentrant",
+			"the hash has one field, a label, a tilde, and a UUID that contains the time"),
+		Type:         "hash",
+		Probe:        probeLocktop,
+		Related:      locktopBeside("fence", "waiters"),
 		ShowsWaiters: true,
 		Decode:       decodeLocktopReentrant,
 		Actions: countActions(func(key string) (string, string) { return locktopName(key, "free"), key },

@@ -14,42 +14,31 @@ import (
 // holder ends at its deadline, but its field may remain.
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
-		Name:         "locktop-rw",
+		About: about("locktop-rw", "locktop", "package locktop/lock: RW; the fields are explained in rw_common.lua",
+			"the hash has the fields of locktop's read/write lock"),
 		ShowsWaiters: true,
-		Library:      "locktop",
-		Source:       "package locktop/lock: RW; the fields are explained in rw_common.lua",
-		Signature:    "the hash has the fields of locktop's read/write lock",
 		Type:         "hash",
 		Probe:        probeLocktopRW,
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{
-				{Key: locktopName(e.Key, "fence"), Type: "string"},
-				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
-			}
-		},
-		Decode:  decodeLocktopRW,
-		Actions: locktopRWActions(),
-		Samples: locktopRWSamples(),
-	}
-}
-
-func locktopRWActions() *keyspace.Actions {
-	return &keyspace.Actions{
-		Keys: lockKey,
-		Args: func(l keyspace.Lock) []string {
-			seen := []string{strconv.Itoa(len(l.Holders))}
-			for _, h := range l.Holders {
-				field, behind := rwReader+h.ID, ""
-				if h.Mode == keyspace.Write {
-					field, behind = "w", ":"+h.ID
+		Related:      locktopBeside("fence", "waiters"),
+		Decode:       decodeLocktopRW,
+		Actions: &keyspace.Actions{
+			Keys: lockKey,
+			Args: func(l keyspace.Lock) []string {
+				seen := []string{strconv.Itoa(len(l.Holders))}
+				for _, h := range l.Holders {
+					field, behind := rwReader+h.ID, ""
+					if h.Mode == keyspace.Write {
+						field, behind = "w", ":"+h.ID
+					}
+					seen = append(seen, field, strconv.Itoa(h.Count), behind)
 				}
-				seen = append(seen, field, strconv.Itoa(h.Count), behind)
-			}
-			return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
+				return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
+			},
+			ForceRelease: script("locktop_rw_check", "locktop_rw_release"),
+			Extend:       script("locktop_rw_check", "locktop_rw_extend"),
+			WakeHint:     "receive free on {key}:free:<process> (the writer that is next) or the key on {key}:open (readers)",
 		},
-		ForceRelease: script("locktop_rw_check", "locktop_rw_release"),
-		Extend:       script("locktop_rw_check", "locktop_rw_extend"),
-		WakeHint:     "receive free on {key}:free:<process> (the writer that is next) or the key on {key}:open (readers)",
+		Samples: locktopRWSamples(),
 	}
 }
 

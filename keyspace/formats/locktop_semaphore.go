@@ -13,11 +13,9 @@ import (
 // deadline, but its element may remain.
 func locktopSemaphore() keyspace.Format {
 	return keyspace.Format{
-		Name:         "locktop-semaphore",
+		About: about("locktop-semaphore", "locktop", "package locktop/lock: Semaphore",
+			"the zset has limit:<n>, and tokens with a label, a tilde, and a UUID that contains the time"),
 		ShowsWaiters: true,
-		Library:      "locktop",
-		Source:       "package locktop/lock: Semaphore",
-		Signature:    "the zset has limit:<n>, and tokens with a label, a tilde, and a UUID that contains the time",
 		Type:         "zset",
 		Match: func(key string) bool { // not the companions of a lock
 			return !strings.HasSuffix(key, ":queue") && !strings.HasSuffix(key, ":alive") && !strings.HasSuffix(key, ":waiters")
@@ -28,14 +26,8 @@ func locktopSemaphore() keyspace.Format {
 			return isToken || isLimit
 		}),
 		Companion: func(key string) bool { return isLocktopCompanion(key, "limit") },
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{
-				{Key: locktopName(e.Key, "fence"), Type: "string"},
-				{Key: locktopName(e.Key, "limit"), Type: "string"},
-				{Key: locktopName(e.Key, "waiters"), Type: "zset"},
-			}
-		},
-		Decode: decodeLocktopSemaphore,
+		Related:   locktopBeside("fence", "limit", "waiters"),
+		Decode:    decodeLocktopSemaphore,
 		Actions: &keyspace.Actions{
 			Keys:         lockKey,
 			Args:         func(l keyspace.Lock) []string { return append([]string{locktopName(l.Key, "free")}, holderIDs(l)...) },

@@ -36,32 +36,25 @@ func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
 // set of readers with one deadline, and a second key for a waiting writer.
 func medallionReadersLock() keyspace.Format {
 	writer := func(key string) string { return strings.TrimSuffix(key, medallionReaders) + medallionWriter }
+	read := decodeMembers(keyspace.RW, keyspace.Certain, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+		h, ok := medallionToken(m.Name, now)
+		h.Mode = keyspace.Read
+		return h, ok
+	})
 	return keyspace.Format{
-		Name:         "medallion-readers",
+		About: about("medallion-readers", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+			"the name ends in .readers, and the set holds machine_process_UUID"),
 		ShowsWaiters: true,
-		Library:      "DistributedLock (.NET)",
-		Source:       "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
-		Signature:    "the name ends in .readers, and the set holds machine_process_UUID",
 		Type:         "set",
 		Match:        ends(medallionReaders),
 		Probe:        probeMedallion,
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: writer(e.Key), Type: "string"}}
-		},
+		Related:      beside("string", writer),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.RW}
-			for _, m := range e.Members {
-				h, ok := medallionToken(m.Name, e.Now)
-				if !ok {
-					return keyspace.Lock{}, keyspace.No
-				}
-				h.Mode = keyspace.Read
-				l.Holders = append(l.Holders, h)
-			}
+			l, sure := read(e)
 			if w := e.Related[writer(e.Key)].Value; w != "" {
 				l.Waiters = []keyspace.Waiter{{ID: strings.TrimSuffix(w, medallionWaits), Mode: keyspace.Write}}
 			}
-			return ifHeld(l, keyspace.Certain)
+			return l, sure
 		},
 		Actions: memberActions(inSet, "hold_extend"),
 		Samples: []keyspace.Sample{sample("two readers, and a writer that waits", 30*time.Second, keyspace.Lock{
@@ -90,19 +83,15 @@ func medallionWriterLock() keyspace.Format {
 	s := medallionHeld("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1)
 	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
-		Name:         "medallion-writer",
+		About: about("medallion-writer", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+			"the name ends in .writer, and the value is machine_process_UUID"),
 		ShowsWaiters: true,
-		Library:      "DistributedLock (.NET)",
-		Source:       "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
-		Signature:    "the name ends in .writer, and the value is machine_process_UUID",
 		Type:         "string",
 		Match:        ends(medallionWriter),
 		Probe: func(key, first string) keyspace.Confidence {
 			return probeMedallion(key, strings.TrimSuffix(first, medallionWaits))
 		},
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: readers(e.Key), Type: "set"}}
-		},
+		Related: beside("set", readers),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			id, waits := strings.CutSuffix(e.Value, medallionWaits)
 			h, ok := medallionToken(id, e.Now)
@@ -127,27 +116,16 @@ func medallionWriterLock() keyspace.Format {
 // their deadlines.
 func medallionSemaphore() keyspace.Format {
 	return keyspace.Format{
-		Name:      "medallion-semaphore",
-		Library:   "DistributedLock (.NET)",
-		Source:    "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
-		Signature: "the zset holds machine_process_UUID",
-		Type:      "zset",
-		Probe:     probeMedallion,
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Semaphore}
-			for _, m := range e.Members {
-				h, ok := medallionToken(m.Name, e.Now)
-				until, timed := atScore(m.Score)
-				if !ok || !timed {
-					return keyspace.Lock{}, keyspace.No
-				}
-				if until.After(e.Now) {
-					h.Expires = until
-					l.Holders = append(l.Holders, h)
-				}
-			}
-			return ifHeld(l, keyspace.Certain)
-		},
+		About: about("medallion-semaphore", "DistributedLock (.NET)", "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
+			"the zset holds machine_process_UUID"),
+		Type:  "zset",
+		Probe: probeMedallion,
+		Decode: decodeMembers(keyspace.Semaphore, keyspace.Certain, func(m keyspace.Member, now time.Time) (keyspace.Holder, bool) {
+			h, ok := medallionToken(m.Name, now)
+			until, timed := atScore(m.Score)
+			h.Expires = until
+			return h, ok && timed
+		}),
 		Actions: memberActions(inZset, "scores_extend"),
 		Samples: []keyspace.Sample{sample("two permits, and one that is over", 29*time.Second, keyspace.Lock{
 			Key: "converters", Kind: keyspace.Semaphore,

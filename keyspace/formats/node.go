@@ -22,11 +22,9 @@ const (
 func simpleRedisMutex() keyspace.Format {
 	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
 	return r.format(keyspace.Format{
-		Name:      "simple-redis-mutex",
-		Library:   "simple-redis-mutex",
-		Source:    "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
-		Signature: "the name begins with " + simpleMutexPrefix + ", and the value is a random number",
-		Prefixes:  []string{simpleMutexPrefix},
+		About: about("simple-redis-mutex", "simple-redis-mutex", "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
+			"the name begins with "+simpleMutexPrefix+", and the value is a random number"),
+		Prefixes: []string{simpleMutexPrefix},
 		Companion: func(key string) bool {
 			ticket := strings.HasSuffix(key, ":next-id") || strings.HasSuffix(key, ":last-out-id")
 			return key == simpleMutexFences || ticket && strings.HasPrefix(key, simpleMutexPrefix)
@@ -60,11 +58,9 @@ func simpleMutexActions() *keyspace.Actions {
 // refresh. Each refresh sets the timeout as the TTL of the key.
 func redisSemaphore() keyspace.Format {
 	return keyspace.Format{
-		Name:      "redis-semaphore",
-		Library:   "redis-semaphore",
-		Source:    "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
-		Signature: "the zset holds UUIDs, each with the time of its last refresh",
-		Type:      "zset",
+		About: about("redis-semaphore", "redis-semaphore", "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
+			"the zset holds UUIDs, each with the time of its last refresh"),
+		Type: "zset",
 		Probe: func(key, first string) keyspace.Confidence {
 			if !semaphoreMember(first) {
 				return keyspace.No
@@ -73,7 +69,13 @@ func redisSemaphore() keyspace.Format {
 		},
 		Decode:  decodeRedisSemaphore,
 		Actions: memberActions(inZset, ""),
-		Samples: redisSemaphoreSamples(),
+		Samples: []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
+			Key: "semaphore:render", Kind: keyspace.Semaphore,
+			Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
+		},
+			"DEL semaphore:render",
+			"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
+			"PEXPIRE semaphore:render 10000")},
 	}
 }
 
@@ -121,14 +123,4 @@ func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence)
 		}
 	}
 	return ifHeld(l, semaphoreName(e.Key))
-}
-
-func redisSemaphoreSamples() []keyspace.Sample {
-	return []keyspace.Sample{sample("three permits, two of one holder", 10*time.Second, keyspace.Lock{
-		Key: "semaphore:render", Kind: keyspace.Semaphore,
-		Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
-	},
-		"DEL semaphore:render",
-		"ZADD semaphore:render {ms-2000} "+sampleUUID1+" {ms-0} "+sampleUUID2+"_0 {ms-0} "+sampleUUID2+"_1",
-		"PEXPIRE semaphore:render 10000")}
 }

@@ -17,10 +17,8 @@ func laravel() keyspace.Format {
 		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
 	})}
 	return r.format(keyspace.Format{
-		Name:      "laravel",
-		Library:   "Laravel",
-		Source:    "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
-		Signature: "the name is in Laravel's cache, and the value has not the form of a cached value",
+		About: about("laravel", "Laravel", "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
+			"the name is in Laravel's cache, and the value has not the form of a cached value"),
 		Match: func(key string) bool {
 			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
 			return near && laravelSure(key, true) > keyspace.No
@@ -79,10 +77,8 @@ func nextcloud() keyspace.Format {
 	x := opaqueSample("held exclusively", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return r.format(keyspace.Format{
-		Name:      "nextcloud",
-		Library:   "Nextcloud",
-		Source:    "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
-		Signature: "the name ends in /files/ and a digest, and the value is a number of holders or exclusive",
+		About: about("nextcloud", "Nextcloud", "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
+			"the name ends in /files/ and a digest, and the value is a number of holders or exclusive"),
 		Match: func(key string) bool {
 			at := len(key) - 32
 			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
@@ -111,11 +107,9 @@ func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {
 // is that of the session.
 func magento() keyspace.Format {
 	return keyspace.Format{
-		Name:         "magento",
+		About: about("magento", "Cm_RedisSession (Magento)", "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
+			"the hash is a session with the fields lock and pid"),
 		ShowsWaiters: true,
-		Library:      "Cm_RedisSession (Magento)",
-		Source:       "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
-		Signature:    "the hash is a session with the fields lock and pid",
 		Type:         "hash",
 		Probe:        probeIf(keyspace.Certain, magentoField),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
@@ -167,15 +161,22 @@ func magentoField(name string) bool {
 // and another member if the holder is a writer.
 func symfony() keyspace.Format {
 	return keyspace.Format{
-		Name:      "symfony",
-		Library:   "symfony/lock",
-		Source:    "github.com/symfony/lock: Store/RedisStore.php",
-		Signature: "the zset holds base64 of 32 bytes, each with the time when it ends",
-		Type:      "zset",
-		Probe:     probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
-		Decode:    decodeSymfony,
-		Actions:   symfonyActions(),
-		Samples:   symfonySamples(),
+		About: about("symfony", "symfony/lock", "github.com/symfony/lock: Store/RedisStore.php",
+			"the zset holds base64 of 32 bytes, each with the time when it ends"),
+		Type:    "zset",
+		Probe:   probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
+		Decode:  decodeSymfony,
+		Actions: symfonyActions(),
+		Samples: []keyspace.Sample{
+			sample("a writer", 300*time.Second,
+				keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},
+				"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
+				"PEXPIREAT invoice:2026-118 {ms+300000}"),
+			sample("a reader, and one that is gone", 60*time.Second,
+				keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}}},
+				"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
+				"PEXPIREAT invoice:2026-119 {ms+60000}"),
+		},
 	}
 }
 
@@ -228,16 +229,3 @@ const (
 	symfonyToken1 = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
 	symfonyToken2 = "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
 )
-
-func symfonySamples() []keyspace.Sample {
-	return []keyspace.Sample{
-		sample("a writer", 300*time.Second,
-			keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},
-			"ZADD invoice:2026-118 {ms+300000} "+symfonyToken1+" {ms+300000} "+symfonyWrite,
-			"PEXPIREAT invoice:2026-118 {ms+300000}"),
-		sample("a reader, and one that is gone", 60*time.Second,
-			keyspace.Lock{Key: "invoice:2026-119", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}}},
-			"ZADD invoice:2026-119 {ms+60000} "+symfonyToken1+" {ms-500} "+symfonyToken2,
-			"PEXPIREAT invoice:2026-119 {ms+60000}"),
-	}
-}

@@ -10,12 +10,10 @@ import (
 // padding, followed by the caller's metadata, always with a TTL.
 func redislock() keyspace.Format {
 	return keyspace.Format{
-		Name:      "redislock",
-		Library:   "bsm/redislock",
-		Source:    "github.com/bsm/redislock: redislock.go",
-		Signature: "the value begins with base64 of 16 bytes without padding, as bsm/redislock writes it",
-		Type:      "string",
-		Probe:     redislockToken,
+		About: about("redislock", "bsm/redislock", "github.com/bsm/redislock: redislock.go",
+			"the value begins with base64 of 16 bytes without padding, as bsm/redislock writes it"),
+		Type:  "string",
+		Probe: redislockToken,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			sure := redislockToken(e.Key, e.Value)
 			if sure == keyspace.No || e.Truncated() {

@@ -13,11 +13,9 @@ import (
 // count. A fair lock has a queue while clients wait; a fenced lock has a counter.
 func redisson() keyspace.Format {
 	return keyspace.Format{
-		Name:         "redisson",
+		About: about("redisson", "Redisson", "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
+			"the hash has one field, a client's UUID and a thread, that holds a count"),
 		ShowsWaiters: true,
-		Library:      "Redisson",
-		Source:       "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
-		Signature:    "the hash has one field, a client's UUID and a thread, that holds a count",
 		Type:         "hash",
 		Probe:        probeIf(keyspace.Certain, redissonOwner),
 		Companion: func(key string) bool {

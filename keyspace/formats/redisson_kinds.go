@@ -13,15 +13,10 @@ func redissonMulti() keyspace.Format {
 	const a, b = "q1W2e3R4t5Y6u7I8o9P0aQ", "Zx9+Yv8/Wu7Tt6Ss5Rr4QA"
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
 	return keyspace.Format{
-		Name:      "redisson-multi",
-		Library:   "Redisson",
-		Source:    "github.com/redisson/redisson: RedissonFasterMultiLock",
-		Signature: "the hash has digests of names with their owners, expire_time and lock_count",
-		Type:      "hash",
-		Probe: probeIf(keyspace.Certain, func(first string) bool {
-			_, ok := multiDigest(first)
-			return ok
-		}),
+		About: about("redisson-multi", "Redisson", "github.com/redisson/redisson: RedissonFasterMultiLock",
+			"the hash has digests of names with their owners, expire_time and lock_count"),
+		Type:   "hash",
+		Probe:  probeIf(keyspace.Certain, multiField),
 		Decode: decodeRedissonMulti,
 		Samples: []keyspace.Sample{sample("two locks of one group", 30*time.Second, keyspace.Lock{
 			Key: "warehouse-group", Kind: keyspace.Reentrant,
@@ -38,17 +33,16 @@ const (
 	multiCount   = ":lock_count"
 )
 
-// multiDigest returns the digest at the start of a field.
-func multiDigest(field string) (string, bool) {
+// multiField reports whether a field is of such a hash: it begins with a digest.
+func multiField(field string) bool {
 	digest, rest, more := strings.Cut(field, ":")
-	ok := len(digest) == 22 && only(digest, "+/")
-	return digest, ok && (!more || strings.HasSuffix(rest, multiExpires[1:]) || strings.HasSuffix(rest, multiCount[1:]))
+	return len(digest) == 22 && only(digest, "+/") && (!more || strings.HasSuffix(rest, multiExpires[1:]) || strings.HasSuffix(rest, multiCount[1:]))
 }
 
 func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	fields := make(map[string]string, len(e.Members))
 	for _, m := range e.Members {
-		if _, ok := multiDigest(m.Name); !ok {
+		if !multiField(m.Name) {
 			return keyspace.Lock{}, keyspace.No
 		}
 		fields[m.Name] = m.Value
@@ -72,11 +66,9 @@ func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 func redissonReserved() keyspace.Format {
 	const head = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
 	return keyspace.Format{
-		Name:         "redisson-queue",
+		About: about("redisson-queue", "Redisson", "github.com/redisson/redisson: RedissonFairLock",
+			"the name of its queue begins with redisson_lock_queue:, and the lock has no holder"),
 		ShowsWaiters: true,
-		Library:      "Redisson",
-		Source:       "github.com/redisson/redisson: RedissonFairLock",
-		Signature:    "the name of its queue begins with redisson_lock_queue:, and the lock has no holder",
 		Type:         "list",
 		Prefixes:     []string{redissonQueue + ":"},
 		Probe:        probeIf(keyspace.Certain, redissonOwner),
@@ -149,19 +141,15 @@ func redissonPermits() keyspace.Format {
 	}
 	const a, b = "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"
 	return keyspace.Format{
-		Name:         "redisson-permits",
+		About: about("redisson-permits", "Redisson", "github.com/redisson/redisson: RedissonPermitExpirableSemaphore",
+			"the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes"),
 		ShowsWaiters: true,
-		Library:      "Redisson",
-		Source:       "github.com/redisson/redisson: RedissonPermitExpirableSemaphore",
-		Signature:    "the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes",
 		Type:         "zset",
 		Match: func(key string) bool {
 			return strings.HasSuffix(key, ":timeout") && strings.Contains(key, "{") && strings.Contains(key, "}")
 		},
-		Probe: probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 16) }),
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: left(e.Key), Type: "string"}}
-		},
+		Probe:    probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 16) }),
+		Related:  beside("string", left),
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonSemaphore, left(e.Key))} },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Waiting: subscribers(e)}

@@ -15,11 +15,9 @@ import (
 // keys.
 func redissonRW() keyspace.Format {
 	return keyspace.Format{
-		Name:         "redisson-rw",
+		About: about("redisson-rw", "Redisson", "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
+			"the hash has a mode, and clients' UUIDs and threads that hold counts"),
 		ShowsWaiters: true,
-		Library:      "Redisson",
-		Source:       "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
-		Signature:    "the hash has a mode, and clients' UUIDs and threads that hold counts",
 		Type:         "hash",
 		Probe: probeIf(keyspace.Certain, func(first string) bool {
 			return first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix))

@@ -14,12 +14,10 @@ import (
 // acquire and a token. While held, the key has no TTL.
 func suo() keyspace.Format {
 	return keyspace.Format{
-		Name:      "suo",
-		NoTTL:     true,
-		Library:   "suo",
-		Source:    "github.com/nickelser/suo: lib/suo/client/redis.rb",
-		Signature: "the value is a MessagePack array of times and tokens",
-		Type:      "string",
+		About: about("suo", "suo", "github.com/nickelser/suo: lib/suo/client/redis.rb",
+			"the value is a MessagePack array of times and tokens"),
+		NoTTL: true,
+		Type:  "string",
 		Probe: probeIf(keyspace.Certain, func(first string) bool {
 			return len(first) > 3 && first[0]&0xf0 == suoArray && first[1:3] == suoPair
 		}),
@@ -78,12 +76,10 @@ func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool
 // list of the free tokens. Waiters block on the list. The keys have no TTL.
 func redisSemaphoreRB() keyspace.Format {
 	return keyspace.Format{
-		Name:         "redis-semaphore-rb",
+		About: about("redis-semaphore-rb", "redis-semaphore (Ruby)", "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
+			"the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times"),
 		NoTTL:        true,
 		BlockingWait: true,
-		Library:      "redis-semaphore (Ruby)",
-		Source:       "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
-		Signature:    "the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times",
 		Type:         "hash",
 		Prefixes:     []string{rubySemaphore, uniqueJobs},
 		Match:        ends(rubyGrabbed),
@@ -98,11 +94,9 @@ func redisSemaphoreRB() keyspace.Format {
 			}
 			return false
 		},
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: strings.TrimSuffix(e.Key, rubyGrabbed) + rubyAvailable, Type: "list"}}
-		},
+		Related: beside("list", rubyFree),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(e.Related[strings.TrimSuffix(e.Key, rubyGrabbed)+rubyAvailable].Len)}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(e.Related[rubyFree(e.Key)].Len)}
 			for _, m := range e.Members {
 				at, ok := atSeconds(m.Value)
 				if !ok {
@@ -132,13 +126,14 @@ const (
 	rubyAvailable = ":AVAILABLE"
 )
 
+// rubyFree returns the list of the free tokens.
+func rubyFree(key string) string { return strings.TrimSuffix(key, rubyGrabbed) + rubyAvailable }
+
 // rubySemaphoreActions put tokens back on the list. The time of the acquire
 // distinguishes two holds of one token.
 func rubySemaphoreActions() *keyspace.Actions {
 	return &keyspace.Actions{
-		Keys: func(l keyspace.Lock) []string {
-			return []string{l.Key, strings.TrimSuffix(l.Key, rubyGrabbed) + rubyAvailable}
-		},
+		Keys: func(l keyspace.Lock) []string { return []string{l.Key, rubyFree(l.Key)} },
 		Args: func(l keyspace.Lock) []string {
 			var seen []string
 			for _, h := range l.Holders {
@@ -160,20 +155,16 @@ func rubySemaphoreActions() *keyspace.Actions {
 // jobs. The key expires only if the job asks for it.
 func sidekiqUniqueJobs() keyspace.Format {
 	return keyspace.Format{
-		Name:         "sidekiq-unique-jobs",
+		About: about("sidekiq-unique-jobs", "sidekiq-unique-jobs", "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
+			"the name is uniquejobs:, a digest and :LOCKED"),
 		ShowsWaiters: true,
-		Library:      "sidekiq-unique-jobs",
-		Source:       "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
-		Signature:    "the name is uniquejobs:, a digest and :LOCKED",
 		Type:         "hash",
 		Prefixes:     []string{uniqueJobs},
 		Match:        ends(uniqueLocked),
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, uniqueJobs) && !strings.HasSuffix(key, uniqueLocked) && !strings.HasSuffix(key, rubyGrabbed)
 		},
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: uniqueQueue(e.Key), Type: "list"}}
-		},
+		Related: beside("list", uniqueQueue),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			for _, m := range e.Members {
@@ -240,15 +231,11 @@ func mlanett() keyspace.Format {
 	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
 	s.Want.Confidence = keyspace.Certain
 	return r.format(keyspace.Format{
-		Name:      "mlanett",
-		Library:   "redis-lock (Ruby)",
-		Source:    "github.com/mlanett/redis-lock: lib/redis-lock.rb",
-		Signature: "the name begins with lock:owner:, and the value is host:process",
+		About: about("mlanett", "redis-lock (Ruby)", "github.com/mlanett/redis-lock: lib/redis-lock.rb",
+			"the name begins with lock:owner:, and the value is host:process"),
 		Prefixes:  []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
-		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: mlanettExpiry(e.Key), Type: "string"}}
-		},
+		Related:   beside("string", mlanettExpiry),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
@@ -285,10 +272,8 @@ func resqueLock() keyspace.Format {
 		}
 		return atSeconds(s)
 	})
-	f.Name = "resque-lock-timeout"
-	f.Library = "resque-lock-timeout"
-	f.Source = "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb"
-	f.Signature = "the name is lock: and a job's class, and the value a time in seconds, or true"
+	f.About = about("resque-lock-timeout", "resque-lock-timeout", "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb",
+		"the name is lock: and a job's class, and the value a time in seconds, or true")
 	f.Match = func(key string) bool {
 		rest, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resque:"), "loner:"), "lock:")
 		class, _, _ := strings.Cut(rest, ":")
@@ -305,10 +290,8 @@ func resqueLock() keyspace.Format {
 func redisMutex() keyspace.Format {
 	const prefix = "RedisMutex:"
 	f := endsByValue(fixed(keyspace.Certain), atSeconds)
-	f.Name = "redis-mutex"
-	f.Library = "redis-mutex"
-	f.Source = "github.com/kenn/redis-mutex: lib/redis_mutex.rb"
-	f.Signature = "the name begins with RedisMutex:, and the value is a time in seconds"
+	f.About = about("redis-mutex", "redis-mutex", "github.com/kenn/redis-mutex: lib/redis_mutex.rb",
+		"the name begins with RedisMutex:, and the value is a time in seconds")
 	f.Prefixes = []string{prefix}
 	s := endsItself("held", prefix+"Order:4711", "{f+8000}", 8*time.Second, whyByValue)
 	s.Want.Confidence = keyspace.Certain
@@ -341,11 +324,9 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 func discourse() keyspace.Format {
 	sure := anyKey(keyspace.Possible)
 	return keyspace.Format{
-		Name:      "discourse",
-		Library:   "Discourse",
-		Source:    "github.com/discourse/discourse: lib/distributed_mutex.rb",
-		Signature: "the value is a time in seconds, just before the key expires",
-		Type:      "string",
+		About: about("discourse", "Discourse", "github.com/discourse/discourse: lib/distributed_mutex.rb",
+			"the value is a time in seconds, just before the key expires"),
+		Type: "string",
 		Probe: func(key, first string) keyspace.Confidence {
 			if !digits(first, 10, 10) {
 				return keyspace.No

@@ -10,30 +10,23 @@ import (
 
 // rueidislock is the format of the locks of Go's rueidis.
 func rueidislock() keyspace.Format {
-	f := rueidis("rueidislock:")
-	f.Name = "rueidislock"
-	f.Library = "rueidislock"
-	f.Source = "github.com/redis/rueidis: rueidislock/lock.go"
-	return f
+	return rueidis("rueidislock:", "rueidislock", "rueidislock", "github.com/redis/rueidis: rueidislock/lock.go")
 }
 
 // valkeylock is the format of the locks of Go's valkey-go, a fork of rueidis.
 func valkeylock() keyspace.Format {
-	f := rueidis("valkeylock:")
-	f.Name = "valkeylock"
-	f.Library = "valkeylock (valkey-go)"
-	f.Source = "github.com/valkey-io/valkey-go: valkeylock/lock.go"
-	return f
+	return rueidis("valkeylock:", "valkeylock", "valkeylock (valkey-go)", "github.com/valkey-io/valkey-go: valkeylock/lock.go")
 }
 
 // rueidis returns the common format: the same 24 raw bytes in several keys on one server
 // or cluster. The holder has the majority of the keys. The first existing key represents
 // the lock.
-func rueidis(prefix majorityPrefix) keyspace.Format {
+func rueidis(prefix majorityPrefix, name, library, source string) keyspace.Format {
 	return keyspace.Format{
-		Signature: "the name begins with " + string(prefix) + " and a number, and the value is 24 raw bytes",
-		Type:      "string",
-		Prefixes:  []string{string(prefix)},
+		About: about(name, library, source,
+			"the name begins with "+string(prefix)+" and a number, and the value is 24 raw bytes"),
+		Type:     "string",
+		Prefixes: []string{string(prefix)},
 		Match: func(key string) bool {
 			_, _, ok := prefix.name(key)
 			return ok

@@ -15,11 +15,10 @@ import (
 // key says that it is a lock.
 func setNX() keyspace.Format {
 	return keyspace.Format{
-		Name:      "set-nx",
-		Library:   "custom SET NX, and libraries that store a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
-		Source:    "redis.io/commands/set, and the locks of many libraries",
-		Signature: "the value, the name and the TTL suggest a lock",
-		Type:      "string",
+		About: about("set-nx", "custom SET NX, and libraries that store a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
+			"redis.io/commands/set, and the locks of many libraries",
+			"the value, the name and the TTL suggest a lock"),
+		Type: "string",
 		Probe: func(key, first string) keyspace.Confidence {
 			return setNXConfidence(key, first, true, time.Time{})
 		},

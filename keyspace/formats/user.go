@@ -57,13 +57,11 @@ func promoted(f keyspace.Format, marked func(string) bool) keyspace.Format {
 // its value.
 func anyValue(typ string, marked func(string) bool) keyspace.Format {
 	return keyspace.Format{
-		Name:      "marked",
-		Library:   "declared by --lock",
-		Source:    "--lock",
-		Signature: whyUser,
-		Type:      typ,
-		Match:     marked,
-		Probe:     func(string, string) keyspace.Confidence { return keyspace.Likely },
+		About: about("marked", "declared by --lock", "--lock",
+			whyUser),
+		Type:  typ,
+		Match: marked,
+		Probe: func(string, string) keyspace.Confidence { return keyspace.Likely },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Unknown}
 			if e.Type == "string" {

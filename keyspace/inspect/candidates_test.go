@@ -20,7 +20,7 @@ import (
 // and are only possibly locks.
 func perhaps() inspect.ScanOptions {
 	return inspect.ScanOptions{Formats: []keyspace.Format{{
-		Name: "perhaps", Type: "string", Signature: "it begins with perhaps",
+		About: keyspace.About{Name: "perhaps", Signature: "it begins with perhaps"}, Type: "string",
 		Probe: func(_, first string) keyspace.Confidence {
 			if strings.HasPrefix(first, "perhaps:") {
 				return keyspace.Possible

@@ -26,7 +26,7 @@ import (
 // tokens returns a format of strings whose value begins with "token:".
 func tokens() keyspace.Format {
 	return keyspace.Format{
-		Name: "tokens", Type: "string",
+		About: keyspace.About{Name: "tokens"}, Type: "string",
 		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{
@@ -53,7 +53,7 @@ func ofToken(value string) keyspace.Confidence {
 // length.
 func elementsOf(typ string) keyspace.Format {
 	return keyspace.Format{
-		Name: typ, Type: typ,
+		About: keyspace.About{Name: typ}, Type: typ,
 		Match: func(key string) bool { return strings.HasPrefix(key, "lock:") },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Fence: e.Len}
@@ -486,7 +486,7 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	do(t, admin, "SET", "string", "token:x")
 	do(t, admin, "HSET", "hash", "token:y", "1")
 	glancing := keyspace.Format{
-		Name: "hashes", Type: "hash",
+		About: keyspace.About{Name: "hashes"}, Type: "hash",
 		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{}, ofToken(e.Members[0].Name)

@@ -232,7 +232,7 @@ func stamps() keyspace.Format {
 		return at, keyspace.Certain
 	}
 	return keyspace.Format{
-		Name: "stamps", Type: "string",
+		About: keyspace.About{Name: "stamps"}, Type: "string",
 		Probe: func(_, first string) keyspace.Confidence { _, sure := parse(first); return sure },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			at, sure := parse(e.Value)

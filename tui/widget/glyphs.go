@@ -43,40 +43,51 @@ func (g Glyphs) Word(text string) string {
 	return g.Spell(text)
 }
 
-// Blocks returns glyphs that every Unicode terminal has.
-func Blocks() Glyphs {
+// The glyphs of both sets, in blocks and in ASCII.
+var blocks, plain = glyphsOf(0), glyphsOf(1)
+
+// glyphsOf returns set n.
+func glyphsOf(n int) Glyphs {
+	type set [2]string
 	return Glyphs{
-		Ellipsis: "…",
-		Rule:     "─",
-		Across:   [9]string{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"},
-		Upward:   [9]string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
-		Cursor:   "▌",
-		Thumb:    "▐",
-		Up:       "▲",
-		Down:     "▼",
-		Dot:      "●",
-		Ring:     "○",
-		Half:     "◐",
-		Diamond:  "◆",
-		Dotted:   "◌",
-		Alert:    "▲",
-		Cross:    "✗",
-		Play:     "▶",
-		Paused:   "‖",
-		Check:    "✓",
-		Frozen:   "◇",
-		CutOff:   "⊘",
-		Shared:   "▒",
-		Dashed:   "┄",
-		Clash:    "!",
-		Behind:   "░",
-		Between:  "·",
-		Point:    "·",
-		None:     "–",
-		Times:    "×",
-		AtLeast:  "≥",
+		Ellipsis: set{"…", "~"}[n],
+		Rule:     set{"─", "-"}[n],
+		Across:   [2][9]string{{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"}, {" ", " ", " ", " ", "-", "-", "-", "=", "#"}}[n],
+		Upward:   [2][9]string{{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, {" ", ".", ".", ".", ":", ":", "|", "|", "#"}}[n],
+		Cursor:   set{"▌", ">"}[n],
+		Thumb:    set{"▐", "|"}[n],
+		Up:       set{"▲", "^"}[n],
+		Down:     set{"▼", "v"}[n],
+		Dot:      set{"●", "*"}[n],
+		Ring:     set{"○", "o"}[n],
+		Half:     set{"◐", "%"}[n],
+		Diamond:  set{"◆", "#"}[n],
+		Dotted:   set{"◌", "."}[n],
+		Alert:    set{"▲", "!"}[n],
+		Cross:    set{"✗", "x"}[n],
+		Play:     set{"▶", ">"}[n],
+		Paused:   set{"‖", "="}[n],
+		Check:    set{"✓", "+"}[n],
+		Frozen:   set{"◇", "="}[n],
+		CutOff:   set{"⊘", "/"}[n],
+		Shared:   set{"▒", "%"}[n],
+		Dashed:   set{"┄", "."}[n],
+		Clash:    set{"!", "!"}[n],
+		Behind:   set{"░", ":"}[n],
+		Between:  set{"·", "|"}[n],
+		Point:    set{"·", "."}[n],
+		None:     set{"–", "-"}[n],
+		Times:    set{"×", "x"}[n],
+		AtLeast:  set{"≥", ">"}[n],
+		Spell:    [2]func(string) string{nil, strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down", "…", "..").Replace}[n],
 	}
 }
+
+// Blocks returns glyphs that every Unicode terminal has.
+func Blocks() Glyphs { return blocks }
+
+// ASCII returns glyphs for terminals without Unicode.
+func ASCII() Glyphs { return plain }
 
 // GlyphSets lists the names for GlyphsNamed; the first is the default.
 func GlyphSets() []string { return []string{"block", "ascii"} }
@@ -89,41 +100,5 @@ func GlyphsNamed(name string) (g Glyphs, ok bool) {
 		return ASCII(), true
 	default:
 		return Blocks(), name == "" || name == "block"
-	}
-}
-
-// ASCII returns glyphs for terminals without Unicode.
-func ASCII() Glyphs {
-	return Glyphs{
-		Ellipsis: "~",
-		Rule:     "-",
-		Across:   [9]string{" ", " ", " ", " ", "-", "-", "-", "=", "#"},
-		Upward:   [9]string{" ", ".", ".", ".", ":", ":", "|", "|", "#"},
-		Cursor:   ">",
-		Thumb:    "|",
-		Up:       "^",
-		Down:     "v",
-		Dot:      "*",
-		Ring:     "o",
-		Half:     "%",
-		Diamond:  "#",
-		Dotted:   ".",
-		Alert:    "!",
-		Cross:    "x",
-		Play:     ">",
-		Paused:   "=",
-		Check:    "+",
-		Frozen:   "=",
-		CutOff:   "/",
-		Shared:   "%",
-		Dashed:   ".",
-		Clash:    "!",
-		Behind:   ":",
-		Between:  "|",
-		Point:    ".",
-		None:     "-",
-		Times:    "x",
-		AtLeast:  ">",
-		Spell:    strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down", "…", "..").Replace,
 	}
 }
