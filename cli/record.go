@@ -70,7 +70,7 @@ func (p *program) record(ctx context.Context, t *connect.Target, s *selection, o
 	if err := rec.run(recCtx); err != nil {
 		return err
 	}
-	p.notes.note("%s in %s", humanize.Plural(rec.snapshots, "picture"), name)
+	p.notes.note("%s in %s", humanize.Plural(rec.snapshots, "snapshot"), name)
 	return ctx.Err()
 }
 
@@ -114,6 +114,6 @@ func (r *recorder) run(ctx context.Context) error {
 func (r *recorder) reportLost(err error) {
 	if !r.lost {
 		r.lost = true
-		r.notes.note("no picture: %v; trying again until there is one", err)
+		r.notes.note("no snapshot: %v; trying again until there is one", err)
 	}
 }

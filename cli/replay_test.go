@@ -118,7 +118,7 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	n := 0
 	rec := &recorder{writer: recording.NewWriter(f, true), every: time.Millisecond}
-	rec.source = pictures(func(context.Context) (keyspace.Snapshot, error) {
+	rec.source = snapshots(func(context.Context) (keyspace.Snapshot, error) {
 		n++
 		if n == 50 {
 			stop()
@@ -133,11 +133,11 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 		t.Fatal(r.Damage())
 	}
 	if from, to := r.Span(); to.Sub(from) != 48*time.Second || rec.snapshots != 49 {
-		t.Errorf("%d pictures from %v to %v", rec.snapshots, from, to)
+		t.Errorf("%d snapshots from %v to %v", rec.snapshots, from, to)
 	}
 }
 
-// pictures makes a source of a function.
-type pictures func(context.Context) (keyspace.Snapshot, error)
+// snapshots makes a source of a function.
+type snapshots func(context.Context) (keyspace.Snapshot, error)
 
-func (f pictures) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
+func (f snapshots) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
