@@ -346,9 +346,10 @@ type execLease struct {
 
 // extend extends the lease at its interval until ctx ends, or until the client refuses.
 func (e *execLease) extend(ctx context.Context, l Lock, observe func(lock.Event)) {
+	every := l.Renew.every(l.TTL)
 	for n := 0; l.Renew.Max == 0 || n < l.Renew.Max; n++ {
-		due := time.Now().Add(l.Renew.Every)
-		pause(ctx, l.Renew.Every)
+		due := time.Now().Add(every)
+		pause(ctx, every)
 		if ctx.Err() != nil {
 			return
 		}

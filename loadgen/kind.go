@@ -149,9 +149,25 @@ const (
 // long as the holder works.
 type Renew struct {
 	Off    bool          // "renew: off" in a scenario file
-	Every  time.Duration `yaml:"every,positive"` // default TTL/PerTTL
+	Every  time.Duration `yaml:"every,positive"` // 0 = TTL/PerTTL
 	PerTTL int           `yaml:"every,per-ttl"`  // renewals per TTL, if Every is 0; default 3
 	Max    int           `yaml:"max"`            // number of renewals, after which the lease expires; 0 = no limit
+}
+
+func (r Renew) withDefaults() Renew {
+	r.PerTTL = cmp.Or(r.PerTTL, 3)
+	if r.Every > 0 {
+		r.PerTTL = 0
+	}
+	return r
+}
+
+// every returns the time between two renewals of a lease.
+func (r Renew) every(ttl time.Duration) time.Duration {
+	if r = r.withDefaults(); r.Every > 0 {
+		return r.Every
+	}
+	return ttl / time.Duration(r.PerTTL)
 }
 
 // parsePerTTL parses a part of the TTL, like ttl/3.
@@ -216,8 +232,7 @@ func (l Lock) withDefaults() Lock {
 	}
 	setDefaults(reflect.ValueOf(&l).Elem())
 	if !l.Renew.Off {
-		l.Renew.Every = cmp.Or(l.Renew.Every, l.TTL/time.Duration(cmp.Or(l.Renew.PerTTL, 3)))
-		l.Renew.PerTTL = 0
+		l.Renew = l.Renew.withDefaults()
 	}
 	if l.Kind.permits() {
 		l.Permits = l.Limit()

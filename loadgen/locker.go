@@ -76,7 +76,7 @@ func (l Lock) options() lock.Options {
 		TTL:   l.TTL,
 		Fence: l.Fence,
 		Wait:  lock.Wait{Poll: l.Wait.Poll, Jitter: l.Wait.Jitter, MaxTries: l.Wait.Tries},
-		Renew: lock.Renew{Off: l.Renew.Off, Every: l.Renew.Every, Max: l.Renew.Max},
+		Renew: lock.Renew{Off: l.Renew.Off, Every: l.Renew.every(l.TTL), Max: l.Renew.Max},
 	}
 	if l.Renew.Off {
 		o.Renew = lock.Renew{Off: true}

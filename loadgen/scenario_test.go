@@ -14,7 +14,7 @@ import (
 func TestDefaultsSetOnlyZeroFields(t *testing.T) {
 	s := Scenario{Clients: 7, Hold: Const(0)}.WithDefaults()
 	want := Scenario{
-		Lock:    Lock{Kind: Mutex, TTL: 5 * time.Second, Renew: Renew{Every: 5 * time.Second / 3}},
+		Lock:    Lock{Kind: Mutex, TTL: 5 * time.Second, Renew: Renew{PerTTL: 3}},
 		Keys:    Keys{Pick: PickUniform, N: 3, Prefix: s.Keys.Prefix},
 		Clients: 7, Seed: s.Seed, Depth: 1, Conns: 100, Arrivals: Even,
 		Hold: Const(0), Think: Exp(50 * time.Millisecond),

@@ -55,7 +55,7 @@ func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 	if err := s.Set("lock.ttl", "3s"); err != nil {
 		t.Fatal(err)
 	}
-	if every := s.WithDefaults().Lock.Renew.Every; every != time.Second {
+	if every := s.WithDefaults().Lock.Renew.every(s.Lock.TTL); every != time.Second {
 		t.Errorf("a lease of 3s is renewed every %v", every)
 	}
 }
