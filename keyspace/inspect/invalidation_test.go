@@ -48,6 +48,7 @@ type log struct {
 	events  []reportedEvent
 	notices []keyspace.Notice
 	follow  keyspace.WatchStatus
+	scanned bool // all keys: a new lock was acquired now
 }
 
 type reportedEvent struct {
@@ -75,7 +76,7 @@ func started(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
 		}
 	}()
 	t.Cleanup(func() { stop(); <-done; live.Close() })
-	l.wait(t, "push", func() bool { return l.follow.Mode == keyspace.Push })
+	l.wait(t, "push", func() bool { return l.follow.Mode == keyspace.Push && l.scanned })
 	return l
 }
 
@@ -120,7 +121,7 @@ func (l *log) take(s keyspace.Snapshot) {
 		l.events = append(l.events, reportedEvent{e, now})
 	}
 	l.notices = append(l.notices, s.Notices...)
-	l.follow = s.Watch
+	l.follow, l.scanned = s.Watch, s.Complete
 }
 
 // wait waits until a condition holds, for at most 30 s.
