@@ -39,7 +39,9 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 		}
 	}
 	term := openTerminal(t, 100, 30, "-u", url)
-	eventually(t, func() bool { return strings.Contains(term.screen(), "orders") && slices.Contains(tapped.noted(), "client|tracking") })
+	eventually(t, func() bool {
+		return strings.Contains(term.screen(), "orders") && slices.Contains(tapped.noted(), "client|tracking")
+	})
 	term.quit()
 
 	sent := tapped.noted()
