@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -30,17 +31,20 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	first := take()
 	rdb := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
 	defer rdb.Close()
+	if version := rdb.Info(ctx, "server").Val(); strings.Contains(version, "redis_version:6.") {
+		t.Skip("a server before Redis 7.0 is not given to another test; put a newer redis-server on PATH")
+	}
 	sha := rdb.ScriptLoad(ctx, "return 1").Val()
 	for _, command := range []string{"SET k v", "CLIENT PAUSE 600000 WRITE"} {
 		if err := rdb.Do(ctx, words(command)...).Err(); err != nil {
-			t.Skipf("%s: %v", command, err)
+			t.Fatalf("%s: %v", command, err)
 		}
 	}
 	listening := rdb.Subscribe(ctx, "c")
 	defer listening.Close()
 	put(first)
 	if s.began[first] == "" {
-		t.Skip("this server cannot be renewed")
+		t.Fatal("the server is not kept for another test")
 	}
 	if again := take(); again != first {
 		t.Fatal("the second test has another server")
