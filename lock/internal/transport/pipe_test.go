@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
@@ -291,4 +292,31 @@ func TestASingleDialerReturnsOneConnection(t *testing.T) {
 		}
 		closed(fars[2])
 	})
+}
+
+// Two undos wait for the acquire that they undo.
+func TestSeveralGoroutinesWaitForAReplyOfACluster(t *testing.T) {
+	e := server.NewPiped()
+	t.Cleanup(e.Close)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Dialer: e.Dial,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: e.Addr()}}}}, nil
+		},
+	})
+	t.Cleanup(func() { rdb.Close() })
+	cluster, err := NewCluster(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.Close() })
+	cmd := &Command{Args: []string{"set", "key", "value"}}
+	reply := cluster.Send(t.Context(), cmd)
+	var group errgroup.Group
+	for range 2 {
+		group.Go(func() error { return reply.Wait(t.Context()) })
+	}
+	if err := group.Wait(); err != nil || cmd.Value != "OK" {
+		t.Errorf("the server replied %v, %v; want OK", cmd.Value, err)
+	}
 }

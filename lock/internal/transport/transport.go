@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -75,7 +76,8 @@ type Callback interface {
 type Reply interface {
 	// Wait waits for the reply and returns its error. If that is nil or [redis.Nil],
 	// the command has its value. If ctx ends first, the server may still execute the
-	// command, which must then not be accessed.
+	// command, which must then not be accessed. Several goroutines may wait for the
+	// reply of a cluster.
 	Wait(ctx context.Context) error
 }
 
@@ -218,7 +220,7 @@ func NewCluster(rdb *redis.ClusterClient) (Transport, error) {
 
 func (c *cluster) Send(ctx context.Context, cmd *Command) Reply {
 	sent := cmd.cmd(ctx)
-	return &clusterReply{c.pipe.Submit(ctx, noRetry{sent}), cmd, sent}
+	return &clusterReply{AutoFuture: c.pipe.Submit(ctx, noRetry{sent}), command: cmd, sent: sent}
 }
 
 // clusterReply is the reply to a command that go-redis has sent.
@@ -226,12 +228,13 @@ type clusterReply struct {
 	redis.AutoFuture
 	command *Command
 	sent    *redis.Cmd
+	take    sync.Once // sets the value of the command
 }
 
 func (r *clusterReply) Wait(ctx context.Context) error {
 	err := r.WaitContext(ctx)
 	if err == nil {
-		r.command.Value = r.sent.Val()
+		r.take.Do(func() { r.command.Value = r.sent.Val() })
 	}
 	return err
 }
