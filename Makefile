@@ -14,10 +14,10 @@ help: ## list the targets
 build: ## build ./locktop
 	$(GO) build -o locktop .
 
-PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 freebsd/amd64
 
 .PHONY: dist
-dist: ## build an archive for each of PLATFORMS, and their checksums, in dist/
+dist: ## build archives for PLATFORMS, a deb and an rpm for Linux, an SPDX file and checksums, in dist/
 	@bash .ci/dist $(PLATFORMS)
 
 .PHONY: test
