@@ -20,6 +20,10 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 win
 dist: ## build archives for PLATFORMS, a deb and an rpm for Linux, an SPDX file and checksums, in dist/
 	@bash .ci/dist $(PLATFORMS)
 
+.PHONY: rename
+rename: ## give the module the path MODULE, in go.mod, imports and documents
+	@bash .ci/rename "$(MODULE)"
+
 .PHONY: test
 test: ## run the tests; without redis-server some are skipped
 	$(GO) test $(PACKAGE)
