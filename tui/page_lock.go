@@ -359,7 +359,11 @@ func (s *state) details(e *keyspace.Event) string {
 		ttl = humanize.Left(rest.Round(100*time.Millisecond)) + " left"
 	}
 	if next, ok := e.TakenBy(); ok {
-		taken = "taken by " + s.redactOwner(next.Name())
+		verb := "taken by "
+		if e.Kind == keyspace.Replaced {
+			verb = "then " // there may have been a release
+		}
+		taken = verb + s.redactOwner(next.Name())
 	}
 	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl)
 }
@@ -374,9 +378,14 @@ func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
 		return g.Dot, t.dim
 	case keyspace.Released, keyspace.Exited:
 		return g.Ring, t.text
+	case keyspace.Replaced: // most hand-overs between two polls look like this
+		if s.current().snap.Watch.Mode != keyspace.Push {
+			return g.Ring, t.text
+		}
+		return g.Cross, t.warn
 	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
 		return g.Cross, t.warn
-	case keyspace.Stolen, keyspace.Replaced, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
+	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
 		return g.Alert, t.bad
 	case keyspace.WaiterJoined, keyspace.WaiterLeft:
 		return g.Dotted, t.dim

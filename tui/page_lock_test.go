@@ -73,8 +73,10 @@ func TestAnEventNamesTheClientThatTookALock(t *testing.T) {
 		{At: before(0), Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "victim-1"}, Held: time.Second},
 		{At: before(0), Kind: keyspace.Lost, Lock: mutex("b", "unlucky-1", time.Minute), Holder: keyspace.Holder{ID: "unlucky-1"}},
 	}
+	next := mutex("c", "next-1", time.Minute)
+	events = append(events, keyspace.Event{At: before(0), Kind: keyspace.Replaced, Lock: next, Holder: keyspace.Holder{ID: "last-1"}})
 	drive(t, Config{Source: watchedServer{&fakeServer{locks: []keyspace.Lock{l}}, &events}}, func(d *driver) {
-		d.size(160, 40).wait(time.Second).press("6").want("1 stolen", "1 lost", "taken by thief-1")
+		d.size(160, 40).wait(time.Second).press("6").want("1 stolen", "1 lost", "taken by thief-1", "then next-1")
 		if line := d.line("taken by"); !strings.Contains(line, "stolen") || !strings.Contains(line, "victim-1") {
 			t.Errorf("the thief is in %q", line)
 		}

@@ -107,7 +107,11 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
 	}
 	if next, taken := e.TakenBy(); taken {
-		fmt.Fprintf(&s, ", taken by %s", HolderName(next))
+		verb := "taken by"
+		if e.Kind == keyspace.Replaced {
+			verb = "then" // there may have been a release
+		}
+		fmt.Fprintf(&s, ", %s %s", verb, HolderName(next))
 	}
 	if !e.Kind.Ends() {
 		fmt.Fprintf(&s, ", %s", Deadline(e.Lock, e.At))
