@@ -17,6 +17,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/internal/humanize"
 	"locktop/loadgen"
+	"locktop/loadgen/report"
 	"locktop/loadgen/scenarios"
 )
 
@@ -26,6 +27,8 @@ type loadOptions struct {
 	thresholds    []string
 	exec          string
 	versus        string
+	baselines     []string
+	baseline      *report.Baseline // nil = none
 	asClient      string
 	set           *pflag.FlagSet // tells which scenario flags are set
 
@@ -90,7 +93,8 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 		k := &o.scenarioFlags[i]
 		load.StringVar(&k.value, k.flag, "", k.usage)
 	}
-	load.StringArrayVar(&o.thresholds, "threshold", nil, "`condition` checked at the end, like 'wait.p99 < 250ms'; may be repeated")
+	load.StringArrayVar(&o.thresholds, "threshold", nil, "`condition` checked at the end, like 'wait.p99 < 250ms' or 'wait.p99 < 110% of baseline'; may be repeated")
+	load.StringArrayVar(&o.baselines, "baseline", nil, "`file` with an earlier report, of --json, to compare with; may be repeated: from three on, the noise is known")
 	load.StringVar(&o.exec, "exec", "", "`command` of a client process, for the shell: locktop starts one per client, and they lock instead of its own clients")
 	load.StringVar(&o.versus, "versus", "", "`locks` to run at the same time and compare with: kinds, or {exec: COMMAND}, with commas between them")
 	load.StringVar(&o.asClient, "as-client", "", "be a client process for --exec, with locks of this `kind`")
@@ -139,6 +143,7 @@ show its claim; 130 interrupted.`,
 		Example: `  locktop load --demo
   locktop load hot-key --duration 20s
   locktop load redlock-minority --demo
+  locktop load --json > before.json; locktop load --baseline before.json --threshold 'wait.p99 < 110% of baseline'
   locktop load --kind fair --rate 500/s --threshold 'wait.p99 < 250ms'
   locktop load freeze --exec 'python3 my_client.py' --versus mutex --clients 10
   locktop load hot-key --control redis://ctl:6379 --agents 4 --clients 2000
@@ -222,6 +227,22 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 		}
 		s.Thresholds = append(s.Thresholds, t)
 	}
+	if err := o.readBaselines(); err != nil {
+		return s, err
+	}
+	for i, t := range s.Thresholds {
+		if !t.Relative {
+			continue
+		}
+		if o.baseline == nil {
+			return s, usageErrorf("", "threshold %q: --baseline names no earlier report", t)
+		}
+		median, ok := o.baseline.Median(t.Metric)
+		if !ok {
+			return s, usageErrorf("", "threshold %q: the earlier reports have no %s", t, t.Metric)
+		}
+		s.Thresholds[i] = t.Against(median)
+	}
 	if err := s.Validate(); err != nil {
 		return s, usageErrorf("", "%v", err)
 	}
@@ -229,6 +250,26 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 		s.Duration = defaultDuration
 	}
 	return s, nil
+}
+
+// readBaselines reads the earlier reports.
+func (o *loadOptions) readBaselines() error {
+	if len(o.baselines) > 0 && o.versus != "" {
+		return usageErrorf("compare the locks in one run, or one lock with its earlier reports", "--baseline and --versus exclude each other")
+	}
+	for _, name := range o.baselines {
+		file, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("read the baseline: %w", err)
+		}
+		if o.baseline == nil {
+			o.baseline = new(report.Baseline)
+		}
+		if err := o.baseline.Add(file); err != nil {
+			return usageErrorf("", "--baseline: %s: %v", name, err)
+		}
+	}
+	return nil
 }
 
 // namedScenario returns a ready-made scenario, or else reads a scenario file. Unless exec is

@@ -192,7 +192,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, variants []*varian
 	var faults []error
 	var results []report.Result
 	for _, s := range variants {
-		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Witness: s.witnessed}
+		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.seconds.Seconds(), Witness: s.witnessed, Baseline: o.baseline}
 		if s.stopErr != nil {
 			r.Unclean = s.stopErr.Error()
 		}

@@ -86,7 +86,7 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 		"<=": {true, true, false}, ">": {false, false, true}, ">=": {false, true, true},
 	} {
 		for i, v := range []int64{1, 2, 3} {
-			if got := (Threshold{"stuck.count", op, 2}).Met(Metrics{Violations: oracle.Violations{Stuck: v}}); got != want[i] {
+			if got := (Threshold{Metric: "stuck.count", Op: op, Value: 2}).Met(Metrics{Violations: oracle.Violations{Stuck: v}}); got != want[i] {
 				t.Errorf("%d %s 2: %t", v, op, got)
 			}
 		}
@@ -119,7 +119,7 @@ func TestEachFigureHasItsOwnName(t *testing.T) {
 	}
 	for _, name := range MeasureNames() {
 		of, _ := metricNamed(name)
-		if of.from != nil && (Threshold{name, ">=", 0}).Met(Metrics{}) {
+		if of.from != nil && (Threshold{Metric: name, Op: ">="}).Met(Metrics{}) {
 			t.Errorf("%s of nothing is met", name)
 		}
 	}

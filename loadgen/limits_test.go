@@ -113,7 +113,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Freeze, Before: "GETSET"}, {Kind: Crash, Before: "GET"}}}, {Lock: Lock{Kind: "classic/counted"}, Faults: []Fault{{Kind: Crash, Before: "renew"}}}},
 			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Leak, Before: "GET"}}}, {Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Crash, Before: "DEL"}}}, fault(Fault{Kind: Crash, Before: "DEL"})},
 		},
-		{"threshold", []Scenario{{Thresholds: []Threshold{{"stuck.count", "==", 1}}}}, []Scenario{{Thresholds: []Threshold{{"stuck.count", "=", 1}}}, {Expect: []Threshold{{"odd", "==", 1}}}}},
+		{"threshold", []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "==", Value: 1}}}}, []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "=", Value: 1}}}, {Expect: []Threshold{{Metric: "odd", Op: "==", Value: 1}}}}},
 	} {
 		for i, s := range c.within {
 			if err := s.Validate(); err != nil {

@@ -40,8 +40,8 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 			{At: 40 * time.Second, Kind: Freeze, Clients: 3, For: 12 * time.Second},
 			{At: 50 * time.Second, Kind: Slow, Delay: 20 * time.Millisecond, Jitter: 5 * time.Millisecond},
 		},
-		Thresholds: []Threshold{{"overlap.count", "==", 0}, {"wait.p99", "<", 0.25}, {"lost.rate", "<", 0.001}},
-		Expect:     []Threshold{{"late-work.count", ">", 0}},
+		Thresholds: []Threshold{{Metric: "overlap.count", Op: "==", Value: 0}, {Metric: "wait.p99", Op: "<", Value: 0.25}, {Metric: "lost.rate", Op: "<", Value: 0.001}},
+		Expect:     []Threshold{{Metric: "late-work.count", Op: ">", Value: 0}},
 		Seed:       42, Duration: 2 * time.Minute,
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,9 +13,10 @@ import (
 
 // Threshold is a condition that a run must meet, like "wait.p99 < 250ms".
 type Threshold struct {
-	Metric string
-	Op     string  // == != < <= > >=
-	Value  float64 // times in seconds, shares from 0 to 1
+	Metric   string
+	Op       string  // == != < <= > >=
+	Value    float64 // times in seconds, shares from 0 to 1
+	Relative bool    // Value is a share of the baseline; no run meets it, see [Threshold.Against]
 }
 
 // metric is a figure that a threshold can name.
@@ -116,6 +118,27 @@ func MeasureNames() []string {
 	return names
 }
 
+// Measures are figures of a run by the names of [MeasureNames]: times in seconds, shares
+// from 0 to 1.
+type Measures map[string]float64
+
+// Measures returns the figures that have samples.
+func (m Metrics) Measures() Measures {
+	all := make(Measures)
+	for _, of := range metrics() {
+		if of.known(m) {
+			all[of.name] = of.value(m)
+		}
+	}
+	return all
+}
+
+// MeasureText returns a value of a figure with its unit.
+func MeasureText(name string, v float64) string {
+	m, _ := metricNamed(name)
+	return m.unit.text(v)
+}
+
 func ratio(part, whole float64) float64 {
 	if whole == 0 {
 		return 0
@@ -151,8 +174,29 @@ func metricNamed(name string) (metric, bool) {
 // them first.
 func operators() []string { return []string{"==", "!=", "<=", ">=", "<", ">"} }
 
-// ParseThreshold parses a threshold like "wait.p99 < 250ms", "lost.rate < 0.1%" or
-// "overlap.count == 0".
+// ofBaseline ends the value of a relative threshold.
+const ofBaseline = " of baseline"
+
+// parsePercent reads a percentage, which may be above 100%.
+func parsePercent(text string) (float64, error) {
+	number, ok := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !ok || !(v >= 0) {
+		return 0, fmt.Errorf("%q is no percentage; write one like 110%%", text)
+	}
+	return v / 100, nil
+}
+
+// Against returns the threshold with its value, if the baseline has value for its metric.
+func (t Threshold) Against(value float64) Threshold {
+	if t.Relative {
+		t.Value, t.Relative = t.Value*value, false
+	}
+	return t
+}
+
+// ParseThreshold parses a threshold like "wait.p99 < 250ms", "lost.rate < 0.1%",
+// "overlap.count == 0" or "wait.p99 < 110% of baseline".
 func ParseThreshold(text string) (Threshold, error) {
 	for _, op := range operators() {
 		name, value, found := strings.Cut(text, op)
@@ -166,7 +210,13 @@ func ParseThreshold(text string) (Threshold, error) {
 		}
 		var err error
 		t.Metric = m.name
-		t.Value, err = m.unit.parse(strings.TrimSpace(value))
+		value = strings.TrimSpace(value)
+		if of, relative := strings.CutSuffix(value, ofBaseline); relative {
+			t.Relative = true
+			t.Value, err = parsePercent(of)
+		} else {
+			t.Value, err = m.unit.parse(value)
+		}
 		if err != nil {
 			return Threshold{}, fmt.Errorf("threshold %q: %w", text, err)
 		}
@@ -214,7 +264,11 @@ func (u unit) format(v float64) string {
 // String returns the threshold in the form that [ParseThreshold] reads.
 func (t Threshold) String() string {
 	m, _ := metricNamed(t.Metric)
-	return fmt.Sprintf("%s %s %s", t.Metric, t.Op, m.unit.format(t.Value))
+	value := m.unit.format(t.Value)
+	if t.Relative {
+		value = strconv.FormatFloat(100*t.Value, 'g', 6, 64) + "%" + ofBaseline
+	}
+	return fmt.Sprintf("%s %s %s", t.Metric, t.Op, value)
 }
 
 func (t Threshold) validate() error {
@@ -233,7 +287,7 @@ func (t Threshold) Met(m Metrics) bool {
 	if !known {
 		return false
 	}
-	if !of.known(m) {
+	if !of.known(m) || t.Relative {
 		return false
 	}
 	v := of.value(m)
@@ -258,11 +312,18 @@ func (t Threshold) Measured(m Metrics) string {
 	if !of.known(m) {
 		return "unknown: there was not one sample"
 	}
-	v := of.value(m)
-	if of.unit == number {
-		return strconv.FormatFloat(v, 'f', -1, 32)
-	}
-	if of.unit == share {
+	return of.unit.text(of.value(m))
+}
+
+// text returns a measured value for people.
+func (u unit) text(v float64) string {
+	switch u {
+	case number:
+		if v == math.Trunc(v) {
+			return strconv.FormatFloat(v, 'f', 0, 64)
+		}
+		return strconv.FormatFloat(v, 'g', 5, 64)
+	case share:
 		return fmt.Sprintf("%.3g%%", 100*v)
 	}
 	return humanize.Precise(time.Duration(v * float64(time.Second)))

@@ -70,7 +70,7 @@ func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 				c.set(&m, n+1)
 				v := m.Verdict(Scenario{
 					Lock: Lock{Kind: kind}, Rate: 10,
-					Thresholds: []Threshold{{"held.max", "<", 2}}, Expect: []Threshold{{"arrivals.count", ">", 1}},
+					Thresholds: []Threshold{{Metric: "held.max", Op: "<", Value: 2}}, Expect: []Threshold{{Metric: "arrivals.count", Op: ">", Value: 1}},
 				})
 				if c.name != "threshold" && m.Latency.Held.Count == 0 && len(v.Missed) == 1 {
 					v.Missed = nil // nothing was held

@@ -28,6 +28,7 @@ type jsonReport struct {
 	Counts     map[string]int64   `json:"counts"`
 	Latencies  map[string]jsonLat `json:"latencies"`
 	Figures    map[string]float64 `json:"figures"`
+	Measures   loadgen.Measures   `json:"measures"`
 	Violations map[string]int64   `json:"violations"`
 	Explained  []oracle.Explained `json:"explained"`
 	Faults     []jsonFault        `json:"faults"`
@@ -36,6 +37,7 @@ type jsonReport struct {
 	Verdict    jsonVerdict        `json:"verdict"`
 	Witness    *jsonWitness       `json:"witness,omitempty"`
 	Agents     []jsonAgent        `json:"agents,omitempty"`
+	Baseline   []change           `json:"baseline,omitempty"`
 	LastError  string             `json:"last_error,omitempty"`
 	Unclean    string             `json:"unclean,omitempty"`
 }
@@ -135,7 +137,7 @@ func (r Result) document() jsonReport {
 			"work_overlap_longest_ms": ms(m.Violations.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.Violations.WorkOverlap.Total),
 			"server_cpu_ms": ms(m.Cost.CPU), "overlap_longest_ms": ms(m.Violations.Overlap.Longest), "overlap_total_ms": ms(m.Violations.Overlap.Total),
 		},
-		Latencies: latenciesJSON(m), Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
+		Measures: m.Measures(), Latencies: latenciesJSON(m), Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
 		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
 		LastError: m.LastErr, Unclean: r.Unclean,
 	}
@@ -144,6 +146,9 @@ func (r Result) document() jsonReport {
 	}
 	for _, a := range r.Agents {
 		doc.Agents = append(doc.Agents, jsonAgent{a.Number, a.Name, ms(a.Clock), a.Lost, a.Clients, counts(a.Metrics), latenciesJSON(a.Metrics)})
+	}
+	if r.Baseline != nil {
+		doc.Baseline = r.Baseline.changes(doc.Measures)
 	}
 	if w := r.Witness; w != nil {
 		doc.Witness = &jsonWitness{Counts: w.Counts, Unseen: w.Unseen, P50: ms(w.P50), P99: ms(w.P99)}

@@ -26,6 +26,7 @@ type Result struct {
 	Proof    *oracle.Proof        // nil = not requested
 	Witness  *witness.Results     // nil = there was none
 	Agents   []loadgen.AgentState // of a load by several processes
+	Baseline *Baseline            // earlier reports to compare with; nil = none
 	Gaps     []string             // sentences on why the figures are not complete
 	Unclean  string               // error of the release at the end, "" if there is none; may hold bytes from the server
 }
@@ -241,6 +242,7 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 	}
 	r.writeViolations(t, plain)
 	r.writeAgents(t, plain)
+	r.writeBaseline(t, plain)
 	return t.Flush()
 }
 

@@ -1,0 +1,32 @@
+package loadgen
+
+import (
+	"testing"
+	"time"
+)
+
+// A relative threshold is a threshold once its baseline is known. Until then, no run meets it.
+func TestARelativeThresholdNeedsABaseline(t *testing.T) {
+	var m Metrics
+	m.Latency.Wait = Latency{Count: 1, P99: 105 * time.Millisecond}
+	relative, err := ParseThreshold("wait.p99 <= 110% of baseline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := relative.String(); text != "wait.p99 <= 110% of baseline" {
+		t.Errorf("it reads %q", text)
+	}
+	if relative.Met(m) {
+		t.Error("a run meets it without a baseline")
+	}
+	for baseline, met := range map[float64]bool{0.1: true, 0.09: false} {
+		if at := relative.Against(baseline); at.Met(m) != met || at.Relative {
+			t.Errorf("against %v s: %s, met: %v", baseline, at, !met)
+		}
+	}
+	for _, wrong := range []string{"wait.p99 < 110 of baseline", "wait.p99 < x% of baseline", "wait.p99 < -5% of baseline"} {
+		if _, err := ParseThreshold(wrong); err == nil {
+			t.Errorf("%q is a threshold", wrong)
+		}
+	}
+}
