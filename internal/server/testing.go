@@ -95,14 +95,23 @@ func EmbeddedForTest(t TB) *Embedded {
 	return e
 }
 
+// SkipUninstalled skips a test that needs redis-server, which is not on PATH. It returns if
+// RequireRedis forbids that.
+func SkipUninstalled(t TB) {
+	t.Helper()
+	if os.Getenv(RequireRedis) == "" {
+		t.Skip("redis-server is not on PATH: install it (apt-get install redis-server, brew install redis) to run this test")
+	}
+}
+
 // forTest calls start now and stop at the end of the test.
 func forTest[S any](t TB, start func(context.Context) (S, error), stop func(S) error) S {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	s, err := start(ctx)
-	if errors.Is(err, ErrNotInstalled) && os.Getenv(RequireRedis) == "" {
-		t.Skip("redis-server is not on PATH: install it (apt-get install redis-server, brew install redis) to run this test")
+	if errors.Is(err, ErrNotInstalled) {
+		SkipUninstalled(t)
 	}
 	if err != nil {
 		t.Fatal(err)

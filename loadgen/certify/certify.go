@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"locktop/internal/server"
 	"locktop/loadgen/external"
 )
 
@@ -290,7 +291,7 @@ func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, dec
 		}
 	}
 	if t.layout != oneServer && !installed() {
-		return Verdict{Outcome: Unsupported, Evidence: "it needs redis-server on PATH, because the embedded server cannot be stopped or replicated"}, true
+		return Verdict{Outcome: Unsupported, Evidence: server.ErrNotInstalled.Error() + ", and the embedded server cannot be stopped or replicated"}, true
 	}
 	return Verdict{}, false
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
 
@@ -83,6 +84,9 @@ func fails(t *testing.T, kind, test, reason string) (v Verdict) {
 		v = runWith(t, kind, Options{Tests: []string{test}, once: true}).Verdicts[0]
 		if v.Outcome == Fail && regexp.MustCompile(reason).MatchString(v.Evidence) {
 			return v
+		}
+		if v.Outcome == Unsupported && strings.Contains(v.Evidence, server.ErrNotInstalled.Error()) {
+			server.SkipUninstalled(t)
 		}
 	}
 	t.Errorf("%s of %s, want a failure that says %q: %s", v.Outcome, test, reason, v.Evidence)
