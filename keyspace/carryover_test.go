@@ -115,13 +115,13 @@ func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
 		if h.Annotate(&l); i < minLooks && l.AskedPercent != 0 {
 			t.Errorf("after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
 		}
-		h.Look(l.ID(), i%4 == 0)
+		h.Look(l.ID(), 1, max(0, 1-i%4))
 	}
 	if h.Annotate(&l); l.AskedPercent != 25 {
 		t.Errorf("the share is %d %%, want 25", l.AskedPercent)
 	}
 	for range 2 * maxLooks {
-		h.Look(ID{Key: "k", Node: "b:2"}, true)
+		h.Look(ID{Key: "k", Node: "b:2"}, 1, 1)
 	}
 	if h.Annotate(&l); l.AskedPercent < 90 {
 		t.Errorf("the share is %d %%: what is long past counts", l.AskedPercent)
