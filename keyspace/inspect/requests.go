@@ -73,7 +73,7 @@ func (w *Watcher) lookForRequests(ctx context.Context) error {
 	r := &w.requests
 	w.settleRequests()
 	now := time.Now()
-	if now.Before(r.next) {
+	if now.Before(r.next) || !w.scan.complete {
 		return nil
 	}
 	if !w.tracking.upToDate() && w.tracking.mode() == keyspace.Push || !w.scanner.opts.Budget.allow(now) || w.deferForEvents(now) {
@@ -222,9 +222,7 @@ func (w *Watcher) judge(key string, now, touched int64) {
 	if !known || reading {
 		return
 	}
-	free := lastOwn(max(k.touched, own))
-	asked := touched > free && now-touched <= int64(maxAskedAge/time.Second)
-	covered := free <= now-2
+	asked, covered := verdict(max(k.touched, own), touched, now)
 	switch {
 	case asked:
 		at := time.Unix(touched+1, 0)
@@ -233,10 +231,17 @@ func (w *Watcher) judge(key string, now, touched int64) {
 		}
 		w.requests.found = append(w.requests.found, request{key, touched, at, k.touched, covered && touched >= now-1})
 		return
-	case !covered:
-		return
+	case covered:
+		w.countLook(key, k, false)
 	}
-	w.countLook(key, k, false)
+}
+
+// verdict reports whether another client has touched a key after its last own read, in ms, and
+// whether the look covers the whole second before now. The key was touched last in the second
+// touched.
+func verdict(own, touched, now int64) (asked, covered bool) {
+	free := lastOwn(own)
+	return touched > free && now-touched <= int64(maxAskedAge/time.Second), free <= now-2
 }
 
 // countLook counts a look at a lock that covers a whole second.

@@ -1,0 +1,169 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
+	"locktop/internal/testtier"
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+)
+
+// repeat sends commands again and again until the test ends.
+func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...[]any) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(every); ; {
+			for _, argv := range commands {
+				if err := rdb.Do(ctx, argv...).Err(); err != nil && err != redis.Nil && ctx.Err() == nil {
+					t.Errorf("%q: %v", argv, err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done })
+}
+
+// observe watches the locks of a server until a condition holds.
+func observe(t testing.TB, rdb *redis.Client, o inspect.ScanOptions, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+	t.Helper()
+	b := inspect.StartWatcher(follow(rdb, o))
+	defer b.Close()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		s, err := b.Snapshot(t.Context())
+		if err == nil && so(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v, asked for are %q, of %q: %+v", err, askedFor(s), keys(s), s.Watch)
+		}
+	}
+}
+
+// askedFor returns the keys of the locks that another client asks for.
+func askedFor(s keyspace.Snapshot) (all []string) {
+	for _, l := range s.Locks {
+		if l.Asked(s.At) {
+			all = append(all, l.Key)
+		}
+	}
+	return all
+}
+
+// requestOptions returns options with formats that store no waiters, and one that does.
+func requestOptions() inspect.ScanOptions {
+	shown := tokens()
+	shown.Name, shown.ShowsWaiters = "shown", true
+	shown.Match = func(key string) bool { return strings.HasPrefix(key, "shown:") }
+	return inspect.ScanOptions{Formats: []keyspace.Format{shown, tokens(), elementsOf("hash")}, OwnReads: new(inspect.OwnReads)}
+}
+
+// What waiting clients send touches the key. What does not is not seen, and what the holder
+// changes is no request.
+func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	other := connect(t, redis.Options{Addr: rdb.Options().Addr})
+	for _, key := range []string{"set", "eval", "get", "exists", "quiet", "renewed", "read", "again"} {
+		do(t, rdb, "SET", "lock:"+key, "token:"+key, "PX", 600_000)
+	}
+	do(t, rdb, "SET", "shown:a", "token:a", "PX", 600_000)
+	do(t, rdb, "HSET", "lock:hash", "holder", "1")
+	repeat(t, other, 50*time.Millisecond,
+		[]any{"SET", "lock:set", "token:2", "NX", "PX", 1000},
+		[]any{"EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 1000)", 1, "lock:eval", "token:2"},
+		[]any{"GET", "lock:get"}, []any{"HEXISTS", "lock:hash", "waiter"}, []any{"GET", "shown:a"}, []any{"EXISTS", "lock:exists"},
+		[]any{"PEXPIRE", "lock:renewed", 600_000})
+	o := requestOptions()
+	scanner := inspect.NewScanner(rdb, o)
+	s := observe(t, rdb, o, func(s keyspace.Snapshot) bool {
+		if _, err := scanner.ReadKey(t.Context(), "lock:read"); err != nil {
+			t.Fatal(err)
+		}
+		return len(askedFor(s)) >= 4
+	})
+	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set"}; !slices.Equal(got, want) {
+		t.Errorf("asked for are %q, want %q", got, want)
+	}
+	if why := s.Nodes[0].AskBlind; why != "" {
+		t.Errorf("requests cannot be seen: %s", why)
+	}
+}
+
+// Whatever a watcher reads itself is no request: a lock that is new, renewed or handed over,
+// a candidate, a single key that the process reads beside the watch.
+func TestOwnReadsAreNoRequests(t *testing.T) {
+	testtier.Long(t, "it watches quiet locks for seconds")
+	t.Parallel()
+	rdb := realServer(t)
+	other := connect(t, redis.Options{Addr: rdb.Options().Addr})
+	const locks = 300
+	for i := range locks {
+		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x", "PX", 600_000)
+	}
+	var renewals [][]any
+	for i := range locks / 3 {
+		renewals = append(renewals, []any{"PEXPIRE", fmt.Sprintf("lock:%d", i), 600_000})
+	}
+	repeat(t, other, 1300*time.Millisecond, renewals...)
+	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 700*time.Millisecond, []any{"SET", "lock:handed", "token:a", "PX", 600_000}, []any{"SET", "lock:handed", "token:b", "PX", 600_000})
+	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 10*time.Second, []any{"GET", "lock:299"})
+	o := requestOptions()
+	scanner := inspect.NewScanner(rdb, o)
+	end := time.Now().Add(time.Duration(testtier.Size(3, 8, 60)) * time.Second)
+	observe(t, rdb, o, func(s keyspace.Snapshot) bool {
+		if _, err := scanner.ReadKey(t.Context(), "lock:298"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scanner.ReadLock(t.Context(), "lock:297"); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range s.Locks {
+			if !l.AskedAt.IsZero() && l.Key != "lock:299" || l.AskedPercent > 0 && l.Key != "lock:299" {
+				t.Fatalf("%s was asked for at %v, now %v", l.Key, l.AskedAt, s.At)
+			}
+		}
+		return time.Now().After(end)
+	})
+	if looks := called(t, rdb, "object|idletime") + called(t, rdb, "object"); looks < 2*locks {
+		t.Errorf("%d looks at %d locks prove nothing", looks, locks)
+	}
+}
+
+// Where requests cannot be seen, the watcher says why.
+func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	admin := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: admin.Addr()})
+	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
+	blind := func(why string) func(keyspace.Snapshot) bool {
+		return func(s keyspace.Snapshot) bool {
+			return s.Watch.Mode == keyspace.Push && strings.Contains(s.Nodes[0].AskBlind, why) &&
+				slices.ContainsFunc(s.Watch.Limitations, func(l string) bool { return strings.Contains(l, why) })
+		}
+	}
+	t.Run("LFU", func(t *testing.T) {
+		do(t, rdb, "CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
+		defer do(t, rdb, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+		observe(t, rdb, justTokens(), blind("maxmemory-policy allkeys-lfu"))
+	})
+	t.Run("permission", func(t *testing.T) {
+		user := userOf(t, rdb, append(slices.Clone(readOnly), "+client", "&*", "+subscribe", "+psubscribe")...)
+		observe(t, user, justTokens(), blind("OBJECT IDLETIME"))
+	})
+}
