@@ -17,14 +17,15 @@ import (
 )
 
 // repeat sends commands again and again until the test ends.
-func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...[]any) {
+func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...func() []any) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for tick := time.NewTicker(every); ; {
-			for _, argv := range commands {
+			for _, next := range commands {
+				argv := next()
 				if err := rdb.Do(ctx, argv...).Err(); err != nil && err != redis.Nil && ctx.Err() == nil {
 					t.Errorf("%q: %v", argv, err)
 				}
@@ -38,6 +39,9 @@ func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...[]
 	}()
 	t.Cleanup(func() { stop(); <-done })
 }
+
+// command returns a function for repeat that always returns the same command.
+func command(argv ...any) func() []any { return func() []any { return argv } }
 
 // observe watches the locks of a server until a condition holds.
 func observe(t testing.TB, rdb *redis.Client, o inspect.ScanOptions, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
@@ -85,10 +89,10 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 	do(t, rdb, "SET", "shown:a", "token:a", "PX", 600_000)
 	do(t, rdb, "HSET", "lock:hash", "holder", "1")
 	repeat(t, other, 50*time.Millisecond,
-		[]any{"SET", "lock:set", "token:2", "NX", "PX", 1000},
-		[]any{"EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 1000)", 1, "lock:eval", "token:2"},
-		[]any{"GET", "lock:get"}, []any{"HEXISTS", "lock:hash", "waiter"}, []any{"GET", "shown:a"}, []any{"EXISTS", "lock:exists"},
-		[]any{"PEXPIRE", "lock:renewed", 600_000})
+		command("SET", "lock:set", "token:2", "NX", "PX", 1000),
+		command("EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 1000)", 1, "lock:eval", "token:2"),
+		command("GET", "lock:get"), command("HEXISTS", "lock:hash", "waiter"), command("GET", "shown:a"), command("EXISTS", "lock:exists"),
+		command("PEXPIRE", "lock:renewed", 600_000))
 	o := requestOptions()
 	scanner := inspect.NewScanner(rdb, o)
 	s := observe(t, rdb, o, func(s keyspace.Snapshot) bool {
@@ -112,29 +116,29 @@ func TestOwnReadsAreNoRequests(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
 	other := connect(t, redis.Options{Addr: rdb.Options().Addr})
-	const locks = 300
+	const locks = 1000
 	for i := range locks {
 		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x", "PX", 600_000)
 	}
-	var renewals [][]any
-	for i := range locks / 3 {
-		renewals = append(renewals, []any{"PEXPIRE", fmt.Sprintf("lock:%d", i), 600_000})
-	}
-	repeat(t, other, 1300*time.Millisecond, renewals...)
-	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 700*time.Millisecond, []any{"SET", "lock:handed", "token:a", "PX", 600_000}, []any{"SET", "lock:handed", "token:b", "PX", 600_000})
-	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 10*time.Second, []any{"GET", "lock:299"})
+	renewed := 0
+	repeat(t, other, 2*time.Millisecond, func() []any { // each once in 2 s, at any moment of a look
+		renewed++
+		return []any{"PEXPIRE", fmt.Sprintf("lock:%d", renewed%(locks/2)), 600_000}
+	})
+	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 700*time.Millisecond, command("SET", "lock:handed", "token:a", "PX", 600_000), command("SET", "lock:handed", "token:b", "PX", 600_000))
+	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 10*time.Second, command("GET", "lock:999"))
 	o := requestOptions()
 	scanner := inspect.NewScanner(rdb, o)
 	end := time.Now().Add(time.Duration(testtier.Size(3, 8, 60)) * time.Second)
 	observe(t, rdb, o, func(s keyspace.Snapshot) bool {
-		if _, err := scanner.ReadKey(t.Context(), "lock:298"); err != nil {
+		if _, err := scanner.ReadKey(t.Context(), "lock:998"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := scanner.ReadLock(t.Context(), "lock:297"); err != nil {
+		if _, err := scanner.ReadLock(t.Context(), "lock:997"); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range s.Locks {
-			if !l.AskedAt.IsZero() && l.Key != "lock:299" || l.AskedPercent > 0 && l.Key != "lock:299" {
+			if !l.AskedAt.IsZero() && l.Key != "lock:999" || l.AskedPercent > 0 && l.Key != "lock:999" {
 				t.Fatalf("%s was asked for at %v, now %v", l.Key, l.AskedAt, s.At)
 			}
 		}
