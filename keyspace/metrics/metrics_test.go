@@ -435,7 +435,7 @@ func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 		locks = append(locks, l)
 	}
 	e.Observe(0, reading(locks...))
-	if n := len(scrape(t, e)); n > 650 {
+	if n := len(scrape(t, e)); n > 850 {
 		t.Errorf("%d series", n)
 	}
 }
