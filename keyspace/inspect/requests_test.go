@@ -167,7 +167,7 @@ func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
 		observe(t, rdb, justTokens(), blind("maxmemory-policy allkeys-lfu"))
 	})
 	t.Run("permission", func(t *testing.T) {
-		user := userOf(t, rdb, append(slices.Clone(readOnly), "+client", "&*", "+subscribe", "+psubscribe")...)
+		user := userOf(t, rdb, append(slices.Clone(readOnly), "-object", "+client", "&*", "+subscribe", "+psubscribe")...)
 		observe(t, user, justTokens(), blind("OBJECT IDLETIME"))
 	})
 }
