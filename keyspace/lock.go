@@ -312,7 +312,11 @@ func (l *Lock) AskedText(now time.Time) string {
 	if !asked {
 		return ""
 	}
-	text := fmt.Sprintf("asked for by another client %s ago", humanize.Duration(max(ago.Round(time.Second), time.Second)))
+	when := fmt.Sprintf("%d s", max(1, int(ago.Round(time.Second)/time.Second))) // the resolution is 1 s
+	if ago >= time.Minute {
+		when = humanize.Duration(ago)
+	}
+	text := "asked for by another client " + when + " ago"
 	if l.AskedPercent > 0 {
 		text += fmt.Sprintf(", in %d %% of the held time", l.AskedPercent)
 	}

@@ -152,10 +152,10 @@ func countCell(v lockView, _ int) widget.Cell {
 func waitCell(v lockView, _ int) widget.Cell {
 	n := v.WaiterCount()
 	switch {
+	case n == 0 && v.Asked(v.now):
+		return widget.Cell{Style: v.state.screen.theme.warn, Text: v.state.screen.glyphs.AtLeast + "1"}
 	case n == 0 && v.blocked() > 0:
 		return widget.Cell{Style: v.state.screen.theme.warn, Text: "?"}
-	case v.Asked(v.now) && n == 0:
-		return widget.Cell{Style: v.state.screen.theme.warn, Text: v.state.screen.glyphs.AtLeast + "1"}
 	case n == 0 && v.hidesWaiters():
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: "?"}
 	case n == 0:
