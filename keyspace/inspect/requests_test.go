@@ -171,3 +171,83 @@ func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
 		observe(t, user, justTokens(), blind("OBJECT IDLETIME"))
 	})
 }
+
+// While a child process saves, the server does not record reads. A replica gets no refused
+// requests.
+func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
+	testtier.Long(t, "it starts a replica, and a child process saves for seconds")
+	t.Parallel()
+	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
+	rdb, replica := connect(t, redis.Options{Addr: r.Master().Addr()}), connect(t, redis.Options{Addr: r.Replicas()[0].Addr()})
+	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
+	repeat(t, connect(t, *rdb.Options()), 50*time.Millisecond, command("SET", "lock:a", "token:b", "NX"))
+	observe(t, replica, justTokens(), func(s keyspace.Snapshot) bool {
+		return s.Watch.Mode == keyspace.Push && strings.Contains(s.Nodes[0].AskBlind, "replica")
+	})
+	asked := func(s keyspace.Snapshot) bool { return s.Nodes[0].AskBlind == "" && len(askedFor(s)) == 1 }
+	observe(t, rdb, justTokens(), asked)
+	do(t, rdb, "CONFIG", "SET", "rdb-key-save-delay", 100_000_000) // µs per key: the child waits
+	do(t, rdb, "BGSAVE")
+	observe(t, rdb, justTokens(), func(s keyspace.Snapshot) bool {
+		if len(askedFor(s)) > 0 {
+			t.Fatal("a request was seen while a child saves")
+		}
+		return strings.Contains(s.Nodes[0].AskBlind, "child process")
+	})
+	do(t, rdb, "FLUSHALL") // ends the child
+	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
+	observe(t, rdb, justTokens(), asked)
+}
+
+// Each node of a cluster is looked at.
+func TestRequestsAreSeenOnEachNodeOfACluster(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
+	t.Parallel()
+	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	other := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	defer other.Close()
+	var want []string
+	for slot := range 2 {
+		for i := range 2 {
+			key := tagged(t, c, slot*16000)(i)
+			if err := other.Set(t.Context(), key, "token:a", 10*time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				want = append(want, key)
+			}
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	defer func() { stop(); <-done }()
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			for _, key := range want {
+				other.SetNX(ctx, key, "token:b", time.Second)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	var sources []inspect.NamedSource
+	for i, s := range scanners(t, c, justTokens()) {
+		b := inspect.StartWatcher(inspect.NewWatcher(s))
+		defer b.Close()
+		sources = append(sources, inspect.NamedSource{Addr: c.Addrs()[i], Source: b})
+	}
+	all := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) { return sources, nil }, inspect.MultiOptions{Mode: "cluster"})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		s, err := all.Snapshot(t.Context())
+		if got := askedFor(s); err == nil && len(got) >= len(want) {
+			slices.Sort(want)
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("asked for are %q, want %q", got, want)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v: asked for are %q, want %q", err, askedFor(s), want)
+		}
+	}
+}
