@@ -116,8 +116,8 @@ func (w *Watcher) askBlind() string {
 		return w.requests.refused
 	case w.reader.conn.denied.has(cmdObject):
 		return "OBJECT IDLETIME is not permitted, or the server does not have it"
-	case w.reader.conn.denied.has("info"):
-		return "INFO is not permitted, and idle times mean nothing without the clock in it"
+	case w.reader.conn.denied.has("info"), w.reader.conn.denied.has("time"):
+		return "INFO or TIME is not permitted, and idle times mean nothing without the server's clock"
 	case w.requests.saving:
 		return "the server records no idle times while a child process of it saves"
 	default:
