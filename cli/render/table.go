@@ -69,6 +69,11 @@ func waiting(l keyspace.Lock, now time.Time) string {
 	}
 }
 
+// HidesWaiters reports whether the number of waiters of a lock on a server is unknown.
+func (v View) HidesWaiters(addr string) bool {
+	return slices.ContainsFunc(v.Locks, func(l *keyspace.Lock) bool { return l.Node == addr && waiting(*l, v.At) == "?" })
+}
+
 // longestPadded is the greatest width of the key column if the table has no width.
 // Longer keys extend beyond the column.
 const longestPadded = 40
