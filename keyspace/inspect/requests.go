@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,7 +33,8 @@ type requests struct {
 	relevant    bool                 // there are locks to look at
 	refusedAs   string               // the eviction policy under which the server refused to report idle times
 	refused     string               // why it refused
-	saving      bool                 // a child process of the server saves
+	pausing     string               // why the last look was in vain, for now
+	refillAt    time.Time            // local: the queue is not filled before
 }
 
 // request is a request of another client that a look has found.
@@ -48,6 +50,7 @@ type request struct {
 const (
 	maxLooks    = 1000                   // locks in a look; there is one look a second
 	looksInTrip = 250                    // locks in a round trip
+	refillPause = 50 * time.Microsecond  // for each known lock, between two fillings of the queue
 	busyFor     = 30 * time.Second       // a lock with a request is looked at first for so long
 	maxAskedAge = 5 * time.Minute        // an older request is not reported
 	lookAt      = 500 * time.Millisecond // after the begin of a second: idle times are differences of whole seconds
@@ -86,7 +89,7 @@ func (w *Watcher) lookForRequests(ctx context.Context) error {
 		r.refused = ""
 	}
 	keys := w.keysToLookAt(server)
-	if len(keys) == 0 || w.askBlind() != "" && !r.saving {
+	if len(keys) == 0 || w.lookBlind() != "" {
 		return nil
 	}
 	r.found = nil
@@ -103,7 +106,10 @@ func (w *Watcher) lookForRequests(ctx context.Context) error {
 }
 
 // askBlind returns why requests of other clients cannot be seen; "" = they can.
-func (w *Watcher) askBlind() string {
+func (w *Watcher) askBlind() string { return cmp.Or(w.lookBlind(), w.requests.pausing) }
+
+// lookBlind returns why a look would be in vain.
+func (w *Watcher) lookBlind() string {
 	policy := w.server.info.Policy
 	switch {
 	case w.tracking.mode() != keyspace.Push:
@@ -118,8 +124,6 @@ func (w *Watcher) askBlind() string {
 		return "OBJECT IDLETIME is not permitted, or the server does not have it"
 	case w.reader.conn.denied.has("info"), w.reader.conn.denied.has("time"):
 		return "INFO or TIME is not permitted, and idle times mean nothing without the server's clock"
-	case w.requests.saving:
-		return "the server records no idle times while a child process of it saves"
 	default:
 		return ""
 	}
@@ -142,9 +146,10 @@ func (w *Watcher) keysToLookAt(now time.Time) (keys []string) {
 			keys = append(keys, key)
 		}
 	}
-	if len(r.queue) == 0 {
+	if local := time.Now(); len(r.queue) == 0 && local.After(r.refillAt) {
 		r.queue = w.locksWithHiddenWaiters(now)
 		r.relevant = len(r.queue) > 0
+		r.refillAt = local.Add(time.Duration(len(w.locks.known)) * refillPause)
 	}
 	for ; len(keys) < maxLooks && len(r.queue) > 0; r.queue = r.queue[1:] {
 		key := r.queue[0]
@@ -194,14 +199,23 @@ func (w *Watcher) look(ctx context.Context, keys []string) error {
 			idles[i] = p.ObjectIdleTime(ctx, key)
 		}
 	})
+	if _, answered := errors.AsType[redis.Error](err); answered && !isTransient(err) {
+		r.refusedAs, r.refused = w.server.info.Policy, err.Error()
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	r.saving = strings.Contains(persistence.Val(), "_in_progress:1")
 	second, ok := lruSecond(server.Val(), conn.now)
-	if r.saving || !ok {
+	switch {
+	case strings.Contains(persistence.Val(), "_in_progress:1"):
+		r.pausing = "the server records no idle times while a child process of it saves"
+		return nil
+	case !ok:
+		r.pausing = "the server does not report the clock of its idle times (lru_clock)"
 		return nil
 	}
+	r.pausing = ""
 	for i, idle := range idles {
 		switch {
 		case redis.HasErrorPrefix(idle.Err(), "An LFU"):
