@@ -79,6 +79,11 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 		p.notes.warning("%s", strings.Join(snap.Problems, "; "))
 	}
 	found := s.filter(snap)
+	for _, n := range snap.Nodes {
+		if n.AskBlind != "" && !o.json && found.HidesWaiters(n.Addr) {
+			p.notes.note("clients that wait for locks on %s without a trace are not seen: %s", n.Addr, n.AskBlind)
+		}
+	}
 	if err := p.print(found, o); err != nil {
 		return fmt.Errorf("print the list: %w", err)
 	}

@@ -284,13 +284,23 @@ func applyDeltas(old Snapshot, deltas []Delta) Snapshot {
 const (
 	maxHolds = 32 // finished holds per lock
 	minHolds = 5  // with fewer there is no median
+
+	maxLooks = 1200 // at one a second, a share is that of 10 to 20 minutes
+	minLooks = 5    // with fewer there is no share
 )
 
 // HoldStats records how the holds of each lock ended and how long they lasted, on
 // whichever server the lock was. The zero value is empty. Locks without recent events are
 // forgotten.
 type HoldStats struct {
-	byLock cache.Map[ID, lockStats]
+	byLock   cache.Map[ID, lockStats]
+	requests cache.Map[ID, requestStats]
+}
+
+// requestStats count the looks at a lock for requests of other clients.
+type requestStats struct {
+	looks int // halved at maxLooks
+	asked int // those that found a request
 }
 
 // lockStats are the statistics of one lock.
@@ -319,14 +329,32 @@ func (h *HoldStats) Learn(events []Event) {
 	}
 }
 
+// Look records looks at a held lock, of which some found that another client had asked for it
+// within the last second.
+func (h *HoldStats) Look(id ID, looks, asked int) {
+	id = id.OnAnyNode()
+	known, _ := h.requests.Get(id)
+	known.looks, known.asked = known.looks+looks, known.asked+asked
+	for known.looks >= maxLooks {
+		known.looks, known.asked = known.looks/2, known.asked/2
+	}
+	h.requests.Put(id, known)
+}
+
 // Add adds what other has recorded.
-func (h *HoldStats) Add(other *HoldStats) { h.byLock.PutAll(&other.byLock) }
+func (h *HoldStats) Add(other *HoldStats) {
+	h.byLock.PutAll(&other.byLock)
+	h.requests.PutAll(&other.requests)
+}
 
 // Annotate sets the statistics of a lock.
 func (h *HoldStats) Annotate(l *Lock) {
 	known, _ := h.byLock.Get(l.ID().OnAnyNode())
 	l.ExpiryStreak = known.overrun
-	l.MedianHold = 0
+	l.MedianHold, l.AskedPercent = 0, 0
+	if r, _ := h.requests.Get(l.ID().OnAnyNode()); r.looks >= minLooks {
+		l.AskedPercent = (100*r.asked + r.looks/2) / r.looks
+	}
 	if n := len(known.holds); n >= minHolds {
 		l.MedianHold = slices.Sorted(slices.Values(known.holds))[n/2]
 	}
