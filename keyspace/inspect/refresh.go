@@ -174,12 +174,12 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		name := was.ref(key).name
 		if !exists && slices.Contains(w.reader.unlocated, name) {
-			w.locks.deadlines.set(key, w.reader.conn.now.Add(pollEvery))
+			w.locks.readAgain(key, w.reader.conn.now.Add(pollEvery))
 			continue
 		}
 		if known && !exists && slices.Contains(w.reader.unreadable, name) {
 			w.locks.denied[key] = true
-			w.locks.deadlines.set(key, w.reader.conn.now.Add(checkEvery))
+			w.locks.readAgain(key, w.reader.conn.now.Add(checkEvery))
 			continue
 		}
 		delete(w.locks.denied, key)
