@@ -41,6 +41,9 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 			l.UnheldSince = was.UnheldSince
 		}
 	}
+	if seen {
+		l.Key = was.Key // one copy of the key
+	}
 	if !seen || !sharesHolder(was, l) {
 		return l
 	}
@@ -104,6 +107,10 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 		before, held := was.Holder(h.ID)
 		if held {
 			h.DisconnectedAt, h.Addr = before.DisconnectedAt, before.Addr
+			h.ID = before.ID // one copy of the text
+			if h.Label == before.Label {
+				h.Label = before.Label
+			}
 		}
 		switch {
 		case !h.Since.IsZero():

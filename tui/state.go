@@ -2,6 +2,7 @@ package tui
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -306,10 +307,15 @@ func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
 
 // lock returns a lock of the snapshot, on whichever node it is.
 func (p *viewModel) lock(id keyspace.ID) (keyspace.Lock, bool) {
-	for i := range p.locks {
-		if p.locks[i].Key == id.Key && p.locks[i].DB == id.DB {
-			return *p.locks[i], true
+	for locks := p.snap.Locks; len(locks) > 0; { // those of one node after those of another
+		id.Node = locks[0].Node
+		i, found := slices.BinarySearchFunc(locks, id, func(l *keyspace.Lock, id keyspace.ID) int { return l.ID().Compare(id) })
+		if found {
+			return *locks[i], true
 		}
+		locks = locks[i:]
+		next := sort.Search(len(locks), func(i int) bool { return locks[i].Node > id.Node })
+		locks = locks[next:]
 	}
 	return keyspace.Lock{}, false
 }
