@@ -159,6 +159,9 @@ func (c *timeline) lane(l *keyspace.Lock, at time.Time) *lane {
 	id := l.ID().OnAnyNode()
 	n := c.lanes[id]
 	if n == nil {
+		for i := range l.Holders {
+			c.owner(l.Holders[i].ID)
+		}
 		n = c.found(l, at)
 		c.lanes[id] = n
 	}
@@ -190,23 +193,22 @@ func (c *timeline) onEvent(e *keyspace.Event) {
 		c.owner(e.Holder.ID)
 		c.lane(&e.Lock, e.At).begin(c.hold(&e.Lock, &e.Holder, e.At))
 	case e.Kind.Ends():
-		if c.lanes[id] == nil {
-			c.lanes[id] = c.before(e)
-		}
-		c.lanes[id].end(e.Holder.ID, e.Ended())
+		c.ended(id, e)
 	}
 }
 
-// before returns a lane with the holds that a lock had before the end of one of them.
-func (c *timeline) before(e *keyspace.Event) *lane {
-	ended := c.hold(&e.Lock, &e.Holder, e.At)
-	n := &lane{}
-	if ended.shared {
-		n = c.found(&e.Lock, e.At)
+// ended records the end of a hold. A lane that is made now begins with the holds before the
+// event; the lock of the event is that after it.
+func (c *timeline) ended(id keyspace.ID, e *keyspace.Event) {
+	c.owner(e.Holder.ID)
+	hold := c.hold(&e.Lock, &e.Holder, e.At)
+	if c.lanes[id] == nil && !hold.shared { // another holder begins only now
+		c.lanes[id] = &lane{}
 	}
-	n.begin(ended)
+	n := c.lane(&e.Lock, e.At)
+	n.begin(hold) // unless it is known
 	slices.SortStableFunc(n.holds, func(a, b timelineHold) int { return a.from.Compare(b.from) })
-	return n
+	n.end(e.Holder.ID, e.Ended())
 }
 
 // maxOwners is the number of owners with a number of their own.
