@@ -110,18 +110,18 @@ type Lock struct {
 	Key        string        `json:"key,omitzero"`    // any bytes, unchanged
 	Format     string        `json:"format,omitzero"` // the name of its Format
 	Confidence Confidence    `json:"confidence,omitzero"`
+	Stamped    bool          `json:"stamped,omitzero"` // Expires is stored in the value: unlike with a TTL, the lock may outlive it
+	NoTTL      bool          `json:"no_ttl,omitzero"`  // its library sets no deadline, by design
 	Kind       Kind          `json:"kind,omitzero"`
 	Holders    []Holder      `json:"holders,omitzero"` // in a stable order
 	Waiters    []Waiter      `json:"waiters,omitzero"` // the waiters that the format shows, in service order if that is known
 	Expires    time.Time     `json:"expires,omitzero"`
-	Stamped    bool          `json:"stamped,omitzero"`       // Expires is stored in the value: unlike with a TTL, the lock may outlive it
 	ReadAt     time.Time     `json:"-"`                      // when it was last read; zero = unknown
 	Waiting    int           `json:"waiting,omitzero"`       // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
 	Remaining  int           `json:"left,omitzero"`          // permits left of a semaphore, or the count of a latch
 	Limit      int           `json:"limit,omitzero"`         // permits of a semaphore; 0 = unknown
 	Fence      int64         `json:"fence,omitzero"`         // last fencing token issued; 0 = none
 	Evidence   []string      `json:"why,omitzero"`           // evidence that it is a lock of this format, one clause each
-	NoTTL      bool          `json:"no_ttl,omitzero"`        // its library sets no deadline, by design
 	OverdueIn  time.Duration `json:"overdue_in_ns,omitzero"` // a hold that lasts longer is overdue; 0 = locktop judges by itself
 	Node       string        `json:"node,omitzero"`          // host:port of the server
 	DB         int           `json:"db,omitzero"`

@@ -227,7 +227,7 @@ func ttlCell(v lockView, _ int) widget.Cell {
 // remaining returns the fraction of the lease that is left, from 0 to 1.
 func (v lockView) remaining() float64 {
 	rest, ok := v.TTL(v.now)
-	whole := v.state.leases[v.ID().OnAnyNode()].length
+	whole := v.state.leases.of(v.ID()).length
 	if !ok || whole <= 0 {
 		return 0
 	}

@@ -91,6 +91,8 @@ func inOrder(holds []timelineHold) []timelineHold {
 	for i := range holds {
 		holds[i].owner, holds[i].letter = 0, 0
 	}
-	slices.SortFunc(holds, func(a, b timelineHold) int { return cmp.Or(a.from.Compare(b.from), strings.Compare(a.holder, b.holder)) })
+	slices.SortFunc(holds, func(a, b timelineHold) int {
+		return cmp.Or(a.from.Compare(b.from), strings.Compare(a.holder, b.holder))
+	})
 	return holds
 }
