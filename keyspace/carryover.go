@@ -48,15 +48,28 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 		return l
 	}
 	d.renewedHolders(was, l.Holders)
-	l.Renewals, l.Renewed, l.ReentryStreak = was.Renewals, was.Renewed, reentryStreak(was, l)
+	l.Renewals, l.Renewed, l.RenewedEvery, l.ReentryStreak = was.Renewals, was.Renewed, was.RenewedEvery, reentryStreak(was, l)
 	switch {
 	case movedLater(was.Expires, l.Expires, d.Jitter):
 		l.Renewals++
-		l.Renewed = d.At
+		l.Renewed, l.RenewedEvery = d.At, renewedEvery(was, l, d.At)
 	case was.Expires.Sub(l.Expires).Abs() <= d.Jitter:
 		keepDeadline(was, &l, d.Jitter)
 	}
 	return l
+}
+
+// renewedEvery returns the time since the renewal before the one at a time, see
+// [Observed.RenewedEvery]; 0 = it is the first, or the lock has several holders.
+func renewedEvery(was, l Lock, at time.Time) time.Duration {
+	if was.Renewed.IsZero() || was.SoleHolder() == "" || l.SoleHolder() == "" {
+		return 0
+	}
+	every, before := at.Sub(was.Renewed), max(was.RenewedEvery, -was.RenewedEvery)
+	if before > 0 && (every-before).Abs() > before/4 {
+		return -every
+	}
+	return every
 }
 
 // renewedHolders sets when each of several holders has renewed its deadline.

@@ -25,7 +25,7 @@ func heldBy(id string, seconds int) Lock {
 // typical returns the typical duration of the holds of a lock.
 func (h *HoldStats) typical(id ID) time.Duration {
 	l := Lock{Key: id.Key}
-	h.Annotate(&l)
+	h.Annotate(&l, began)
 	return l.MedianHold
 }
 

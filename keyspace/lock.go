@@ -135,12 +135,14 @@ type Lock struct {
 
 // Observed is what is known of a lock only from watching it. It is zero in a single scan.
 type Observed struct {
-	Renewals      int           `json:"renewals,omitzero"`   // number of times the deadline moved later under the same holder
-	Renewed       time.Time     `json:"renewed,omitzero"`    // time of the last renewal
-	MedianHold    time.Duration `json:"typical_ns,omitzero"` // median of the finished holds of this key; 0 = too few were seen
-	ReentryStreak int           `json:"grown,omitzero"`      // number of reentries since the last exit
-	ExpiryStreak  int           `json:"overrun,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
-	UnheldSince   time.Time     `json:"free_from,omitzero"`  // since when the lock has waiters and no holder; zero = it has not
+	Renewals      int           `json:"renewals,omitzero"`         // number of times the deadline moved later under the same holder
+	Renewed       time.Time     `json:"renewed,omitzero"`          // time of the last renewal
+	RenewedEvery  time.Duration `json:"renewed_every_ns,omitzero"` // time between the last two renewals of the only holder; negative = it differs by more than a quarter from the time before
+	MedianHold    time.Duration `json:"typical_ns,omitzero"`       // median of the finished holds of this key; 0 = too few were seen
+	ReentryStreak int           `json:"grown,omitzero"`            // number of reentries since the last exit
+	ExpiryStreak  int           `json:"overrun,omitzero"`          // number of consecutive holds, the latest included, that ended by expiry
+	UnheldSince   time.Time     `json:"free_from,omitzero"`        // since when the lock has waiters and no holder; zero = it has not
+	Past          *Past         `json:"past,omitzero"`             // set if the last hold ended by expiry, or clients wait; nil = unknown
 }
 
 // Vote is what one server of a Redlock has under the key.

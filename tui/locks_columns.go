@@ -159,7 +159,15 @@ func waitCell(v lockView, _ int) widget.Cell {
 	case n == 0:
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: "0"}
 	}
-	return widget.Cell{Style: v.state.screen.theme.warn, Text: humanize.Count(n)}
+	return widget.Cell{Style: v.waitStyle(), Text: humanize.Count(n)}
+}
+
+// waitStyle is the style of the number of waiters, by the longest wait.
+func (v lockView) waitStyle() widget.Style {
+	if _, severity := v.LongestWait(v.now); severity == keyspace.Critical {
+		return v.state.screen.theme.bad
+	}
+	return v.state.screen.theme.warn
 }
 
 func heldCell(v lockView, _ int) widget.Cell {

@@ -261,7 +261,7 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ)
 		d.Added(now.lock)
 	}
 	w.holdStats.Learn(d.Events)
-	w.holdStats.Annotate(&now.lock)
+	w.holdStats.Annotate(&now.lock, d.At)
 	for i := range d.Events {
 		d.Events[i].Lock = now.lock
 	}
@@ -280,6 +280,7 @@ func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
 	}
 	d.Removed(was.lock)
 	w.holdStats.Learn(d.Events)
+	w.holdStats.Removed(was.lock.ID())
 	w.unreported.events = append(w.unreported.events, d.Events...)
 }
 
