@@ -24,12 +24,14 @@ type HoldStats struct {
 // lockStats are the statistics of one lock.
 type lockStats struct {
 	holds   []finishedHold  // the latest
-	gaps    []time.Duration // the latest, from the end of a hold to the next one
+	gaps    []time.Duration // the latest hand-offs: from the end of a hold, or from the first waiter after it, to the next hold
 	overrun int             // consecutive holds, the latest included, that ended by expiry
 	ttl     time.Duration   // of the latest hold, when it began or was renewed; 0 = unknown
 	freed   time.Time       // end of the last hold; zero = unknown, or the lock is held
 
-	waited       time.Time // since when the lock has had waiters; zero = it has none
+	unheld       time.Time // since when the lock has had waiters and no holder; zero = it has not
+	waiterSeen   time.Time // when the lock had waiters last
+	waited       time.Time // since when it has had waiters, without a break of maxBreak; zero = it has none
 	older, newer freeTime  // since waited, or later
 }
 
@@ -52,7 +54,8 @@ type Past struct {
 	HoldP99     time.Duration `json:"hold_p99_ns,omitzero"`    // 0 = unknown
 	AtLeast     bool          `json:"at_least,omitzero"`       // the hold of HoldP99 ended by expiry: its work may have taken longer
 	HandOffP50  time.Duration `json:"handoff_p50_ns,omitzero"` // of the times between two holds; 0 = too few were seen
-	ContendedAt time.Time     `json:"contended,omitzero"`      // since when the lock has had waiters; zero = it has none
+	ContendedAt time.Time     `json:"contended,omitzero"`      // since when the lock has had waiters, without a break of 1 s; zero = it has none
+	WaiterSeen  time.Time     `json:"waiter_seen,omitzero"`    // when it had waiters last
 	FreeSince   time.Time     `json:"free_since,omitzero"`     // begin of the time in which Free was counted: ContendedAt, or 10 to 20 s ago
 	Free        time.Duration `json:"free_ns,omitzero"`        // time without a holder since FreeSince, up to the last acquire
 }
@@ -96,14 +99,16 @@ func leaseOf(e *Event) time.Duration {
 // begin records a new holder. One that joins others ends no free time.
 func (s *lockStats) begin(e *Event) {
 	s.ttl = leaseOf(e)
-	if !s.freed.IsZero() && len(e.Lock.Holders) <= 1 {
-		gap := max(0, e.At.Sub(s.freed))
-		s.gaps = latest(s.gaps, gap)
-		if !s.waited.IsZero() {
-			s.newer.free += min(gap, max(0, e.At.Sub(s.waited)))
+	if !s.freed.IsZero() && !s.waited.IsZero() && len(e.Lock.Holders) <= 1 {
+		switch gap := max(0, e.At.Sub(s.freed)); {
+		case !s.unheld.IsZero():
+			s.gaps = latest(s.gaps, max(0, e.At.Sub(s.unheld)))
+		case gap == 0: // handed over between two reads
+			s.gaps = latest(s.gaps, 0)
 		}
+		s.newer.free += max(0, min(e.At.Sub(s.freed), e.At.Sub(s.waited)))
 	}
-	s.freed = time.Time{}
+	s.freed, s.unheld = time.Time{}, time.Time{}
 }
 
 // end records a finished hold.
@@ -139,7 +144,7 @@ func (h *HoldStats) Annotate(l *Lock, at time.Time) {
 	if !ok {
 		return
 	}
-	known.contended(l.WaiterCount() > 0, at)
+	known.contended(l, at)
 	l.ExpiryStreak = known.overrun
 	sorted := known.sorted()
 	if n := len(sorted); n >= minHolds {
@@ -153,15 +158,28 @@ func (h *HoldStats) Annotate(l *Lock, at time.Time) {
 // Removed notes that a lock is gone, and so are its waiters.
 func (h *HoldStats) Removed(id ID) {
 	if known, ok := h.byLock.Get(id.OnAnyNode()); ok {
-		known.contended(false, time.Time{})
+		known.unheld = time.Time{}
 	}
 }
 
-// contended notes whether the lock has waiters.
-func (s *lockStats) contended(now bool, at time.Time) {
-	switch {
-	case !now:
+// maxBreak is how long no waiter may be seen while clients wait without a break: some locks show
+// only the waiter that is next, once it has polled.
+const maxBreak = time.Second
+
+// contended notes whether a lock has waiters.
+func (s *lockStats) contended(l *Lock, at time.Time) {
+	if at.Sub(s.waiterSeen) > maxBreak {
 		s.waited, s.older, s.newer = time.Time{}, freeTime{}, freeTime{}
+	}
+	if l.WaiterCount() == 0 {
+		s.unheld = time.Time{}
+		return
+	}
+	s.waiterSeen = at
+	if len(l.Holders) == 0 && s.unheld.IsZero() {
+		s.unheld = at
+	}
+	switch {
 	case s.waited.IsZero():
 		s.waited, s.older, s.newer = at, freeTime{since: at}, freeTime{since: at}
 	case at.Sub(s.newer.since) > convoyWindow:
@@ -176,7 +194,7 @@ func (s *lockStats) sorted() []finishedHold {
 
 // past sums up the statistics. sorted are the finished holds.
 func (s *lockStats) past(sorted []finishedHold) *Past {
-	p := &Past{TTL: s.ttl, ContendedAt: s.waited, FreeSince: s.older.since, Free: s.older.free + s.newer.free}
+	p := &Past{TTL: s.ttl, ContendedAt: s.waited, WaiterSeen: s.waiterSeen, FreeSince: s.older.since, Free: s.older.free + s.newer.free}
 	if n := len(sorted); n > 0 { // of at most maxHolds, p99 is the longest
 		p.HoldP99, p.AtLeast = sorted[n-1].held, sorted[n-1].expired
 		if n >= minHolds {

@@ -207,7 +207,7 @@ func (l Lock) shifted(d time.Duration) Lock {
 	l.ReadAt = shift(l.ReadAt, d)
 	if l.Past != nil {
 		past := *l.Past
-		past.ContendedAt, past.FreeSince = shift(past.ContendedAt, d), shift(past.FreeSince, d)
+		past.ContendedAt, past.WaiterSeen, past.FreeSince = shift(past.ContendedAt, d), shift(past.WaiterSeen, d), shift(past.FreeSince, d)
 		l.Past = &past
 	}
 	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)

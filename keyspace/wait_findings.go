@@ -18,7 +18,7 @@ const (
 // convoy finds locks whose waiters take longer to notice a release than the holds take.
 func convoy(l *Lock, now time.Time) string {
 	p := l.Past
-	if p == nil || l.WaiterCount() == 0 || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < convoyFor ||
+	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > maxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < convoyFor ||
 		p.HoldP50 == 0 || p.HandOffP50 <= p.HoldP50 {
 		return ""
 	}
@@ -29,8 +29,11 @@ func convoy(l *Lock, now time.Time) string {
 	if float64(passed-free) >= convoyHeld*float64(passed) {
 		return ""
 	}
-	waiters := "its waiter polls"
-	if n := l.WaiterCount(); n > 1 {
+	waiters := "its waiters poll"
+	switch n := l.WaiterCount(); {
+	case n == 1:
+		waiters = "its waiter polls"
+	case n > 1:
 		waiters = fmt.Sprintf("its %s waiters poll", humanize.Count(n))
 	}
 	return fmt.Sprintf("Between two holds the lock is free for %s, and the holds take %s: %s too slowly.",

@@ -55,6 +55,7 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		}), 20_000, "convoy warning", "210 ms"},
 		{"holds that take longer than the hand-offs", convoy(func(l *keyspace.Lock) { l.Past.HoldP50 = 210 * time.Millisecond }), 20_000, "", ""},
 		{"too few holds", convoy(func(l *keyspace.Lock) { l.Past.HoldP50 = 0 }), 20_000, "", ""},
+		{"the next waiter has not polled yet", convoy(func(l *keyspace.Lock) { l.Waiters, l.Past.WaiterSeen = nil, at(19_100) }), 20_000, "convoy warning", "its waiters poll too slowly"},
 		{"no waiter", convoy(func(l *keyspace.Lock) { l.Waiters = nil }), 20_000, "", ""},
 
 		{"a renewal is late by half a period", renewed(same), 45_000, "renewal-missed warning", "Renewed every 10 s, and the next renewal is 5.0 s late: the lock ends in 15 s."},
@@ -117,8 +118,8 @@ func (h *history) read(ms int, l keyspace.Lock) keyspace.Lock {
 }
 
 // The times of holds and of what is between them come from the events of a lock: 50 holds of 30
-// ms with 210 ms between them, while clients wait, are a convoy; the same hand-offs without a
-// waiter at one time are none.
+// ms with 210 ms between them, while clients wait, are a convoy; the same hand-offs with more
+// than 1 s without a waiter are none.
 func TestAConvoyIsSeenInTheEvents(t *testing.T) {
 	convoys := func(l keyspace.Lock, ms int) bool {
 		return slices.ContainsFunc(keyspace.Findings(keyspace.Snapshot{At: at(ms), Locks: []*keyspace.Lock{&l}}), func(f keyspace.Finding) bool { return f.ID == "convoy" })
@@ -126,11 +127,11 @@ func TestAConvoyIsSeenInTheEvents(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		hold, gap int
-		alone     int // cycle without a waiter
+		alone     int // first of six cycles without a waiter
 		want      bool
 	}{
 		{"slow pollers", 30, 210, -1, true},
-		{"slow pollers, and once nobody waits", 30, 210, 40, false},
+		{"slow pollers, and for 1.4 s nobody waits", 30, 210, 40, false},
 		{"fast pollers", 210, 30, -1, false},
 		{"holds that take most of the time", 300, 100, -1, false},
 	} {
@@ -139,7 +140,7 @@ func TestAConvoyIsSeenInTheEvents(t *testing.T) {
 			ms, last := 0, keyspace.Lock{}
 			for cycle := range 50 {
 				waiter := []keyspace.Waiter{{ID: "w"}}
-				if cycle == c.alone {
+				if c.alone >= 0 && cycle >= c.alone && cycle < c.alone+6 {
 					waiter = nil
 				}
 				held := mutex(keyspace.Holder{ID: fmt.Sprint("owner-", cycle), Count: 1, Expires: at(ms + 60_000)})
