@@ -42,22 +42,38 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 			l.UnheldSince = was.UnheldSince
 		}
 	}
+	if seen {
+		l.Key = was.Key // one copy of the key
+	}
 	if !seen || !sharesHolder(was, l) {
 		return l
 	}
 	d.renewedHolders(was, l.Holders)
-	l.Renewals, l.Renewed, l.ReentryStreak = was.Renewals, was.Renewed, reentryStreak(was, l)
+	l.Renewals, l.Renewed, l.RenewedEvery, l.ReentryStreak = was.Renewals, was.Renewed, was.RenewedEvery, reentryStreak(was, l)
 	if was.AskedAt.After(l.AskedAt) {
 		l.AskedAt, l.AskedPercent = was.AskedAt, was.AskedPercent
 	}
 	switch {
 	case movedLater(was.Expires, l.Expires, d.Jitter):
 		l.Renewals++
-		l.Renewed = d.At
+		l.Renewed, l.RenewedEvery = d.At, renewedEvery(was, l, d.At)
 	case was.Expires.Sub(l.Expires).Abs() <= d.Jitter:
 		keepDeadline(was, &l, d.Jitter)
 	}
 	return l
+}
+
+// renewedEvery returns the time since the renewal before the one at a time, see
+// [Observed.RenewedEvery]; 0 = it is the first, or the lock has several holders.
+func renewedEvery(was, l Lock, at time.Time) time.Duration {
+	if was.Renewed.IsZero() || was.SoleHolder() == "" || l.SoleHolder() == "" {
+		return 0
+	}
+	every, before := at.Sub(was.Renewed), max(was.RenewedEvery, -was.RenewedEvery)
+	if before > 0 && (every-before).Abs() > before/4 {
+		return -every
+	}
+	return every
 }
 
 // renewedHolders sets when each of several holders has renewed its deadline.
@@ -108,6 +124,10 @@ func (d *Differ) startTimes(was Lock, holders []Holder, began time.Time) []Holde
 		before, held := was.Holder(h.ID)
 		if held {
 			h.DisconnectedAt, h.Addr = before.DisconnectedAt, before.Addr
+			h.ID = before.ID // one copy of the text
+			if h.Label == before.Label {
+				h.Label = before.Label
+			}
 		}
 		switch {
 		case !h.Since.IsZero():

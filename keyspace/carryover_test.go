@@ -25,7 +25,7 @@ func heldBy(id string, seconds int) Lock {
 // typical returns the typical duration of the holds of a lock.
 func (h *HoldStats) typical(id ID) time.Duration {
 	l := Lock{Key: id.Key}
-	h.Annotate(&l)
+	h.Annotate(&l, began)
 	return l.MedianHold
 }
 
@@ -129,18 +129,18 @@ func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
 	var h HoldStats
 	l := Lock{Key: "k", Node: "a:1"}
 	for i := range 3 * maxLooks {
-		if h.Annotate(&l); i < minLooks && l.AskedPercent != 0 {
+		if h.Annotate(&l, time.Time{}); i < minLooks && l.AskedPercent != 0 {
 			t.Errorf("after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
 		}
 		h.Look(l.ID(), 1, max(0, 1-i%4))
 	}
-	if h.Annotate(&l); l.AskedPercent != 25 {
+	if h.Annotate(&l, time.Time{}); l.AskedPercent != 25 {
 		t.Errorf("the share is %d %%, want 25", l.AskedPercent)
 	}
 	for range 2 * maxLooks {
 		h.Look(ID{Key: "k", Node: "b:2"}, 1, 1)
 	}
-	if h.Annotate(&l); l.AskedPercent < 90 {
+	if h.Annotate(&l, time.Time{}); l.AskedPercent < 90 {
 		t.Errorf("the share is %d %%: what is long past counts", l.AskedPercent)
 	}
 }

@@ -125,6 +125,8 @@ func fill(v reflect.Value) {
 		v.SetBool(true)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
 	case reflect.Struct:
 		v.Set(reflect.ValueOf(time.Unix(7, 0)))
 	default:

@@ -161,6 +161,12 @@ func rules() []rule[*Lock] {
 			"Check that the holder makes progress: a watchdog also renews the lock of work that hangs. Stop the holder instead of a force-release, and limit the number of renewals."},
 		{"waiters-no-holder", Warning, waitersNoHolder,
 			"Wait until the waiters poll again, or wake the next one: locktop inspect shows the command if the library has one."},
+		{"renewal-missed", Warning, renewalMissed,
+			"Find out whether the holder still works: it may hang, pause for long, or be cut off from the server. At the deadline another client gets the lock, also if the holder goes on."},
+		{"convoy", Warning, convoy,
+			"Make the waiters poll more often, or wait for the release: with a lock that announces it, or has a queue, the next holder begins at once."},
+		{"long-wait", Critical, longWait(Critical), longWaitRemedy},
+		{"long-wait", Warning, longWait(Warning), longWaitRemedy},
 		{"zombie-head", Warning, zombieHead,
 			"The next client that asks for the lock removes the dead waiter. If the lock is free, wake the next waiter: locktop inspect shows the command if the library has one."},
 		{"starving", Warning, starving,
@@ -400,14 +406,6 @@ func beingAcquired(l *Lock, now time.Time) bool {
 		}
 	}
 	return false
-}
-
-// outlived finds locks that expire while they are held.
-func outlived(l *Lock, _ time.Time) string {
-	if l.ExpiryStreak < overruns {
-		return ""
-	}
-	return fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release.", l.ExpiryStreak)
 }
 
 // holderGone finds holds whose client has disconnected, also one of several: a permit that

@@ -110,18 +110,18 @@ type Lock struct {
 	Key        string        `json:"key,omitzero"`    // any bytes, unchanged
 	Format     string        `json:"format,omitzero"` // the name of its Format
 	Confidence Confidence    `json:"confidence,omitzero"`
+	Stamped    bool          `json:"stamped,omitzero"` // Expires is stored in the value: unlike with a TTL, the lock may outlive it
+	NoTTL      bool          `json:"no_ttl,omitzero"`  // its library sets no deadline, by design
 	Kind       Kind          `json:"kind,omitzero"`
 	Holders    []Holder      `json:"holders,omitzero"` // in a stable order
 	Waiters    []Waiter      `json:"waiters,omitzero"` // the waiters that the format shows, in service order if that is known
 	Expires    time.Time     `json:"expires,omitzero"`
-	Stamped    bool          `json:"stamped,omitzero"`       // Expires is stored in the value: unlike with a TTL, the lock may outlive it
 	ReadAt     time.Time     `json:"-"`                      // when it was last read; zero = unknown
 	Waiting    int           `json:"waiting,omitzero"`       // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
 	Remaining  int           `json:"left,omitzero"`          // permits left of a semaphore, or the count of a latch
 	Limit      int           `json:"limit,omitzero"`         // permits of a semaphore; 0 = unknown
 	Fence      int64         `json:"fence,omitzero"`         // last fencing token issued; 0 = none
 	Evidence   []string      `json:"why,omitzero"`           // evidence that it is a lock of this format, one clause each
-	NoTTL      bool          `json:"no_ttl,omitzero"`        // its library sets no deadline, by design
 	OverdueIn  time.Duration `json:"overdue_in_ns,omitzero"` // a hold that lasts longer is overdue; 0 = locktop judges by itself
 	Node       string        `json:"node,omitzero"`          // host:port of the server
 	DB         int           `json:"db,omitzero"`
@@ -135,12 +135,14 @@ type Lock struct {
 
 // Observed is what is known of a lock only from watching it. It is zero in a single scan.
 type Observed struct {
-	Renewals      int           `json:"renewals,omitzero"`   // number of times the deadline moved later under the same holder
-	Renewed       time.Time     `json:"renewed,omitzero"`    // time of the last renewal
-	MedianHold    time.Duration `json:"typical_ns,omitzero"` // median of the finished holds of this key; 0 = too few were seen
-	ReentryStreak int           `json:"grown,omitzero"`      // number of reentries since the last exit
-	ExpiryStreak  int           `json:"overrun,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
-	UnheldSince   time.Time     `json:"free_from,omitzero"`  // since when the lock has waiters and no holder; zero = it has not
+	Renewals      int           `json:"renewals,omitzero"`         // number of times the deadline moved later under the same holder
+	Renewed       time.Time     `json:"renewed,omitzero"`          // time of the last renewal
+	RenewedEvery  time.Duration `json:"renewed_every_ns,omitzero"` // time between the last two renewals of the only holder; negative = it differs by more than a quarter from the time before
+	MedianHold    time.Duration `json:"typical_ns,omitzero"`       // median of the finished holds of this key; 0 = too few were seen
+	ReentryStreak int           `json:"grown,omitzero"`            // number of reentries since the last exit
+	ExpiryStreak  int           `json:"overrun,omitzero"`          // number of consecutive holds, the latest included, that ended by expiry
+	UnheldSince   time.Time     `json:"free_from,omitzero"`        // since when the lock has waiters and no holder; zero = it has not
+	Past          *Past         `json:"past,omitzero"`             // set if the last hold ended by expiry, or clients wait; nil = unknown
 	// AskedAt is when another client asked for the lock last during its current hold, at most
 	// 1 s late; zero = no request was seen. Node.AskBlind says why none can be seen.
 	AskedAt time.Time `json:"asked,omitzero"`

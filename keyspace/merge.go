@@ -206,6 +206,11 @@ func (s Snapshot) Shifted(d time.Duration) Snapshot {
 func (l Lock) shifted(d time.Duration) Lock {
 	l.Expires, l.Renewed, l.UnheldSince = shift(l.Expires, d), shift(l.Renewed, d), shift(l.UnheldSince, d)
 	l.ReadAt, l.AskedAt = shift(l.ReadAt, d), shift(l.AskedAt, d)
+	if l.Past != nil {
+		past := *l.Past
+		past.ContendedAt, past.WaiterSeen, past.FreeSince = shift(past.ContendedAt, d), shift(past.WaiterSeen, d), shift(past.FreeSince, d)
+		l.Past = &past
+	}
 	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
 	for i := range l.Holders {
 		l.Holders[i] = l.Holders[i].shifted(d)

@@ -256,7 +256,7 @@ func (q *confirmDialog) change(longer bool) {
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
 // otherwise the time that is left.
 func (s *state) leaseOf(l keyspace.Lock) time.Duration {
-	seen := s.leases[l.ID().OnAnyNode()]
+	seen := s.leases.of(l.ID())
 	lease := seen.length
 	if left, ok := l.TTL(s.clock()); ok && !seen.known {
 		lease = left

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -128,11 +129,14 @@ func (f filter) event(e *keyspace.Event) bool {
 
 // lane reports whether the filter selects a timeline lane, by its key or the names of its
 // holders.
-func (f filter) lane(key string, n *lane) bool {
+func (f filter) lane(key string, owners iter.Seq[string]) bool {
 	if !f.active() {
 		return true
 	}
-	found := f.contains(widget.Plain(key)) || n != nil && slices.ContainsFunc(n.holds, func(x timelineHold) bool { return f.contains(widget.Plain(x.name)) })
+	found := f.contains(widget.Plain(key))
+	for name := range owners {
+		found = found || f.contains(widget.Plain(name))
+	}
 	return found != f.invert
 }
 

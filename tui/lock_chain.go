@@ -35,7 +35,8 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 	}
 	lines = append(lines, v.blockedLines(&of.chain, w)...)
 	lines = append(lines, v.waitLines(&of.chain, w)...)
-	return append(lines, s.items(w, "you can", s.screen.theme.text, s.possibilities(*v.Lock), 3)...)
+	lines = append(lines, s.items(w, "you can", s.screen.theme.text, s.possibilities(*v.Lock), 3)...)
+	return append(lines, v.treeLines(&of.chain, w)...)
 }
 
 // blockedLines says how many clients wait for the lock, also behind other locks.
@@ -51,18 +52,53 @@ func (v lockView) blockedLines(c *keyspace.Chain, w int) []string {
 		}
 		return s.items(w, "blocks", style, text, 2)
 	}
-	facts := []string{humanize.Plural(c.Waiters, "waiter")}
+	text := blocks(c.Waiters, c.Direct)
 	if c.Longest.Duration > 0 {
-		facts[0] += ", the longest for " + s.ageText(c.Longest)
+		text += ", the longest for " + s.ageText(c.Longest)
 	}
-	for _, b := range c.Behind[:min(len(c.Behind), namesListed)] {
-		facts = append(facts, fmt.Sprintf("%s of them for %s, which %s holds",
-			humanize.Count(b.Lock.WaiterCount()), s.redactKey(b.Lock.Key), s.redactOwner(b.Owner)))
+	return s.items(w, "blocks", s.screen.theme.warn, text, 2)
+}
+
+// blocks says how many clients wait for a lock, at any depth.
+func blocks(all, direct int) string {
+	text := humanize.Plural(all, "client")
+	if direct < all {
+		text += ", " + humanize.Count(direct) + " directly"
 	}
-	if more := len(c.Behind) - namesListed; more > 0 {
-		facts = append(facts, "and behind "+humanize.Plural(more, "more lock"))
+	return text
+}
+
+// branchesShown is the maximum number of locks of a wait-for tree that are shown.
+const branchesShown = 12
+
+// treeLines draws the wait-for tree, root first, unless it has one lock only.
+func (v lockView) treeLines(c *keyspace.Chain, w int) (lines []string) {
+	s := v.state
+	if len(c.Tree) < 2 {
+		return nil
 	}
-	return s.items(w, "blocks", s.screen.theme.warn, strings.Join(facts, "; "), 4)
+	for i, b := range c.Tree[:min(len(c.Tree), branchesShown)] {
+		label := ""
+		if i == 0 {
+			label = "tree"
+		}
+		style := s.screen.theme.text
+		if b.Lock.ID() == v.ID() {
+			style = s.screen.theme.strong
+		}
+		text := strings.Repeat("  ", min(b.Depth, branchesShown)) + s.redactKey(b.Lock.Key)
+		if b.Owner != "" {
+			text += ", which " + s.redactOwner(b.Owner) + " holds"
+		}
+		if b.Waiters > 0 {
+			text += ", blocks " + blocks(b.Waiters, b.Direct)
+		}
+		lines = append(lines, s.item(w, label, style, text))
+	}
+	if more := len(c.Tree) - branchesShown; more > 0 {
+		lines = append(lines, s.item(w, "", s.screen.theme.dim, "and "+humanize.Plural(more, "more lock")))
+	}
+	return lines
 }
 
 // waitLines says what the holders wait for, to the end of the chain.

@@ -76,17 +76,18 @@ func TestTheLockPageSaysWhetherTheLockIsStuck(t *testing.T) {
 		lists(1)
 		for _, size := range [][2]int{{80, 24}, {140, 40}} {
 			d.size(size[0], size[1]).want("svc-c:1 · 10.0.3.17:51622, lettuce", `\x1b[2J`, "connected for 3 h", "idle 2.0 s after evalsha", "clients listed",
-				"blocks    3 waiters, the longest for 1 m 5", "2 of them for chain:2, which", "waits for nothing that locktop sees: it is the root of the chain",
+				"blocks    3 clients, 1 directly, the longest for 1 m 5", "waits for nothing that locktop sees: it is the root of the chain",
 				"W find the client", "x r release it").wantNot("another")
 		}
 		d.wait(8 * time.Second)
 		lists(1)
 		d.wait(2 * time.Second)
 		lists(2)
-		d.press("p").want("node-", "blocks    3 waiters").wantNot("svc-c", "svc-d", "10.0.3", "chain:")
+		d.press("p").want("node-", "blocks    3 clients").wantNot("svc-c", "svc-d", "10.0.3", "chain:")
 		d.press("p", "esc", "esc", "/").enter("chain:3").press("enter", "enter").wait(tickInterval)
 		lists(3)
-		d.want("no connection has its name or address", "svc-e:1 waits for chain:2, which svc-d:1 holds; that owner waits for chain:1", "svc-c:1 is the root")
+		d.want("no connection has its name or address", "svc-e:1 waits for chain:2, which svc-d:1 holds; that owner waits for chain:1", "svc-c:1 is the root",
+			"tree      chain:1, which svc-c:1 holds, blocks 3 clients, 1 directly", "            chain:2, which svc-d:1 holds, blocks 2 clients", "              chain:3, which svc-e:1 holds")
 	})
 }
 

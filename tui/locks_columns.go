@@ -161,7 +161,15 @@ func waitCell(v lockView, _ int) widget.Cell {
 	case n == 0:
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: "0"}
 	}
-	return widget.Cell{Style: v.state.screen.theme.warn, Text: humanize.Count(n)}
+	return widget.Cell{Style: v.waitStyle(), Text: humanize.Count(n)}
+}
+
+// waitStyle is the style of the number of waiters, by the longest wait.
+func (v lockView) waitStyle() widget.Style {
+	if _, severity := v.LongestWait(v.now); severity == keyspace.Critical {
+		return v.state.screen.theme.bad
+	}
+	return v.state.screen.theme.warn
 }
 
 func heldCell(v lockView, _ int) widget.Cell {
@@ -235,7 +243,7 @@ func ttlCell(v lockView, _ int) widget.Cell {
 // remaining returns the fraction of the lease that is left, from 0 to 1.
 func (v lockView) remaining() float64 {
 	rest, ok := v.TTL(v.now)
-	whole := v.state.leases[v.ID().OnAnyNode()].length
+	whole := v.state.leases.of(v.ID()).length
 	if !ok || whole <= 0 {
 		return 0
 	}

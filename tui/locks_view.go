@@ -354,7 +354,7 @@ func (v lockView) until(expires time.Time) string {
 		return "passed " + humanize.Left(v.now.Sub(expires)) + " ago"
 	}
 	text := humanize.Left(expires.Sub(v.now)) + " left"
-	if lease := v.state.leases[v.ID().OnAnyNode()]; lease.known && expires.Equal(lease.expires) {
+	if lease := v.state.leases.of(v.ID()); lease.known && expires.UnixMicro() == lease.expires {
 		text += " of " + humanize.Setting(lease.length)
 	}
 	return text

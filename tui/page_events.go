@@ -117,7 +117,7 @@ func (j *eventLog) add(events []keyspace.Event) {
 	j.events = append(j.events, events...)
 	j.index(len(j.events) - len(events))
 	if len(j.events) > 2*maxEvents {
-		j.events = append([]keyspace.Event(nil), j.events[len(j.events)-maxEvents:]...)
+		j.events = append(make([]keyspace.Event, 0, len(j.events)), j.events[len(j.events)-maxEvents:]...)
 		j.byLock, j.total = nil, j.total-len(j.events)
 		j.index(0)
 	}

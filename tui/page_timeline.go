@@ -2,6 +2,7 @@ package tui
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -129,30 +130,59 @@ func (p *timelinePage) jump(s *state, direction int) {
 // of name, so that lanes keep their places.
 func (p *timelinePage) arrange(s *state) {
 	lanes := p.keys[:0]
-	found := map[string]bool{}
-	for id, n := range s.timeline.lanes {
-		found[id.Key] = true
-		if len(n.holds) > 0 || len(n.queue) > 0 {
+	p.all = 0
+	add := func(id keyspace.ID, owners iter.Seq[string]) {
+		p.all++
+		if p.filter.lane(id.Key, owners) {
 			lanes = append(lanes, id)
 		}
 	}
-	for key := range s.timeline.exact {
-		if !found[key] {
-			lanes = append(lanes, keyspace.ID{Key: key})
+	exact := make(map[string]bool, len(s.timeline.exact)) // those with a lane of snapshots, too
+	for id, n := range s.timeline.lanes {
+		if load := s.timeline.exact[id.Key]; load != nil {
+			exact[id.Key], n = true, load
+		}
+		if len(n.holds) > 0 || len(n.queue) > 0 {
+			add(id, n.owners)
 		}
 	}
-	exact := func(id keyspace.ID) int {
+	for _, l := range s.current().snap.Locks {
+		id := l.ID().OnAnyNode()
+		if len(l.Holders) == 0 || s.timeline.lanes[id] != nil {
+			continue
+		}
+		owners := holderNames(l)
+		if load := s.timeline.exact[id.Key]; load != nil {
+			exact[id.Key], owners = true, load.owners
+		}
+		add(id, owners)
+	}
+	for key, n := range s.timeline.exact {
+		if !exact[key] {
+			add(keyspace.ID{Key: key}, n.owners)
+		}
+	}
+	rank := func(id keyspace.ID) int {
 		if s.timeline.exact[id.Key] != nil {
 			return 0
 		}
 		return 1
 	}
 	slices.SortFunc(lanes, func(a, b keyspace.ID) int {
-		return cmp.Or(exact(a)-exact(b), keyspace.CompareNames(a.Key, b.Key), a.DB-b.DB)
+		return cmp.Or(rank(a)-rank(b), keyspace.CompareNames(a.Key, b.Key), a.DB-b.DB)
 	})
-	p.all = len(lanes)
-	lanes = slices.DeleteFunc(lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.timeline.of(id)) })
 	p.set(lanes, max(0, s.frame().body-1-legendLines))
+}
+
+// holderNames returns the names of the holders of a lock.
+func holderNames(l *keyspace.Lock) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range l.Holders {
+			if !yield(l.Holders[i].Name()) {
+				return
+			}
+		}
+	}
 }
 
 func (p *timelinePage) matches(*state) string {

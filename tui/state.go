@@ -2,6 +2,7 @@ package tui
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -23,7 +24,7 @@ type state struct {
 	history   keyspace.History
 	log       eventLog
 	timeline  timeline
-	leases    map[keyspace.ID]lease
+	leases    leases
 	refresher refresher
 	playback  *PlaybackState // nil in a live view
 	privacy   privacy
@@ -56,12 +57,41 @@ type notice struct {
 	until time.Time
 }
 
+// leases are the observed leases of the locks that have a deadline. There are as many as locks, so
+// an entry has the size that it needs.
+type leases map[leaseKey]lease
+
+// leaseKey is a lock on any node.
+type leaseKey struct {
+	key string
+	db  int
+}
+
+// of returns the lease of a lock; zero if it has none.
+func (s leases) of(id keyspace.ID) lease { return s[leaseKey{id.Key, id.DB}] }
+
+// put stores the lease of a lock, or removes it if it is zero.
+func (s leases) put(id keyspace.ID, l lease) {
+	if l == (lease{}) {
+		delete(s, leaseKey{id.Key, id.DB})
+		return
+	}
+	s[leaseKey{id.Key, id.DB}] = l
+}
+
 // lease is the observed lease of a lock. length is the full width of its TTL bar: an estimate
 // unless known is set.
 type lease struct {
-	expires time.Time
+	expires int64 // in µs since 1970; 0 = there is no lease
 	length  time.Duration
 	known   bool // the deadline was read when it had just been set
+}
+
+// endsAt reports whether a deadline is that of the lease. Two readings of one deadline differ by
+// the time between reading the clock and reading the TTL, which is less than sameDeadline.
+func (l lease) endsAt(deadline time.Time) bool {
+	d := deadline.UnixMicro() - l.expires
+	return l.expires != 0 && max(d, -d) < sameDeadline.Microseconds()
 }
 
 // current returns the view model on the screen: the paused one or the newest. It is empty
@@ -99,26 +129,22 @@ func (s *state) apply(p *viewModel) {
 	s.timeline.add(p.change, p.events)
 	s.run.faultLog.onSnapshot(p.snap.At.Add(-p.offset), p.locks)
 	if s.leases == nil {
-		s.leases = make(map[keyspace.ID]lease, len(p.locks))
+		s.leases = make(leases, len(p.locks))
 	}
-	for i := range p.change.Locks {
-		l := p.change.Locks[i]
-		id := l.ID().OnAnyNode()
-		s.leases[id] = s.leases[id].seen(l, p.snap.At)
+	for _, l := range p.change.Locks {
+		s.leases.put(l.ID(), s.leases.of(l.ID()).seen(l, p.snap.At))
 	}
 	for i := range p.events {
-		id := p.events[i].Lock.ID().OnAnyNode()
-		if now, held := s.leases[id]; held && readsPromptly(p.snap.Watch) {
-			s.leases[id] = now.begun(&p.events[i])
+		if e := &p.events[i]; readsPromptly(p.snap.Watch) {
+			s.leases.put(e.Lock.ID(), s.leases.of(e.Lock.ID()).begun(e))
 		}
 	}
 	for _, id := range p.change.Ended() {
-		delete(s.leases, id)
+		s.leases.put(id, lease{})
 	}
 }
 
-// sameDeadline is the smallest difference between two expiry times that counts as a new deadline. Two
-// readings of one deadline differ by the time between reading the clock and reading the TTL.
+// sameDeadline is the smallest difference between two expiry times that counts as a new deadline.
 const sameDeadline = 50 * time.Millisecond
 
 // seen returns the lease after another snapshot of its lock. A new expiry time means that a
@@ -129,13 +155,13 @@ func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
 	if !ok {
 		return lease{}
 	}
-	if !old.expires.IsZero() && l.Expires.Sub(old.expires).Abs() < sameDeadline {
+	if old.endsAt(l.Expires) {
 		return old
 	}
-	if age := l.Age(now); old.expires.IsZero() && l.Renewals == 0 && !age.AtLeast {
+	if age := l.Age(now); old.expires == 0 && l.Renewals == 0 && !age.AtLeast {
 		left += age.Duration
 	}
-	return lease{expires: l.Expires, length: left}
+	return lease{expires: l.Expires.UnixMicro(), length: left}
 }
 
 // readsPromptly reports whether a watch reads a change shortly after it happens.
@@ -150,7 +176,7 @@ const leaseUnit = 100 * time.Millisecond
 // is known: the time to the deadline, rounded up.
 func (old lease) begun(e *keyspace.Event) lease {
 	if e.Kind != keyspace.Acquired && e.Kind != keyspace.Renewed || e.Lock.Expires.IsZero() ||
-		e.Lock.Expires.Sub(old.expires).Abs() >= sameDeadline || !e.Holder.Expires.IsZero() && e.Holder.Expires.Before(e.Lock.Expires) {
+		!old.endsAt(e.Lock.Expires) || !e.Holder.Expires.IsZero() && e.Holder.Expires.Before(e.Lock.Expires) {
 		return old
 	}
 	unit := leaseUnit
@@ -306,10 +332,15 @@ func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
 
 // lock returns a lock of the snapshot, on whichever node it is.
 func (p *viewModel) lock(id keyspace.ID) (keyspace.Lock, bool) {
-	for i := range p.locks {
-		if p.locks[i].Key == id.Key && p.locks[i].DB == id.DB {
-			return *p.locks[i], true
+	for locks := p.snap.Locks; len(locks) > 0; { // those of one node after those of another
+		id.Node = locks[0].Node
+		i, found := slices.BinarySearchFunc(locks, id, func(l *keyspace.Lock, id keyspace.ID) int { return l.ID().Compare(id) })
+		if found {
+			return *locks[i], true
 		}
+		locks = locks[i:]
+		next := sort.Search(len(locks), func(i int) bool { return locks[i].Node > id.Node })
+		locks = locks[next:]
 	}
 	return keyspace.Lock{}, false
 }

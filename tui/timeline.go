@@ -2,6 +2,8 @@ package tui
 
 import (
 	"cmp"
+	"hash/fnv"
+	"io"
 	"slices"
 	"time"
 
@@ -16,7 +18,8 @@ const maxHolds = 512
 // historyKept is how long a timeline keeps its lanes, as long as a History keeps snapshots.
 const historyKept = 10 * time.Minute
 
-// timeline records the holds of each lock, one lane per lock.
+// timeline records the holds of each lock, one lane per lock. A lock that was found, and to which
+// nothing has happened since, has no lane: [state.lane] makes it. Most of 200,000 locks are such.
 type timeline struct {
 	lanes  map[keyspace.ID]*lane
 	exact  map[string]*lane // lanes of the load's keys, from its clients' events
@@ -67,10 +70,14 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 				c.owner(v.Token)
 			}
 		}
-		c.lane(l.ID()).waiting(change.At, l.WaiterCount())
+		if n := c.lanes[l.ID().OnAnyNode()]; n != nil || l.WaiterCount() > 0 {
+			c.lane(l, change.At).waiting(change.At, l.WaiterCount())
+		}
 	}
 	for _, id := range change.Ended() {
-		c.lane(id).waiting(change.At, 0)
+		if n := c.lanes[id]; n != nil {
+			n.waiting(change.At, 0)
+		}
 	}
 	if change.At.Sub(c.pruned) > historyKept/10 {
 		c.prune(change.At)
@@ -146,41 +153,84 @@ func (n *lane) onLoadEvent(e *loadgen.Event, owner int, several bool) {
 	}
 }
 
-// lane returns the lane of a lock, which is the same on every node.
-func (c *timeline) lane(id keyspace.ID) *lane {
-	id = id.OnAnyNode()
+// lane returns the lane of a lock, which is the same on every node. A new one begins with the
+// holders that the lock has at a time.
+func (c *timeline) lane(l *keyspace.Lock, at time.Time) *lane {
+	id := l.ID().OnAnyNode()
 	n := c.lanes[id]
 	if n == nil {
-		n = &lane{}
+		for i := range l.Holders {
+			c.owner(l.Holders[i].ID)
+		}
+		n = c.found(l, at)
 		c.lanes[id] = n
 	}
 	return n
 }
 
-func (c *timeline) onEvent(e *keyspace.Event) {
-	if e.Kind == keyspace.Discovered || e.Kind == keyspace.Acquired {
-		from := e.At
-		if age := e.Holder.Age(from); age.Duration > 0 {
-			from = from.Add(-age.Duration)
-		}
-		c.lane(e.Lock.ID()).begin(timelineHold{
-			holder: e.Holder.ID, name: e.Holder.Name(), owner: c.owner(e.Holder.ID), from: from,
-			shared: e.Holder.Mode == keyspace.Read || e.Lock.Kind == keyspace.Semaphore,
-		})
+// found returns a lane with the holds that a lock has at a time. It changes no state.
+func (c *timeline) found(l *keyspace.Lock, at time.Time) *lane {
+	n := &lane{}
+	for i := range l.Holders {
+		n.begin(c.hold(l, &l.Holders[i], at))
 	}
-	if e.Kind.Ends() {
-		c.lane(e.Lock.ID()).end(e.Holder.ID, e.Ended())
+	return n
+}
+
+// hold returns the hold that a holder of a lock has at a time.
+func (c *timeline) hold(l *keyspace.Lock, h *keyspace.Holder, at time.Time) timelineHold {
+	return timelineHold{
+		holder: h.ID, name: h.Name(), owner: c.number(h.ID), from: at.Add(-max(0, h.Age(at).Duration)),
+		shared: h.Mode == keyspace.Read || l.Kind == keyspace.Semaphore,
 	}
 }
 
+func (c *timeline) onEvent(e *keyspace.Event) {
+	switch id := e.Lock.ID().OnAnyNode(); {
+	case e.Kind == keyspace.Discovered && c.lanes[id] == nil && !(e.Holder.Since.IsZero() && e.Holder.Seen.IsZero()):
+		c.owner(e.Holder.ID) // of the lane that [timeline.found] makes
+	case e.Kind == keyspace.Discovered, e.Kind == keyspace.Acquired:
+		c.owner(e.Holder.ID)
+		c.lane(&e.Lock, e.At).begin(c.hold(&e.Lock, &e.Holder, e.At))
+	case e.Kind.Ends():
+		c.ended(id, e)
+	}
+}
+
+// ended records the end of a hold. A lane that is made now begins with the holds before the
+// event; the lock of the event is that after it.
+func (c *timeline) ended(id keyspace.ID, e *keyspace.Event) {
+	c.owner(e.Holder.ID)
+	hold := c.hold(&e.Lock, &e.Holder, e.At)
+	if c.lanes[id] == nil && !hold.shared { // another holder begins only now
+		c.lanes[id] = &lane{}
+	}
+	n := c.lane(&e.Lock, e.At)
+	n.begin(hold) // unless it is known
+	slices.SortStableFunc(n.holds, func(a, b timelineHold) int { return a.from.Compare(b.from) })
+	n.end(e.Holder.ID, e.Ended())
+}
+
+// maxOwners is the number of owners with a number of their own.
+const maxOwners = 20 * maxHolds
+
 // owner returns the number of an owner, and assigns a new one to an unknown owner.
 func (c *timeline) owner(id string) int {
-	n, known := c.owners[id]
-	if !known {
-		n = len(c.owners)
-		c.owners[id] = n
+	if _, known := c.owners[id]; !known && len(c.owners) < maxOwners {
+		c.owners[id] = len(c.owners)
 	}
-	return n
+	return c.number(id)
+}
+
+// number returns the number of an owner. Owners without a number of their own have one that
+// few others have.
+func (c *timeline) number(id string) int {
+	if n, known := c.owners[id]; known {
+		return n
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, id)
+	return maxOwners + int(h.Sum32())
 }
 
 // begin adds a hold. In a sampled lane, two exclusive holds cannot overlap. A start time before
@@ -252,7 +302,7 @@ func (c *timeline) prune(now time.Time) {
 			delete(c.lanes, id)
 		}
 	}
-	if len(c.owners) > 20*maxHolds { // restart the letters
+	if len(c.owners) >= maxOwners { // restart the letters
 		c.owners = map[string]int{}
 	}
 }
@@ -373,6 +423,11 @@ type overlap struct {
 // for the load's lanes, the server's for others.
 func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
 	n := s.timeline.of(id)
+	if n == nil {
+		if l, known := s.current().lock(id); known {
+			n = s.timeline.found(&l, s.current().snap.At)
+		}
+	}
 	if n != nil && n.exact {
 		v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
 	}
@@ -412,6 +467,15 @@ func (n *lane) holder() string {
 		return n.holds[k-1].name
 	}
 	return ""
+}
+
+// owners calls yield with the name of each hold's owner.
+func (n *lane) owners(yield func(string) bool) {
+	for i := range n.holds {
+		if !yield(n.holds[i].name) {
+			return
+		}
+	}
 }
 
 // readers returns the number of current shared holds.

@@ -139,7 +139,6 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	for key, l := range w.locks.known {
 		if marked, changed := t.annotate(*l.lock, connected, seen, w.reader.conn.now); changed {
 			l.lock = &marked
-			w.locks.known[key] = l
 			w.locks.mark(key)
 		}
 	}

@@ -85,7 +85,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	if pending {
 		w.endings.pending[key] = p
 	}
-	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
+	w.locks.readAgain(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil
 }
 

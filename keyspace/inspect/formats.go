@@ -10,11 +10,12 @@ import (
 type formatSet []keyspace.Format
 
 // best returns the format with the highest confidence in an entry, and that confidence.
-// The first format wins a tie. The confidence is No if no format matches.
-func (s formatSet) best(e keyspace.Entry) (keyspace.Format, keyspace.Confidence) {
-	var found keyspace.Format
+// The first format wins a tie. The format is nil and the confidence is No if none matches.
+func (s formatSet) best(e keyspace.Entry) (*keyspace.Format, keyspace.Confidence) {
+	var found *keyspace.Format
 	sure := keyspace.No
-	for _, f := range s {
+	for i := range s {
+		f := &s[i]
 		if f.Type != e.Type && f.Type != keyspace.AnyType || !f.MatchesName(e.Key) {
 			continue
 		}
@@ -36,7 +37,7 @@ func (s formatSet) byName(name string) *keyspace.Format {
 }
 
 // companionsOf lists the companion keys of a lock.
-func companionsOf(f keyspace.Format, e keyspace.Entry) []keyspace.Companion {
+func companionsOf(f *keyspace.Format, e keyspace.Entry) []keyspace.Companion {
 	if f.Related == nil {
 		return nil
 	}

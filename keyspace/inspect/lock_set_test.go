@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -74,3 +75,49 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 }
 
 func sameFence(a, b *keyspace.Lock) bool { return a.ID() == b.ID() && a.Fence == b.Fence }
+
+// A queue returns each lock once, at its last time, whatever times it had before: also one of a
+// deadline that is too far away to count in nanoseconds.
+func TestADeadlineQueueReturnsLocksAtTheirLastTime(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	start := time.Unix(1_700_000_000, 0)
+	table, want := newLockTable(), make(map[string]time.Time)
+	table.put(detection{}, detection{lock: keyspace.Lock{Key: "far"}}, time.UnixMilli(math.MaxInt64/1000))
+	for now := range 500 {
+		key := fmt.Sprint(random.IntN(30))
+		at := start.Add(time.Duration(now+random.IntN(40)) * time.Second)
+		switch _, known := table.known[key]; {
+		case !known:
+			table.put(detection{}, detection{lock: keyspace.Lock{Key: key}}, at)
+			want[key] = at
+		case random.IntN(8) == 0:
+			table.remove(key)
+			delete(want, key)
+		case random.IntN(8) == 0:
+			table.readAgain(key, time.Time{})
+			delete(want, key)
+		default:
+			table.readAgain(key, at)
+			want[key] = at
+		}
+		var due []string
+		for key, at := range want {
+			if !at.After(start.Add(time.Duration(now) * time.Second)) {
+				due = append(due, key)
+				delete(want, key)
+			}
+		}
+		got := table.deadlines.popDue(start.Add(time.Duration(now) * time.Second))
+		slices.Sort(due)
+		slices.Sort(got)
+		if !slices.Equal(got, due) {
+			t.Fatalf("after %d s %q are due, want %q", now, got, due)
+		}
+		first, _ := table.deadlines.first()
+		for _, at := range want {
+			if at.Before(first) {
+				t.Fatalf("the first lock is due at %v, but one is at %v", first, at)
+			}
+		}
+	}
+}

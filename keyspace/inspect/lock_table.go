@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,12 +13,14 @@ import (
 )
 
 // lockSet is the locks found so far, by key.
-type lockSet map[string]foundLock
+type lockSet map[string]*foundLock
 
 // foundLock is a lock in a lockSet.
 type foundLock struct {
 	lock *keyspace.Lock // never changed; snapshots share it
 	readInfo
+	due   int64 // when it is read again, in ns since 1970 on the server's clock; 0 = only when it changes
+	place int   // in the deadlineQueue, if it is due
 }
 
 // add adds detections; a key that was found before is replaced.
@@ -28,7 +31,14 @@ func (s lockSet) add(all []detection) {
 }
 
 // put adds a detection, or replaces the one with its key.
-func (s lockSet) put(d detection) { s[d.lock.Key] = foundLock{new(d.lock), d.readInfo} }
+func (s lockSet) put(d detection) {
+	found := s[d.lock.Key]
+	if found == nil {
+		found = new(foundLock)
+		s[d.lock.Key] = found
+	}
+	found.lock, found.readInfo = new(d.lock), d.readInfo
+}
 
 // get returns the detection with this key, if there is one.
 func (s lockSet) get(key string) (detection, bool) {
@@ -154,7 +164,15 @@ func (t *lockTable) put(was, now detection, again time.Time) {
 	t.known.put(now)
 	t.mark(key)
 	t.mapCompanions(was, now)
-	t.deadlines.set(key, again)
+	t.readAgain(key, again)
+}
+
+// readAgain sets when a known lock is read again, on the server's clock; zero = only when it
+// changes.
+func (t *lockTable) readAgain(key string, at time.Time) {
+	if found := t.known[key]; found != nil {
+		t.deadlines.set(found, at)
+	}
 }
 
 // touch notes that keys were read by a time of the server.
@@ -162,7 +180,6 @@ func (t *lockTable) touch(keys iter.Seq[string], now time.Time) {
 	for key := range keys {
 		if k, known := t.known[key]; known {
 			k.touched = now.UnixMilli()
-			t.known[key] = k
 		}
 	}
 }
@@ -170,11 +187,11 @@ func (t *lockTable) touch(keys iter.Seq[string], now time.Time) {
 // remove removes a lock.
 func (t *lockTable) remove(key string) {
 	was, _ := t.known.get(key)
+	t.readAgain(key, time.Time{})
 	delete(t.known, key)
 	delete(t.replaced, key)
 	t.mark(key)
 	t.mapCompanions(was, detection{})
-	t.deadlines.set(key, time.Time{})
 }
 
 // mapCompanions updates the map from companions to their lock.
@@ -191,86 +208,79 @@ func (t *lockTable) mapCompanions(was, now detection) {
 	}
 }
 
-// deadlineQueue is a priority queue of keys to read again, by time. The zero value is
-// empty.
-type deadlineQueue struct {
-	entries deadlineHeap
-	current map[string]time.Time // by key: the entry that counts
-}
+// deadlineQueue is a priority queue of the locks that are due, the first one at the front. It
+// implements container/heap. The zero value is empty.
+type deadlineQueue []*foundLock
 
-// set sets the time of a key, on the server's clock, in place of an earlier one. The
-// zero time removes the key.
-func (q *deadlineQueue) set(key string, at time.Time) {
-	if q.current[key].Equal(at) {
-		return
-	}
-	if at.IsZero() {
-		delete(q.current, key)
-		return
-	}
-	if q.current == nil {
-		q.current = make(map[string]time.Time)
-	}
-	q.current[key] = at
-	heap.Push(&q.entries, deadlineEntry{at, key})
-	if len(q.entries) > 2*len(q.current)+64 {
-		q.compact()
+// set sets when a lock is due, in place of an earlier time. The zero time removes the lock.
+func (q *deadlineQueue) set(l *foundLock, at time.Time) {
+	was := l.due
+	l.due = dueAt(at)
+	switch {
+	case was == l.due:
+	case was == 0:
+		heap.Push(q, l)
+	case l.due == 0:
+		heap.Remove(q, l.place)
+	default:
+		heap.Fix(q, l.place)
 	}
 }
 
-// popDue removes and returns the keys that are due at now.
+// lastDue is the last time that a foundLock can be due, in 2262. Redis has later deadlines.
+var lastDue = time.Unix(0, math.MaxInt64)
+
+// dueAt returns a time as foundLock.due.
+func dueAt(at time.Time) int64 {
+	switch {
+	case at.IsZero():
+		return 0
+	case at.After(lastDue):
+		return math.MaxInt64
+	default:
+		return max(at.UnixNano(), 1)
+	}
+}
+
+// popDue removes the locks that are due at now, and returns their keys.
 func (q *deadlineQueue) popDue(now time.Time) []string {
 	var keys []string
-	for len(q.entries) > 0 && !q.entries[0].at.After(now) {
-		e := heap.Pop(&q.entries).(deadlineEntry)
-		if q.current[e.key].Equal(e.at) {
-			delete(q.current, e.key)
-			keys = append(keys, e.key)
-		}
+	for len(*q) > 0 && (*q)[0].due <= now.UnixNano() {
+		l := heap.Pop(q).(*foundLock)
+		l.due = 0
+		keys = append(keys, l.lock.Key)
 	}
 	return keys
 }
 
-// first returns when the next key is due; false if there is none.
-func (q *deadlineQueue) first() (time.Time, bool) {
-	for len(q.entries) > 0 {
-		e := q.entries[0]
-		if q.current[e.key].Equal(e.at) {
-			return e.at, true
-		}
-		heap.Pop(&q.entries)
+// first returns when the next lock is due; false if there is none.
+func (q deadlineQueue) first() (time.Time, bool) {
+	if len(q) == 0 {
+		return time.Time{}, false
 	}
-	return time.Time{}, false
+	return time.Unix(0, q[0].due), true
 }
 
-// compact removes entries that were replaced, such as those of renewed locks.
-func (q *deadlineQueue) compact() {
-	q.entries = q.entries[:0]
-	for key, at := range q.current {
-		q.entries = append(q.entries, deadlineEntry{at, key})
-	}
-	heap.Init(&q.entries)
+func (q deadlineQueue) Len() int           { return len(q) }
+func (q deadlineQueue) Less(i, j int) bool { return q[i].due < q[j].due }
+
+func (q deadlineQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
 }
 
-// deadlineEntry is a key with its time.
-type deadlineEntry struct {
-	at  time.Time
-	key string
+func (q *deadlineQueue) Push(x any) {
+	l := x.(*foundLock)
+	l.place = len(*q)
+	*q = append(*q, l)
 }
 
-// deadlineHeap implements container/heap.
-type deadlineHeap []deadlineEntry
-
-func (h deadlineHeap) Len() int           { return len(h) }
-func (h deadlineHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h deadlineHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *deadlineHeap) Push(x any)        { *h = append(*h, x.(deadlineEntry)) }
-
-func (h *deadlineHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return last
+func (q *deadlineQueue) Pop() any {
+	last := len(*q) - 1
+	l := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return l
 }
 
 // nextDeadline returns when a lock must be read again: at the first of its deadlines,

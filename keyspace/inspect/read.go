@@ -72,7 +72,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	if err != nil {
 		return nil, err
 	}
-	var matched []matchedEntry
+	matched := make([]matchedEntry, 0, len(entries))
 	for _, e := range entries {
 		if f, s := r.formats.best(e); s >= r.atLeast || s > keyspace.No && r.mayUpgrade(f, e.Key) {
 			matched = append(matched, matchedEntry{e, f, companionsOf(f, e)})
@@ -86,7 +86,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	if err := r.countSubscribers(ctx, matched); err != nil {
 		return nil, err
 	}
-	var all []detection
+	all := make([]detection, 0, len(matched))
 	for _, m := range matched {
 		lock, _ := m.format.DecodeLock(m.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
@@ -107,7 +107,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 
 // mayUpgrade reports whether the confidence of a format can rise: by companions, by
 // subscribers, or because the candidate was confirmed.
-func (r *reader) mayUpgrade(f keyspace.Format, key string) bool {
+func (r *reader) mayUpgrade(f *keyspace.Format, key string) bool {
 	return f.Related != nil || f.Channels != nil || r.confirmed[key] != ""
 }
 
@@ -129,7 +129,7 @@ func (i readInfo) ref(lock string) keyRef {
 // matchedEntry is an entry that a format matches.
 type matchedEntry struct {
 	entry      keyspace.Entry
-	format     keyspace.Format
+	format     *keyspace.Format
 	companions []keyspace.Companion
 }
 

@@ -175,12 +175,12 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		name := was.ref(key).name
 		if !exists && slices.Contains(w.reader.unlocated, name) {
-			w.locks.deadlines.set(key, w.reader.conn.now.Add(pollEvery))
+			w.locks.readAgain(key, w.reader.conn.now.Add(pollEvery))
 			continue
 		}
 		if known && !exists && slices.Contains(w.reader.unreadable, name) {
 			w.locks.denied[key] = true
-			w.locks.deadlines.set(key, w.reader.conn.now.Add(checkEvery))
+			w.locks.readAgain(key, w.reader.conn.now.Add(checkEvery))
 			continue
 		}
 		delete(w.locks.denied, key)
@@ -265,7 +265,7 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ)
 		d.Added(now.lock)
 	}
 	w.holdStats.Learn(d.Events)
-	w.holdStats.Annotate(&now.lock)
+	w.holdStats.Annotate(&now.lock, d.At)
 	for i := range d.Events {
 		d.Events[i].Lock = now.lock
 	}
@@ -284,6 +284,7 @@ func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
 	}
 	d.Removed(was.lock)
 	w.holdStats.Learn(d.Events)
+	w.holdStats.Removed(was.lock.ID())
 	w.unreported.events = append(w.unreported.events, d.Events...)
 }
 

@@ -182,7 +182,7 @@ func (w *Watcher) locksWithHiddenWaiters(now time.Time) []string {
 }
 
 // mayHideWaiters reports whether clients may wait for a lock that are not stored with it.
-func (w *Watcher) mayHideWaiters(key string, k foundLock) bool {
+func (w *Watcher) mayHideWaiters(key string, k *foundLock) bool {
 	l := k.lock
 	return len(l.Holders) > 0 && !w.requests.showWaiters[l.Format] && k.standIn == "" && w.locks.companions[key] == "" &&
 		!w.onOtherNode(*l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
@@ -259,10 +259,9 @@ func verdict(own, touched, now int64) (asked, covered bool) {
 }
 
 // countLook counts a look at a lock that covers a whole second.
-func (w *Watcher) countLook(key string, k foundLock, asked bool) {
+func (w *Watcher) countLook(key string, k *foundLock, asked bool) {
 	if !asked && k.lock.AskedAt.IsZero() && k.lock.AskedPercent == 0 { // most locks are never asked for
 		k.quiet++
-		w.locks.known[key] = k
 		return
 	}
 	n := 0
@@ -272,12 +271,11 @@ func (w *Watcher) countLook(key string, k foundLock, asked bool) {
 	w.holdStats.Look(k.lock.ID(), 1+int(k.quiet), n)
 	k.quiet = 0
 	l := *k.lock
-	w.holdStats.Annotate(&l)
+	w.holdStats.Annotate(&l, w.reader.conn.now)
 	if l.AskedPercent != k.lock.AskedPercent {
 		k.lock = &l
 		w.locks.mark(key)
 	}
-	w.locks.known[key] = k
 }
 
 // settleRequests stores the requests of the last look that no reported change explains, as
@@ -300,7 +298,6 @@ func (w *Watcher) settleRequests() {
 			l := *k.lock
 			l.AskedAt = q.at
 			k.lock = &l
-			w.locks.known[q.key] = k
 			w.locks.mark(q.key)
 		}
 		if q.counts {

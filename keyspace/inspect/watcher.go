@@ -88,6 +88,10 @@ func (u *unreported) limit() {
 func (u *unreported) take() ([]keyspace.Event, []keyspace.Notice) {
 	events, notices := u.events, u.notices
 	u.events, u.notices = nil, nil
+	if len(events) == 0 {
+		return nil, notices
+	}
+	u.events = make([]keyspace.Event, 0, len(events)) // as many may follow
 	return events, notices
 }
 

@@ -42,6 +42,19 @@ func All() []loadgen.Scenario {
 			Duration: 10 * time.Second,
 		},
 		{
+			Name: "convoy",
+			Caption: "Eight clients do work of 20 ms under one lock, and a client that is refused asks again after about half a second. " +
+				"There is a waiter all the time, and yet the lock is free most of the time: the next holder does not notice the release.",
+			Watch:    "hand-off p90 beside held p90; on the screen, the finding convoy after 10 s",
+			Lock:     loadgen.Lock{Kind: loadgen.RW, Wait: loadgen.Wait{Poll: 500 * time.Millisecond, Jitter: 0.5}},
+			Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
+			Clients:  8,
+			Hold:     loadgen.Const(20 * time.Millisecond),
+			Think:    loadgen.Exp(500 * time.Millisecond),
+			Expect:   expect("hand-off.p90 > 100ms", "overlap.count == 0", "late-work.count == 0", "stuck.count == 0"),
+			Duration: 20 * time.Second,
+		},
+		{
 			Name: "crash",
 			Caption: "Three holders crash without a release of their locks. " +
 				"The server keeps each key for the rest of its TTL of 2 s, and then another client gets the lock.",

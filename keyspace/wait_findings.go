@@ -1,0 +1,113 @@
+package keyspace
+
+import (
+	"fmt"
+	"time"
+
+	"locktop/internal/humanize"
+)
+
+// Thresholds of what the past of a lock says.
+const (
+	convoyFor   = 10 * time.Second       // with waiters all the time
+	convoyHeld  = 0.7                    // share of that time in which a convoy's lock is held, at most
+	regularFrom = 3                      // renewals
+	renewalLag  = 200 * time.Millisecond // by which a renewal is read late, at most
+)
+
+// convoy finds locks whose waiters take longer to notice a release than the holds take.
+func convoy(l *Lock, now time.Time) string {
+	p := l.Past
+	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > maxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < convoyFor ||
+		p.HoldP50 == 0 || p.HandOffP50 <= p.HoldP50 {
+		return ""
+	}
+	free, passed := p.Free, now.Sub(p.FreeSince)
+	if len(l.Holders) == 0 && !l.UnheldSince.IsZero() {
+		free += min(passed, now.Sub(l.UnheldSince))
+	}
+	if float64(passed-free) >= convoyHeld*float64(passed) {
+		return ""
+	}
+	waiters := "its waiters poll"
+	switch n := l.WaiterCount(); {
+	case n == 1:
+		waiters = "its waiter polls"
+	case n > 1:
+		waiters = fmt.Sprintf("its %s waiters poll", humanize.Count(n))
+	}
+	return fmt.Sprintf("Between two holds the lock is free for %s, and the holds take %s: %s too slowly.",
+		humanize.Duration(p.HandOffP50), humanize.Duration(p.HoldP50), waiters)
+}
+
+// renewalMissed finds holds that were renewed regularly, and whose next renewal is late.
+func renewalMissed(l *Lock, now time.Time) string {
+	late := now.Sub(l.Renewed) - l.RenewedEvery
+	left, expires := l.TTL(now)
+	if l.Renewals < regularFrom || l.RenewedEvery <= 0 || l.SoleHolder() == "" || !expires || left <= 0 ||
+		late < max(l.RenewedEvery/2, renewalLag) {
+		return ""
+	}
+	return fmt.Sprintf("Renewed every %s, and the next renewal is %s late: the lock ends in %s.",
+		humanize.Duration(l.RenewedEvery), humanize.Duration(late), humanize.Duration(left))
+}
+
+// longWaitRemedy is the remedy of all severities of a long wait.
+const longWaitRemedy = "Look at the holder: its page says whether it still works and what it waits for itself. Shorten the holds, or use several keys."
+
+// longWait returns a rule that finds locks with a long wait of a severity.
+func longWait(severity Severity) func(*Lock, time.Time) string {
+	return func(l *Lock, now time.Time) string {
+		if wait, how := l.LongestWait(now); wait.Duration >= waitNoticed && how == severity {
+			return fmt.Sprintf("A client has been waiting for %s.", wait)
+		}
+		return ""
+	}
+}
+
+// Limits of long waits.
+const (
+	waitNoticed  = 5 * time.Second // Info
+	waitLong     = 30 * time.Second
+	waitCritical = time.Minute
+)
+
+// LongestWait returns the longest wait of a living waiter of a held lock, and how severe it is:
+// Info from 5 s on, Warning from 30 s, Critical from 60 s. It is zero if no wait lasts for 5 s.
+// Waits for a hold that is renewed, such as that of a leader, and within a limit that is
+// configured for the holds, are only Info.
+func (l *Lock) LongestWait(now time.Time) (Age, Severity) {
+	var longest Age
+	for i := range l.Waiters {
+		if w := &l.Waiters[i]; w.DeadFor(now) == 0 && w.Age(now).Duration > longest.Duration {
+			longest = w.Age(now)
+		}
+	}
+	switch {
+	case longest.Duration < waitNoticed || len(l.Holders) == 0:
+		return Age{}, Info
+	case longest.Duration < waitLong || l.Renewals > 0 || l.OverdueIn > 0 && l.Age(now).Duration <= l.OverdueIn:
+		return longest, Info
+	case longest.Duration < waitCritical:
+		return longest, Warning
+	default:
+		return longest, Critical
+	}
+}
+
+// outlived finds locks that expire while they are held, and says which TTL would have fitted.
+func outlived(l *Lock, _ time.Time) string {
+	if l.ExpiryStreak < overruns {
+		return ""
+	}
+	text := fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release", l.ExpiryStreak)
+	p := l.Past
+	if p == nil || p.TTL == 0 || p.HoldP99 == 0 {
+		return text + "."
+	}
+	sign := ""
+	if p.AtLeast {
+		sign = "≥ "
+	}
+	return fmt.Sprintf("%s: hold p99 %s%s, TTL %s.", text, sign, humanize.Duration(p.HoldP99), humanize.Duration(p.TTL))
+}
