@@ -27,7 +27,8 @@ func CarryOver(before, now Snapshot) Snapshot {
 }
 
 // CarryOver returns a lock with what the previous read knows about it: the begins of
-// holds and waits, the number of renewals, and the overtaken waiters.
+// holds and waits, the number of renewals, the requests of other clients, and the
+// overtaken waiters.
 //
 // A hold or wait without a stored begin began when it was first seen, unless the key
 // was not watched before: then it began earlier, and Seen is set instead of Since. began is
@@ -46,6 +47,7 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	}
 	d.renewedHolders(was, l.Holders)
 	l.Renewals, l.Renewed, l.ReentryStreak = was.Renewals, was.Renewed, reentryStreak(was, l)
+	l.AskedAt, l.AskedPercent = was.AskedAt, was.AskedPercent
 	switch {
 	case movedLater(was.Expires, l.Expires, d.Jitter):
 		l.Renewals++

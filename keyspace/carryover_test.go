@@ -93,6 +93,41 @@ func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 	}
 }
 
+// A request of another client belongs to the hold that it found: the next holder may be the
+// client that asked.
+func TestARequestIsKnownForAsLongAsTheHolderStays(t *testing.T) {
+	asked := heldBy("a", 30)
+	asked.AskedAt = began
+	s := CarryOver(lookAt(0, asked), lookAt(1, heldBy("a", 32)))
+	if l := s.Locks[0]; !l.AskedAt.Equal(began) || !l.Asked(s.At) || l.Asked(s.At.Add(AskedWithin)) {
+		t.Errorf("it was asked for at %v, want %v and for %v", l.AskedAt, began, AskedWithin)
+	}
+	s = CarryOver(s, lookAt(2, heldBy("b", 32)))
+	if l := s.Locks[0]; !l.AskedAt.IsZero() || l.Asked(s.At) {
+		t.Errorf("under another holder it was asked for at %v", l.AskedAt)
+	}
+}
+
+func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
+	var h HoldStats
+	l := Lock{Key: "k", Node: "a:1"}
+	for i := range 3 * maxLooks {
+		if h.Annotate(&l); i < minLooks && l.AskedPercent != 0 {
+			t.Errorf("after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
+		}
+		h.Look(l.ID(), i%4 == 0)
+	}
+	if h.Annotate(&l); l.AskedPercent != 25 {
+		t.Errorf("the share is %d %%, want 25", l.AskedPercent)
+	}
+	for range 2 * maxLooks {
+		h.Look(ID{Key: "k", Node: "b:2"}, true)
+	}
+	if h.Annotate(&l); l.AskedPercent < 90 {
+		t.Errorf("the share is %d %%: what is long past counts", l.AskedPercent)
+	}
+}
+
 // Each of several holders renews for itself.
 func TestARenewalOfOnePermitIsNotOneOfTheOthers(t *testing.T) {
 	pool := func(a, b int) Lock {

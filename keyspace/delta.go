@@ -147,6 +147,7 @@ func SameLock(a, b *Lock) bool {
 		a.Waiting == b.Waiting && a.Remaining == b.Remaining && a.Limit == b.Limit && slices.Equal(a.Evidence, b.Evidence) &&
 		sameTime(a.Expires, b.Expires) && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.MedianHold == b.MedianHold &&
 		a.ReentryStreak == b.ReentryStreak && a.ExpiryStreak == b.ExpiryStreak && a.UnheldSince.Equal(b.UnheldSince) &&
+		a.AskedAt.Equal(b.AskedAt) && a.AskedPercent == b.AskedPercent &&
 		slices.EqualFunc(a.Holders, b.Holders, sameHolder) &&
 		slices.EqualFunc(a.Waiters, b.Waiters, sameWaiter) &&
 		slices.EqualFunc(a.Votes, b.Votes, sameVote)

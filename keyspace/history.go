@@ -284,6 +284,9 @@ func applyDeltas(old Snapshot, deltas []Delta) Snapshot {
 const (
 	maxHolds = 32 // finished holds per lock
 	minHolds = 5  // with fewer there is no median
+
+	maxLooks = 1200 // at one a second, a share is that of 10 to 20 minutes
+	minLooks = 5    // with fewer there is no share
 )
 
 // HoldStats records how the holds of each lock ended and how long they lasted, on
@@ -297,6 +300,8 @@ type HoldStats struct {
 type lockStats struct {
 	holds   []time.Duration // the latest
 	overrun int             // consecutive holds, the latest included, that ended by expiry
+	looks   int             // looks at the requests of other clients; halved at maxLooks
+	asked   int             // those that found a request
 }
 
 // Learn records the holds that ended.
@@ -319,6 +324,20 @@ func (h *HoldStats) Learn(events []Event) {
 	}
 }
 
+// Look records whether another client asked for a held lock within the last second.
+func (h *HoldStats) Look(id ID, asked bool) {
+	id = id.OnAnyNode()
+	known, _ := h.byLock.Get(id)
+	if known.looks >= maxLooks {
+		known.looks, known.asked = known.looks/2, known.asked/2
+	}
+	known.looks++
+	if asked {
+		known.asked++
+	}
+	h.byLock.Put(id, known)
+}
+
 // Add adds what other has recorded.
 func (h *HoldStats) Add(other *HoldStats) { h.byLock.PutAll(&other.byLock) }
 
@@ -326,7 +345,10 @@ func (h *HoldStats) Add(other *HoldStats) { h.byLock.PutAll(&other.byLock) }
 func (h *HoldStats) Annotate(l *Lock) {
 	known, _ := h.byLock.Get(l.ID().OnAnyNode())
 	l.ExpiryStreak = known.overrun
-	l.MedianHold = 0
+	l.MedianHold, l.AskedPercent = 0, 0
+	if known.looks >= minLooks {
+		l.AskedPercent = (100*known.asked + known.looks/2) / known.looks
+	}
 	if n := len(known.holds); n >= minHolds {
 		l.MedianHold = slices.Sorted(slices.Values(known.holds))[n/2]
 	}

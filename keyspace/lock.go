@@ -141,6 +141,12 @@ type Observed struct {
 	ReentryStreak int           `json:"grown,omitzero"`      // number of reentries since the last exit
 	ExpiryStreak  int           `json:"overrun,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
 	UnheldSince   time.Time     `json:"free_from,omitzero"`  // since when the lock has waiters and no holder; zero = it has not
+	// AskedAt is when another client asked for the lock last during its current hold, at most
+	// 1 s late; zero = no request was seen. Node.AskBlind says why none can be seen.
+	AskedAt time.Time `json:"asked,omitzero"`
+	// AskedPercent is the part of the watched holds of this key during which another client asked
+	// for the lock; 0 = no request was seen, or too little time has passed.
+	AskedPercent int `json:"asked_percent,omitzero"`
 }
 
 // Vote is what one server of a Redlock has under the key.
@@ -277,6 +283,26 @@ func (l Lock) Count() int {
 		n = max(n, h.Count)
 	}
 	return n
+}
+
+// AskedWithin is how old a request of another client may be to count as current: the time
+// between two looks, and the resolution of a look.
+const AskedWithin = 2 * time.Second
+
+// Asked reports whether another client asked for the held lock a moment ago: at least one
+// client waits for it. It is yes or no: how many wait is not known.
+func (l *Lock) Asked(now time.Time) bool {
+	ago, asked := l.AskedAgo(now)
+	return asked && ago <= AskedWithin && len(l.Holders) > 0
+}
+
+// AskedAgo returns how long ago another client asked for the lock last; false if no request
+// was seen.
+func (l *Lock) AskedAgo(now time.Time) (ago time.Duration, asked bool) {
+	if l.AskedAt.IsZero() {
+		return 0, false
+	}
+	return max(now.Sub(l.AskedAt), 0), true
 }
 
 // TTL returns the time until the deadline: negative after the deadline, and ok = false

@@ -153,6 +153,7 @@ func (s *Snapshot) addNode(n Node) {
 	}
 	known.Keys += n.Keys
 	known.Locks += n.Locks
+	known.AskBlind = cmp.Or(known.AskBlind, n.AskBlind)
 	if !n.Up {
 		known.Up, known.Error = false, n.Error
 	}
@@ -204,7 +205,7 @@ func (s Snapshot) Shifted(d time.Duration) Snapshot {
 
 func (l Lock) shifted(d time.Duration) Lock {
 	l.Expires, l.Renewed, l.UnheldSince = shift(l.Expires, d), shift(l.Renewed, d), shift(l.UnheldSince, d)
-	l.ReadAt = shift(l.ReadAt, d)
+	l.ReadAt, l.AskedAt = shift(l.ReadAt, d), shift(l.AskedAt, d)
 	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
 	for i := range l.Holders {
 		l.Holders[i] = l.Holders[i].shifted(d)
@@ -298,6 +299,11 @@ func (c *copies) merge(parts []Part) Lock {
 	l.Votes = make([]Vote, len(parts))
 	for i, p := range parts {
 		l.Votes[i] = c.vote(i, p)
+	}
+	for _, one := range c.byServer {
+		if one != nil && one.AskedAt.After(l.AskedAt) {
+			l.AskedAt, l.AskedPercent = one.AskedAt, one.AskedPercent
+		}
 	}
 	l.Holders = nil
 	claims := c.holdsByToken()

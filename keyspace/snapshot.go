@@ -141,6 +141,8 @@ type Node struct {
 
 	AnsweredAt time.Time `json:"-"` // its last reply, on the local clock; known only to a Watcher
 
+	AskBlind string `json:"ask_blind,omitzero"` // why requests of other clients for held locks cannot be seen; "" = they can, or there is no watch
+
 	// The last complete scan, known only to a Watcher.
 	ScannedAt time.Time     `json:"scanned_at,omitzero"` // its end, on the local clock
 	ScanTime  time.Duration `json:"scan_ns,omitzero"`    // its duration

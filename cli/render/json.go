@@ -53,27 +53,29 @@ type Cost struct {
 
 // Lock is the JSON form of a lock.
 type Lock struct {
-	Key         string         `json:"key"`
-	KeyB64      string         `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
-	Kind        keyspace.Kind  `json:"kind"`
-	Format      string         `json:"format"`
-	Confidence  string         `json:"confidence"`
-	Mode        keyspace.Mode  `json:"mode"`
-	State       keyspace.State `json:"state"`
-	Holders     []Holder       `json:"holders"`
-	Waiters     []Waiter       `json:"waiters"`
-	WaiterCount int            `json:"waiter_count"`
-	TTLms       int64          `json:"ttl_ms"`
-	HeldMS      int64          `json:"held_ms,omitempty"`       // time since the acquire; absent: not known
-	HeldAtLeast bool           `json:"held_at_least,omitempty"` // the acquire was not seen, and held_ms is a lower bound
-	Fence       int64          `json:"fence"`
-	Node        string         `json:"node"`
-	DB          int            `json:"db"`
-	Votes       []Vote         `json:"votes,omitempty"` // of a Redlock
-	Findings    []Finding      `json:"findings"`
-	Why         []string       `json:"why,omitempty"`   // evidence for the format
-	Left        int            `json:"left,omitempty"`  // free permits of a semaphore, or the remaining count of a latch
-	Limit       int            `json:"limit,omitempty"` // permits of a semaphore
+	Key          string         `json:"key"`
+	KeyB64       string         `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
+	Kind         keyspace.Kind  `json:"kind"`
+	Format       string         `json:"format"`
+	Confidence   string         `json:"confidence"`
+	Mode         keyspace.Mode  `json:"mode"`
+	State        keyspace.State `json:"state"`
+	Holders      []Holder       `json:"holders"`
+	Waiters      []Waiter       `json:"waiters"`
+	WaiterCount  int            `json:"waiter_count"`
+	TTLms        int64          `json:"ttl_ms"`
+	HeldMS       int64          `json:"held_ms,omitempty"`       // time since the acquire; absent: not known
+	HeldAtLeast  bool           `json:"held_at_least,omitempty"` // the acquire was not seen, and held_ms is a lower bound
+	AskedAgo     *int64         `json:"asked_ago,omitempty"`     // seconds since another client asked for the held lock last; absent: no request was seen
+	AskedPercent int            `json:"asked_percent,omitempty"` // part of the watched holds during which another client asked for the lock
+	Fence        int64          `json:"fence"`
+	Node         string         `json:"node"`
+	DB           int            `json:"db"`
+	Votes        []Vote         `json:"votes,omitempty"` // of a Redlock
+	Findings     []Finding      `json:"findings"`
+	Why          []string       `json:"why,omitempty"`   // evidence for the format
+	Left         int            `json:"left,omitempty"`  // free permits of a semaphore, or the remaining count of a latch
+	Limit        int            `json:"limit,omitempty"` // permits of a semaphore
 }
 
 // Holder is the JSON form of a holder.
@@ -158,26 +160,30 @@ func DocumentOf(p View) Document {
 // LockOf returns the JSON form of a lock at a time, with its findings.
 func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 	j := Lock{
-		Key:         Text(l.Key),
-		KeyB64:      Base64(l.Key),
-		Kind:        l.Kind,
-		Format:      l.Format,
-		Confidence:  l.Confidence.String(),
-		Mode:        modeOf(l),
-		State:       l.State(at),
-		Holders:     []Holder{},
-		Waiters:     []Waiter{},
-		WaiterCount: l.WaiterCount(),
-		TTLms:       TTL(l.Expires, at),
-		HeldMS:      l.Age(at).Milliseconds(),
-		HeldAtLeast: l.Age(at).AtLeast,
-		Fence:       l.Fence,
-		Node:        Text(l.Node),
-		DB:          l.DB,
-		Findings:    []Finding{},
-		Why:         l.Evidence,
-		Left:        l.Remaining,
-		Limit:       l.Limit,
+		Key:          Text(l.Key),
+		KeyB64:       Base64(l.Key),
+		Kind:         l.Kind,
+		Format:       l.Format,
+		Confidence:   l.Confidence.String(),
+		Mode:         modeOf(l),
+		State:        l.State(at),
+		Holders:      []Holder{},
+		Waiters:      []Waiter{},
+		WaiterCount:  l.WaiterCount(),
+		TTLms:        TTL(l.Expires, at),
+		HeldMS:       l.Age(at).Milliseconds(),
+		HeldAtLeast:  l.Age(at).AtLeast,
+		AskedPercent: l.AskedPercent,
+		Fence:        l.Fence,
+		Node:         Text(l.Node),
+		DB:           l.DB,
+		Findings:     []Finding{},
+		Why:          l.Evidence,
+		Left:         l.Remaining,
+		Limit:        l.Limit,
+	}
+	if ago, asked := l.AskedAgo(at); asked {
+		j.AskedAgo = new(int64(ago / time.Second))
 	}
 	for _, h := range l.Holders {
 		j.Holders = append(j.Holders, Holder{Text(h.ID), Base64(h.ID), Text(h.Label), h.Count, h.Mode, TTL(h.Expires, at)})
@@ -308,6 +314,8 @@ type Node struct {
 	Locks   int     `json:"locks"`
 	PingMS  float64 `json:"ping_ms"`
 	Trouble string  `json:"trouble,omitempty"`
+	// AskBlind says why asked_ago is absent from all locks of the server.
+	AskBlind string `json:"ask_blind,omitempty"`
 }
 
 // Vote is the state of a Redlock on one node.
@@ -321,6 +329,6 @@ type Vote struct {
 func nodeOf(n keyspace.Node) Node {
 	return Node{
 		Addr: n.Addr, Up: n.Up, Role: Text(n.Role), Name: Text(n.Product), Version: Text(n.Version), Keys: n.Keys, Locks: n.Locks,
-		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: Text(n.Error),
+		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: Text(n.Error), AskBlind: Text(n.AskBlind),
 	}
 }
