@@ -2,12 +2,12 @@ package inspect
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
+
+	"locktop/keyspace"
 )
 
 // What a command with the key and the token of a lock says about its client.
@@ -65,45 +65,10 @@ func doubt(command string, args []string, token string) string {
 		return why
 	case conditional && (command == "set" || command == "zadd"):
 		return mayHaveFail
-	case !looksRandom(token):
+	case !keyspace.LooksRandom(token):
 		return sharedValue
 	}
 	return ofHolder
-}
-
-// minRandom is the length from which a mixture of characters is random.
-const minRandom = 16
-
-var (
-	uuid = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
-	runs = regexp.MustCompile(`[0-9A-Za-z+/]{16,}`)
-)
-
-// looksRandom reports whether a token has a UUID in it, or at least 16 characters in which
-// digits, small and capital letters change often, as in hex and Base64. Names of hosts and
-// workers, numbers and words do not.
-func looksRandom(token string) bool {
-	if uuid.MatchString(token) {
-		return true
-	}
-	return slices.ContainsFunc(runs.FindAllString(token, -1), func(run string) bool {
-		changes := 0
-		var last int
-		for i, c := range run {
-			class := 0
-			switch {
-			case unicode.IsDigit(c):
-				class = 1
-			case unicode.IsUpper(c):
-				class = 2
-			}
-			if i > 0 && class != last {
-				changes++
-			}
-			last = class
-		}
-		return changes >= minRandom/4
-	})
 }
 
 // parseMonitorLine parses a line such as
