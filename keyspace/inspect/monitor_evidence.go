@@ -78,21 +78,31 @@ func doubt(command string, args []string, token string) string {
 // args are the arguments behind the command. ok is false for a command of a script, or of
 // another database, and if the line is not whole.
 func parseMonitorLine(line string, db int) (s Sighting, args []string, ok bool) {
+	c, ok := parseMonitorCommand(line)
+	if !ok || c.DB != db || c.Addr == "" {
+		return Sighting{}, nil, false
+	}
+	return Sighting{Addr: c.Addr, Command: strings.ToLower(c.Args[0]), At: c.At}, c.Args[1:], true
+}
+
+// parseMonitorCommand parses a line of MONITOR. ok is false if it is not whole.
+func parseMonitorCommand(line string) (c Command, ok bool) {
 	stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
 	client, command, ok := strings.Cut(rest, `] "`)
 	if !ok {
-		return Sighting{}, nil, false
+		return Command{}, false
 	}
 	number, addr, _ := strings.Cut(client, " ")
-	if number != strconv.Itoa(db) || addr == "lua" {
-		return Sighting{}, nil, false
-	}
+	db, dbErr := strconv.Atoi(number)
 	words, whole := monitorArgs(`"` + strings.TrimRight(command, "\r\n"))
 	at, err := strconv.ParseFloat(stamp, 64)
-	if err != nil || !whole || len(words) == 0 {
-		return Sighting{}, nil, false
+	if err != nil || dbErr != nil || !whole || len(words) == 0 {
+		return Command{}, false
 	}
-	return Sighting{Addr: addr, Command: strings.ToLower(words[0]), At: time.UnixMicro(int64(at * 1e6))}, words[1:], true
+	if addr == "lua" {
+		addr = ""
+	}
+	return Command{At: time.UnixMicro(int64(at * 1e6)), Addr: addr, DB: db, Args: words}, true
 }
 
 // monitorArgs parses quoted arguments with a blank between them. whole is false if the text is
