@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Attempt is the shape of the command with which a client of a library tries to acquire a
@@ -76,4 +77,17 @@ func (a Attempt) tokenIn(command string, args []string) (string, bool) {
 	}
 	is := func(arg string) bool { return strings.EqualFold(arg, a.Option) }
 	return args[a.Token], a.Option == "" || slices.ContainsFunc(args[a.Token+1:], is)
+}
+
+// Label returns the readable part of a token of a lock that is one string; "" if there is none, or
+// if the format has another type.
+func (f *Format) Label(key, token string, at time.Time) string {
+	if f.Type != "string" || f.Decode == nil {
+		return ""
+	}
+	e := Entry{Key: key, Type: f.Type, Now: at, Expires: at.Add(time.Minute), Value: token, Len: int64(len(token))}
+	if l, sure := f.Decode(e); sure != No && len(l.Holders) == 1 {
+		return l.Holders[0].Label
+	}
+	return ""
 }

@@ -133,7 +133,7 @@ func (s *simulation) run(until, poll, hold, think, lag time.Duration) {
 		}
 	}
 	s.settle()
-	s.ledger.Monitored(began, s.at())
+	s.ledger.Monitored(contention.Span{From: began, Until: s.at()})
 	s.read()
 }
 
@@ -352,7 +352,7 @@ func TestWhatMonitorShowsOfAWait(t *testing.T) {
 		g := ledger()
 		g.Snapshot(snapshot(0, lock("lock:a", "redsync", tokenA)))
 		commands(g, one.commands...)
-		g.Monitored(began, after(10000))
+		g.Monitored(contention.Span{From: began, Until: after(10000)})
 		g.Snapshot(snapshot(10000, lock("lock:a", "redsync", tokenA)))
 		r := g.Report()
 		got := make(map[string]int)
@@ -363,6 +363,20 @@ func TestWhatMonitorShowsOfAWait(t *testing.T) {
 		if !maps.Equal(got, one.waited) || k.P50.AtLeast != one.atLeast || k.Attempts != one.tries {
 			t.Errorf("%s: the waits are %v, want %v; %+v", one.name, got, one.waited, k)
 		}
+	}
+}
+
+// A token may name its client, also one that never holds the lock.
+func TestAWaiterHasTheLabelOfItsToken(t *testing.T) {
+	t.Parallel()
+	g := ledger()
+	g.Snapshot(snapshot(0, lock("lock:a", "set-nx", "1")))
+	const try = `x: set lock:a {"owner":"etl-2","pid":318} nx`
+	commands(g, 500, try, 600, try)
+	g.Monitored(contention.Span{From: began, Until: after(10000)})
+	g.Snapshot(snapshot(10000, lock("lock:a", "set-nx", "1")))
+	if w := g.Report().Waits; len(w) != 1 || w[0].Waiter != "etl-2" || w[0].Waited != 100*time.Millisecond {
+		t.Errorf("the waits are %+v", w)
 	}
 }
 
@@ -377,7 +391,7 @@ func TestOnlyAFullLockRefuses(t *testing.T) {
 		for ms := 100; ms < 1000; ms += 100 {
 			commands(g, ms, fmt.Sprintf("x: evalsha a3 1 gpu c~01a20e38-0040-72ef-bda0-d6cbc401%04d 5000 2 limit", ms))
 		}
-		g.Monitored(began, after(1000))
+		g.Monitored(contention.Span{From: began, Until: after(1000)})
 		g.Snapshot(snapshot(1000, l))
 		r := g.Report()
 		if len(r.Waits) != 2*want { // each holder has a share
@@ -407,7 +421,7 @@ func TestOrdinaryCommandsMakeNoWaiters(t *testing.T) {
 			{"LPUSH", free, key}, {"PUBLISH", "news", key}, {"SADD", "locks", key}, {"ZADD", free, n, key}, {"PING"}, {"EXPIRE", key, n}, {"PEXPIRE", key, n, "NX"},
 		}[r.IntN(26)])
 	}
-	g.Monitored(began, after(20000))
+	g.Monitored(contention.Span{From: began, Until: after(20000)})
 	g.Snapshot(snapshot(20000, locks...))
 	if report := g.Report(); len(report.Waits) > 0 || len(report.Blames) > 0 {
 		t.Errorf("%d waits are invented: %+v", len(report.Waits), report.Waits)
@@ -432,7 +446,7 @@ func TestClassesAreInTheOrderOfTheirWaiting(t *testing.T) {
 	if want := []string{"order:* 2 1.5 b", "stock:* 1 0.5 c", "idle:* 1 0.0 "}; !slices.Equal(names, want) {
 		t.Errorf("the classes are %q, want %q", names, want)
 	}
-	if r.Blames[0].Holder != "b" || r.Blames[0].Lock.Key != "order:2" || r.Watched != 2*time.Second || r.Monitored != 0 {
+	if r.Blames[0].Holder != "b" || r.Blames[0].Lock.Key != "order:2" || r.Watched.Duration() != 2*time.Second || r.Monitored.Duration() != 0 {
 		t.Errorf("the report is %+v", r)
 	}
 }

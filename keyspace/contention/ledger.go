@@ -24,11 +24,10 @@ const (
 // Ledger collects what is seen of locks. Times are on the clock of the lock's server. It is not
 // safe for concurrent use.
 type Ledger struct {
-	formats     map[string]*keyspace.Format // by name
-	locks       map[keyspace.ID]*account    // on any node
-	from, until time.Time                   // of the reads
-	// The time in which MONITOR ran; zero = it did not.
-	monitorFrom, monitorUntil time.Time
+	formats   map[string]*keyspace.Format // by name
+	locks     map[keyspace.ID]*account    // on any node
+	watched   Span
+	monitored Span
 }
 
 // account is what is seen of one lock.
@@ -131,10 +130,10 @@ func (g *Ledger) Event(e keyspace.Event) {
 
 // passed takes that the locks are known up to a time.
 func (g *Ledger) passed(at time.Time) {
-	if g.from.IsZero() {
-		g.from = at
+	if g.watched.From.IsZero() {
+		g.watched.From = at
 	}
-	g.until = later(g.until, at)
+	g.watched.Until = later(g.watched.Until, at)
 }
 
 // gone returns the lock without holders and waiters.
@@ -213,21 +212,21 @@ func sameHolders(a, b []keyspace.Holder) bool {
 	return slices.EqualFunc(a, b, func(x, y keyspace.Holder) bool { return x.ID == y.ID && x.Mode == y.Mode })
 }
 
-// stored returns the waits of the stored waiters up to a time. A waiter that was there at the
+// stored returns the waits of the stored waiters. A waiter that was there at the
 // first read, or is there still, has waited for longer.
-func (a *account) stored(from, until time.Time) []wait {
+func (a *account) stored(watched Span) []wait {
 	all := slices.Concat(a.waits, a.counted)
 	for id, since := range a.waiting {
-		all = append(all, wait{waiter: id, from: since, until: until, n: 1, atLeast: true})
+		all = append(all, wait{waiter: id, from: since, until: watched.Until, n: 1, atLeast: true})
 	}
 	for i := range all {
-		all[i].atLeast = all[i].atLeast || !all[i].from.After(from) || all[i].waiter == ""
+		all[i].atLeast = all[i].atLeast || !all[i].from.After(watched.From) || all[i].waiter == ""
 	}
 	return all
 }
 
-// Monitored takes that MONITOR shows all commands from a time to another.
-func (g *Ledger) Monitored(from, until time.Time) { g.monitorFrom, g.monitorUntil = from, until }
+// Monitored takes that MONITOR shows all commands of a span.
+func (g *Ledger) Monitored(s Span) { g.monitored = s }
 
 // deletions are the commands that delete a key, whatever its type.
 var deletions = []string{"del", "unlink", "getdel", "delex"}
@@ -255,7 +254,7 @@ func (g *Ledger) Command(at time.Time, client string, db int, args []string) {
 		return
 	}
 	name := strings.ToLower(args[0])
-	deletes := slices.Contains(deletions, name)
+	deletes, script := slices.Contains(deletions, name), slices.Contains(keyspace.ScriptCommands(), name)
 	for i, arg := range args[1:] {
 		a := g.locks[keyspace.ID{DB: db, Key: arg}]
 		if a == nil || slices.Contains(args[1:i+1], arg) {
@@ -269,8 +268,25 @@ func (g *Ledger) Command(at time.Time, client string, db int, args []string) {
 		if f == nil || client == "" {
 			continue
 		}
-		if token, ok := f.Attempt(args, arg); ok {
-			a.tries = append(a.tries, try{at: at, client: client, token: token, script: slices.Contains(keyspace.ScriptCommands(), name)})
+		if token, ok := f.Attempt(args, arg); ok && !a.triedJustNow(at, client, token) {
+			a.tries = append(a.tries, try{at: at, client: client, token: token, script: script})
 		}
 	}
+}
+
+// sameTry is the longest time between two commands of one attempt: EVALSHA without the script
+// and EVAL with it, or a quick SET NX before the script.
+const sameTry = 2 * time.Millisecond
+
+// triedJustNow reports whether a command belongs to the attempt before.
+func (a *account) triedJustNow(at time.Time, client, token string) bool {
+	for _, t := range slices.Backward(a.tries) {
+		if at.Sub(t.at) > sameTry {
+			return false
+		}
+		if t.client == client && t.token == token {
+			return !t.deletes
+		}
+	}
+	return false
 }

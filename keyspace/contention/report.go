@@ -3,6 +3,7 @@ package contention
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -11,12 +12,18 @@ import (
 
 // Report is what a [Ledger] has seen.
 type Report struct {
-	Watched   time.Duration // how long the locks were read
-	Monitored time.Duration // how long MONITOR ran
-	Classes   []Class       // those with the most waiting first
-	Blames    []Blame       // those with the most waiting first
-	Waits     []Blocked     // by lock, holder and waiter, in this order
+	Watched   Span      // when the locks were read
+	Monitored Span      // when MONITOR ran; zero = it did not
+	Classes   []Class   // those with the most waiting first
+	Blames    []Blame   // those with the most waiting first
+	Waits     []Blocked // by lock, holder and waiter, in this order
 }
+
+// Span is a time on the clock of a server.
+type Span struct{ From, Until time.Time }
+
+// Duration returns how long the span lasts.
+func (s Span) Duration() time.Duration { return s.Until.Sub(s.From) }
 
 // Class is the contention for the locks whose keys differ in IDs only.
 type Class struct {
@@ -87,7 +94,7 @@ func (f finding) waited() (sum time.Duration) {
 // Report returns what was seen so far. Of the waiting that several rungs show, the largest
 // counts: no rung shows more than there is.
 func (g *Ledger) Report() Report {
-	r := Report{Watched: g.until.Sub(g.from), Monitored: g.monitorUntil.Sub(g.monitorFrom)}
+	r := Report{Watched: g.watched, Monitored: g.monitored}
 	sums := make(map[classID]*classSum)
 	for _, id := range slices.SortedFunc(maps.Keys(g.locks), keyspace.ID.Compare) {
 		a := g.locks[id]
@@ -97,12 +104,12 @@ func (g *Ledger) Report() Report {
 			sums[class] = &classSum{blamed: make(map[string]time.Duration)}
 		}
 		blamed := blame(f, names)
-		sums[class].add(a.heldFor(g.until), f, blamed)
+		sums[class].add(a.heldFor(g.watched.Until), f, blamed)
 		blames, waits := summarize(a.last.ID(), f, blamed)
 		r.Blames, r.Waits = append(r.Blames, blames...), append(r.Waits, waits...)
 	}
 	for id, sum := range sums {
-		r.Classes = append(r.Classes, sum.class(id, r.Watched))
+		r.Classes = append(r.Classes, sum.class(id, r.Watched.Duration()))
 	}
 	slices.SortFunc(r.Classes, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Held, a.Held), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Name, b.Name))
@@ -113,20 +120,19 @@ func (g *Ledger) Report() Report {
 
 // judge returns the rung that shows the most waiting for a lock, and the names of the clients.
 func (g *Ledger) judge(a *account) (finding, names) {
-	n := a.names()
+	n := a.names(g.formats[a.last.Format])
 	var read []hold
 	for _, s := range a.states {
 		read = append(read, s.hold())
 	}
-	watched := g.until.Sub(g.from)
-	best := finding{rung: Stored, period: watched, holds: read, waits: a.stored(g.from, g.until)}
-	asked := finding{rung: Asked, period: watched, holds: read, waits: a.asked}
+	best := finding{rung: Stored, period: g.watched.Duration(), holds: read, waits: a.stored(g.watched)}
+	asked := finding{rung: Asked, period: g.watched.Duration(), holds: read, waits: a.asked}
 	if asked.perSecond() > best.perSecond() {
 		best = asked
 	}
 	if len(a.tries) > 0 {
-		w := a.seen(g.monitorUntil)
-		seen := finding{rung: Seen, period: g.monitorUntil.Sub(g.monitorFrom), holds: w.holds, waits: w.waits(g.monitorFrom, g.monitorUntil, n.of)}
+		w := a.seen(g.monitored.Until)
+		seen := finding{rung: Seen, period: g.monitored.Duration(), holds: w.holds, waits: w.waits(g.monitored, n.of)}
 		if seen.perSecond() >= best.perSecond() {
 			best = seen
 		}
@@ -149,13 +155,13 @@ func (a *account) heldFor(until time.Time) (sum time.Duration) {
 	return sum
 }
 
-// names are the names of clients: the label of a token that they have held, or their address.
+// names are the names of clients: the label of one of their tokens, or their address.
 type names struct {
 	labels  map[string]string // by token, and by address
 	clients map[string]string // address, by token
 }
 
-func (a *account) names() names {
+func (a *account) names(f *keyspace.Format) names {
 	n := names{make(map[string]string), make(map[string]string)}
 	for _, s := range a.states {
 		for _, h := range s.holders {
@@ -170,6 +176,9 @@ func (a *account) names() names {
 		}
 		if n.clients[t.token] == "" {
 			n.clients[t.token] = t.client
+		}
+		if n.labels[t.client] == "" && f != nil {
+			n.labels[t.client] = f.Label(a.last.Key, t.token, t.at)
 		}
 		if label := n.labels[t.token]; label != "" {
 			n.labels[t.client] = label
@@ -341,15 +350,22 @@ func mostAtOnce(waits []wait) int {
 	return most
 }
 
-// quantile returns a quantile of waits. It may be longer if a wait that is not longer is a lower
-// bound.
+// quantile returns a quantile of waits. Some are lower bounds: if they were much longer, and the
+// quantile would change by more than a tenth, it may be longer.
 func quantile(waits []wait, q float64) Quantile {
+	const noDifference = 1.1
+	least, most := make([]time.Duration, len(waits)), make([]time.Duration, len(waits))
+	for i, w := range waits {
+		least[i] = w.until.Sub(w.from)
+		if most[i] = least[i]; w.atLeast {
+			most[i] = math.MaxInt64
+		}
+	}
 	if len(waits) == 0 {
 		return Quantile{}
 	}
-	sorted := slices.SortedFunc(slices.Values(waits), func(a, b wait) int { return cmp.Compare(a.until.Sub(a.from), b.until.Sub(b.from)) })
-	n := min(int(q*float64(len(sorted))), len(sorted)-1)
-	at := sorted[n].until.Sub(sorted[n].from)
-	bounded := slices.ContainsFunc(sorted[:n+1], func(w wait) bool { return w.atLeast })
-	return Quantile{at, bounded}
+	slices.Sort(least)
+	slices.Sort(most)
+	n := min(int(q*float64(len(waits))), len(waits)-1)
+	return Quantile{least[n], float64(most[n]) > noDifference*float64(least[n])}
 }

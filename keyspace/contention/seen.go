@@ -201,16 +201,16 @@ func (w *asking) stopped(at time.Time) bool {
 }
 
 // waits returns the waits that the refused attempts show. A wait begins with the first refused
-// attempt. It ends with a success, or with the last attempt. from is when MONITOR began: a wait
-// that begins so soon after it that the client may have asked before is a lower bound.
-func (w *witness) waits(from, until time.Time, name func(try) string) (all []wait) {
+// attempt. It ends with a success, or with the last attempt. One that begins so soon after MONITOR
+// that the client may have asked before is a lower bound.
+func (w *witness) waits(monitored Span, name func(try) string) (all []wait) {
 	who := w.identify()
 	open := make(map[waiter]*asking)
 	end := func(id waiter, with try, at time.Time, goesOn bool) {
 		o := open[id]
 		delete(open, id)
 		if at.After(o.first.at) {
-			early := o.first.at.Sub(from) <= max(o.pause, readJitter)
+			early := o.first.at.Sub(monitored.From) <= max(o.pause, readJitter)
 			all = append(all, wait{name(with), o.first.at, at, 1, goesOn || early})
 		}
 	}
@@ -236,10 +236,10 @@ func (w *witness) waits(from, until time.Time, name func(try) string) (all []wai
 		}
 	}
 	for id, o := range open {
-		if o.stopped(until) {
+		if o.stopped(monitored.Until) {
 			end(id, o.last, o.last.at, false)
 		} else {
-			end(id, o.last, until, true)
+			end(id, o.last, monitored.Until, true)
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,22 +25,33 @@ type Command struct {
 }
 
 // LockMonitor runs MONITOR for the commands of some names that have the key of a lock. It drops
-// all other lines unparsed. It is safe for concurrent use.
+// the lines of all other commands unparsed. It keeps the last ones that may acquire a lock,
+// because a lock becomes known after its first hold has begun. It is safe for concurrent use.
 type LockMonitor struct {
-	names        []string
-	maxPerSecond int
+	names []string
+	limit int64 // of lines within busyTime; 0 = none
 
-	mu   sync.RWMutex
-	keys map[string]bool // as MONITOR prints them
+	mu    sync.Mutex
+	keys  map[string]bool // as MONITOR prints them
+	fresh map[string]bool // those that were added since the last line
+
+	kept      []string // lines without a known key, in order; only read uses them
+	keptBytes int
 }
 
 // busyTime is how long a server must be busy before a LockMonitor gives up: a burst is no reason.
 const busyTime = 5 * time.Second
 
+// maxKept is how many bytes of lines without a known key are kept.
+const maxKept = 4 << 20
+
 // NewLockMonitor returns a LockMonitor for commands of some names, in lower case. It gives up when
 // the server runs more commands per second than the limit for busyTime; 0 = no limit.
 func NewLockMonitor(names []string, maxPerSecond int) *LockMonitor {
-	return &LockMonitor{names: names, maxPerSecond: maxPerSecond, keys: make(map[string]bool)}
+	return &LockMonitor{
+		names: names, limit: int64(maxPerSecond) * int64(busyTime/time.Second),
+		keys: make(map[string]bool), fresh: make(map[string]bool),
+	}
 }
 
 // Add adds keys of locks.
@@ -47,7 +59,7 @@ func (m *LockMonitor) Add(keys ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
-		m.keys[monitorText(key)] = true
+		m.fresh[monitorText(key)] = true
 	}
 }
 
@@ -75,55 +87,99 @@ func (m *LockMonitor) Run(ctx context.Context, rdb *redis.Client, window time.Du
 // read reads the lines of MONITOR.
 func (m *LockMonitor) read(lines *bufio.Reader, clock func() time.Time, emit func(Command) error) error {
 	since, count := clock(), int64(0)
-	limit := int64(m.maxPerSecond) * int64(busyTime/time.Second)
 	_, err := eachMonitorLine(lines, func(line []byte) (bool, error) {
-		count++
-		if limit > 0 && count > limit {
+		if count++; m.limit > 0 && count > m.limit {
 			now := clock()
 			if took := now.Sub(since); took < busyTime {
 				return false, BusyError{int64(float64(count) / took.Seconds())}
 			}
 			since, count = now, 0
 		}
-		if !m.wants(line) {
-			return true, nil
+		if err := m.emitKept(emit); err != nil {
+			return false, err
 		}
-		c, ok := parseMonitorCommand(string(line))
-		if !ok {
+		args, ok := m.arguments(line)
+		switch {
+		case !ok:
 			return true, nil
+		case hasKey(args, m.keys):
+			return true, emitLine(string(line), emit)
 		}
-		return true, emit(c)
+		m.keep(line)
+		return true, nil
 	})
+	if err == nil {
+		err = m.emitKept(emit)
+	}
 	return err
 }
 
-// wants reports whether a line may be a command of one of the names with the key of a lock. It
-// compares the quoted texts as they are.
-func (m *LockMonitor) wants(line []byte) bool {
-	_, rest, ok := bytes.Cut(line, []byte(`] "`))
+// emitLine emits the command of a line, if the line is whole.
+func emitLine(line string, emit func(Command) error) error {
+	c, ok := parseMonitorCommand(line)
 	if !ok {
-		return false
+		return nil
 	}
+	return emit(c)
+}
+
+// emitKept emits the lines kept that have one of the keys added since the last call.
+func (m *LockMonitor) emitKept(emit func(Command) error) error {
+	m.mu.Lock()
+	fresh := m.fresh
+	if len(fresh) > 0 {
+		m.fresh = make(map[string]bool)
+	}
+	m.mu.Unlock()
+	if len(fresh) == 0 {
+		return nil
+	}
+	for _, line := range m.kept {
+		args, _ := m.arguments([]byte(line))
+		if hasKey(args, fresh) && !hasKey(args, m.keys) {
+			if err := emitLine(line, emit); err != nil {
+				return err
+			}
+		}
+	}
+	maps.Copy(m.keys, fresh)
+	return nil
+}
+
+// keep keeps a line without a known key.
+func (m *LockMonitor) keep(line []byte) {
+	m.kept = append(m.kept, string(line))
+	m.keptBytes += len(line)
+	for m.keptBytes > maxKept {
+		m.keptBytes -= len(m.kept[0])
+		m.kept = m.kept[1:]
+	}
+}
+
+// arguments returns the part of a line behind the name of the command; false if the name is none
+// of those that are wanted.
+func (m *LockMonitor) arguments(line []byte) ([]byte, bool) {
+	_, rest, _ := bytes.Cut(line, []byte(`] "`))
 	name, rest, ok := bytes.Cut(rest, []byte(`"`))
-	if !ok || !slices.ContainsFunc(m.names, func(n string) bool { return strings.EqualFold(n, string(name)) }) {
-		return false
-	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	return rest, ok && slices.ContainsFunc(m.names, func(n string) bool { return strings.EqualFold(n, string(name)) })
+}
+
+// hasKey reports whether one of the quoted texts is a key. It compares them as they are.
+func hasKey(args []byte, keys map[string]bool) bool {
 	for {
-		open := bytes.IndexByte(rest, '"')
+		open := bytes.IndexByte(args, '"')
 		if open < 0 {
 			return false
 		}
-		rest = rest[open+1:]
-		end := quoted(rest)
+		args = args[open+1:]
+		end := quoted(args)
 		if end < 0 {
 			return false
 		}
-		if m.keys[string(rest[:end])] {
+		if keys[string(args[:end])] {
 			return true
 		}
-		rest = rest[end+1:]
+		args = args[end+1:]
 	}
 }
 

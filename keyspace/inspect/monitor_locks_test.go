@@ -76,6 +76,36 @@ func TestABusyServerEndsMonitor(t *testing.T) {
 	}
 }
 
+// A lock becomes known after its first hold has begun: the attempts before are passed on, too.
+func TestTheAttemptsBeforeALockIsKnownArePassedOn(t *testing.T) {
+	t.Parallel()
+	m := NewLockMonitor([]string{"set"}, 0)
+	var got []string
+	line := func(key, token string) string {
+		return fmt.Sprintf("+1.0 [0 10.2.3.4:1] \"SET\" %q %q \"NX\"\r\n", key, token)
+	}
+	feed := func(text string) {
+		_ = m.read(bufio.NewReaderSize(strings.NewReader(text), 4096), time.Now, func(c Command) error {
+			got = append(got, c.Args[1]+c.Args[2])
+			return nil
+		})
+	}
+	feed(line("a", "1") + line("b", "1") + line("a", "2"))
+	m.Add("a")
+	feed(line("b", "2") + line("a", "3"))
+	m.Add("a", "b")
+	feed(line("a", "4"))
+	if want := []string{"a1", "a2", "a3", "b1", "b2", "a4"}; !slices.Equal(got, want) {
+		t.Errorf("it passes on %q, want %q", got, want)
+	}
+	for range 40_000 {
+		feed(line("c", strings.Repeat("x", 100)))
+	}
+	if m.keptBytes > maxKept || len(m.kept) < 1000 {
+		t.Errorf("it keeps %d lines of %d bytes", len(m.kept), m.keptBytes)
+	}
+}
+
 func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"locktop/cli/render"
+	"locktop/internal/server"
+	"locktop/internal/testtier"
+)
+
+// blocked is a client that waits for a holder of a lock.
+type blocked struct{ waiter, holder, key string }
+
+// loadEvent is an event of a load that the test needs.
+type loadEvent struct {
+	At    time.Time
+	Event string
+	Key   string
+	Owner string
+}
+
+// eventsIn reads the events of a load.
+func eventsIn(t *testing.T, file string) (all []loadEvent) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var m loadEvent
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	slices.SortStableFunc(all, func(a, b loadEvent) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// truthOf returns how long each client of a load waited for each holder, within a span. A hold is
+// to blame up to the next one.
+func truthOf(events []loadEvent, from, until time.Time) map[blocked]time.Duration {
+	truth := make(map[blocked]time.Duration)
+	holder := make(map[string]string)
+	waits := make(map[string]map[string]time.Time) // since when, by key and client
+	settle := func(key string, at time.Time) {
+		for client, since := range waits[key] {
+			begin, end := since, at
+			if begin.Before(from) {
+				begin = from
+			}
+			if end.After(until) {
+				end = until
+			}
+			if end.After(begin) && holder[key] != "" {
+				truth[blocked{client, holder[key], key}] += end.Sub(begin)
+			}
+			waits[key][client] = at
+		}
+	}
+	for _, m := range events {
+		switch m.Event {
+		case "arrive":
+			if waits[m.Key] == nil {
+				waits[m.Key] = make(map[string]time.Time)
+			}
+			waits[m.Key][m.Owner] = m.At
+		case "acquire":
+			settle(m.Key, m.At)
+			delete(waits[m.Key], m.Owner)
+			holder[m.Key] = m.Owner
+		case "timeout":
+			settle(m.Key, m.At)
+			delete(waits[m.Key], m.Owner)
+		}
+	}
+	for key := range waits {
+		settle(key, until)
+	}
+	return truth
+}
+
+// documentOf runs contention with --json, and returns its document and its span of MONITOR.
+func documentOf(t *testing.T, args ...string) (d render.ContentionDocument, from, until time.Time) {
+	t.Helper()
+	got := locktop(t, append([]string{"contention", "--json", "--classes", "100000"}, args...)...)
+	if err := json.Unmarshal([]byte(got.out), &d); err != nil || got.code != exitFine || d.Monitored == nil {
+		t.Fatalf("contention ends with %d: %v, %s%s", got.code, err, got.out, got.errors)
+	}
+	for text, at := range map[string]*time.Time{d.Monitored.From: &from, d.Monitored.Until: &until} {
+		var err error
+		if *at, err = time.Parse(time.RFC3339, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d, from, until
+}
+
+// compareWaits compares a document with the truth of a load: all waiting, and that of each
+// waiter, holder and key, which may also differ by two pauses between two attempts, those at the
+// begin and at the end of the span. name returns the client of the load behind a name.
+func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]time.Duration, pause time.Duration, name func(string) string) {
+	t.Helper()
+	seen := make(map[blocked]time.Duration)
+	for _, b := range d.BlockedBy {
+		for _, w := range b.Waiters {
+			seen[blocked{name(w.Waiter), name(b.Holder), b.Key}] += time.Duration(w.WaitedMS) * time.Millisecond
+		}
+	}
+	var all, sum, wrong time.Duration
+	bad := 0
+	keys := slices.Collect(maps.Keys(truth))
+	for b := range seen {
+		if _, known := truth[b]; !known {
+			keys = append(keys, b)
+		}
+	}
+	slices.SortFunc(keys, func(a, b blocked) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.holder, b.holder), strings.Compare(a.waiter, b.waiter))
+	})
+	for _, b := range keys {
+		all, sum = all+truth[b], sum+seen[b]
+		wrong += (truth[b] - seen[b]).Abs()
+		if (truth[b] - seen[b]).Abs() > truth[b]/10+2*pause {
+			if bad++; bad < 6 {
+				t.Errorf("%+v: %v are seen, want %v", b, seen[b], truth[b])
+			}
+		}
+	}
+	t.Logf("%v of %v are seen, %v are wrong, in %d of waiter, holder and key", sum, all, wrong, len(keys))
+	if all == 0 || (sum-all).Abs() > all/10 || bad > 0 {
+		t.Errorf("%v of %v are seen, %d of %d of waiter, holder and key are wrong", sum, all, bad, len(keys))
+	}
+}
+
+// loadFor runs a load in the background, and returns a function that waits for its events.
+func loadFor(t *testing.T, addr string, args ...string) (events func() []loadEvent) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "events")
+	var running sync.WaitGroup
+	var got outcome
+	running.Go(func() {
+		got = locktop(t, append([]string{"load", "-u", "redis://" + addr, "--events", file}, args...)...)
+	})
+	t.Cleanup(running.Wait)
+	return func() []loadEvent {
+		running.Wait()
+		if got.code != exitFine {
+			t.Errorf("the load ends with %d: %s%s", got.code, got.out, got.errors)
+		}
+		return eventsIn(t, file)
+	}
+}
+
+func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	seconds := testtier.Size(1, 3, 10)
+	duration := time.Duration(seconds) * 500 * time.Millisecond
+	const pause = 20 * time.Millisecond
+	events := loadFor(t, addr, "--clients", "6", "--keys", "1", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", pause), "--hold", "exp:15ms", "--think", "10ms", "--duration", (duration + 300*time.Millisecond).String())
+	d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--for", duration.String())
+	compareWaits(t, d, truthOf(events(), from, until), pause, func(name string) string { return name })
+}
