@@ -98,11 +98,7 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 	line := p.newProgressLine()
 	defer line.clear()
 	line.show("reading the locks")
-	first, err := observed(ctx, c.source, 0)
-	if err != nil {
-		if ctx.Err() == nil {
-			err = scanFailed(fmt.Errorf("watch %s: %w", r.target.Title, err))
-		}
+	if err := c.settle(ctx); err != nil {
 		return err
 	}
 	within, cancel := context.WithCancel(ctx)
@@ -112,8 +108,12 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 			return err
 		}
 	}
-	c.take(first)
-	c.watch(ctx, line)
+	c.take(c.last)
+	if o.monitor {
+		c.watch(ctx, monitorLead, line)
+		c.began = time.Now()
+	}
+	c.watch(ctx, o.duration, line)
 	line.clear()
 	if err := c.print(); err != nil {
 		return fmt.Errorf("print the contention: %w", err)
@@ -143,6 +143,16 @@ type contentionRun struct {
 	monitorErr error     // why MONITOR has ended early
 }
 
+// settle reads all locks, and waits until the server reports their changes.
+func (c *contentionRun) settle(ctx context.Context) (err error) {
+	c.last, err = observed(ctx, c.source, contentionPause)
+	c.last.Events = nil // they are over
+	if err != nil && ctx.Err() == nil {
+		err = scanFailed(fmt.Errorf("watch %s: %w", c.target.Title, err))
+	}
+	return err
+}
+
 // startMonitors runs MONITOR on each server, and returns when all send their commands. The
 // servers of a Redlock receive the same attempts, so one of them is enough.
 func (c *contentionRun) startMonitors(ctx context.Context) error {
@@ -165,7 +175,7 @@ func (c *contentionRun) startMonitors(ctx context.Context) error {
 				return err
 			}
 		}
-		m, err := startLockMonitor(ctx, &c.flags, addr, contention.Commands(formats.All()), c.options.duration, limit)
+		m, err := startLockMonitor(ctx, &c.flags, addr, contention.Commands(formats.All()), c.options.duration+maxMonitorMore, limit)
 		if err != nil {
 			return err
 		}
@@ -173,24 +183,24 @@ func (c *contentionRun) startMonitors(ctx context.Context) error {
 	}
 	for _, m := range c.monitors {
 		<-m.began
-		if _, err := m.take(); err != nil {
+		if _, _, err := m.take(); err != nil {
 			return monitorFailed(err)
 		}
 	}
-	c.began = time.Now()
 	return nil
 }
 
-// contentionPause is the time between two reads of what the watch knows; contentionRest limits
-// the part of the time that they take.
 const (
-	contentionPause = 100 * time.Millisecond
-	contentionRest  = 10
+	contentionPause = 100 * time.Millisecond // between two reads of what the watch knows
+	contentionRest  = 10                     // the reads take at most one in so many parts of the time
+	// monitorLead is how long MONITOR runs before its figures count: then it is known who holds the locks,
+	// and who has asked before.
+	monitorLead = 300 * time.Millisecond
 )
 
 // watch takes what the servers do until the time is over, or ctx ends.
-func (c *contentionRun) watch(ctx context.Context, line progressLine) {
-	end := time.Now().Add(c.options.duration)
+func (c *contentionRun) watch(ctx context.Context, duration time.Duration, line progressLine) {
+	end := time.Now().Add(duration)
 	shown := time.Time{}
 	for ctx.Err() == nil && time.Now().Before(end) && c.monitorErr == nil {
 		if now := time.Now(); line.live && now.Sub(shown) > time.Second {
@@ -225,9 +235,13 @@ func (c *contentionRun) take(snap keyspace.Snapshot) {
 	for i := range snap.Events {
 		keys = append(keys, snap.Events[i].Lock.Key)
 	}
+	until := c.takenAt
 	for _, m := range c.monitors {
 		m.add(keys)
-		ran, err := m.take()
+		ran, to, err := m.take()
+		if to.Before(until) {
+			until = to
+		}
 		for _, command := range ran {
 			c.ledger.Command(command.At, command.Addr, command.DB, command.Args)
 		}
@@ -237,7 +251,7 @@ func (c *contentionRun) take(snap keyspace.Snapshot) {
 	}
 	if !c.began.IsZero() {
 		ahead := snap.ClockAhead(c.takenAt)
-		c.ledger.Monitored(contention.Span{From: c.began.Add(ahead), Until: c.takenAt.Add(ahead)})
+		c.ledger.Monitored(contention.Span{From: c.began.Add(ahead), Until: until.Add(ahead)})
 	}
 }
 

@@ -23,8 +23,9 @@ import (
 // the server. It also ends when its stdin is closed, as at the end of its parent.
 
 const (
-	maxMonitorShare = 0.05        // of a core
-	maxMonitorTime  = time.Minute // of one MONITOR
+	maxMonitorShare = 0.05             // of a core
+	maxMonitorTime  = time.Minute      // that a user can ask for
+	maxMonitorMore  = 10 * time.Second // how much longer MONITOR runs at most
 )
 
 // mayMonitor returns an error if MONITOR would cost the server too much.
@@ -75,7 +76,7 @@ func (t monitorTask) query() inspect.MonitorQuery {
 }
 
 // window returns how long MONITOR runs. It is limited here, too.
-func (t monitorTask) window() time.Duration { return min(t.Window, maxMonitorTime) }
+func (t monitorTask) window() time.Duration { return min(t.Window, maxMonitorTime+maxMonitorMore) }
 
 func taskOf(q inspect.MonitorQuery) monitorTask {
 	return monitorTask{Key: []byte(q.Key), DB: q.DB, Window: q.Window, Tokens: asBytes(q.Tokens)}
@@ -220,12 +221,12 @@ func (p *program) monitorInChild(ctx context.Context, c *connect.Flags, addr str
 type lockMonitor struct {
 	child *monitorChild
 	began chan struct{} // closed when the server sends its commands, or never will
-	ended chan struct{} // closed when the child has ended
 	known map[string]bool
 
-	mu  sync.Mutex
-	ran []inspect.Command
-	err error
+	mu    sync.Mutex
+	ran   []inspect.Command
+	err   error
+	endAt time.Time // when the child had sent all; zero = it still runs
 }
 
 // startLockMonitor starts a lockMonitor for the commands of some names.
@@ -234,14 +235,13 @@ func startLockMonitor(ctx context.Context, c *connect.Flags, addr string, names 
 	if err != nil {
 		return nil, err
 	}
-	m := &lockMonitor{child: child, began: make(chan struct{}), ended: make(chan struct{}), known: make(map[string]bool)}
+	m := &lockMonitor{child: child, began: make(chan struct{}), known: make(map[string]bool)}
 	go m.listen(ctx)
 	return m, nil
 }
 
 // listen takes the answers of the child.
 func (m *lockMonitor) listen(ctx context.Context) {
-	defer close(m.ended)
 	open := true
 	begin := func() {
 		if open {
@@ -264,6 +264,9 @@ func (m *lockMonitor) listen(ctx context.Context) {
 			begin()
 		}
 		if err != nil || a.Done {
+			m.mu.Lock()
+			m.endAt = time.Now()
+			m.mu.Unlock()
 			_ = m.child.end()
 			return
 		}
@@ -293,14 +296,16 @@ func (m *lockMonitor) add(keys []string) {
 	}
 }
 
-// take returns the commands since the last call, and why the child has ended; nil if it has not,
-// or if its window has ended.
-func (m *lockMonitor) take() ([]inspect.Command, error) {
+// take returns the commands since the last call, up to when they are all, and why the child has
+// ended; nil if it has not, or if its window has ended.
+func (m *lockMonitor) take() (ran []inspect.Command, until time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ran := m.ran
-	m.ran = nil
-	return ran, m.err
+	ran, m.ran = m.ran, nil
+	if until = m.endAt; until.IsZero() {
+		until = time.Now()
+	}
+	return ran, until, m.err
 }
 
 // monitorCommand is the child of startMonitor.

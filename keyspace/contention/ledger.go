@@ -225,7 +225,8 @@ func (a *account) stored(watched Span) []wait {
 	return all
 }
 
-// Monitored takes that MONITOR shows all commands of a span.
+// Monitored takes that MONITOR shows all commands of a span. Only they count; commands before it
+// tell who has waited before.
 func (g *Ledger) Monitored(s Span) { g.monitored = s }
 
 // deletions are the commands that delete a key, whatever its type.

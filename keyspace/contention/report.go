@@ -131,8 +131,8 @@ func (g *Ledger) judge(a *account) (finding, names) {
 		best = asked
 	}
 	if len(a.tries) > 0 {
-		w := a.seen(g.monitored.Until)
-		seen := finding{rung: Seen, period: g.monitored.Duration(), holds: w.holds, waits: w.waits(g.monitored, n.of)}
+		w := a.seen(g.monitored)
+		seen := finding{rung: Seen, period: g.monitored.Duration(), holds: w.holds, waits: w.waits(n.of)}
 		if seen.perSecond() >= best.perSecond() {
 			best = seen
 		}

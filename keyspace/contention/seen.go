@@ -33,6 +33,7 @@ const (
 // witness puts together what MONITOR and the reads show of a lock.
 type witness struct {
 	*account
+	monitored Span
 	tries     []try
 	holds     []hold
 	read      int             // states that were taken
@@ -46,8 +47,8 @@ type witness struct {
 // seen returns what MONITOR shows of a lock. An attempt has succeeded if a read shows its token
 // afterwards, or if it is the first one after the key was deleted. One that finds a holder is
 // refused.
-func (a *account) seen(until time.Time) *witness {
-	w := &witness{account: a, tries: slices.Clone(a.tries), won: make(map[string]bool), flags: make(map[string]bool)}
+func (a *account) seen(monitored Span) *witness {
+	w := &witness{account: a, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool), flags: make(map[string]bool)}
 	w.confirm()
 	for i := range w.tries {
 		t := &w.tries[i]
@@ -59,10 +60,10 @@ func (a *account) seen(until time.Time) *witness {
 			w.acquire(t)
 		case w.isRefused(*t):
 			t.refused = true
-			w.attempted++
+			w.attempted += w.counts(*t)
 		}
 	}
-	w.takeReads(until)
+	w.takeReads(monitored.Until)
 	return w
 }
 
@@ -131,10 +132,18 @@ func (w *witness) now() hold {
 // acquire takes a successful attempt.
 func (w *witness) acquire(t *try) {
 	t.won, w.free, w.won[t.token] = true, false, true
-	w.attempted, w.acquired = w.attempted+1, w.acquired+1
+	w.attempted, w.acquired = w.attempted+w.counts(*t), w.acquired+w.counts(*t)
 	if !w.shared {
 		w.holds = append(w.holds, hold{at: t.at, tokens: []string{t.token}, client: t.client})
 	}
+}
+
+// counts returns 1 for a command in the span of MONITOR; those before only tell what led to it.
+func (w *witness) counts(t try) int {
+	if t.at.Before(w.monitored.From) {
+		return 0
+	}
+	return 1
 }
 
 // isRefused reports whether an attempt that has not succeeded is a refused one. It is none if
@@ -201,17 +210,19 @@ func (w *asking) stopped(at time.Time) bool {
 }
 
 // waits returns the waits that the refused attempts show. A wait begins with the first refused
-// attempt. It ends with a success, or with the last attempt. One that begins so soon after MONITOR
-// that the client may have asked before is a lower bound.
-func (w *witness) waits(monitored Span, name func(try) string) (all []wait) {
+// attempt. It ends with a success, or with the last attempt. One that begins before the span of
+// MONITOR, or so soon after its begin that the client may have asked before, is a lower bound.
+func (w *witness) waits(name func(try) string) (all []wait) {
+	monitored := w.monitored
 	who := w.identify()
 	open := make(map[waiter]*asking)
 	end := func(id waiter, with try, at time.Time, goesOn bool) {
 		o := open[id]
 		delete(open, id)
-		if at.After(o.first.at) {
+		began := later(o.first.at, monitored.From)
+		if at.After(began) {
 			early := o.first.at.Sub(monitored.From) <= max(o.pause, readJitter)
-			all = append(all, wait{name(with), o.first.at, at, 1, goesOn || early})
+			all = append(all, wait{name(with), began, at, 1, goesOn || early})
 		}
 	}
 	for _, t := range w.tries {
