@@ -344,6 +344,8 @@ func TestWhatMonitorShowsOfAWait(t *testing.T) {
 		{"connections of a pool, one token", []any{500, "x: " + b, 600, "y: " + b, 700, "z: " + b}, map[string]int{"z:1": 200}, false, 3},
 		{"one connection, a token for each try, is one client", []any{500, "x: " + b, 600, "x: " + c}, map[string]int{"x:1": 100}, false, 2},
 		{"one connection that asks every minute is none", []any{100, "x: " + b, 7000, "x: " + c}, nil, false, 2},
+		{"EVALSHA without the script, and EVAL with it, are one", []any{500, "x: evalsha 1f 1 lock:a " + tokenB + " 5000", 501, "x: eval s 1 lock:a " + tokenB + " 5000"}, nil, false, 1},
+		{"but a deletion between them lets the second one succeed", []any{500, "x: " + b, 501, ": DEL lock:a", 502, "x: evalsha 1f 1 lock:a " + tokenB + " 5000", 600, "y: " + c, 700, "y: " + c, 800, ": DEL lock:a", 801, "y: " + c}, map[string]int{"x:1": 2, "y:1": 201}, false, 5},
 		{"renewals of the holder", []any{100, "x: evalsha 1f 1 lock:a " + tokenA + " 5000", 200, "x: evalsha 1f 1 lock:a " + tokenA + " 5000"}, nil, false, 0},
 		{"reads, and releases of others", []any{100, "x: get lock:a", 200, "x: get lock:a", 300, "x: evalsha 1f 1 lock:a " + tokenB, 400, "x: evalsha 1f 1 lock:a " + tokenB}, nil, false, 0},
 		{"renewals of a lock that is lost", []any{100, ": DEL lock:a", 110, "x: " + b, 200, ": DEL lock:a", 210, "y: " + c, 300, "x: evalsha 1f 1 lock:a " + tokenB + " 5000", 400, "x: evalsha 1f 1 lock:a " + tokenB + " 5000"}, nil, false, 2},

@@ -279,14 +279,15 @@ func (g *Ledger) Command(at time.Time, client string, db int, args []string) {
 // and EVAL with it, or a quick SET NX before the script.
 const sameTry = 2 * time.Millisecond
 
-// triedJustNow reports whether a command belongs to the attempt before.
+// triedJustNow reports whether a command belongs to the attempt before. After a deletion of the
+// key it may succeed, and is one of its own.
 func (a *account) triedJustNow(at time.Time, client, token string) bool {
 	for _, t := range slices.Backward(a.tries) {
-		if at.Sub(t.at) > sameTry {
+		if t.deletes || at.Sub(t.at) > sameTry {
 			return false
 		}
 		if t.client == client && t.token == token {
-			return !t.deletes
+			return true
 		}
 	}
 	return false
