@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -147,20 +149,24 @@ func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]t
 	}
 }
 
-// loadFor runs a load in the background, and returns a function that waits for its events.
-func loadFor(t *testing.T, addr string, args ...string) (events func() []loadEvent) {
+// loadUntil runs a load in the background, and returns a function that ends it and returns its
+// events.
+func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEvent) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events")
+	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	var got outcome
+	var out, errs bytes.Buffer
+	code := 0
 	running.Go(func() {
-		got = locktop(t, append([]string{"load", "-u", "redis://" + addr, "--events", file}, args...)...)
+		code = Run(ctx, append([]string{"load", "-u", "redis://" + addr, "--duration", "0", "--events", file}, args...), strings.NewReader(""), &out, &errs)
 	})
-	t.Cleanup(running.Wait)
+	t.Cleanup(func() { stop(); running.Wait() })
 	return func() []loadEvent {
+		stop()
 		running.Wait()
-		if got.code != exitFine {
-			t.Errorf("the load ends with %d: %s%s", got.code, got.out, got.errors)
+		if code != exitInterrupted {
+			t.Errorf("the load ends with %d: %s%s", code, &out, &errs)
 		}
 		return eventsIn(t, file)
 	}
@@ -169,10 +175,9 @@ func loadFor(t *testing.T, addr string, args ...string) (events func() []loadEve
 func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	seconds := testtier.Size(1, 3, 10)
-	duration := time.Duration(seconds) * 500 * time.Millisecond
+	duration := time.Duration(testtier.Size(1, 4, 20)) * 400 * time.Millisecond
 	const pause = 20 * time.Millisecond
-	events := loadFor(t, addr, "--clients", "6", "--keys", "1", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", pause), "--hold", "exp:15ms", "--think", "10ms", "--duration", (duration + 300*time.Millisecond).String())
+	end := loadUntil(t, addr, "--clients", "6", "--keys", "1", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", pause), "--hold", "exp:15ms", "--think", "10ms")
 	d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--for", duration.String())
-	compareWaits(t, d, truthOf(events(), from, until), pause, func(name string) string { return name })
+	compareWaits(t, d, truthOf(end(), from, until), pause, func(name string) string { return name })
 }
