@@ -132,6 +132,9 @@ func diagnosisOf(title string, found render.View, snap keyspace.Snapshot) diagno
 	}
 	slices.SortStableFunc(d.findings, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
 	d.blindSpots = slices.Concat(snap.Problems, snap.Watch.Limitations)
+	if slices.ContainsFunc(snap.Nodes, hasHotKeys) {
+		d.blindSpots = append(d.blindSpots, "how many clients ask for a lock that stores no waiters: locktop sees whether one does, and does not use the HOTKEYS of this server")
+	}
 	d.blindSpots = append(d.blindSpots,
 		"changes of one lock that follow each other within a few milliseconds: only what comes of them is seen",
 		"what an application does without Redis: a holder that hangs looks like one that works")
@@ -157,6 +160,9 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 		fmt.Fprintf(&out, "  %s\n", nodeLine(n))
 	}
 	fmt.Fprintf(&out, "  updates: %s%s\n", d.snap.Watch.Mode, lagOf(d.snap.Watch))
+	for _, line := range requestLines(d.snap.Nodes) {
+		fmt.Fprintf(&out, "  requests for held locks: %s\n", widget.Plain(line))
+	}
 	writeHeading(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
 	for _, group := range grouped(d.findings) {
 		d.writeGroup(&out, group)
@@ -261,6 +267,30 @@ func lagOf(f keyspace.WatchStatus) string {
 		return ""
 	}
 	return ", at most " + humanize.Precise(f.Lag) + " behind"
+}
+
+// requestLines says for which servers locktop sees whether another client asks for a held lock.
+func requestLines(nodes []keyspace.Node) (lines []string) {
+	seen := false
+	for _, n := range nodes {
+		switch {
+		case n.Up && n.AskBlind != "":
+			lines = append(lines, fmt.Sprintf("not seen on %s: %s", n.Addr, n.AskBlind))
+		case n.Up:
+			seen = true
+		}
+	}
+	if seen {
+		lines = append([]string{"seen, as yes or no within the last second"}, lines...)
+	}
+	return lines
+}
+
+// hasHotKeys reports whether a server has the command HOTKEYS: Redis 8.6 and later.
+func hasHotKeys(n keyspace.Node) bool {
+	var major, minor int
+	_, _ = fmt.Sscanf(n.Version, "%d.%d", &major, &minor)
+	return n.Product == "redis" && (major > 8 || major == 8 && minor >= 6)
 }
 
 // coloursOf returns the colours of a terminal, as its environment names them: at least 16,

@@ -78,6 +78,11 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 	if snap.Complete && len(snap.Problems) > 0 {
 		p.notes.warning("%s", strings.Join(snap.Problems, "; "))
 	}
+	for _, n := range snap.Nodes {
+		if n.AskBlind != "" && !o.json {
+			p.notes.note("clients of %s that wait without a trace are not seen: %s", n.Addr, n.AskBlind)
+		}
+	}
 	found := s.filter(snap)
 	if err := p.print(found, o); err != nil {
 		return fmt.Errorf("print the list: %w", err)

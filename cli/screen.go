@@ -24,6 +24,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 	"locktop/tui"
@@ -202,6 +203,7 @@ func (g *connector) replace(t *connect.Target) {
 // config returns the configuration of the screen for a target.
 func (g *connector) config(ctx context.Context, t *connect.Target) tui.Config {
 	s := g.selection
+	s.ownReads = new(inspect.OwnReads)
 	options := s.optionsOf(t)
 	w := tui.Config{
 		Source: filteredSource{s.watchOf(t, options), &s}, Store: &rawReader{selection: &s, client: t.ClientOf}, Finder: &clientFinder{target: t, options: options}, CommandStats: newCommandStats(t.OnOpen),

@@ -29,9 +29,10 @@ type selection struct {
 	limits limits
 	budget budget
 
-	databases bool           // more than one; lines for people name the database
-	meter     *inspect.Meter // adds up what the commands cost; may be nil
-	past      inspect.Past   // what an earlier process knew; may be nil
+	databases bool              // more than one; lines for people name the database
+	meter     *inspect.Meter    // adds up what the commands cost; may be nil
+	past      inspect.Past      // what an earlier process knew; may be nil
+	ownReads  *inspect.OwnReads // of single keys; nil if this process reads none while it watches
 }
 
 func (s *selection) flags() *pflag.FlagSet {
@@ -92,7 +93,7 @@ func alike(name string, known []string) []string {
 // options returns the options of a scan for the selection. They do not restrict the
 // format, because a key's format is known only after a test of all formats.
 func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
-	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past}
+	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace, Meter: s.meter, Past: s.past, OwnReads: s.ownReads}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}

@@ -47,7 +47,9 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	}
 	d.renewedHolders(was, l.Holders)
 	l.Renewals, l.Renewed, l.ReentryStreak = was.Renewals, was.Renewed, reentryStreak(was, l)
-	l.AskedAt, l.AskedPercent = was.AskedAt, was.AskedPercent
+	if was.AskedAt.After(l.AskedAt) {
+		l.AskedAt, l.AskedPercent = was.AskedAt, was.AskedPercent
+	}
 	switch {
 	case movedLater(was.Expires, l.Expires, d.Jitter):
 		l.Renewals++

@@ -108,6 +108,23 @@ func TestARequestIsKnownForAsLongAsTheHolderStays(t *testing.T) {
 	}
 }
 
+// A client that asks for a Redlock asks one server after the other.
+func TestARedlockHasTheLatestRequestForOneOfItsCopies(t *testing.T) {
+	copyOn := func(addr string, asked time.Time) Part {
+		l := heldBy("token-of-a-redlock", 30)
+		l.Confidence, l.Node, l.AskedAt = Likely, addr, asked
+		return Part{Snapshot: lookAt(2, l), Addr: addr}
+	}
+	s := Merge([]Part{copyOn("a:1", began), copyOn("b:1", began.Add(time.Second)), copyOn("c:1", time.Time{})}, MergeOptions{Redlock: true, MinConfidence: Likely})
+	if l := s.Locks[0]; len(l.Votes) != 3 || !l.AskedAt.Equal(began.Add(time.Second)) {
+		t.Errorf("it was asked for at %v, want %v", l.AskedAt, began.Add(time.Second))
+	}
+	later := Merge([]Part{copyOn("a:1", began.Add(2*time.Second)), copyOn("b:1", began), copyOn("c:1", began)}, MergeOptions{Redlock: true, MinConfidence: Likely})
+	if l := CarryOver(s, later).Locks[0]; !l.AskedAt.Equal(began.Add(2 * time.Second)) {
+		t.Errorf("later it was asked for at %v", l.AskedAt)
+	}
+}
+
 func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
 	var h HoldStats
 	l := Lock{Key: "k", Node: "a:1"}
@@ -115,13 +132,13 @@ func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
 		if h.Annotate(&l); i < minLooks && l.AskedPercent != 0 {
 			t.Errorf("after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
 		}
-		h.Look(l.ID(), i%4 == 0)
+		h.Look(l.ID(), 1, max(0, 1-i%4))
 	}
 	if h.Annotate(&l); l.AskedPercent != 25 {
 		t.Errorf("the share is %d %%, want 25", l.AskedPercent)
 	}
 	for range 2 * maxLooks {
-		h.Look(ID{Key: "k", Node: "b:2"}, true)
+		h.Look(ID{Key: "k", Node: "b:2"}, 1, 1)
 	}
 	if h.Annotate(&l); l.AskedPercent < 90 {
 		t.Errorf("the share is %d %%: what is long past counts", l.AskedPercent)

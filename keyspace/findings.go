@@ -113,7 +113,7 @@ type rank struct {
 
 // totalWait estimates the time lost to a lock, to compare locks.
 func (l *Lock) totalWait(now time.Time) time.Duration {
-	n := max(len(l.Waiters), l.Waiting)
+	n := l.LeastWaiters(now)
 	if n == 0 {
 		return 0
 	}
@@ -149,15 +149,15 @@ func appendFindings[T any](all []Finding, rules []rule[T], of T, f Finding, now 
 // rules lists all rules for locks in the order of their findings.
 func rules() []rule[*Lock] {
 	return []rule[*Lock]{
-		{"never-expires", Critical, neverExpires,
+		{"never-expires", Critical, andAsked(neverExpires),
 			"Find out whether the holder still works. If it does not, give the lock a deadline: x and d on the screen set one safely, y and d copy the command. Do not delete the key: a holder that still works would lose the lock at once."},
 		{"split", Critical, split,
 			"Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server."},
 		{"stamp-passed", Warning, stampPassed,
 			"No action if clients still use the lock: the next one takes it over. Otherwise force-release it."},
-		{"overdue", Warning, overdue,
+		{"overdue", Warning, andAsked(overdue),
 			"Find out why the holder takes so long, and stop it there: a force-release would let another client in while the holder still works."},
-		{"renewed-forever", Warning, renewedForever,
+		{"renewed-forever", Warning, andAsked(renewedForever),
 			"Check that the holder makes progress: a watchdog also renews the lock of work that hangs. Stop the holder instead of a force-release, and limit the number of renewals."},
 		{"waiters-no-holder", Warning, waitersNoHolder,
 			"Wait until the waiters poll again, or wake the next one: locktop inspect shows the command if the library has one."},
@@ -173,8 +173,19 @@ func rules() []rule[*Lock] {
 			"No action: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server."},
 		{"outlived", Warning, outlived,
 			"Make the time to live longer than the work, or renew the lock during the work: another client may have acquired it before the work was done."},
-		{"holder-gone", Warning, holderGone,
+		{"holder-gone", Warning, andAsked(holderGone),
 			"Make sure that the process has ended, not only its connection. Then force-release the lock, or wait for its deadline."},
+	}
+}
+
+// andAsked returns a check that also says that another client asks for the lock.
+func andAsked(check func(*Lock, time.Time) string) func(*Lock, time.Time) string {
+	return func(l *Lock, now time.Time) string {
+		text := check(l, now)
+		if text != "" && l.Asked(now) {
+			text += " Another client asks for it."
+		}
+		return text
 	}
 }
 

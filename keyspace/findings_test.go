@@ -47,6 +47,8 @@ func TestFindings(t *testing.T) {
 		{"held for almost ten minutes", mutex(holder("a", hour)), 599_000, "", ""},
 		{"held for ten minutes, begin unknown", mutex(keyspace.Holder{ID: "a", Expires: at(hour)}), 601_000, "", ""},
 		{"one of the readers has been there for long", mutex(keyspace.Holder{ID: "b", Since: at(600_000), Expires: at(hour)}, holder("a", hour)), 601_000, "overdue", "10 m 01"},
+		{"long, and another client asks", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.AskedAt = at(600_000) }), 601_000, "overdue", "which --overdue changes. Another client asks for it."},
+		{"another client asks", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.AskedAt = at(10_000) }), 11_000, "", ""},
 		{"much longer than usual", typical(mutex(holder("a", hour)), 2*time.Second), 41_000, "overdue", "half of its holds are over in 2.0 s"},
 		{"somewhat longer than usual", typical(mutex(holder("a", hour)), 2*time.Second), 39_000, "", ""},
 		{"much longer than usual, but short", typical(mutex(holder("a", hour)), 100*time.Millisecond), 29_000, "", ""},
@@ -227,13 +229,14 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 		named("c two wait", waitedFor(mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)}), "v", "w")),
 		named("d overdue", mutex(holder("x", hour))),
 		named("e stuck", mutex(keyspace.Holder{ID: "x"})),
+		named("g asked for", with(mutex(keyspace.Holder{ID: "x", Since: at(610_000), Expires: at(hour)}), func(l *keyspace.Lock) { l.AskedAt = at(699_000) })),
 		named("f quiet, too", mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)})),
 	}}
 	var got []string
 	for _, l := range keyspace.SortBySeverity(s, keyspace.Findings(s), keyspace.OrderByName(s.Locks)) {
 		got = append(got, l.Key)
 	}
-	want := []string{"e stuck", "d overdue", "c two wait", "b one waits", "a quiet", "f quiet, too"}
+	want := []string{"e stuck", "d overdue", "c two wait", "b one waits", "g asked for", "a quiet", "f quiet, too"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -293,15 +293,20 @@ const (
 // whichever server the lock was. The zero value is empty. Locks without recent events are
 // forgotten.
 type HoldStats struct {
-	byLock cache.Map[ID, lockStats]
+	byLock   cache.Map[ID, lockStats]
+	requests cache.Map[ID, requestStats]
+}
+
+// requestStats count the looks at a lock for requests of other clients.
+type requestStats struct {
+	looks int // halved at maxLooks
+	asked int // those that found a request
 }
 
 // lockStats are the statistics of one lock.
 type lockStats struct {
 	holds   []time.Duration // the latest
 	overrun int             // consecutive holds, the latest included, that ended by expiry
-	looks   int             // looks at the requests of other clients; halved at maxLooks
-	asked   int             // those that found a request
 }
 
 // Learn records the holds that ended.
@@ -324,30 +329,31 @@ func (h *HoldStats) Learn(events []Event) {
 	}
 }
 
-// Look records whether another client asked for a held lock within the last second.
-func (h *HoldStats) Look(id ID, asked bool) {
+// Look records looks at a held lock, of which some found that another client had asked for it
+// within the last second.
+func (h *HoldStats) Look(id ID, looks, asked int) {
 	id = id.OnAnyNode()
-	known, _ := h.byLock.Get(id)
-	if known.looks >= maxLooks {
+	known, _ := h.requests.Get(id)
+	known.looks, known.asked = known.looks+looks, known.asked+asked
+	for known.looks >= maxLooks {
 		known.looks, known.asked = known.looks/2, known.asked/2
 	}
-	known.looks++
-	if asked {
-		known.asked++
-	}
-	h.byLock.Put(id, known)
+	h.requests.Put(id, known)
 }
 
 // Add adds what other has recorded.
-func (h *HoldStats) Add(other *HoldStats) { h.byLock.PutAll(&other.byLock) }
+func (h *HoldStats) Add(other *HoldStats) {
+	h.byLock.PutAll(&other.byLock)
+	h.requests.PutAll(&other.requests)
+}
 
 // Annotate sets the statistics of a lock.
 func (h *HoldStats) Annotate(l *Lock) {
 	known, _ := h.byLock.Get(l.ID().OnAnyNode())
 	l.ExpiryStreak = known.overrun
 	l.MedianHold, l.AskedPercent = 0, 0
-	if known.looks >= minLooks {
-		l.AskedPercent = (100*known.asked + known.looks/2) / known.looks
+	if r, _ := h.requests.Get(l.ID().OnAnyNode()); r.looks >= minLooks {
+		l.AskedPercent = (100*r.asked + r.looks/2) / r.looks
 	}
 	if n := len(known.holds); n >= minHolds {
 		l.MedianHold = slices.Sorted(slices.Values(known.holds))[n/2]

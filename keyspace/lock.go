@@ -296,6 +296,33 @@ func (l *Lock) Asked(now time.Time) bool {
 	return asked && ago <= AskedWithin && len(l.Holders) > 0
 }
 
+// LeastWaiters returns how many clients wait for the lock at least: those that the format shows,
+// or one that asks for it.
+func (l *Lock) LeastWaiters(now time.Time) int {
+	if n := l.WaiterCount(); n > 0 || !l.Asked(now) {
+		return n
+	}
+	return 1
+}
+
+// AskedText says when another client asked for the lock last, and for how much of the watched
+// holds; "" if no request was seen.
+func (l *Lock) AskedText(now time.Time) string {
+	ago, asked := l.AskedAgo(now)
+	if !asked {
+		return ""
+	}
+	when := fmt.Sprintf("%d s", max(1, int(ago.Round(time.Second)/time.Second))) // the resolution is 1 s
+	if ago >= time.Minute {
+		when = humanize.Duration(ago)
+	}
+	text := "asked for by another client " + when + " ago"
+	if l.AskedPercent > 0 {
+		text += fmt.Sprintf(", in %d %% of the held time", l.AskedPercent)
+	}
+	return text
+}
+
 // AskedAgo returns how long ago another client asked for the lock last; false if no request
 // was seen.
 func (l *Lock) AskedAgo(now time.Time) (ago time.Duration, asked bool) {

@@ -397,6 +397,8 @@ func (s *state) ttlOf(d pendingAction, l keyspace.Lock) time.Duration {
 // waiterText returns the number of waiters with a verb: one for a single waiter, many for several.
 func (v lockView) waiterText(one, many string) string {
 	switch n := v.WaiterCount(); {
+	case n == 0 && v.Asked(v.now):
+		return "at least 1 waiter " + one
 	case n == 0 && v.hidesWaiters():
 		return "waiters are not known"
 	case n == 0:

@@ -82,6 +82,7 @@ func wordHelp() []struct{ what, does string } {
 		{"HOLDS", "how often its owner has entered the lock; of a semaphore the permits in use and in all"},
 		{"≥3 m", "at least: the hold began before locktop saw it"},
 		{"WAIT ?", "the lock type does not record its waiters"},
+		{"WAIT ≥1", "it does not record them, and another client has asked for the held lock within the last 2 s"},
 		{"TTL bar", "the time left of the lease, or of the longest time left that was seen"},
 		{"sampled", "locktop reads the lock after each change; a shorter hold than the time between two reads is missed"},
 		{"gave up", "clients of the load that did not get the lock within the wait limit"},

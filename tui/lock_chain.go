@@ -42,11 +42,14 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 func (v lockView) blockedLines(c *keyspace.Chain, w int) []string {
 	s := v.state
 	if c.Waiters == 0 {
-		text := "nobody"
-		if v.hidesWaiters() {
+		text, style := "nobody", s.screen.theme.dim
+		switch {
+		case v.Asked(v.now):
+			text, style = "at least 1 client; waiters are "+v.waiters(), s.screen.theme.warn
+		case v.hidesWaiters():
 			text = "not known: " + v.waiters()
 		}
-		return s.items(w, "blocks", s.screen.theme.dim, text, 2)
+		return s.items(w, "blocks", style, text, 2)
 	}
 	facts := []string{humanize.Plural(c.Waiters, "waiter")}
 	if c.Longest.Duration > 0 {

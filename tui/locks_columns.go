@@ -69,7 +69,7 @@ func lockColumns() []column {
 			return keyspace.CompareNames(a.firstHolder(), b.firstHolder())
 		}},
 		{widget.Column{Title: "HOLDS", Min: 6, Priority: 6, Right: true}, "count", false, countCell, mostFirst(lockView.Count)},
-		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, mostFirst(lockView.WaiterCount)},
+		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, mostFirst(func(v lockView) int { return v.LeastWaiters(v.now) })},
 		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, "hold time", false, heldCell, mostFirst(func(v lockView) time.Duration { return v.Age(v.now).Duration })},
 		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
 		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 7}, "", false, func(v lockView, w int) widget.Cell {
@@ -152,6 +152,8 @@ func countCell(v lockView, _ int) widget.Cell {
 func waitCell(v lockView, _ int) widget.Cell {
 	n := v.WaiterCount()
 	switch {
+	case n == 0 && v.Asked(v.now):
+		return widget.Cell{Style: v.state.screen.theme.warn, Text: v.state.screen.glyphs.AtLeast + "1"}
 	case n == 0 && v.blocked() > 0:
 		return widget.Cell{Style: v.state.screen.theme.warn, Text: "?"}
 	case n == 0 && v.hidesWaiters():
@@ -200,13 +202,19 @@ func (v lockView) blocked() int64 {
 	if f := v.format(); f == nil || !f.BlockingWait || len(v.Holders) == 0 {
 		return 0
 	}
+	return v.node().Blocked
+}
+
+// node returns the server of the lock. If the lock has several, it is the one that stands for
+// all of them.
+func (v lockView) node() keyspace.Node {
 	snap := &v.state.current().snap
 	for i := range snap.Nodes {
 		if snap.Nodes[i].Addr == v.Node {
-			return snap.Nodes[i].Blocked
+			return snap.Nodes[i]
 		}
 	}
-	return snap.Server.Blocked
+	return keyspace.Node{Server: snap.Server}
 }
 
 func ttlCell(v lockView, _ int) widget.Cell {

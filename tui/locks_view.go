@@ -368,7 +368,7 @@ func (v lockView) waiters() string {
 	case n == 0 && v.blocked() > 0:
 		return "not recorded by this lock type; " + humanize.Plural(v.blocked(), "client") + " of the server wait in BLPOP or the like"
 	case n == 0 && v.hidesWaiters():
-		return "not recorded by this lock type"
+		return "not recorded by this lock type" + v.requests()
 	case n == 0:
 		return "none"
 	case len(v.Waiters) == 0:
@@ -389,6 +389,17 @@ func (v lockView) waiters() string {
 		text += fmt.Sprintf(" and %s more", humanize.Count(n-shown))
 	}
 	return text
+}
+
+// requests says when another client asked for the lock, or why that cannot be seen.
+func (v lockView) requests() string {
+	if text := v.AskedText(v.now); text != "" {
+		return "; " + text
+	}
+	if why := v.node().AskBlind; why != "" && len(v.Holders) > 0 {
+		return ", and not seen: " + why
+	}
+	return ""
 }
 
 // details describes the permits, the renewals, the fence and the location of the lock.

@@ -303,6 +303,30 @@ func TestUnknownWaitersAreNotShownAsZero(t *testing.T) {
 	})
 }
 
+// A request of another client is a waiter at least, for 2 s. The page of the lock says when it was
+// and how often there is one, or why requests cannot be seen.
+func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
+	asked := mutex("asked", "x", time.Hour)
+	asked.AskedAt, asked.AskedPercent = after(time.Second), 84
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a quiet", "y", time.Hour), asked}}
+	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
+		d.size(120, 40).wait(time.Second)
+		if line := d.line(" asked "); !strings.Contains(line, " ≥1 ") {
+			t.Errorf("%q has no waiter", line)
+		}
+		d.wantOrder(" asked ", " a quiet ") // the lock with most waiting is first
+		d.press("home", "enter").want("asked for by another client 1 s ago, in 84 % of the held time", "at least 1 client")
+		d.wait(2*time.Second).want("asked for by another client 2 s ago").wantNot("at least 1 client").press("esc")
+		if line := d.line(" asked "); !strings.Contains(line, " ? ") {
+			t.Errorf("3 s later: %q", line)
+		}
+		v.set(func(v *fakeServer) {
+			v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AskBlind: "the server records no idle times with maxmemory-policy allkeys-lfu"}}
+		})
+		d.press("/").enter("quiet").wait(2*tickInterval).press("enter", "enter").want("not recorded by this lock type, and not seen: the server records no idle", "allkeys-lfu")
+	})
+}
+
 func TestALateAnswerIsNoLongerLive(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {

@@ -25,8 +25,9 @@ type rawValue struct {
 	answered bool // there is an answer for this lock
 }
 
-// storedFor is the minimum time between two requests.
-const storedFor = time.Second
+// storedFor is the minimum time between two requests: short would hide those of other clients,
+// which locktop sees by the time for which nobody has read the key.
+const storedFor = 10 * time.Second
 
 // request requests the raw value of a lock, unless it is fresh or a request is active.
 func (v *rawValue) request(ctx context.Context, l keyspace.Lock, now time.Time) tea.Cmd {

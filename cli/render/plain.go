@@ -31,6 +31,8 @@ func sentence(l keyspace.Lock, p View) string {
 	}
 	if n := l.WaiterCount(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%s waiting", humanize.Count(n)))
+	} else if text := l.AskedText(p.At); text != "" {
+		parts = append(parts, text)
 	}
 	for _, f := range p.Findings[l.ID()] {
 		parts = append(parts, fmt.Sprintf("%s: %s", f.Severity, widget.Plain(f.Text)))
@@ -114,6 +116,8 @@ func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	}
 	if n := e.Lock.WaiterCount(); n > 0 {
 		fmt.Fprintf(&s, ", %s waiting", humanize.Count(n))
+	} else if e.Lock.Asked(e.At) {
+		fmt.Fprintf(&s, ", %s", e.Lock.AskedText(e.At))
 	}
 	if e.Lock.Fence > 0 {
 		fmt.Fprintf(&s, ", fence %d", e.Lock.Fence)

@@ -61,6 +61,33 @@ rw:catalog        rw         redisson-rw  api-1:1 +1                            
 	}
 }
 
+// Another client that has asked within 2 s is a waiter at least, where the format shows none.
+func TestAnotherClientThatAsksIsAWaiterAtLeast(t *testing.T) {
+	p := threeLocks()
+	job, catalog := p.Locks[1], p.Locks[2]
+	job.AskedAt, job.AskedPercent, catalog.AskedAt = noon.Add(-1200*time.Millisecond), 84, noon
+	table := strings.Split(printed(t, tableOf(0), p), "\n")
+	if f := strings.Fields(table[2]); f[5] != "≥1" {
+		t.Errorf("got %q", table[2])
+	}
+	if f := strings.Fields(table[3]); f[6] != "0" { // its format shows waiters
+		t.Errorf("got %q", table[3])
+	}
+	if got := printed(t, Plain, p); !strings.Contains(got, "asked for by another client 1 s ago, in 84 % of the held time") {
+		t.Errorf("got %s", got)
+	}
+	if j := LockOf(*job, noon, nil); *j.AskedAgo != 1 || j.AskedPercent != 84 {
+		t.Errorf("got %+v", j)
+	}
+	if got := encoded(t, LockOf(*p.Locks[0], noon, nil)); strings.Contains(got, "asked") {
+		t.Errorf("got %s", got)
+	}
+	job.AskedAt = noon.Add(-3 * time.Second)
+	if line := strings.Split(printed(t, tableOf(0), p), "\n")[2]; strings.Fields(line)[5] != "?" {
+		t.Errorf("3 s later: %q", line)
+	}
+}
+
 func TestTheTableFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{80, 100, 110, 120} {
 		for line := range strings.Lines(printed(t, tableOf(width), threeLocks())) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/charmbracelet/x/term"
 
@@ -34,7 +35,7 @@ func columns(p View) []Column {
 		{"FORMAT", func(_ View, l keyspace.Lock) string { return l.Format }, 9, 1},
 		{"OWNER", func(_ View, l keyspace.Lock) string { return owner(l) }, 9, 0},
 		{"COUNT", func(_ View, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0, 3},
-		{"WAIT", func(_ View, l keyspace.Lock) string { return waiting(l) }, 0, 0},
+		{"WAIT", func(p View, l keyspace.Lock) string { return waiting(l, p.At) }, 0, 0},
 		{"HELD", func(p View, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0, 0},
 		{"TTL", func(p View, l keyspace.Lock) string { return Left(l, p.At) }, 0, 0},
 		{"STATE", func(p View, l keyspace.Lock) string { return string(l.State(p.At)) }, 0, 0},
@@ -55,12 +56,17 @@ var showWaiters = sync.OnceValue(func() map[string]bool {
 	return names
 })
 
-// waiting returns the number of waiters, "?" if the format does not show them.
-func waiting(l keyspace.Lock) string {
-	if l.WaiterCount() == 0 && !showWaiters()[l.Format] {
+// waiting returns the number of waiters, "?" if the format does not show them, and "≥1" if
+// another client asks for the lock.
+func waiting(l keyspace.Lock, now time.Time) string {
+	switch {
+	case l.WaiterCount() > 0 || showWaiters()[l.Format]:
+		return strconv.Itoa(l.WaiterCount())
+	case l.Asked(now):
+		return "≥1"
+	default:
 		return "?"
 	}
-	return strconv.Itoa(l.WaiterCount())
 }
 
 // longestPadded is the greatest width of the key column if the table has no width.

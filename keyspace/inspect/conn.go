@@ -64,7 +64,7 @@ func (c *meteredConn) send(ctx context.Context, what string, p redis.Pipeliner) 
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) && !isDenied(err) && !isRedirect(err) && cmd.Name() != cmdMemory && cmd.Name() != cmdClient {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) && !isDenied(err) && !isRedirect(err) && !slices.Contains(lenientCommands[:], cmd.Name()) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
@@ -218,7 +218,10 @@ func (d *deniedCommands) has(command string) bool {
 
 // optionalCommands have a substitute: without them more data is read, or deadlines are
 // less exact, but no lock is missed.
-var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory, "pexpiretime", "srandmember", "zrandmember"}
+var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory, cmdObject, "pexpiretime", "srandmember", "zrandmember"}
+
+// lenientCommands may fail in any way: each has its own result.
+var lenientCommands = [...]string{cmdClient, cmdMemory, cmdObject}
 
 // cmdMemory reports the size of a value. Servers other than Redis may not have it; then
 // sizes are not checked.

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -108,6 +109,7 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 		return err
 	}
 	w.noteRead(now)
+	w.locks.touch(maps.Keys(w.candidates.known), w.reader.conn.now)
 	for _, l := range w.candidates.update(read, w.reader.conn.now) {
 		w.candidates.confirmed.add(l.lock)
 		was, known := w.locks.known.get(l.lock.Key)

@@ -22,6 +22,8 @@ type Key struct {
 // is not a lock itself. In a cluster the key is read on its node.
 func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 	r := s.reader()
+	s.opts.OwnReads.begin(s.keyID(key))
+	defer func() { s.opts.OwnReads.end(s.keyID(key), r.conn.now) }()
 	result := Key{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
 	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
@@ -111,6 +113,8 @@ var ErrUnreadable = errors.New("this user may not read the key")
 // returns an ErrUnreadable if this user may send the commands, but not for this key.
 func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, error) {
 	r := s.reader()
+	s.opts.OwnReads.begin(s.keyID(key))
+	defer func() { s.opts.OwnReads.end(s.keyID(key), r.conn.now) }()
 	typ, err := s.rdb.Type(ctx, key).Result()
 	ref := keyRef{name: key, typ: typ}
 	if err == nil && typ == "none" {

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"container/heap"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -154,6 +155,16 @@ func (t *lockTable) put(was, now detection, again time.Time) {
 	t.mark(key)
 	t.mapCompanions(was, now)
 	t.deadlines.set(key, again)
+}
+
+// touch notes that keys were read by a time of the server.
+func (t *lockTable) touch(keys iter.Seq[string], now time.Time) {
+	for key := range keys {
+		if k, known := t.known[key]; known {
+			k.touched = now.UnixMilli()
+			t.known[key] = k
+		}
+	}
 }
 
 // remove removes a lock.

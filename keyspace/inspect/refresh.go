@@ -117,6 +117,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	if err := w.readOtherKeys(ctx, keys, found); err != nil {
 		return err
 	}
+	w.locks.touch(slices.Values(keys), w.reader.conn.now)
 	return w.reconcile(ctx, keys, found, c)
 }
 
@@ -234,9 +235,12 @@ func (w *Watcher) heldFor(was detection, reportedAt time.Time) time.Duration {
 // keepFirstRead carries over when the current holder was first read under the current
 // deadline, and the uncertainty of that deadline.
 func (w *Watcher) keepFirstRead(was detection, now *detection) {
-	now.firstRead, now.lastRead = w.times.readEnd, w.times.readStart
+	now.firstRead, now.lastRead, now.touched = w.times.readEnd, w.times.readStart, w.reader.conn.now.UnixMilli()
 	if was.lock.SoleHolder() != "" && was.lock.SoleHolder() == now.lock.SoleHolder() && was.lock.Expires.Equal(now.lock.Expires) {
 		now.firstRead, now.spread = was.firstRead, was.spread
+	}
+	if was.lock.SoleHolder() == now.lock.SoleHolder() {
+		now.quiet = was.quiet
 	}
 }
 

@@ -42,6 +42,7 @@ type ScanOptions struct {
 	Carryover     *Carryover          // for the watchers of servers that a failover may replace; nil = nothing is carried over
 	Past          Past                // what an earlier process knew of the locks; nil = nothing
 	Meter         *Meter              // adds up what the commands cost; nil = not needed
+	OwnReads      *OwnReads           // shared by all scanners of a process; nil = no other one reads the locks of a Watcher
 	// RetryTimeout is how long a Scan retries while the server is loading, busy with a
 	// script, unreachable, or part of a cluster that is down. It starts again after each
 	// successful step. 0: no retries.
@@ -198,6 +199,11 @@ const partOfCluster = "this server is part of a cluster: add --cluster to see al
 // newConn returns a connection to the server of the scanner.
 func (s *Scanner) newConn() meteredConn {
 	return meteredConn{rdb: s.rdb, meter: s.opts.Meter, denied: s.denied, answer: s.answer, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
+}
+
+// keyID identifies a key of the scanner's database and server.
+func (s *Scanner) keyID(key string) keyspace.ID {
+	return keyspace.ID{Node: s.node, DB: s.opts.DB, Key: key}
 }
 
 // selects reports whether a key matches the globs.

@@ -458,7 +458,7 @@ func stats(t *testing.T, rdb *redis.Client) map[string]string {
 // The permissions of the user that the documentation recommends, without those
 // for reading the beginning of a hash.
 var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +hello +auth +select +client|setname +client|id +info +dbsize" +
-	" +role +scan +type +exists +pttl +pexpiretime +strlen +getrange +hlen +hscan +hget +llen +lrange +scard +sscan +zcard +zscan +zrange +time")
+	" +role +scan +type +exists +pttl +pexpiretime +strlen +getrange +hlen +hscan +hget +llen +lrange +scard +sscan +zcard +zscan +zrange +time +object|idletime")
 
 // Redis before 7, and a user without the permission for PEXPIRETIME, report the
 // remaining time instead of the deadline.

@@ -203,6 +203,9 @@ func (w *Watcher) status() keyspace.WatchStatus {
 		follow.Lag = pollEvery
 	}
 	follow.Limitations = append(follow.Limitations, w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
+	if why := w.askBlind(); why != "" && w.requests.relevant {
+		follow.Limitations = append(follow.Limitations, "clients that wait without a trace on the server are not detected: "+why)
+	}
 	if follow.Mode == keyspace.Push && w.scan.complete {
 		late := (passEvery + w.scan.passTime).Round(100 * time.Millisecond)
 		follow.Limitations = append(follow.Limitations, fmt.Sprintf("holds shorter than %s may be missed under a name that begins like no earlier lock: only a scan of all keys finds it", humanize.Duration(late)))

@@ -207,6 +207,12 @@ func (t *tracking) mode() keyspace.WatchMode {
 	}
 }
 
+// upToDate reports whether the server reports the changes of all locks that it is asked for,
+// and none was lost.
+func (t *tracking) upToDate() bool {
+	return t.conn != nil && t.nextConn == nil && !t.coverage.stale && !t.resync
+}
+
 // slack returns how long before its deadline a vanished lock counts as expired. It is
 // short with Push, which reports changes quickly.
 func (t *tracking) slack() time.Duration {

@@ -25,6 +25,7 @@ type Watcher struct {
 	holdStats  keyspace.HoldStats
 	clients    clientTracker
 	endings    endings
+	requests   requests
 
 	replication replication
 
@@ -95,7 +96,7 @@ func NewWatcher(s *Scanner) *Watcher {
 	w := &Watcher{
 		scanner: s, reader: s.reader(), tracking: newTracking(s), candidates: newCandidates(s.opts.MinConfidence, s.opts.KeepAlike),
 		locks:   newLockTable(),
-		endings: endings{pending: make(map[string]pendingReason)},
+		endings: endings{pending: make(map[string]pendingReason)}, requests: newRequests(s.opts.Formats),
 	}
 	w.reader.confirmed = w.candidates.confirmed
 	w.carryOver()
@@ -155,6 +156,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 		s.Nodes[i].Skew = w.times.clockOffset
 		s.Nodes[i].ScannedAt, s.Nodes[i].ScanTime = w.scan.scannedAt, w.scan.scanTime
 		s.Nodes[i].AnsweredAt = w.scanner.answer.time()
+		s.Nodes[i].AskBlind = w.askBlind()
 	}
 	s.Cost, s.Watch = w.scan.cost, w.status()
 	if w.reader.conn.now.After(s.At) {
@@ -207,6 +209,9 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 		return err
 	}
 	if err := w.sampleReplication(ctx); err != nil {
+		return err
+	}
+	if err := w.lookForRequests(ctx); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -445,6 +450,9 @@ func (w *Watcher) idleTime() time.Duration {
 		}
 	}
 	sooner(w.scan.next)
+	if w.requests.relevant {
+		sooner(w.requests.next)
+	}
 	if due, some := w.locks.deadlines.first(); some {
 		sooner(due.Add(-w.times.clockOffset))
 	}

@@ -177,17 +177,25 @@ func (t *target) databasesOf(key string) (all []int) {
 
 // classFamilies lists the metrics of locks by the pattern of their key.
 func classFamilies() []family {
-	of := func(number func(classGauges) int) func(*page, *target) {
+	each := func(write func(p *page, c classGauges, labels ...string)) func(*page, *target) {
 		return func(p *page, t *target) {
 			sums, _ := t.byClass()
 			for _, id := range slices.SortedFunc(maps.Keys(sums), classID.compare) {
-				p.number(float64(number(sums[id])), "db", strconv.Itoa(id.db), "class", id.name)
+				write(p, sums[id], "db", strconv.Itoa(id.db), "class", id.name)
 			}
 		}
+	}
+	of := func(number func(classGauges) int) func(*page, *target) {
+		return each(func(p *page, c classGauges, labels ...string) { p.number(float64(number(c)), labels...) })
 	}
 	return []family{
 		{"locktop_class_locks", gauge, "Locks by the pattern of their key, in which * stands for IDs.", of(func(c classGauges) int { return c.locks }), false},
 		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class.", of(func(c classGauges) int { return c.waiters }), false},
+		{"locktop_asked_ratio", gauge, "Share of the held locks of a class for which another client waits or has asked within 2 s; absent if requests cannot be seen.", each(func(p *page, c classGauges, labels ...string) {
+			if c.held > 0 {
+				p.number(float64(c.asked)/float64(c.held), labels...)
+			}
+		}), false},
 		{"locktop_classes_dropped", gauge, "Classes that are counted in the class other, because there are too many.", func(p *page, t *target) {
 			_, dropped := t.byClass()
 			p.number(float64(dropped))
@@ -210,6 +218,8 @@ func (t *target) byClass() (sums map[classID]classGauges, dropped int) {
 		sum := sums[id]
 		sum.locks += g.locks
 		sum.waiters += g.waiters
+		sum.held += g.held
+		sum.asked += g.asked
 		sums[id] = sum
 	}
 	return sums, dropped

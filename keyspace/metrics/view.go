@@ -47,6 +47,10 @@ func newView(r Reading, o Options) view {
 		groups: make(map[groupID]groupGauges), findings: make(findings),
 		locks: make(map[lockID]lockView), classes: make(map[classID]classGauges),
 	}
+	blind := make(map[string]bool)
+	for _, n := range r.Nodes {
+		blind[n.Addr] = n.AskBlind != ""
+	}
 	for i := range r.Locks {
 		l := r.Locks[i]
 		v.addLock(l, r.At)
@@ -59,6 +63,10 @@ func newView(r Reading, o Options) view {
 			c := v.classes[id]
 			c.locks++
 			c.waiters += l.WaiterCount()
+			if len(l.Holders) > 0 && !blind[l.Node] {
+				c.held++
+				c.asked += min(l.LeastWaiters(r.At), 1)
+			}
 			v.classes[id] = c
 		}
 	}
@@ -178,7 +186,10 @@ type classID struct {
 var noClass = classID{db: AllDatabases}
 
 // classGauges are the numbers of a class at one moment.
-type classGauges struct{ locks, waiters int }
+type classGauges struct {
+	locks, waiters int
+	held, asked    int // held locks on servers that show requests, and those of them with one
+}
 
 // classes are the classes with a series of their own; nil if classes are not counted.
 type classes map[classID]bool

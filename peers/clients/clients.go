@@ -20,6 +20,7 @@ type Client struct {
 	fixed       bool // it can neither renew nor extend
 	deletesAny  bool // its release deletes any lock
 	mayNotTell  bool // an Unlock right after a freeze may report success although the lock is lost
+	polls       bool // its waiters ask again and again by a command that resets the idle time of the key
 	sinceAsking bool // its TTL begins with the wait, not with the acquire
 }
 
@@ -54,8 +55,8 @@ func Build(ctx context.Context, dir, bin string) (found []Client, missing []stri
 	}
 	here := func(name string) string { return filepath.Join(bin, name) }
 	found = []Client{
-		{Command: here("redsync"), Name: "redsync ", Group: Library, quorum: true},
-		{Command: here("redislock"), Name: "redislock ", Group: Library},
+		{Command: here("redsync"), Name: "redsync ", Group: Library, polls: true, quorum: true},
+		{Command: here("redislock"), Name: "redislock ", Group: Library, polls: true},
 		{Command: here("rueidislock"), Name: "rueidislock ", Group: Library, mayNotTell: true},
 		{Command: here("redisson-form"), Name: "redisson-form ", Group: Recipe},
 		// The protocol itself, with locks whose promises have tests of their own.
@@ -68,17 +69,17 @@ func Build(ctx context.Context, dir, bin string) (found []Client, missing []stri
 		all   []Client
 	}{
 		{[]string{"redis-cli", "--version"}, []Client{
-			{Command: "sh shell/redis-cli.sh", Name: "redis-cli ", Group: Recipe, fixed: true, deletesAny: true},
+			{Command: "sh shell/redis-cli.sh", Name: "redis-cli ", Group: Recipe, polls: true, fixed: true, deletesAny: true},
 		}},
 		{[]string{python, "-c", "import redis"}, []Client{ // the interpreter that has Debian's package
-			{Command: python + " python/set_nx.py", Name: "SET NX with redis-py ", Group: Recipe, fixed: true},
-			{Command: python + " python/redis_py.py", Name: "redis-py ", Group: Library},
+			{Command: python + " python/set_nx.py", Name: "SET NX with redis-py ", Group: Recipe, polls: true, fixed: true},
+			{Command: python + " python/redis_py.py", Name: "redis-py ", Group: Library, polls: true},
 			{Command: python + " python/python_redis_lock_form.py", Name: "python-redis-lock-form ", Group: Recipe},
 		}},
 		{[]string{"node", "--input-type=module", "--eval", "import 'ioredis'"}, []Client{ // node_modules is that of ../compat/node
-			{Command: "node node/set_nx.js", Name: "SET NX with ioredis ", Group: Recipe, fixed: true},
+			{Command: "node node/set_nx.js", Name: "SET NX with ioredis ", Group: Recipe, polls: true, fixed: true},
 			{Command: "node node/redlock.js", Name: "redlock ", Group: Library, quorum: true, sinceAsking: true},
-			{Command: "node node/redis-semaphore.js", Name: "redis-semaphore ", Group: Library},
+			{Command: "node node/redis-semaphore.js", Name: "redis-semaphore ", Group: Library, polls: true},
 		}},
 	} {
 		needs := exec.CommandContext(ctx, others.needs[0], others.needs[1:]...)

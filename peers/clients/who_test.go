@@ -113,6 +113,36 @@ func programHolder(t *testing.T, addr, command, key string) string {
 	admin := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { admin.Close() })
 	before := addresses(t, admin)
+	p := startProgram(t, addr, command)
+	got := p.lock(t, key, 6*time.Second, time.Second)
+	if got["ok"] != true {
+		t.Fatalf("lock: %v", got)
+	}
+	if !p.renews {
+		repeat(t, func() {
+			if r := p.ask(t, map[string]any{"op": "extend", "token": got["token"], "ttl_ms": 6000}); r["ok"] != true {
+				t.Errorf("extend: %v", r)
+			}
+		})
+	}
+	appeared := slices.DeleteFunc(addresses(t, admin), func(a string) bool { return slices.Contains(before, a) })
+	if len(appeared) != 1 {
+		t.Fatalf("it has the connections %v", appeared)
+	}
+	return appeared[0]
+}
+
+// program is a running client program.
+type program struct {
+	in      io.Writer
+	replies *bufio.Reader
+	sent    int
+	renews  bool
+}
+
+// startProgram runs a client program on a server until the test ends.
+func startProgram(t *testing.T, addr, command string) *program {
+	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "exec "+command)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -126,37 +156,30 @@ func programHolder(t *testing.T, addr, command, key string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	replies := bufio.NewReader(out)
-	hello := ask(t, in, replies, map[string]any{"op": "hello", "v": 1, "urls": []string{"redis://" + addr}, "kind": "mutex"})
-	got := ask(t, in, replies, map[string]any{"op": "lock", "id": 1, "key": key, "ttl_ms": 6000, "wait_ms": 1000})
-	if got["ok"] != true {
-		t.Fatalf("lock: %v", got)
-	}
-	n := 1
-	if hello["renews"] != true {
-		repeat(t, func() {
-			n++
-			if r := ask(t, in, replies, map[string]any{"op": "extend", "id": n, "token": got["token"], "ttl_ms": 6000}); r["ok"] != true {
-				t.Errorf("extend: %v", r)
-			}
-		})
-	}
-	appeared := slices.DeleteFunc(addresses(t, admin), func(a string) bool { return slices.Contains(before, a) })
-	if len(appeared) != 1 {
-		t.Fatalf("it has the connections %v", appeared)
-	}
-	return appeared[0]
+	p := &program{in: in, replies: bufio.NewReader(out)}
+	hello := p.ask(t, map[string]any{"op": "hello", "v": 1, "urls": []string{"redis://" + addr}, "kind": "mutex"})
+	p.renews = hello["renews"] == true
+	return p
+}
+
+// lock asks for a lock, and returns the reply.
+func (p *program) lock(t *testing.T, key string, ttl, wait time.Duration) map[string]any {
+	return p.ask(t, map[string]any{"op": "lock", "key": key, "ttl_ms": ttl.Milliseconds(), "wait_ms": wait.Milliseconds()})
 }
 
 // ask sends a request and returns the reply to it. Events before it are ignored.
-func ask(t *testing.T, in io.Writer, replies *bufio.Reader, request map[string]any) map[string]any {
+func (p *program) ask(t *testing.T, request map[string]any) map[string]any {
+	if request["op"] != "hello" {
+		p.sent++
+		request["id"] = p.sent
+	}
 	line, err := json.Marshal(request)
 	if err == nil {
-		_, err = fmt.Fprintf(in, "%s\n", line)
+		_, err = fmt.Fprintf(p.in, "%s\n", line)
 	}
 	for err == nil {
 		var text []byte
-		if text, err = replies.ReadBytes('\n'); err != nil {
+		if text, err = p.replies.ReadBytes('\n'); err != nil {
 			break
 		}
 		var reply map[string]any

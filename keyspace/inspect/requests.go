@@ -1,0 +1,312 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+)
+
+// requests finds out whether other clients ask for held locks. Most libraries store no
+// waiters, but a refused SET NX, GET or HEXISTS resets the idle time of its key, and OBJECT
+// IDLETIME reports that time and does not reset it.
+//
+// An idle time has two other causes: the watcher's own reads, and changes by the holder. Each
+// change is reported, and the watcher reads the lock again. So a request is what touches a lock
+// after its last read, unless a change is reported by the time that everything sent before the
+// look has been received.
+type requests struct {
+	next        time.Time            // local time: no look before
+	queue       []string             // keys to look at, the longest holds first
+	busy        map[string]time.Time // keys with a recent request, and when it was found, on the local clock
+	found       []request            // that a change may still explain
+	mark        int                  // the mark after which no such change can be reported,
+	conn        *invalidationConn    // on this connection
+	showWaiters map[string]bool      // by format
+	relevant    bool                 // there are locks to look at
+	refusedAs   string               // the eviction policy under which the server refused to report idle times
+	refused     string               // why it refused
+	saving      bool                 // a child process of the server saves
+}
+
+// request is a request of another client that a look has found.
+type request struct {
+	key    string
+	second int64     // of the server's clock, in which it was made
+	at     time.Time // the end of that second, or the time of the look
+	own    int64     // the last own read at the look
+	counts bool      // it was made within the last second, all of which the look covers
+}
+
+// Bounds of the looks.
+const (
+	maxLooks    = 1000                   // locks in a look; there is one look a second
+	looksInTrip = 250                    // locks in a round trip
+	busyFor     = 30 * time.Second       // a lock with a request is looked at first for so long
+	maxAskedAge = 5 * time.Minute        // an older request is not reported
+	lookAt      = 500 * time.Millisecond // after the begin of a second: idle times are differences of whole seconds
+	// touchGrace is how long after a read or a change a touch is none of a waiter: the holder
+	// may read what it has written, and another locktop reads what has changed.
+	touchGrace = 300 * time.Millisecond
+)
+
+// cmdObject reports idle times. Without it, only requests are unknown.
+const cmdObject = "object"
+
+// newRequests returns the requests of locks of some formats.
+func newRequests(formats formatSet) requests {
+	r := requests{busy: make(map[string]time.Time), showWaiters: make(map[string]bool)}
+	for _, f := range formats {
+		r.showWaiters[f.Name] = f.ShowsWaiters
+	}
+	return r
+}
+
+// lookForRequests looks at some of the held locks, once a second.
+func (w *Watcher) lookForRequests(ctx context.Context) error {
+	r := &w.requests
+	w.settleRequests()
+	now := time.Now()
+	if now.Before(r.next) || !w.scan.complete {
+		return nil
+	}
+	if !w.tracking.upToDate() && w.tracking.mode() == keyspace.Push || !w.scanner.opts.Budget.allow(now) || w.deferForEvents(now) {
+		r.next = now.Add(pollEvery)
+		return nil
+	}
+	server := w.serverNow()
+	r.next = server.Add(-lookAt).Truncate(time.Second).Add(time.Second + lookAt - w.times.clockOffset)
+	if r.refusedAs != w.server.info.Policy {
+		r.refused = ""
+	}
+	keys := w.keysToLookAt(server)
+	if len(keys) == 0 || w.askBlind() != "" && !r.saving {
+		return nil
+	}
+	r.found = nil
+	for some := range slices.Chunk(keys, looksInTrip) {
+		if err := w.look(ctx, some); err != nil {
+			return err
+		}
+		w.scanner.opts.Budget.charge(w.reader.conn.serverTime, w.reader.conn.networkTime, time.Now())
+	}
+	if len(r.found) > 0 {
+		r.conn, r.mark = w.tracking.conn, w.tracking.sendMark(ctx)
+	}
+	return nil
+}
+
+// askBlind returns why requests of other clients cannot be seen; "" = they can.
+func (w *Watcher) askBlind() string {
+	policy := w.server.info.Policy
+	switch {
+	case w.tracking.mode() != keyspace.Push:
+		return "locktop polls this server, and its own reads hide those of other clients"
+	case w.server.info.Role == "slave":
+		return "this server is a replica, and refused requests reach only the master"
+	case strings.Contains(policy, "lfu"):
+		return fmt.Sprintf("the server records no idle times with maxmemory-policy %s", policy)
+	case w.requests.refused != "":
+		return w.requests.refused
+	case w.reader.conn.denied.has(cmdObject):
+		return "OBJECT IDLETIME is not permitted, or the server does not have it"
+	case w.reader.conn.denied.has("info"), w.reader.conn.denied.has("time"):
+		return "INFO or TIME is not permitted, and idle times mean nothing without the server's clock"
+	case w.requests.saving:
+		return "the server records no idle times while a child process of it saves"
+	default:
+		return ""
+	}
+}
+
+// keysToLookAt returns the keys of the next look: first those with a recent request, then
+// the next ones of the queue.
+func (w *Watcher) keysToLookAt(now time.Time) (keys []string) {
+	r := &w.requests
+	this := now.Unix()
+	ready := func(key string) bool {
+		k, known := w.locks.known[key]
+		return known && w.mayHideWaiters(key, k) && lastOwn(k.touched) < this
+	}
+	for key, at := range r.busy {
+		switch {
+		case time.Since(at) > busyFor:
+			delete(r.busy, key)
+		case len(keys) < maxLooks/2 && ready(key):
+			keys = append(keys, key)
+		}
+	}
+	if len(r.queue) == 0 {
+		r.queue = w.locksWithHiddenWaiters(now)
+		r.relevant = len(r.queue) > 0
+	}
+	for ; len(keys) < maxLooks && len(r.queue) > 0; r.queue = r.queue[1:] {
+		key := r.queue[0]
+		if _, busy := r.busy[key]; !busy && ready(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// locksWithHiddenWaiters returns the keys of the held locks whose waiters are not stored, the
+// longest holds first.
+func (w *Watcher) locksWithHiddenWaiters(now time.Time) []string {
+	type hold struct {
+		key string
+		age time.Duration
+	}
+	var all []hold
+	for key, k := range w.locks.known {
+		if w.mayHideWaiters(key, k) {
+			all = append(all, hold{key, k.lock.Age(now).Duration})
+		}
+	}
+	slices.SortFunc(all, func(a, b hold) int { return cmp.Compare(b.age, a.age) })
+	keys := make([]string, len(all))
+	for i, h := range all {
+		keys[i] = h.key
+	}
+	return keys
+}
+
+// mayHideWaiters reports whether clients may wait for a lock that are not stored with it.
+func (w *Watcher) mayHideWaiters(key string, k foundLock) bool {
+	l := k.lock
+	return len(l.Holders) > 0 && !w.requests.showWaiters[l.Format] && k.standIn == "" && w.locks.companions[key] == "" &&
+		!w.onOtherNode(*l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
+}
+
+// look looks at some locks in one round trip.
+func (w *Watcher) look(ctx context.Context, keys []string) error {
+	r, conn := &w.requests, &w.reader.conn
+	var server, persistence *redis.StringCmd
+	idles := make([]*redis.DurationCmd, len(keys))
+	err := conn.pipelined(ctx, "read idle times", func(p redis.Pipeliner) {
+		server, persistence = p.Info(ctx, "server"), p.Info(ctx, "persistence")
+		for i, key := range keys {
+			idles[i] = p.ObjectIdleTime(ctx, key)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r.saving = strings.Contains(persistence.Val(), "_in_progress:1")
+	second, ok := lruSecond(server.Val(), conn.now)
+	if r.saving || !ok {
+		return nil
+	}
+	for i, idle := range idles {
+		switch {
+		case redis.HasErrorPrefix(idle.Err(), "An LFU"):
+			r.refusedAs, r.refused = w.server.info.Policy, "the server records no idle times with an LFU policy (maxmemory-policy)"
+			return nil
+		case idle.Err() == nil && conn.answeredBy[idle] == "":
+			w.judge(keys[i], second, second-int64(idle.Val()/time.Second))
+		}
+	}
+	return nil
+}
+
+// judge decides whether another client has asked for a lock that was touched last in the second
+// touched. The server's clock was in the second now, or later.
+func (w *Watcher) judge(key string, now, touched int64) {
+	k, known := w.locks.known[key]
+	own, reading := w.scanner.opts.OwnReads.last(w.scanner.keyID(key))
+	if !known || reading {
+		return
+	}
+	asked, covered := verdict(max(k.touched, own), touched, now)
+	switch {
+	case asked:
+		at := time.Unix(touched+1, 0)
+		if at.After(w.reader.conn.now) {
+			at = w.reader.conn.now
+		}
+		w.requests.found = append(w.requests.found, request{key, touched, at, k.touched, covered && touched >= now-1})
+		return
+	case covered:
+		w.countLook(key, k, false)
+	}
+}
+
+// verdict reports whether another client has touched a key after its last own read, in ms, and
+// whether the look covers the whole second before now. The key was touched last in the second
+// touched.
+func verdict(own, touched, now int64) (asked, covered bool) {
+	free := lastOwn(own)
+	return touched > free && now-touched <= int64(maxAskedAge/time.Second), free <= now-2
+}
+
+// countLook counts a look at a lock that covers a whole second.
+func (w *Watcher) countLook(key string, k foundLock, asked bool) {
+	if !asked && k.lock.AskedAt.IsZero() && k.lock.AskedPercent == 0 { // most locks are never asked for
+		k.quiet++
+		w.locks.known[key] = k
+		return
+	}
+	n := 0
+	if asked {
+		n = 1
+	}
+	w.holdStats.Look(k.lock.ID(), 1+int(k.quiet), n)
+	k.quiet = 0
+	l := *k.lock
+	w.holdStats.Annotate(&l)
+	if l.AskedPercent != k.lock.AskedPercent {
+		k.lock = &l
+		w.locks.mark(key)
+	}
+	w.locks.known[key] = k
+}
+
+// settleRequests stores the requests of the last look that no reported change explains, as
+// soon as all changes before that look have been reported.
+func (w *Watcher) settleRequests() {
+	r := &w.requests
+	if len(r.found) == 0 || r.conn == w.tracking.conn && w.tracking.marks.received < r.mark {
+		return
+	}
+	found, same := r.found, r.conn == w.tracking.conn
+	r.found = nil
+	for _, q := range found {
+		k, known := w.locks.known[q.key]
+		own, reading := w.scanner.opts.OwnReads.last(w.scanner.keyID(q.key))
+		if !same || !known || k.touched != q.own || reading || lastOwn(own) >= q.second {
+			continue
+		}
+		r.busy[q.key] = time.Now()
+		if q.at.After(k.lock.AskedAt) {
+			l := *k.lock
+			l.AskedAt = q.at
+			k.lock = &l
+			w.locks.known[q.key] = k
+			w.locks.mark(q.key)
+		}
+		if q.counts {
+			w.countLook(q.key, k, true)
+		}
+	}
+}
+
+// lastOwn returns the last second in which a touch may follow from an own read, or a change,
+// at a time in ms.
+func lastOwn(at int64) int64 { return (at + touchGrace.Milliseconds()) / 1000 }
+
+// lruBits is the size of the server's clock for idle times, in seconds.
+const lruBits = 24
+
+// lruSecond returns the second of the server's clock for idle times, which is somewhat behind
+// now, from a section of INFO. It is false if the two do not fit.
+func lruSecond(info string, now time.Time) (int64, bool) {
+	_, rest, found := strings.Cut(info, "lru_clock:")
+	value, _, _ := strings.Cut(rest, "\r\n")
+	behind := (now.Unix() - number(value)) & (1<<lruBits - 1)
+	return now.Unix() - behind, found && behind < int64(time.Minute/time.Second)
+}

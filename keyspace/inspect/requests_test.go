@@ -1,0 +1,253 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/server"
+	"locktop/internal/testtier"
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+)
+
+// repeat sends commands again and again until the test ends.
+func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...func() []any) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(every); ; {
+			for _, next := range commands {
+				argv := next()
+				if err := rdb.Do(ctx, argv...).Err(); err != nil && err != redis.Nil && ctx.Err() == nil {
+					t.Errorf("%q: %v", argv, err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done })
+}
+
+// command returns a function for repeat that always returns the same command.
+func command(argv ...any) func() []any { return func() []any { return argv } }
+
+// observe watches the locks of a server until a condition holds.
+func observe(t testing.TB, rdb *redis.Client, o inspect.ScanOptions, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+	t.Helper()
+	b := inspect.StartWatcher(follow(rdb, o))
+	defer b.Close()
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		s, err := b.Snapshot(t.Context())
+		if err == nil && so(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v, asked for are %q, of %d: %+v", err, askedFor(s), len(s.Locks), s.Watch)
+		}
+	}
+}
+
+// askedFor returns the keys of the locks that another client asks for.
+func askedFor(s keyspace.Snapshot) (all []string) {
+	for _, l := range s.Locks {
+		if l.Asked(s.At) {
+			all = append(all, l.Key)
+		}
+	}
+	return all
+}
+
+// requestOptions returns options with formats that store no waiters, and one that does.
+func requestOptions() inspect.ScanOptions {
+	shown := tokens()
+	shown.Name, shown.ShowsWaiters = "shown", true
+	shown.Match = func(key string) bool { return strings.HasPrefix(key, "shown:") }
+	return inspect.ScanOptions{Formats: []keyspace.Format{shown, tokens(), elementsOf("hash")}, OwnReads: new(inspect.OwnReads)}
+}
+
+// What waiting clients send touches the key. What does not is not seen, and what the holder
+// changes is no request.
+func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	other := connect(t, redis.Options{Addr: rdb.Options().Addr})
+	for _, key := range []string{"set", "eval", "get", "exists", "quiet", "renewed", "read", "again"} {
+		do(t, rdb, "SET", "lock:"+key, "token:"+key, "PX", 600_000)
+	}
+	do(t, rdb, "SET", "shown:a", "token:a", "PX", 600_000)
+	do(t, rdb, "HSET", "lock:hash", "holder", "1")
+	repeat(t, other, 50*time.Millisecond,
+		command("SET", "lock:set", "token:2", "NX", "PX", 1000),
+		command("EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 1000)", 1, "lock:eval", "token:2"),
+		command("GET", "lock:get"), command("HEXISTS", "lock:hash", "waiter"), command("GET", "shown:a"), command("EXISTS", "lock:exists"),
+		command("PEXPIRE", "lock:renewed", 600_000))
+	o := requestOptions()
+	scanner := inspect.NewScanner(rdb, o)
+	s := observe(t, rdb, o, func(s keyspace.Snapshot) bool {
+		if _, err := scanner.ReadKey(t.Context(), "lock:read"); err != nil {
+			t.Fatal(err)
+		}
+		return len(askedFor(s)) >= 4
+	})
+	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set"}; !slices.Equal(got, want) {
+		t.Errorf("asked for are %q, want %q", got, want)
+	}
+	if why := s.Nodes[0].AskBlind; why != "" {
+		t.Errorf("requests cannot be seen: %s", why)
+	}
+}
+
+// Whatever a watcher reads itself is no request: a lock that is new, renewed or handed over,
+// a candidate, a single key that the process reads beside the watch.
+func TestOwnReadsAreNoRequests(t *testing.T) {
+	testtier.Long(t, "it watches quiet locks for seconds")
+	t.Parallel()
+	rdb := realServer(t)
+	other := connect(t, redis.Options{Addr: rdb.Options().Addr})
+	const locks = 1000
+	for i := range locks {
+		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x", "PX", 600_000)
+	}
+	renewed := 0
+	repeat(t, other, 2*time.Millisecond, func() []any { // each once in 2 s, at any moment of a look
+		renewed++
+		return []any{"PEXPIRE", fmt.Sprintf("lock:%d", renewed%(locks/2)), 600_000}
+	})
+	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 700*time.Millisecond, command("SET", "lock:handed", "token:a", "PX", 600_000), command("SET", "lock:handed", "token:b", "PX", 600_000))
+	repeat(t, connect(t, redis.Options{Addr: rdb.Options().Addr}), 10*time.Second, command("GET", "lock:999"))
+	o := requestOptions()
+	scanner := inspect.NewScanner(rdb, o)
+	end := time.Now().Add(time.Duration(testtier.Size(3, 8, 60)) * time.Second)
+	observe(t, rdb, o, func(s keyspace.Snapshot) bool {
+		if _, err := scanner.ReadKey(t.Context(), "lock:998"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scanner.ReadLock(t.Context(), "lock:997"); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range s.Locks {
+			if !l.AskedAt.IsZero() && l.Key != "lock:999" || l.AskedPercent > 0 && l.Key != "lock:999" {
+				t.Fatalf("%s was asked for at %v, now %v", l.Key, l.AskedAt, s.At)
+			}
+		}
+		return time.Now().After(end)
+	})
+	if looks := called(t, rdb, "object|idletime") + called(t, rdb, "object"); looks < 2*locks {
+		t.Errorf("%d looks at %d locks prove nothing", looks, locks)
+	}
+}
+
+// Where requests cannot be seen, the watcher says why.
+func TestItSaysWhyRequestsCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	admin := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: admin.Addr()})
+	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
+	blind := func(why string) func(keyspace.Snapshot) bool {
+		return func(s keyspace.Snapshot) bool {
+			return s.Watch.Mode == keyspace.Push && strings.Contains(s.Nodes[0].AskBlind, why) &&
+				slices.ContainsFunc(s.Watch.Limitations, func(l string) bool { return strings.Contains(l, why) })
+		}
+	}
+	t.Run("LFU", func(t *testing.T) {
+		do(t, rdb, "CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
+		defer do(t, rdb, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+		observe(t, rdb, justTokens(), blind("maxmemory-policy allkeys-lfu"))
+	})
+	t.Run("permission", func(t *testing.T) {
+		user := userOf(t, rdb, append(slices.Clone(readOnly), "-object", "+client", "&*", "+subscribe", "+psubscribe")...)
+		observe(t, user, justTokens(), blind("OBJECT IDLETIME"))
+	})
+}
+
+// While a child process saves, the server does not record reads. A replica gets no refused
+// requests.
+func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
+	testtier.Long(t, "it starts a replica, and a child process saves for seconds")
+	t.Parallel()
+	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
+	rdb, replica := connect(t, redis.Options{Addr: r.Master().Addr()}), connect(t, redis.Options{Addr: r.Replicas()[0].Addr()})
+	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
+	repeat(t, connect(t, *rdb.Options()), 50*time.Millisecond, command("SET", "lock:a", "token:b", "NX"))
+	observe(t, replica, justTokens(), func(s keyspace.Snapshot) bool {
+		return s.Watch.Mode == keyspace.Push && strings.Contains(s.Nodes[0].AskBlind, "replica")
+	})
+	asked := func(s keyspace.Snapshot) bool { return s.Nodes[0].AskBlind == "" && len(askedFor(s)) == 1 }
+	observe(t, rdb, justTokens(), asked)
+	do(t, rdb, "CONFIG", "SET", "rdb-key-save-delay", 100_000_000) // µs per key: the child waits
+	do(t, rdb, "BGSAVE")
+	observe(t, rdb, justTokens(), func(s keyspace.Snapshot) bool {
+		if len(askedFor(s)) > 0 {
+			t.Fatal("a request was seen while a child saves")
+		}
+		return strings.Contains(s.Nodes[0].AskBlind, "child process")
+	})
+	do(t, rdb, "FLUSHALL") // ends the child
+	do(t, rdb, "SET", "lock:a", "token:a", "PX", 600_000)
+	observe(t, rdb, justTokens(), asked)
+}
+
+// Each node of a cluster is looked at.
+func TestRequestsAreSeenOnEachNodeOfACluster(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
+	t.Parallel()
+	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	other := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	defer other.Close()
+	var want []string
+	for slot := range 2 {
+		for i := range 2 {
+			key := tagged(t, c, slot*16000)(i)
+			if err := other.Set(t.Context(), key, "token:a", 10*time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				want = append(want, key)
+			}
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	defer func() { stop(); <-done }()
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			for _, key := range want {
+				other.SetNX(ctx, key, "token:b", time.Second)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	var sources []inspect.NamedSource
+	for i, s := range scanners(t, c, justTokens()) {
+		b := inspect.StartWatcher(inspect.NewWatcher(s))
+		defer b.Close()
+		sources = append(sources, inspect.NamedSource{Addr: c.Addrs()[i], Source: b})
+	}
+	all := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) { return sources, nil }, inspect.MultiOptions{Mode: "cluster"})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		s, err := all.Snapshot(t.Context())
+		if got := askedFor(s); err == nil && len(got) >= len(want) {
+			slices.Sort(want)
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("asked for are %q, want %q", got, want)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v: asked for are %q, want %q", err, askedFor(s), want)
+		}
+	}
+}
