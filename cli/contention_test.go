@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -180,4 +181,69 @@ func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 	end := loadUntil(t, addr, "--clients", "6", "--keys", "1", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", pause), "--hold", "exp:15ms", "--think", "10ms")
 	d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--for", duration.String())
 	compareWaits(t, d, truthOf(end(), from, until), pause, func(name string) string { return name })
+}
+
+// Waiters that the library stores are seen without MONITOR.
+func TestContentionShowsStoredWaiters(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "orders:4713", "pay-7:52~01a20e37-d12f-7743-b2a6-c9e1c60bb87b", "PX", 60_000)
+	send(t, addr, "ZADD", "{orders:4713}:waiters", 1_700_000_000_000_000, "api-2:17~5f1c2a3b4d5e")
+	where := []string{"contention", "-u", "redis://" + addr, "--for", "200ms"}
+	got := locktop(t, where...)
+	for _, want := range []string{`(?m)^orders:\* +1 +100% +1 +\d\.\d\d s/s +pay-7:52 100% +≥\S+ ms +≥\S+ ms +stored$`, `(?m)^pay-7:52 +orders:4713 +1 +\d+ ms +\d+ ms +stored$`, `only poll are seen with --monitor`} {
+		if got.code != exitFine || !regexp.MustCompile(want).MatchString(got.out) {
+			t.Errorf("it ends with %d, and does not print %s:\n%s%s", got.code, want, got.out, got.errors)
+		}
+	}
+	if got := locktop(t, append(where, "--folded", "orders:*")...); !regexp.MustCompile(`^orders:\*;orders:4713;pay-7:52;api-2:17~5f1c2a3b4d5e \d+\n$`).MatchString(got.out) {
+		t.Errorf("folded it prints %q", got.out)
+	}
+	if got := locktop(t, append(where, "--folded", "other:*")...); got.out != "" || got.code != exitFine {
+		t.Errorf("of no lock it prints %q, and ends with %d", got.out, got.code)
+	}
+}
+
+func TestContentionRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	aUser(t, addr, "nomonitor", "reset", "on", ">pw", "~*", "&*", "+@all", "-monitor")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--force"}, exitUsage, "--force needs --monitor"},
+		{[]string{"--for", "0s"}, exitUsage, "--for: not a positive time"},
+		{[]string{"--monitor", "--for", "2m"}, exitUsage, "with --monitor, --for is at most 1 m"},
+		{[]string{"--json", "--folded"}, exitUsage, "exclude each other"},
+		{[]string{"--classes", "0"}, exitUsage, "--classes: not a positive number"},
+		{[]string{"--monitor", "--user", "nomonitor", "-a", "pw"}, exitFailure, "this user may not run MONITOR (it needs +monitor"},
+	} {
+		got := locktop(t, append([]string{"contention", "-u", "redis://" + addr}, c.args...)...)
+		if got.code != c.code || got.out != "" || !strings.Contains(got.errors, c.want) {
+			t.Errorf("contention %q ends with %d: %s%s\nwant %d and %q", c.args, got.code, got.out, got.errors, c.code, c.want)
+		}
+	}
+}
+
+// An interrupt prints what was seen so far, and ends MONITOR.
+func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
+	rdb := namedClient(t, addr, "")
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		for !monitors(t, rdb) && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		stop()
+	}()
+	var out, errs bytes.Buffer
+	code := Run(ctx, []string{"contention", "--monitor", "--for", "1m", "-u", "redis://" + addr}, strings.NewReader(""), &out, &errs)
+	if code != exitInterrupted || !strings.Contains(out.String(), "lock:a") {
+		t.Errorf("it ends with %d: %s%s", code, &out, &errs)
+	}
+	eventually(t, func() bool { return !monitors(t, rdb) })
 }
