@@ -93,7 +93,8 @@ func (o *contentionOptions) check() error {
 }
 
 func (p *program) contention(ctx context.Context, r *reading, o contentionOptions) error {
-	c := &contentionRun{program: p, reading: r, options: o, ledger: contention.NewLedger(formats.All())}
+	known := formats.WithUserPatterns(r.lock)
+	c := &contentionRun{program: p, reading: r, options: o, ledger: contention.NewLedger(known), names: contention.Commands(known)}
 	c.source = filteredSource{r.watchOf(r.target, r.optionsOf(r.target)), &r.selection}
 	line := p.newProgressLine()
 	defer line.clear()
@@ -113,6 +114,7 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 		c.watch(ctx, monitorLead, line)
 		c.began = time.Now()
 	}
+	line.show("watching the locks for " + humanize.Setting(o.duration))
 	c.watch(ctx, o.duration, line)
 	line.clear()
 	if err := c.print(); err != nil {
@@ -136,6 +138,7 @@ type contentionRun struct {
 	options    contentionOptions
 	source     tui.Source
 	ledger     *contention.Ledger
+	names      []string // of the commands that MONITOR is to show
 	last       keyspace.Snapshot
 	takenAt    time.Time // of the last snapshot
 	monitors   []*lockMonitor
@@ -175,7 +178,7 @@ func (c *contentionRun) startMonitors(ctx context.Context) error {
 				return err
 			}
 		}
-		m, err := startLockMonitor(ctx, &c.flags, addr, contention.Commands(formats.All()), c.options.duration+maxMonitorMore, limit)
+		m, err := startLockMonitor(ctx, &c.flags, addr, c.names, c.options.duration+maxMonitorMore, limit)
 		if err != nil {
 			return err
 		}
@@ -193,6 +196,7 @@ func (c *contentionRun) startMonitors(ctx context.Context) error {
 const (
 	contentionPause = 100 * time.Millisecond // between two reads of what the watch knows
 	contentionRest  = 10                     // the reads take at most one in so many parts of the time
+	watchLag        = 50 * time.Millisecond  // within which changes are known
 	// monitorLead is how long MONITOR runs before its figures count: then it is known who holds the locks,
 	// and who has asked before.
 	monitorLead = 300 * time.Millisecond
@@ -226,7 +230,12 @@ func (c *contentionRun) watch(ctx context.Context, duration time.Duration, line 
 
 // take gives the ledger a snapshot, and the commands up to it.
 func (c *contentionRun) take(snap keyspace.Snapshot) {
-	c.last, c.takenAt = snap, time.Now()
+	c.takenAt = time.Now()
+	ahead := snap.ClockAhead(c.takenAt)
+	if at := c.takenAt.Add(ahead - watchLag); at.After(snap.At) {
+		snap.At = at // no change was reported since the last read
+	}
+	c.last = snap
 	c.ledger.Snapshot(snap)
 	keys := make([]string, 0, len(snap.Locks)+len(snap.Events))
 	for _, l := range snap.Locks {
@@ -250,7 +259,6 @@ func (c *contentionRun) take(snap keyspace.Snapshot) {
 		}
 	}
 	if !c.began.IsZero() {
-		ahead := snap.ClockAhead(c.takenAt)
 		c.ledger.Monitored(contention.Span{From: c.began.Add(ahead), Until: until.Add(ahead)})
 	}
 }

@@ -72,7 +72,7 @@ type simulation struct {
 	clients []*client
 	conns   int
 	holder  *client // nil = the lock is free
-	blame   string  // the last holder
+	blame   *client // the last holder
 	truth   map[pair]time.Duration
 }
 
@@ -164,15 +164,21 @@ func (s *simulation) try(c *client) bool {
 		return false
 	}
 	s.settle()
-	s.holder, s.blame, c.waits = c, c.name, false
+	s.holder, s.blame, c.waits = c, c, false
 	return true
 }
 
 // settle adds the waits up to now to the truth.
 func (s *simulation) settle() {
+	name := func(c *client) string {
+		if s.newConns { // its address says nothing
+			return c.token
+		}
+		return c.name
+	}
 	for _, c := range s.clients {
 		if c.waits {
-			s.truth[pair{s.blame, c.name}] += s.now - c.counted
+			s.truth[pair{name(s.blame), name(c)}] += s.now - c.counted
 			c.counted = s.now
 		}
 	}
@@ -214,9 +220,7 @@ func (s *simulation) check(t *testing.T) {
 	}
 	for p, want := range s.truth {
 		truth += want
-		if !s.newConns { // otherwise an address is not the name of a client
-			wrong += (got[p] - want).Abs()
-		}
+		wrong += (got[p] - want).Abs()
 	}
 	if truth == 0 || (seen-truth).Abs() > truth/50 || wrong > truth/20 {
 		t.Errorf("%v of waiting are seen, want %v; %v are blamed on others", seen, truth, wrong)

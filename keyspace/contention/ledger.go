@@ -91,7 +91,10 @@ type wait struct {
 func NewLedger(formats []keyspace.Format) *Ledger {
 	g := &Ledger{formats: make(map[string]*keyspace.Format), locks: make(map[keyspace.ID]*account)}
 	for i := range formats {
-		g.formats[formats[i].Name] = &formats[i]
+		f := &formats[i]
+		if known := g.formats[f.Name]; known == nil || known.Attempts == nil { // of several types, that of strings
+			g.formats[f.Name] = f
+		}
 	}
 	return g
 }

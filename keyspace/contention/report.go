@@ -170,6 +170,7 @@ func (a *account) names(f *keyspace.Format) names {
 			}
 		}
 	}
+	n.nameProcesses(a.tries)
 	for _, t := range a.tries {
 		if t.deletes {
 			continue
@@ -185,6 +186,23 @@ func (a *account) names(f *keyspace.Format) names {
 		}
 	}
 	return n
+}
+
+// nameProcesses gives the tokens that are tried again and again, each time on a new connection,
+// their own text as a label: the number of a process, whose address says nothing.
+func (n names) nameProcesses(tries []try) {
+	byToken, byClient := make(map[string]int), make(map[string]int)
+	for _, t := range tries {
+		byToken[t.token]++
+		byClient[t.client]++
+	}
+	for _, t := range tries {
+		switch {
+		case t.deletes || t.token == "" || byToken[t.token] < 2:
+		case byClient[t.client] == 1 && n.labels[t.token] == "" && !keyspace.LooksRandom(t.token):
+			n.labels[t.token] = t.token
+		}
+	}
 }
 
 // of names the client of an attempt.
