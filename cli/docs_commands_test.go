@@ -211,6 +211,7 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 var docNotCommands = []docExemption{
 	{`^main ──► `, "the packages"},
 	{`^B1 `, "output of the benchmarks"},
+	{`^CLASS `, "output of contention; the tests of cli/render print it"},
 	{`^→ `, "lines of the protocol for clients"},
 	{`^rate\(`, "an expression for Prometheus"},
 	{`^ACL SETUSER locktop `, "commands for Redis; TestTheAdvisedRightsAreEnough runs them"},

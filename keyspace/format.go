@@ -56,6 +56,9 @@ type Format struct {
 	ShowsWaiters bool
 	// BlockingWait says that waiters use a blocking command such as BLPOP.
 	BlockingWait bool
+	// Attempts are the shapes of the commands with which a client tries to acquire a lock, the
+	// most specific first. Nil: MONITOR does not show who waits for such a lock.
+	Attempts []Attempt
 	// Actions are the scripts that change a lock of this format from outside. Nil: such a
 	// lock cannot be changed.
 	Actions *Actions

@@ -21,16 +21,17 @@ import (
 var imports = map[string][]string{
 	".":                       {"cli"},
 	"loadgen/certify":         {"internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "loadgen", "loadgen/external", "loadgen/oracle"},
-	"cli":                     {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
+	"cli":                     {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
 	"cli/connect":             {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
-	"cli/render":              {"internal/humanize", "keyspace", "keyspace/formats", "tui/widget"},
+	"cli/render":              {"internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "tui/widget"},
 	"keyspace/metrics":        {"keyspace"},
 	"keyspace/metrics/web":    {},
 	"tui":                     {"internal/humanize", "keyspace", "loadgen", "loadgen/witness", "tui/svg", "tui/widget"},
 	"tui/svg":                 {},
 	"tui/widget":              {},
 	"keyspace":                {"internal/humanize", "internal/shell", "keyspace/internal/cache"},
+	"keyspace/contention":     {"keyspace"},
 	"keyspace/formats":        {"keyspace"},
 	"keyspace/inspect":        {"internal/humanize", "keyspace", "keyspace/internal/cache"},
 	"keyspace/internal/cache": {},
@@ -62,11 +63,12 @@ var imports = map[string][]string{
 
 // testImports lists the additional imports of a package's tests.
 var testImports = map[string][]string{
-	"tui":              {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
-	"keyspace/formats": {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
-	"loadgen/agents":   {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
-	"loadgen/report":   {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
-	"lock/classic":     {"lock"},                                                                            // tests of the flaws also use the sound kinds
+	"tui":                 {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
+	"keyspace/contention": {"keyspace/formats"},                                                                // the commands of libraries
+	"keyspace/formats":    {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
+	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
+	"loadgen/report":      {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
+	"lock/classic":        {"lock"},                                                                            // tests of the flaws also use the sound kinds
 }
 
 // guarded lists the libraries, and the clock, that only some packages may use. The clock

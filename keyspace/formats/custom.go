@@ -18,6 +18,7 @@ func customString() keyspace.Format {
 	return keyspace.Format{
 		About: about("custom", "custom code, with strings", "common practice",
 			"the name has a word for exclusive use, and the value names a holder"),
+		Attempts: stringAttempts(),
 		Type:     "string",
 		LockLike: true,
 		Probe: func(key, first string) keyspace.Confidence {

@@ -108,7 +108,8 @@ func goRedislockRW() keyspace.Format {
 	return keyspace.Format{
 		About: about("go-redislock-rw", "jefferyjob/go-redislock", "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
 			"the hash has the fields mode and rcount, or mode, writer and wcount"),
-		Type: "hash",
+		Type:     "hash",
+		Attempts: attempts(byScript(0, 1)),
 		Probe: probeIf(keyspace.Certain, func(first string) bool {
 			return slices.Contains([]string{"mode", "rcount", "wcount", "writer"}, first) || strings.HasPrefix(first, rwReader)
 		}),

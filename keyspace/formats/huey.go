@@ -12,6 +12,7 @@ func huey() keyspace.Format {
 	return keyspace.Format{
 		About: about("huey", "huey", "github.com/coleifer/huey: huey/api.py",
 			"the name begins with huey.results., and fields have .lock. in their name"),
+		Attempts: attempts(keyspace.Attempt{Command: "hsetnx", Token: 1}),
 		Type:     "hash",
 		Prefixes: []string{"huey.results."},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {

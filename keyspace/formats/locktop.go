@@ -16,6 +16,7 @@ func locktop() keyspace.Format {
 	return keyspace.Format{
 		About: about("locktop", "locktop", "package locktop/lock: Mutex, Fair, each key of an All",
 			"the value is a label, a tilde, and a UUID that contains the time"),
+		Attempts:     attempts(bySetNX, byScript(3, 1, 2, 4), byScript(0, 1)),
 		Type:         "string",
 		Probe:        probeLocktop,
 		Companion:    locktopCompanion,
@@ -225,6 +226,7 @@ func locktopReentrant() keyspace.Format {
 	return keyspace.Format{
 		About: about("locktop-reentrant", "locktop", "package locktop/lock: Reentrant",
 			"the hash has one field, a label, a tilde, and a UUID that contains the time"),
+		Attempts:     attempts(byScript(0, 1, 2)),
 		Type:         "hash",
 		Probe:        probeLocktop,
 		Related:      locktopBeside("fence", "waiters"),

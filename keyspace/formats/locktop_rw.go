@@ -17,6 +17,7 @@ func locktopRW() keyspace.Format {
 		About: about("locktop-rw", "locktop", "package locktop/lock: RW; the fields are explained in rw_common.lua",
 			"the hash has the fields of locktop's read/write lock"),
 		ShowsWaiters: true,
+		Attempts:     attempts(byScript(1, 2, 3)),
 		Type:         "hash",
 		Probe:        probeLocktopRW,
 		Related:      locktopBeside("fence", "waiters"),

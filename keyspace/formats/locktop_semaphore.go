@@ -16,6 +16,7 @@ func locktopSemaphore() keyspace.Format {
 		About: about("locktop-semaphore", "locktop", "package locktop/lock: Semaphore",
 			"the zset has limit:<n>, and tokens with a label, a tilde, and a UUID that contains the time"),
 		ShowsWaiters: true,
+		Attempts:     attempts(byScript(0, 1, 2)),
 		Type:         "zset",
 		Match: func(key string) bool { // not the companions of a lock
 			return !strings.HasSuffix(key, ":queue") && !strings.HasSuffix(key, ":alive") && !strings.HasSuffix(key, ":waiters")

@@ -60,7 +60,8 @@ func redisSemaphore() keyspace.Format {
 	return keyspace.Format{
 		About: about("redis-semaphore", "redis-semaphore", "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
 			"the zset holds UUIDs, each with the time of its last refresh"),
-		Type: "zset",
+		Attempts: attempts(byScript(1, 0, 2, 3)),
+		Type:     "zset",
 		Probe: func(key, first string) keyspace.Confidence {
 			if !semaphoreMember(first) {
 				return keyspace.No

@@ -163,10 +163,11 @@ func symfony() keyspace.Format {
 	return keyspace.Format{
 		About: about("symfony", "symfony/lock", "github.com/symfony/lock: Store/RedisStore.php",
 			"the zset holds base64 of 32 bytes, each with the time when it ends"),
-		Type:    "zset",
-		Probe:   probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
-		Decode:  decodeSymfony,
-		Actions: symfonyActions(),
+		Attempts: attempts(byScript(1, 0, 2)),
+		Type:     "zset",
+		Probe:    probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
+		Decode:   decodeSymfony,
+		Actions:  symfonyActions(),
 		Samples: []keyspace.Sample{
 			sample("a writer", 300*time.Second,
 				keyspace.Lock{Key: "invoice:2026-118", Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}}},

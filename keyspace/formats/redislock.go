@@ -12,8 +12,9 @@ func redislock() keyspace.Format {
 	return keyspace.Format{
 		About: about("redislock", "bsm/redislock", "github.com/bsm/redislock: redislock.go",
 			"the value begins with base64 of 16 bytes without padding, as bsm/redislock writes it"),
-		Type:  "string",
-		Probe: redislockToken,
+		Type:     "string",
+		Attempts: attempts(byScript(0, 1, 2)), // a renewal has no length of the metadata
+		Probe:    redislockToken,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			sure := redislockToken(e.Key, e.Value)
 			if sure == keyspace.No || e.Truncated() {

@@ -16,6 +16,7 @@ func redisson() keyspace.Format {
 		About: about("redisson", "Redisson", "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
 			"the hash has one field, a client's UUID and a thread, that holds a count"),
 		ShowsWaiters: true,
+		Attempts:     attempts(byScript(1, 0)),
 		Type:         "hash",
 		Probe:        probeIf(keyspace.Certain, redissonOwner),
 		Companion: func(key string) bool {

@@ -69,6 +69,7 @@ func redissonReserved() keyspace.Format {
 		About: about("redisson-queue", "Redisson", "github.com/redisson/redisson: RedissonFairLock",
 			"the name of its queue begins with redisson_lock_queue:, and the lock has no holder"),
 		ShowsWaiters: true,
+		Attempts:     attempts(byScript(1, 0)),
 		Type:         "list",
 		Prefixes:     []string{redissonQueue + ":"},
 		Probe:        probeIf(keyspace.Certain, redissonOwner),

@@ -18,6 +18,7 @@ func redissonRW() keyspace.Format {
 		About: about("redisson-rw", "Redisson", "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
 			"the hash has a mode, and clients' UUIDs and threads that hold counts"),
 		ShowsWaiters: true,
+		Attempts:     attempts(byScript(1, 0)),
 		Type:         "hash",
 		Probe: probeIf(keyspace.Certain, func(first string) bool {
 			return first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix))

@@ -315,7 +315,8 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 			}
 			return l, sure
 		},
-		Actions: valueActions(),
+		Actions:  valueActions(),
+		Attempts: attempts(keyspace.Attempt{Command: "setnx", Token: 1}, keyspace.Attempt{Command: "getset", Token: 1}, bySetNX),
 	})
 }
 
@@ -326,7 +327,8 @@ func discourse() keyspace.Format {
 	return keyspace.Format{
 		About: about("discourse", "Discourse", "github.com/discourse/discourse: lib/distributed_mutex.rb",
 			"the value is a time in seconds, just before the key expires"),
-		Type: "string",
+		Type:     "string",
+		Attempts: attempts(bySetNX),
 		Probe: func(key, first string) keyspace.Confidence {
 			if !digits(first, 10, 10) {
 				return keyspace.No

@@ -25,6 +25,7 @@ func rueidis(prefix majorityPrefix, name, library, source string) keyspace.Forma
 	return keyspace.Format{
 		About: about(name, library, source,
 			"the name begins with "+string(prefix)+" and a number, and the value is 24 raw bytes"),
+		Attempts: stringAttempts(),
 		Type:     "string",
 		Prefixes: []string{string(prefix)},
 		Match: func(key string) bool {

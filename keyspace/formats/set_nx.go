@@ -18,7 +18,8 @@ func setNX() keyspace.Format {
 		About: about("set-nx", "custom SET NX, and libraries that store a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
 			"redis.io/commands/set, and the locks of many libraries",
 			"the value, the name and the TTL suggest a lock"),
-		Type: "string",
+		Attempts: stringAttempts(),
+		Type:     "string",
 		Probe: func(key, first string) keyspace.Confidence {
 			return setNXConfidence(key, first, true, time.Time{})
 		},

@@ -27,8 +27,8 @@ func (s stringLock) probe(key, first string) keyspace.Confidence {
 	return max(s.sure(key, true), s.sure(key, false))
 }
 
-// format completes the format of such a mutex. Where f has no Probe, Decode or Actions,
-// it gets those of the string and of its token.
+// format completes the format of such a mutex. Where f has no Probe, Decode, Actions
+// or Attempts, it gets those of the string and of its token.
 func (s stringLock) format(f keyspace.Format) keyspace.Format {
 	f.Type = "string"
 	if f.Probe == nil {
@@ -39,6 +39,9 @@ func (s stringLock) format(f keyspace.Format) keyspace.Format {
 	}
 	if f.Actions == nil {
 		f.Actions = tokenActions()
+	}
+	if f.Attempts == nil {
+		f.Attempts = stringAttempts()
 	}
 	return f
 }

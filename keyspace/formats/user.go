@@ -56,12 +56,17 @@ func promoted(f keyspace.Format, marked func(string) bool) keyspace.Format {
 // anyValue returns a format that takes every marked key of a type for a lock, whatever
 // its value.
 func anyValue(typ string, marked func(string) bool) keyspace.Format {
+	var shapes []keyspace.Attempt
+	if typ == "string" {
+		shapes = stringAttempts()
+	}
 	return keyspace.Format{
 		About: about("marked", "declared by --lock", "--lock",
 			whyUser),
-		Type:  typ,
-		Match: marked,
-		Probe: func(string, string) keyspace.Confidence { return keyspace.Likely },
+		Type:     typ,
+		Attempts: shapes,
+		Match:    marked,
+		Probe:    func(string, string) keyspace.Confidence { return keyspace.Likely },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Unknown}
 			if e.Type == "string" {

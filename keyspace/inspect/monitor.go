@@ -71,34 +71,43 @@ func (s *Scanner) CommandsPerSecond(ctx context.Context) (int64, error) {
 // when Monitor returns, also after ctx has ended. It authenticates with the user and the password of
 // the client's options. Commands within scripts do not count:
 // the command that runs the script does.
-func Monitor(ctx context.Context, rdb *redis.Client, q MonitorQuery) (Sighting, error) {
-	o := rdb.Options()
-	conn, err := o.Dialer(ctx, o.Network, o.Addr)
-	if err != nil {
-		return Sighting{}, err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	s, err := q.run(conn, o)
-	if err != nil && ctx.Err() != nil { // it has closed the connection
-		return Sighting{}, ctx.Err()
-	}
+func Monitor(ctx context.Context, rdb *redis.Client, q MonitorQuery) (s Sighting, err error) {
+	err = monitor(ctx, rdb, q.Window, func(lines *bufio.Reader) error {
+		s, err = q.read(lines)
+		return err
+	})
 	return s, err
 }
 
-// run runs MONITOR for the window.
-func (q MonitorQuery) run(conn net.Conn, o *redis.Options) (Sighting, error) {
+// monitor runs MONITOR for a window on a connection of its own, while read reads its lines.
+func monitor(ctx context.Context, rdb *redis.Client, window time.Duration, read func(lines *bufio.Reader) error) error {
+	o := rdb.Options()
+	conn, err := o.Dialer(ctx, o.Network, o.Addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	err = readMonitor(conn, o, window, read)
+	if err != nil && ctx.Err() != nil { // it has closed the connection
+		return ctx.Err()
+	}
+	return err
+}
+
+// readMonitor runs MONITOR on a connection.
+func readMonitor(conn net.Conn, o *redis.Options, window time.Duration, read func(lines *bufio.Reader) error) error {
 	if err := conn.SetDeadline(time.Now().Add(o.DialTimeout)); err != nil {
-		return Sighting{}, err
+		return err
 	}
 	lines := bufio.NewReaderSize(conn, maxMonitorLine)
 	if err := beginMonitor(conn, lines, o); err != nil {
-		return Sighting{}, err
+		return err
 	}
-	if err := conn.SetDeadline(time.Now().Add(q.Window)); err != nil {
-		return Sighting{}, err
+	if err := conn.SetDeadline(time.Now().Add(window)); err != nil {
+		return err
 	}
-	return q.read(lines)
+	return read(lines)
 }
 
 // beginMonitor authenticates and starts MONITOR.
@@ -140,9 +149,31 @@ func beginMonitor(conn net.Conn, lines *bufio.Reader, o *redis.Options) error {
 }
 
 // read reads the lines of MONITOR up to the first that is a proof.
-func (q MonitorQuery) read(lines *bufio.Reader) (Sighting, error) {
+func (q MonitorQuery) read(lines *bufio.Reader) (found Sighting, err error) {
 	key := []byte(`"` + monitorText(q.Key) + `"`)
-	var last Sighting
+	ended, err := eachMonitorLine(lines, func(line []byte) (more bool, err error) {
+		if !bytes.Contains(line, key) {
+			return true, nil
+		}
+		s, ok := q.judge(string(line))
+		if ok {
+			found = s
+		}
+		return !ok || s.Doubt != "", nil
+	})
+	switch {
+	case ended:
+		return found, ErrNotSighted
+	case err != nil:
+		return Sighting{}, err
+	}
+	return found, nil
+}
+
+// eachMonitorLine calls f for each line of MONITOR until f returns false or an error. It skips
+// lines that are too long. ended says that the window has ended. It returns an error if the
+// server closes the connection or sends too much.
+func eachMonitorLine(lines *bufio.Reader, f func(line []byte) (more bool, err error)) (ended bool, err error) {
 	for received := 0; received < maxMonitorBytes; {
 		line, err := lines.ReadSlice('\n')
 		received += len(line)
@@ -155,22 +186,17 @@ func (q MonitorQuery) read(lines *bufio.Reader) (Sighting, error) {
 			break
 		}
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-			return last, ErrNotSighted
+			return true, nil
 		}
 		if err == io.EOF {
-			return Sighting{}, errors.New("the server has closed the connection that ran MONITOR")
+			return false, errors.New("the server has closed the connection that ran MONITOR")
 		}
 		if err != nil {
-			return Sighting{}, err
+			return false, err
 		}
-		if !bytes.Contains(line, key) {
-			continue
-		}
-		if s, ok := q.judge(string(line)); ok && s.Doubt == "" {
-			return s, nil
-		} else if ok {
-			last = s
+		if more, err := f(line); !more || err != nil {
+			return false, err
 		}
 	}
-	return Sighting{}, fmt.Errorf("MONITOR sent more than %s MiB", humanize.Count(maxMonitorBytes>>20))
+	return false, fmt.Errorf("MONITOR sent more than %s MiB", humanize.Count(maxMonitorBytes>>20))
 }

@@ -2,12 +2,12 @@ package inspect
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
+
+	"locktop/keyspace"
 )
 
 // What a command with the key and the token of a lock says about its client.
@@ -65,45 +65,10 @@ func doubt(command string, args []string, token string) string {
 		return why
 	case conditional && (command == "set" || command == "zadd"):
 		return mayHaveFail
-	case !looksRandom(token):
+	case !keyspace.LooksRandom(token):
 		return sharedValue
 	}
 	return ofHolder
-}
-
-// minRandom is the length from which a mixture of characters is random.
-const minRandom = 16
-
-var (
-	uuid = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
-	runs = regexp.MustCompile(`[0-9A-Za-z+/]{16,}`)
-)
-
-// looksRandom reports whether a token has a UUID in it, or at least 16 characters in which
-// digits, small and capital letters change often, as in hex and Base64. Names of hosts and
-// workers, numbers and words do not.
-func looksRandom(token string) bool {
-	if uuid.MatchString(token) {
-		return true
-	}
-	return slices.ContainsFunc(runs.FindAllString(token, -1), func(run string) bool {
-		changes := 0
-		var last int
-		for i, c := range run {
-			class := 0
-			switch {
-			case unicode.IsDigit(c):
-				class = 1
-			case unicode.IsUpper(c):
-				class = 2
-			}
-			if i > 0 && class != last {
-				changes++
-			}
-			last = class
-		}
-		return changes >= minRandom/4
-	})
 }
 
 // parseMonitorLine parses a line such as
@@ -113,21 +78,31 @@ func looksRandom(token string) bool {
 // args are the arguments behind the command. ok is false for a command of a script, or of
 // another database, and if the line is not whole.
 func parseMonitorLine(line string, db int) (s Sighting, args []string, ok bool) {
+	c, ok := parseMonitorCommand(line)
+	if !ok || c.DB != db || c.Addr == "" {
+		return Sighting{}, nil, false
+	}
+	return Sighting{Addr: c.Addr, Command: strings.ToLower(c.Args[0]), At: c.At}, c.Args[1:], true
+}
+
+// parseMonitorCommand parses a line of MONITOR. ok is false if it is not whole.
+func parseMonitorCommand(line string) (c Command, ok bool) {
 	stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
 	client, command, ok := strings.Cut(rest, `] "`)
 	if !ok {
-		return Sighting{}, nil, false
+		return Command{}, false
 	}
 	number, addr, _ := strings.Cut(client, " ")
-	if number != strconv.Itoa(db) || addr == "lua" {
-		return Sighting{}, nil, false
-	}
+	db, dbErr := strconv.Atoi(number)
 	words, whole := monitorArgs(`"` + strings.TrimRight(command, "\r\n"))
 	at, err := strconv.ParseFloat(stamp, 64)
-	if err != nil || !whole || len(words) == 0 {
-		return Sighting{}, nil, false
+	if err != nil || dbErr != nil || !whole || len(words) == 0 {
+		return Command{}, false
 	}
-	return Sighting{Addr: addr, Command: strings.ToLower(words[0]), At: time.UnixMicro(int64(at * 1e6))}, words[1:], true
+	if addr == "lua" {
+		addr = ""
+	}
+	return Command{At: time.UnixMicro(int64(at * 1e6)), Addr: addr, DB: db, Args: words}, true
 }
 
 // monitorArgs parses quoted arguments with a blank between them. whole is false if the text is

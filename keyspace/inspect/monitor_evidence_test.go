@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/keyspace"
 )
 
 func TestOnlyACommandOfTheHolderIsAProof(t *testing.T) {
@@ -56,7 +57,7 @@ func TestTokensOfLibrariesLookRandomAndNamesDoNot(t *testing.T) {
 		"billing-worker-host-01": false, "billingworkerhost01": false, "ip-10-0-113-24.eu-west-1.compute.internal": false,
 		"2026-11-23T10:15:30.123Z": false, "1700000000123": false, "host-1:12345": false, "aaaaaaaaaaaaaaaaaaaaaaaa": false,
 	} {
-		if got := looksRandom(token); got != want {
+		if got := keyspace.LooksRandom(token); got != want {
 			t.Errorf("%q looks random: %v, want %v", token, got, want)
 		}
 	}
@@ -124,7 +125,7 @@ func TestMonitorNamesNoClientThatDoesNotHoldTheLock(t *testing.T) {
 						contender.SetNX(ctx, key, c.contender, time.Second)
 						contender.Get(ctx, key)
 						contender.PTTL(ctx, key)
-						if c.contender != c.holder || !looksRandom(c.contender) { // scripts with a token that looks random belong to its holder
+						if c.contender != c.holder || !keyspace.LooksRandom(c.contender) { // scripts with a token that looks random belong to its holder
 							acquire.Run(ctx, contender, []string{key}, c.contender, 1000)
 						}
 					}

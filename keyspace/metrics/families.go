@@ -191,6 +191,11 @@ func classFamilies() []family {
 	return []family{
 		{"locktop_class_locks", gauge, "Locks by the pattern of their key, in which * stands for IDs.", of(func(c classGauges) int { return c.locks }), false},
 		{"locktop_class_waiters", gauge, "Clients that wait for the locks of a class.", of(func(c classGauges) int { return c.waiters }), false},
+		{"locktop_blocked_seconds_total", counter, "Time that clients waited for the locks of a class, as far as it is seen: clients that only poll count as one for each lock.", func(p *page, t *target) {
+			for _, id := range slices.SortedFunc(maps.Keys(t.blocked), classID.compare) {
+				p.number(t.blocked[id].Seconds(), "db", strconv.Itoa(id.db), "class", id.name)
+			}
+		}, true},
 		{"locktop_asked_ratio", gauge, "Share of the held locks of a class for which another client waits or has asked within 2 s; absent if requests cannot be seen.", each(func(p *page, c classGauges, labels ...string) {
 			if c.held > 0 {
 				p.number(float64(c.asked)/float64(c.held), labels...)

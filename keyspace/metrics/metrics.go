@@ -116,6 +116,7 @@ type target struct {
 	view    view    // of the last reading
 	groups  map[groupID]*group
 	classes classes
+	blocked map[classID]time.Duration // by class with a series
 	// findings has all kinds of findings without a class.
 	findings findings
 	dropped  int64           // events that are not in the counts of groups
@@ -156,7 +157,7 @@ func newTarget(of Target, o Options) *target {
 		t.findings.add(kind, noClass, 0)
 	}
 	if o.Classes {
-		t.classes = make(classes)
+		t.classes, t.blocked = make(classes), make(map[classID]time.Duration)
 	}
 	return t
 }
@@ -164,6 +165,7 @@ func newTarget(of Target, o Options) *target {
 // observe takes the next reading with its view.
 func (t *target) observe(r Reading, v view) {
 	t.tried, t.up, t.down, t.scanned = true, true, "", t.scanned || r.Complete
+	t.addBlocked(r.At)
 	t.view = v
 	for id := range v.groups {
 		t.group(id)
@@ -180,9 +182,25 @@ func (t *target) observe(r Reading, v view) {
 	}
 	t.redlock = t.redlock || len(v.copies) > 0
 	t.classes.admit(v.classes)
+	for id := range v.classes {
+		t.blocked[t.classes.series(id)] += 0 // a counter begins with 0
+	}
 	t.findings.take(v.findings, t.classes)
 	t.reading = r
 	t.reading.Locks, t.reading.Events = nil, nil
+}
+
+// addBlocked adds the waiting between the last reading and one at a time. The clients that waited
+// then count for all of it, unless it was so long that nothing is known of it.
+func (t *target) addBlocked(at time.Time) {
+	const longest = 10 * time.Second
+	passed := at.Sub(t.reading.At)
+	if t.reading.At.IsZero() || passed <= 0 || passed > longest {
+		return
+	}
+	for id, c := range t.view.classes {
+		t.blocked[t.classes.series(id)] += time.Duration(c.blocked) * passed
+	}
 }
 
 // group returns the group with this ID, which it creates if there is none.

@@ -63,6 +63,7 @@ func newView(r Reading, o Options) view {
 			c := v.classes[id]
 			c.locks++
 			c.waiters += l.WaiterCount()
+			c.blocked += l.LeastWaiters(r.At)
 			if len(l.Holders) > 0 && !blind[l.Node] {
 				c.held++
 				c.asked += min(l.LeastWaiters(r.At), 1)
@@ -188,6 +189,7 @@ var noClass = classID{db: AllDatabases}
 // classGauges are the numbers of a class at one moment.
 type classGauges struct {
 	locks, waiters int
+	blocked        int // clients that wait at least, also those that only ask
 	held, asked    int // held locks on servers that show requests, and those of them with one
 }
 

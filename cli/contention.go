@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/cli/render"
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+	"locktop/keyspace/contention"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+	"locktop/tui"
+)
+
+// contentionOptions configures a run of contention.
+type contentionOptions struct {
+	duration time.Duration
+	monitor  bool
+	force    bool
+	classes  int
+	json     bool
+	folded   bool
+}
+
+func (o *contentionOptions) flags() *pflag.FlagSet {
+	set := flagSection("Contention")
+	set.DurationVar(&o.duration, "for", 20*time.Second, "watch the locks for this `time`")
+	set.BoolVar(&o.monitor, "monitor", false, "run MONITOR for this time, at most 1m: it shows clients that only poll, and costs the server 13µs per command")
+	set.BoolVar(&o.force, "force", false, "run MONITOR also if it costs more than 5% of a core")
+	set.IntVar(&o.classes, "classes", 10, "print at most this `number` of classes, and of holders")
+	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
+	set.BoolVar(&o.folded, "folded", false, "print class;key;holder;waiter and milliseconds, for flame graphs")
+	return set
+}
+
+func (p *program) contentionCommand() *cobra.Command {
+	var o contentionOptions
+	return p.readCommand(&cobra.Command{
+		Use:   "contention [GLOB...] [flags]",
+		Short: "Show which locks make clients wait, and whose holds cause it",
+		Long: `Watches the locks for a while and prints, for each pattern of keys, how long clients
+waited, and which holder they waited for. BLOCKED is the time that clients waited per
+second: 3 s/s means that three clients wait on average. A wait is blamed on the hold
+that was in force, and while the lock is free, on the hold before.
+
+The column BY says how the waiting is known:
+
+  stored   the library stores its waiters, or the server lists them
+  asked    another client has asked for the held lock: at least one waits; its number
+           is not known
+  seen     MONITOR has shown the attempts of each client; only with --monitor
+
+No way shows more waiting than there is, so the largest figure counts. Most libraries
+only poll: without --monitor their clients are asked at best. Clients behind one
+connection count as one, unless each has a token of its own.
+
+With --monitor, MONITOR runs for the whole time, because a wait that begins before it
+is only a lower bound. A process of its own runs it, for at most 1m and 64 MiB. It
+refuses above 5% of a core, and ends when the server becomes so busy.`,
+		Example: `  locktop contention
+  locktop contention --monitor --for 30s 'lock:orders:*'
+  locktop contention --json | jq '.classes[] | select(.blocked_s_per_s > 1)'
+  locktop contention --monitor --folded > waits.folded`,
+		Args: cobra.ArbitraryArgs,
+	}, o.check, func(ctx context.Context, r *reading, args []string) error {
+		r.match = append(r.match, args...)
+		return p.contention(ctx, r, o)
+	}, o.flags())
+}
+
+func (o *contentionOptions) check() error {
+	switch {
+	case o.force && !o.monitor:
+		return usageErrorf("", "--force needs --monitor")
+	case o.json && o.folded:
+		return usageErrorf("", "--json and --folded exclude each other")
+	case o.duration <= 0:
+		return usageErrorf("as in --for 1m", "--for: not a positive time")
+	case o.monitor && o.duration > maxMonitorTime:
+		return usageErrorf("without --monitor it may be longer", "with --monitor, --for is at most %s", humanize.Setting(maxMonitorTime))
+	case o.classes < 1:
+		return usageErrorf("", "--classes: not a positive number")
+	}
+	return nil
+}
+
+func (p *program) contention(ctx context.Context, r *reading, o contentionOptions) error {
+	known := formats.WithUserPatterns(r.lock)
+	c := &contentionRun{program: p, reading: r, options: o, ledger: contention.NewLedger(known), names: contention.Commands(known)}
+	c.source = filteredSource{r.watchOf(r.target, r.optionsOf(r.target)), &r.selection}
+	line := p.newProgressLine()
+	defer line.clear()
+	line.show("reading the locks")
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.monitor {
+		if err := c.startMonitors(within); err != nil {
+			return err
+		}
+	}
+	c.take(c.last)
+	if o.monitor {
+		c.watch(ctx, monitorLead, line)
+		c.began = time.Now()
+	}
+	line.show("watching the locks for " + humanize.Setting(o.duration))
+	c.watch(ctx, o.duration, line)
+	line.clear()
+	if err := c.print(); err != nil {
+		return fmt.Errorf("print the contention: %w", err)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.monitorErr != nil:
+		return monitorFailed(c.monitorErr)
+	case !c.last.Complete:
+		return incomplete(c.last)
+	}
+	return nil
+}
+
+// contentionRun is a run of contention.
+type contentionRun struct {
+	*program
+	*reading
+	options    contentionOptions
+	source     tui.Source
+	ledger     *contention.Ledger
+	names      []string // of the commands that MONITOR is to show
+	last       keyspace.Snapshot
+	takenAt    time.Time // of the last snapshot
+	monitors   []*lockMonitor
+	began      time.Time // of MONITOR, on the local clock; zero = it does not run
+	monitorErr error     // why MONITOR has ended early
+}
+
+// settle reads all locks, and waits until the server reports their changes.
+func (c *contentionRun) settle(ctx context.Context) (err error) {
+	c.last, err = observed(ctx, c.source, contentionPause)
+	c.last.Events = nil // they are over
+	if err != nil && ctx.Err() == nil {
+		err = scanFailed(fmt.Errorf("watch %s: %w", c.target.Title, err))
+	}
+	return err
+}
+
+// startMonitors runs MONITOR on each server, and returns when all send their commands. The
+// servers of a Redlock receive the same attempts, so one of them is enough.
+func (c *contentionRun) startMonitors(ctx context.Context) error {
+	servers := c.target.Clients(ctx)
+	addrs := slices.Sorted(maps.Keys(servers))
+	if c.target.Multi.Redlock {
+		addrs = addrs[:min(1, len(addrs))]
+	}
+	limit := int(maxMonitorShare / inspect.MonitorCost.Seconds())
+	if c.options.force {
+		limit = 0
+	}
+	for _, addr := range addrs {
+		rdb, ok := servers[addr].(*redis.Client)
+		if !ok {
+			continue
+		}
+		if !c.options.force {
+			if err := mayMonitor(ctx, c.scanner(rdb, 0)); err != nil {
+				return err
+			}
+		}
+		m, err := startLockMonitor(ctx, &c.flags, addr, c.names, c.options.duration+maxMonitorMore, limit)
+		if err != nil {
+			return err
+		}
+		c.monitors = append(c.monitors, m)
+	}
+	for _, m := range c.monitors {
+		<-m.began
+		if _, _, err := m.take(); err != nil {
+			return monitorFailed(err)
+		}
+	}
+	return nil
+}
+
+const (
+	contentionPause = 100 * time.Millisecond // between two reads of what the watch knows
+	contentionRest  = 10                     // the reads take at most one in so many parts of the time
+	watchLag        = 50 * time.Millisecond  // within which changes are known
+	// monitorLead is how long MONITOR runs before its figures count: then it is known who holds the locks,
+	// and who has asked before.
+	monitorLead = 300 * time.Millisecond
+)
+
+// watch takes what the servers do until the time is over, or ctx ends.
+func (c *contentionRun) watch(ctx context.Context, duration time.Duration, line progressLine) {
+	end := time.Now().Add(duration)
+	shown := time.Time{}
+	for ctx.Err() == nil && time.Now().Before(end) && c.monitorErr == nil {
+		if now := time.Now(); line.live && now.Sub(shown) > time.Second {
+			line.show(fmt.Sprintf("watching the locks for %s", humanize.Left(end.Sub(now))))
+			shown = now
+		}
+		began := time.Now()
+		if snap, err := c.source.Snapshot(ctx); err == nil {
+			c.take(snap)
+		}
+		pause := max(contentionPause, contentionRest*time.Since(began))
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(pause, time.Until(end))):
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if snap, err := c.source.Snapshot(last); err == nil {
+		c.take(snap)
+	}
+}
+
+// take gives the ledger a snapshot, and the commands up to it.
+func (c *contentionRun) take(snap keyspace.Snapshot) {
+	c.takenAt = time.Now()
+	ahead := snap.ClockAhead(c.takenAt)
+	if at := c.takenAt.Add(ahead - watchLag); at.After(snap.At) {
+		snap.At = at // no change was reported since the last read
+	}
+	c.last = snap
+	c.ledger.Snapshot(snap)
+	keys := make([]string, 0, len(snap.Locks)+len(snap.Events))
+	for _, l := range snap.Locks {
+		keys = append(keys, l.Key)
+	}
+	for i := range snap.Events {
+		keys = append(keys, snap.Events[i].Lock.Key)
+	}
+	until := c.takenAt
+	for _, m := range c.monitors {
+		m.add(keys)
+		ran, to, err := m.take()
+		if to.Before(until) {
+			until = to
+		}
+		for _, command := range ran {
+			c.ledger.Command(command.At, command.Addr, command.DB, command.Args)
+		}
+		if err != nil && c.monitorErr == nil {
+			c.monitorErr = err
+		}
+	}
+	if !c.began.IsZero() {
+		c.ledger.Monitored(contention.Span{From: c.began.Add(ahead), Until: until.Add(ahead)})
+	}
+}
+
+// print prints what was seen.
+func (c *contentionRun) print() error {
+	report := c.ledger.Report()
+	switch {
+	case c.options.folded:
+		return render.Folded(c.out, report)
+	case c.options.json:
+		return render.JSON(c.out, render.ContentionOf(report, c.options.classes))
+	}
+	return render.Contention(c.out, report, c.databases, c.options.classes, render.TerminalWidth(c.out))
+}

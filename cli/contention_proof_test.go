@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"maps"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/cli/render"
+	"locktop/internal/server"
+	"locktop/internal/testtier"
+)
+
+// The waits of real libraries are seen within 10 %, for each waiter, holder and key. Libraries that
+// cannot run here are skipped.
+func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
+	if !testtier.Proving() {
+		t.Skip("it takes minutes, and programs of other libraries: set LOCKTOP_PROOF=1")
+	}
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-C", "../peers", "-o", bin+"/", "./clients/redsync", "./clients/redislock").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	peers, err := filepath.Abs("../peers/clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, library := range map[string]struct {
+		needs   []string // a command that fails if it cannot run
+		command string
+		pause   time.Duration // the longest between two attempts
+	}{
+		"redsync":   {nil, filepath.Join(bin, "redsync"), 250 * time.Millisecond},
+		"redislock": {nil, filepath.Join(bin, "redislock"), 10 * time.Millisecond},
+		"redis-py":  {[]string{"/usr/bin/python3", "-c", "import redis"}, "/usr/bin/python3 " + peers + "/python/redis_py.py", 100 * time.Millisecond},
+		"SET NX":    {[]string{"/usr/bin/python3", "-c", "import redis"}, "/usr/bin/python3 " + peers + "/python/set_nx.py", 10 * time.Millisecond},
+		"redlock":   {[]string{"node", "--input-type=module", "--eval", "import '" + peers + "/node/node_modules/ioredis/built/index.js'"}, "node " + peers + "/node/redlock.js", 400 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if len(library.needs) > 0 {
+				if out, err := exec.Command(library.needs[0], library.needs[1:]...).CombinedOutput(); err != nil {
+					t.Skipf("%v: %s", err, out)
+				}
+			}
+			addr := server.ForTest(t).Addr()
+			end := loadUntil(t, addr, "--clients", "4", "--keys", "1", "--renew", "off", "--hold", "exp:60ms", "--think", "exp:40ms", "--exec", library.command)
+			d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--for", "20s")
+			truth := truthOf(end(), from, until)
+			compareWaits(t, d, truth, library.pause, owners(t, d, truth))
+		})
+	}
+}
+
+// owners returns a function that returns the client of a load for a name in a document: of all
+// assignments, the one that fits the truth best. An assignment that fits by chance would have to
+// fit each pair of clients.
+func owners(t *testing.T, d render.ContentionDocument, truth map[blocked]time.Duration) func(string) string {
+	t.Helper()
+	names, clients := make(map[string]bool), make(map[string]bool)
+	for _, b := range d.BlockedBy {
+		names[b.Holder] = true
+		for _, w := range b.Waiters {
+			names[w.Waiter] = true
+		}
+	}
+	for b := range truth {
+		clients[b.waiter], clients[b.holder] = true, true
+	}
+	from, to := slices.Sorted(maps.Keys(names)), slices.Sorted(maps.Keys(clients))
+	if len(from) != len(to) {
+		t.Errorf("there are the names %q for the clients %q", from, to)
+		return strings.Clone
+	}
+	var best []string
+	least := time.Duration(math.MaxInt64)
+	permutations(to, func(order []string) {
+		of := func(name string) string { return order[slices.Index(from, name)] }
+		wrong := time.Duration(0)
+		for _, b := range d.BlockedBy {
+			for _, w := range b.Waiters {
+				wrong += (truth[blocked{of(w.Waiter), of(b.Holder), b.Key}] - time.Duration(w.WaitedMS)*time.Millisecond).Abs()
+			}
+		}
+		if wrong < least {
+			least, best = wrong, slices.Clone(order)
+		}
+	})
+	return func(name string) string { return best[slices.Index(from, name)] }
+}
+
+// permutations calls f with each order of all.
+func permutations(all []string, f func([]string)) {
+	var swap func(n int)
+	swap = func(n int) {
+		if n == len(all) {
+			f(all)
+			return
+		}
+		for i := n; i < len(all); i++ {
+			all[n], all[i] = all[i], all[n]
+			swap(n + 1)
+			all[n], all[i] = all[i], all[n]
+		}
+	}
+	swap(0)
+}

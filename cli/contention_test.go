@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"locktop/cli/render"
+	"locktop/internal/server"
+	"locktop/internal/testtier"
+)
+
+// blocked is a client that waits for a holder of a lock.
+type blocked struct{ waiter, holder, key string }
+
+// loadEvent is an event of a load that the test needs.
+type loadEvent struct {
+	At    time.Time
+	Event string
+	Key   string
+	Owner string
+}
+
+// eventsIn reads the events of a load.
+func eventsIn(t *testing.T, file string) (all []loadEvent) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var m loadEvent
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	slices.SortStableFunc(all, func(a, b loadEvent) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// truthOf returns how long each client of a load waited for each holder, within a span. A hold is
+// to blame up to the next one.
+func truthOf(events []loadEvent, from, until time.Time) map[blocked]time.Duration {
+	truth := make(map[blocked]time.Duration)
+	holder := make(map[string]string)
+	waits := make(map[string]map[string]time.Time) // since when, by key and client
+	settle := func(key string, at time.Time) {
+		for client, since := range waits[key] {
+			begin, end := since, at
+			if begin.Before(from) {
+				begin = from
+			}
+			if end.After(until) {
+				end = until
+			}
+			if end.After(begin) && holder[key] != "" && holder[key] != client { // its own release has left the lock free
+				truth[blocked{client, holder[key], key}] += end.Sub(begin)
+			}
+			waits[key][client] = at
+		}
+	}
+	for _, m := range events {
+		switch m.Event {
+		case "arrive":
+			if waits[m.Key] == nil {
+				waits[m.Key] = make(map[string]time.Time)
+			}
+			waits[m.Key][m.Owner] = m.At
+		case "acquire":
+			settle(m.Key, m.At)
+			delete(waits[m.Key], m.Owner)
+			holder[m.Key] = m.Owner
+		case "timeout":
+			settle(m.Key, m.At)
+			delete(waits[m.Key], m.Owner)
+		}
+	}
+	for key := range waits {
+		settle(key, until)
+	}
+	return truth
+}
+
+// documentOf runs contention with --json, and returns its document and its span of MONITOR.
+func documentOf(t *testing.T, args ...string) (d render.ContentionDocument, from, until time.Time) {
+	t.Helper()
+	got := locktop(t, append([]string{"contention", "--json", "--classes", "100000"}, args...)...)
+	if err := json.Unmarshal([]byte(got.out), &d); err != nil || got.code != exitFine || d.Monitored == nil {
+		t.Fatalf("contention ends with %d: %v, %s%s", got.code, err, got.out, got.errors)
+	}
+	for text, at := range map[string]*time.Time{d.Monitored.From: &from, d.Monitored.Until: &until} {
+		var err error
+		if *at, err = time.Parse(time.RFC3339, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d, from, until
+}
+
+// compareWaits compares a document with the truth of a load: all waiting, and that of each
+// waiter, holder and key. At the begin of the span each client may miss a pause between two
+// attempts. Each waiter, holder and key counts for the proof, where the span is long; else their
+// sum does. name returns the client of the load behind a name.
+func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]time.Duration, pause time.Duration, name func(string) string) {
+	t.Helper()
+	seen := make(map[blocked]time.Duration)
+	for _, b := range d.BlockedBy {
+		for _, w := range b.Waiters {
+			seen[blocked{name(w.Waiter), name(b.Holder), b.Key}] += time.Duration(w.WaitedMS) * time.Millisecond
+		}
+	}
+	var all, sum, wrong time.Duration
+	bad := 0
+	clients := make(map[string]bool)
+	keys := slices.Collect(maps.Keys(truth))
+	for b := range seen {
+		if _, known := truth[b]; !known {
+			keys = append(keys, b)
+		}
+	}
+	slices.SortFunc(keys, func(a, b blocked) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.holder, b.holder), strings.Compare(a.waiter, b.waiter))
+	})
+	for _, b := range keys {
+		clients[b.waiter] = true
+		all, sum = all+truth[b], sum+seen[b]
+		wrong += (truth[b] - seen[b]).Abs()
+		if (truth[b] - seen[b]).Abs() > truth[b]/10+2*pause {
+			bad++
+			t.Logf("%+v: %v are seen, want %v", b, seen[b], truth[b])
+		}
+	}
+	t.Logf("%v of %v are seen, %v are wrong, in %d of waiter, holder and key", sum, all, wrong, len(keys))
+	if !testtier.Proving() && wrong < all/3 { // a few holds that a busy machine has read late
+		bad = 0
+	}
+	if all == 0 || (sum-all).Abs() > all/10+time.Duration(len(clients))*pause || bad > 0 {
+		t.Errorf("%v of %v are seen, %d of %d of waiter, holder and key are wrong", sum, all, bad, len(keys))
+	}
+}
+
+// loadUntil runs a load in the background, and returns a function that ends it and returns its
+// events.
+func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEvent) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "events")
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	var out, errs bytes.Buffer
+	code := 0
+	running.Go(func() {
+		code = Run(ctx, append([]string{"load", "-u", "redis://" + addr, "--duration", "0", "--events", file}, args...), strings.NewReader(""), &out, &errs)
+	})
+	t.Cleanup(func() { stop(); running.Wait() })
+	return func() []loadEvent {
+		stop()
+		running.Wait()
+		if code != exitInterrupted {
+			t.Errorf("the load ends with %d: %s%s", code, &out, &errs)
+		}
+		return eventsIn(t, file)
+	}
+}
+
+func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	duration := time.Duration(testtier.Size(1, 4, 20)) * 400 * time.Millisecond
+	const pause = 20 * time.Millisecond
+	end := loadUntil(t, addr, "--clients", "6", "--keys", "1", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", pause), "--hold", "exp:15ms", "--think", "10ms")
+	d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--for", duration.String())
+	compareWaits(t, d, truthOf(end(), from, until), pause, func(name string) string { return name })
+}
+
+// Waiters that the library stores are seen without MONITOR.
+func TestContentionShowsStoredWaiters(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "orders:4713", "pay-7:52~01a20e37-d12f-7743-b2a6-c9e1c60bb87b", "PX", 60_000)
+	send(t, addr, "ZADD", "{orders:4713}:waiters", 1_700_000_000_000_000, "api-2:17~5f1c2a3b4d5e")
+	where := []string{"contention", "-u", "redis://" + addr, "--for", "200ms"}
+	got := locktop(t, where...)
+	for _, want := range []string{`(?m)^orders:\* +1 +100% +1 +\d\.\d\d s/s +pay-7:52 100% +≥\S+ ms +≥\S+ ms +stored$`, `(?m)^pay-7:52 +orders:4713 +1 +\d+ ms +\d+ ms +stored$`, `only poll are seen with --monitor`} {
+		if got.code != exitFine || !regexp.MustCompile(want).MatchString(got.out) {
+			t.Errorf("it ends with %d, and does not print %s:\n%s%s", got.code, want, got.out, got.errors)
+		}
+	}
+	if got := locktop(t, append(where, "--folded", "orders:*")...); !regexp.MustCompile(`^orders:\*;orders:4713;pay-7:52;api-2:17~5f1c2a3b4d5e \d+\n$`).MatchString(got.out) {
+		t.Errorf("folded it prints %q", got.out)
+	}
+	if got := locktop(t, append(where, "--folded", "other:*")...); got.out != "" || got.code != exitFine {
+		t.Errorf("of no lock it prints %q, and ends with %d", got.out, got.code)
+	}
+}
+
+func TestContentionRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	aUser(t, addr, "nomonitor", "reset", "on", ">pw", "~*", "&*", "+@all", "-monitor")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--force"}, exitUsage, "--force needs --monitor"},
+		{[]string{"--for", "0s"}, exitUsage, "--for: not a positive time"},
+		{[]string{"--monitor", "--for", "2m"}, exitUsage, "with --monitor, --for is at most 1 m"},
+		{[]string{"--json", "--folded"}, exitUsage, "exclude each other"},
+		{[]string{"--classes", "0"}, exitUsage, "--classes: not a positive number"},
+		{[]string{"--monitor", "--user", "nomonitor", "-a", "pw"}, exitFailure, "this user may not run MONITOR (it needs +monitor"},
+	} {
+		got := locktop(t, append([]string{"contention", "-u", "redis://" + addr}, c.args...)...)
+		if got.code != c.code || got.out != "" || !strings.Contains(got.errors, c.want) {
+			t.Errorf("contention %q ends with %d: %s%s\nwant %d and %q", c.args, got.code, got.out, got.errors, c.code, c.want)
+		}
+	}
+}
+
+// An interrupt prints what was seen so far, and ends MONITOR.
+func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
+	t.Parallel()
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
+	rdb := namedClient(t, addr, "")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, errs := newLines(), newLines()
+	code := make(chan int, 1)
+	go func() {
+		code <- Run(ctx, []string{"contention", "--monitor", "--for", "1m", "-u", "redis://" + addr}, strings.NewReader(""), out, errs)
+	}()
+	errs.sees(t, "watching the locks for 1 m")
+	if !monitors(t, rdb) {
+		t.Error("MONITOR does not run")
+	}
+	stop()
+	if got := <-code; got != exitInterrupted || !strings.Contains(out.String(), "lock:a") {
+		t.Errorf("it ends with %d: %s%s", got, out, errs)
+	}
+	eventually(t, func() bool { return !monitors(t, rdb) })
+}

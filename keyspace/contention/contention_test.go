@@ -1,0 +1,458 @@
+package contention_test
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/internal/testtier"
+	"locktop/keyspace"
+	"locktop/keyspace/contention"
+	"locktop/keyspace/formats"
+)
+
+var began = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+
+// after returns the time some milliseconds after the begin.
+func after(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+
+// lock returns a lock as a read shows it, held by the holders.
+func lock(key, format string, holders ...string) *keyspace.Lock {
+	l := &keyspace.Lock{Key: key, Format: format, Kind: keyspace.Mutex}
+	for _, id := range holders {
+		l.Holders = append(l.Holders, keyspace.Holder{ID: id, Count: 1})
+	}
+	return l
+}
+
+func snapshot(ms int, locks ...*keyspace.Lock) keyspace.Snapshot {
+	return keyspace.Snapshot{At: after(ms), Locks: locks}
+}
+
+// style is how the clients of a simulation behave.
+type style struct {
+	name     string
+	format   string
+	token    func(client, try int, r *rand.Rand) string // of each try
+	perLock  bool                                       // one token for all tries of an acquire
+	newConns bool                                       // each command has a connection of its own
+}
+
+func random16(r *rand.Rand) string {
+	raw := make([]byte, 16)
+	for i := range raw {
+		raw[i] = byte(r.Uint32())
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+var styles = []style{
+	{name: "a token for each acquire", format: "redsync", perLock: true, token: func(_, _ int, r *rand.Rand) string { return random16(r) }},
+	{name: "a token for each try", format: "redsync", token: func(_, _ int, r *rand.Rand) string { return random16(r) }},
+	{name: "one flag for all", format: "set-nx", token: func(int, int, *rand.Rand) string { return "1" }},
+	{name: "a process number, and a connection for each command", format: "set-nx", newConns: true, token: func(client, _ int, _ *rand.Rand) string { return strconv.Itoa(4700 + client) }},
+}
+
+// pair is a holder, and the waiter that it blocks.
+type pair struct{ holder, waiter string }
+
+// simulation is a lock for which clients poll. Its clients are named by their address.
+type simulation struct {
+	style
+	r       *rand.Rand
+	ledger  *contention.Ledger
+	now     time.Duration
+	clients []*client
+	conns   int
+	holder  *client // nil = the lock is free
+	blame   *client // the last holder
+	truth   map[pair]time.Duration
+}
+
+// client is a client of a simulation. Its next step is due at a time.
+type client struct {
+	name    string // its address
+	due     time.Duration
+	token   string
+	tries   int
+	waits   bool
+	counted time.Duration // up to this, the truth has its wait
+}
+
+const simulated = "lock:a"
+
+func between(r *rand.Rand, mean time.Duration) time.Duration {
+	return time.Duration((0.5 + r.Float64()) * float64(mean))
+}
+
+func (s *simulation) at() time.Time { return began.Add(s.now) }
+
+// send gives the ledger a command of a client.
+func (s *simulation) send(c *client, args ...string) {
+	addr := c.name
+	if s.newConns {
+		s.conns++
+		addr = fmt.Sprintf("10.0.0.1:%d", 20_000+s.conns)
+	}
+	s.ledger.Command(s.at(), addr, 0, args)
+}
+
+// run simulates for a while. lag is the longest time between a change and its read.
+func (s *simulation) run(until, poll, hold, think, lag time.Duration) {
+	reads := []time.Duration{0}
+	for {
+		c := slices.MinFunc(s.clients, func(a, b *client) int { return cmp.Compare(a.due, b.due) })
+		for len(reads) > 0 && reads[0] <= min(c.due, until) {
+			s.now, reads = reads[0], reads[1:]
+			s.read()
+		}
+		if s.now = min(c.due, until); c.due > until {
+			break
+		}
+		before := s.holder
+		switch {
+		case s.holder == c:
+			s.send(c, "evalsha", "e950", "1", simulated, c.token)
+			s.ledger.Command(s.at(), "", 0, []string{"DEL", simulated})
+			s.holder, c.tries = nil, 0
+			c.due += between(s.r, think)
+		case s.try(c):
+			c.due += between(s.r, hold)
+		default:
+			c.due += between(s.r, poll)
+		}
+		if at := s.now + time.Duration(s.r.Float64()*float64(lag)); s.holder != before && (len(reads) == 0 || reads[len(reads)-1] < at) {
+			reads = append(reads, at)
+		}
+	}
+	s.settle()
+	s.ledger.Monitored(contention.Span{From: began, Until: s.at()})
+	s.read()
+}
+
+// read gives the ledger the lock as it is.
+func (s *simulation) read() {
+	l := lock(simulated, s.format)
+	if s.holder != nil {
+		l = lock(simulated, s.format, s.holder.token)
+	}
+	snap := keyspace.Snapshot{At: s.at()}
+	if s.holder != nil || s.now == 0 {
+		snap.Locks = []*keyspace.Lock{l}
+	}
+	s.ledger.Snapshot(snap)
+}
+
+// try lets a client try, and reports whether it holds the lock then.
+func (s *simulation) try(c *client) bool {
+	if c.tries == 0 || !s.perLock {
+		c.token = s.token(slices.Index(s.clients, c), c.tries, s.r)
+	}
+	c.tries++
+	s.send(c, "set", simulated, c.token, "nx", "px", "5000")
+	if s.holder != nil {
+		if !c.waits {
+			c.waits, c.counted = true, s.now
+		}
+		return false
+	}
+	s.settle()
+	s.holder, s.blame, c.waits = c, c, false
+	return true
+}
+
+// settle adds the waits up to now to the truth.
+func (s *simulation) settle() {
+	name := func(c *client) string {
+		if s.newConns { // its address says nothing
+			return c.token
+		}
+		return c.name
+	}
+	for _, c := range s.clients {
+		if c.waits {
+			s.truth[pair{name(s.blame), name(c)}] += s.now - c.counted
+			c.counted = s.now
+		}
+	}
+}
+
+// The waits that MONITOR shows are those of the clients, whatever tokens and connections they
+// use, and each is blamed on the hold that caused it.
+func TestTheWaitsOfPollingClientsAreSeen(t *testing.T) {
+	t.Parallel()
+	for _, how := range styles {
+		for k, n := range []int{2, 8, 64} {
+			for j, poll := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond} {
+				if j != k && !testtier.InLong() {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, %d clients, every %v", how.name, n, poll), func(t *testing.T) {
+					t.Parallel()
+					s := simulation{style: how, r: rand.New(rand.NewPCG(uint64(n), uint64(poll))), ledger: contention.NewLedger(formats.All()), truth: make(map[pair]time.Duration)}
+					for i := range n {
+						name := fmt.Sprintf("10.0.0.%d:4711", 10+i)
+						s.clients = append(s.clients, &client{name: name, due: time.Duration(i+1) * time.Millisecond})
+					}
+					s.run(20*time.Second, poll, 30*time.Millisecond, 20*time.Millisecond, 3*time.Millisecond)
+					s.check(t)
+				})
+			}
+		}
+	}
+}
+
+// check compares the report with the truth.
+func (s *simulation) check(t *testing.T) {
+	t.Helper()
+	var truth, seen, wrong time.Duration
+	got := make(map[pair]time.Duration)
+	for _, w := range s.ledger.Report().Waits {
+		got[pair{w.Holder, w.Waiter}] += w.Waited
+		seen += w.Waited
+	}
+	for p, want := range s.truth {
+		truth += want
+		wrong += (got[p] - want).Abs()
+	}
+	if truth == 0 || (seen-truth).Abs() > truth/50 || wrong > truth/20 {
+		t.Errorf("%v of waiting are seen, want %v; %v are blamed on others", seen, truth, wrong)
+	}
+}
+
+// waiting returns a lock as a read shows it, with waiters.
+func waiting(l *keyspace.Lock, ids ...string) *keyspace.Lock {
+	for _, id := range ids {
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: id})
+	}
+	return l
+}
+
+func ledger() *contention.Ledger { return contention.NewLedger(formats.All()) }
+
+// only returns the only class of a report.
+func only(t *testing.T, r contention.Report) contention.Class {
+	t.Helper()
+	if len(r.Classes) != 1 {
+		t.Fatalf("there are %d classes: %+v", len(r.Classes), r.Classes)
+	}
+	return r.Classes[0]
+}
+
+// A hold is to blame up to the next one: while the lock is free, its clients wait until they hear
+// of the release.
+func TestStoredWaitersBlameTheHoldThatBlocksThem(t *testing.T) {
+	t.Parallel()
+	g := ledger()
+	g.Snapshot(snapshot(0, lock("print:4711", "redisson")))
+	g.Snapshot(snapshot(1000, lock("print:4711", "redisson", "a")))
+	g.Snapshot(snapshot(2000, waiting(lock("print:4711", "redisson", "a"), "b", "c")))
+	g.Snapshot(snapshot(5000, waiting(lock("print:4711", "redisson"), "b", "c")))
+	g.Snapshot(snapshot(6000, waiting(lock("print:4711", "redisson", "b"), "c")))
+	g.Snapshot(snapshot(10000, waiting(lock("print:4711", "redisson", "b"), "c")))
+	r := g.Report()
+	want := []contention.Blocked{
+		{Lock: keyspace.ID{Key: "print:4711"}, Holder: "a", Waiter: "b", Waited: 4 * time.Second},
+		{Lock: keyspace.ID{Key: "print:4711"}, Holder: "a", Waiter: "c", Waited: 4 * time.Second},
+		{Lock: keyspace.ID{Key: "print:4711"}, Holder: "b", Waiter: "c", Waited: 4 * time.Second},
+	}
+	if !slices.Equal(r.Waits, want) {
+		t.Errorf("the waits are %+v", r.Waits)
+	}
+	if b := r.Blames[0]; len(r.Blames) != 2 || b.Holder != "a" || b.Clients != 2 || b.Total != 8*time.Second || b.Longest != 4*time.Second || b.Rung != contention.Stored {
+		t.Errorf("to blame are %+v", r.Blames)
+	}
+	c := only(t, r)
+	if c.Name != "print:*" || c.Locks != 1 || c.Held != 0.8 || c.MostWaiting != 2 || c.Blocked != 1.2 || c.Worst != "a" || c.WorstShare < 0.66 || c.WorstShare > 0.67 {
+		t.Errorf("the class is %+v", c)
+	}
+	if c.P50 != (contention.Quantile{Duration: 8 * time.Second, AtLeast: true}) || c.P99 != c.P50 {
+		t.Errorf("half of the waits take %+v, 99 %% %+v; the second one still goes on", c.P50, c.P99)
+	}
+}
+
+func TestWaitersWithoutNamesAreCounted(t *testing.T) {
+	t.Parallel()
+	g := ledger()
+	g.Snapshot(snapshot(0, lock("a", "redisson", "x")))
+	three := lock("a", "redisson", "x")
+	three.Waiting = 3
+	g.Snapshot(snapshot(1000, three))
+	g.Snapshot(snapshot(3000, three))
+	g.Snapshot(snapshot(4000, lock("a", "redisson", "x")))
+	r := g.Report()
+	if c := only(t, r); c.Waited != 9*time.Second || c.MostWaiting != 3 || c.Rung != contention.Stored || !c.P50.AtLeast {
+		t.Errorf("the class is %+v", c)
+	}
+	if b := r.Blames[0]; b.Clients != 3 || b.Total != 9*time.Second || b.Longest != 3*time.Second {
+		t.Errorf("to blame is %+v", b)
+	}
+}
+
+// A client that asks at least every 2 s waits. One request alone is no wait.
+func TestALockThatIsAskedForAgainAndAgainHasAWaiter(t *testing.T) {
+	t.Parallel()
+	g := ledger()
+	for i, ms := range []int{0, 1000, 2000, 3000, 9000, 10000} {
+		l := lock("a", "redsync", "x")
+		if i > 0 {
+			l.AskedAt = after(ms)
+		}
+		g.Snapshot(snapshot(ms, l))
+	}
+	if c := only(t, g.Report()); c.Rung != contention.Asked || c.Waited != 3*time.Second || c.MostWaiting != 1 || c.Worst != "x" {
+		t.Errorf("the class is %+v", c)
+	}
+}
+
+// commands gives the ledger commands, each at a number of milliseconds: its client, a colon, and
+// its words; without a client it is one of a script.
+func commands(g *contention.Ledger, at ...any) {
+	for i := 0; i < len(at); i += 2 {
+		client, words, _ := strings.Cut(at[i+1].(string), ": ")
+		if client != "" {
+			client += ":1"
+		}
+		g.Command(after(at[i].(int)), client, 0, strings.Fields(words))
+	}
+}
+
+const (
+	tokenA = "kFdoYH0xKruSNwCHu3t97w=="
+	tokenB = "WIVWsw3WURePr9+/POx+WQ=="
+	tokenC = "AyrY1jSWIklnQfs/yqPslg=="
+)
+
+func TestWhatMonitorShowsOfAWait(t *testing.T) {
+	t.Parallel()
+	const a, b, c = "set lock:a " + tokenA + " nx px 5000", "set lock:a " + tokenB + " nx px 5000", "set lock:a " + tokenC + " nx px 5000"
+	for _, one := range []struct {
+		name     string
+		commands []any
+		waited   map[string]int // ms by waiter
+		atLeast  bool
+		tries    int
+	}{
+		{"it ends with the success", []any{500, "x: " + b, 600, "x: " + b, 700, ": DEL lock:a", 750, "x: " + b}, map[string]int{"x:1": 250}, false, 3},
+		{"it ends with the last attempt of a client that gives up", []any{500, "x: " + b, 600, "x: " + b}, map[string]int{"x:1": 100}, false, 2},
+		{"it goes on at the end", []any{9700, "x: " + b, 9800, "x: " + b, 9900, "x: " + b}, map[string]int{"x:1": 300}, true, 3},
+		{"it may have begun before", []any{5, "x: " + b, 105, "x: " + b}, map[string]int{"x:1": 100}, true, 2},
+		{"a single attempt is no wait", []any{100, "x: " + b, 200, "y: " + c}, nil, false, 2},
+		{"connections of a pool, one token", []any{500, "x: " + b, 600, "y: " + b, 700, "z: " + b}, map[string]int{"z:1": 200}, false, 3},
+		{"one connection, a token for each try, is one client", []any{500, "x: " + b, 600, "x: " + c}, map[string]int{"x:1": 100}, false, 2},
+		{"one connection that asks every minute is none", []any{100, "x: " + b, 7000, "x: " + c}, nil, false, 2},
+		{"EVALSHA without the script, and EVAL with it, are one", []any{500, "x: evalsha 1f 1 lock:a " + tokenB + " 5000", 501, "x: eval s 1 lock:a " + tokenB + " 5000"}, nil, false, 1},
+		{"but a deletion between them lets the second one succeed", []any{500, "x: " + b, 501, ": DEL lock:a", 502, "x: evalsha 1f 1 lock:a " + tokenB + " 5000", 600, "y: " + c, 700, "y: " + c, 800, ": DEL lock:a", 801, "y: " + c}, map[string]int{"x:1": 2, "y:1": 201}, false, 5},
+		{"renewals of the holder", []any{100, "x: evalsha 1f 1 lock:a " + tokenA + " 5000", 200, "x: evalsha 1f 1 lock:a " + tokenA + " 5000"}, nil, false, 0},
+		{"reads, and releases of others", []any{100, "x: get lock:a", 200, "x: get lock:a", 300, "x: evalsha 1f 1 lock:a " + tokenB, 400, "x: evalsha 1f 1 lock:a " + tokenB}, nil, false, 0},
+		{"renewals of a lock that is lost", []any{100, ": DEL lock:a", 110, "x: " + b, 200, ": DEL lock:a", 210, "y: " + c, 300, "x: evalsha 1f 1 lock:a " + tokenB + " 5000", 400, "x: evalsha 1f 1 lock:a " + tokenB + " 5000"}, nil, false, 2},
+		{"another lock", []any{100, "x: set lock:b " + tokenB + " nx", 200, "x: set lock:b " + tokenB + " nx"}, nil, false, 0},
+	} {
+		g := ledger()
+		g.Snapshot(snapshot(0, lock("lock:a", "redsync", tokenA)))
+		commands(g, one.commands...)
+		g.Monitored(contention.Span{From: began, Until: after(10000)})
+		g.Snapshot(snapshot(10000, lock("lock:a", "redsync", tokenA)))
+		r := g.Report()
+		got := make(map[string]int)
+		for _, w := range r.Waits {
+			got[w.Waiter] += int(w.Waited.Milliseconds())
+		}
+		k := only(t, r)
+		if !maps.Equal(got, one.waited) || k.P50.AtLeast != one.atLeast || k.Attempts != one.tries {
+			t.Errorf("%s: the waits are %v, want %v; %+v", one.name, got, one.waited, k)
+		}
+	}
+}
+
+// A token may name its client, also one that never holds the lock.
+func TestAWaiterHasTheLabelOfItsToken(t *testing.T) {
+	t.Parallel()
+	g := ledger()
+	g.Snapshot(snapshot(0, lock("lock:a", "set-nx", "1")))
+	const try = `x: set lock:a {"owner":"etl-2","pid":318} nx`
+	commands(g, 500, try, 600, try)
+	g.Monitored(contention.Span{From: began, Until: after(10000)})
+	g.Snapshot(snapshot(10000, lock("lock:a", "set-nx", "1")))
+	if w := g.Report().Waits; len(w) != 1 || w[0].Waiter != "etl-2" || w[0].Waited != 100*time.Millisecond {
+		t.Errorf("the waits are %+v", w)
+	}
+}
+
+// Attempts at a semaphore with free permits, and of readers while others read, are no waits.
+func TestOnlyAFullLockRefuses(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int]int{2: 1, 3: 0} {
+		l := lock("gpu", "locktop-semaphore", "a~01a20e38-003e-728b-bd7a-a937a0ccff21", "b~01a20e38-003e-7880-bfe0-003529967b2a")
+		l.Kind, l.Limit = keyspace.Semaphore, limit
+		g := ledger()
+		g.Snapshot(snapshot(0, l))
+		for ms := 100; ms < 1000; ms += 100 {
+			commands(g, ms, fmt.Sprintf("x: evalsha a3 1 gpu c~01a20e38-0040-72ef-bda0-d6cbc401%04d 5000 2 limit", ms))
+		}
+		g.Monitored(contention.Span{From: began, Until: after(1000)})
+		g.Snapshot(snapshot(1000, l))
+		r := g.Report()
+		if len(r.Waits) != 2*want { // each holder has a share
+			t.Errorf("with %d permits the waits are %+v", limit, r.Waits)
+		}
+	}
+}
+
+// Ordinary traffic beside locks, also with their keys, makes no waiters.
+func TestOrdinaryCommandsMakeNoWaiters(t *testing.T) {
+	t.Parallel()
+	g := ledger()
+	r := rand.New(rand.NewPCG(1, 2))
+	locks := []*keyspace.Lock{lock("lock:a", "redsync", tokenA), lock("job:1", "redisson", "8743c9c0-0795-4907-87fd-6c719a6b4586:52"), lock("lock:report", "set-nx", "1")}
+	g.Snapshot(snapshot(0, locks...))
+	keys := []string{"lock:a", "job:1", "lock:report", "user:4711", "cart:17", "queue:mail", "session:8f14"}
+	for i := range 100_000 {
+		key, n := keys[r.IntN(len(keys))], strconv.Itoa(r.IntN(1000))
+		token := random16(r)
+		free := keys[3+r.IntN(len(keys)-3)] // no lock
+		client := fmt.Sprintf("10.0.0.%d:%d", r.IntN(20), 40_000+r.IntN(50))
+		g.Command(began.Add(time.Duration(i)*200*time.Microsecond), client, 0, [][]string{
+			{"GET", key}, {"TTL", key}, {"EXISTS", key}, {"TYPE", key}, {"OBJECT", "idletime", key}, {"HGETALL", key}, {"MGET", key, free},
+			{"SET", free, token, "EX", n}, {"SET", free, token, "NX", "EX", n}, {"SETNX", free, n}, {"HSET", free, "f", n}, {"INCR", free}, {"DEL", free},
+			{"EVALSHA", token, "1", free, token, n}, {"EVALSHA", token, "0", key}, {"EVAL", "return 1", "1", key}, {"EVALSHA", token, "1", free, key, n},
+			{"EVALSHA", token, "1", "lock:a", tokenA, n}, {"EVALSHA", token, "1", "job:1", n, "8743c9c0-0795-4907-87fd-6c719a6b4586:52"}, // renewals
+			{"LPUSH", free, key}, {"PUBLISH", "news", key}, {"SADD", "locks", key}, {"ZADD", free, n, key}, {"PING"}, {"EXPIRE", key, n}, {"PEXPIRE", key, n, "NX"},
+		}[r.IntN(26)])
+	}
+	g.Monitored(contention.Span{From: began, Until: after(20000)})
+	g.Snapshot(snapshot(20000, locks...))
+	if report := g.Report(); len(report.Waits) > 0 || len(report.Blames) > 0 {
+		t.Errorf("%d waits are invented: %+v", len(report.Waits), report.Waits)
+	}
+}
+
+func TestClassesAreInTheOrderOfTheirWaiting(t *testing.T) {
+	t.Parallel()
+	g := ledger()
+	free := []*keyspace.Lock{lock("idle:1", "redsync"), lock("order:1", "redisson", "a"), lock("order:2", "redisson", "b"), lock("stock:1", "redisson", "c")}
+	g.Snapshot(snapshot(0, free...))
+	busy := func() []*keyspace.Lock {
+		return []*keyspace.Lock{lock("idle:1", "redsync"), waiting(lock("order:1", "redisson", "a"), "w"), waiting(lock("order:2", "redisson", "b"), "v", "w"), waiting(lock("stock:1", "redisson", "c"), "w")}
+	}
+	g.Snapshot(snapshot(1000, busy()...))
+	g.Snapshot(snapshot(2000, busy()...))
+	r := g.Report()
+	var names []string
+	for _, c := range r.Classes {
+		names = append(names, fmt.Sprintf("%s %d %.1f %s", c.Name, c.Locks, c.Blocked, c.Worst))
+	}
+	if want := []string{"order:* 2 1.5 b", "stock:* 1 0.5 c", "idle:* 1 0.0 "}; !slices.Equal(names, want) {
+		t.Errorf("the classes are %q, want %q", names, want)
+	}
+	if r.Blames[0].Holder != "b" || r.Blames[0].Lock.Key != "order:2" || r.Watched.Duration() != 2*time.Second || r.Monitored.Duration() != 0 {
+		t.Errorf("the report is %+v", r)
+	}
+}

@@ -1,0 +1,389 @@
+package contention
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// Report is what a [Ledger] has seen.
+type Report struct {
+	Watched   Span      // when the locks were read
+	Monitored Span      // when MONITOR ran; zero = it did not
+	Classes   []Class   // those with the most waiting first
+	Blames    []Blame   // those with the most waiting first
+	Waits     []Blocked // by lock, holder and waiter, in this order
+}
+
+// Span is a time on the clock of a server.
+type Span struct{ From, Until time.Time }
+
+// Duration returns how long the span lasts.
+func (s Span) Duration() time.Duration { return s.Until.Sub(s.From) }
+
+// Class is the contention for the locks whose keys differ in IDs only.
+type Class struct {
+	DB          int
+	Name        string
+	Locks       int           // that were seen
+	Held        float64       // share of the time during which a lock of the class is held, on average
+	Rung        Rung          // how the waiting is known; "" = none was seen
+	MostWaiting int           // the most clients that waited at once
+	Blocked     float64       // seconds of waiting per second: clients that wait, on average
+	Waited      time.Duration // sum of all waits
+	Attempts    int           // that MONITOR has shown; 0 = it has shown none
+	Acquired    int           // those that succeeded
+	Worst       string        // the holder that is to blame for most of the waiting; "" = not known
+	WorstShare  float64       // its share of the waiting
+	P50, P99    Quantile      // of the waits
+}
+
+// Quantile is a quantile of waits. AtLeast says that it may be longer, because some waits began
+// before the watch or still go on.
+type Quantile struct {
+	time.Duration
+	AtLeast bool
+}
+
+// Blame is the waiting that one holder of a lock has caused.
+type Blame struct {
+	Lock    keyspace.ID
+	Holder  string
+	Rung    Rung
+	Clients int // that were blocked; those without a name count as they waited at once
+	Total   time.Duration
+	Longest time.Duration // of one wait, the part that this holder has caused
+}
+
+// Blocked is the waiting of one client for one holder of a lock.
+type Blocked struct {
+	Lock           keyspace.ID
+	Holder, Waiter string // the waiter is "" if only the number is known
+	Waited         time.Duration
+}
+
+// finding is the contention for one lock by one rung.
+type finding struct {
+	rung     Rung
+	period   time.Duration
+	waits    []wait
+	holds    []hold
+	attempts int
+	acquired int
+}
+
+// perSecond returns the seconds of waiting per second.
+func (f finding) perSecond() float64 {
+	if f.period <= 0 {
+		return 0
+	}
+	return f.waited().Seconds() / f.period.Seconds()
+}
+
+func (f finding) waited() (sum time.Duration) {
+	for _, w := range f.waits {
+		sum += time.Duration(w.n) * w.until.Sub(w.from)
+	}
+	return sum
+}
+
+// Report returns what was seen so far. Of the waiting that several rungs show, the largest
+// counts: no rung shows more than there is.
+func (g *Ledger) Report() Report {
+	r := Report{Watched: g.watched, Monitored: g.monitored}
+	sums := make(map[classID]*classSum)
+	for _, id := range slices.SortedFunc(maps.Keys(g.locks), keyspace.ID.Compare) {
+		a := g.locks[id]
+		f, names := g.judge(a)
+		class := classID{id.DB, keyspace.ClassOf(id.Key)}
+		if sums[class] == nil {
+			sums[class] = &classSum{blamed: make(map[string]time.Duration)}
+		}
+		blamed := blame(f, names)
+		sums[class].add(a.heldFor(g.watched.Until), f, blamed)
+		blames, waits := summarize(a.last.ID(), f, blamed)
+		r.Blames, r.Waits = append(r.Blames, blames...), append(r.Waits, waits...)
+	}
+	for id, sum := range sums {
+		r.Classes = append(r.Classes, sum.class(id, r.Watched.Duration()))
+	}
+	slices.SortFunc(r.Classes, func(a, b Class) int {
+		return cmp.Or(cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Held, a.Held), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortStableFunc(r.Blames, func(a, b Blame) int { return cmp.Compare(b.Total, a.Total) })
+	return r
+}
+
+// judge returns the rung that shows the most waiting for a lock, and the names of the clients.
+func (g *Ledger) judge(a *account) (finding, names) {
+	n := a.names(g.formats[a.last.Format])
+	var read []hold
+	for _, s := range a.states {
+		read = append(read, s.hold())
+	}
+	best := finding{rung: Stored, period: g.watched.Duration(), holds: read, waits: a.stored(g.watched)}
+	asked := finding{rung: Asked, period: g.watched.Duration(), holds: read, waits: a.asked}
+	if asked.perSecond() > best.perSecond() {
+		best = asked
+	}
+	if len(a.tries) > 0 {
+		w := a.seen(g.monitored)
+		seen := finding{rung: Seen, period: g.monitored.Duration(), holds: w.holds, waits: w.waits(n.of)}
+		if seen.perSecond() >= best.perSecond() {
+			best = seen
+		}
+		best.attempts, best.acquired = w.attempted, w.acquired
+	}
+	return best, n
+}
+
+// heldFor returns how long a lock was held up to a time.
+func (a *account) heldFor(until time.Time) (sum time.Duration) {
+	for i, s := range a.states {
+		end := until
+		if i+1 < len(a.states) {
+			end = a.states[i+1].at
+		}
+		if len(s.holders) > 0 {
+			sum += end.Sub(s.at)
+		}
+	}
+	return sum
+}
+
+// names are the names of clients: the label of one of their tokens, or their address.
+type names struct {
+	labels  map[string]string // by token, and by address
+	clients map[string]string // address, by token
+}
+
+func (a *account) names(f *keyspace.Format) names {
+	n := names{make(map[string]string), make(map[string]string)}
+	for _, s := range a.states {
+		for _, h := range s.holders {
+			if h.Label != "" {
+				n.labels[h.ID] = h.Label
+			}
+		}
+	}
+	n.nameProcesses(a.tries)
+	for _, t := range a.tries {
+		if t.deletes {
+			continue
+		}
+		if n.clients[t.token] == "" {
+			n.clients[t.token] = t.client
+		}
+		if n.labels[t.client] == "" && f != nil {
+			n.labels[t.client] = f.Label(a.last.Key, t.token, t.at)
+		}
+		if label := n.labels[t.token]; label != "" {
+			n.labels[t.client] = label
+		}
+	}
+	return n
+}
+
+// nameProcesses gives the tokens that are tried again and again, each time on a new connection,
+// their own text as a label: the number of a process, whose address says nothing.
+func (n names) nameProcesses(tries []try) {
+	byToken, byClient := make(map[string]int), make(map[string]int)
+	for _, t := range tries {
+		byToken[t.token]++
+		byClient[t.client]++
+	}
+	for _, t := range tries {
+		switch {
+		case t.deletes || t.token == "" || byToken[t.token] < 2:
+		case byClient[t.client] == 1 && n.labels[t.token] == "" && !keyspace.LooksRandom(t.token):
+			n.labels[t.token] = t.token
+		}
+	}
+}
+
+// of names the client of an attempt.
+func (n names) of(t try) string { return cmp.Or(n.labels[t.token], n.labels[t.client], t.client) }
+
+// holder names one holder of a hold.
+func (n names) holder(h hold, token string) string {
+	client := cmp.Or(h.client, n.clients[token])
+	return cmp.Or(n.labels[token], n.labels[client], client, token)
+}
+
+// blamed is a part of a wait, with the holder that has caused it.
+type blamed struct {
+	wait   int // index
+	holder string
+	waited time.Duration // of all clients of the wait
+}
+
+// blame divides each wait among the holds that were in force. While a lock is free, the hold
+// before is to blame: its clients wait until they ask again. Several holders share the blame.
+func blame(f finding, n names) (all []blamed) {
+	var holds []hold
+	for _, h := range f.holds {
+		if len(h.tokens) > 0 {
+			holds = append(holds, h)
+		}
+	}
+	for i, w := range f.waits {
+		first, _ := slices.BinarySearchFunc(holds, w.from, func(h hold, t time.Time) int {
+			if h.at.After(t) {
+				return 1
+			}
+			return -1
+		})
+		for k := max(first-1, 0); k < len(holds) && holds[k].at.Before(w.until); k++ {
+			from, until := later(holds[k].at, w.from), w.until
+			if k == 0 {
+				from = w.from
+			}
+			if k+1 < len(holds) && holds[k+1].at.Before(until) {
+				until = holds[k+1].at
+			}
+			for _, token := range holds[k].tokens {
+				part := time.Duration(w.n) * until.Sub(from) / time.Duration(len(holds[k].tokens))
+				all = append(all, blamed{i, n.holder(holds[k], token), part})
+			}
+		}
+	}
+	return all
+}
+
+// summarize returns the blame of the holders of a lock, and of each waiter.
+func summarize(id keyspace.ID, f finding, all []blamed) (blames []Blame, waits []Blocked) {
+	type pair struct{ holder, waiter string }
+	byHolder := make(map[string]*Blame)
+	byPair := make(map[pair]time.Duration)
+	byWait := make(map[blamed]time.Duration)
+	for _, b := range all {
+		w := f.waits[b.wait]
+		sum := byHolder[b.holder]
+		if sum == nil {
+			sum = &Blame{Lock: id, Holder: b.holder, Rung: f.rung}
+			byHolder[b.holder] = sum
+		}
+		sum.Total += b.waited
+		one := blamed{wait: b.wait, holder: b.holder}
+		byWait[one] += b.waited / time.Duration(w.n)
+		sum.Longest = max(sum.Longest, byWait[one])
+		if w.waiter == "" {
+			sum.Clients = max(sum.Clients, w.n)
+		}
+		byPair[pair{b.holder, w.waiter}] += b.waited
+	}
+	for p, waited := range byPair {
+		if p.waiter != "" {
+			byHolder[p.holder].Clients++
+		}
+		waits = append(waits, Blocked{id, p.holder, p.waiter, waited})
+	}
+	for _, b := range byHolder {
+		blames = append(blames, *b)
+	}
+	slices.SortFunc(blames, func(a, b Blame) int { return cmp.Compare(a.Holder, b.Holder) })
+	slices.SortFunc(waits, func(a, b Blocked) int {
+		return cmp.Or(cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.Waiter, b.Waiter))
+	})
+	return blames, waits
+}
+
+// classID identifies a class.
+type classID struct {
+	db   int
+	name string
+}
+
+// classSum adds up the locks of a class.
+type classSum struct {
+	locks    int
+	held     time.Duration
+	blocked  float64
+	best     float64 // of one lock
+	rung     Rung    // of the lock with the most waiting
+	waits    []wait
+	blamed   map[string]time.Duration
+	attempts int
+	acquired int
+}
+
+func (c *classSum) add(held time.Duration, f finding, all []blamed) {
+	c.locks++
+	c.held += held
+	c.attempts, c.acquired = c.attempts+f.attempts, c.acquired+f.acquired
+	rate := f.perSecond()
+	if rate > c.best {
+		c.best, c.rung = rate, f.rung
+	}
+	c.blocked += rate
+	c.waits = append(c.waits, f.waits...)
+	for _, b := range all {
+		c.blamed[b.holder] += b.waited
+	}
+}
+
+// class returns the figures of a class that was watched for a while.
+func (c *classSum) class(id classID, watched time.Duration) Class {
+	all := finding{waits: c.waits}
+	k := Class{
+		DB: id.db, Name: id.name, Locks: c.locks, Rung: c.rung, Blocked: c.blocked, Waited: all.waited(), MostWaiting: mostAtOnce(c.waits),
+		Attempts: c.attempts, Acquired: c.acquired,
+	}
+	if watched > 0 {
+		k.Held = c.held.Seconds() / watched.Seconds() / float64(c.locks)
+	}
+	var worst time.Duration
+	for holder, waited := range c.blamed {
+		if waited > worst || waited == worst && holder < k.Worst {
+			worst, k.Worst = waited, holder
+		}
+	}
+	if k.Waited > 0 {
+		k.WorstShare = worst.Seconds() / k.Waited.Seconds()
+	}
+	k.P50, k.P99 = quantile(c.waits, 0.50), quantile(c.waits, 0.99)
+	return k
+}
+
+// mostAtOnce returns the most clients that waited at once.
+func mostAtOnce(waits []wait) int {
+	type change struct {
+		at time.Time
+		n  int
+	}
+	var changes []change
+	for _, w := range waits {
+		changes = append(changes, change{w.from, w.n}, change{w.until, -w.n})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.n, b.n)) })
+	now, most := 0, 0
+	for _, c := range changes {
+		now += c.n
+		most = max(most, now)
+	}
+	return most
+}
+
+// quantile returns a quantile of waits. Some are lower bounds: if they were much longer, and the
+// quantile would change by more than a tenth, it may be longer.
+func quantile(waits []wait, q float64) Quantile {
+	const noDifference = 1.1
+	least, most := make([]time.Duration, len(waits)), make([]time.Duration, len(waits))
+	for i, w := range waits {
+		least[i] = w.until.Sub(w.from)
+		if most[i] = least[i]; w.atLeast {
+			most[i] = math.MaxInt64
+		}
+	}
+	if len(waits) == 0 {
+		return Quantile{}
+	}
+	slices.Sort(least)
+	slices.Sort(most)
+	n := min(int(q*float64(len(waits))), len(waits)-1)
+	return Quantile{least[n], float64(most[n]) > noDifference*float64(least[n])}
+}

@@ -1,0 +1,257 @@
+package contention
+
+import (
+	"net"
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// try is a command that MONITOR has shown: an attempt to acquire a lock, or the deletion of its
+// key. MONITOR shows no replies.
+type try struct {
+	at      time.Time
+	client  string // address of the connection
+	token   string // which the lock has if the attempt succeeds
+	script  bool   // a script runs it: a renewal may look the same
+	deletes bool
+	won     bool // it has acquired the lock
+	refused bool
+}
+
+const (
+	// readJitter is the largest difference between the time of a read and that of the command
+	// before it.
+	readJitter = 5 * time.Millisecond
+	// A client that asks no more has stopped waiting: after minPause, or after stopAfter times the
+	// longest pause between two of its attempts, whichever is longer.
+	minPause  = time.Second
+	stopAfter = 3
+)
+
+// witness puts together what MONITOR and the reads show of a lock.
+type witness struct {
+	*account
+	monitored Span
+	tries     []try
+	holds     []hold
+	read      int             // states that were taken
+	free      bool            // the key does not exist
+	won       map[string]bool // tokens that have acquired the lock so far
+	flags     map[string]bool // tokens of several clients
+	attempted int
+	acquired  int
+}
+
+// seen returns what MONITOR shows of a lock. An attempt has succeeded if a read shows its token
+// afterwards, or if it is the first one after the key was deleted. One that finds a holder is
+// refused.
+func (a *account) seen(monitored Span) *witness {
+	w := &witness{account: a, monitored: monitored, tries: slices.Clone(a.tries), won: make(map[string]bool), flags: make(map[string]bool)}
+	w.confirm()
+	for i := range w.tries {
+		t := &w.tries[i]
+		w.takeReads(t.at.Add(-readJitter))
+		switch {
+		case t.deletes:
+			w.free = !a.shared
+		case t.won, w.free && !a.shared:
+			w.acquire(t)
+		case w.isRefused(*t):
+			t.refused = true
+			w.attempted += w.counts(*t)
+		}
+	}
+	w.takeReads(monitored.Until)
+	return w
+}
+
+// confirm marks the attempts that a read confirms: the last one with the token of a new holder
+// before the read. A flag that several clients store confirms none.
+func (w *witness) confirm() {
+	byToken := make(map[string][]int)
+	firstOf := make(map[string]string) // the first client that has tried twice with a token
+	tried := make(map[waiter]bool)
+	for i, t := range w.tries {
+		if t.deletes || t.token == "" {
+			continue
+		}
+		byToken[t.token] = append(byToken[t.token], i)
+		id := waiter{t.token, t.client}
+		if first := firstOf[t.token]; tried[id] && first == "" {
+			firstOf[t.token] = t.client
+		} else if tried[id] && first != t.client && !keyspace.LooksRandom(t.token) {
+			w.flags[t.token] = true
+		}
+		tried[id] = true
+	}
+	var before []keyspace.Holder
+	for _, s := range w.states {
+		for _, h := range s.holders {
+			if slices.ContainsFunc(before, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
+				continue
+			}
+			if w.flags[h.ID] {
+				continue
+			}
+			mine := byToken[h.ID]
+			n, _ := slices.BinarySearchFunc(mine, s.at.Add(readJitter), func(i int, t time.Time) int { return w.tries[i].at.Compare(t) })
+			if n > 0 {
+				w.tries[mine[n-1]].won = true
+			}
+		}
+		before = s.holders
+	}
+}
+
+// takeReads takes the reads up to a time. A read that shows an earlier state than the last
+// attempt is late.
+func (w *witness) takeReads(to time.Time) {
+	for ; w.read < len(w.states) && !w.states[w.read].at.After(to); w.read++ {
+		s := w.states[w.read]
+		h := s.hold()
+		switch now := w.now(); {
+		case slices.Equal(h.tokens, now.tokens):
+		case len(h.tokens) == 0 && s.at.Sub(now.at) < readJitter:
+		case !w.shared && len(h.tokens) == 1 && w.won[h.tokens[0]]: // its attempt is known
+		default:
+			w.holds, w.free = append(w.holds, h), len(h.tokens) == 0
+		}
+	}
+}
+
+// now returns the current hold.
+func (w *witness) now() hold {
+	if len(w.holds) == 0 {
+		return hold{}
+	}
+	return w.holds[len(w.holds)-1]
+}
+
+// acquire takes a successful attempt.
+func (w *witness) acquire(t *try) {
+	t.won, w.free, w.won[t.token] = true, false, true
+	w.attempted, w.acquired = w.attempted+w.counts(*t), w.acquired+w.counts(*t)
+	if !w.shared {
+		w.holds = append(w.holds, hold{at: t.at, tokens: []string{t.token}, client: t.client})
+	}
+}
+
+// counts returns 1 for a command in the span of MONITOR; those before only tell what led to it.
+func (w *witness) counts(t try) int {
+	if t.at.Before(w.monitored.From) {
+		return 0
+	}
+	return 1
+}
+
+// isRefused reports whether an attempt that has not succeeded is a refused one. It is none if
+// it may be a renewal, or if the lock may have been free.
+func (w *witness) isRefused(t try) bool {
+	now := w.now()
+	if len(now.tokens) == 0 || !now.excludes(w.last) {
+		return false
+	}
+	random := keyspace.LooksRandom(t.token)
+	if slices.Contains(now.tokens, t.token) && (random || t.script || t.client == now.client) {
+		return false
+	}
+	renewsLost := t.script && random && w.won[t.token] && w.last.Kind != keyspace.Reentrant
+	return !renewsLost
+}
+
+// waiter identifies the attempts of one client.
+type waiter struct{ token, client string }
+
+// identify returns a function that returns who has made an attempt. Most libraries try with the
+// same random token until they succeed: then the token is the client, whichever connections it
+// uses. Otherwise the connection is, and clients behind one connection are one. A connection
+// with one attempt, as of redis-cli in a loop, is known by its host and its value.
+func (w *witness) identify() func(try) waiter {
+	tokens, clients := make(map[string]int), make(map[string]int)
+	for _, t := range w.tries {
+		tokens[t.token]++
+		clients[t.client]++
+	}
+	repeated, single := 0, 0
+	for _, t := range w.tries {
+		switch {
+		case !t.refused || !keyspace.LooksRandom(t.token):
+		case tokens[t.token] > 1:
+			repeated++
+		default:
+			single++
+		}
+	}
+	return func(t try) waiter {
+		switch random := keyspace.LooksRandom(t.token); {
+		case random && repeated > single:
+			return waiter{token: t.token}
+		case random:
+			return waiter{client: t.client}
+		case clients[t.client] > 1:
+			return waiter{t.token, t.client}
+		}
+		host, _, _ := net.SplitHostPort(t.client)
+		return waiter{t.token, host}
+	}
+}
+
+// asking is a wait that has not ended.
+type asking struct {
+	first, last try
+	pause       time.Duration // the longest between two attempts
+}
+
+// stopped reports whether a client that has not asked since has stopped waiting at a time.
+func (w *asking) stopped(at time.Time) bool {
+	return at.Sub(w.last.at) > max(minPause, stopAfter*w.pause)
+}
+
+// waits returns the waits that the refused attempts show. A wait begins with the first refused
+// attempt. It ends with a success, or with the last attempt. One that begins before the span of
+// MONITOR, or so soon after its begin that the client may have asked before, is a lower bound.
+func (w *witness) waits(name func(try) string) (all []wait) {
+	monitored := w.monitored
+	who := w.identify()
+	open := make(map[waiter]*asking)
+	end := func(id waiter, with try, at time.Time, goesOn bool) {
+		o := open[id]
+		delete(open, id)
+		began := later(o.first.at, monitored.From)
+		if at.After(began) {
+			early := o.first.at.Sub(monitored.From) <= max(o.pause, readJitter)
+			all = append(all, wait{name(with), began, at, 1, goesOn || early})
+		}
+	}
+	for _, t := range w.tries {
+		if !t.refused && !t.won {
+			continue
+		}
+		id := who(t)
+		o := open[id]
+		if o != nil && id.client != "" && o.stopped(t.at) {
+			end(id, o.last, o.last.at, false)
+			o = nil
+		}
+		switch {
+		case t.won && o != nil:
+			end(id, t, t.at, false)
+		case t.won:
+		case o == nil:
+			open[id] = &asking{first: t, last: t}
+		default:
+			o.pause = max(o.pause, t.at.Sub(o.last.at))
+			o.last = t
+		}
+	}
+	for id, o := range open {
+		if o.stopped(monitored.Until) {
+			end(id, o.last, o.last.at, false)
+		} else {
+			end(id, o.last, monitored.Until, true)
+		}
+	}
+	return all
+}
