@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -127,14 +128,14 @@ type endedHold struct {
 // frameStep is the time between two looks at the state of a recording.
 const frameStep = time.Second
 
-// read reads the window. A frame has older events, so it reads a little more.
+// read reads the window, and a little more: a frame has older events.
 func (c *holdCollector) read(r *recording.Reader) error {
-	for at := time.Duration(0); at < c.window+2*frameStep; at += frameStep {
+	for at := -frameStep; at < c.window+2*frameStep; at += frameStep {
 		snap, err := r.At(c.begin.Add(at+frameStep), c.begin.Add(at))
 		if err != nil {
 			return err
 		}
-		if gap, _ := r.Gap(); at < c.window && (snap.Watch.Mode != keyspace.Push || !gap.IsZero()) {
+		if gap, _ := r.Gap(); at >= 0 && at < c.window && (snap.Watch.Mode != keyspace.Push || !gap.IsZero()) {
 			c.polled += frameStep
 		}
 		for _, e := range snap.Events {
@@ -227,7 +228,7 @@ func (c *holdCollector) busiest(numbers map[string]int, of func(fit.Hold) int) s
 	for _, h := range c.holds {
 		holds[of(h)]++
 	}
-	names := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int { return holds[numbers[b]] - holds[numbers[a]] })
+	names := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int { return cmp.Or(holds[numbers[b]]-holds[numbers[a]], strings.Compare(a, b)) })
 	names = names[:min(len(names), 10)]
 	return "Most holds: " + strings.Join(each(names, func(name string) string { return fmt.Sprintf("%q %d", name, holds[numbers[name]]) }), ", ")
 }

@@ -24,7 +24,7 @@ func (f *Fit) keys(holds []Hold) {
 	for i := range min(len(counts), 5) {
 		seen, fitted = seen+float64(counts[len(counts)-1-i])/n, fitted+shares[i]
 		if fits := map[bool]string{true: ", a bad fit"}[math.Abs(seen-fitted) > 0.05+4*math.Sqrt(fitted*(1-fitted)/n)]; i == 0 || i == 4 || fits != "" {
-			f.Note("keys", "The %d busiest have %.1f %% of the holds, and %.1f %% in this scenario%s.", i+1, 100*seen, 100*fitted, fits)
+			f.Note("keys", "Share of the %d busiest: %.1f %% of the holds, and %.1f %% in this scenario%s.", i+1, 100*seen, 100*fitted, fits)
 		}
 	}
 }
