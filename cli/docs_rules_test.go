@@ -92,6 +92,7 @@ var docRules = []docRule{
 	{command: `^locktop certify --protocol$`, prints: `"op":"hello"`, seed: whatever},
 	{command: `^(\./)?locktop certify .*--json$`, way: stopped, prints: `"locktop mutex: 0 of \d+ tests`, code: exitInterrupted, seed: whatever},
 	{command: `^(\./)?locktop certify `, way: stopped, prints: `^locktop: locktop mutex: 0 of \d+ tests`, code: exitInterrupted, seed: whatever},
+	{command: `^locktop scenarios --from .* > night.yaml$`, makes: "night.yaml", prints: `^rate: `, seed: whatever},
 	{command: `^locktop load .* --agents 4 `, way: stopped, prints: `^locktop: agent \d of 4: `, code: exitInterrupted, seed: whatever}, // then all four are there
 	{command: `^locktop load .* --json > `, way: stopped, prints: `"note":".* [1-9]\d* holding`, code: exitInterrupted, seed: whatever},
 	{command: `^(\./)?locktop load `, way: stopped, prints: `^locktop: .* [1-9]\d* holding`, code: exitInterrupted, seed: whatever},

@@ -392,7 +392,7 @@ func (s *docSite) run(command string) {
 	if rule == nil {
 		return // TestEveryCommandOfTheDocsIsKnown judges it
 	}
-	if strings.Contains(command, "replay") || strings.Contains(command, "zcat") {
+	if strings.Contains(command, "replay") || strings.Contains(command, "--from") || strings.Contains(command, "zcat") {
 		s.recorded()
 	}
 	if !hasProgram(s.t, rule.needs) || rule.knows != "" && !knows(s.t, s.server("own"), rule.knows) {

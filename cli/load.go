@@ -305,17 +305,31 @@ func scenarioNames() []string {
 }
 
 func (p *program) scenariosCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "scenarios [NAME]",
+	var o fitOptions
+	cmd := &cobra.Command{
+		Use:   "scenarios [NAME] [flags]",
 		Short: "List the ready-made scenarios, or print one as a file",
 		Long: `Lists the ready-made scenarios. With NAME, it prints this scenario as a file that you
-can change and run with locktop load.`,
+can change and run with locktop load.
+
+--from fits a scenario to a recording, as a file whose comments say how well each figure
+fits and on how many holds it rests: the rate, the keys, the kind of lock, its TTL and
+renewals, and how long it is held. A recording shows no attempts, so the rate is a lower
+bound. No name of a key or an owner is in the file, unless --names.`,
 		Example: `  locktop scenarios
-  locktop scenarios freeze > mine.yaml`,
+  locktop scenarios freeze > mine.yaml
+  locktop scenarios --from /var/lib/locktop/box --at 03:00 --for 15m > night.yaml
+  locktop scenarios --from night.lockrec --match 'job:*' > jobs.yaml`,
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     cobra.FixedCompletions(scenarioNames(), cobra.ShellCompDirectiveDefault),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(args); err != nil {
+				return err
+			}
+			if o.from != "" {
+				return p.fitScenario(&o)
+			}
 			if len(args) == 0 {
 				return p.listScenarios()
 			}
@@ -327,6 +341,8 @@ can change and run with locktop load.`,
 			return err
 		},
 	}
+	cmdFlags(cmd, o.flags())
+	return cmd
 }
 
 func (p *program) listScenarios() error {

@@ -216,7 +216,7 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 	w := testConfig()
 	w.Scenes = scenarios.All()
 	drive(t, w, func(d *driver) {
-		d.size(80, 24).press("m").want("1 to 5 of 22 · Esc closes", "▌  a  hot-key")
+		d.size(80, 24).press("m").want("1 to 5 of 23 · Esc closes", "▌  a  hot-key")
 		for i, scene := range w.Scenes {
 			if !strings.Contains(screenWords(d), strings.Join(strings.Fields(scene.Caption), " ")) {
 				t.Errorf("the caption of %s is cut:\n%s", scene.Name, d.screen())
@@ -226,10 +226,10 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 			}
 			d.press("down")
 		}
-		d.press("up").want("18 to 22 of 22", "▌  D  quorum-semaphore")
+		d.press("up").want("19 to 23 of 23", "▌  D  quorum-semaphore")
 		if !strings.HasSuffix(d.line("D  quorum-semaphore"), "▐") {
 			t.Errorf("no scroll bar at the end:\n%s", d.screen())
 		}
-		d.size(140, 60).want("Esc closes").wantNot("of 22", "▐")
+		d.size(140, 60).want("Esc closes").wantNot("of 23", "▐")
 	})
 }

@@ -21,7 +21,7 @@ import (
 var imports = map[string][]string{
 	".":                       {"cli"},
 	"loadgen/certify":         {"internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "loadgen", "loadgen/external", "loadgen/oracle"},
-	"cli":                     {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
+	"cli":                     {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/contention", "keyspace/formats", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/fit", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
 	"cli/connect":             {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
 	"cli/render":              {"internal/humanize", "keyspace", "keyspace/contention", "keyspace/formats", "tui/widget"},
@@ -44,6 +44,7 @@ var imports = map[string][]string{
 	"loadgen":                 {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
 	"loadgen/agents":          {"internal/humanize", "loadgen", "loadgen/witness"},
 	"loadgen/external":        {},
+	"loadgen/fit":             {"loadgen"},
 	"loadgen/oracle":          {"internal/humanize"},
 	"loadgen/witness":         {"internal/humanize"},
 	"loadgen/report":          {"internal/htmlpage", "internal/humanize", "loadgen", "loadgen/oracle", "loadgen/witness"},

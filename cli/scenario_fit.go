@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+	"locktop/keyspace/recording"
+	"locktop/loadgen"
+	"locktop/loadgen/fit"
+)
+
+// fitOptions are the flags of scenarios that fit one to a recording.
+type fitOptions struct {
+	from   string
+	at     string
+	window time.Duration
+	match  []string
+	names  bool
+}
+
+func (o *fitOptions) flags() *pflag.FlagSet {
+	set := flagSection("From a recording")
+	set.StringVar(&o.from, "from", "", "fit a scenario to this recording: a `file` of locktop record or a directory of locktop export --record")
+	set.StringVar(&o.at, "at", "", "`time` at which the window begins: "+humanize.MomentForms+" (default: where replay begins)")
+	set.DurationVar(&o.window, "for", 0, "`length` of the window (default: to the end of the recording)")
+	set.StringArrayVar(&o.match, "match", nil, "only keys that match this `glob`; may be repeated")
+	set.BoolVar(&o.names, "names", false, "name the busiest keys and owners in the comments")
+	return set
+}
+
+// check returns an error for flags that contradict each other.
+func (o *fitOptions) check(args []string) error {
+	switch {
+	case o.from == "" && (o.at != "" || o.window != 0 || len(o.match) > 0 || o.names):
+		return usageErrorf("", "--at, --for, --match and --names need --from RECORDING")
+	case o.from != "" && len(args) > 0:
+		return usageErrorf("", "--from fits a scenario, and %s names another one", args[0])
+	case o.window < 0:
+		return usageErrorf("", "--for must not be negative")
+	}
+	return nil
+}
+
+// fitScenario prints the scenario that fits a part of a recording.
+func (p *program) fitScenario(o *fitOptions) error {
+	r, err := recording.Open(o.from)
+	if err != nil {
+		return fmt.Errorf("open %s: %w%s", o.from, err, targetsIn(o.from))
+	}
+	defer r.Close()
+	first, last := r.Span()
+	begin, err := beginOf(r, o.at)
+	if err != nil {
+		return err
+	}
+	if begin.Before(first) {
+		begin = first
+	}
+	c := holdCollector{fitOptions: o, begin: begin, window: last.Sub(begin), open: map[openHold]int{}, ended: map[keyspace.ID]endedHold{}, keys: map[string]int{}, owners: map[string]int{}}
+	if o.window > 0 && o.window < c.window {
+		c.window = o.window
+	}
+	if err := c.read(r); err != nil {
+		return err
+	}
+	if err := r.Damage(); err != nil {
+		p.notes.warning("%s is %v; the figures are those of the intact part", o.from, err)
+	}
+	f, err := fit.Scenario(c.holds, c.window)
+	if errors.Is(err, fit.ErrNoHolds) {
+		return fmt.Errorf("%w in the %s from %s on", err, humanize.Setting(c.window), begin.Local().Format(time.DateTime))
+	}
+	if err != nil {
+		return fmt.Errorf("fit a scenario: %w", err)
+	}
+	f.Note("name", "Fitted by locktop to %s from %s on.", humanize.Setting(c.window), begin.Local().Format("2006-01-02 15:04:05 MST"))
+	if c.polled > 0 {
+		f.Note("name", "For %s of it, changes were not reported by the server, or not recorded: holds are missing.", humanize.Setting(c.polled))
+	}
+	classes := make(map[string]int)
+	for key := range c.keys {
+		number(classes, keyspace.ClassOf(key))
+	}
+	if len(classes) > 1 {
+		f.Note("name", "The keys are of %d classes. --match fits one of them.", len(classes))
+	}
+	if o.names {
+		f.Note("keys", "%s", c.busiest(c.keys, func(h fit.Hold) int { return h.Key }))
+		f.Note("clients", "%s", c.busiest(c.owners, func(h fit.Hold) int { return h.Owner }))
+	}
+	_, err = p.out.Write(f.YAML())
+	return err
+}
+
+// holdCollector collects the holds that began in a window of a recording.
+type holdCollector struct {
+	*fitOptions
+	begin        time.Time
+	window       time.Duration
+	polled       time.Duration // time without pushed changes, or without frames
+	holds        []fit.Hold
+	open         map[openHold]int          // positions of the holds that have not ended
+	ended        map[keyspace.ID]endedHold // the last holds that ended, by lock
+	keys, owners map[string]int            // numbers of names
+}
+
+// openHold is a hold that has not ended.
+type openHold struct {
+	lock   keyspace.ID
+	holder string
+}
+
+// endedHold is a hold that has ended.
+type endedHold struct {
+	position   int
+	handedOver bool // to a waiter of the queue: the token of the next hold is older than that
+}
+
+// frameStep is the time between two looks at the state of a recording.
+const frameStep = time.Second
+
+// read reads the window, and a little more: a frame has older events.
+func (c *holdCollector) read(r *recording.Reader) error {
+	for at := -frameStep; at < c.window+2*frameStep; at += frameStep {
+		snap, err := r.At(c.begin.Add(at+frameStep), c.begin.Add(at))
+		if err != nil {
+			return err
+		}
+		if gap, _ := r.Gap(); at >= 0 && at < c.window && (snap.Watch.Mode != keyspace.Push || !gap.IsZero()) {
+			c.polled += frameStep
+		}
+		for _, e := range snap.Events {
+			if e.Kind == keyspace.Acquired {
+				c.acquired(e)
+			} else if e.Kind.Ends() {
+				c.finished(e)
+			}
+		}
+		for _, l := range snap.Locks {
+			if i, known := c.open[openHold{l.ID().OnAnyNode(), l.SoleHolder()}]; known && l.Renewals > 0 {
+				c.holds[i].Renewals, c.holds[i].Renewed = l.Renewals, l.Renewed.Sub(c.begin)
+			}
+		}
+	}
+	for _, i := range c.open {
+		c.holds[i].End = c.window
+	}
+	for i := range c.holds {
+		if h := &c.holds[i]; h.End > c.window {
+			h.End, h.Ending = c.window, fit.Running
+		}
+	}
+	return nil
+}
+
+// acquired adds a hold.
+func (c *holdCollector) acquired(e keyspace.Event) {
+	l, id := e.Lock, e.Lock.ID().OnAnyNode()
+	begin := e.At
+	if since := e.Holder.Since; !since.IsZero() && since.Before(begin) {
+		begin = since // the token contains it
+	}
+	h := fit.Hold{Kind: loadgen.Kind(l.Kind), Permits: l.Limit, Reader: e.Holder.Mode == keyspace.Read, Begin: begin.Sub(c.begin)}
+	if was, known := c.ended[id]; known && len(l.Holders) == 1 && !h.Reader {
+		last := &c.holds[was.position]
+		if h.Begin < last.End && h.Begin > last.Begin && !was.handedOver {
+			last.End = h.Begin // its end was read later
+		}
+		h.Begin = max(h.Begin, last.End)
+	}
+	globs := c.match
+	if h.Begin < 0 || h.Begin >= c.window || len(globs) > 0 && !slices.ContainsFunc(globs, func(g string) bool { return keyspace.MatchGlob(g, l.Key) }) {
+		return
+	}
+	h.Key = number(c.keys, l.Key)
+	if e.Holder.Label != "" {
+		h.Owner = number(c.owners, e.Holder.Label)
+	}
+	if !e.Holder.Expires.IsZero() {
+		h.TTL = e.Holder.Expires.Sub(c.begin) - h.Begin
+	}
+	if !slices.Contains(loadgen.Kinds(), h.Kind) {
+		h.Kind = loadgen.Mutex
+	}
+	c.open[openHold{id, e.Holder.ID}] = len(c.holds)
+	c.holds = append(c.holds, h)
+}
+
+// finished ends a hold.
+func (c *holdCollector) finished(e keyspace.Event) {
+	id := openHold{e.Lock.ID().OnAnyNode(), e.Holder.ID}
+	i, known := c.open[id]
+	if !known {
+		return
+	}
+	delete(c.open, id)
+	c.ended[id.lock] = endedHold{i, e.Kind == keyspace.HandedOver}
+	h := &c.holds[i]
+	h.End = max(e.Ended().Sub(c.begin), h.Begin)
+	switch e.Kind {
+	case keyspace.Released, keyspace.HandedOver, keyspace.Replaced:
+		h.Ending = fit.Released
+	case keyspace.Expired:
+		h.Ending = fit.Expired
+	}
+}
+
+// number returns the number of a name, from 1.
+func number(of map[string]int, name string) int {
+	if of[name] == 0 {
+		of[name] = len(of) + 1
+	}
+	return of[name]
+}
+
+// busiest returns the names with the most holds.
+func (c *holdCollector) busiest(numbers map[string]int, of func(fit.Hold) int) string {
+	holds := make(map[int]int)
+	for _, h := range c.holds {
+		holds[of(h)]++
+	}
+	names := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int { return cmp.Or(holds[numbers[b]]-holds[numbers[a]], strings.Compare(a, b)) })
+	names = names[:min(len(names), 10)]
+	return "Most holds: " + strings.Join(each(names, func(name string) string { return fmt.Sprintf("%q %d", name, holds[numbers[name]]) }), ", ")
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/recording"
+	"locktop/loadgen"
+	"locktop/loadgen/fit"
+)
+
+// jobs writes 10 minutes of six locks to add. Each is held for 4 s of every 10 s, by one
+// owner, with a TTL of 3 s that is renewed every second.
+func jobs(begin time.Time, add func(keyspace.Snapshot)) {
+	for second := range 601 {
+		s := keyspace.Snapshot{At: begin.Add(time.Duration(second) * time.Second), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
+		for n, key := range []string{"cron:secret", "job:1", "job:2", "job:3", "job:4", "job:5"} {
+			age := (second + 10 - n) % 10
+			since := s.At.Add(-time.Duration(age) * time.Second)
+			l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(3 * time.Second)}
+			l.Holders = []keyspace.Holder{{ID: fmt.Sprint(key, since.Unix()), Label: "canary-" + key, Count: 1, Since: since, Expires: l.Expires}}
+			if age > 0 {
+				l.Renewals, l.Renewed = age, s.At
+			}
+			switch {
+			case age < 4:
+				s.Locks = append(s.Locks, &l)
+			case age == 4 && second > 3:
+				l.Renewals, l.Renewed, l.Expires = 3, s.At.Add(-time.Second), s.At.Add(2*time.Second)
+				l.Holders[0].Expires = l.Expires
+				s.Events = append(s.Events, keyspace.Event{At: s.At, Kind: keyspace.Released, Lock: l, Holder: l.Holders[0], Held: 4 * time.Second})
+			}
+			if age == 0 {
+				s.Events = append(s.Events, keyspace.Event{At: s.At, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]})
+			}
+		}
+		add(s)
+	}
+}
+
+// jobRecordings returns a file and a directory with the holds of jobs.
+func jobRecordings(t *testing.T, begin time.Time) (file, dir string) {
+	t.Helper()
+	file, dir = filepath.Join(t.TempDir(), "jobs.lockrec"), t.TempDir()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := recording.NewWriter(f, true)
+	box, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs(begin, func(s keyspace.Snapshot) {
+		box.Add(s)
+		err = errors.Join(err, live.Add(s))
+	})
+	if err := errors.Join(err, live.Close(), f.Close(), box.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file, dir
+}
+
+func TestARecordingBecomesAScenario(t *testing.T) {
+	file, dir := jobRecordings(t, time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local))
+	for _, name := range []string{file, dir} {
+		args := []string{"scenarios", "--from", name, "--at", "03:00:05", "--for", "9m"}
+		out := locktop(t, append(args, "--match", "job:*")...)
+		if out.code != 0 || out.errors != "" {
+			t.Fatalf("%d %s", out.code, out.errors)
+		}
+		s, err := loadgen.Parse([]byte(out.out))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out.out)
+		}
+		want := loadgen.Scenario{Rate: 0.5, Arrivals: loadgen.Even, Hold: loadgen.Const(4 * time.Second), Keys: loadgen.Keys{Pick: loadgen.PickUniform, N: 5},
+			Lock: loadgen.Lock{Kind: loadgen.Mutex, TTL: 3 * time.Second, Renew: loadgen.Renew{PerTTL: 3}}, Think: loadgen.Const(6 * time.Second), Clients: 59, Duration: 9 * time.Minute}
+		want.Name, want.Caption = s.Name, s.Caption
+		if got := string(s.Marshal()); got != string(want.Marshal()) {
+			t.Errorf("%s\nwant\n%s", out.out, want.Marshal())
+		}
+		for _, line := range []string{
+			"# Fitted by locktop to 9 m from 2026-11-22 03:00:05",
+			"# From 270 holds. Attempts were not seen: the rate is a lower bound.",
+			"# From 270, of which 3 are censored: they lasted at least so long. KS distance 0.000. 267 holds ended by a release, 0 by expiry.",
+		} {
+			if !strings.Contains(out.out, line) {
+				t.Errorf("%s\nhas no line %s", out.out, line)
+			}
+		}
+		all := locktop(t, args...)
+		named := locktop(t, append(args, "--names")...)
+		for _, secret := range []string{"canary", "job:", "secret", filepath.Base(name)} {
+			if strings.Contains(all.out, secret) {
+				t.Errorf("%s\nhas %s", all.out, secret)
+			}
+		}
+		if !strings.Contains(all.out, "of 2 classes") || !strings.Contains(named.out, `"cron:secret" 54`) || !strings.Contains(named.out, `"canary-job:1" 54`) {
+			t.Errorf("%s", named.out)
+		}
+	}
+}
+
+func TestWhatCannotBeFittedIsOneLine(t *testing.T) {
+	file, dir := jobRecordings(t, time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local))
+	other := filepath.Join(t.TempDir(), "other")
+	write(t, other, "no recording")
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"--from " + file + " --at 03:00:06 --for 3s", exitFailure, "locktop: no hold began in the 3 s from 2026-11-22 03:00:06 on"},
+		{"--from " + dir + " --match x*", exitFailure, "locktop: no hold began in the 5 m from"},
+		{"--from " + dir + " --at 04:00", exitUsage, "locktop: --at: 2026-11-21 04:00:00"},
+		{"--from " + other, exitFailure, "not a recording that this version of locktop can read"},
+		{"--from " + dir + "/none", exitFailure, "no such file"},
+		{"--from " + dir + " freeze", exitUsage, "locktop: --from fits a scenario, and freeze names another one"},
+		{"--from " + dir + " --for -3s", exitUsage, "locktop: --for must not be negative"},
+		{"--at 03:00", exitUsage, "locktop: --at, --for, --match and --names need --from RECORDING"},
+	} {
+		out := locktop(t, append([]string{"scenarios"}, strings.Fields(tt.args)...)...)
+		if out.code != tt.code || !strings.Contains(out.errors, tt.want) || strings.Count(out.errors, "\n") != 1 || out.out != "" {
+			t.Errorf("%s: %d, want %d and %s:\n%s%s", tt.args, out.code, tt.code, tt.want, out.errors, out.out)
+		}
+	}
+}
+
+// The end of a hold is read later than it happens. The token of the next hold can say when
+// that began.
+func TestTheNextHoldEndsTheOneBefore(t *testing.T) {
+	begin := time.Unix(1_700_000_000, 0)
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	for _, tt := range []struct {
+		kind  keyspace.EventKind
+		since int
+		want  [3]int // begin and end of the first hold, begin of the second, in ms
+	}{
+		{keyspace.Replaced, 180, [3]int{100, 180, 180}},
+		{keyspace.Released, 250, [3]int{100, 200, 250}},
+		{keyspace.Released, 50, [3]int{100, 200, 200}},
+		{keyspace.HandedOver, 180, [3]int{100, 200, 200}}, // it was in the queue then
+	} {
+		c := holdCollector{fitOptions: &fitOptions{}, begin: begin, window: time.Second, open: map[openHold]int{}, ended: map[keyspace.ID]endedHold{}, keys: map[string]int{}, owners: map[string]int{}}
+		first := keyspace.Lock{Key: "a", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "1", Since: at(100)}}}
+		second := keyspace.Lock{Key: "a", Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: "2", Since: at(tt.since)}}}
+		c.acquired(keyspace.Event{At: at(110), Lock: first, Holder: first.Holders[0]})
+		c.finished(keyspace.Event{At: at(200), Kind: tt.kind, Lock: second, Holder: first.Holders[0]})
+		c.acquired(keyspace.Event{At: at(260), Lock: second, Holder: second.Holders[0]})
+		got := [3]int{int(c.holds[0].Begin.Milliseconds()), int(c.holds[0].End.Milliseconds()), int(c.holds[1].Begin.Milliseconds())}
+		if got != tt.want || c.holds[0].Ending != fit.Released {
+			t.Errorf("%s, since %d: %v, want %v", tt.kind, tt.since, got, tt.want)
+		}
+	}
+}
+
+// A hold counts as ended only if its holder ended it.
+func TestADeletedLockIsACensoredHold(t *testing.T) {
+	begin := time.Unix(1_700_000_000, 0)
+	for _, kind := range keyspace.EventKinds() {
+		if !kind.Ends() {
+			continue
+		}
+		c := holdCollector{fitOptions: &fitOptions{}, begin: begin, window: time.Minute, open: map[openHold]int{}, ended: map[keyspace.ID]endedHold{}, keys: map[string]int{}, owners: map[string]int{}}
+		l := keyspace.Lock{Key: "a", Kind: keyspace.Latch, Holders: []keyspace.Holder{{ID: "1", Since: begin}}}
+		c.acquired(keyspace.Event{At: begin, Lock: l, Holder: l.Holders[0]})
+		c.finished(keyspace.Event{At: begin.Add(time.Second), Kind: kind, Lock: l, Holder: l.Holders[0]})
+		want := fit.Running
+		switch {
+		case kind == keyspace.Expired:
+			want = fit.Expired
+		case slices.Contains([]keyspace.EventKind{keyspace.Released, keyspace.HandedOver, keyspace.Replaced}, kind):
+			want = fit.Released
+		}
+		if h := c.holds[0]; h.Ending != want || h.End != time.Second || h.Kind != loadgen.Mutex {
+			t.Errorf("%s: %+v", kind, h)
+		}
+	}
+}
