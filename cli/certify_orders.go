@@ -133,7 +133,7 @@ func playedText(p certify.Played) string {
 		what  string
 	}{
 		{p.Left, "left out"}, {p.Same, "with the same effect"}, {p.Together, "commands not ordered"}, {p.Own, "commands of its own"},
-		{p.Other, "not repeatable"}, {p.Doubtful, "doubtful"},
+		{p.Other, "not repeatable"}, {p.Slow, "too slow"}, {p.Doubtful, "doubtful"},
 	} {
 		if n.count > 0 {
 			text += fmt.Sprintf("; %d %s", n.count, n.what)

@@ -50,6 +50,7 @@ type Played struct {
 	Together    int             `json:"together"`              // commands that were not ordered: those of a request after its first four
 	Own         int             `json:"own"`                   // commands that were not ordered, because a client sends them without a request, like a renewal
 	Other       int             `json:"other"`                 // orders that could not be repeated: the client sent other commands
+	Slow        int             `json:"slow"`                  // orders in which the machine was too slow for the TTL, in three tries
 	Doubtful    int             `json:"doubtful"`              // orders in which something was found once, and not again
 	Took        Milliseconds    `json:"took_ms"`
 	Found       *Counterexample `json:"counterexample,omitempty"`
@@ -123,6 +124,9 @@ func Exhaust(ctx context.Context, o ExhaustOptions) (Search, error) {
 	}
 	found := Search{Version: SearchVersion, Date: time.Now().UTC(), Server: name, TTL: Milliseconds(orderTTL), Faults: mostFaults}
 	for _, command := range o.Commands {
+		if ctx.Err() != nil {
+			break
+		}
 		p := probe(ctx, command)
 		r := SearchResult{Client: p.Client}
 		var best *Counterexample
@@ -284,13 +288,13 @@ func (s *search) ran() (n int) {
 
 // run runs an order with a beginning, and again if it found something.
 func (s *search) run(st *stage, n node) error {
-	p, err := st.perform(n, s.most, s.bound())
+	p, err := st.try(n, s.most, s.bound())
 	if err != nil {
 		return err
 	}
 	seen := 1
 	for runs := 1; p.finding != "" && runs < confirmation && seen < 2; runs++ {
-		again, err := st.perform(node{begin: p.taken}, s.most, math.MaxInt)
+		again, err := st.try(node{begin: p.taken}, s.most, math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -316,6 +320,9 @@ func (s *search) record(n node, p performance, seen int) {
 	s.busy--
 	r.Together += p.together
 	r.Own += p.own
+	if p.slow && p.finding == "" {
+		r.Slow++
+	}
 	switch {
 	case p.other:
 		r.Other++
@@ -368,8 +375,21 @@ type performance struct {
 	other    bool   // the beginning could not be repeated
 	same     bool   // all choices were left out
 	long     bool   // it is not shorter than the bound
+	slow     bool   // the machine was too slow
 	together int
 	own      int
+}
+
+// try is perform, and again if nothing was found, and the machine was too slow or the order could
+// not be repeated.
+func (s *stage) try(n node, faults, bound int) (p performance, err error) {
+	for range mostTries {
+		p, err = s.perform(n, faults, bound)
+		if err != nil || p.finding != "" || !p.slow && !p.other {
+			break
+		}
+	}
+	return p, err
 }
 
 // perform runs an order with a beginning, and goes on with the first choices until its end, or
@@ -429,7 +449,7 @@ func (s *stage) perform(n node, faults, bound int) (p performance, err error) {
 		p.together, p.own = p.together+c.loose, p.own+c.own
 		c.mu.Unlock()
 	}
-	p.steps, p.finding = s.steps, s.finding
+	p.steps, p.finding, p.slow = s.steps, s.finding, s.slow
 	return p, s.ctx.Err()
 }
 
@@ -464,7 +484,7 @@ func repeatOrder(ctx context.Context, p profile, pl play, begin order, o Exhaust
 	ran := 0
 	var last performance
 	for range o.Repeat {
-		now, err := st.perform(node{begin: begin}, begin.faults(), math.MaxInt)
+		now, err := st.try(node{begin: begin}, begin.faults(), math.MaxInt)
 		if err != nil {
 			return fail(err)
 		}
@@ -473,7 +493,12 @@ func repeatOrder(ctx context.Context, p profile, pl play, begin order, o Exhaust
 		if now.other {
 			r.Other++
 		}
-		if now.finding == "" {
+		switch {
+		case now.finding != "":
+		case now.slow:
+			r.Slow++
+			continue
+		default:
 			continue
 		}
 		last = now

@@ -26,12 +26,12 @@ type knownOrder struct {
 var knownOrders = []knownOrder{
 	{"classic/get-then-del", "release/a.a.af.b.a", 5},              // frozen between GET and DEL
 	{"classic/setnx-expire", "release/b.bk", 2},                    // killed before EXPIRE
-	{"classic/getset", "release/a.af.b.a", 4},                      // a late DEL
+	{"classic/getset", "release/a.af.b.b.b.a", 6},                  // a late DEL
 	{"classic/blind-delete", "release/a.af.b.a", 4},                // a late DEL
 	{"classic/counted", "again/a.af.b.a.a", 5},                     // its count lets it in again
 	{"classic/two-key-rw", "readers/a.b.a", 3},                     // one reader frees both
 	{"classic/stamp-rw", "readers/b.a.a", 3},                       // the second reader frees both
-	{"classic/quorum-semaphore", "permits-nodes/ad.a.a.b.bd.b", 6}, // three majorities of two permits
+	{"classic/quorum-semaphore", "permits-nodes/ad.b.bd.a.b.a", 6}, // three majorities of two permits
 }
 
 func explored(t *testing.T, o ExhaustOptions, kind string) Played {
@@ -67,7 +67,7 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 		t.Run(k.client, func(t *testing.T) {
 			t.Parallel()
 			runs := testtier.Size(1, 2, 10)
-			if p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client); p.Found == nil || testtier.Proving() && p.Found.Seen < runs {
+			if p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client); p.Found == nil || testtier.Proving() && p.Found.Seen < runs-p.Other-p.Slow {
 				t.Errorf("%s: not in each of %d runs: %+v", k.order, runs, p.Found)
 			}
 		})

@@ -173,8 +173,9 @@ func (p *player) take() *message {
 	return c
 }
 
-// quiet waits until the client waits for a command or for a request, or rests.
-func (p *player) quiet(ctx context.Context, within time.Duration) {
+// quiet waits until the client waits for a command or for a request, and reports whether it rests
+// instead.
+func (p *player) quiet(ctx context.Context, within time.Duration) (rests bool) {
 	limit := time.NewTimer(within)
 	defer limit.Stop()
 	for {
@@ -182,7 +183,7 @@ func (p *player) quiet(ctx context.Context, within time.Duration) {
 			pause := time.NewTimer(calm) // another one may follow, as of several nodes
 			select {
 			case <-pause.C:
-				return
+				return false
 			case <-p.changed:
 				pause.Stop()
 				continue
@@ -191,9 +192,9 @@ func (p *player) quiet(ctx context.Context, within time.Duration) {
 		select {
 		case <-p.changed:
 		case <-limit.C:
-			return
+			return true
 		case <-ctx.Done():
-			return
+			return true
 		}
 	}
 }

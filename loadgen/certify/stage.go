@@ -26,7 +26,9 @@ type stage struct {
 	claims  []*claim // of this order
 	steps   []Step
 	finding string
-	newest  *player // whose command ran last
+	newest  *player       // whose command ran last
+	waited  time.Duration // on purpose, in this step
+	slow    bool          // a step took so long that leases may have ended without a fault
 }
 
 // Step is a row of the table of a counterexample.
@@ -89,7 +91,7 @@ func (s *stage) ready() error {
 	}
 	s.keys++
 	s.key = fmt.Sprintf("%s:%d", key, s.keys)
-	s.claims, s.steps, s.finding, s.newest = nil, nil, "", nil
+	s.claims, s.steps, s.finding, s.newest, s.slow = nil, nil, "", nil, false
 	for i, p := range s.players[:asker] {
 		p.mu.Lock()
 		p.free, p.asking, p.answer, p.loose, p.own = false, false, nil, 0, 0
@@ -122,13 +124,14 @@ func (s *stage) warm(p *player) error {
 }
 
 func (s *stage) once(p *player) error {
+	s.keys++
 	ctx, cancel := context.WithTimeout(s.ctx, answerWithin)
 	defer cancel()
 	for _, read := range []bool{false, true} {
 		if read && !s.profile.has("rw") {
 			continue
 		}
-		l, err := p.process.Lock(ctx, external.Terms{Keys: []string{key + ":warm:" + p.name}, TTL: orderTTL, Wait: 2 * orderTTL, Read: read, Permits: s.play.permits})
+		l, err := p.process.Lock(ctx, external.Terms{Keys: []string{fmt.Sprintf("%s:warm:%d", key, s.keys)}, TTL: orderTTL, Wait: 2 * orderTTL, Read: read, Permits: s.play.permits})
 		if err != nil {
 			return err
 		}
@@ -144,9 +147,21 @@ func (s *stage) once(p *player) error {
 
 // pauseFor waits, at most until the run ends.
 func (s *stage) pauseFor(d time.Duration) {
+	defer s.waits(time.Now())
 	select {
 	case <-time.After(d):
 	case <-s.ctx.Done():
+	}
+}
+
+// waits records a time for which a step waits on purpose, and ends now.
+func (s *stage) waits(since time.Time) { s.waited += time.Since(since) }
+
+// quiet waits until a client waits for a command or for a request, or rests.
+func (s *stage) quiet(p *player, within time.Duration) {
+	began := time.Now()
+	if p.quiet(s.ctx, within) {
+		s.waits(began)
 	}
 }
 
@@ -203,6 +218,8 @@ func (s *stage) step(c choice) {
 	p := s.players[c.client]
 	row := Step{Client: p.name, Fault: faultTexts[c.fault]}
 	s.steps = append(s.steps, row)
+	began := time.Now()
+	s.waited = 0
 	switch {
 	case c.fault == killed:
 		p.die()
@@ -216,12 +233,13 @@ func (s *stage) step(c choice) {
 		p.late = false
 		p.thaw()
 		row.Reply = "arrives"
-		p.quiet(s.ctx, resting)
+		s.quiet(p, resting)
 	default:
 		p.thaw()
 		s.goOn(p, c.fault, &row)
 	}
 	s.steps[len(s.steps)-1].Command, s.steps[len(s.steps)-1].Reply = row.Command, row.Reply
+	s.slow = s.slow || time.Since(began)-s.waited > orderTTL/8
 	s.collect()
 	s.judge()
 }
@@ -233,13 +251,13 @@ func (s *stage) goOn(p *player, f fault, row *Step) {
 	switch {
 	case cmd != nil:
 	case asking: // a pause of its own
-		p.quiet(s.ctx, orderWait+resting)
+		s.quiet(p, orderWait+resting)
 	default:
 		if s.collect(); len(p.script) == 0 { // its answer came meanwhile
 			return
 		}
 		s.begin(p)
-		p.quiet(s.ctx, resting)
+		s.quiet(p, resting)
 	}
 	if cmd = p.take(); cmd == nil {
 		return
@@ -264,6 +282,7 @@ func (s *stage) goOn(p *player, f fault, row *Step) {
 	case <-cmd.over:
 		row.Reply = shortened(cmd.reply, 40)
 	case <-time.After(resting): // a command that blocks
+		s.waited += resting
 	case <-s.ctx.Done():
 	}
 	switch f {
@@ -275,7 +294,7 @@ func (s *stage) goOn(p *player, f fault, row *Step) {
 		s.pauseFor(orderTTL / 2)
 		close(cmd.broken)
 	}
-	p.quiet(s.ctx, resting)
+	s.quiet(p, resting)
 }
 
 // begin sends the next request of a client.
@@ -289,7 +308,9 @@ func (s *stage) begin(p *player) {
 	case opUnlock:
 		h := p.first
 		if s.superseded(h, time.Now()) && p.hello.Tells {
+			asked := time.Now()
 			h.told(tellWithin)
+			s.waits(asked)
 		}
 		h.left = true
 		p.ask(s.ctx, o, func(ctx context.Context) (*external.Lease, error) { return h.lease, h.lease.Unlock(ctx) })
