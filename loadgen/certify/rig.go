@@ -76,7 +76,7 @@ func probe(ctx context.Context, command string) profile {
 }
 
 func (p *profile) ask(r *rig) error {
-	a, err := r.startActor(0)
+	a, err := r.startActor(0, "")
 	if err != nil {
 		return err
 	}
