@@ -32,6 +32,7 @@ type certifyOptions struct {
 	tests   []string
 	seed    uint64
 	waiters int
+	server  string
 	list    bool
 
 	exhaustive bool
@@ -48,6 +49,7 @@ func (o *certifyOptions) flags() []*pflag.FlagSet {
 	clients.StringSliceVar(&o.tests, "tests", nil, "`names` of the tests to run (default all; see --list)")
 	clients.Uint64Var(&o.seed, "seed", 1, "`number` from which the random choices derive")
 	clients.IntVar(&o.waiters, "waiters", 100, "`number` of client processes of the test waiters")
+	clients.StringVar(&o.server, "server", "", "`program` of the servers, such as valkey-server, or a command like 'dragonfly --port {port}'")
 	orders := flagSection("All orders of the commands")
 	orders.BoolVar(&o.exhaustive, "exhaustive", false, "run the commands of two clients in all orders, with at most two faults; --tests then names plays")
 	orders.StringVar(&o.order, "order", "", "run only the order with this `ID`, ten times")
@@ -69,7 +71,8 @@ func (p *program) certifyCommand() *cobra.Command {
 write replies to stdout, as one JSON object per line (see --protocol). Each test breaks
 one thing: it kills or freezes a client, cuts it off, loses a reply, deletes the keys,
 replaces the master. locktop starts the servers: redis-server if it is on PATH,
-otherwise an embedded server, which cannot run the tests with several servers.
+otherwise an embedded server, which cannot run the tests with several servers. --server
+names another program, or the command of a server of any kind, for the tests with one.
 
 The card has a row per test and a column per client, then the evidence. A client is
 named by --exec, or is one of locktop's own kinds of lock or historic forms (KIND),
@@ -93,6 +96,7 @@ test is inconclusive; 0 all tests passed or are not supported.`,
   locktop certify --exec ./redsync mutex --html card.html
   locktop certify classic/get-then-del --exhaustive
   locktop certify classic/get-then-del --order release/a.a.af.b.a
+  locktop certify mutex --server 'valkey-server --port {port}'
   locktop certify --list
   locktop certify --protocol`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -168,7 +172,7 @@ func createPage(name string) (*os.File, error) {
 
 // run returns the options of the run.
 func (o *certifyOptions) run(kinds []string) (certify.Options, error) {
-	run := certify.Options{Tests: o.tests, Seed: o.seed, Waiters: o.waiters}
+	run := certify.Options{Tests: o.tests, Seed: o.seed, Waiters: o.waiters, Server: o.server}
 	self, err := os.Executable()
 	if err != nil {
 		return run, err

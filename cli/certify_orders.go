@@ -24,7 +24,7 @@ func (p *program) exhaust(ctx context.Context, o *certifyOptions, run certify.Op
 	line, last := p.newProgressLine(), time.Time{}
 	begun := ""
 	search, err := certify.Exhaust(ctx, certify.ExhaustOptions{
-		Commands: run.Commands, Plays: o.tests, Order: o.order, Limit: o.limit,
+		Commands: run.Commands, Plays: o.tests, Order: o.order, Limit: o.limit, Server: o.server,
 		Progress: func(now certify.Exploring) {
 			if !line.live && begun == now.Client+now.Play && time.Since(last) < progressInterval {
 				return

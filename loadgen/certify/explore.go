@@ -89,6 +89,7 @@ func (c *Counterexample) taken() order {
 type ExhaustOptions struct {
 	Commands []string // of the clients, for the shell
 	Plays    []string // names; empty: all
+	Server   string   // as in [Options]
 	// Order is the ID of one order, which runs Repeat times. Empty: all orders.
 	Order  string
 	Repeat int // default 10
@@ -118,7 +119,7 @@ func Exhaust(ctx context.Context, o ExhaustOptions) (Search, error) {
 		return Search{}, errors.New("there is no client to test")
 	}
 	o.Repeat, o.Limit, o.Together = cmp.Or(o.Repeat, 10), cmp.Or(o.Limit, mostOrders), cmp.Or(o.Together, 8)
-	name, err := serverName(ctx)
+	name, err := serverName(ctx, o.Server)
 	if err != nil {
 		return Search{}, err
 	}
@@ -127,7 +128,7 @@ func Exhaust(ctx context.Context, o ExhaustOptions) (Search, error) {
 		if ctx.Err() != nil {
 			break
 		}
-		p := probe(ctx, command)
+		p := probe(ctx, command, o.Server)
 		r := SearchResult{Client: p.Client}
 		var best *Counterexample
 		for _, pl := range plays() {
@@ -218,7 +219,7 @@ func (s *search) fail(err error) {
 
 // work runs orders until there is none.
 func (s *search) work(ctx context.Context) {
-	st, err := openStage(ctx, s.profile, s.play.nodes)
+	st, err := openStage(ctx, s.profile, s.play.nodes, s.options.Server)
 	if err != nil {
 		s.fail(err)
 		return
@@ -475,7 +476,7 @@ func repeatOrder(ctx context.Context, p profile, pl play, begin order, o Exhaust
 		r.Error, r.Took = err.Error(), Milliseconds(time.Since(began))
 		return r
 	}
-	st, err := openStage(ctx, p, pl.nodes)
+	st, err := openStage(ctx, p, pl.nodes, o.Server)
 	if err != nil {
 		return fail(err)
 	}

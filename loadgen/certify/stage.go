@@ -40,8 +40,8 @@ type Step struct {
 	Result  string `json:"result,omitempty"` // of the request
 }
 
-func openStage(ctx context.Context, p profile, nodes int) (*stage, error) {
-	s := &stage{rig: &rig{ctx: ctx, profile: p, ttl: orderTTL, began: time.Now()}}
+func openStage(ctx context.Context, p profile, nodes int, on string) (*stage, error) {
+	s := &stage{rig: &rig{ctx: ctx, options: Options{Server: on}, profile: p, ttl: orderTTL, began: time.Now()}}
 	for range nodes {
 		if err := s.open(oneServer); err != nil {
 			s.close()
