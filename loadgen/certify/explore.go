@@ -414,10 +414,8 @@ func (s *stage) perform(n node, faults, bound int) (p performance, err error) {
 			p.taken = append(p.taken, all[i].choice)
 			continue
 		}
-		if len(all) == 0 {
-			break
-		}
-		if depth >= bound {
+		over := !slices.ContainsFunc(all, func(o option) bool { return o.fault == noFault })
+		if !over && depth >= bound {
 			p.long = true
 			return p, nil
 		}
@@ -433,6 +431,9 @@ func (s *stage) perform(n node, faults, bound int) (p performance, err error) {
 				p.more = append(p.more, node{append(slices.Clone(p.taken), o.choice), awake(slices.Concat(sleep, tried), o)})
 			}
 			tried = append(tried, o)
+		}
+		if over {
+			break
 		}
 		if first == nil {
 			p.same = true

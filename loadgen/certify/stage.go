@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"locktop/internal/humanize"
 	"locktop/loadgen/external"
 )
 
@@ -191,14 +192,20 @@ func (s *stage) options(faults int) (all []option) {
 	if len(all) == 0 && idle > 0 {
 		all = append(all, option{choice{idle - 1, noFault}, 0})
 	}
-	if faults <= 0 || len(all) == 0 {
+	if faults <= 0 {
 		return all
 	}
+	over := len(all) == 0
 	for i, p := range s.players[:asker] {
 		c, asking := p.next()
 		begun := asking || p.first != nil || c != nil
 		switch {
 		case p.dead || p.stopped:
+			continue
+		case over: // only a holder may still crash
+			if p.first.valid() || p.second.valid() {
+				all = append(all, option{choice{i, killed}, 0})
+			}
 			continue
 		case !p.complete():
 			all = append(all, option{choice{i, lostReply}, 0}, option{choice{i, lateReply}, 0})
@@ -223,6 +230,7 @@ func (s *stage) step(c choice) {
 	switch {
 	case c.fault == killed:
 		p.die()
+		s.waits(began) // the end of a process takes its time
 		for _, h := range s.claims {
 			h.left = h.left || h.player == p
 		}
@@ -309,7 +317,9 @@ func (s *stage) begin(p *player) {
 		h := p.first
 		if s.superseded(h, time.Now()) && p.hello.Tells {
 			asked := time.Now()
-			h.told(tellWithin)
+			if !h.told(tellWithin) {
+				s.fail("The client did not tell %s of the loss within %s, although hello says that it tells.", p.name, humanize.Setting(tellWithin))
+			}
 			s.waits(asked)
 		}
 		h.left = true
