@@ -101,7 +101,7 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 		t.Run(k.client, func(t *testing.T) {
 			t.Parallel()
 			runs := testtier.Size(1, 2, 10)
-			if p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client); p.Found == nil || testtier.Proving() && p.Found.Seen < runs-p.Other-p.Slow {
+			if p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client); p.Found == nil || testtier.Proving() && p.Found.Seen < runs-1-p.Other-p.Slow { // the machine may be busy once
 				t.Errorf("%s: not in each of %d runs: %+v", k.order, runs, p.Found)
 			}
 		})
