@@ -28,14 +28,19 @@ import (
 
 // certifyOptions holds the flags of certify.
 type certifyOptions struct {
-	exec     []string
-	tests    []string
-	seed     uint64
-	waiters  int
-	list     bool
-	protocol bool
-	json     bool
-	html     string
+	exec    []string
+	tests   []string
+	seed    uint64
+	waiters int
+	server  string
+	list    bool
+
+	exhaustive bool
+	order      string
+	limit      int
+	protocol   bool
+	json       bool
+	html       string
 }
 
 func (o *certifyOptions) flags() []*pflag.FlagSet {
@@ -44,12 +49,17 @@ func (o *certifyOptions) flags() []*pflag.FlagSet {
 	clients.StringSliceVar(&o.tests, "tests", nil, "`names` of the tests to run (default all; see --list)")
 	clients.Uint64Var(&o.seed, "seed", 1, "`number` from which the random choices derive")
 	clients.IntVar(&o.waiters, "waiters", 100, "`number` of client processes of the test waiters")
+	clients.StringVar(&o.server, "server", "", "`program` of the servers, such as valkey-server, or a command like 'dragonfly --port {port}'")
+	orders := flagSection("All orders of the commands")
+	orders.BoolVar(&o.exhaustive, "exhaustive", false, "run the commands of two clients in all orders, with at most two faults; --tests then names plays")
+	orders.StringVar(&o.order, "order", "", "run only the order with this `ID`, ten times")
+	orders.IntVar(&o.limit, "limit", 5000, "greatest `number` of orders of a play")
 	out := flagSection("Output")
 	out.BoolVar(&o.list, "list", false, "list the tests, and run none")
 	out.BoolVar(&o.protocol, "protocol", false, "print the protocol of clients with an example, and run no test")
 	out.BoolVar(&o.json, "json", false, "print the card as one JSON document; errors are JSON, too")
 	out.StringVar(&o.html, "html", "", "`file` for the card as one page, with a drawing of each failure")
-	return []*pflag.FlagSet{clients, out}
+	return []*pflag.FlagSet{clients, orders, out}
 }
 
 func (p *program) certifyCommand() *cobra.Command {
@@ -61,11 +71,18 @@ func (p *program) certifyCommand() *cobra.Command {
 write replies to stdout, as one JSON object per line (see --protocol). Each test breaks
 one thing: it kills or freezes a client, cuts it off, loses a reply, deletes the keys,
 replaces the master. locktop starts the servers: redis-server if it is on PATH,
-otherwise an embedded server, which cannot run the tests with several servers.
+otherwise an embedded server, which cannot run the tests with several servers. --server
+names another program, or the command of a server of any kind, for the tests with one.
 
 The card has a row per test and a column per client, then the evidence. A client is
 named by --exec, or is one of locktop's own kinds of lock or historic forms (KIND),
 run as a client process. A pass says that the flaw was not observed; it is no proof.
+
+With --exhaustive, locktop holds back each command of two clients and lets them go on in
+every order, with at most two faults: a lost reply, a crash, a freeze for longer than the
+TTL. Then a third client asks. The shortest order that breaks a promise is printed as a
+table of commands with their replies, and --order repeats it. A client that polls has its
+first four commands of a request ordered; what was not ordered is counted.
 
 Progress goes to stderr, the card to stdout. An interrupt ends all clients and servers
 and prints the results so far.
@@ -77,6 +94,9 @@ test is inconclusive; 0 all tests passed or are not supported.`,
   locktop certify --exec ./redsync --exec 'node redlock.js' --json > card.json
   locktop certify mutex fair classic/blind-delete --tests freeze,late-unlock
   locktop certify --exec ./redsync mutex --html card.html
+  locktop certify classic/get-then-del --exhaustive
+  locktop certify classic/get-then-del --order release/a.a.af.b.a
+  locktop certify mutex --server 'valkey-server --port {port}'
   locktop certify --list
   locktop certify --protocol`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,6 +115,8 @@ func testNames() []string {
 
 func (p *program) certify(ctx context.Context, o *certifyOptions, args []string) error {
 	switch {
+	case o.list && o.exhaustive:
+		return p.listPlays()
 	case o.list:
 		return p.listTests()
 	case o.protocol:
@@ -104,6 +126,9 @@ func (p *program) certify(ctx context.Context, o *certifyOptions, args []string)
 	run, err := o.run(args)
 	if err != nil {
 		return err
+	}
+	if o.exhaustive {
+		return p.exhaust(ctx, o, run)
 	}
 	page, err := createPage(o.html)
 	if err != nil {
@@ -147,7 +172,7 @@ func createPage(name string) (*os.File, error) {
 
 // run returns the options of the run.
 func (o *certifyOptions) run(kinds []string) (certify.Options, error) {
-	run := certify.Options{Tests: o.tests, Seed: o.seed, Waiters: o.waiters}
+	run := certify.Options{Tests: o.tests, Seed: o.seed, Waiters: o.waiters, Server: o.server}
 	self, err := os.Executable()
 	if err != nil {
 		return run, err
@@ -171,8 +196,19 @@ func (o *certifyOptions) run(kinds []string) (certify.Options, error) {
 	if len(run.Commands) == 0 {
 		return run, usageErrorf("like locktop certify --exec 'python3 my_client.py', or locktop certify mutex", "there is no client to test")
 	}
-	if _, err := certify.Choose(o.tests); err != nil {
-		return run, usageErrorf("", "--tests: %v", err)
+	o.exhaustive = o.exhaustive || o.order != ""
+	switch {
+	case o.exhaustive && o.html != "":
+		return run, usageErrorf("", "--html goes with the tests, not with --exhaustive")
+	case o.order != "":
+		err = certify.CheckOrder(o.order)
+	case o.exhaustive:
+		err = certify.ChoosePlays(o.tests)
+	default:
+		_, err = certify.Choose(o.tests)
+	}
+	if err != nil {
+		return run, usageErrorf("", "%v", err)
 	}
 	if o.waiters < 2 || o.waiters > 1000 {
 		return run, usageErrorf("", "--waiters must be 2 to 1,000, not %d", o.waiters)

@@ -90,6 +90,8 @@ var docRules = []docRule{
 	{command: `^\./locktop agent `, way: stopped, prints: `waiting for work`, code: exitInterrupted, seed: whatever},
 	{command: `^for host in `, prints: `(?s)(waiting for work.*){4}`, seed: whatever},
 	{command: `^locktop certify --protocol$`, prints: `"op":"hello"`, seed: whatever},
+	{command: `^locktop certify .*--order `, prints: `FOUND release/a.a.af.b.a`, code: exitUnsafe, seed: whatever},
+	{command: `^locktop certify .*--exhaustive`, way: stopped, prints: `^locktop: locktop .*: (release|extend), `, code: exitInterrupted, seed: whatever},
 	{command: `^(\./)?locktop certify .*--json$`, way: stopped, prints: `"locktop mutex: 0 of \d+ tests`, code: exitInterrupted, seed: whatever},
 	{command: `^(\./)?locktop certify `, way: stopped, prints: `^locktop: locktop mutex: 0 of \d+ tests`, code: exitInterrupted, seed: whatever},
 	{command: `^locktop scenarios --from .* > night.yaml$`, makes: "night.yaml", prints: `^rate: `, seed: whatever},

@@ -37,7 +37,7 @@ func serveClient(ctx context.Context, l Lock, open func(sessionConfig) (session,
 	ctx, cancel := context.WithCancel(ctx)
 	p := &processClient{
 		settings: l, open: open, ctx: ctx, out: json.NewEncoder(out), network: newNetwork(new(atomic.Int64)),
-		sessions: make(map[servedTerms]session), held: make(map[string]*servedLease),
+		sessions: make(map[servedTerms]session), held: make(map[string]*servedLease), waiting: make(map[int64]context.CancelFunc),
 	}
 	err := p.serve(in)
 	cancel()
@@ -62,7 +62,8 @@ type processClient struct {
 	mu       sync.Mutex
 	newest   int // number of the newest token
 	sessions map[servedTerms]session
-	held     map[string]*servedLease // by token
+	held     map[string]*servedLease      // by token
+	waiting  map[int64]context.CancelFunc // by the ID of the request
 }
 
 // servedTerms are the settings of a session that requests choose.
@@ -114,11 +115,25 @@ func (p *processClient) serve(in io.Reader) error {
 				p.say(outcomeOf(err))
 				return err
 			}
+		case "cancel":
+			p.mu.Lock()
+			if cancel := p.waiting[r.ID]; cancel != nil {
+				cancel()
+			}
+			p.mu.Unlock()
 		case "bye":
 			return nil
 		default:
+			ctx, cancel := context.WithCancel(p.ctx)
+			p.mu.Lock()
+			p.waiting[r.ID] = cancel
+			p.mu.Unlock()
 			p.tasks.Go(func() {
-				reply := p.reply(r)
+				defer cancel()
+				reply := p.reply(ctx, r)
+				p.mu.Lock()
+				delete(p.waiting, r.ID)
+				p.mu.Unlock()
 				reply["id"] = r.ID
 				p.say(reply)
 			})
@@ -147,16 +162,16 @@ func (p *processClient) hello(r external.Request) error {
 	kind := p.settings.Kind
 	p.say(map[string]any{
 		"ok": true, "name": "locktop " + string(kind), "kinds": kind.offers(),
-		"renews": kind.Renews() && !p.settings.Renew.Off, "fences": p.settings.Fence, "tells": kind.Sound(), "clock": kind.clocked(),
+		"renews": kind.Renews() && !p.settings.Renew.Off, "fences": p.settings.Fence, "tells": kind.Sound(), "clock": kind.clocked(), "cancels": true,
 	})
 	return nil
 }
 
 // reply runs a request.
-func (p *processClient) reply(r external.Request) map[string]any {
+func (p *processClient) reply(ctx context.Context, r external.Request) map[string]any {
 	switch r.Op {
 	case "lock":
-		return p.lock(r)
+		return p.lock(ctx, r)
 	case "unlock":
 		return p.unlock(r)
 	case "extend":
@@ -185,7 +200,7 @@ func (p *processClient) session(r external.Request) (session, error) {
 	return s, nil
 }
 
-func (p *processClient) lock(r external.Request) map[string]any {
+func (p *processClient) lock(ctx context.Context, r external.Request) map[string]any {
 	if err := p.refusal(r); err != nil {
 		return outcomeOf(err)
 	}
@@ -197,7 +212,7 @@ func (p *processClient) lock(r external.Request) map[string]any {
 	if r.Wait != nil {
 		wait = time.Duration(*r.Wait) * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, max(wait, minTTL))
+	ctx, cancel := context.WithTimeout(ctx, max(wait, minTTL))
 	defer cancel()
 	keys := r.Keys
 	if len(keys) == 0 {
@@ -208,7 +223,7 @@ func (p *processClient) lock(r external.Request) map[string]any {
 		l, err = s.lock(ctx, keys, r.Mode == external.ModeRead)
 	}
 	switch {
-	case errors.Is(err, lock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+	case errors.Is(err, lock.ErrHeld) || err != nil && ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
 		return map[string]any{"ok": false, "held": true}
 	case err != nil:
 		return outcomeOf(err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,7 +21,11 @@ var ErrNotInstalled = errors.New("redis-server is not on PATH")
 
 // ChildOptions configures a Child. The zero value is a server with default settings.
 type ChildOptions struct {
-	Args []string // further redis-server arguments, such as "--requirepass", "secret"
+	// Server is the program instead of redis-server, which takes the same arguments. With
+	// {port}, it is a command for the shell, which is started with its port, and with no other
+	// argument of these options. It has no data after a restart.
+	Server string
+	Args   []string // further redis-server arguments, such as "--requirepass", "secret"
 	// Config is the text of a configuration file, for servers that need a writable one.
 	// Args override it.
 	Config string
@@ -33,7 +39,7 @@ type ChildOptions struct {
 //
 // Its methods are safe for concurrent use, but run one after the other.
 type Child struct {
-	path   string // of redis-server
+	path   string // of redis-server, or a command with {port}
 	args   []string
 	config string // the file in dir; empty: none
 	dir    *folder
@@ -45,6 +51,12 @@ type Child struct {
 	stopped bool
 }
 
+// portMark is where a command has its port.
+const portMark = "{port}"
+
+// HasPort reports whether a server is a command with a place for its port.
+func HasPort(server string) bool { return strings.Contains(server, portMark) }
+
 // portTries is the greatest number of starts. Another process may take the free port
 // before the server does.
 const portTries = 10
@@ -55,9 +67,14 @@ func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
-	path, err := exec.LookPath("redis-server")
+	path, err := cmp.Or(o.Server, "redis-server"), error(nil)
+	if !HasPort(path) {
+		if path, err = exec.LookPath(path); err != nil && o.Server == "" {
+			err = ErrNotInstalled
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("start a redis child: %w", ErrNotInstalled)
+		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
 	dir, err := newFolder()
 	if err != nil {
@@ -130,12 +147,20 @@ var errPortTaken = errors.New("another process took its port")
 // start runs the server on c.port and waits until its output says that it is ready.
 // A PING is not sufficient: another server with that port may answer it.
 func (c *Child) start(ctx context.Context) error {
-	proc, err := spawn(c.path, c.arguments(), c.dir)
+	path, args := c.path, c.arguments()
+	if HasPort(c.path) {
+		path, args = "/bin/sh", []string{"-c", "exec " + strings.ReplaceAll(c.path, portMark, strconv.Itoa(c.port))}
+	}
+	proc, err := spawn(path, args, c.dir)
 	if err != nil {
 		return fmt.Errorf("start a redis child: %w", err)
 	}
+	ready := proc.output.ready
+	if HasPort(c.path) {
+		ready = c.answers(ctx, proc)
+	}
 	select {
-	case <-proc.output.ready:
+	case <-ready:
 		c.proc = proc
 		return nil
 	case <-proc.done:
@@ -146,6 +171,24 @@ func (c *Child) start(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(fmt.Errorf("start a redis child: %w", context.Cause(ctx)), proc.kill())
 	}
+}
+
+// answers returns a channel that is closed when a server of another kind answers PING. It never
+// is if the server ends before.
+func (c *Child) answers(ctx context.Context, proc *process) chan struct{} {
+	ready := make(chan struct{})
+	go func() {
+		rdb := dial(c)
+		defer rdb.Close()
+		for proc.running() && ctx.Err() == nil {
+			if rdb.Ping(ctx).Err() == nil {
+				close(ready)
+				return
+			}
+			time.Sleep(awaitPause)
+		}
+	}()
+	return ready
 }
 
 // arguments puts the mandatory arguments last: redis-server uses the last value of a

@@ -269,3 +269,29 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 		}
 	}
 }
+
+// A server may be a command of the shell that has a place for its port, or another program.
+func TestAChildMayBeAnotherServer(t *testing.T) {
+	t.Parallel()
+	ForTest(t) // skips without redis-server
+	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
+		c, err := StartChild(t.Context(), ChildOptions{Server: command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: c.Addr()})
+		if err := rdb.Ping(t.Context()).Err(); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+		if err := errors.Join(rdb.Close(), c.Stop()); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	for _, command := range []string{"no-such-server", "no-such-server --port {port}", "echo {port}; false"} {
+		if c, err := StartChild(t.Context(), ChildOptions{Server: command}); err == nil {
+			t.Errorf("%s runs: %v", command, c.Stop())
+		} else if errors.Is(err, ErrNotInstalled) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}

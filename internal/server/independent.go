@@ -11,14 +11,19 @@ type Independent struct {
 	children children
 }
 
-// StartIndependent starts n servers. ctx limits the start. The servers append every
+// StartIndependent is StartIndependentOn with redis-server.
+func StartIndependent(ctx context.Context, n int) (*Independent, error) {
+	return StartIndependentOn(ctx, n, "")
+}
+
+// StartIndependentOn starts n servers, of the program in [ChildOptions]. ctx limits the start. The servers append every
 // command to their file before the reply, without fsync. With the default, an fsync
 // every second, a write may wait for the previous fsync, and Kill would lose writes
 // that the server has acknowledged.
-func StartIndependent(ctx context.Context, n int) (*Independent, error) {
+func StartIndependentOn(ctx context.Context, n int, server string) (*Independent, error) {
 	i := &Independent{}
 	for range n {
-		if _, err := i.children.add(ctx, ChildOptions{Args: []string{"--appendonly", "yes", "--appendfsync", "no"}}); err != nil {
+		if _, err := i.children.add(ctx, ChildOptions{Server: server, Args: []string{"--appendonly", "yes", "--appendfsync", "no"}}); err != nil {
 			return nil, errors.Join(err, i.Stop())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 type ReplicatedOptions struct {
 	Replicas int      // default 1
 	Args     []string // further arguments of each server
+	Server   string   // as in [ChildOptions]
 }
 
 // Replicated is a master with replicas, all [Child] servers. It has no failover; see
@@ -32,12 +33,12 @@ func StartReplicated(ctx context.Context, o ReplicatedOptions) (*Replicated, err
 
 func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
-	master, err := r.children.add(ctx, ChildOptions{Args: args})
+	master, err := r.children.add(ctx, ChildOptions{Server: o.Server, Args: args})
 	if err != nil {
 		return err
 	}
 	for range max(o.Replicas, 1) {
-		replica, err := r.children.add(ctx, ChildOptions{Args: args})
+		replica, err := r.children.add(ctx, ChildOptions{Server: o.Server, Args: args})
 		if err != nil {
 			return err
 		}

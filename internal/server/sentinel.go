@@ -39,7 +39,7 @@ func StartSentinelGroup(ctx context.Context, o SentinelOptions) (*SentinelGroup,
 	if o.Replicas == 0 {
 		o.Replicas = 2
 	}
-	r, err := StartReplicated(ctx, ReplicatedOptions(o))
+	r, err := StartReplicated(ctx, ReplicatedOptions{Replicas: o.Replicas, Args: o.Args})
 	if err != nil {
 		return nil, err
 	}

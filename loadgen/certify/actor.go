@@ -1,6 +1,7 @@
 package certify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func (r *rig) actor() *actor { return r.actorAhead(0) }
 
 // actorAhead starts a client whose clock is ahead.
 func (r *rig) actorAhead(ahead time.Duration) *actor {
-	a, err := r.startActor(ahead)
+	a, err := r.startActor(ahead, "")
 	if err == nil {
 		_, err = a.process.Hello(r.ctx)
 	}
@@ -40,7 +41,8 @@ func (r *rig) actorAhead(ahead time.Duration) *actor {
 	return a
 }
 
-func (r *rig) startActor(ahead time.Duration) (*actor, error) {
+// startActor starts a client that has its own label as its name, if name is empty.
+func (r *rig) startActor(ahead time.Duration, name string) (*actor, error) {
 	r.mu.Lock()
 	a := &actor{rig: r, number: len(r.actors), name: oracle.ClientLabel(len(r.actors) + 1)}
 	r.actors = append(r.actors, a)
@@ -58,7 +60,7 @@ func (r *rig) startActor(ahead time.Duration) (*actor, error) {
 	}
 	var err error
 	a.process, err = external.Start(external.Options{
-		Command: r.profile.Command, URLs: urls, Client: a.name, ClockOffset: ahead, Leeway: leeway,
+		Command: r.profile.Command, URLs: urls, Client: cmp.Or(name, a.name), ClockOffset: ahead, Leeway: leeway,
 		Excused: func(time.Time) bool { return true }, // each step has a limit of its own
 	})
 	return a, err

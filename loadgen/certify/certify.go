@@ -139,6 +139,10 @@ type Options struct {
 	Commands []string // of the clients, for the shell
 	Tests    []string // names; empty: all
 	Seed     uint64   // of random choices; 0 = 1
+	// Server is the program of the servers. Empty: redis-server, or the embedded server if it
+	// is not on PATH. With {port}, it is a command for the shell that starts one server of any
+	// kind: then the tests that stop or replicate servers do not run.
+	Server string
 	// Together is how many tests of a client may run at once, each on its own servers,
 	// except those that need the machine for themselves. Default 8. Clients are tested one
 	// after another.
@@ -204,7 +208,7 @@ func Run(ctx context.Context, o Options) (Card, error) {
 	for _, t := range tests {
 		r.left += o.share(t) * time.Duration(len(o.Commands))
 	}
-	name, err := serverName(ctx)
+	name, err := serverName(ctx, o.Server)
 	if err != nil && ctx.Err() == nil {
 		return Card{}, err
 	}
@@ -236,9 +240,9 @@ type runner struct {
 // client runs all tests on one client.
 func (r *runner) client(ctx context.Context, command string) Result {
 	r.report(func() { r.now.Client = command })
-	p := probe(ctx, command)
+	p := probe(ctx, command, r.options.Server)
 	for again := 1; again < mostTries && p.Error != "" && p.Hello.Name != "" && ctx.Err() == nil; again++ {
-		p = probe(ctx, command)
+		p = probe(ctx, command, r.options.Server)
 	}
 	if ctx.Err() != nil {
 		p.Error = "" // that of the interrupt
@@ -290,7 +294,10 @@ func (r *runner) without(ctx context.Context, t Test, p profile) (v Verdict, dec
 			return Verdict{Outcome: Unsupported, Evidence: why}, true
 		}
 	}
-	if t.layout != oneServer && !installed() {
+	if t.layout != oneServer && server.HasPort(r.options.Server) {
+		return Verdict{Outcome: Unsupported, Evidence: "it needs several servers, and --server is a command for one"}, true
+	}
+	if t.layout != oneServer && r.options.Server == "" && !installed() {
 		return Verdict{Outcome: Unsupported, Evidence: server.ErrNotInstalled.Error() + ", and the embedded server cannot be stopped or replicated"}, true
 	}
 	return Verdict{}, false

@@ -224,3 +224,17 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 		}
 	}
 }
+
+// Another server may have no arguments of redis-server, and so no replicas.
+func TestAnotherServerRunsTheTestsWithOneServer(t *testing.T) {
+	t.Parallel()
+	if !installed() {
+		t.Skip("redis-server is not on PATH")
+	}
+	r := runWith(t, "mutex", Options{Server: "redis-server --save '' --port {port}", Tests: []string{"script-flush", "nodes-2-down", "failover"}})
+	for test, want := range map[string]Outcome{"script-flush": Pass, "nodes-2-down": Unsupported, "failover": Unsupported} {
+		if v, _ := r.Verdict(test); v.Outcome != want {
+			t.Errorf("%s: %s %s", test, v.Outcome, v.Evidence)
+		}
+	}
+}

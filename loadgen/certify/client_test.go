@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type testClient struct {
 	mu    sync.Mutex
 	count int
 	held  map[string]*testHold // by the token of the protocol
+
+	waiting map[int64]chan struct{} // closed when the request is cancelled
 }
 
 // testHold is a lock that the client has, or asks for.
@@ -47,7 +50,7 @@ func (c *testClient) is(flaws ...string) bool { return slices.Contains(flaws, c.
 
 // run answers requests until bye.
 func (c *testClient) run() error {
-	c.held = make(map[string]*testHold)
+	c.held, c.waiting = make(map[string]*testHold), make(map[int64]chan struct{})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var r external.Request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -58,9 +61,19 @@ func (c *testClient) run() error {
 			if err := c.hello(r); err != nil {
 				return err
 			}
+		case "cancel":
+			c.mu.Lock()
+			if c.waiting[r.ID] != nil {
+				close(c.waiting[r.ID])
+				delete(c.waiting, r.ID)
+			}
+			c.mu.Unlock()
 		case "bye":
 			return nil
 		default:
+			c.mu.Lock()
+			c.waiting[r.ID] = make(chan struct{})
+			c.mu.Unlock()
 			go func() {
 				reply := c.answer(r)
 				reply["id"] = r.ID
@@ -78,7 +91,7 @@ func (c *testClient) say(line map[string]any) {
 }
 
 func (c *testClient) hello(r external.Request) error {
-	c.owner, c.ahead = r.Client, time.Duration(r.ClockOffset)*time.Millisecond
+	c.owner, c.ahead = fmt.Sprintf("%s-%d", r.Client, os.Getpid()), time.Duration(r.ClockOffset)*time.Millisecond
 	for _, url := range r.URLs {
 		o, err := redis.ParseURL(url)
 		if err != nil {
@@ -86,7 +99,7 @@ func (c *testClient) hello(r external.Request) error {
 		}
 		o.ReadTimeout, o.DialTimeout, o.MaxRetries = time.Second, time.Second, -1
 		switch {
-		case c.is("waits-for-all"):
+		case c.is("waits-for-all", "valid-from-reply"):
 			o.ReadTimeout = time.Minute
 		case len(r.URLs) > 1:
 			o.ReadTimeout, o.DialTimeout = 300*time.Millisecond, 300*time.Millisecond
@@ -107,7 +120,7 @@ func (c *testClient) hello(r external.Request) error {
 		kinds = append(kinds, "rw")
 	}
 	c.say(map[string]any{
-		"ok": true, "name": "test client " + c.style + " " + c.flaw, "kinds": kinds, "fences": c.style == "fenced", "clock": c.is("client-clock"),
+		"ok": true, "name": "test client " + c.style + " " + c.flaw, "kinds": kinds, "fences": c.style == "fenced", "clock": c.is("client-clock"), "cancels": true,
 		"renews": c.renews() || c.is("no-renewal"), "tells": c.style == "renewer" && !c.is("silent-renewer") || c.is("quiet"),
 	})
 	return nil
@@ -222,13 +235,16 @@ func (c *testClient) each(command func(*redis.Client) (bool, error)) (agreed int
 func (c *testClient) lock(r external.Request) map[string]any {
 	c.mu.Lock()
 	c.count++
-	id := fmt.Sprintf("%s-%d-%d", c.owner, os.Getpid(), c.count)
+	id := fmt.Sprintf("%s-%d", c.owner, c.count)
 	h := &testHold{key: r.Key, token: id, ttl: time.Duration(r.TTL) * time.Millisecond, read: r.Mode == external.ModeRead, permits: max(r.Permits, 1), released: make(chan struct{})}
 	again := c.is("remembers") && len(c.held) > 0
+	cancelled := c.waiting[r.ID]
 	c.mu.Unlock()
 	switch c.flaw {
-	case "token-reuse":
+	case "token-reuse", "token-retry":
 		h.token = fmt.Sprint(os.Getpid())
+	case "token-name":
+		h.token = c.owner[:strings.LastIndex(c.owner, "-")]
 	case "token-same":
 		h.token = "me"
 	case "per-server":
@@ -266,10 +282,15 @@ func (c *testClient) lock(r external.Request) map[string]any {
 		if err != nil && len(c.nodes) == 1 && !retries && c.style != "recovers" {
 			return map[string]any{"ok": false, "error": err.Error()}
 		}
+		select {
+		case <-cancelled:
+			end = time.Now()
+		default:
+		}
 		if !time.Now().Before(end) && !c.is("impolite") { // it waits for longer than it may
 			return c.refused(h, id)
 		}
-		c.wait(h, end)
+		c.wait(h, end, cancelled)
 		if c.is("notify-only") && !time.Now().Before(end) {
 			return c.refused(h, id)
 		}
@@ -292,7 +313,7 @@ func (c *testClient) refused(h *testHold, id string) map[string]any {
 }
 
 // wait waits until it is worth to ask again.
-func (c *testClient) wait(h *testHold, end time.Time) {
+func (c *testClient) wait(h *testHold, end time.Time, cancelled <-chan struct{}) {
 	const poll = 20 * time.Millisecond
 	if c.style != "signal" {
 		time.Sleep(poll)
@@ -311,6 +332,7 @@ func (c *testClient) wait(h *testHold, end time.Time) {
 	}
 	select {
 	case <-s.Channel():
+	case <-cancelled:
 	case <-ctx.Done():
 	}
 }
@@ -352,7 +374,11 @@ func (c *testClient) renew(h *testHold, id string, asked time.Time) {
 	})
 	ended := time.AfterFunc(time.Until(asked.Add(h.ttl)), lost)
 	defer ended.Stop()
-	for tick := time.Tick(h.ttl / 3); ; {
+	every := h.ttl / 3
+	if c.is("renews-each-second") {
+		every = time.Second
+	}
+	for tick := time.Tick(every); ; {
 		select {
 		case <-tick:
 		case <-h.released:

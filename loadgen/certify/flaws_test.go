@@ -75,6 +75,12 @@ var flawedClients = []flawed{
 	{"rw/rw-persist", "writer-crash", `after the crash of the writer client-1, beside which the reader`},                                             // a refused reader removes the TTL of the writer
 	{"semaphore/sem-off-by-one", "permits", `client-3 got the lock`},                                                                                 //
 	{"semaphore/client-clock", "clock", `clock of client-\d is 3 s (ahead|behind)`},                                                                  // judges leases by its own clock
+	{"set/orphan", "cancel", `client-3 did not get the lock within .* although no client was inside`},                                                // its attempt goes on
+	{"set/forever", "wait-limit", `did not get the lock within .* after a command of an acquire that client-1 had given up`},                         //
+	{"sequential/valid-from-reply", "late-grant", `Its lease was valid for another`},                                                                 //
+	{"set/token-retry", "unlock-retry", `client-2 got the lock while client-1 was inside`},                                                           // one token for each process, and the release is tried again
+	{"set/token-name", "restart", `client-2 got the lock while client-1 was inside`},                                                                 // the name is the token
+	{"renewer/renews-each-second", "short-ttl", `without any fault`},                                                                                 // the interval does not depend on the TTL
 	{"fenced/fence-constant", "crash", `a fence was not larger`},                                                                                     //
 }
 
@@ -119,6 +125,7 @@ func TestSoundClientsPass(t *testing.T) {
 		pass("set", most...)
 		pass("fenced", "flushall")             // the fences begin again
 		pass("set/persistent", "lost-acquire") // it gets the lock after its lost one
+		pass("set/retries", "unlock-retry")    // each hold has a token of its own
 		return
 	}
 	for range 3 {

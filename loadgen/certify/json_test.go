@@ -15,7 +15,7 @@ import (
 // span.
 func fullCard() Card {
 	card := Card{Version: CardVersion, Date: time.Unix(1_800_000_000, 0).UTC(), Locktop: "v1", Server: "redis 7.0.15", Seed: 7, Tests: Tests()}
-	hello := external.Hello{Name: "line 1", Kinds: []string{"mutex"}, Renews: true, Fences: true, Tells: true, Clock: true}
+	hello := external.Hello{Name: "line 1", Kinds: []string{"mutex"}, Renews: true, Fences: true, Tells: true, Clock: true, Cancels: true}
 	result := Result{Client: Client{Name: "line 1", Command: "./line", Hello: hello, Extends: true, Error: "it exited"}}
 	for _, o := range []Outcome{Pass, Fail, Observed, Unsupported, Inconclusive} {
 		v := Verdict{Test: "crash", Outcome: o, Overlap: o == Fail, Evidence: "client-1 …", Took: Milliseconds(1234567 * time.Microsecond)}

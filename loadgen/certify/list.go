@@ -85,6 +85,34 @@ func Tests() []Test {
 				"A failure: the second one gets the lock beside the holder, the holder loses it, or the second one does not get it when it asks again, within half a TTL.",
 		},
 		{
+			Name: "cancel", Title: "an acquire is cancelled", ttl: 6 * time.Second, takes: 3 * time.Second, needs: needsCancel, run: cancel,
+			About: "A waiter is cancelled, and then a request whose reply is under way. " +
+				"A failure: the client does not answer it within 1 s, or another client does not get the lock within half a TTL after the release or the answer.",
+		},
+		{
+			Name: "wait-limit", Title: "a command arrives after its client gave up", takes: 4 * time.Second, run: waitLimit,
+			About: "The command of an acquire that may wait for 300 ms reaches the server when the client has given up. " +
+				"A failure: another client does not get the lock within the TTL and a margin of 1 s. The card tells if it gets it later than half a TTL, because nobody had the lock until then.",
+		},
+		{
+			Name: "late-grant", Title: "a freeze between the grant and the answer", takes: 4 * time.Second, run: lateGrant,
+			About: "The server grants a lock, and the client is frozen for longer than its TTL before it reads the reply, while another client acquires the lock. " +
+				"A failure: the first client gets a valid lease, or its release frees the lock of the other.",
+		},
+		{
+			Name: "unlock-retry", Title: "a late retry of a release", ttl: 4 * time.Second, takes: 2 * time.Second, run: unlockRetry,
+			About: "The reply to a release is lost, and the client locks again before the second try of its release reaches the server. A failure: that try frees the second hold.",
+		},
+		{
+			Name: "restart", Title: "a client starts with the name of the holder", ttl: 4 * time.Second, takes: 2 * time.Second, run: restart,
+			About: "A holder is frozen, and a new process with the same name asks for the lock before the TTL ends. A failure: it gets the lock, or the holder loses it.",
+		},
+		{
+			Name: "short-ttl", Title: "a TTL of 300 ms", ttl: short, takes: 2 * time.Second, alone: true, run: shortTTL,
+			About: "A client works for three times the TTL, and its lease is renewed, or for a third of it, if nothing renews. " +
+				"A failure: it loses the lock, another client gets it meanwhile, or a waiter does not get it after the release.",
+		},
+		{
 			Name: "script-flush", Title: "SCRIPT FLUSH", takes: 2 * time.Second, run: scriptFlush,
 			About: "The server forgets its scripts before an acquire and before a release. A failure: an error of the client, or a lock that is not released.",
 		},
@@ -206,6 +234,13 @@ func kinds(all ...string) func(profile) string {
 		}
 		return ""
 	}
+}
+
+func needsCancel(p profile) string {
+	if p.Hello.Cancels {
+		return ""
+	}
+	return "hello does not say that the client can stop waiting"
 }
 
 func needsClock(p profile) string {

@@ -61,9 +61,9 @@ func (p profile) has(kind string) bool { return slices.Contains(p.Hello.Kinds, k
 func (p profile) renewed() bool { return p.Hello.Renews || p.Extends }
 
 // probe starts a client, and locks, extends and unlocks once.
-func probe(ctx context.Context, command string) profile {
+func probe(ctx context.Context, command, on string) profile {
 	p := profile{Client{Name: command, Command: command}}
-	r := &rig{ctx: ctx, profile: p, ttl: standardTTL, began: time.Now()}
+	r := &rig{ctx: ctx, options: Options{Server: on}, profile: p, ttl: standardTTL, began: time.Now()}
 	defer r.close()
 	err := r.open(oneServer)
 	if err == nil {
@@ -76,7 +76,7 @@ func probe(ctx context.Context, command string) profile {
 }
 
 func (p *profile) ask(r *rig) error {
-	a, err := r.startActor(0)
+	a, err := r.startActor(0, "")
 	if err != nil {
 		return err
 	}
@@ -96,13 +96,13 @@ func (p *profile) ask(r *rig) error {
 }
 
 // serverName names the servers of the tests.
-func serverName(ctx context.Context) (string, error) {
-	r := &rig{ctx: ctx}
+func serverName(ctx context.Context, on string) (string, error) {
+	r := &rig{ctx: ctx, options: Options{Server: on}}
 	defer r.close()
 	if err := r.open(oneServer); err != nil {
 		return "", err
 	}
-	if !installed() {
+	if on == "" && !installed() {
 		return "embedded server (no redis-server on PATH)", nil
 	}
 	info, err := r.admin[0].Info(ctx, "server").Result()
@@ -114,8 +114,10 @@ func serverName(ctx context.Context) (string, error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		version[name] = value
 	}
-	if v := version["valkey_version"]; v != "" {
-		return "valkey " + v, nil
+	for _, other := range []string{"valkey", "dragonfly", "garnet"} {
+		if v := version[other+"_version"]; v != "" {
+			return other + " " + v, nil
+		}
 	}
 	return "redis " + version["redis_version"], nil
 }
@@ -274,7 +276,7 @@ func (r *rig) all() []*hold {
 func (r *rig) open(l layout) error {
 	switch {
 	case l == fiveNodes:
-		nodes, err := server.StartIndependent(r.ctx, 5)
+		nodes, err := server.StartIndependentOn(r.ctx, 5, r.options.Server)
 		if err != nil {
 			return err
 		}
@@ -285,8 +287,8 @@ func (r *rig) open(l layout) error {
 		}
 	case l == replicated:
 		return r.openReplicated()
-	case installed():
-		c, err := server.StartChild(r.ctx, server.ChildOptions{})
+	case r.options.Server != "" || installed():
+		c, err := server.StartChild(r.ctx, server.ChildOptions{Server: r.options.Server})
 		if err != nil {
 			return err
 		}
@@ -381,7 +383,7 @@ func (e *entry) lead(to string) {
 
 // openReplicated starts a master with a replica behind one address.
 func (r *rig) openReplicated() error {
-	g, err := server.StartReplicated(r.ctx, server.ReplicatedOptions{})
+	g, err := server.StartReplicated(r.ctx, server.ReplicatedOptions{Server: r.options.Server})
 	if err != nil {
 		return err
 	}

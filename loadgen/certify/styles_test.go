@@ -110,6 +110,9 @@ func (c *testClient) acquire(node *redis.Client, h *testHold, waited bool) (bool
 		if node.LIndex(ctx, h.key+":queue", 0).Val() != h.token {
 			return false, nil
 		}
+	case "token-name":
+		got, err := node.SetNX(ctx, h.key, h.token, ttl).Result()
+		return got || err == nil && node.Get(ctx, h.key).Val() == h.token, err
 	case "setnx-expire", "wait-two-commands":
 		if waited || c.is("setnx-expire") {
 			got, err := node.SetNX(ctx, h.key, h.token, 0).Result()
@@ -151,6 +154,13 @@ func (c *testClient) release(node *redis.Client, h *testHold) (had bool, err err
 			time.Sleep(50 * time.Millisecond) // meanwhile the next client acquires the lock
 		}
 		return had || err != nil, nil
+	case "token-retry", "retries":
+		for try := 0; try < 3; try++ {
+			if had, err = c.script(node, releaseScript, h); err == nil {
+				break
+			}
+		}
+		return had, err
 	case "cached":
 		return node.EvalSha(ctx, c.sha, []string{h.key}, h.token).Bool()
 	case "get-then-del":

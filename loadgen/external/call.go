@@ -78,8 +78,13 @@ func (p *Process) failedWrite(err error) {
 func (p *Process) await(ctx context.Context, c *call) (answer, error) {
 	late := time.NewTimer(time.Until(c.due))
 	defer late.Stop()
-	for {
+	for cancel := c.cancel; ; {
 		select {
+		case <-cancel:
+			cancel = nil
+			if err := p.write(Request{Op: opCancel, ID: c.ID}, p.options.ReplyWithin); err != nil {
+				p.failedWrite(err)
+			}
 		case a := <-c.reply:
 			return a, nil
 		case <-p.done:

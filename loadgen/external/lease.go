@@ -91,12 +91,15 @@ type Terms struct {
 	Wait    time.Duration // how long the client may wait for the lock
 	Read    bool          // share the lock with other readers
 	Permits int           // how many clients may hold the lock at once; 0 = 1
+	// Cancel is closed to make the client stop waiting; nil: never. The client answers
+	// then, and may have got the lock.
+	Cancel <-chan struct{}
 }
 
 // request returns the request for the lock.
 func (t Terms) request() Request {
 	wait := t.Wait.Milliseconds()
-	r := Request{Op: opLock, Key: t.Keys[0], TTL: t.TTL.Milliseconds(), Wait: &wait, Permits: t.Permits}
+	r := Request{Op: opLock, Key: t.Keys[0], TTL: t.TTL.Milliseconds(), Wait: &wait, Permits: t.Permits, cancel: t.Cancel}
 	if t.Read {
 		r.Mode = ModeRead
 	}

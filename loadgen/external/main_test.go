@@ -60,7 +60,9 @@ func (c *client) run(in io.Reader) {
 		case opHello:
 			c.greet()
 		case opLock:
-			c.lock(r)
+			if c.how != "cancels" {
+				c.lock(r)
+			}
 		case opUnlock:
 			_, held := c.held[r.Token]
 			delete(c.held, r.Token)
@@ -70,6 +72,8 @@ func (c *client) run(in io.Reader) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			c.say(`{"id":%d,"ok":true,"valid_ms":%d}`, r.ID, r.TTL)
+		case opCancel:
+			c.say(`{"id":%d,"ok":false,"held":true}`, r.ID)
 		case opBye:
 			if c.how == "stays" {
 				time.Sleep(time.Hour)

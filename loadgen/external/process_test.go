@@ -235,6 +235,16 @@ func TestTheTimeOfAWaitIsNotLate(t *testing.T) {
 	}
 }
 
+func TestACancelledWaiterAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	p := start(t, "cancels")
+	cancel := make(chan struct{})
+	time.AfterFunc(10*time.Millisecond, func() { close(cancel) })
+	if _, err := p.Lock(t.Context(), Terms{Keys: []string{"k"}, TTL: time.Minute, Wait: time.Hour, Cancel: cancel}); !errors.Is(err, ErrHeld) {
+		t.Errorf("a cancelled request ended with %v", err)
+	}
+}
+
 func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	t.Parallel()
 	p := start(t, "slow")

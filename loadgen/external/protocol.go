@@ -16,6 +16,7 @@
 //	← {"id":3,"ok":true,"valid_ms":4990}
 //	← {"event":"lost","token":"…"}                 at any time, if hello says tells
 //	← {"event":"renewed","token":"…","valid_ms":4990}   after a renewal, if the library shows it
+//	→ {"op":"cancel","id":1}                       stop waiting for lock 1, which is then answered; if hello says cancels
 //	→ {"op":"bye"}                                 release everything and exit
 //
 // A lock may ask for more, of a client whose hello has the kind: "mode":"read" of rw,
@@ -44,13 +45,14 @@ const (
 	opLock   = "lock"
 	opUnlock = "unlock"
 	opExtend = "extend"
+	opCancel = "cancel"
 	opBye    = "bye"
 )
 
 // Request is a line on the stdin of a client.
 type Request struct {
 	Op     string   `json:"op"`
-	ID     int64    `json:"id,omitempty"` // of lock, unlock and extend, from 1
+	ID     int64    `json:"id,omitempty"` // of lock, unlock and extend, from 1; of cancel: that of the lock
 	V      int      `json:"v,omitempty"`
 	URLs   []string `json:"urls,omitempty"`
 	Client string   `json:"client,omitempty"`
@@ -63,6 +65,8 @@ type Request struct {
 	Mode        string   `json:"mode,omitempty"`            // ModeRead, or "" = write
 	Permits     int      `json:"permits,omitempty"`         // how many clients may hold the key at once; 0 = 1
 	Keys        []string `json:"keys,omitempty"`            // to lock together, Key is the first; none = only Key
+
+	cancel <-chan struct{} // of lock: closed to stop waiting; nil: never
 }
 
 // ModeRead is the mode of a lock that readers share.
@@ -76,6 +80,8 @@ type Hello struct {
 	Fences bool     `json:"fences"` // a lock has a fence
 	Tells  bool     `json:"tells"`  // the client reports a lost lease
 	Clock  bool     `json:"clock"`  // the client obeys Request.ClockOffset
+
+	Cancels bool `json:"cancels"` // the client can stop waiting for a lock
 }
 
 // Reply is a line on the stdout of a client.

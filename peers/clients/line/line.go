@@ -51,7 +51,7 @@ type Lock func(ctx context.Context, key string, ttl time.Duration) (Hold, error)
 
 // Serve serves the requests until bye.
 func (l Library) Serve() {
-	s := server{holds: make(map[string]Hold)}
+	s := server{holds: make(map[string]Hold), waiting: make(map[int64]context.CancelFunc)}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		var r external.Request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -62,12 +62,28 @@ func (l Library) Serve() {
 		case "hello":
 			lock, err := l.Open(r.URLs)
 			s.lock = lock
-			s.say(0, err, map[string]any{"name": l.name(), "kinds": l.Kinds, "renews": l.Renews, "tells": l.Tells})
+			s.say(0, err, map[string]any{"name": l.name(), "kinds": l.Kinds, "renews": l.Renews, "tells": l.Tells, "cancels": true})
+		case "cancel":
+			s.mu.Lock()
+			if cancel := s.waiting[r.ID]; cancel != nil {
+				cancel()
+			}
+			s.mu.Unlock()
 		case "bye":
 			s.releaseAll()
 			return
 		default:
-			go s.serve(r)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			s.mu.Lock()
+			s.waiting[r.ID] = cancel
+			s.mu.Unlock()
+			go func() {
+				defer cancel()
+				s.serve(ctx, r)
+				s.mu.Lock()
+				delete(s.waiting, r.ID)
+				s.mu.Unlock()
+			}()
 		}
 	}
 }
@@ -90,13 +106,15 @@ type server struct {
 	mu     sync.Mutex // also guards stdout
 	newest int
 	holds  map[string]Hold // by token
+
+	waiting map[int64]context.CancelFunc // by the ID of the request
 }
 
 // say writes a reply: what, or the error.
 func (s *server) say(id int64, err error, what map[string]any) {
 	reply := map[string]any{"ok": err == nil}
 	switch {
-	case errors.Is(err, ErrHeld), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrHeld), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		reply["held"] = true
 	case errors.Is(err, ErrLost):
 		reply["lost"] = true
@@ -117,9 +135,7 @@ func (s *server) write(line map[string]any) {
 	_ = json.NewEncoder(os.Stdout).Encode(line) // without a reader, stdin ends, too
 }
 
-func (s *server) serve(r external.Request) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
+func (s *server) serve(ctx context.Context, r external.Request) {
 	ttl := time.Duration(r.TTL) * time.Millisecond
 	s.mu.Lock()
 	h := s.holds[r.Token]
