@@ -38,6 +38,7 @@ type app struct {
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, config: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
+	a.keymap = newKeymap(w.Keys, w.Commands)
 	a.server, a.acts = widget.Plain(w.Title), w.Executor != nil
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Load != nil {
@@ -47,7 +48,7 @@ func newApp(ctx context.Context, w Config) *app {
 		a.run.begin = func() tea.Cmd { return beginLoad(ctx, w.Loader) }
 	}
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
-		a.notice.text = fmt.Sprintf("m shows %s of how locks behave and fail; ? lists the keys", humanize.Plural(len(w.Scenes), "scene"))
+		a.notice.text = fmt.Sprintf(a.keymap.named("{scenes} shows %s of how locks behave and fail; {help} lists the keys"), humanize.Plural(len(w.Scenes), "scene"))
 	}
 	a.raw.store, a.clients.finder, a.formats, a.redisCLI = w.Store, w.Finder, w.Formats, w.RedisCLI
 	a.refresher.every = max(w.Every, tickInterval)
@@ -140,6 +141,9 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, startLoad(a.run.load)
 	case doneMsg:
 		a.onDone(msg)
+	case programMsg:
+		a.onDone(doneMsg{widget.Plain(msg.name) + " has ended", msg.err})
+		return a, a.resume()
 	case actionDoneMsg:
 		a.onActionDone(msg)
 	case commandMsg:
@@ -261,10 +265,10 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 		a.interrupted = true
 		return tea.Quit
 	}
-	act := actionOf(msg.String(), a.place())
+	act := a.keymap.actionOf(msg.String(), a.place())
 	if a.dialog != nil {
 		next, cmd := a.dialog.update(&a.state, msg)
-		if a.dialog = next; !a.leavesDialog(act) {
+		if a.dialog = next; !a.leavesDialog(msg, act) {
 			return cmd
 		}
 		a.dialog = nil
@@ -280,17 +284,18 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 
 // leavesDialog reports whether an action closes the open dialog: a digit opens its page, except in a text
 // field.
-func (a *app) leavesDialog(act action) bool {
+func (a *app) leavesDialog(msg tea.KeyMsg, act action) bool {
 	_, typing := a.dialog.(*prompt)
-	return act >= openLocks && act <= openEvents && !typing
+	key := msg.String()
+	return len(key) == 1 && key >= "0" && key <= "9" && pageOf(act) >= 0 && !typing
 }
 
 // noEffect says why a key does nothing on the open page.
 func (a *app) noEffect(key string) string {
-	if where := pagesOf(key); where != "" {
-		return fmt.Sprintf("%s does nothing on this page; it works on: %s; ? shows the keys", widget.Plain(key), where)
+	if where := a.keymap.pagesOf(key); where != "" {
+		return fmt.Sprintf("%s does nothing on this page; it works on: %s; %s shows the keys", widget.Plain(key), where, a.keymap.key(help))
 	}
-	return widget.Plain(key) + " does nothing; ? shows the keys"
+	return fmt.Sprintf("%s does nothing; %s shows the keys", widget.Plain(key), a.keymap.key(help))
 }
 
 func (a *app) page() page { return a.pages[a.open] }
@@ -304,6 +309,9 @@ func (a *app) numbered() int { return len(a.pages) - 1 }
 // perform handles the actions that are the same on every page, and passes the others to the
 // page.
 func (a *app) perform(act action) tea.Cmd {
+	if i := commandOf(act, a.config.Commands); i >= 0 {
+		return a.runOnLock(a.config.Commands[i])
+	}
 	switch act {
 	case quit:
 		return tea.Quit
@@ -317,7 +325,7 @@ func (a *app) perform(act action) tea.Cmd {
 	case help:
 		a.dialog = &helpDialog{page: a.place()}
 	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:
-		a.goToPage(int(act - openLocks))
+		a.goToPage(pageOf(act))
 	case nextPage:
 		a.cyclePage(1)
 	case previousPage:
@@ -375,13 +383,13 @@ func (a *app) openScenes() {
 	case f.load == nil && f.begin == nil:
 		a.reject(noLoad)
 	case f.load == nil:
-		a.reject(notStarted)
+		a.reject(a.keymap.named(notStarted))
 	case f.awaitsAgents():
-		a.reject(f.arrivals() + "; s on the Load page ends the wait")
+		a.reject(f.arrivals() + a.keymap.named("; {start-stop} on the Load page ends the wait"))
 	case len(f.scenes) == 0:
 		a.reject(noScenes)
 	default:
-		a.dialog = f.scenesMenu()
+		a.dialog = f.scenesMenu(a.keymap)
 	}
 }
 

@@ -161,6 +161,11 @@ func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 	})
 }
 
+// runProgram runs a program of the user in place of the screen.
+func runProgram(ctx context.Context, r Runner, name string, args []string) tea.Cmd {
+	return tea.Exec(r.Command(ctx, args), func(err error) tea.Msg { return programMsg{name, err} })
+}
+
 // guarded delivers a panic to the event loop. Otherwise bubbletea prints the panic before it
 // restores the terminal.
 func guarded(cmd tea.Cmd) tea.Cmd {
@@ -242,6 +247,12 @@ type appliedMsg struct{ err error }
 // doneMsg reports the result of a command.
 type doneMsg struct {
 	text string
+	err  error
+}
+
+// programMsg reports that a program of the user has ended, and that the screen is back.
+type programMsg struct {
+	name string
 	err  error
 }
 

@@ -35,7 +35,7 @@ func commandSpecs() []commandSpec {
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, (*app).setDB},
 		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
-		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
+		{"snooze", "DURATION", "how long a finding is snoozed", []string{"15m", "1h", "8h"}, (*app).setSnooze},
 		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s (before the end, or before now)", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
@@ -258,7 +258,7 @@ func (a *app) setMatch(text string) (tea.Cmd, error) {
 // lookAt requests another target.
 func (a *app) lookAt(v Target) (tea.Cmd, error) {
 	if a.config.Connector == nil {
-		return nil, fmt.Errorf("what is looked at here cannot be changed; / filters it")
+		return nil, fmt.Errorf("what is looked at here cannot be changed; %s filters it", a.keymap.key(search))
 	}
 	a.notify("switching to " + v.String() + " " + a.screen.glyphs.Ellipsis)
 	return connect(a.ctx, a.config.Connector, v), nil
@@ -288,7 +288,7 @@ func (a *app) setSnooze(text string) (tea.Cmd, error) {
 		return nil, fmt.Errorf("a duration from 1 s on, like 8h")
 	}
 	a.snoozes.length = d
-	a.notify("z snoozes for " + humanize.Setting(d))
+	a.notify(a.keymap.key(snooze) + " snoozes for " + humanize.Setting(d))
 	return nil, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/loadgen/witness"
@@ -86,6 +88,12 @@ type Finder interface {
 type RawEntry struct {
 	Node  string
 	Entry keyspace.Entry
+}
+
+// Runner runs programs of the user in the terminal, in place of the screen.
+type Runner interface {
+	// Command returns the run of a program with its arguments. It ends with ctx.
+	Command(ctx context.Context, args []string) tea.ExecCommand
 }
 
 // Clipboard receives copied text. Nil means that there is no clipboard.

@@ -37,6 +37,9 @@ type Config struct {
 	Frames       FrameSaver         // nil disables saving
 	Player       Player             // nil in a live view
 	CommandStats CommandStats       // nil if commands are not counted
+	Keys         map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
+	Commands     []RowCommand       // commands on a lock
+	Runner       Runner             // nil only if there are no Commands
 
 	Title   string          // the connected server, without credentials
 	Every   time.Duration   // time between two requests; minimum and default 250 ms
