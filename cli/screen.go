@@ -35,6 +35,8 @@ type screenFlags struct {
 	theme, glyphs string
 	noMouse       bool
 	every         time.Duration
+
+	configured *connect.Configuration // its keys and commands; set by check
 }
 
 func (a *screenFlags) flags() *pflag.FlagSet {
@@ -46,8 +48,15 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	return set
 }
 
-// check returns an error for an unknown name.
-func (a *screenFlags) check() error {
+// check returns an error for an unknown name, and for keys and commands of the configuration that
+// cannot work.
+func (a *screenFlags) check() (err error) {
+	if a.configured, err = connect.ReadConfiguration(); err != nil {
+		return err
+	}
+	if err := checkKeys(a.configured); err != nil {
+		return err
+	}
 	if a.theme != "" && !slices.Contains(tui.Themes(), a.theme) {
 		return usageErrorf("there are "+strings.Join(tui.Themes(), ", "), "unknown theme %q", a.theme)
 	}
@@ -64,6 +73,7 @@ func (a *screenFlags) check() error {
 // under NO_COLOR, ASCII without colour if the locale is not UTF-8, and no styles if
 // TERM is dumb.
 func (a *screenFlags) applyTo(w *tui.Config) {
+	w.Keys, w.Commands = a.configured.Keys, rowCommands(a.configured)
 	w.Theme, w.Glyphs, w.NoMouse, w.Every = a.theme, a.glyphs, a.noMouse, a.every
 	w.Dumb = os.Getenv("TERM") == "dumb"
 	w.Colours = coloursOf(os.Stdout)
@@ -131,7 +141,7 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) error {
 	look.applyTo(&w)
 	w.Input, w.Output = p.in, p.out
-	w.Formats, w.Clipboard, w.Frames = formats.All(), clipboard{p.out}, frameSaver{}
+	w.Formats, w.Clipboard, w.Frames, w.Runner = formats.All(), clipboard{p.out}, frameSaver{}, programs{p}
 	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {
 		return err

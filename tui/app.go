@@ -142,7 +142,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case doneMsg:
 		a.onDone(msg)
 	case programMsg:
-		a.onDone(doneMsg{widget.Plain(msg.name) + " has ended", msg.err})
+		a.onProgram(msg)
 		return a, a.resume()
 	case actionDoneMsg:
 		a.onActionDone(msg)
@@ -220,6 +220,16 @@ func (a *app) readStored() tea.Cmd {
 		return nil
 	}
 	return a.raw.request(a.ctx, l, a.now)
+}
+
+// onProgram reports how a program of the user has ended.
+func (a *app) onProgram(msg programMsg) {
+	name := widget.Plain(msg.name)
+	if msg.err != nil {
+		a.reject(name + ": " + shortError(msg.err))
+		return
+	}
+	a.notify(name + " has ended")
 }
 
 func (a *app) onDone(msg doneMsg) {

@@ -3,6 +3,7 @@ package tui
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,6 +59,8 @@ func (e *UnknownActionError) Error() string { return fmt.Sprintf("there is no ac
 // the keys of actions, in the form of [Action].Keys.
 func CheckKeys(changed map[string]string, commands []RowCommand) error {
 	known := Actions()
+	changed = maps.Clone(changed)
+	maps.DeleteFunc(changed, func(name, keys string) bool { return slices.ContainsFunc(known, func(a Action) bool { return a.Name == name && a.Keys == keys }) })
 	for name, keys := range changed {
 		if !slices.ContainsFunc(known, func(a Action) bool { return a.Name == name }) {
 			return &KeyError{Action: name, Err: &UnknownActionError{name}}
@@ -80,7 +83,7 @@ func checkNames(keys string) error {
 		return errors.New("it needs a key, like x, ctrl+x or f5")
 	}
 	for key := range strings.FieldsSeq(keys) {
-		if key == "ctrl+c" && keys != quitKeys {
+		if key == "ctrl+c" {
 			return errors.New("ctrl+c always quits: leave it out")
 		}
 		if !isKey(key) {

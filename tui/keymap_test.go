@@ -106,6 +106,6 @@ func TestACommandRunsWithTheValuesOfTheSelectedLock(t *testing.T) {
 			t.Errorf("ran %q", runner.ran)
 		}
 		d.deliver(programMsg{"flag", errors.New("exit status 1")})
-		d.want("exit status 1").press("2", "K").want("it works on: locks, one lock, findings")
+		d.want("flag: exit status 1").press("2", "K").want("it works on: locks, one lock, findings")
 	})
 }

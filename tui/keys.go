@@ -160,9 +160,6 @@ func (b binding) named() iter.Seq2[string, action] {
 	}
 }
 
-// quitKeys are the keys of quit. ctrl+c stays one, whatever the configuration says.
-const quitKeys = "q ctrl+c"
-
 // bindings is the table of all keys, before the configuration changes it. The footer, the help and
 // docs/keys.md list them in this order. {action} in a help is a key of the action.
 func bindings() []binding {
@@ -219,6 +216,6 @@ func bindings() []binding {
 		{[]stroke{{save, "ctrl+s"}}, anywhere, "^S", "", "save the frame as text, with colours, or as SVG"},
 		{[]stroke{{redraw, "ctrl+l"}}, anywhere, "^L", "", "draw the screen again"},
 		{[]stroke{{suspend, "ctrl+z"}}, anywhere, "^Z", "", "suspend; fg resumes"},
-		{[]stroke{{quit, quitKeys}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "quit; {quit-and-leave} leaves the last frame on the terminal"},
+		{[]stroke{{quit, "q ctrl+c"}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "quit; {quit-and-leave} leaves the last frame on the terminal"},
 	}
 }

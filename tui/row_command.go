@@ -40,7 +40,6 @@ func (c RowCommand) help() string {
 // placeholder is a word in braces that stands for a value of the selected lock.
 type placeholder struct {
 	name  string
-	help  string
 	value func(l *keyspace.Lock) string // "" if the lock has no such value
 }
 
@@ -63,15 +62,15 @@ func placeholders() []placeholder {
 		})
 	}
 	return []placeholder{
-		{"key", "the key", func(l *keyspace.Lock) string { return l.Key }},
-		{"owner", "the name of the holder: its label, or else its token", ofHolder(func(h *keyspace.Holder) string { return h.Name() })},
-		{"token", "what the library stores for the holder", ofHolder(func(h *keyspace.Holder) string { return h.ID })},
-		{"host", "the host of the holder's process, from its name", ofProcess(func(p keyspace.Process) string { return p.Host })},
-		{"pid", "the number of the holder's process, from its name", ofProcess(func(p keyspace.Process) string { return strconv.Itoa(p.PID) })},
-		{"client", "the address of the holder's connection", ofHolder(func(h *keyspace.Holder) string { return h.Addr })},
-		{"format", "the format of the lock", func(l *keyspace.Lock) string { return l.Format }},
-		{"node", "the address of its server", func(l *keyspace.Lock) string { return l.Node }},
-		{"db", "the number of its database", func(l *keyspace.Lock) string { return strconv.Itoa(l.DB) }},
+		{"key", func(l *keyspace.Lock) string { return l.Key }},
+		{"owner", ofHolder(func(h *keyspace.Holder) string { return h.Name() })},
+		{"token", ofHolder(func(h *keyspace.Holder) string { return h.ID })},
+		{"host", ofProcess(func(p keyspace.Process) string { return p.Host })},
+		{"pid", ofProcess(func(p keyspace.Process) string { return strconv.Itoa(p.PID) })},
+		{"client", ofHolder(func(h *keyspace.Holder) string { return h.Addr })},
+		{"format", func(l *keyspace.Lock) string { return l.Format }},
+		{"node", func(l *keyspace.Lock) string { return l.Node }},
+		{"db", func(l *keyspace.Lock) string { return strconv.Itoa(l.DB) }},
 	}
 }
 
@@ -95,14 +94,15 @@ func (c RowCommand) check(earlier []RowCommand) error {
 	for _, arg := range c.Run {
 		for _, name := range inBraces.FindAllString(arg, -1) {
 			if !slices.ContainsFunc(placeholders(), func(p placeholder) bool { return "{"+p.name+"}" == name }) {
-				return fmt.Errorf("run: there is no %s; there are %s", name, strings.Join(placeholderNames(), " "))
+				return fmt.Errorf("run: there is no %s; there are %s", name, strings.Join(Placeholders(), " "))
 			}
 		}
 	}
 	return nil
 }
 
-func placeholderNames() []string {
+// Placeholders lists the words in braces that the arguments of a [RowCommand] may have.
+func Placeholders() []string {
 	var all []string
 	for _, p := range placeholders() {
 		all = append(all, "{"+p.name+"}")
