@@ -73,7 +73,6 @@ func (a *screenFlags) check() (err error) {
 // under NO_COLOR, ASCII without colour if the locale is not UTF-8, and no styles if
 // TERM is dumb.
 func (a *screenFlags) applyTo(w *tui.Config) {
-	w.Keys, w.Commands = a.configured.Keys, rowCommands(a.configured)
 	w.Theme, w.Glyphs, w.NoMouse, w.Every = a.theme, a.glyphs, a.noMouse, a.every
 	w.Dumb = os.Getenv("TERM") == "dumb"
 	w.Colours = coloursOf(os.Stdout)
@@ -140,6 +139,7 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 // screen shows w until the user quits or ctx ends.
 func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) error {
 	look.applyTo(&w)
+	w.Keys, w.Commands = look.configured.Keys, rowCommands(look.configured)
 	w.Input, w.Output = p.in, p.out
 	w.Formats, w.Clipboard, w.Frames, w.Runner = formats.All(), clipboard{p.out}, frameSaver{}, programs{p}
 	defer collectAt(screenGCPercent)()
