@@ -34,6 +34,7 @@ import (
 type screenFlags struct {
 	theme, glyphs string
 	noMouse       bool
+	noState       bool
 	every         time.Duration
 
 	configured *connect.Configuration // its keys and commands; set by check
@@ -45,6 +46,7 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the set of characters for drawing: "+strings.Join(widget.GlyphSets(), ", "))
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two reads of the locks")
 	set.BoolVar(&a.noMouse, "no-mouse", false, "do not use the mouse")
+	set.BoolVar(&a.noState, "no-state", false, "neither read nor write the settings of the last session: page, order, columns, theme")
 	return set
 }
 
@@ -142,6 +144,9 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 	w.Keys, w.Commands = look.configured.Keys, rowCommands(look.configured)
 	w.Input, w.Output = p.in, p.out
 	w.Formats, w.Clipboard, w.Frames, w.Runner = formats.All(), clipboard{p.out}, frameSaver{}, programs{p}
+	if !look.noState {
+		w.Memory = stateFile{p.notes.warning}
+	}
 	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {
 		return err

@@ -33,6 +33,9 @@ type app struct {
 	leave       bool // leave the last frame on the terminal
 
 	typed []string // earlier commands, newest last
+
+	recalled    Remembered // from an earlier session
+	chosenTheme string     // by :theme, in this session or an earlier one; "" if none was
 }
 
 func newApp(ctx context.Context, w Config) *app {
@@ -60,6 +63,7 @@ func newApp(ctx context.Context, w Config) *app {
 	}
 	a.screen.renderer = renderer(w.Colours)
 	a.screen.theme, _ = themeNamed(w.Theme, a.screen.renderer)
+	a.recall()
 	return a
 }
 

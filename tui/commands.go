@@ -150,7 +150,7 @@ func (a *app) setTheme(name string) (tea.Cmd, error) {
 	if !ok || name == "" {
 		return nil, fmt.Errorf("one of: %s", strings.Join(Themes(), ", "))
 	}
-	a.screen.theme = t
+	a.screen.theme, a.chosenTheme = t, name
 	return nil, nil
 }
 
@@ -218,16 +218,20 @@ func orders() []string {
 }
 
 func (a *app) setOrder(name string) (tea.Cmd, error) {
-	p := a.locks()
-	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
-	column := slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil })
-	if column < 0 && name != "severity" {
+	if !slices.Contains(orders(), name) {
 		return nil, fmt.Errorf("one of: %s", strings.Join(orders(), ", "))
 	}
-	p.sort, p.reversed = column, false
+	p := a.locks()
+	p.sortByName(name)
 	p.arrange(&a.state)
 	a.openIndex(onLocks)
 	return nil, nil
+}
+
+// sortByName sorts by one of orders, and shows its column.
+func (p *locksPage) sortByName(name string) {
+	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
+	p.sort, p.reversed = slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil }), false
 }
 
 func (a *app) setGroup(name string) (tea.Cmd, error) {

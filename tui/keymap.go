@@ -60,7 +60,9 @@ func (e *UnknownActionError) Error() string { return fmt.Sprintf("there is no ac
 func CheckKeys(changed map[string]string, commands []RowCommand) error {
 	known := Actions()
 	changed = maps.Clone(changed)
-	maps.DeleteFunc(changed, func(name, keys string) bool { return slices.ContainsFunc(known, func(a Action) bool { return a.Name == name && a.Keys == keys }) })
+	maps.DeleteFunc(changed, func(name, keys string) bool {
+		return slices.ContainsFunc(known, func(a Action) bool { return a.Name == name && a.Keys == keys })
+	})
 	for name, keys := range changed {
 		if !slices.ContainsFunc(known, func(a Action) bool { return a.Name == name }) {
 			return &KeyError{Action: name, Err: &UnknownActionError{name}}

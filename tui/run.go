@@ -40,6 +40,7 @@ type Config struct {
 	Keys         map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
 	Commands     []RowCommand       // commands on a lock
 	Runner       Runner             // nil only if there are no Commands
+	Memory       Memory             // nil if nothing is remembered
 
 	Title   string          // the connected server, without credentials
 	Every   time.Duration   // time between two requests; minimum and default 250 ms
@@ -66,6 +67,7 @@ func Run(ctx context.Context, w Config) error {
 	}
 	a := newApp(looking, w)
 	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
+	a.remember()
 	switch {
 	case err == nil && a.interrupted:
 		return ErrInterrupted
