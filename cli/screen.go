@@ -35,6 +35,7 @@ type screenFlags struct {
 	theme, glyphs string
 	noMouse       bool
 	noState       bool
+	notify        bool
 	every         time.Duration
 
 	configured *connect.Configuration // its keys and commands; set by check
@@ -47,6 +48,7 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two reads of the locks")
 	set.BoolVar(&a.noMouse, "no-mouse", false, "do not use the mouse")
 	set.BoolVar(&a.noState, "no-state", false, "neither read nor write the settings of the last session: page, order, columns, theme")
+	set.BoolVar(&a.notify, "notify", false, "ring the bell and send a notice to the desktop (OSC 9, OSC 777) on a new critical finding while the terminal is not in focus")
 	return set
 }
 
@@ -144,6 +146,9 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 	w.Keys, w.Commands = look.configured.Keys, rowCommands(look.configured)
 	w.Input, w.Output = p.in, p.out
 	w.Formats, w.Clipboard, w.Frames, w.Runner = formats.All(), clipboard{p.out}, frameSaver{}, programs{p}
+	if look.notify {
+		w.Notifier = notifier{p.out}
+	}
 	if !look.noState {
 		w.Memory = stateFile{p.notes.warning}
 	}

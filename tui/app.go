@@ -34,6 +34,8 @@ type app struct {
 
 	typed []string // earlier commands, newest last
 
+	alarm alarm
+
 	recalled    Remembered // from an earlier session
 	chosenTheme string     // by :theme, in this session or an earlier one; "" if none was
 }
@@ -107,6 +109,11 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.model.changed() {
 			a.page().arrange(&a.state)
 		}
+		return a, a.notifyCritical()
+	case tea.FocusMsg:
+		a.alarm.inFocus = true
+	case tea.BlurMsg:
+		a.alarm.inFocus = false
 	case metricsMsg:
 		a.run.measured(msg)
 		if a.run.byAgents() == nil { // agents send only a few of their events
@@ -203,6 +210,7 @@ func (a *app) onConnected(msg connectedMsg) {
 	a.clients.leave()
 	a.clients = holderClients{finder: msg.config.Finder}
 	a.locks().reset()
+	a.alarm.known = nil
 	if a.place() == onLock {
 		a.goToPage(a.from)
 	}

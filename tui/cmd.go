@@ -161,6 +161,16 @@ func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 	})
 }
 
+// sendNotice notifies the user. Only a failure is reported.
+func sendNotice(to Notifier, text string) tea.Cmd {
+	return guarded(func() tea.Msg {
+		if err := to.Notify(text); err != nil {
+			return doneMsg{err: err}
+		}
+		return nil
+	})
+}
+
 // runProgram runs a program of the user in place of the screen.
 func runProgram(ctx context.Context, r Runner, name string, args []string) tea.Cmd {
 	return tea.Exec(r.Command(ctx, args), func(err error) tea.Msg { return programMsg{name, err} })

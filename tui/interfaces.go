@@ -96,6 +96,12 @@ type Runner interface {
 	Command(ctx context.Context, args []string) tea.ExecCommand
 }
 
+// Notifier draws the user's attention to a terminal that is not in focus. With a nil Notifier, the
+// screen never does.
+type Notifier interface {
+	Notify(text string) error // of one line, without control characters
+}
+
 // Memory keeps what the screen remembers from one session to the next. With a nil Memory, it
 // remembers nothing.
 type Memory interface {

@@ -41,6 +41,7 @@ type Config struct {
 	Commands     []RowCommand       // commands on a lock
 	Runner       Runner             // nil only if there are no Commands
 	Memory       Memory             // nil if nothing is remembered
+	Notifier     Notifier           // nil if the user is not notified
 
 	Title   string          // the connected server, without credentials
 	Every   time.Duration   // time between two requests; minimum and default 250 ms
@@ -94,6 +95,9 @@ func options(ctx context.Context, w Config) []tea.ProgramOption {
 	}
 	if w.Input != nil {
 		options = append(options, tea.WithInput(w.Input))
+	}
+	if w.Notifier != nil && !w.Dumb {
+		options = append(options, tea.WithReportFocus())
 	}
 	if w.mouse() {
 		options = append(options, tea.WithMouseCellMotion())
