@@ -234,16 +234,6 @@ func (a *app) readStored() tea.Cmd {
 	return a.raw.request(a.ctx, l, a.now)
 }
 
-// onProgram reports how a program of the user has ended.
-func (a *app) onProgram(msg programMsg) {
-	name := widget.Plain(msg.name)
-	if msg.err != nil {
-		a.reject(name + ": " + shortError(msg.err))
-		return
-	}
-	a.notify(name + " has ended")
-}
-
 func (a *app) onDone(msg doneMsg) {
 	if msg.err != nil {
 		a.reject(shortError(msg.err))

@@ -148,3 +148,13 @@ func (a *app) runOnLock(c RowCommand) tea.Cmd {
 	}
 	return runProgram(a.ctx, a.config.Runner, c.Name, args)
 }
+
+// onProgram reports how a program of the user has ended.
+func (a *app) onProgram(msg programMsg) {
+	name := widget.Plain(msg.name)
+	if msg.err != nil {
+		a.reject(name + ": " + shortError(msg.err))
+		return
+	}
+	a.notify(name + " has ended")
+}
