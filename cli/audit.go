@@ -104,15 +104,10 @@ func (f syncedFile) Write(p []byte) (int, error) {
 // directory.
 func openAuditFile(path string) (io.WriteCloser, error) {
 	if path == "" {
-		state := os.Getenv("XDG_STATE_HOME")
-		if state == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return nil, err
-			}
-			state = filepath.Join(home, ".local", "state")
+		folder, err := stateFolder()
+		if err != nil {
+			return nil, err
 		}
-		folder := filepath.Join(state, "locktop")
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return nil, err
 		}

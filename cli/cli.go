@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -29,7 +30,8 @@ type program struct {
 	out   io.Writer
 	notes messages
 
-	warned []string // of connections so far
+	warned     []string     // of connections so far
+	interrupts *atomic.Bool // Ctrl-C belongs to a program of the user
 }
 
 // Run executes the command line args and returns the exit code. When ctx ends or
@@ -40,9 +42,9 @@ type program struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis would write into the screen
 
-	p := &program{in: stdin, out: stdout, notes: messages{to: stderr, json: asksForJSON(args)}}
+	p := &program{in: stdin, out: stdout, notes: messages{to: stderr, json: asksForJSON(args)}, interrupts: new(atomic.Bool)}
 	root := p.rootCommand()
-	ctx, stop := untilSignal(ctx, endSignals(root, args))
+	ctx, stop := untilSignal(ctx, endSignals(root, args), p.interrupts)
 	defer stop()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -71,18 +73,24 @@ type signalError struct{ signal syscall.Signal }
 
 func (e signalError) Error() string { return "received the signal " + e.signal.String() }
 
-// untilSignal returns a context that ends with a signalError. A second signal ends the process
-// even if the clean-up hangs.
-func untilSignal(parent context.Context, ends []os.Signal) (ctx context.Context, stop func()) {
+// untilSignal returns a context that ends with a signalError. It ignores SIGINT while elsewhere is
+// true. A second signal ends the process even if the clean-up hangs.
+func untilSignal(parent context.Context, ends []os.Signal, elsewhere *atomic.Bool) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	received := make(chan os.Signal, 1)
 	signal.Notify(received, ends...)
 	go func() {
-		select {
-		case by := <-received:
-			signal.Stop(received)
-			cancel(signalError{by.(syscall.Signal)})
-		case <-ctx.Done():
+		for {
+			select {
+			case by := <-received:
+				if by == syscall.SIGINT && elsewhere.Load() {
+					continue
+				}
+				signal.Stop(received)
+				cancel(signalError{by.(syscall.Signal)})
+			case <-ctx.Done():
+			}
+			return
 		}
 	}()
 	return ctx, func() {
@@ -159,7 +167,7 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.whoCommand(), p.contentionCommand(), p.releaseCommand(), p.doctorCommand(),
-		p.recordCommand(), p.replayCommand(), p.exportCommand(), p.formatsCommand(),
+		p.recordCommand(), p.replayCommand(), p.exportCommand(), p.formatsCommand(), p.configCommand(),
 		p.loadCommand(), p.agentCommand(), p.scenariosCommand(), p.certifyCommand(),
 		p.versionCommand(), p.monitorCommand(),
 	)

@@ -29,6 +29,7 @@ type releaseOptions struct {
 	yes, dryRun bool
 	token       string
 	giveTTL     time.Duration
+	byOwner     bool // --owner names the holder
 
 	given func(flag string) bool
 }
@@ -36,7 +37,7 @@ type releaseOptions struct {
 func (o *releaseOptions) flags() *pflag.FlagSet {
 	set := flagSection("Release")
 	set.BoolVar(&o.write, "write", false, "allow changes: without this flag, locktop changes nothing")
-	set.BoolVar(&o.production, "production", false, "ask for the name of the key, instead of y")
+	set.BoolVar(&o.production, "production", false, "ask for the name of the key, or of the owner, instead of y")
 	set.BoolVar(&o.yes, "yes", false, "do not ask")
 	set.StringVar(&o.token, "token", "", "release only if this is the `holder`, by its token or name; of several holders, only this one")
 	set.BoolVar(&o.dryRun, "dry-run", false, "print the safe command for redis-cli and change nothing")
@@ -52,20 +53,35 @@ func (p *program) releaseCommand() *cobra.Command {
 	var k keyFlags
 	var o releaseOptions
 	cmd := &cobra.Command{
-		Use:   "release KEY [flags]",
-		Short: "Release the lock of another client, safely",
+		Use:   "release {KEY | --owner NAME} [flags]",
+		Short: "Release the lock of another client, or all of its locks, safely",
 		Long: `Ends the hold of a lock. The script checks on the server that the lock has not
 changed since locktop read it. It frees the lock as the lock's library does, and
 wakes its waiters. The holder is not stopped: it continues until it checks its lock.
+
+With --owner, it scans the keyspace and asks one question for all locks of this holder. It
+compares each lock again as for a single one: a lock that has changed hands stays as it is.
 
 locktop writes every action, before and after, to an audit log:
 $XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl, or where
 --audit-log says. If the log cannot be written, locktop changes nothing.`,
 		Example: `  locktop release job:nightly --dry-run                    the command, for somebody who may
   locktop release job:nightly --write --give-ttl 1m        the gentler way
+  locktop release --owner worker-7 --write                 all locks of a dead worker
   locktop release lock:orders:7 --write --token 5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10 --yes`,
-		Args: k.take,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("owner") {
+				return k.take(cmd, args)
+			}
+			if len(args) > 0 || cmd.Flags().Changed("key-b64") || o.token != "" || s.owner == "" {
+				return usageErrorf("", "--owner takes the name of a holder, and excludes KEY, --key-b64 and --token")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.owner != "" {
+				return p.releaseOwner(cmd.Context(), &c, &s, &o)
+			}
 			return p.release(cmd.Context(), &c, &s, &o, k.key)
 		},
 	}
@@ -111,7 +127,7 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		p.notes.note("%s", o.consequence(seen, g.At))
 		return usageErrorf("add --write to release the lock, or --dry-run to print the command", "nothing was changed: release needs --write")
 	}
-	if err := p.confirm(o, seen, g.At); err != nil {
+	if err := p.confirm(o, o.consequence(seen, g.At), seen.Key); err != nil {
 		return err
 	}
 	log, err := openAudit(o.auditLog)
@@ -182,9 +198,9 @@ func (o *releaseOptions) summary(seen keyspace.Lock) string {
 	return render.ShortKey(seen.Key) + " is released"
 }
 
-// confirm asks the user to type y or, with production, the key. Every other answer,
+// confirm asks the user to type y or, with production, a name. Every other answer,
 // also an empty line, is an error.
-func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) error {
+func (p *program) confirm(o *releaseOptions, consequence, name string) error {
 	if o.yes {
 		return nil
 	}
@@ -198,9 +214,9 @@ func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) e
 	}
 	yes := "y"
 	if o.production {
-		yes = widget.Plain(seen.Key)
+		yes = widget.Plain(name)
 	}
-	fmt.Fprintf(p.notes.to, "%s.\nType %s to confirm, anything else to cancel: ", o.consequence(seen, at), yes)
+	fmt.Fprintf(p.notes.to, "%s.\nType %s to confirm, anything else to cancel: ", consequence, yes)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
@@ -233,7 +249,7 @@ func (o *releaseOptions) check() error {
 		return usageErrorf("like --give-ttl 30s", "--give-ttl must be at least 1ms")
 	case o.given("token") && o.token == "":
 		return usageErrorf("is its shell variable set?", "--token is empty")
-	case o.production && o.yes && o.token == "":
+	case o.production && o.yes && o.token == "" && !o.byOwner:
 		return usageErrorf("", "on production, --yes needs --token, which names the holder")
 	case o.dryRun && o.write:
 		return usageErrorf("", "--dry-run and --write contradict each other")

@@ -35,7 +35,11 @@ import (
 type screenFlags struct {
 	theme, glyphs string
 	noMouse       bool
+	noState       bool
+	notify        bool
 	every         time.Duration
+
+	configured *connect.Configuration // its keys and commands; set by check
 }
 
 func (a *screenFlags) flags() *pflag.FlagSet {
@@ -44,11 +48,20 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the set of characters for drawing: "+strings.Join(widget.GlyphSets(), ", "))
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two reads of the locks")
 	set.BoolVar(&a.noMouse, "no-mouse", false, "do not use the mouse")
+	set.BoolVar(&a.noState, "no-state", false, "neither read nor write the settings of the last session: page, order, columns, theme")
+	set.BoolVar(&a.notify, "notify", false, "ring the bell and send a notice to the desktop (OSC 9, OSC 777) on a new critical finding while the terminal is not in focus")
 	return set
 }
 
-// check returns an error for an unknown name.
-func (a *screenFlags) check() error {
+// check returns an error for an unknown name, and for keys and commands of the configuration that
+// cannot work.
+func (a *screenFlags) check() (err error) {
+	if a.configured, err = connect.ReadConfiguration(); err != nil {
+		return err
+	}
+	if err := checkKeys(a.configured); err != nil {
+		return err
+	}
 	if a.theme != "" && !slices.Contains(tui.Themes(), a.theme) {
 		return usageErrorf("there are "+strings.Join(tui.Themes(), ", "), "unknown theme %q", a.theme)
 	}
@@ -131,8 +144,15 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 // screen shows w until the user quits or ctx ends.
 func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) error {
 	look.applyTo(&w)
+	w.Keys, w.Commands = look.configured.Keys, rowCommands(look.configured)
 	w.Input, w.Output = p.in, p.out
-	w.Formats, w.Clipboard, w.Frames = formats.All(), clipboard{p.out}, frameSaver{}
+	w.Formats, w.Clipboard, w.Frames, w.Runner = formats.All(), clipboard{p.out}, frameSaver{}, programs{p}
+	if look.notify {
+		w.Notifier = notifier{p.out}
+	}
+	if !look.noState {
+		w.Memory = stateFile{p.notes.warning}
+	}
 	defer collectAt(screenGCPercent)()
 	if err := tui.Run(ctx, w); err != nil {
 		return err

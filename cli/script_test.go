@@ -43,6 +43,7 @@ func (m isolated) Run() int {
 	}
 	defer os.RemoveAll(state)
 	os.Setenv("XDG_STATE_HOME", state)
+	os.Setenv("XDG_CONFIG_HOME", state)
 	return server.Tests{M: m.M, Parallel: 16}.Run()
 }
 

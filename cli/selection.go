@@ -24,6 +24,7 @@ type selection struct {
 	match  []string
 	lock   []string
 	format string
+	owner  string
 	all    bool
 	stuck  bool
 	limits limits
@@ -39,6 +40,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set := flagSection("Selection")
 	set.StringArrayVar(&s.match, "match", nil, "only keys that match this `glob`; may be repeated")
 	set.StringVar(&s.format, "format", "", "only locks of the format with this `name`; locktop formats lists them")
+	set.StringVar(&s.owner, "owner", "", "only locks that this `holder` has: its label, its token, or the part of the token that names its client")
 	set.StringArrayVar(&s.lock, "lock", nil, "treat keys that match this `glob` as locks, whatever their value; may be repeated")
 	set.BoolVar(&s.all, "all", false, "include keys that may be locks, unless there are hundreds alike")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding; the column FINDINGS names it")
@@ -114,18 +116,25 @@ func (s *selection) scanner(rdb redis.UniversalClient, db int) *inspect.Scanner 
 
 // matches reports whether a lock with these findings is selected.
 func (s *selection) matches(l *keyspace.Lock, found []keyspace.Finding) bool {
-	return (s.format == "" || s.format == l.Format) && (!s.stuck || len(found) > 0)
+	return (s.format == "" || s.format == l.Format) && (!s.stuck || len(found) > 0) && (s.owner == "" || slices.ContainsFunc(l.Holders, s.owns))
+}
+
+// owns reports whether h is the holder of --owner.
+func (s *selection) owns(h keyspace.Holder) bool {
+	return h.ID == s.owner || h.Label == s.owner || h.ClientID() == s.owner
 }
 
 // everything reports whether the selection includes every lock that a scan finds.
-func (s *selection) everything() bool { return s.format == "" && !s.stuck }
+func (s *selection) everything() bool { return s.format == "" && !s.stuck && s.owner == "" }
 
 // filter returns the selected part of a snapshot.
 func (s *selection) filter(snap keyspace.Snapshot) render.View {
 	p := render.NewView(snap, s.databases)
 	p.Locks, p.Events = nil, nil
 	for _, e := range snap.Events {
-		if s.matches(&e.Lock, p.Findings[e.Lock.ID()]) {
+		l := e.Lock
+		l.Holders = append(slices.Clip(l.Holders), e.Holder) // who had it until then
+		if s.matches(&l, p.Findings[e.Lock.ID()]) {
 			p.Events = append(p.Events, e)
 		}
 	}

@@ -81,7 +81,7 @@ func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeF
 	s.lock = append(s.lock, of.Locks...)
 	for _, text := range of.Overdue {
 		if err := s.limits.Set(text); err != nil {
-			return usageErrorf("", "overdue of context %s: one of them is %w", of.Name, err)
+			return usageErrorf("", "%w", overdueError(of, err))
 		}
 	}
 	if look != nil && look.theme == "" {
@@ -96,6 +96,11 @@ func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeF
 	may.production = may.production || of.Production
 	may.auditLog = cmp.Or(may.auditLog, of.AuditLog)
 	return nil
+}
+
+// overdueError returns the error for a limit of a context.
+func overdueError(of connect.Context, err error) error {
+	return fmt.Errorf("overdue of context %s: one of them is %w", of.Name, err)
 }
 
 // sourceFunc is a source that reads the server at each Snapshot.

@@ -30,12 +30,12 @@ func (a *app) openActionMenu() {
 	switch {
 	case a.config.Executor == nil:
 		if a.playback != nil {
-			a.reject("a recording cannot be changed; y copies a safe command")
+			a.reject(a.keymap.named("a recording cannot be changed; {copy} copies a safe command"))
 			return
 		}
-		a.reject("this screen only reads: start locktop with --write to act, or copy a safe command with y")
+		a.reject(a.keymap.named("this screen only reads: start locktop with --write to act, or copy a safe command with {copy}"))
 	case a.paused != nil && a.paused.rewound:
-		a.reject("this is the past; F goes back to now")
+		a.reject(a.keymap.named("this is the past; {live} goes back to now"))
 	default:
 		a.dialog = a.actionMenu(locks)
 	}

@@ -33,11 +33,17 @@ type app struct {
 	leave       bool // leave the last frame on the terminal
 
 	typed []string // earlier commands, newest last
+
+	alarm alarm
+
+	recalled    Remembered // from an earlier session
+	chosenTheme string     // by :theme, in this session or an earlier one; "" if none was
 }
 
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, config: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
+	a.keymap = newKeymap(w.Keys, w.Commands)
 	a.server, a.acts = widget.Plain(w.Title), w.Executor != nil
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Load != nil {
@@ -47,7 +53,7 @@ func newApp(ctx context.Context, w Config) *app {
 		a.run.begin = func() tea.Cmd { return beginLoad(ctx, w.Loader) }
 	}
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
-		a.notice.text = fmt.Sprintf("m shows %s of how locks behave and fail; ? lists the keys", humanize.Plural(len(w.Scenes), "scene"))
+		a.notice.text = fmt.Sprintf(a.keymap.named("{scenes} shows %s of how locks behave and fail; {help} lists the keys"), humanize.Plural(len(w.Scenes), "scene"))
 	}
 	a.raw.store, a.clients.finder, a.formats, a.redisCLI = w.Store, w.Finder, w.Formats, w.RedisCLI
 	a.refresher.every = max(w.Every, tickInterval)
@@ -59,6 +65,7 @@ func newApp(ctx context.Context, w Config) *app {
 	}
 	a.screen.renderer = renderer(w.Colours)
 	a.screen.theme, _ = themeNamed(w.Theme, a.screen.renderer)
+	a.recall()
 	return a
 }
 
@@ -102,6 +109,11 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.model.changed() {
 			a.page().arrange(&a.state)
 		}
+		return a, a.notifyCritical()
+	case tea.FocusMsg:
+		a.alarm.inFocus = true
+	case tea.BlurMsg:
+		a.alarm.inFocus = false
 	case metricsMsg:
 		a.run.measured(msg)
 		if a.run.byAgents() == nil { // agents send only a few of their events
@@ -140,6 +152,9 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, startLoad(a.run.load)
 	case doneMsg:
 		a.onDone(msg)
+	case programMsg:
+		a.onProgram(msg)
+		return a, a.resume()
 	case actionDoneMsg:
 		a.onActionDone(msg)
 	case commandMsg:
@@ -195,6 +210,7 @@ func (a *app) onConnected(msg connectedMsg) {
 	a.clients.leave()
 	a.clients = holderClients{finder: msg.config.Finder}
 	a.locks().reset()
+	a.alarm.known = nil
 	if a.place() == onLock {
 		a.goToPage(a.from)
 	}
@@ -261,10 +277,10 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 		a.interrupted = true
 		return tea.Quit
 	}
-	act := actionOf(msg.String(), a.place())
+	act := a.keymap.actionOf(msg.String(), a.place())
 	if a.dialog != nil {
 		next, cmd := a.dialog.update(&a.state, msg)
-		if a.dialog = next; !a.leavesDialog(act) {
+		if a.dialog = next; !a.leavesDialog(msg, act) {
 			return cmd
 		}
 		a.dialog = nil
@@ -280,17 +296,18 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 
 // leavesDialog reports whether an action closes the open dialog: a digit opens its page, except in a text
 // field.
-func (a *app) leavesDialog(act action) bool {
+func (a *app) leavesDialog(msg tea.KeyMsg, act action) bool {
 	_, typing := a.dialog.(*prompt)
-	return act >= openLocks && act <= openEvents && !typing
+	key := msg.String()
+	return len(key) == 1 && key >= "0" && key <= "9" && pageOf(act) >= 0 && !typing
 }
 
 // noEffect says why a key does nothing on the open page.
 func (a *app) noEffect(key string) string {
-	if where := pagesOf(key); where != "" {
-		return fmt.Sprintf("%s does nothing on this page; it works on: %s; ? shows the keys", widget.Plain(key), where)
+	if where := a.keymap.pagesOf(key); where != "" {
+		return fmt.Sprintf("%s does nothing on this page; it works on: %s; %s shows the keys", widget.Plain(key), where, a.keymap.key(help))
 	}
-	return widget.Plain(key) + " does nothing; ? shows the keys"
+	return fmt.Sprintf("%s does nothing; %s shows the keys", widget.Plain(key), a.keymap.key(help))
 }
 
 func (a *app) page() page { return a.pages[a.open] }
@@ -304,6 +321,9 @@ func (a *app) numbered() int { return len(a.pages) - 1 }
 // perform handles the actions that are the same on every page, and passes the others to the
 // page.
 func (a *app) perform(act action) tea.Cmd {
+	if i := commandOf(act, a.config.Commands); i >= 0 {
+		return a.runOnLock(a.config.Commands[i])
+	}
 	switch act {
 	case quit:
 		return tea.Quit
@@ -317,7 +337,7 @@ func (a *app) perform(act action) tea.Cmd {
 	case help:
 		a.dialog = &helpDialog{page: a.place()}
 	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:
-		a.goToPage(int(act - openLocks))
+		a.goToPage(pageOf(act))
 	case nextPage:
 		a.cyclePage(1)
 	case previousPage:
@@ -375,13 +395,13 @@ func (a *app) openScenes() {
 	case f.load == nil && f.begin == nil:
 		a.reject(noLoad)
 	case f.load == nil:
-		a.reject(notStarted)
+		a.reject(a.keymap.named(notStarted))
 	case f.awaitsAgents():
-		a.reject(f.arrivals() + "; s on the Load page ends the wait")
+		a.reject(f.arrivals() + a.keymap.named("; {start-stop} on the Load page ends the wait"))
 	case len(f.scenes) == 0:
 		a.reject(noScenes)
 	default:
-		a.dialog = f.scenesMenu()
+		a.dialog = f.scenesMenu(a.keymap)
 	}
 }
 

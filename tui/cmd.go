@@ -161,6 +161,27 @@ func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 	})
 }
 
+// sendNotice notifies the user. Only a failure is reported.
+func sendNotice(to Notifier, text string) tea.Cmd {
+	return guarded(func() tea.Msg {
+		if err := to.Notify(text); err != nil {
+			return doneMsg{err: err}
+		}
+		return nil
+	})
+}
+
+// runProgram runs a program of the user in place of the screen.
+func runProgram(ctx context.Context, r Runner, name string, args []string) tea.Cmd {
+	return tea.Exec(r.Command(ctx, args), func(err error) tea.Msg { return programMsg{name, err} })
+}
+
+// recall reads what an earlier session remembered, before the first frame.
+func recall(m Memory) (Remembered, error) { return m.Recall() }
+
+// remember stores what the next session shall know, after the last frame.
+func remember(m Memory, r Remembered) { m.Remember(r) }
+
 // guarded delivers a panic to the event loop. Otherwise bubbletea prints the panic before it
 // restores the terminal.
 func guarded(cmd tea.Cmd) tea.Cmd {
@@ -242,6 +263,12 @@ type appliedMsg struct{ err error }
 // doneMsg reports the result of a command.
 type doneMsg struct {
 	text string
+	err  error
+}
+
+// programMsg reports that a program of the user has ended, and that the screen is back.
+type programMsg struct {
+	name string
 	err  error
 }
 

@@ -35,7 +35,7 @@ func commandSpecs() []commandSpec {
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, (*app).setDB},
 		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
-		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
+		{"snooze", "DURATION", "how long a finding is snoozed", []string{"15m", "1h", "8h"}, (*app).setSnooze},
 		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s (before the end, or before now)", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
@@ -150,7 +150,7 @@ func (a *app) setTheme(name string) (tea.Cmd, error) {
 	if !ok || name == "" {
 		return nil, fmt.Errorf("one of: %s", strings.Join(Themes(), ", "))
 	}
-	a.screen.theme = t
+	a.screen.theme, a.chosenTheme = t, name
 	return nil, nil
 }
 
@@ -218,16 +218,20 @@ func orders() []string {
 }
 
 func (a *app) setOrder(name string) (tea.Cmd, error) {
-	p := a.locks()
-	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
-	column := slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil })
-	if column < 0 && name != "severity" {
+	if !slices.Contains(orders(), name) {
 		return nil, fmt.Errorf("one of: %s", strings.Join(orders(), ", "))
 	}
-	p.sort, p.reversed = column, false
+	p := a.locks()
+	p.sortByName(name)
 	p.arrange(&a.state)
 	a.openIndex(onLocks)
 	return nil, nil
+}
+
+// sortByName sorts by one of orders, and shows its column.
+func (p *locksPage) sortByName(name string) {
+	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
+	p.sort, p.reversed = slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil }), false
 }
 
 func (a *app) setGroup(name string) (tea.Cmd, error) {
@@ -258,7 +262,7 @@ func (a *app) setMatch(text string) (tea.Cmd, error) {
 // lookAt requests another target.
 func (a *app) lookAt(v Target) (tea.Cmd, error) {
 	if a.config.Connector == nil {
-		return nil, fmt.Errorf("what is looked at here cannot be changed; / filters it")
+		return nil, fmt.Errorf("what is looked at here cannot be changed; %s filters it", a.keymap.key(search))
 	}
 	a.notify("switching to " + v.String() + " " + a.screen.glyphs.Ellipsis)
 	return connect(a.ctx, a.config.Connector, v), nil
@@ -288,7 +292,7 @@ func (a *app) setSnooze(text string) (tea.Cmd, error) {
 		return nil, fmt.Errorf("a duration from 1 s on, like 8h")
 	}
 	a.snoozes.length = d
-	a.notify("z snoozes for " + humanize.Setting(d))
+	a.notify(a.keymap.key(snooze) + " snoozes for " + humanize.Setting(d))
 	return nil, nil
 }
 

@@ -215,6 +215,11 @@ func (d *driver) enter(text string) *driver {
 }
 
 func keyNamed(name string) tea.KeyMsg {
+	if plain, alt := strings.CutPrefix(name, "alt+"); alt {
+		k := keyNamed(plain)
+		k.Alt = true
+		return k
+	}
 	if name == " " {
 		return tea.KeyMsg{Type: tea.KeySpace, Runes: []rune{' '}}
 	}

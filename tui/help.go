@@ -101,7 +101,7 @@ const (
 // section lists the keys of the selected pages. It returns nil if there are none.
 func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
 	lines := []string{widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, title).String()}
-	for _, b := range bindings() {
+	for _, b := range s.keymap {
 		if !wanted(b.place) {
 			continue
 		}

@@ -103,7 +103,7 @@ func (a *app) findClient() tea.Cmd {
 	case a.clients.finder == nil:
 		a.reject("the clients of this server cannot be listed")
 	case !a.findsClients():
-		a.reject("this is the past; F goes back to now")
+		a.reject(a.keymap.named("this is the past; {live} goes back to now"))
 	case a.clients.watch.stop != nil:
 		a.reject("the lock is being watched already")
 	case !ok || len(l.Holders) == 0 || a.page().(*lockPage).gone:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/loadgen/witness"
@@ -86,6 +88,27 @@ type Finder interface {
 type RawEntry struct {
 	Node  string
 	Entry keyspace.Entry
+}
+
+// Runner runs programs of the user in the terminal, in place of the screen.
+type Runner interface {
+	// Command returns the run of a program with its arguments. It ends with ctx.
+	Command(ctx context.Context, args []string) tea.ExecCommand
+}
+
+// Notifier draws the user's attention to a terminal that is not in focus. With a nil Notifier, the
+// screen never does.
+type Notifier interface {
+	Notify(text string) error // of one line, without control characters
+}
+
+// Memory keeps what the screen remembers from one session to the next. With a nil Memory, it
+// remembers nothing.
+type Memory interface {
+	// Recall returns what was remembered, or the zero Remembered if nothing was. After an error
+	// the screen shows the error and starts as if nothing was.
+	Recall() (Remembered, error)
+	Remember(Remembered)
 }
 
 // Clipboard receives copied text. Nil means that there is no clipboard.

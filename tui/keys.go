@@ -4,90 +4,97 @@ import (
 	"cmp"
 	"iter"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// action is the meaning of a key. bindings alone maps keys to actions; pages handle actions.
-type action uint8
+// action is the meaning of a key, by its name in the configuration. bindings alone maps keys to
+// actions; pages handle actions.
+type action string
 
 // The actions of keys.
 const (
-	noAction action = iota
-	quit
-	quitAndLeave
-	help
-	suspend
-	nextPage
-	previousPage
-	openLocks
-	openTimeline
-	openLoad
-	openNodes
-	openFindings
-	openEvents
-	pause
-	rewind
-	forward
-	live
-	command
-	togglePrivacy
-	commandStats
-	save
-	redraw
+	noAction      action = ""
+	quit          action = "quit"
+	quitAndLeave  action = "quit-and-leave"
+	help          action = "help"
+	suspend       action = "suspend"
+	nextPage      action = "next-page"
+	previousPage  action = "previous-page"
+	openLocks     action = "locks"
+	openTimeline  action = "timeline"
+	openLoad      action = "load"
+	openNodes     action = "nodes"
+	openFindings  action = "findings"
+	openEvents    action = "events"
+	pause         action = "pause"
+	rewind        action = "rewind"
+	forward       action = "forward"
+	live          action = "live"
+	command       action = "command"
+	togglePrivacy action = "privacy"
+	commandStats  action = "command-stats"
+	save          action = "save"
+	redraw        action = "redraw"
 
-	up
-	down
-	pageUp
-	pageDown
-	halfUp
-	halfDown
-	first
-	last
-	enter
-	back
-	search
-	copyIt
-	snooze
-	actOn
-	findClient
+	up         action = "up"
+	down       action = "down"
+	pageUp     action = "page-up"
+	pageDown   action = "page-down"
+	halfUp     action = "half-page-up"
+	halfDown   action = "half-page-down"
+	first      action = "first"
+	last       action = "last"
+	enter      action = "open"
+	back       action = "back"
+	search     action = "filter"
+	copyIt     action = "copy"
+	snooze     action = "snooze"
+	actOn      action = "release"
+	findClient action = "who"
 
-	sortLeft
-	sortRight
-	invert
-	groupOwners
-	wide
-	preview
-	tag
-	faster
-	slower
+	sortLeft    action = "sort-left"
+	sortRight   action = "sort-right"
+	invert      action = "reverse"
+	groupOwners action = "group"
+	wide        action = "wide"
+	preview     action = "preview"
+	tag         action = "tag"
+	faster      action = "faster"
+	slower      action = "slower"
 
-	zoomIn
-	zoomOut
-	panLeft
-	panRight
-	previousFault
-	nextFault
+	zoomIn        action = "zoom-in"
+	zoomOut       action = "zoom-out"
+	panLeft       action = "earlier"
+	panRight      action = "later"
+	previousFault action = "previous-violation"
+	nextFault     action = "next-violation"
 
-	startStop
-	more
-	fewer
-	longer
-	shorter
-	fieldUp
-	fieldDown
-	stepDown
-	stepUp
-	chooseNext
-	choosePrevious
-	faultMenu
-	nextScene
-	previousScene
-	sceneMenu
-	writeScenario
-	nodeDown
-	nodeEmpty
+	startStop      action = "start-stop"
+	more           action = "more-clients"
+	fewer          action = "fewer-clients"
+	longer         action = "longer-holds"
+	shorter        action = "shorter-holds"
+	fieldUp        action = "field-up"
+	fieldDown      action = "field-down"
+	stepDown       action = "value-down"
+	stepUp         action = "value-up"
+	chooseNext     action = "next-client"
+	choosePrevious action = "previous-client"
+	faultMenu      action = "fault"
+	nextScene      action = "next-scene"
+	previousScene  action = "previous-scene"
+	sceneMenu      action = "scenes"
+	writeScenario  action = "write-scenario"
+	nodeDown       action = "node-down"
+	nodeEmpty      action = "node-empty"
 )
+
+// pageOf returns the number of the page that an action opens, counted from 0; -1 if it opens none.
+func pageOf(act action) int {
+	return slices.Index([]action{openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents}, act)
+}
 
 // pageSet is a set of pages on which a key works.
 type pageSet uint16
@@ -129,7 +136,7 @@ func (p pageSet) title() string {
 type binding struct {
 	actions []stroke
 	place   pageSet
-	label   string // name of the keys for the user
+	label   string // name of the keys for the user; "" derives it from the keys
 	word    string // text in the footer; "" hides it there
 	help    string // text in the help
 }
@@ -153,8 +160,8 @@ func (b binding) named() iter.Seq2[string, action] {
 	}
 }
 
-// bindings is the table of all keys. The footer, the help and docs/keys.md list them in this
-// order.
+// bindings is the table of all keys, before the configuration changes it. The footer, the help and
+// docs/keys.md list them in this order. {action} in a help is a key of the action.
 func bindings() []binding {
 	return []binding{
 		{[]stroke{{help, "? f1"}}, anywhere, "?", "help", "show or hide this list"},
@@ -209,29 +216,6 @@ func bindings() []binding {
 		{[]stroke{{save, "ctrl+s"}}, anywhere, "^S", "", "save the frame as text, with colours, or as SVG"},
 		{[]stroke{{redraw, "ctrl+l"}}, anywhere, "^L", "", "draw the screen again"},
 		{[]stroke{{suspend, "ctrl+z"}}, anywhere, "^Z", "", "suspend; fg resumes"},
-		{[]stroke{{quit, "q ctrl+c"}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "quit; Q leaves the last frame on the terminal"},
+		{[]stroke{{quit, "q ctrl+c"}, {quitAndLeave, "Q"}}, anywhere, "q", "quit", "quit; {quit-and-leave} leaves the last frame on the terminal"},
 	}
-}
-
-// actionOf returns the action of a key on a page, or noAction.
-func actionOf(key string, at pageSet) action {
-	for _, b := range bindings() {
-		for name, does := range b.named() {
-			if b.place&at != 0 && name == key {
-				return does
-			}
-		}
-	}
-	return noAction
-}
-
-// pagesOf lists the pages on which a key works, "" if there are none.
-func pagesOf(key string) string {
-	var names []string
-	for _, at := range allPages() {
-		if actionOf(key, at) != noAction {
-			names = append(names, at.String())
-		}
-	}
-	return strings.Join(names, ", ")
 }

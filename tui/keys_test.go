@@ -286,7 +286,7 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 			})
 		})
 	}
-	for _, b := range bindings() {
+	for _, b := range newKeymap(nil, nil) {
 		for at := range told {
 			for k := range b.named() {
 				if b.place&at != 0 && !told[at][k] {
@@ -344,7 +344,7 @@ func TestAPasteIsNotACommand(t *testing.T) {
 func TestNoKeyHasTwoActions(t *testing.T) {
 	for _, at := range allPages() {
 		seen := map[string]action{}
-		for _, b := range bindings() {
+		for _, b := range newKeymap(nil, nil) {
 			for k, does := range b.named() {
 				if b.place&at == 0 {
 					continue
@@ -381,7 +381,7 @@ func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 		d.size(200, 95)
 		foot := d.line("? help")
 		d.press("?")
-		for _, b := range bindings() {
+		for _, b := range newKeymap(nil, nil) {
 			d.want(b.label, b.help)
 			if b.word != "" && b.place&onLocks != 0 && d.app.offers(b) && !strings.Contains(foot, b.label+" "+b.word) {
 				t.Errorf("%q is not in %q", b.word, foot)
@@ -399,7 +399,7 @@ func TestTheHelpShowsEveryTextCompletely(t *testing.T) {
 		d.size(80, 24)
 		text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
 		text = strings.Join(strings.Fields(text), " ")
-		for _, b := range bindings() {
+		for _, b := range newKeymap(nil, nil) {
 			if !strings.Contains(text, strings.Join(strings.Fields(b.help), " ")) {
 				t.Errorf("the help of %s is cut: %s", b.label, b.help)
 			}
@@ -420,12 +420,17 @@ func TestHelpScrollsInASmallWindow(t *testing.T) {
 // keysPage returns docs/keys.md, made from the tables of keys and commands.
 func keysPage() string {
 	var b strings.Builder
-	b.WriteString("# Keys\n\nMade from the tables in `tui/keys.go` and `tui/commands.go`; `go test ./tui -run Page -update` makes it again.\n")
+	b.WriteString("# Keys\n\nMade from the tables in `tui/keys.go` and `tui/commands.go`; `go test ./tui -run Page -update` makes it again.\n" +
+		"`keys:` in the configuration gives an action other keys: see [the configuration](operators.md#the-configuration).\n")
 	section := func(title string, wanted func(pageSet) bool) {
-		fmt.Fprintf(&b, "\n## %s\n\n| key | what it does |\n| --- | --- |\n", title)
-		for _, k := range bindings() {
+		fmt.Fprintf(&b, "\n## %s\n\n| key | action | what it does |\n| --- | --- | --- |\n", title)
+		for _, k := range newKeymap(nil, nil) {
 			if wanted(k.place) {
-				fmt.Fprintf(&b, "| `%s` | %s |\n", k.label, strings.ReplaceAll(k.help, "|", "\\|"))
+				var actions []string
+				for _, s := range k.actions {
+					actions = append(actions, "`"+string(s.action)+"`")
+				}
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.label, strings.Join(actions, " "), strings.ReplaceAll(k.help, "|", "\\|"))
 			}
 		}
 	}

@@ -266,7 +266,7 @@ func (s *state) footer(at pageSet) string {
 // footerKeys returns the keys of a page that have room in the footer.
 func (s *state) footerKeys(at pageSet) (all []binding) {
 	rest := s.screen.w
-	for _, b := range bindings() {
+	for _, b := range s.keymap {
 		if w := s.footerWidth(b); b.word != "" && b.place&at != 0 && s.offers(b) && w <= rest {
 			all = append(all, b)
 			rest -= w

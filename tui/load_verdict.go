@@ -260,7 +260,7 @@ func (s *state) verdict() (widget.Style, string) {
 	case s.run.awaitsAgents():
 		return t.dim, fmt.Sprintf(" %s %s ", g.None, s.run.arrivals())
 	case s.run.metrics.Acquired == 0:
-		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
+		return t.dim, fmt.Sprintf(" %s nothing has run yet; %s starts the clients ", g.None, s.keymap.key(startStop))
 	case !s.run.metrics.Verdict(s.run.scenario).Safe:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but the lock broke a promise ", g.Alert)
 	case s.run.metrics.Violations.Stuck > 0:

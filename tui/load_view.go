@@ -25,7 +25,7 @@ func (p *loadPage) view(s *state, w, h int) []string {
 			"`locktop demo` starts a Redis of its own, with clients that compete",
 			"for locks; this page is where you drive them.")
 		if s.run.begin != nil {
-			all = append(all, s.paragraph(w, "", "", "This server is on your machine: s runs clients on it, after a question.")...)
+			all = append(all, s.paragraph(w, "", "", s.keymap.named("This server is on your machine: {start-stop} runs clients on it, after a question."))...)
 		}
 		return all[:min(h, len(all))]
 	case s.frame().compact:

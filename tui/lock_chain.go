@@ -137,23 +137,23 @@ func (v lockView) waitLines(c *keyspace.Chain, w int) []string {
 func (s *state) possibilities(l keyspace.Lock) string {
 	var keys []string
 	if s.findsClients() && s.clients.lock == l.ID().OnAnyNode() {
-		keys = append(keys, "W find the client")
+		keys = append(keys, s.keymap.key(findClient)+" find the client")
 	}
 	now := s.paused == nil || !s.paused.rewound
 	for _, c := range []struct {
 		act  keyspace.Action
 		text string
-	}{{keyspace.Expire, "x d set a deadline"}, {keyspace.Extend, "x e extend it"}, {keyspace.ForceRelease, "x r release it"}} {
+	}{{keyspace.Expire, " d set a deadline"}, {keyspace.Extend, " e extend it"}, {keyspace.ForceRelease, " r release it"}} {
 		if s.acts && now && s.disabledReason(c.act, l) == "" {
-			keys = append(keys, c.text)
+			keys = append(keys, s.keymap.key(actOn)+c.text)
 		}
 	}
-	act, copied := keyspace.ForceRelease, "y r copy a safe release"
+	act, copied := keyspace.ForceRelease, " r copy a safe release"
 	if l.Endless() {
-		act, copied = keyspace.Expire, "y d copy a command for a deadline"
+		act, copied = keyspace.Expire, " d copy a command for a deadline"
 	}
 	if _, why := s.safeCommand(act, l, defaultTTL); why == "" {
-		keys = append(keys, copied)
+		keys = append(keys, s.keymap.key(copyIt)+copied)
 	}
 	if len(keys) == 0 {
 		return "only watch it here"

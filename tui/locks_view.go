@@ -225,7 +225,7 @@ func (p *locksPage) emptyText(s *state) []string {
 	case s.live == nil:
 		return []string{"", "looking " + s.screen.glyphs.Ellipsis}
 	case len(s.current().locks) > 0:
-		return []string{"", "no lock matches the filter; Esc clears it"}
+		return []string{"", s.keymap.named("no lock matches the filter; {back} clears it")}
 	case !s.current().snap.Complete:
 		return []string{"", "no locks so far; still looking"}
 	default:
@@ -302,7 +302,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	for _, f := range s.current().findingsFor(v.ID()) {
 		glyph, style := s.ofSeverity(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
-		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), f.Remedy), 2)...)
+		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), s.keymap.remedy(f)), 2)...)
 	}
 	return lines[:min(len(lines), s.previewLines())]
 }

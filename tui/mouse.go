@@ -24,7 +24,7 @@ func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 		return a.clickFooter(msg.X)
 	case msg.Y >= top:
 		if p, ok := a.page().(clicker); ok && p.click(&a.state, msg.X, msg.Y-top) {
-			return a.press(tea.KeyMsg{Type: tea.KeyEnter})
+			return a.follow(a.perform(enter))
 		}
 	}
 	return nil

@@ -85,7 +85,7 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 	}
 	lines := []string{head.String()}
 	if len(p.keys) == 0 {
-		lines = append(lines, s.paragraph(w, "", p.emptyText())...)
+		lines = append(lines, s.paragraph(w, "", p.emptyText(s))...)
 	}
 	lines = append(lines, p.lines(w, h-1, func(l *widget.Line, row int) {
 		s.pointer(l, row == p.row)
@@ -96,9 +96,9 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 }
 
 // emptyText says why there are no rows.
-func (p *eventsPage) emptyText() string {
+func (p *eventsPage) emptyText(s *state) string {
 	if p.filter.active() {
-		return "no event matches the filter; Esc clears it"
+		return s.keymap.named("no event matches the filter; {back} clears it")
 	}
 	return "nothing has happened yet"
 }

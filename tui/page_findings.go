@@ -264,12 +264,12 @@ func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.row]
 	_, st := s.ofSeverity(f.Severity)
 	lines := append([]string{s.ruleOf(w, "what to do", f.ID)}, s.wrapped(w, margin, st, s.redactText(f.Lock, f.Text), 2)...)
-	return append(lines, s.wrapped(w, margin, s.screen.theme.text, s.redactText(f.Lock, f.Remedy), remedyLines-len(lines))...)
+	return append(lines, s.wrapped(w, margin, s.screen.theme.text, s.redactText(f.Lock, s.keymap.remedy(f.Finding)), remedyLines-len(lines))...)
 }
 
 func (p *findingsPage) emptyText(s *state) string {
 	if p.filter.active() && len(s.current().all) > 0 {
-		return "no finding matches the filter; Esc clears it"
+		return s.keymap.named("no finding matches the filter; {back} clears it")
 	}
 	return "nothing is wrong, as far as looking can tell"
 }
@@ -311,7 +311,7 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 		for i := range found {
 			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.duration())
 		}
-		s.notify("snoozed for " + humanize.Setting(s.snoozes.duration()) + ": " + humanize.Plural(len(found), "finding") + "; z wakes")
+		s.notify("snoozed for " + humanize.Setting(s.snoozes.duration()) + ": " + humanize.Plural(len(found), "finding") + s.keymap.named("; {snooze} wakes"))
 	}
 	if s.live != nil {
 		s.live = s.live.withSnoozes(s)

@@ -27,7 +27,7 @@ const noScenes = "there are no scenes here; `locktop demo` comes with some"
 
 const noLoad = "no load here; use `locktop demo`"
 
-const notStarted = "no clients run here; s on the Load page starts some, after a question"
+const notStarted = "no clients run here; {start-stop} on the Load page starts some, after a question"
 
 func (p *loadPage) act(s *state, a action) tea.Cmd {
 	switch {
@@ -39,11 +39,11 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.dialog = confirmStart(s)
 		return nil
 	default:
-		s.reject(notStarted)
+		s.reject(s.keymap.named(notStarted))
 		return nil
 	}
 	if s.run.awaitsAgents() && a != startStop && a != fieldUp && a != fieldDown {
-		s.reject(s.run.arrivals() + "; s ends the wait")
+		s.reject(s.run.arrivals() + s.keymap.named("; {start-stop} ends the wait"))
 		return nil
 	}
 	switch a {
@@ -81,7 +81,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		p.chooseTarget(s, -1)
 	case faultMenu:
 		if !s.run.metrics.Running {
-			s.reject("the clients are not running: s starts them")
+			s.reject(s.keymap.named("the clients are not running: {start-stop} starts them"))
 			return nil
 		}
 		s.dialog = p.faultMenu(s)
@@ -281,16 +281,17 @@ func fullSeconds(m loadgen.Metrics) []loadgen.Second {
 }
 
 func (p *loadPage) faultMenu(s *state) *menu {
-	target := "a client at random; on the page, h and l choose one"
+	choose := s.keymap.named("; on the page, {previous-client} and {next-client} choose ")
+	target := "a client at random" + choose + "one"
 	if p.client > 0 {
-		target = fmt.Sprintf("client-%d; on the page, h and l choose another one", p.client)
+		target = fmt.Sprintf("client-%d%sanother one", p.client, choose)
 	}
 	agent := min(p.agent, len(s.run.agents.all))
 	switch {
 	case agent > 0:
-		target = fmt.Sprintf("a client of agent %d at random; on the page, h and l choose another agent", agent)
+		target = fmt.Sprintf("a client of agent %d at random%sanother agent", agent, choose)
 	case len(s.run.agents.all) > 0:
-		target = "a client of any agent at random; on the page, h and l choose an agent"
+		target = "a client of any agent at random" + choose + "an agent"
 	}
 	m := &menu{title: "Inject a fault", about: []string{"Target: " + target + "."}}
 	for _, f := range faultChoices(s.run.scenario) {
@@ -356,9 +357,9 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 const sceneKeys = "acdeghiloprstuvwxyzACDEGHILOPRSTUVWXYZ"
 
 // scenesMenu returns the menu of scenes.
-func (f *loadState) scenesMenu() *menu {
-	m := &menu{title: "Choose a scene", closer: "m", about: []string{
-		"A letter starts the scene beside it, which lasts a few seconds and ends with a verdict. Then, on the Load page, n and b start the next and the previous scene, and f injects a fault. m closes this menu.",
+func (f *loadState) scenesMenu(keys keymap) *menu {
+	m := &menu{title: "Choose a scene", closer: keys.first(sceneMenu), about: []string{
+		keys.named("A letter starts the scene beside it, which lasts a few seconds and ends with a verdict. Then, on the Load page, {next-scene} and {previous-scene} start the next and the previous scene, and {fault} injects a fault. {scenes} closes this menu."),
 	}}
 	for i, scene := range f.scenes {
 		m.choices = append(m.choices, choice{

@@ -72,7 +72,7 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	layoutLine(l, s.screen.glyphs, []segment{
 		{style: style, text: glyph + " " + word},
 		{style: s.screen.theme.strong, text: s.redactKey(p.last.Key), flex: 16},
-	}, []segment{{style: s.screen.theme.dim, text: "Esc back", priority: 2}})
+	}, []segment{{style: s.screen.theme.dim, text: s.keymap.named("{back} back"), priority: 2}})
 }
 
 // lock returns the lock with the time of its state.
@@ -109,7 +109,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 		return nil
 	}
 	if wake := s.wakeCommand(p.last); wake != "" {
-		return append([]string{s.ruleOf(w, "command to wake the next waiter", "y to copy")}, s.wrapAnywhere(w, margin, s.screen.theme.text, wake)...)
+		return append([]string{s.ruleOf(w, "command to wake the next waiter", s.keymap.named("{copy} to copy"))}, s.wrapAnywhere(w, margin, s.screen.theme.text, wake)...)
 	}
 	if len(p.last.Holders) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (p *lockPage) commandBlock(s *state, w int) []string {
 	if p.last.Endless() {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}
-	lines := []string{s.ruleOf(w, word, "y to copy")}
+	lines := []string{s.ruleOf(w, word, s.keymap.named("{copy} to copy"))}
 	command, why := s.safeCommand(act, p.last, defaultTTL)
 	if why != "" {
 		return append(lines, s.item(w, "", s.screen.theme.dim, why))
@@ -231,7 +231,7 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 			}
 			lines = append(lines, s.item(w, []string{widget.Plain(f.Severity.String()), ""}[min(i, 1)], style, glyph+" "+text))
 		}
-		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), f.Remedy), w-margin-13, 4) {
+		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), s.keymap.remedy(f)), w-margin-13, 4) {
 			lines = append(lines, s.item(w, []string{"remedy", ""}[min(i, 1)], s.screen.theme.text, "  "+text))
 		}
 	}

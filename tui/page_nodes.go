@@ -47,7 +47,7 @@ func (p *nodesPage) inject(s *state, f loadgen.Fault) tea.Cmd {
 	}
 	f.Node = slices.Index(s.run.quorum, p.chosen) + 1
 	if f.Node == 0 {
-		s.reject("only the five servers of a redlock can be switched off: m leads to the scenes that have one")
+		s.reject(s.keymap.named("only the five servers of a redlock can be switched off: {scenes} leads to the scenes that have one"))
 		return nil
 	}
 	return inject(s.run.load, f)

@@ -248,7 +248,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 	if len(p.keys) == 0 {
 		empty := "no lock has been held yet"
 		if p.all > 0 {
-			empty = "no lane matches the filter; Esc shows all"
+			empty = s.keymap.named("no lane matches the filter; {back} shows all")
 		}
 		lines = append(lines, s.paragraph(w, "", empty)...)
 	}

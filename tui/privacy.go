@@ -131,7 +131,7 @@ func (s *state) redactServers(m *redactions) {
 func (s *state) togglePrivacy() {
 	s.privacy.on = !s.privacy.on
 	if s.privacy.on {
-		s.notify("keys and owners are hashed; p shows them again")
+		s.notify(s.keymap.named("keys and owners are hashed; {privacy} shows them again"))
 		return
 	}
 	s.notify("keys and owners are shown")

@@ -37,6 +37,11 @@ type Config struct {
 	Frames       FrameSaver         // nil disables saving
 	Player       Player             // nil in a live view
 	CommandStats CommandStats       // nil if commands are not counted
+	Keys         map[string]string  // changed keys of actions; CheckKeys must accept them with Commands
+	Commands     []RowCommand       // commands on a lock
+	Runner       Runner             // nil only if there are no Commands
+	Memory       Memory             // nil if nothing is remembered
+	Notifier     Notifier           // nil if the user is not notified
 
 	Title   string          // the connected server, without credentials
 	Every   time.Duration   // time between two requests; minimum and default 250 ms
@@ -63,6 +68,7 @@ func Run(ctx context.Context, w Config) error {
 	}
 	a := newApp(looking, w)
 	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
+	a.remember()
 	switch {
 	case err == nil && a.interrupted:
 		return ErrInterrupted
@@ -89,6 +95,9 @@ func options(ctx context.Context, w Config) []tea.ProgramOption {
 	}
 	if w.Input != nil {
 		options = append(options, tea.WithInput(w.Input))
+	}
+	if w.Notifier != nil && !w.Dumb {
+		options = append(options, tea.WithReportFocus())
 	}
 	if w.mouse() {
 		options = append(options, tea.WithMouseCellMotion())

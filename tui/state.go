@@ -15,6 +15,7 @@ import (
 // state is the state that all pages share. Only Update changes it; views read it.
 type state struct {
 	screen screen
+	keymap keymap
 	server string // the connected server
 	acts   bool   // this session may change locks
 	now    time.Time

@@ -15,7 +15,7 @@ func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", home) // other systems have another directory
 	t.Setenv("HOME", home)
 	t.Setenv("AppData", home)
-	path, err := configPath()
+	path, err := ConfigurationPath()
 	if err != nil {
 		t.Fatal(err)
 	}

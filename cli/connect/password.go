@@ -65,8 +65,6 @@ func (c *Flags) AskPassword(ctx context.Context, p Prompt) error {
 	switch {
 	case len(given) > 1:
 		return usagef("", "%s and %s contradict each other", given[0], given[1])
-	case c.contextCommand != "" && c.contextFile != "":
-		return usagef("", "password_command and password_file of context %s contradict each other", c.context)
 	case c.askPass:
 		pass, err := p.password(ctx)
 		c.pass, c.askPass = pass, false

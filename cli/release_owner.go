@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"locktop/cli/connect"
+	"locktop/cli/render"
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/release"
+)
+
+// releaseOwner acts on all locks of the holder of --owner, after one question.
+func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions) error {
+	o.byOwner = true
+	if err := applyContext(c, s, nil, &o.writeFlags); err != nil {
+		return err
+	}
+	if err := errors.Join(s.check(), o.check(), o.writeFlags.check(c)); err != nil {
+		return err
+	}
+	t, err := p.connect(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	snap, err := s.scanOf(t, nil).Snapshot(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil && len(snap.Locks) == 0 {
+		return scanFailed(fmt.Errorf("look through %s: %w", t.Title, err))
+	}
+	if !snap.Complete {
+		p.notes.warning("%s", incomplete(snap))
+	}
+	locks := s.locksOfOwner(snap, o.action())
+	if len(locks) == 0 {
+		what := "lock"
+		if o.action() == keyspace.Expire {
+			what = "lock without TTL"
+		}
+		return &exitError{code: exitNoLock, err: fmt.Errorf("%s has no %s", render.Text(s.owner), what), hint: "locktop list shows the owners"}
+	}
+	if o.dryRun {
+		return p.printCommands(o, c, locks)
+	}
+	consequence := o.consequenceForOwner(s.owner, locks)
+	if !o.write {
+		p.notes.note("%s", consequence)
+		return usageErrorf("add --write to release the locks, or --dry-run to print the commands", "nothing was changed: release needs --write")
+	}
+	if err := p.confirm(o, consequence, s.owner); err != nil {
+		return err
+	}
+	log, err := openAudit(o.auditLog)
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	defer log.close()
+	err = p.executeAll(ctx, o, executorOf(ctx, t, log), s.owner, locks)
+	if err == nil && !snap.Complete {
+		return incomplete(snap)
+	}
+	return err
+}
+
+// locksOfOwner returns the selected locks of a snapshot with only the holds of the owner, without
+// those that an action cannot change.
+func (s *selection) locksOfOwner(snap keyspace.Snapshot, act keyspace.Action) []keyspace.Lock {
+	var all []keyspace.Lock
+	for _, l := range s.filter(snap).Locks {
+		if act == keyspace.Expire && !l.Expires.IsZero() {
+			continue
+		}
+		one := *l
+		one.Holders = slices.DeleteFunc(slices.Clone(l.Holders), func(h keyspace.Holder) bool { return !s.owns(h) })
+		all = append(all, one)
+	}
+	return all
+}
+
+// printCommands prints the safe command for each lock.
+func (p *program) printCommands(o *releaseOptions, c *connect.Flags, locks []keyspace.Lock) error {
+	for _, l := range locks {
+		command, err := keyspace.SafeCommand(formats.All(), o.action(), l, o.giveTTL, c.RedisCLI()...)
+		if err != nil {
+			return errorOf(err)
+		}
+		if _, err := fmt.Fprintln(p.out, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// consequenceForOwner describes what the action will change.
+func (o *releaseOptions) consequenceForOwner(owner string, locks []keyspace.Lock) string {
+	text := fmt.Sprintf("%s holds %s: %s", render.Text(owner), humanize.Plural(len(locks), "lock"), firstKeys(locks))
+	if o.action() == keyspace.Expire {
+		return text + fmt.Sprintf("; they will expire after %s unless it renews them", humanize.Setting(o.giveTTL))
+	}
+	waiters := 0
+	for _, l := range locks {
+		waiters += l.WaiterCount()
+	}
+	next := "no waiters visible"
+	if waiters > 0 {
+		next = humanize.Plural(waiters, "waiter") + " may get them next"
+	}
+	return text + "; it is not notified and will still believe it holds them; " + next
+}
+
+// firstKeys lists the first three keys and the number of the others.
+func firstKeys(locks []keyspace.Lock) string {
+	const most = 3
+	names := each(locks[:min(most, len(locks))], func(l keyspace.Lock) string { return render.ShortKey(l.Key) })
+	if rest := len(locks) - most; rest > 0 {
+		names = append(names, humanize.Count(rest)+" more")
+	}
+	return strings.Join(names, ", ")
+}
+
+// executeAll acts on one lock after the other. It continues after an error, and reports the number
+// of the locks that are as they were, with the first error.
+func (p *program) executeAll(ctx context.Context, o *releaseOptions, e *release.Executor, owner string, locks []keyspace.Lock) error {
+	var refused []keyspace.Lock
+	var failed []error
+	done := 0
+	for _, l := range locks {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := o.execute(ctx, e, l); err != nil {
+			refused, failed = append(refused, l), append(failed, err)
+			continue
+		}
+		done++
+	}
+	what := "released"
+	if o.action() == keyspace.Expire {
+		what = "set a deadline of " + humanize.Setting(o.giveTTL) + " for"
+	}
+	if _, err := fmt.Fprintf(p.out, "%s %s of %s of %s\n", what, humanize.Count(done), humanize.Plural(len(locks), "lock"), render.Text(owner)); err != nil {
+		return err
+	}
+	if ctx.Err() != nil || len(failed) == 0 {
+		return ctx.Err()
+	}
+	code, hint := exitChanged, "the audit log has a line for each"
+	if i := slices.IndexFunc(failed, func(err error) bool { return !errors.Is(err, keyspace.ErrChanged) }); i >= 0 {
+		f := asExitError(errorOf(failed[i]))
+		code, failed[0] = f.code, f
+		if f.hint != "" {
+			hint = f.hint
+		}
+	}
+	return &exitError{code: code, err: fmt.Errorf("%s left as they are: %s; %w", humanize.Plural(len(refused), "lock"), firstKeys(refused), failed[0]), hint: hint}
+}

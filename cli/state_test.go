@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"locktop/internal/server"
+)
+
+// A screen keeps its settings in the state directory; with --no-state it neither reads nor writes
+// them, and a damaged file is replaced.
+func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", "600000")
+	state := t.TempDir()
+	file := filepath.Join(state, "locktop", "screen.json")
+	program, err := executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(flags ...string) *terminal {
+		return openTerminalFor(t, 80, 24, append([]string{"env", "XDG_STATE_HOME=" + state, program, "-u", "redis://" + addr}, flags...)...)
+	}
+	open("--no-state").want("lock:a").press("6").want("TIME").quit()
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Fatalf("--no-state: %v", err)
+	}
+	open().want("lock:a").press("6").want("TIME").quit()
+	text, err := os.ReadFile(file)
+	if err != nil || string(text) != `{"page":"events","sort":"severity"}`+"\n" {
+		t.Fatalf("%s, %v", text, err)
+	}
+	open().want("TIME", "WHO").quit()
+	if err := os.WriteFile(file, []byte(`{"page":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open().want("the settings of the last session are ignored: ", "lock:a").quit()
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"page":"locks"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}

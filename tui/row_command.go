@@ -1,0 +1,160 @@
+package tui
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// RowCommand is a command of the configuration, which a key runs for the selected lock.
+type RowCommand struct {
+	Key  string   // in the form of [Action].Keys
+	Name string   // for the user
+	Run  []string // program and arguments, with placeholders like {key} in the arguments
+}
+
+// commandPages are the pages on which a RowCommand works.
+const commandPages = onLocks | onLock | onFindings
+
+// action returns the action of the key of c.
+func (c RowCommand) action() action { return action("command " + c.Name) }
+
+// commandOf returns the index of the command with an action, -1 if there is none.
+func commandOf(act action, commands []RowCommand) int {
+	return slices.IndexFunc(commands, func(c RowCommand) bool { return c.action() == act })
+}
+
+// help describes c with its arguments as they are in the configuration.
+func (c RowCommand) help() string {
+	return "run " + widget.Plain(strings.Join(c.Run, " "))
+}
+
+// placeholder is a word in braces that stands for a value of the selected lock.
+type placeholder struct {
+	name  string
+	value func(l *keyspace.Lock) string // "" if the lock has no such value
+}
+
+// placeholders lists all placeholders. A lock with several holders has the values of the first.
+func placeholders() []placeholder {
+	ofHolder := func(value func(h *keyspace.Holder) string) func(l *keyspace.Lock) string {
+		return func(l *keyspace.Lock) string {
+			if len(l.Holders) == 0 {
+				return ""
+			}
+			return value(&l.Holders[0])
+		}
+	}
+	ofProcess := func(value func(p keyspace.Process) string) func(l *keyspace.Lock) string {
+		return ofHolder(func(h *keyspace.Holder) string {
+			if p, ok := h.Process(); ok {
+				return value(p)
+			}
+			return ""
+		})
+	}
+	return []placeholder{
+		{"key", func(l *keyspace.Lock) string { return l.Key }},
+		{"owner", ofHolder(func(h *keyspace.Holder) string { return h.Name() })},
+		{"token", ofHolder(func(h *keyspace.Holder) string { return h.ID })},
+		{"host", ofProcess(func(p keyspace.Process) string { return p.Host })},
+		{"pid", ofProcess(func(p keyspace.Process) string { return strconv.Itoa(p.PID) })},
+		{"client", ofHolder(func(h *keyspace.Holder) string { return h.Addr })},
+		{"format", func(l *keyspace.Lock) string { return l.Format }},
+		{"node", func(l *keyspace.Lock) string { return l.Node }},
+		{"db", func(l *keyspace.Lock) string { return strconv.Itoa(l.DB) }},
+	}
+}
+
+var inBraces = regexp.MustCompile(`\{[a-z]+\}`)
+
+// check returns an error if c cannot run. earlier are the commands before c.
+func (c RowCommand) check(earlier []RowCommand) error {
+	if err := checkNames(c.Key); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	switch {
+	case c.Name == "":
+		return errors.New("the command has no name")
+	case commandOf(c.action(), earlier) >= 0:
+		return fmt.Errorf("two commands have the name %q", c.Name)
+	case len(c.Run) == 0 || c.Run[0] == "":
+		return errors.New("run: it needs a program and its arguments, like [kubectl, logs, \"{host}\"]")
+	case inBraces.MatchString(c.Run[0]):
+		return errors.New("run: the program must not come from Redis: write its name")
+	}
+	for _, arg := range c.Run {
+		for _, name := range inBraces.FindAllString(arg, -1) {
+			if !slices.ContainsFunc(placeholders(), func(p placeholder) bool { return "{"+p.name+"}" == name }) {
+				return fmt.Errorf("run: there is no %s; there are %s", name, strings.Join(Placeholders(), " "))
+			}
+		}
+	}
+	return nil
+}
+
+// Placeholders lists the words in braces that the arguments of a [RowCommand] may have.
+func Placeholders() []string {
+	var all []string
+	for _, p := range placeholders() {
+		all = append(all, "{"+p.name+"}")
+	}
+	return all
+}
+
+// args returns the program and its arguments for a lock. The values come from Redis, so it
+// returns an error for an argument that only its value makes a flag.
+func (c RowCommand) args(l *keyspace.Lock) ([]string, error) {
+	args := slices.Clone(c.Run)
+	for i, arg := range c.Run {
+		var missing string
+		args[i] = inBraces.ReplaceAllStringFunc(arg, func(name string) string {
+			at := slices.IndexFunc(placeholders(), func(p placeholder) bool { return "{"+p.name+"}" == name })
+			value := placeholders()[at].value(l)
+			if value == "" {
+				missing = name
+			}
+			return value
+		})
+		switch {
+		case missing != "":
+			return nil, fmt.Errorf("this lock has no %s", missing)
+		case strings.HasPrefix(args[i], "-") && !strings.HasPrefix(arg, "-"):
+			return nil, fmt.Errorf("the value of %s begins with - and would be a flag", arg)
+		}
+	}
+	return args, nil
+}
+
+// runOnLock runs a command for the selected lock.
+func (a *app) runOnLock(c RowCommand) tea.Cmd {
+	l, ok := a.selected()
+	if !ok {
+		a.reject("no lock to run " + widget.Plain(c.Name) + " for")
+		return nil
+	}
+	args, err := c.args(&l)
+	if err != nil {
+		a.reject(widget.Plain(c.Name) + ": " + err.Error())
+		return nil
+	}
+	return runProgram(a.ctx, a.config.Runner, c.Name, args)
+}
+
+// onProgram reports how a program of the user has ended.
+func (a *app) onProgram(msg programMsg) {
+	name := widget.Plain(msg.name)
+	if msg.err != nil {
+		a.reject(name + ": " + shortError(msg.err))
+		return
+	}
+	a.notify(name + " has ended")
+}
