@@ -41,7 +41,7 @@ type ordered struct {
 	spec      oracle.Spec
 	running   int
 	broken    []string
-	disturbed time.Time // the last fault or delay by the explorer; zero = none yet
+	disturbed time.Time // end of the last fault or delay by the explorer; zero = none yet
 	undone    bool      // a client has stopped to undo an attempt
 	late      bool      // a command of a broken connection arrived after that
 
@@ -315,9 +315,6 @@ func (o *ordered) take(step int, next option, other bool) {
 	o.sum += event
 	o.note(next, other)
 	o.gate.begin(step+1, event)
-	if other && next.what != "deliver" || next.what == "late" {
-		o.disturb()
-	}
 	switch next.what {
 	case "deliver":
 		o.noteLate(next)
@@ -333,6 +330,9 @@ func (o *ordered) take(step int, next option, other bool) {
 		o.gate.mu.Unlock()
 	case "restart":
 		o.restart(next.conn.server)
+	}
+	if other && next.what != "deliver" {
+		o.disturb()
 	}
 }
 

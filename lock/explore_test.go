@@ -1,12 +1,15 @@
 package lock_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +57,8 @@ type caller struct {
 	patience     time.Duration // it gives up after it; 0 = never
 	extends      bool          // it calls Extend while it holds the lock
 	enters       bool          // it enters a second time
+	key          int           // of simKey
+	ttl          time.Duration // 0 = exploredTTL
 	elect        bool
 	unfenced     bool
 }
@@ -73,7 +78,7 @@ var exploredKinds = []exploredKind{
 		{client: 0, kind: "fair", hold: 20 * time.Millisecond}, {client: 1, kind: "fair", starts: time.Millisecond, hold: time.Millisecond},
 		{client: 2, kind: "fair", starts: 2 * time.Millisecond, hold: time.Millisecond}}},
 	{name: "semaphore", clients: 3, bound: briefly, callers: []caller{
-		{client: 0, kind: "semaphore", hold: 20 * time.Millisecond}, {client: 1, kind: "semaphore", starts: time.Millisecond, hold: 30 * time.Millisecond},
+		{client: 0, kind: "semaphore", hold: 20 * time.Millisecond}, {client: 1, kind: "semaphore", starts: time.Millisecond, hold: 30 * time.Millisecond, ttl: exploredTTL / 2},
 		{client: 2, kind: "semaphore", starts: 2 * time.Millisecond, hold: time.Millisecond}}},
 	{name: "rw", clients: 2, bound: briefly + 2*readersTurn, callers: []caller{
 		{client: 0, kind: "read", hold: 20 * time.Millisecond}, {client: 1, kind: "write", starts: time.Millisecond, hold: 10 * time.Millisecond},
@@ -81,7 +86,8 @@ var exploredKinds = []exploredKind{
 	{name: "writers", clients: 2, bound: briefly + 2*readersTurn, callers: []caller{
 		{client: 0, kind: "write", hold: 250 * time.Millisecond}, {client: 1, kind: "write", starts: time.Millisecond, hold: time.Millisecond}}},
 	{name: "all", clients: 2, bound: briefly, callers: []caller{
-		{client: 0, kind: "all", hold: 250 * time.Millisecond}, {client: 1, kind: "all", starts: time.Millisecond, hold: time.Millisecond}}},
+		{client: 0, kind: "all", hold: 250 * time.Millisecond}, {client: 1, kind: "all", starts: time.Millisecond, hold: time.Millisecond},
+		{client: 1, kind: "mutex", key: 1, starts: 2 * time.Millisecond, hold: time.Millisecond, unfenced: true}}},
 	{name: "redlock", clients: 2, nodes: 3, bound: time.Minute, callers: []caller{
 		{client: 0, kind: "redlock", hold: 20 * time.Millisecond}, {client: 1, kind: "redlock", starts: time.Millisecond, hold: time.Millisecond}}},
 	{name: "elect", clients: 2, bound: briefly, callers: []caller{
@@ -162,7 +168,8 @@ func (o *ordered) call(n int, c caller) {
 	}()
 	time.Sleep(c.starts)
 	owner := fmt.Sprintf("%c%d", 'A'+c.client, n)
-	l, name := o.clients[c.client].locker(c.kind, owner, 0, lock.Options{TTL: exploredTTL, Fence: !c.unfenced, Renew: lock.Renew{Every: exploredEvery}})
+	ttl := cmp.Or(c.ttl, exploredTTL)
+	l, name := o.clients[c.client].locker(c.kind, owner, c.key, lock.Options{TTL: ttl, Fence: !c.unfenced, Renew: lock.Renew{Every: exploredEvery}})
 	ctx, cancel := context.WithCancel(context.Background())
 	if c.patience > 0 {
 		ctx, cancel = context.WithTimeout(context.Background(), c.patience)
@@ -170,7 +177,7 @@ func (o *ordered) call(n int, c caller) {
 	defer cancel()
 	wait := &oracle.Wait{Keys: simSpan(name), Limit: simLimit(c.kind), Split: c.kind == "redlock", Since: time.Now()}
 	o.mu.Lock()
-	o.spec.Attempt(owner, simAttempt(c.kind, name, exploredTTL))
+	o.spec.Attempt(owner, simAttempt(c.kind, name, ttl))
 	o.spec.Waits(wait)
 	o.mu.Unlock()
 	if c.elect {
@@ -240,7 +247,8 @@ type explorer struct {
 	alike     int // that were not: another one has led to the same state
 	unlike    int // that did not repeat the messages of the order they began like
 	steps     int
-	complete  int // all orders with so many changes were run
+	found     *atomic.Bool // a kind breaks a promise: all stop
+	complete  int          // all orders with so many changes were run
 	violation string
 }
 
@@ -251,16 +259,22 @@ type planned struct {
 	digest uint64 // of all options up to the last change
 }
 
-// all runs all orders within the bounds, or the first ones up to the limit.
+// all runs all orders within the bounds. If they are more than the limit, it runs a sample of
+// those with the most changes, which is always the same.
 func (e *explorer) all(t *testing.T) {
 	e.seen, e.complete = map[uint64][]cost{}, -1
+	choose := rand.New(rand.NewPCG(1, 0))
 	for level := []planned{{}}; len(level) > 0; e.complete++ {
+		choose.Shuffle(len(level), func(i, j int) { level[i], level[j] = level[j], level[i] })
 		var next []planned
+		last := len(level) > e.limit-e.orders
 		for _, p := range level {
-			if e.orders >= e.limit {
+			if e.orders >= e.limit || e.found.Load() {
 				return
 			}
-			next = append(next, e.one(t, p)...)
+			if more := e.one(t, p); !last {
+				next = append(next, more...)
+			}
 			if e.violation != "" {
 				return
 			}
@@ -294,6 +308,7 @@ func (e *explorer) one(t *testing.T, p planned) (next []planned) {
 	e.steps += len(o.path)
 	if len(o.broken) > 0 {
 		e.violation = e.report(t, p.order)
+		e.found.Store(true)
 		return nil
 	}
 	if unlike {
@@ -357,11 +372,12 @@ func TestExplore(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(exploreOrders)); err == nil {
 		limit = n
 	}
+	var found atomic.Bool
 	for _, kind := range exploredKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			kind.scripts = kind.loads()
-			e := &explorer{kind: kind, limit: limit}
+			e := &explorer{kind: kind, limit: limit, found: &found}
 			began := time.Now()
 			e.all(t)
 			t.Logf("%s: %d orders of %d steps on average, with at most %d deviations and %d faults; all with at most %d changes: %v. %d more led to a state that was known, %d were not reproducible.",

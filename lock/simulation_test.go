@@ -784,16 +784,17 @@ func pictureOf(rdb *redis.Client, families string) picture {
 func (p picture) stored() oracle.Stored {
 	all := oracle.Stored{}
 	add := func(key, token string, left time.Duration) {
-		if left == -1 { // the reply to PTTL for a key that never expires
-			left = oracle.Forever
+		ttl := p.ttls[key]
+		if ttl == -1 { // the reply to PTTL for a key that never expires
+			ttl = oracle.Forever
 		}
-		if left > 0 {
+		if left = min(left, ttl); left > 0 {
 			all[key] = append(all[key], oracle.Copy{Token: token, Left: left})
 		}
 	}
 	for key, token := range p.strings {
 		if token != "" {
-			add(key, token, p.ttls[key])
+			add(key, token, oracle.Forever)
 		}
 	}
 	for key, permits := range p.zsets {
@@ -809,7 +810,7 @@ func (p picture) stored() oracle.Stored {
 			case field == "w":
 				add(key, value[strings.LastIndexByte(value, ':')+1:], lasting(value))
 			case strings.Contains(field, "~"):
-				add(key, field, p.ttls[key])
+				add(key, field, oracle.Forever)
 			}
 		}
 	}

@@ -39,6 +39,7 @@ var imports = map[string][]string{
 	"internal/golden":         {},
 	"internal/htmlpage":       {},
 	"internal/house":          {},
+	"internal/mutants":        {},
 	"internal/netfault":       {},
 	"loadgen":                 {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
 	"loadgen/agents":          {"internal/humanize", "loadgen", "loadgen/witness"},

@@ -197,7 +197,7 @@ func (s *Spec) Look(now, calm time.Time, servers []Stored) (broken []string) {
 		}
 	}
 	for _, w := range s.waits {
-		broken = append(broken, s.checkWait(w, now, settled, servers)...)
+		broken = append(broken, s.checkWait(w, now, calm, settled, servers)...)
 	}
 	slices.Sort(broken)
 	return slices.Compact(broken)
@@ -255,7 +255,7 @@ func (s *Spec) checkCopy(now, calm time.Time, settled bool, stored Stored, key s
 }
 
 // checkWait checks that the keys are not free while a client waits.
-func (s *Spec) checkWait(w *Wait, now time.Time, settled bool, servers []Stored) []string {
+func (s *Spec) checkWait(w *Wait, now, calm time.Time, settled bool, servers []Stored) []string {
 	for _, stored := range servers {
 		for _, key := range w.Keys {
 			if w.Split || len(stored[key]) >= max(w.Limit, 1) {
@@ -269,6 +269,8 @@ func (s *Spec) checkWait(w *Wait, now time.Time, settled bool, servers []Stored)
 		w.free = time.Time{}
 	case w.free.IsZero():
 		w.free = now
+	case calm.After(w.free):
+		w.free = calm
 	case now.Sub(w.free) > s.Bound:
 		return []string{fmt.Sprintf("a client waits for %q since %v, which is free since %v", w.Keys, now.Sub(w.Since), now.Sub(w.free))}
 	}
