@@ -55,8 +55,9 @@ type caller struct {
 	kind         string        // of simProcess.locker
 	starts, hold time.Duration // when it asks, and for how long it holds
 	patience     time.Duration // it gives up after it; 0 = never
-	extends      bool          // it calls Extend while it holds the lock
+	extends      bool          // it shortens the lease while it holds the lock
 	enters       bool          // it enters a second time
+	deletes      bool          // it deletes the key of others after it has given up: a defect
 	key          int           // of simKey
 	ttl          time.Duration // 0 = exploredTTL
 	elect        bool
@@ -91,7 +92,7 @@ var exploredKinds = []exploredKind{
 	{name: "redlock", clients: 2, nodes: 3, bound: time.Minute, callers: []caller{
 		{client: 0, kind: "redlock", hold: 20 * time.Millisecond}, {client: 1, kind: "redlock", starts: time.Millisecond, hold: time.Millisecond}}},
 	{name: "elect", clients: 2, bound: briefly, callers: []caller{
-		{client: 0, kind: "mutex", elect: true, hold: 20 * time.Millisecond, extends: true}, {client: 1, kind: "mutex", elect: true, starts: time.Millisecond, hold: time.Millisecond}}},
+		{client: 0, kind: "mutex", elect: true, hold: 500 * time.Millisecond, extends: true}, {client: 1, kind: "mutex", elect: true, starts: time.Millisecond, hold: time.Millisecond}}},
 }
 
 // families returns the families of keys of the kind.
@@ -190,6 +191,9 @@ func (o *ordered) call(n int, c caller) {
 	}
 	lease, err := l.Lock(ctx)
 	if o.done(wait, owner, err); err != nil {
+		if c.deletes {
+			o.direct[0].Del(context.Background(), name)
+		}
 		return
 	}
 	g := o.hold(c, l, lease, owner, nil)
@@ -227,7 +231,7 @@ func (o *ordered) hold(c caller, l lock.Locker, lease *lock.Lease, owner string,
 		}
 	}
 	if c.extends {
-		_ = lease.Extend(ctx, exploredTTL)
+		_ = lease.Extend(ctx, exploredTTL/4)
 	}
 	sleep(ctx, c.hold/2)
 	if wait != nil {
@@ -386,6 +390,27 @@ func TestExplore(t *testing.T) {
 				t.Error("\n" + e.violation)
 			}
 		})
+	}
+}
+
+// The explorer finds a caller that deletes the lock of another one when a delay makes it give up,
+// and finds the same order each time.
+func TestExploreFindsAndRepeatsABrokenPromise(t *testing.T) {
+	t.Cleanup(lock.FixRandom())
+	kind := exploredKind{name: "deletes", clients: 2, bound: briefly, callers: []caller{
+		{client: 0, kind: "mutex", hold: 30 * time.Millisecond},
+		{client: 1, kind: "mutex", starts: time.Millisecond, hold: time.Millisecond, patience: 100 * time.Millisecond, deletes: true}}}
+	kind.scripts = kind.loads()
+	first := ""
+	for range 10 {
+		e := &explorer{kind: kind, limit: 200, found: new(atomic.Bool)}
+		e.all(t)
+		if first == "" {
+			first = e.violation
+		}
+		if !strings.Contains(e.violation, "*") || !strings.Contains(e.violation, "kept by 0 servers") || e.violation != first {
+			t.Fatalf("want an order that is not the usual one, each time the same:\n%s\n%s", e.violation, first)
+		}
 	}
 }
 

@@ -156,10 +156,11 @@ type result struct {
 
 // tester runs the tests of package lock on mutants.
 type tester struct {
-	dir    string // of the package
-	work   string
-	orders int
-	within time.Duration
+	dir      string // of the package
+	work     string
+	orders   int
+	explorer bool // run no other test
+	within   time.Duration
 }
 
 // test builds and tests a mutant.
@@ -179,6 +180,9 @@ func (t tester) test(m mutant) (result, error) {
 	}
 	if out, failed := t.run(binary, "-test.run=^TestExplore$"); failed {
 		return result{true, "the explorer", order.FindString(out)}, nil
+	}
+	if t.explorer {
+		return result{}, nil
 	}
 	if out, failed := t.run(binary, "-test.skip=^TestExplore$", "-test.failfast"); failed {
 		return result{true, "a test", failure.FindString(out)}, nil
@@ -214,9 +218,10 @@ func main() {
 	seed := flag.Uint64("seed", 1, "of the sample")
 	orders := flag.Int("orders", 300, "how many orders of each kind the explorer runs")
 	within := flag.Duration("within", time.Minute, "how long the explorer, and the other tests, may take")
+	explorer := flag.Bool("explorer", false, "run only the explorer")
 	count := flag.Bool("count", false, "only list the mutants")
 	flag.Parse()
-	if err := run(*defects, *count, *only, *sample, *seed, tester{orders: *orders, within: *within}); err != nil {
+	if err := run(*defects, *count, *only, *sample, *seed, tester{orders: *orders, explorer: *explorer, within: *within}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
