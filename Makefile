@@ -83,6 +83,18 @@ DURATION ?= 10m
 simulate: ## simulate random clients of package lock for DURATION (10m) under a fake clock; SEED=N repeats the choices
 	LOCKTOP_SIMULATE=$(DURATION) LOCKTOP_SEED=$(SEED) $(GO) test ./lock -run Simulation -v -timeout 0
 
+ORDERS ?= 10000
+
+.PHONY: explore
+explore: ## run ORDERS (10000) orders of the messages of each kind of lock; see docs/proof.md
+	LOCKTOP_EXPLORE=$(ORDERS) $(GO) test ./lock -run 'TestExplore$$' -v -timeout 0
+
+MUTANTS ?= -defects
+
+.PHONY: mutants
+mutants: ## break package lock on purpose and see which test notices (needs redis-server); MUTANTS='-sample 40'
+	$(GO) run ./internal/mutants $(MUTANTS)
+
 .PHONY: soak
 soak: ## run load on all kinds of locks for DURATION (10m) under random faults; SEED=N repeats a run (needs redis-server)
 	$(GO) run ./loadgen/soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))

@@ -199,5 +199,8 @@ func (s *nodeSet) askOrder() []int {
 
 // randomBetween returns a random duration in [low, high).
 func randomBetween(low, high time.Duration) time.Duration {
-	return low + rand.N(high-low)
+	return low + random(high-low)
 }
+
+// random returns a random duration in [0, n). Tests that repeat an order replace it.
+var random = rand.N[time.Duration]

@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -286,7 +285,7 @@ func (h *hold) nextRenewal() time.Time {
 		every = h.ttl / 3
 	}
 	added := max(usableTTL(h.ttl)-usableTTL(h.base.opts.TTL), 0)
-	at := h.sent.Add(added + every - rand.N(every/20+1))
+	at := h.sent.Add(added + every - randomBetween(0, every/20+1))
 	return h.base.client.renewer.alignToSlot(at, max(every/renewalSlots, 1))
 }
 

@@ -21,6 +21,7 @@ import (
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -82,19 +83,12 @@ type simulated struct {
 
 	mu        sync.Mutex
 	processes [simProcesses]*simProcess
-	leases    map[*simLease]bool
-	fences    map[string]int64
-	forgotten map[string]int           // number of deletions of a key, by server and key
-	permits   map[string]bool          // fences of permits, with their keys
-	intact    map[string]int           // deletions of the keys of an attempt for several keys when it began, by label
-	failed    map[string]time.Time     // time of failed attempts, by label
-	ttls      map[string]time.Duration // of attempts, by label
-	wants     map[string]string        // key of an attempt, by label
+	spec      oracle.Spec
+	forgotten map[string]int // number of deletions of a key
 	waiting   map[*simWait]bool
-	free      map[string]time.Time // since when a key is free while a client waits for it
-	claims    map[string]simClaim  // claim of a waiting writer at the last comparison, by key
-	faults    int                  // in progress
-	healthy   time.Time            // since when there are none
+	claims    map[string]simClaim // claim of a waiting writer at the last comparison, by key
+	faults    int                 // in progress
+	healthy   time.Time           // since when there are none
 	attempts  int
 }
 
@@ -108,14 +102,6 @@ type simProcess struct {
 	quorum             *lock.Quorum
 }
 
-// simLease is a lease with its state in the simulation.
-type simLease struct {
-	*lock.Lease
-	kind, owner string
-	shared      bool
-	lost        bool // the simulation has deleted its key
-}
-
 // simClaim is the claim of a process's writers to be next.
 type simClaim struct {
 	id        string
@@ -126,14 +112,14 @@ type simClaim struct {
 
 // simWait is a call of Lock in progress.
 type simWait struct {
-	kind, key string
-	since     time.Time
-	process   *simProcess
+	oracle.Wait
+	kind    string
+	process *simProcess
 }
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
-	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
-		forgotten: map[string]int{}, permits: map[string]bool{}, intact: map[string]int{}, failed: map[string]time.Time{}, ttls: map[string]time.Duration{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
+	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1),
+		spec: oracle.Spec{Settle: 10 * time.Second, Grace: 5 * time.Second, Bound: 9 * time.Second}, forgotten: map[string]int{}, waiting: map[*simWait]bool{}, claims: map[string]simClaim{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -322,36 +308,30 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 			w.elect(end, choose, p, key, o, label)
 			continue
 		}
-		w.mu.Lock()
-		w.ttls[label] = ttl
-		w.mu.Unlock()
 		locker, name := p.locker(kind, label, key, o)
-		w.attempt(end, choose, p, locker, kind, name, label)
+		w.attempt(end, choose, p, locker, kind, name, label, ttl)
 	}
 }
 
 // attempt acquires a lock and, if it succeeds, uses it.
-func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProcess, l lock.Locker, kind, key, label string) {
+func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProcess, l lock.Locker, kind, key, label string, ttl time.Duration) {
 	timeout := []time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, 2 * time.Minute}[choose.IntN(6)]
 	ctx, cancel := context.WithTimeout(end, timeout)
 	defer cancel()
-	w.mu.Lock()
-	before := w.deletions(key)
-	w.wants[label], w.intact[label] = key, before
-	w.mu.Unlock()
+	w.wants(kind, key, label, ttl)
 	var lease *lock.Lease
 	var err error
 	if choose.IntN(3) == 0 {
 		lease, err = l.TryLock(ctx)
 	} else {
-		lease, err = w.await(ctx, l, &simWait{kind, key, time.Now(), p})
+		lease, err = w.await(ctx, l, &simWait{oracle.Wait{Keys: simSpan(key), Limit: simLimit(kind), Split: simNode(key), Since: time.Now()}, kind, p})
 	}
 	if (lease == nil) == (err == nil) {
 		w.violated("%s %q: %v and %v", kind, key, lease, err)
 	}
 	if err != nil {
 		w.mu.Lock()
-		w.failed[label] = time.Now()
+		w.spec.Failed(label, time.Now())
 		w.mu.Unlock()
 		w.happened()
 		if kind == "write" { // the attempt may withdraw the claim of its process: see lookForClaims
@@ -362,8 +342,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 		}
 		return
 	}
-	h := w.register(lease, kind, label, before)
-	w.hold(end, choose, l, h, ctx)
+	w.hold(end, choose, l, w.register(lease, kind, label), kind)
 }
 
 // elect campaigns for a lock and leads for random times.
@@ -371,15 +350,12 @@ func (w *simulated) elect(end context.Context, choose *rand.Rand, p *simProcess,
 	ctx, cancel := context.WithTimeout(end, 5*time.Minute) // not scaled: a candidate asks again every second while its server cannot be reached
 	defer cancel()
 	l, key := p.locker("mutex", label, n, o)
-	w.mu.Lock()
-	before := w.forgotten[key]
-	w.wants[label] = key
-	w.mu.Unlock()
+	w.wants("mutex", key, label, o.TTL)
 	_ = lock.Elect(ctx, l, func(ctx context.Context) error {
-		h := w.register(lock.LeaseFrom(ctx), "mutex", label, before)
+		g := w.register(lock.LeaseFrom(ctx), "mutex", label)
 		sleep(ctx, time.Duration(choose.ExpFloat64()*float64(time.Minute)))
 		w.mu.Lock()
-		delete(w.leases, h)
+		w.spec.Ended(g)
 		w.mu.Unlock()
 		return nil
 	})
@@ -390,78 +366,74 @@ func (w *simulated) elect(end context.Context, choose *rand.Rand, p *simProcess,
 func (w *simulated) await(ctx context.Context, l lock.Locker, call *simWait) (*lock.Lease, error) {
 	w.mu.Lock()
 	w.waiting[call] = true
+	w.spec.Waits(&call.Wait)
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.waiting, call)
+		w.spec.Waited(&call.Wait)
 	}()
 	return l.Lock(ctx)
 }
 
-// deletions returns how often the simulation has deleted a key of a lock.
-func (w *simulated) deletions(name string) (n int) {
-	for _, key := range simSpan(name) {
-		n += w.forgotten[key]
-	}
-	return n
-}
-
-// register records a new lease and checks its fence.
-func (w *simulated) register(lease *lock.Lease, kind, label string, before int) *simLease {
+// wants records that an attempt begins.
+func (w *simulated) wants(kind, key, label string, ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := &simLease{Lease: lease, kind: kind, owner: label, shared: kind == "read", lost: w.deletions(lease.Key()) != before}
-	w.leases[h] = true
-	switch last, valid := w.fences[lease.Key()], lease.Valid(); {
-	case h.shared || !valid || h.lost || kind == "all":
-	case kind == "semaphore": // the holders of permits learn of them in any order
-		fence := fmt.Sprint(lease.Key(), " ", lease.Fence())
-		if w.permits[fence] {
-			w.violated("two permits have the fence %s", fence)
-		}
-		w.permits[fence] = true
-	default:
-		if lease.Fence() <= last {
-			w.violated("%s %q: fence %d after %d", kind, lease.Key(), lease.Fence(), last)
-		}
-		w.fences[lease.Key()] = lease.Fence()
+	w.spec.Attempt(label, simAttempt(kind, key, ttl))
+}
+
+// simAttempt returns an attempt for the specification. A key has any number of readers.
+func simAttempt(kind, key string, ttl time.Duration) oracle.Attempted {
+	a := oracle.Attempted{Keys: simSpan(key), TTL: ttl, Limit: simLimit(kind)}
+	if kind == "read" {
+		a.Limit = 0
 	}
-	w.lookForOthers(h)
+	return a
+}
+
+// simLimit returns how many clients a lock admits that are not readers.
+func simLimit(kind string) int {
+	if kind == "semaphore" {
+		return simPermits
+	}
+	return 1
+}
+
+// simGrant returns a lease for the specification.
+func simGrant(lease *lock.Lease, kind, owner string) *oracle.Grant {
+	g := &oracle.Grant{Lease: lease, Ended: func() bool { return lease.Context().Err() != nil }, Owner: owner, Token: lease.Token(),
+		Keys: simSpan(lease.Key()), Fence: lease.Fence(), Shared: kind == "read", Limit: simLimit(kind)}
+	if kind == "redlock" {
+		g.Copies = 2
+	}
+	return g
+}
+
+// register records a new lease.
+func (w *simulated) register(lease *lock.Lease, kind, label string) *oracle.Grant {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := simGrant(lease, kind, label)
+	w.breaks(w.spec.Granted(g))
 	w.happened()
-	return h
+	return g
 }
 
-// lookForOthers fails the episode if a lease and others that it excludes are valid.
-func (w *simulated) lookForOthers(h *simLease) {
-	permits := 0
-	for other := range w.leases {
-		if other.kind == "semaphore" && other.Key() == h.Key() && !other.lost && other.Valid() {
-			permits++
-		}
-		w.apart(h, other)
-	}
-	if permits > simPermits {
-		w.violated("%d permits of %q are valid", permits, h.Key())
-	}
-}
-
-// apart fails the episode if two leases exclude each other and are both valid.
-func (w *simulated) apart(a, b *simLease) {
-	if a == b || a.owner == b.owner || a.shared && b.shared || a.lost || b.lost || a.kind == "semaphore" {
-		return
-	}
-	common := slices.ContainsFunc(simSpan(a.Key()), func(key string) bool { return slices.Contains(simSpan(b.Key()), key) })
-	if common && a.Valid() && b.Valid() {
-		w.violated("two hold %q: %s (%s) and %s (%s)", a.Key(), a.Token(), a.kind, b.Token(), b.kind)
+// breaks fails the episode if the specification says that a promise is broken.
+func (w *simulated) breaks(broken []string) {
+	for _, promise := range broken {
+		w.violated("%s", promise)
 	}
 }
 
 // hold uses a lease and ends it.
-func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, h *simLease, ctx context.Context) {
+func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, g *oracle.Grant, kind string) {
+	lease := g.Lease.(*lock.Lease)
 	defer func() {
 		w.mu.Lock()
-		delete(w.leases, h)
+		w.spec.Ended(g)
 		w.mu.Unlock()
 		w.happened()
 	}()
@@ -473,20 +445,20 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 		shorter := w.scale * time.Duration(50+choose.IntN(2000)) * time.Millisecond
 		switch choose.IntN(5) {
 		case 0:
-			_ = h.Extend(short, longer)
+			_ = lease.Extend(short, longer)
 		case 1:
-			_ = h.Extend(short, shorter)
+			_ = lease.Extend(short, shorter)
 		case 2: // both at once: their replies may be processed in any order
 			var both sync.WaitGroup
 			first, second := longer, shorter
 			if choose.IntN(2) == 0 {
 				first, second = shorter, longer
 			}
-			both.Go(func() { _ = h.Extend(short, second) })
-			_ = h.Extend(short, first)
+			both.Go(func() { _ = lease.Extend(short, second) })
+			_ = lease.Extend(short, first)
 			both.Wait()
 		case 3:
-			if h.kind == "reentrant" || h.kind == "read" || h.kind == "write" {
+			if kind == "reentrant" || kind == "read" || kind == "write" {
 				if entry, err := l.TryLock(short); err == nil {
 					entries = append(entries, entry)
 				}
@@ -496,11 +468,12 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 		w.happened()
 	}
 	sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(10*time.Second)))
-	if choose.IntN(12) == 0 && h.kind != "reentrant" && h.kind != "read" && h.kind != "write" {
-		w.drop(h)
+	if choose.IntN(12) == 0 && kind != "reentrant" && kind != "read" && kind != "write" {
+		lease = nil
+		w.drop(g)
 		return
 	}
-	for _, entry := range append(entries, h.Lease) {
+	for _, entry := range append(entries, lease) {
 		short, cancel := context.WithTimeout(context.Background(), []time.Duration{0, 10 * time.Millisecond, 5 * time.Second}[choose.IntN(3)])
 		_ = entry.Unlock(short)
 		cancel()
@@ -508,11 +481,11 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 }
 
 // drop forgets a lease: the garbage collector finds it, and it ends within its TTL.
-func (w *simulated) drop(h *simLease) {
+func (w *simulated) drop(g *oracle.Grant) {
 	w.mu.Lock()
-	delete(w.leases, h)
+	w.spec.Ended(g)
 	w.mu.Unlock()
-	h.Lease = nil
+	g.Lease, g.Ended = nil, nil
 	runtime.GC()
 }
 
@@ -534,9 +507,7 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 		busy.Go(func() {
 			label := p.label(90_000_000 + i)
 			l, key := p.locker(kind, label, i%simKeys, lock.Options{TTL: w.scale * time.Minute, Fence: true})
-			w.mu.Lock()
-			w.wants[label] = key
-			w.mu.Unlock()
+			w.wants(kind, key, label, w.scale*time.Minute)
 			short, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			if lease, err := l.TryLock(short); err == nil {
@@ -561,11 +532,11 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	w.mu.Unlock()
 	if calm {
 		for _, s := range w.picture() {
-			for key, tokens := range s.tokens() {
-				for _, token := range tokens {
+			for key, copies := range s.stored() {
+				for _, c := range copies {
 					// A lease ends up to 1 % of its TTL before its key.
-					if strings.HasPrefix(token, prefix) && s.ttl(key, token) > w.scale*time.Minute/100+2*time.Millisecond {
-						w.violated("closed (%v), and %q is held by %s for another %v", err, key, token, s.ttl(key, token))
+					if strings.HasPrefix(c.Token, prefix) && c.Left > w.scale*time.Minute/100+2*time.Millisecond {
+						w.violated("closed (%v), and %q is held by %s for another %v", err, key, c.Token, c.Left)
 					}
 				}
 			}
@@ -677,14 +648,14 @@ func (w *simulated) wanted(choose *rand.Rand) string {
 	defer w.mu.Unlock()
 	key := simKey(simFamilies[choose.IntN(4)], choose.IntN(simKeys))
 	for call := range w.waiting {
-		if !simNode(call.key) {
-			key = simSpan(call.key)[0]
+		if !call.Split {
+			key = call.Keys[0]
 		}
 	}
 	return key
 }
 
-// takeAway deletes a key or all keys, and marks their leases as lost. It deletes one
+// takeAway deletes a key or all keys. It deletes one
 // copy of a Redlock if the other two exist.
 func (w *simulated) takeAway(s int, key string) {
 	w.mu.Lock()
@@ -695,15 +666,7 @@ func (w *simulated) takeAway(s int, key string) {
 			continue
 		}
 		w.forgotten[k]++
-		for h := range w.leases {
-			if slices.Contains(simSpan(h.Key()), k) {
-				h.lost = true
-			}
-		}
-		if key == "" && s == 0 {
-			delete(w.fences, k)
-			clear(w.permits)
-		}
+		w.spec.Deleted(key == "" && s == 0, k)
 	}
 	switch {
 	case key == "":
@@ -767,207 +730,117 @@ func (w *simulated) picture() []picture {
 		if i > 0 {
 			families = simFamilies[4:]
 		}
-		p := picture{map[string]string{}, map[string]map[string]string{}, map[string]map[string]time.Time{}, map[string]time.Duration{}, map[string]string{}}
-		pipe := rdb.Pipeline()
-		zsets := map[string]*redis.ZSliceCmd{}
-		values, fences, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
-		for _, family := range []byte(families) {
-			for n := range simKeys {
-				key := simKey(family, n)
-				switch family {
-				case 's', 'q':
-					values[key] = pipe.Get(context.Background(), key)
-				case 'z':
-					zsets[key] = pipe.ZRangeWithScores(context.Background(), key, 0, -1)
-				default:
-					hashes[key] = pipe.HGetAll(context.Background(), key)
-				}
-				ttls[key] = pipe.PTTL(context.Background(), key)
-				fences[key] = pipe.Get(context.Background(), simFence(key))
-			}
-		}
-		_, _ = pipe.Exec(context.Background())
-		for key, v := range values {
-			p.strings[key] = v.Val()
-		}
-		for key, v := range fences {
-			p.fences[key] = v.Val()
-		}
-		for key, h := range hashes {
-			p.hashes[key] = h.Val()
-		}
-		for key, z := range zsets {
-			p.zsets[key] = map[string]time.Time{}
-			for _, permit := range z.Val() {
-				if !math.IsInf(permit.Score, 0) { // the limit
-					p.zsets[key][permit.Member.(string)] = time.UnixMilli(int64(permit.Score))
-				}
-			}
-		}
-		for key, ttl := range ttls {
-			p.ttls[key] = ttl.Val()
-		}
-		all = append(all, p)
+		all = append(all, pictureOf(rdb, families))
 	}
 	return all
 }
 
-// tokens returns the holders by key.
-func (p picture) tokens() map[string][]string {
-	all := map[string][]string{}
+// pictureOf reads the locks of some families.
+func pictureOf(rdb *redis.Client, families string) picture {
+	p := picture{map[string]string{}, map[string]map[string]string{}, map[string]map[string]time.Time{}, map[string]time.Duration{}, map[string]string{}}
+	pipe := rdb.Pipeline()
+	zsets := map[string]*redis.ZSliceCmd{}
+	values, fences, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
+	for _, family := range []byte(families) {
+		for n := range simKeys {
+			key := simKey(family, n)
+			switch family {
+			case 's', 'q':
+				values[key] = pipe.Get(context.Background(), key)
+			case 'z':
+				zsets[key] = pipe.ZRangeWithScores(context.Background(), key, 0, -1)
+			default:
+				hashes[key] = pipe.HGetAll(context.Background(), key)
+			}
+			ttls[key] = pipe.PTTL(context.Background(), key)
+			fences[key] = pipe.Get(context.Background(), simFence(key))
+		}
+	}
+	_, _ = pipe.Exec(context.Background())
+	for key, v := range values {
+		p.strings[key] = v.Val()
+	}
+	for key, v := range fences {
+		p.fences[key] = v.Val()
+	}
+	for key, h := range hashes {
+		p.hashes[key] = h.Val()
+	}
+	for key, z := range zsets {
+		p.zsets[key] = map[string]time.Time{}
+		for _, permit := range z.Val() {
+			if !math.IsInf(permit.Score, 0) { // the limit
+				p.zsets[key][permit.Member.(string)] = time.UnixMilli(int64(permit.Score))
+			}
+		}
+	}
+	for key, ttl := range ttls {
+		p.ttls[key] = ttl.Val()
+	}
+	return p
+}
+
+// stored returns the holders by key, with the time that each has left.
+func (p picture) stored() oracle.Stored {
+	all := oracle.Stored{}
+	add := func(key, token string, left time.Duration) {
+		ttl := p.ttls[key]
+		if ttl == -1 { // the reply to PTTL for a key that never expires
+			ttl = oracle.Forever
+		}
+		if left = min(left, ttl); left > 0 {
+			all[key] = append(all[key], oracle.Copy{Token: token, Left: left})
+		}
+	}
 	for key, token := range p.strings {
 		if token != "" {
-			all[key] = []string{token}
+			add(key, token, oracle.Forever)
 		}
 	}
 	for key, permits := range p.zsets {
-		for token := range permits {
-			if p.ttl(key, token) > 0 {
-				all[key] = append(all[key], token)
-			}
+		for token, deadline := range permits {
+			add(key, token, time.Until(deadline))
 		}
 	}
 	for key, fields := range p.hashes {
 		for field, value := range fields {
 			switch {
-			case strings.HasPrefix(field, "r:") && lasts(value, 0):
-				all[key] = append(all[key], field[2:])
-			case field == "w" && lasts(value, 0):
-				all[key] = append(all[key], value[strings.LastIndexByte(value, ':')+1:])
-			case strings.Contains(field, "~") && !strings.HasPrefix(field, "r:"):
-				all[key] = append(all[key], field)
+			case strings.HasPrefix(field, "r:"):
+				add(key, field[2:], lasting(value))
+			case field == "w":
+				add(key, value[strings.LastIndexByte(value, ':')+1:], lasting(value))
+			case strings.Contains(field, "~"):
+				add(key, field, oracle.Forever)
 			}
 		}
 	}
 	return all
 }
 
-// lasts reports whether the deadline in a field of a read/write lock, <count>:<ms>, is
-// at least left away.
-func lasts(value string, left time.Duration) bool {
+// lasting returns the time until the deadline in a field of a read/write lock, <count>:<ms>.
+func lasting(value string) time.Duration {
 	fields := strings.Split(value, ":")
 	if len(fields) < 2 {
-		return false
+		return 0
 	}
 	ms, _ := strconv.ParseInt(fields[1], 10, 64)
-	return time.Until(time.UnixMilli(ms)) > left-time.Millisecond
-}
-
-// ttl returns for how long a token has a key, of whose holders only those of permits have
-// a TTL of their own here.
-func (p picture) ttl(key, token string) time.Duration {
-	if deadline, permit := p.zsets[key][token]; permit {
-		return time.Until(deadline)
-	}
-	return p.ttls[key]
-}
-
-// keeps reports whether a server keeps the keys of a lease for at least left.
-func (p picture) keeps(h *simLease, left time.Duration) bool {
-	if h.kind == "all" {
-		return !slices.ContainsFunc(simSpan(h.Key()), func(key string) bool { return p.strings[key] != h.Token() || p.ttls[key] < left })
-	}
-	if h.kind == "semaphore" {
-		return p.ttl(h.Key(), h.Token()) >= left-time.Millisecond && p.zsets[h.Key()][h.Token()] != time.Time{}
-	}
-	value, hash := p.strings[h.Key()], p.hashes[h.Key()]
-	switch h.kind {
-	case "read":
-		return lasts(hash["r:"+h.Token()], left)
-	case "write":
-		return strings.HasSuffix(hash["w"], h.Token()) && lasts(hash["w"], left)
-	case "reentrant":
-		return hash[h.Token()] != "" && p.ttls[h.Key()] >= left
-	}
-	return value == h.Token() && p.ttls[h.Key()] >= left
+	return time.Until(time.UnixMilli(ms))
 }
 
 // lookAt compares the leases with the data of the servers. Nothing else runs.
 func (w *simulated) lookAt(servers []picture) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	for h := range w.leases {
-		w.lookForOthers(h)
-		left := h.Deadline().Sub(now)
-		if !h.Valid() {
-			if left <= 0 && h.Context().Err() == nil {
-				w.violated("the deadline of %s passed %v ago, and its context has not ended", h.Token(), -left)
-			}
-			continue
-		}
-		kept, needed := 0, 1
-		for i, s := range servers {
-			if (i > 0) == (h.kind == "redlock") && s.keeps(h, left) {
-				kept++
-			}
-		}
-		if h.kind == "redlock" {
-			needed = 2
-		}
-		if kept < needed && !h.lost {
-			w.violated("%s of %q is valid for %v, and kept by %d servers: %v %v", h.Token(), h.Key(), left, kept, servers[0].strings[h.Key()], servers[0].ttls[h.Key()])
-		}
+	now, calm := time.Now(), w.healthy
+	if w.faults > 0 {
+		calm = time.Time{}
 	}
-	calm := w.faults == 0 && now.Sub(w.healthy) > 10*time.Second
-	w.lookForLeftovers(servers, calm)
-	w.lookForSleepers(servers, calm, now)
-	w.lookForClaims(servers[0], calm, now)
-}
-
-// lookForLeftovers checks that failed attempts have left nothing, and that an attempt for
-// several keys holds all of them or none.
-func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
+	var all []oracle.Stored
 	for _, s := range servers {
-		for key, tokens := range s.tokens() {
-			if held := len(tokens); key[0] == 'z' && held > simPermits {
-				w.violated("%d permits of %q are in use: %q", held, key, tokens)
-			}
-			for _, token := range tokens {
-				label, _, _ := strings.Cut(token, "~")
-				wanted := simSpan(w.wants[label])
-				if !slices.Contains(wanted, key) {
-					w.violated("%q is held by %s, who wants %q", key, token, wanted)
-				}
-				since, failed := w.failed[label]
-				late := w.healthy.Sub(since) > w.ttls[label] // the undo had given up when the network delivered the request
-				if calm && failed && time.Since(since) > 5*time.Second && !late {
-					w.violated("%q is held by %s, an attempt that failed %v ago", key, token, time.Since(since))
-				}
-				for _, other := range wanted {
-					if len(wanted) > 1 && s.strings[other] != token && w.deletions(w.wants[label]) == w.intact[label] {
-						w.violated("%q is held by %s, and %q by %q: half of a set", key, token, other, s.strings[other])
-					}
-				}
-			}
-		}
+		all = append(all, s.stored())
 	}
-}
-
-// lookForSleepers checks that a client that waits for a free lock acquires it within
-// the longest poll interval, and that new readers do not overtake a writer.
-func (w *simulated) lookForSleepers(servers []picture, calm bool, now time.Time) {
-	const bound = 9 * time.Second
-	for call := range w.waiting {
-		held := simNode(call.key) // where split votes take time
-		limit := 1
-		if call.kind == "semaphore" {
-			limit = simPermits
-		}
-		for _, s := range servers {
-			tokens := s.tokens()
-			held = held || slices.ContainsFunc(simSpan(call.key), func(key string) bool { return len(tokens[key]) >= limit })
-		}
-		if held || !calm {
-			delete(w.free, call.key)
-			continue
-		}
-		if since, known := w.free[call.key]; !known || call.since.After(since) {
-			w.free[call.key] = now
-		} else if now.Sub(since) > bound {
-			w.violated("%s waits for %q since %v, which is free since %v", call.kind, call.key, now.Sub(call.since), now.Sub(since))
-		}
-	}
+	w.breaks(w.spec.Look(now, calm, all))
+	w.lookForClaims(servers[0], w.faults == 0 && now.Sub(w.healthy) > 10*time.Second, now)
 }
 
 // lookForClaims checks that a waiting writer keeps its claim until a writer acquires
@@ -981,7 +854,7 @@ func (w *simulated) lookForClaims(s picture, calm bool, now time.Time) {
 			continue
 		}
 		claim := simClaim{fence: s.fences[key], forgotten: w.forgotten[key], at: now}
-		if deadline, id, found := strings.Cut(s.hashes[key]["q"], ":"); found && lasts("1:"+deadline, 0) {
+		if deadline, id, found := strings.Cut(s.hashes[key]["q"], ":"); found && lasting("1:"+deadline) > -time.Millisecond {
 			claim.id = id
 			w.claims[key] = claim
 			continue
@@ -990,8 +863,8 @@ func (w *simulated) lookForClaims(s picture, calm bool, now time.Time) {
 			continue
 		}
 		for call := range w.waiting {
-			if call.kind == "write" && call.key == key && call.since.Before(before.at) && strings.HasPrefix(before.id, call.process.prefix()) {
-				w.violated("a writer waits for %q since %v, and its claim %s is gone", key, now.Sub(call.since), before.id)
+			if call.kind == "write" && call.Keys[0] == key && call.Since.Before(before.at) && strings.HasPrefix(before.id, call.process.prefix()) {
+				w.violated("a writer waits for %q since %v, and its claim %s is gone", key, now.Sub(call.Since), before.id)
 			}
 		}
 	}

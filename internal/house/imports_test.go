@@ -40,6 +40,7 @@ var imports = map[string][]string{
 	"internal/golden":         {},
 	"internal/htmlpage":       {},
 	"internal/house":          {},
+	"internal/mutants":        {},
 	"internal/netfault":       {},
 	"loadgen":                 {"internal/humanize", "internal/netfault", "loadgen/external", "loadgen/oracle", "loadgen/witness", "lock", "lock/classic"},
 	"loadgen/agents":          {"internal/humanize", "loadgen", "loadgen/witness"},
@@ -70,6 +71,7 @@ var testImports = map[string][]string{
 	"loadgen/agents":      {"loadgen/oracle", "loadgen/scenarios"},                                             // the witness must flag the historic locks of the scenes
 	"loadgen/report":      {"loadgen/scenarios"},                                                               // what to watch in a scene is a figure of the report
 	"lock/classic":        {"lock"},                                                                            // tests of the flaws also use the sound kinds
+	"lock":                {"loadgen/oracle"},                                                                  // the simulation and the explorer check the specification of the oracle
 }
 
 // guarded lists the libraries, and the clock, that only some packages may use. The clock
