@@ -32,6 +32,7 @@ var imports = map[string][]string{
 	"tui/widget":              {},
 	"keyspace":                {"internal/humanize", "internal/shell", "keyspace/internal/cache"},
 	"keyspace/formats":        {"keyspace"},
+	"keyspace/incident":       {"internal/humanize", "keyspace"},
 	"keyspace/inspect":        {"internal/humanize", "keyspace", "keyspace/internal/cache"},
 	"keyspace/internal/cache": {},
 	"keyspace/recording":      {"keyspace"},
