@@ -21,10 +21,10 @@ import (
 var imports = map[string][]string{
 	".":                       {"cli"},
 	"loadgen/certify":         {"internal/htmlpage", "internal/humanize", "internal/netfault", "internal/server", "loadgen", "loadgen/external", "loadgen/oracle"},
-	"cli":                     {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
+	"cli":                     {"cli/connect", "cli/demo", "cli/render", "docs", "internal/humanize", "internal/server", "internal/shell", "keyspace", "keyspace/formats", "keyspace/incident", "keyspace/inspect", "keyspace/metrics", "keyspace/metrics/web", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/agents", "loadgen/certify", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "loadgen/witness", "lock", "tui", "tui/widget"},
 	"cli/connect":             {"internal/humanize", "internal/shell", "keyspace/inspect", "tui/widget"},
 	"cli/demo":                {"internal/humanize", "internal/netfault", "internal/server", "keyspace", "keyspace/formats", "keyspace/inspect", "loadgen"},
-	"cli/render":              {"internal/humanize", "keyspace", "keyspace/formats", "tui/widget"},
+	"cli/render":              {"internal/htmlpage", "internal/humanize", "keyspace", "keyspace/formats", "keyspace/incident", "tui/widget"},
 	"keyspace/metrics":        {"keyspace"},
 	"keyspace/metrics/web":    {},
 	"tui":                     {"internal/humanize", "keyspace", "loadgen", "loadgen/witness", "tui/svg", "tui/widget"},

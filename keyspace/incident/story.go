@@ -498,3 +498,36 @@ func (w *writer) fit(f *fault) time.Duration {
 	}
 	return fitting(longest)
 }
+
+// Summaries describes the locks that were seen, in one sentence each, in the order of their
+// names.
+func (b *Builder) Summaries() []string {
+	var ids []keyspace.ID
+	for id := range b.locks {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, keyspace.ID.Compare)
+	var all []string
+	for _, id := range ids {
+		all = append(all, b.summary(b.locks[id]))
+	}
+	return all
+}
+
+func (b *Builder) summary(t *track) string {
+	facts := []string{humanize.Plural(t.holds, "hold") + " ended"}
+	if u := t.usual(); u.known() {
+		facts[0] += fmt.Sprintf(" (usual hold %s, p99 %s)", long(u.P50), long(u.P99))
+	}
+	for _, h := range t.open {
+		age := ""
+		if h.began.IsZero() {
+			age = "at least "
+		}
+		facts = append(facts, fmt.Sprintf("%s has held it for %s%s", name(h.Name()), age, long(b.last.Sub(h.from()))))
+	}
+	if t.waits.most > 0 {
+		facts = append(facts, fmt.Sprintf("at most %s waited, %s in all", humanize.Plural(t.waits.most, "client"), long(t.waits.total)))
+	}
+	return t.id.Key + ": " + strings.Join(facts, ", ") + "."
+}
