@@ -180,7 +180,7 @@ func (w *writer) longest() (d time.Duration) {
 // ttl returns the TTL of the hold of a fault.
 func (w *writer) ttl(f *fault) time.Duration {
 	if f.hold.ttl > 0 {
-		return f.hold.ttl.Round(100 * time.Millisecond)
+		return f.hold.ttl
 	}
 	return f.hold.until(w.b.last).Sub(f.hold.from()).Round(100 * time.Millisecond)
 }
@@ -293,7 +293,7 @@ func (w *writer) beginOf(h *hold) string {
 	case h.expires.IsZero():
 		text += ": no TTL"
 	case h.ttl > 0:
-		text += ": TTL " + humanize.Setting(h.ttl.Round(100*time.Millisecond))
+		text += ": TTL " + humanize.Setting(h.ttl)
 	}
 	switch {
 	case h.renewals > 0 && !h.began.IsZero():

@@ -214,8 +214,18 @@ func (h *hold) update(l *keyspace.Lock) {
 		from = h.began
 	}
 	if !from.IsZero() && h.expires.After(from) {
-		h.ttl = h.expires.Sub(from)
+		h.ttl = setting(h.expires.Sub(from))
 	}
+}
+
+// setting returns the TTL that a client has set, which is read a little later: it is rounded
+// up.
+func setting(left time.Duration) time.Duration {
+	unit := 100 * time.Millisecond
+	if left > 10*time.Second {
+		unit *= 5
+	}
+	return (left + unit - 1).Truncate(unit)
 }
 
 // merge adds what a later read knows of the holder.
