@@ -393,7 +393,7 @@ func (s *docSite) run(command string) {
 	if rule == nil {
 		return // TestEveryCommandOfTheDocsIsKnown judges it
 	}
-	if strings.Contains(command, "replay") || strings.Contains(command, "zcat") {
+	if regexp.MustCompile(`replay|explain|zcat`).MatchString(command) {
 		s.recorded()
 	}
 	if !hasProgram(s.t, rule.needs) || rule.knows != "" && !knows(s.t, s.server("own"), rule.knows) {
