@@ -105,6 +105,8 @@ func (s *scene) explained(cause incident.Cause) (d render.Story) {
 		var all render.StoryDocument
 		out, _ = exec.Command("locktop", "explain", sceneKey, s.file, "--json").Output()
 		if json.Unmarshal(out, &all) == nil && len(all.Stories) > 0 && all.Stories[0].Cause == cause && !all.Stories[0].Ongoing {
+			text, _ := exec.Command("locktop", "explain", sceneKey, s.file).Output()
+			s.Logf("%s", text)
 			return all.Stories[0]
 		}
 	}

@@ -92,6 +92,7 @@ const (
 	repeatedly    = 3                // holds in a row that ended by expiry
 	together      = 2 * time.Second  // faults that are so near are one incident
 	nearby        = 30 * time.Second // from a notice of a server to its effect
+	clocksApart   = 5 * time.Second  // a begin that differs more from the read is of a wrong clock
 	gapLength     = 10 * time.Second // between two frames; nothing was recorded
 )
 

@@ -180,13 +180,13 @@ func incidents() []staged {
 				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second)
 				f.pass(10100 * time.Millisecond)
 			}
-		}, incident.TTLTooShort, []string{"The TTL of job:nightly, 10 s, is shorter than the work: 6 holds", "TTL of at least 20 s", "worker-1 acquired it, while worker-0 may have worked", "how long the work takes"}, nil},
+		}, incident.TTLTooShort, []string{"The TTL of job:nightly, 10 s, is too short, or its clients do not release it: 6 holds", "TTL of at least 20 s", "worker-1 acquired it, while worker-0 may have worked", "how long the work takes"}, nil},
 		{"TTL too short, unknown connections", func(f *film) {
 			for i := range 6 {
 				f.acquire(key, fmt.Sprint("?", i), 10*time.Second)
 				f.pass(10100 * time.Millisecond)
 			}
-		}, incident.TTLTooShort, []string{"is shorter than the work: 6 holds"}, nil},
+		}, incident.TTLTooShort, []string{"is too short, or its clients do not release it: 6 holds"}, nil},
 		{"TTL too short for some", func(f *film) {
 			for i := range 30 {
 				f.acquire(key, fmt.Sprint("worker-", i%3), 10*time.Second)
@@ -321,6 +321,23 @@ func TestTheCauseOfEachStagedIncidentIsNamed(t *testing.T) {
 		if !named[c] && !t.Failed() {
 			t.Errorf("no staged incident has the cause %s", c)
 		}
+	}
+}
+
+// A token may have the time of a client whose clock is wrong. Neither the begin nor the TTL is
+// taken from it.
+func TestTheClockOfAClientIsNotBelieved(t *testing.T) {
+	f := newFilm()
+	f.acquire(key, "worker-7", 10*time.Second)
+	l := f.locks[key]
+	l.Holders[0].Since = f.at.Add(-750 * 24 * time.Hour)
+	f.locks[key] = l
+	f.events = nil
+	f.emit(keyspace.Acquired, l, l.Holders[0])
+	f.pass(11 * time.Second)
+	all := f.stories(t)
+	if len(all) != 1 || !strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s") {
+		t.Errorf("the stories are %+v", all)
 	}
 }
 

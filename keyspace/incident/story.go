@@ -98,7 +98,7 @@ func (w *writer) headline(f *fault) string {
 	case RenewalsStopped:
 		return fmt.Sprintf("The renewals of %s, which held %s, stopped after %s: it froze or ended, and the lock expired at %s.", holder, key, clock(f.from), end)
 	case TTLTooShort:
-		return fmt.Sprintf("The TTL of %s, %s, is shorter than the work: %s ended by expiry, and other clients acquired the lock while the holders may have worked.", key, humanize.Setting(w.ttl(f)), humanize.Plural(w.count(TTLTooShort)+w.count(Expired), "hold"))
+		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and other clients acquired the lock while the holders may have worked.", key, humanize.Setting(w.ttl(f)), humanize.Plural(w.count(TTLTooShort)+w.count(Expired), "hold"))
 	case Expired:
 		if n := w.count(Expired); n > 1 {
 			return fmt.Sprintf("%s of %s ended by expiry: their clients did not release them.", humanize.Plural(n, "hold"), key)

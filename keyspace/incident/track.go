@@ -30,6 +30,7 @@ type track struct {
 type hold struct {
 	keyspace.Holder
 	began    time.Time // zero: before it was first seen
+	read     time.Time // when its acquire was read; zero = it was not
 	seen     time.Time // if began is zero: when it was first seen
 	ended    time.Time // zero: it is still held
 	end      keyspace.EventKind
@@ -116,8 +117,11 @@ func (t *track) begin(l keyspace.Lock, h keyspace.Holder, at time.Time, acquired
 		return
 	}
 	now := hold{Holder: h, began: h.Since, seen: at}
-	if now.began.IsZero() && acquired {
-		now.began = at
+	if acquired {
+		now.read = at
+		if at.Sub(now.began).Abs() > clocksApart { // a token has the time of the client
+			now.began = at
+		}
 	}
 	if now.began.IsZero() && !h.Seen.IsZero() {
 		now.seen = h.Seen
@@ -210,6 +214,9 @@ func (h *hold) update(l *keyspace.Lock) {
 		h.renewals, h.renewed = max(l.Renewals, h.renewals), l.Renewed
 	}
 	from := h.renewed
+	if from.IsZero() {
+		from = h.read
+	}
 	if from.IsZero() {
 		from = h.began
 	}
