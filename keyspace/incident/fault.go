@@ -184,13 +184,6 @@ func (t *track) nameExpiries(all []fault) {
 		if run++; f.hold.connected() || t.usual().Holds < run && run >= repeatedly {
 			f.cause = TTLTooShort
 		}
-		if run == repeatedly && t.usual().Holds < run {
-			for j := range all[:i] {
-				if all[j].cause == Expired {
-					all[j].cause = TTLTooShort
-				}
-			}
-		}
 	}
 }
 
