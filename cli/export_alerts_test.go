@@ -94,6 +94,10 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		if meaning == "" || command == "" {
 			t.Errorf("%s does not end with a command: %q", a.Alert, a.Annotations["description"])
 		}
+		ofLocks := !slices.Contains([]string{"LocktopPassStale", "LocktopRecordingStopped", "LocktopDown"}, a.Alert)
+		if explains := strings.Contains(meaning, "locktop explain DIRECTORY tells what happened"); explains != ofLocks {
+			t.Errorf("%s names explain: %v", a.Alert, explains)
+		}
 		anchor, found := strings.CutPrefix(a.Annotations["runbook_url"], "docs/stuck-lock.md#")
 		if !found || anchor != strings.ToLower(a.Alert) || !slices.Contains(anchors, anchor) {
 			t.Errorf("%s has the runbook %s; the sections are %q", a.Alert, a.Annotations["runbook_url"], anchors)

@@ -22,8 +22,8 @@ func aDay(t *testing.T) (dir string, begin time.Time) {
 	return dir, begin
 }
 
-// recordSpan is aDay for another time.
-func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration) {
+// recordSpan is aDay for another time, with further events.
+func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration, events ...keyspace.Event) {
 	t.Helper()
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
 	if err != nil {
@@ -34,6 +34,9 @@ func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration) {
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
 		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Count: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
 		s.Events = []keyspace.Event{{At: s.At, Kind: keyspace.Acquired, Lock: *s.Locks[0], Holder: s.Locks[0].Holders[0]}}
+		for len(events) > 0 && !events[0].At.After(s.At) {
+			s.Events, events = append(s.Events, events[0]), events[1:]
+		}
 		w.Add(s)
 	}
 	if err := w.Close(); err != nil {

@@ -53,6 +53,7 @@ const (
 	snooze     action = "snooze"
 	actOn      action = "release"
 	findClient action = "who"
+	tellStory  action = "explain"
 
 	sortLeft    action = "sort-left"
 	sortRight   action = "sort-right"
@@ -173,6 +174,7 @@ func bindings() []binding {
 		{[]stroke{{actOn, "x"}}, onLocks | onLock | onFindings, "x", "act", "act: release the lock, extend it or set a deadline; no other key changes anything"},
 		{[]stroke{{copyIt, "y"}}, onLocks | onLock | onFindings | onEvents, "y", "copy", "copy the key, the token or a safe command to the clipboard; on events the key, the client or the event"},
 		{[]stroke{{findClient, "W"}}, onLock, "W", "who", "watch the lock for up to 30 s, to find the client that holds it by what it does when the lock changes"},
+		{[]stroke{{tellStory, "e"}}, onLock, "e", "story", "explain what happened to the lock: who held it, what it cost, what is not known; again: the lock"},
 		{[]stroke{{sortLeft, "left"}, {sortRight, "right"}}, onLocks, "← →", "sort", "sort by the next column, left or right"},
 		{[]stroke{{invert, "i"}}, onLocks, "i", "reverse", "reverse the order"},
 		{[]stroke{{groupOwners, "o"}}, onLocks, "o", "", "group the locks by owner, with what each holds and waits for; again: one list"},

@@ -107,6 +107,7 @@ func keyTests() []keyTest {
 		{onLock, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onFindings, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onLock, "W", func(d *driver) { d.press("W").want("the clients of this server cannot be listed") }},
+		{onLock, "e", func(d *driver) { d.press("e").want("e for the lock", "next").press("e").want("is it stuck") }},
 		{onLock, "z", func(d *driver) { d.press("z").want("snoozed for 1 h", "back in 1 h 00") }},
 		{onLock, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly", "command that sets a deadline").press("esc")

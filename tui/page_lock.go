@@ -21,6 +21,9 @@ type lockPage struct {
 	seen time.Time     // time of last, on the server's clock
 	gone bool          // the lock does not exist now
 	top  int           // first visible line
+
+	tells bool // the story is shown instead of the details
+	told  story
 }
 
 func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last.Key != "" || !p.gone }
@@ -32,6 +35,9 @@ func (p *lockPage) act(s *state, a action) tea.Cmd {
 			found = s.current().snoozedFor(p.id)
 		}
 		s.toggleSnooze(found)
+	}
+	if a == tellStory {
+		p.tells, p.top = !p.tells, 0
 	}
 	if steps, ok := stride(a, p.lineCount(s), s.frame().body); ok {
 		p.scroll(s, steps)
@@ -91,6 +97,9 @@ func (p *lockPage) view(s *state, w, h int) []string {
 
 // text returns all lines of the page.
 func (p *lockPage) text(s *state, w int) []string {
+	if p.tells {
+		return p.storyBlock(s, w)
+	}
 	v := p.lock(s)
 	lines := p.nowBlock(v, w)
 	lines = append(lines, p.findingsBlock(s, w)...)

@@ -118,6 +118,8 @@ type segmentReader struct {
 	pending *framedText  // the frame after at; nil: none was read yet
 	end     error        // why there are no more frames
 	started bool         // the first frame was applied
+	applied frame        // the last frame that was applied
+	before  []*lockEntry // the locks before it
 }
 
 // framedText is a frame whose events are decoded only if they are wanted.
@@ -276,10 +278,11 @@ func (r *segmentReader) apply(f *frame) ([]keyspace.Event, error) {
 			e.renewed, e.renewals = f.At, e.renewals+i+1
 		}
 	}
+	r.before = r.locks
 	if err := r.replace(f); err != nil {
 		return nil, err
 	}
-	r.at = f.At
+	r.at, r.applied = f.At, *f
 	if f.State != nil {
 		r.servers = *f.State
 	}
@@ -320,7 +323,7 @@ func (r *segmentReader) replace(f *frame) error {
 		next = max(next, end)
 	}
 	for i := range f.Locks {
-		at, changed := r.find(f.Locks[i].ID())
+		at, changed := findEntry(r.locks, f.Locks[i].ID())
 		keepUntil(at)
 		all = append(all, newLockEntry(f.Locks[i]))
 		if changed {
@@ -338,10 +341,10 @@ func (r *segmentReader) replace(f *frame) error {
 	return nil
 }
 
-// find returns the position of a lock.
-func (r *segmentReader) find(id keyspace.ID) (int, bool) {
-	i := sort.Search(len(r.locks), func(i int) bool { return r.locks[i].lock.ID().Compare(id) >= 0 })
-	return i, i < len(r.locks) && r.locks[i].lock.ID() == id
+// findEntry returns the position of a lock in a list.
+func findEntry(locks []*lockEntry, id keyspace.ID) (int, bool) {
+	i := sort.Search(len(locks), func(i int) bool { return locks[i].lock.ID().Compare(id) >= 0 })
+	return i, i < len(locks) && locks[i].lock.ID() == id
 }
 
 // snapshot returns the state without events.

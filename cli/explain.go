@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/cli/render"
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+	"locktop/keyspace/incident"
+	"locktop/keyspace/recording"
+)
+
+// The defaults of explain.
+const (
+	explainBox   = "/var/lib/locktop/box" // where the unit of contrib/systemd records
+	explainSpan  = time.Hour
+	explainMost  = 5              // stories
+	explainWhole = 24 * time.Hour // a longer file is explained only around --at
+)
+
+// explainOptions configures explain.
+type explainOptions struct {
+	key      keyFlags
+	at       string
+	span     time.Duration
+	json     bool
+	markdown bool
+	html     string
+}
+
+func (o *explainOptions) flags() *pflag.FlagSet {
+	set := flagSection("Time")
+	set.StringVar(&o.at, "at", "", "`time` of the incident: "+humanize.MomentForms)
+	set.DurationVar(&o.span, "for", 0, "length of the `time` around --at, or before the end (default 1h; all of a file)")
+	return set
+}
+
+func (o *explainOptions) output() *pflag.FlagSet {
+	set := flagSection("Output")
+	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
+	set.BoolVar(&o.markdown, "markdown", false, "print Markdown, for a post-mortem")
+	set.StringVar(&o.html, "html", "", "write one page to this `file`")
+	return set
+}
+
+func (p *program) explainCommand() *cobra.Command {
+	var o explainOptions
+	var name string
+	cmd := &cobra.Command{
+		Use:   "explain [KEY] [FILE|DIR] [flags]",
+		Short: "Tell what happened to a lock, from a recording",
+		Long: fmt.Sprintf(`Tells from a recording what happened to a lock: which client held it, why the hold was
+too long or ended early, what that cost the clients that waited, what is not known, and
+what to do next. The recording is a file of locktop record or a directory of locktop
+export --record; without it, %s.
+
+Without KEY, explain lists the %d incidents that cost the most: the time of all clients that
+waited. It looks at an hour around --at, at the last hour of a directory, and at all of a
+file. --at takes %s (before the end).
+
+An incident is named only if the recording proves it. Frames of a recording are about a
+second apart: "at least" and "at most" mark what they bound. Many formats do not show their
+waiters; then the cost is not known.`, explainBox, explainMost, humanize.MomentForms),
+		Example: `  locktop explain --at 03:12
+  locktop explain job:nightly --at 03:12 /var/lib/locktop/box
+  locktop explain night.lockrec
+  locktop explain /var/lib/locktop/box --for 24h
+  locktop explain job:nightly --at 03:12 --markdown > post-mortem.md`,
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			name, err = o.take(cmd, args)
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.explain(&o, name) },
+	}
+	cmdFlags(cmd, o.key.flags(), o.flags(), o.output())
+	return cmd
+}
+
+// take sets the key from the arguments, and returns the name of the recording. One argument is
+// a recording if it exists.
+func (o *explainOptions) take(cmd *cobra.Command, args []string) (name string, err error) {
+	hasKey := cmd.Flags().Changed("key-b64")
+	name = explainBox
+	switch exists := len(args) == 1 && fileExists(args[0]); {
+	case len(args) > 2, hasKey && len(args) > 1:
+		return "", usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes a key and a file or directory", cmd.CommandPath())
+	case len(args) == 2, len(args) == 1 && (hasKey || exists):
+		name, args = args[len(args)-1], args[:len(args)-1]
+	}
+	if hasKey || len(args) > 0 {
+		err = o.key.take(cmd, args)
+	}
+	return name, err
+}
+
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func (o *explainOptions) check() error {
+	if o.json && o.markdown || o.html != "" && (o.json || o.markdown) {
+		return usageErrorf("", "--json, --markdown and --html exclude each other")
+	}
+	if o.span < 0 {
+		return usageErrorf("", "--for must not be negative")
+	}
+	return nil
+}
+
+func (p *program) explain(o *explainOptions, name string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	r, err := recording.Open(name)
+	if err != nil {
+		hint := ""
+		if name == explainBox && !fileExists(name) {
+			hint = "name the file or directory of a recording after the key"
+		}
+		return &exitError{code: exitFailure, err: fmt.Errorf("open %s: %w%s", name, err, targetsIn(name)), hint: hint}
+	}
+	defer r.Close()
+	from, to, err := o.window(r)
+	if err != nil {
+		return err
+	}
+	b := incident.NewBuilder(o.keep())
+	if err := r.Walk(from, to, b.Add); err != nil {
+		return fmt.Errorf("explain %s: %w", name, err)
+	}
+	if err := r.Damage(); err != nil {
+		p.notes.warning("%s is %v; the intact part is explained", name, err)
+	}
+	s := render.Stories{Recording: name, From: from, To: to, Stories: b.Stories()}
+	if o.key.key != "" {
+		if b.Locks() == 0 {
+			return &exitError{code: exitNoLock, err: fmt.Errorf("the recording has no lock %q from %s to %s", o.key.key, momentText(from), momentText(to)),
+				hint: "without KEY, explain lists the incidents of this time"}
+		}
+		if len(s.Stories) == 0 {
+			s.Calm = b.Summaries()
+		}
+	}
+	s.Found = len(s.Stories)
+	s.Stories = s.Stories[:min(len(s.Stories), explainMost)]
+	return p.printStories(o, s)
+}
+
+func momentText(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// keep selects the locks with the key; nil means all.
+func (o *explainOptions) keep() func(keyspace.ID) bool {
+	if o.key.key == "" {
+		return nil
+	}
+	return func(id keyspace.ID) bool { return id.Key == o.key.key }
+}
+
+// window returns the time to explain.
+func (o *explainOptions) window(r *recording.Reader) (from, to time.Time, err error) {
+	first, last := r.Span()
+	span := o.span
+	if span == 0 {
+		span = explainSpan
+		if o.at == "" && !r.AlwaysOn() {
+			span = explainWhole
+		}
+	}
+	from, to = last.Add(-span), last
+	if o.at != "" {
+		at, err := humanize.ParseMoment(o.at, last, humanize.Span{First: first, Last: last})
+		if err != nil {
+			return from, to, usageErrorf("", "--at: %w", err)
+		}
+		from, to = at.Add(-span/2), at.Add(span/2)
+	}
+	if from.Before(first) {
+		from = first
+	}
+	if to.After(last) {
+		to = last
+	}
+	return from, to, nil
+}
+
+// printStories prints the stories in the form that was asked for.
+func (p *program) printStories(o *explainOptions, s render.Stories) (err error) {
+	switch {
+	case o.html != "":
+		f, err := os.OpenFile(o.html, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return fmt.Errorf("write the page: %w", err)
+		}
+		return errors.Join(s.HTML(f), f.Close())
+	case o.json:
+		err = s.JSON(p.out)
+	case o.markdown:
+		err = s.Markdown(p.out)
+	default:
+		err = s.Text(p.out, render.TerminalWidth(p.out))
+	}
+	if err != nil {
+		return fmt.Errorf("print the story: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/cli/render"
+	"locktop/keyspace"
+	"locktop/keyspace/incident"
+)
+
+// deletedByHand returns the events of a hold of a minute whose lock is deleted.
+func deletedByHand(key string, at time.Time) []keyspace.Event {
+	l := keyspace.Lock{Key: key, Kind: keyspace.Mutex, Format: "redis-py", Confidence: keyspace.Certain, Expires: at.Add(time.Minute), Node: "10.0.0.5:6379"}
+	l.Holders = []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: at.Add(-time.Minute), Expires: l.Expires}}
+	return []keyspace.Event{
+		{At: at.Add(-time.Minute), Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]},
+		{At: at, Kind: keyspace.Deleted, Lock: l, Holder: l.Holders[0], Held: time.Minute},
+	}
+}
+
+// explained runs explain and returns its output.
+func explained(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if got := Run(t.Context(), append([]string{"explain"}, args...), strings.NewReader(""), &out, &errs); got != code {
+		t.Fatalf("explain %q: code %d, want %d: %s", args, got, code, &errs)
+	}
+	if code != exitFine {
+		return errs.String()
+	}
+	return out.String()
+}
+
+func TestExplainHasOneStoryInFourForms(t *testing.T) {
+	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local)
+	const key = "job:<b>|nightly"
+	recordSpan(t, dir, begin, 30*time.Minute, deletedByHand(key, begin.Add(12*time.Minute))...)
+	says := "although worker-7 held it"
+	for _, args := range [][]string{{dir}, {dir, "--at", "03:12"}, {key, dir}, {"--key-b64", "am9iOjxiPnxuaWdodGx5", dir}, {key, dir, "--at", "03:12", "--for", "3m"}} {
+		if out := explained(t, exitFine, args...); !strings.Contains(out, says) || !strings.Contains(out, "\n  03:12:00  deleted") || strings.Contains(out, "secret") {
+			t.Errorf("explain %q:\n%s", args, out)
+		}
+	}
+	if out := explained(t, exitFine, dir, "--markdown"); !strings.Contains(out, `## job:&lt;b>\|nightly, deleted`) || !strings.Contains(out, "| 03:12:00 | deleted") {
+		t.Errorf("the Markdown is\n%s", out)
+	}
+	page := filepath.Join(t.TempDir(), "story.html")
+	explained(t, exitFine, dir, "--html", page)
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "job:&lt;b&gt;|nightly") || !strings.Contains(string(text), says) {
+		t.Errorf("the page is %s%v", text, err)
+	}
+	var d render.StoryDocument
+	if err := json.Unmarshal([]byte(explained(t, exitFine, dir, "--json")), &d); err != nil || d.Found != 1 || d.Stories[0].Cause != incident.Deleted || d.Stories[0].Key != key {
+		t.Errorf("the document is %+v, %v", d, err)
+	}
+	for _, args := range [][]string{{"--at", "03:20", "--for", "2m", dir}, {"lock:a", dir}} {
+		if out := explained(t, exitFine, args...); !strings.HasPrefix(out, "No incident from 2026-11-22 03:") {
+			t.Errorf("explain %q:\n%s", args, out)
+		}
+	}
+	if out := explained(t, exitFine, "lock:a", dir); !strings.Contains(out, "lock:a: 0 holds ended, redacted-") || !strings.Contains(out, " has held it for 30 m 00") {
+		t.Errorf("a lock without an incident:\n%s", out)
+	}
+}
+
+func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
+	dir := t.TempDir()
+	recordSpan(t, dir, time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local), time.Minute)
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"nosuch", dir}, exitNoLock, `the recording has no lock "nosuch" from 2026-11-22 03:00:00`},
+		{[]string{dir, "--at", "04:00"}, exitUsage, "is not in the recording"},
+		{[]string{dir, "--at", "noon"}, exitUsage, "a time is like"},
+		{[]string{dir, "--json", "--markdown"}, exitUsage, "exclude each other"},
+		{[]string{dir, "--for", "-1h"}, exitUsage, "must not be negative"},
+		{[]string{"a", "b", "c"}, exitUsage, "a key and a file or directory"},
+		{[]string{"a", "--key-b64", "YQ", dir}, exitUsage, "a key and a file or directory"},
+		{[]string{"a", filepath.Join(dir, "nosuch")}, exitFailure, "no such file"},
+		{[]string{"a", t.TempDir()}, exitFailure, "not a recording"},
+		{[]string{dir, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "write the page"},
+	} {
+		if got := explained(t, tt.code, tt.args...); !strings.Contains(got, tt.want) || strings.Count(got, "\n") != 1 {
+			t.Errorf("explain %q says %s", tt.args, got)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package incident
+
+import (
+	"fmt"
+	"time"
+
+	"locktop/internal/humanize"
+)
+
+// unknown returns what the frames do not show.
+func (w *writer) unknown(f *fault) []string {
+	var all []string
+	h := &f.hold
+	who := name(h.Name())
+	switch f.cause {
+	case HolderGone, NeverExpires:
+		all = append(all, fmt.Sprintf("why the connection of %s ended (see its log at %s and in the 2 s before)", who, clock(f.from)))
+	case HolderFrozen:
+		all = append(all, fmt.Sprintf("why %s froze (see its log from %s on: a pause, a debugger, a call without a time-out)", who, clock(f.from)))
+	case RenewalsStopped:
+		all = append(all, fmt.Sprintf("whether %s ended or froze: the value of the lock names no connection (see its log from %s on)", who, clock(f.from)))
+	case Expired:
+		all = append(all, fmt.Sprintf("whether %s still worked at %s, hung or had ended", who, clock(f.to)))
+	case TTLTooShort:
+		all = append(all, "how long the work takes: each hold ended first")
+	case Deleted:
+		all = append(all, "which client deleted it: Redis does not record it")
+	case Stolen, Failover, Restart, Lost, Evicted, Flushed:
+		all = append(all, fmt.Sprintf("whether %s noticed that it had lost the lock", who))
+	case SlowHolder:
+		all = append(all, fmt.Sprintf("what %s did for so long (see its log from %s on)", who, clock(f.from)))
+	case SlowHandOff:
+		all = append(all, "whether the waiters look seldom, or a message that wakes them was lost")
+	}
+	if f.cause != Deadlock && h.began.IsZero() {
+		all = append(all, "when "+who+" acquired the lock: before "+clock(h.seen))
+	}
+	if w.t.waits.most == 0 {
+		all = append(all, "whether clients waited: this format shows no waiters, or there were none")
+	}
+	for _, gap := range w.b.gaps {
+		if gap.from.Before(w.s.To) && gap.to.After(w.s.From) {
+			all = append(all, fmt.Sprintf("what happened from %s to %s: nothing was recorded", clock(gap.from), clock(gap.to)))
+		}
+	}
+	return all
+}
+
+// next returns the next step of an operator.
+func (w *writer) next(f *fault) string {
+	h := &f.hold
+	who := name(h.Name())
+	ongoing := ""
+	if w.s.Ongoing && h.ended.IsZero() {
+		ongoing = fmt.Sprintf(" If %s has really ended, give the lock a deadline: locktop release --write --give-ttl.", who)
+	}
+	switch f.cause {
+	case HolderGone:
+		return fmt.Sprintf("Find out why %s ended. Use a shorter TTL and renew it, so that a client that ends blocks the others only briefly.", who) + ongoing
+	case NeverExpires:
+		return "Acquire the lock with a TTL (SET NX PX), and renew it during the work." + ongoing
+	case HolderFrozen, RenewalsStopped:
+		return fmt.Sprintf("Find out what stopped %s. Check the data that the lock protects if it continued after %s: it had lost the lock.", who, w.held(f))
+	case TTLTooShort:
+		return fmt.Sprintf("Use a TTL of at least %s, and renew it every %s. Check the data that the lock protects.", humanize.Setting(w.fit(f)), long(w.ttl(f)/3))
+	case Expired:
+		return fmt.Sprintf("Look at the log of %s. If the work takes longer than the TTL of %s, renew the lock.", who, humanize.Setting(w.ttl(f)))
+	case SlowHolder:
+		return fmt.Sprintf("Find out why %s took so long. Do not force-release a lock whose holder works.", who)
+	case SlowHandOff:
+		return "Let the clients wait for a message, or look more often than a hold lasts."
+	case Deadlock:
+		return "Let all clients acquire these locks in the same order."
+	case Failover, Restart, Lost:
+		return "Check the data that the lock protects. Make the server keep its latest writes (WAIT, min-replicas-to-write, appendfsync always), or use fencing tokens."
+	case Evicted:
+		return "Check the data that the lock protects. Put locks on a server with maxmemory-policy noeviction."
+	case Flushed:
+		return "Check the data that the lock protects. Take FLUSHDB and FLUSHALL away from the users that do not need them."
+	case Deleted, Stolen:
+		return "Check the data that the lock protects. Look for code or people that delete or set the key without a comparison of its token."
+	}
+	return ""
+}
+
+// fit returns a TTL for work that is longer than its TTL.
+func (w *writer) fit(f *fault) time.Duration {
+	longest := 2 * w.ttl(f)
+	for _, d := range w.t.usually {
+		longest = max(longest, d*3/2)
+	}
+	return fitting(longest)
+}

@@ -1,0 +1,291 @@
+package incident
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// fault is one reason why clients waited too long, or may have worked at the same time.
+type fault struct {
+	cause Cause
+	span
+	hold    hold
+	blocked time.Duration // of the clients that waited in the span
+	clients int           // largest number of them
+	atMost  bool          // the span began at most so early
+	cycle   *cycle        // of a deadlock
+}
+
+// judge records the fault of a hold that ended, if it has one.
+func (t *track) judge(h hold) {
+	if f, ok := t.faultOf(h, h.ended); ok {
+		t.addFault(f)
+	}
+}
+
+// addFault keeps a fault, unless there are too many: then the cheapest is dropped.
+func (t *track) addFault(f fault) {
+	if t.faults = append(t.faults, f); len(t.faults) > keptHolds {
+		t.more++
+		cheapest := 0
+		for i := range t.faults {
+			if t.faults[i].blocked < t.faults[cheapest].blocked {
+				cheapest = i
+			}
+		}
+		t.faults = slices.Delete(t.faults, cheapest, cheapest+1)
+	}
+}
+
+// faultOf returns the fault of a hold that lasted until a time.
+func (t *track) faultOf(h hold, until time.Time) (f fault, ok bool) {
+	f = fault{hold: h, span: span{until, until}}
+	f.cause, f.from, f.atMost = t.causeOf(&h, until)
+	if f.from.IsZero() {
+		f.from = until
+	}
+	f.blocked, f.clients, _ = t.waits.over(f.from, until)
+	return f, f.cause != ""
+}
+
+// causeOf returns why a hold was too long, or ended in a way that it should not, and from when
+// on nobody worked under it. atMost says that it may have been later.
+func (t *track) causeOf(h *hold, until time.Time) (c Cause, from time.Time, atMost bool) {
+	if dead := h.deadFrom(); !dead.IsZero() && (h.end == keyspace.Expired || until.Sub(dead) >= goneTooLong) {
+		if h.expires.IsZero() {
+			return NeverExpires, dead, false
+		}
+		return HolderGone, dead, false
+	}
+	switch h.end {
+	case keyspace.Expired:
+		return t.causeOfExpiry(h)
+	case keyspace.Lost:
+		return Lost, time.Time{}, false
+	case keyspace.Evicted:
+		return Evicted, time.Time{}, false
+	case keyspace.Flushed:
+		return Flushed, time.Time{}, false
+	case keyspace.Deleted:
+		return Deleted, time.Time{}, false
+	case keyspace.Stolen:
+		return Stolen, time.Time{}, false
+	case keyspace.Vanished:
+		return "", time.Time{}, false
+	}
+	if t.slow(until.Sub(h.from())) {
+		return SlowHolder, h.from().Add(t.usual().P99), false
+	}
+	return "", time.Time{}, false
+}
+
+// deadFrom returns since when the client of the hold is disconnected; zero: it is not, or it
+// renewed the lock later.
+func (h *hold) deadFrom() time.Time {
+	if h.renewed.After(h.DisconnectedAt) {
+		return time.Time{}
+	}
+	return h.DisconnectedAt
+}
+
+// connected reports whether the connection of the client was seen, and did not end.
+func (h *hold) connected() bool { return h.Addr != "" && h.DisconnectedAt.IsZero() }
+
+// causeOfExpiry is causeOf for a hold that ended at its deadline.
+func (t *track) causeOfExpiry(h *hold) (c Cause, from time.Time, atMost bool) {
+	usual := t.usual()
+	switch {
+	case h.renewals > 0 && h.connected():
+		return HolderFrozen, h.renewed, true
+	case h.renewals > 0:
+		return RenewalsStopped, h.renewed, true
+	case !usual.known() || h.ttl <= 2*usual.P99:
+		return Expired, time.Time{}, false
+	case h.connected():
+		return HolderFrozen, h.from().Add(usual.P99), true
+	default:
+		return Expired, h.from().Add(usual.P99), true
+	}
+}
+
+// slow reports whether a hold is far longer than a usual one, and hardly any other hold is
+// nearly as long.
+func (t *track) slow(held time.Duration) bool {
+	usual := t.usual()
+	if !usual.known() || held < slowest || held < slowMedians*usual.P50 {
+		return false
+	}
+	alike := 0 // with this one, if it has ended
+	for _, d := range t.usually {
+		if d > held/3 {
+			alike++
+		}
+	}
+	return alike <= max(3, len(t.usually)/50)
+}
+
+// found returns the faults of a lock with what is known at the end, in the order of their
+// times.
+func (b *Builder) found(t *track) []fault {
+	all := slices.Clone(t.faults)
+	for _, h := range t.pending {
+		if f, ok := t.faultOf(h, h.ended); ok {
+			all = append(all, f)
+		}
+	}
+	for _, h := range t.open {
+		if f, ok := t.faultOf(h, b.last); ok {
+			all = append(all, f)
+		}
+	}
+	if f := t.free(b.last); f != nil {
+		all = append(all, *f)
+	}
+	all = slices.DeleteFunc(all, func(f fault) bool {
+		switch f.cause {
+		case SlowHolder: // the holds that came later may be as long
+			return !t.slow(f.hold.until(b.last).Sub(f.hold.from()))
+		case SlowHandOff: // waiting is what a lock is for, if it does not take longer than a hold
+			return t.usual().known() && f.to.Sub(f.from) < t.usual().P50
+		}
+		return false
+	})
+	for _, c := range b.cycles {
+		if waited, known := c.locks[t.id]; known {
+			all = append(all, fault{cause: Deadlock, span: c.span, cycle: c, blocked: waited.blocked, clients: waited.clients})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
+	t.nameExpiries(all)
+	for i := range all {
+		if all[i].cause == Lost {
+			all[i].cause = b.lossAt(all[i].to)
+		}
+	}
+	return all
+}
+
+// nameExpiries finds the TTLs that are too short: another client acquires the lock as soon as
+// it expires, and the holder is still connected, or several holds in a row end so.
+func (t *track) nameExpiries(all []fault) {
+	run := 0
+	for i := range all {
+		f := &all[i]
+		if f.cause == SlowHandOff {
+			continue
+		}
+		if f.cause != Expired || f.hold.nextAt.IsZero() || f.hold.nextAt.Sub(f.to) > together {
+			run = 0
+			continue
+		}
+		if run++; f.hold.connected() || t.usual().Holds < run && run >= repeatedly {
+			f.cause = TTLTooShort
+		}
+	}
+}
+
+// lossAt returns whether a failover or a restart lost the locks at a time.
+func (b *Builder) lossAt(at time.Time) Cause {
+	cause, distance := Lost, nearby
+	for _, n := range b.notices {
+		d := n.At.Sub(at).Abs()
+		switch {
+		case d > distance:
+		case n.Kind == keyspace.ServerFailover:
+			cause, distance = Failover, d
+		case n.Kind == keyspace.ServerRestarted:
+			cause, distance = Restart, d
+		}
+	}
+	return cause
+}
+
+// group is the faults of one incident.
+type group struct {
+	faults []fault
+	span
+}
+
+// groups joins the faults that follow each other, and those of one cause that repeat.
+func groups(all []fault) []group {
+	var joined []group
+	for _, f := range all {
+		if n := len(joined); n > 0 && joined[n-1].takes(&f) {
+			g := &joined[n-1]
+			g.faults = append(g.faults, f)
+			if f.to.After(g.to) {
+				g.to = f.to
+			}
+			continue
+		}
+		joined = append(joined, group{[]fault{f}, f.span})
+	}
+	return joined
+}
+
+// again is how long after the last fault of a cause the next one belongs to the same incident.
+const again = 10 * time.Minute
+
+// takes reports whether a fault belongs to the incident.
+func (g *group) takes(f *fault) bool {
+	distance := f.from.Sub(g.to)
+	if distance <= together {
+		return true
+	}
+	return f.repeats() != "" && distance <= again && slices.ContainsFunc(g.faults, func(known fault) bool { return known.repeats() == f.repeats() })
+}
+
+// repeats returns the cause of a fault that belongs to earlier ones of the same cause; "" if
+// each such fault is an incident of its own.
+func (f *fault) repeats() Cause {
+	switch f.cause {
+	case Expired, TTLTooShort:
+		return Expired
+	case SlowHandOff:
+		return SlowHandOff
+	}
+	return ""
+}
+
+// main returns the fault that explains the incident.
+func (g *group) main() *fault {
+	for _, explains := range []Cause{Deadlock, TTLTooShort} {
+		for i := range g.faults {
+			if g.faults[i].cause == explains {
+				return &g.faults[i]
+			}
+		}
+	}
+	for i := range g.faults {
+		if g.faults[i].cause != SlowHandOff {
+			return &g.faults[i]
+		}
+	}
+	return &g.faults[0]
+}
+
+// cost returns the time of the clients that waited. Of two faults at the same time, the larger
+// counts.
+func (g *group) cost() (blocked time.Duration, clients int, atMost bool) {
+	var until time.Time
+	last := time.Duration(0)
+	for i := range g.faults {
+		f := &g.faults[i]
+		if f.from.Before(until) {
+			blocked -= min(last, f.blocked)
+			last = max(last, f.blocked)
+		} else {
+			last = f.blocked
+		}
+		blocked += f.blocked
+		if f.to.After(until) {
+			until = f.to
+		}
+		clients = max(clients, f.clients)
+		atMost = atMost || f.atMost && f.blocked > 0
+	}
+	return blocked, clients, atMost
+}

@@ -1,0 +1,175 @@
+package incident_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/incident"
+)
+
+// film makes the frames of a watch, one per second, from what clients do with locks.
+type film struct {
+	b      *incident.Builder
+	at     time.Time
+	frame  time.Time
+	locks  map[string]keyspace.Lock
+	last   keyspace.Snapshot
+	events []keyspace.Event
+	notice []keyspace.Notice
+	policy string
+	tokens int
+}
+
+var begin = time.Date(2026, 11, 24, 3, 10, 0, 0, time.Local)
+
+func newFilm() *film {
+	return &film{b: incident.NewBuilder(nil), at: begin, frame: begin, locks: make(map[string]keyspace.Lock)}
+}
+
+// pass lets time pass. Locks whose deadline passes expire.
+func (f *film) pass(d time.Duration) {
+	for end := f.at.Add(d); ; {
+		next := end
+		if f.frame.Before(next) {
+			next = f.frame
+		}
+		for _, key := range f.keys() {
+			if l := f.locks[key]; len(l.Holders) > 0 && !l.Expires.IsZero() && l.Expires.Before(next) {
+				next = l.Expires
+			}
+		}
+		f.at = next
+		for _, key := range f.keys() {
+			if l := f.locks[key]; len(l.Holders) > 0 && l.Expires.Equal(f.at) {
+				f.end(key, keyspace.Expired)
+			}
+		}
+		if f.at.Equal(f.frame) {
+			f.shoot()
+		}
+		if f.at.Equal(end) {
+			return
+		}
+	}
+}
+
+func (f *film) keys() (keys []string) {
+	for key := range f.locks {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// shoot adds a frame.
+func (f *film) shoot() {
+	s := keyspace.Snapshot{At: f.at, Complete: true, Server: keyspace.Server{Policy: f.policy}}
+	for _, key := range f.keys() {
+		if l := f.locks[key]; len(l.Holders)+len(l.Waiters) > 0 {
+			s.Locks = append(s.Locks, &l)
+		}
+	}
+	d := keyspace.DeltaOf(f.last, s)
+	d.Events, d.Notices = f.events, f.notice
+	f.b.Add(d)
+	f.last, f.events, f.notice = s, nil, nil
+	f.frame = f.at.Add(time.Second)
+}
+
+func (f *film) emit(kind keyspace.EventKind, l keyspace.Lock, h keyspace.Holder) *keyspace.Event {
+	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
+	f.events = append(f.events, keyspace.Event{At: f.at, Kind: kind, Lock: l, Holder: h})
+	return &f.events[len(f.events)-1]
+}
+
+// acquire lets a client acquire a lock; ttl 0 means none. The client is connected unless its
+// name begins with ?.
+func (f *film) acquire(key, client string, ttl time.Duration) {
+	f.tokens++
+	h := keyspace.Holder{ID: fmt.Sprintf("token-%d", f.tokens), Label: client, Count: 1, Since: f.at}
+	if client[0] != '?' {
+		h.Addr = "10.2.3.4:52312"
+	}
+	l := f.locks[key]
+	l.Key, l.Kind, l.Format, l.Node = key, keyspace.Mutex, "test", "10.0.0.5:6379"
+	l.Expires, l.Observed = time.Time{}, keyspace.Observed{}
+	if ttl > 0 {
+		l.Expires = f.at.Add(ttl)
+	}
+	h.Expires = l.Expires
+	l.Holders = []keyspace.Holder{h}
+	l.Waiters = slices.DeleteFunc(slices.Clone(l.Waiters), func(w keyspace.Waiter) bool { return w.ID == client })
+	f.locks[key] = l
+	f.emit(keyspace.Acquired, l, h)
+}
+
+// renew sets a new deadline.
+func (f *film) renew(key string, ttl time.Duration) {
+	l := f.locks[key]
+	l.Holders = slices.Clone(l.Holders)
+	l.Expires = f.at.Add(ttl)
+	l.Holders[0].Expires = l.Expires
+	l.Renewals++
+	l.Renewed = f.at
+	f.locks[key] = l
+}
+
+// end ends a hold. The lock remains if it has waiters.
+func (f *film) end(key string, kind keyspace.EventKind) {
+	l := f.locks[key]
+	h := l.Holders[0]
+	after := l
+	after.Holders, after.Expires, after.Observed = nil, time.Time{}, keyspace.Observed{}
+	seen := after
+	if len(l.Waiters) == 0 {
+		seen = l // it is gone, and the event has it as last seen
+	}
+	f.emit(kind, seen, h).Held = f.at.Sub(h.Since)
+	f.locks[key] = after
+}
+
+// wait lets n more clients wait.
+func (f *film) wait(key string, n int) {
+	l := f.locks[key]
+	l.Key, l.Node, l.Format = key, "10.0.0.5:6379", "test"
+	l.Waiters = slices.Clone(l.Waiters)
+	for range n {
+		f.tokens++
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: fmt.Sprintf("waiter-%d", f.tokens), Since: f.at})
+	}
+	f.locks[key] = l
+	f.emit(keyspace.WaiterJoined, l, keyspace.Holder{})
+}
+
+// disconnect ends the connection of the holder.
+func (f *film) disconnect(key string) {
+	l := f.locks[key]
+	l.Holders = slices.Clone(l.Holders)
+	l.Holders[0].DisconnectedAt = f.at
+	f.locks[key] = l
+}
+
+// tell adds a notice of the server.
+func (f *film) tell(kind keyspace.NoticeKind, text string) {
+	f.notice = append(f.notice, keyspace.Notice{At: f.at, Kind: kind, Node: "10.0.0.5:6379", Text: text})
+}
+
+// healthy lets clients hold a lock n times for about hold.
+func (f *film) healthy(key string, n int, hold time.Duration) {
+	for i := range n {
+		f.acquire(key, fmt.Sprintf("worker-%d", i%7), 10*hold)
+		f.pass(hold * time.Duration(8+i%5) / 10)
+		f.end(key, keyspace.Released)
+		f.pass(50 * time.Millisecond)
+	}
+}
+
+// stories returns the incidents.
+func (f *film) stories(t *testing.T) []incident.Story {
+	t.Helper()
+	f.pass(time.Second)
+	return f.b.Stories()
+}

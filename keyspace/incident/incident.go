@@ -1,0 +1,267 @@
+// Package incident tells what happened to a lock: which client held it, how the hold ended,
+// what that cost the clients that waited, and what is not known.
+//
+// The package is pure: its input are the frames of a recording or of a live watch. It names
+// only a cause that the frames prove.
+package incident
+
+import (
+	"slices"
+	"time"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+)
+
+// Cause is why clients waited longer than they had to, or why two of them may have worked at
+// the same time.
+type Cause string
+
+// The causes of the JSON contract.
+const (
+	HolderGone      Cause = "holder-gone"      // the connection of the holder ended, and the lock stayed held
+	HolderFrozen    Cause = "holder-frozen"    // a connected holder stopped to renew, or outlived a TTL that is far longer than its holds
+	RenewalsStopped Cause = "renewals-stopped" // the renewals of the holder stopped; its connection is not known
+	TTLTooShort     Cause = "ttl-too-short"    // holds end by expiry while their clients still work
+	Expired         Cause = "expired"          // a hold ended by expiry; nothing more is known
+	SlowHolder      Cause = "slow-holder"      // a live client held the lock far longer than is usual
+	NeverExpires    Cause = "never-expires"    // the client of a lock without a deadline is gone
+	SlowHandOff     Cause = "slow-hand-off"    // the lock was free, and its waiters did not take it
+	Deadlock        Cause = "deadlock"         // owners wait for each other
+	Failover        Cause = "failover"         // a failover lost the lock
+	Restart         Cause = "restart"          // a restart of the server lost the lock
+	Lost            Cause = "lost"             // a failover or a restart lost the lock
+	Evicted         Cause = "evicted"          // the server evicted the lock because its memory was full
+	Flushed         Cause = "flushed"          // the database was emptied
+	Deleted         Cause = "deleted"          // a client deleted the lock of another one
+	Stolen          Cause = "stolen"           // a client replaced the holder
+	Contended       Cause = "contended"        // no fault: the lock is held most of the time, and clients always wait
+)
+
+// Causes lists all causes.
+func Causes() []Cause {
+	return []Cause{HolderGone, HolderFrozen, RenewalsStopped, TTLTooShort, Expired, SlowHolder, NeverExpires, SlowHandOff,
+		Deadlock, Failover, Restart, Lost, Evicted, Flushed, Deleted, Stolen, Contended}
+}
+
+// Story is one incident of one lock.
+type Story struct {
+	Lock     keyspace.ID // on any node
+	Format   string
+	Cause    Cause
+	From, To time.Time
+	Ongoing  bool          // the frames end before the incident
+	Headline string        // one or two sentences
+	Lines    []Line        // in the order of their times
+	Blocked  time.Duration // time of all clients that waited; 0 = none is known
+	AtMost   bool          // Blocked is an upper bound
+	Clients  int           // largest number of clients that waited
+	Usual    Usual
+	Unknown  []string // what the frames do not show, one clause each
+	Next     string   // the next step of an operator, one or two sentences
+}
+
+// Line is one moment of a story.
+type Line struct {
+	At   time.Time
+	Text string
+	Cost time.Duration // how much longer the lock was not available; 0 = not at all, or not known
+	Note string        // what would have saved the cost, or what bounds it; may be empty
+}
+
+// Usual is how long a lock is usually held, by its finished holds. It is zero with fewer than
+// five.
+type Usual struct {
+	Holds    int
+	P50, P99 time.Duration
+}
+
+func (u Usual) known() bool { return u.Holds >= minUsual }
+
+// Bounds and thresholds. Frames are about 1 s apart, so nothing shorter is judged.
+const (
+	minUsual      = 5                // finished holds from which a usual hold is known
+	keptDurations = 256              // of the latest holds of a lock
+	keptHolds     = 200              // with a fault, for each lock
+	keptNotices   = 1000             // of the servers
+	goneTooLong   = 5 * time.Second  // a client may be reconnecting
+	freeTooLong   = 2 * time.Second  // with waiters; a hand-over takes milliseconds
+	slowest       = 5 * time.Second  // shorter holds are never slow
+	slowMedians   = 10               // a slow hold takes more than so many usual ones
+	extreme       = 20               // times the median: such a hold says nothing of the others
+	repeatedly    = 3                // holds in a row that ended by expiry
+	together      = 2 * time.Second  // faults that are so near are one incident
+	nearby        = 30 * time.Second // from a notice of a server to its effect
+	clocksApart   = 5 * time.Second  // a begin that differs more from the read is of a wrong clock
+	gapLength     = 10 * time.Second // between two frames; nothing was recorded
+)
+
+// Builder rebuilds the holds of locks from frames. Its memory is bounded for each lock. It is
+// not safe for concurrent use.
+type Builder struct {
+	keep      func(keyspace.ID) bool
+	locks     map[keyspace.ID]*track
+	contended map[keyspace.ID]*keyspace.Lock
+	cycles    map[string]*cycle
+	judged    time.Time // of the last search for deadlocks
+	notices   []keyspace.Notice
+	gaps      []span
+	first     time.Time
+	last      time.Time // of the last frame
+	skew      time.Duration
+	policy    string // maxmemory-policy
+}
+
+// span is a time.
+type span struct{ from, to time.Time }
+
+// NewBuilder returns a Builder for the locks that keep selects, by their ID on any node; nil
+// means all locks.
+func NewBuilder(keep func(keyspace.ID) bool) *Builder {
+	return &Builder{keep: keep, locks: make(map[keyspace.ID]*track), contended: make(map[keyspace.ID]*keyspace.Lock), cycles: make(map[string]*cycle)}
+}
+
+// Add adds the next frame: the locks that have changed since the one before, as they are at
+// its time, its events and its notices. A lock that is listed although it has not changed
+// does no harm.
+func (b *Builder) Add(d keyspace.Delta) {
+	if b.first.IsZero() {
+		b.first = d.At
+	} else if d.At.Sub(b.last) > gapLength {
+		b.gaps = append(b.gaps, span{b.last, d.At})
+	}
+	if d.Server.Policy != "" {
+		b.policy = d.Server.Policy
+	}
+	for _, n := range d.Nodes {
+		b.skew = n.Skew
+	}
+	for _, n := range d.Notices {
+		if len(b.notices) < keptNotices {
+			n.At = n.At.Add(b.skew)
+			b.notices = append(b.notices, n)
+		}
+	}
+	for i := range d.Events {
+		e := &d.Events[i]
+		if t := b.track(&e.Lock); t != nil {
+			t.event(e)
+		}
+	}
+	for _, l := range d.Locks {
+		if t := b.track(l); t != nil {
+			t.observe(l, d.At)
+		}
+		b.contend(l)
+	}
+	for _, id := range d.Ended() {
+		delete(b.contended, id)
+		if t := b.locks[id]; t != nil {
+			t.gone(d.At)
+		}
+	}
+	b.last = d.At
+	b.searchDeadlocks(d.At)
+}
+
+// track returns what is known of a lock; nil if it is not selected.
+func (b *Builder) track(l *keyspace.Lock) *track {
+	id := l.ID().OnAnyNode()
+	t := b.locks[id]
+	if t == nil {
+		if b.keep != nil && !b.keep(id) {
+			return nil
+		}
+		t = &track{id: id}
+		b.locks[id] = t
+	}
+	t.format = l.Format
+	return t
+}
+
+// Locks returns the number of locks that were seen.
+func (b *Builder) Locks() int { return len(b.locks) }
+
+// Usual returns how long a lock was usually held.
+func (b *Builder) Usual(id keyspace.ID) Usual {
+	if t := b.locks[id.OnAnyNode()]; t != nil {
+		return t.usual()
+	}
+	return Usual{}
+}
+
+// Stories returns the incidents of all locks, the most expensive first: by the time of the
+// clients that waited. Locks that are only contended are last.
+func (b *Builder) Stories() []Story {
+	var all []Story
+	for _, t := range b.locks {
+		if len(t.open) > 0 || t.waits.now() > 0 { // nothing has changed since
+			t.stretch(b.last)
+			t.waits.set(b.last, t.waits.now())
+		}
+		all = append(all, b.stories(t)...)
+	}
+	slices.SortFunc(all, worse)
+	return all
+}
+
+// cycle is a deadlock that was seen in several frames.
+type cycle struct {
+	keyspace.Deadlock
+	span
+	locks map[keyspace.ID]wait
+}
+
+// wait is how long how many clients waited.
+type wait struct {
+	blocked time.Duration
+	clients int
+}
+
+// contend records whether clients wait for a lock.
+func (b *Builder) contend(l *keyspace.Lock) {
+	if id := l.ID().OnAnyNode(); len(l.Waiters) > 0 {
+		b.contended[id] = l
+	} else {
+		delete(b.contended, id)
+	}
+}
+
+// searchDeadlocks searches once a second.
+func (b *Builder) searchDeadlocks(at time.Time) {
+	if len(b.contended) < 2 || at.Sub(b.judged) < time.Second {
+		return
+	}
+	b.judged = at
+	s := keyspace.Snapshot{At: at}
+	for _, l := range b.contended {
+		s.Locks = append(s.Locks, l)
+	}
+	slices.SortFunc(s.Locks, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
+	for _, d := range keyspace.Deadlocks(s) {
+		name := ""
+		for _, w := range d.Waits {
+			name += w.Owner + "\x00" + w.Lock.Key + "\x00"
+		}
+		c := b.cycles[name]
+		if c == nil {
+			c = &cycle{span: span{from: at}, locks: make(map[keyspace.ID]wait)}
+			b.cycles[name] = c
+		}
+		c.Deadlock, c.to = d, at
+		for _, w := range d.Waits {
+			id := w.Lock.ID().OnAnyNode()
+			c.locks[id] = wait{}
+			if t := b.locks[id]; t != nil {
+				blocked, clients, _ := t.waits.over(c.from, c.to)
+				c.locks[id] = wait{blocked, clients}
+			}
+		}
+	}
+}
+
+// clock formats a time of a story.
+func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
+
+// long formats a duration of a story.
+func long(d time.Duration) string { return humanize.Duration(d.Round(100 * time.Millisecond)) }

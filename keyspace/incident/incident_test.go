@@ -1,0 +1,418 @@
+package incident_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/incident"
+)
+
+const key = "job:nightly"
+
+// staged is an incident that clients play.
+type staged struct {
+	name  string
+	play  func(f *film)
+	cause incident.Cause
+	says  []string // in the text of the story
+	never []string // not in it
+}
+
+// text returns everything that a story says.
+func text(s incident.Story) string {
+	all := s.Headline + "\n"
+	for _, l := range s.Lines {
+		all += fmt.Sprintf("%s %s | %v | %s\n", l.At.Format(time.TimeOnly), l.Text, l.Cost.Round(time.Second), l.Note)
+	}
+	return all + "Not known: " + strings.Join(s.Unknown, "; ") + "\nNext: " + s.Next
+}
+
+func incidents() []staged {
+	return []staged{
+		{"killed", func(f *film) {
+			f.healthy(key, 20, 14*time.Second)
+			f.acquire(key, "worker-7", 120*time.Second)
+			f.wait(key, 11)
+			f.pass(44 * time.Second)
+			f.disconnect(key)
+			f.pass(76 * time.Second)
+			f.pass(67 * time.Second)
+			f.acquire(key, "worker-2", 120*time.Second)
+		}, incident.HolderGone, []string{
+			"The connection of worker-7, which held job:nightly, ended by 03:15:25: nobody worked under the lock, and it stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients lost 26 m 13 in waiting.",
+			"TTL 2 m, never renewed (usual hold 14 s, p99 16 s)", "10.2.3.4:52312 had ended; no release | 1m16s | a TTL of 30 s would have saved 1 m 16",
+			"03:16:41 expired; no release", "worker-2 acquired it: 11 clients waited and did not look earlier | 1m7s", "see its log at 03:15:25", "shorter TTL",
+		}, []string{"froze", "whether clients waited"}},
+		{"killed without waiters", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.disconnect(key)
+			f.pass(51 * time.Second)
+		}, incident.HolderGone, []string{"ended by 03:10:10", "until 03:11:00", "whether clients waited"}, []string{"would have saved", "lost"}},
+		{"killed with a watchdog", func(f *film) {
+			f.acquire(key, "worker-7", 30*time.Second)
+			f.wait(key, 1)
+			for range 5 {
+				f.pass(10 * time.Second)
+				f.renew(key, 30*time.Second)
+			}
+			f.pass(3 * time.Second)
+			f.disconnect(key)
+			f.pass(28 * time.Second)
+		}, incident.HolderGone, []string{"renewed 5 times, every 10 s", "ended by 03:10:53", "until 03:11:20"}, []string{"would have saved"}},
+		{"killed, and released by hand", func(f *film) {
+			f.acquire(key, "worker-7", time.Hour)
+			f.wait(key, 2)
+			f.pass(10 * time.Second)
+			f.disconnect(key)
+			f.pass(5 * time.Minute)
+			f.end(key, keyspace.Released)
+		}, incident.HolderGone, []string{"ended by 03:10:10", "2 clients lost 10 m"}, nil},
+		{"killed, and deleted by hand", func(f *film) {
+			f.acquire(key, "worker-7", time.Hour)
+			f.wait(key, 2)
+			f.pass(10 * time.Second)
+			f.disconnect(key)
+			f.pass(5 * time.Minute)
+			f.end(key, keyspace.Deleted)
+		}, incident.HolderGone, []string{"until 03:15:10", "deleted without the message of a release, 54 m 50 before its deadline"}, nil},
+		{"killed, and still held", func(f *film) {
+			f.acquire(key, "worker-7", time.Hour)
+			f.pass(10 * time.Second)
+			f.disconnect(key)
+			f.pass(5 * time.Minute)
+		}, incident.HolderGone, []string{"until the last frame at 03:15:11", "--give-ttl"}, nil},
+		{"no TTL and killed", func(f *film) {
+			f.acquire(key, "worker-7", 0)
+			f.wait(key, 3)
+			f.pass(10 * time.Second)
+			f.disconnect(key)
+			f.pass(5 * time.Minute)
+		}, incident.NeverExpires, []string{"no TTL", "SET NX PX", "--give-ttl", "3 clients lost 15 m"}, nil},
+		{"no TTL, killed and deleted", func(f *film) {
+			f.acquire(key, "worker-7", 0)
+			f.pass(10 * time.Second)
+			f.disconnect(key)
+			f.pass(5 * time.Minute)
+			f.end(key, keyspace.Deleted)
+			f.pass(time.Second)
+		}, incident.NeverExpires, []string{"until 03:15:10"}, []string{"--give-ttl"}},
+		{"frozen with a watchdog", func(f *film) {
+			f.acquire(key, "worker-7", 30*time.Second)
+			f.wait(key, 4)
+			for range 6 {
+				f.pass(10 * time.Second)
+				f.renew(key, 30*time.Second)
+			}
+			f.pass(30 * time.Second)
+			f.acquire(key, "worker-2", 30*time.Second)
+		}, incident.HolderFrozen, []string{"froze after 03:11:00: its connection stayed", "4 clients lost at most 2 m 00", "its last renewal; its connection 10.2.3.4:52312 stayed | 30s",
+			"worker-2 acquired it, while worker-7 may have worked"}, []string{"ended by"}},
+		{"frozen without a watchdog", func(f *film) {
+			f.healthy(key, 20, 2*time.Second)
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.wait(key, 1)
+			f.pass(61 * time.Second)
+		}, incident.HolderFrozen, []string{"its connection stayed", "1 client lost at most 59 s"}, nil},
+		{"renewals stopped", func(f *film) {
+			f.acquire(key, "?7", 30*time.Second)
+			f.wait(key, 4)
+			for range 6 {
+				f.pass(10 * time.Second)
+				f.renew(key, 30*time.Second)
+			}
+			f.pass(31 * time.Second)
+		}, incident.RenewalsStopped, []string{"stopped after 03:11:00", "names no connection"}, []string{"froze after", "stayed"}},
+		{"a failover", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.tell(keyspace.ServerFailover, "another server has taken its place; its uptime is 3 d")
+			f.end(key, keyspace.Lost)
+			f.pass(2 * time.Second)
+			f.acquire(key, "worker-2", 60*time.Second)
+		}, incident.Failover, []string{"A failover lost job:nightly at 03:10:10", "lost by the server, 50 s before its deadline", "server 10.0.0.5:6379: another server",
+			"worker-2 acquired it: both had a lease until 03:11:00", "WAIT"}, nil},
+		{"a restart", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.tell(keyspace.ServerRestarted, "it was restarted")
+			f.end(key, keyspace.Lost)
+		}, incident.Restart, []string{"A restart of the server lost", "it was restarted"}, []string{"both had"}},
+		{"a restart or a failover", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.end(key, keyspace.Lost)
+		}, incident.Lost, []string{"A failover or a restart lost"}, nil},
+		{"an eviction", func(f *film) {
+			f.policy = "allkeys-lru"
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.end(key, keyspace.Evicted)
+			f.acquire(key, "worker-2", 60*time.Second)
+		}, incident.Evicted, []string{"evicted job:nightly at 03:10:10", "evicted (maxmemory-policy allkeys-lru), 50 s before", "noeviction", "both had a lease"}, nil},
+		{"a flush", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.tell(keyspace.ServerFlushed, "a database was emptied")
+			f.end(key, keyspace.Flushed)
+		}, incident.Flushed, []string{"The database was emptied at 03:10:10", "FLUSHDB"}, nil},
+		{"deleted by hand", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.end(key, keyspace.Deleted)
+			f.pass(time.Second)
+			f.acquire(key, "worker-2", 60*time.Second)
+		}, incident.Deleted, []string{"A client deleted job:nightly at 03:10:10, although worker-7 held it", "both had a lease until 03:11:00", "which client deleted it"}, []string{"worker-7 released"}},
+		{"stolen", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			l := f.locks[key]
+			was := l.Holders[0]
+			f.acquire(key, "thief", 60*time.Second)
+			f.events[0] = keyspace.Event{At: f.at, Kind: keyspace.Stolen, Lock: f.locks[key], Holder: was, Held: 10 * time.Second}
+			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
+		}, incident.Stolen, []string{"thief took job:nightly at 03:10:10 from worker-7", "token"}, nil},
+		{"TTL too short", func(f *film) {
+			for i := range 6 {
+				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second)
+				f.pass(10100 * time.Millisecond)
+			}
+		}, incident.TTLTooShort, []string{"The TTL of job:nightly, 10 s, is too short, or its clients do not release it: 6 holds", "TTL of at least 20 s", "worker-1 acquired it, while worker-0 may have worked", "how long the work takes"}, nil},
+		{"TTL too short, unknown connections", func(f *film) {
+			for i := range 6 {
+				f.acquire(key, fmt.Sprint("?", i), 10*time.Second)
+				f.pass(10100 * time.Millisecond)
+			}
+		}, incident.TTLTooShort, []string{"is too short, or its clients do not release it: 6 holds"}, nil},
+		{"TTL too short for some", func(f *film) {
+			for i := range 30 {
+				f.acquire(key, fmt.Sprint("worker-", i%3), 10*time.Second)
+				if i%5 == 4 {
+					f.pass(10100 * time.Millisecond)
+					continue
+				}
+				f.pass(time.Duration(5+i%4) * time.Second)
+				f.end(key, keyspace.Released)
+				f.pass(50 * time.Millisecond)
+			}
+			f.acquire(key, "worker-1", 10*time.Second)
+		}, incident.TTLTooShort, []string{"6 holds ended by expiry", "TTL of at least 20 s"}, nil},
+		{"one expiry", func(f *film) {
+			f.acquire(key, "?7", 10*time.Second)
+			f.pass(11 * time.Second)
+		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended"}, []string{"shorter than"}},
+		{"pollers too slow", func(f *film) {
+			for i := range 5 {
+				f.acquire(key, fmt.Sprint("worker-", i), 60*time.Second)
+				f.wait(key, 3)
+				f.pass(2 * time.Second)
+				f.end(key, keyspace.Released)
+				f.pass(20 * time.Second)
+			}
+			f.acquire(key, "worker-9", 60*time.Second)
+		}, incident.SlowHandOff, []string{"was free 5 times for up to 20 s", "worker-1 acquired it: 3 clients waited and did not look earlier | 20s | a notified wait"}, []string{"froze"}},
+		{"one lost wake-up", func(f *film) {
+			f.healthy(key, 10, 5*time.Second)
+			f.acquire(key, "worker-1", 60*time.Second)
+			f.wait(key, 2)
+			f.pass(5 * time.Second)
+			f.end(key, keyspace.Released)
+			f.pass(30 * time.Second)
+			f.acquire(key, "worker-2", 60*time.Second)
+		}, incident.SlowHandOff, []string{"Nobody held job:nightly from", "2 clients lost 1 m 00"}, nil},
+		{"waiters of a free lock, to the end", func(f *film) {
+			f.acquire(key, "worker-1", 60*time.Second)
+			f.wait(key, 2)
+			f.pass(5 * time.Second)
+			f.end(key, keyspace.Released)
+			f.pass(30 * time.Second)
+		}, incident.SlowHandOff, []string{"still free at the last frame, and 2 clients waited | 31s"}, nil},
+		{"a deadlock of three", func(f *film) {
+			owners := []string{"0f0e0d0c-0b0a-0908-0706-050403020100:1", "1f0e0d0c-0b0a-0908-0706-050403020100:1", "2f0e0d0c-0b0a-0908-0706-050403020100:1"}
+			keys := []string{key, "other:a", "other:b"}
+			for i, k := range keys {
+				f.acquire(k, owners[i], 60*time.Second)
+				l := f.locks[k]
+				l.Holders[0].ID, l.Holders[0].Label = owners[i], ""
+				f.locks[k] = l
+			}
+			f.events = nil
+			for _, k := range keys {
+				f.emit(keyspace.Acquired, f.locks[k], f.locks[k].Holders[0])
+			}
+			f.pass(2 * time.Second)
+			for i, k := range keys {
+				l := f.locks[k]
+				l.Waiters = []keyspace.Waiter{{ID: owners[(i+2)%3], Since: f.at}}
+				f.locks[k] = l
+			}
+			f.pass(60 * time.Second)
+		}, incident.Deadlock, []string{"was in a deadlock of 3 owners from 03:10:0", "waits for other:", "same order"}, []string{"froze", "possible only"}},
+		{"a slow holder", func(f *film) {
+			f.healthy(key, 30, time.Second)
+			f.acquire(key, "worker-7", 5*time.Minute)
+			f.wait(key, 5)
+			f.pass(2 * time.Minute)
+			f.end(key, keyspace.Released)
+		}, incident.SlowHolder, []string{"worker-7 held job:nightly for 2 m 00, where half of its holds are over in 1.0 s", "5 clients lost 9 m 54", "Do not force-release"}, []string{"expired"}},
+		{"a slow holder that renews", func(f *film) {
+			f.healthy(key, 30, time.Second)
+			f.acquire(key, "worker-7", 30*time.Second)
+			f.wait(key, 1)
+			for range 20 {
+				f.pass(10 * time.Second)
+				f.renew(key, 30*time.Second)
+			}
+		}, incident.SlowHolder, []string{"held job:nightly for at least 3 m 20", "renewed 20 times"}, nil},
+		{"a slow holder before the usual ones", func(f *film) {
+			f.acquire(key, "worker-7", 5*time.Minute)
+			f.wait(key, 1)
+			f.pass(2 * time.Minute)
+			f.end(key, keyspace.Released)
+			f.acquire(key, "waiter-2", 10*time.Second)
+			f.pass(time.Second)
+			f.end(key, keyspace.Released)
+			f.healthy(key, 30, time.Second)
+		}, incident.SlowHolder, []string{"worker-7 held job:nightly for 2 m 00"}, nil},
+		{"a hot lock", func(f *film) {
+			f.wait(key, 3)
+			f.healthy(key, 60, time.Second)
+		}, incident.Contended, []string{"has no fault: it is contended", "3.0 clients waited on average"}, nil},
+	}
+}
+
+func TestTheCauseOfEachStagedIncidentIsNamed(t *testing.T) {
+	named := make(map[incident.Cause]bool)
+	for _, tt := range incidents() {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFilm()
+			tt.play(f)
+			all := f.stories(t)
+			var mine []incident.Story
+			for _, s := range all {
+				if s.Lock.Key == key {
+					mine = append(mine, s)
+				}
+			}
+			if len(mine) != 1 || mine[0].Cause != tt.cause {
+				for _, s := range all {
+					t.Log(s.Cause, text(s))
+				}
+				t.Fatalf("%d stories, want one of %s", len(mine), tt.cause)
+			}
+			named[tt.cause] = true
+			got := text(mine[0])
+			for _, want := range tt.says {
+				if !strings.Contains(got, want) {
+					t.Errorf("no %q in:\n%s", want, got)
+				}
+			}
+			for _, no := range tt.never {
+				if strings.Contains(got, no) {
+					t.Errorf("%q in:\n%s", no, got)
+				}
+			}
+		})
+	}
+	for _, c := range incident.Causes() {
+		if !named[c] && !t.Failed() {
+			t.Errorf("no staged incident has the cause %s", c)
+		}
+	}
+}
+
+// A token may have the time of a client whose clock is wrong. Neither the begin nor the TTL is
+// taken from it.
+func TestTheClockOfAClientIsNotBelieved(t *testing.T) {
+	f := newFilm()
+	f.acquire(key, "worker-7", 10*time.Second)
+	l := f.locks[key]
+	l.Holders[0].Since = f.at.Add(-750 * 24 * time.Hour)
+	f.locks[key] = l
+	f.events = nil
+	f.emit(keyspace.Acquired, l, l.Holders[0])
+	f.pass(11 * time.Second)
+	all := f.stories(t)
+	if len(all) != 1 || !strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s") {
+		t.Errorf("the stories are %+v", all)
+	}
+}
+
+func TestHealthyHoldsAreNoIncident(t *testing.T) {
+	release := func(kind keyspace.EventKind) func(*film, int) {
+		return func(f *film, i int) {
+			f.acquire(key, fmt.Sprint("worker-", i%7), 30*time.Second)
+			f.pass(time.Duration(200+i*37%1900) * time.Millisecond)
+			f.end(key, kind)
+			f.pass(time.Duration(i%3) * 20 * time.Millisecond)
+		}
+	}
+	for name, play := range map[string]func(f *film, i int){
+		"released":                       release(keyspace.Released),
+		"handed over":                    release(keyspace.HandedOver),
+		"replaced, as between two polls": release(keyspace.Replaced),
+		"not seen":                       release(keyspace.Vanished),
+		"renewed": func(f *film, i int) {
+			f.acquire(key, fmt.Sprint("worker-", i%7), 3*time.Second)
+			for range 1 + i%4 {
+				f.pass(time.Second)
+				f.renew(key, 3*time.Second)
+			}
+			f.end(key, keyspace.Released)
+		},
+		"with a waiter each": func(f *film, i int) {
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
+			f.wait(key, i%2)
+			f.pass(time.Second)
+			f.end(key, keyspace.HandedOver)
+			f.pass(5 * time.Millisecond)
+			l := f.locks[key]
+			l.Waiters = nil
+			f.locks[key] = l
+		},
+		"of a client that reconnects": func(f *film, i int) {
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
+			f.disconnect(key)
+			f.pass(2 * time.Second)
+			f.renew(key, 30*time.Second)
+			f.pass(6 * time.Second)
+			f.end(key, keyspace.Released)
+		},
+		"on a node that changes, by resharding": func(f *film, i int) {
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
+			f.pass(time.Second)
+			l := f.locks[key]
+			l.Node = fmt.Sprintf("10.0.0.%d:6379", i%3)
+			f.locks[key] = l
+			f.pass(time.Second)
+			f.end(key, keyspace.Released)
+		},
+		"between pauses in which nobody waits": func(f *film, i int) {
+			f.acquire(key, fmt.Sprint("worker-", i), 30*time.Second)
+			f.pass(time.Second)
+			f.end(key, keyspace.Released)
+			f.pass(time.Minute)
+		},
+		"that a few take longer": func(f *film, i int) {
+			f.acquire(key, fmt.Sprint("worker-", i), 5*time.Minute)
+			f.pass(time.Second)
+			if i%20 == 7 {
+				f.pass(15 * time.Second)
+			}
+			f.end(key, keyspace.Released)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFilm()
+			for i := range 100 {
+				play(f, i)
+			}
+			for _, s := range f.stories(t) {
+				t.Errorf("%s is invented: %s", s.Cause, text(s))
+			}
+		})
+	}
+}

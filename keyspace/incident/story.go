@@ -1,0 +1,448 @@
+package incident
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+)
+
+// worse orders stories: faults before contention, then by cost, then by time and name.
+func worse(a, b Story) int {
+	quiet := func(s Story) int {
+		if s.Cause == Contended {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(quiet(a)-quiet(b), cmp.Compare(b.Blocked, a.Blocked), a.From.Compare(b.From), a.Lock.Compare(b.Lock))
+}
+
+// stories returns the incidents of a lock.
+func (b *Builder) stories(t *track) []Story {
+	var all []Story
+	faulty := time.Duration(0)
+	for _, g := range groups(b.found(t)) {
+		s := b.story(t, &g)
+		faulty += s.Blocked
+		all = append(all, s)
+	}
+	if s, ok := b.contention(t); ok && faulty < s.Blocked/2 {
+		all = append(all, s)
+	}
+	return all
+}
+
+// story tells one incident.
+func (b *Builder) story(t *track, g *group) Story {
+	main := g.main()
+	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.from, To: g.to, Usual: t.usual()}
+	s.Blocked, s.Clients, s.AtMost = g.cost()
+	for i := range g.faults {
+		f := &g.faults[i]
+		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.ended.IsZero() || f.cause == SlowHandOff && f.hold.nextAt.IsZero()
+	}
+	w := writer{b: b, t: t, s: &s, g: g}
+	s.Headline = w.headline(main) + w.freeAfter(main) + w.price()
+	s.Lines = w.lines()
+	s.Unknown = w.unknown(main)
+	s.Next = w.next(main)
+	return s
+}
+
+// contention tells that a lock has no fault, but is always waited for.
+func (b *Builder) contention(t *track) (Story, bool) {
+	seen := t.seen.to.Sub(t.seen.from)
+	usual := t.usual()
+	if seen < 30*time.Second || !usual.known() || t.waits.anyFor < seen*9/10 || t.heldFor < seen*8/10 {
+		return Story{}, false
+	}
+	s := Story{Lock: t.id, Format: t.format, Cause: Contended, From: t.seen.from, To: t.seen.to, Usual: usual, Blocked: t.waits.total, Clients: t.waits.most}
+	mean := float64(t.waits.total) / float64(seen)
+	s.Headline = fmt.Sprintf("%s has no fault: it is contended. It was held for %d %% of %s, and %.1f clients waited on average.",
+		t.id.Key, min(100, int64(100*t.heldFor/seen)), long(seen), mean)
+	s.Lines = []Line{{At: t.seen.from, Text: fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.holds, "hold"), clock(t.seen.to), long(usual.P50), long(usual.P99))}}
+	s.Next = "Make the holds shorter, or use several locks instead of one: by customer or by order, for example. A longer TTL or another retry interval does not help."
+	return s, true
+}
+
+// writer writes the sentences of a story.
+type writer struct {
+	b *Builder
+	t *track
+	s *Story
+	g *group
+}
+
+// name returns the name of a holder as it is short enough for a sentence.
+func name(text string) string {
+	const most = 40
+	if r := []rune(text); len(r) > most {
+		return string(r[:16]) + "…"
+	}
+	return text
+}
+
+// headline returns what happened.
+func (w *writer) headline(f *fault) string {
+	key, holder, end := w.t.id.Key, name(f.hold.Name()), w.held(f)
+	switch f.cause {
+	case HolderGone, NeverExpires:
+		return fmt.Sprintf("The connection of %s, which held %s, ended by %s: nobody worked under the lock, and it stayed held until %s.", holder, key, clock(f.from), end)
+	case HolderFrozen:
+		return fmt.Sprintf("%s held %s and froze after %s: its connection stayed, it did not renew or release the lock, which expired at %s.", holder, key, clock(f.from), end)
+	case RenewalsStopped:
+		return fmt.Sprintf("The renewals of %s, which held %s, stopped after %s: it froze or ended, and the lock expired at %s.", holder, key, clock(f.from), end)
+	case TTLTooShort:
+		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and other clients acquired the lock while the holders may have worked.", key, humanize.Setting(w.ttl(f)), humanize.Plural(w.count(TTLTooShort)+w.count(Expired), "hold"))
+	case Expired:
+		if n := w.count(Expired); n > 1 {
+			return fmt.Sprintf("%s of %s ended by expiry: their clients did not release them.", humanize.Plural(n, "hold"), key)
+		}
+		return fmt.Sprintf("%s held %s and did not release it: the lock expired at %s.", holder, key, end)
+	case SlowHolder:
+		return fmt.Sprintf("%s held %s for %s, where half of its holds are over in %s.", holder, key, w.duration(f), long(w.s.Usual.P50))
+	case SlowHandOff:
+		if n := w.count(SlowHandOff); n > 1 {
+			return fmt.Sprintf("%s was free %d times for up to %s, although clients waited for it: they look too seldom, or were not woken.", key, n, long(w.longest()))
+		}
+		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they look too seldom, or were not woken.", key, clock(f.from), clock(f.to))
+	case Deadlock:
+		return fmt.Sprintf("%s was in a deadlock of %s from %s at the latest until %s.", key, humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.from), clock(f.to))
+	case Failover:
+		return fmt.Sprintf("A failover lost %s at %s: the new master did not have the lock of %s.", key, end, holder)
+	case Restart:
+		return fmt.Sprintf("A restart of the server lost %s at %s, which %s held.", key, end, holder)
+	case Lost:
+		return fmt.Sprintf("A failover or a restart lost %s at %s, which %s held.", key, end, holder)
+	case Evicted:
+		return fmt.Sprintf("The server evicted %s at %s, because its memory was full: %s held the lock.", key, end, holder)
+	case Flushed:
+		return fmt.Sprintf("The database was emptied at %s, and with it %s, which %s held.", end, key, holder)
+	case Deleted:
+		return fmt.Sprintf("A client deleted %s at %s, although %s held it: that was no release.", key, end, holder)
+	case Stolen:
+		return fmt.Sprintf("%s took %s at %s from %s, which had not released it.", name(cmp.Or(f.hold.by, "Another client")), key, end, holder)
+	}
+	return ""
+}
+
+// freeAfter says until when nobody took the lock after a fault.
+func (w *writer) freeAfter(main *fault) string {
+	if f := &w.g.faults[len(w.g.faults)-1]; f.cause == SlowHandOff && main.cause != SlowHandOff && main.repeats() == "" {
+		return fmt.Sprintf(" Then nobody took it until %s.", clock(f.to))
+	}
+	return ""
+}
+
+// held returns until when the hold of a fault lasted.
+func (w *writer) held(f *fault) string {
+	if f.hold.ended.IsZero() {
+		return "the last frame at " + clock(w.b.last)
+	}
+	return clock(f.hold.ended)
+}
+
+// duration returns how long the hold of a fault lasted.
+func (w *writer) duration(f *fault) string {
+	h := &f.hold
+	d := long(h.until(w.b.last).Sub(h.from()))
+	if h.began.IsZero() || h.ended.IsZero() {
+		return "at least " + d
+	}
+	return d
+}
+
+// count returns the number of faults with a cause.
+func (w *writer) count(c Cause) (n int) {
+	for i := range w.g.faults {
+		if w.g.faults[i].cause == c {
+			n++
+		}
+	}
+	return n
+}
+
+// longest returns the longest time in which the lock was free.
+func (w *writer) longest() (d time.Duration) {
+	for i := range w.g.faults {
+		if f := &w.g.faults[i]; f.cause == SlowHandOff {
+			d = max(d, f.to.Sub(f.from))
+		}
+	}
+	return d
+}
+
+// ttl returns the TTL of the hold of a fault.
+func (w *writer) ttl(f *fault) time.Duration {
+	if f.hold.ttl > 0 {
+		return f.hold.ttl
+	}
+	return f.hold.until(w.b.last).Sub(f.hold.from()).Round(100 * time.Millisecond)
+}
+
+// price returns what the incident cost, with a blank before it.
+func (w *writer) price() string {
+	if w.s.Blocked < time.Second {
+		return ""
+	}
+	most := ""
+	if w.s.AtMost {
+		most = "at most "
+	}
+	return fmt.Sprintf(" %s lost %s%s in waiting.", humanize.Plural(w.s.Clients, "client"), most, long(w.s.Blocked))
+}
+
+// shown is the number of faults that a story tells one by one.
+const shown = 4
+
+// lines returns the moments of the incident.
+func (w *writer) lines() []Line {
+	told := w.g.faults
+	if len(told) > shown+1 {
+		told = append(slices.Clone(told[:shown-1]), told[len(told)-1])
+	}
+	var all []Line
+	for i := range told {
+		lines := w.tell(&told[i])
+		if i > 0 && len(all) > 0 && told[i-1].hold.nextAt.Equal(lines[0].At) && told[i].hold.from().Equal(lines[0].At) {
+			lines = lines[1:] // it is the next holder of the fault before
+		}
+		all = append(all, lines...)
+	}
+	if n := len(w.g.faults) - len(told); n > 0 {
+		f := w.g.faults[shown-1]
+		all = append(all, Line{At: f.from, Text: fmt.Sprintf("and %s like these until %s", humanize.Plural(n, "more fault"), clock(w.g.to))})
+	}
+	for _, n := range w.b.notices {
+		if !n.At.Before(w.s.From.Add(-nearby)) && !n.At.After(w.s.To.Add(nearby)) && n.Kind != keyspace.RightsChanged && n.Kind != keyspace.WatchModeChanged {
+			all = append(all, Line{At: n.At, Text: strings.TrimPrefix("server "+n.Node+": ", "server : ") + n.Text})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Line) int { return a.At.Compare(b.At) })
+	return slices.CompactFunc(all, func(a, b Line) bool { return a.At.Equal(b.At) && a.Text == b.Text })
+}
+
+// tell returns the moments of a fault.
+func (w *writer) tell(f *fault) []Line {
+	if f.cause == Deadlock {
+		return w.tellDeadlock(f)
+	}
+	h := &f.hold
+	if f.cause == SlowHandOff {
+		return []Line{{At: f.from, Text: w.endOf(h)}, w.tellFree(f)}
+	}
+	all := []Line{{At: h.from(), Text: w.beginOf(h)}}
+	cost, where := f.to.Sub(f.from), ""
+	if h.Addr != "" {
+		where = " " + h.Addr
+	}
+	switch f.cause {
+	case HolderGone, NeverExpires:
+		all = append(all, Line{At: f.from, Text: "its connection" + where + " had ended; no release", Cost: cost, Note: w.saved(f)})
+	case HolderFrozen, RenewalsStopped:
+		seen := "its connection" + where + " stayed"
+		if f.cause == RenewalsStopped {
+			seen = "its connection is not known"
+		}
+		what := "it did not end as its other holds; "
+		if h.renewals > 0 {
+			what = "its last renewal; "
+		}
+		all = append(all, Line{At: f.from, Text: what + seen, Cost: cost, Note: w.saved(f)})
+	case SlowHolder:
+		all = append(all, Line{At: f.from, Text: "99 % of its holds are over by now", Cost: cost})
+	}
+	end := Line{At: h.until(w.b.last), Text: w.endOf(h)}
+	if f.cause == Expired && cost > 0 {
+		end.Cost, end.Note = cost, "at most: 99 % of its holds would have been over"
+	}
+	all = append(all, end)
+	if h.next != "" && !slices.ContainsFunc(w.g.faults, func(g fault) bool { return g.cause == SlowHandOff && g.from.Equal(h.ended) }) {
+		all = append(all, Line{At: h.nextAt, Text: name(h.next) + " acquired it" + w.overlap(f)})
+	}
+	return all
+}
+
+// overlap says that the former holder may still have worked.
+func (w *writer) overlap(f *fault) string {
+	h := &f.hold
+	switch f.cause {
+	case HolderGone, NeverExpires, SlowHolder, RenewalsStopped:
+		return ""
+	case Expired, TTLTooShort, HolderFrozen:
+		return ", while " + name(h.Name()) + " may have worked"
+	}
+	if h.expires.After(h.nextAt) {
+		return fmt.Sprintf(": both had a lease until %s, and may have worked at the same time", clock(h.expires))
+	}
+	return ""
+}
+
+// beginOf says how a hold began.
+func (w *writer) beginOf(h *hold) string {
+	text := name(h.Name()) + " acquired it"
+	if h.began.IsZero() {
+		text = name(h.Name()) + " holds it, and acquired it earlier"
+	}
+	switch {
+	case h.expires.IsZero():
+		text += ": no TTL"
+	case h.ttl > 0:
+		text += ": TTL " + humanize.Setting(h.ttl)
+	}
+	switch {
+	case h.renewals > 0 && !h.began.IsZero():
+		text += fmt.Sprintf(", renewed %s, every %s", humanize.Times(h.renewals), long(h.interval()))
+	case h.renewals > 0:
+		text += ", renewed " + humanize.Times(h.renewals)
+	case !h.expires.IsZero():
+		text += ", never renewed"
+	}
+	if u := w.s.Usual; u.known() {
+		text += fmt.Sprintf(" (usual hold %s, p99 %s)", long(u.P50), long(u.P99))
+	}
+	return text
+}
+
+// interval returns the mean time between two renewals.
+func (h *hold) interval() time.Duration {
+	return h.renewed.Sub(h.from()) / time.Duration(max(1, h.renewals))
+}
+
+// endOf says how a hold ended.
+func (w *writer) endOf(h *hold) string {
+	who := name(h.Name())
+	left := ""
+	if d := h.expires.Sub(h.ended); !h.expires.IsZero() && d > 0 {
+		left = ", " + long(d) + " before its deadline"
+	}
+	switch h.end {
+	case "":
+		return "still held at the last frame"
+	case keyspace.Released:
+		return who + " released it"
+	case keyspace.HandedOver:
+		return who + " handed it over"
+	case keyspace.Expired:
+		return "expired; no release"
+	case keyspace.Deleted:
+		return "deleted without the message of a release" + left
+	case keyspace.Stolen:
+		return "taken without a release" + left
+	case keyspace.Replaced:
+		return "another client has it; a release was not seen"
+	case keyspace.Evicted:
+		return strings.TrimSuffix("evicted (maxmemory-policy "+w.b.policy, " (maxmemory-policy ") + map[bool]string{true: ")"}[w.b.policy != ""] + left
+	case keyspace.Flushed:
+		return "gone with its database" + left
+	case keyspace.Lost:
+		return "lost by the server" + left
+	}
+	return "gone: the reason was not seen"
+}
+
+// tellFree returns the end of a time in which the lock was free.
+func (w *writer) tellFree(f *fault) Line {
+	l := Line{At: f.to, Cost: f.to.Sub(f.from)}
+	waited := humanize.Plural(f.clients, "client") + " waited"
+	if f.hold.nextAt.IsZero() {
+		l.Text = "still free at the last frame, and " + waited
+		return l
+	}
+	l.Text = name(f.hold.next) + " acquired it: " + waited + " and did not look earlier"
+	l.Note = "a notified wait would have saved them"
+	return l
+}
+
+// tellDeadlock returns the cycle and its end.
+func (w *writer) tellDeadlock(f *fault) []Line {
+	var waits []string
+	for _, one := range f.cycle.Waits {
+		waits = append(waits, fmt.Sprintf("%s waits for %s of %s", name(one.Owner), one.Lock.Key, name(one.For)))
+	}
+	sure := ""
+	if !f.cycle.Certain {
+		sure = "; it is possible only: an owner may have several threads"
+	}
+	all := []Line{{At: f.from, Text: strings.Join(waits, ", ") + sure, Cost: f.to.Sub(f.from)}}
+	if f.to.Equal(w.b.last) {
+		return append(all, Line{At: f.to, Text: "the deadlock lasts at the last frame"})
+	}
+	return append(all, Line{At: f.to, Text: "the deadlock was seen for the last time"})
+}
+
+// saved says which TTL would have made the incident shorter; "" if none, or none is known.
+func (w *writer) saved(f *fault) string {
+	h := &f.hold
+	if h.ended.IsZero() || h.end != keyspace.Expired && !h.expires.IsZero() {
+		return ""
+	}
+	ttl, from := time.Duration(0), h.from()
+	switch {
+	case h.renewals > 0 && !h.began.IsZero():
+		ttl, from = fitting(3*h.interval()), h.renewed
+	case w.s.Usual.known():
+		ttl = fitting(w.s.Usual.P99 * 3 / 2)
+	}
+	end := from.Add(ttl)
+	if end.Before(f.from) {
+		end = f.from
+	}
+	saved := h.ended.Sub(end)
+	if ttl == 0 || saved < time.Second || !h.expires.IsZero() && ttl >= h.ttl {
+		return ""
+	}
+	return fmt.Sprintf("a TTL of %s would have saved %s", humanize.Setting(ttl), long(saved))
+}
+
+// fitting rounds a TTL up to a number that people use.
+func fitting(d time.Duration) time.Duration {
+	unit := time.Second
+	switch {
+	case d > 10*time.Minute:
+		unit = time.Minute
+	case d > time.Minute:
+		unit = 30 * time.Second
+	case d > 10*time.Second:
+		unit = 5 * time.Second
+	}
+	return (d + unit - 1).Truncate(unit)
+}
+
+// Summaries describes the locks that were seen, in one sentence each, in the order of their
+// names.
+func (b *Builder) Summaries() []string {
+	var ids []keyspace.ID
+	for id := range b.locks {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, keyspace.ID.Compare)
+	var all []string
+	for _, id := range ids {
+		all = append(all, b.summary(b.locks[id]))
+	}
+	return all
+}
+
+func (b *Builder) summary(t *track) string {
+	facts := []string{humanize.Plural(t.holds, "hold") + " ended"}
+	if u := t.usual(); u.known() {
+		facts[0] += fmt.Sprintf(" (usual hold %s, p99 %s)", long(u.P50), long(u.P99))
+	}
+	for _, h := range t.open {
+		age := ""
+		if h.began.IsZero() {
+			age = "at least "
+		}
+		facts = append(facts, fmt.Sprintf("%s has held it for %s%s", name(h.Name()), age, long(b.last.Sub(h.from()))))
+	}
+	if t.waits.most > 0 {
+		facts = append(facts, fmt.Sprintf("at most %s waited, %s in all", humanize.Plural(t.waits.most, "client"), long(t.waits.total)))
+	}
+	return t.id.Key + ": " + strings.Join(facts, ", ") + "."
+}

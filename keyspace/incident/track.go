@@ -1,0 +1,330 @@
+package incident
+
+import (
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// track is what is known of one lock.
+type track struct {
+	id      keyspace.ID
+	format  string
+	waits   series
+	open    []hold
+	ended   *hold // the latest that ended
+	usually []time.Duration
+	holds   int           // that ended
+	heldFor time.Duration // of all holds that ended
+	expired int           // holds in a row that ended by expiry
+	pending []hold        // ended before a usual hold was known
+	faults  []fault
+	more    int // faults that were dropped
+	seen    span
+	begins  time.Time // of the latest hold
+	freed   time.Time // since when no client holds the lock; zero: one does, or it is not known
+}
+
+// hold is a hold of a client, as far as it is known.
+type hold struct {
+	keyspace.Holder
+	began    time.Time // zero: before it was first seen
+	read     time.Time // when its acquire was read; zero = it was not
+	seen     time.Time // if began is zero: when it was first seen
+	ended    time.Time // zero: it is still held
+	end      keyspace.EventKind
+	expires  time.Time // its last deadline; zero = none
+	ttl      time.Duration
+	renewals int
+	renewed  time.Time
+	by       string // the client that took the lock from it, if one did
+	next     string // the next holder
+	nextAt   time.Time
+}
+
+// event records an event.
+func (t *track) event(e *keyspace.Event) {
+	t.stretch(e.At)
+	switch {
+	case e.Kind.Ends():
+		t.end(e)
+	case e.Kind == keyspace.Acquired, e.Kind == keyspace.Discovered:
+		t.begin(e.Lock, e.Holder, e.At, e.Kind == keyspace.Acquired)
+	case e.Kind == keyspace.Renewed:
+		for i := range t.open {
+			if h := &t.open[i]; e.Holder.ID == "" || h.ID == e.Holder.ID {
+				h.update(&e.Lock)
+				h.renewed = e.At
+			}
+		}
+	}
+	if _, holds := e.Lock.Holder(e.Holder.ID); e.Kind.Ends() && holds {
+		t.waits.set(e.At, 0) // the lock is gone, and the event has it as last seen
+	} else {
+		t.waits.set(e.At, waiting(&e.Lock, e.At))
+	}
+}
+
+// observe records the state of the lock in a frame.
+func (t *track) observe(l *keyspace.Lock, at time.Time) {
+	t.stretch(at)
+	for i := range l.Holders {
+		t.begin(*l, l.Holders[i], at, false)
+	}
+	for i := len(t.open) - 1; i >= 0; i-- {
+		if h := &t.open[i]; !slices.ContainsFunc(l.Holders, func(now keyspace.Holder) bool { return now.ID == h.ID }) {
+			t.finish(*h, keyspace.Vanished, at) // its event is missing
+		} else {
+			h.update(l)
+		}
+	}
+	t.waits.set(at, waiting(l, at))
+}
+
+// gone records that the lock does not exist in a frame.
+func (t *track) gone(at time.Time) {
+	for len(t.open) > 0 {
+		t.finish(t.open[0], keyspace.Vanished, at)
+	}
+	t.waits.set(at, 0)
+}
+
+// stretch extends the time in which the lock was seen.
+func (t *track) stretch(at time.Time) {
+	if t.seen.from.IsZero() {
+		t.seen.from = at
+	}
+	if at.After(t.seen.to) {
+		t.seen.to = at
+	}
+}
+
+// waiting returns how many clients wait that do not count as dead.
+func waiting(l *keyspace.Lock, at time.Time) int {
+	n := l.WaiterCount() - len(l.Waiters)
+	for i := range l.Waiters {
+		if l.Waiters[i].DeadFor(at) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// begin records a holder, unless it is known.
+func (t *track) begin(l keyspace.Lock, h keyspace.Holder, at time.Time, acquired bool) {
+	if slices.ContainsFunc(t.open, func(known hold) bool { return known.ID == h.ID }) || h.ID == "" {
+		return
+	}
+	now := hold{Holder: h, began: h.Since, seen: at}
+	if acquired {
+		now.read = at
+		if at.Sub(now.began).Abs() > clocksApart { // a token has the time of the client
+			now.began = at
+		}
+	}
+	if now.began.IsZero() && !h.Seen.IsZero() {
+		now.seen = h.Seen
+	}
+	now.update(&l)
+	if len(t.open) == 0 {
+		from := now.seen
+		if !now.began.IsZero() {
+			from = now.began
+		}
+		t.handOff(&now, from)
+	}
+	t.begins = now.from()
+	t.open = append(t.open, now)
+	t.freed = time.Time{}
+}
+
+// handOff records the time between two holds.
+func (t *track) handOff(now *hold, at time.Time) {
+	if t.ended == nil {
+		return
+	}
+	if t.ended.next == "" {
+		t.ended.next, t.ended.nextAt = now.Name(), at
+		t.tell(t.ended)
+	}
+	if f := t.free(at); f != nil {
+		f.hold.next, f.hold.nextAt = now.Name(), at
+		t.addFault(*f)
+	}
+}
+
+// free returns the fault of a lock that no client held until a time, although some waited.
+func (t *track) free(until time.Time) *fault {
+	if t.freed.IsZero() || until.Sub(t.freed) < freeTooLong {
+		return nil
+	}
+	blocked, clients, waited := t.waits.over(t.freed, until)
+	if waited < freeTooLong {
+		return nil
+	}
+	return &fault{cause: SlowHandOff, span: span{t.freed, until}, hold: *t.ended, blocked: blocked, clients: clients}
+}
+
+// tell gives the faults of a hold its next holder.
+func (t *track) tell(h *hold) {
+	for i := range t.faults {
+		if f := &t.faults[i].hold; f.ID == h.ID && f.ended.Equal(h.ended) && f.next == "" {
+			f.next, f.nextAt = h.next, h.nextAt
+		}
+	}
+	for i := range t.pending {
+		if p := &t.pending[i]; p.ID == h.ID && p.ended.Equal(h.ended) && p.next == "" {
+			p.next, p.nextAt = h.next, h.nextAt
+		}
+	}
+}
+
+// end records the end of a hold.
+func (t *track) end(e *keyspace.Event) {
+	t.begin(e.Lock, e.Holder, e.At, false) // if it is not known
+	for i := range t.open {
+		h := t.open[i]
+		if h.ID != e.Holder.ID {
+			continue
+		}
+		if _, asLastSeen := e.Lock.Holder(h.ID); asLastSeen {
+			h.update(&e.Lock)
+		}
+		h.merge(e.Holder)
+		if next, ok := e.TakenBy(); ok {
+			h.by = next.Name()
+		}
+		if h.began.IsZero() && e.Held > 0 {
+			h.began = e.Ended().Add(-e.Held)
+		}
+		t.finish(h, e.Kind, e.Ended())
+		return
+	}
+}
+
+// update adds what a later read of the lock knows of the hold.
+func (h *hold) update(l *keyspace.Lock) {
+	now, ok := l.Holder(h.ID)
+	if !ok {
+		return
+	}
+	h.merge(now)
+	if len(l.Holders) == 1 && (l.Renewals > h.renewals || l.Renewed.After(h.renewed)) {
+		h.renewals, h.renewed = max(l.Renewals, h.renewals), l.Renewed
+	}
+	from := h.renewed
+	if from.IsZero() {
+		from = h.read
+	}
+	if from.IsZero() {
+		from = h.began
+	}
+	if !from.IsZero() && h.expires.After(from) {
+		h.ttl = setting(h.expires.Sub(from))
+	}
+}
+
+// setting returns the TTL that a client has set, which is read a little later: it is rounded
+// up.
+func setting(left time.Duration) time.Duration {
+	unit := 100 * time.Millisecond
+	if left > 10*time.Second {
+		unit *= 5
+	}
+	return (left + unit - 1).Truncate(unit)
+}
+
+// merge adds what a later read knows of the holder.
+func (h *hold) merge(now keyspace.Holder) {
+	h.DisconnectedAt = now.DisconnectedAt
+	if now.Addr != "" {
+		h.Addr = now.Addr
+	}
+	if now.Renewed.After(h.renewed) {
+		h.renewed = now.Renewed
+		h.renewals++
+	}
+	h.expires = now.Expires
+}
+
+// from returns when the hold began, or was first seen.
+func (h *hold) from() time.Time {
+	if h.began.IsZero() {
+		return h.seen
+	}
+	return h.began
+}
+
+// until returns the end of the hold, or at if it lasts.
+func (h *hold) until(at time.Time) time.Time {
+	if h.ended.IsZero() {
+		return at
+	}
+	return h.ended
+}
+
+// finish records the end of an open hold.
+func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
+	h.end, h.ended = end, at
+	t.open = slices.DeleteFunc(t.open, func(known hold) bool { return known.ID == h.ID })
+	t.holds++
+	t.heldFor += at.Sub(h.from())
+	if end == keyspace.Expired {
+		t.expired++
+	} else {
+		t.expired = 0
+	}
+	t.ended = &h
+	if len(t.open) == 0 && end != keyspace.Vanished {
+		t.freed = at
+	}
+	wasKnown := t.usual().known()
+	if !t.suspicious(&h) && !h.began.IsZero() && end != keyspace.Vanished {
+		t.usually = append(t.usually, at.Sub(h.began))
+		t.usually = t.usually[max(0, len(t.usually)-keptDurations):]
+	}
+	switch {
+	case wasKnown:
+		t.judge(h)
+	default:
+		t.pending = append(t.pending, h)
+		if t.usual().known() {
+			t.settle()
+		}
+	}
+	if wasKnown && t.pending == nil {
+		t.waits.forget(h.from())
+	}
+}
+
+// suspicious reports whether a hold ended in a way that says nothing of how long the work
+// takes.
+func (t *track) suspicious(h *hold) bool {
+	switch h.end {
+	case keyspace.Released, keyspace.HandedOver, keyspace.Replaced:
+		return h.deadFrom().After(time.Time{})
+	}
+	return true
+}
+
+// settle judges the holds that ended before a usual hold was known.
+func (t *track) settle() {
+	for _, h := range t.pending {
+		t.judge(h)
+	}
+	t.pending = nil
+}
+
+// usual returns how long the lock is usually held, without the holds that are extremely long.
+func (t *track) usual() Usual {
+	if len(t.usually) < minUsual {
+		return Usual{}
+	}
+	sorted := slices.Sorted(slices.Values(t.usually))
+	median := sorted[len(sorted)/2]
+	for sorted[len(sorted)-1] > extreme*median {
+		sorted = sorted[:len(sorted)-1]
+	}
+	return Usual{len(sorted), median, sorted[min(len(sorted)-1, len(sorted)*99/100)]}
+}
