@@ -227,7 +227,7 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 			d.press("down")
 		}
 		d.press("up").want("19 to 23 of 23", "▌  E  quorum-semaphore")
-		if !strings.HasSuffix(d.line("D  quorum-semaphore"), "▐") {
+		if !strings.HasSuffix(d.line("E  quorum-semaphore"), "▐") {
 			t.Errorf("no scroll bar at the end:\n%s", d.screen())
 		}
 		d.size(140, 60).want("Esc closes").wantNot("of 23", "▐")
