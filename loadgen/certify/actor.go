@@ -244,7 +244,7 @@ func (a *actor) reconnect() {
 func (a *actor) lockBy(end time.Time) (h *hold, err error) {
 	for ; ; a.rig.pause(margin / 20) {
 		h, err = a.lock(max(time.Until(end), 0))
-		if err == nil || !time.Now().Before(end) || a.process.Err() != nil {
+		if err == nil || !time.Now().Before(end) || a.process.Err() != nil || a.rig.ctx.Err() != nil {
 			return h, err
 		}
 	}

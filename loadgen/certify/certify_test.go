@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/loadgen/external"
 )
 
 // flaws names for each historic form the tests that show the flaw of its doc comment.
@@ -91,6 +93,24 @@ func fails(t *testing.T, kind, test, reason string) (v Verdict) {
 	}
 	t.Errorf("%s of %s, want a failure that says %q: %s", v.Outcome, test, reason, v.Evidence)
 	return v
+}
+
+// The deadline of a client that renews moves on until its process ends.
+func TestAnInterruptEndsRequestsForALockThatIsRenewed(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	r := &rig{ctx: ctx, profile: profile{Client{Command: command("test:renewer")}}, ttl: standardTTL, began: time.Now()}
+	t.Cleanup(r.close)
+	r.judgeBy(1)
+	if err := r.open(oneServer); err != nil {
+		t.Fatal(err)
+	}
+	holder, other := r.actor(), r.actor()
+	h := holder.mustLock()
+	interrupt()
+	if _, err := other.ask(h); err == nil || errors.Is(err, external.ErrHeld) {
+		t.Errorf("an interrupted request ends with %v", err)
+	}
 }
 
 func TestSoundKindsPass(t *testing.T) {

@@ -122,11 +122,11 @@ func (r *rig) intruder(a *actor, h *hold, before string) string {
 }
 
 // ask asks for the lock that h has, and again after an error that is not a refusal, such as
-// that of a broken connection.
+// that of a broken connection. After an interrupt it returns: a client that renews may keep h for ever.
 func (a *actor) ask(h *hold) (*hold, error) {
 	for {
 		other, err := a.lock(short)
-		if err == nil || errors.Is(err, external.ErrHeld) || a.process.Err() != nil || time.Until(h.Deadline()) < 2*short {
+		if err == nil || errors.Is(err, external.ErrHeld) || a.process.Err() != nil || a.rig.ctx.Err() != nil || time.Until(h.Deadline()) < 2*short {
 			return other, err
 		}
 	}
