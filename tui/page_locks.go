@@ -359,9 +359,13 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		l.Put(t.dim, "looking for locks "+s.screen.glyphs.Ellipsis)
 		return
 	}
+	atLeast := ""
+	if model.mayWait {
+		atLeast = s.screen.glyphs.AtLeast
+	}
 	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
-		{style: t.text, text: humanize.Count(model.waiting) + " waiting", priority: 2},
+		{style: t.text, text: atLeast + humanize.Count(model.waiting) + " waiting", priority: 2},
 	}
 	parts = append(parts, s.findings(model)...)
 	if n := len(model.snoozed); n > 0 {

@@ -314,6 +314,7 @@ func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 		if line := d.line(" asked "); !strings.Contains(line, " ≥1 ") {
 			t.Errorf("%q has no waiter", line)
 		}
+		d.want("2 locks  ≥1 waiting")
 		d.wantOrder(" asked ", " a quiet ") // the lock with most waiting is first
 		d.press("home", "enter").want("asked for by another client 1 s ago, in 84 % of the held time", "at least 1 client")
 		d.wait(2 * time.Second).want("asked for by another client 2 s ago").wantNot("at least 1 client").press("esc")

@@ -218,6 +218,7 @@ type viewModel struct {
 	worst     map[keyspace.ID]keyspace.Severity // of each lock with a finding
 	offset    time.Duration                     // server's clock minus local clock
 	waiting   int                               // number of waiters on all locks
+	mayWait   bool                              // it is a lower bound: clients ask for a lock that shows no waiters
 	derived   time.Time                         // time of the snapshot that order and findings come from
 	owners    *ownerships                       // of the lock drawn last; nil = not searched yet
 }
@@ -254,7 +255,7 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 		p.events = snap.Events
 	}
 	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor(len(snap.Locks)) {
-		p.locks, p.byName, p.worst, p.waiting, p.derived = before.locks, before.byName, before.worst, before.waiting, before.derived
+		p.locks, p.byName, p.worst, p.waiting, p.mayWait, p.derived = before.locks, before.byName, before.worst, before.waiting, before.mayWait, before.derived
 		p.all, p.findings, p.snoozed, p.deadlocks = before.all, before.findings, before.snoozed, before.deadlocks
 		return p
 	}
@@ -298,7 +299,8 @@ func (p *viewModel) compute() {
 	p.findings = p.all
 	p.deadlocks = keyspace.Deadlocks(p.snap)
 	for _, l := range p.snap.Locks {
-		p.waiting += l.WaiterCount()
+		n := l.LeastWaiters(p.snap.At)
+		p.waiting, p.mayWait = p.waiting+n, p.mayWait || n > l.WaiterCount()
 	}
 	p.rank()
 }
