@@ -205,7 +205,9 @@ func (o *certifyOptions) run(kinds []string) (certify.Options, error) {
 	case o.exhaustive:
 		err = certify.ChoosePlays(o.tests)
 	default:
-		_, err = certify.Choose(o.tests)
+		if _, err = certify.Choose(o.tests); err != nil {
+			err = fmt.Errorf("--tests: %w", err)
+		}
 	}
 	if err != nil {
 		return run, usageErrorf("", "%v", err)

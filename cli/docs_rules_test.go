@@ -62,7 +62,7 @@ var docRules = []docRule{
 	{command: `^(\./)?locktop inspect `, prints: `^` + docLock},
 	{command: `^(\./)?locktop who .*--monitor$`, prints: `proof`, seed: renewed},
 	{command: `^(\./)?locktop who `, prints: `orders-worker`, seed: byName},
-	{command: `^(\./)?locktop contention`, way: stopped, prints: `watched for`, code: exitInterrupted},
+	{command: `^(\./)?locktop contention`, way: stopped, prints: `watching the locks`, code: exitInterrupted},
 	{command: `^locktop doctor$`, prints: `never-expires`, code: exitFindings},
 	{command: `^\./locktop watch --json$`, way: stopped, prints: `"event":"appeared","key":"` + docLock, code: exitInterrupted},
 	{command: `^locktop watch --plain$`, way: stopped, prints: `appeared ` + docLock, code: exitInterrupted},

@@ -34,7 +34,7 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 		return false
 	}
 	term := openTerminal(t, 120, 40, "--url", "redis://"+addr, "--load")
-	term.want("m shows ").press("m").want("setnx-crash").press("t").wait("a key without a TTL", func(string) bool { return endless() })
+	term.want("m shows ").press("m").want("setnx-crash").press("u").wait("a key without a TTL", func(string) bool { return endless() })
 	pid, err := strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}")))
 	if err != nil {
 		t.Fatal(err)
