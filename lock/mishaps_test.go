@@ -174,7 +174,9 @@ func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 			if err == nil || short.Err() != nil {
 				t.Errorf("TryLock said %v", err)
 			}
-			if grown := int64(after.Sys) - int64(before.Sys); grown > 32<<20 {
+			// An endless reply that is not cut off takes gigabytes in 5 s. Other tests have freed
+			// memory that the process may ask for again.
+			if grown := int64(after.Sys) - int64(before.Sys); grown > 128<<20 {
 				t.Errorf("it took %d MB", grown>>20)
 			}
 			_ = c.Close()
