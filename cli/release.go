@@ -89,14 +89,19 @@ $XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl, or wh
 	return cmd
 }
 
-func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions, key string) error {
+// connectToRelease applies the context, checks the flags of a release and connects.
+func (p *program) connectToRelease(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions) (*connect.Target, error) {
 	if err := applyContext(c, s, nil, &o.writeFlags); err != nil {
-		return err
+		return nil, err
 	}
 	if err := errors.Join(s.check(), o.check(), o.writeFlags.check(c)); err != nil {
-		return err
+		return nil, err
 	}
-	t, err := p.connect(ctx, c)
+	return p.connect(ctx, c)
+}
+
+func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions, key string) error {
+	t, err := p.connectToRelease(ctx, c, s, o)
 	if err != nil {
 		return err
 	}

@@ -18,13 +18,7 @@ import (
 // releaseOwner acts on all locks of the holder of --owner, after one question.
 func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions) error {
 	o.byOwner = true
-	if err := applyContext(c, s, nil, &o.writeFlags); err != nil {
-		return err
-	}
-	if err := errors.Join(s.check(), o.check(), o.writeFlags.check(c)); err != nil {
-		return err
-	}
-	t, err := p.connect(ctx, c)
+	t, err := p.connectToRelease(ctx, c, s, o)
 	if err != nil {
 		return err
 	}

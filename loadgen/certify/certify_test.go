@@ -249,7 +249,7 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 func TestAnotherServerRunsTheTestsWithOneServer(t *testing.T) {
 	t.Parallel()
 	if !installed() {
-		t.Skip("redis-server is not on PATH")
+		server.SkipUninstalled(t)
 	}
 	r := runWith(t, "mutex", Options{Server: "redis-server --save '' --port {port}", Tests: []string{"script-flush", "nodes-2-down", "failover"}})
 	for test, want := range map[string]Outcome{"script-flush": Pass, "nodes-2-down": Unsupported, "failover": Unsupported} {
