@@ -455,8 +455,9 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 }
 
 // Eight clients acquire and release a few locks in turns. No sequence of
-// snapshots may show a theft. With LOCKTOP_PROOF the test makes 10,000 releases
-// for each hold time.
+// snapshots may show a theft. The clients go on until the watcher has seen a
+// release: on a busy machine it can miss all of the first ones. With LOCKTOP_PROOF
+// the test makes 10,000 releases for each hold time.
 func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 	t.Parallel()
 	releases := int64(testtier.Size(100, 500, 10_000))
@@ -468,11 +469,19 @@ func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 			t.Parallel()
 			rdb := realServer(t)
 			l := listened(t, rdb, justTokens())
+			count := func(kind keyspace.EventKind) (n int) {
+				for _, e := range l.all() {
+					if e.Kind == kind {
+						n++
+					}
+				}
+				return n
+			}
 			var done, number atomic.Int64
 			var clients sync.WaitGroup
 			for n := range 8 {
 				clients.Go(func() {
-					for i := n; done.Load() < releases; i++ {
+					for i := n; done.Load() < releases || count(keyspace.Released) == 0; i++ {
 						key, token := fmt.Sprintf("lock:%d", i%c.locks), fmt.Sprintf("token:%d", number.Add(1))
 						if taken, err := rdb.SetNX(t.Context(), key, token, 8*time.Second).Result(); err != nil {
 							t.Error(err)
@@ -492,13 +501,8 @@ func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 				})
 			}
 			clients.Wait()
-			seen := make(map[keyspace.EventKind]int)
-			for _, e := range l.all() {
-				seen[e.Kind]++
-			}
-			t.Logf("of %d holds it has seen %v", done.Load(), seen)
-			if seen[keyspace.Stolen] > 0 || seen[keyspace.Released] == 0 {
-				t.Errorf("of %d proper releases it has seen %v", done.Load(), seen)
+			if stolen := count(keyspace.Stolen); stolen > 0 {
+				t.Errorf("of %d proper releases it has seen %d and %d thefts", done.Load(), count(keyspace.Released), stolen)
 			}
 		})
 	}
