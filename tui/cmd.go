@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -23,15 +24,24 @@ func tick() tea.Cmd {
 }
 
 // fetchSnapshot requests a snapshot and derives its view model. before is the previous view
-// model, or nil.
+// model, or nil. If a frame shows the ownerships of a lock, the new view model comes with
+// them: the next frame then does not wait for the search.
 func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump int) tea.Cmd {
+	var shown keyspace.ID
+	if before != nil && before.owners != nil && before.owners.drawn {
+		shown = before.owners.lock
+	}
 	return guarded(func() tea.Msg {
 		snap, err := source.Snapshot(ctx)
 		at := time.Now()
 		if err != nil {
 			return snapshotMsg{at: at, err: err, jump: jump}
 		}
-		return snapshotMsg{at: at, model: newViewModel(snap, at, before), jump: jump}
+		model := newViewModel(snap, at, before)
+		if i := slices.IndexFunc(model.locks, func(l *keyspace.Lock) bool { return l.Key == shown.Key && l.ID() == shown }); i >= 0 {
+			model.owners = model.searchOwnerships(model.locks[i])
+		}
+		return snapshotMsg{at: at, model: model, jump: jump}
 	})
 }
 

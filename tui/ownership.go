@@ -16,6 +16,7 @@ type ownerships struct {
 	lock  keyspace.ID
 	holds [][]*keyspace.Lock // other locks, of the first ownersShown holders of lock
 	chain keyspace.Chain
+	drawn bool // a frame shows it
 }
 
 // ownersShown is the maximum number of holders of a lock whose other locks are shown.
@@ -24,23 +25,30 @@ const ownersShown = 3
 // namesListed is the maximum number of keys listed per owner.
 const namesListed = 6
 
-// ownerships searches once per view model and lock.
+// ownerships searches once per view model and lock, unless the view model is made with it.
 func (v lockView) ownerships() *ownerships {
 	model := v.state.current()
 	if model.owners == nil || model.owners.lock != v.ID() {
-		model.owners = &ownerships{lock: v.ID(), chain: keyspace.ChainOf(model.snap, v.Lock)}
-		for i := range v.Holders[:min(len(v.Holders), ownersShown)] {
-			model.owners.holds = append(model.owners.holds, v.otherLocks(model.locks, v.Holders[i].Name()))
-		}
+		model.owners = model.searchOwnerships(v.Lock)
 	}
+	model.owners.drawn = true
 	return model.owners
 }
 
-// otherLocks returns the other locks that an owner holds. It finds none for libraries that
-// make a new token for each hold.
-func (v lockView) otherLocks(locks []*keyspace.Lock, name string) (held []*keyspace.Lock) {
+// searchOwnerships searches all locks for those that the holders of a lock hold and wait for.
+func (p *viewModel) searchOwnerships(l *keyspace.Lock) *ownerships {
+	o := &ownerships{lock: l.ID(), chain: keyspace.ChainOf(p.snap, l)}
+	for i := range l.Holders[:min(len(l.Holders), ownersShown)] {
+		o.holds = append(o.holds, otherLocks(p.locks, l, l.Holders[i].Name()))
+	}
+	return o
+}
+
+// otherLocks returns the locks besides l that an owner holds. It finds none for libraries
+// that make a new token for each hold.
+func otherLocks(locks []*keyspace.Lock, l *keyspace.Lock, name string) (held []*keyspace.Lock) {
 	for _, other := range locks {
-		if (other.Key != v.Key || other.ID() != v.ID()) && holds(other, name) {
+		if (other.Key != l.Key || other.ID() != l.ID()) && holds(other, name) {
 			held = append(held, other)
 		}
 	}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -161,5 +162,23 @@ func TestALongListOfKeysIsCut(t *testing.T) {
 	}
 	if got := listed(keys); got != "k0, k1, k2, k3, k4, k5 and 3 more" {
 		t.Error(got)
+	}
+}
+
+// The view model brings the ownerships of the lock that the last frame shows, so that the
+// next frame does not wait for the search. It searches for no lock that no frame shows.
+func TestAViewModelBringsTheOwnershipsThatTheFrameShows(t *testing.T) {
+	a := appWith(3)
+	source := sourceFunc(func(context.Context) (keyspace.Snapshot, error) { return snapshotOf(3), nil })
+	next := func() *ownerships { return fetchSnapshot(t.Context(), source, a.live, 0)().(snapshotMsg).model.owners }
+	if a.View() == "" || !a.live.owners.drawn {
+		t.Fatal("the frame does not show the lock")
+	}
+	if found := next(); found == nil || found.lock != a.live.owners.lock {
+		t.Errorf("it has the ownerships %+v, want those of %v", found, a.live.owners.lock)
+	}
+	a.live.owners.drawn = false
+	if found := next(); found != nil {
+		t.Errorf("no frame shows %v, but it was searched", found.lock)
 	}
 }
