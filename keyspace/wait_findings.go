@@ -13,6 +13,7 @@ const (
 	convoyHeld  = 0.7                    // share of that time in which a convoy's lock is held, at most
 	regularFrom = 3                      // renewals
 	renewalLag  = 200 * time.Millisecond // by which a renewal is read late, at most
+	spare       = 10                     // renewals that a hold can miss without danger
 )
 
 // convoy finds locks whose waiters take longer to notice a release than the holds take.
@@ -40,11 +41,12 @@ func convoy(l *Lock, now time.Time) string {
 		humanize.Duration(p.HandOffP50), humanize.Duration(p.HoldP50), waiters)
 }
 
-// renewalMissed finds holds that were renewed regularly, and whose next renewal is late.
+// renewalMissed finds holds that were renewed regularly, and whose next renewal is late. A
+// hold whose deadline is far away, compared with its renewals, is in no danger yet.
 func renewalMissed(l *Lock, now time.Time) string {
 	late := now.Sub(l.Renewed) - l.RenewedEvery
 	left, expires := l.TTL(now)
-	if l.Renewals < regularFrom || l.RenewedEvery <= 0 || l.SoleHolder() == "" || !expires || left <= 0 ||
+	if l.Renewals < regularFrom || l.RenewedEvery <= 0 || l.SoleHolder() == "" || !expires || left <= 0 || left > spare*l.RenewedEvery ||
 		late < max(l.RenewedEvery/2, renewalLag) {
 		return ""
 	}

@@ -59,6 +59,8 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		{"no waiter", convoy(func(l *keyspace.Lock) { l.Waiters = nil }), 20_000, "", ""},
 
 		{"a renewal is late by half a period", renewed(same), 45_000, "renewal-missed warning", "Renewed every 10 s, and the next renewal is 5.0 s late: the lock ends in 15 s."},
+		{"a late renewal with a deadline ten renewals away", renewed(func(l *keyspace.Lock) { l.Expires = at(145_000) }), 45_000, "renewal-missed warning", "the lock ends in 1 m 40"},
+		{"a late renewal with a deadline farther away", renewed(func(l *keyspace.Lock) { l.Expires = at(145_100) }), 45_000, "", ""},
 		{"a renewal is late by less", renewed(same), 44_900, "", ""},
 		{"the lock has ended", renewed(same), 60_000, "", ""},
 		{"too few renewals", renewed(func(l *keyspace.Lock) { l.Renewals = 2 }), 45_000, "", ""},
