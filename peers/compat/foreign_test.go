@@ -57,7 +57,7 @@ func node(library, key string) func(*testing.T, string) *exec.Cmd {
 		if program, missing := exec.LookPath("node"); missing == nil && err == nil {
 			return exec.CommandContext(t.Context(), program, "node/hold.js", library, port, key)
 		}
-		lacks(t, "node and its libraries are missing: install node, then run npm install --no-save --omit=optional --prefix peers/compat/node")
+		lacks(t, "node and its libraries are missing: install node, then run npm ci --omit=optional --prefix peers/compat/node")
 		return nil
 	}
 }
