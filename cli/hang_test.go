@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,22 +21,23 @@ import (
 	"locktop/keyspace"
 )
 
-// cutShort is a connection that delivers so many bytes of replies and then nothing, until
+// cutShort is a connection that delivers replies while bytes are left, and then nothing, until
 // it is closed.
 type cutShort struct {
 	net.Conn
-	left   int
+	left   *atomic.Int64 // of all connections
 	closed chan struct{}
 	once   sync.Once
 }
 
 func (c *cutShort) Read(p []byte) (int, error) {
-	if c.left == 0 {
+	left := c.left.Load()
+	if left <= 0 {
 		<-c.closed
 		return 0, net.ErrClosed
 	}
-	n, err := c.Conn.Read(p[:min(len(p), c.left)])
-	c.left -= n
+	n, err := c.Conn.Read(p[:min(int64(len(p)), left)])
+	c.left.Add(int64(-n))
 	return n, err
 }
 
@@ -44,9 +46,9 @@ func (c *cutShort) Close() error {
 	return c.Conn.Close()
 }
 
-// stopsInReplies returns the address of a server with 3,000 locks that stops within a reply
-// after so many bytes of each connection.
-func stopsInReplies(t *testing.T, bytes int) (addr string) {
+// stopInReplies returns the addresses of n ways to a server with 3,000 locks. Each stops
+// within a reply after so many bytes, also on a new connection.
+func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 	t.Helper()
 	s := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DisableIdentity: true})
@@ -58,19 +60,24 @@ func stopsInReplies(t *testing.T, bytes int) (addr string) {
 	if _, err := p.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	network := netfault.New(func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	for range n {
+		left := new(atomic.Int64)
+		left.Store(bytes)
+		network := netfault.New(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &cutShort{Conn: c, left: left, closed: make(chan struct{})}, nil
+		})
+		proxy, err := network.Listen("tcp", s.Addr())
 		if err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
-		return &cutShort{Conn: c, left: bytes, closed: make(chan struct{})}, nil
-	})
-	proxy, err := network.Listen("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
+		t.Cleanup(func() { _ = proxy.Close() })
+		addrs = append(addrs, proxy.Addr())
 	}
-	t.Cleanup(func() { _ = proxy.Close() })
-	return proxy.Addr()
+	return addrs
 }
 
 // What was not read of a server that stops within a reply is an error, and never missing
@@ -78,25 +85,25 @@ func stopsInReplies(t *testing.T, bytes int) (addr string) {
 func TestAServerThatStopsInAReplyMakesTheOutputIncomplete(t *testing.T) {
 	testtier.Long(t, "commands run into a time limit")
 	t.Parallel()
-	addr := stopsInReplies(t, 150_000)
-	for _, c := range []struct {
+	addrs := stopInReplies(t, 4, 150_000)
+	for i, c := range []struct {
 		args []string
 		code int
-		says []string
+		says []string // on stderr; ADDR is the server
 	}{
-		{[]string{"list"}, exitFailure, []string{"incomplete: " + addr + " is read only in part, it has 3000 keys", "i/o timeout"}},
-		{[]string{"list", "--json"}, exitFailure, []string{"incomplete: " + addr}},
-		{[]string{"doctor", "--for", "100ms"}, exitNoConnect, []string{"look at redis://" + addr, "i/o timeout"}},
-		{[]string{"watch", "--for", "3s", "--timeout", "1m"}, exitFailure, []string{"incomplete: redis://" + addr, "of 3,000 keys had been read by then"}},
+		{[]string{"list"}, exitFailure, []string{"incomplete: ADDR is read only in part, it has 3000 keys", "i/o timeout"}},
+		{[]string{"list", "--json"}, exitFailure, []string{"incomplete: ADDR"}},
+		{[]string{"doctor", "--for", "100ms"}, exitNoConnect, []string{"look at redis://ADDR", "i/o timeout"}},
+		{[]string{"watch", "--for", "3s", "--timeout", "1m"}, exitFailure, []string{"incomplete: redis://ADDR", "of 3,000 keys had been read by then"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()
-			got := locktop(t, append(c.args, "-u", "redis://"+addr)...)
+			got := locktop(t, append(c.args, "-u", "redis://"+addrs[i])...)
 			if got.code != c.code {
 				t.Errorf("exit code %d, want %d", got.code, c.code)
 			}
 			for _, want := range c.says {
-				if !strings.Contains(got.errors, want) {
+				if want = strings.ReplaceAll(want, "ADDR", addrs[i]); !strings.Contains(got.errors, want) {
 					t.Errorf("on stderr %q, want %q", got.errors, want)
 				}
 			}
