@@ -62,8 +62,8 @@ func (s *scene) hold(ttl time.Duration) *redis.Client {
 
 // wait lets a client of package lock wait for the lock. It then holds it for a moment; after
 // that, ended is closed.
-func (s *scene) wait(hold time.Duration) (ended <-chan struct{}) {
-	client := newLockClient(s.T, s.rdb, "worker-2")
+func (s *scene) wait(name string, hold time.Duration) (ended <-chan struct{}) {
+	client := newLockClient(s.T, s.rdb, name)
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan struct{})
 	go func() {
@@ -121,8 +121,8 @@ func TestExplainNamesWhatRealClientsDid(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
-		holder := s.hold(8 * time.Second)
-		s.wait(0)
+		holder := s.hold(20 * time.Second) // a busy recorder sees its connection and the end of it
+		s.wait("worker-2", 0)
 		s.recorded("its connection", isConnected)
 		if err := holder.Close(); err != nil {
 			t.Fatal(err)
@@ -135,17 +135,17 @@ func TestExplainNamesWhatRealClientsDid(t *testing.T) {
 	t.Run("frozen", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
-		holder := s.hold(3 * time.Second)
-		s.wait(0)
+		holder := s.hold(8 * time.Second)
+		s.wait("worker-2", 0)
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
 		for range 10 { // then it does nothing, and stays connected
 			<-tick.C
-			holder.PExpire(t.Context(), sceneKey, 3*time.Second)
+			holder.PExpire(t.Context(), sceneKey, 8*time.Second)
 		}
 		s.recorded("its connection", func(l *keyspace.Lock) bool { return isConnected(l) && l.Renewals > 5 })
 		story := s.explained(incident.HolderFrozen)
-		if !strings.Contains(story.Headline, "worker-7") || !story.AtMost || story.BlockedMS < 2000 || story.BlockedMS > 4000 {
+		if !strings.Contains(story.Headline, "worker-7") || !story.AtMost || story.BlockedMS < 6000 || story.BlockedMS > 9000 {
 			t.Errorf("it says %+v", story)
 		}
 	})
@@ -165,12 +165,12 @@ func TestExplainNamesWhatRealClientsDid(t *testing.T) {
 	t.Run("deleted by hand", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
-		first, second := s.wait(300*time.Millisecond), s.wait(0)
+		first, second := s.wait("worker-2", 300*time.Millisecond), s.wait("worker-2", 0)
 		<-first // its release is announced, because one of the two waits
 		<-second
-		s.wait(time.Minute)
-		s.recorded("a hold", func(l *keyspace.Lock) bool { return l.WaiterCount() == 0 && len(l.Holders) == 1 })
-		s.wait(0)
+		s.wait("worker-3", time.Minute)
+		s.recorded("its hold", func(l *keyspace.Lock) bool { return len(l.Holders) == 1 && l.Holders[0].Label == "worker-3" })
+		s.wait("worker-2", 0)
 		s.recorded("a waiter", isWaitedFor)
 		s.rdb.Del(t.Context(), sceneKey)
 		s.explained(incident.Deleted)
@@ -180,7 +180,7 @@ func TestExplainNamesWhatRealClientsDid(t *testing.T) {
 		s := newScene(t)
 		var all []<-chan struct{}
 		for range 5 {
-			all = append(all, s.wait(100*time.Millisecond))
+			all = append(all, s.wait("worker-2", 100*time.Millisecond))
 		}
 		for _, ended := range all {
 			<-ended
