@@ -301,8 +301,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 
 // Scenario 72. Promise P5.
 func TestOneOfManyThatStartAtOnceGetsARedlock(t *testing.T) {
-	const starters = 20
-	rounds := tries(50)
+	starters, rounds := testtier.Size(10, 20, 20), testtier.Size(5, 50, 1000)
 	nodesOnRedis(t, 5, func(r *nodes) {
 		locks := make([]*lock.Quorum, starters)
 		for i := range locks {
@@ -772,7 +771,7 @@ func votes(l *lock.Lease, is func(lock.Vote) bool) int {
 // Scenario 80: fences increase with any quorum. Promise P6.
 func TestFencesRiseOverChangingQuorums(t *testing.T) {
 	const nodeCount = 5
-	rounds := testtier.Size(100, 500, 500)
+	rounds := testtier.Size(25, 500, 500)
 	nodesOnRedis(t, nodeCount, func(r *nodes) {
 		var locks []*lock.Redlock // each asks another node first
 		for first := range nodeCount {
@@ -1025,7 +1024,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 			})
 		}
 		r.until("all processes to register", func() bool { return r.rdbs[0].ZCard(ctx, waitersKey).Val() == processes })
-		time.Sleep(time.Minute) // each knows its place
+		time.Sleep(10 * time.Second) // each knows its place
 		before := r.commands(0)
 		time.Sleep(100 * r.nodeTimeout())
 		// About 800 requests: two processes look every 3 node time-outs on average, the

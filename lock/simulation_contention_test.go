@@ -39,7 +39,7 @@ const maxOvertaken = 300
 // An episode takes contestLength of virtual time, or maxContestHolds.
 var (
 	contestLength   = time.Duration(testtier.Size(2, 8, 8)) * time.Second
-	maxContestHolds = testtier.Size(300, 3000, 3000)
+	maxContestHolds = testtier.Size(150, 3000, 3000)
 )
 
 func TestSimulationOfContention(t *testing.T) {
