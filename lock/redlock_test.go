@@ -26,7 +26,7 @@ func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // Scenario 66.
 func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing.T) {
 	t.Parallel()
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothLong(t, 5, "it waits for the time-out of a stopped node", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
 		r.freeze(0)
@@ -61,7 +61,7 @@ func (r *nodes) countOf(which []int, key, value string) int {
 
 // Scenario 67, nodes that are down.
 func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothLong(t, 5, "32 quorums connect to each of five servers", func(r *nodes) {
 		for mask := range uint(1 << 5) {
 			for i := range 5 {
 				if mask>>i&1 == 1 {
@@ -340,6 +340,9 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 	t.Parallel()
 	for name, guard := range map[string]time.Duration{"guarded": time.Hour, "unguarded": 0} {
 		t.Run(name, func(t *testing.T) {
+			if guard == 0 {
+				testtier.Long(t, "it shows what the guard is for on five more servers")
+			}
 			nodesOnRedis(t, 5, func(r *nodes) {
 				r.down(3, 4) // holder and nodes as in the textbook
 				a, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)

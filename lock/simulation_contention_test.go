@@ -43,7 +43,7 @@ var (
 )
 
 func TestSimulationOfContention(t *testing.T) {
-	length, seed := time.Duration(testtier.Size(100, 500, 500))*time.Millisecond, rand.Uint64N(1<<32)
+	length, seed := time.Duration(testtier.Size(30, 500, 500))*time.Millisecond, rand.Uint64N(1<<32)
 	if d, err := time.ParseDuration(os.Getenv(simulateFor)); err == nil {
 		length = d
 	}
