@@ -118,7 +118,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 		defer rdb.Close()
 		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Likely}))
 		defer w.Close()
-		for second := range testtier.Size(30, 60, 60) {
+		for second := range testtier.Size(45, 60, 60) {
 			for i, l := range all {
 				switch (second + i) % 9 {
 				case 0, 4: // acquired
