@@ -33,7 +33,7 @@ func proofOf(t testing.TB) proof {
 	t.Helper()
 	s := os.Getenv("LOCKTOP_PROOF")
 	if s == "" {
-		return proof{time.Minute, testtier.Size(20, 100, 100), testtier.Size(2, 4, 4), 400 * time.Millisecond}
+		return proof{time.Minute, testtier.Size(20, 100, 100), testtier.Size(2, 4, 4), 2 * time.Second}
 	}
 	seconds, err := strconv.Atoi(s)
 	if err != nil {
