@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/testtier"
 )
 
 // randomly returns a snapshot of some of a hundred locks, each in one of a few
@@ -32,7 +34,7 @@ func TestAChangeMakesTheLaterSnapshotFromTheEarlier(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	first, was := Snapshot{}, Snapshot{}
 	var all []Delta
-	for range 200 {
+	for range testtier.Size(80, 200, 200) {
 		now := randomly(r, at)
 		c := DeltaOf(was, now)
 		if got := c.Apply(was); !reflect.DeepEqual(got, now) {

@@ -108,7 +108,7 @@ func (s *simulated) investigate(most int, period time.Duration, change func()) (
 // one never.
 func TestTheClientThatRenewsIsNamedWithinThreeChanges(t *testing.T) {
 	t.Parallel()
-	named, changes, trials := 0, 0, uint64(testtier.Size(20, 60, 200))
+	named, changes, trials := 0, 0, uint64(testtier.Size(8, 60, 200))
 	for trial := range trials {
 		s := simulate(trial, 1000, 100, "get", "set", "hget", "evalsha", "incr", "publish")
 		s.counts = trial%2 == 0
@@ -132,7 +132,7 @@ func TestTheClientThatRenewsIsNamedWithinThreeChanges(t *testing.T) {
 // time, or because it is behind a server that speaks for it.
 func TestNoneIsNamedIfTheClientCannotBeSeen(t *testing.T) {
 	t.Parallel()
-	for trial := range uint64(testtier.Size(5, 20, 20)) {
+	for trial := range uint64(testtier.Size(3, 20, 20)) {
 		s := simulate(trial, 300, 100, "get", "set", "hget", "evalsha")
 		if got, _ := s.investigate(15, 2*time.Second, func() {}); got.Named {
 			t.Errorf("trial %d: %+v", trial, got)
@@ -144,7 +144,7 @@ func TestNoneIsNamedIfTheClientCannotBeSeen(t *testing.T) {
 // named for it.
 func TestABusyHolderIsNeverMistaken(t *testing.T) {
 	t.Parallel()
-	for trial := range uint64(testtier.Size(5, 20, 20)) {
+	for trial := range uint64(testtier.Size(3, 20, 20)) {
 		s := simulate(trial, 300, 100, "set", "evalsha", "get")
 		if got, _ := s.investigate(15, 2*time.Second, func() { s.run(5, "evalsha") }); got.Named && got.Client.ID != 6 {
 			t.Errorf("trial %d: %+v", trial, got)
@@ -156,7 +156,7 @@ func TestABusyHolderIsNeverMistaken(t *testing.T) {
 // them changes this lock.
 func TestAClientThatRenewsAnotherLockShortlyBeforeIsNotNamed(t *testing.T) {
 	t.Parallel()
-	for trial := range uint64(20) {
+	for trial := range uint64(testtier.Size(5, 20, 20)) {
 		s := simulate(trial, 300, 30, "get", "set")
 		got, _ := s.investigate(6, 2*time.Second, func() {
 			s.run(200, "evalsha")

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -216,7 +217,8 @@ func TestLeadersTakeTurns(t *testing.T) {
 						})
 					}()
 				}
-				time.Sleep(6 * time.Second)
+				seconds := testtier.Size(2, 6, 6)
+				time.Sleep(time.Duration(seconds) * time.Second)
 				stop()
 				synctest.Wait()
 				close(order)
@@ -229,8 +231,8 @@ func TestLeadersTakeTurns(t *testing.T) {
 						r.Fatalf("they do not take turns: %v", leaders)
 					}
 				}
-				if len(leaders) < 25 {
-					r.Errorf("%d leaders in 6 s, want one every 200 ms", len(leaders))
+				if len(leaders) < 4*seconds {
+					r.Errorf("%d leaders in %d s, want one every 200 ms", len(leaders), seconds)
 				}
 			})
 		})

@@ -304,7 +304,7 @@ func TestALateReplyToARenewalCounts(t *testing.T) {
 		r.must(err)
 		brief, err := c.Mutex("brief", lock.Options{TTL: 900 * time.Millisecond}).Lock(ctx)
 		r.must(err)
-		for range 600 {
+		for range 150 {
 			time.Sleep(100 * time.Millisecond)
 			if !lease.Valid() || !brief.Valid() {
 				r.Fatalf("lost: %v, %v", context.Cause(lease.Context()), context.Cause(brief.Context()))

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -31,6 +32,15 @@ func (s *serviceOrder) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.names, " ")
+}
+
+// upTo returns the numbers below n in order, as a serviceOrder does.
+func upTo(n int) string {
+	var order serviceOrder
+	for i := range n {
+		order.add(fmt.Sprint(i))
+	}
+	return order.String()
 }
 
 // queued waits until n waiters are in the queue of a fair lock.
@@ -288,7 +298,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		for range 50 {
+		for range testtier.Size(12, 50, 50) {
 			lease, err := c.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
 			r.must(err)
 			fickle, cancel := context.WithCancel(ctx)
@@ -367,7 +377,7 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 			})
 			time.Sleep(time.Second)
 		}
-		time.Sleep(20 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		r.queued("orders", 5)
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
@@ -691,10 +701,11 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 			all.Wait()
 			return float64(r.commands()-before) / float64(waiters)
 		}
-		few, many := cost(16), cost(1024)
-		t.Logf("commands a hand-over: %.1f with 16 waiters, %.1f with 1,024", few, many)
+		most := testtier.Size(256, 1024, 1024)
+		few, many := cost(16), cost(most)
+		t.Logf("commands a hand-over: %.1f with 16 waiters, %.1f with %d", few, many, most)
 		if many > few*1.1 {
-			r.Errorf("a hand-over takes %.1f commands with 16 waiters and %.1f with 1,024", few, many)
+			r.Errorf("a hand-over takes %.1f commands with 16 waiters and %.1f with %d", few, many, most)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -54,7 +55,7 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		granted, gaveUp := 0, 0
-		for round := range 60 {
+		for round := range testtier.Size(15, 60, 60) {
 			kinds := everyKind(c, fmt.Sprint("orders", round), lock.Options{TTL: time.Hour})
 			for _, name := range slices.Sorted(maps.Keys(kinds)) {
 				short, cancel := context.WithTimeout(ctx, time.Second)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
@@ -21,7 +22,7 @@ func TestAcquiresThatAreGivenUpAreUndoneAmongOthers(t *testing.T) {
 		var crowd sync.WaitGroup
 		for i := range 16 {
 			crowd.Go(func() {
-				for n := range 150 {
+				for n := range testtier.Size(30, 150, 150) {
 					r.lockBriefly(c.Mutex(fmt.Sprintf("orders:%d:%d", i, n), lock.Options{TTL: time.Hour}))
 					if i >= 4 && n%10 == 0 {
 						time.Sleep(rand.N(5 * time.Millisecond)) // a caller is sometimes alone

@@ -140,12 +140,7 @@ func (r *nodes) count(key, value string) int {
 // until waits until true returns true on real servers.
 func (r *nodes) until(what string, true func() bool) {
 	r.Helper()
-	for limit := time.Now().Add(30 * time.Second); !true(); {
-		if time.Now().After(limit) {
-			r.Fatalf("still waiting for %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	until(r.T, r.children == nil, what, true)
 }
 
 // down cuts nodes off: sent requests are lost, and new connections fail.

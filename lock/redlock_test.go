@@ -26,7 +26,7 @@ func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // Scenario 66.
 func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing.T) {
 	t.Parallel()
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothLong(t, 5, "it waits for the time-out of a stopped node", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
 		r.freeze(0)
@@ -61,7 +61,7 @@ func (r *nodes) countOf(which []int, key, value string) int {
 
 // Scenario 67, nodes that are down.
 func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
-	nodesOnBoth(t, 5, func(r *nodes) {
+	nodesOnBothLong(t, 5, "32 quorums connect to each of five servers", func(r *nodes) {
 		for mask := range uint(1 << 5) {
 			for i := range 5 {
 				if mask>>i&1 == 1 {
@@ -301,8 +301,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 
 // Scenario 72. Promise P5.
 func TestOneOfManyThatStartAtOnceGetsARedlock(t *testing.T) {
-	const starters = 20
-	rounds := tries(50)
+	starters, rounds := testtier.Size(10, 20, 20), testtier.Size(5, 50, 1000)
 	nodesOnRedis(t, 5, func(r *nodes) {
 		locks := make([]*lock.Quorum, starters)
 		for i := range locks {
@@ -341,6 +340,9 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 	t.Parallel()
 	for name, guard := range map[string]time.Duration{"guarded": time.Hour, "unguarded": 0} {
 		t.Run(name, func(t *testing.T) {
+			if guard == 0 {
+				testtier.Long(t, "it shows what the guard is for on five more servers")
+			}
 			nodesOnRedis(t, 5, func(r *nodes) {
 				r.down(3, 4) // holder and nodes as in the textbook
 				a, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
@@ -772,7 +774,7 @@ func votes(l *lock.Lease, is func(lock.Vote) bool) int {
 // Scenario 80: fences increase with any quorum. Promise P6.
 func TestFencesRiseOverChangingQuorums(t *testing.T) {
 	const nodeCount = 5
-	rounds := testtier.Size(100, 500, 500)
+	rounds := testtier.Size(25, 500, 500)
 	nodesOnRedis(t, nodeCount, func(r *nodes) {
 		var locks []*lock.Redlock // each asks another node first
 		for first := range nodeCount {
@@ -1025,7 +1027,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 			})
 		}
 		r.until("all processes to register", func() bool { return r.rdbs[0].ZCard(ctx, waitersKey).Val() == processes })
-		time.Sleep(time.Minute) // each knows its place
+		time.Sleep(10 * time.Second) // each knows its place
 		before := r.commands(0)
 		time.Sleep(100 * r.nodeTimeout())
 		// About 800 requests: two processes look every 3 node time-outs on average, the

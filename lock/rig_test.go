@@ -177,10 +177,22 @@ func TestMain(m *testing.M) {
 // until waits until true returns true on a real server.
 func (r *rig) until(what string, true func() bool) {
 	r.Helper()
-	for limit := time.Now().Add(30 * time.Second); !true(); {
-		if time.Now().After(limit) {
-			r.Fatalf("still waiting for %s", what)
+	until(r.T, r.fake, what, true)
+}
+
+// until waits until true returns true: it asks every millisecond, and after 50 ms of a real clock
+// less often.
+func until(t *testing.T, fake bool, what string, true func() bool) {
+	t.Helper()
+	began, pause := time.Now(), time.Millisecond
+	for !true() {
+		waited := time.Since(began)
+		if waited > 30*time.Second {
+			t.Fatalf("still waiting for %s", what)
 		}
-		time.Sleep(time.Millisecond)
+		if waited > 50*time.Millisecond && !fake {
+			pause = 10 * time.Millisecond
+		}
+		time.Sleep(pause)
 	}
 }

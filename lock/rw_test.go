@@ -249,7 +249,7 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 		var live sync.WaitGroup
 		for i := range 8 {
 			live.Go(func() {
-				for time.Since(began) < 8*time.Second {
+				for time.Since(began) < 3*time.Second {
 					lease, err := c.As(fmt.Sprint(i)).RW("prices", lock.Options{TTL: time.Second}).Reader().Lock(ctx)
 					r.must(err)
 					time.Sleep(time.Duration(100*(i+1)) * time.Millisecond)
@@ -586,7 +586,7 @@ func (c *crowd) write(work func()) {
 func TestReadersShareAndWritersDoNot(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		const clients = 8
-		rounds := testtier.Size(25, 100, 100)
+		rounds := testtier.Size(10, 100, 100)
 		var section crowd
 		var all errgroup.Group
 		for i := range clients {
@@ -742,7 +742,7 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 			})
 		}
 		c := r.client(lock.Config{})
-		for i := range 50 {
+		for i := range testtier.Size(15, 50, 50) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			before := entries.Load()
 			lease, err := c.RW("prices", lock.Options{}).Reader().Lock(ctx)
@@ -780,7 +780,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 		c := r.client(lock.Config{})
 		short, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		for i := range 25 {
+		for i := range testtier.Size(8, 25, 25) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			began := time.Now()
 			lease, err := c.RW("prices", lock.Options{}).Writer().Lock(short)

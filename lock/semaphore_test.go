@@ -106,7 +106,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 					fixed = lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Off: true}}
 				}
 				held := r.acquired(holder.Semaphore("orders", 3, fixed), 3)
-				const processes = 30
+				processes := testtier.Size(12, 30, 30)
 				waits := make([]*await, processes)
 				short, cancel := context.WithCancel(ctx)
 				defer cancel()
@@ -352,7 +352,7 @@ func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				for range 20 {
+				for range testtier.Size(6, 20, 20) {
 					lease, err := s.Lock(ctx)
 					r.must(err)
 					time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
@@ -377,7 +377,7 @@ func TestAnInterruptedAcquireKeepsNoPermit(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		holder, _ := r.process("holder")
 		s := holder.Semaphore("orders", 3, lock.Options{TTL: time.Hour})
-		for i := range tries(100) {
+		for i := range testtier.Size(12, 100, 1000) {
 			leaver, link := r.process("leaver")
 			leaves := leaver.Semaphore("orders", 3, lock.Options{TTL: time.Hour})
 			short, giveUp := context.WithCancel(ctx)
@@ -739,7 +739,7 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 						r.Errorf("%d permits on the server", n)
 					}
 				}
-				life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(1, 5, 5))*time.Minute)
+				life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(30, 300, 300))*time.Second)
 				defer stop()
 				var all sync.WaitGroup
 				for p := range uint64(processes) {
@@ -809,8 +809,8 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		const limit, processes, clients = 5, 4, 16
-		rounds := testtier.Size(5, 20, 20)
-		cycles := testtier.Size(500, 20_000, 1_000_000)/rounds/processes/clients + 1
+		rounds := testtier.Size(2, 20, 20)
+		cycles := testtier.Size(200, 20_000, 1_000_000)/rounds/processes/clients + 1
 		semaphores := make([]*lock.Semaphore, processes)
 		for i := range semaphores {
 			c, _ := r.process(fmt.Sprint("p", i))
@@ -925,7 +925,7 @@ func TestTheLimitChangesUnderLoad(t *testing.T) {
 				})
 			}
 		}
-		for i := range tries(100) {
+		for i := range testtier.Size(8, 100, 1000) {
 			limit := 1 + rand.IntN(highest)
 			if i%2 == 0 {
 				limit = highest

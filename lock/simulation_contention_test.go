@@ -39,11 +39,11 @@ const maxOvertaken = 300
 // An episode takes contestLength of virtual time, or maxContestHolds.
 var (
 	contestLength   = time.Duration(testtier.Size(2, 8, 8)) * time.Second
-	maxContestHolds = testtier.Size(300, 3000, 3000)
+	maxContestHolds = testtier.Size(150, 3000, 3000)
 )
 
 func TestSimulationOfContention(t *testing.T) {
-	length, seed := time.Duration(testtier.Size(100, 500, 500))*time.Millisecond, rand.Uint64N(1<<32)
+	length, seed := time.Duration(testtier.Size(30, 500, 500))*time.Millisecond, rand.Uint64N(1<<32)
 	if d, err := time.ParseDuration(os.Getenv(simulateFor)); err == nil {
 		length = d
 	}

@@ -5,13 +5,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"locktop/internal/testtier"
 )
 
 // A task may begin just before the group is closed. The goroutine that waits for the
 // end of all tasks must not continue before that task has ended, and must not wait
 // forever for a task that was refused.
 func TestAClosedTaskGroupIsIdleOnceNoTaskRuns(t *testing.T) {
-	for range 200 {
+	for range testtier.Size(40, 200, 200) {
 		var group taskGroup
 		var running, begun atomic.Int64
 		var callers sync.WaitGroup

@@ -5,12 +5,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -200,11 +202,22 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// eachFile parses every Go file of this module, with comments, and calls visit.
+// eachFile calls visit with every Go file of this module and its comments, which are parsed once.
 // The name is slash-separated and relative to the root of the repository.
 func eachFile(t *testing.T, visit func(name string, file *ast.File)) {
 	t.Helper()
-	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+	files, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		visit(name, files[name])
+	}
+}
+
+var parsed = sync.OnceValues(func() (map[string]*ast.File, error) {
+	all := make(map[string]*ast.File)
+	return all, filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -217,16 +230,11 @@ func eachFile(t *testing.T, visit func(name string, file *ast.File)) {
 		if filepath.Ext(p) != ".go" {
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
-		if err == nil {
-			visit(filepath.ToSlash(p), file)
-		}
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		all[filepath.ToSlash(p)] = file
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+})
 
 // clockReaders returns the functions of a file that mention time.Now, time.Since or
 // time.Until. The name is empty outside of functions.

@@ -149,10 +149,3 @@ func scenarios(comment string) []int {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
-
-func TestScenarioNumbersAreReadFromComments(t *testing.T) {
-	got := scenarios("Foo does. Scenarios 27–29 and 31, 40, and with a\nscenario 7 beside them. Not 12.")
-	if want := []int{7, 27, 28, 29, 31, 40}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}

@@ -37,7 +37,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := release.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
+	b := release.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, everyFormat, full{})
 	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("got %v", err)
 	}
@@ -89,7 +89,7 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 // releaser returns a force-releaser for the locks of rdb.
 func releaser(rdb *redis.Client) *release.Executor {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
-	return release.NewExecutor(nodes, formats.All(), &memoryLog{})
+	return release.NewExecutor(nodes, everyFormat, &memoryLog{})
 }
 
 // everything returns the complete contents of the server as text, for
@@ -126,7 +126,7 @@ func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 		if name == "embedded" && !testtier.InLong() {
 			continue
 		}
-		for _, f := range formats.All() {
+		for _, f := range everyFormat {
 			for _, s := range f.Samples {
 				if f.Actions != nil && len(s.Want.Holders) > 0 {
 					t.Run(fmt.Sprintf("%s/%s/%s", name, f.Name, s.Name), func(t *testing.T) { handle(t, rdb, f, s) })
@@ -252,7 +252,7 @@ func deadlines(t *testing.T, rdb *redis.Client) map[string]time.Time {
 // only returns the lock of a key.
 func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
 	t.Helper()
-	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}).Locks {
 		if l.Key == key {
 			return *l
 		}
@@ -396,7 +396,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
 				t.Errorf("it left %q, want %q", left, c.left)
 			}
-			for _, f := range formats.All() {
+			for _, f := range everyFormat {
 				if f.Name == seen.Format && f.ReleaseChannel != nil {
 					announced(t, f, seen.Key, got)
 				}
@@ -420,7 +420,7 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 // Of several holders, only the one that is named is released.
 func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
-	for _, f := range formats.All() {
+	for _, f := range everyFormat {
 		for _, s := range f.Samples {
 			if f.Actions == nil || len(s.Want.Holders) < 2 {
 				continue
@@ -454,7 +454,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 func holders(t *testing.T, rdb *redis.Client) []keyspace.Holder {
 	t.Helper()
 	var all []keyspace.Holder
-	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}).Locks {
 		all = append(all, l.Holders...)
 	}
 	return all
@@ -528,7 +528,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
 	}
 	written := &memoryLog{}
-	_, err := release.NewExecutor(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
+	_, err := release.NewExecutor(nodes, everyFormat, written).ForceRelease(t.Context(), lock)
 	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
 		t.Errorf("it says %v", err)
 	}

@@ -65,7 +65,7 @@ var without = map[string]string{
 
 func TestEachFormatKnowsTheAttemptsOfItsLibrary(t *testing.T) {
 	t.Parallel()
-	for _, f := range formats.All() {
+	for _, f := range everyFormat {
 		if why, none := without[f.Name]; none != (f.Attempts == nil) {
 			t.Errorf("%s has %d shapes of attempts, and the reason %q", f.Name, len(f.Attempts), why)
 			continue
@@ -124,7 +124,7 @@ func TestOtherCommandsAreNoAttempts(t *testing.T) {
 
 func format(t *testing.T, name string) keyspace.Format {
 	t.Helper()
-	all := formats.All()
+	all := everyFormat
 	i := slices.IndexFunc(all, func(f keyspace.Format) bool { return f.Name == name })
 	if i < 0 {
 		t.Fatalf("there is no format %s", name)

@@ -14,7 +14,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 )
 
@@ -102,7 +101,7 @@ func fillOrdinary(t *testing.T, rdb *redis.Client, each int) (keys int) {
 // Thousands of alike keys are no locks, not even possible ones, and the ones among them are
 // still found.
 func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
-	each := testtier.Size(500, 3_000, 3_000)
+	each := testtier.Size(250, 3_000, 3_000)
 	rdb := connect(t, server.ForTest(t).Addr())
 	all := layouts(t, "handwritten")
 	seen := len(atFirstSight(t, rdb, all))
@@ -111,7 +110,7 @@ func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
 		load(t, rdb, l.acquiredBy(1, clock(t, rdb))...)
 	}
 	begin := time.Now()
-	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
 	t.Logf("scanned %d keys in %v, %d commands, the server was busy for %v", keys, time.Since(begin), snap.Cost.Commands, snap.Cost.ServerTime)
 	locks := found(snap)
 	for _, l := range all {
@@ -151,9 +150,9 @@ func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
 		defer rdb.Close()
 		fillOrdinary(t, rdb, each)
-		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}))
+		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
 		defer w.Close()
-		for second := range 60 {
+		for second := range testtier.Size(30, 60, 60) {
 			p := rdb.Pipeline()
 			ctx := t.Context()
 			for i := second % 5; i < each; i += 5 {

@@ -18,6 +18,13 @@ import (
 	"locktop/keyspace/inspect"
 )
 
+func TestMain(m *testing.M) {
+	server.Tests{M: m, Parallel: 4}.Run()
+}
+
+// everyFormat is made once: a format reads the files of its scripts.
+var everyFormat = formats.All()
+
 // clients returns clients of an empty embedded server and of an empty
 // redis-server.
 func clients(t *testing.T) map[string]*redis.Client {
@@ -56,7 +63,7 @@ func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
 // seed returns the commands that load the samples of all formats. Sent again, they renew
 // the locks, or change the holder if the token contains the time.
 func seed(now time.Time) (all [][]string) {
-	for _, f := range formats.All() {
+	for _, f := range everyFormat {
 		for _, s := range f.Samples {
 			all = append(all, formats.At(s, now).Commands...)
 		}
@@ -67,7 +74,7 @@ func seed(now time.Time) (all [][]string) {
 // scan returns all locks that are at least likely.
 func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
 	t.Helper()
-	return scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All()})
+	return scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat})
 }
 
 func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
@@ -116,14 +123,14 @@ func tolerance(l keyspace.Lock) time.Duration {
 func TestEverySampleIsFoundAsItIs(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {
-			for _, f := range formats.All() {
+			for _, f := range everyFormat {
 				for _, sample := range f.Samples {
 					t.Run(f.Name+"/"+sample.Name, func(t *testing.T) {
 						load(t, rdb, []string{"FLUSHALL"})
 						sample = formats.At(sample, clock(t, rdb))
 						sample.Want.Format, sample.Want.NoTTL = f.Name, f.NoTTL
 						load(t, rdb, sample.Commands...)
-						snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: sample.Want.Confidence})
+						snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: sample.Want.Confidence})
 						if len(snap.Locks) != 1 {
 							t.Fatalf("found %d locks, want one: %v", len(snap.Locks), keys(snap))
 						}
@@ -143,7 +150,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 			load(t, rdb, seed(now.Add(time.Second))...) // a second time, which changes nothing
 			var want []string
 			kinds := make(map[keyspace.Kind]bool)
-			for _, f := range formats.All() {
+			for _, f := range everyFormat {
 				for _, sample := range f.Samples {
 					if sample.Want.Confidence == keyspace.Possible {
 						continue
@@ -211,7 +218,7 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 func TestAReaderHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
-	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), Match: []string{"rw:catalog"}})
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rw:catalog"}})
 	if len(snap.Locks) != 1 {
 		t.Fatalf("found %v", keys(snap))
 	}
@@ -226,7 +233,7 @@ func TestAReaderHasItsOwnDeadline(t *testing.T) {
 // A format that is not in the list finds nothing.
 func TestEveryFileOfAFormatIsListed(t *testing.T) {
 	listed := make(map[string]bool)
-	for _, f := range formats.All() {
+	for _, f := range everyFormat {
 		if listed[f.Name] {
 			t.Errorf("%s is listed twice", f.Name)
 		}
@@ -281,7 +288,7 @@ func bare(l keyspace.Lock) string {
 }
 
 func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
-	for _, f := range formats.All() {
+	for _, f := range everyFormat {
 		shows := false
 		for _, s := range f.Samples {
 			shows = shows || len(s.Want.Waiters) > 0 || s.Want.Waiting > 0

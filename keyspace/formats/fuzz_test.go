@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 )
 
 // For any entry, no format panics, decoding is deterministic, and every holder
@@ -24,7 +23,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add("orders:7", strings.Repeat("x", n)+"~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a", "2", int64(30_000), 1.5)
 	}
 	f.Add("{", strings.Repeat("0", 32), ":", int64(0), 1e300)
-	all := formats.All()
+	all := everyFormat
 	f.Fuzz(func(t *testing.T, key, a, b string, ttl int64, score float64) {
 		now := time.Unix(1_763_651_000, 0)
 		e := keyspace.Entry{Key: key, Now: now, Value: a, Len: int64(len(a))}

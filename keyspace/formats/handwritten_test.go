@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -65,7 +66,7 @@ func atFirstSight(t *testing.T, rdb *redis.Client, all []layout) map[string]keys
 	for _, l := range all {
 		load(t, rdb, l.acquiredBy(1, now)...)
 	}
-	return found(scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}))
+	return found(scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}))
 }
 
 // missing lists the layouts without a lock.
@@ -115,9 +116,9 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 		defer embedded.Close()
 		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
 		defer rdb.Close()
-		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Likely}))
+		w := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Likely}))
 		defer w.Close()
-		for second := range 60 {
+		for second := range testtier.Size(45, 60, 60) {
 			for i, l := range all {
 				switch (second + i) % 9 {
 				case 0, 4: // acquired
@@ -158,7 +159,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 func TestHandwrittenLocksInUseAreLikely(t *testing.T) {
 	all := layouts(t, "handwritten")
 	unlikely := missing(all, inUse(t, all))
-	t.Logf("after a minute of use, %d of %d are likely; not likely are %q", len(all)-len(unlikely), len(all), unlikely)
+	t.Logf("in use, %d of %d are likely; not likely are %q", len(all)-len(unlikely), len(all), unlikely)
 	if len(unlikely)*10 > len(all) {
 		t.Errorf("of %d layouts, %d are not likely: %q", len(all), len(unlikely), unlikely)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 )
 
@@ -17,7 +16,7 @@ func rates(t *testing.T, now time.Time, fields ...string) (keyspace.Lock, keyspa
 	for i := 0; i < len(fields); i += 2 {
 		e.Members = append(e.Members, keyspace.Member{Name: fields[i], Value: fields[i+1]})
 	}
-	for _, f := range formats.All() {
+	for _, f := range everyFormat {
 		if f.Name == "locktop-rw" {
 			return f.Decode(e)
 		}
@@ -34,7 +33,7 @@ const (
 func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
-	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), Match: []string{"rates:eur"}})
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rates:eur"}})
 	if len(snap.Locks) != 1 {
 		t.Fatalf("found %v", keys(snap))
 	}

@@ -15,7 +15,7 @@ import (
 func pool(t *testing.T, now time.Time, length int64, members ...keyspace.Member) (keyspace.Lock, keyspace.Confidence) {
 	t.Helper()
 	e := keyspace.Entry{Key: "pool", Type: "zset", Now: now, Len: length, Members: members}
-	for _, f := range formats.All() {
+	for _, f := range everyFormat {
 		if f.Name == "locktop-semaphore" {
 			return f.Decode(e)
 		}

@@ -39,7 +39,7 @@ func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
 		}
 	}
-	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}).Locks {
 		if l.Key == "locks:fencing-token" || l.Key == "lock:fence:7" {
 			t.Errorf("%s, which numbers holders, is possibly a %s", l.Key, l.Format)
 		}
@@ -74,7 +74,7 @@ func TestPermitsThatAreOutAreHeld(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, []string{"SET", "pdf-workers", "2", "PX", "60000"})
 	want := map[string]keyspace.State{"pdf-workers": keyspace.Held}
-	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
 	for _, l := range snap.Locks {
 		if l.State(snap.At) != want[l.Key] {
 			t.Errorf("%s is %s, want %s", l.Key, l.State(snap.At), want[l.Key])

@@ -12,7 +12,6 @@ import (
 
 	"locktop/internal/server"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 )
 
@@ -32,7 +31,7 @@ func (c metered) Read(b []byte) (int, error) {
 // oversized. Very large elements are not fetched.
 func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 	t.Parallel()
-	const huge = 20 << 20
+	const huge = 4 << 20
 	rdb := connect(t, server.ForTest(t).Addr())
 	run := func(script string, keys ...string) {
 		if err := rdb.Eval(t.Context(), script, keys, huge).Err(); err != nil && err != redis.Nil {
@@ -58,7 +57,7 @@ func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 		},
 	})
 	defer counted.Close()
-	snap := scanFor(t, counted, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	snap := scanFor(t, counted, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
 	got := make(map[string]string)
 	for _, l := range snap.Locks {
 		got[l.Key] = strings.Join(l.Evidence[1:], "; ")
@@ -72,7 +71,7 @@ func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 		"lock:set":    "a set of 1000 elements is too big for a lock",
 		"lock:zset":   "a zset of 1000 elements is too big for a lock",
 		"lock:stream": "a stream of 1000 elements is too big for a lock",
-		"lock:string": "a string of 20971520 bytes is too big for a lock",
+		"lock:string": "a string of 4194304 bytes is too big for a lock",
 		"mutex:hash":  "a hash of megabytes, which is not read, is too big for a lock",
 		"mutex:list":  "a list of megabytes, which is not read, is too big for a lock",
 	}

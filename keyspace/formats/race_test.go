@@ -191,7 +191,7 @@ type races struct {
 func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan struct{}) races {
 	t.Helper()
 	b, all := releaser(o.rdb), races{done: make(map[int]bool)}
-	scanner := inspect.NewScanner(o.rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	scanner := inspect.NewScanner(o.rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
 	for looks := 0; len(all.done)+all.changed < times && looks < 100*times; looks++ {
 		select {
 		case <-ended:
@@ -260,9 +260,9 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
-	times := testtier.Size(8, 8, 120) // per sample
+	times := testtier.Size(4, 8, 120) // per sample
 	done, changed, raced := 0, 0, 0
-	for i, f := range formats.All() {
+	for i, f := range everyFormat {
 		if !testtier.InLong() && i%3 > 0 {
 			continue
 		}

@@ -12,7 +12,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
-	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 )
 
@@ -36,7 +35,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 		}
 	}
 	load(t, rdb, []string{"HSET", "standing", first, "1"}, []string{"RPUSH", "redisson_lock_queue:{standing}", second})
-	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}))
+	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -103,7 +102,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	load(t, rdb,
 		[]string{"HSET", key, holder, "1"}, []string{"PEXPIRE", key, "60000"},
 		[]string{"RPUSH", queue, dead, alive}, []string{"ZADD", deadlines, passed, dead, later, alive})
-	scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()})
+	scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat})
 	f := inspect.NewWatcher(scanner)
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -164,7 +163,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	}
 
 	host, port, _ := net.SplitHostPort(free.Node)
-	words := strings.Fields(strings.ReplaceAll(keyspace.WakeCommand(formats.All(), free, at), "'", ""))
+	words := strings.Fields(strings.ReplaceAll(keyspace.WakeCommand(everyFormat, free, at), "'", ""))
 	want := []string{"redis-cli", "-h", host, "-p", port, "PUBLISH", "redisson_lock__channel:{gate}:" + alive, "0"}
 	if !slices.Equal(words, want) {
 		t.Fatalf("%q, want %q", words, want)

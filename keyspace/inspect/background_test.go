@@ -460,7 +460,7 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 // the test makes 10,000 releases for each hold time.
 func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 	t.Parallel()
-	releases := int64(testtier.Size(100, 500, 10_000))
+	releases := int64(testtier.Size(40, 500, 10_000))
 	for _, c := range []struct {
 		hold  time.Duration
 		locks int

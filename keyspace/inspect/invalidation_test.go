@@ -19,27 +19,28 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-// proof is the size of a proof. The long one runs for LOCKTOP_PROOF seconds and
-// needs an idle machine: a state that is shorter than a read cannot be
-// reported.
+// proof is the size of a proof. A state that is shorter than a read cannot be
+// reported, so a worker waits until its last change was reported. The long proof runs
+// for LOCKTOP_PROOF seconds, does not wait, and needs an idle machine.
 type proof struct {
-	lasts   time.Duration
+	lasts   time.Duration // at most
 	workers int
-	pause   time.Duration // before each change, and up to 50% more
+	rounds  int           // of each worker; 0 = without an end
+	pause   time.Duration // before each change, and up to 50% more, without an end; twice the TTL of a dying holder
 }
 
 func proofOf(t testing.TB) proof {
 	t.Helper()
 	s := os.Getenv("LOCKTOP_PROOF")
 	if s == "" {
-		return proof{time.Duration(testtier.Size(1, 3, 3)) * time.Second, 100, 400 * time.Millisecond}
+		return proof{time.Minute, testtier.Size(20, 100, 100), testtier.Size(2, 4, 4), 2 * time.Second}
 	}
 	seconds, err := strconv.Atoi(s)
 	if err != nil {
 		t.Fatalf("LOCKTOP_PROOF: %v", err)
 	}
 	// 2,000 changes per second, each 250 ms long.
-	return proof{time.Duration(seconds) * time.Second, 500, 200 * time.Millisecond}
+	return proof{time.Duration(seconds) * time.Second, 500, 0, 200 * time.Millisecond}
 }
 
 // log records the events of a watcher with their times.
@@ -160,47 +161,55 @@ func (l *log) has(kind keyspace.EventKind, key string) func() bool {
 // change is one change made by the load.
 type change struct{ kind, holder string }
 
+// reported returns whether a change was reported.
+func (l *log) reported(c change) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.events, func(e reportedEvent) bool { return c == change{string(e.Kind), e.Holder.ID} })
+}
+
 // worker acquires, renews and releases a lock of its own repeatedly, and
 // records each change with its time.
-func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[change]time.Time) error {
+func (p proof) worker(ctx context.Context, rdb *redis.Client, l *log, n int, done map[change]time.Time) error {
 	key := fmt.Sprintf("lock:%d", n)
-	pause := func() error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(p.pause + rand.N(p.pause/2)):
-			return nil
-		}
-	}
-	do := func(kind, holder string, argv ...any) error {
+	do := func(kind, holder string, late time.Duration, argv ...any) error { // returns when the next change may follow
 		at, err := timed(context.WithoutCancel(ctx), rdb, argv...)
-		done[change{kind, holder}] = at
-		return err
-	}
-	time.Sleep(rand.N(p.pause))
-	for round := 0; pause() == nil; round++ {
-		holder := fmt.Sprintf("token:%d.%d", n, round)
-		if err := do("acquired", holder, "SET", key, holder, "NX", "PX", 60_000); err != nil {
+		if err != nil {
 			return err
 		}
-		if pause() != nil {
-			return nil
+		c := change{kind, holder}
+		done[c] = at.Add(late)
+		pause := 2 * time.Millisecond
+		if p.rounds == 0 {
+			pause = p.pause + rand.N(p.pause/2)
 		}
-		if err := do("renewed", holder, "PEXPIRE", key, 90_000); err != nil {
-			return err
-		}
-		if pause() != nil {
-			return nil
-		}
-		if (n+round)%4 == 3 { // the holder dies, and the lock expires
-			at, err := timed(context.WithoutCancel(ctx), rdb, "PEXPIRE", key, (p.pause / 2).Milliseconds())
-			if err != nil {
-				return err
+		for again := true; again; again = p.rounds > 0 && !l.reported(c) {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(pause):
 			}
-			done[change{"expired", holder}] = at.Add(p.pause / 2)
-			continue
 		}
-		if err := do("released", holder, "DEL", key); err != nil {
+		return nil
+	}
+	if p.rounds == 0 {
+		time.Sleep(rand.N(p.pause))
+	}
+	for round := 0; p.rounds == 0 || round < p.rounds; round++ {
+		holder := fmt.Sprintf("token:%d.%d", n, round)
+		if err := do("acquired", holder, 0, "SET", key, holder, "NX", "PX", 60_000); err != nil {
+			return err
+		}
+		if err := do("renewed", holder, 0, "PEXPIRE", key, 90_000); err != nil {
+			return err
+		}
+		var err error
+		if (n+round)%4 == 3 { // the holder dies, and the lock expires
+			err = do("expired", holder, p.pause/2, "PEXPIRE", key, (p.pause / 2).Milliseconds())
+		} else {
+			err = do("released", holder, 0, "DEL", key)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -231,7 +240,7 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	for n := range p.workers {
 		changesOf[n] = make(map[change]time.Time)
 		wg.Go(func() {
-			if err := p.worker(ctx, rdb, n, changesOf[n]); err != nil && ctx.Err() == nil {
+			if err := p.worker(ctx, rdb, l, n, changesOf[n]); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		})
@@ -243,12 +252,16 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 			all[k] = at
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if len(l.all()) >= len(all) {
-			break
-		}
+	for deadline := time.Now().Add(10 * time.Second); len(l.all()) < len(all) && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond) // the last holders of the long proof die
 	}
-	time.Sleep(300 * time.Millisecond) // time for unexpected events
+	last := change{"acquired", "token:last"} // unexpected events come before it
+	at, err := timed(t.Context(), rdb, "SET", "lock:last", last.holder, "PX", 60_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[last] = at
+	l.wait(t, "the last change", l.has(keyspace.Acquired, "lock:last"))
 	compareChanges(t, l, all)
 }
 

@@ -128,7 +128,7 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 // has ended.
 func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
 	rdb := realServer(t)
-	for i := range testtier.Size(6, 30, 30) {
+	for i := range testtier.Size(4, 30, 30) {
 		fillFrom(t, rdb, 10_000*i, 10_000)
 	}
 	for i := range 100 {
@@ -244,9 +244,10 @@ func TestSnapshotsAreNeverChanged(t *testing.T) {
 	}
 }
 
-// The test runs an hour in fake time: a lock with a TTL of 1 min that is
+// The test runs an hour in fake time, or a quarter in the first tier: a lock with a TTL of 1 min that is
 // acquired again when it expires, and one that is renewed all the time.
 func TestAnHourOfWatching(t *testing.T) {
+	seconds := testtier.Size(900, 3600, 3600)
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()
 		defer embedded.Close()
@@ -257,7 +258,7 @@ func TestAnHourOfWatching(t *testing.T) {
 		last := next(t, f)
 		time.Sleep(time.Second)
 		kinds := make(map[string]int)
-		for second := range 3600 {
+		for second := range seconds {
 			if second%90 == 0 {
 				do(t, rdb, "SET", "often", fmt.Sprintf("token:%d", second), "PX", 60_000)
 			}
@@ -271,13 +272,13 @@ func TestAnHourOfWatching(t *testing.T) {
 					t.Errorf("a lock of a minute was held for %v", e.Held)
 				}
 			}
-			if l := now.Locks[0]; second == 3520 && (l.Key != "often" || l.MedianHold != time.Minute) {
+			if l := now.Locks[0]; second == seconds-80 && (l.Key != "often" || l.MedianHold != time.Minute) {
 				t.Errorf("holds of %s typically last %v", l.Key, l.MedianHold)
 			}
 			last = now
 			time.Sleep(time.Second)
 		}
-		want := map[string]int{"acquired often": 40, "expired often": 40, "renewed renewed": 180}
+		want := map[string]int{"acquired often": seconds / 90, "expired often": seconds / 90, "renewed renewed": seconds / 20}
 		if fmt.Sprint(kinds) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", kinds, want)
 		}

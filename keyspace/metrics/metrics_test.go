@@ -472,7 +472,7 @@ func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 	e := metrics.New(metrics.Options{Classes: true}, named("a")...)
 	formats := []string{"f1", "f2", "f3"}
 	var locks []keyspace.Lock
-	for i := range 20_000 {
+	for i := range 5_000 {
 		l := lock(fmt.Sprintf("q%xz:%d", i, i), held(0, time.Minute))
 		l.Format = formats[i%len(formats)]
 		locks = append(locks, l)
