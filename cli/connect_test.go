@@ -76,6 +76,7 @@ func TestAMissingSocketIsAnErrorInOneLine(t *testing.T) {
 }
 
 func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
+	t.Parallel()
 	c := server.ForTest(t)
 	if err := c.Freeze(); err != nil {
 		t.Fatal(err)

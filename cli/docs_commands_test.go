@@ -158,6 +158,7 @@ const docProject = `^(?:[A-Z_]+=\S+ |cd \S+ && )*(?:make|go (?:test|build|run \.
 // Every command of the pages and of contrib is run by TestTheCommandsOfTheDocsRun, or is for
 // the source and names what exists, or has an exemption with a reason.
 func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
+	t.Parallel()
 	var run, project, exempt int
 	used := map[string]bool{}
 	for _, block := range docBlocks(t) {
@@ -250,6 +251,7 @@ func TestEveryBlockOfCommandsHasALabel(t *testing.T) {
 // A command between backquotes in the text of a page is for the source and names what
 // exists, or has a command and flags of locktop.
 func TestTheCommandsInTheTextExist(t *testing.T) {
+	t.Parallel()
 	count := 0
 	for _, page := range docPages(t) {
 		if page == "CHANGELOG.md" {
@@ -279,6 +281,7 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 
 // The examples in the help have commands, arguments and flags of locktop.
 func TestTheExamplesOfTheHelpExist(t *testing.T) {
+	t.Parallel()
 	root := Documentation()
 	for _, cmd := range append(root.Commands(), root) {
 		for _, example := range strings.Split(cmd.Example, "\n") {

@@ -222,7 +222,7 @@ func (s *docSite) recorded() {
 		}
 		now := time.Now()
 		begin := time.Date(now.Year(), now.Month(), now.Day()-1, 3, 0, 0, 0, time.Local)
-		recordSpan(s.t, dir, begin, 30*time.Minute, deletedByHand(docLock, begin.Add(12*time.Minute))...)
+		recordSpan(s.t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(docLock, begin.Add(12*time.Minute))...)
 	}
 	segments, err := filepath.Glob(filepath.Join(s.dir, "state/box/*.lockrec"))
 	if err != nil || len(segments) == 0 {

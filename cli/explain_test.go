@@ -38,9 +38,10 @@ func explained(t *testing.T, code int, args ...string) string {
 }
 
 func TestExplainHasOneStoryInFourForms(t *testing.T) {
+	t.Parallel()
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local)
 	const key = "job:<b>|nightly"
-	recordSpan(t, dir, begin, 30*time.Minute, deletedByHand(key, begin.Add(12*time.Minute))...)
+	recordSpan(t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(key, begin.Add(12*time.Minute))...)
 	says := "although worker-7 held it"
 	for _, args := range [][]string{{dir}, {dir, "--at", "03:12"}, {key, dir}, {"--key-b64", "am9iOjxiPnxuaWdodGx5", dir}, {key, dir, "--at", "03:12", "--for", "3m"}} {
 		if out := explained(t, exitFine, args...); !strings.Contains(out, says) || !strings.Contains(out, "\n  03:12:00  deleted") || strings.Contains(out, "secret") {
@@ -70,8 +71,9 @@ func TestExplainHasOneStoryInFourForms(t *testing.T) {
 }
 
 func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	recordSpan(t, dir, time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local), time.Minute)
+	recordSpan(t, dir, time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local), 10*time.Second, time.Minute)
 	for _, tt := range []struct {
 		args []string
 		code int

@@ -12,6 +12,7 @@ const unitFile = "../contrib/systemd/locktop-export.service"
 // Systemd knows all settings of the unit, and its own figure for the exposure of the
 // service, of 0 to 10, is at most 1.5.
 func TestTheUnitIsHardened(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not on PATH: install systemd to run this test")
 	}

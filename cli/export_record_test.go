@@ -112,6 +112,7 @@ func TestSeveralTargetsHaveRecordingsOfTheirOwn(t *testing.T) {
 }
 
 func TestSizesAreReadAndPrinted(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{"1GiB": "1GiB", "500MB": "500MB", "1024 mib": "1GiB", "2000000000": "2GB", "64kib": "64KiB", "7": "7B", "0": "0B"} {
 		var s byteSize
 		if err := s.Set(text); err != nil || s.String() != want {

@@ -174,6 +174,7 @@ func TestExportReadsItsWebConfigurationAgain(t *testing.T) {
 }
 
 func TestExportRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
 	many := []string{}
 	for i := range 51 {
 		many = append(many, "--lock-metric", "lock:"+strings.Repeat("x", i+1))

@@ -284,6 +284,7 @@ func plainError(said string) string {
 
 // The command lines that inspect prints use TLS as inspect did.
 func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "it's a server", leaf())
 	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)

@@ -98,6 +98,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 }
 
 func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
+	t.Parallel()
 	got := locktop(t, "list", "--cluster", "-u", "redis://"+server.ForTest(t).Addr())
 	if got.code != exitUsage || !strings.Contains(got.errors, "no part of a cluster") {
 		t.Errorf("exit code %d, %s", got.code, got.errors)
@@ -159,6 +160,7 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 }
 
 func TestTheServersOfARedlockVote(t *testing.T) {
+	t.Parallel()
 	var nodes []*server.Child
 	var urls []string
 	for range 5 {
@@ -200,6 +202,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 }
 
 func TestAllDatabasesAreRead(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
@@ -226,6 +229,7 @@ func TestAllDatabasesAreRead(t *testing.T) {
 }
 
 func TestServersThatContradictEachOtherAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{
 		"--cluster --redlock redis://a,redis://b", "--cluster --sentinel a", "--sentinel a -H b", "--redlock redis://a -p 1",
 		"--master m", "--prefer-replica", "--redlock http://a", "-n some", "--budget 0", "--budget 101", "--budget fast",

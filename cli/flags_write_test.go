@@ -129,6 +129,7 @@ func TestTheAdvisedRightsAreEnough(t *testing.T) {
 // Each of the recommended permissions is used. Without an optional one, locktop
 // shows the rest and reports in one line what is missing.
 func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	line := advised(t, addr)
@@ -163,6 +164,7 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 
 // A user with only the read category is common.
 func TestAUserWithReadAndScanSeesTheLocks(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -300,9 +301,10 @@ func namedScenario(name, exec string) (loadgen.Scenario, error) {
 	return s, nil
 }
 
-func scenarioNames() []string {
+// scenarioNames returns the names of the ready-made scenarios, which several commands take.
+var scenarioNames = sync.OnceValue(func() []string {
 	return each(scenarios.All(), func(s loadgen.Scenario) string { return s.Name })
-}
+})
 
 func (p *program) scenariosCommand() *cobra.Command {
 	var o fitOptions

@@ -51,6 +51,7 @@ func loaded(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer, rdb
 }
 
 func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	cmd, out, rdb := loaded(t, "--kind", "fair")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -204,6 +205,7 @@ func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *test
 }
 
 func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
+	t.Parallel()
 	for duration, want := range map[string]int{"0": exitThreshold, "10m": exitInterrupted} {
 		cmd, out, _ := loaded(t, "--duration", duration, "--threshold", "wait.p50 < 1ns")
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {

@@ -16,6 +16,7 @@ import (
 // The inspector reads the locks of package lock like those of any other
 // library.
 func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
+	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
 	t.Cleanup(func() { rdb.Close() })
 	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})

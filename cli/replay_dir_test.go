@@ -13,23 +13,23 @@ import (
 	"locktop/keyspace/recording"
 )
 
-// aDay records a day into a directory, one snapshot per 10 s: the count of the lock is the
+// aDay records a day into a directory, one snapshot per minute: the count of the lock is the
 // number of seconds since the begin.
 func aDay(t *testing.T) (dir string, begin time.Time) {
 	t.Helper()
 	dir, begin = t.TempDir(), time.Date(2026, 11, 21, 4, 0, 0, 0, time.Local)
-	recordSpan(t, dir, begin, 24*time.Hour)
+	recordSpan(t, dir, begin, time.Minute, 24*time.Hour)
 	return dir, begin
 }
 
-// recordSpan is aDay for another time, with further events.
-func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration, events ...keyspace.Event) {
+// recordSpan is aDay for other times, with further events.
+func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Duration, events ...keyspace.Event) {
 	t.Helper()
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := time.Duration(0); at <= span; at += 10 * time.Second {
+	for at := time.Duration(0); at <= span; at += step {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
 		s.Locks[0].Holders = []keyspace.Holder{{ID: "secret", Count: 1 + int(at/time.Second), Since: begin, Expires: s.At.Add(time.Hour)}}
@@ -45,6 +45,7 @@ func recordSpan(t *testing.T, dir string, begin time.Time, span time.Duration, e
 }
 
 func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
+	t.Parallel()
 	dir, begin := aDay(t)
 	r := openRecording(t, dir)
 	for at, want := range map[string]time.Duration{
@@ -68,7 +69,7 @@ func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 		p := newPlayer(r)
 		p.Seek(got)
 		snap, err := p.Snapshot(t.Context())
-		if err != nil || len(snap.Locks) != 1 || snap.Locks[0].Holders[0].Count != 1+int(want.Truncate(10*time.Second)/time.Second) {
+		if err != nil || len(snap.Locks) != 1 || snap.Locks[0].Holders[0].Count != 1+int(want.Truncate(time.Minute)/time.Second) {
 			t.Errorf("--at %q shows %+v, %v", at, snap.Locks, err)
 		}
 	}
@@ -83,6 +84,7 @@ func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 }
 
 func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
+	t.Parallel()
 	dir, begin := aDay(t)
 	segments, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
 	if err != nil || len(segments) == 0 {
@@ -111,6 +113,7 @@ func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 }
 
 func TestADirectoryIsShownOnTheScreen(t *testing.T) {
+	t.Parallel()
 	dir, begin := aDay(t)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{})
 	if err != nil {

@@ -108,6 +108,7 @@ func TestThePlayerLosesNoEvents(t *testing.T) {
 }
 
 func TestWhatIsRecordedCanBeRead(t *testing.T) {
+	t.Parallel()
 	name := filepath.Join(t.TempDir(), "a.lockrec")
 	f, err := os.Create(name)
 	if err != nil {

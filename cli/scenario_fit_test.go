@@ -69,6 +69,7 @@ func jobRecordings(t *testing.T, begin time.Time) (file, dir string) {
 }
 
 func TestARecordingBecomesAScenario(t *testing.T) {
+	t.Parallel()
 	file, dir := jobRecordings(t, time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local))
 	for _, name := range []string{file, dir} {
 		args := []string{"scenarios", "--from", name, "--at", "03:00:05", "--for", "9m"}
@@ -109,6 +110,7 @@ func TestARecordingBecomesAScenario(t *testing.T) {
 }
 
 func TestWhatCannotBeFittedIsOneLine(t *testing.T) {
+	t.Parallel()
 	file, dir := jobRecordings(t, time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local))
 	other := filepath.Join(t.TempDir(), "other")
 	write(t, other, "no recording")

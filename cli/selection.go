@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -146,9 +147,11 @@ func (s *selection) filter(snap keyspace.Snapshot) render.View {
 	return p
 }
 
-func formatNames() []string {
+// formatNames returns the names that --format takes. Many commands have the flag, and the formats
+// are expensive to make.
+var formatNames = sync.OnceValue(func() []string {
 	return slices.Compact(each(formats.WithUserPatterns([]string{"*"}), func(f keyspace.Format) string { return f.Name }))
-}
+})
 
 // each returns the texts of all elements.
 func each[T any](all []T, text func(T) string) []string {

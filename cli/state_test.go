@@ -12,6 +12,7 @@ import (
 // A screen keeps its settings in the state directory; with --no-state it neither reads nor writes
 // them, and a damaged file is replaced.
 func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "600000")
 	state := t.TempDir()

@@ -301,6 +301,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 
 // A user loses its permissions and gets them back. watch continues.
 func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
+	t.Parallel()
 	c := server.ForTest(t)
 	aUser(t, c.Addr(), "ann", "on", ">pw", "~*", "&*", "+@all")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")

@@ -15,7 +15,7 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		before := r.Metrics()
 		s := r.Scenario()
-		s.Clients, s.Hold, s.Think = 6, Const(10*time.Millisecond), Const(10*time.Millisecond)
+		s.Clients, s.Hold, s.Think = 6, Const(40*time.Millisecond), Const(40*time.Millisecond)
 		if err := r.Apply(s); err != nil {
 			t.Fatal(err)
 		}

@@ -346,7 +346,7 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := l.(*execLease)
-	for over := false; !over; {
+	for over := false; !over; time.Sleep(time.Millisecond) {
 		over = !time.Now().Before(e.Latest())
 		if kept := e.kept(); kept && over || !kept && time.Now().Before(e.Latest()) {
 			t.Fatalf("kept %t at %s before the latest end", kept, time.Until(e.Latest()))

@@ -235,7 +235,7 @@ func TestAnAgentSaysWhatIsGone(t *testing.T) {
 
 // An agent goes on for a while without an answer of the control server.
 func TestAnAgentStopsWhenTheControlServerIsSilentForLong(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()
 	for silent, want := range map[time.Duration]error{controlGone - requestTime: nil, controlGone + time.Second: ErrControlGone} {
 		h := &share{agent: &Agent{}, control: control{rdb, "x"}, answered: time.Now().Add(-silent)}

@@ -5,6 +5,7 @@ package external
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,7 @@ const asClient = "LOCKTOP_TEST_CLIENT"
 func TestMain(m *testing.M) {
 	switch how := os.Getenv(asClient); how {
 	case "":
+		_ = flag.Set("test.parallel", "8") // the tests wait for their clients
 		goleak.VerifyTestMain(m)
 	case "parent":
 		parent()

@@ -215,6 +215,7 @@ func TestAClientThatReadsNothingIsLate(t *testing.T) {
 }
 
 func TestAFaultExcusesALateReply(t *testing.T) {
+	t.Parallel()
 	asked := make(chan time.Time, 1000)
 	p := startWith(t, "slow", Options{ReplyWithin: 20 * time.Millisecond, Excused: func(since time.Time) bool {
 		asked <- since
@@ -229,6 +230,7 @@ func TestAFaultExcusesALateReply(t *testing.T) {
 }
 
 func TestTheTimeOfAWaitIsNotLate(t *testing.T) {
+	t.Parallel()
 	p := startWith(t, "slow", Options{ReplyWithin: time.Second})
 	if _, err := p.Lock(t.Context(), Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: 10 * time.Second}); err != nil {
 		t.Error(err)
@@ -481,6 +483,7 @@ func TestATokenMayComeAgainAfterItsRelease(t *testing.T) {
 
 // An extension may have begun as early as its request.
 func TestAnExtensionCountsFromItsRequest(t *testing.T) {
+	t.Parallel()
 	l := mustLock(t, start(t, "slow"), "a")
 	asked := time.Now()
 	if err := l.Extend(t.Context(), time.Hour); err != nil {

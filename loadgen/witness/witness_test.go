@@ -113,7 +113,7 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 func TestAWitnessWithoutItsServer(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { _ = rdb.Close() })
 	w := open(t, rdb)
 	seen := w.Enter(t.Context(), "client-1", []string{"k"}, false)
