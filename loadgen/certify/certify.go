@@ -312,20 +312,26 @@ const mostTries = 3
 // decide runs a test until its result is certain. Two clients inside at once are a fact,
 // unless a reply that was under way for longer than usual explains them. Another failure may
 // come from a busy machine: it counts if two of three runs show it, and a single one is in
-// the evidence. An inconclusive test runs again.
+// the evidence. An inconclusive test runs again. An interrupt leaves a single failure
+// without the second run that would confirm it.
 func decide(ctx context.Context, run func() Verdict) Verdict {
 	var failed, last Verdict
 	failures := 0
 	for try := 1; try <= mostTries; try++ {
 		last = run()
 		switch {
-		case ctx.Err() != nil || last.Overlap && last.long:
+		case last.Overlap && last.long:
 			return last
 		case last.Outcome == Fail:
 			failed = last
 			if failures++; failures == 2 {
 				return failed
 			}
+			if ctx.Err() != nil {
+				return interrupted()
+			}
+		case ctx.Err() != nil:
+			return last
 		case last.Outcome != Inconclusive && (failures == 0 || try == mostTries):
 			try = mostTries
 		}

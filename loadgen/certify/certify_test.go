@@ -245,6 +245,24 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 	}
 }
 
+// An interrupt before the second run leaves a failure unconfirmed; an overlap is a fact.
+func TestAnInterruptConfirmsNoFailure(t *testing.T) {
+	for _, c := range []struct {
+		run  Verdict
+		want Outcome
+	}{
+		{Verdict{Outcome: Fail}, Inconclusive},
+		{Verdict{Outcome: Fail, Overlap: true, long: true}, Fail},
+		{Verdict{Outcome: Pass}, Pass},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		v := decide(ctx, func() Verdict { cancel(); return c.run })
+		if v.Outcome != c.want {
+			t.Errorf("after %+v it is %s, want %s", c.run, v.Outcome, c.want)
+		}
+	}
+}
+
 // Another server may have no arguments of redis-server, and so no replicas.
 func TestAnotherServerRunsTheTestsWithOneServer(t *testing.T) {
 	t.Parallel()
