@@ -115,7 +115,7 @@ func locksOf(rows []lockRow) []*keyspace.Lock {
 // recent returns the locks that do not exist now, but were held or waited for in the last minute,
 // in the order of their names.
 func (p *locksPage) recent(s *state) (all []*keyspace.Lock) {
-	since := s.lastMinute(1)
+	since, past := s.lastMinute(1), s.past()
 	there := make(map[keyspace.ID]bool, len(s.current().locks))
 	for _, l := range s.current().locks {
 		there[l.ID().OnAnyNode()] = true
@@ -126,7 +126,12 @@ func (p *locksPage) recent(s *state) (all []*keyspace.Lock) {
 	add := func(id keyspace.ID, n *lane) {
 		if _, v := s.lane(id, since); !there[id] && n.lastSeen().After(v.from) && p.filter.lane(id.Key, n.owners) {
 			there[id] = true
-			all = append(all, &keyspace.Lock{Key: id.Key, DB: id.DB})
+			l := keyspace.Lock{Key: id.Key, DB: id.DB}
+			for _, i := range s.log.latest(id, len(past), 1) {
+				l = past[i].Lock
+				l.Holders, l.Waiters, l.Waiting = nil, nil, 0
+			}
+			all = append(all, &l)
 		}
 	}
 	for id, n := range s.timeline.lanes {

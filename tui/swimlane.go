@@ -67,6 +67,17 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 	return all, more
 }
 
+// draw returns the spans of a swimlane, with a cross where a lease expired.
+func (one *swimlane) draw(t theme, g widget.Glyphs, v timeWindow, contended []timeWindow) []widget.Span {
+	spans := one.spans(t, v, contended)
+	for _, h := range one.holds {
+		if h.lapsed && v.shows(h.to, h.to) {
+			spans = append(spans, widget.Span{From: v.cell(h.to), To: v.cell(h.to) + 1, Label: g.Cross, On: t.bad})
+		}
+	}
+	return spans
+}
+
 // lastMinuteBlock draws the last 60 s: how long clients waited and for whom, and a swimlane for each client.
 func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	g, t := s.screen.glyphs, s.screen.theme
@@ -96,14 +107,8 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 		if name == "" {
 			name = "not named"
 		}
-		spans := append(slices.Clip(behind), one.spans(t, v, contended)...)
-		for _, h := range one.holds {
-			if h.lapsed && v.shows(h.to, h.to) {
-				spans = append(spans, widget.Span{From: v.cell(h.to), To: v.cell(h.to) + 1, Label: g.Cross, On: t.bad})
-			}
-		}
 		l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.text, g.Fit(name, names)).Pad(widget.Style{}, 1)
-		g.Strip(l, widget.Style{}, v.w, spans)
+		g.Strip(l, widget.Style{}, v.w, append(slices.Clip(behind), one.draw(t, g, v, contended)...))
 		lines = append(lines, l.String())
 	}
 	if more > 0 {
