@@ -65,6 +65,39 @@ func (s *state) lastMinuteOf(id keyspace.ID) contention.Past {
 	return n.past(v)
 }
 
+// each calls yield with each lane that is made, but of several of one lock only with that which [timeline.of] prefers.
+func (c *timeline) each(yield func(keyspace.ID, *lane) bool) {
+	for id, n := range c.lanes {
+		if c.exact[id.Key] == nil && !yield(id, n) {
+			return
+		}
+	}
+	for key, n := range c.exact {
+		if !yield(keyspace.ID{Key: key}, n) {
+			return
+		}
+	}
+}
+
+// mostBlocked returns the lock for which clients waited most in the last minute, with its
+// figures. Its rung is "" if no client waited.
+func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
+	var most time.Duration
+	for id, n := range s.timeline.each {
+		_, v := s.lane(id, s.lastMinute(1))
+		var sum time.Duration
+		for w := range n.parts(v) {
+			sum += time.Duration(w.n) * w.to.Sub(w.from)
+		}
+		if sum > most || sum == most && sum > 0 && id.Compare(worst) < 0 {
+			worst, most = id, sum
+		}
+	}
+	var sum contention.Sum
+	sum.Add(s.lastMinuteOf(worst))
+	return worst, sum.Class(0, "")
+}
+
 // groupByClass replaces the rows of locks with one row for each class, of the locks in the rows and
 // of those that were seen in the last minute. The lock of a row is that with the most waiting,
 // or else that of the first row.
@@ -134,13 +167,8 @@ func (p *locksPage) recent(s *state) (all []*keyspace.Lock) {
 			all = append(all, &l)
 		}
 	}
-	for id, n := range s.timeline.lanes {
-		if s.timeline.exact[id.Key] == nil {
-			add(id, n)
-		}
-	}
-	for key, n := range s.timeline.exact {
-		add(keyspace.ID{Key: key}, n)
+	for id, n := range s.timeline.each {
+		add(id, n)
 	}
 	slices.SortFunc(all, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
 	return all
@@ -224,6 +252,11 @@ func (s *state) worstHolder(c *contention.Class) string {
 		return ""
 	}
 	return fmt.Sprintf("%.0f%% %s", 100*c.WorstShare, s.redactOwner(c.Worst))
+}
+
+// dueTo says which part of the waiting the worst holder has caused.
+func (s *state) dueTo(c *contention.Class) string {
+	return fmt.Sprintf("%.0f%% due to %s", 100*c.WorstShare, s.redactOwner(c.Worst))
 }
 
 // quantileText returns a quantile of waits; "" if there is no distribution.

@@ -36,7 +36,7 @@ func TestLocksAreShownByClass(t *testing.T) {
 		}
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
 		v.set(func(v *fakeServer) { v.locks = v.locks[:2] })
-		d.wait(30*time.Second).want("orders:*", "26%", "0.52 s/s", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% of it for pay-1").press("esc")
+		d.wait(30*time.Second).want("orders:*", "26%", "0.52 s/s", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
 		d.wait(time.Minute).wantNot("orders:*")
 	})
 }

@@ -15,8 +15,10 @@ import (
 
 // locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
-	rows     []lockRow // in display order
-	found    int       // number of locks that match the filter
+	rows     []lockRow        // in display order
+	found    int              // number of locks that match the filter
+	most     keyspace.ID      // the lock with the most waiting in the last minute
+	blame    contention.Class // its figures
 	filter   filter
 	sort     int // index of the sort column, or bySeverity
 	reversed bool
@@ -277,6 +279,7 @@ func (p *locksPage) arrange(s *state) {
 		}
 	}
 	p.found = len(p.rows)
+	p.most, p.blame = s.mostBlocked()
 	if p.group == byClass {
 		p.groupByClass(s)
 	}
@@ -404,6 +407,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
 		{style: t.text, text: atLeast + humanize.Count(model.waiting) + " waiting", priority: 2},
+		{style: t.warn, text: p.mostText(s), priority: 3, flex: 24},
 	}
 	parts = append(parts, s.findings(model)...)
 	if n := len(model.snoozed); n > 0 {
@@ -418,6 +422,14 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		{style: t.dim, text: "sorted " + p.order(), priority: 5},
 		{style: t.dim, text: scanned(model.snap), priority: 6},
 	})
+}
+
+// mostText names the lock with the most waiting, and the holder that is to blame for most of it.
+func (p *locksPage) mostText(s *state) string {
+	if p.blame.Worst == "" {
+		return ""
+	}
+	return "most for " + s.redactKey(p.most.Key) + ", " + s.dueTo(&p.blame)
 }
 
 func (p *locksPage) tagCount() string {
@@ -444,7 +456,7 @@ func (s *state) findings(model *viewModel) []segment {
 	glyph, style := s.ofSeverity(worst[0].Severity)
 	return []segment{
 		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
-		{style: s.screen.theme.text, text: text, priority: 3, flex: 30},
+		{style: s.screen.theme.text, text: text, priority: 4, flex: 30},
 	}
 }
 

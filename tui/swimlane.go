@@ -2,7 +2,6 @@ package tui
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -123,5 +122,5 @@ func (s *state) blockedSentence(c *contention.Class) string {
 	if c.Worst == "" {
 		return text
 	}
-	return fmt.Sprintf("%s; %.0f%% of it for %s", text, 100*c.WorstShare, s.redactOwner(c.Worst))
+	return text + "; " + s.dueTo(c)
 }

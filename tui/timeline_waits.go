@@ -1,7 +1,10 @@
 package tui
 
 import (
+	"cmp"
+	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -78,28 +81,35 @@ func (n *lane) observe(l *keyspace.Lock, at time.Time) {
 // waiters returns the number of current waiters.
 func (n *lane) waiters() int { return len(n.waiting) + n.unnamed.n }
 
+// parts calls yield with the part of each wait that is in a window.
+func (n *lane) parts(v timeWindow) iter.Seq[laneWait] {
+	return func(yield func(laneWait) bool) {
+		goesOn := true
+		part := func(w laneWait) {
+			if w.from, w.to = later(w.from, v.from), earlier(w.to, v.to); goesOn && w.to.After(w.from) {
+				goesOn = yield(w)
+			}
+		}
+		for _, w := range n.waits {
+			part(w)
+		}
+		for client, since := range n.waiting {
+			part(laneWait{client: client, n: 1, from: since, to: v.to})
+		}
+		if now := n.unnamed; now.n > 0 {
+			if !now.asked {
+				now.to = v.to
+			}
+			part(now)
+		}
+	}
+}
+
 // waitsIn returns the parts of the waits that are in a window, in the order of their begin.
 func (n *lane) waitsIn(v timeWindow) []laneWait {
-	var all []laneWait
-	add := func(w laneWait) {
-		if w.from, w.to = later(w.from, v.from), earlier(w.to, v.to); w.to.After(w.from) {
-			all = append(all, w)
-		}
-	}
-	for _, w := range n.waits {
-		add(w)
-	}
-	for client, since := range n.waiting {
-		add(laneWait{client: client, n: 1, from: since, to: v.to})
-	}
-	if now := n.unnamed; now.n > 0 {
-		if !now.asked {
-			now.to = v.to
-		}
-		add(now)
-	}
-	slices.SortFunc(all, func(a, b laneWait) int { return a.from.Compare(b.from) })
-	return all
+	return slices.SortedFunc(n.parts(v), func(a, b laneWait) int {
+		return cmp.Or(a.from.Compare(b.from), strings.Compare(a.client, b.client))
+	})
 }
 
 // contended returns the parts of a window with waiters, in order.
