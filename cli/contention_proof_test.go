@@ -57,7 +57,7 @@ func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 }
 
 // Whatever the number of waiters and their poll, the waits of a load are seen within 10 %, and its
-// lock counts as asked for within 2 s.
+// lock counts as asked for: the first look is 1 to 2 s after the first read.
 func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
 	if !testtier.Proving() {
 		t.Skip("it takes minutes: set LOCKTOP_PROOF=1")
@@ -73,7 +73,7 @@ func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
 
 				end = loadUntil(t, addr, append(load, "--hold", "20s", "--ttl", "1m", "--renew", "off")...)
 				eventually(t, func() bool { return strings.Contains(locktop(t, "list", "-u", "redis://"+addr).out, "load:") })
-				if got := locktop(t, "list", "-u", "redis://"+addr, "--for", "2s", "--json"); !strings.Contains(got.out, `"asked_ago"`) {
+				if got := locktop(t, "list", "-u", "redis://"+addr, "--for", "3s", "--json"); !strings.Contains(got.out, `"asked_ago"`) {
 					t.Errorf("the lock does not count as asked for: %s%s", got.out, got.errors)
 				}
 				end()

@@ -429,7 +429,7 @@ func (p *locksPage) mostText(s *state) string {
 	if p.blame.Worst == "" {
 		return ""
 	}
-	return "most for " + s.redactKey(p.most.Key) + ", " + s.dueTo(&p.blame)
+	return "most waited for: " + s.redactKey(p.most.Key) + ", " + s.dueTo(&p.blame)
 }
 
 func (p *locksPage) tagCount() string {

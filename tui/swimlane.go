@@ -52,16 +52,22 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 		one := of(name)
 		one.waits, one.busy = append(one.waits, w), one.busy+w.to.Sub(w.from)
 	}
+	holderFirst := func(a, b *swimlane) int {
+		switch holds := a.holder() != ""; {
+		case holds == (b.holder() != ""):
+			return 0
+		case holds:
+			return -1
+		}
+		return +1
+	}
 	all = slices.SortedFunc(maps.Values(byClient), func(a, b *swimlane) int {
-		return cmp.Or(cmp.Compare(b.busy, a.busy), strings.Compare(a.client, b.client))
+		return cmp.Or(holderFirst(a, b), cmp.Compare(b.busy, a.busy), strings.Compare(a.client, b.client))
 	})
 	more = max(0, len(all)-swimlanesShown)
 	all = all[:len(all)-more]
 	slices.SortFunc(all, func(a, b *swimlane) int {
-		if holds := a.holder() != ""; holds != (b.holder() != "") {
-			return map[bool]int{true: -1, false: +1}[holds]
-		}
-		return keyspace.CompareNames(a.client, b.client)
+		return cmp.Or(holderFirst(a, b), keyspace.CompareNames(a.client, b.client))
 	})
 	return all, more
 }
@@ -104,7 +110,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	for _, one := range all {
 		name := s.redactOwner(one.client)
 		if name == "" {
-			name = "not named"
+			name = "waiters"
 		}
 		l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.text, g.Fit(name, names)).Pad(widget.Style{}, 1)
 		g.Strip(l, widget.Style{}, v.w, append(slices.Clip(behind), one.draw(t, g, v, contended)...))
