@@ -254,11 +254,6 @@ func (s *state) worstHolder(c *contention.Class) string {
 	return fmt.Sprintf("%.0f%% %s", 100*c.WorstShare, s.redactOwner(c.Worst))
 }
 
-// dueTo says which part of the waiting the worst holder has caused.
-func (s *state) dueTo(c *contention.Class) string {
-	return fmt.Sprintf("%.0f%% due to %s", 100*c.WorstShare, s.redactOwner(c.Worst))
-}
-
 // quantileText returns a quantile of waits; "" if there is no distribution.
 func (s *state) quantileText(r contention.Rung, q contention.Quantile) string {
 	if r == contention.Asked {

@@ -429,7 +429,7 @@ func (p *locksPage) mostText(s *state) string {
 	if p.blame.Worst == "" {
 		return ""
 	}
-	return "most waited for: " + s.redactKey(p.most.Key) + ", " + s.dueTo(&p.blame)
+	return fmt.Sprintf("most blocked: %s by %s (%.0f%%)", s.redactKey(p.most.Key), s.redactOwner(p.blame.Worst), 100*p.blame.WorstShare)
 }
 
 func (p *locksPage) tagCount() string {

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -128,5 +129,5 @@ func (s *state) blockedSentence(c *contention.Class) string {
 	if c.Worst == "" {
 		return text
 	}
-	return text + "; " + s.dueTo(c)
+	return fmt.Sprintf("%s; %.0f%% due to %s", text, 100*c.WorstShare, s.redactOwner(c.Worst))
 }
