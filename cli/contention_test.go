@@ -187,6 +187,31 @@ func TestContentionSeesTheWaitsOfALoad(t *testing.T) {
 	compareWaits(t, d, truthOf(end(), from, until), pause, func(name string) string { return name })
 }
 
+// On a cluster, MONITOR runs on each master.
+func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
+	testtier.Long(t, "it starts several servers")
+	t.Parallel()
+	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	addr := rig.Addrs()[0]
+	const pause = 20 * time.Millisecond
+	end := loadUntil(t, addr, "--cluster", "--prefix", "job:", "--clients", "12", "--keys", "6", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", pause), "--hold", "exp:50ms", "--think", "50ms")
+	d, from, until := documentOf(t, "-u", "redis://"+addr, "--cluster", "--monitor", "--for", (time.Duration(testtier.Size(2, 4, 20)) * time.Second).String())
+	truth := truthOf(end(), from, until)
+	compareWaits(t, d, truth, pause, func(name string) string { return name })
+	rdb, masters := namedClient(t, addr, ""), make(map[string]bool)
+	for b := range truth {
+		slot := int(rdb.ClusterKeySlot(t.Context(), b.key).Val())
+		owner, err := rig.Owner(t.Context(), slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		masters[owner.Addr()] = true
+	}
+	if len(masters) != len(rig.Nodes()) {
+		t.Errorf("there are waits on the masters %v only", masters)
+	}
+}
+
 // Waiters that the library stores are seen without MONITOR.
 func TestContentionShowsStoredWaiters(t *testing.T) {
 	t.Parallel()

@@ -407,7 +407,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
 		{style: t.text, text: atLeast + humanize.Count(model.waiting) + " waiting", priority: 2},
-		{style: t.warn, text: p.mostText(s), priority: 3, flex: 24},
+		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
 	parts = append(parts, s.findings(model)...)
 	if n := len(model.snoozed); n > 0 {
