@@ -98,10 +98,33 @@ func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
 	return worst, sum.Class(0, "")
 }
 
-// groupByClass replaces the rows of locks with one row for each class, of the locks in the rows and
-// of those that were seen in the last minute. The lock of a row is that with the most waiting,
-// or else that of the first row.
-func (p *locksPage) groupByClass(s *state) {
+// waiting is what the locks page says of the waiting in the last minute. Computing it takes longer for
+// more locks.
+type waiting struct {
+	at      time.Time // when it was computed; zero = not for these locks
+	filter  string    // by which the locks were chosen
+	most    keyspace.ID
+	figures contention.Class                  // of that lock
+	rows    []lockRow                         // grouped by class, those with the most waiting first
+	classes map[keyspace.ID]*contention.Class // that of each row, by its lock
+}
+
+// update computes the waiting anew if it is old, or was computed for other locks.
+func (w *waiting) update(s *state, p *locksPage) {
+	now := s.clock()
+	if w.filter == p.filter.text && now.Sub(w.at).Abs() < derivedFor(max(len(s.timeline.lanes), len(s.current().locks))) {
+		return
+	}
+	*w = waiting{at: now, filter: p.filter.text}
+	w.most, w.figures = s.mostBlocked()
+	if p.group == byClass {
+		w.groupByClass(s, append(locksOf(p.rows), p.recent(s)...))
+	}
+}
+
+// groupByClass makes one row for each class of locks. The lock of a row is that with the most waiting,
+// or else the first one.
+func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 	type classID struct {
 		db   int
 		name string
@@ -113,7 +136,7 @@ func (p *locksPage) groupByClass(s *state) {
 	}
 	classes := make(map[classID]*class)
 	var order []classID
-	for _, l := range append(locksOf(p.rows), p.recent(s)...) {
+	for _, l := range locks {
 		id := classID{l.DB, keyspace.ClassOf(l.Key)}
 		c := classes[id]
 		if c == nil {
@@ -126,15 +149,14 @@ func (p *locksPage) groupByClass(s *state) {
 		}
 		c.sum.Add(past)
 	}
-	p.rows, p.classes = p.rows[:0], make(map[keyspace.ID]*contention.Class)
+	w.classes = make(map[keyspace.ID]*contention.Class)
 	for _, id := range order {
 		sum := classes[id].sum.Class(id.db, id.name)
-		p.classes[classes[id].lock.ID().OnAnyNode()] = &sum
-		p.rows = append(p.rows, lockRow{lock: classes[id].lock})
+		w.classes[classes[id].lock.ID().OnAnyNode()] = &sum
+		w.rows = append(w.rows, lockRow{lock: classes[id].lock})
 	}
-	slices.SortStableFunc(p.rows, func(a, b lockRow) int {
-		return cmp.Compare(p.classOf(b.lock).Blocked, p.classOf(a.lock).Blocked)
-	})
+	blocked := func(r lockRow) float64 { return w.classes[r.lock.ID().OnAnyNode()].Blocked }
+	slices.SortStableFunc(w.rows, func(a, b lockRow) int { return cmp.Compare(blocked(b), blocked(a)) })
 }
 
 func locksOf(rows []lockRow) []*keyspace.Lock {
@@ -179,7 +201,7 @@ func (p *locksPage) classOf(l *keyspace.Lock) *contention.Class {
 	if p.group != byClass || l == nil {
 		return nil
 	}
-	return p.classes[l.ID().OnAnyNode()]
+	return p.waiting.classes[l.ID().OnAnyNode()]
 }
 
 // classColumns returns the columns of the table of classes. Those of waiting are empty for a class without any.

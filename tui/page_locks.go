@@ -9,23 +9,20 @@ import (
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
-	"locktop/keyspace/contention"
 	"locktop/tui/widget"
 )
 
 // locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
-	rows     []lockRow        // in display order
-	found    int              // number of locks that match the filter
-	most     keyspace.ID      // the lock with the most waiting in the last minute
-	blame    contention.Class // its figures
+	rows     []lockRow // in display order
+	found    int       // number of locks that match the filter
 	filter   filter
 	sort     int // index of the sort column, or bySeverity
 	reversed bool
 	wide     bool
-	hide     bool                              // hide the preview
-	group    string                            // one of groups
-	classes  map[keyspace.ID]*contention.Class // grouped by class: that of each row, by its lock
+	hide     bool   // hide the preview
+	group    string // one of groups
+	waiting  waiting
 
 	moved  bool          // the user moved the cursor; until then the first row is selected
 	chosen keyspace.ID   // selected lock
@@ -238,7 +235,7 @@ func (p *locksPage) groupBy(group string) {
 	if (group == byClass) != (p.group == byClass) {
 		p.sort, p.reversed = bySeverity, false
 	}
-	p.group = group
+	p.group, p.waiting.at = group, time.Time{}
 }
 
 // order describes the sort order.
@@ -279,9 +276,14 @@ func (p *locksPage) arrange(s *state) {
 		}
 	}
 	p.found = len(p.rows)
-	p.most, p.blame = s.mostBlocked()
+	p.waiting.update(s, p)
 	if p.group == byClass {
-		p.groupByClass(s)
+		p.rows = slices.Clone(p.waiting.rows)
+		for i, r := range p.rows {
+			if l, there := model.lock(r.lock.ID()); there {
+				p.rows[i].lock = &l
+			}
+		}
 	}
 	p.sortRows(s)
 	if p.group == byOwner {
@@ -426,10 +428,10 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 
 // mostText names the lock with the most waiting, and the holder that is to blame for most of it.
 func (p *locksPage) mostText(s *state) string {
-	if p.blame.Worst == "" {
+	if p.waiting.figures.Worst == "" {
 		return ""
 	}
-	return fmt.Sprintf("most blocked: %s by %s (%.0f%%)", s.redactKey(p.most.Key), s.redactOwner(p.blame.Worst), 100*p.blame.WorstShare)
+	return fmt.Sprintf("most blocked: %s by %s (%.0f%%)", s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
 }
 
 func (p *locksPage) tagCount() string {
