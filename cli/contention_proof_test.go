@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"os/exec"
@@ -52,6 +53,32 @@ func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 			truth := truthOf(end(), from, until)
 			compareWaits(t, d, truth, library.pause, owners(t, d, truth))
 		})
+	}
+}
+
+// Whatever the number of waiters and their poll, the waits of a load are seen within 10 %, and its
+// lock counts as asked for: the first look is 1 to 2 s after the first read.
+func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
+	if !testtier.Proving() {
+		t.Skip("it takes minutes: set LOCKTOP_PROOF=1")
+	}
+	for _, poll := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond} {
+		for _, waiters := range []int{2, 8, 64} {
+			t.Run(fmt.Sprintf("%d every %v", waiters, poll), func(t *testing.T) {
+				addr := server.ForTest(t).Addr()
+				load := []string{"--clients", fmt.Sprint(waiters + 1), "--keys", "1", "--wait", fmt.Sprintf("{poll: %v, jitter: 0.2}", poll)}
+				end := loadUntil(t, addr, append(load, "--hold", "exp:15ms", "--think", "1ms")...)
+				d, from, until := documentOf(t, "-u", "redis://"+addr, "--monitor", "--force", "--for", "10s")
+				compareWaits(t, d, truthOf(end(), from, until), poll, func(name string) string { return name })
+
+				end = loadUntil(t, addr, append(load, "--hold", "20s", "--ttl", "1m", "--renew", "off")...)
+				eventually(t, func() bool { return strings.Contains(locktop(t, "list", "-u", "redis://"+addr).out, "load:") })
+				if got := locktop(t, "list", "-u", "redis://"+addr, "--for", "3s", "--json"); !strings.Contains(got.out, `"asked_ago"`) {
+					t.Errorf("the lock does not count as asked for: %s%s", got.out, got.errors)
+				}
+				end()
+			})
+		}
 	}
 }
 

@@ -54,6 +54,8 @@ type Format struct {
 	// ShowsWaiters says that Decode finds the waiters or their number. Without it, a lock
 	// without visible waiters may still have some.
 	ShowsWaiters bool
+	// MayPoll says that some clients wait without an entry: they only poll.
+	MayPoll bool
 	// BlockingWait says that waiters use a blocking command such as BLPOP.
 	BlockingWait bool
 	// Attempts are the shapes of the commands with which a client tries to acquire a lock, the

@@ -16,7 +16,11 @@ const (
 	spare       = 10                     // renewals that a hold can miss without danger
 )
 
-// convoy finds locks whose waiters take longer to notice a release than the holds take.
+// convoy finds locks whose waiters take longer to notice a release than the holds take. A request
+// of a client does not make it a waiter here: clients that try once for each run of a job are
+// refused, too, and leave the lock free until the next run. And a client that is seen to ask again
+// and again asks at least every 2 s, so it notices a release within 2 s, but only during holds of
+// more than 2 s is that seen.
 func convoy(l *Lock, now time.Time) string {
 	p := l.Past
 	if p == nil || l.WaiterCount() == 0 && now.Sub(p.WaiterSeen) > maxBreak || p.ContendedAt.IsZero() || now.Sub(p.ContendedAt) < convoyFor ||

@@ -57,6 +57,7 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 		{"too few holds", convoy(func(l *keyspace.Lock) { l.Past.HoldP50 = 0 }), 20_000, "", ""},
 		{"the next waiter has not polled yet", convoy(func(l *keyspace.Lock) { l.Waiters, l.Past.WaiterSeen = nil, at(19_100) }), 20_000, "convoy warning", "its waiters poll too slowly"},
 		{"no waiter", convoy(func(l *keyspace.Lock) { l.Waiters = nil }), 20_000, "", ""},
+		{"clients that ask during a hold and may give up", convoy(func(l *keyspace.Lock) { l.Waiters, l.AskedAt = nil, at(19_995) }), 20_000, "", ""},
 
 		{"a renewal is late by half a period", renewed(same), 45_000, "renewal-missed warning", "Renewed every 10 s, and the next renewal is 5.0 s late: the lock ends in 15 s."},
 		{"a late renewal with a deadline ten renewals away", renewed(func(l *keyspace.Lock) { l.Expires = at(145_000) }), 45_000, "renewal-missed warning", "the lock ends in 1 m 40"},

@@ -42,7 +42,16 @@ func shots() []shot {
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
-				{keys: []string{"Enter"}, until: `(?s)● held  printer.*is it stuck.*last 60 s.*newest first.*waiter-joined`},
+				{keys: []string{"Enter"}, until: `(?s)● held  printer.*is it stuck.*last 60 s.*blocked .*┄┄┄.*✗ expired`},
+			},
+		},
+		{
+			name:  "contention",
+			title: "locktop demo convoy",
+			args:  []string{"demo", "convoy", "--theme", "dark"},
+			steps: []step{
+				{until: `acquired +\d\d`},
+				{keys: []string{"1", "o", "o"}, until: `(?s)most blocked: load.*▲ load.*finding +▲ Between two holds`},
 			},
 		},
 		{

@@ -31,7 +31,7 @@ func commandSpecs() []commandSpec {
 		{"lock", "KEY", "open the page of a lock", nil, (*app).openLock},
 		{"filter", "TEXT", "show some of the locks, as / does", nil, (*app).setFilter},
 		{"sort", "COLUMN", "order the locks", orders(), (*app).setOrder},
-		{"group", "NAME", "group the locks by owner, or by nothing", []string{"owner", "none"}, (*app).setGroup},
+		{"group", "NAME", "group the locks by owner, or show one row for each class of locks with its waiting", groups(), (*app).setGroup},
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, (*app).setDB},
 		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
@@ -228,18 +228,21 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	return nil, nil
 }
 
-// sortByName sorts by one of orders, and shows its column.
+// sortByName sorts the locks by one of orders, and shows its column.
 func (p *locksPage) sortByName(name string) {
+	if p.group == byClass {
+		p.groupBy(noGroup)
+	}
 	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
 	p.sort, p.reversed = slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil }), false
 }
 
 func (a *app) setGroup(name string) (tea.Cmd, error) {
-	if name != "owner" && name != "none" {
-		return nil, fmt.Errorf("one of: owner, none")
+	if !slices.Contains(groups(), name) {
+		return nil, fmt.Errorf("one of: %s", strings.Join(groups(), ", "))
 	}
 	p := a.locks()
-	p.grouped = name == "owner"
+	p.groupBy(name)
 	p.arrange(&a.state)
 	a.openIndex(onLocks)
 	return nil, nil

@@ -177,7 +177,7 @@ func bindings() []binding {
 		{[]stroke{{tellStory, "e"}}, onLock, "e", "story", "explain what happened to the lock: who held it, what it cost, what is not known; again: the lock"},
 		{[]stroke{{sortLeft, "left"}, {sortRight, "right"}}, onLocks, "← →", "sort", "sort by the next column, left or right"},
 		{[]stroke{{invert, "i"}}, onLocks, "i", "reverse", "reverse the order"},
-		{[]stroke{{groupOwners, "o"}}, onLocks, "o", "", "group the locks by owner, with what each holds and waits for; again: one list"},
+		{[]stroke{{groupOwners, "o"}}, onLocks, "o", "", "group the locks by owner, with what each holds and waits for; again: a row for each class of locks, with its waiting; again: one list"},
 		{[]stroke{{preview, "v"}}, onLocks, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{[]stroke{{wide, "w"}}, onLocks, "w", "wide", "more columns: fence, renewals, database, node"},
 		{[]stroke{{tag, "t"}}, onLocks, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},

@@ -85,7 +85,7 @@ func keyTests() []keyTest {
 		}},
 
 		{onLocks, "enter", func(d *driver) {
-			d.press("j", "enter").want("newest first", "lock:orders:4711").press("esc").want("OWNER")
+			d.press("j", "enter").want("is it stuck?", "lock:orders:4711").press("esc").want("OWNER")
 		}},
 		{onLocks, "t", func(d *driver) {
 			d.press("t").want("1 tagged", "✓")

@@ -34,6 +34,9 @@ type column struct {
 
 // columns returns the columns of the table, from left to right.
 func (p *locksPage) columns() []column {
+	if p.group == byClass {
+		return p.classColumns()
+	}
 	all := lockColumns()
 	if p.wide { // drop the wide columns last if the table is too narrow
 		for i := range all {

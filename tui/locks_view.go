@@ -130,7 +130,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 		if heading := p.rows[row].heading; heading != nil {
 			s.ownerHeading(l, heading)
 		} else {
-			v := lockView{s.current().locks[p.rows[row].lock], now, s}
+			v := lockView{p.rows[row].lock, now, s}
 			p.tableRow(l, table, columns, v, row == p.row && !p.gone)
 		}
 		s.scrollBar(l, row, p.top, n, len(p.rows))
@@ -248,14 +248,18 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 			lines = append(lines, l.String())
 			continue
 		}
-		v := lockView{s.current().locks[p.rows[row].lock], now, s}
-		lines = append(lines, v.compact(w, row == p.row && !p.gone))
+		v := lockView{p.rows[row].lock, now, s}
+		name := s.redactKey(v.Key)
+		if c := p.classOf(v.Lock); c != nil {
+			name = s.redactKey(c.Name)
+		}
+		lines = append(lines, v.compact(w, name, row == p.row && !p.gone))
 	}
 	return lines
 }
 
-// compact draws a lock in one line: the cursor, its worst finding or its state, its key, owner and TTL.
-func (v lockView) compact(w int, selected bool) string {
+// compact draws a lock in one line: the cursor, its worst finding or its state, its name, owner and TTL.
+func (v lockView) compact(w int, name string, selected bool) string {
 	s := v.state
 	glyph, style := s.ofState(v.State(v.now))
 	if severity, found := s.current().worst[v.ID()]; found {
@@ -277,9 +281,9 @@ func (v lockView) compact(w int, selected bool) string {
 	}
 	room := l.Rest() - owner - widget.Width(ttl.Text) - 2
 	if room < 1 {
-		return l.Put(key, s.screen.glyphs.Fit(s.redactKey(v.Key), l.Rest())).String()
+		return l.Put(key, s.screen.glyphs.Fit(name, l.Rest())).String()
 	}
-	l.Put(key, s.screen.glyphs.Fit(s.redactKey(v.Key), room)).Pad(text, 1)
+	l.Put(key, s.screen.glyphs.Fit(name, room)).Pad(text, 1)
 	l.Put(text, s.screen.glyphs.Fit(v.owner(), owner)).Pad(text, 1)
 	return l.Put(ttl.Style, ttl.Text).String()
 }

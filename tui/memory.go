@@ -63,7 +63,7 @@ func (a *app) remember() {
 		open = a.from
 	}
 	r := Remembered{Page: (pageSet(1) << open).String(), Sort: "severity", Reversed: p.reversed, Wide: p.wide, Theme: a.chosenTheme}
-	if p.sort != bySeverity {
+	if p.sort != bySeverity && p.group != byClass {
 		r.Sort = p.columns()[p.sort].name
 	}
 	if r != a.recalled {

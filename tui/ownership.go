@@ -100,12 +100,11 @@ type ownerGroup struct {
 // their first row. It finds no groups for libraries that make a
 // new token for each hold.
 func (s *state) groupByOwner(rows []lockRow) []lockRow {
-	locks := s.current().locks
 	single, free := &ownerGroup{}, &ownerGroup{}
 	var groups []*ownerGroup
 	byName := map[string]*ownerGroup{}
 	for _, row := range rows {
-		l := locks[row.lock]
+		l := row.lock
 		if len(l.Holders) == 0 {
 			free.rows = append(free.rows, row)
 			continue

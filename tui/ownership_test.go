@@ -134,7 +134,7 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		}
 		d.size(120, 35).press("o").wantNot("  holds ", "grouped")
 		d.press(":").enter("group owner").press("enter").want("ship-1  holds 2 locks")
-		d.press(":").enter("group nothing").press("enter").want("group: one of: owner, none")
+		d.press(":").enter("group nothing").press("enter").want("group: one of: owner, class, none")
 		d.press(":").enter("group none").press("enter").wantNot("ship-1  holds")
 	})
 }

@@ -250,14 +250,6 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 	return lines
 }
 
-// lastMinuteBlock draws the last 60 s as a strip, and the owners of its letters.
-func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
-	v := s.lastMinute(max(1, w-2*margin))
-	l := widget.NewLine(w).Pad(widget.Style{}, margin)
-	s.strip(l, p.id, v)
-	return append([]string{s.ruleOf(w, "last 60 s", s.origin(p.id)), l.String()}, s.ownersLegend(w, p.id, v)...)
-}
-
 // origin returns the source of a lock's timeline: "exact" or "sampled".
 func (s *state) origin(id keyspace.ID) string {
 	if s.timeline.exact[id.Key] != nil {

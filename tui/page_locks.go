@@ -20,8 +20,9 @@ type locksPage struct {
 	sort     int // index of the sort column, or bySeverity
 	reversed bool
 	wide     bool
-	hide     bool // hide the preview
-	grouped  bool // the rows are grouped by owner
+	hide     bool   // hide the preview
+	group    string // one of groups
+	waiting  waiting
 
 	moved  bool          // the user moved the cursor; until then the first row is selected
 	chosen keyspace.ID   // selected lock
@@ -37,13 +38,26 @@ type locksPage struct {
 	hidden               bool      // their names were hidden
 }
 
-// lockRow is a lock, or the heading of an owner's locks.
+// Groups of the locks.
+const (
+	noGroup = "none"
+	byOwner = "owner" // rows of locks, with a heading for each owner
+	byClass = "class" // a row for each class of locks
+)
+
+// groups lists the values of locksPage.group as :group names them, in the order in which a key changes them.
+func groups() []string { return []string{byOwner, byClass, noGroup} }
+
+// lockRow is a lock, which stands for its class if the rows are grouped by class, or the heading
+// of an owner's locks.
 type lockRow struct {
-	lock    int         // index into the locks of the view model
+	lock    *keyspace.Lock
 	heading *ownerGroup // nil in the row of a lock
 }
 
-func newLocksPage() *locksPage { return &locksPage{sort: bySeverity, tags: map[keyspace.ID]bool{}} }
+func newLocksPage() *locksPage {
+	return &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]bool{}}
+}
 
 func (p *locksPage) act(s *state, a action) tea.Cmd {
 	if steps, ok := stride(a, len(p.rows), p.height(s)); ok {
@@ -75,7 +89,8 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	case back:
 		p.clear(s)
 	case groupOwners:
-		p.grouped = !p.grouped
+		next := slices.Index(groups(), p.group) + 1
+		p.groupBy(groups()[next%len(groups())])
 		p.arrange(s)
 		s.notify("order: " + p.order())
 	case wide:
@@ -98,7 +113,7 @@ func (p *locksPage) reset() {
 
 // tagIt toggles the tag of the selected lock and selects the next one.
 func (p *locksPage) tagIt(s *state) {
-	if len(p.rows) == 0 || p.gone {
+	if len(p.rows) == 0 || p.gone || p.group == byClass {
 		s.reject("no lock to tag")
 		return
 	}
@@ -214,14 +229,29 @@ func (p *locksPage) sortBy(s *state, steps int) {
 	s.notify("order: " + p.order())
 }
 
+// groupBy groups the locks. The columns of classes differ from those of locks, so the order of
+// one is not that of the other.
+func (p *locksPage) groupBy(group string) {
+	if (group == byClass) != (p.group == byClass) {
+		p.sort, p.reversed = bySeverity, false
+	}
+	p.group, p.waiting.at = group, time.Time{}
+}
+
 // order describes the sort order.
 func (p *locksPage) order() string {
 	order := "worst first"
-	if p.sort != bySeverity {
+	switch {
+	case p.sort != bySeverity:
 		order = "by " + p.columns()[p.sort].name
+	case p.group == byClass:
+		order = "by blocked"
 	}
-	if p.grouped {
+	switch p.group {
+	case byOwner:
 		order = "by owner, then " + order
+	case byClass:
+		order = "classes " + order
 	}
 	return order
 }
@@ -240,14 +270,23 @@ func (p *locksPage) arrange(s *state) {
 	}
 	p.measure(s)
 	p.rows = p.rows[:0]
-	for i, l := range model.locks {
+	for _, l := range model.locks {
 		if !filtered || p.filter.match(l, model.snap.At, about[l.ID()]) {
-			p.rows = append(p.rows, lockRow{lock: i})
+			p.rows = append(p.rows, lockRow{lock: l})
 		}
 	}
 	p.found = len(p.rows)
+	p.waiting.update(s, p)
+	if p.group == byClass {
+		p.rows = slices.Clone(p.waiting.rows)
+		for i, r := range p.rows {
+			if l, there := model.lock(r.lock.ID()); there {
+				p.rows[i].lock = &l
+			}
+		}
+	}
 	p.sortRows(s)
-	if p.grouped {
+	if p.group == byOwner {
 		p.rows = s.groupByOwner(p.rows)
 	}
 	p.follow(s)
@@ -279,7 +318,7 @@ func (p *locksPage) sortRows(s *state) {
 	model := s.current()
 	if p.sort != bySeverity {
 		less := p.columns()[p.sort].less
-		of := func(i int) lockView { return lockView{model.locks[i], model.snap.At, s} }
+		of := func(l *keyspace.Lock) lockView { return lockView{l, model.snap.At, s} }
 		slices.SortStableFunc(p.rows, func(a, b lockRow) int { return less(of(a.lock), of(b.lock)) })
 	}
 	if p.reversed {
@@ -295,15 +334,19 @@ func (p *locksPage) follow(s *state) {
 		p.choose(s, 0)
 		return
 	}
+	class := keyspace.ClassOf(p.chosen.Key)
 	chosen := func(r lockRow) bool {
-		return r.heading == nil && locks[r.lock].ID().OnAnyNode() == p.chosen
+		if c := p.classOf(r.lock); c != nil {
+			return c.Name == class && c.DB == p.chosen.DB
+		}
+		return r.heading == nil && r.lock.ID().OnAnyNode() == p.chosen
 	}
 	row := p.row
 	if row >= len(p.rows) || !chosen(p.rows[row]) { // mostly it has not moved
 		row = slices.IndexFunc(p.rows, chosen)
 	}
 	if row >= 0 {
-		p.row, p.last, p.seen, p.gone = row, *locks[p.rows[row].lock], s.clock(), false
+		p.choose(s, row)
 		return
 	}
 	p.row = max(0, min(p.row, len(p.rows)-1))
@@ -320,7 +363,7 @@ func (p *locksPage) choose(s *state, row int) {
 		row++
 	}
 	p.row, p.seen, p.gone = row, s.clock(), false
-	p.last = *s.current().locks[p.rows[row].lock]
+	p.last = *p.rows[row].lock
 	p.chosen = p.last.ID().OnAnyNode()
 }
 
@@ -366,6 +409,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
 		{style: t.text, text: atLeast + humanize.Count(model.waiting) + " waiting", priority: 2},
+		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
 	parts = append(parts, s.findings(model)...)
 	if n := len(model.snoozed); n > 0 {
@@ -380,6 +424,14 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		{style: t.dim, text: "sorted " + p.order(), priority: 5},
 		{style: t.dim, text: scanned(model.snap), priority: 6},
 	})
+}
+
+// mostText names the lock with the most waiting, and the holder that is to blame for most of it.
+func (p *locksPage) mostText(s *state) string {
+	if p.waiting.figures.Worst == "" {
+		return ""
+	}
+	return fmt.Sprintf("most blocked: %s by %s (%.0f%%)", s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
 }
 
 func (p *locksPage) tagCount() string {
@@ -406,7 +458,7 @@ func (s *state) findings(model *viewModel) []segment {
 	glyph, style := s.ofSeverity(worst[0].Severity)
 	return []segment{
 		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
-		{style: s.screen.theme.text, text: text, priority: 3, flex: 30},
+		{style: s.screen.theme.text, text: text, priority: 4, flex: 30},
 	}
 }
 

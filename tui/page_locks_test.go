@@ -156,7 +156,7 @@ func TestEveryColumnSortsInBothDirections(t *testing.T) {
 func (d *driver) rows() []string {
 	var keys []string
 	for _, row := range d.app.pages[0].(*locksPage).rows {
-		keys = append(keys, d.app.current().locks[row.lock].Key)
+		keys = append(keys, row.lock.Key)
 	}
 	return keys
 }

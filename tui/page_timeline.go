@@ -142,7 +142,7 @@ func (p *timelinePage) arrange(s *state) {
 		if load := s.timeline.exact[id.Key]; load != nil {
 			exact[id.Key], n = true, load
 		}
-		if len(n.holds) > 0 || len(n.queue) > 0 {
+		if !n.lastSeen().IsZero() {
 			add(id, n.owners)
 		}
 	}
@@ -320,13 +320,22 @@ func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 	lines := []string{s.ruleOf(w, s.redactKey(p.chosen.Key), "who held it")}
 	lines = append(lines, s.ownersLegend(w, p.chosen, v)...)
 	g, t := s.screen.glyphs, s.screen.theme
+	return append(lines, s.signs(w, sign{t.text, g.Across[8], "held"}, sign{t.text, g.Shared, "shared"}, sign{t.warn, g.Across[8], "waited for"},
+		sign{t.warn, g.Dashed, "free, with waiters"}, sign{t.alarm, g.Clash, "overlap"}, sign{t.band, g.Behind, "fault"}))
+}
+
+// sign is a glyph of a strip with its meaning.
+type sign struct {
+	style widget.Style
+	glyph string
+	word  string
+}
+
+// signs draws the meanings of glyphs.
+func (s *state) signs(w int, all ...sign) string {
 	l := widget.NewLine(w).Pad(widget.Style{}, margin)
-	for _, sign := range []struct {
-		style widget.Style
-		glyph string
-		word  string
-	}{{t.text, g.Across[8], "held"}, {t.text, g.Shared, "shared"}, {t.warn, g.Across[8], "waited for"}, {t.warn, g.Dashed, "free, with waiters"}, {t.alarm, g.Clash, "overlap"}, {t.band, g.Behind, "fault"}} {
-		l.Put(sign.style, sign.glyph).Put(t.dim, " "+sign.word).Pad(widget.Style{}, 2)
+	for _, one := range all {
+		l.Put(one.style, one.glyph).Put(s.screen.theme.dim, " "+one.word).Pad(widget.Style{}, 2)
 	}
-	return append(lines, l.String())
+	return l.String()
 }

@@ -88,12 +88,12 @@ func TestTheLockPageShowsTheHoldTimes(t *testing.T) {
 
 func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
-		d.size(160, 45).wait(2 * tickInterval)
+		d.size(160, 55).wait(2 * tickInterval)
 		if line := d.line("▌"); !strings.Contains(line, "job:nightly") || !strings.Contains(line, "── now ──") {
 			t.Errorf("the first line has no lock beside it: %q", line)
 		}
 		d.want("stored as").press("j").wait(2*tickInterval).want("── lock:orders:4711 ──", "holder = 3")
-		d.press("v").wantNot("stored as").press("v").size(159, 45).wantNot("stored as")
+		d.press("v").wantNot("stored as").press("v").size(159, 55).wantNot("stored as")
 	})
 }
 

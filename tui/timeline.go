@@ -30,8 +30,12 @@ type lane struct {
 	exact    bool           // from the load's events and on the local clock; otherwise sampled from snapshots
 	holds    []timelineHold // in order of their start
 	overlaps []overlap      // found by the load's oracle
-	queue    []waiterCount  // changes of the number of waiters, oldest first
 	letters  []letter       // of its owners, the latest last
+	whole    time.Time      // earlier holds and waits may be discarded
+
+	waits   []laneWait           // that have ended, in this order
+	waiting map[string]time.Time // since when clients wait, by name
+	unnamed laneWait             // the clients that wait now, but whose names are not known
 }
 
 // letter is the letter of an owner in one lane.
@@ -45,12 +49,7 @@ type timelineHold struct {
 	letter   int       // number of its letter and colour in this lane
 	shared   bool      // other owners may hold the lock, too
 	from, to time.Time // to is zero while the hold lasts
-}
-
-// waiterCount is a change of the number of waiters.
-type waiterCount struct {
-	at time.Time
-	n  int
+	lapsed   bool      // it ended by expiry
 }
 
 // add records a new snapshot.
@@ -68,13 +67,13 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 				c.owner(v.Token)
 			}
 		}
-		if n := c.lanes[l.ID().OnAnyNode()]; n != nil || l.WaiterCount() > 0 {
-			c.lane(l, change.At).waiting(change.At, l.WaiterCount())
+		if n := c.lanes[l.ID().OnAnyNode()]; n != nil || l.LeastWaiters(change.At) > 0 {
+			c.lane(l, change.At).observe(l, change.At)
 		}
 	}
 	for _, id := range change.Ended() {
 		if n := c.lanes[id]; n != nil {
-			n.waiting(change.At, 0)
+			n.stopWaiting(change.At)
 		}
 	}
 	if change.At.Sub(c.pruned) > historyKept/10 {
@@ -105,7 +104,7 @@ func (c *timeline) apply(events []loadgen.Event, newRun, several bool) {
 		}
 		n := c.exact[e.Key]
 		if n == nil {
-			n = &lane{exact: true}
+			n = &lane{exact: true, whole: e.At}
 			c.exact[e.Key] = n
 		}
 		n.onLoadEvent(e, c.owner(e.Owner()), several)
@@ -115,7 +114,7 @@ func (c *timeline) apply(events []loadgen.Event, newRun, several bool) {
 // halt ends all holds and waits of the load.
 func (c *timeline) halt(at time.Time) {
 	for _, n := range c.exact {
-		n.waiting(at, 0)
+		n.stopWaiting(at)
 		for i := range n.holds {
 			if n.holds[i].to.IsZero() {
 				n.holds[i].to = at
@@ -127,24 +126,23 @@ func (c *timeline) halt(at time.Time) {
 // onLoadEvent records an event of the load.
 func (n *lane) onLoadEvent(e *loadgen.Event, owner int, several bool) {
 	at, holder := e.At, e.Owner()+" "+e.Token // some unsound kinds of lock give one token to several clients
-	waiting := n.waiters()
 	switch e.Kind {
 	case loadgen.Arrived:
-		n.waiting(at, waiting+1)
+		n.joins(e.Owner(), at)
 	case loadgen.TimedOut, loadgen.Refused, loadgen.Failed:
-		n.waiting(at, max(0, waiting-1))
+		n.leaves(e.Owner(), at)
 	case loadgen.Acquired:
-		n.waiting(at, max(0, waiting-1))
+		n.leaves(e.Owner(), at)
 		n.begin(timelineHold{holder: holder, name: e.Owner(), owner: owner, shared: e.Shared || several, from: at})
 	case loadgen.Released, loadgen.Expired, loadgen.Lost:
-		n.end(holder, at)
+		n.end(holder, at, e.Kind != loadgen.Released)
 	case loadgen.Abandoned:
 		if e.Token == "" { // the client crashed during the acquire; its key stays
-			n.waiting(at, max(0, waiting-1))
+			n.leaves(e.Owner(), at)
 			n.begin(timelineHold{holder: holder, name: e.Owner(), owner: owner, from: at})
 			return
 		}
-		n.end(holder, at)
+		n.end(holder, at, false)
 	case loadgen.Overlapped:
 		n.overlaps = append(n.overlaps, overlap{from: at, to: at.Add(e.Took)})
 		n.overlaps = n.overlaps[max(0, len(n.overlaps)-maxHolds):]
@@ -192,6 +190,10 @@ func (c *timeline) onEvent(e *keyspace.Event) {
 		c.lane(&e.Lock, e.At).begin(c.hold(&e.Lock, &e.Holder, e.At))
 	case e.Kind.Ends():
 		c.ended(id, e)
+	case e.Kind == keyspace.WaiterJoined:
+		c.lane(&e.Lock, e.At).joins(e.Waiter.ID, e.At.Add(-e.Waiter.Age(e.At).Duration))
+	case e.Kind == keyspace.WaiterLeft && c.lanes[id] != nil:
+		c.lanes[id].leaves(e.Waiter.ID, e.At)
 	}
 }
 
@@ -206,7 +208,7 @@ func (c *timeline) ended(id keyspace.ID, e *keyspace.Event) {
 	n := c.lane(&e.Lock, e.At)
 	n.begin(hold) // unless it is known
 	slices.SortStableFunc(n.holds, func(a, b timelineHold) int { return a.from.Compare(b.from) })
-	n.end(e.Holder.ID, e.Ended())
+	n.end(e.Holder.ID, e.Ended(), e.Kind == keyspace.Expired)
 }
 
 // maxOwners is the number of owners with a number of their own.
@@ -243,7 +245,9 @@ func (n *lane) begin(s timelineHold) {
 		}
 	}
 	s.letter = n.letterOf(s.owner)
-	n.holds = newest(append(n.holds, s), maxHolds)
+	if n.holds = newest(append(n.holds, s), maxHolds); len(n.holds) == maxHolds {
+		n.whole = n.holds[0].from
+	}
 }
 
 // letterOf returns the number of an owner's letter in this lane: the letter that the owner has in other lanes, unless
@@ -268,18 +272,12 @@ func (n *lane) letterOf(owner int) int {
 }
 
 // end ends the hold of a holder.
-func (n *lane) end(holder string, at time.Time) {
+func (n *lane) end(holder string, at time.Time, lapsed bool) {
 	for i := len(n.holds) - 1; i >= 0; i-- {
 		if s := &n.holds[i]; s.holder == holder && s.to.IsZero() {
-			s.to = at
+			s.to, s.lapsed = at, lapsed
 			return
 		}
-	}
-}
-
-func (n *lane) waiting(at time.Time, waiters int) {
-	if waiters != n.waiters() {
-		n.queue = newest(append(n.queue, waiterCount{at, waiters}), maxHolds)
 	}
 }
 
@@ -306,19 +304,20 @@ func (c *timeline) prune(now time.Time) {
 }
 
 // lastSeen returns the end of the lane's last hold or wait, or a time in the far future while
-// the lock is held.
+// the lock is held or waited for.
 func (n *lane) lastSeen() time.Time {
+	if n.waiters() > 0 {
+		return time.Unix(1<<40, 0)
+	}
 	var last time.Time
 	for i := range n.holds {
 		if n.holds[i].to.IsZero() {
 			return time.Unix(1<<40, 0)
 		}
-		if n.holds[i].to.After(last) {
-			last = n.holds[i].to
-		}
+		last = later(last, n.holds[i].to)
 	}
-	if k := len(n.queue); k > 0 && n.queue[k-1].at.After(last) {
-		last = n.queue[k-1].at
+	if k := len(n.waits); k > 0 {
+		last = later(last, n.waits[k-1].to)
 	}
 	return last
 }
@@ -349,14 +348,6 @@ func (n *lane) readers() int {
 		}
 	}
 	return sharing
-}
-
-// waiters returns the number of current waiters.
-func (n *lane) waiters() int {
-	if k := len(n.queue); k > 0 {
-		return n.queue[k-1].n
-	}
-	return 0
 }
 
 // busy returns the fraction of the time from from to to in which the lock was held.

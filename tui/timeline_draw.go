@@ -25,12 +25,13 @@ func (v timeWindow) shows(from, to time.Time) bool {
 	return from.Before(v.to) && (to.IsZero() || to.After(v.from))
 }
 
-// spans returns the spans of a lane in drawing order: waits, holds, overlaps.
-func (n *lane) spans(t theme, v timeWindow) []widget.Span {
-	if n == nil {
-		return nil
+// spans returns the spans of a lane in drawing order: waits, holds, overlaps. The holds have the
+// colour of waiting in the contended parts of the window.
+func (n *lane) spans(t theme, v timeWindow, contended []timeWindow) []widget.Span {
+	var spans []widget.Span
+	for _, w := range n.contended(v) { // holds are drawn over them
+		spans = append(spans, widget.Span{From: v.cell(w.from), To: v.cell(w.to), Fill: t.warn, Kind: widget.Empty})
 	}
-	spans := n.waits(t, v)
 	for i := range n.holds {
 		s := &n.holds[i]
 		if !v.shows(s.from, s.to) {
@@ -41,9 +42,12 @@ func (n *lane) spans(t theme, v timeWindow) []widget.Span {
 		if s.shared {
 			kind = widget.Shared
 		}
-		spans = append(spans, widget.Span{From: v.cell(s.from), To: v.cell(s.until(v.to)), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
-		for _, w := range n.waitedFor(s.from, s.until(v.to)) {
-			spans = append(spans, widget.Span{From: v.cell(w.from), To: v.cell(w.to), Fill: t.warn, Kind: kind})
+		to := s.until(v.to)
+		spans = append(spans, widget.Span{From: v.cell(s.from), To: v.cell(to), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
+		first, _ := slices.BinarySearchFunc(contended, s.from, func(w timeWindow, at time.Time) int { return w.to.Compare(at) })
+		for k := first; k < len(contended) && contended[k].from.Before(to); k++ {
+			from, until := later(contended[k].from, s.from), earlier(contended[k].to, to)
+			spans = append(spans, widget.Span{From: v.cell(from), To: v.cell(until), Fill: t.warn, Kind: kind})
 		}
 	}
 	for _, c := range n.overlaps {
@@ -56,46 +60,10 @@ func (n *lane) spans(t theme, v timeWindow) []widget.Span {
 
 // until returns the end of a hold, at most now.
 func (s *timelineHold) until(now time.Time) time.Time {
-	if s.to.IsZero() || s.to.After(now) {
+	if s.to.IsZero() {
 		return now
 	}
-	return s.to
-}
-
-// waits returns the times with waiters. Holds are drawn over them.
-func (n *lane) waits(t theme, v timeWindow) []widget.Span {
-	var spans []widget.Span
-	for i, q := range n.queue {
-		end := v.to
-		if i+1 < len(n.queue) {
-			end = n.queue[i+1].at
-		}
-		if q.n > 0 && v.shows(q.at, end) {
-			spans = append(spans, widget.Span{From: v.cell(q.at), To: v.cell(end), Fill: t.warn, Kind: widget.Empty})
-		}
-	}
-	return spans
-}
-
-// waitedFor returns the parts of the time from from to to with waiters.
-func (n *lane) waitedFor(from, to time.Time) (parts []timeWindow) {
-	first, _ := slices.BinarySearchFunc(n.queue, from, func(q waiterCount, at time.Time) int { return q.at.Compare(at) })
-	for i := max(0, first-1); i < len(n.queue) && n.queue[i].at.Before(to); i++ {
-		if n.queue[i].n == 0 {
-			continue
-		}
-		part := timeWindow{from: n.queue[i].at, to: to}
-		if part.from.Before(from) {
-			part.from = from
-		}
-		if i+1 < len(n.queue) && n.queue[i+1].at.Before(to) {
-			part.to = n.queue[i+1].at
-		}
-		if part.to.After(part.from) {
-			parts = append(parts, part)
-		}
-	}
-	return parts
+	return earlier(s.to, now)
 }
 
 // overlap is a time in which two clients held an exclusive lock.
@@ -125,7 +93,11 @@ func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
 	if n != nil && n.exact {
 		behind = s.faultBands(v)
 	}
-	s.screen.glyphs.Strip(l, widget.Style{}, v.w, append(behind, n.spans(s.screen.theme, v)...))
+	var spans []widget.Span
+	if n != nil {
+		spans = n.spans(s.screen.theme, v, n.contended(v))
+	}
+	s.screen.glyphs.Strip(l, widget.Style{}, v.w, append(behind, spans...))
 }
 
 // faultBands returns the times of active faults, to be drawn behind a lane. v is on the local

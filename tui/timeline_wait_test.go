@@ -16,18 +16,20 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
 	n := &lane{
-		holds: []timelineHold{{from: at(10), to: at(30)}, {from: at(40), to: at(60)}},
-		queue: []waiterCount{{at(5), 1}, {at(15), 0}, {at(20), 2}, {at(25), 1}, {at(45), 0}},
+		holds:   []timelineHold{{from: at(10), to: at(30)}, {from: at(40), to: at(60)}},
+		waits:   []laneWait{{n: 1, from: at(5), to: at(15)}, {n: 1, from: at(20), to: at(25)}},
+		waiting: map[string]time.Time{"a": at(25)},
 	}
+	n.leaves("a", at(45))
 	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
 	view := timeWindow{at(0), at(100), 100}
 	var got [][2]float64
-	for _, s := range n.spans(theme, view) {
-		if s.Label == "" && s.Fill == theme.warn && s.From >= 10 && s.To != 20 {
+	for _, s := range n.spans(theme, view, n.contended(view)) {
+		if s.Label == "" && s.Fill == theme.warn && s.From >= 10 && s.To != 20 && s.To != 45 || s.From == 40 {
 			got = append(got, [2]float64{s.From, s.To})
 		}
 	}
-	for _, want := range [][2]float64{{10, 15}, {20, 25}, {25, 30}, {40, 45}} {
+	for _, want := range [][2]float64{{10, 15}, {20, 30}, {40, 45}} {
 		found := false
 		for _, g := range got {
 			found = found || g == want
@@ -54,7 +56,7 @@ func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	}
 	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
 	l := widget.NewLine(10)
-	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}))
+	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil))
 	if got := ansi.Strip(l.String()); got != " AB▒▒▒▒▒▒▒" {
 		t.Errorf("%q is drawn", got)
 	}

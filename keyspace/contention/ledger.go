@@ -36,9 +36,9 @@ type account struct {
 	at      time.Time     // of that read
 	states  []state       // in order; each differs from the one before
 	waiting map[string]time.Time
-	waits   []wait // stored waiters that have left
-	counted []wait // waiters of which only the number is known
-	asked   []wait // times during which another client has asked again and again
+	waits   []Wait // stored waiters that have left
+	counted []Wait // waiters of which only the number is known
+	asked   []Wait // times during which another client has asked again and again
 	tries   []try  // in the order of the server
 	shared  bool   // several clients may hold it at once
 }
@@ -50,41 +50,41 @@ type state struct {
 }
 
 // hold returns the hold of a state.
-func (s state) hold() hold {
-	h := hold{at: s.at}
+func (s state) hold() Hold {
+	h := Hold{At: s.at}
 	for _, holder := range s.holders {
-		h.tokens = append(h.tokens, holder.ID)
+		h.Tokens = append(h.Tokens, holder.ID)
 		h.write = h.write || holder.Mode == keyspace.Write
 	}
 	return h
 }
 
-// hold is who holds a lock until the next hold. Without tokens it is free.
-type hold struct {
-	at     time.Time
-	tokens []string
+// Hold is who holds a lock until the next hold. Without Tokens it is free.
+type Hold struct {
+	At     time.Time
+	Tokens []string
 	client string // address of the connection that has acquired it; "" = not known
 	write  bool   // one of them holds it for writing
 }
 
 // excludes reports whether a hold of this lock refuses all others.
-func (h hold) excludes(l keyspace.Lock) bool {
+func (h Hold) excludes(l keyspace.Lock) bool {
 	switch l.Kind {
 	case keyspace.RW:
 		return h.write
 	case keyspace.Semaphore:
-		return l.Limit > 0 && len(h.tokens) >= l.Limit
+		return l.Limit > 0 && len(h.Tokens) >= l.Limit
 	default:
 		return true
 	}
 }
 
-// wait is the wait of n clients for a lock.
-type wait struct {
-	waiter      string
-	from, until time.Time
-	n           int
-	atLeast     bool // it began earlier, or goes on
+// Wait is the wait of N clients for a lock.
+type Wait struct {
+	Waiter      string // "" if only the number is known
+	From, Until time.Time
+	N           int
+	AtLeast     bool // it began earlier, or goes on
 }
 
 // NewLedger returns an empty ledger for locks of some formats.
@@ -175,7 +175,7 @@ func (a *account) observe(at time.Time, l keyspace.Lock) {
 	a.ask(l)
 	for id, since := range a.waiting {
 		if !slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return w.ID == id }) {
-			a.waits = append(a.waits, wait{waiter: id, from: since, until: at, n: 1})
+			a.waits = append(a.waits, Wait{Waiter: id, From: since, Until: at, N: 1})
 			delete(a.waiting, id)
 		}
 	}
@@ -190,7 +190,7 @@ func (a *account) observe(at time.Time, l keyspace.Lock) {
 // count adds the time since the last read for the waiters without a name.
 func (a *account) count(at time.Time) {
 	if n := a.last.WaiterCount() - len(a.last.Waiters); n > 0 && at.After(a.at) {
-		a.counted = extended(a.counted, wait{from: a.at, until: at, n: n})
+		a.counted = extended(a.counted, Wait{From: a.at, Until: at, N: n})
 	}
 }
 
@@ -198,14 +198,14 @@ func (a *account) count(at time.Time) {
 func (a *account) ask(l keyspace.Lock) {
 	before, now := a.last.AskedAt, l.AskedAt
 	if !before.IsZero() && now.After(before) && now.Sub(before) <= keyspace.AskedWithin {
-		a.asked = extended(a.asked, wait{from: before, until: now, n: 1})
+		a.asked = extended(a.asked, Wait{From: before, Until: now, N: 1})
 	}
 }
 
 // extended returns the waits with one more, which continues the last one if it can.
-func extended(all []wait, w wait) []wait {
-	if i := len(all) - 1; i >= 0 && all[i].n == w.n && all[i].until.Equal(w.from) {
-		all[i].until = w.until
+func extended(all []Wait, w Wait) []Wait {
+	if i := len(all) - 1; i >= 0 && all[i].N == w.N && all[i].Until.Equal(w.From) {
+		all[i].Until = w.Until
 		return all
 	}
 	return append(all, w)
@@ -217,13 +217,13 @@ func sameHolders(a, b []keyspace.Holder) bool {
 
 // stored returns the waits of the stored waiters. A waiter that was there at the
 // first read, or is there still, has waited for longer.
-func (a *account) stored(watched Span) []wait {
+func (a *account) stored(watched Span) []Wait {
 	all := slices.Concat(a.waits, a.counted)
 	for id, since := range a.waiting {
-		all = append(all, wait{waiter: id, from: since, until: watched.Until, n: 1, atLeast: true})
+		all = append(all, Wait{Waiter: id, From: since, Until: watched.Until, N: 1, AtLeast: true})
 	}
 	for i := range all {
-		all[i].atLeast = all[i].atLeast || !all[i].from.After(watched.From) || all[i].waiter == ""
+		all[i].AtLeast = all[i].AtLeast || !all[i].From.After(watched.From) || all[i].Waiter == ""
 	}
 	return all
 }

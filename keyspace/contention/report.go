@@ -66,27 +66,28 @@ type Blocked struct {
 	Waited         time.Duration
 }
 
-// finding is the contention for one lock by one rung.
-type finding struct {
-	rung     Rung
-	period   time.Duration
-	waits    []wait
-	holds    []hold
+// Past is the contention for one lock during a time, as one rung shows it.
+type Past struct {
+	Rung     Rung
+	Period   time.Duration
+	Held     float64 // share of the time
+	Waits    []Wait
+	Holds    []Hold // in order
 	attempts int
 	acquired int
 }
 
-// perSecond returns the seconds of waiting per second.
-func (f finding) perSecond() float64 {
-	if f.period <= 0 {
+// PerSecond returns the seconds of waiting per second.
+func (f Past) PerSecond() float64 {
+	if f.Period <= 0 {
 		return 0
 	}
-	return f.waited().Seconds() / f.period.Seconds()
+	return f.waited().Seconds() / f.Period.Seconds()
 }
 
-func (f finding) waited() (sum time.Duration) {
-	for _, w := range f.waits {
-		sum += time.Duration(w.n) * w.until.Sub(w.from)
+func (f Past) waited() (sum time.Duration) {
+	for _, w := range f.Waits {
+		sum += time.Duration(w.N) * w.Until.Sub(w.From)
 	}
 	return sum
 }
@@ -95,21 +96,21 @@ func (f finding) waited() (sum time.Duration) {
 // counts: no rung shows more than there is.
 func (g *Ledger) Report() Report {
 	r := Report{Watched: g.watched, Monitored: g.monitored}
-	sums := make(map[classID]*classSum)
+	sums := make(map[classID]*Sum)
 	for _, id := range slices.SortedFunc(maps.Keys(g.locks), keyspace.ID.Compare) {
 		a := g.locks[id]
 		f, names := g.judge(a)
 		class := classID{id.DB, keyspace.ClassOf(id.Key)}
 		if sums[class] == nil {
-			sums[class] = &classSum{blamed: make(map[string]time.Duration)}
+			sums[class] = new(Sum)
 		}
 		blamed := blame(f, names)
-		sums[class].add(a.heldFor(g.watched.Until), f, blamed)
+		sums[class].add(f, blamed)
 		blames, waits := summarize(a.last.ID(), f, blamed)
 		r.Blames, r.Waits = append(r.Blames, blames...), append(r.Waits, waits...)
 	}
 	for id, sum := range sums {
-		r.Classes = append(r.Classes, sum.class(id, r.Watched.Duration()))
+		r.Classes = append(r.Classes, sum.Class(id.db, id.name))
 	}
 	slices.SortFunc(r.Classes, func(a, b Class) int {
 		return cmp.Or(cmp.Compare(b.Blocked, a.Blocked), cmp.Compare(b.Held, a.Held), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Name, b.Name))
@@ -119,24 +120,27 @@ func (g *Ledger) Report() Report {
 }
 
 // judge returns the rung that shows the most waiting for a lock, and the names of the clients.
-func (g *Ledger) judge(a *account) (finding, names) {
+func (g *Ledger) judge(a *account) (Past, names) {
 	n := a.names(g.formats[a.last.Format])
-	var read []hold
+	var read []Hold
 	for _, s := range a.states {
 		read = append(read, s.hold())
 	}
-	best := finding{rung: Stored, period: g.watched.Duration(), holds: read, waits: a.stored(g.watched)}
-	asked := finding{rung: Asked, period: g.watched.Duration(), holds: read, waits: a.asked}
-	if asked.perSecond() > best.perSecond() {
+	best := Past{Rung: Stored, Period: g.watched.Duration(), Holds: read, Waits: a.stored(g.watched)}
+	asked := Past{Rung: Asked, Period: best.Period, Holds: read, Waits: a.asked}
+	if asked.PerSecond() > best.PerSecond() {
 		best = asked
 	}
 	if len(a.tries) > 0 {
 		w := a.seen(g.monitored)
-		seen := finding{rung: Seen, period: g.monitored.Duration(), holds: w.holds, waits: w.waits(n.of)}
-		if seen.perSecond() >= best.perSecond() {
+		seen := Past{Rung: Seen, Period: g.monitored.Duration(), Holds: w.holds, Waits: w.waits(n.of)}
+		if seen.PerSecond() >= best.PerSecond() {
 			best = seen
 		}
 		best.attempts, best.acquired = w.attempted, w.acquired
+	}
+	if watched := g.watched.Duration(); watched > 0 {
+		best.Held = a.heldFor(g.watched.Until).Seconds() / watched.Seconds()
 	}
 	return best, n
 }
@@ -209,7 +213,7 @@ func (n names) nameProcesses(tries []try) {
 func (n names) of(t try) string { return cmp.Or(n.labels[t.token], n.labels[t.client], t.client) }
 
 // holder names one holder of a hold.
-func (n names) holder(h hold, token string) string {
+func (n names) holder(h Hold, token string) string {
 	client := cmp.Or(h.client, n.clients[token])
 	return cmp.Or(n.labels[token], n.labels[client], client, token)
 }
@@ -223,30 +227,30 @@ type blamed struct {
 
 // blame divides each wait among the holds that were in force. While a lock is free, the hold
 // before is to blame: its clients wait until they ask again. Several holders share the blame.
-func blame(f finding, n names) (all []blamed) {
-	var holds []hold
-	for _, h := range f.holds {
-		if len(h.tokens) > 0 {
+func blame(f Past, n names) (all []blamed) {
+	var holds []Hold
+	for _, h := range f.Holds {
+		if len(h.Tokens) > 0 {
 			holds = append(holds, h)
 		}
 	}
-	for i, w := range f.waits {
-		first, _ := slices.BinarySearchFunc(holds, w.from, func(h hold, t time.Time) int {
-			if h.at.After(t) {
+	for i, w := range f.Waits {
+		first, _ := slices.BinarySearchFunc(holds, w.From, func(h Hold, t time.Time) int {
+			if h.At.After(t) {
 				return 1
 			}
 			return -1
 		})
-		for k := max(first-1, 0); k < len(holds) && holds[k].at.Before(w.until); k++ {
-			from, until := later(holds[k].at, w.from), w.until
+		for k := max(first-1, 0); k < len(holds) && holds[k].At.Before(w.Until); k++ {
+			from, until := later(holds[k].At, w.From), w.Until
 			if k == 0 {
-				from = w.from
+				from = w.From
 			}
-			if k+1 < len(holds) && holds[k+1].at.Before(until) {
-				until = holds[k+1].at
+			if k+1 < len(holds) && holds[k+1].At.Before(until) {
+				until = holds[k+1].At
 			}
-			for _, token := range holds[k].tokens {
-				part := time.Duration(w.n) * until.Sub(from) / time.Duration(len(holds[k].tokens))
+			for _, token := range holds[k].Tokens {
+				part := time.Duration(w.N) * until.Sub(from) / time.Duration(len(holds[k].Tokens))
 				all = append(all, blamed{i, n.holder(holds[k], token), part})
 			}
 		}
@@ -255,26 +259,26 @@ func blame(f finding, n names) (all []blamed) {
 }
 
 // summarize returns the blame of the holders of a lock, and of each waiter.
-func summarize(id keyspace.ID, f finding, all []blamed) (blames []Blame, waits []Blocked) {
+func summarize(id keyspace.ID, f Past, all []blamed) (blames []Blame, waits []Blocked) {
 	type pair struct{ holder, waiter string }
 	byHolder := make(map[string]*Blame)
 	byPair := make(map[pair]time.Duration)
 	byWait := make(map[blamed]time.Duration)
 	for _, b := range all {
-		w := f.waits[b.wait]
+		w := f.Waits[b.wait]
 		sum := byHolder[b.holder]
 		if sum == nil {
-			sum = &Blame{Lock: id, Holder: b.holder, Rung: f.rung}
+			sum = &Blame{Lock: id, Holder: b.holder, Rung: f.Rung}
 			byHolder[b.holder] = sum
 		}
 		sum.Total += b.waited
 		one := blamed{wait: b.wait, holder: b.holder}
-		byWait[one] += b.waited / time.Duration(w.n)
+		byWait[one] += b.waited / time.Duration(w.N)
 		sum.Longest = max(sum.Longest, byWait[one])
-		if w.waiter == "" {
-			sum.Clients = max(sum.Clients, w.n)
+		if w.Waiter == "" {
+			sum.Clients = max(sum.Clients, w.N)
 		}
-		byPair[pair{b.holder, w.waiter}] += b.waited
+		byPair[pair{b.holder, w.Waiter}] += b.waited
 	}
 	for p, waited := range byPair {
 		if p.waiter != "" {
@@ -298,43 +302,46 @@ type classID struct {
 	name string
 }
 
-// classSum adds up the locks of a class.
-type classSum struct {
+// Sum adds up the locks of a class. The zero value is empty.
+type Sum struct {
 	locks    int
-	held     time.Duration
+	held     float64 // sum of the shares of their time
 	blocked  float64
 	best     float64 // of one lock
 	rung     Rung    // of the lock with the most waiting
-	waits    []wait
+	waits    []Wait
 	blamed   map[string]time.Duration
 	attempts int
 	acquired int
 }
 
-func (c *classSum) add(held time.Duration, f finding, all []blamed) {
+// Add adds a lock whose holders have their names as tokens.
+func (c *Sum) Add(f Past) { c.add(f, blame(f, names{})) }
+
+func (c *Sum) add(f Past, all []blamed) {
 	c.locks++
-	c.held += held
+	c.held += f.Held
 	c.attempts, c.acquired = c.attempts+f.attempts, c.acquired+f.acquired
-	rate := f.perSecond()
+	rate := f.PerSecond()
 	if rate > c.best {
-		c.best, c.rung = rate, f.rung
+		c.best, c.rung = rate, f.Rung
 	}
 	c.blocked += rate
-	c.waits = append(c.waits, f.waits...)
+	c.waits = append(c.waits, f.Waits...)
+	if c.blamed == nil {
+		c.blamed = make(map[string]time.Duration)
+	}
 	for _, b := range all {
 		c.blamed[b.holder] += b.waited
 	}
 }
 
-// class returns the figures of a class that was watched for a while.
-func (c *classSum) class(id classID, watched time.Duration) Class {
-	all := finding{waits: c.waits}
+// Class returns the figures of the locks so far.
+func (c *Sum) Class(db int, name string) Class {
+	all := Past{Waits: c.waits}
 	k := Class{
-		DB: id.db, Name: id.name, Locks: c.locks, Rung: c.rung, Blocked: c.blocked, Waited: all.waited(), MostWaiting: mostAtOnce(c.waits),
+		DB: db, Name: name, Locks: c.locks, Held: c.held / float64(max(1, c.locks)), Rung: c.rung, Blocked: c.blocked, Waited: all.waited(), MostWaiting: mostAtOnce(c.waits),
 		Attempts: c.attempts, Acquired: c.acquired,
-	}
-	if watched > 0 {
-		k.Held = c.held.Seconds() / watched.Seconds() / float64(c.locks)
 	}
 	var worst time.Duration
 	for holder, waited := range c.blamed {
@@ -350,14 +357,14 @@ func (c *classSum) class(id classID, watched time.Duration) Class {
 }
 
 // mostAtOnce returns the most clients that waited at once.
-func mostAtOnce(waits []wait) int {
+func mostAtOnce(waits []Wait) int {
 	type change struct {
 		at time.Time
 		n  int
 	}
 	var changes []change
 	for _, w := range waits {
-		changes = append(changes, change{w.from, w.n}, change{w.until, -w.n})
+		changes = append(changes, change{w.From, w.N}, change{w.Until, -w.N})
 	}
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.n, b.n)) })
 	now, most := 0, 0
@@ -370,12 +377,12 @@ func mostAtOnce(waits []wait) int {
 
 // quantile returns a quantile of waits. Some are lower bounds: if they were much longer, and the
 // quantile would change by more than a tenth, it may be longer.
-func quantile(waits []wait, q float64) Quantile {
+func quantile(waits []Wait, q float64) Quantile {
 	const noDifference = 1.1
 	least, most := make([]time.Duration, len(waits)), make([]time.Duration, len(waits))
 	for i, w := range waits {
-		least[i] = w.until.Sub(w.from)
-		if most[i] = least[i]; w.atLeast {
+		least[i] = w.Until.Sub(w.From)
+		if most[i] = least[i]; w.AtLeast {
 			most[i] = math.MaxInt64
 		}
 	}

@@ -35,8 +35,9 @@ type witness struct {
 	*account
 	monitored Span
 	tries     []try
-	holds     []hold
+	holds     []Hold
 	read      int             // states that were taken
+	began     []time.Time     // of each state, when its new holder made the attempt; zero = not known
 	free      bool            // the key does not exist
 	won       map[string]bool // tokens that have acquired the lock so far
 	flags     map[string]bool // tokens of several clients
@@ -87,7 +88,8 @@ func (w *witness) confirm() {
 		tried[id] = true
 	}
 	var before []keyspace.Holder
-	for _, s := range w.states {
+	w.began = make([]time.Time, len(w.states)+1)
+	for k, s := range w.states {
 		for _, h := range s.holders {
 			if slices.ContainsFunc(before, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
 				continue
@@ -98,7 +100,7 @@ func (w *witness) confirm() {
 			mine := byToken[h.ID]
 			n, _ := slices.BinarySearchFunc(mine, s.at.Add(readJitter), func(i int, t time.Time) int { return w.tries[i].at.Compare(t) })
 			if n > 0 {
-				w.tries[mine[n-1]].won = true
+				w.tries[mine[n-1]].won, w.began[k] = true, w.tries[mine[n-1]].at
 			}
 		}
 		before = s.holders
@@ -106,25 +108,26 @@ func (w *witness) confirm() {
 }
 
 // takeReads takes the reads up to a time. A read that shows an earlier state than the last
-// attempt is late.
+// attempt is late, also if the time of the read is a later one, as on a busy machine.
 func (w *witness) takeReads(to time.Time) {
 	for ; w.read < len(w.states) && !w.states[w.read].at.After(to); w.read++ {
 		s := w.states[w.read]
 		h := s.hold()
 		switch now := w.now(); {
-		case slices.Equal(h.tokens, now.tokens):
-		case len(h.tokens) == 0 && s.at.Sub(now.at) < readJitter:
-		case !w.shared && len(h.tokens) == 1 && w.won[h.tokens[0]]: // its attempt is known
+		case slices.Equal(h.Tokens, now.Tokens):
+		case len(h.Tokens) == 0 && s.at.Sub(now.At) < readJitter:
+		case !w.shared && len(h.Tokens) == 0 && !w.began[w.read+1].IsZero() && !w.began[w.read+1].After(s.at): // the next holder had the lock already
+		case !w.shared && len(h.Tokens) == 1 && w.won[h.Tokens[0]]: // its attempt is known
 		default:
-			w.holds, w.free = append(w.holds, h), len(h.tokens) == 0
+			w.holds, w.free = append(w.holds, h), len(h.Tokens) == 0
 		}
 	}
 }
 
 // now returns the current hold.
-func (w *witness) now() hold {
+func (w *witness) now() Hold {
 	if len(w.holds) == 0 {
-		return hold{}
+		return Hold{}
 	}
 	return w.holds[len(w.holds)-1]
 }
@@ -134,7 +137,7 @@ func (w *witness) acquire(t *try) {
 	t.won, w.free, w.won[t.token] = true, false, true
 	w.attempted, w.acquired = w.attempted+w.counts(*t), w.acquired+w.counts(*t)
 	if !w.shared {
-		w.holds = append(w.holds, hold{at: t.at, tokens: []string{t.token}, client: t.client})
+		w.holds = append(w.holds, Hold{At: t.at, Tokens: []string{t.token}, client: t.client})
 	}
 }
 
@@ -150,11 +153,11 @@ func (w *witness) counts(t try) int {
 // it may be a renewal, or if the lock may have been free.
 func (w *witness) isRefused(t try) bool {
 	now := w.now()
-	if len(now.tokens) == 0 || !now.excludes(w.last) {
+	if len(now.Tokens) == 0 || !now.excludes(w.last) {
 		return false
 	}
 	random := keyspace.LooksRandom(t.token)
-	if slices.Contains(now.tokens, t.token) && (random || t.script || t.client == now.client) {
+	if slices.Contains(now.Tokens, t.token) && (random || t.script || t.client == now.client) {
 		return false
 	}
 	renewsLost := t.script && random && w.won[t.token] && w.last.Kind != keyspace.Reentrant
@@ -212,7 +215,7 @@ func (w *asking) stopped(at time.Time) bool {
 // waits returns the waits that the refused attempts show. A wait begins with the first refused
 // attempt. It ends with a success, or with the last attempt. One that begins before the span of
 // MONITOR, or so soon after its begin that the client may have asked before, is a lower bound.
-func (w *witness) waits(name func(try) string) (all []wait) {
+func (w *witness) waits(name func(try) string) (all []Wait) {
 	monitored := w.monitored
 	who := w.identify()
 	open := make(map[waiter]*asking)
@@ -222,7 +225,7 @@ func (w *witness) waits(name func(try) string) (all []wait) {
 		began := later(o.first.at, monitored.From)
 		if at.After(began) {
 			early := o.first.at.Sub(monitored.From) <= max(o.pause, readJitter)
-			all = append(all, wait{name(with), began, at, 1, goesOn || early})
+			all = append(all, Wait{name(with), began, at, 1, goesOn || early})
 		}
 	}
 	for _, t := range w.tries {

@@ -22,6 +22,7 @@ func locktop() keyspace.Format {
 		Companion:    locktopCompanion,
 		Related:      locktopBeside("queue", "alive", "fence", "waiters"),
 		ShowsWaiters: true,
+		MayPoll:      true,
 		Decode:       decodeLocktop,
 		Actions:      locktopActions(),
 		ReleaseChannel: &keyspace.ReleaseChannel{

@@ -29,7 +29,7 @@ type requests struct {
 	found       []request            // that a change may still explain
 	mark        int                  // the mark after which no such change can be reported,
 	conn        *invalidationConn    // on this connection
-	showWaiters map[string]bool      // by format
+	showWaiters map[string]bool      // formats that store all waiters
 	relevant    bool                 // there are locks to look at
 	refusedAs   string               // the eviction policy under which the server refused to report idle times
 	refused     string               // why it refused
@@ -66,7 +66,7 @@ const cmdObject = "object"
 func newRequests(formats formatSet) requests {
 	r := requests{busy: make(map[string]time.Time), showWaiters: make(map[string]bool)}
 	for _, f := range formats {
-		r.showWaiters[f.Name] = f.ShowsWaiters
+		r.showWaiters[f.Name] = f.ShowsWaiters && !f.MayPoll
 	}
 	return r
 }
@@ -184,7 +184,7 @@ func (w *Watcher) locksWithHiddenWaiters(now time.Time) []string {
 // mayHideWaiters reports whether clients may wait for a lock that are not stored with it.
 func (w *Watcher) mayHideWaiters(key string, k *foundLock) bool {
 	l := k.lock
-	return len(l.Holders) > 0 && !w.requests.showWaiters[l.Format] && k.standIn == "" && w.locks.companions[key] == "" &&
+	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !w.requests.showWaiters[l.Format] && k.standIn == "" && w.locks.companions[key] == "" &&
 		!w.onOtherNode(*l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
 }
 

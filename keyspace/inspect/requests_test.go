@@ -69,12 +69,16 @@ func askedFor(s keyspace.Snapshot) (all []string) {
 	return all
 }
 
-// requestOptions returns options with formats that store no waiters, and one that does.
+// requestOptions returns options with formats that store no waiters, one that does, and one that
+// stores some.
 func requestOptions() inspect.ScanOptions {
 	shown := tokens()
 	shown.Name, shown.ShowsWaiters = "shown", true
 	shown.Match = func(key string) bool { return strings.HasPrefix(key, "shown:") }
-	return inspect.ScanOptions{Formats: []keyspace.Format{shown, tokens(), elementsOf("hash")}, OwnReads: new(inspect.OwnReads)}
+	some := shown
+	some.Name, some.MayPoll = "some", true
+	some.Match = func(key string) bool { return strings.HasPrefix(key, "some:") }
+	return inspect.ScanOptions{Formats: []keyspace.Format{shown, some, tokens(), elementsOf("hash")}, OwnReads: new(inspect.OwnReads)}
 }
 
 // What waiting clients send touches the key. What does not is not seen, and what the holder
@@ -86,12 +90,14 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 	for _, key := range []string{"set", "eval", "get", "exists", "quiet", "renewed", "read", "again"} {
 		do(t, rdb, "SET", "lock:"+key, "token:"+key, "PX", 600_000)
 	}
-	do(t, rdb, "SET", "shown:a", "token:a", "PX", 600_000)
+	for _, key := range []string{"shown:a", "some:a", "some:b"} {
+		do(t, rdb, "SET", key, "token:a", "PX", 600_000)
+	}
 	do(t, rdb, "HSET", "lock:hash", "holder", "1")
 	repeat(t, other, 50*time.Millisecond,
 		command("SET", "lock:set", "token:2", "NX", "PX", 1000),
 		command("EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 1000)", 1, "lock:eval", "token:2"),
-		command("GET", "lock:get"), command("HEXISTS", "lock:hash", "waiter"), command("GET", "shown:a"), command("EXISTS", "lock:exists"),
+		command("GET", "lock:get"), command("HEXISTS", "lock:hash", "waiter"), command("GET", "shown:a"), command("GET", "some:a"), command("EXISTS", "lock:exists"),
 		command("PEXPIRE", "lock:renewed", 600_000))
 	o := requestOptions()
 	scanner := inspect.NewScanner(rdb, o)
@@ -99,9 +105,9 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 		if _, err := scanner.ReadKey(t.Context(), "lock:read"); err != nil {
 			t.Fatal(err)
 		}
-		return len(askedFor(s)) >= 4
+		return len(askedFor(s)) >= 5
 	})
-	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set"}; !slices.Equal(got, want) {
+	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set", "some:a"}; !slices.Equal(got, want) {
 		t.Errorf("asked for are %q, want %q", got, want)
 	}
 	if why := s.Nodes[0].AskBlind; why != "" {

@@ -1,0 +1,113 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/muesli/termenv"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// contended returns a Config with two classes of locks: orders with waiters, and jobs without.
+func contended() (Config, *fakeServer) {
+	w := testConfig()
+	orders, quiet := mutex("orders:1", "pay-1", time.Hour), mutex("job:1", "cron", time.Hour)
+	orders.Waiters = []keyspace.Waiter{{ID: "ship-1"}, {ID: "ship-2"}}
+	v := &fakeServer{locks: []keyspace.Lock{quiet, mutex("job:2", "cron", time.Hour), orders, mutex("orders:2", "pay-2", time.Hour)}}
+	w.Source = v
+	return w, v
+}
+
+// One row stands for each class, that with the most waiting first. A lock that is gone counts for
+// a minute, and the selection stays on its class.
+func TestLocksAreShownByClass(t *testing.T) {
+	w, v := contended()
+	drive(t, w, func(d *driver) {
+		d.size(140, 40).wait(10*time.Second).press("o", "o").want("sorted classes by blocked", "BLOCKED", "WORST HOLDER")
+		d.wantOrder("orders:*", "job:*")
+		row := strings.Join(strings.Fields(d.line("orders:*")), " ")
+		if want := "▌ orders:* 2 100% 2 2.00 s/s 100% pay-1 ≥10 s ≥10 s stored"; !strings.HasPrefix(row, want) {
+			t.Errorf("the row of the class is %q, want %q", row, want)
+		}
+		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
+		v.set(func(v *fakeServer) { v.locks = v.locks[:2] })
+		d.wait(30*time.Second).want("orders:*", "26%", "0.52 s/s", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
+		d.wait(time.Minute).wantNot("orders:*")
+	})
+}
+
+// The classes sort by their own columns, and the locks by theirs.
+func TestClassesHaveAnOrderOfTheirOwn(t *testing.T) {
+	w, _ := contended()
+	w.Memory = &fakeMemory{}
+	drive(t, w, func(d *driver) {
+		d.size(140, 40).wait(time.Second).press(":").enter("group class").press("enter").press("right").want("sorted classes by class").wantOrder("job:*", "orders:*")
+		d.press("t").want("no lock to tag").size(50, 12).want("orders:*").size(140, 40)
+		d.app.remember()
+		d.press(":").enter("sort owner").press("enter").want("sorted by owner", "job:2")
+		d.press("/").enter("orders").press("enter", ":").enter("group class").press("enter").want("orders:*").wantNot("job:*")
+		d.press("p").wantNot("pay-1")
+	})
+	if m := w.Memory.(*fakeMemory); m.Sort != "severity" {
+		t.Errorf("the order of classes is remembered as %q", m.Sort)
+	}
+}
+
+// A client that only asks has waited from its first request to its last one.
+func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
+	c := timeline{}
+	snap := keyspace.Snapshot{}
+	for s := range 20 {
+		l := mutex("a", "x", time.Hour)
+		if s >= 5 && s <= 9 || s == 14 { // one request alone is no wait
+			l.AskedAt = after(time.Duration(s) * time.Second)
+		}
+		now := keyspace.Snapshot{At: after(time.Duration(s) * time.Second), Locks: []*keyspace.Lock{&l}}
+		c.add(keyspace.DeltaOf(snap, now), nil)
+		snap = now
+	}
+	n := c.of(keyspace.ID{Key: "a"})
+	want := []laneWait{{n: 1, asked: true, from: after(5 * time.Second), to: after(9 * time.Second)}}
+	if got := n.waitsIn(timeWindow{from: midnight, to: after(time.Minute)}); !slices.Equal(got, want) {
+		t.Errorf("the waits are %v, want %v", got, want)
+	}
+	if p := n.past(timeWindow{from: midnight, to: after(20 * time.Second)}); p.Rung != "asked" || p.PerSecond() != 0.2 {
+		t.Errorf("the past is %+v", p)
+	}
+}
+
+// Each client has a swimlane: thin while it waits, thick while it holds, and a cross where its
+// lease expired.
+func TestEachClientOfALockHasASwimlane(t *testing.T) {
+	at := func(s int) time.Time { return after(time.Duration(s) * time.Second) }
+	n := &lane{}
+	n.begin(timelineHold{holder: "a~1", name: "a", from: at(0)})
+	n.end("a~1", at(20), true)
+	n.begin(timelineHold{holder: "b~1", name: "b", from: at(30)})
+	n.joins("b~1", at(10))
+	n.leaves("b~1", at(30))
+	n.joins("c", at(40))
+	v := timeWindow{at(0), at(60), 6}
+	all, more := n.swimlanes(v)
+	var got []string
+	theme, _ := themeNamed("dark", renderer(termenv.Ascii))
+	for _, one := range all {
+		l := widget.NewLine(v.w)
+		widget.Blocks().Strip(l, widget.Style{}, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))
+		got = append(got, one.client+ansi.Strip(l.String()))
+	}
+	if want := []string{"b ┄┄A██", "aA█✗   ", "c    ┄┄"}; !slices.Equal(got, want) || more != 0 {
+		t.Errorf("the swimlanes are %q, want %q", got, want)
+	}
+	for i := range swimlanesShown {
+		n.joins(string(rune('d'+i)), at(59))
+	}
+	if all, more := n.swimlanes(v); len(all) != swimlanesShown || more != 3 || all[0].client != "b" {
+		t.Errorf("%d swimlanes, and %d more", len(all), more)
+	}
+}

@@ -1,0 +1,133 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/internal/humanize"
+	"locktop/keyspace"
+	"locktop/keyspace/contention"
+	"locktop/tui/widget"
+)
+
+// swimlanesShown is the maximum number of clients of a lock that have a swimlane.
+const swimlanesShown = 8
+
+// swimlane is the part of one client in the lane of a lock.
+type swimlane struct {
+	lane
+	client string        // "" = waiters without a name
+	busy   time.Duration // how long it held or waited
+}
+
+// swimlanes returns a lane for each client that held a lock, or waited for it, in a window: those
+// that did so for the longest time, the holder first and the others in the order of their names.
+func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
+	byClient := make(map[string]*swimlane)
+	of := func(client string) *swimlane {
+		if byClient[client] == nil {
+			byClient[client] = &swimlane{client: client}
+		}
+		return byClient[client]
+	}
+	for i := range n.holds {
+		if h := n.holds[i]; v.shows(h.from, h.to) {
+			one := of(h.name)
+			one.holds, one.busy = append(one.holds, h), one.busy+h.until(v.to).Sub(later(h.from, v.from))
+			for _, o := range n.overlaps {
+				if !o.to.Before(h.from) && !o.from.After(h.until(v.to)) {
+					one.overlaps = append(one.overlaps, o)
+				}
+			}
+		}
+	}
+	for _, w := range n.waitsIn(v) {
+		name := w.client
+		if label, _, found := strings.Cut(name, "~"); found && byClient[label] != nil { // the token of a known client
+			name = label
+		}
+		one := of(name)
+		one.waits, one.busy = append(one.waits, w), one.busy+w.to.Sub(w.from)
+	}
+	holderFirst := func(a, b *swimlane) int {
+		switch holds := a.holder() != ""; {
+		case holds == (b.holder() != ""):
+			return 0
+		case holds:
+			return -1
+		}
+		return +1
+	}
+	all = slices.SortedFunc(maps.Values(byClient), func(a, b *swimlane) int {
+		return cmp.Or(holderFirst(a, b), cmp.Compare(b.busy, a.busy), strings.Compare(a.client, b.client))
+	})
+	more = max(0, len(all)-swimlanesShown)
+	all = all[:len(all)-more]
+	slices.SortFunc(all, func(a, b *swimlane) int {
+		return cmp.Or(holderFirst(a, b), keyspace.CompareNames(a.client, b.client))
+	})
+	return all, more
+}
+
+// draw returns the spans of a swimlane, with a cross where a lease expired.
+func (one *swimlane) draw(t theme, g widget.Glyphs, v timeWindow, contended []timeWindow) []widget.Span {
+	spans := one.spans(t, v, contended)
+	for _, h := range one.holds {
+		if h.lapsed && v.shows(h.to, h.to) {
+			spans = append(spans, widget.Span{From: v.cell(h.to), To: v.cell(h.to) + 1, Label: g.Cross, On: t.bad})
+		}
+	}
+	return spans
+}
+
+// lastMinuteBlock draws the last 60 s: how long clients waited and for whom, and a swimlane for each client.
+func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
+	g, t := s.screen.glyphs, s.screen.theme
+	lines := []string{s.ruleOf(w, "last 60 s", s.origin(p.id))}
+	var sum contention.Sum
+	sum.Add(s.lastMinuteOf(p.id))
+	if c := sum.Class(0, ""); c.Rung != "" {
+		lines = append(lines, s.items(w, "blocked", t.warn, s.blockedSentence(&c), 2)...)
+	}
+	names := min(24, max(8, w/4))
+	n, v := s.lane(p.id, s.lastMinute(max(1, w-margin-names-2)))
+	var all []*swimlane
+	more := 0
+	if n != nil {
+		all, more = n.swimlanes(v)
+	}
+	if len(all) == 0 {
+		return append(lines, s.item(w, "", t.dim, "nobody held it in this time"))
+	}
+	var behind []widget.Span
+	if n.exact {
+		behind = s.faultBands(v)
+	}
+	contended := n.contended(v)
+	for _, one := range all {
+		name := s.redactOwner(one.client)
+		if name == "" {
+			name = "waiters"
+		}
+		l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.text, g.Fit(name, names)).Pad(widget.Style{}, 1)
+		g.Strip(l, widget.Style{}, v.w, append(slices.Clip(behind), one.draw(t, g, v, contended)...))
+		lines = append(lines, l.String())
+	}
+	if more > 0 {
+		lines = append(lines, s.item(w, "", t.dim, "and "+humanize.Plural(more, "more client")))
+	}
+	return append(lines, s.signs(w, sign{t.text, g.Across[8], "holds"}, sign{t.warn, g.Across[8], "holds while others wait"}, sign{t.warn, g.Dashed, "waits"}, sign{t.bad, g.Cross, "expired"}))
+}
+
+// blockedSentence says how much clients waited, and whose holds are to blame.
+func (s *state) blockedSentence(c *contention.Class) string {
+	text := s.blockedText(c) + ", the clients that wait on average; at most " + s.atLeast(c.Rung == contention.Asked, humanize.Count(c.MostWaiting))
+	if c.Worst == "" {
+		return text
+	}
+	return fmt.Sprintf("%s; %.0f%% due to %s", text, 100*c.WorstShare, s.redactOwner(c.Worst))
+}
