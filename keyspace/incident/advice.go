@@ -86,8 +86,8 @@ func (w *writer) next(f *fault) string {
 // fit returns a TTL for work that is longer than its TTL.
 func (w *writer) fit(f *fault) time.Duration {
 	longest := 2 * w.ttl(f)
-	for _, d := range w.t.usually {
-		longest = max(longest, d*3/2)
+	if n := len(w.t.sorted); n > 0 {
+		longest = max(longest, w.t.sorted[n-1]*3/2)
 	}
 	return fitting(longest)
 }

@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -414,5 +415,29 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 				t.Errorf("%s is invented: %s", s.Cause, text(s))
 			}
 		})
+	}
+}
+
+// A malformed index is an error.
+func TestAnIndexOfAnyBytesIsReadSafely(t *testing.T) {
+	x := incident.NewIndexer()
+	f := newFilm()
+	f.b = &x.Builder
+	f.healthy(key, 10, time.Second)
+	f.pass(time.Second)
+	index := x.Index()
+	for i := range index {
+		if err := incident.NewBuilder(nil).Load(index[:i]); err == nil {
+			t.Fatalf("the first %d bytes of %d are no error", i, len(index))
+		}
+		for _, by := range []byte{1, 0x80, 0xff} {
+			bad := slices.Clone(index)
+			bad[i] ^= by
+			_ = incident.NewBuilder(nil).Load(bad) // it may be another index
+		}
+	}
+	b := incident.NewBuilder(nil)
+	if err := b.Load(index); err != nil || b.Usual(keyspace.ID{Key: key}).Holds != 10 {
+		t.Error(err, b.Usual(keyspace.ID{Key: key}))
 	}
 }
