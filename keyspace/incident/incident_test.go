@@ -126,7 +126,7 @@ func incidents() []staged {
 				f.renew(key, 30*time.Second)
 			}
 			f.pass(31 * time.Second)
-		}, incident.RenewalsStopped, []string{"stopped after 03:11:00", "names no connection"}, []string{"froze after", "stayed"}},
+		}, incident.RenewalsStopped, []string{"stopped after 03:11:00", "no connection had the name ?7. With CLIENT SETNAME ?7 the recording shows when it ends"}, []string{"froze after", "stayed"}},
 		{"a failover", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second)
 			f.pass(10 * time.Second)
@@ -204,7 +204,15 @@ func incidents() []staged {
 		{"one expiry", func(f *film) {
 			f.acquire(key, "?7", 10*time.Second)
 			f.pass(11 * time.Second)
-		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended"}, []string{"shorter than"}},
+		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended: no connection had the name ?7"}, []string{"shorter than"}},
+		{"one expiry of a holder without a name", func(f *film) {
+			f.acquire(key, "?7", 10*time.Second)
+			l := f.locks[key]
+			l.Holders[0].Label = ""
+			f.locks[key], f.events = l, nil
+			f.emit(keyspace.Acquired, l, l.Holders[0])
+			f.pass(11 * time.Second)
+		}, incident.Expired, []string{"the value of the lock names no client. If the value is the client's name and a token"}, []string{"no connection had"}},
 		{"pollers too slow", func(f *film) {
 			for i := range 5 {
 				f.acquire(key, fmt.Sprint("worker-", i), 60*time.Second)
