@@ -83,6 +83,9 @@ func (p *program) fitScenario(o *fitOptions) error {
 		return fmt.Errorf("fit a scenario: %w", err)
 	}
 	f.Note("name", "Fitted by locktop to %s from %s on.", humanize.Setting(c.window), begin.Local().Format("2006-01-02 15:04:05 MST"))
+	if ping := median(c.pings); ping > 0 {
+		f.Note("hold", "A round trip, %s as the recorder measured it, is subtracted: clients hold a lock so much longer than they work.", ping.Round(10*time.Microsecond))
+	}
 	if c.polled > 0 {
 		f.Note("name", "For %s of it, changes were not reported by the server, or not recorded: holds are missing.", humanize.Setting(c.polled))
 	}
@@ -108,6 +111,7 @@ type holdCollector struct {
 	window       time.Duration
 	polled       time.Duration // time without pushed changes, or without frames
 	seen         []seenHold
+	pings        []time.Duration // round trips of the recorder
 	holds        []fit.Hold
 	open         map[openHold]int // positions of the holds that have not ended
 	keys, owners map[string]int   // numbers of names
@@ -140,6 +144,9 @@ func (c *holdCollector) read(r *recording.Reader) error {
 		}
 		if gap, _ := r.Gap(); at >= 0 && at < c.window && (snap.Watch.Mode != keyspace.Push || !gap.IsZero()) {
 			c.polled += frameStep
+		}
+		for _, n := range snap.Nodes {
+			c.pings = append(c.pings, n.Ping)
 		}
 		for _, e := range snap.Events {
 			if e.Kind == keyspace.Acquired {
@@ -209,7 +216,7 @@ func (c *holdCollector) finished(e keyspace.Event) {
 // contains when its hold was asked for: of a lock that was free it is the begin, and it tells
 // how much later the recorder reads a change.
 func (c *holdCollector) settle() {
-	lag := c.lag()
+	lag, ping := c.lag(), median(c.pings)
 	last := make(map[keyspace.ID]*seenHold)
 	for i := range c.seen {
 		h := &c.seen[i]
@@ -230,6 +237,9 @@ func (c *holdCollector) settle() {
 	}
 	for i := range c.seen {
 		h := c.seen[i].Hold
+		if h.Ending == fit.Released { // the server sees the reply to the acquire and the release in it, too
+			h.End = max(h.End-ping, h.Begin)
+		}
 		if h.End > c.window {
 			h.End, h.Ending = c.window, fit.Running
 		}
@@ -249,11 +259,15 @@ func (c *holdCollector) lag() time.Duration {
 		}
 		ends[h.lock] = h.End
 	}
-	if len(lags) == 0 {
+	return median(lags)
+}
+
+func median(all []time.Duration) time.Duration {
+	if len(all) == 0 {
 		return 0
 	}
-	slices.Sort(lags)
-	return lags[len(lags)/2]
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // number returns the number of a name, from 1.

@@ -190,11 +190,11 @@ func (b *Builder) lossAt(at time.Time) Cause {
 	cause, distance := Lost, nearby
 	for _, n := range b.notices {
 		d := n.At.Sub(at).Abs()
-		switch {
+		switch kind := cmp.Or(n.Change, n.Kind); {
 		case d > distance:
-		case n.Kind == keyspace.ServerFailover:
+		case kind == keyspace.ServerFailover:
 			cause, distance = Failover, d
-		case n.Kind == keyspace.ServerRestarted:
+		case kind == keyspace.ServerRestarted:
 			cause, distance = Restart, d
 		}
 	}

@@ -136,6 +136,13 @@ func incidents() []staged {
 			f.acquire(key, "worker-2", 60*time.Second)
 		}, incident.Failover, []string{"A failover lost job:nightly at 03:10:10", "lost by the server, 50 s before its deadline", "server 10.0.0.5:6379: another server",
 			"worker-2 acquired it: both had a lease until 03:11:00", "WAIT"}, nil},
+		{"a restart after an outage", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.tell(keyspace.ServerBack, "it was restarted")
+			f.notice[0].Change = keyspace.ServerRestarted
+			f.end(key, keyspace.Lost)
+		}, incident.Restart, []string{"A restart of the server lost"}, nil},
 		{"a restart", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second)
 			f.pass(10 * time.Second)
