@@ -132,7 +132,7 @@ func (p *program) explain(o *explainOptions, name string) error {
 		return err
 	}
 	b := incident.NewBuilder(o.keep())
-	if err := r.Walk(from, to, b.Add); err != nil {
+	if err := r.Walk(from, to, b, b.Load); err != nil {
 		return fmt.Errorf("explain %s: %w", name, err)
 	}
 	if err := r.Damage(); err != nil {

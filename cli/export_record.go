@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/internal/humanize"
+	"locktop/keyspace/incident"
 	"locktop/keyspace/recording"
 )
 
@@ -66,7 +67,10 @@ func (e *export) record() error {
 			return usageErrorf("give them names with --context", "--record: %s and %s would have the same directory, %s", other, t.name, dir)
 		}
 		recorded[dir] = t.name
-		w, err := recording.NewDirWriter(dir, recording.DirOptions{Keep: o.keep, KeepSize: int64(o.size), Report: func(text string) { e.note("%s", text) }})
+		w, err := recording.NewDirWriter(dir, recording.DirOptions{
+			Keep: o.keep, KeepSize: int64(o.size), Report: func(text string) { e.note("%s", text) },
+			Index: func() recording.Indexer { return incident.NewIndexer() },
+		})
 		if err != nil {
 			return fmt.Errorf("--record: %w", err)
 		}

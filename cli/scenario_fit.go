@@ -65,7 +65,7 @@ func (p *program) fitScenario(o *fitOptions) error {
 	if begin.Before(first) {
 		begin = first
 	}
-	c := holdCollector{fitOptions: o, begin: begin, window: last.Sub(begin), open: map[openHold]int{}, ended: map[keyspace.ID]endedHold{}, keys: map[string]int{}, owners: map[string]int{}}
+	c := holdCollector{fitOptions: o, begin: begin, window: last.Sub(begin), open: map[openHold]int{}, keys: map[string]int{}, owners: map[string]int{}}
 	if o.window > 0 && o.window < c.window {
 		c.window = o.window
 	}
@@ -83,6 +83,9 @@ func (p *program) fitScenario(o *fitOptions) error {
 		return fmt.Errorf("fit a scenario: %w", err)
 	}
 	f.Note("name", "Fitted by locktop to %s from %s on.", humanize.Setting(c.window), begin.Local().Format("2006-01-02 15:04:05 MST"))
+	if ping := median(c.pings); ping > 0 {
+		f.Note("hold", "A round trip, %s as the recorder measured it, is subtracted: clients hold a lock so much longer than they work.", ping.Round(10*time.Microsecond))
+	}
 	if c.polled > 0 {
 		f.Note("name", "For %s of it, changes were not reported by the server, or not recorded: holds are missing.", humanize.Setting(c.polled))
 	}
@@ -107,22 +110,26 @@ type holdCollector struct {
 	begin        time.Time
 	window       time.Duration
 	polled       time.Duration // time without pushed changes, or without frames
+	seen         []seenHold
+	pings        []time.Duration // round trips of the recorder
 	holds        []fit.Hold
-	open         map[openHold]int          // positions of the holds that have not ended
-	ended        map[keyspace.ID]endedHold // the last holds that ended, by lock
-	keys, owners map[string]int            // numbers of names
+	open         map[openHold]int // positions of the holds that have not ended
+	keys, owners map[string]int   // numbers of names
+}
+
+// seenHold is a hold as the recording has it.
+type seenHold struct {
+	fit.Hold
+	lock       keyspace.ID
+	read       time.Duration // when its acquire was read
+	alone      bool          // it excludes others
+	handedOver bool          // to a waiter of the queue: the token of the next hold is older than that
 }
 
 // openHold is a hold that has not ended.
 type openHold struct {
 	lock   keyspace.ID
 	holder string
-}
-
-// endedHold is a hold that has ended.
-type endedHold struct {
-	position   int
-	handedOver bool // to a waiter of the queue: the token of the next hold is older than that
 }
 
 // frameStep is the time between two looks at the state of a recording.
@@ -138,6 +145,9 @@ func (c *holdCollector) read(r *recording.Reader) error {
 		if gap, _ := r.Gap(); at >= 0 && at < c.window && (snap.Watch.Mode != keyspace.Push || !gap.IsZero()) {
 			c.polled += frameStep
 		}
+		for _, n := range snap.Nodes {
+			c.pings = append(c.pings, n.Ping)
+		}
 		for _, e := range snap.Events {
 			if e.Kind == keyspace.Acquired {
 				c.acquired(e)
@@ -147,40 +157,29 @@ func (c *holdCollector) read(r *recording.Reader) error {
 		}
 		for _, l := range snap.Locks {
 			if i, known := c.open[openHold{l.ID().OnAnyNode(), l.SoleHolder()}]; known && l.Renewals > 0 {
-				c.holds[i].Renewals, c.holds[i].Renewed = l.Renewals, l.Renewed.Sub(c.begin)
+				c.seen[i].Renewals, c.seen[i].Renewed = l.Renewals, l.Renewed.Sub(c.begin)
 			}
 		}
 	}
 	for _, i := range c.open {
-		c.holds[i].End = c.window
+		c.seen[i].End = c.window
 	}
-	for i := range c.holds {
-		if h := &c.holds[i]; h.End > c.window {
-			h.End, h.Ending = c.window, fit.Running
-		}
-	}
+	c.settle()
 	return nil
 }
 
 // acquired adds a hold.
 func (c *holdCollector) acquired(e keyspace.Event) {
 	l, id := e.Lock, e.Lock.ID().OnAnyNode()
-	begin := e.At
-	if since := e.Holder.Since; !since.IsZero() && since.Before(begin) {
-		begin = since // the token contains it
-	}
-	h := fit.Hold{Kind: loadgen.Kind(l.Kind), Permits: l.Limit, Reader: e.Holder.Mode == keyspace.Read, Begin: begin.Sub(c.begin)}
-	if was, known := c.ended[id]; known && len(l.Holders) == 1 && !h.Reader {
-		last := &c.holds[was.position]
-		if h.Begin < last.End && h.Begin > last.Begin && !was.handedOver {
-			last.End = h.Begin // its end was read later
-		}
-		h.Begin = max(h.Begin, last.End)
-	}
-	globs := c.match
-	if h.Begin < 0 || h.Begin >= c.window || len(globs) > 0 && !slices.ContainsFunc(globs, func(g string) bool { return keyspace.MatchGlob(g, l.Key) }) {
+	if globs := c.match; len(globs) > 0 && !slices.ContainsFunc(globs, func(g string) bool { return keyspace.MatchGlob(g, l.Key) }) {
 		return
 	}
+	h := seenHold{lock: id, read: e.At.Sub(c.begin)}
+	h.Kind, h.Permits, h.Reader, h.Begin = loadgen.Kind(l.Kind), l.Limit, e.Holder.Mode == keyspace.Read, h.read
+	if since := e.Holder.Since; !since.IsZero() && since.Before(e.At) {
+		h.Begin = since.Sub(c.begin) // the token contains it
+	}
+	h.alone = len(l.Holders) == 1 && !h.Reader
 	h.Key = number(c.keys, l.Key)
 	if e.Holder.Label != "" {
 		h.Owner = number(c.owners, e.Holder.Label)
@@ -191,8 +190,8 @@ func (c *holdCollector) acquired(e keyspace.Event) {
 	if !slices.Contains(loadgen.Kinds(), h.Kind) {
 		h.Kind = loadgen.Mutex
 	}
-	c.open[openHold{id, e.Holder.ID}] = len(c.holds)
-	c.holds = append(c.holds, h)
+	c.open[openHold{id, e.Holder.ID}] = len(c.seen)
+	c.seen = append(c.seen, h)
 }
 
 // finished ends a hold.
@@ -203,15 +202,72 @@ func (c *holdCollector) finished(e keyspace.Event) {
 		return
 	}
 	delete(c.open, id)
-	c.ended[id.lock] = endedHold{i, e.Kind == keyspace.HandedOver}
-	h := &c.holds[i]
-	h.End = max(e.Ended().Sub(c.begin), h.Begin)
+	h := &c.seen[i]
+	h.End, h.handedOver = e.Ended().Sub(c.begin), e.Kind == keyspace.HandedOver
 	switch e.Kind {
 	case keyspace.Released, keyspace.HandedOver, keyspace.Replaced:
 		h.Ending = fit.Released
 	case keyspace.Expired:
 		h.Ending = fit.Expired
 	}
+}
+
+// settle corrects the times of the holds, and keeps those that began in the window. A token
+// contains when its hold was asked for: of a lock that was free it is the begin, and it tells
+// how much later the recorder reads a change.
+func (c *holdCollector) settle() {
+	lag, ping := c.lag(), median(c.pings)
+	last := make(map[keyspace.ID]*seenHold)
+	for i := range c.seen {
+		h := &c.seen[i]
+		if h.Begin == h.read {
+			h.Begin -= lag
+		}
+		if h.Ending == fit.Released {
+			h.End -= lag
+		}
+		if was := last[h.lock]; was != nil && h.alone {
+			if h.Begin < was.End && h.Begin > was.Begin && !was.handedOver {
+				was.End = h.Begin
+			}
+			h.Begin = max(h.Begin, was.End)
+		}
+		h.End = max(h.End, h.Begin)
+		last[h.lock] = h
+	}
+	for i := range c.seen {
+		h := c.seen[i].Hold
+		if h.Ending == fit.Released { // the server sees the reply to the acquire and the release in it, too
+			h.End = max(h.End-ping, h.Begin)
+		}
+		if h.End > c.window {
+			h.End, h.Ending = c.window, fit.Running
+		}
+		if h.Begin >= 0 && h.Begin < c.window {
+			c.holds = append(c.holds, h)
+		}
+	}
+}
+
+// lag returns how much later than it happens a change is read, in half of the cases.
+func (c *holdCollector) lag() time.Duration {
+	var lags []time.Duration
+	ends := make(map[keyspace.ID]time.Duration)
+	for _, h := range c.seen {
+		if end, known := ends[h.lock]; h.alone && h.Begin < h.read && (!known || h.Begin > end) {
+			lags = append(lags, h.read-h.Begin)
+		}
+		ends[h.lock] = h.End
+	}
+	return median(lags)
+}
+
+func median(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // number returns the number of a name, from 1.

@@ -95,6 +95,9 @@ type Notice struct {
 	// Since is, for ServerLost and ServerBack, when the server answered last before it was
 	// lost, on the local clock; zero = unknown.
 	Since time.Time `json:"since,omitzero"`
+	// Change is, for ServerBack, what happened to the server meanwhile: ServerRestarted or
+	// ServerFailover; empty: nothing.
+	Change NoticeKind `json:"change,omitzero"`
 }
 
 // NoticeKind is the kind of a notice.

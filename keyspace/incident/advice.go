@@ -18,9 +18,9 @@ func (w *writer) unknown(f *fault) []string {
 	case HolderFrozen:
 		all = append(all, fmt.Sprintf("why %s froze (see its log from %s on: a pause, a debugger, a call without a time-out)", who, clock(f.from)))
 	case RenewalsStopped:
-		all = append(all, fmt.Sprintf("whether %s ended or froze: the value of the lock names no connection (see its log from %s on)", who, clock(f.from)))
+		all = append(all, fmt.Sprintf("whether %s ended or froze (see its log from %s on)%s", who, clock(f.from), h.nameless()))
 	case Expired:
-		all = append(all, fmt.Sprintf("whether %s still worked at %s, hung or had ended", who, clock(f.to)))
+		all = append(all, fmt.Sprintf("whether %s still worked at %s, hung or had ended%s", who, clock(f.to), h.nameless()))
 	case TTLTooShort:
 		all = append(all, "how long the work takes: each hold ended first")
 	case Deleted:
@@ -44,6 +44,17 @@ func (w *writer) unknown(f *fault) []string {
 		}
 	}
 	return all
+}
+
+// nameless says why the end of the connection of a holder cannot be seen; "" if it can.
+func (h *hold) nameless() string {
+	switch {
+	case h.Addr != "":
+		return ""
+	case h.Label == "":
+		return ": the value of the lock names no client. If the value is the client's name and a token, and CLIENT SETNAME gives its connection that name, a recording shows when the connection ends"
+	}
+	return fmt.Sprintf(": no connection had the name %s. With CLIENT SETNAME %s the recording shows when it ends", name(h.Label), name(h.Label))
 }
 
 // next returns the next step of an operator.
@@ -86,8 +97,8 @@ func (w *writer) next(f *fault) string {
 // fit returns a TTL for work that is longer than its TTL.
 func (w *writer) fit(f *fault) time.Duration {
 	longest := 2 * w.ttl(f)
-	for _, d := range w.t.usually {
-		longest = max(longest, d*3/2)
+	if n := len(w.t.sorted); n > 0 {
+		longest = max(longest, w.t.sorted[n-1]*3/2)
 	}
 	return fitting(longest)
 }

@@ -29,7 +29,6 @@ func (t *track) judge(h hold) {
 // addFault keeps a fault, unless there are too many: then the cheapest is dropped.
 func (t *track) addFault(f fault) {
 	if t.faults = append(t.faults, f); len(t.faults) > keptHolds {
-		t.more++
 		cheapest := 0
 		for i := range t.faults {
 			if t.faults[i].blocked < t.faults[cheapest].blocked {
@@ -114,16 +113,15 @@ func (t *track) causeOfExpiry(h *hold) (c Cause, from time.Time, atMost bool) {
 // slow reports whether a hold is far longer than a usual one, and hardly any other hold is
 // nearly as long.
 func (t *track) slow(held time.Duration) bool {
-	usual := t.usual()
-	if !usual.known() || held < slowest || held < slowMedians*usual.P50 {
+	if held < slowest {
 		return false
 	}
-	alike := 0 // with this one, if it has ended
-	for _, d := range t.usually {
-		if d > held/3 {
-			alike++
-		}
+	usual := t.usual()
+	if !usual.known() || held < slowMedians*usual.P50 {
+		return false
 	}
+	shorter, _ := slices.BinarySearch(t.sorted, held/3+1)
+	alike := len(t.sorted) - shorter // with this one, if it has ended
 	return alike <= max(3, len(t.usually)/50)
 }
 
@@ -154,8 +152,8 @@ func (b *Builder) found(t *track) []fault {
 		return false
 	})
 	for _, c := range b.cycles {
-		if waited, known := c.locks[t.id]; known {
-			all = append(all, fault{cause: Deadlock, span: c.span, cycle: c, blocked: waited.blocked, clients: waited.clients})
+		if i := slices.IndexFunc(c.Waits, func(w keyspace.Wait) bool { return w.Lock.ID().OnAnyNode() == t.id }); i >= 0 {
+			all = append(all, fault{cause: Deadlock, span: c.span, cycle: c, blocked: c.cost[i].Blocked, clients: c.cost[i].Clients})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
@@ -192,11 +190,11 @@ func (b *Builder) lossAt(at time.Time) Cause {
 	cause, distance := Lost, nearby
 	for _, n := range b.notices {
 		d := n.At.Sub(at).Abs()
-		switch {
+		switch kind := cmp.Or(n.Change, n.Kind); {
 		case d > distance:
-		case n.Kind == keyspace.ServerFailover:
+		case kind == keyspace.ServerFailover:
 			cause, distance = Failover, d
-		case n.Kind == keyspace.ServerRestarted:
+		case kind == keyspace.ServerRestarted:
 			cause, distance = Restart, d
 		}
 	}

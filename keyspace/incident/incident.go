@@ -83,7 +83,7 @@ const (
 	minUsual      = 5                // finished holds from which a usual hold is known
 	keptDurations = 256              // of the latest holds of a lock
 	keptHolds     = 200              // with a fault, for each lock
-	keptNotices   = 1000             // of the servers
+	keptNotices   = 1000             // of the servers, and deadlocks
 	goneTooLong   = 5 * time.Second  // a client may be reconnecting
 	freeTooLong   = 2 * time.Second  // with waiters; a hand-over takes milliseconds
 	slowest       = 5 * time.Second  // shorter holds are never slow
@@ -102,7 +102,7 @@ type Builder struct {
 	keep      func(keyspace.ID) bool
 	locks     map[keyspace.ID]*track
 	contended map[keyspace.ID]*keyspace.Lock
-	cycles    map[string]*cycle
+	cycles    []*cycle
 	judged    time.Time // of the last search for deadlocks
 	notices   []keyspace.Notice
 	gaps      []span
@@ -110,6 +110,7 @@ type Builder struct {
 	last      time.Time // of the last frame
 	skew      time.Duration
 	policy    string // maxmemory-policy
+	log       *indexLog
 }
 
 // span is a time.
@@ -118,38 +119,29 @@ type span struct{ from, to time.Time }
 // NewBuilder returns a Builder for the locks that keep selects, by their ID on any node; nil
 // means all locks.
 func NewBuilder(keep func(keyspace.ID) bool) *Builder {
-	return &Builder{keep: keep, locks: make(map[keyspace.ID]*track), contended: make(map[keyspace.ID]*keyspace.Lock), cycles: make(map[string]*cycle)}
+	return &Builder{keep: keep, locks: make(map[keyspace.ID]*track), contended: make(map[keyspace.ID]*keyspace.Lock)}
 }
 
 // Add adds the next frame: the locks that have changed since the one before, as they are at
 // its time, its events and its notices. A lock that is listed although it has not changed
 // does no harm.
 func (b *Builder) Add(d keyspace.Delta) {
-	if b.first.IsZero() {
-		b.first = d.At
-	} else if d.At.Sub(b.last) > gapLength {
-		b.gaps = append(b.gaps, span{b.last, d.At})
-	}
-	if d.Server.Policy != "" {
-		b.policy = d.Server.Policy
-	}
+	b.frame(d.At, d.Server.Policy)
 	for _, n := range d.Nodes {
 		b.skew = n.Skew
 	}
 	for _, n := range d.Notices {
-		if len(b.notices) < keptNotices {
-			n.At = n.At.Add(b.skew)
-			b.notices = append(b.notices, n)
-		}
+		n.At = n.At.Add(b.skew)
+		b.notice(n)
 	}
 	for i := range d.Events {
 		e := &d.Events[i]
-		if t := b.track(&e.Lock); t != nil {
+		if t := b.track(e.Lock.ID().OnAnyNode(), e.Lock.Format); t != nil {
 			t.event(e)
 		}
 	}
 	for _, l := range d.Locks {
-		if t := b.track(l); t != nil {
+		if t := b.track(l.ID().OnAnyNode(), l.Format); t != nil {
 			t.observe(l, d.At)
 		}
 		b.contend(l)
@@ -160,22 +152,73 @@ func (b *Builder) Add(d keyspace.Delta) {
 			t.gone(d.At)
 		}
 	}
-	b.last = d.At
 	b.searchDeadlocks(d.At)
 }
 
+// State adds the full state of a moment: all locks that it does not have are gone.
+func (b *Builder) State(s keyspace.Snapshot) {
+	clear(b.contended)
+	b.Add(keyspace.Delta{Snapshot: s})
+	here := make(map[keyspace.ID]bool, len(s.Locks))
+	for _, l := range s.Locks {
+		here[l.ID().OnAnyNode()] = true
+	}
+	for id, t := range b.locks {
+		if !here[id] {
+			t.gone(s.At)
+		}
+	}
+	b.forget()
+}
+
+// frame records the time of a frame.
+func (b *Builder) frame(at time.Time, policy string) {
+	if b.first.IsZero() {
+		b.first = at
+	} else if at.Sub(b.last) > gapLength {
+		b.gaps = append(b.gaps, span{b.last, at})
+	}
+	if policy != "" {
+		b.policy = policy
+	}
+	b.last = at
+}
+
+// notice keeps a notice, whose time is on the clock of the servers.
+func (b *Builder) notice(n keyspace.Notice) {
+	if len(b.notices) < keptNotices {
+		b.notices = append(b.notices, n)
+	}
+}
+
+// manyLocks is the number of locks from which on those that are hardly ever held are forgotten.
+const manyLocks = 20_000
+
+// forget drops the locks of which nothing can be told: a key that is used once has no usual
+// hold.
+func (b *Builder) forget() {
+	if len(b.locks) < manyLocks {
+		return
+	}
+	for id, t := range b.locks {
+		if t.idle() && len(t.sorted) < minUsual && len(t.faults) == 0 && b.last.Sub(t.seen.to) > again &&
+			!slices.ContainsFunc(t.pending, func(h hold) bool { c, _, _ := t.causeOf(&h, h.ended); return c != "" }) {
+			delete(b.locks, id)
+		}
+	}
+}
+
 // track returns what is known of a lock; nil if it is not selected.
-func (b *Builder) track(l *keyspace.Lock) *track {
-	id := l.ID().OnAnyNode()
+func (b *Builder) track(id keyspace.ID, format string) *track {
 	t := b.locks[id]
 	if t == nil {
 		if b.keep != nil && !b.keep(id) {
 			return nil
 		}
-		t = &track{id: id}
+		t = &track{id: id, log: b.log}
 		b.locks[id] = t
 	}
-	t.format = l.Format
+	t.format = format
 	return t
 }
 
@@ -195,7 +238,7 @@ func (b *Builder) Usual(id keyspace.ID) Usual {
 func (b *Builder) Stories() []Story {
 	var all []Story
 	for _, t := range b.locks {
-		if len(t.open) > 0 || t.waits.now() > 0 { // nothing has changed since
+		if !t.idle() { // nothing has changed since
 			t.stretch(b.last)
 			t.waits.set(b.last, t.waits.now())
 		}
@@ -209,13 +252,28 @@ func (b *Builder) Stories() []Story {
 type cycle struct {
 	keyspace.Deadlock
 	span
-	locks map[keyspace.ID]wait
+	name string
+	cost []wait // for each lock of the cycle
 }
 
 // wait is how long how many clients waited.
 type wait struct {
-	blocked time.Duration
-	clients int
+	Blocked time.Duration
+	Clients int
+}
+
+// cycle returns the deadlock of a name at a time: it is a new one if it was not seen for a while.
+func (b *Builder) cycle(name string, at time.Time) *cycle {
+	for _, c := range b.cycles {
+		if c.name == name && at.Sub(c.to) <= gapLength {
+			return c
+		}
+	}
+	c := &cycle{span: span{at, at}, name: name}
+	if len(b.cycles) < keptNotices {
+		b.cycles = append(b.cycles, c)
+	}
+	return c
 }
 
 // contend records whether clients wait for a lock.
@@ -227,9 +285,9 @@ func (b *Builder) contend(l *keyspace.Lock) {
 	}
 }
 
-// searchDeadlocks searches once a second.
+// searchDeadlocks searches in each frame of a recording.
 func (b *Builder) searchDeadlocks(at time.Time) {
-	if len(b.contended) < 2 || at.Sub(b.judged) < time.Second {
+	if len(b.contended) < 2 || at.Sub(b.judged) < time.Second/2 {
 		return
 	}
 	b.judged = at
@@ -243,19 +301,18 @@ func (b *Builder) searchDeadlocks(at time.Time) {
 		for _, w := range d.Waits {
 			name += w.Owner + "\x00" + w.Lock.Key + "\x00"
 		}
-		c := b.cycles[name]
-		if c == nil {
-			c = &cycle{span: span{from: at}, locks: make(map[keyspace.ID]wait)}
-			b.cycles[name] = c
-		}
+		c := b.cycle(name, at)
 		c.Deadlock, c.to = d, at
-		for _, w := range d.Waits {
-			id := w.Lock.ID().OnAnyNode()
-			c.locks[id] = wait{}
-			if t := b.locks[id]; t != nil {
-				blocked, clients, _ := t.waits.over(c.from, c.to)
-				c.locks[id] = wait{blocked, clients}
-			}
+		b.price(c)
+	}
+}
+
+// price sets what a deadlock has cost.
+func (b *Builder) price(c *cycle) {
+	c.cost = make([]wait, len(c.Waits))
+	for i, w := range c.Waits {
+		if t := b.locks[w.Lock.ID().OnAnyNode()]; t != nil {
+			c.cost[i].Blocked, c.cost[i].Clients, _ = t.waits.over(c.from, c.to)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func incidents() []staged {
 				f.renew(key, 30*time.Second)
 			}
 			f.pass(31 * time.Second)
-		}, incident.RenewalsStopped, []string{"stopped after 03:11:00", "names no connection"}, []string{"froze after", "stayed"}},
+		}, incident.RenewalsStopped, []string{"stopped after 03:11:00", "no connection had the name ?7. With CLIENT SETNAME ?7 the recording shows when it ends"}, []string{"froze after", "stayed"}},
 		{"a failover", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second)
 			f.pass(10 * time.Second)
@@ -135,6 +136,13 @@ func incidents() []staged {
 			f.acquire(key, "worker-2", 60*time.Second)
 		}, incident.Failover, []string{"A failover lost job:nightly at 03:10:10", "lost by the server, 50 s before its deadline", "server 10.0.0.5:6379: another server",
 			"worker-2 acquired it: both had a lease until 03:11:00", "WAIT"}, nil},
+		{"a restart after an outage", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.tell(keyspace.ServerBack, "it was restarted")
+			f.notice[0].Change = keyspace.ServerRestarted
+			f.end(key, keyspace.Lost)
+		}, incident.Restart, []string{"A restart of the server lost"}, nil},
 		{"a restart", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second)
 			f.pass(10 * time.Second)
@@ -203,7 +211,15 @@ func incidents() []staged {
 		{"one expiry", func(f *film) {
 			f.acquire(key, "?7", 10*time.Second)
 			f.pass(11 * time.Second)
-		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended"}, []string{"shorter than"}},
+		}, incident.Expired, []string{"?7 held job:nightly and did not release it", "whether ?7 still worked at 03:10:10, hung or had ended: no connection had the name ?7"}, []string{"shorter than"}},
+		{"one expiry of a holder without a name", func(f *film) {
+			f.acquire(key, "?7", 10*time.Second)
+			l := f.locks[key]
+			l.Holders[0].Label = ""
+			f.locks[key], f.events = l, nil
+			f.emit(keyspace.Acquired, l, l.Holders[0])
+			f.pass(11 * time.Second)
+		}, incident.Expired, []string{"the value of the lock names no client. If the value is the client's name and a token"}, []string{"no connection had"}},
 		{"pollers too slow", func(f *film) {
 			for i := range 5 {
 				f.acquire(key, fmt.Sprint("worker-", i), 60*time.Second)
@@ -414,5 +430,29 @@ func TestHealthyHoldsAreNoIncident(t *testing.T) {
 				t.Errorf("%s is invented: %s", s.Cause, text(s))
 			}
 		})
+	}
+}
+
+// A malformed index is an error.
+func TestAnIndexOfAnyBytesIsReadSafely(t *testing.T) {
+	x := incident.NewIndexer()
+	f := newFilm()
+	f.b = &x.Builder
+	f.healthy(key, 10, time.Second)
+	f.pass(time.Second)
+	index := x.Index()
+	for i := range index {
+		if err := incident.NewBuilder(nil).Load(index[:i]); err == nil {
+			t.Fatalf("the first %d bytes of %d are no error", i, len(index))
+		}
+		for _, by := range []byte{1, 0x80, 0xff} {
+			bad := slices.Clone(index)
+			bad[i] ^= by
+			_ = incident.NewBuilder(nil).Load(bad) // it may be another index
+		}
+	}
+	b := incident.NewBuilder(nil)
+	if err := b.Load(index); err != nil || b.Usual(keyspace.ID{Key: key}).Holds != 10 {
+		t.Error(err, b.Usual(keyspace.ID{Key: key}))
 	}
 }

@@ -10,19 +10,19 @@ import (
 // track is what is known of one lock.
 type track struct {
 	id      keyspace.ID
+	log     *indexLog // nil: the faults are judged
 	format  string
 	waits   series
 	open    []hold
-	ended   *hold // the latest that ended
-	usually []time.Duration
-	holds   int           // that ended
-	heldFor time.Duration // of all holds that ended
-	expired int           // holds in a row that ended by expiry
-	pending []hold        // ended before a usual hold was known
+	ended   *hold           // the latest that ended
+	usually []time.Duration // of the latest holds
+	sorted  []time.Duration // the same, from short to long
+	holds   int             // that ended
+	heldFor time.Duration   // of all holds that ended
+	expired int             // holds in a row that ended by expiry
+	pending []hold          // ended before a usual hold was known
 	faults  []fault
-	more    int // faults that were dropped
-	seen    span
-	begins  time.Time // of the latest hold
+	seen    span      // from the first change to the last
 	freed   time.Time // since when no client holds the lock; zero: one does, or it is not known
 }
 
@@ -30,6 +30,7 @@ type track struct {
 type hold struct {
 	keyspace.Holder
 	began    time.Time // zero: before it was first seen
+	late     bool      // began is known from its end
 	read     time.Time // when its acquire was read; zero = it was not
 	seen     time.Time // if began is zero: when it was first seen
 	ended    time.Time // zero: it is still held
@@ -45,7 +46,6 @@ type hold struct {
 
 // event records an event.
 func (t *track) event(e *keyspace.Event) {
-	t.stretch(e.At)
 	switch {
 	case e.Kind.Ends():
 		t.end(e)
@@ -60,15 +60,14 @@ func (t *track) event(e *keyspace.Event) {
 		}
 	}
 	if _, holds := e.Lock.Holder(e.Holder.ID); e.Kind.Ends() && holds {
-		t.waits.set(e.At, 0) // the lock is gone, and the event has it as last seen
+		t.wait(e.At, 0) // the lock is gone, and the event has it as last seen
 	} else {
-		t.waits.set(e.At, waiting(&e.Lock, e.At))
+		t.wait(e.At, waiting(&e.Lock, e.At))
 	}
 }
 
 // observe records the state of the lock in a frame.
 func (t *track) observe(l *keyspace.Lock, at time.Time) {
-	t.stretch(at)
 	for i := range l.Holders {
 		t.begin(*l, l.Holders[i], at, false)
 	}
@@ -79,7 +78,7 @@ func (t *track) observe(l *keyspace.Lock, at time.Time) {
 			h.update(l)
 		}
 	}
-	t.waits.set(at, waiting(l, at))
+	t.wait(at, waiting(l, at))
 }
 
 // gone records that the lock does not exist in a frame.
@@ -87,8 +86,20 @@ func (t *track) gone(at time.Time) {
 	for len(t.open) > 0 {
 		t.finish(t.open[0], keyspace.Vanished, at)
 	}
-	t.waits.set(at, 0)
+	t.wait(at, 0)
 }
+
+// wait records that n clients wait from a time on.
+func (t *track) wait(at time.Time, n int) {
+	if n != t.waits.now() {
+		t.stretch(at)
+		t.waits.set(at, n)
+		t.log.wait(t, at, n)
+	}
+}
+
+// idle reports whether no client holds the lock or waits for it.
+func (t *track) idle() bool { return len(t.open) == 0 && t.waits.now() == 0 }
 
 // stretch extends the time in which the lock was seen.
 func (t *track) stretch(at time.Time) {
@@ -127,6 +138,12 @@ func (t *track) begin(l keyspace.Lock, h keyspace.Holder, at time.Time, acquired
 		now.seen = h.Seen
 	}
 	now.update(&l)
+	t.add(now, at)
+}
+
+// add adds an open hold, which was seen at a time.
+func (t *track) add(now hold, at time.Time) {
+	t.stretch(at)
 	if len(t.open) == 0 {
 		from := now.seen
 		if !now.began.IsZero() {
@@ -134,9 +151,9 @@ func (t *track) begin(l keyspace.Lock, h keyspace.Holder, at time.Time, acquired
 		}
 		t.handOff(&now, from)
 	}
-	t.begins = now.from()
 	t.open = append(t.open, now)
 	t.freed = time.Time{}
+	t.log.hold(entryHold, t, at, &now)
 }
 
 // handOff records the time between two holds.
@@ -196,7 +213,7 @@ func (t *track) end(e *keyspace.Event) {
 			h.by = next.Name()
 		}
 		if h.began.IsZero() && e.Held > 0 {
-			h.began = e.Ended().Add(-e.Held)
+			h.began, h.late = e.Ended().Add(-e.Held), true
 		}
 		t.finish(h, e.Kind, e.Ended())
 		return
@@ -267,7 +284,12 @@ func (h *hold) until(at time.Time) time.Time {
 // finish records the end of an open hold.
 func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	h.end, h.ended = end, at
+	t.stretch(at)
 	t.open = slices.DeleteFunc(t.open, func(known hold) bool { return known.ID == h.ID })
+	if t.log != nil {
+		t.log.hold(entryEnded, t, at, &h)
+		return
+	}
 	t.holds++
 	t.heldFor += at.Sub(h.from())
 	if end == keyspace.Expired {
@@ -281,8 +303,7 @@ func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	}
 	wasKnown := t.usual().known()
 	if !t.suspicious(&h) && !h.began.IsZero() && end != keyspace.Vanished {
-		t.usually = append(t.usually, at.Sub(h.began))
-		t.usually = t.usually[max(0, len(t.usually)-keptDurations):]
+		t.learn(at.Sub(h.began))
 	}
 	switch {
 	case wasKnown:
@@ -296,6 +317,17 @@ func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	if wasKnown && t.pending == nil {
 		t.waits.forget(h.from())
 	}
+}
+
+// learn adds the duration of a hold to the usual ones.
+func (t *track) learn(d time.Duration) {
+	if len(t.usually) == keptDurations {
+		i, _ := slices.BinarySearch(t.sorted, t.usually[0])
+		t.sorted = slices.Delete(t.sorted, i, i+1)
+		t.usually = t.usually[:copy(t.usually, t.usually[1:])]
+	}
+	i, _ := slices.BinarySearch(t.sorted, d)
+	t.usually, t.sorted = append(t.usually, d), slices.Insert(t.sorted, i, d)
 }
 
 // suspicious reports whether a hold ended in a way that says nothing of how long the work
@@ -321,10 +353,7 @@ func (t *track) usual() Usual {
 	if len(t.usually) < minUsual {
 		return Usual{}
 	}
-	sorted := slices.Sorted(slices.Values(t.usually))
-	median := sorted[len(sorted)/2]
-	for sorted[len(sorted)-1] > extreme*median {
-		sorted = sorted[:len(sorted)-1]
-	}
-	return Usual{len(sorted), median, sorted[min(len(sorted)-1, len(sorted)*99/100)]}
+	median := t.sorted[len(t.sorted)/2]
+	n, _ := slices.BinarySearch(t.sorted, extreme*median+1)
+	return Usual{n, median, t.sorted[min(n-1, n*99/100)]}
 }

@@ -139,6 +139,7 @@ func (w *Watcher) onSuccess() {
 	switch {
 	case w.failures.count > 0 && w.server.change != nil:
 		w.addNotice(keyspace.ServerBack, w.server.change.Text)
+		w.unreported.notices[len(w.unreported.notices)-1].Change = w.server.change.Kind
 	case w.failures.count > 0:
 		w.addNotice(keyspace.ServerBack, "")
 	case w.server.change != nil:

@@ -39,6 +39,7 @@ type DirOptions struct {
 	Keep     time.Duration     // segments that end earlier are deleted; 0 = DefaultKeep
 	KeepSize int64             // bytes; the oldest segments above it are deleted; 0 = DefaultKeepSize
 	Tokens   bool              // record tokens; without it they are replaced by hashes
+	Index    func() Indexer    // makes indexes of segments, which Walk reads faster; nil: there are none
 	Report   func(text string) // called when recording fails, continues, or deletes segments because of KeepSize; nil: nothing is reported
 }
 
@@ -59,6 +60,7 @@ type DirWriter struct {
 	create   func(name string) (io.WriteCloser, error)
 	file     io.WriteCloser // of the open segment; nil: none is open
 	segment  *segmentWriter
+	indexing *indexing         // nil: no segment was ended
 	pending  keyspace.Snapshot // the latest snapshot, with the events since the last frame
 	last     time.Time         // of the last frame
 	due      time.Time         // of the next frame; the mean of their intervals is frameInterval
@@ -132,7 +134,11 @@ func listSegments(dir string) ([]segmentFile, error) {
 			continue
 		}
 		if info, err := e.Info(); err == nil { // it may have been deleted
-			all = append(all, segmentFile{e.Name(), start, info.Size()})
+			size := info.Size()
+			if index, err := os.Stat(filepath.Join(dir, indexName(e.Name()))); err == nil {
+				size += index.Size()
+			}
+			all = append(all, segmentFile{e.Name(), start, size})
 		}
 	}
 	slices.SortFunc(all, func(a, b segmentFile) int { return a.start.Compare(b.start) })
@@ -170,6 +176,7 @@ func (w *DirWriter) Close() error {
 		w.flush()
 	}
 	err := w.endSegment()
+	w.indexing.wait()
 	if w.lock != nil {
 		err = errors.Join(err, w.lock.Close())
 	}
@@ -240,7 +247,23 @@ func (w *DirWriter) nextSegment(s keyspace.Snapshot) error {
 	if err := w.endSegment(); err != nil {
 		return err
 	}
+	w.index()
 	return w.beginSegment(s)
+}
+
+// index makes the index of the segment that has ended, after that of the one before.
+func (w *DirWriter) index() {
+	if w.options.Index == nil {
+		return
+	}
+	w.indexing.wait()
+	n := len(w.segments) - 1
+	if x := w.indexing; x == nil || x.err != nil || n < 1 || w.segments[n-1].name != x.before {
+		w.indexing = &indexing{dir: w.dir, indexer: w.options.Index()}
+	} else {
+		w.segments[n-1].size += x.size
+	}
+	w.indexing.begin(w.segments[n].name)
 }
 
 // beginSegment creates a file and writes the full state.
@@ -309,7 +332,11 @@ func (w *DirWriter) applyRetention(now time.Time) {
 		w.trimmed = true
 		w.options.Report(fmt.Sprintf("the recording in %s has more than %d MiB: the oldest segments are deleted before their time", w.dir, w.options.KeepSize>>20))
 	}
+	if old+bySize > 0 {
+		w.indexing.wait()
+	}
 	for _, s := range w.segments[:old+bySize] {
+		_ = os.Remove(filepath.Join(w.dir, indexName(s.name)))
 		_ = os.Remove(filepath.Join(w.dir, s.name)) // the next listing has it again
 	}
 	w.segments = slices.Delete(w.segments, 0, old+bySize)

@@ -30,6 +30,7 @@ type Reader struct {
 	segment *segmentReader
 	shown   keyspace.Snapshot // of the state of segment, without events
 	asked   time.Time         // of the last call of At
+	skipped bool              // segment is before open: Walk has used an index
 	every   time.Duration     // time between the last two frames of a segment; 0 = unknown
 }
 
@@ -218,7 +219,7 @@ func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 // canContinue reports whether the frames after the current state are enough, and no later
 // segment is nearer.
 func (r *Reader) canContinue(from time.Time) bool {
-	if r.segment == nil || r.segment.at.After(from) {
+	if r.segment == nil || r.skipped || r.segment.at.After(from) {
 		return false
 	}
 	next, exists := r.nextSegment()
@@ -233,12 +234,22 @@ func (r *Reader) advance(t time.Time) bool {
 		if !ok {
 			r.reportEnd()
 		}
-		next, exists := r.nextSegment()
-		if !r.segment.started || !exists || r.segments[next].start.After(t) || ok && !at.After(r.segments[next].start) {
+		next, due := r.due(t)
+		if !due {
 			return ok && !(r.segment.started && at.After(t))
 		}
 		_ = r.openSegment(next) // on a failure nextSegment returns the one after it
 	}
+}
+
+// due returns the segment after the open one, and whether a walk to t continues with it.
+func (r *Reader) due(t time.Time) (next int, due bool) {
+	next, exists := r.nextSegment()
+	if !r.segment.started || !exists || r.segments[next].start.After(t) {
+		return next, false
+	}
+	at, ok := r.segment.peek()
+	return next, r.skipped || !ok || at.After(r.segments[next].start)
 }
 
 // nextSegment returns the segment after the open one.
@@ -296,7 +307,7 @@ func (r *Reader) openSegment(n int) error {
 		return err
 	}
 	_ = r.Close() // it was only read
-	r.open, r.file, r.segment, r.shown = n, f, segment, keyspace.Snapshot{}
+	r.open, r.file, r.segment, r.shown, r.skipped = n, f, segment, keyspace.Snapshot{}, false
 	return nil
 }
 

@@ -6,37 +6,66 @@ import (
 	"locktop/keyspace"
 )
 
-// Walk calls visit for each frame that is later than from and not later than to, in order,
-// after a frame with the state at from, or with the first one.
-//
-// A frame has the locks that are new or changed, but not those that were only renewed: a
-// frame before the end of a hold has its lock with all renewals, and the last one has all
-// locks.
-func (r *Reader) Walk(from, to time.Time, visit func(keyspace.Delta)) error {
+// Walk shows a visitor each frame that is later than from and not later than to, after the
+// state at from, or the first one, and before the state at to. Instead of all frames of a
+// segment load gets its index, if there is one; a nil load gets none.
+func (r *Reader) Walk(from, to time.Time, v Visitor, load func(index []byte) error) error {
 	state, err := r.At(from, time.Time{})
 	if err != nil {
 		return err
 	}
-	visit(keyspace.Delta{Snapshot: state})
-	for was := r.segment; r.advance(to); was = r.segment {
-		before := r.segment.at
-		events, err := r.segment.step(true)
-		if err != nil {
+	v.State(state)
+	for {
+		if next, due := r.due(to); due && load != nil {
+			if index := r.index(next, to); index != nil {
+				if err := load(index); err != nil {
+					return err
+				}
+				r.open, r.skipped = next, true
+				continue
+			}
+		}
+		if !r.advance(to) {
+			break
+		}
+		if err := r.segment.visit(v); err != nil {
 			continue // advance reports it
 		}
 		r.shown = keyspace.Snapshot{}
-		d := r.segment.delta(events)
-		if r.segment != was { // a gap may be between two segments
-			old, now := was.snapshot(), r.segment.snapshot()
-			now.Events, now.Notices = d.Events, d.Notices
-			d = keyspace.DeltaOf(old, now)
-		} else if ending := r.segment.ending(events); len(ending) > 0 {
-			visit(keyspace.Delta{Snapshot: keyspace.Snapshot{At: before, Locks: ending}})
-		}
-		visit(d)
 	}
-	r.asked = to
-	visit(keyspace.Delta{Snapshot: r.segment.snapshot()})
+	state, err = r.At(to, time.Time{})
+	if err == nil {
+		v.State(state)
+	}
+	return err
+}
+
+// index returns the index of a segment that ends before to; nil if there is none.
+func (r *Reader) index(n int, to time.Time) []byte {
+	intact := r.skipped || endOfSegment(r.segment.end)
+	if !intact || !r.alwaysOn || n+1 >= len(r.segments) || r.segments[n+1].start.After(to) {
+		return nil
+	}
+	return readIndex(r.segments[n].name, r.segments[r.open].name)
+}
+
+// visit applies the next frame and shows it to a visitor.
+func (r *segmentReader) visit(v Visitor) error {
+	first, before := !r.started, r.at
+	events, err := r.step(true)
+	if err != nil {
+		return err
+	}
+	if first { // a gap may be before it
+		s := r.snapshot()
+		s.Events, s.Notices = events, r.applied.Notices
+		v.State(s)
+		return nil
+	}
+	if ending := r.ending(events); len(ending) > 0 {
+		v.Add(keyspace.Delta{Snapshot: keyspace.Snapshot{At: before, Locks: ending}})
+	}
+	v.Add(r.delta(events))
 	return nil
 }
 

@@ -1,12 +1,21 @@
 package recording
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"locktop/keyspace"
 )
+
+// visitor is a Visitor that gets a state as a whole frame.
+type visitor func(d keyspace.Delta, whole bool)
+
+func (v visitor) Add(d keyspace.Delta)      { v(d, false) }
+func (v visitor) State(s keyspace.Snapshot) { v(keyspace.Delta{Snapshot: s}, true) }
 
 // A walk shows the same events, notices and locks as the snapshots that were recorded, with a
 // gap and several segments in between. The lock of a hold that ends has all its renewals.
@@ -38,7 +47,7 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 	notices, ends := 0, 0
 	locks := make(map[keyspace.ID]keyspace.Lock)
 	var last keyspace.Delta
-	err := r.Walk(all[first].At, all[len(all)-1].At, func(d keyspace.Delta) {
+	err := r.Walk(all[first].At, all[len(all)-1].At, visitor(func(d keyspace.Delta, whole bool) {
 		if d.At.Before(last.At) {
 			t.Errorf("the frame of %v is after that of %v", d.At, last.At)
 		}
@@ -48,6 +57,9 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 				ends++
 			}
 		}
+		if whole {
+			clear(locks)
+		}
 		for _, id := range d.Gone {
 			delete(locks, id)
 		}
@@ -56,7 +68,7 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 		}
 		notices += len(d.Notices)
 		last = d
-	})
+	}), nil)
 	if err != nil || r.Damage() != nil {
 		t.Fatal(err, r.Damage())
 	}
@@ -105,14 +117,70 @@ func TestAWalkKnowsTheRenewalsOfAHoldThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	renewals := -1
-	err := openDir(t, dir).Walk(begin, at, func(d keyspace.Delta) {
+	err := openDir(t, dir).Walk(begin, at, visitor(func(d keyspace.Delta, _ bool) {
 		if d.At.Before(at) && d.At.After(begin) {
 			for _, l := range d.Locks {
 				renewals = l.Renewals
 			}
 		}
-	})
+	}), nil)
 	if err != nil || renewals != 2 {
 		t.Errorf("%d renewals, want 2; %v", renewals, err)
+	}
+}
+
+// counter is an Indexer that counts frames.
+type counter struct{ n int }
+
+func (c *counter) Add(keyspace.Delta)      { c.n++ }
+func (c *counter) State(keyspace.Snapshot) { c.n++ }
+func (c *counter) Index() []byte           { defer func() { c.n = 0 }(); return fmt.Append(nil, c.n) }
+
+// An index is used unless it is damaged or the segment before it is another one, and it is
+// deleted with its segment.
+func TestAnIndexBelongsToItsSegment(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := newDirWriter(t, dir, DirOptions{Keep: 100 * time.Minute, Index: func() Indexer { return &counter{} }})
+	c := newChurn(3)
+	for range 200 {
+		w.Add(c.next(time.Minute, 4))
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	segments := segmentsOf(t, dir)
+	indexes, _ := filepath.Glob(filepath.Join(dir, "*"+indexSuffix))
+	if len(segments) < 6 || len(indexes) != len(segments)-1 { // the last segment has none
+		t.Fatalf("%d indexes of %d segments", len(indexes), len(segments))
+	}
+	loaded := func() (n int) {
+		r := openDir(t, dir)
+		first, last := r.Span()
+		frames := 0
+		load := func(index []byte) error { n++; _, err := fmt.Sscan(string(index), &frames); return err }
+		if err := r.Walk(first, last, &counter{}, load); err != nil || n > 0 && frames < 10 {
+			t.Fatal(frames, err)
+		}
+		return n
+	}
+	want := len(segments) - 2 // the first is always read
+	if n := loaded(); n != want {
+		t.Errorf("%d indexes were used, want %d", n, want)
+	}
+	text, err := os.ReadFile(indexes[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(indexes[2], flipped(text, len(text)-6), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := loaded(); n != want-1 {
+		t.Errorf("%d indexes were used beside a damaged one, want %d", n, want-1)
+	}
+	if err := os.Remove(filepath.Join(dir, filepath.Base(segments[3]))); err != nil {
+		t.Fatal(err)
+	}
+	if n := loaded(); n != want-3 {
+		t.Errorf("%d indexes were used without a segment, want %d", n, want-3)
 	}
 }

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/cli/render"
+	"locktop/keyspace"
+	"locktop/keyspace/incident"
+	"locktop/keyspace/recording"
+)
+
+// The stories are the same with the indexes of the segments, and without them. A segment with an
+// index is not read.
+func TestAnIndexTellsTheSameStories(t *testing.T) {
+	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
+	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFleet(12, begin)
+	for second := range 5000 {
+		s := f.next(1+second/100%3, second%300 == 7)
+		i := second / 100 % 12
+		_, dead := f.ends[i]
+		switch second % 100 {
+		case 30, 31: // a cycle of two locks, for 40 s
+			f.change((i+second)%12, func(l *keyspace.Lock) {
+				l.Holders[0].ID, l.Holders[0].Label = "0f0e0d0c-0b0a-0908-0706-05040302010"+string(rune('0'+second%2))+":1", ""
+				l.Waiters = append(l.Waiters, keyspace.Waiter{ID: "0f0e0d0c-0b0a-0908-0706-05040302010" + string(rune('1'-second%2)) + ":1", Since: f.at})
+			})
+		case 80:
+			if !dead {
+				f.end(i, []keyspace.EventKind{keyspace.Deleted, keyspace.Evicted, keyspace.Lost}[second/100%3])
+				f.acquire(i)
+			}
+		}
+		s.Locks, s.Events = f.locks, f.events
+		s.Server.Policy = "allkeys-lru"
+		if second%1000 == 83 {
+			s.Notices = []keyspace.Notice{{At: f.at, Kind: keyspace.ServerFailover, Node: "10.0.0.5:6379", Text: "failover"}}
+		}
+		if second%2000 == 500 { // a gap, with a lock that is gone after it
+			f.at = f.at.Add(time.Minute)
+			f.locks[11].Waiters = nil
+			s.Locks = f.locks[:11]
+		}
+		w.Add(s)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
+	segments, _ := filepath.Glob(filepath.Join(dir, "*.lockrec"))
+	if len(indexes) < 3 || len(segments) != len(indexes)+2 { // the first has none, and the open one
+		t.Fatalf("%d indexes of %d segments", len(indexes), len(segments))
+	}
+	whole, err := os.ReadFile(segments[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, segments[3], string(whole[:100]))
+	var fast []string
+	for _, from := range []time.Time{begin, begin.Add(10 * time.Minute)} {
+		fast = append(fast, allStories(t, dir, from, true))
+	}
+	write(t, segments[3], string(whole))
+	for i, from := range []time.Time{begin, begin.Add(10 * time.Minute)} {
+		if slow := allStories(t, dir, from, false); fast[i] != slow || strings.Count(slow, "headline") < 100 {
+			t.Errorf("with indexes:\n%s\nwithout:\n%s", fast[i], slow)
+		}
+	}
+}
+
+// allStories returns all incidents of a recording from a time on as JSON.
+func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
+	t.Helper()
+	r, err := recording.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b := incident.NewBuilder(nil)
+	load := b.Load
+	if !indexed {
+		load = nil
+	}
+	_, last := r.Span()
+	if err := errors.Join(r.Walk(from, last, b, load), r.Damage()); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := (render.Stories{Stories: b.Stories()}).JSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
