@@ -32,7 +32,7 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 		{"list", "--lock", "some:*"}, {"inspect", "lock:a"}, {"doctor", "--for", "100ms"},
 		{"watch", "--for", "500ms"}, {"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "100ms"},
 		{"release", "lock:a", "--write", "--yes"},
-		{"load", "--duration", "300ms", "--clients", "4", "--kind", "fair", "--demo=false"},
+		{"load", "--duration", "2s", "--clients", "4", "--kind", "fair", "--demo=false"},
 	} {
 		if got := locktop(t, append(args, "-u", url)...); got.code != exitFine && got.code != exitFindings {
 			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)
