@@ -18,10 +18,8 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 			{c.Fair("a", o), c.Fair("{a}", o)},
 			{c.Fair("b{c}", o), c.Fair("{b{c}", o)},
 		} {
-			plain, err := pair[0].Lock(ctx)
-			r.must(err)
-			braced, err := pair[1].Lock(ctx)
-			r.must(err)
+			plain := r.lock(pair[0])
+			braced := r.lock(pair[1])
 			if plain.Fence() != 1 || braced.Fence() != 1 {
 				r.Errorf("%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), plain.Fence(), braced.Fence())
 			}
@@ -47,10 +45,8 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 func TestAWaiterDoesNotSleepBehindOneForAnotherName(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		others, c, o := r.client(lock.Config{}), r.client(lock.Config{}), lock.Options{TTL: time.Hour}
-		_, err := others.Mutex("{a}", o).Lock(ctx)
-		r.must(err)
-		plain, err := others.Mutex("a", o).Lock(ctx)
-		r.must(err)
+		_ = r.lock(others.Mutex("{a}", o))
+		plain := r.lock(others.Mutex("a", o))
 		limited, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() { _, _ = c.Mutex("{a}", o).Lock(limited) }()

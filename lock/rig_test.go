@@ -49,6 +49,14 @@ func (r *rig) must(err error) {
 	}
 }
 
+// lock acquires a lock, and waits for it.
+func (r *rig) lock(l lock.Locker) *lock.Lease {
+	r.Helper()
+	lease, err := l.Lock(ctx)
+	r.must(err)
+	return lease
+}
+
 // holds checks the value that the server stores under key.
 func (r *rig) holds(key, want string) {
 	r.Helper()

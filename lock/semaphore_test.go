@@ -353,8 +353,7 @@ func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
 		for range 50 {
 			all.Go(func() {
 				for range testtier.Size(6, 20, 20) {
-					lease, err := s.Lock(ctx)
-					r.must(err)
+					lease := r.lock(s)
 					time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
 					r.must(lease.Unlock(ctx))
 				}
@@ -829,8 +828,7 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 				all.Go(func() {
 					defer working.Add(-1)
 					for range cycles {
-						lease, err := s.Lock(ctx)
-						r.must(err)
+						lease := r.lock(s)
 						n := inside.Add(1)
 						if n > limit {
 							r.Errorf("%d holders inside", n)
@@ -909,8 +907,7 @@ func TestTheLimitChangesUnderLoad(t *testing.T) {
 						default:
 						}
 						began := time.Now()
-						lease, err := s.Lock(ctx)
-						r.must(err)
+						lease := r.lock(s)
 						acquired.Add(1)
 						if n, most := inside.Add(1), highestNow.Load(); n > most {
 							r.Errorf("%d holders inside, the limit was %d", n, most)
