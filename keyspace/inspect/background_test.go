@@ -46,9 +46,9 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	deadlines := make(map[string]time.Time)
 	for i := range locks {
 		key := fmt.Sprintf("lock:%d", i)
-		at, err := timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 300+10*i)
+		at, err := timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 1000+10*i)
 		must(t, err)
-		deadlines[key] = at.Add(time.Duration(300+10*i) * time.Millisecond)
+		deadlines[key] = at.Add(time.Duration(1000+10*i) * time.Millisecond)
 	}
 	l.wait(t, "100 expiries", func() bool { return count(l, keyspace.Expired) == locks })
 	var late []time.Duration
