@@ -278,9 +278,7 @@ func TestAnAllThatPolls(t *testing.T) {
 		c := r.client(lock.Config{})
 		held := r.locked(c.Mutex("b", lock.Options{}))
 		o := lock.Options{Wait: lock.Wait{Poll: 10 * time.Millisecond, MaxTries: 3}}
-		if _, err := all(c, o, "a", "b").Lock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld", err)
-		}
+		isError(r, tried(all(c, o, "a", "b").Lock(ctx)), lock.ErrHeld)
 		o.Wait.MaxTries = 0
 		next := lockAsync(ctx, all(c, o, "a", "b"))
 		time.Sleep(20 * time.Millisecond)
@@ -300,9 +298,7 @@ func TestAnAllWhenMemoryIsFull(t *testing.T) {
 				next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
 				r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
 				r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-				if _, err := way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx); !errors.Is(err, lock.ErrOOM) {
-					r.Errorf("got %v, want ErrOOM", err)
-				}
+				isError(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
 				r.must(lease.Extend(ctx, 2*time.Minute))
 				r.must(lease.Unlock(ctx))
 				r.until("the release", func() bool { return r.rdb.Exists(ctx, "a", "b", "c").Val() == 0 })
@@ -367,9 +363,7 @@ func TestAnAllOfAUserWithFewPermissions(t *testing.T) {
 				if n := r.keys(); n != 0 {
 					r.Errorf("%d keys are left", n)
 				}
-				if _, err := way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx); !errors.Is(err, lock.ErrNoPermission) {
-					r.Errorf("got %v, want ErrNoPermission", err)
-				}
+				isError(r, tried(way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx)), lock.ErrNoPermission)
 				r.until("the end of all keys", func() bool { return r.keys() == 0 })
 			})
 		})
@@ -386,9 +380,7 @@ func TestAnAllThatFailsHalfwayHoldsNothing(t *testing.T) {
 			r.Skip("Redis 6 has no ACL selectors: put a redis-server of version 7 or later on PATH")
 		}
 		c := r.user("~*", "+@all", "-set", "(+set ~a)")
-		if _, err := c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrNoPermission) {
-			r.Errorf("got %v, want ErrNoPermission", err)
-		}
+		isError(r, tried(c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
 		if n := r.keys(); n != 0 {
 			r.Errorf("%d keys are left", n)
 		}

@@ -40,9 +40,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, err, lock.ErrLost)
 		r.holds("orders", "stranger")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 

@@ -280,9 +280,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	renewed()
 	r.must(left.Unlock(ctx))
 	_, err := c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
-	if !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("got %v, want ErrHeld", err)
-	}
+	isError(t, err, lock.ErrHeld)
 
 	// Redis 6.0 answers ASK if only some keys are on this node; then the other node
 	// answers TRYAGAIN.
@@ -392,9 +390,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 		for i := range 20 {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
 			lease := r.locked(m)
-			if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-				t.Errorf("got %v, want ErrHeld", err)
-			}
+			isError(t, tried(m.TryLock(ctx)), lock.ErrHeld)
 			r.must(lease.Unlock(ctx))
 		}
 		r.must(c.Close())

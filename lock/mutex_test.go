@@ -129,9 +129,7 @@ func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		if !errors.Is(err, lock.ErrWrongType) {
-			r.Errorf("got %v, want ErrWrongType", err)
-		}
+		isError(r, err, lock.ErrWrongType)
 		if v := r.rdb.HGet(ctx, "orders", "field").Val(); v != "value" {
 			r.Errorf("the hash now holds %q", v)
 		}
@@ -164,9 +162,7 @@ func TestAnOwnersLabelHasABound(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
 		_, err := r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)
-		if !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("got %v, want ErrArgument", err)
-		}
+		isError(r, err, lock.ErrArgument)
 	})
 }
 
@@ -246,9 +242,7 @@ func TestExtendNeverMakesALostLockAnew(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		if err := lease.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
 		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Error("the lease goes on after its key was deleted")
 		}
@@ -299,9 +293,7 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 func TestAUserWithoutScriptsGetsNoLock(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
-		if _, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrNoPermission) {
-			r.Errorf("got %v, want ErrNoPermission", err)
-		}
+		isError(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
 		r.holds("orders", "")
 	})
 }

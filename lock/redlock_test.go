@@ -285,9 +285,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		if err := <-failed; !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		if n := r.count("orders", ""); n != 5 {
 			r.Errorf("%d nodes still have a copy", 5-n)
@@ -411,9 +409,7 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 		deadline := lease.Deadline()
 		r.freeze(0, 1, 2)
 
-		if err := lease.Extend(ctx, 30*time.Second); !errors.Is(err, lock.ErrNoQuorum) {
-			r.Errorf("got %v, want ErrNoQuorum", err)
-		}
+		isError(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
 		if !lease.Deadline().Equal(deadline) {
 			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
 		}
@@ -462,9 +458,7 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		if err := <-failed; !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, <-failed, lock.ErrLost)
 		if lease.Valid() {
 			r.Error("it came back to life")
 		}
@@ -1132,9 +1126,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 func TestARedlockKnowsNoReplicas(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
 		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
-		if !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("got %v, want ErrArgument", err)
-		}
+		isError(r, err, lock.ErrArgument)
 	})
 }
 
@@ -1170,9 +1162,7 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 		if n := r.countOf([]int{2, 3, 4}, "orders", ""); n != 3 {
 			r.Errorf("%d of 3 nodes were released", n)
 		}
-		if _, err := q.Redlock("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrClosed) {
-			r.Errorf("got %v, want ErrClosed", err)
-		}
+		isError(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
 		r.resume(0, 1)
 	})
 }
@@ -1194,8 +1184,6 @@ func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 		for _, rdb := range r.rdbs[:2] {
 			r.must(rdb.SetNX(ctx, "orders", "them", time.Minute).Err())
 		}
-		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld", err)
-		}
+		isError(r, tried(m.TryLock(ctx)), lock.ErrHeld)
 	})
 }

@@ -84,15 +84,11 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 		first := r.lock(owner)
 		second := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		if err := second.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, second.Unlock(ctx), lock.ErrLost)
 		if first.Valid() || !errors.Is(context.Cause(first.Context()), lock.ErrLost) {
 			r.Error("the first entry outlived the key")
 		}
-		if err := first.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, first.Unlock(ctx), lock.ErrLost)
 		again, err := owner.Lock(ctx) // begins again at 1
 		r.must(err)
 		if n := r.count("orders", again.Token()); n != 1 {
@@ -208,9 +204,7 @@ func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
 		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
-		if !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld", err)
-		}
+		isError(r, err, lock.ErrHeld)
 	})
 }
 

@@ -234,7 +234,5 @@ func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	_, err = c.Mutex("{o}b", o).Lock(ctx) // MOVED
 	r.must(err)
 	o.Replicas, o.ReplicaTimeout = 2, 20*time.Millisecond
-	if _, err := c.Mutex("{o}c", o).Lock(ctx); !errors.Is(err, lock.ErrNotReplicated) {
-		t.Errorf("got %v, want ErrNotReplicated", err)
-	}
+	isError(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrNotReplicated)
 }

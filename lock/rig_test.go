@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -46,6 +47,14 @@ func (r *rig) must(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
+	}
+}
+
+// isError fails the test if err is not want.
+func isError(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
 	}
 }
 

@@ -165,14 +165,10 @@ func TestASemaphoreRefusesArgumentsThatCannotWork(t *testing.T) {
 			c.Semaphore("orders", 1, lock.Options{TTL: 1}),
 		} {
 			for _, err := range []error{s.Validate(), tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2), s.ClearLimit(ctx), uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx))} {
-				if !errors.Is(err, lock.ErrArgument) {
-					r.Errorf("got %v, want ErrArgument", err)
-				}
+				isError(r, err, lock.ErrArgument)
 			}
 		}
-		if err := c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("got %v, want ErrArgument", err)
-		}
+		isError(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
 	})
 }
 
@@ -182,9 +178,7 @@ func TestAForeignZsetIsNotASemaphore(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
 		s := r.client(lock.Config{}).Semaphore("orders", 5, lock.Options{})
 		for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
-			if !errors.Is(err, lock.ErrWrongType) {
-				r.Errorf("got %v, want ErrWrongType", err)
-			}
+			isError(r, err, lock.ErrWrongType)
 		}
 		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 || r.keys() != 1 {
 			r.Errorf("the zset has %d members of 2, and there are %d keys", n, r.keys())
@@ -508,9 +502,7 @@ func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
 		}
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}).Err())
 		for _, err := range []error{uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx)), s.ClearLimit(ctx)} {
-			if !errors.Is(err, lock.ErrWrongType) {
-				r.Errorf("got %v, want ErrWrongType", err)
-			}
+			isError(r, err, lock.ErrWrongType)
 		}
 	})
 }
@@ -622,12 +614,8 @@ func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
 		s := c.Semaphore("orders", 3, lock.Options{Fence: true, Renew: lock.Renew{Every: 50 * time.Millisecond}})
 		leases := r.acquired(s, 2)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		if err := tried(s.TryLock(ctx)); !errors.Is(err, lock.ErrOOM) {
-			r.Errorf("got %v, want ErrOOM", err)
-		}
-		if err := s.SetLimit(ctx, 5); !errors.Is(err, lock.ErrOOM) {
-			r.Errorf("got %v, want ErrOOM", err)
-		}
+		isError(r, tried(s.TryLock(ctx)), lock.ErrOOM)
+		isError(r, s.SetLimit(ctx, 5), lock.ErrOOM)
 		before := d.count(lock.Renewed)
 		r.until("renewals", func() bool { return d.count(lock.Renewed) > before+2 })
 		r.must(leases[0].Extend(ctx, time.Minute))
@@ -683,9 +671,7 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		leases := r.acquired(s, 2)
 		r.refused(s)
 		for _, err := range []error{s.SetLimit(ctx, 3), s.ClearLimit(ctx)} {
-			if !errors.Is(err, lock.ErrNoPermission) {
-				r.Errorf("got %v, want ErrNoPermission", err)
-			}
+			isError(r, err, lock.ErrNoPermission)
 		}
 		r.counts(s, 2, 2)
 		next := lockAsync(ctx, c.As("next").Semaphore("orders", 2, lock.Options{}))

@@ -313,9 +313,7 @@ func TestPollingTriesAsOftenAsItsOptionsSay(t *testing.T) {
 		c := r.client(lock.Config{})
 		began := time.Now()
 		_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 100 * time.Millisecond, MaxTries: 3}}).Lock(ctx)
-		if !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld", err)
-		}
+		isError(r, err, lock.ErrHeld)
 		if took := time.Since(began); took != 200*time.Millisecond {
 			r.Errorf("three tries took %v, want two pauses of 100 ms", took)
 		}
