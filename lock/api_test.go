@@ -40,9 +40,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, err, lock.ErrLost)
 		r.holds("orders", "stranger")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 
@@ -64,8 +62,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 		}()
 		r.holds("orders", "")
 
-		held, err := m.Lock(ctx)
-		r.must(err)
+		held := r.lock(m)
 		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 		defer cancel()
 		err = lock.Do(short, c.Mutex("orders", lock.Options{}), func(context.Context) error {
@@ -84,8 +81,7 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		lead := func(key string) *lock.Lease {
-			lease, err := c.Mutex(key, lock.Options{TTL: time.Second}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Mutex(key, lock.Options{TTL: time.Second}))
 			return lease
 		}
 		plain := lead("plain").Context()
@@ -135,8 +131,7 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		lease, err := m.Lock(ctx)
-		r.must(err)
+		lease := r.lock(m)
 		parent, cancel := context.WithCancelCause(ctx)
 		why := errors.New("enough")
 		ofParent, ofLease := lease.ContextFrom(parent), lease.ContextFrom(ctx)
@@ -200,8 +195,7 @@ func TestHolderDoesNotAcquire(t *testing.T) {
 			if held, err := of.Holder(ctx); held != nil || err != nil {
 				r.Errorf("%s is free, and the holder is %v, %v", key, held, err)
 			}
-			lease, err := of.TryLock(ctx)
-			r.must(err)
+			lease := r.locked(of)
 			held, err := of.Holder(ctx)
 			r.must(err)
 			if held == nil || held.Token != lease.Token() || held.Owner() != "us" || held.TTL < 59*time.Second || held.TTL > time.Minute {
@@ -215,8 +209,7 @@ func TestHolderDoesNotAcquire(t *testing.T) {
 		if held, err := l.Holder(ctx); held != nil || err != nil {
 			r.Errorf("it is free, and the holder is %v, %v", held, err)
 		}
-		lease, err := l.Lock(ctx)
-		r.must(err)
+		lease := r.lock(l)
 		time.Sleep(time.Millisecond)
 		if held, err := l.Holder(ctx); err != nil || held == nil || held.Token != lease.Token() {
 			r.Errorf("the holder is %v, %v", held, err)
@@ -317,8 +310,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})
 		m := c.Mutex("orders", lock.Options{TTL: time.Second})
-		lease, err := m.Lock(ctx)
-		r.must(err)
+		lease := r.lock(m)
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		if _, err := c.As("other").Mutex("orders", lock.Options{}).Lock(short); err == nil {
@@ -331,7 +323,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 		defer cancel()
-		_, err = c.Mutex("others", lock.Options{}).TryLock(brief)
+		_, err := c.Mutex("others", lock.Options{}).TryLock(brief)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			r.Errorf("got %v, want the deadline's error", err)
 		}
@@ -355,8 +347,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 func TestStatsNeedNoObserver(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-		r.must(err)
+		lease := r.locked(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))
 		if got := c.Stats(); got.Acquired != 1 || got.Released != 1 {
 			t.Errorf("acquired %d, released %d, want 1 and 1", got.Acquired, got.Released)

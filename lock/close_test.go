@@ -21,8 +21,7 @@ func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		onChild(t, func(r *rig, child *server.Child) {
 			c := r.client(lock.Config{})
-			lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Mutex("orders", lock.Options{}))
 			r.must(child.Freeze())
 			closesSoon(t, c.Close, lease)
 		})
@@ -30,8 +29,7 @@ func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 	t.Run("five nodes", func(t *testing.T) {
 		nodesOnRedis(t, 5, func(r *nodes) {
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-			lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(q.Redlock("orders", lock.Options{}))
 			r.freeze(0, 1, 2, 3, 4)
 			closesSoon(t, q.Close, lease)
 		})
@@ -44,8 +42,7 @@ func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 		r.must(err)
 		var leases []*lock.Lease
 		for i := range 20 { // on all masters
-			lease, err := c.Mutex(fmt.Sprint("orders", i), lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))
 			leases = append(leases, lease)
 		}
 		for _, node := range r.nodes.Nodes() {
@@ -76,8 +73,7 @@ func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
 func TestCloseWaitsForNothing(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-		r.must(err)
+		lease := r.locked(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))
 		began := time.Now()
 		r.must(c.Close())

@@ -84,8 +84,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 		for _, name := range []string{"orders", "stock", "prices", "{test}:abc:key", "a{b}{c}", "a{b", "a{{b}}c", "ä ö"} {
 			key := name + ":" + kind
 			masters[r.master(key)] = true
-			lease, err := locker(ours, key, o).Lock(ctx)
-			r.must(err)
+			lease := r.lock(locker(ours, key, o))
 			if _, err := locker(theirs, key, o).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
 				t.Errorf("%s: got %v, want ErrHeld", key, err)
 			}
@@ -180,8 +179,7 @@ func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
-	read, err := r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader().TryLock(ctx)
-	r.must(err)
+	read := r.locked(r.client(lock.Config{}).RW("a}b", lock.Options{}).Reader())
 	writers := make(chan error)
 	for range 3 {
 		c := r.client(lock.Config{})
@@ -206,7 +204,7 @@ func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	}
 	ear := r.rdb.Subscribe(ctx, "{a}b}:free")
 	defer ear.Close()
-	_, err = ear.Receive(ctx) // the confirmation
+	_, err := ear.Receive(ctx) // the confirmation
 	r.must(err)
 	r.must(read.Unlock(ctx))
 	_, err = ear.ReceiveMessage(ctx)
@@ -267,10 +265,8 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	var d eventRecorder
 	c := r.client(lock.Config{Observe: d.write})
 	often := lock.Options{Fence: true, Renew: lock.Renew{Every: 20 * time.Millisecond}}
-	kept, err := c.Mutex("{o}kept", often).Lock(ctx)
-	r.must(err)
-	left, err := c.Reentrant("{o}left", often).Lock(ctx)
-	r.must(err)
+	kept := r.lock(c.Mutex("{o}kept", often))
+	left := r.lock(c.Reentrant("{o}left", often))
 	renewed := func() {
 		t.Helper()
 		before := d.count(lock.Renewed)
@@ -283,10 +279,8 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	m.carry("{o}left")
 	renewed()
 	r.must(left.Unlock(ctx))
-	_, err = c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
-	if !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("got %v, want ErrHeld", err)
-	}
+	_, err := c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
+	isError(t, err, lock.ErrHeld)
 
 	// Redis 6.0 answers ASK if only some keys are on this node; then the other node
 	// answers TRYAGAIN.
@@ -315,8 +309,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 		t.Error("the lease was lost on the way")
 	}
 	r.must(kept.Unlock(ctx))
-	again, err := c.Mutex("{o}kept", often).TryLock(ctx)
-	r.must(err)
+	again := r.locked(c.Mutex("{o}kept", often))
 	if again.Fence() != 2 {
 		t.Errorf("fence %d, want 2", again.Fence())
 	}
@@ -330,8 +323,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}}
-	lease, err := c.Mutex("orders", o).Lock(ctx)
-	r.must(err)
+	lease := r.lock(c.Mutex("orders", o))
 	next := make(chan error, 1)
 	go func() {
 		lease, err := other.Mutex("orders", o).Lock(ctx)
@@ -371,8 +363,7 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 	r.must(err)
 	t.Cleanup(func() { c.Close() })
 	for i := range 10 {
-		lease, err := c.Mutex(fmt.Sprint("orders", i), lock.Options{}).TryLock(ctx)
-		r.must(err)
+		lease := r.locked(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))
 		r.must(lease.Unlock(ctx))
 	}
 	for _, addr := range addrs[1:cap(addrs)] {
@@ -398,11 +389,8 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 		r.must(err)
 		for i := range 20 {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
-			lease, err := m.TryLock(ctx)
-			r.must(err)
-			if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-				t.Errorf("got %v, want ErrHeld", err)
-			}
+			lease := r.locked(m)
+			isError(t, tried(m.TryLock(ctx)), lock.ErrHeld)
 			r.must(lease.Unlock(ctx))
 		}
 		r.must(c.Close())
@@ -434,8 +422,7 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx) // the scripts are loaded from now on
 	r.must(err)
 	r.must(warm.Unlock(ctx))
-	lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
-	r.must(err)
+	lease := r.lock(c.Mutex("orders", lock.Options{}))
 	link.FreezeReplies()
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- lease.Unlock(ctx) }()

@@ -195,8 +195,7 @@ func TestARedlockThatExpiresStaysHeldForTheDelay(t *testing.T) {
 			"renewed":  {TTL: ttl, Delay: delay, Renew: lock.Renew{Max: 1}},
 			"max hold": {TTL: time.Minute, Delay: delay, Renew: lock.Renew{MaxHold: 100 * time.Millisecond}},
 		} {
-			lease, err := q.Redlock(name, o).Lock(ctx)
-			r.must(err)
+			lease := r.lock(q.Redlock(name, o))
 			next := lockAsync(ctx, other.Redlock(name, lock.Options{}))
 			<-lease.Context().Done()
 			<-next.done
@@ -206,11 +205,9 @@ func TestARedlockThatExpiresStaysHeldForTheDelay(t *testing.T) {
 			}
 			r.must(next.lease.Unlock(ctx))
 
-			lease, err = q.Redlock(name, o).Lock(ctx)
-			r.must(err)
+			lease = r.lock(q.Redlock(name, o))
 			r.must(lease.Unlock(ctx))
-			lease, err = other.Redlock(name, o).TryLock(ctx)
-			r.must(err)
+			lease = r.locked(other.Redlock(name, o))
 			r.must(lease.Unlock(ctx))
 		}
 	})

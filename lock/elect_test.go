@@ -265,8 +265,7 @@ func TestElectWorksWithEveryKind(t *testing.T) {
 			if kind != "reader" {
 				other = of(0, lock.Options{})
 			}
-			lease, err := other.Lock(ctx)
-			r.must(err)
+			lease := r.lock(other)
 			e := elect(ctx, of(1, lock.Options{}))
 			time.Sleep(10 * time.Second)
 			if len(e.terms) > 0 {

@@ -32,16 +32,14 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 		again := c.Reentrant("reentrant", o)
 		side := c.RW("rw", o)
 		for _, l := range []lock.Locker{c.Mutex("mutex", o), c.Fair("fair", o), again, side.Writer()} {
-			lease, err := l.Lock(ctx)
-			r.must(err)
+			lease := r.lock(l)
 			r.must(lease.Extend(ctx, 30*time.Second))
 			time.Sleep(5 * time.Second)
 			if left := time.Until(lease.Deadline()); left < 24*time.Second {
 				r.Errorf("%s: of 30 s %v are left after 5 s", lease.Key(), left)
 			}
 			if l == lock.Locker(again) || lease.Key() == "rw" {
-				entry, err := l.TryLock(ctx)
-				r.must(err)
+				entry := r.locked(l)
 				if left := time.Until(lease.Deadline()); left < 24*time.Second {
 					r.Errorf("%s: of 25 s %v are left after another entry", lease.Key(), left)
 				}
@@ -99,8 +97,7 @@ func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
 			r.link.Cut()
 			_, _ = c.Mutex("other", o).TryLock(ctx) // notices that the connection is broken
 		}} {
-			lease, err := c.Mutex(key, o).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Mutex(key, o))
 			r.must(lease.Extend(ctx, 20*time.Second)) // the server knows the script now
 			ttl := time.Hour
 			if key != "longer" {
@@ -158,8 +155,7 @@ func TestAnExtendedRedlockLastsAsLongAsItsCopies(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: 20 * time.Millisecond})
 		r.warm(q)
-		lease, err := q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Second}))
 		r.must(lease.Extend(ctx, 30*time.Second))
 		for _, l := range r.links {
 			l.FreezeReplies()
@@ -234,8 +230,7 @@ func TestAFrozenNodeKeepsNothingBackFromLeasesOnOthers(t *testing.T) {
 	frozen := r.master("0")
 	var there, elsewhere []*lock.Lease
 	for i := 0; len(there) < 10 || len(elsewhere) < 10; i++ {
-		lease, err := c.Mutex(fmt.Sprint(i), o).TryLock(ctx)
-		r.must(err)
+		lease := r.locked(c.Mutex(fmt.Sprint(i), o))
 		if r.master(lease.Key()) == frozen {
 			there = append(there, lease)
 		} else {
@@ -296,14 +291,11 @@ func TestALateReplyToARenewalCounts(t *testing.T) {
 		r.link.Delay(func() time.Duration { return 100 * time.Millisecond })
 		c := r.client(lock.Config{})
 		for range 3 { // the handshake is not delayed
-			warm, err := c.Mutex("warm", lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			warm := r.lock(c.Mutex("warm", lock.Options{TTL: time.Minute}))
 			r.must(warm.Unlock(ctx))
 		}
-		lease, err := c.Mutex("orders", lock.Options{TTL: time.Second}).Lock(ctx)
-		r.must(err)
-		brief, err := c.Mutex("brief", lock.Options{TTL: 900 * time.Millisecond}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Mutex("orders", lock.Options{TTL: time.Second}))
+		brief := r.lock(c.Mutex("brief", lock.Options{TTL: 900 * time.Millisecond}))
 		for range 150 {
 			time.Sleep(100 * time.Millisecond)
 			if !lease.Valid() || !brief.Valid() {
@@ -331,8 +323,7 @@ func TestUnlockEndsWithItsContextWhileARenewalIsTakenIn(t *testing.T) {
 		}})
 		leases := make(map[string]*lock.Lease)
 		for i := range 100 { // some of them are in one batch
-			lease, err := c.Mutex(fmt.Sprint(i), lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Mutex(fmt.Sprint(i), lock.Options{TTL: time.Minute}))
 			leases[lease.Key()] = lease
 		}
 		delete(leases, <-slow)

@@ -52,8 +52,7 @@ func (r *rig) queued(key string, n int64) {
 // Scenario 37.
 func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		first, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		first := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		clients := []*lock.Client{r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"}), r.client(lock.Config{Owner: "c"})}
 		var order serviceOrder
 		var want []string
@@ -88,8 +87,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		diary := &eventRecorder{}
 		a, b := r.client(lock.Config{Owner: "a", Observe: diary.write}), r.client(lock.Config{Owner: "b"})
-		lease, err := a.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(a.Fair("orders", lock.Options{TTL: time.Minute}))
 		got := make(chan *lock.Lease)
 		go func() {
 			next, err := b.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
@@ -101,7 +99,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		r.queued("orders", 1)
 		messages := r.rdb.PSubscribe(ctx, "{orders}:free*")
 		defer messages.Close()
-		_, err = messages.Receive(ctx)
+		_, err := messages.Receive(ctx)
 		r.must(err)
 
 		r.must(lease.Unlock(ctx))
@@ -153,8 +151,7 @@ func (r *rig) ghosts(n int, listening bool) (tokens []string) {
 // nothing: the server knows that its process does not subscribe.
 func TestADeadWaiterIsPassedOver(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		r.ghosts(3, false)
 		got := r.waitFair(r.client(lock.Config{}), 1)
 		r.queued("orders", 4)
@@ -169,8 +166,7 @@ func TestADeadWaiterIsPassedOver(t *testing.T) {
 // Scenario 38: a stopped waiter costs the others the time to claim the lock.
 func TestAFrozenWaiterIsPassedOver(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		frozen := r.ghosts(1, true)[0]
 		got := r.waitFair(r.client(lock.Config{}), 1)
 		time.Sleep(1500 * time.Millisecond) // its next heartbeat comes after the time to claim
@@ -185,8 +181,7 @@ func TestAFrozenWaiterIsPassedOver(t *testing.T) {
 
 func TestAWaiterWithoutHeartbeatsIsSkipped(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		r.ghosts(1, true)
 		got := r.waitFair(r.client(lock.Config{}), 1)
 		time.Sleep(7 * time.Second)
@@ -204,8 +199,7 @@ func TestAnUnlockWhoseContextEndsDoesNotDelayTheNextHolder(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 20 {
-			lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Fair("orders", lock.Options{}))
 			got := r.waitFair(c, 1)
 			r.queued("orders", 1)
 			dead, cancel := context.WithCancel(ctx)
@@ -226,8 +220,7 @@ func TestAnUnlockWhoseContextEndsDoesNotDelayTheNextHolder(t *testing.T) {
 func TestHeartbeatsHandOverALockWhoseWatcherHasStopped(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Fair("orders", lock.Options{}))
 		got := r.waitFair(c, 1) // c is subscribed, and queues with its first request
 		time.Sleep(time.Millisecond)
 		r.must(lease.Unlock(ctx))
@@ -248,8 +241,7 @@ func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 5 {
-			lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Fair("orders", lock.Options{}))
 			got := r.waitFair(c, 1)
 			r.queued("orders", 1)
 			r.must(lease.Unlock(ctx))
@@ -267,8 +259,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})
-		lease, err := c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Fair("orders", lock.Options{TTL: time.Hour}))
 		impatient, cancel := context.WithCancel(ctx)
 		gaveUp := make(chan error, 1)
 		go func() {
@@ -299,8 +290,7 @@ func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range testtier.Size(12, 50, 50) {
-			lease, err := c.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Fair("orders", lock.Options{TTL: time.Minute}))
 			fickle, cancel := context.WithCancel(ctx)
 			var all sync.WaitGroup
 			all.Go(func() {
@@ -361,8 +351,7 @@ func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
 func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Fair("orders", lock.Options{}))
 		var order serviceOrder
 		var all sync.WaitGroup
 		for i := range 5 {
@@ -410,8 +399,7 @@ func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
 // Waiters whose message was lost, or that counted as dead, join the queue again.
 func TestForgottenWaitersComeBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		got := r.waitFair(r.client(lock.Config{}), 3)
 		time.Sleep(time.Second)
 		r.must(r.rdb.Del(ctx, "{orders}:queue", "{orders}:alive").Err())
@@ -430,8 +418,7 @@ func TestForgottenWaitersComeBack(t *testing.T) {
 // right after it.
 func TestAllWaitersQueueAfterTheSubscription(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		got := r.waitFair(r.client(lock.Config{}), 5)
 		time.Sleep(time.Millisecond)
 		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n != 5 {
@@ -449,8 +436,7 @@ func TestAHandOverReachesEveryWaiterInTheQueue(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		holder := r.client(lock.Config{})
 		for round := range 20 {
-			lease, err := holder.Fair("orders", lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(holder.Fair("orders", lock.Options{}))
 			got := r.waitFair(r.client(lock.Config{}), 1) // on its own connection
 			for r.rdb.ZCard(ctx, "{orders}:queue").Val() == 0 {
 				time.Sleep(time.Nanosecond)
@@ -486,8 +472,7 @@ func TestADeadQueueVanishes(t *testing.T) {
 func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		greedy := r.client(lock.Config{}).Fair("orders", lock.Options{})
-		lease, err := greedy.Lock(ctx)
-		r.must(err)
+		lease := r.lock(greedy)
 		got := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -501,7 +486,7 @@ func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
 		})
 		r.queued("orders", 1)
 		r.must(lease.Unlock(ctx))
-		lease, err = greedy.Lock(ctx) // behind the waiter
+		lease, err := greedy.Lock(ctx) // behind the waiter
 		r.must(err)
 		select {
 		case <-got:
@@ -516,8 +501,7 @@ func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
 func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease, err := c.Fair("orders", lock.Options{}).TryLock(ctx)
-		r.must(err)
+		lease := r.locked(c.Fair("orders", lock.Options{}))
 		waiting := make(chan error, 1)
 		go func() {
 			l, err := c.As("b").Fair("orders", lock.Options{}).Lock(ctx)
@@ -532,9 +516,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 			r.Errorf("got %v, want ErrHeld: a client waits", err)
 		}
 		r.must(<-waiting)
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, lease.Unlock(ctx), lock.ErrLost)
 	})
 }
 
@@ -543,8 +525,7 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		c := r.client(lock.Config{})
 		fair, mutex := c.Fair("orders", lock.Options{}), c.As("m").Mutex("orders", lock.Options{})
 		nx := redis.SetArgs{Mode: "NX", TTL: time.Minute}
-		lease, err := fair.Lock(ctx)
-		r.must(err)
+		lease := r.lock(fair)
 		if err := r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(); err != redis.Nil {
 			r.Errorf("SET NX got in beside the fair lock: %v", err)
 		}
@@ -558,8 +539,7 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		}
 		// A waiter of the fair lock receives the release of a mutex.
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		other, err := mutex.Lock(ctx)
-		r.must(err)
+		other := r.lock(mutex)
 		got := make(chan error, 1)
 		go func() {
 			l, err := fair.Lock(ctx)
@@ -577,8 +557,7 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 func TestAFairLockIsHandedOverWhenMemoryIsFull(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease, err := c.Fair("orders", lock.Options{Fence: true}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Fair("orders", lock.Options{Fence: true}))
 		got := make(chan error, 1)
 		go func() {
 			l, err := c.As("b").Fair("orders", lock.Options{Fence: true}).Lock(ctx)
@@ -628,8 +607,7 @@ func TestAFairLockIsFencedPerHolder(t *testing.T) {
 // and served.
 func TestAFairLockServesProcessesInOrderOfArrival(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Fair("fair", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Fair("fair", lock.Options{TTL: time.Minute}))
 		var all errgroup.Group
 		for range processes {
 			worker := r.worker("queue")
@@ -682,8 +660,7 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 		c := r.client(lock.Config{})
 		cost := func(waiters int) float64 {
 			key := fmt.Sprint("q", waiters)
-			lease, err := c.Fair(key, lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Fair(key, lock.Options{TTL: time.Minute}))
 			var all sync.WaitGroup
 			for range waiters {
 				all.Go(func() {
@@ -726,8 +703,7 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onRedis(t, func(r *rig) {
 				client := r.client(lock.Config{})
-				first, err := client.Fair("orders", c.from).Lock(ctx)
-				r.must(err)
+				first := r.lock(client.Fair("orders", c.from))
 				won := make(chan *lock.Lease)
 				go func() {
 					next, err := client.Fair("orders", c.to).Lock(ctx)
@@ -780,8 +756,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
 		r.must(err)
 		defer near.Close()
-		lease, err := near.Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(near.Fair("orders", lock.Options{}))
 		clients := []*lock.Client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}
 		for range 20 {
 			var all sync.WaitGroup
@@ -789,9 +764,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 				all.Go(func() {
 					short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 					defer cancel()
-					if _, err := c.Fair("orders", lock.Options{}).Lock(short); !errors.Is(err, lock.ErrHeld) {
-						r.Errorf("got %v, want ErrHeld", err)
-					}
+					isError(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
 				})
 			}
 			all.Wait()
@@ -814,8 +787,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 		time.Sleep(waiterLife)
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
-		next, err := near.Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		next := r.lock(near.Fair("orders", lock.Options{}))
 		if took := time.Since(released); took > 0 {
 			r.Errorf("the next one got in after %v", took)
 		}

@@ -27,8 +27,7 @@ func TestADeadContextSendsNothing(t *testing.T) {
 
 func TestAnUnlockWithADeadContextStillReleases(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
 		dead, cancel := context.WithCancel(ctx)
 		cancel()
 		if err := lease.Unlock(dead); err != nil && !errors.Is(err, context.Canceled) {
@@ -40,8 +39,7 @@ func TestAnUnlockWithADeadContextStillReleases(t *testing.T) {
 
 func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
 		r.link.Refuse(errors.New("no route"))
 		r.link.Cut()
 		if err := lease.Unlock(ctx); err == nil {
@@ -123,9 +121,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		}()
 		time.Sleep(990 * time.Millisecond) // the key still exists, but the holder may not rely on it
 		r.link.Thaw()
-		if err := <-failed; !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, <-failed, lock.ErrLost)
 		synctest.Wait()
 		r.holds("orders", "")
 	})

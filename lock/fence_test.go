@@ -14,8 +14,7 @@ func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 		m := c.Mutex("orders", lock.Options{Fence: true})
 		var last int64
 		for i := range 30 {
-			lease, err := m.Lock(ctx)
-			r.must(err)
+			lease := r.lock(m)
 			if lease.Fence() <= last {
 				r.Fatalf("round %d: fence %d after %d", i, lease.Fence(), last)
 			}
@@ -38,8 +37,7 @@ func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 
 func TestWithoutAFenceThereIsNoCounter(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		if lease.Fence() != 0 || r.rdb.DBSize(ctx).Val() != 1 {
 			r.Errorf("fence %d, %d keys", lease.Fence(), r.rdb.DBSize(ctx).Val())
 		}

@@ -27,8 +27,7 @@ func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
 		if version := r.rdb.InfoMap(ctx, "server").Item("Server", "valkey_version"); !known && strings.HasPrefix(version, "8.1.") {
 			r.Errorf("Valkey %s does not know IFEQ", version)
 		}
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		for range 5 {
 			r.must(lease.Extend(ctx, 2*time.Minute))
@@ -64,8 +63,7 @@ func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
 		withAndWithoutIFEQ(t, func(r *rig) {
 			c := r.client(lock.Config{})
 			for _, key := range []string{"first", "second"} { // the first extension asks for IFEQ
-				lease, err := c.Mutex(key, lock.Options{TTL: time.Minute}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(c.Mutex(key, lock.Options{TTL: time.Minute}))
 				r.must(lease.Extend(ctx, 2*time.Minute))
 				r.must(r.rdb.Del(ctx, key).Err())
 				if other != "" {

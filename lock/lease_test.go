@@ -33,8 +33,7 @@ func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 // repetition of the first. It changes nothing.
 func TestARepeatedRequestOfATokenHasTheSameHold(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}))
 		acquire := source(r, "waiters_common.lua", "waiters_acquire.lua", "mutex_acquire.lua")
 		again, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, lease.Token(), 60_000).Int64()
 		if err != nil || again != lease.Fence() {

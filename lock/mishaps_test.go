@@ -38,8 +38,7 @@ func TestAWaiterFindsALockThatWasDeleted(t *testing.T) {
 			r.must(err)
 			time.AfterFunc(time.Minute, func() { r.rdb.Del(ctx, held.Key()) })
 			began := time.Now()
-			next, err := of(b).Lock(ctx)
-			r.must(err)
+			next := r.lock(of(b))
 			if took := time.Since(began) - time.Minute; took < 0 || took > 8*time.Second {
 				r.Errorf("%s: found %v after it was deleted", held.Key(), took)
 			}
@@ -68,8 +67,7 @@ func TestAPollingWaiterSitsOutARestart(t *testing.T) {
 func TestAWaiterSitsOutFullMemory(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		a, b := r.client(lock.Config{}), r.client(lock.Config{})
-		held, err := a.Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		held := r.lock(a.Mutex("orders", lock.Options{}))
 		got := make(chan error, 1)
 		go func() {
 			_, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
@@ -96,8 +94,7 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	r := newRig(t, server.ForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})
-	held, err := a.Mutex("held", lock.Options{TTL: time.Minute}).Lock(ctx)
-	r.must(err)
+	held := r.lock(a.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // in place of the file
 	r.must(r.rdb.ConfigSet(ctx, "save", "3600 1").Err())
 	r.rdb.BgSave(ctx)
@@ -218,8 +215,7 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		reader := r.client(lock.Config{})
-		first, err := reader.RW("rates", lock.Options{}).Reader().Lock(ctx)
-		r.must(err)
+		first := r.lock(reader.RW("rates", lock.Options{}).Reader())
 		patient := make(chan error, 1)
 		go func() {
 			lease, err := c.As("patient").RW("rates", lock.Options{}).Writer().Lock(ctx)
@@ -242,8 +238,7 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		r.must(<-patient)
-		lease, err := reader.RW("rates", lock.Options{}).Reader().TryLock(ctx)
-		r.must(err)
+		lease := r.locked(reader.RW("rates", lock.Options{}).Reader())
 		r.must(lease.Unlock(ctx))
 	})
 }

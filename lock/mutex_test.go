@@ -21,8 +21,7 @@ var ctx = context.Background()
 func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		began := time.Now()
-		lease, err := r.client(lock.Config{Owner: "billing-7"}).Mutex("orders", lock.Options{TTL: 5 * time.Second}).TryLock(ctx)
-		r.must(err)
+		lease := r.locked(r.client(lock.Config{Owner: "billing-7"}).Mutex("orders", lock.Options{TTL: 5 * time.Second}))
 		r.holds("orders", lease.Token())
 		if label, id, _ := strings.Cut(lease.Token(), "~"); label != "billing-7" || len(id) != 36 {
 			r.Errorf("token %q is not the owner's label and a uuid", lease.Token())
@@ -41,9 +40,8 @@ func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 func TestTryLockReturnsTheHolderAndTheTTL(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
-		lease, err := a.Mutex("orders", lock.Options{TTL: 5 * time.Second}).TryLock(ctx)
-		r.must(err)
-		_, err = b.Mutex("orders", lock.Options{}).TryLock(ctx)
+		lease := r.locked(a.Mutex("orders", lock.Options{TTL: 5 * time.Second}))
+		_, err := b.Mutex("orders", lock.Options{}).TryLock(ctx)
 		var held *lock.HeldError
 		if !errors.Is(err, lock.ErrHeld) || !errors.As(err, &held) {
 			r.Fatalf("want ErrHeld, got %v", err)
@@ -59,8 +57,7 @@ func TestTryLockReturnsTheHolderAndTheTTL(t *testing.T) {
 func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))
 		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
 			r.Errorf("%d keys left behind", n)
@@ -71,8 +68,7 @@ func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrReleased) {
 			r.Errorf("second unlock: %v", err)
 		}
-		again, err := c.As("b").Mutex("orders", lock.Options{}).TryLock(ctx)
-		r.must(err)
+		again := r.locked(c.As("b").Mutex("orders", lock.Options{}))
 		r.must(again.Unlock(ctx))
 	})
 }
@@ -80,8 +76,7 @@ func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 // Scenario 4.
 func TestUnlockLeavesAStrangersLockAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
 		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 			r.Errorf("unlock ended with %v, want ErrLost", err)
@@ -94,11 +89,9 @@ func TestUnlockLeavesAStrangersLockAlone(t *testing.T) {
 func TestUnlockAfterExpiryLeavesTheNextHolderAlone(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
-		mine, err := a.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
-		r.must(err)
+		mine := r.lock(a.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}))
 		time.Sleep(2 * time.Second)
-		theirs, err := b.Mutex("orders", lock.Options{}).TryLock(ctx)
-		r.must(err)
+		theirs := r.locked(b.Mutex("orders", lock.Options{}))
 		for range 2 {
 			if err := mine.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 				r.Errorf("unlock ended with %v, want ErrLost", err)
@@ -136,9 +129,7 @@ func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		if !errors.Is(err, lock.ErrWrongType) {
-			r.Errorf("got %v, want ErrWrongType", err)
-		}
+		isError(r, err, lock.ErrWrongType)
 		if v := r.rdb.HGet(ctx, "orders", "field").Val(); v != "value" {
 			r.Errorf("the hash now holds %q", v)
 		}
@@ -171,9 +162,7 @@ func TestAnOwnersLabelHasABound(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
 		_, err := r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)
-		if !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("got %v, want ErrArgument", err)
-		}
+		isError(r, err, lock.ErrArgument)
 	})
 }
 
@@ -182,8 +171,7 @@ func TestAnyBytesAreAName(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for _, key := range []string{"", "a\x00b", "a\nb", "\xff\xfe", "{tag}:x", "}{", strings.Repeat("k", 10<<10)} {
-			lease, err := c.Mutex(key, lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.Mutex(key, lock.Options{}))
 			r.holds(key, lease.Token())
 			r.must(lease.Unlock(ctx))
 		}
@@ -198,8 +186,7 @@ func TestNamesThatDifferAreDifferentLocks(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for _, key := range []string{"a", "A", "a:", "a:b"} {
-			_, err := c.Mutex(key, lock.Options{}).TryLock(ctx)
-			r.must(err)
+			_ = r.locked(c.Mutex(key, lock.Options{}))
 		}
 	})
 }
@@ -208,8 +195,7 @@ func TestNamesThatDifferAreDifferentLocks(t *testing.T) {
 func TestTheHolderOfAMutexIsRefusedToo(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		lease, err := m.TryLock(ctx)
-		r.must(err)
+		lease := r.locked(m)
 		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
 			r.Errorf("second hold: %v", err)
 		}
@@ -222,8 +208,7 @@ func TestTheHolderOfAMutexIsRefusedToo(t *testing.T) {
 func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		lease, err := m.Lock(ctx)
-		r.must(err)
+		lease := r.lock(m)
 		if set := r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}); set.Err() != redis.Nil {
 			r.Errorf("SET NX got in beside the mutex: %v", set)
 		}
@@ -237,8 +222,7 @@ func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
 
 func TestExtendSetsTheTimeLeft(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}))
 		for _, ttl := range []time.Duration{time.Minute, 2 * time.Second} {
 			began := time.Now()
 			r.must(lease.Extend(ctx, ttl))
@@ -256,12 +240,9 @@ func TestExtendSetsTheTimeLeft(t *testing.T) {
 // Scenario 56: a late renewal must not create the key.
 func TestExtendNeverMakesALostLockAnew(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		if err := lease.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
 		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Error("the lease goes on after its key was deleted")
 		}
@@ -276,8 +257,7 @@ func TestOneRoundTripEach(t *testing.T) {
 		r.must(err)
 		r.must(warm.Unlock(ctx))
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
-		lease, err := m.Lock(ctx)
-		r.must(err)
+		lease := r.lock(m)
 		r.must(lease.Unlock(ctx))
 		stats := r.rdb.Info(ctx, "commandstats").Val()
 		for command, want := range map[string]string{"evalsha": "calls=1,", "set": "calls=1,", "get": "calls=1,", "del": "calls=1,"} {
@@ -294,8 +274,7 @@ func TestOneRoundTripEach(t *testing.T) {
 func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		lease, err := m.TryLock(ctx)
-		r.must(err)
+		lease := r.locked(m)
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		var held *lock.HeldError
 		if _, err := m.TryLock(ctx); !errors.As(err, &held) || held.Token != lease.Token() || held.TTL <= 0 {
@@ -314,9 +293,7 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 func TestAUserWithoutScriptsGetsNoLock(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
-		if _, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrNoPermission) {
-			r.Errorf("got %v, want ErrNoPermission", err)
-		}
+		isError(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
 		r.holds("orders", "")
 	})
 }
@@ -327,8 +304,7 @@ func TestAScriptFlushInMidRunIsNotNoticed(t *testing.T) {
 		diary := &eventRecorder{}
 		m := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}})
 		for range 3 {
-			lease, err := m.Lock(ctx)
-			r.must(err)
+			lease := r.lock(m)
 			r.must(r.rdb.ScriptFlush(ctx).Err())
 			before := diary.count(lock.Renewed)
 			r.until("a renewal after the flush", func() bool { return diary.count(lock.Renewed) > before })
@@ -342,8 +318,7 @@ func TestAScriptFlushInMidRunIsNotNoticed(t *testing.T) {
 func TestCloseReleasesAndTurnsWaitersAway(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		held, err := c.Mutex("mine", lock.Options{}).Lock(ctx)
-		r.must(err)
+		held := r.lock(c.Mutex("mine", lock.Options{}))
 		r.must(r.rdb.Set(ctx, "theirs", "stranger", time.Minute).Err())
 		refused := make(chan error, 10)
 		for range cap(refused) {
@@ -373,10 +348,8 @@ func TestClosingOneIdentityLeavesTheOthers(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		root := r.client(lock.Config{})
 		a, b := root.As("a"), root.As("b")
-		leaseA, err := a.Mutex("for-a", lock.Options{}).Lock(ctx)
-		r.must(err)
-		leaseB, err := b.Mutex("for-b", lock.Options{}).Lock(ctx)
-		r.must(err)
+		leaseA := r.lock(a.Mutex("for-a", lock.Options{}))
+		leaseB := r.lock(b.Mutex("for-b", lock.Options{}))
 		r.must(a.Close())
 		r.holds("for-a", "")
 		r.holds("for-b", leaseB.Token())
@@ -393,16 +366,14 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 		diary := &eventRecorder{}
 		c := r.client(lock.Config{Owner: "a", Observe: diary.write})
 		m := c.Mutex("orders", lock.Options{TTL: 3 * time.Second})
-		lease, err := m.Lock(ctx)
-		r.must(err)
-		_, err = c.As("b").Mutex("orders", lock.Options{}).TryLock(ctx)
+		lease := r.lock(m)
+		_, err := c.As("b").Mutex("orders", lock.Options{}).TryLock(ctx)
 		if !errors.Is(err, lock.ErrHeld) {
 			r.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)
 		r.must(lease.Unlock(ctx))
-		lease, err = c.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
-		r.must(err)
+		lease = r.lock(c.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}))
 		<-lease.Context().Done()
 		synctest.Wait() // events come from another goroutine
 		if got, want := diary.story(), "[acquired contended renewed released acquired expired]"; got != want {

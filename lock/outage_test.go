@@ -37,8 +37,7 @@ func (r *rig) over(dial netfault.Dialer) {
 // Scenario 92: a server evicts a lock because its memory is full.
 func TestAnEvictedLockIsNoticed(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}))
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory-policy", "volatile-ttl").Err())
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1kb").Err())
 		_ = r.rdb.Set(ctx, "ordinary", "x", 0).Err() // makes room, or fails because there is none
@@ -54,8 +53,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
-		held, err := a.Mutex("orders", lock.Options{TTL: time.Second}).Lock(ctx)
-		r.must(err)
+		held := r.lock(a.Mutex("orders", lock.Options{TTL: time.Second}))
 		next := make(chan *lock.Lease, 1)
 		paused := time.Now()
 		if err := r.rdb.Do(ctx, "client", "pause", 2000, "write").Err(); err != nil { // Redis 6.0 can only pause all commands
@@ -88,8 +86,7 @@ func TestALeaseOutlivesAnOutageShorterThanItself(t *testing.T) {
 	onChild(t, func(r *rig, child *server.Child) {
 		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})
-		lease, err := c.Mutex("orders", lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Mutex("orders", lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}))
 		r.until("a renewal", func() bool { return d.count(lock.Renewed) > 0 })
 		r.must(child.Kill())
 		r.must(child.Restart(ctx))
@@ -117,8 +114,7 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 				g := &corruptingDialer{dial: r.via.Options().Dialer, noise: noise}
 				r.over(g.connect)
 				c := r.client(lock.Config{})
-				warm, err := c.Mutex("warm", lock.Options{}).TryLock(ctx)
-				r.must(err)
+				warm := r.locked(c.Mutex("warm", lock.Options{}))
 				r.must(warm.Unlock(ctx))
 				g.on.Store(true)
 				if _, err := c.Mutex("orders", lock.Options{}).TryLock(ctx); err == nil {
@@ -126,8 +122,7 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 				}
 				g.on.Store(false)
 				r.until("what the server understood to be undone", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
-				lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(c.Mutex("orders", lock.Options{}))
 				r.must(lease.Unlock(ctx))
 			})
 		})
@@ -207,8 +202,7 @@ func TestNoMomentIsSentToTheServer(t *testing.T) {
 			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o),
 			"reader": c.RW("read", o).Reader(), "writer": c.RW("write", o).Writer(),
 		} {
-			lease, err := l.Lock(ctx)
-			r.must(err)
+			lease := r.lock(l)
 			if key == "fair" {
 				process = lease.Token()[len(lease.Token())-12:]
 			}
@@ -276,8 +270,7 @@ func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})
-		lease, err := c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 20 * time.Millisecond}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 20 * time.Millisecond}}))
 		r.until("a renewal", func() bool { return d.count(lock.Renewed) > 0 })
 		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
 		stranger, err := net.Dial("tcp", r.rdb.Options().Addr)
@@ -299,8 +292,7 @@ func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 	t.Parallel()
 	onChild(t, func(r *rig, child *server.Child) {
 		const ttl = time.Second
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))
 		r.must(child.Freeze())
 		<-lease.Context().Done() // by the local clock
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
@@ -308,11 +300,8 @@ func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 		}
 		time.Sleep(ttl / 5)
 		r.must(child.Continue())
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
-		next, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)
-		r.must(err)
+		isError(r, lease.Unlock(ctx), lock.ErrLost)
+		next := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.holds("orders", next.Token())
 	})
 }

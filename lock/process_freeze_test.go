@@ -50,8 +50,7 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 	}
 	time.Sleep(rand.N(time.Second / 2)) // a renewal may be in flight
 	r.must(worker.Process.Signal(syscall.SIGSTOP))
-	next, err := l.Lock(ctx)
-	r.must(err)
+	next := r.lock(l)
 	r.must(worker.Process.Signal(syscall.SIGCONT))
 	_, err = io.WriteString(in, "go on\n")
 	r.must(err)
@@ -87,8 +86,7 @@ func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 			r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
 		}
 		r.must(worker.Process.Signal(syscall.SIGSTOP))
-		next, err := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute, Fence: true}).Lock(ctx)
-		r.must(err)
+		next := r.lock(r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute, Fence: true}))
 		if written, err := store(r.rdb, next.Fence(), "next"); !written || err != nil {
 			r.Fatalf("the holder's write was refused: %v", err)
 		}

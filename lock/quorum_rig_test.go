@@ -110,8 +110,7 @@ func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 // warm connects q to every node.
 func (r *nodes) warm(q *lock.Quorum) {
 	r.Helper()
-	lease, err := q.Redlock("warm", lock.Options{}).Lock(ctx)
-	r.must(err)
+	lease := r.lock(q.Redlock("warm", lock.Options{}))
 	r.must(lease.Unlock(ctx))
 	r.until("all nodes to be warm", func() bool { return r.count("warm", "") == len(r.rdbs) })
 }
@@ -122,6 +121,22 @@ func (r *nodes) must(err error) {
 	if err != nil {
 		r.Fatal(err)
 	}
+}
+
+// lock acquires a lock, and waits for it.
+func (r *nodes) lock(l lock.Locker) *lock.Lease {
+	r.Helper()
+	lease, err := l.Lock(ctx)
+	r.must(err)
+	return lease
+}
+
+// locked acquires a lock that must be free.
+func (r *nodes) locked(l lock.Locker) *lock.Lease {
+	r.Helper()
+	lease, err := l.TryLock(ctx)
+	r.must(err)
+	return lease
 }
 
 // count returns on how many nodes key has a value; an empty value means no key. Nodes

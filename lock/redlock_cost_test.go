@@ -16,8 +16,7 @@ func TestAFreeRedlockTakesTwoCommandsANode(t *testing.T) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
 		r.resetStats()
-		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))
 		for i := range r.rdbs {
 			r.until("the release on all nodes", func() bool { return strings.Contains(r.stats(i), "cmdstat_del:calls=1,") })
@@ -35,8 +34,7 @@ func TestARefusedRedlockNamesTheHolder(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
-		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
 		r.resetStats()
 		var held *lock.HeldError
@@ -76,8 +74,7 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 		r.must(r.rdbs[2].Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		for range 3 {
-			lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(q.Redlock("orders", lock.Options{}))
 			r.until("the third node's refusal", func() bool { return errors.Is(lease.Votes()[2].Err, lock.ErrNoPermission) })
 			if n := r.count("orders", lease.Token()); n != 2 {
 				r.Errorf("%d nodes have a copy, want 2", n)
@@ -118,8 +115,7 @@ func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: 20 * time.Millisecond})
-		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.freeze(3, 4)
 		r.must(lease.Unlock(ctx))
@@ -137,8 +133,7 @@ func TestAReleaseThatFindsTooFewCopiesReturnsErrLost(t *testing.T) {
 		for _, rdb := range r.rdbs[3:] {
 			r.must(rdb.Set(ctx, "orders", "stray", time.Hour).Err())
 		}
-		lease, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}))
 		r.until("the refusals", func() bool {
 			votes := lease.Votes()
 			return errors.Is(votes[3].Err, lock.ErrHeld) && errors.Is(votes[4].Err, lock.ErrHeld)

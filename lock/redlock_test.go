@@ -31,8 +31,7 @@ func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing
 		r.warm(q)
 		r.freeze(0)
 		began := time.Now()
-		lease, err := q.Redlock("orders", lock.Options{TTL: 10 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 10 * time.Second}))
 		took := time.Since(began)
 		if took < r.nodeTimeout() {
 			r.Fatalf("took %v: the frozen node was not asked", took)
@@ -138,8 +137,7 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 				}
 				r.freeze(pair...)
 				began := time.Now()
-				lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
 				if took := time.Since(began); r.tooLate(took, 3*r.nodeTimeout()) {
 					r.Errorf("%v frozen, warm %v: Lock took %v", pair, warm, took)
 				}
@@ -160,12 +158,11 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 	t.Parallel()
 	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.freeze(0, 1, 2)
 		began := time.Now()
-		err = lease.Unlock(ctx)
+		err := lease.Unlock(ctx)
 		if took := time.Since(began); r.tooLate(took, 2*r.nodeTimeout()) {
 			r.Errorf("Unlock took %v", took)
 		}
@@ -263,8 +260,7 @@ func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 		for i := range tries(10) {
 			key := fmt.Sprint("orders", i)
 			r.freeze(i % 5)
-			lease, err := q.Redlock(key, lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(q.Redlock(key, lock.Options{TTL: time.Minute}))
 			r.must(lease.Unlock(ctx))
 			r.resume(i % 5)
 			r.until("the orphan to go", func() bool { return r.count(key, "") == 5 })
@@ -289,9 +285,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		if err := <-failed; !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		if n := r.count("orders", ""); n != 5 {
 			r.Errorf("%d nodes still have a copy", 5-n)
@@ -345,8 +339,7 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 			}
 			nodesOnRedis(t, 5, func(r *nodes) {
 				r.down(3, 4) // holder and nodes as in the textbook
-				a, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-				r.must(err)
+				a := r.lock(r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}))
 				r.until("the refusals", func() bool { v := a.Votes(); return v[2].Held && v[3].Err != nil && v[4].Err != nil })
 				r.up()
 				r.kill(2)
@@ -398,8 +391,7 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 		m := q.Redlock("orders", lock.Options{})
 		for i, most := range []time.Duration{r.nodeTimeout(), 0} { // known to be down the second time
 			began := time.Now()
-			lease, err := m.TryLock(ctx)
-			r.must(err)
+			lease := r.locked(m)
 			if took := time.Since(began); took > most {
 				r.Errorf("attempt %d took %v, want at most %v", i, took, most)
 			}
@@ -412,15 +404,12 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease, err := q.Redlock("orders", lock.Options{TTL: 10 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 10 * time.Second}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		deadline := lease.Deadline()
 		r.freeze(0, 1, 2)
 
-		if err := lease.Extend(ctx, 30*time.Second); !errors.Is(err, lock.ErrNoQuorum) {
-			r.Errorf("got %v, want ErrNoQuorum", err)
-		}
+		isError(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
 		if !lease.Deadline().Equal(deadline) {
 			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
 		}
@@ -444,8 +433,7 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 func TestALeaseIsRenewedByTheNodesThatAnswer(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
-		lease, err := q.Redlock("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		r.freeze(0, 3)
 		time.Sleep(2 * time.Minute)
 		if !lease.Valid() {
@@ -459,8 +447,7 @@ func TestALeaseIsRenewedByTheNodesThatAnswer(t *testing.T) {
 func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
-		lease, err := q.Redlock("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}))
 		time.Sleep(500 * time.Millisecond)
 		for _, link := range r.links {
 			link.FreezeReplies() // the nodes extend, but their replies are lost
@@ -471,9 +458,7 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		if err := <-failed; !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, <-failed, lock.ErrLost)
 		if lease.Valid() {
 			r.Error("it came back to life")
 		}
@@ -488,8 +473,7 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
 		r.down(4)
-		lease, err := q.Redlock("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		r.up()
 		time.Sleep(time.Minute)
 		if n := r.count("orders", lease.Token()); n != 5 {
@@ -513,8 +497,7 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
-		lease, err := q.Redlock("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		for _, i := range []int{0, 2, 4} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err()) // an operator deletes the lock
@@ -533,8 +516,7 @@ func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
-		lease, err := q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		for _, i := range []int{0, 1} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
@@ -559,8 +541,7 @@ func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease, err := q.Redlock("orders", lock.Options{TTL: 5 * time.Second, Renew: lock.Renew{Every: 100 * time.Millisecond}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 5 * time.Second, Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.kill(0, 1)
 		r.restart(0, 1)
 		<-lease.Context().Done()
@@ -575,15 +556,15 @@ func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
 		r.kill(0, 1, 2)
 		r.restart(0, 1, 2)
 		if n := r.count("orders", lease.Token()); n != 3 {
 			r.Fatalf("%d copies came back", n)
 		}
-		for err = lease.Extend(ctx, time.Minute); errors.Is(err, lock.ErrNoQuorum); err = lease.Extend(ctx, time.Minute) {
+		err := lease.Extend(ctx, time.Minute)
+		for ; errors.Is(err, lock.ErrNoQuorum); err = lease.Extend(ctx, time.Minute) {
 			time.Sleep(time.Millisecond) // connections need time to recover
 		}
 		r.must(err)
@@ -649,8 +630,7 @@ func TestACopyThatIsCreatedAfterTheFirstReleaseIsReleased(t *testing.T) {
 // of the options.
 func TestAnExtendedCopyIsReleasedHoweverLateTheNodeIsBack(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
-		lease, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{TTL: 10 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{TTL: 10 * time.Second}))
 		r.must(lease.Extend(ctx, time.Hour))
 		r.down(0)
 		if err := lease.Unlock(ctx); err == nil {
@@ -693,8 +673,7 @@ func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
 		r.add("localhost"+r.via[1].Options().Addr[len("127.0.0.1"):], redis.NewDialer(&redis.Options{}))
 		orders := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
 		r.down(2)
-		lease, err := orders.TryLock(ctx)
-		r.must(err)
+		lease := r.locked(orders)
 		r.must(lease.Unlock(ctx))
 		r.up()
 		r.down(0)
@@ -739,8 +718,7 @@ func TestClocksThatJumpMatterOnceAHolderCannotSpareThem(t *testing.T) {
 				for _, rdb := range r.rdbs[copies:] {
 					r.must(rdb.Set(ctx, "orders", "stray", 0).Err())
 				}
-				a, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}).Lock(ctx)
-				r.must(err)
+				a := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}))
 				r.until("the copies and the refusals", func() bool {
 					return votes(a, func(v lock.Vote) bool { return v.Held }) == copies &&
 						votes(a, func(v lock.Vote) bool { return v.Err != nil }) == 5-copies
@@ -751,7 +729,7 @@ func TestClocksThatJumpMatterOnceAHolderCannotSpareThem(t *testing.T) {
 				for _, rdb := range r.rdbs[:jumps] {
 					r.must(rdb.PExpire(ctx, "orders", 0).Err())
 				}
-				_, err = r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}).TryLock(ctx)
+				_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}).TryLock(ctx)
 				if free := 5 - copies + jumps; (err == nil) != (free >= 3) {
 					r.Errorf("%d copies, %d jumps: the second one got %v", copies, jumps, err)
 				}
@@ -790,8 +768,7 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 			for _, step := range []int{1, 3} { // two other nodes hold another lock and do not count this time
 				r.must(r.rdbs[(first+step+i%2)%nodeCount].Set(ctx, "orders", "stray", time.Minute).Err())
 			}
-			lease, err := locks[first].Lock(ctx)
-			r.must(err)
+			lease := r.lock(locks[first])
 			if lease.Fence() <= last {
 				r.Fatalf("round %d: fence %d after %d", i, lease.Fence(), last)
 			}
@@ -820,8 +797,7 @@ func TestARedlockIsNotHeldBeforeAQuorumKnowsItsFence(t *testing.T) {
 			r.Fatalf("got %v with the fence %d, want ErrNoQuorum", err, lease.Fence())
 		}
 		time.Sleep(5 * time.Second)
-		lease, err := fenced.TryLock(ctx)
-		r.must(err)
+		lease := r.locked(fenced)
 		if lease.Fence() < 12 {
 			r.Errorf("fence %d after 11", lease.Fence())
 		}
@@ -839,8 +815,7 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 		}
 		r.must(r.rdbs[3].Set(ctx, "{orders}:fence", 5, 0).Err())
 		r.freeze(4)
-		lease, err := q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{Fence: true}))
 		if lease.Fence() != 11 {
 			r.Fatalf("fence %d, want 11", lease.Fence())
 		}
@@ -858,8 +833,7 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 
 func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
-		lease, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
 		for _, rdb := range r.rdbs {
 			if n := rdb.DBSize(ctx).Val(); n != 1 || lease.Fence() != 0 {
@@ -903,8 +877,7 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		for range 50 {
-			lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}))
 			r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
 			r.must(r.rdbs[2].FlushAll(ctx).Err())
 			r.must(lease.Extend(ctx, time.Minute))
@@ -944,8 +917,7 @@ func TestAReleaseOnTheFirstNodeWakesAWaiter(t *testing.T) {
 func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		holder := r.quorum(lock.QuorumConfig{})
-		lease, err := holder.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(holder.Redlock("orders", lock.Options{TTL: time.Hour}))
 		const processes = 20
 		short, giveUp := context.WithCancel(ctx)
 		left := lockAsync(short, r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute}).Redlock("orders", lock.Options{TTL: time.Hour}))
@@ -953,8 +925,7 @@ func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
 		for range processes {
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 			all.Go(func() {
-				lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
 				r.must(lease.Unlock(ctx))
 			})
 		}
@@ -979,8 +950,7 @@ func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
 func TestAProcessThatComesBackToARedlockIsTheLast(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		o := lock.Options{TTL: time.Hour}
-		held, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", o).Lock(ctx)
-		r.must(err)
+		held := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", o))
 		registered := func() []string { return r.rdbs[0].ZRange(ctx, waitersKey, 0, -1).Val() }
 		quorums := []*lock.Quorum{r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "first"}}), r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "second"}})}
 		register := func(i, processes int) *await {
@@ -1014,15 +984,13 @@ func TestAProcessThatComesBackToARedlockIsTheLast(t *testing.T) {
 // The first node fails while several processes are registered there.
 func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
-		lease, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{TTL: time.Hour}))
 		const processes = 10
 		var all sync.WaitGroup
 		for range processes {
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 			all.Go(func() {
-				lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(q.Redlock("orders", lock.Options{}))
 				r.must(lease.Unlock(ctx))
 			})
 		}
@@ -1048,8 +1016,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 // handOver returns the time from a release until a waiter has the lock.
 func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
 	r.Helper()
-	lease, err := holder.Redlock("orders", lock.Options{}).Lock(ctx)
-	r.must(err)
+	lease := r.lock(holder.Redlock("orders", lock.Options{}))
 	won := make(chan *lock.Lease)
 	go func() {
 		next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
@@ -1070,8 +1037,7 @@ func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
 func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease, err := holder.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(holder.Redlock("orders", lock.Options{TTL: time.Hour}))
 		won := make(chan *lock.Lease)
 		go func() {
 			next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
@@ -1096,8 +1062,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 func TestFailedAttemptsWakeNobody(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node grants the lock, and the others refuse it
 		short, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -1105,7 +1070,7 @@ func TestFailedAttemptsWakeNobody(t *testing.T) {
 		var tries int
 		waiter := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		before := r.commands(1)
-		_, err = waiter.Redlock("orders", lock.Options{}).Lock(short)
+		_, err := waiter.Redlock("orders", lock.Options{}).Lock(short)
 		tries = r.commands(1) - before
 		if !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 			r.Errorf("got %v", err)
@@ -1143,8 +1108,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 		time.Sleep(time.Second)
 		r.freeze(2)
 		r.must(r.rdbs[4].Set(ctx, "orders", "stray", 0).Err())
-		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{}))
 		time.Sleep(r.nodeTimeout() + time.Millisecond) // late replies arrive
 		votes := lease.Votes()
 		for i, want := range []struct {
@@ -1162,9 +1126,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 func TestARedlockKnowsNoReplicas(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
 		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
-		if !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("got %v, want ErrArgument", err)
-		}
+		isError(r, err, lock.ErrArgument)
 	})
 }
 
@@ -1172,10 +1134,9 @@ func TestARedlockKnowsNoReplicas(t *testing.T) {
 func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "billing-7"}, NodeTimeout: r.nodeTimeout()})
-		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{}))
 		other := q.As("billing-8")
-		_, err = other.Redlock("orders", lock.Options{}).TryLock(ctx)
+		_, err := other.Redlock("orders", lock.Options{}).TryLock(ctx)
 		var held *lock.HeldError
 		if !errors.As(err, &held) || held.Owner() != "billing-7" {
 			r.Errorf("got %v, want held by billing-7", err)
@@ -1191,8 +1152,7 @@ func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.freeze(0, 1)
 		r.must(q.Close())
@@ -1202,9 +1162,7 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 		if n := r.countOf([]int{2, 3, 4}, "orders", ""); n != 3 {
 			r.Errorf("%d of 3 nodes were released", n)
 		}
-		if _, err := q.Redlock("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrClosed) {
-			r.Errorf("got %v, want ErrClosed", err)
-		}
+		isError(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
 		r.resume(0, 1)
 	})
 }
@@ -1214,8 +1172,7 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		m := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
-		lease, err := m.Lock(ctx)
-		r.must(err)
+		lease := r.lock(m)
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
 		for _, rdb := range r.rdbs {
 			if ok, err := rdb.SetNX(ctx, "orders", "them", time.Minute).Result(); ok || err != nil {
@@ -1227,8 +1184,6 @@ func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 		for _, rdb := range r.rdbs[:2] {
 			r.must(rdb.SetNX(ctx, "orders", "them", time.Minute).Err())
 		}
-		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld", err)
-		}
+		isError(r, tried(m.TryLock(ctx)), lock.ErrHeld)
 	})
 }

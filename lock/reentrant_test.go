@@ -29,8 +29,7 @@ func TestTheOwnerEntersAgainAndLeavesAsOften(t *testing.T) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: 10 * time.Second})
 		var leases []*lock.Lease
 		for want := 1; want <= 3; want++ {
-			lease, err := owner.Lock(ctx)
-			r.must(err)
+			lease := r.lock(owner)
 			leases = append(leases, lease)
 			if n := r.count("orders", lease.Token()); n != want {
 				r.Fatalf("count %d after %d entries", n, want)
@@ -66,9 +65,8 @@ func TestTheOwnerEntersAgainAndLeavesAsOften(t *testing.T) {
 func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		mine, err := c.Reentrant("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
-		_, err = c.Reentrant("orders", lock.Options{}).TryLock(ctx)
+		mine := r.lock(c.Reentrant("orders", lock.Options{}))
+		_, err := c.Reentrant("orders", lock.Options{}).TryLock(ctx)
 		var held *lock.HeldError
 		if !errors.As(err, &held) || held.Token != mine.Token() {
 			r.Errorf("got %v, want held by the first owner", err)
@@ -83,20 +81,14 @@ func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
-		first, err := owner.Lock(ctx)
-		r.must(err)
-		second, err := owner.Lock(ctx)
-		r.must(err)
+		first := r.lock(owner)
+		second := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		if err := second.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, second.Unlock(ctx), lock.ErrLost)
 		if first.Valid() || !errors.Is(context.Cause(first.Context()), lock.ErrLost) {
 			r.Error("the first entry outlived the key")
 		}
-		if err := first.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost", err)
-		}
+		isError(r, first.Unlock(ctx), lock.ErrLost)
 		again, err := owner.Lock(ctx) // begins again at 1
 		r.must(err)
 		if n := r.count("orders", again.Token()); n != 1 {
@@ -109,8 +101,7 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 func TestALostReplyIsNotCountedTwice(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Minute})
-		first, err := owner.Lock(ctx)
-		r.must(err)
+		first := r.lock(owner)
 		r.link.FreezeReplies()
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -121,8 +112,7 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 		if n := r.count("orders", first.Token()); n != 2 {
 			r.Fatalf("the server did not count the unheard entry: %d", n)
 		}
-		second, err := owner.Lock(ctx)
-		r.must(err)
+		second := r.lock(owner)
 		if n := r.count("orders", first.Token()); n != 2 {
 			r.Errorf("count %d after two entries", n)
 		}
@@ -136,10 +126,8 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 func TestLeavingWorksWhenMemoryIsFull(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
-		first, err := owner.Lock(ctx)
-		r.must(err)
-		second, err := owner.Lock(ctx)
-		r.must(err)
+		first := r.lock(owner)
+		second := r.lock(owner)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(second.Unlock(ctx))
 		if !first.Valid() || r.count("orders", first.Token()) != 1 {
@@ -191,8 +179,7 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		owner := c.Reentrant("orders", lock.Options{})
-		first, err := owner.Lock(ctx)
-		r.must(err)
+		first := r.lock(owner)
 		waiter := make(chan error, 1)
 		go func() {
 			lease, err := c.Reentrant("orders", lock.Options{}).Lock(ctx)
@@ -215,22 +202,17 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 // Scenario 23: a new process with the same label is not the same owner.
 func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
-		_, err = r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
-		if !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld", err)
-		}
+		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
+		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
+		isError(r, err, lock.ErrHeld)
 	})
 }
 
 func TestARenewedHoldKeepsAllItsEntries(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: 3 * time.Second})
-		first, err := owner.Lock(ctx)
-		r.must(err)
-		second, err := owner.Lock(ctx)
-		r.must(err)
+		first := r.lock(owner)
+		second := r.lock(owner)
 		time.Sleep(time.Minute)
 		if n := r.count("orders", first.Token()); n != 2 || !first.Valid() || !second.Valid() {
 			r.Errorf("after a minute: count %d, valid %v %v", n, first.Valid(), second.Valid())
@@ -271,8 +253,7 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 		}
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
 
-		lease, err := owner.Lock(ctx)
-		r.must(err)
+		lease := r.lock(owner)
 		if take("request-1") != int64(0) {
 			r.Error("the common scripts got in beside us")
 		}
@@ -299,8 +280,7 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 		if a, b := leave("request-1"), leave("request-1"); a != fmt.Sprint(0, nil) || b != fmt.Sprint(1, nil) {
 			r.Errorf("leaving twice returned %s and %s", a, b)
 		}
-		lease, err = owner.TryLock(ctx)
-		r.must(err)
+		lease = r.locked(owner)
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -309,11 +289,9 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		diary := &eventRecorder{}
 		owner := r.client(lock.Config{Observe: diary.write}).Reentrant("orders", lock.Options{Fence: true})
-		lost, err := owner.Lock(ctx)
-		r.must(err)
+		lost := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err()) // another client deletes the key
-		lease, err := owner.Lock(ctx)
-		r.must(err)
+		lease := r.lock(owner)
 		if lease.Token() == lost.Token() || lost.Valid() || lease.Fence() <= lost.Fence() {
 			r.Errorf("the old hold came back to life: valid %v, fence %d after %d", lost.Valid(), lease.Fence(), lost.Fence())
 		}
@@ -334,8 +312,7 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Hour})
-		lease, err := owner.Lock(ctx)
-		r.must(err)
+		lease := r.lock(owner)
 		r.link.FreezeReplies()
 		long, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
@@ -366,8 +343,7 @@ func TestAnEntryBesideTheLastReleaseIsALeaseOrNothing(t *testing.T) {
 		ended, end := context.WithCancel(ctx)
 		end()
 		for range testtier.Size(60, 300, 300) {
-			first, err := owner.Lock(ctx)
-			r.must(err)
+			first := r.lock(owner)
 			begin := make(chan struct{})
 			var both sync.WaitGroup
 			both.Go(func() {
@@ -375,6 +351,7 @@ func TestAnEntryBesideTheLastReleaseIsALeaseOrNothing(t *testing.T) {
 				_ = first.Unlock(ended)
 			})
 			var second *lock.Lease
+			var err error
 			both.Go(func() {
 				<-begin
 				second, err = owner.Lock(ctx)

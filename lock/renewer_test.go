@@ -61,9 +61,7 @@ func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 		}})
 		leases := make([]*lock.Lease, testtier.Size(120, 500, 500))
 		for i := range leases {
-			var err error
-			leases[i], err = c.Mutex(fmt.Sprint("orders", i), lock.Options{TTL: 30 * time.Second}).Lock(ctx)
-			r.must(err)
+			leases[i] = r.lock(c.Mutex(fmt.Sprint("orders", i), lock.Options{TTL: 30 * time.Second}))
 			time.Sleep(rand.N(20 * time.Millisecond))
 		}
 		time.Sleep(time.Minute)
@@ -96,8 +94,7 @@ func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{Renew: lock.Renew{Every: time.Millisecond}})
 			all.Go(func() {
 				for range rounds {
-					lease, err := m.Lock(ctx)
-					r.must(err)
+					lease := r.lock(m)
 					time.Sleep(rand.N(3 * time.Millisecond))
 					r.must(lease.Unlock(ctx))
 					log.bury(lease.Token())
@@ -208,8 +205,7 @@ func TestARenewalDuringAReleaseIsNotUndone(t *testing.T) {
 // Scenario 55.
 func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
 		<-lease.Context().Done()
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
@@ -233,8 +229,7 @@ func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 1999 * time.Millisecond, 2900 * time.Millisecond, 4 * time.Second} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
 				time.Sleep(after)
 				r.link.Freeze()
 				<-lease.Context().Done()
@@ -256,8 +251,7 @@ func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		diary := &eventRecorder{}
-		lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
 		time.Sleep(900 * time.Millisecond)
 		r.link.Refuse(errors.New("no route"))
 		r.link.Cut()
@@ -276,8 +270,7 @@ func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
 func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
-		r.must(err)
+		warm := r.lock(c.Mutex("warm", lock.Options{}))
 		r.must(warm.Extend(ctx, time.Minute))
 
 		slowly := func(do func()) (latest time.Time) {
@@ -292,8 +285,7 @@ func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
 		}
 		var lease *lock.Lease
 		latest := slowly(func() {
-			lease, err = c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
-			r.must(err)
+			lease = r.lock(c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}))
 		})
 		if lease.Deadline().After(latest) {
 			r.Errorf("acquired until %v after the server may let go", lease.Deadline().Sub(latest))
@@ -344,8 +336,7 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				began := time.Now()
-				lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: c.renew}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: c.renew}))
 				<-lease.Context().Done()
 				want := lock.ErrMaxHold
 				if c.renew.Off {
@@ -372,9 +363,7 @@ func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
 		const n = 2000
 		leases := make([]*lock.Lease, n)
 		for i := range leases {
-			var err error
-			leases[i], err = c.Mutex(fmt.Sprint("k", i), lock.Options{Renew: lock.Renew{Every: time.Second}}).Lock(ctx)
-			r.must(err)
+			leases[i] = r.lock(c.Mutex(fmt.Sprint("k", i), lock.Options{Renew: lock.Renew{Every: time.Second}}))
 		}
 		r.until("two renewals each", func() bool { return diary.count(lock.Renewed) >= 2*n })
 		for _, l := range leases {
@@ -390,12 +379,9 @@ func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})
-		lease, err := c.Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		if _, err := c.Mutex("more", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrOOM) {
-			r.Errorf("got %v, want ErrOOM", err)
-		}
+		isError(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
 		before := diary.count(lock.Renewed)
 		r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
 		r.must(lease.Unlock(ctx))
@@ -406,8 +392,7 @@ func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 // Scenarios 89 and 90.
 func TestAFlushIsNoticedAtTheNextRenewal(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 30 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 30 * time.Second}))
 		r.must(r.rdb.FlushAll(ctx).Err())
 		began := time.Now()
 		<-lease.Context().Done()
@@ -423,8 +408,7 @@ func TestADroppedLeaseIsNoLongerRenewed(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		diary := &eventRecorder{}
 		func() {
-			lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Every: 100 * time.Millisecond}}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 			r.until("a renewal", func() bool { return diary.count(lock.Renewed) > 0 })
 			runtime.KeepAlive(lease)
 		}()
@@ -483,8 +467,7 @@ func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				const ttl = 3 * time.Second
-				lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))
 				r.must(lease.Extend(ctx, ttl)) // the server knows the script from now on
 				time.Sleep(900 * time.Millisecond)
 				began, deadline := time.Now(), lease.Deadline()
@@ -529,8 +512,7 @@ func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 		t.Run(fmt.Sprint(left), func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				diary := &eventRecorder{}
-				lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
 				r.must(r.rdb.PExpire(ctx, "orders", left).Err())
 				time.Sleep(1010 * time.Millisecond) // after the next renewal
 				if renewed := diary.count(lock.Renewed) > 0; renewed != survives || lease.Valid() != survives {
@@ -550,8 +532,7 @@ func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 // The interval between two renewals is longer than what is left after the Extend.
 func TestAShortenedLeaseIsRenewedBeforeItEnds(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 30 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 30 * time.Second}))
 		r.must(lease.Extend(ctx, 5*time.Second))
 		time.Sleep(time.Hour)
 		r.holds("orders", lease.Token())
@@ -572,8 +553,7 @@ func TestARenewalLeavesAConnectionThatDoesNotAnswer(t *testing.T) {
 		defer via.Close()
 		defer c.Close()
 		defer stopped.Thaw()
-		lease, err := c.Mutex("orders", lock.Options{TTL: 12 * time.Second}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Mutex("orders", lock.Options{TTL: 12 * time.Second}))
 		time.Sleep(time.Minute)
 		dial = r.rdb.Options().Dialer
 		stopped.Freeze()

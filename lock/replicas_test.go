@@ -72,8 +72,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 		}
 		r.until("the undo", func() bool { return r.rdb.Exists(ctx, "after-"+name).Val() == 0 })
 	}
-	held, err := c.Mutex("waited", lock.Options{}).Lock(ctx)
-	r.must(err)
+	held := r.lock(c.Mutex("waited", lock.Options{}))
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := c.As("other").Mutex("waited", o).Lock(ctx)
@@ -148,8 +147,7 @@ func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
 	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	c := r.client(lock.Config{})
-	held, err := c.Mutex("held", lock.Options{TTL: time.Minute}).Lock(ctx)
-	r.must(err)
+	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "2").Err())
 	if _, err := c.Mutex("orders", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrNotReplicated) {
 		t.Errorf("acquire: got %v, want ErrNotReplicated", err)
@@ -227,8 +225,7 @@ func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 10 * time.Second}
 	for i := range 20 {
-		_, err := c.Mutex(fmt.Sprint("orders", i), o).Lock(ctx)
-		r.must(err)
+		_ = r.lock(c.Mutex(fmt.Sprint("orders", i), o))
 	}
 	m := r.moving("{o}")
 	_, err := c.Mutex("{o}a", o).Lock(ctx) // ASK
@@ -237,7 +234,5 @@ func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	_, err = c.Mutex("{o}b", o).Lock(ctx) // MOVED
 	r.must(err)
 	o.Replicas, o.ReplicaTimeout = 2, 20*time.Millisecond
-	if _, err := c.Mutex("{o}c", o).Lock(ctx); !errors.Is(err, lock.ErrNotReplicated) {
-		t.Errorf("got %v, want ErrNotReplicated", err)
-	}
+	isError(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrNotReplicated)
 }

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -47,6 +48,22 @@ func (r *rig) must(err error) {
 	if err != nil {
 		r.Fatal(err)
 	}
+}
+
+// isError fails the test if err is not want.
+func isError(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+// lock acquires a lock, and waits for it.
+func (r *rig) lock(l lock.Locker) *lock.Lease {
+	r.Helper()
+	lease, err := l.Lock(ctx)
+	r.must(err)
+	return lease
 }
 
 // holds checks the value that the server stores under key.

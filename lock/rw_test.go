@@ -172,8 +172,7 @@ func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 		r.refused(near.RW("prices", lock.Options{}).Reader()) // the claim is renewed
 		r.link.Freeze()
 		began := time.Now()
-		second, err := near.RW("prices", lock.Options{}).Reader().Lock(ctx)
-		r.must(err)
+		second := r.lock(near.RW("prices", lock.Options{}).Reader())
 		if took := time.Since(began); took < 500*time.Millisecond || took > 760*time.Millisecond {
 			r.Errorf("a reader waited %v for a dead writer, want what was left of 0.75 s", took)
 		}
@@ -193,8 +192,7 @@ func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
 		began := time.Now()
 		writer := lockAsync(short, far.RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
-		second, err := c.RW("prices", lock.Options{}).Reader().Lock(ctx)
-		r.must(err)
+		second := r.lock(c.RW("prices", lock.Options{}).Reader())
 		if took := time.Since(began); took != 5*time.Second {
 			r.Errorf("the reader entered after %v, the writer gave up after 5 s", took)
 		}
@@ -250,8 +248,7 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 		for i := range 8 {
 			live.Go(func() {
 				for time.Since(began) < 3*time.Second {
-					lease, err := c.As(fmt.Sprint(i)).RW("prices", lock.Options{TTL: time.Second}).Reader().Lock(ctx)
-					r.must(err)
+					lease := r.lock(c.As(fmt.Sprint(i)).RW("prices", lock.Options{TTL: time.Second}).Reader())
 					time.Sleep(time.Duration(100*(i+1)) * time.Millisecond)
 					r.must(lease.Extend(ctx, 10*time.Second))
 					time.Sleep(time.Duration(50*(i+1)) * time.Millisecond)
@@ -260,8 +257,7 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 			})
 		}
 		time.Sleep(100 * time.Millisecond)
-		lease, err := c.RW("prices", lock.Options{}).Writer().Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.RW("prices", lock.Options{}).Writer())
 		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond {
 			r.Errorf("the writer entered after %v, the dead reader's TTL was 2 s", took)
 		}
@@ -285,8 +281,7 @@ func TestAWriterCountsOnTheReadersWhoAreLeft(t *testing.T) {
 			time.AfterFunc(1950*time.Millisecond, func() { r.must(lease.Unlock(ctx)) })
 		}
 		time.Sleep(100 * time.Millisecond)
-		lease, err := r.client(lock.Config{}).RW("prices", lock.Options{}).Writer().Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
 		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond {
 			r.Errorf("the writer entered after %v, the dead readers' TTL was 2 s", took)
 		}
@@ -364,9 +359,7 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 		defer cancel()
 		for i, owner := range owners {
 			began := time.Now()
-			if _, err := owner.Writer().Lock(short); !errors.Is(err, lock.ErrUpgrade) {
-				r.Errorf("got %v, want ErrUpgrade", err)
-			}
+			isError(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
 			if took := time.Since(began); r.fake && took > 0 {
 				r.Errorf("it took %v to say so", took)
 			}
@@ -728,8 +721,7 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 		for i := range 6 {
 			writers.Go(func() {
 				for open := true; open; {
-					lease, err := clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Writer().Lock(ctx)
-					r.must(err)
+					lease := r.lock(clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Writer())
 					entries.Add(1)
 					time.Sleep(10 * time.Millisecond)
 					r.must(lease.Unlock(ctx))
@@ -745,8 +737,7 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 		for i := range testtier.Size(15, 50, 50) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			before := entries.Load()
-			lease, err := c.RW("prices", lock.Options{}).Reader().Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.RW("prices", lock.Options{}).Reader())
 			if n := entries.Load() - before; n > 2 {
 				r.Errorf("round %d: %d writers went before the reader", i, n)
 			}
@@ -765,8 +756,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 		for i := range 10 {
 			readers.Go(func() {
 				for open := true; open; {
-					lease, err := clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Reader().Lock(ctx)
-					r.must(err)
+					lease := r.lock(clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Reader())
 					time.Sleep(time.Duration(11+i) * time.Millisecond)
 					r.must(lease.Unlock(ctx))
 					select {
@@ -1036,9 +1026,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		r.until("a reader to wait", func() bool { return r.field("stock", "s") != "" })
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		for _, side := range []lock.Locker{c.RW("prices", lock.Options{}).Reader(), c.RW("orders", lock.Options{}).Writer()} {
-			if _, err := side.TryLock(ctx); !errors.Is(err, lock.ErrOOM) {
-				r.Errorf("got %v, want ErrOOM", err)
-			}
+			isError(r, tried(side.TryLock(ctx)), lock.ErrOOM)
 		}
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		for _, lease := range leases {
@@ -1059,8 +1047,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		<-waiting.done // it has survived the outage
 		r.must(waiting.err)
 		r.must(waiting.lease.Unlock(ctx))
-		lease, err := c.RW("stock", lock.Options{}).Writer().Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.RW("stock", lock.Options{}).Writer())
 		r.must(lease.Unlock(ctx))
 		r.gone("prices")
 		r.gone("stock")
@@ -1074,8 +1061,7 @@ func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "string", "stranger", 0).Err())
 		r.must(r.rdb.HSet(ctx, "hash", "name", "Zoe").Err())
 		r.must(r.rdb.HSet(ctx, "newer", "v", "2").Err())
-		_, err := c.Reentrant("reentrant", lock.Options{}).Lock(ctx)
-		r.must(err)
+		_ = r.lock(c.Reentrant("reentrant", lock.Options{}))
 		for _, key := range []string{"string", "hash", "newer", "reentrant"} {
 			before := r.rdb.Dump(ctx, key).Val()
 			rw := c.RW(key, lock.Options{})

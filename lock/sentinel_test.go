@@ -75,8 +75,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 2}
-	lease, err := c.Mutex("orders", o).Lock(ctx)
-	r.must(err)
+	lease := r.lock(c.Mutex("orders", o))
 	next := make(chan error, 1)
 	go func() {
 		alone := o
@@ -108,8 +107,7 @@ func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	var d eventRecorder
 	o := lock.Options{TTL: 20 * time.Second, // a failover takes up to 10 s on a busy machine
 		Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
-	lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)
-	r.must(err)
+	lease := r.lock(r.client(lock.Config{Observe: d.write}).Mutex("orders", o))
 	stale := redis.NewClient(&redis.Options{Addr: r.nodes.Master().Addr(), MaxRetries: -1})
 	t.Cleanup(func() { stale.Close() })
 	misled, err := lock.New(stale, lock.Config{})
@@ -143,8 +141,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	var d eventRecorder
 	c := r.client(lock.Config{Observe: d.write})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}, Replicas: 1}
-	lease, err := c.Mutex("orders", o).Lock(ctx)
-	r.must(err)
+	lease := r.lock(c.Mutex("orders", o))
 
 	heir := nodes.Replicas()[0]
 	r.must(nodes.Promote(ctx, heir))
@@ -165,8 +162,7 @@ func TestALeaseIsRenewedWhenTheServerTakesNoMoreClients(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		var d eventRecorder
 		o := lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}
-		lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{Observe: d.write}).Mutex("orders", o))
 		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
 		newcomer := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, MaxRetries: -1})
 		defer newcomer.Close()

@@ -27,8 +27,7 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 			},
 		} {
 			c := r.client(lock.Config{})
-			warm, err := of(c, "warm").Lock(ctx)
-			r.must(err)
+			warm := r.lock(of(c, "warm"))
 			r.must(warm.Unlock(ctx))
 			r.link.FreezeReplies()
 			done := make(chan error)
@@ -146,10 +145,8 @@ func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
 		root := r.client(lock.Config{})
 		a := root.As("a")
 		b := a.As("b")
-		held, err := b.Mutex("held", lock.Options{}).Lock(ctx)
-		r.must(err)
-		theirs, err := root.Mutex("theirs", lock.Options{}).Lock(ctx)
-		r.must(err)
+		held := r.lock(b.Mutex("held", lock.Options{}))
+		theirs := r.lock(root.Mutex("theirs", lock.Options{}))
 		waiter := make(chan error, 1)
 		go func() {
 			_, err := b.Mutex("theirs", lock.Options{}).Lock(ctx)
@@ -177,8 +174,7 @@ func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
 func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		root := r.client(lock.Config{})
-		held, err := root.Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		held := r.lock(root.Mutex("orders", lock.Options{}))
 		heap := func() int {
 			for range 3 {
 				runtime.GC()
@@ -238,8 +234,7 @@ func TestALockIsFreeAfterItsLongestHold(t *testing.T) {
 		for key, l := range map[string]lock.Locker{
 			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o), "rw": c.RW("rw", o).Writer(),
 		} {
-			lease, err := l.Lock(ctx)
-			r.must(err)
+			lease := r.lock(l)
 			<-lease.Context().Done()
 			time.Sleep(time.Second)
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrMaxHold) || r.rdb.Exists(ctx, key).Val() > 0 {

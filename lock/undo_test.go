@@ -75,8 +75,7 @@ func TestUndosInAnOutageTakeTheirTime(t *testing.T) {
 		c, err := lock.New(via, lock.Config{})
 		r.must(err)
 		defer c.Close()
-		warm, err := c.Mutex("warm", lock.Options{}).TryLock(ctx)
-		r.must(err)
+		warm := r.locked(c.Mutex("warm", lock.Options{}))
 		r.must(warm.Unlock(ctx))
 		r.link.FreezeReplies()
 		var all sync.WaitGroup

@@ -43,12 +43,9 @@ func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
 		}})
 		for i := range 20 {
 			key := fmt.Sprint("orders", i%3)
-			var err error
-			lease, err = a.Mutex(key, lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			lease = r.lock(a.Mutex(key, lock.Options{TTL: time.Minute}))
 			began := time.Now()
-			next, err := b.Mutex(key, lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			next := r.lock(b.Mutex(key, lock.Options{TTL: time.Minute}))
 			if took := time.Since(began); took > 0 {
 				r.Fatalf("round %d: b slept for %v though the lock was free", i, took)
 			}
@@ -62,15 +59,13 @@ func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
 func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
-		lease, err := a.Mutex("orders", lock.Options{TTL: 5 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(a.Mutex("orders", lock.Options{TTL: 5 * time.Second, Renew: lock.Renew{Off: true}}))
 		began := time.Now()
 		go func() {
 			time.Sleep(time.Second)
 			r.must(r.rdb.Del(ctx, "orders").Err()) // publishes nothing
 		}()
-		next, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		next := r.lock(b.Mutex("orders", lock.Options{}))
 		if took := time.Since(began); took > 5050*time.Millisecond {
 			r.Errorf("b got in after %v, a's TTL was 5 s", took)
 		}
@@ -84,8 +79,7 @@ func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
 		token := "crashed:1~0199f3a4-6f00-7000-8000-000000000000"
 		r.must(r.rdb.Set(ctx, "orders", token, 7*time.Second).Err())
 		began := time.Now()
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		if took := time.Since(began); took < 7*time.Second || took > 7050*time.Millisecond {
 			r.Errorf("succeeded after %v, want 7 s", took)
 		}
@@ -126,8 +120,7 @@ func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		if took := time.Since(began); took > 10300*time.Millisecond {
 			r.Errorf("noticed after %v, want 10 s and a little", took)
 		}
@@ -149,8 +142,7 @@ func TestNoHerd(t *testing.T) {
 				const n = 100
 				diary := &eventRecorder{}
 				c := r.client(lock.Config{Observe: diary.write})
-				first, err := c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-				r.must(err)
+				first := r.lock(c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}))
 				var all sync.WaitGroup
 				for i := range n {
 					who := identity(c, i)
@@ -214,8 +206,7 @@ func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		first, err := m.Lock(ctx)
-		r.must(err)
+		first := r.lock(m)
 		var mu sync.Mutex
 		var order []string
 		var all sync.WaitGroup
@@ -266,8 +257,7 @@ func TestAMessageIsNotLostWithACancelledWaiter(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 100 {
-			lease, err := c.As("a").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.As("a").Mutex("orders", lock.Options{TTL: time.Minute}))
 			fickle, cancel := context.WithCancel(ctx)
 			var all sync.WaitGroup
 			all.Go(func() {
@@ -323,9 +313,7 @@ func TestPollingTriesAsOftenAsItsOptionsSay(t *testing.T) {
 		c := r.client(lock.Config{})
 		began := time.Now()
 		_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 100 * time.Millisecond, MaxTries: 3}}).Lock(ctx)
-		if !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld", err)
-		}
+		isError(r, err, lock.ErrHeld)
 		if took := time.Since(began); took != 200*time.Millisecond {
 			r.Errorf("three tries took %v, want two pauses of 100 ms", took)
 		}
@@ -334,8 +322,7 @@ func TestPollingTriesAsOftenAsItsOptionsSay(t *testing.T) {
 			r.must(r.rdb.Del(ctx, "orders").Err())
 		}()
 		began = time.Now()
-		lease, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 300 * time.Millisecond}}).Lock(ctx)
-		r.must(err)
+		lease := r.lock(c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 300 * time.Millisecond}}))
 		if took := time.Since(began); took != 1200*time.Millisecond {
 			r.Errorf("got in after %v, want the first multiple of 300 ms after 1 s", took)
 		}
@@ -377,8 +364,7 @@ func TestAReleaseWakesAWaiterAtOnce(t *testing.T) {
 		rounds := testtier.Size(20, 100, 100)
 		var took []time.Duration
 		for range rounds {
-			lease, err := a.Lock(ctx)
-			r.must(err)
+			lease := r.lock(a)
 			next := lockAsync(ctx, b)
 			r.until("the waiter to listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] > 0 })
 			began := time.Now()

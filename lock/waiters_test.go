@@ -64,8 +64,7 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 			for i := range processes {
 				c, _ := r.process(fmt.Sprint(i))
 				all.Go(func() {
-					lease, err := wakingOne(c, lock.Options{})[kind].Lock(ctx)
-					r.must(err)
+					lease := r.lock(wakingOne(c, lock.Options{})[kind])
 					order.add(fmt.Sprint(i))
 					r.must(lease.Unlock(ctx))
 				})
@@ -474,8 +473,7 @@ func TestAWaiterAsksBySetNXWhileThatPays(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		scripts := r.calls("evalsha")
 		for range 50 {
-			lease, err := m.Lock(ctx)
-			r.must(err)
+			lease := r.lock(m)
 			r.must(lease.Unlock(ctx))
 		}
 		if n := r.calls("evalsha") - scripts; n > 50+20 {
@@ -505,8 +503,7 @@ func TestTheClientsOfAProcessShareARegistration(t *testing.T) {
 				from = other
 			}
 			all.Go(func() {
-				lease, err := from.As(fmt.Sprint(i/3)).Mutex("orders", lock.Options{}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(from.As(fmt.Sprint(i/3)).Mutex("orders", lock.Options{}))
 				time.Sleep(10 * time.Millisecond)
 				r.must(lease.Unlock(ctx))
 			})
@@ -634,8 +631,7 @@ func TestAllRegistrationsLastAsLongAsTheirProcessesWait(t *testing.T) {
 		for i := range processes {
 			c, _ := r.process(fmt.Sprint(i))
 			all.Go(func() {
-				lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
-				r.must(err)
+				lease := r.lock(c.Mutex("orders", lock.Options{}))
 				r.must(lease.Unlock(ctx))
 			})
 		}
@@ -679,8 +675,7 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 				var all sync.WaitGroup
 				for _, c := range clients[1:] {
 					all.Go(func() {
-						lease, err := of(c).Lock(ctx)
-						r.must(err)
+						lease := r.lock(of(c))
 						r.must(lease.Unlock(ctx))
 					})
 				}
@@ -745,8 +740,7 @@ func (r *rig) waitingWriters(n int, each func(i int, lease *lock.Lease)) (all *s
 	for i := range n {
 		c, _ := r.process(fmt.Sprint(i))
 		all.Go(func() {
-			lease, err := c.RW("orders", lock.Options{}).Writer().Lock(ctx)
-			r.must(err)
+			lease := r.lock(c.RW("orders", lock.Options{}).Writer())
 			each(i, lease)
 		})
 		if r.claimed("orders"); i > 0 {
@@ -804,8 +798,7 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 			c, _ := r.process(fmt.Sprint(i))
 			all.Go(func() {
 				for open := true; open; {
-					lease, err := c.RW("orders", lock.Options{}).Writer().Lock(ctx)
-					r.must(err)
+					lease := r.lock(c.RW("orders", lock.Options{}).Writer())
 					mu.Lock()
 					holds++
 					if others := holds - last[i] - 1; last[i] > 0 && others > processes-1 {
@@ -1033,8 +1026,7 @@ func TestTheWritersOfAProcessShareARegistration(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 30 {
 			all.Go(func() {
-				lease, err := clients[i%3].As(fmt.Sprint(i/3)).RW("orders", lock.Options{}).Writer().Lock(ctx)
-				r.must(err)
+				lease := r.lock(clients[i%3].As(fmt.Sprint(i/3)).RW("orders", lock.Options{}).Writer())
 				time.Sleep(10 * time.Millisecond)
 				r.must(lease.Unlock(ctx))
 			})
@@ -1062,8 +1054,7 @@ func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
 		for i := range 2 {
 			c, _ := r.process(fmt.Sprint(i))
 			all.Go(func() {
-				lease, err := c.RW("orders", lock.Options{}).Writer().Lock(ctx)
-				r.must(err)
+				lease := r.lock(c.RW("orders", lock.Options{}).Writer())
 				r.must(lease.Unlock(ctx))
 			})
 			if r.claimed("orders"); i > 0 {

@@ -18,9 +18,7 @@ func across(t *testing.T) (w *Network, near, far net.Conn) {
 	far, ours := net.Pipe()
 	w = New(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
 	near, err := w.Dial(t.Context(), "tcp", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return w, near, far
 }
@@ -363,24 +361,16 @@ func TestAPartitionAndASuspendedClientMakeNoConnection(t *testing.T) {
 
 func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close()
 	n := New((&net.Dialer{}).DialContext)
 	proxy, err := n.Listen("tcp", server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	near, err := net.Dial("tcp", proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer near.Close()
 	far, err := server.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer far.Close()
 	requests, replies := hear(far), hear(near)
 	io.WriteString(near, "one")
@@ -420,24 +410,16 @@ func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 
 func TestAClosedProxyEndsItsConnections(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close()
 	n := New((&net.Dialer{}).DialContext)
 	proxy, err := n.Listen("tcp", server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	near, err := net.Dial("tcp", proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer near.Close()
 	far, err := server.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer far.Close()
 	requests, replies := hear(far), hear(near)
 	n.PartitionReplies()
@@ -449,5 +431,13 @@ func TestAClosedProxyEndsItsConnections(t *testing.T) {
 		if got, open := <-ends; open {
 			t.Errorf("got %q instead of the end", got)
 		}
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -23,9 +23,7 @@ func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 	rdb := client(t, c.Addr())
 	err := SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
 		"-@all", "+ping", "+get", "+set", "+no-such-command", "+client|setname")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ann := redis.NewClient(&redis.Options{Addr: c.Addr(), Username: "ann", Password: "pw", MaxRetries: -1})
 	defer ann.Close()
 	if err := ann.Get(t.Context(), "open:a").Err(); err != redis.Nil {

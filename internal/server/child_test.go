@@ -56,9 +56,7 @@ func ping(t *testing.T, conn net.Conn) {
 
 func wantPong(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	got := make([]byte, len("+PONG\r\n"))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "+PONG\r\n" {
 		t.Fatalf("the answer to a PING is %q, %v", got, err)
@@ -68,9 +66,7 @@ func wantPong(t *testing.T, conn net.Conn) {
 func directory(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
 	dir, err := rdb.ConfigGet(t.Context(), "dir").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir["dir"]
 }
 
@@ -93,9 +89,7 @@ func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 	rdb := client(t, ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
 	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
 		got, err := rdb.ConfigGet(t.Context(), option).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got[option] != want {
 			t.Errorf("%s is %q, want %q", option, got[option], want)
 		}
@@ -131,9 +125,7 @@ func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 	ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := StartChild(ctx, ChildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Stop()
 	cancel()
 	if err := client(t, c.Addr()).Ping(t.Context()).Err(); err != nil {
@@ -147,9 +139,7 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	if !exists(dir) {
 		t.Fatalf("there is no directory %q to begin with", dir)
 	}
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Stop())
 	if exists(dir) {
 		t.Errorf("%s is still there", dir)
 	}
@@ -169,12 +159,8 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 
 func TestStopAlsoEndsAFrozenServer(t *testing.T) {
 	c := ForTest(t)
-	if err := c.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Freeze())
+	must(t, c.Stop())
 	if answers(c.Addr()) {
 		t.Error("it still answers")
 	}
@@ -183,28 +169,20 @@ func TestStopAlsoEndsAFrozenServer(t *testing.T) {
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 	c := ForTest(t)
 	conn, err := net.Dial("tcp", c.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	ping(t, conn)
 	wantPong(t, conn)
 
-	if err := c.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Freeze())
 	ping(t, conn)
-	if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 	var timeout net.Error
 	if n, err := conn.Read(make([]byte, 16)); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Fatalf("a frozen server answered with %d bytes, %v", n, err)
 	}
 
-	if err := c.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Continue())
 	wantPong(t, conn)
 }
 
@@ -212,16 +190,12 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 	c := ForTest(t)
 	rdb := client(t, c.Addr())
 	addr, pid := c.Addr(), c.PID()
-	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	if err := c.Restart(t.Context()); err == nil {
 		t.Error("a running server was restarted")
 	}
 
-	if err := c.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Kill())
 	if answers(addr) {
 		t.Fatal("it answers after Kill")
 	}
@@ -229,9 +203,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 		t.Errorf("a second Kill says %v", err)
 	}
 
-	if err := c.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Restart(t.Context()))
 	if c.Addr() != addr || c.PID() == pid || c.PID() == 0 {
 		t.Errorf("it was %s as process %d, and is %s as process %d", addr, pid, c.Addr(), c.PID())
 	}
@@ -243,9 +215,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 	c := ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := client(t, c.Addr())
-	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	if err := c.Erase(); err == nil {
 		t.Error("a running server was erased")
 	}
@@ -253,17 +223,11 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 		erase bool
 		keys  int64
 	}{{false, 1}, {true, 0}} {
-		if err := c.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Kill())
 		if run.erase {
-			if err := c.Erase(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Erase())
 		}
-		if err := c.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Restart(t.Context()))
 		if n, err := client(t, c.Addr()).DBSize(t.Context()).Result(); n != run.keys || err != nil {
 			t.Errorf("erased %v: it restarted with %d keys, %v; want %d", run.erase, n, err, run.keys)
 		}
@@ -276,9 +240,7 @@ func TestAChildMayBeAnotherServer(t *testing.T) {
 	ForTest(t) // skips without redis-server
 	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
 		c, err := StartChild(t.Context(), ChildOptions{Server: command})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rdb := redis.NewClient(&redis.Options{Addr: c.Addr()})
 		if err := rdb.Ping(t.Context()).Err(); err != nil {
 			t.Errorf("%s: %v", command, err)

@@ -22,9 +22,7 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 		defer rdb.Close()
 		ctx := t.Context()
 
-		if err := rdb.Set(ctx, "lock:a", "me", time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(ctx, "lock:a", "me", time.Hour).Err())
 		time.Sleep(time.Hour - time.Millisecond)
 		if ttl := rdb.PTTL(ctx, "lock:a").Val(); ttl != time.Millisecond {
 			t.Errorf("a millisecond before its end the key lives for another %v", ttl)
@@ -49,9 +47,7 @@ func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
 		if err := set("me", "other"); !errors.Is(err, redis.Nil) {
 			t.Errorf("without the key: %v, want nil", err)
 		}
-		if err := rdb.Set(t.Context(), "lock:a", "me", time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), "lock:a", "me", time.Hour).Err())
 		if err := set("you", "other"); !errors.Is(err, redis.Nil) || rdb.Get(t.Context(), "lock:a").Val() != "me" {
 			t.Errorf("with another value: %v, want nil and the old value", err)
 		}
@@ -89,9 +85,7 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 		e := NewPiped()
 		defer e.Close()
 		conn, err := e.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const incr = "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"
 		if _, err := io.WriteString(conn, strings.Repeat(incr, 5000)); err != nil {
 			t.Fatal(err)
@@ -114,9 +108,7 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 	piped := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
 	defer piped.Close()
 
-	if err := tcp.Set(t.Context(), "k", "seen by both", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
 	if got, err := piped.Get(t.Context(), "k").Result(); got != "seen by both" {
 		t.Errorf("the piped client reads %q, %v", got, err)
 	}
@@ -124,9 +116,7 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
 	host, _, err := net.SplitHostPort(EmbeddedForTest(t).Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !net.ParseIP(host).IsLoopback() {
 		t.Errorf("it listens on %s", host)
 	}
@@ -135,9 +125,7 @@ func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
 func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
 	e := NewPiped()
 	conn, err := e.Dial(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e.Close()
 	e.Close()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
@@ -165,9 +153,7 @@ func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 		e := NewPiped()
 		defer e.Close()
 		conn, err := e.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		for range 100 {
 			if _, err := io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); err != nil {

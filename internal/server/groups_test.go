@@ -27,9 +27,7 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 	if len(r.Nodes()) != 3 || r.Nodes()[0] != r.Master() || len(r.Replicas()) != 2 {
 		t.Fatalf("it has %d nodes", len(r.Nodes()))
 	}
-	if err := client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
 	heir := r.Replicas()[1]
 	rdb := client(t, heir.Addr())
 	eventually(t, "the key to arrive", func() bool { return rdb.Get(t.Context(), "k").Val() == "v" })
@@ -37,18 +35,12 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 		t.Errorf("a replica took a write: %v", err)
 	}
 
-	if err := r.Master().Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Promote(t.Context(), heir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Master().Kill())
+	must(t, r.Promote(t.Context(), heir))
 	if err := rdb.Set(t.Context(), "k", "w", 0).Err(); err != nil {
 		t.Errorf("the new master: %v", err)
 	}
-	if err := r.Follow(t.Context(), r.Replicas()[0], heir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Follow(t.Context(), r.Replicas()[0], heir))
 	if got := client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(); got != "w" {
 		t.Errorf("in sync with the new master it has %q", got)
 	}
@@ -60,9 +52,7 @@ func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 	w := SentinelGroupForTest(t, SentinelOptions{})
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
 	t.Cleanup(func() { sentinel.Close() })
-	if err := w.Master().Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Master().Kill())
 	old := w.Master().Addr()
 	eventually(t, "the failover", func() bool {
 		at, err := sentinel.GetMasterAddrByName(t.Context(), SentinelMaster).Result()
@@ -81,9 +71,7 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 			t.Fatalf("%s: %v", key, err)
 		}
 		node, err := rdb.MasterForKey(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		served[node.Options().Addr] = true
 	}
 	if len(served) != 3 {
@@ -99,9 +87,7 @@ func TestClusterReplacesAMasterThatDies(t *testing.T) {
 	t.Parallel()
 	c := ClusterForTest(t, ClusterOptions{Replicas: 1})
 	replica := client(t, c.Nodes()[3].Addr())
-	if err := c.Nodes()[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Nodes()[0].Kill())
 	eventually(t, "the failover", func() bool {
 		role, err := replica.Do(t.Context(), "role").Slice()
 		return err == nil && len(role) > 0 && role[0] == "master"

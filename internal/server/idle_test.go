@@ -17,9 +17,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	defer s.stop()
 	take := func() *Child {
 		c, err := s.take(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Stop() })
 		return c
 	}

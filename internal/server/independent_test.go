@@ -14,12 +14,8 @@ func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
 		want  int64
 	}{{false, 1}, {true, 0}} {
 		rdb := client(t, node.Addr())
-		if err := rdb.Set(ctx, "k", "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := set.Down(2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(ctx, "k", "v", 0).Err())
+		must(t, set.Down(2))
 		if err := rdb.Ping(ctx).Err(); err == nil {
 			t.Fatal("a node that is down answers")
 		}
@@ -27,9 +23,7 @@ func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
 			t.Errorf("the other node went down with it: %v", err)
 		}
 		for range 2 { // the second time the server is running already
-			if err := set.Up(ctx, 2, c.empty); err != nil {
-				t.Fatal(err)
-			}
+			must(t, set.Up(ctx, 2, c.empty))
 		}
 		if got := client(t, node.Addr()).Exists(ctx, "k").Val(); got != c.want {
 			t.Errorf("empty %t: %d keys, want %d", c.empty, got, c.want)

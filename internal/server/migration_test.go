@@ -21,9 +21,7 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	defer rdb.Close()
 	tag := tagIn(t, rdb, slot)
 	for i := range 4 {
-		if err := rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err())
 	}
 	from, to := c.Nodes()[0], c.Nodes()[2]
 	m := c.HalfMigrationForTest(t, slot, to, 3)
@@ -39,9 +37,7 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	if len(said) != 3 || !strings.HasPrefix(said[0], fmt.Sprintf("ASK %d %s", slot, to.Addr())) {
 		t.Errorf("the owner says %q of the keys that have moved", said)
 	}
-	if err := m.Finish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Finish(t.Context()))
 	if owner, err := c.Owner(t.Context(), slot); owner != to || client(t, to.Addr()).DBSize(t.Context()).Val() != 4 {
 		t.Errorf("it is not where it should be: %v", err)
 	}
@@ -53,9 +49,7 @@ func tagIn(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
 	for i := 0; ; i++ {
 		tag := fmt.Sprint("t", i)
 		n, err := rdb.ClusterKeySlot(t.Context(), tag).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n == slot {
 			return tag
 		}

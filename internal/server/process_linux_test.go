@@ -89,31 +89,21 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	folders := func() int {
 		removeLeftovers(tmp)
 		names, err := filepath.Glob(filepath.Join(tmp, "locktop-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(names)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asParent+"=1", "TMPDIR="+tmp)
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stdin.Close()
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
 	addr, err := lines.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr = strings.TrimSpace(addr)
 	if line, err := lines.ReadString('\n'); line != "thread gone\n" {
 		t.Fatalf("the parent says %q, %v", line, err)
@@ -125,9 +115,7 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 		t.Errorf("%d directories beside a start, want that of the child", n)
 	}
 
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for end := time.Now().Add(10 * time.Second); answers(addr); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -10,12 +10,8 @@ import (
 
 func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 	c := ForTest(t)
-	if err := c.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Freeze())
+	must(t, c.Stop())
 	if state := c.proc.cmd.ProcessState; !state.Success() {
 		t.Errorf("it ended with %v", state)
 	}
@@ -23,9 +19,7 @@ func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 	c := ForTest(t)
-	if err := c.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Kill())
 	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
 		if err := call(); err == nil || !strings.Contains(err.Error(), name+" the redis child: it does not run") {
 			t.Errorf("%s says %v", name, err)
@@ -35,9 +29,7 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 
 func TestAnotherServerOnThePortIsNotTheChild(t *testing.T) {
 	other, c := ForTest(t), ForTest(t)
-	if err := c.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Kill())
 	c.port = other.port
 	if err := c.Restart(t.Context()); !errors.Is(err, errPortTaken) {
 		t.Errorf("restart on a taken port says %v", err)

@@ -71,3 +71,11 @@ func TestServersForTestsEndWithTheTest(t *testing.T) {
 		}
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

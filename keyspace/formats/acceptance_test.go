@@ -135,9 +135,7 @@ type keyKind struct {
 func keyKinds(t *testing.T, file string) (kinds []keyKind) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(content)) {
 		line = strings.TrimSpace(line)
 		name, isName := strings.CutPrefix(line, ": ")

@@ -58,9 +58,7 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	before := everything(t, admin)
 
 	as := func(name string, rights ...string) *redis.Client {
-		if err := server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
 		rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: name, Password: "pw"})
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
@@ -137,9 +135,7 @@ func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 }
 
 func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
-	if err := rdb.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.FlushAll(t.Context()).Err())
 	load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 	seen := only(t, rdb, s.Want.Key)
 	if seen.Format != f.Name {
@@ -296,15 +292,11 @@ func heard(t *testing.T, rdb *redis.Client, f func()) []string {
 		t.Fatal(err)
 	}
 	f()
-	if err := rdb.Publish(ctx, "the end", "").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Publish(ctx, "the end", "").Err())
 	var all []string
 	for {
 		m, err := ps.ReceiveMessage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m.Channel == "the end" {
 			return all
 		}
@@ -374,9 +366,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := rdb.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rdb.FlushAll(t.Context()).Err())
 			now := clock(t, rdb)
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
@@ -426,9 +416,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				if err := rdb.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rdb.FlushAll(t.Context()).Err())
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				others := seen.Holders[1:]

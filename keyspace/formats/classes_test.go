@@ -172,9 +172,7 @@ func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			s, err := w.Snapshot(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, l := range s.Locks {
 				t.Fatalf("after %d s, %s is %s to be a %s: %q", second, l.Key, l.Confidence, l.Format, l.Evidence)
 			}

@@ -46,16 +46,12 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				if err := rdb.FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rdb.FlushAll(t.Context()).Err())
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				seen.Node = addr
 				line, err := keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, want := range []string{"1", "0"} {
 					if got := paste(t, line); got != want {
 						t.Fatalf("%s\nanswers %q, want %q", line, got, want)
@@ -86,13 +82,9 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 			}
 			conn := rdb.Conn()
 			conn.Select(t.Context(), 3)
-			if err := conn.Set(t.Context(), c.key, c.token, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
 			line, err := keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("%.200q is not printable", line)
 			}

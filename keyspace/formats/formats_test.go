@@ -80,9 +80,7 @@ func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
 func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
 	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -90,9 +88,7 @@ func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Sn
 func clock(t testing.TB, rdb *redis.Client) time.Time {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return now
 }
 
@@ -243,17 +239,13 @@ func TestEveryFileOfAFormatIsListed(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for line := range strings.Lines(string(source)) {
 			name := regexp.MustCompile(`^(?:\t\tName: +|\tf\.Name = )"([a-z0-9-]+)"`).FindStringSubmatch(line)
 			if name != nil && !listed[name[1]] && name[1] != "marked" { // the file of Marked
@@ -302,5 +294,13 @@ func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 		if f.ShowsWaiters && !shows && f.Channels == nil && f.Name != "medallion-writer" { // no sample has a waiting writer
 			t.Errorf("%s: no sample has waiters, and nothing is subscribed to, and the format says that it shows them", f.Name)
 		}
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

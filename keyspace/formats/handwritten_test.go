@@ -134,9 +134,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 			for range 4 {
 				time.Sleep(250 * time.Millisecond)
 				s, err := w.Snapshot(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				last = found(s)
 			}
 		}
@@ -146,9 +144,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 		for range 8 {
 			time.Sleep(250 * time.Millisecond)
 			s, err := w.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			last = found(s)
 		}
 	})

@@ -36,9 +36,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 				}
 			}
 			fill("lock:large")
-			if err := rdb.HSet(t.Context(), "lock:growing", "6ba7b810-9dad-41d1-80b4-000000000011:1", 1).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rdb.HSet(t.Context(), "lock:growing", "6ba7b810-9dad-41d1-80b4-000000000011:1", 1).Err())
 			called := func(command string) (calls int) {
 				for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
 					_, _ = fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &calls)
@@ -47,9 +45,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			}
 			via := rdb
 			if !tracking {
-				if err := server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
 				via = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "untracked", Password: "secret"})
 				t.Cleanup(func() { via.Close() })
 			}
@@ -57,9 +53,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			defer live.Close()
 			locks := func() []*keyspace.Lock {
 				snap, err := live.Snapshot(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return snap.Locks
 			}
 			oversized := func(key string) bool {
@@ -81,9 +75,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			for i := range changes {
 				checked := called("hlen")
 				for _, key := range []string{"lock:large", "lock:growing"} {
-					if err := rdb.HSet(t.Context(), key, "changes", i).Err(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, rdb.HSet(t.Context(), key, "changes", i).Err())
 				}
 				await("another read", func() bool { return called("hlen") > checked })
 			}

@@ -199,9 +199,7 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 		default:
 		}
 		snap, err := scanner.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		i := slices.IndexFunc(snap.Locks, func(l *keyspace.Lock) bool { return l.Key == o.sample.Want.Key && l.Format == format })
 		if i < 0 {
 			continue // it was released just before

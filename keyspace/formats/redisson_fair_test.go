@@ -30,9 +30,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	run := func(script string, argv ...any) {
 		t.Helper()
-		if err := rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err())
 	}
 	load(t, rdb, []string{"HSET", "standing", first, "1"}, []string{"RPUSH", "redisson_lock_queue:{standing}", second})
 	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))

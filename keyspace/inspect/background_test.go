@@ -46,11 +46,9 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	deadlines := make(map[string]time.Time)
 	for i := range locks {
 		key := fmt.Sprintf("lock:%d", i)
-		at, err := timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 300+10*i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		deadlines[key] = at.Add(time.Duration(300+10*i) * time.Millisecond)
+		at, err := timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 1000+10*i)
+		must(t, err)
+		deadlines[key] = at.Add(time.Duration(1000+10*i) * time.Millisecond)
 	}
 	l.wait(t, "100 expiries", func() bool { return count(l, keyspace.Expired) == locks })
 	var late []time.Duration
@@ -199,12 +197,8 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	l := started(t, rdb, justTokens())
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
 	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
-	if err := child.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Kill())
+	must(t, child.Restart(t.Context()))
 	l.wait(t, "the end of the lock", l.has(keyspace.Lost, "lock:a"))
 	for _, e := range l.all() {
 		if e.Kind == keyspace.Released || e.Kind == keyspace.Expired {
@@ -241,9 +235,7 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 		}
 		mode = next(t, f).Watch.Mode
 	}
-	if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(child.Kill(), child.Restart(t.Context())))
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		events, _, _ := f.Next(t.Context())
 		if len(events) > 0 {
@@ -289,9 +281,7 @@ func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	t.Helper()
 	err := server.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user := fmt.Sprint(do(t, admin, "ACL", "GETUSER", "looker"))
 	return strings.Contains(user, "channels")
 }
@@ -311,9 +301,7 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := f.Snapshot(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		why := strings.Join(s.Watch.Limitations, "; ")
 		if s.Watch.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
 			break
@@ -347,13 +335,9 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; {
 			events, _, err := f.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s, err := f.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if so(append(events, s.Events...), s) {
 				return
 			}
@@ -445,9 +429,7 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	defer live.Close()
 	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
 		s, err := live.Snapshot(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if skew := s.Server.Skew; skew.Abs() > 1500*time.Millisecond {
 			t.Fatalf("after %v the clock of this very machine is %v off", time.Since(began), skew)
 		}
@@ -607,9 +589,7 @@ func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
 			defer cancel()
 			for len(ends) == 0 {
 				events, _, err := f.Next(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, e := range events {
 					if e.Kind.Ends() {
 						ends = append(ends, e.Kind)

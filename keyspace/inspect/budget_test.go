@@ -30,9 +30,7 @@ func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) 
 	t.Helper()
 	begin := time.Now()
 	for range requests {
-		if err := p.wait(t.Context(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.wait(t.Context(), time.Now()))
 		time.Sleep(busy + way)
 		p.charge(busy, way, time.Now())
 	}

@@ -140,9 +140,7 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	do(t, rdb, "SET", "x:never", "perhaps:never67890123456")
 	do(t, rdb, "SET", "x:ever", "perhaps:never67890123456")
 	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) || !slices.Contains(scan.Locks[0].Evidence, "2 keys have the same value") {
 		t.Errorf("found %+v", scan.Locks)
 	}
@@ -158,9 +156,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].WaiterCount() != 1 {
 		t.Errorf("found %+v", scan.Locks)
 	}

@@ -70,9 +70,7 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		do(t, old, "DEL", "late")
 		for ended := false; !ended; { // takes the events, as a watcher in the background does
 			events, _, err := w.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ended = len(byKey(events)["late"]) > 0
 		}
 		do(t, old, "SET", "unseen", "token:unseen", "PX", 600_000)
@@ -163,9 +161,7 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	samples := w.OffsetSamples()
 	follow(func() bool { return w.OffsetSamples() > samples })
 	do(t, old, "WAIT", 1, 10_000)
-	if err := rig.Promote(t.Context(), replica); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rig.Promote(t.Context(), replica))
 	do(t, old, "SET", "unknown to the replica", "token:2", "PX", 600_000)
 	follow(func() bool { return len(w.Known().Locks) == 2 })
 	samples = w.OffsetSamples()

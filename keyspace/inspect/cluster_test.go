@@ -110,9 +110,7 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 			default:
 			}
 			s, err := f.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !s.Complete || len(s.Locks) != want {
 				t.Errorf("complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
 			}
@@ -225,9 +223,7 @@ func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
 	t.Parallel()
 	srv := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
-	if err := srv.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, srv.Kill())
 	f := follow(rdb, justTokens())
 	defer f.Close()
 	for range 3 {

@@ -35,9 +35,7 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	link.Delay(func() time.Duration { return roundTrip / 2 })
 	return rdb
 }
@@ -83,9 +81,7 @@ func TestAFarServerIsKnownSoon(t *testing.T) {
 	began := time.Now() // with a pause after each round trip the scan takes more than a minute
 	for {
 		snap, err := live.Snapshot(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if snap.Complete {
 			break
 		}

@@ -49,9 +49,7 @@ func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string
 	do(t, rdb, "SLOWLOG", "RESET")
 	f()
 	logged, err := rdb.SlowLogGet(t.Context(), 1000).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var worst redis.SlowLog
 	for _, entry := range logged {
 		if entry.Duration > worst.Duration {

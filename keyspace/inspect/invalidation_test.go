@@ -257,9 +257,7 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	}
 	last := change{"acquired", "token:last"} // unexpected events come before it
 	at, err := timed(t.Context(), rdb, "SET", "lock:last", last.holder, "PX", 60_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all[last] = at
 	l.wait(t, "the last change", l.has(keyspace.Acquired, "lock:last"))
 	compareChanges(t, l, all)

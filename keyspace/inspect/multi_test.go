@@ -56,9 +56,7 @@ func multiOf(o MultiOptions, all []NamedSource) *MultiSource {
 func snapshotOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 

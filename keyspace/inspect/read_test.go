@@ -66,3 +66,11 @@ func TestARefusedConnectionIsNotAnAnswer(t *testing.T) {
 		t.Error("it went well")
 	}
 }
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

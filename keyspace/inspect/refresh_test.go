@@ -134,9 +134,7 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
 	f := NewWatcher(&Scanner{})
 	f.reader.conn.now = time.Now().Add(-time.Hour)
-	if err := f.refreshKeys(t.Context(), nil, changes{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.refreshKeys(t.Context(), nil, changes{}))
 	if f.times.clockOffset != 0 {
 		t.Errorf("nothing was asked, and the server's clock is %v off", f.times.clockOffset)
 	}

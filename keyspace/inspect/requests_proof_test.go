@@ -76,9 +76,7 @@ func TestNoneOfManyQuietLocksIsAskedFor(t *testing.T) {
 func serverCPU(t *testing.T, rdb *redis.Client) (sum float64) {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "cpu").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
 		var seconds float64
 		_, rest, _ := strings.Cut(info, name)

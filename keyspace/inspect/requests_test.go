@@ -216,9 +216,7 @@ func TestRequestsAreSeenOnEachNodeOfACluster(t *testing.T) {
 	for slot := range 2 {
 		for i := range 2 {
 			key := tagged(t, c, slot*16000)(i)
-			if err := other.Set(t.Context(), key, "token:a", 10*time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, other.Set(t.Context(), key, "token:a", 10*time.Minute).Err())
 			if i == 0 {
 				want = append(want, key)
 			}

@@ -99,9 +99,7 @@ func do(t testing.TB, rdb *redis.Client, argv ...any) any {
 func scan(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
 	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -195,14 +193,10 @@ func TestAnEmptyServerHasNoLocks(t *testing.T) {
 func TestTimesAreOnTheClockOfTheServer(t *testing.T) {
 	rdb := realServer(t)
 	before, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := scan(t, rdb, justTokens())
 	after, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if s.At.Before(before) || s.At.After(after) {
 		t.Errorf("the snapshot is of %v, between %v and %v", s.At, before, after)
 	}
@@ -426,9 +420,7 @@ func logCommands(t *testing.T, rdb *redis.Client) {
 func logged(t *testing.T, rdb *redis.Client) [][]string {
 	t.Helper()
 	entries, err := rdb.SlowLogGet(t.Context(), 100_000).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all [][]string
 	for _, e := range entries {
 		if !strings.EqualFold(e.Args[0], "slowlog") {
@@ -442,9 +434,7 @@ func logged(t *testing.T, rdb *redis.Client) [][]string {
 func stats(t *testing.T, rdb *redis.Client) map[string]string {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	calls := make(map[string]string)
 	for line := range strings.Lines(info) {
 		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
@@ -609,9 +599,7 @@ func TestARefusedScanIsAnError(t *testing.T) {
 // userOf connects as a new user with these permissions.
 func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
 	t.Helper()
-	if err := server.SetUser(t.Context(), admin, "tester", rights...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.SetUser(t.Context(), admin, "tester", rights...))
 	return connect(t, redis.Options{Addr: admin.Options().Addr, Username: "tester", Password: "secret"})
 }
 
@@ -631,9 +619,7 @@ func TestExpiredKeysAreNoLocks(t *testing.T) {
 func clock(t *testing.T, rdb *redis.Client) time.Time {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return now
 }
 
@@ -882,13 +868,9 @@ func (r refusal) RedisError()   {}
 
 func TestAScanWithoutAServerIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	var refused *net.OpError
 	if _, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context()); !errors.As(err, &refused) {
@@ -911,9 +893,7 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 // context.
 func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	rdb := connect(t, redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -972,5 +952,13 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	// the last step.
 	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.ServerTime > limit {
 		t.Errorf("in %v the server was busy for %v", passed, s.Cost.ServerTime)
+	}
+}
+
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -22,9 +22,7 @@ func follow(rdb redis.UniversalClient, o inspect.ScanOptions) *inspect.Watcher {
 func next(t testing.TB, f *inspect.Watcher) keyspace.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -161,9 +159,7 @@ func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 	for i := range n {
 		args = append(args, fmt.Sprintf("ordinary:%d", from+i), "value")
 	}
-	if err := rdb.MSet(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.MSet(t.Context(), args...).Err())
 }
 
 func TestAWatcherSurvivesARestart(t *testing.T) {
@@ -175,17 +171,13 @@ func TestAWatcherSurvivesARestart(t *testing.T) {
 	f := follow(rdb, justTokens())
 	before := until(t, f, complete)
 
-	if err := child.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Kill())
 	for range 2 {
 		if s, err := f.Snapshot(t.Context()); err == nil {
 			t.Fatalf("no server answered, and it got %+v", s)
 		}
 	}
-	if err := child.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Restart(t.Context()))
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 
 	after := until(t, f, complete)

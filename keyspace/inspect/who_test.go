@@ -34,9 +34,7 @@ type rawClient struct {
 func dialRaw(t testing.TB, addr string) *rawClient {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &rawClient{conn: conn, replies: bufio.NewReader(conn)}
 }
@@ -80,9 +78,7 @@ func gather(t testing.TB, clients, busy int) *crowd {
 	t.Cleanup(func() { stop(); running.Wait() })
 	for i := range clients {
 		one := dialRaw(t, addr)
-		if err := one.run("PING"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, one.run("PING"))
 		if i >= busy {
 			c.idle = append(c.idle, one)
 			continue
@@ -116,9 +112,7 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	t.Helper()
 	key, token := fmt.Sprintf("lock:%d", trial), fmt.Sprintf("token:%d", trial)
 	holder := c.idle[(trial*37)%len(c.idle)]
-	if err := holder.run("SET", key, token, "PX", "60000"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, holder.run("SET", key, token, "PX", "60000"))
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
 	var renewing sync.WaitGroup
@@ -207,9 +201,7 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 	holder := c.idle[20]
 	keys := []string{"lock:a", "lock:b", "lock:bc"}
 	for _, key := range keys {
-		if err := errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")))
 	}
 	scanner := inspect.NewScanner(c.rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
 	var locks []*keyspace.Lock
