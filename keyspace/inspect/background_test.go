@@ -202,6 +202,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	if err := child.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	l.wait(t, "the loss", func() bool { return l.failed }) // a restart between two requests is no loss
 	if err := child.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
