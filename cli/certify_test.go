@@ -77,7 +77,7 @@ func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
 	}
 	err := cmd.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitInterrupted {
-		t.Errorf("ended with %v, want exit code %d", err, exitInterrupted)
+		t.Errorf("ended with %v, want exit code %d:\n%s", err, exitInterrupted, out)
 	}
 	for _, want := range []string{"TEST ", "renewal       unclear", "it was interrupted", "nodes-2-down  -"} {
 		if !strings.Contains(out.String(), want) {

@@ -319,7 +319,10 @@ func decide(ctx context.Context, run func() Verdict) Verdict {
 	for try := 1; try <= mostTries; try++ {
 		last = run()
 		switch {
-		case ctx.Err() != nil || last.Overlap && last.long:
+		case last.Overlap && last.long:
+			return last
+		case ctx.Err() != nil: // the end of ctx may be the reason of a failure
+			last.Outcome = Inconclusive
 			return last
 		case last.Outcome == Fail:
 			failed = last

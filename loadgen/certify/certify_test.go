@@ -243,6 +243,16 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 			t.Errorf("%s: %s %q after %d runs", name, v.Outcome, v.Evidence, n)
 		}
 	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for _, c := range []struct {
+		run  Verdict
+		want Outcome
+	}{{fail, Inconclusive}, {short, Inconclusive}, {overlap, Fail}} {
+		if v := decide(ctx, func() Verdict { return c.run }); v.Outcome != c.want {
+			t.Errorf("%s %q after an interrupt, want %s", v.Outcome, v.Evidence, c.want)
+		}
+	}
 }
 
 // Another server may have no arguments of redis-server, and so no replicas.
