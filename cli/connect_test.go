@@ -243,15 +243,22 @@ func TestSeveralServersHaveOnePassword(t *testing.T) {
 		urls = append(urls, "redis://"+c.Addr())
 	}
 	nodes := strings.Join(urls, ",")
-	for _, args := range []string{"list --plain", "load --kind redlock --clients 1 --duration 1s"} {
+	for name, run := range map[string]func(flags ...string) outcome{
+		"list": func(flags ...string) outcome {
+			return locktopWith(t, strings.NewReader("c4nary\n"), append([]string{"list", "--plain"}, flags...)...)
+		},
+		"load": func(flags ...string) outcome {
+			return brieflyLoaded(t, "c4nary\n", append([]string{"--kind", "redlock", "--clients", "1"}, flags...)...)
+		},
+	} {
 		for _, way := range []string{"--askpass", "-a c4nary"} {
-			o := locktopWith(t, strings.NewReader("c4nary\n"), strings.Fields(args+" --redlock "+nodes+" --user ann "+way)...)
+			o := run(strings.Fields("--redlock " + nodes + " --user ann " + way)...)
 			want := 0
 			if way != "--askpass" {
 				want = 1
 			}
 			if n := strings.Count(o.errors, "a password on the command line"); o.code != exitFine || n != want {
-				t.Errorf("%s %s: exit code %d, %d warnings, want %d: %s", args, way, o.code, n, want, o.errors)
+				t.Errorf("%s %s: exit code %d, %d warnings, want %d: %s", name, way, o.code, n, want, o.errors)
 			}
 		}
 	}

@@ -32,11 +32,13 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 		{"list", "--lock", "some:*"}, {"inspect", "lock:a"}, {"doctor", "--for", "100ms"},
 		{"watch", "--for", "500ms"}, {"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "100ms"},
 		{"release", "lock:a", "--write", "--yes"},
-		{"load", "--duration", "2s", "--clients", "4", "--kind", "fair", "--demo=false"},
 	} {
 		if got := locktop(t, append(args, "-u", url)...); got.code != exitFine && got.code != exitFindings {
 			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)
 		}
+	}
+	if got := brieflyLoaded(t, "", "--clients", "4", "--kind", "fair", "--demo=false", "-u", url); got.code != exitFine {
+		t.Errorf("load ends with %d: %s", got.code, got.errors)
 	}
 	term := openTerminal(t, 100, 30, "-u", url)
 	eventually(t, func() bool {

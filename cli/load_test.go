@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -220,6 +221,18 @@ func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
 }
 
 // A run that shows less than it seems to does not exit with 0.
+// brieflyLoaded runs a load for 300 ms, and for longer while the machine is too busy for a
+// single hold in that time. The answer to a prompt is in.
+func brieflyLoaded(t *testing.T, in string, args ...string) outcome {
+	t.Helper()
+	for span := 300 * time.Millisecond; ; span *= 3 {
+		got := locktopWith(t, strings.NewReader(in), slices.Concat([]string{"load", "--duration", span.String()}, args)...)
+		if !strings.Contains(got.errors, "no client acquired a lock") || span > patience {
+			return got
+		}
+	}
+}
+
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
@@ -228,10 +241,10 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"a threshold of nothing", []string{"--duration", "300ms", "--threshold", "renewal-late.p99 < 1s"}, "there was not one sample"},
-		{"a scene that shows nothing", []string{"freeze", "--duration", "300ms"}, "did not show its claim: late-work.count > 0, but it is 0"},
+		{"a threshold of nothing", []string{"--threshold", "renewal-late.p99 < 1s"}, "there was not one sample"},
+		{"a scene that shows nothing", []string{"freeze"}, "did not show its claim: late-work.count > 0, but it is 0"},
 	} {
-		got := locktop(t, append([]string{"load", "-u", "redis://" + addr}, c.args...)...)
+		got := brieflyLoaded(t, "", append([]string{"-u", "redis://" + addr}, c.args...)...)
 		if got.code != exitThreshold || !strings.Contains(got.out, c.want) || !strings.Contains(got.errors, c.want) {
 			t.Errorf("%s: exit code %d, want %d: %s%s", c.name, got.code, exitThreshold, got.out, got.errors)
 		}

@@ -119,8 +119,12 @@ func TestWithoutARateClientsArriveAtAnyTime(t *testing.T) {
 
 func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second})
-		<-r.Done()
+		rdb := piped(t)
+		r, err := newRun(Servers{Redis: rdb}, Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second}, openNoNX(rdb))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-running(t, r).Done()
 		due := arrivalsOf(r)
 		// 2000 are expected, ± 45 with 68% confidence.
 		if len(due) < 1850 || len(due) > 2150 {

@@ -198,6 +198,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
 	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
 	must(t, child.Kill())
+	l.wait(t, "the loss", func() bool { return l.failed }) // a restart between two requests is no loss
 	must(t, child.Restart(t.Context()))
 	l.wait(t, "the end of the lock", l.has(keyspace.Lost, "lock:a"))
 	for _, e := range l.all() {

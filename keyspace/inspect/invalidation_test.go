@@ -50,6 +50,7 @@ type log struct {
 	notices []keyspace.Notice
 	follow  keyspace.WatchStatus
 	scanned bool // all keys: a new lock was acquired now
+	failed  bool // a snapshot, because the server does not answer
 }
 
 type reportedEvent struct {
@@ -72,6 +73,10 @@ func started(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
 			s, err := live.Snapshot(ctx)
 			if err == nil {
 				l.take(s)
+			} else {
+				l.mu.Lock()
+				l.failed = true
+				l.mu.Unlock()
 			}
 			time.Sleep(time.Millisecond)
 		}

@@ -312,8 +312,7 @@ const mostTries = 3
 // decide runs a test until its result is certain. Two clients inside at once are a fact,
 // unless a reply that was under way for longer than usual explains them. Another failure may
 // come from a busy machine: it counts if two of three runs show it, and a single one is in
-// the evidence. An inconclusive test runs again. An interrupt leaves a single failure
-// without the second run that would confirm it.
+// the evidence. An inconclusive test runs again.
 func decide(ctx context.Context, run func() Verdict) Verdict {
 	var failed, last Verdict
 	failures := 0
@@ -322,16 +321,14 @@ func decide(ctx context.Context, run func() Verdict) Verdict {
 		switch {
 		case last.Overlap && last.long:
 			return last
+		case ctx.Err() != nil: // the end of ctx may be the reason of a failure
+			last.Outcome = Inconclusive
+			return last
 		case last.Outcome == Fail:
 			failed = last
 			if failures++; failures == 2 {
 				return failed
 			}
-			if ctx.Err() != nil {
-				return interrupted()
-			}
-		case ctx.Err() != nil:
-			return last
 		case last.Outcome != Inconclusive && (failures == 0 || try == mostTries):
 			try = mostTries
 		}

@@ -243,22 +243,14 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 			t.Errorf("%s: %s %q after %d runs", name, v.Outcome, v.Evidence, n)
 		}
 	}
-}
-
-// An interrupt before the second run leaves a failure unconfirmed; an overlap is a fact.
-func TestAnInterruptConfirmsNoFailure(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
 	for _, c := range []struct {
 		run  Verdict
 		want Outcome
-	}{
-		{Verdict{Outcome: Fail}, Inconclusive},
-		{Verdict{Outcome: Fail, Overlap: true, long: true}, Fail},
-		{Verdict{Outcome: Pass}, Pass},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		v := decide(ctx, func() Verdict { cancel(); return c.run })
-		if v.Outcome != c.want {
-			t.Errorf("after %+v it is %s, want %s", c.run, v.Outcome, c.want)
+	}{{fail, Inconclusive}, {short, Inconclusive}, {overlap, Fail}} {
+		if v := decide(ctx, func() Verdict { return c.run }); v.Outcome != c.want {
+			t.Errorf("%s %q after an interrupt, want %s", v.Outcome, v.Evidence, c.want)
 		}
 	}
 }
