@@ -18,7 +18,9 @@ func contended() (Config, *fakeServer) {
 	w := testConfig()
 	orders, quiet := mutex("orders:1", "pay-1", time.Hour), mutex("job:1", "cron", time.Hour)
 	orders.Waiters = []keyspace.Waiter{{ID: "ship-1"}, {ID: "ship-2"}}
-	v := &fakeServer{locks: []keyspace.Lock{quiet, mutex("job:2", "cron", time.Hour), orders, mutex("orders:2", "pay-2", time.Hour)}}
+	second := mutex("orders:2", "pay-2", time.Hour)
+	second.Waiters = []keyspace.Waiter{{ID: "ship-3"}}
+	v := &fakeServer{locks: []keyspace.Lock{quiet, mutex("job:2", "cron", time.Hour), second, orders}}
 	w.Source = v
 	return w, v
 }
@@ -31,13 +33,13 @@ func TestLocksAreShownByClass(t *testing.T) {
 		d.size(140, 40).wait(10*time.Second).press("o", "o").want("sorted classes by blocked", "BLOCKED", "WORST HOLDER")
 		d.wantOrder("orders:*", "job:*")
 		row := strings.Join(strings.Fields(d.line("orders:*")), " ")
-		if want := "▌ orders:* 2 100% 2 2.00 s/s 100% pay-1 ≥10 s ≥10 s stored"; !strings.HasPrefix(row, want) {
+		if want := "▌ orders:* 2 100% 3 3.00 s/s 67% pay-1 ≥10 s ≥10 s stored"; !strings.HasPrefix(row, want) {
 			t.Errorf("the row of the class is %q, want %q", row, want)
 		}
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
-		v.set(func(v *fakeServer) { v.locks = v.locks[:2] })
-		d.wait(30*time.Second).want("orders:*", "26%", "0.52 s/s", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
-		d.wait(time.Minute).wantNot("orders:*")
+		v.set(func(v *fakeServer) { v.locks, v.locks[2].Waiters = v.locks[:3], nil })
+		d.wait(30*time.Second).want("most blocked: orders:1 by pay-1 (100%)", "63%", "0.78 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
+		d.wait(time.Minute).want("── orders:2 ──").wantNot("most blocked", "s/s")
 	})
 }
 
@@ -64,8 +66,11 @@ func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
 	snap := keyspace.Snapshot{}
 	for s := range 20 {
 		l := mutex("a", "x", time.Hour)
-		if s >= 5 && s <= 9 || s == 14 { // one request alone is no wait
-			l.AskedAt = after(time.Duration(s) * time.Second)
+		if last := min(s, 9); s >= 5 {
+			if s >= 14 { // one request alone is no wait
+				last = 14
+			}
+			l.AskedAt = after(time.Duration(last) * time.Second)
 		}
 		now := keyspace.Snapshot{At: after(time.Duration(s) * time.Second), Locks: []*keyspace.Lock{&l}}
 		c.add(keyspace.DeltaOf(snap, now), nil)
@@ -107,7 +112,28 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	for i := range swimlanesShown {
 		n.joins(string(rune('d'+i)), at(59))
 	}
-	if all, more := n.swimlanes(v); len(all) != swimlanesShown || more != 3 || all[0].client != "b" {
+	n.end("b~1", at(59), false)
+	n.begin(timelineHold{holder: "z~1", name: "z", from: after(59_900 * time.Millisecond)})
+	if all, more := n.swimlanes(v); len(all) != swimlanesShown || more != 4 || all[0].client != "z" {
 		t.Errorf("%d swimlanes, and %d more", len(all), more)
+	}
+}
+
+// A waiter that is not there any more has left, and a lane that has discarded old waits knows only the
+// time since.
+func TestALaneKnowsTheWaitsOfNamedClients(t *testing.T) {
+	n := &lane{}
+	l := mutex("a", "x", time.Hour)
+	const turns, each = 3 * maxHolds, 10 * time.Millisecond
+	for i := range turns {
+		l.Waiters = []keyspace.Waiter{{ID: "w"}}
+		n.observe(&l, after(time.Duration(2*i)*each))
+		l.Waiters = nil
+		n.observe(&l, after(time.Duration(2*i+1)*each))
+	}
+	end := after(2 * turns * each)
+	p := n.past(timeWindow{from: midnight, to: end})
+	if most := 2 * (2*maxHolds + 1) * each; n.waiters() != 0 || p.Period > most || p.PerSecond() < 0.49 || p.PerSecond() > 0.51 {
+		t.Errorf("%d wait, and %.2f in %v on average", n.waiters(), p.PerSecond(), p.Period)
 	}
 }
