@@ -42,7 +42,7 @@ func TestExplainHasOneStoryInFourForms(t *testing.T) {
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 3, 0, 0, 0, time.Local)
 	const key = "job:<b>|nightly"
 	recordSpan(t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(key, begin.Add(12*time.Minute))...)
-	says := "although worker-7 held it"
+	says := "while worker-7 held it"
 	for _, args := range [][]string{{dir}, {dir, "--at", "03:12"}, {key, dir}, {"--key-b64", "am9iOjxiPnxuaWdodGx5", dir}, {key, dir, "--at", "03:12", "--for", "3m"}} {
 		if out := explained(t, exitFine, args...); !strings.Contains(out, says) || !strings.Contains(out, "\n  03:12:00  deleted") || strings.Contains(out, "secret") {
 			t.Errorf("explain %q:\n%s", args, out)

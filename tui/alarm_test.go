@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -43,10 +44,46 @@ func TestANewCriticalFindingIsANoticeOutOfFocus(t *testing.T) {
 		if len(to.texts) != 1 || !strings.HasPrefix(to.texts[0], `a\x1b]0;x\a: Held without a deadline`) && !strings.HasPrefix(to.texts[0], `a\x1b]0;x\x07: Held without a deadline`) || !strings.HasSuffix(to.texts[0], "(and 1 more)") {
 			t.Fatalf("notices: %q", to.texts)
 		}
-		add(d, endless("c"))
-		if d.wait(alarmPause); len(to.texts) != 2 || !strings.HasPrefix(to.texts[1], "c: ") {
-			t.Errorf("the next notice does not wait for its time: %q", to.texts)
-		}
 	})
 	drive(t, Config{Source: server}, func(d *driver) { add(d, endless("off")) })
+}
+
+// Two notices are at least 10 s apart. A finding that was gone in between is new again, one that is
+// not critical is no notice, and privacy hides the names.
+func TestNoticesAreApart(t *testing.T) {
+	endless := func(keys ...string) (all []keyspace.Lock) {
+		for _, key := range keys {
+			all = append(all, keyspace.Lock{Key: key, Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}})
+		}
+		return all
+	}
+	server, to := &fakeServer{}, &fakeNotifier{}
+	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {
+		show := func(notices int, locks ...keyspace.Lock) {
+			t.Helper()
+			server.set(func(v *fakeServer) { v.locks = locks })
+			if d.wait(2 * time.Second); len(to.texts) != notices {
+				t.Errorf("%d notices, want %d: %q", len(to.texts), notices, to.texts)
+			}
+		}
+		show(0)
+		show(1, endless("a", "b")...)
+		show(1, endless("a", "c")...)
+		show(1, endless("a", "b", "c")...)
+		d.wait(alarmPause)
+		show(2, endless("a", "b", "c")...)
+		if !strings.HasSuffix(to.texts[1], "(and 1 more)") {
+			t.Errorf("the second notice is %q", to.texts[1])
+		}
+		d.wait(alarmPause)
+		waited := mutex("w", "worker", time.Hour)
+		waited.Waiters = []keyspace.Waiter{{ID: "waiter", Since: before(5 * time.Second)}}
+		show(2, waited)
+		d.want("▲ w")
+		d.press("p")
+		show(3, endless("secret")...)
+		if strings.Contains(to.texts[2], "secret") {
+			t.Errorf("privacy shows %q", to.texts[2])
+		}
+	})
 }

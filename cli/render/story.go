@@ -156,7 +156,7 @@ func (s Stories) Text(w io.Writer, width int) error {
 		for _, l := range one.Lines {
 			paragraph("  "+l.At.Local().Format(time.TimeOnly)+"  ", l.Text)
 			if cost := costOf(l); cost != "" {
-				paragraph(strings.Repeat(" ", 12)+"-> ", cost)
+				paragraph(strings.Repeat(" ", 12)+"lost: ", cost)
 			}
 		}
 		if text := notKnown(one); text != "" {

@@ -24,7 +24,7 @@ func (w *writer) unknown(f *fault) []string {
 	case TTLTooShort:
 		all = append(all, "how long the work takes: each hold ended first")
 	case Deleted:
-		all = append(all, "which client deleted it: Redis does not record it")
+		all = append(all, "which client deleted it: Redis does not record it, and "+who+" itself may have deleted it")
 	case Stolen, Failover, Restart, Lost, Evicted, Flushed:
 		all = append(all, fmt.Sprintf("whether %s noticed that it had lost the lock", who))
 	case SlowHolder:

@@ -43,11 +43,14 @@ func (t *track) addFault(f fault) {
 func (t *track) faultOf(h hold, until time.Time) (f fault, ok bool) {
 	f = fault{hold: h, span: span{until, until}}
 	f.cause, f.from, f.atMost = t.causeOf(&h, until)
+	if f.cause == "" {
+		return f, false
+	}
 	if f.from.IsZero() {
 		f.from = until
 	}
 	f.blocked, f.clients, _ = t.waits.over(f.from, until)
-	return f, f.cause != ""
+	return f, true
 }
 
 // causeOf returns why a hold was too long, or ended in a way that it should not, and from when

@@ -43,7 +43,7 @@ func incidents() []staged {
 			f.pass(67 * time.Second)
 			f.acquire(key, "worker-2", 120*time.Second)
 		}, incident.HolderGone, []string{
-			"The connection of worker-7, which held job:nightly, ended by 03:15:25: nobody worked under the lock, and it stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients lost 26 m 13 in waiting.",
+			"The connection of worker-7, which held job:nightly, ended at 03:15:25 at the latest: nobody worked under the lock, and it stayed held until 03:16:41. Then nobody took it until 03:17:48. 11 clients lost 26 m 13 in all by waiting.",
 			"TTL 2 m, never renewed (usual hold 14 s, p99 16 s)", "10.2.3.4:52312 had ended; no release | 1m16s | a TTL of 30 s would have saved 1 m 16",
 			"03:16:41 expired; no release", "worker-2 acquired it: 11 clients waited and did not look earlier | 1m7s", "see its log at 03:15:25", "shorter TTL",
 		}, []string{"froze", "whether clients waited"}},
@@ -52,7 +52,7 @@ func incidents() []staged {
 			f.pass(10 * time.Second)
 			f.disconnect(key)
 			f.pass(51 * time.Second)
-		}, incident.HolderGone, []string{"ended by 03:10:10", "until 03:11:00", "whether clients waited"}, []string{"would have saved", "lost"}},
+		}, incident.HolderGone, []string{"ended at 03:10:10", "until 03:11:00", "whether clients waited"}, []string{"would have saved", "lost"}},
 		{"killed with a watchdog", func(f *film) {
 			f.acquire(key, "worker-7", 30*time.Second)
 			f.wait(key, 1)
@@ -63,7 +63,7 @@ func incidents() []staged {
 			f.pass(3 * time.Second)
 			f.disconnect(key)
 			f.pass(28 * time.Second)
-		}, incident.HolderGone, []string{"renewed 5 times, every 10 s", "ended by 03:10:53", "until 03:11:20"}, []string{"would have saved"}},
+		}, incident.HolderGone, []string{"renewed 5 times, every 10 s", "ended at 03:10:53 at the latest", "until 03:11:20"}, []string{"would have saved"}},
 		{"killed, and released by hand", func(f *film) {
 			f.acquire(key, "worker-7", time.Hour)
 			f.wait(key, 2)
@@ -71,7 +71,7 @@ func incidents() []staged {
 			f.disconnect(key)
 			f.pass(5 * time.Minute)
 			f.end(key, keyspace.Released)
-		}, incident.HolderGone, []string{"ended by 03:10:10", "2 clients lost 10 m"}, nil},
+		}, incident.HolderGone, []string{"ended at 03:10:10", "2 clients lost 10 m"}, nil},
 		{"killed, and deleted by hand", func(f *film) {
 			f.acquire(key, "worker-7", time.Hour)
 			f.wait(key, 2)
@@ -173,7 +173,7 @@ func incidents() []staged {
 			f.end(key, keyspace.Deleted)
 			f.pass(time.Second)
 			f.acquire(key, "worker-2", 60*time.Second)
-		}, incident.Deleted, []string{"A client deleted job:nightly at 03:10:10, although worker-7 held it", "both had a lease until 03:11:00", "which client deleted it"}, []string{"worker-7 released"}},
+		}, incident.Deleted, []string{"A client deleted job:nightly at 03:10:10 while worker-7 held it", "both had a lease until 03:11:00", "which client deleted it"}, []string{"worker-7 released it"}},
 		{"stolen", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second)
 			f.pass(10 * time.Second)

@@ -309,7 +309,7 @@ func (r *indexReader) of(b *Builder, kind byte) {
 	var h hold
 	i, id := -1, r.text()
 	if t != nil {
-		i = slices.IndexFunc(t.open, func(known hold) bool { return known.ID == id })
+		i = t.find(id)
 	}
 	if i >= 0 {
 		h = t.open[i]

@@ -76,8 +76,12 @@ func (s *series) over(from, to time.Time) (blocked time.Duration, most int, any 
 
 // forget drops what is before a time.
 func (s *series) forget(before time.Time) {
+	const often = 512 // not each time
+	if len(s.at) <= often {
+		return
+	}
 	i := sort.Search(len(s.at), func(i int) bool { return s.at[i].After(before) }) - 1
-	if i > 512 { // not each time
+	if i > often {
 		s.at, s.n = append([]time.Time(nil), s.at[i:]...), append([]int(nil), s.n[i:]...)
 	}
 }

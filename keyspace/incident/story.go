@@ -92,7 +92,7 @@ func (w *writer) headline(f *fault) string {
 	key, holder, end := w.t.id.Key, name(f.hold.Name()), w.held(f)
 	switch f.cause {
 	case HolderGone, NeverExpires:
-		return fmt.Sprintf("The connection of %s, which held %s, ended by %s: nobody worked under the lock, and it stayed held until %s.", holder, key, clock(f.from), end)
+		return fmt.Sprintf("The connection of %s, which held %s, ended at %s at the latest: nobody worked under the lock, and it stayed held until %s.", holder, key, clock(f.from), end)
 	case HolderFrozen:
 		return fmt.Sprintf("%s held %s and froze after %s: its connection stayed, it did not renew or release the lock, which expired at %s.", holder, key, clock(f.from), end)
 	case RenewalsStopped:
@@ -124,7 +124,7 @@ func (w *writer) headline(f *fault) string {
 	case Flushed:
 		return fmt.Sprintf("The database was emptied at %s, and with it %s, which %s held.", end, key, holder)
 	case Deleted:
-		return fmt.Sprintf("A client deleted %s at %s, although %s held it: that was no release.", key, end, holder)
+		return fmt.Sprintf("A client deleted %s at %s while %s held it: that was no release.", key, end, holder)
 	case Stolen:
 		return fmt.Sprintf("%s took %s at %s from %s, which had not released it.", name(cmp.Or(f.hold.by, "Another client")), key, end, holder)
 	}
@@ -190,11 +190,14 @@ func (w *writer) price() string {
 	if w.s.Blocked < time.Second {
 		return ""
 	}
-	most := ""
+	most, all := "", ""
 	if w.s.AtMost {
 		most = "at most "
 	}
-	return fmt.Sprintf(" %s lost %s%s in waiting.", humanize.Plural(w.s.Clients, "client"), most, long(w.s.Blocked))
+	if w.s.Clients > 1 {
+		all = " in all"
+	}
+	return fmt.Sprintf(" %s lost %s%s%s by waiting.", humanize.Plural(w.s.Clients, "client"), most, long(w.s.Blocked), all)
 }
 
 // shown is the number of faults that a story tells one by one.
@@ -296,6 +299,8 @@ func (w *writer) beginOf(h *hold) string {
 		text += ": TTL " + humanize.Setting(h.ttl)
 	}
 	switch {
+	case h.renewals == 1 && !h.began.IsZero():
+		text += ", renewed once, after " + long(h.interval())
 	case h.renewals > 0 && !h.began.IsZero():
 		text += fmt.Sprintf(", renewed %s, every %s", humanize.Times(h.renewals), long(h.interval()))
 	case h.renewals > 0:

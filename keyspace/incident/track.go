@@ -124,7 +124,7 @@ func waiting(l *keyspace.Lock, at time.Time) int {
 
 // begin records a holder, unless it is known.
 func (t *track) begin(l keyspace.Lock, h keyspace.Holder, at time.Time, acquired bool) {
-	if slices.ContainsFunc(t.open, func(known hold) bool { return known.ID == h.ID }) || h.ID == "" {
+	if h.ID == "" || t.find(h.ID) >= 0 {
 		return
 	}
 	now := hold{Holder: h, began: h.Since, seen: at}
@@ -139,6 +139,16 @@ func (t *track) begin(l keyspace.Lock, h keyspace.Holder, at time.Time, acquired
 	}
 	now.update(&l)
 	t.add(now, at)
+}
+
+// find returns the position of an open hold; -1: there is none.
+func (t *track) find(id string) int {
+	for i := range t.open {
+		if t.open[i].ID == id {
+			return i
+		}
+	}
+	return -1
 }
 
 // add adds an open hold, which was seen at a time.
@@ -200,24 +210,22 @@ func (t *track) tell(h *hold) {
 // end records the end of a hold.
 func (t *track) end(e *keyspace.Event) {
 	t.begin(e.Lock, e.Holder, e.At, false) // if it is not known
-	for i := range t.open {
-		h := t.open[i]
-		if h.ID != e.Holder.ID {
-			continue
-		}
-		if _, asLastSeen := e.Lock.Holder(h.ID); asLastSeen {
-			h.update(&e.Lock)
-		}
-		h.merge(e.Holder)
-		if next, ok := e.TakenBy(); ok {
-			h.by = next.Name()
-		}
-		if h.began.IsZero() && e.Held > 0 {
-			h.began, h.late = e.Ended().Add(-e.Held), true
-		}
-		t.finish(h, e.Kind, e.Ended())
+	i := t.find(e.Holder.ID)
+	if i < 0 {
 		return
 	}
+	h := t.open[i]
+	if _, asLastSeen := e.Lock.Holder(h.ID); asLastSeen {
+		h.update(&e.Lock)
+	}
+	h.merge(e.Holder)
+	if next, ok := e.TakenBy(); ok {
+		h.by = next.Name()
+	}
+	if h.began.IsZero() && e.Held > 0 {
+		h.began, h.late = e.Ended().Add(-e.Held), true
+	}
+	t.finish(h, e.Kind, e.Ended())
 }
 
 // update adds what a later read of the lock knows of the hold.
@@ -285,7 +293,9 @@ func (h *hold) until(at time.Time) time.Time {
 func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	h.end, h.ended = end, at
 	t.stretch(at)
-	t.open = slices.DeleteFunc(t.open, func(known hold) bool { return known.ID == h.ID })
+	if i := t.find(h.ID); i >= 0 {
+		t.open = slices.Delete(t.open, i, i+1)
+	}
 	if t.log != nil {
 		t.log.hold(entryEnded, t, at, &h)
 		return
@@ -301,7 +311,7 @@ func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	if len(t.open) == 0 && end != keyspace.Vanished {
 		t.freed = at
 	}
-	wasKnown := t.usual().known()
+	wasKnown := len(t.sorted) >= 2*minUsual || t.usual().known()
 	if !t.suspicious(&h) && !h.began.IsZero() && end != keyspace.Vanished {
 		t.learn(at.Sub(h.began))
 	}

@@ -31,7 +31,9 @@ type Reader struct {
 	shown   keyspace.Snapshot // of the state of segment, without events
 	asked   time.Time         // of the last call of At
 	skipped bool              // segment is before open: Walk has used an index
-	every   time.Duration     // time between the last two frames of a segment; 0 = unknown
+	aheadOf int               // the segment whose index is read in the background
+	ahead   <-chan []byte
+	every   time.Duration // time between the last two frames of a segment; 0 = unknown
 }
 
 // segmentRef is a segment to read.

@@ -46,7 +46,19 @@ func (r *Reader) index(n int, to time.Time) []byte {
 	if !intact || !r.alwaysOn || n+1 >= len(r.segments) || r.segments[n+1].start.After(to) {
 		return nil
 	}
-	return readIndex(r.segments[n].name, r.segments[r.open].name)
+	index := r.ahead
+	if r.aheadOf != n {
+		index = readAhead(r.segments[n].name, r.segments[r.open].name)
+	}
+	r.aheadOf, r.ahead = n+1, readAhead(r.segments[n+1].name, r.segments[n].name)
+	return <-index
+}
+
+// readAhead reads an index in the background.
+func readAhead(segment, before string) <-chan []byte {
+	index := make(chan []byte, 1)
+	go func() { index <- readIndex(segment, before) }()
+	return index
 }
 
 // visit applies the next frame and shows it to a visitor.
