@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -305,6 +306,14 @@ func (l *Lock) LeastWaiters(now time.Time) int {
 		return n
 	}
 	return 1
+}
+
+// SharedValue reports whether Redis may store a string once for all keys that have it, as it does
+// with the integers from 0 to 9999. These keys have one idle time, so it says nothing about
+// requests for one of them.
+func SharedValue(value string) bool {
+	n, err := strconv.Atoi(value)
+	return err == nil && n >= 0 && n < 10_000 && strconv.Itoa(n) == value
 }
 
 // AskedText says when another client asked for the lock last, and for how much of the watched

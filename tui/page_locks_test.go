@@ -308,19 +308,20 @@ func TestUnknownWaitersAreNotShownAsZero(t *testing.T) {
 func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 	asked := mutex("asked", "x", time.Hour)
 	asked.AskedAt, asked.AskedPercent = after(time.Second), 84
-	v := &fakeServer{locks: []keyspace.Lock{mutex("a quiet", "y", time.Hour), asked}}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a quiet", "y", time.Hour), asked, mutex("number", "7", time.Hour)}}
 	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
 		d.size(120, 40).wait(time.Second)
 		if line := d.line(" asked "); !strings.Contains(line, " ≥1 ") {
 			t.Errorf("%q has no waiter", line)
 		}
-		d.want("2 locks  ≥1 waiting")
+		d.want("3 locks  ≥1 waiting")
 		d.wantOrder(" asked ", " a quiet ") // the lock with most waiting is first
 		d.press("home", "enter").want("asked for by another client 1 s ago, in 84 % of the held time", "at least 1 client")
 		d.wait(2 * time.Second).want("asked for by another client 2 s ago").wantNot("at least 1 client").press("esc")
 		if line := d.line(" asked "); !strings.Contains(line, " ? ") {
 			t.Errorf("3 s later: %q", line)
 		}
+		d.press("/").enter("number").press("enter", "enter").want("and not seen: the server has one idle time for all keys").press("esc", "esc")
 		v.set(func(v *fakeServer) {
 			v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AskBlind: "the server records no idle times with maxmemory-policy allkeys-lfu"}}
 		})

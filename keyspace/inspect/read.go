@@ -55,6 +55,7 @@ type detection struct {
 type readInfo struct {
 	standIn    string // the key that was read, if it is not the lock's own
 	lockLike   bool   // its format says that the name or the fields suggest a lock
+	shared     bool   // other keys may have the same idle time
 	typ        string // of the key that was read
 	companions []keyspace.Companion
 	spread     time.Duration // the deadline may be later than read by up to this
@@ -90,7 +91,8 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	for _, m := range matched {
 		lock, _ := m.format.DecodeLock(m.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, OverdueIn(r.overdue, m.entry.Key)
-		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry), lockLike: m.format.LockLike}}
+		l := detection{lock, readInfo{typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry), lockLike: m.format.LockLike,
+			shared: m.entry.Type == "string" && keyspace.SharedValue(m.entry.Value)}}
 		if m.entry.Key != lock.Key {
 			l.standIn = m.entry.Key
 			l.companions = append(slices.Clip(l.companions), keyspace.Companion{Key: l.standIn, Type: l.typ})

@@ -181,10 +181,11 @@ func (w *Watcher) locksWithHiddenWaiters(now time.Time) []string {
 	return keys
 }
 
-// mayHideWaiters reports whether clients may wait for a lock that are not stored with it.
+// mayHideWaiters reports whether clients may wait for a lock that are not stored with it, and
+// whether the idle time of its key would show them.
 func (w *Watcher) mayHideWaiters(key string, k *foundLock) bool {
 	l := k.lock
-	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !w.requests.showWaiters[l.Format] && k.standIn == "" && w.locks.companions[key] == "" &&
+	return len(l.Holders) > 0 && l.WaiterCount() == 0 && !w.requests.showWaiters[l.Format] && !k.shared && k.standIn == "" && w.locks.companions[key] == "" &&
 		!w.onOtherNode(*l) && (l.Confidence >= enough || w.scanner.opts.KeepAlike) && !(l.Kind == keyspace.Semaphore && len(l.Holders) < l.Limit)
 }
 

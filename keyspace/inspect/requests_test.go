@@ -70,7 +70,7 @@ func askedFor(s keyspace.Snapshot) (all []string) {
 }
 
 // requestOptions returns options with formats that store no waiters, one that does, and one that
-// stores some.
+// stores some; the value of a lock may be a number.
 func requestOptions() inspect.ScanOptions {
 	shown := tokens()
 	shown.Name, shown.ShowsWaiters = "shown", true
@@ -78,11 +78,17 @@ func requestOptions() inspect.ScanOptions {
 	some := shown
 	some.Name, some.MayPoll = "some", true
 	some.Match = func(key string) bool { return strings.HasPrefix(key, "some:") }
-	return inspect.ScanOptions{Formats: []keyspace.Format{shown, some, tokens(), elementsOf("hash")}, OwnReads: new(inspect.OwnReads)}
+	number := tokens()
+	number.Name, number.Probe = "number", nil
+	number.Match = func(key string) bool { return strings.HasPrefix(key, "number:") }
+	number.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, keyspace.Certain
+	}
+	return inspect.ScanOptions{Formats: []keyspace.Format{shown, some, number, tokens(), elementsOf("hash")}, OwnReads: new(inspect.OwnReads)}
 }
 
 // What waiting clients send touches the key. What does not is not seen, and what the holder
-// changes is no request.
+// changes is no request. Keys with the same number below 10,000 have one idle time.
 func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
@@ -93,11 +99,14 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 	for _, key := range []string{"shown:a", "some:a", "some:b"} {
 		do(t, rdb, "SET", key, "token:a", "PX", 600_000)
 	}
+	for key, value := range map[string]string{"number:a": "7", "number:same": "7", "number:b": "10000", "number:c": "10001"} {
+		do(t, rdb, "SET", key, value, "PX", 600_000)
+	}
 	do(t, rdb, "HSET", "lock:hash", "holder", "1")
 	repeat(t, other, 50*time.Millisecond,
 		command("SET", "lock:set", "token:2", "NX", "PX", 1000),
 		command("EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 1000)", 1, "lock:eval", "token:2"),
-		command("GET", "lock:get"), command("HEXISTS", "lock:hash", "waiter"), command("GET", "shown:a"), command("GET", "some:a"), command("EXISTS", "lock:exists"),
+		command("GET", "lock:get"), command("HEXISTS", "lock:hash", "waiter"), command("GET", "shown:a"), command("GET", "some:a"), command("GET", "number:a"), command("GET", "number:b"), command("EXISTS", "lock:exists"),
 		command("PEXPIRE", "lock:renewed", 600_000))
 	o := requestOptions()
 	scanner := inspect.NewScanner(rdb, o)
@@ -105,9 +114,9 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 		if _, err := scanner.ReadKey(t.Context(), "lock:read"); err != nil {
 			t.Fatal(err)
 		}
-		return len(askedFor(s)) >= 5
+		return len(askedFor(s)) >= 6
 	})
-	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set", "some:a"}; !slices.Equal(got, want) {
+	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set", "number:b", "some:a"}; !slices.Equal(got, want) {
 		t.Errorf("asked for are %q, want %q", got, want)
 	}
 	if why := s.Nodes[0].AskBlind; why != "" {

@@ -1,11 +1,12 @@
 #!/bin/sh
 # The lock that people paste into shell scripts, as a client of locktop load --exec:
 #
-#	redis-cli SET "$key" $$ NX PX 30000
+#	redis-cli SET "$key" "$(hostname)-$$" NX PX 30000
 #	redis-cli DEL "$key"
 #
 # DEL without a comparison is the common form of the release. It deletes any lock: after
 # the TTL, that of the next holder. Needs redis-cli and GNU date; keys without escapes.
+owner=$(hostname)-$$
 cli() { redis-cli --no-auth-warning -u "$url" "$@" 2>&1; }
 now() { date +%s%3N; } # ms
 
@@ -16,7 +17,7 @@ error() { printf '{"id":%s,"ok":false,"error":"%s"}\n' "$id" "$(printf %s "$1" |
 
 lock() {
 	key=$(text key) ttl=$(number ttl_ms) give_up=$(($(now) + $(number wait_ms)))
-	while asked=$(now); reply=$(cli SET "$key" $$ NX PX "$ttl"); [ -z "$reply" ]; do
+	while asked=$(now); reply=$(cli SET "$key" "$owner" NX PX "$ttl"); [ -z "$reply" ]; do
 		if [ "$asked" -ge "$give_up" ]; then
 			echo "{\"id\":$id,\"ok\":false,\"held\":true}"
 			return
