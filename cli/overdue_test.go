@@ -94,7 +94,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 			}
 		}
 	}
-	term := openTerminal(t, 140, 45, flags...)
+	term := openTerminal(t, 180, 45, flags...)
 	exported := append([]string{"--record", filepath.Join(t.TempDir(), "box")}, flags...)
 	e := startReadyExport(t, exported...)
 
