@@ -19,9 +19,7 @@ import (
 // The waits of real libraries are seen within 10 %, for each waiter, holder and key. Libraries that
 // cannot run here are skipped.
 func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
-	if !testtier.Proving() {
-		t.Skip("it takes minutes, and programs of other libraries: set LOCKTOP_PROOF=1")
-	}
+	testtier.Proof(t, "it takes minutes, and programs of other libraries")
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-C", "../peers", "-o", bin+"/", "./clients/redsync", "./clients/redislock").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -59,9 +57,7 @@ func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 // Whatever the number of waiters and their poll, the waits of a load are seen within 10 %, and its
 // lock counts as asked for: the first look is 1 to 2 s after the first read.
 func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
-	if !testtier.Proving() {
-		t.Skip("it takes minutes: set LOCKTOP_PROOF=1")
-	}
+	testtier.Proof(t, "it takes minutes")
 	for _, poll := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond} {
 		for _, waiters := range []int{2, 8, 64} {
 			t.Run(fmt.Sprintf("%d every %v", waiters, poll), func(t *testing.T) {

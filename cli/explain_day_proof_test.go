@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 	"locktop/keyspace/recording"
@@ -108,9 +109,7 @@ func (f *fleet) next(handOvers int, vanishes bool) keyspace.Snapshot {
 // With LOCKTOP_PROOF: explain without a key reads 24 h of 10,000 locks, each renewed every 10 s,
 // with 10 releases and 10 acquires per second, and an incident every 10 minutes.
 func TestADayOfManyLocksIsExplained(t *testing.T) {
-	if os.Getenv("LOCKTOP_PROOF") == "" {
-		t.Skip("records 24 h of 10,000 locks, which takes ten minutes: set LOCKTOP_PROOF=1")
-	}
+	testtier.Proof(t, "it records 24 h of 10,000 locks, which takes four minutes")
 	dir := os.Getenv("LOCKTOP_PROOF_DIR")
 	if dir == "" {
 		dir = t.TempDir()

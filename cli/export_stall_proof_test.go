@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"locktop/internal/netfault"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // turnover acquires and releases locks on a server until ctx ends, and counts them.
@@ -34,9 +34,7 @@ func (w *turnover) run(ctx context.Context, rdb *redis.Client, name string, hold
 // command, and a network with 300 ms. The figures follow within two updates and a round
 // trip, and all changes outside of an outage are counted.
 func TestAnExportAfterRealStalls(t *testing.T) {
-	if os.Getenv("LOCKTOP_PROOF") == "" {
-		t.Skip("takes minutes: set LOCKTOP_PROOF=1")
-	}
+	testtier.Proof(t, "it takes minutes")
 	for _, c := range []struct {
 		name  string
 		stall time.Duration

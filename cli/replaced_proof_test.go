@@ -319,9 +319,7 @@ func total(m map[keyspace.EventKind]int) (n int) {
 // Of 20,000 holds at each rate every beginning, renewal and end is told once, and every
 // overwritten hold as replaced.
 func TestEveryHoldIsToldAsItEnded(t *testing.T) {
-	if os.Getenv("LOCKTOP_PROOF") == "" {
-		t.Skip("it takes minutes; LOCKTOP_PROOF=1 runs it")
-	}
+	testtier.Proof(t, "it takes minutes")
 	for _, perSec := range []int{2500, 500, 50} {
 		t.Run(fmt.Sprint(perSec), func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 1000})

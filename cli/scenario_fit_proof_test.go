@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
 
 // With LOCKTOP_PROOF: a load is recorded for 150 s, fitted, and run again for as long.
 func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
-	if os.Getenv("LOCKTOP_PROOF") == "" {
-		t.Skip("takes five minutes: set LOCKTOP_PROOF=1")
-	}
+	testtier.Proof(t, "it takes five minutes")
 	at := "redis://" + server.ForTest(t).Addr()
 	dir := t.TempDir()
 	known, box, fitted := filepath.Join(dir, "known.yaml"), filepath.Join(dir, "a.lockrec"), filepath.Join(dir, "fitted.yaml")

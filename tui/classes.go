@@ -13,7 +13,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// Exact is the rung of the lanes of a load: its own clients have reported their waits.
+// exact is the rung of the lanes of a load: its own clients have reported their waits.
 const exact contention.Rung = "exact"
 
 // past returns the holds and the waits of a lock in a window, of which the lane knows the part
@@ -178,7 +178,7 @@ func (p *locksPage) recent(s *state) (all []*keyspace.Lock) {
 			there[keyspace.ID{Key: l.Key}] = true
 		}
 	}
-	add := func(id keyspace.ID, n *lane) {
+	for id, n := range s.timeline.each {
 		if _, v := s.lane(id, since); !there[id] && n.lastSeen().After(v.from) && p.filter.lane(id.Key, n.owners) {
 			there[id] = true
 			l := keyspace.Lock{Key: id.Key, DB: id.DB}
@@ -188,9 +188,6 @@ func (p *locksPage) recent(s *state) (all []*keyspace.Lock) {
 			}
 			all = append(all, &l)
 		}
-	}
-	for id, n := range s.timeline.each {
-		add(id, n)
 	}
 	slices.SortFunc(all, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
 	return all
@@ -249,7 +246,7 @@ func (p *locksPage) classColumns() []column {
 		{widget.Column{Title: "P99", Min: 8, Priority: 5, Right: true}, "wait p99", false, waiting(func(s *state, c *contention.Class) string {
 			return s.quantileText(c.Rung, c.P99)
 		}), most(func(c *contention.Class) float64 { return float64(c.P99.Duration) })},
-		{widget.Column{Title: "BY", Min: 6, Priority: 8}, "rung", false, text(func(_ *state, c *contention.Class) string {
+		{widget.Column{Title: "BY", Min: 6, Priority: 8}, "by", false, text(func(_ *state, c *contention.Class) string {
 			return string(c.Rung)
 		}), names(func(c *contention.Class) string { return string(c.Rung) })},
 	}

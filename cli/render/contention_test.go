@@ -3,6 +3,7 @@ package render
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -82,25 +83,38 @@ func TestTheFoldedContentionHasALineForEachWaiter(t *testing.T) {
 	}
 }
 
-func TestTheDocumentOfContentionKeepsToItsSchema(t *testing.T) {
-	schema, err := jsonschema.NewCompiler().Compile("../../docs/contention.schema.json")
+// schemaOf returns the schema of a document in docs.
+func schemaOf(t *testing.T, document string) *jsonschema.Schema {
+	t.Helper()
+	schema, err := jsonschema.NewCompiler().Compile("../../docs/" + document + ".schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return schema
+}
+
+// keepsTo checks that a document that write prints keeps to its schema.
+func keepsTo(t *testing.T, schema *jsonschema.Schema, write func(io.Writer) error) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := write(&out); err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheDocumentOfContentionKeepsToItsSchema(t *testing.T) {
+	schema := schemaOf(t, "contention")
 	hostile := someContention()
 	hostile.Blames[0].Lock.Key = "\xff"
 	for _, d := range []ContentionDocument{ContentionOf(contention.Report{}, 10), ContentionOf(someContention(), 10), ContentionOf(someContention(), 1), ContentionOf(hostile, 10)} {
-		var out bytes.Buffer
-		if err := JSON(&out, d); err != nil {
-			t.Fatal(err)
-		}
-		v, err := jsonschema.UnmarshalJSON(&out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := schema.Validate(v); err != nil {
-			t.Error(err)
-		}
+		keepsTo(t, schema, func(w io.Writer) error { return JSON(w, d) })
 	}
 	d := ContentionOf(someContention(), 1)
 	text, err := json.Marshal(d)

@@ -1,22 +1,16 @@
 package render
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 )
 
 func TestTheDocumentOfStoriesKeepsToItsSchema(t *testing.T) {
-	schema, err := jsonschema.NewCompiler().Compile("../../docs/explain.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := schemaOf(t, "explain")
 	at := time.Date(2026, 11, 22, 3, 12, 0, 0, time.UTC)
 	all := Stories{Recording: "box", From: at, To: at.Add(time.Hour), Found: 40, Calm: []string{"lock:a: 3 holds ended."}}
 	for _, cause := range incident.Causes() {
@@ -24,17 +18,7 @@ func TestTheDocumentOfStoriesKeepsToItsSchema(t *testing.T) {
 			Lines: []incident.Line{{At: at, Text: "l"}, {At: at, Text: "l", Cost: time.Second, Note: "n"}}, Blocked: time.Minute, Usual: incident.Usual{Holds: 5, P50: time.Second, P99: time.Second}, Unknown: []string{"u"}})
 	}
 	for _, s := range []Stories{{}, all} {
-		var out bytes.Buffer
-		if err := s.JSON(&out); err != nil {
-			t.Fatal(err)
-		}
-		v, err := jsonschema.UnmarshalJSON(&out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := schema.Validate(v); err != nil {
-			t.Error(err)
-		}
+		keepsTo(t, schema, s.JSON)
 	}
 	// Each cause of the schema exists.
 	for _, cause := range schema.Properties["stories"].Items2020.Properties["cause"].Enum.Values {

@@ -36,6 +36,15 @@ func Long(t TB, why string) {
 	}
 }
 
+// Proof puts the test that calls it into the proofs, which run only by name: else it skips the test
+// and says why, and how to run it. Why completes the sentence "the test is a proof: …".
+func Proof(t TB, why string) {
+	t.Helper()
+	if !Proving() {
+		t.Skipf("the test is a proof: %s; %s=1 runs it", why, ProofVariable)
+	}
+}
+
 // Size returns the size of a test in the selected tier.
 func Size(first, long, proof int) int {
 	switch {

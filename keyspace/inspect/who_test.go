@@ -333,9 +333,7 @@ func waitFor(t testing.TB, holds func() bool) {
 
 // Proof: what CLIENT LIST costs the server.
 func TestTheCostOfAListOfClients(t *testing.T) {
-	if os.Getenv("LOCKTOP_PROOF") == "" {
-		t.Skip("set LOCKTOP_PROOF=1 for the measurement")
-	}
+	testtier.Proof(t, "it is a measurement with 10,000 connections")
 	addr := server.ForTest(t, "--maxclients", "12000").Addr()
 	rdb := connect(t, redis.Options{Addr: addr, ReadTimeout: 10 * time.Second})
 	for n, clients := 0, 0; n < 2; n++ {
