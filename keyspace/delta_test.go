@@ -169,8 +169,19 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 		t.Errorf("%d snapshots are kept of the 60 of ten minutes", kept)
 	}
 	tight := History{Memory: 100 << 10}
+	drops := 0
 	for _, s := range all {
+		was := tight.snapshots.base.At
 		tight.Add(s, Delta{}, time.Time{}) // of another snapshot: it computes the difference
+		if !tight.snapshots.base.At.Equal(was) {
+			drops++
+		}
+		if n := tight.snapshots.bytes; n > tight.Memory {
+			t.Fatalf("it has %d bytes", n)
+		}
+	}
+	if drops > len(all)/2 {
+		t.Errorf("%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
 	}
 	if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {
 		t.Errorf("100 KiB hold the snapshots from %v to %v", oldest, newest)

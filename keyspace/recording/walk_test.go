@@ -167,6 +167,18 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 	if n := loaded(); n != want {
 		t.Errorf("%d indexes were used, want %d", n, want)
 	}
+	// A segment that cannot be read to its end has no index.
+	part, err := os.ReadFile(filepath.Join(dir, filepath.Base(segments[1])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := &indexing{dir: t.TempDir(), indexer: &counter{}, before: "another"}
+	if err := os.WriteFile(filepath.Join(damaged.dir, filepath.Base(segments[1])), flipped(part, len(part)/2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := damaged.write(filepath.Base(segments[1])); err == nil || n != 0 {
+		t.Errorf("a damaged segment has an index of %d bytes, %v", n, err)
+	}
 	text, err := os.ReadFile(indexes[2])
 	if err != nil {
 		t.Fatal(err)
