@@ -23,7 +23,7 @@ func connectOver(t testing.TB) (*redis.Client, *netfault.Network) {
 	s := server.NewPiped()
 	t.Cleanup(s.Close)
 	link := netfault.New(s.Dial)
-	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: link.Dial})), link
+	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: link.Dial, DialerRetries: 1})), link
 }
 
 func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
@@ -247,7 +247,7 @@ func TestALongPauseEndsWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := server.NewPiped()
 		defer s.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial})
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1})
 		defer rdb.Close()
 		hook := &unpauseHook{}
 		rdb.AddHook(hook)

@@ -32,9 +32,11 @@ func piped(t testing.TB) *redis.Client {
 	return piping(t, s)
 }
 
+// piping returns a client of an embedded server. A dial that fails because the test ends is not
+// repeated: the pause before it would outlive the bubble of the test.
 func piping(t testing.TB, s *server.Embedded) *redis.Client {
 	t.Helper()
-	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial}))
+	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1}))
 }
 
 func closing(t testing.TB, rdb *redis.Client) *redis.Client {

@@ -36,7 +36,7 @@ func newPipedSet(t testing.TB, n int) *pipedSet {
 		link := netfault.New(s.Dial)
 		p.links = append(p.links, link)
 		p.direct = append(p.direct, piping(t, s))
-		p.on.Nodes = append(p.on.Nodes, closing(t, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial})))
+		p.on.Nodes = append(p.on.Nodes, closing(t, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DialerRetries: 1})))
 	}
 	p.on.Redis, p.on.Power = p.on.Nodes[0], p
 	return p

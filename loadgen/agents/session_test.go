@@ -122,10 +122,10 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := server.NewPiped()
 		defer s.Close()
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial})
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1})
 		defer rdb.Close()
 		var hook downHook
-		control := control{redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial}), "x"}
+		control := control{redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1}), "x"}
 		control.rdb.(*redis.Client).AddHook(&hook)
 		defer control.rdb.Close()
 		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})

@@ -28,7 +28,7 @@ func piped(t *testing.T) *redis.Client {
 	t.Helper()
 	s := server.NewPiped()
 	t.Cleanup(s.Close)
-	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial}))
+	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial, DialerRetries: 1}))
 }
 
 func closing(t *testing.T, rdb *redis.Client) *redis.Client {
