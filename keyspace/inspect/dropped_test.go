@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
+	"locktop/internal/server"
 	"locktop/keyspace"
 )
 
@@ -47,6 +50,51 @@ func TestAConnectionAttemptCanBeClosed(t *testing.T) {
 		c.close()
 		if took := time.Since(began); !dialed || took > 0 {
 			t.Errorf("dialed %v, and closing took %v", dialed, took)
+		}
+	})
+}
+
+// A scan that waits until the events are taken does not keep the watcher busy meanwhile.
+func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		network := netfault.New(embedded.Dial)
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: network.Dial})
+		defer rdb.Close()
+		w := NewWatcher(NewScanner(rdb, ScanOptions{}))
+		defer w.Close()
+		for i := range 3000 {
+			rdb.Set(t.Context(), fmt.Sprint("key:", i), "value", 0)
+		}
+		network.Delay(func() time.Duration { return 10 * time.Millisecond })
+		cycle := func() time.Duration {
+			if err := w.cycle(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			return w.idleTime()
+		}
+		for !w.scan.complete {
+			time.Sleep(cycle())
+		}
+		w.unreported.events = []keyspace.Event{{Kind: keyspace.Acquired}}
+		deferred, atOnce := 0, 0
+		for began := time.Now(); time.Since(began) < 5*time.Second; {
+			before := time.Now()
+			idle := cycle()
+			if atOnce++; idle > 0 || time.Since(before) > 0 {
+				atOnce = 0
+			}
+			if atOnce > 100 {
+				t.Fatal("the cycles follow each other without a pause, and read nothing")
+			}
+			if w.keepsEvents(time.Now()) && idle <= shortScanTime {
+				deferred++
+			}
+			time.Sleep(idle)
+		}
+		if deferred == 0 {
+			t.Error("no scan was deferred")
 		}
 	})
 }

@@ -79,7 +79,7 @@ func (w *Watcher) lookForRequests(ctx context.Context) error {
 	if now.Before(r.next) || !w.scan.complete {
 		return nil
 	}
-	if !w.tracking.upToDate() && w.tracking.mode() == keyspace.Push || !w.scanner.opts.Budget.allow(now) || w.deferForEvents(now) {
+	if !w.tracking.upToDate() && w.tracking.mode() == keyspace.Push || !w.scanner.opts.Budget.allow(now) || w.keepsEvents(now) {
 		r.next = now.Add(pollEvery)
 		return nil
 	}

@@ -374,9 +374,18 @@ func (w *Watcher) stepTime() time.Duration {
 	return trips * w.scan.pass.networkTime
 }
 
-// deferForEvents defers a scan that would delay the report of events by the network.
-func (w *Watcher) deferForEvents(now time.Time) bool {
+// keepsEvents reports whether a step of a scan would delay the report of events by the network.
+func (w *Watcher) keepsEvents(now time.Time) bool {
 	return len(w.unreported.events) > 0 && w.stepTime() > shortScanTime && w.mayDefer(now)
+}
+
+// deferForEvents defers a scan that would delay the report of events.
+func (w *Watcher) deferForEvents(now time.Time) bool {
+	if !w.keepsEvents(now) {
+		return false
+	}
+	w.scan.next = now.Add(shortScanTime)
+	return true
 }
 
 // deferForDeadline defers a scan that would delay the read at the next deadline.
