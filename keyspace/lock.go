@@ -195,11 +195,11 @@ func (h Holder) Name() string {
 
 // WaiterCount returns the number of waiters that the format shows: of those that it
 // lists, or the number alone if it stores no more.
-func (l Lock) WaiterCount() int { return max(len(l.Waiters), l.Waiting) }
+func (l *Lock) WaiterCount() int { return max(len(l.Waiters), l.Waiting) }
 
 // PermitsInUse says how many permits of a semaphore are in use, and its limit; "" if the
 // limit is unknown. More may be in use than a limit that was lowered.
-func (l Lock) PermitsInUse() string {
+func (l *Lock) PermitsInUse() string {
 	if l.Kind != Semaphore || l.Limit == 0 {
 		return ""
 	}
@@ -214,7 +214,7 @@ type ID struct {
 }
 
 // ID returns the identity of the lock, which does not change with its holders.
-func (l Lock) ID() ID { return ID{l.Node, l.DB, l.Key} }
+func (l *Lock) ID() ID { return ID{l.Node, l.DB, l.Key} }
 
 // OnAnyNode returns the identity of the lock wherever it is stored: a failover, or a slot
 // that moves, does not change it.
@@ -255,10 +255,10 @@ func digits(s string) string {
 }
 
 // Endless reports whether the lock is held and has no deadline.
-func (l Lock) Endless() bool { return len(l.Holders) > 0 && l.Expires.IsZero() }
+func (l *Lock) Endless() bool { return len(l.Holders) > 0 && l.Expires.IsZero() }
 
 // State returns the state of the lock at now.
-func (l Lock) State(now time.Time) State {
+func (l *Lock) State(now time.Time) State {
 	switch {
 	case len(l.Holders) == 0 && l.WaiterCount() > 0:
 		return Waiting
@@ -268,7 +268,7 @@ func (l Lock) State(now time.Time) State {
 		return Partial
 	case l.Endless() && l.abandoned(now):
 		return Stuck
-	case stampPassed(&l, now) != "":
+	case stampPassed(l, now) != "":
 		return Lapsed
 	case l.Holders[0].Mode == Read:
 		return ReadHeld
@@ -280,7 +280,7 @@ func (l Lock) State(now time.Time) State {
 }
 
 // Count returns the largest reentry depth of the holders; 0 without holders.
-func (l Lock) Count() int {
+func (l *Lock) Count() int {
 	n := 0
 	for _, h := range l.Holders {
 		n = max(n, h.Count)
@@ -345,7 +345,7 @@ func (l *Lock) AskedAgo(now time.Time) (ago time.Duration, asked bool) {
 
 // TTL returns the time until the deadline: negative after the deadline, and ok = false
 // if the lock never expires.
-func (l Lock) TTL(now time.Time) (left time.Duration, ok bool) {
+func (l *Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 	if l.Expires.IsZero() {
 		return 0, false
 	}
@@ -354,7 +354,7 @@ func (l Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 
 // Age returns the duration of the longest current hold. It is 0 without holders, and for a
 // hold that was read only once and does not store its begin.
-func (l Lock) Age(now time.Time) Age {
+func (l *Lock) Age(now time.Time) Age {
 	var longest Age
 	for _, h := range l.Holders {
 		if age := ageOf(h.Since, h.Seen, now); age.Duration > longest.Duration {
@@ -406,7 +406,7 @@ func (a Age) String() string {
 }
 
 // Holder returns the holder with an ID.
-func (l Lock) Holder(id string) (Holder, bool) {
+func (l *Lock) Holder(id string) (Holder, bool) {
 	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.ID == id })
 	if i < 0 {
 		return Holder{}, false
@@ -415,7 +415,7 @@ func (l Lock) Holder(id string) (Holder, bool) {
 }
 
 // SoleHolder returns the ID of the only holder; empty with no holder or several.
-func (l Lock) SoleHolder() string {
+func (l *Lock) SoleHolder() string {
 	if len(l.Holders) != 1 {
 		return ""
 	}

@@ -329,7 +329,7 @@ func (c *copies) merge(parts []Part) Lock {
 
 // hasQuorum reports whether a majority of the servers of a Redlock has the token of the
 // first holder.
-func (l Lock) hasQuorum() bool {
+func (l *Lock) hasQuorum() bool {
 	return l.HolderVotes() >= quorum(len(l.Votes))
 }
 
