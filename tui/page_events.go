@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -117,10 +118,22 @@ func (j *eventLog) add(events []keyspace.Event) {
 	j.events = append(j.events, events...)
 	j.index(len(j.events) - len(events))
 	if len(j.events) > 2*maxEvents {
-		j.events = append(make([]keyspace.Event, 0, len(j.events)), j.events[len(j.events)-maxEvents:]...)
-		j.byLock, j.total = nil, j.total-len(j.events)
-		j.index(0)
+		j.discard(len(j.events) - maxEvents)
 	}
+}
+
+// discard discards the oldest n events, in place: a copy of all with each snapshot would be most of
+// what a screen of a busy server allocates.
+func (j *eventLog) discard(n int) {
+	for i := range n {
+		id := j.events[i].Lock.ID().OnAnyNode()
+		if rest := j.byLock[id][1:]; len(rest) > 0 {
+			j.byLock[id] = rest
+		} else {
+			delete(j.byLock, id)
+		}
+	}
+	j.events = slices.Delete(j.events, 0, n)
 }
 
 // index numbers the events from index from on, and records their locks.

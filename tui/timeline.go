@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"hash/fnv"
 	"io"
 	"slices"
@@ -13,6 +14,10 @@ import (
 // maxHolds is the number of holds of one lock that a timeline keeps when it discards old ones.
 const maxHolds = 512
 
+// maxAllHolds is the default number of holds that the sampled lanes of a timeline keep together:
+// about 25 MB. Clients of 200,000 locks begin thousands of holds a second.
+const maxAllHolds = 100_000
+
 // historyKept is how long a timeline keeps its lanes, as long as a History keeps snapshots.
 const historyKept = 10 * time.Minute
 
@@ -23,6 +28,10 @@ type timeline struct {
 	exact  map[string]*lane // lanes of the load's keys, from its clients' events
 	owners map[string]int   // numbers by owner, in order of appearance
 	pruned time.Time
+
+	most  int           // holds of all sampled lanes; 0 = maxAllHolds
+	begun []keyspace.ID // locks of the holds in lanes, in the order in which they were added
+	whole time.Time     // earlier holds and waits may be discarded, and with them their lanes
 }
 
 // lane is the past of one lock.
@@ -160,13 +169,54 @@ func (c *timeline) lane(l *keyspace.Lock, at time.Time) *lane {
 		}
 		n = c.found(l, at)
 		c.lanes[id] = n
+		for range n.holds {
+			c.count(id)
+		}
 	}
 	return n
 }
 
+// begin adds a hold to the lane of a lock.
+func (c *timeline) begin(l *keyspace.Lock, at time.Time, h timelineHold) {
+	if c.lane(l, at).begin(h) {
+		c.count(l.ID().OnAnyNode())
+	}
+}
+
+// count counts a hold that was added to the lane of a lock. If there are too many, it discards
+// the oldest.
+func (c *timeline) count(id keyspace.ID) {
+	if c.begun = append(c.begun, id); len(c.begun) <= cmp.Or(c.most, maxAllHolds) {
+		return
+	}
+	oldest := c.begun[0]
+	c.begun = c.begun[1:]
+	switch n := c.lanes[oldest]; {
+	case n == nil:
+	case n.discard():
+		c.whole = later(c.whole, n.whole)
+	case len(n.waits) == 0 && n.waiters() == 0: // it has only holds that last
+		delete(c.lanes, oldest) // [timeline.found] makes it again
+	}
+}
+
+// discard discards the oldest hold that has ended, and the waits until then. It is false if there
+// is no such hold.
+func (n *lane) discard() bool {
+	i := slices.IndexFunc(n.holds, func(s timelineHold) bool { return !s.to.IsZero() })
+	if i < 0 {
+		return false
+	}
+	n.whole = later(n.whole, n.holds[i].to)
+	n.holds = slices.Delete(n.holds, i, i+1)
+	n.waits = slices.DeleteFunc(n.waits, func(w laneWait) bool { return !w.to.After(n.whole) })
+	n.letters = slices.Clone(n.letters[max(0, len(n.letters)-len(n.holds)):]) // of the latest owners
+	return true
+}
+
 // found returns a lane with the holds that a lock has at a time. It changes no state.
 func (c *timeline) found(l *keyspace.Lock, at time.Time) *lane {
-	n := &lane{}
+	n := &lane{whole: c.whole}
 	for i := range l.Holders {
 		n.begin(c.hold(l, &l.Holders[i], at))
 	}
@@ -187,7 +237,7 @@ func (c *timeline) onEvent(e *keyspace.Event) {
 		c.owner(e.Holder.ID) // of the lane that [timeline.found] makes
 	case e.Kind == keyspace.Discovered, e.Kind == keyspace.Acquired:
 		c.owner(e.Holder.ID)
-		c.lane(&e.Lock, e.At).begin(c.hold(&e.Lock, &e.Holder, e.At))
+		c.begin(&e.Lock, e.At, c.hold(&e.Lock, &e.Holder, e.At))
 	case e.Kind.Ends():
 		c.ended(id, e)
 	case e.Kind == keyspace.WaiterJoined:
@@ -203,10 +253,10 @@ func (c *timeline) ended(id keyspace.ID, e *keyspace.Event) {
 	c.owner(e.Holder.ID)
 	hold := c.hold(&e.Lock, &e.Holder, e.At)
 	if c.lanes[id] == nil && !hold.shared { // another holder begins only now
-		c.lanes[id] = &lane{}
+		c.lanes[id] = &lane{whole: c.whole}
 	}
+	c.begin(&e.Lock, e.At, hold) // unless it is known
 	n := c.lane(&e.Lock, e.At)
-	n.begin(hold) // unless it is known
 	slices.SortStableFunc(n.holds, func(a, b timelineHold) int { return a.from.Compare(b.from) })
 	n.end(e.Holder.ID, e.Ended(), e.Kind == keyspace.Expired)
 }
@@ -234,11 +284,12 @@ func (c *timeline) number(id string) int {
 }
 
 // begin adds a hold. In a sampled lane, two exclusive holds cannot overlap. A start time before
-// the end of the previous hold is the start of the attempt, so begin corrects it.
-func (n *lane) begin(s timelineHold) {
+// the end of the previous hold is the start of the attempt, so begin corrects it. It is false if the
+// hold is known.
+func (n *lane) begin(s timelineHold) bool {
 	for i := range n.holds {
 		if n.holds[i].holder == s.holder && n.holds[i].to.IsZero() {
-			return // already known
+			return false
 		}
 		if before := &n.holds[i]; !n.exact && !s.shared && !before.shared && before.to.After(s.from) {
 			s.from = before.to
@@ -248,6 +299,7 @@ func (n *lane) begin(s timelineHold) {
 	if n.holds = newest(append(n.holds, s), maxHolds); len(n.holds) == maxHolds {
 		n.whole = n.holds[0].from
 	}
+	return true
 }
 
 // letterOf returns the number of an owner's letter in this lane: the letter that the owner has in other lanes, unless

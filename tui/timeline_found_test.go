@@ -60,6 +60,61 @@ func TestALaneThatIsMadeLaterIsTheSame(t *testing.T) {
 	}
 }
 
+// The holds of many locks take bounded memory. A lane says from when on it is whole, and that of a
+// lock that is held for long is made again.
+func TestATimelineKeepsABoundedNumberOfHolds(t *testing.T) {
+	const locks, most = 100, 300
+	c := timeline{most: most}
+	s := state{}
+	at := func(second int) time.Time { return after(time.Duration(second) * time.Second) }
+	held := func(key string, since int) *keyspace.Lock {
+		return &keyspace.Lock{Key: key, Holders: []keyspace.Holder{{ID: fmt.Sprint(key, " since ", since), Count: 1, Since: at(since)}}}
+	}
+	acquire := func(l *keyspace.Lock, ended ...keyspace.Holder) {
+		now := l.Holders[0].Since
+		events := []keyspace.Event{{At: now, Kind: keyspace.Acquired, Lock: *l, Holder: l.Holders[0]}}
+		for _, h := range ended {
+			events = slices.Insert(events, 0, keyspace.Event{At: now, Kind: keyspace.Released, Lock: *l, Holder: h, Held: now.Sub(h.Since)})
+		}
+		c.add(keyspace.Delta{Snapshot: keyspace.Snapshot{At: now, Locks: []*keyspace.Lock{l}}}, events)
+	}
+	quiet := held("quiet", 0)
+	acquire(quiet)
+	now := make(map[string]*keyspace.Lock)
+	for second := 1; second <= 20*locks; second++ {
+		key := fmt.Sprint("busy:", second%locks)
+		l := held(key, second)
+		if was := now[key]; was != nil {
+			acquire(l, was.Holders...)
+		} else {
+			acquire(l)
+		}
+		now[key] = l
+	}
+	kept := 0
+	for _, n := range c.lanes {
+		kept += len(n.holds)
+		if len(n.letters) > len(n.holds) {
+			t.Errorf("%d letters for %d holds", len(n.letters), len(n.holds))
+		}
+	}
+	if kept > most || kept < most/2 {
+		t.Errorf("%d holds are kept, want at most %d", kept, most)
+	}
+	n := c.of(now["busy:0"].ID())
+	if last := n.holds[len(n.holds)-1]; last.holder != "busy:0 since 2000" || !n.whole.Equal(n.holds[0].from) {
+		t.Errorf("the last hold is that of %s; whole since %v, the first hold begins at %v", last.holder, n.whole, n.holds[0].from)
+	}
+	s.timeline, s.live = c, &viewModel{snap: keyspace.Snapshot{At: at(20 * locks), Locks: []*keyspace.Lock{quiet}}}
+	if c.of(quiet.ID()) != nil {
+		t.Error("a lock of which nothing happens has a lane for ever")
+	}
+	again, _ := s.lane(quiet.ID(), timeWindow{})
+	if len(again.holds) != 1 || !again.holds[0].from.Equal(at(0)) || !again.whole.After(at(0)) {
+		t.Errorf("its lane is %+v", again)
+	}
+}
+
 // randomLock returns a lock as it was, or with other holders and waiters: every other key is a
 // semaphore.
 func randomLock(random *rand.Rand, key string, was keyspace.Snapshot, at time.Time) keyspace.Lock {
