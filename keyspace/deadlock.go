@@ -295,14 +295,14 @@ var (
 const deadlockRemedy = "Stop one of the owners, or force-release one of the locks if its owner has done no work that the others rely on. Let all clients acquire these locks in the same order."
 
 // deadlockFindings returns a finding for each lock of each deadlock.
-func deadlockFindings(s Snapshot) map[ID]Finding {
+func deadlockFindings(deadlocks []Deadlock, now time.Time) map[ID]Finding {
 	all := make(map[ID]Finding)
-	for _, d := range Deadlocks(s) {
+	for _, d := range deadlocks {
 		kind := possibleDeadlock
 		if d.Certain {
 			kind = certainDeadlock
 		}
-		text := d.Text(s.At)
+		text := d.Text(now)
 		for _, w := range d.Waits {
 			id := w.Lock.ID()
 			if known, found := all[id]; !found || cmp.Compare(known.Severity, kind.Severity) < 0 {

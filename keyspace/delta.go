@@ -18,28 +18,13 @@ type Delta struct {
 func DeltaOf(old, now Snapshot) Delta {
 	d := Delta{Snapshot: now}
 	d.Locks = nil
-	was := old.Locks
-	for _, l := range now.Locks {
-		if len(was) > 0 && was[0] == l {
-			was = was[1:]
-			continue
+	for was, is := range pairs(old.Locks, now.Locks) {
+		switch {
+		case is == nil:
+			d.Gone = append(d.Gone, was.ID())
+		case was == nil || was != is && !SameLock(was, is):
+			d.Locks = append(d.Locks, is)
 		}
-		id := l.ID()
-		for len(was) > 0 && was[0].ID().Compare(id) < 0 {
-			d.Gone = append(d.Gone, was[0].ID())
-			was = was[1:]
-		}
-		if len(was) > 0 && was[0].ID() == id {
-			same := SameLock(was[0], l)
-			was = was[1:]
-			if same {
-				continue
-			}
-		}
-		d.Locks = append(d.Locks, l)
-	}
-	for i := range was {
-		d.Gone = append(d.Gone, was[i].ID())
 	}
 	return d
 }

@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -47,77 +46,18 @@ func FindingKinds() []FindingKind {
 
 // Findings lists the problems of the locks of a snapshot, in the order of the locks and
 // of the rules, deadlocks last.
-func Findings(s Snapshot) []Finding {
+func Findings(s Snapshot) []Finding { return findings(s, Deadlocks(s)) }
+
+func findings(s Snapshot, deadlocks []Deadlock) []Finding {
 	var all []Finding
-	known, deadlocks := rules(), deadlockFindings(s)
+	known, locked := rules(), deadlockFindings(deadlocks, s.At)
 	for _, l := range s.Locks {
 		all = appendFindings(all, known, l, Finding{Lock: l.ID()}, s.At)
-		if f, found := deadlocks[l.ID()]; found {
+		if f, found := locked[l.ID()]; found {
 			all = append(all, f)
 		}
 	}
 	return all
-}
-
-// OrderByName returns the indexes of locks in the order of their names, see [CompareNames].
-func OrderByName(locks []*Lock) []int32 {
-	order := make([]int32, len(locks))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(CompareNames(locks[a].Key, locks[b].Key), cmp.Compare(a, b))
-	})
-	return order
-}
-
-// SortBySeverity returns the locks of a snapshot ordered by their most severe finding,
-// then by number of waiters times age, then by name, as byName has them: the indexes that
-// [OrderByName] returns for any locks with the same names. They are the locks of the
-// snapshot, not copies.
-func SortBySeverity(s Snapshot, findings []Finding, byName []int32) []*Lock {
-	severest := make(map[ID]int)
-	for _, f := range findings {
-		severest[f.Lock] = max(severest[f.Lock], int(f.Severity)+1)
-	}
-	var first []rank
-	quiet := make([]*Lock, 0, len(s.Locks)) // most locks have no finding and no waiter
-	for _, i := range byName {
-		l := s.Locks[i]
-		r := rank{l, 0, l.totalWait(s.At)}
-		if len(severest) > 0 {
-			r.severity = severest[l.ID()]
-		}
-		if r.severity > 0 || r.totalWait > 0 {
-			first = append(first, r)
-		} else {
-			quiet = append(quiet, l)
-		}
-	}
-	slices.SortStableFunc(first, func(a, b rank) int {
-		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(b.totalWait, a.totalWait))
-	})
-	locks := make([]*Lock, 0, len(s.Locks))
-	for _, r := range first {
-		locks = append(locks, r.lock)
-	}
-	return append(locks, quiet...)
-}
-
-// rank is what SortBySeverity compares.
-type rank struct {
-	lock      *Lock
-	severity  int
-	totalWait time.Duration
-}
-
-// totalWait estimates the time lost to a lock, to compare locks.
-func (l *Lock) totalWait(now time.Time) time.Duration {
-	n := l.LeastWaiters(now)
-	if n == 0 {
-		return 0
-	}
-	return time.Duration(n) * l.Age(now).Duration
 }
 
 // rule checks a lock or a server for one problem.

@@ -233,7 +233,7 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 		named("f quiet, too", mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)})),
 	}}
 	var got []string
-	for _, l := range keyspace.SortBySeverity(s, keyspace.Findings(s), keyspace.OrderByName(s.Locks)) {
+	for _, l := range keyspace.NewReview(s).Order(keyspace.Findings(s)) {
 		got = append(got, l.Key)
 	}
 	want := []string{"e stuck", "d overdue", "c two wait", "b one waits", "g asked for", "a quiet", "f quiet, too"}
@@ -294,7 +294,7 @@ func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
 		snap.Locks = append(snap.Locks, &keyspace.Lock{Key: key})
 	}
 	var got []string
-	for _, l := range keyspace.SortBySeverity(snap, nil, keyspace.OrderByName(snap.Locks)) {
+	for _, l := range keyspace.NewReview(snap).Order(nil) {
 		got = append(got, l.Key)
 	}
 	if want := []string{"lock:1", "lock:2", "lock:10"}; !slices.Equal(got, want) {

@@ -173,7 +173,7 @@ func (s *state) relate(byName map[string]*ownerGroup) {
 			}
 		}
 	}
-	for _, d := range s.current().deadlocks {
+	for _, d := range s.current().review.Deadlocks {
 		for _, w := range d.Waits {
 			if g := byName[w.Owner]; g != nil {
 				g.rival, g.known = w.For, d.Certain

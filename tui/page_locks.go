@@ -403,12 +403,12 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		return
 	}
 	atLeast := ""
-	if model.mayWait {
+	if model.review.AtLeast {
 		atLeast = s.screen.glyphs.AtLeast
 	}
 	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
-		{style: t.text, text: atLeast + humanize.Count(model.waiting) + " waiting", priority: 2},
+		{style: t.text, text: atLeast + humanize.Count(model.review.Waiters) + " waiting", priority: 2},
 		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
 	parts = append(parts, s.findings(model)...)

@@ -75,7 +75,7 @@ func (s *state) redactText(about keyspace.ID, text string) string {
 // redactDeadlocks adds the names in the finding of a deadlock, which are also those of other
 // locks.
 func (s *state) redactDeadlocks(hidden *redactions, of keyspace.ID) {
-	for _, d := range s.current().deadlocks {
+	for _, d := range s.current().review.Deadlocks {
 		if slices.ContainsFunc(d.Waits, func(w keyspace.Wait) bool { return w.Lock.ID() == of }) {
 			for _, w := range d.Waits {
 				s.redactLock(hidden, w.Lock)

@@ -256,7 +256,7 @@ func TestFindingsAreComputedAgainTheSoonerTheFewerLocks(t *testing.T) {
 		workedOut := func(after time.Duration) bool {
 			snap := before.snap
 			snap.At = snap.At.Add(after)
-			return newViewModel(snap, midnight, before).derived.Equal(snap.At)
+			return newViewModel(snap, midnight, before).review.CheckedAt.Equal(snap.At)
 		}
 		if workedOut(want-time.Millisecond) || !workedOut(want) {
 			t.Errorf("what is wrong with %d locks is not worked out anew after %v", n, want)

@@ -104,7 +104,7 @@ func (s *state) current() *viewModel {
 	case s.live != nil:
 		return s.live
 	default:
-		return &viewModel{}
+		return &viewModel{review: new(keyspace.Review)}
 	}
 }
 
@@ -205,33 +205,29 @@ func (s *state) rejectStart(why string) {
 
 // viewModel is a snapshot with everything derived from it. It is immutable.
 type viewModel struct {
-	snap      keyspace.Snapshot
-	since     time.Time      // of the previous snapshot; zero = there is none
-	change    keyspace.Delta // from the previous snapshot
-	events    []keyspace.Event
-	locks     []*keyspace.Lock   // of the snapshot, the most severe first
-	byName    []int32            // the order of the snapshot's locks by name
-	all       []keyspace.Finding // of the locks, then of the servers
-	findings  []keyspace.Finding // those of all that are not snoozed
-	deadlocks []keyspace.Deadlock
-	snoozed   []keyspace.Finding                // those of all that are snoozed
-	worst     map[keyspace.ID]keyspace.Severity // of each lock with a finding
-	offset    time.Duration                     // server's clock minus local clock
-	waiting   int                               // number of waiters on all locks
-	mayWait   bool                              // it is a lower bound: clients ask for a lock that shows no waiters
-	derived   time.Time                         // time of the snapshot that order and findings come from
-	owners    *ownerships                       // of the lock drawn last; nil = not searched yet
+	snap     keyspace.Snapshot
+	since    time.Time      // of the previous snapshot; zero = there is none
+	change   keyspace.Delta // from the previous snapshot
+	events   []keyspace.Event
+	review   *keyspace.Review                  // of this snapshot, or of an earlier one with the same locks
+	locks    []*keyspace.Lock                  // of the review, the most severe first
+	all      []keyspace.Finding                // of the locks, then of the servers
+	findings []keyspace.Finding                // those of all that are not snoozed
+	snoozed  []keyspace.Finding                // those of all that are snoozed
+	worst    map[keyspace.ID]keyspace.Severity // of each lock with a finding
+	offset   time.Duration                     // server's clock minus local clock
+	owners   *ownerships                       // of the lock drawn last; nil = not searched yet
 }
 
-// While no lock changes, order and findings stay valid for derivedEach per lock, from
-// derivedLeast to derivedMost: computing them takes longer for more locks.
+// What a check of all locks has shown stays valid for derivedEach per lock, from derivedLeast to
+// derivedMost, but for the locks that change: a check of more locks takes longer.
 const (
 	derivedEach  = 200 * time.Microsecond
 	derivedLeast = time.Second
 	derivedMost  = 5 * time.Second
 )
 
-// derivedFor returns how long order and findings stay valid for a number of locks.
+// derivedFor returns how long a check of a number of locks stays valid.
 func derivedFor(locks int) time.Duration {
 	return min(max(time.Duration(locks)*derivedEach, derivedLeast), derivedMost)
 }
@@ -254,15 +250,21 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 	default:
 		p.events = snap.Events
 	}
-	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor(len(snap.Locks)) {
-		p.locks, p.byName, p.worst, p.waiting, p.mayWait, p.derived = before.locks, before.byName, before.worst, before.waiting, before.mayWait, before.derived
-		p.all, p.findings, p.snoozed, p.deadlocks = before.all, before.findings, before.snoozed, before.deadlocks
+	switch {
+	case before == nil:
+		p.review = keyspace.NewReview(snap)
+	case snap.At.Sub(before.review.CheckedAt) >= derivedFor(len(snap.Locks)):
+		p.review = before.review.Next(snap, true)
+	case p.change.Empty():
+		p.review, p.locks, p.worst = before.review, before.locks, before.worst
+		p.all, p.findings, p.snoozed = before.all, before.findings, before.snoozed
 		return p
+	default:
+		p.review = before.review.Next(snap, false)
 	}
-	if before != nil && len(was.Locks) == len(snap.Locks) && len(p.change.Gone) == 0 { // the same names
-		p.byName = before.byName
-	}
-	p.compute()
+	p.all = append(slices.Clip(p.review.Findings), keyspace.ServerFindings(p.snap)...)
+	p.findings = p.all
+	p.rank()
 	return p
 }
 
@@ -289,28 +291,12 @@ func (p *viewModel) withEvents() keyspace.Snapshot {
 
 // changed reports whether the view model differs from the previous one.
 func (p *viewModel) changed() bool {
-	return len(p.events) > 0 || !p.change.Empty() || p.derived.Equal(p.snap.At)
-}
-
-// compute derives findings and order.
-func (p *viewModel) compute() {
-	p.derived = p.snap.At
-	p.all = append(keyspace.Findings(p.snap), keyspace.ServerFindings(p.snap)...)
-	p.findings = p.all
-	p.deadlocks = keyspace.Deadlocks(p.snap)
-	for _, l := range p.snap.Locks {
-		n := l.LeastWaiters(p.snap.At)
-		p.waiting, p.mayWait = p.waiting+n, p.mayWait || n > l.WaiterCount()
-	}
-	p.rank()
+	return len(p.events) > 0 || !p.change.Empty() || p.review.CheckedAt.Equal(p.snap.At)
 }
 
 // rank orders the locks by severity.
 func (p *viewModel) rank() {
-	if p.byName == nil {
-		p.byName = keyspace.OrderByName(p.snap.Locks)
-	}
-	p.locks = keyspace.SortBySeverity(p.snap, p.findings, p.byName)
+	p.locks = p.review.Order(p.findings)
 	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
 	for _, f := range p.findings {
 		p.worst[f.Lock] = max(p.worst[f.Lock], f.Severity)

@@ -1,0 +1,27 @@
+package sorted
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestInsertKeepsTheOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		numbers := func() []int {
+			some := make([]int, random.IntN(10))
+			for i := range some {
+				some[i] = random.IntN(20)
+			}
+			slices.Sort(some)
+			return some
+		}
+		all, more := numbers(), numbers()
+		want := slices.Sorted(slices.Values(slices.Concat(all, more)))
+		if got := Insert(all, more, cmp.Compare); !slices.Equal(got, want) {
+			t.Fatalf("%v with %v is %v", all, more, got)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package keyspace_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// A review that checks only what has changed is the same as one that checks all locks.
+func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	lock := func(now time.Time, i int) *keyspace.Lock {
+		l := &keyspace.Lock{Node: fmt.Sprint("node-", i%2), Key: fmt.Sprint("lock:", i), Kind: keyspace.Mutex, Format: "locktop-fair"}
+		h := keyspace.Holder{ID: fmt.Sprint("owner-", random.IntN(5)), Count: 1, Since: now.Add(-time.Duration(random.IntN(100)) * time.Minute / 10)}
+		if l.Holders = []keyspace.Holder{h}; random.IntN(4) > 0 {
+			l.Expires = now.Add(time.Hour)
+		}
+		for range max(0, random.IntN(6)-3) {
+			w := fmt.Sprint("owner-", random.IntN(5))
+			l.Waiters = append(l.Waiters, keyspace.Waiter{ID: w, Since: now.Add(-time.Duration(random.IntN(60)) * time.Second)})
+		}
+		if random.IntN(10) == 0 {
+			l.AskedAt = now
+		}
+		return l
+	}
+	sorted := func(locks map[int]*keyspace.Lock) (all []*keyspace.Lock) {
+		for _, l := range locks {
+			all = append(all, l)
+		}
+		slices.SortFunc(all, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
+		return all
+	}
+	now, locks := at(0), make(map[int]*keyspace.Lock)
+	review := keyspace.NewReview(keyspace.Snapshot{At: now})
+	deadlocks, changed := 0, 0
+	for step := range 3000 {
+		for range random.IntN(3) {
+			if i := random.IntN(30); random.IntN(3) == 0 {
+				delete(locks, i)
+			} else {
+				locks[i] = lock(now, i)
+			}
+		}
+		all := step%10 == 0
+		if all {
+			now = now.Add(time.Minute)
+		}
+		s := keyspace.Snapshot{At: now, Locks: sorted(locks)}
+		was := review.Order(review.Findings)
+		review = review.Next(s, all)
+		want := keyspace.NewReview(s)
+		if !reflect.DeepEqual(review.Findings, keyspace.Findings(s)) || !reflect.DeepEqual(review.Deadlocks, keyspace.Deadlocks(s)) {
+			t.Fatalf("step %d: it finds\n%+v, want\n%+v", step, review.Findings, want.Findings)
+		}
+		if review.Waiters != want.Waiters || review.AtLeast != want.AtLeast || all && !review.CheckedAt.Equal(now) {
+			t.Fatalf("step %d: %d waiters, at least: %v, checked at %v; want %+v", step, review.Waiters, review.AtLeast, review.CheckedAt, want)
+		}
+		order := review.Order(review.Findings)
+		if !slices.Equal(order, want.Order(want.Findings)) {
+			t.Fatalf("step %d: another order", step)
+		}
+		if some := review.Findings[:len(review.Findings)/2]; !slices.Equal(review.Order(some), want.Order(some)) {
+			t.Fatalf("step %d: another order without some of the findings", step)
+		}
+		deadlocks += len(review.Deadlocks)
+		if !slices.Equal(order, was) {
+			changed++
+		}
+	}
+	if deadlocks < 100 || changed < 1000 {
+		t.Errorf("only %d deadlocks and %d other orders", deadlocks, changed)
+	}
+}
