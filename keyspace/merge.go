@@ -167,7 +167,11 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 	if one.At.After(s.At) {
 		s.At = one.At
 	}
-	s.Events = append(s.Events, one.Events...)
+	if s.Events == nil { // most snapshots are of one source
+		s.Events = slices.Clip(one.Events)
+	} else {
+		s.Events = append(s.Events, one.Events...)
+	}
 	s.EventsDropped += one.EventsDropped
 	s.Notices = append(s.Notices, one.Notices...)
 	s.Complete = s.Complete && one.Complete

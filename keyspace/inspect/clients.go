@@ -138,8 +138,7 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	seen := make(map[holderKey]bool)
 	for key, l := range w.locks.known {
 		if marked, changed := t.annotate(*l.lock, connected, seen, w.reader.conn.now); changed {
-			l.lock = &marked
-			w.locks.mark(key)
+			w.locks.replace(key, marked)
 		}
 	}
 	t.seenConnected = seen

@@ -40,6 +40,10 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 		switch {
 		case known && random.IntN(3) == 0:
 			table.remove(key)
+		case known && random.IntN(3) == 0:
+			l := was.lock
+			l.Fence = int64(step)
+			table.replace(key, l)
 		default:
 			now := detection{lock: keyspace.Lock{Key: key, Node: fmt.Sprintf("node-%d", random.IntN(2)), Fence: int64(step)}}
 			if random.IntN(3) == 0 { // a queue, whose key may look like a lock itself

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/internal/sorted"
 )
 
 // lockSet is the locks found so far, by key.
@@ -92,9 +93,9 @@ func compareIDs(a, b *keyspace.Lock) int {
 // lockTable is the locks that a watcher knows, and what it knows of their keys.
 type lockTable struct {
 	known        lockSet
-	sorted       []*keyspace.Lock  // the known locks as in the last snapshot; nil = there was none
-	changed      map[string]bool   // keys whose lock is not as in sorted
-	companions   map[string]string // companion → its lock
+	sorted       []*keyspace.Lock          // the known locks as in the last snapshot; nil = there was none
+	changed      map[string]*keyspace.Lock // keys whose lock is not as in sorted, with that in sorted; nil = none
+	companions   map[string]string         // companion → its lock
 	deadlines    deadlineQueue
 	denied       map[string]bool // known locks that may not be read any more
 	deniedBefore int             // number of denied keys after the last cycle
@@ -104,7 +105,7 @@ type lockTable struct {
 
 func newLockTable() lockTable {
 	return lockTable{
-		known: make(lockSet), changed: make(map[string]bool), companions: make(map[string]string),
+		known: make(lockSet), changed: make(map[string]*keyspace.Lock), companions: make(map[string]string),
 		denied: make(map[string]bool), ignored: make(map[string]time.Time), replaced: make(map[string]*replication),
 	}
 }
@@ -121,48 +122,58 @@ func (t *lockTable) inOrder() []*keyspace.Lock {
 	return t.sorted
 }
 
-// mark notes that the lock under a key is not as in the last snapshot, or is no longer one.
+// mark notes that the lock under a key is about to change, or to become one of the snapshot or none.
 // Without regular snapshots the next one sorts all locks again.
 func (t *lockTable) mark(key string) {
 	if t.sorted == nil {
 		return
 	}
-	t.changed[key] = true
+	if _, marked := t.changed[key]; marked {
+		return
+	}
+	t.changed[key] = nil
+	if found := t.known[key]; found != nil {
+		t.changed[key] = found.lock
+	}
 	if len(t.changed) > 2*len(t.known)+maxIgnored {
 		t.sorted = nil
 		clear(t.changed)
 	}
 }
 
+// replace replaces a known lock by a copy with other observations.
+func (t *lockTable) replace(key string, l keyspace.Lock) {
+	t.mark(key)
+	t.known[key].lock = &l
+}
+
 // merge returns the known locks in order: those that have not changed since the last
 // snapshot, and the changed ones. With 200,000 locks, sorting all would take 100 ms.
 func (t *lockTable) merge() []*keyspace.Lock {
 	var news []*keyspace.Lock
-	for key := range t.changed {
+	old := make(map[*keyspace.Lock]bool, len(t.changed))
+	for key, was := range t.changed {
+		old[was] = true
 		if d, known := t.known[key]; known && t.companions[key] == "" {
 			news = append(news, d.lock)
 		}
 	}
 	slices.SortFunc(news, compareIDs)
-	all := make([]*keyspace.Lock, 0, len(t.known))
+	same := make([]*keyspace.Lock, 0, len(t.sorted))
 	for _, l := range t.sorted {
-		if t.changed[l.Key] {
-			continue
+		if !old[l] {
+			same = append(same, l)
 		}
-		for len(news) > 0 && compareIDs(news[0], l) < 0 {
-			all, news = append(all, news[0]), news[1:]
-		}
-		all = append(all, l)
 	}
-	return append(all, news...)
+	return sorted.Insert(same, news, compareIDs)
 }
 
 // put stores a lock that was read, and when it must be read again. was is its last
 // state, empty if the lock is new.
 func (t *lockTable) put(was, now detection, again time.Time) {
 	key := now.lock.Key
-	t.known.put(now)
 	t.mark(key)
+	t.known.put(now)
 	t.mapCompanions(was, now)
 	t.readAgain(key, again)
 }
@@ -188,9 +199,9 @@ func (t *lockTable) touch(keys iter.Seq[string], now time.Time) {
 func (t *lockTable) remove(key string) {
 	was, _ := t.known.get(key)
 	t.readAgain(key, time.Time{})
+	t.mark(key)
 	delete(t.known, key)
 	delete(t.replaced, key)
-	t.mark(key)
 	t.mapCompanions(was, detection{})
 }
 

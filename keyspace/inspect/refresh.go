@@ -107,8 +107,9 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	for _, key := range w.reader.notLocks {
 		w.locks.ignored[key] = began
 	}
-	found := make(map[string]detection, len(locks))
-	for _, l := range locks {
+	found := make(map[string]*detection, len(locks))
+	for i := range locks {
+		l := &locks[i]
 		if key := l.lock.Key; l.standIn != "" && !slices.Contains(keys, key) {
 			keys = append(slices.Clip(keys), key)
 		}
@@ -124,7 +125,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 // readOtherKeys adds the known locks that were not found under the key that they were last
 // read from, and are under another: a lock that was released while clients wait in its
 // queue, or that the first of them has acquired.
-func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[string]detection) error {
+func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[string]*detection) error {
 	var refs []keyRef
 	var own []string
 	for _, key := range keys {
@@ -147,19 +148,24 @@ func (w *Watcher) readOtherKeys(ctx context.Context, keys []string, found map[st
 	unreadable, unlocated := w.reader.unreadable, w.reader.unlocated
 	all, err := w.reader.detect(ctx, append(refs, more...))
 	w.reader.unreadable, w.reader.unlocated = append(unreadable, w.reader.unreadable...), append(unlocated, w.reader.unlocated...)
-	for _, d := range all {
-		found[d.lock.Key] = d
+	for i := range all {
+		found[all[i].lock.Key] = &all[i]
 	}
 	return err
 }
 
 // reconcile compares what was read with what is known, in the order of keys.
-func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]detection, c changes) error {
+func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]*detection, c changes) error {
 	evictions := new(evictionCheck)
+	var events []keyspace.Event // of one key; reused
 	w.dropMoved()
 	for _, key := range keys {
 		was, known := w.locks.known.get(key)
-		now, exists := read[key]
+		var now detection
+		found, exists := read[key]
+		if exists {
+			now = *found
+		}
 		if !known && exists {
 			var ours bool
 			if now.lock.Confidence < enough && w.candidates.alike.isCrowded(keyspace.AlikeClass(key)) {
@@ -194,6 +200,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		delete(w.endings.pending, key)
 		d := w.newDiffer()
+		d.Events = events[:0]
 		if w.locks.replaced[key] != nil {
 			d.Watched, d.MissedEvents = false, true
 			delete(w.locks.replaced, key)
@@ -206,6 +213,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		default:
 			w.updateLock(was, now, known, &d)
 		}
+		events = d.Events
 	}
 	return nil
 }
@@ -297,8 +305,8 @@ func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 		return detection{}, false, false
 	}
 	if was, known = cluster.claim(l.lock.Key, w); known {
-		w.locks.known.put(was)
 		w.locks.mark(l.lock.Key)
+		w.locks.known.put(was)
 	}
 	return was, known, known || !cluster.hasEnded(l, w.times.readStart)
 }

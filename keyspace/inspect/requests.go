@@ -274,8 +274,7 @@ func (w *Watcher) countLook(key string, k *foundLock, asked bool) {
 	l := *k.lock
 	w.holdStats.Annotate(&l, w.reader.conn.now)
 	if l.AskedPercent != k.lock.AskedPercent {
-		k.lock = &l
-		w.locks.mark(key)
+		w.locks.replace(key, l)
 	}
 }
 
@@ -298,8 +297,7 @@ func (w *Watcher) settleRequests() {
 		if q.at.After(k.lock.AskedAt) {
 			l := *k.lock
 			l.AskedAt = q.at
-			k.lock = &l
-			w.locks.mark(q.key)
+			w.locks.replace(q.key, l)
 		}
 		if q.counts {
 			w.countLook(q.key, k, true)
