@@ -168,7 +168,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 	if kept < 60 || kept > 70 {
 		t.Errorf("%d snapshots are kept of the 60 of ten minutes", kept)
 	}
-	tight := History{Memory: 100 << 10}
+	tight := History{Memory: 130 << 10}
 	drops := 0
 	for _, s := range all {
 		was := tight.snapshots.base.At
@@ -184,7 +184,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 		t.Errorf("%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
 	}
 	if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {
-		t.Errorf("100 KiB hold the snapshots from %v to %v", oldest, newest)
+		t.Errorf("130 KiB hold the snapshots from %v to %v", oldest, newest)
 	}
 }
 

@@ -252,8 +252,8 @@ func (b *snapshotBuffer) span() (oldest, newest time.Time) { return b.base.At, b
 // Approximate bytes of a struct in memory, without the strings that it refers to.
 const (
 	deltaBytes  = 400
-	lockBytes   = 350
-	holderBytes = 150
+	lockBytes   = 420
+	holderBytes = 200
 )
 
 func lockSize(l *Lock) int64 {

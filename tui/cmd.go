@@ -3,7 +3,6 @@ package tui
 import (
 	"context"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -27,9 +26,9 @@ func tick() tea.Cmd {
 // model, or nil. If a frame shows the ownerships of a lock, the new view model comes with
 // them: the next frame then does not wait for the search.
 func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump int) tea.Cmd {
-	var shown keyspace.ID
+	var shown *ownerships
 	if before != nil && before.owners != nil && before.owners.drawn {
-		shown = before.owners.lock
+		shown = before.owners
 	}
 	return guarded(func() tea.Msg {
 		snap, err := source.Snapshot(ctx)
@@ -38,8 +37,10 @@ func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump i
 			return snapshotMsg{at: at, err: err, jump: jump}
 		}
 		model := newViewModel(snap, at, before)
-		if i := slices.IndexFunc(model.locks, func(l *keyspace.Lock) bool { return l.Key == shown.Key && l.ID() == shown }); i >= 0 {
-			model.owners = model.searchOwnerships(model.locks[i])
+		if shown != nil {
+			if l, known := model.lock(shown.lock); known {
+				model.owners = model.searchOwnerships(&l, shown)
+			}
 		}
 		return snapshotMsg{at: at, model: model, jump: jump}
 	})

@@ -14,7 +14,8 @@ import (
 // 10,000 locks takes as long as the rest of a frame.
 type ownerships struct {
 	lock  keyspace.ID
-	holds [][]*keyspace.Lock // other locks, of the first ownersShown holders of lock
+	names []string           // of the first ownersShown holders of lock
+	holds [][]*keyspace.Lock // the other locks of each
 	chain keyspace.Chain
 	drawn bool // a frame shows it
 }
@@ -29,19 +30,39 @@ const namesListed = 6
 func (v lockView) ownerships() *ownerships {
 	model := v.state.current()
 	if model.owners == nil || model.owners.lock != v.ID() {
-		model.owners = model.searchOwnerships(v.Lock)
+		model.owners = model.searchOwnerships(v.Lock, nil)
 	}
 	model.owners.drawn = true
 	return model.owners
 }
 
 // searchOwnerships searches all locks for those that the holders of a lock hold and wait for.
-func (p *viewModel) searchOwnerships(l *keyspace.Lock) *ownerships {
+// before are the ownerships of the previous view model, or nil: what has not changed since is
+// not searched again.
+func (p *viewModel) searchOwnerships(l *keyspace.Lock, before *ownerships) *ownerships {
 	o := &ownerships{lock: l.ID(), chain: keyspace.ChainOf(p.snap, l)}
 	for i := range l.Holders[:min(len(l.Holders), ownersShown)] {
-		o.holds = append(o.holds, otherLocks(p.locks, l, l.Holders[i].Name()))
+		name := l.Holders[i].Name()
+		o.names = append(o.names, name)
+		if before != nil && before.lock == o.lock && i < len(before.names) && before.names[i] == name && p.keeps(before.holds[i], name) {
+			o.holds = append(o.holds, before.holds[i])
+			continue
+		}
+		o.holds = append(o.holds, otherLocks(p.locks, l, name))
 	}
 	return o
+}
+
+// keeps reports whether an owner still holds the same few locks as before the last change.
+func (p *viewModel) keeps(held []*keyspace.Lock, name string) bool {
+	if len(held) > namesListed {
+		return false
+	}
+	has := func(id keyspace.ID) bool {
+		return slices.ContainsFunc(held, func(l *keyspace.Lock) bool { return l.Key == id.Key && l.ID() == id })
+	}
+	return !slices.ContainsFunc(p.change.Gone, has) &&
+		!slices.ContainsFunc(p.change.Locks, func(l *keyspace.Lock) bool { return holds(l, name) || has(l.ID()) })
 }
 
 // otherLocks returns the locks besides l that an owner holds. It finds none for libraries

@@ -3,6 +3,8 @@ package tui
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,5 +182,59 @@ func TestAViewModelBringsTheOwnershipsThatTheFrameShows(t *testing.T) {
 	a.live.owners.drawn = false
 	if found := next(); found != nil {
 		t.Errorf("no frame shows %v, but it was searched", found.lock)
+	}
+}
+
+// The locks of an owner that are taken over from the view model before are those of a new search.
+func TestOwnershipsOfChangesAreThoseOfAllLocks(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	locks := make(map[int]*keyspace.Lock)
+	var before *viewModel
+	kept := 0
+	for step := range 3000 {
+		for range random.IntN(3) {
+			i := random.IntN(12)
+			if locks[i] = nil; random.IntN(4) > 0 {
+				locks[i] = &keyspace.Lock{Key: fmt.Sprintf("lock:%02d", i), Kind: keyspace.Semaphore, Fence: int64(step)}
+				for range random.IntN(3) {
+					name := fmt.Sprint("owner-", random.IntN(9))
+					locks[i].Holders = append(locks[i].Holders, keyspace.Holder{ID: fmt.Sprint(name, "~", step), Label: name, Count: 1})
+				}
+			}
+		}
+		snap := keyspace.Snapshot{At: after(time.Duration(step) * time.Millisecond)}
+		for i := range 12 {
+			if locks[i] != nil {
+				snap.Locks = append(snap.Locks, locks[i])
+			}
+		}
+		model := newViewModel(snap, snap.At, before)
+		l, known := model.lock(keyspace.ID{Key: "lock:00"})
+		if !known {
+			before = model
+			continue
+		}
+		var old *ownerships
+		if before != nil {
+			old = before.owners
+		}
+		model.owners = model.searchOwnerships(&l, old)
+		want := model.searchOwnerships(&l, nil)
+		for i := range want.holds {
+			got := slices.Clone(model.owners.holds[i])
+			byKey := func(a, b *keyspace.Lock) int { return strings.Compare(a.Key, b.Key) }
+			slices.SortFunc(got, byKey)
+			slices.SortFunc(want.holds[i], byKey)
+			if !slices.Equal(got, want.holds[i]) {
+				t.Fatalf("step %d: %s holds %v, want %v", step, want.names[i], got, want.holds[i])
+			}
+			if len(got) > 0 && old != nil && i < len(old.holds) && len(old.holds[i]) > 0 && &model.owners.holds[i][0] == &old.holds[i][0] {
+				kept++
+			}
+		}
+		before = model
+	}
+	if kept < 100 {
+		t.Errorf("only %d times they were taken over", kept)
 	}
 }

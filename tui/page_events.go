@@ -115,11 +115,11 @@ type eventLog struct {
 }
 
 func (j *eventLog) add(events []keyspace.Event) {
+	if old := len(j.events); old+len(events) > 2*maxEvents {
+		j.discard(min(old, old+len(events)-maxEvents))
+	}
 	j.events = append(j.events, events...)
 	j.index(len(j.events) - len(events))
-	if len(j.events) > 2*maxEvents {
-		j.discard(len(j.events) - maxEvents)
-	}
 }
 
 // discard discards the oldest n events, in place: a copy of all with each snapshot would be most of

@@ -15,8 +15,8 @@ import (
 const maxHolds = 512
 
 // maxAllHolds is the default number of holds that the sampled lanes of a timeline keep together:
-// about 25 MB. Clients of 200,000 locks begin thousands of holds a second.
-const maxAllHolds = 100_000
+// about 15 MB. Clients of 200,000 locks begin thousands of holds a second.
+const maxAllHolds = 50_000
 
 // historyKept is how long a timeline keeps its lanes, as long as a History keeps snapshots.
 const historyKept = 10 * time.Minute

@@ -159,7 +159,7 @@ func (t *lockTable) merge() []*keyspace.Lock {
 		}
 	}
 	slices.SortFunc(news, compareIDs)
-	same := make([]*keyspace.Lock, 0, len(t.sorted))
+	same := make([]*keyspace.Lock, 0, len(t.sorted)+len(news))
 	for _, l := range t.sorted {
 		if !old[l] {
 			same = append(same, l)

@@ -3,17 +3,16 @@ package sorted
 
 import "slices"
 
-// Insert returns all with the values of more, both in the order of compare. It compares only what
-// it needs to find the places: with 200,000 locks, to read each of them takes 20 ms.
+// Insert returns all with the values of more, both in the order of compare. It may change all. It
+// compares only what it needs to find the places: with 200,000 locks, to read each takes 20 ms.
 func Insert[T any](all, more []T, compare func(a, b T) int) []T {
-	if len(more) == 0 {
-		return all
+	n := len(all)
+	all = slices.Grow(all, len(more))[:n+len(more)]
+	for i, v := range slices.Backward(more) {
+		place, _ := slices.BinarySearchFunc(all[:n], v, compare)
+		copy(all[place+i+1:], all[place:n])
+		all[place+i] = v
+		n = place
 	}
-	merged := make([]T, 0, len(all)+len(more))
-	for _, v := range more {
-		place, _ := slices.BinarySearchFunc(all, v, compare)
-		merged = append(append(merged, all[:place]...), v)
-		all = all[place:]
-	}
-	return append(merged, all...)
+	return all
 }
