@@ -107,7 +107,7 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 		widget.Blocks().Strip(l, widget.Style{}, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))
 		got = append(got, one.client+ansi.Strip(l.String()))
 	}
-	if want := []string{"aA█✗   ", "b ┄┄A█ ", "c    ┄┄"}; !slices.Equal(got, want) || more != 0 {
+	if want := []string{"aA▓✗   ", "b ┄┄A▓ ", "c    ┄┄"}; !slices.Equal(got, want) || more != 0 {
 		t.Errorf("the swimlanes are %q, want %q", got, want)
 	}
 	for i := range swimlanesShown {

@@ -120,7 +120,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	if more > 0 {
 		lines = append(lines, s.item(w, "", t.dim, "and "+humanize.Plural(more, "more client")))
 	}
-	return append(lines, s.signs(w, sign{t.text, g.Across[8], "holds"}, sign{t.warn, g.Across[8], "holds while others wait"}, sign{t.warn, g.Dashed, "waits"}, sign{t.bad, g.Cross, "expired"}))
+	return append(lines, s.signs(w, sign{t.text, g.Across[8], "holds"}, sign{t.warn, g.Contended, "holds while others wait"}, sign{t.warn, g.Dashed, "waits"}, sign{t.bad, g.Cross, "expired"}))
 }
 
 // blockedSentence says how much clients waited, and whose holds are to blame.

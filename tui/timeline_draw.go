@@ -47,7 +47,7 @@ func (n *lane) spans(t theme, v timeWindow, contended []timeWindow) []widget.Spa
 		first, _ := slices.BinarySearchFunc(contended, s.from, func(w timeWindow, at time.Time) int { return w.to.Compare(at) })
 		for k := first; k < len(contended) && contended[k].from.Before(to); k++ {
 			from, until := later(contended[k].from, s.from), earlier(contended[k].to, to)
-			spans = append(spans, widget.Span{From: v.cell(from), To: v.cell(until), Fill: t.warn, Kind: kind})
+			spans = append(spans, widget.Span{From: v.cell(from), To: v.cell(until), Fill: t.warn, Kind: widget.Contended})
 		}
 	}
 	for _, c := range n.overlaps {

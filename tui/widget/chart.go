@@ -93,11 +93,12 @@ type Filling uint8
 
 // The fillings.
 const (
-	Solid  Filling = iota
-	Shared         // several holds
-	Empty          // free, with waiters
-	Clash          // holds that must not overlap
-	Behind         // highlighted time
+	Solid     Filling = iota
+	Shared            // several holds
+	Contended         // holds while others wait
+	Empty             // free, with waiters
+	Clash             // holds that must not overlap
+	Behind            // highlighted time
 )
 
 // Strip draws spans in w cells. In a shared cell, the later span wins. Only another label or a
@@ -154,6 +155,8 @@ func (g Glyphs) filling(k Filling) string {
 	switch k {
 	case Shared:
 		return g.Shared
+	case Contended:
+		return g.Contended
 	case Empty:
 		return g.Dashed
 	case Clash:
