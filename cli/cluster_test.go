@@ -291,6 +291,9 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	if got := locktop(t, append([]string{"inspect", "x"}, alone...)...); strings.Contains(got.out, token) || !strings.Contains(got.errors+got.out, hint) {
 		t.Errorf("inspect of a key of another node says %s%s", got.out, got.errors)
 	}
+	if got := locktop(t, append([]string{"contention", "--for", "100ms"}, alone...)...); got.code != exitFine || !strings.Contains(got.errors, hint) {
+		t.Errorf("contention ends with %d, and says %s", got.code, got.errors)
+	}
 	w := startWatch(t, alone...)
 	w.errors.sees(t, hint)
 	w.stop()

@@ -102,6 +102,7 @@ func (p *program) contention(ctx context.Context, r *reading, o contentionOption
 	if err := c.settle(ctx); err != nil {
 		return err
 	}
+	p.notes.problems(c.last)
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if o.monitor {

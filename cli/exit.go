@@ -102,6 +102,13 @@ func (n messages) warning(format string, args ...any) {
 	n.write(jsonNote{Warning: fmt.Sprintf(format, args...)})
 }
 
+// problems warns of what a complete snapshot does not show.
+func (n messages) problems(snap keyspace.Snapshot) {
+	if snap.Complete && len(snap.Problems) > 0 {
+		n.warning("%s", strings.Join(snap.Problems, "; "))
+	}
+}
+
 // note reports an event.
 func (n messages) note(format string, args ...any) {
 	n.write(jsonNote{Note: fmt.Sprintf(format, args...)})

@@ -113,9 +113,7 @@ func (p *program) inspectLock(ctx context.Context, t *connect.Target, s *selecti
 	if err != nil {
 		return g, keyspace.Lock{}, scanFailed(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
 	}
-	if g.Complete && len(g.Problems) > 0 {
-		p.notes.warning("%s", strings.Join(g.Problems, "; "))
-	}
+	p.notes.problems(g.Snapshot)
 	l, err := g.lock(key)
 	return g, l, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,9 +74,7 @@ func (p *program) list(ctx context.Context, t *connect.Target, s *selection, o l
 		}
 		return fault
 	}
-	if snap.Complete && len(snap.Problems) > 0 {
-		p.notes.warning("%s", strings.Join(snap.Problems, "; "))
-	}
+	p.notes.problems(snap)
 	found := s.filter(snap)
 	for _, n := range snap.Nodes {
 		if n.AskBlind != "" && !o.json && found.HidesWaiters(n.Addr) {

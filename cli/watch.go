@@ -293,10 +293,8 @@ func (w *watcher) warn() {
 	w.lastWarn = time.Now()
 	known := w.source.Known()
 	w.scanned = w.scanned || known.Complete
-	if w.warned = known.Complete && len(known.Problems) > 0; !w.warned {
-		return
-	}
-	w.notes.warning("%s", strings.Join(known.Problems, "; "))
+	w.warned = known.Complete && len(known.Problems) > 0
+	w.notes.problems(known)
 }
 
 // note prints a notice about a server in one line.
