@@ -9,6 +9,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/keyspace"
+	"locktop/keyspace/recording"
 )
 
 // fakeNotifier records the notices.
@@ -85,5 +86,37 @@ func TestNoticesAreApart(t *testing.T) {
 		if strings.Contains(to.texts[2], "secret") {
 			t.Errorf("privacy shows %q", to.texts[2])
 		}
+		d.wait(alarmPause)
+		first, second := mutex("one", "ann", time.Hour), mutex("two", "bob", time.Hour) // a finding whose text has names
+		first.Waiters = []keyspace.Waiter{{ID: "bob", Since: after(40 * time.Second)}}
+		second.Waiters = []keyspace.Waiter{{ID: "ann", Since: after(40 * time.Second)}}
+		show(4, first, second)
+		if text := to.texts[3]; !strings.Contains(text, "eadlock") || strings.Contains(text, "ann") || strings.Contains(text, "bob") {
+			t.Errorf("privacy shows %q", text)
+		}
 	})
+}
+
+// What was critical when it was recorded is no reason for a notice.
+func TestAPlaybackSendsNoNotices(t *testing.T) {
+	r := writeRecording(t, false, func(t *testing.T, w *recording.Writer) {
+		for second := range 20 {
+			snap := keyspace.Snapshot{At: after(time.Duration(second) * time.Second), Complete: true}
+			if second > 5 {
+				snap.Locks = []*keyspace.Lock{{Key: "a", Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}}}
+			}
+			if err := w.Add(snap); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	to, play := &fakeNotifier{}, &fakePlayer{reader: r, playing: PlaybackState{At: after(0), Speed: 1}}
+	drive(t, Config{Source: play, Player: play, Notifier: to}, func(d *driver) {
+		d.wait(time.Second).wantNot("without a deadline")
+		play.playing.At = after(10 * time.Second)
+		d.wait(time.Second).want("1 finding")
+	})
+	if len(to.texts) != 0 {
+		t.Errorf("notices: %q", to.texts)
+	}
 }
