@@ -87,11 +87,12 @@ func TestNoticesAreApart(t *testing.T) {
 			t.Errorf("privacy shows %q", to.texts[2])
 		}
 		d.wait(alarmPause)
-		first, second := mutex("one", "ann", time.Hour), mutex("two", "bob", time.Hour) // a finding whose text has names
-		first.Waiters = []keyspace.Waiter{{ID: "bob", Since: after(40 * time.Second)}}
-		second.Waiters = []keyspace.Waiter{{ID: "ann", Since: after(40 * time.Second)}}
+		const ann, bob = "0f6a2b1c-1111-4222-8333-0123456789ab:7", "8743c9c0-1111-4222-8333-0123456789ab:9"
+		first, second := mutex("one", ann, time.Hour), mutex("two", bob, time.Hour) // a finding whose text has names
+		first.Waiters = []keyspace.Waiter{{ID: bob, Since: after(40 * time.Second)}}
+		second.Waiters = []keyspace.Waiter{{ID: ann, Since: after(40 * time.Second)}}
 		show(4, first, second)
-		if text := to.texts[3]; !strings.Contains(text, "eadlock") || strings.Contains(text, "ann") || strings.Contains(text, "bob") {
+		if text := to.texts[3]; !strings.Contains(text, "eadlock") || strings.Contains(text, ann) || strings.Contains(text, bob) || strings.Contains(text, "two") {
 			t.Errorf("privacy shows %q", text)
 		}
 	})
