@@ -29,6 +29,8 @@ var ways = map[string]func(*lock.All) *lock.All{
 // bothWays runs f under a fake clock and on a redis-server, for each of the ways. all
 // returns an All over keys.
 func bothWays(t *testing.T, f func(r *rig, all func(c *lock.Client, o lock.Options, keys ...string) *lock.All)) {
+	t.Helper()
+	beside(t)
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(r *rig) {
@@ -216,7 +218,6 @@ func TestAnAllPassesAWakeUpOn(t *testing.T) {
 // The loss of one key ends the lease, and the other keys become free at once.
 func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
 		c := r.client(lock.Config{})
 		for _, key := range []string{"a", "b", "c"} {

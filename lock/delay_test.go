@@ -47,7 +47,6 @@ func TestADelayIsWholeMilliseconds(t *testing.T) {
 
 // A lease expires, also after renewals and an Extend: nobody gets in for the delay.
 func TestAnExpiredLockStaysHeldForTheDelay(t *testing.T) {
-	t.Parallel()
 	onBothLong(t, "leases of milliseconds end early on a busy machine", func(r *rig) {
 		const ttl, delay = 300 * time.Millisecond, 700 * time.Millisecond
 		var all sync.WaitGroup
@@ -127,7 +126,6 @@ func TestALostLeaseIsNotUndoneBeforeTheDelay(t *testing.T) {
 // After Renew.MaxHold the lock is released when the delay is over, not only when the TTL
 // has passed.
 func TestAMaxHoldIsFollowedByTheDelay(t *testing.T) {
-	t.Parallel()
 	onBothLong(t, "leases of milliseconds end early on a busy machine", func(r *rig) {
 		const delay = 500 * time.Millisecond
 		var all sync.WaitGroup
@@ -150,7 +148,6 @@ func TestAMaxHoldIsFollowedByTheDelay(t *testing.T) {
 
 // After the loss of one key the others stay held for the delay.
 func TestTheOtherKeysOfALostAllStayHeldForTheDelay(t *testing.T) {
-	t.Parallel()
 	bothWays(t, func(r *rig, all func(*lock.Client, lock.Options, ...string) *lock.All) {
 		const delay = 500 * time.Millisecond
 		lease := r.locked(all(r.client(lock.Config{}), lock.Options{TTL: time.Minute, Delay: delay, Renew: lock.Renew{Every: 20 * time.Millisecond}}, "a", "b"))
@@ -184,7 +181,6 @@ func TestAHandedOverFairLockHasTheDelay(t *testing.T) {
 }
 
 func TestARedlockThatExpiresStaysHeldForTheDelay(t *testing.T) {
-	t.Parallel()
 	nodesOnBothLong(t, 3, "it waits for the ends of leases", func(r *nodes) {
 		const ttl, delay = 2 * time.Second, 2 * time.Second
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -225,7 +221,6 @@ func (r *rig) kept(what string, rival lock.Locker, most, slack time.Duration) {
 // Every request that sets a TTL adds the delay: the first attempt, a plain command, that of
 // a waiter, another entry, a renewal, and the confirmation by replicas.
 func TestEveryRequestSetsTheTTLWithTheDelay(t *testing.T) {
-	t.Parallel()
 	nodes := onReplicas(t, server.ReplicatedOptions{Replicas: 1})
 	onBothLong(t, "leases of milliseconds end early on a busy machine", func(r *rig) {
 		o := lock.Options{TTL: 20 * time.Second, Delay: time.Minute}

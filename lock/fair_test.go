@@ -237,7 +237,6 @@ func TestHeartbeatsHandOverALockWhoseWatcherHasStopped(t *testing.T) {
 
 // A client that waits again soon does not subscribe again.
 func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 5 {
@@ -656,6 +655,7 @@ func queue(rdb *redis.Client, c *lock.Client) error {
 // The number of commands of a hand-over, inside scripts and outside, does not depend
 // on the length of the queue.
 func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
+	alone(t)
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		cost := func(waiters int) float64 {

@@ -11,7 +11,6 @@ import (
 
 // A waiter for "{a}" receives no message of "a" and is not handed "a".
 func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
-	t.Parallel()
 	onBoth(t, func(r *rig) {
 		c, o := r.client(lock.Config{}), lock.Options{TTL: 10 * time.Second, Fence: true}
 		for _, pair := range [][2]lock.Locker{

@@ -22,6 +22,7 @@ import (
 // onChild runs f on a redis-server with these arguments. f may kill the server.
 func onChild(t *testing.T, f func(*rig, *server.Child), args ...string) {
 	t.Helper()
+	beside(t)
 	child := server.ForTest(t, args...)
 	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})), child)
 }
@@ -50,7 +51,6 @@ func TestAnEvictedLockIsNoticed(t *testing.T) {
 
 // Scenario 94: while a server does not write, its answers are old.
 func TestAPausedServerFreesNothing(t *testing.T) {
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
 		held := r.lock(a.Mutex("orders", lock.Options{TTL: time.Second}))
@@ -82,7 +82,6 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 
 // Scenario 95: a server that returns in time, with its data.
 func TestALeaseOutlivesAnOutageShorterThanItself(t *testing.T) {
-	t.Parallel()
 	onChild(t, func(r *rig, child *server.Child) {
 		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})
@@ -289,7 +288,6 @@ func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 // Scenario 59: a renewal that a stopped server executes later comes too late. Promise
 // P2.
 func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
-	t.Parallel()
 	onChild(t, func(r *rig, child *server.Child) {
 		const ttl = time.Second
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))

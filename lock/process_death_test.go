@@ -30,7 +30,6 @@ type writerEvent struct {
 // is free for at most the TTL of a dead holder and 1 s for dead processes that were next.
 func TestProcessesThatDieDelayOtherWritersOnlyBriefly(t *testing.T) {
 	testtier.Long(t, "it measures delays after the deaths of processes")
-	t.Parallel()
 	length, atLeast := 3*time.Second, 20
 	if proving() {
 		length, atLeast = 20*time.Second, 1000

@@ -20,7 +20,6 @@ import (
 //
 // Promise P2.
 func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		next := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute})
 		times := 1
@@ -71,7 +70,6 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 //
 // Promise P6.
 func TestALateWriteIsRefusedByItsFence(t *testing.T) {
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		worker := r.worker("write")
 		out, err := worker.StdoutPipe()

@@ -34,6 +34,7 @@ func (r *nodes) tooLate(passed, limit time.Duration) bool {
 // nodesInBubble runs f on n embedded servers under a fake clock.
 func nodesInBubble(t *testing.T, n int, f func(*nodes)) {
 	t.Helper()
+	beside(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := &nodes{T: t}
 		for i := range n {
@@ -48,6 +49,7 @@ func nodesInBubble(t *testing.T, n int, f func(*nodes)) {
 // nodesOnRedis runs f on n redis-servers with these further arguments.
 func nodesOnRedis(t *testing.T, n int, f func(*nodes), args ...string) {
 	t.Helper()
+	beside(t)
 	r := &nodes{T: t}
 	for range n {
 		child := server.ForTest(t, args...)
@@ -60,6 +62,7 @@ func nodesOnRedis(t *testing.T, n int, f func(*nodes), args ...string) {
 // nodesOnBoth runs f under a fake clock and on redis-servers.
 func nodesOnBoth(t *testing.T, n int, f func(*nodes)) {
 	t.Helper()
+	beside(t)
 	t.Run("embedded", func(t *testing.T) { nodesInBubble(t, n, f) })
 	t.Run("redis-server", func(t *testing.T) { nodesOnRedis(t, n, f) })
 }
@@ -68,6 +71,7 @@ func nodesOnBoth(t *testing.T, n int, f func(*nodes)) {
 // time limits or measure.
 func nodesOnBothLong(t *testing.T, n int, why string, f func(*nodes)) {
 	t.Helper()
+	beside(t)
 	t.Run("embedded", func(t *testing.T) { nodesInBubble(t, n, f) })
 	t.Run("redis-server", func(t *testing.T) {
 		testtier.Long(t, why)

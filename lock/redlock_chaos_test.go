@@ -27,7 +27,6 @@ const (
 // keep their data are killed, restarted, stopped and continued.
 func TestHoldsDoNotOverlapWhileNodesCrashAndFreeze(t *testing.T) {
 	testtier.Long(t, "nodes crash and freeze for seconds")
-	t.Parallel()
 	const clients, transports, keys, enough = 32, 8, 3, 50
 	length, seed := chaosSettings(t)
 	nodesOnRedis(t, 5, func(r *nodes) {

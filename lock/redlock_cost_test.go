@@ -88,7 +88,6 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 // after a connection has broken.
 func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	nodesOnBoth(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)

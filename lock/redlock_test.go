@@ -25,7 +25,6 @@ func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // Scenario 66.
 func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing.T) {
-	t.Parallel()
 	nodesOnBothLong(t, 5, "it waits for the time-out of a stopped node", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
@@ -86,7 +85,6 @@ func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
 
 // Scenario 67, nodes where another client holds the lock.
 func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
-	t.Parallel()
 	nodesOnBothLong(t, 5, "it waits for the undos of 32 subsets", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		for mask := range uint(1 << 5) {
@@ -127,7 +125,6 @@ func TestAnOutageIsNotContention(t *testing.T) {
 
 // Scenario 68. Promise P5.
 func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T) {
-	t.Parallel()
 	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		for _, pair := range [][]int{{0, 1}, {3, 4}, {0, 4}} {
 			for _, warm := range []bool{true, false} {
@@ -155,7 +152,6 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 }
 
 func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
-	t.Parallel()
 	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
@@ -176,7 +172,6 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 
 // Scenario 69, killed nodes. Promise P5.
 func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
-	t.Parallel()
 	nodesOnRedis(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		m := q.Redlock("orders", lock.Options{TTL: time.Hour})
@@ -253,7 +248,6 @@ func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 // Scenario 71: a request that a stopped node executes later is undone. Promise P3.
 func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
@@ -361,7 +355,6 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 }
 
 func TestANodeVotesOnceItIsOldEnough(t *testing.T) {
-	t.Parallel()
 	nodesOnRedis(t, 1, func(r *nodes) {
 		r.kill(0) // it may be the server of an earlier test
 		began := time.Now()
@@ -538,7 +531,6 @@ func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 
 // Scenario 90, on nodes: when a majority loses its data, the lease ends.
 func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
-	t.Parallel()
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 5 * time.Second, Renew: lock.Renew{Every: 100 * time.Millisecond}}))
@@ -553,7 +545,6 @@ func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 }
 
 func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
-	t.Parallel()
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
@@ -668,7 +659,6 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 
 // The second address of a server can be reached again when the votes of two nodes are needed.
 func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
-	t.Parallel()
 	nodesOnRedis(t, 2, func(r *nodes) {
 		r.add("localhost"+r.via[1].Options().Addr[len("127.0.0.1"):], redis.NewDialer(&redis.Options{}))
 		orders := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
@@ -845,7 +835,6 @@ func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 
 // Scenario 82, on nodes. Promise P3.
 func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})
 		r.warm(q)

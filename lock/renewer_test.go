@@ -81,7 +81,6 @@ func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 // Scenario 50: a renewal is in flight during many of the unlocks.
 func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	onBoth(t, func(r *rig) {
 		var log zombieHolder
 		rounds := 250
@@ -356,7 +355,6 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 // Scenario 62.
 func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
 	testtier.Long(t, "it keeps 2,000 leases for seconds")
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})
@@ -404,7 +402,6 @@ func TestAFlushIsNoticedAtTheNextRenewal(t *testing.T) {
 
 // Scenario 65.
 func TestADroppedLeaseIsNoLongerRenewed(t *testing.T) {
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		diary := &eventRecorder{}
 		func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,9 +92,24 @@ func (r *rig) lives(key string, ttl time.Duration, began time.Time) {
 // proofs run on one; otherwise it is false.
 func tooLate(passed, limit time.Duration) bool { return proving() && passed > limit }
 
+// parallel has the tests that beside has seen.
+var parallel sync.Map
+
+// beside runs a test that is not a subtest beside the others, however often it is called.
+func beside(t *testing.T) {
+	t.Helper()
+	if _, again := parallel.LoadOrStore(t, true); !again && !strings.Contains(t.Name(), "/") {
+		t.Parallel()
+	}
+}
+
+// alone keeps beside from running a test, which measures, beside others.
+func alone(t *testing.T) { parallel.Store(t, true) }
+
 // inBubble runs f on the embedded server under a fake clock.
 func inBubble(t *testing.T, f func(*rig)) {
 	t.Helper()
+	beside(t)
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
 		t.Cleanup(e.Close)
@@ -106,6 +122,7 @@ func inBubble(t *testing.T, f func(*rig)) {
 // onRedis runs f on a new redis-server.
 func onRedis(t *testing.T, f func(*rig)) {
 	t.Helper()
+	beside(t)
 	child := server.ForTest(t)
 	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})))
 }
@@ -113,6 +130,7 @@ func onRedis(t *testing.T, f func(*rig)) {
 // onBoth runs f under a fake clock and on a redis-server.
 func onBoth(t *testing.T, f func(*rig)) {
 	t.Helper()
+	beside(t)
 	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
 	t.Run("redis-server", func(t *testing.T) { onRedis(t, f) })
 }
@@ -120,6 +138,7 @@ func onBoth(t *testing.T, f func(*rig)) {
 // onBothLong is [onBoth] for tests that are long on a redis-server.
 func onBothLong(t *testing.T, why string, f func(*rig)) {
 	t.Helper()
+	beside(t)
 	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
 	t.Run("redis-server", func(t *testing.T) {
 		testtier.Long(t, why)

@@ -607,7 +607,6 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 // When memory is full, permits are renewed, released and handed over; new ones and a new
 // limit are refused.
 func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		d := &eventRecorder{}
 		c := r.client(lock.Config{Observe: d.write})
@@ -657,7 +656,6 @@ func TestASemaphoreDoesNotNoticeAScriptFlush(t *testing.T) {
 // A user with permission for the key alone uses its own limit, and waits for the message
 // to all.
 func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions

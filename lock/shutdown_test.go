@@ -17,7 +17,6 @@ import (
 
 // The reply to an acquire is on its way when the client is closed.
 func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
-	t.Parallel()
 	onBothLong(t, "it waits for the time limit of Close", func(r *rig) {
 		for kind, of := range map[string]func(*lock.Client, string) lock.Locker{
 			"mutex": func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, lock.Options{TTL: time.Minute}) },
@@ -172,6 +171,7 @@ func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
 }
 
 func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
+	alone(t)
 	onRedis(t, func(r *rig) {
 		root := r.client(lock.Config{})
 		held := r.lock(root.Mutex("orders", lock.Options{}))

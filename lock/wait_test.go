@@ -180,7 +180,6 @@ func TestNoHerd(t *testing.T) {
 // Scenarios 3 and 48.
 func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		identities := []*lock.Client{c, c.As("a"), c.As("b"), c.As("c")}

@@ -53,7 +53,6 @@ var wakingOneKinds = []string{"mutex", "reentrant", "semaphore"}
 
 // A release wakes one process, however many wait: the one that was refused first.
 func TestAReleaseWakesOneProcess(t *testing.T) {
-	t.Parallel()
 	onBothLong(t, "it counts the commands of 21 processes, which a busy machine adds to", func(r *rig) {
 		for _, kind := range wakingOneKinds {
 			first, _ := r.process("first")
@@ -754,6 +753,7 @@ func (r *rig) waitingWriters(n int, each func(i int, lease *lock.Lease)) (all *s
 // A release wakes one waiting writer, in the order in which the processes came. The
 // readers that wait are woken all together when a writer leaves.
 func TestAReleaseWakesOneWriter(t *testing.T) {
+	alone(t)
 	onBoth(t, func(r *rig) {
 		processes := testtier.Size(8, 20, 20)
 		lease := r.locked(r.client(lock.Config{}).RW("orders", lock.Options{}).Reader())
@@ -1073,7 +1073,6 @@ func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
 // attempt does not take the lock from the next one.
 func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
-	t.Parallel()
 	inBubble(t, func(r *rig) {
 		for _, of := range exclusiveWaiters {
 			for range 20 {
