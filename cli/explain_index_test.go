@@ -17,6 +17,7 @@ import (
 // The stories are the same with the indexes of the segments, and without them. A segment with an
 // index is not read.
 func TestAnIndexTellsTheSameStories(t *testing.T) {
+	t.Parallel()
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
 	if err != nil {

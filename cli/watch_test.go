@@ -143,6 +143,7 @@ func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
 }
 
 func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
+	t.Parallel()
 	addr := server.EmbeddedForTest(t).Addr()
 	w := startWatch(t, "--events", "acquired,appeared", "--match", "lock:orders:*", "--match", "lock:last", "-u", "redis://"+addr)
 	send(t, addr, "SET", "lock:other", token, "PX", "60000")
@@ -227,6 +228,7 @@ func (a *aging) Known() keyspace.Snapshot {
 // A lock that becomes overdue is reported at that time, once, and so is a
 // server finding. What an event has reported is not repeated.
 func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
+	t.Parallel()
 	const (
 		servers = "finding server, warning: .* evicts keys .*\nfinding server, info: The clocks .*\n"
 		late    = "finding lock:late, warning: Held for 10 m.*\n"

@@ -238,6 +238,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 
 // Scenario 111, first half. Promise P1.
 func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
+	t.Parallel()
 	s := Scenario{Clients: 16, Keys: Keys{N: 4}, Lock: Lock{Fence: true}, Hold: Const(0), Think: Const(0)}
 	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
 	if err != nil {

@@ -107,6 +107,7 @@ func TestALostLeaseNotifiesItsHolderBeforeTheDeadline(t *testing.T) {
 // Clients of the closed model that started at the same time would stay
 // synchronised.
 func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 10, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(time.Second),
@@ -133,6 +134,7 @@ func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
 }
 
 func TestWithARateNoClientThinksBeforeItArrives(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),

@@ -336,6 +336,7 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 
 // A client process that does not renew has kept its lock until the latest end of its lease.
 func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
+	t.Parallel()
 	s := &execSession{
 		config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, TTL: time.Second, Renew: Renew{Off: true}, Exec: `read x; echo '{"ok":true,"name":"a script"}'
 			read x; sleep 0.1; echo '{"id":1,"ok":true,"token":"a","valid_ms":400}'; read x`}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
@@ -425,6 +426,7 @@ func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
 // A steal deletes the key of the library under its name. Where locktop may not look for it,
 // because other programs may use the prefix, the report says that nothing was deleted.
 func TestAStealThatDeletesNothingDoesNotStrike(t *testing.T) {
+	t.Parallel()
 	for prefix, struck := range map[string]int{"": 1, "D:": 0} {
 		rdb := connect(t, server.ForTest(t).Addr())
 		r := started(t, rdb, Scenario{

@@ -27,6 +27,7 @@ func connectOver(t testing.TB) (*redis.Client, *netfault.Network) {
 }
 
 func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb, link := connectOver(t)
 		r := started(t, rdb, Scenario{
@@ -244,6 +245,7 @@ func TestAFaultIsDescribedInWords(t *testing.T) {
 
 // A server works again at the end of a pause, however long it lasts.
 func TestALongPauseEndsWithoutAnError(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := server.NewPiped()
 		defer s.Close()

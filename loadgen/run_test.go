@@ -57,6 +57,7 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 }
 
 func TestSumsAgreeInAllMetrics(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy
 	s.Lock = Lock{TTL: 10 * time.Millisecond, Renew: Renew{Off: true}} // some leases end early
@@ -412,6 +413,7 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 }
 
 func TestAllMethodsAtOnce(t *testing.T) {
+	t.Parallel()
 	r := started(t, connect(t, server.ForTest(t).Addr()), busy)
 	var all sync.WaitGroup
 	for i := range 6 {

@@ -73,6 +73,7 @@ func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
 
 // A connection goes to permitted addresses only, also if a cluster announces others.
 func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
+	t.Parallel()
 	forbidden, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

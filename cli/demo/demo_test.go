@@ -35,6 +35,7 @@ func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
 }
 
 func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
+	t.Parallel()
 	d, err := Start(t.Context(), 5, false)
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +108,7 @@ func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 }
 
 func TestTheRealDemoHasRealServersOnly(t *testing.T) {
+	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	d, err := Start(t.Context(), 3, true)
 	if err != nil {

@@ -122,6 +122,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 }
 
 func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
+	t.Parallel()
 	ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := StartChild(ctx, ChildOptions{})
@@ -134,6 +135,7 @@ func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 }
 
 func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
+	t.Parallel()
 	c := ForTest(t)
 	dir := directory(t, client(t, c.Addr()))
 	if !exists(dir) {
@@ -167,6 +169,7 @@ func TestStopAlsoEndsAFrozenServer(t *testing.T) {
 }
 
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
+	t.Parallel()
 	c := ForTest(t)
 	conn, err := net.Dial("tcp", c.Addr())
 	must(t, err)

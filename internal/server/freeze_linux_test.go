@@ -8,6 +8,7 @@ import (
 )
 
 func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
+	t.Parallel()
 	c := ForTest(t)
 	for range 200 { // usually the server has stopped before the check even without waiting
 		must(t, c.Freeze())

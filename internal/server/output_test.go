@@ -7,6 +7,7 @@ import (
 )
 
 func TestOutputTailSeesReadinessHoweverTheOutputIsCut(t *testing.T) {
+	t.Parallel()
 	j := newOutputTail()
 	for _, r := range strings.Repeat("# Warning: overcommit\n", 500) + "* Ready to accept connections\n" {
 		select {

@@ -75,6 +75,7 @@ func stat(name string) error {
 // Ctrl-C in a terminal is SIGINT for all processes of a group. A server that received it would
 // end before the program has released its locks.
 func TestCtrlCDoesNotReachAChild(t *testing.T) {
+	t.Parallel()
 	child := ForTest(t)
 	group, err := syscall.Getpgid(child.proc.pid())
 	if err != nil || group != child.proc.pid() {
@@ -84,6 +85,7 @@ func TestCtrlCDoesNotReachAChild(t *testing.T) {
 
 // When the parent is killed, the child ends, too, and the next start removes its directory.
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
+	t.Parallel()
 	ForTest(t) // skips where there is no redis-server
 	tmp := t.TempDir()
 	folders := func() int {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
+	t.Parallel()
 	c := ForTest(t)
 	must(t, c.Freeze())
 	must(t, c.Stop())
@@ -18,6 +19,7 @@ func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 }
 
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
+	t.Parallel()
 	c := ForTest(t)
 	must(t, c.Kill())
 	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
@@ -28,6 +30,7 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 }
 
 func TestAnotherServerOnThePortIsNotTheChild(t *testing.T) {
+	t.Parallel()
 	other, c := ForTest(t), ForTest(t)
 	must(t, c.Kill())
 	c.port = other.port

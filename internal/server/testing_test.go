@@ -52,6 +52,7 @@ func TestWithoutRedisATestFailsWhereItIsRequired(t *testing.T) {
 }
 
 func TestServersForTestsEndWithTheTest(t *testing.T) {
+	t.Parallel()
 	ForTest(t) // skips where there is no redis-server
 	var addrs []string
 	v := run(func(t TB) {

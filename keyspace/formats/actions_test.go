@@ -52,6 +52,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 // Each server version has its own message for a refusal by a replica or by an
 // ACL. locktop returns the same error for all.
 func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
+	t.Parallel()
 	admin := connect(t, server.ForTest(t).Addr())
 	load(t, admin, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "600000"})
 	seen := only(t, admin, "lock:a")
@@ -120,6 +121,7 @@ func everything(t testing.TB, rdb *redis.Client) string {
 // that was seen is not changed; the one that was seen can be extended, and then
 // force-released.
 func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
+	t.Parallel()
 	for name, rdb := range clients(t) {
 		if name == "embedded" && !testtier.InLong() {
 			continue

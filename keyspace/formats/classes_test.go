@@ -101,6 +101,7 @@ func fillOrdinary(t *testing.T, rdb *redis.Client, each int) (keys int) {
 // Thousands of alike keys are no locks, not even possible ones, and the ones among them are
 // still found.
 func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
+	t.Parallel()
 	each := testtier.Size(250, 3_000, 3_000)
 	rdb := connect(t, server.ForTest(t).Addr())
 	all := layouts(t, "handwritten")
@@ -142,6 +143,7 @@ func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
 // What applications do with ordinary keys for a minute does not make locks of them: they
 // extend sessions, note that workers live, count, cache anew, and delete what was used.
 func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
+	t.Parallel()
 	each := testtier.Size(12, 40, 40)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)))

@@ -70,6 +70,7 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 // Keys and tokens may have any bytes and any length. The command line releases
 // that lock, in that database, and is printable ASCII.
 func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	rdb := connect(t, addr)
 	for i, s := range []string{

@@ -117,6 +117,7 @@ func tolerance(l keyspace.Lock) time.Duration {
 }
 
 func TestEverySampleIsFoundAsItIs(t *testing.T) {
+	t.Parallel()
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range everyFormat {

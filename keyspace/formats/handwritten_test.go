@@ -153,6 +153,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 
 // A lock that is released and taken again is likely, whatever its library.
 func TestHandwrittenLocksInUseAreLikely(t *testing.T) {
+	t.Parallel()
 	all := layouts(t, "handwritten")
 	unlikely := missing(all, inUse(t, all))
 	t.Logf("in use, %d of %d are likely; not likely are %q", len(all)-len(unlikely), len(all), unlikely)

@@ -90,6 +90,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 // A fair lock is one lock, whether it is held or free: the queue stands in for it while no
 // client holds it. If the first waiter is dead, the next one sleeps until a message reaches it.
 func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
+	t.Parallel()
 	const (
 		key, queue, deadlines = "gate", "redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"
 		holder, dead, alive   = "8743c9c0-0795-4907-87fd-6c719a6b4586:52", "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7", "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"

@@ -177,6 +177,7 @@ func eventsOf(l *log, key string) []keyspace.Event {
 }
 
 func TestAnEvictedLockWasNotReleased(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	l := started(t, rdb, justTokens())
@@ -326,6 +327,7 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 // Without pushes, the watcher follows keyspace notifications if they are
 // enabled.
 func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t, "--notify-keyspace-events", "KEA")
 	admin := connect(t, redis.Options{Addr: child.Addr()})
 	looker(t, admin, "allchannels")
@@ -403,6 +405,7 @@ func TestWithoutHelloTheWatcherDoesNotWaitForPushes(t *testing.T) {
 
 // If a server has renamed TIME, the local clock is used instead.
 func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
+	t.Parallel()
 	rdb := realServer(t, "--rename-command", "TIME", "other-name")
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
 	s := scan(t, rdb, justTokens())

@@ -132,6 +132,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 
 // A scan whose context ends while the budget is spent returns at once.
 func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	t.Cleanup(func() {
 		if err := rdb.Close(); err != nil {

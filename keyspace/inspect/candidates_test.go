@@ -173,6 +173,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 // Thousands of alike possible locks are not shown, nor tracked, also if they appear while the
 // keyspace is watched. They are shown again when some of them behave as locks.
 func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
+	t.Parallel()
 	many := testtier.Size(220, 1_000, 1_000)
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()
@@ -237,6 +238,7 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 
 // A change of a key that is hidden with its class does not show it.
 func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
+	t.Parallel()
 	rdb := realServer(t)
 	all := perhaps()
 	all.MinConfidence = keyspace.Possible

@@ -18,6 +18,7 @@ import (
 
 // A snapshot says how many events are missing from it.
 func TestDroppedEventsAreCounted(t *testing.T) {
+	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
 	w := NewWatcher(NewScanner(rdb, ScanOptions{}))

@@ -109,6 +109,7 @@ func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 }
 
 func TestOversizedValuesAreReadInPart(t *testing.T) {
+	t.Parallel()
 	size := testtier.Size(64<<20, 512<<20, 512<<20)
 	rdb := realServer(t)
 	do(t, rdb, "SETRANGE", "lock:string", size-1, "x")

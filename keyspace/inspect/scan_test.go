@@ -471,6 +471,7 @@ func TestADeadlineIsKnownAlsoFromTheTimeToLive(t *testing.T) {
 }
 
 func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
+	t.Parallel()
 	admin := realServer(t)
 	fill(t, admin, 10_000)
 	do(t, admin, "SET", "string", "token:x")
@@ -668,6 +669,7 @@ func TestAScanWithRetriesContinuesAfterABusyServer(t *testing.T) {
 
 // The cost of repeated requests is included in the total.
 func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
+	t.Parallel()
 	admin := realServer(t)
 	fill(t, admin, 5000)
 	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
@@ -741,6 +743,7 @@ func TestAFailedStepIsRepeated(t *testing.T) {
 // process may go unnoticed, because the connection pool reconnects without an
 // error.
 func TestAScanWithRetriesStartsAgainOnAnotherProcess(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	fill(t, rdb, 5000)
@@ -762,6 +765,7 @@ func TestAScanWithRetriesStartsAgainOnAnotherProcess(t *testing.T) {
 }
 
 func TestAScanDoesNotOutliveTheServer(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	fill(t, rdb, 5000)
@@ -892,6 +896,7 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 // If a server accepts a connection and never answers, the scan ends with its
 // context.
 func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
@@ -938,6 +943,7 @@ func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 //
 // Promise P8.
 func TestAScanKeepsToItsBudget(t *testing.T) {
+	t.Parallel()
 	rdb := realServer(t)
 	fill(t, rdb, 20_000)
 	o := justTokens()

@@ -201,6 +201,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 
 // On a slow network a source is not missing, however long its cycles take.
 func TestASlowServerIsNotMissing(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, rdb *redis.Client, network *netfault.Network) {
 		for i := range 100 {
 			do(t, rdb, "SET", fmt.Sprint("lock:", i), fmt.Sprint("token:", i), "PX", 600_000)

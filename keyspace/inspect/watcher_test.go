@@ -125,6 +125,7 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 // One call does a limited amount of work. Locks are shown before the first pass
 // has ended.
 func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
+	t.Parallel()
 	rdb := realServer(t)
 	for i := range testtier.Size(12, 30, 30) { // much more than a call reads
 		fillFrom(t, rdb, 10_000*i, 10_000)

@@ -88,6 +88,7 @@ func (s *busyServer) next(acquires int) keyspace.Snapshot {
 // LOCKTOP_PROOF=1 it records an hour, also with more acquires, and prints the times to record a frame and
 // to open the recording.
 func TestADayOfManyLocksIsSmall(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("LOCKTOP_PROOF") == "" {
 		measureDay(t, 2000, 2, 200/5, 60)
 		return

@@ -105,6 +105,7 @@ func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
 }
 
 func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
+	t.Parallel()
 	all := hour(2)
 	r := openDir(t, recordDir(t, all))
 	for _, span := range [][2]int{{290, 320}, {10, 20}, {299, 300}, {300, 301}, {748, 749}, {5, 600}} {
@@ -121,6 +122,7 @@ func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
 
 // A snapshot between two frames has its events in the next frame.
 func TestNoEventIsLostBetweenFrames(t *testing.T) {
+	t.Parallel()
 	c := newChurn(3)
 	var all []keyspace.Snapshot
 	var want keyspace.Snapshot
@@ -202,6 +204,7 @@ func TestOnlyOneWriterUsesADirectory(t *testing.T) {
 }
 
 func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
+	t.Parallel()
 	all := hour(6)
 	dir := recordDir(t, all[:100])
 	w, _ := newDirWriter(t, dir, DirOptions{Tokens: true})
@@ -228,6 +231,7 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 }
 
 func TestOldSegmentsAreDeleted(t *testing.T) {
+	t.Parallel()
 	all := hour(7)
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "mine.lockrec")
@@ -309,6 +313,7 @@ func (d smallDisk) Write(b []byte) (int, error) {
 }
 
 func TestAFullDiskIsReportedOnce(t *testing.T) {
+	t.Parallel()
 	all := hour(9)
 	dir := t.TempDir()
 	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
@@ -503,6 +508,7 @@ func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 const writerEnv = "LOCKTOP_TEST_RECORD"
 
 func TestAKilledWriterLosesOneSecond(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv(writerEnv); dir != "" {
 		recordUntilKilled(dir)
 		return

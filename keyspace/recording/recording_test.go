@@ -87,6 +87,7 @@ func same(t *testing.T, got, want keyspace.Snapshot) {
 }
 
 func TestEverySnapshotIsFoundAsItWas(t *testing.T) {
+	t.Parallel()
 	all := story(65*time.Second, 20)
 	r := open(t, record(t, all))
 	if first, last := r.Span(); !first.Equal(begin) || !last.Equal(all[len(all)-1].At) || r.Damage() != nil {
@@ -126,6 +127,7 @@ func TestEventsSinceAMomentAreAllThere(t *testing.T) {
 
 // A file has a segment per 30 s. Damage costs the rest of its segment.
 func TestADamagedFileLosesTheRestOfASegment(t *testing.T) {
+	t.Parallel()
 	all := story(200*time.Second, 10)
 	file := record(t, all)
 	second := bytes.Index(file[1:], []byte(memberStart)) + 1

@@ -304,6 +304,7 @@ func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
 // Each line of this segment is small; together they are not, in the full state or over
 // several frames.
 func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
+	t.Parallel()
 	const at, holders = `"2026-01-01T00:00:00Z"`, 1500
 	var locks []string
 	for i := range 100 {
@@ -372,6 +373,7 @@ func TestASegmentHasEveryField(t *testing.T) {
 }
 
 func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
+	t.Parallel()
 	c := newChurn(3)
 	var all []keyspace.Snapshot
 	for range 40 {

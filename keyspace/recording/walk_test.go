@@ -139,6 +139,7 @@ func (c *counter) Index() []byte           { defer func() { c.n = 0 }(); return 
 // An index is used unless it is damaged or the segment before it is another one, and it is
 // deleted with its segment.
 func TestAnIndexBelongsToItsSegment(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	w, _ := newDirWriter(t, dir, DirOptions{Keep: 100 * time.Minute, Index: func() Indexer { return &counter{} }})
 	c := newChurn(3)

@@ -13,6 +13,7 @@ import (
 // One pass over a history gives the same result as porcupine, which tries all
 // orders.
 func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
+	t.Parallel()
 	for limit := 1; limit <= 3; limit++ {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) { testProof(t, limit) })
 	}

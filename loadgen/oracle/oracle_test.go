@@ -154,6 +154,7 @@ func TestAsManyAsTheLimitMayBeInside(t *testing.T) {
 }
 
 func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
+	t.Parallel()
 	for limit := 1; limit <= 4; limit++ {
 		testRandomHistories(t, limit)
 	}

@@ -110,6 +110,7 @@ func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 
 // Of two stops, one stops the server and one only its writes.
 func TestAStopEndsTheWritesOfAServer(t *testing.T) {
+	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	g, err := openTestbed(t.Context(), 1)
 	if err != nil {
@@ -142,6 +143,7 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 }
 
 func TestLeftoversOnAServerAreFound(t *testing.T) {
+	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	g, err := openTestbed(t.Context(), 1)
 	if err != nil {

@@ -54,6 +54,7 @@ func TestBoundedRenewalsLetTheLockLapseUnderItsHolder(t *testing.T) {
 
 // Corresponds to [TestBoundedRenewalsLetTheLockLapseUnderItsHolder].
 func TestTheOwnerOfASoundLockIsToldBeforeItLapses(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(r *rig) {
 		owner := r.client().Reentrant("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Max: 4}})
 		other := sound{r.client().Reentrant("orders", lock.Options{})}

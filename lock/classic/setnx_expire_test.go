@@ -9,6 +9,7 @@ import (
 )
 
 func TestACrashBeforeTheExpiryLeavesALockForEver(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(r *rig) {
 		victim := classic.NewSetnxExpire(r.rdb, "orders", classic.Options{TTL: time.Minute, Hooks: dyingBefore(classic.BeforeExpire)})
 		if _, err := victim.TryLock(ctx); !errors.Is(err, errKilled) {
