@@ -7,16 +7,19 @@ package formats
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"locktop/keyspace"
 )
 
 // All returns every format, the most specific first: with equal confidence, the first
-// format wins.
-func All() []keyspace.Format {
+// format wins. The caller may change the list, but not what a format points to.
+func All() []keyspace.Format { return slices.Clone(all()) }
+
+var all = sync.OnceValue(func() []keyspace.Format {
 	return slices.Concat(byStructure(), byName(), byToken(), handMade())
-}
+})
 
 // byStructure lists the formats with a structure that no other library writes.
 func byStructure() []keyspace.Format {
