@@ -493,7 +493,7 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 		if x := d.app.run.faults[0]; x.to.IsZero() {
 			t.Errorf("the crash of the run before goes on: %+v", x)
 		}
-		d.wait(historyKept + time.Minute)
+		d.size(40, 6).wait(historyKept + time.Minute) // few cells to draw
 		g.mu.Lock()
 		g.m.Running, g.m.Elapsed = false, time.Since(g.m.Began)
 		g.mu.Unlock()
