@@ -38,7 +38,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 		rdb := piped(t)
 		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 1}})
 		for _, kind := range []Kind{Reentrant, RW, Fair, "classic/blind-delete", Mutex} {
-			time.Sleep(time.Second)
+			time.Sleep(100 * time.Millisecond)
 			before := r.Metrics()
 			s := r.Scenario()
 			s.Lock = Lock{Kind: kind}
@@ -48,7 +48,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 			if got := r.Scenario().Keys.Prefix; got == s.Keys.Prefix {
 				t.Errorf("%s locks the keys of another kind", kind)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(500 * time.Millisecond)
 			m := r.Metrics()
 			checkSums(t, m)
 			if !m.Began.After(before.Began) || m.Acquired < 10 || m.Errors > 0 {
@@ -284,7 +284,7 @@ func TestNumbersOfHoldersHaveATimeToLiveFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 2}, Think: Const(100 * time.Millisecond), Lock: Lock{Fence: true, TTL: time.Second}})
+		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 2}, Think: Const(400 * time.Millisecond), Lock: Lock{Fence: true, TTL: time.Second}})
 		for range 50 {
 			time.Sleep(20 * time.Millisecond)
 			for _, key := range rdb.Keys(t.Context(), "*").Val() {
