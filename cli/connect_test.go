@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,18 @@ type outcome struct {
 func locktop(t *testing.T, args ...string) outcome {
 	t.Helper()
 	return locktopWith(t, strings.NewReader(""), args...)
+}
+
+// locktopFor runs the program with --for 300ms. On a slow machine it runs it with longer times, until
+// ok returns true.
+func locktopFor(t *testing.T, ok func(outcome) bool, args ...string) (got outcome) {
+	t.Helper()
+	for span := 300 * time.Millisecond; span < time.Minute; span *= 4 {
+		if got = locktop(t, append(slices.Clone(args), "--for", span.String())...); ok(got) {
+			break
+		}
+	}
+	return got
 }
 
 func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {

@@ -218,17 +218,20 @@ func TestContentionShowsStoredWaiters(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "orders:4713", "pay-7:52~01a20e37-d12f-7743-b2a6-c9e1c60bb87b", "PX", 60_000)
 	send(t, addr, "ZADD", "{orders:4713}:waiters", 1_700_000_000_000_000, "api-2:17~5f1c2a3b4d5e")
-	where := []string{"contention", "-u", "redis://" + addr, "--for", "200ms"}
-	got := locktop(t, where...)
+	where := []string{"contention", "-u", "redis://" + addr}
+	stored := regexp.MustCompile(`(?m) stored$`)
+	got := locktopFor(t, func(got outcome) bool { return stored.MatchString(got.out) }, where...)
 	for _, want := range []string{`(?m)^orders:\* +1 +100% +1 +\d\.\d\d s/s +pay-7:52 100% +≥\S+ ms +≥\S+ ms +stored$`, `(?m)^pay-7:52 +orders:4713 +1 +\d+ ms +\d+ ms +stored$`, `only poll are seen with --monitor`} {
 		if got.code != exitFine || !regexp.MustCompile(want).MatchString(got.out) {
 			t.Errorf("it ends with %d, and does not print %s:\n%s%s", got.code, want, got.out, got.errors)
 		}
 	}
-	if got := locktop(t, append(where, "--folded", "orders:*")...); !regexp.MustCompile(`^orders:\*;orders:4713;pay-7:52;api-2:17~5f1c2a3b4d5e \d+\n$`).MatchString(got.out) {
+	folded := regexp.MustCompile(`^orders:\*;orders:4713;pay-7:52;api-2:17~5f1c2a3b4d5e \d+\n$`)
+	got = locktopFor(t, func(got outcome) bool { return folded.MatchString(got.out) }, append(where, "--folded", "orders:*")...)
+	if !folded.MatchString(got.out) {
 		t.Errorf("folded it prints %q", got.out)
 	}
-	if got := locktop(t, append(where, "--folded", "other:*")...); got.out != "" || got.code != exitFine {
+	if got := locktop(t, append(where, "--for", "200ms", "--folded", "other:*")...); got.out != "" || got.code != exitFine {
 		t.Errorf("of no lock it prints %q, and ends with %d", got.out, got.code)
 	}
 }

@@ -45,7 +45,8 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "the server does not have TIME") {
 		t.Errorf("it says %q", said)
 	}
-	if got := locktop(t, "watch", "--for", "300ms", "-u", "redis://"+addr); got.code != exitFine || !strings.Contains(got.out, "lock:a") {
+	shown := func(got outcome) bool { return got.code == exitFine && strings.Contains(got.out, "lock:a") }
+	if got := locktopFor(t, shown, "watch", "-u", "redis://"+addr); !shown(got) {
 		t.Errorf("watch ends with %d: %s%s", got.code, got.out, got.errors)
 	}
 }
