@@ -10,6 +10,7 @@ import (
 // A test has the server of an earlier one, without anything that the earlier one left there. A
 // server with other settings, or that does not answer, is not given to another test.
 func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
+	t.Parallel()
 	ForTest(t) // skips where there is no redis-server
 	ctx := t.Context()
 	var s idleServers
