@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -29,7 +31,8 @@ func open(urls []string) (line.Lock, error) {
 			return line.Hold{}, err
 		}
 		// The hold must not end with the wait for it.
-		held, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var end atomic.Int64
+		held, stop := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), endKey{}, &end))
 		giveUp := context.AfterFunc(ctx, stop)
 		holding, release, err := locker.WithContext(held, key)
 		if err != nil {
@@ -41,7 +44,7 @@ func open(urls []string) (line.Lock, error) {
 		}
 		giveUp()
 		return line.Hold{
-			Valid: ttl - attempt, // the one that succeeded may have begun so long ago; renewals do not show
+			Valid: time.Until(time.UnixMilli(end.Load())), // 0 or less after a freeze; renewals do not show
 			Lost:  holding.Done(),
 			Unlock: func(context.Context) error {
 				defer stop()
@@ -55,8 +58,24 @@ func open(urls []string) (line.Lock, error) {
 	}, nil
 }
 
-// attempt is how long one attempt may take: the default of the library.
-const attempt = 20 * time.Millisecond
+// endKey is the key of the value of a context that takes the end of the lease, in ms since 1970.
+type endKey struct{}
+
+// watched is a client that takes the end of a lease from the command that got it: the library
+// computes it before the command, and does not tell it.
+type watched struct{ rueidis.Client }
+
+func (w watched) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	words := command.Commands()
+	at, _ := strconv.ParseInt(words[len(words)-1], 10, 64) // PXAT
+	result := w.Client.Do(ctx, command)
+	if end, ok := ctx.Value(endKey{}).(*atomic.Int64); ok {
+		if text, err := result.ToString(); err == nil && text == "OK" { // an extension has a number
+			end.Store(at)
+		}
+	}
+	return result
+}
 
 // byTTL has one locker per TTL: it is a setting of the locker.
 type byTTL struct {
@@ -74,7 +93,11 @@ func (b *byTTL) of(ttl time.Duration) (rueidislock.Locker, error) {
 	// One key per lock and NOLOOP, as in the README. Without NOLOOP a holder hears of its
 	// own extension and extends again, thousands of times a second.
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: b.option, KeyValidity: ttl, KeyMajority: 1, NoLoopTracking: true, TryNextAfter: attempt,
+		ClientOption: b.option, KeyValidity: ttl, KeyMajority: 1, NoLoopTracking: true,
+		ClientBuilder: func(o rueidis.ClientOption) (rueidis.Client, error) {
+			c, err := rueidis.NewClient(o)
+			return watched{c}, err
+		},
 	})
 	if err == nil {
 		b.all[ttl] = l
