@@ -159,22 +159,17 @@ type tester struct {
 	orders   int
 	explorer bool // run no other test
 	within   time.Duration
+	original string // binary of the tests of the package as it is
 }
 
 // test builds and tests a mutant.
 func (t tester) test(m mutant) (result, error) {
-	changed, overlay, binary := filepath.Join(t.work, "changed"+filepath.Ext(m.file)), filepath.Join(t.work, "overlay.json"), filepath.Join(t.work, "lock.test")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(t.dir, m.file): changed}})
-	if err != nil {
+	binary, out, err := t.build(m)
+	switch {
+	case binary == "" && err == nil:
+		return result{"the compiler", out}, nil
+	case err != nil:
 		return result{}, err
-	}
-	if err := errors.Join(os.WriteFile(changed, []byte(m.text), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
-		return result{}, err
-	}
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
-	build.Dir = t.dir
-	if out, err := build.CombinedOutput(); err != nil {
-		return result{"the compiler", string(out)}, nil
 	}
 	if r := t.tried("the explorer", binary, "-test.run=^TestExplore$"); r.by != "" || t.explorer {
 		return r, nil
@@ -182,14 +177,30 @@ func (t tester) test(m mutant) (result, error) {
 	return t.tried("a test", binary, "-test.skip=^TestExplore$"), nil
 }
 
+// build builds the tests of a mutant. Without a binary and an error, the compiler refuses it.
+func (t tester) build(m mutant) (binary, out string, _ error) {
+	changed, overlay := filepath.Join(t.work, "changed"+filepath.Ext(m.file)), filepath.Join(t.work, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(t.dir, m.file): changed}})
+	if err := errors.Join(err, os.WriteFile(changed, []byte(m.text), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+		return "", "", err
+	}
+	binary = filepath.Join(t.work, m.file+".test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
+	build.Dir = t.dir
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", string(out), nil
+	}
+	return binary, "", nil
+}
+
 var (
 	order   = regexp.MustCompile(`LOCKTOP_EXPLORE_ORDER='[^']*'`)
 	failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test\w+)\S*|^panic: .*`)
-	late    = regexp.MustCompile(`(?s)panic: test timed out.*?running tests:(?:\n\t+(Test\w+)\S*)?`)
+	late    = regexp.MustCompile(`(?s)panic: test timed out(?:.*?running tests:\n\t+(Test\w+))?`)
 )
 
 // tried runs tests. The machine may be busy: the test that fails or does not end runs again alone,
-// and if it passes then, all do. What happens twice has killed the mutant.
+// and if it passes then, all do. What happens twice, and not without the mutant, has killed it.
 func (t tester) tried(by, binary string, args ...string) result {
 	out, outcome := t.run(t.within, binary, args...)
 	if outcome == failed && order.MatchString(out) { // under a fake clock
@@ -198,13 +209,17 @@ func (t tester) tried(by, binary string, args ...string) result {
 	if outcome == passed {
 		return result{}
 	}
-	for _, again := range [][]string{alone(out, args), args} {
-		switch out, outcome = t.run(3*t.within, binary, again...); outcome {
-		case failed:
-			return result{by, strings.TrimSpace(cmp.Or(order.FindString(out), failure.FindString(out)))}
-		case hung:
+	for i, again := range [][]string{alone(out, args), args} {
+		if out, outcome = t.run(time.Duration(1+2*i)*t.within, binary, again...); outcome == passed {
+			continue
+		}
+		if _, usual := t.run(t.within, t.original, alone(out, again)...); usual != passed {
+			continue
+		}
+		if outcome == hung {
 			return result{by + " that hangs", strings.Join(alone(out, again), " ")}
 		}
+		return result{by, strings.TrimSpace(cmp.Or(order.FindString(out), failure.FindString(out)))}
 	}
 	return result{}
 }
@@ -248,7 +263,7 @@ func (t tester) run(within time.Duration, binary string, args ...string) (out st
 func main() {
 	var t tester
 	flag.IntVar(&t.orders, "orders", 150, "how many orders of each kind the explorer runs")
-	flag.DurationVar(&t.within, "within", time.Minute, "how long the explorer, and the other tests, may take; three times as long when they run again")
+	flag.DurationVar(&t.within, "within", time.Minute, "how long the explorer, and the other tests, may take; three times as long when all run again")
 	flag.BoolVar(&t.explorer, "explorer", false, "run only the explorer")
 	defects := flag.Bool("defects", false, "test the mutants of internal/mutants/defects.txt instead of those of the rules")
 	sample := flag.Int("sample", 0, "test so many mutants, drawn at random; 0 = all")
@@ -279,6 +294,9 @@ func run(defects bool, sample int, seed uint64, t tester) (err error) {
 		choose := rand.New(rand.NewPCG(seed, 0))
 		choose.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:sample]
+	}
+	if t.original, _, err = t.build(mutant{file: "original.go", text: "package lock\n"}); err != nil {
+		return err
 	}
 	by := map[string]int{}
 	for i, m := range all {
