@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"locktop/internal/testtier"
+	"locktop/loadgen/external"
 )
 
 // knownOrder is a client with a flaw, and an order that shows it.
@@ -101,7 +102,11 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 		t.Run(k.client, func(t *testing.T) {
 			t.Parallel()
 			runs := testtier.Size(1, 2, 10)
-			if p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client); p.Found == nil || testtier.Proving() && p.Found.Seen < runs-1-p.Other-p.Slow { // the machine may be busy once
+			p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
+			for try := 0; p.Found == nil && p.Slow > 0 && try < 20; try++ { // a waiter that misses its turn counts on a fast machine only
+				p = explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
+			}
+			if p.Found == nil || testtier.Proving() && p.Found.Seen < runs-1-p.Other-p.Slow { // the machine may be busy once
 				t.Errorf("%s: not in each of %d runs: %+v", k.order, runs, p.Found)
 			}
 		})
@@ -201,5 +206,41 @@ func TestTheSchemaKnowsEveryFieldOfASearch(t *testing.T) {
 	v["colour"] = "red"
 	if schema.Validate(v) == nil {
 		t.Error("the schema takes an unknown field")
+	}
+}
+
+// A lease that was just reported ends as if the client had written the answer when it could go on
+// last: a busy machine makes no overlap. A longer lease ends when the client says.
+func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
+	t.Parallel()
+	s, err := openStage(t.Context(), probe(t.Context(), command("test:set"), ""), 1, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.play = plays()[0]
+	if err := s.ready(); err != nil {
+		t.Fatal(err)
+	}
+	p := s.players[asker]
+	p.rouse()
+	asked := p.roused
+	l, err := p.process.Lock(t.Context(), external.Terms{Keys: []string{s.key}, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.roused.After(asked) {
+		t.Error("the reply to its command did not rouse the client")
+	}
+	read := time.Now() // later than the answer
+	c := &claim{player: p, lease: l, reported: l.Deadline(), certain: p.certain(l)}
+	if most := p.roused.Add(l.Latest().Sub(read)); c.certain.After(most) || c.end().After(c.certain) || c.end().After(c.reported) {
+		t.Errorf("it ends %s or %s, want at most %s", c.end(), c.certain, most)
+	}
+	if c.certain = asked; c.valid() {
+		t.Error("a lease is valid after its end")
+	}
+	if err := l.Extend(t.Context(), time.Hour); err != nil || !c.end().Equal(l.Deadline()) {
+		t.Errorf("after an extension, %v: it ends %s, want %s", err, c.end(), l.Deadline())
 	}
 }

@@ -16,8 +16,11 @@ import (
 
 // Times of a player.
 const (
-	orderWait = orderTTL / 2 // for which a request may wait for the lock, so that no lease ends meanwhile
-	calm      = 3 * time.Millisecond
+	// orderWait is how long a request may wait for the lock: shorter than a lease, and clearly
+	// longer than untilBroken, so that a client that tries again always has the time for it.
+	orderWait   = orderTTL * 3 / 4
+	untilBroken = orderTTL * 2 / 5 // from a command to the loss of its reply and its connection
+	calm        = 3 * time.Millisecond
 	// resting is how long a client may take until it sends its next command or answers. After
 	// it the client makes a pause of its own, and the others may go on.
 	resting = 40 * time.Millisecond
@@ -44,6 +47,7 @@ type player struct {
 	loose   int      // commands of a request beyond mostOrdered
 	own     int      // commands without a request
 	asking  bool
+	roused  time.Time     // when it last could go on: after a request, a reply or a freeze
 	changed chan struct{} // capacity 1
 
 	stopped bool // by freeze
@@ -61,6 +65,7 @@ type reply struct {
 	asked time.Time
 	lease *external.Lease
 	err   error
+	end   time.Time // of a new lease, from player.certain
 }
 
 // claim is a hold, as the client reported it.
@@ -71,16 +76,30 @@ type claim struct {
 	asked   time.Time
 	granted time.Time
 	left    bool // released, or its client was killed
+
+	reported time.Time // end of the lease when it was granted
+	certain  time.Time // the same, from player.certain
+}
+
+// end returns the end of the lease: not later than for the client, also on a busy machine, unless
+// the client has prolonged it.
+func (c *claim) end() time.Time {
+	if d := c.lease.Deadline(); d.After(c.reported) || d.Before(c.certain) {
+		return d
+	}
+	return c.certain
 }
 
 // valid reports whether the client says that it has the lock.
-func (c *claim) valid() bool { return c != nil && !c.left && c.lease.Valid() }
+func (c *claim) valid() bool {
+	return c != nil && !c.left && c.lease.Valid() && time.Now().Before(c.end())
+}
 
 func startPlayer(number int, commandLine string, servers []string) (*player, error) {
 	p := &player{number: number, name: oracle.ClientLabel(number + 1), nodes: len(servers), free: true, changed: make(chan struct{}, 1)}
 	var urls []string
 	for i, server := range servers {
-		w, err := openWire(i+1, server, p.arrived)
+		w, err := openWire(i+1, server, p.arrived, p.rouse)
 		if err != nil {
 			p.close()
 			return nil, err
@@ -218,7 +237,7 @@ func (p *player) complete() bool {
 // ask sends the next request of the play.
 func (p *player) ask(ctx context.Context, o op, request func(context.Context) (*external.Lease, error)) {
 	p.mu.Lock()
-	p.asking, p.ordered = true, 0
+	p.asking, p.ordered, p.roused = true, 0, time.Now()
 	p.mu.Unlock()
 	p.hurt = false
 	asked := time.Now()
@@ -226,11 +245,30 @@ func (p *player) ask(ctx context.Context, o op, request func(context.Context) (*
 		ctx, cancel := context.WithTimeout(ctx, orderWait+answerWithin)
 		defer cancel()
 		l, err := request(ctx)
+		r := &reply{o, asked, l, err, p.certain(l)}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.asking, p.answer = false, &reply{o, asked, l, err}
+		p.asking, p.answer = false, r
 		p.wake()
 	}()
+}
+
+// rouse records that the client can go on now.
+func (p *player) rouse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.roused = time.Now()
+}
+
+// certain returns the end of a lease that the client has just reported, if it measured it when
+// it could go on last. l may be nil.
+func (p *player) certain(l *external.Lease) time.Time {
+	if l == nil {
+		return time.Time{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.roused.Add(time.Until(l.Latest()))
 }
 
 // answered returns the result of a request, once.
@@ -249,6 +287,7 @@ func (p *player) freeze() error {
 
 func (p *player) thaw() {
 	if p.stopped {
+		p.rouse()
 		_ = p.process.Continue() // fails if the client is dead
 		p.stopped = false
 	}

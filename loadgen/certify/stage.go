@@ -243,7 +243,10 @@ func (s *stage) step(c choice) {
 		row.Reply = "arrives"
 		s.quiet(p, resting)
 	default:
-		p.thaw()
+		if p.stopped {
+			p.thaw()
+			s.pauseFor(slack) // first it notices what has ended meanwhile, like its patience
+		}
 		s.goOn(p, c.fault, &row)
 	}
 	s.steps[len(s.steps)-1].Command, s.steps[len(s.steps)-1].Reply = row.Command, row.Reply
@@ -299,7 +302,7 @@ func (s *stage) goOn(p *player, f fault, row *Step) {
 		s.pauseFor(orderTTL + slack)
 		return
 	case lostReply:
-		s.pauseFor(orderTTL / 2)
+		s.pauseFor(untilBroken)
 		close(cmd.broken)
 	}
 	s.quiet(p, resting)
@@ -375,7 +378,7 @@ func (s *stage) handle(p *player, r *reply) {
 			p.script = nil
 		}
 	default:
-		h := &claim{player: p, lease: r.lease, shared: r.o == opRead, asked: r.asked, granted: time.Now()}
+		h := &claim{player: p, lease: r.lease, shared: r.o == opRead, asked: r.asked, granted: time.Now(), reported: r.lease.Deadline(), certain: r.end}
 		if r.o == opRelock {
 			p.second = h
 		} else {
@@ -404,14 +407,19 @@ func (s *stage) end() {
 		r := reply{o: opLock, asked: asked}
 		for r.lease == nil && (time.Since(asked) < limit || r.err == nil) && ctx.Err() == nil && c.process.Err() == nil {
 			t.Wait = max(limit-time.Since(asked), 0)
+			c.rouse()
 			r.lease, r.err = c.process.Lock(ctx, t)
 		}
+		r.end = c.certain(r.lease)
 		done <- r
 	}()
 	release := time.After(orderTTL * 5 / 4)
+	before := asked
 	for tick := time.Tick(slack / 2); s.finding == ""; {
 		select {
 		case <-tick:
+			s.slow = s.slow || time.Since(before) > orderTTL/8
+			before = time.Now()
 			s.judge()
 		case <-release: // those that renew
 			s.releaseAll()

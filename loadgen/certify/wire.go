@@ -62,6 +62,7 @@ type wire struct {
 	server   string
 	listener net.Listener
 	arrived  func(*message) // sends the fate of the command, now or later
+	replies  func()         // is called before each reply
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -69,12 +70,12 @@ type wire struct {
 	over  bool
 }
 
-func openWire(node int, server string, arrived func(*message)) (*wire, error) {
+func openWire(node int, server string, arrived func(*message), replies func()) (*wire, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{node: node, server: server, listener: l, arrived: arrived, conns: make(map[net.Conn]bool)}
+	w := &wire{node: node, server: server, listener: l, arrived: arrived, replies: replies, conns: make(map[net.Conn]bool)}
 	w.running.Go(func() {
 		for {
 			near, err := l.Accept()
@@ -137,7 +138,7 @@ func (w *wire) serve(near net.Conn) {
 	}
 	l := &link{near: near, far: far}
 	var replies sync.WaitGroup
-	replies.Go(l.replies)
+	replies.Go(func() { l.replies(w) })
 	l.requests(w)
 	_ = far.Close()
 	replies.Wait()
@@ -176,7 +177,7 @@ func (l *link) send(c *message, raw []byte) bool {
 }
 
 // replies passes on what the server sends.
-func (l *link) replies() {
+func (l *link) replies(w *wire) {
 	defer l.end()
 	for in := bufio.NewReader(l.far); ; {
 		v, err := readValue(in)
@@ -189,6 +190,7 @@ func (l *link) replies() {
 			<-c.broken
 			return
 		}
+		w.replies()
 		if _, err := l.near.Write(v.raw); err != nil {
 			return
 		}
