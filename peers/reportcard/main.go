@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,12 +23,13 @@ func main() {
 	out := flag.String("out", "", "write the page to this file, as markdown (default: stdout)")
 	drawn := flag.String("html", "", "also write the card with its drawings to this file")
 	only := flag.String("run", "", "run only the clients whose names contain one of these words, such as redsync,redlock")
-	tests := flag.String("tests", "", "run only these tests, such as freeze,crash")
+	tests := flag.String("tests", "", "run only these tests, such as freeze,crash; orders = the orders of certify --exhaustive")
+	limit := flag.Int("limit", 300, "run at most so many orders of each play of each client")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, words(*only), words(*tests), *out, *drawn); err != nil {
+	if err := run(ctx, words(*only), words(*tests), *limit, *out, *drawn); err != nil {
 		fmt.Fprintln(os.Stderr, "reportcard:", err)
 		os.Exit(1)
 	}
@@ -38,18 +40,30 @@ func words(list string) []string {
 }
 
 // run runs the tests and writes the pages.
-func run(ctx context.Context, only, tests []string, out, drawn string) error {
+func run(ctx context.Context, only, tests []string, limit int, out, drawn string) error {
 	found, missing, err := clients.Build(ctx, ".", "bin")
 	if err != nil {
 		return err
 	}
-	p := page{all: certify.Tests(), missing: missing, machine: machine()}
+	p := page{all: certify.Tests(), missing: missing, machine: machine(), limit: limit}
 	var commands []string
 	for _, c := range found {
 		if chosen(c, only) {
 			p.clients = append(p.clients, c)
 			commands = append(commands, c.Command)
 		}
+	}
+	all := len(tests) == 0
+	ordered := all || slices.Contains(tests, ordersTest)
+	if ordered {
+		if p.search, err = explore(ctx, commands, limit); err != nil {
+			return err
+		}
+	}
+	if tests = slices.DeleteFunc(tests, func(name string) bool { return name == ordersTest }); len(tests) == 0 && !all {
+		var section strings.Builder
+		p.orders(&section)
+		return output(out, section.String())
 	}
 	p.card, err = certify.Run(ctx, certify.Options{Commands: commands, Tests: tests, Progress: progress()})
 	if err != nil {
@@ -60,12 +74,16 @@ func run(ctx context.Context, only, tests []string, out, drawn string) error {
 			return err
 		}
 	}
-	text := p.markdown()
-	if out == "" {
+	return output(out, p.markdown())
+}
+
+// output writes a page, to stdout if the name is empty.
+func output(name, text string) error {
+	if name == "" {
 		_, err := fmt.Print(text)
 		return err
 	}
-	return os.WriteFile(out, []byte(text), 0o644)
+	return os.WriteFile(name, []byte(text), 0o644)
 }
 
 // chosen reports whether the name of a client contains one of the words; without words,

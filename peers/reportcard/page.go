@@ -38,6 +38,8 @@ type page struct {
 	all     []certify.Test   // also those that were not run
 	missing []string         // clients that could not run, with the reasons
 	machine string
+	search  certify.Search // of the same clients, empty if it was not run
+	limit   int            // of its orders
 }
 
 func machine() string {
@@ -59,6 +61,7 @@ func (p page) markdown() string {
 	} {
 		p.table(&b, g.group, g.title)
 	}
+	p.orders(&b)
 	p.evidence(&b, "Evidence of the failures", certify.Fail)
 	p.evidence(&b, "Facts", certify.Observed)
 	p.evidence(&b, "Without a result", certify.Inconclusive)
@@ -180,7 +183,7 @@ func (p page) untested(b *strings.Builder) {
 	}
 	b.WriteString(`- Redisson and python-redis-lock themselves: their columns are programs that send the same commands.
 - Other versions, options, connection pools and servers than those above; TLS; clusters.
-- Rare orders of events: each test shows one.
+- Rare orders of events: each test shows one, and the orders of the commands are those of two clients.
 `)
 }
 
@@ -208,5 +211,6 @@ const again = `
 npm install --prefix peers/compat/node              # the Node clients; the Python ones need Debian's python3-redis
 make report-card                                    # this page, and card.html with a drawing of each failure
 cd peers/clients && go run ../reportcard -run redsync -tests freeze,late-unlock
+cd peers/clients && go run ../reportcard -tests orders   # only the orders of the commands
 ` + "```" + `
 `

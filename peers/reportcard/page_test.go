@@ -41,6 +41,15 @@ func TestThePageSaysWhatWasObserved(t *testing.T) {
 			},
 		},
 	}
+	p.limit = 300
+	p.search = certify.Search{Date: p.card.Date, Server: p.card.Server, Faults: 2, Clients: []certify.SearchResult{
+		{Client: p.card.Clients[0].Client, Plays: []certify.Played{{Play: "release", Orders: []int{4, 60, 236}, Left: 9, Other: 3, Slow: 2}, {Play: "again", Orders: []int{5, 70}, Doubtful: 1}}},
+		{Client: p.card.Clients[1].Client, Plays: []certify.Played{
+			{Play: "release", Orders: []int{4, 6}, Found: &certify.Counterexample{Order: "release/a.af.b.a", Faults: 1, Finding: "x <b>", Seen: 2, Runs: 3}},
+			{Play: "again", Orders: []int{1}, Error: "it <i>exited"},
+		}},
+		{Client: p.card.Clients[2].Client, Plays: []certify.Played{{Play: "release", Orders: []int{4}}}},
+	}}
 	got := p.markdown()
 	golden.Check(t, "report-card.md", got)
 	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(got, -1) {
