@@ -62,7 +62,7 @@ var knownOrders = []knownOrder{
 	{"test:reentrant/re-release-retry", "again/al.a.a.a.b", 5},
 	{"test:rw/rw-all-readers", "readers/a.b.a", 3},
 	{"test:rw/readers-forever", "readers/a.ak", 6},
-	{"test:rw/rw-persist", "writer/a.b.ak", 3},
+	{"test:rw/rw-persist", "writer/a.b.ak", 7},
 	{"test:semaphore/sem-off-by-one", "permits/a.b", 2},
 	{"test:fenced/fence-constant", "release/a.a.b", 3},
 	{"test:set/minority", "nodes/bd.a.b.a.b.a", 6},
@@ -103,10 +103,10 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 			t.Parallel()
 			runs := testtier.Size(1, 2, 10)
 			p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
-			for try := 0; p.Found == nil && p.Slow > 0 && try < 20; try++ { // a waiter that misses its turn counts on a fast machine only
-				p = explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
+			if p.Slow == runs {
+				t.Skip("the machine was too slow in each run")
 			}
-			if p.Found == nil || testtier.Proving() && p.Found.Seen < runs-1-p.Other-p.Slow { // the machine may be busy once
+			if p.Found == nil || testtier.Proving() && p.Found.Seen < runs-2-p.Other-p.Slow { // the machine may be busy twice
 				t.Errorf("%s: not in each of %d runs: %+v", k.order, runs, p.Found)
 			}
 		})
@@ -223,13 +223,13 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := s.players[asker]
-	p.rouse()
+	p.request()
 	asked := p.roused
 	l, err := p.process.Lock(t.Context(), external.Terms{Keys: []string{s.key}, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !p.roused.After(asked) {
+	if !p.roused.After(asked) || p.took == 0 {
 		t.Error("the reply to its command did not rouse the client")
 	}
 	read := time.Now() // later than the answer

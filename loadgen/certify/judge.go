@@ -75,7 +75,8 @@ func (s *stage) finished(c *player, r reply) {
 	row := Step{Client: c.name, Result: r.text(c)}
 	s.steps = append(s.steps, row)
 	if r.err != nil {
-		if s.slow && s.free(c) { // a client may miss its turn then
+		if c.hindered() && s.free(c) {
+			s.slow = true
 			return
 		}
 		s.fail("%s did not get the lock within %s (TTL %s), although no client had it.", c.name, humanize.Precise(time.Since(r.asked)), humanize.Setting(orderTTL))
@@ -85,6 +86,14 @@ func (s *stage) finished(c *player, r reply) {
 	s.claims = append(s.claims, h)
 	s.numbered(h)
 	s.judge()
+}
+
+// hindered reports whether the machine was so slow during a request of the client that an attempt
+// with a limit of some ms had no chance.
+func (p *player) hindered() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.took > orderTTL/20
 }
 
 // free reports whether a client gets the lock that it waited for in vain, when it asks again.

@@ -110,7 +110,7 @@ const (
 	killed      fault = 'k' // before its next command
 	frozen      fault = 'f' // before its next command, for longer than the TTL, until its next step
 	lateReply   fault = 'l' // frozen before it reads the reply to its next command
-	lostReply   fault = 'r' // its next command runs, and half a TTL later the connection breaks
+	lostReply   fault = 'r' // its next command runs, and untilBroken later the connection breaks
 	lostCommand fault = 'd' // its next command is lost with its connection
 )
 

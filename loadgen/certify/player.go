@@ -48,6 +48,7 @@ type player struct {
 	own     int      // commands without a request
 	asking  bool
 	roused  time.Time     // when it last could go on: after a request, a reply or a freeze
+	took    time.Duration // from a request until its first reply; 0: none yet
 	changed chan struct{} // capacity 1
 
 	stopped bool // by freeze
@@ -257,7 +258,18 @@ func (p *player) ask(ctx context.Context, o op, request func(context.Context) (*
 func (p *player) rouse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.roused = time.Now()
+	now := time.Now()
+	if p.took == 0 {
+		p.took = now.Sub(p.roused)
+	}
+	p.roused = now
+}
+
+// request records that the client gets a request now.
+func (p *player) request() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.roused, p.took = time.Now(), 0
 }
 
 // certain returns the end of a lease that the client has just reported, if it measured it when
