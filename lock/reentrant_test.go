@@ -367,3 +367,18 @@ func TestAnEntryBesideTheLastReleaseIsALeaseOrNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestEachEntryOfALostHoldCanBeUnlocked(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: 10 * time.Second})
+		leases := []*lock.Lease{r.lock(owner), r.lock(owner), r.lock(owner)}
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		for i, lease := range leases {
+			limited, cancel := context.WithTimeout(ctx, 5*time.Second) // without it, it would wait forever
+			if err := lease.Unlock(limited); err == nil || limited.Err() != nil {
+				r.Errorf("unlocking entry %d: %v", i+1, err)
+			}
+			cancel()
+		}
+	})
+}
