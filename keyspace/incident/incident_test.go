@@ -257,6 +257,18 @@ func incidents() []staged {
 			f.pass(30 * time.Second)
 			f.acquire(key, "worker-2", 60*time.Second)
 		}, incident.SlowHandOff, []string{"Nobody held job:nightly from", "2 clients lost 1 m 00"}, nil},
+		{"waiters that give up", func(f *film) {
+			f.acquire(key, "worker-1", 60*time.Second)
+			f.wait(key, 2)
+			f.pass(5 * time.Second)
+			f.end(key, keyspace.Released)
+			f.pass(10 * time.Second)
+			delete(f.locks, key)
+			f.pass(time.Hour)
+			f.acquire(key, "worker-2", 60*time.Second)
+			f.pass(time.Second)
+			f.end(key, keyspace.Released)
+		}, incident.SlowHandOff, []string{"Nobody held job:nightly from 03:10:05 to 03:10:16", "2 clients waited until now: they gave up, or their holds were too short to be seen | 11s"}, []string{"worker-2 acquired it"}},
 		{"waiters of a free lock, to the end", func(f *film) {
 			f.acquire(key, "worker-1", 60*time.Second)
 			f.wait(key, 2)

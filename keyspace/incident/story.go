@@ -44,7 +44,7 @@ func (b *Builder) story(t *track, g *group) Story {
 	s.Blocked, s.Clients, s.AtMost = g.cost()
 	for i := range g.faults {
 		f := &g.faults[i]
-		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.ended.IsZero() || f.cycle != nil && f.to.Equal(b.last) || f.cause == SlowHandOff && f.hold.nextAt.IsZero()
+		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.ended.IsZero() || f.cycle != nil && f.to.Equal(b.last) || f.cause == SlowHandOff && f.to.Equal(b.last)
 	}
 	w := writer{b: b, t: t, s: &s, g: g}
 	s.Headline = w.headline(main) + w.freeAfter(main) + w.price()
@@ -391,8 +391,12 @@ func (w *writer) endOf(h *hold) string {
 func (w *writer) tellFree(f *fault) Line {
 	l := Line{At: f.to, Cost: f.to.Sub(f.from)}
 	waited := humanize.Plural(f.clients, "client") + " waited"
-	if f.hold.nextAt.IsZero() {
+	switch {
+	case f.to.Equal(w.b.last):
 		l.Text = "still free at the last frame, and " + waited
+		return l
+	case f.hold.nextAt.IsZero():
+		l.Text = waited + " until now: they gave up, or their holds were too short to be seen"
 		return l
 	}
 	l.Text = name(f.hold.next) + " acquired it: " + waited + " and did not look earlier"
