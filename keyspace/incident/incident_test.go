@@ -315,7 +315,14 @@ func incidents() []staged {
 		{"a hot lock", func(f *film) {
 			f.wait(key, 3)
 			f.healthy(key, 60, time.Second)
-		}, incident.Contended, []string{"has no fault: it is contended", "3.0 clients waited on average"}, nil},
+		}, incident.Contended, []string{"has no fault: it is contended", "3.0 clients waited on average", "99 % in 1.2 s"}, []string{"longest"}},
+		{"a hot lock with some long holds", func(f *film) {
+			f.wait(key, 3)
+			for range 8 {
+				f.healthy(key, 10, 200*time.Millisecond)
+				f.healthy(key, 1, 6*time.Second)
+			}
+		}, incident.Contended, []string{"88 holds until", "99 % in 200 ms, without the 8 longest"}, nil},
 	}
 }
 

@@ -65,7 +65,11 @@ func (b *Builder) contention(t *track) (Story, bool) {
 	mean := float64(t.waits.total) / float64(seen)
 	s.Headline = fmt.Sprintf("%s has no fault: it is contended. It was held for %d %% of %s, and %.1f clients waited on average.",
 		t.id.Key, min(100, int64(100*t.heldFor/seen)), long(seen), mean)
-	s.Lines = []Line{{At: t.seen.from, Text: fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.holds, "hold"), clock(t.seen.to), long(usual.P50), long(usual.P99))}}
+	text := fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.holds, "hold"), clock(t.seen.to), long(usual.P50), long(usual.P99))
+	if n := len(t.sorted) - usual.Holds; n > 0 {
+		text += fmt.Sprintf(", without the %d longest", n)
+	}
+	s.Lines = []Line{{At: t.seen.from, Text: text}}
 	s.Next = "Make the holds shorter, or use several locks instead of one: by customer or by order, for example. A longer TTL or another retry interval does not help."
 	return s, true
 }
