@@ -100,3 +100,39 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
 	}
 	return out.String()
 }
+
+// A lock is known with the indexes, too, if it did not change in the time that is explained, or
+// was never held.
+func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
+	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
+	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: begin}}}
+	free := func(key string) *keyspace.Lock {
+		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}
+	}
+	for minute := range 100 {
+		s := keyspace.Snapshot{At: begin.Add(time.Duration(minute) * time.Minute), Complete: true}
+		if 30 <= minute && minute < 35 || 55 <= minute && minute < 65 { // the second is in two segments
+			s.Locks = append(s.Locks, free("lock:brief"))
+		}
+		s.Locks = append(s.Locks, free("lock:free"), held)
+		w.Add(s)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if indexes, _ := filepath.Glob(filepath.Join(dir, "*.index")); len(indexes) < 3 {
+		t.Fatalf("there are only %d indexes", len(indexes))
+	}
+	for _, key := range []string{"lock:held", "lock:free", "lock:brief"} {
+		for _, at := range [][]string{{"--at", "00:32", "--for", "1h"}, {"--at", "00:50", "--for", "50m"}, {"--at", "00:55", "--for", "2h"}} {
+			out := explained(t, exitFine, append([]string{key, dir}, at...)...)
+			if !strings.HasPrefix(out, "No incident from ") || !strings.Contains(out, key+": 0 holds ended") {
+				t.Errorf("explain %s %q says %s", key, at, out)
+			}
+		}
+	}
+}

@@ -334,7 +334,6 @@ const pollInterval = 20 * time.Millisecond
 type multiEventSource struct {
 	fleet  tui.Source
 	last   keyspace.Snapshot
-	addrs  []string        // of the servers in the last snapshot
 	down   map[string]bool // servers that did not answer
 	silent bool            // no server answered
 }
@@ -358,7 +357,7 @@ func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspa
 		return nil, n.onLost(err), err
 	}
 	n.last = snap
-	return snap.Events, slices.Concat(n.onBack(), n.onMoved(snap.Nodes), n.nodeChanges(snap.Nodes), snap.Notices), nil
+	return snap.Events, slices.Concat(n.onBack(), n.nodeChanges(snap.Nodes), snap.Notices), nil
 }
 
 // Known returns the last snapshot.
@@ -393,24 +392,6 @@ func (n *multiEventSource) onBack() []keyspace.Notice {
 	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerBack}}
 }
 
-// onMoved returns a notice if the list of servers has changed.
-func (n *multiEventSource) onMoved(nodes []keyspace.Node) []keyspace.Notice {
-	was := n.addrs
-	n.addrs = each(nodes, func(n keyspace.Node) string { return n.Addr })
-	came, left := without(n.addrs, was), without(was, n.addrs)
-	if len(was) == 0 || len(came)+len(left) == 0 {
-		return nil
-	}
-	text := strings.Join(came, ", ") + " is looked at now, too"
-	switch {
-	case len(left) > 0 && len(came) > 0:
-		text = fmt.Sprintf("%s has taken the place of %s", strings.Join(came, ", "), strings.Join(left, ", "))
-	case len(left) > 0:
-		text = strings.Join(left, ", ") + " is not looked at any more"
-	}
-	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerFailover, Text: text}}
-}
-
 // nodeChanges returns a notice for each server that stops answering while others
 // answer, and for each server that answers again.
 func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice {
@@ -427,9 +408,4 @@ func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice 
 		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Text: text})
 	}
 	return all
-}
-
-// without returns the elements of all that are not in others.
-func without(all, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }

@@ -14,7 +14,7 @@ func (w *writer) unknown(f *fault) []string {
 	who := name(h.Name())
 	switch f.cause {
 	case HolderGone, NeverExpires:
-		all = append(all, fmt.Sprintf("why the connection of %s ended (see its log at %s and in the 2 s before)", who, clock(f.from)))
+		all = append(all, fmt.Sprintf("why the connection of %s ended (see its log at %s and in the seconds before)", who, clock(f.from)))
 	case HolderFrozen:
 		all = append(all, fmt.Sprintf("why %s froze (see its log from %s on: a pause, a debugger, a call without a time-out)", who, clock(f.from)))
 	case RenewalsStopped:
@@ -79,9 +79,21 @@ func (w *writer) next(f *fault) string {
 	case SlowHolder:
 		return fmt.Sprintf("Find out why %s took so long. Do not force-release a lock whose holder works.", who)
 	case SlowHandOff:
-		return "Let the clients wait for a message, or look more often than a hold lasts."
+		often := "more often than a hold lasts"
+		if u := w.s.Usual; u.P50 >= 100*time.Millisecond {
+			often = fmt.Sprintf("at least every %s, as half of the holds are over by then", long(u.P50))
+		}
+		return "Let the waiting clients subscribe to the message of a release, if their library sends one, or look " + often + "."
 	case Deadlock:
-		return "Let all clients acquire these locks in the same order."
+		locks := f.cycle.locks()
+		if len(locks) == 1 {
+			locks = []string{"their locks"}
+		}
+		now := ""
+		if f.to.Equal(w.b.last) {
+			now = " To end it now, end one of its owners."
+		}
+		return fmt.Sprintf("Let all clients acquire %s in the same order, such as that of their names.%s", listed(locks), now)
 	case Failover, Restart, Lost:
 		return "Check the data that the lock protects. Make the server keep its latest writes (WAIT, min-replicas-to-write, appendfsync always), or use fencing tokens."
 	case Evicted:

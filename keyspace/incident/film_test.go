@@ -173,3 +173,25 @@ func (f *film) stories(t *testing.T) []incident.Story {
 	f.pass(time.Second)
 	return f.b.Stories()
 }
+
+// deadlock lets three owners wait for the locks of each other.
+func (f *film) deadlock() {
+	owners := []string{"0f0e0d0c-0b0a-0908-0706-050403020100:1", "1f0e0d0c-0b0a-0908-0706-050403020100:1", "2f0e0d0c-0b0a-0908-0706-050403020100:1"}
+	keys := []string{key, "other:a", "other:b"}
+	for i, k := range keys {
+		f.acquire(k, owners[i], 60*time.Second)
+		l := f.locks[k]
+		l.Holders[0].ID, l.Holders[0].Label = owners[i], ""
+		f.locks[k] = l
+	}
+	f.events = nil
+	for _, k := range keys {
+		f.emit(keyspace.Acquired, f.locks[k], f.locks[k].Holders[0])
+	}
+	f.pass(2 * time.Second)
+	for i, k := range keys {
+		l := f.locks[k]
+		l.Waiters = []keyspace.Waiter{{ID: owners[(i+2)%3], Since: f.at}}
+		f.locks[k] = l
+	}
+}

@@ -7,6 +7,7 @@ package incident
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"locktop/internal/humanize"
@@ -254,6 +255,24 @@ type cycle struct {
 	span
 	name string
 	cost []wait // for each lock of the cycle
+}
+
+// locks returns the names of the locks of the deadlock, in their order.
+func (c *cycle) locks() (all []string) {
+	for _, w := range c.Waits {
+		all = append(all, w.Lock.Key)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// listed returns "a, b and c".
+func listed(all []string) string {
+	last := len(all) - 1
+	if last < 1 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:last], ", ") + " and " + all[last]
 }
 
 // wait is how long how many clients waited.

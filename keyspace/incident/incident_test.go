@@ -139,10 +139,20 @@ func incidents() []staged {
 		{"a restart after an outage", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second)
 			f.pass(10 * time.Second)
+			f.tell(keyspace.ServerLost, "connection refused")
+			f.pass(5 * time.Second)
 			f.tell(keyspace.ServerBack, "it was restarted")
 			f.notice[0].Change = keyspace.ServerRestarted
 			f.end(key, keyspace.Lost)
-		}, incident.Restart, []string{"A restart of the server lost"}, nil},
+		}, incident.Restart, []string{"A restart of the server lost", "it does not answer: connection refused", "it answers again: it was restarted"}, nil},
+		{"a master that becomes a replica", func(f *film) {
+			f.acquire(key, "worker-7", 60*time.Second)
+			f.pass(10 * time.Second)
+			f.tell(keyspace.ServerFlushed, "a database was emptied")
+			f.end(key, keyspace.Lost)
+			f.pass(time.Second)
+			f.tell(keyspace.ServerFailover, "the server is a replica now")
+		}, incident.Failover, []string{"the server is a replica now"}, []string{"emptied"}},
 		{"a restart", func(f *film) {
 			f.acquire(key, "worker-7", 60*time.Second)
 			f.pass(10 * time.Second)
@@ -181,14 +191,22 @@ func incidents() []staged {
 			was := l.Holders[0]
 			f.acquire(key, "thief", 60*time.Second)
 			f.events[0] = keyspace.Event{At: f.at, Kind: keyspace.Stolen, Lock: f.locks[key], Holder: was, Held: 10 * time.Second}
+			f.locks[key].Holders[0].Since = f.at.Add(-8 * time.Millisecond) // by its clock
 			f.emit(keyspace.Acquired, f.locks[key], f.locks[key].Holders[0])
-		}, incident.Stolen, []string{"thief took job:nightly at 03:10:10 from worker-7", "token"}, nil},
+		}, incident.Stolen, []string{"taken without a release, 50 s before its deadline | 0s | \n03:10:10 thief acquired it", "thief took job:nightly at 03:10:10 from worker-7", "token"}, nil},
 		{"TTL too short", func(f *film) {
 			for i := range 6 {
 				f.acquire(key, fmt.Sprint("worker-", i), 10*time.Second)
 				f.pass(10100 * time.Millisecond)
 			}
 		}, incident.TTLTooShort, []string{"The TTL of job:nightly, 10 s, is too short, or its clients do not release it: 6 holds", "TTL of at least 20 s", "worker-1 acquired it, while worker-0 may have worked", "how long the work takes"}, nil},
+		{"TTL too short once", func(f *film) {
+			f.acquire(key, "worker-7", 10*time.Second)
+			f.pass(10100 * time.Millisecond)
+			f.acquire(key, "worker-2", 10*time.Second)
+			f.pass(time.Second)
+			f.end(key, keyspace.Released)
+		}, incident.TTLTooShort, []string{"1 hold ended by expiry, and worker-2 acquired the lock while worker-7 may have worked."}, []string{"other clients"}},
 		{"TTL too short, unknown connections", func(f *film) {
 			for i := range 6 {
 				f.acquire(key, fmt.Sprint("?", i), 10*time.Second)
@@ -229,7 +247,7 @@ func incidents() []staged {
 				f.pass(20 * time.Second)
 			}
 			f.acquire(key, "worker-9", 60*time.Second)
-		}, incident.SlowHandOff, []string{"was free 5 times for up to 20 s", "worker-1 acquired it: 3 clients waited and did not look earlier | 20s | a notified wait"}, []string{"froze"}},
+		}, incident.SlowHandOff, []string{"was free 5 times for up to 20 s", "worker-1 acquired it: 3 clients waited and did not look earlier | 20s | a client that is notified", "look at least every 2.0 s"}, []string{"froze"}},
 		{"one lost wake-up", func(f *film) {
 			f.healthy(key, 10, 5*time.Second)
 			f.acquire(key, "worker-1", 60*time.Second)
@@ -239,6 +257,18 @@ func incidents() []staged {
 			f.pass(30 * time.Second)
 			f.acquire(key, "worker-2", 60*time.Second)
 		}, incident.SlowHandOff, []string{"Nobody held job:nightly from", "2 clients lost 1 m 00"}, nil},
+		{"waiters that give up", func(f *film) {
+			f.acquire(key, "worker-1", 60*time.Second)
+			f.wait(key, 2)
+			f.pass(5 * time.Second)
+			f.end(key, keyspace.Released)
+			f.pass(10 * time.Second)
+			delete(f.locks, key)
+			f.pass(time.Hour)
+			f.acquire(key, "worker-2", 60*time.Second)
+			f.pass(time.Second)
+			f.end(key, keyspace.Released)
+		}, incident.SlowHandOff, []string{"Nobody held job:nightly from 03:10:05 to 03:10:16", "2 clients waited until now: they gave up, or their holds were too short to be seen | 11s"}, []string{"worker-2 acquired it"}},
 		{"waiters of a free lock, to the end", func(f *film) {
 			f.acquire(key, "worker-1", 60*time.Second)
 			f.wait(key, 2)
@@ -247,26 +277,15 @@ func incidents() []staged {
 			f.pass(30 * time.Second)
 		}, incident.SlowHandOff, []string{"still free at the last frame, and 2 clients waited | 31s"}, nil},
 		{"a deadlock of three", func(f *film) {
-			owners := []string{"0f0e0d0c-0b0a-0908-0706-050403020100:1", "1f0e0d0c-0b0a-0908-0706-050403020100:1", "2f0e0d0c-0b0a-0908-0706-050403020100:1"}
-			keys := []string{key, "other:a", "other:b"}
-			for i, k := range keys {
-				f.acquire(k, owners[i], 60*time.Second)
-				l := f.locks[k]
-				l.Holders[0].ID, l.Holders[0].Label = owners[i], ""
-				f.locks[k] = l
-			}
-			f.events = nil
-			for _, k := range keys {
-				f.emit(keyspace.Acquired, f.locks[k], f.locks[k].Holders[0])
-			}
-			f.pass(2 * time.Second)
-			for i, k := range keys {
-				l := f.locks[k]
-				l.Waiters = []keyspace.Waiter{{ID: owners[(i+2)%3], Since: f.at}}
-				f.locks[k] = l
-			}
+			f.deadlock()
 			f.pass(60 * time.Second)
-		}, incident.Deadlock, []string{"was in a deadlock of 3 owners from 03:10:0", "waits for other:", "same order"}, []string{"froze", "possible only"}},
+		}, incident.Deadlock, []string{"was in a deadlock of 3 owners from 03:10:0", "until 03:10:59, with other:a and other:b: each owner waited for the next one",
+			"-050403020100:1 waits for other:a, which 1f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 0s | \n", "waits for job:nightly, which 0f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 56s",
+			"acquire job:nightly, other:a and other:b in the same order"}, []string{"froze", "possible only", "To end it now"}},
+		{"a deadlock of three that lasts", func(f *film) {
+			f.deadlock()
+			f.pass(20 * time.Second)
+		}, incident.Deadlock, []string{"until the last frame at 03:10:2", "the deadlock lasts at the last frame", "To end it now, end one of its owners"}, []string{"last time"}},
 		{"a slow holder", func(f *film) {
 			f.healthy(key, 30, time.Second)
 			f.acquire(key, "worker-7", 5*time.Minute)
@@ -296,7 +315,14 @@ func incidents() []staged {
 		{"a hot lock", func(f *film) {
 			f.wait(key, 3)
 			f.healthy(key, 60, time.Second)
-		}, incident.Contended, []string{"has no fault: it is contended", "3.0 clients waited on average"}, nil},
+		}, incident.Contended, []string{"has no fault: it is contended", "3.0 clients waited on average", "99 % in 1.2 s"}, []string{"longest"}},
+		{"a hot lock with some long holds", func(f *film) {
+			f.wait(key, 3)
+			for range 8 {
+				f.healthy(key, 10, 200*time.Millisecond)
+				f.healthy(key, 1, 6*time.Second)
+			}
+		}, incident.Contended, []string{"88 holds until", "99 % in 200 ms, without the 8 longest"}, nil},
 	}
 }
 

@@ -66,15 +66,18 @@ func (x *Indexer) Index() []byte {
 	}
 	l.buf = append(l.buf, entryPolicy)
 	l.text(x.policy)
+	for id, t := range x.locks {
+		if !t.idle() {
+			t.waits.forget(needed)
+			continue
+		}
+		if _, told := l.locks[id]; !told { // nobody held it, and it exists
+			l.wait(t, x.last, 0)
+		}
+		delete(x.locks, id)
+	}
 	l.moment(entryLast, x.last)
 	x.notices, x.gaps = nil, nil
-	for id, t := range x.locks {
-		if t.idle() {
-			delete(x.locks, id)
-		} else {
-			t.waits.forget(needed)
-		}
-	}
 	index := l.buf
 	*l = *newIndexLog()
 	return index

@@ -74,6 +74,15 @@ func (s *series) over(from, to time.Time) (blocked time.Duration, most int, any 
 	return blocked, most, any
 }
 
+// lastUntil returns until when a client waited at last, at most until a time.
+func (s *series) lastUntil(until time.Time) time.Time {
+	i := sort.Search(len(s.at), func(i int) bool { return !s.at[i].Before(until) }) - 1
+	if i > 0 && s.n[i] == 0 {
+		return s.at[i]
+	}
+	return until
+}
+
 // forget drops what is before a time.
 func (s *series) forget(before time.Time) {
 	const often = 512 // not each time

@@ -44,7 +44,7 @@ func (b *Builder) story(t *track, g *group) Story {
 	s.Blocked, s.Clients, s.AtMost = g.cost()
 	for i := range g.faults {
 		f := &g.faults[i]
-		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.ended.IsZero() || f.cause == SlowHandOff && f.hold.nextAt.IsZero()
+		s.Ongoing = s.Ongoing || f.cycle == nil && f.hold.ended.IsZero() || f.cycle != nil && f.to.Equal(b.last) || f.cause == SlowHandOff && f.to.Equal(b.last)
 	}
 	w := writer{b: b, t: t, s: &s, g: g}
 	s.Headline = w.headline(main) + w.freeAfter(main) + w.price()
@@ -65,7 +65,11 @@ func (b *Builder) contention(t *track) (Story, bool) {
 	mean := float64(t.waits.total) / float64(seen)
 	s.Headline = fmt.Sprintf("%s has no fault: it is contended. It was held for %d %% of %s, and %.1f clients waited on average.",
 		t.id.Key, min(100, int64(100*t.heldFor/seen)), long(seen), mean)
-	s.Lines = []Line{{At: t.seen.from, Text: fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.holds, "hold"), clock(t.seen.to), long(usual.P50), long(usual.P99))}}
+	text := fmt.Sprintf("%s until %s: half of them were over in %s, 99 %% in %s", humanize.Plural(t.holds, "hold"), clock(t.seen.to), long(usual.P50), long(usual.P99))
+	if n := len(t.sorted) - usual.Holds; n > 0 {
+		text += fmt.Sprintf(", without the %d longest", n)
+	}
+	s.Lines = []Line{{At: t.seen.from, Text: text}}
 	s.Next = "Make the holds shorter, or use several locks instead of one: by customer or by order, for example. A longer TTL or another retry interval does not help."
 	return s, true
 }
@@ -98,7 +102,12 @@ func (w *writer) headline(f *fault) string {
 	case RenewalsStopped:
 		return fmt.Sprintf("The renewals of %s, which held %s, stopped after %s: it froze or ended, and the lock expired at %s.", holder, key, clock(f.from), end)
 	case TTLTooShort:
-		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and other clients acquired the lock while the holders may have worked.", key, humanize.Setting(w.ttl(f)), humanize.Plural(w.count(TTLTooShort)+w.count(Expired), "hold"))
+		n := w.count(TTLTooShort) + w.count(Expired)
+		who := "other clients acquired the lock while the holders may have worked"
+		if n == 1 {
+			who = fmt.Sprintf("%s acquired the lock while %s may have worked", name(f.hold.next), holder)
+		}
+		return fmt.Sprintf("The TTL of %s, %s, is too short, or its clients do not release it: %s ended by expiry, and %s.", key, humanize.Setting(w.ttl(f)), humanize.Plural(n, "hold"), who)
 	case Expired:
 		if n := w.count(Expired); n > 1 {
 			return fmt.Sprintf("%s of %s ended by expiry: their clients did not release them.", humanize.Plural(n, "hold"), key)
@@ -112,7 +121,11 @@ func (w *writer) headline(f *fault) string {
 		}
 		return fmt.Sprintf("Nobody held %s from %s to %s, although clients waited for it: they look too seldom, or were not woken.", key, clock(f.from), clock(f.to))
 	case Deadlock:
-		return fmt.Sprintf("%s was in a deadlock of %s from %s at the latest until %s.", key, humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.from), clock(f.to))
+		others := ""
+		if locks := f.cycle.locks(); len(locks) > 1 {
+			others = ", with " + listed(slices.DeleteFunc(locks, func(l string) bool { return l == key }))
+		}
+		return fmt.Sprintf("%s was in a deadlock of %s from %s at the latest until %s%s: each owner waited for the next one.", key, humanize.Plural(len(f.cycle.Waits), "owner"), clock(f.from), w.held(f), others)
 	case Failover:
 		return fmt.Sprintf("A failover lost %s at %s: the new master did not have the lock of %s.", key, end, holder)
 	case Restart:
@@ -139,12 +152,16 @@ func (w *writer) freeAfter(main *fault) string {
 	return ""
 }
 
-// held returns until when the hold of a fault lasted.
+// held returns until when the hold or the deadlock of a fault lasted.
 func (w *writer) held(f *fault) string {
-	if f.hold.ended.IsZero() {
+	ended := f.hold.ended
+	if f.cycle != nil && f.to.Before(w.b.last) {
+		ended = f.to
+	}
+	if ended.IsZero() {
 		return "the last frame at " + clock(w.b.last)
 	}
-	return clock(f.hold.ended)
+	return clock(ended)
 }
 
 // duration returns how long the hold of a fault lasted.
@@ -222,12 +239,31 @@ func (w *writer) lines() []Line {
 		all = append(all, Line{At: f.from, Text: fmt.Sprintf("and %s like these until %s", humanize.Plural(n, "more fault"), clock(w.g.to))})
 	}
 	for _, n := range w.b.notices {
-		if !n.At.Before(w.s.From.Add(-nearby)) && !n.At.After(w.s.To.Add(nearby)) && n.Kind != keyspace.RightsChanged && n.Kind != keyspace.WatchModeChanged {
-			all = append(all, Line{At: n.At, Text: strings.TrimPrefix("server "+n.Node+": ", "server : ") + n.Text})
+		if !n.At.Before(w.s.From.Add(-nearby)) && !n.At.After(w.s.To.Add(nearby)) {
+			if text := w.noticed(n); text != "" {
+				all = append(all, Line{At: n.At, Text: strings.TrimPrefix("server "+n.Node+": ", "server : ") + text})
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Line) int { return a.At.Compare(b.At) })
 	return slices.CompactFunc(all, func(a, b Line) bool { return a.At.Equal(b.At) && a.Text == b.Text })
+}
+
+// noticed returns what a notice says; "" if the story does not need it.
+func (w *writer) noticed(n keyspace.Notice) string {
+	switch n.Kind {
+	case keyspace.RightsChanged, keyspace.WatchModeChanged:
+		return ""
+	case keyspace.ServerFlushed: // a replica that copies its new master begins with that
+		if w.s.Cause == Failover {
+			return ""
+		}
+	case keyspace.ServerLost:
+		return "it does not answer: " + n.Text
+	case keyspace.ServerBack:
+		return strings.TrimSuffix("it answers again: "+n.Text, ": ")
+	}
+	return n.Text
 }
 
 // tell returns the moments of a fault.
@@ -252,21 +288,25 @@ func (w *writer) tell(f *fault) []Line {
 		if f.cause == RenewalsStopped {
 			seen = "its connection is not known"
 		}
-		what := "it did not end as its other holds; "
+		what := "99 % of the other holds were over after this time; "
 		if h.renewals > 0 {
 			what = "its last renewal; "
 		}
 		all = append(all, Line{At: f.from, Text: what + seen, Cost: cost, Note: w.saved(f)})
 	case SlowHolder:
-		all = append(all, Line{At: f.from, Text: "99 % of its holds are over by now", Cost: cost})
+		all = append(all, Line{At: f.from, Text: "99 % of the other holds were over after this time", Cost: cost})
 	}
 	end := Line{At: h.until(w.b.last), Text: w.endOf(h)}
 	if f.cause == Expired && cost > 0 {
-		end.Cost, end.Note = cost, "at most: 99 % of its holds would have been over"
+		end.Cost, end.Note = cost, "at most: 99 % of the other holds were over earlier"
 	}
 	all = append(all, end)
 	if h.next != "" && !slices.ContainsFunc(w.g.faults, func(g fault) bool { return g.cause == SlowHandOff && g.from.Equal(h.ended) }) {
-		all = append(all, Line{At: h.nextAt, Text: name(h.next) + " acquired it" + w.overlap(f)})
+		at := h.nextAt
+		if at.Before(end.At) { // by the clock of its client
+			at = end.At
+		}
+		all = append(all, Line{At: at, Text: name(h.next) + " acquired it" + w.overlap(f)})
 	}
 	return all
 }
@@ -355,26 +395,29 @@ func (w *writer) endOf(h *hold) string {
 func (w *writer) tellFree(f *fault) Line {
 	l := Line{At: f.to, Cost: f.to.Sub(f.from)}
 	waited := humanize.Plural(f.clients, "client") + " waited"
-	if f.hold.nextAt.IsZero() {
+	switch {
+	case f.to.Equal(w.b.last):
 		l.Text = "still free at the last frame, and " + waited
+		return l
+	case f.hold.nextAt.IsZero():
+		l.Text = waited + " until now: they gave up, or their holds were too short to be seen"
 		return l
 	}
 	l.Text = name(f.hold.next) + " acquired it: " + waited + " and did not look earlier"
-	l.Note = "a notified wait would have saved them"
+	l.Note = "a client that is notified of the release acquires it at once"
 	return l
 }
 
 // tellDeadlock returns the cycle and its end.
 func (w *writer) tellDeadlock(f *fault) []Line {
-	var waits []string
+	var all []Line
 	for _, one := range f.cycle.Waits {
-		waits = append(waits, fmt.Sprintf("%s waits for %s of %s", name(one.Owner), one.Lock.Key, name(one.For)))
+		all = append(all, Line{At: f.from, Text: fmt.Sprintf("%s waits for %s, which %s holds", name(one.Owner), one.Lock.Key, name(one.For))})
 	}
-	sure := ""
-	if !f.cycle.Certain {
-		sure = "; it is possible only: an owner may have several threads"
+	last := &all[len(all)-1]
+	if last.Cost = f.to.Sub(f.from); !f.cycle.Certain {
+		last.Text += "; the deadlock is possible only: an owner may have several threads"
 	}
-	all := []Line{{At: f.from, Text: strings.Join(waits, ", ") + sure, Cost: f.to.Sub(f.from)}}
 	if f.to.Equal(w.b.last) {
 		return append(all, Line{At: f.to, Text: "the deadlock lasts at the last frame"})
 	}

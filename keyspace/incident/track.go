@@ -176,12 +176,15 @@ func (t *track) handOff(now *hold, at time.Time) {
 		t.tell(t.ended)
 	}
 	if f := t.free(at); f != nil {
-		f.hold.next, f.hold.nextAt = now.Name(), at
+		if f.hold.next, f.hold.nextAt = now.Name(), at; f.to.Before(at) { // it did not wait
+			f.hold.next, f.hold.nextAt = "", time.Time{}
+		}
 		t.addFault(*f)
 	}
 }
 
-// free returns the fault of a lock that no client held until a time, although some waited.
+// free returns the fault of a lock that no client held until a time, although some waited. It
+// ends when the last of them stops to wait.
 func (t *track) free(until time.Time) *fault {
 	if t.freed.IsZero() || until.Sub(t.freed) < freeTooLong {
 		return nil
@@ -189,6 +192,9 @@ func (t *track) free(until time.Time) *fault {
 	blocked, clients, waited := t.waits.over(t.freed, until)
 	if waited < freeTooLong {
 		return nil
+	}
+	if last := t.waits.lastUntil(until); until.Sub(last) >= freeTooLong {
+		until = last
 	}
 	return &fault{cause: SlowHandOff, span: span{t.freed, until}, hold: *t.ended, blocked: blocked, clients: clients}
 }

@@ -85,8 +85,38 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		s.Events = keyspace.Diff(m.last, s)
 	}
 	s.Cost.OwnTime += time.Since(began)
+	s.Notices = append(s.Notices, moved(m.last.Nodes, s.Nodes)...)
 	m.last = s
 	return s, nil
+}
+
+// moved returns a notice if the list of servers has changed.
+func moved(before, now []keyspace.Node) []keyspace.Notice {
+	was, is := addrs(before), addrs(now)
+	came, left := without(is, was), without(was, is)
+	if len(was) == 0 || len(came)+len(left) == 0 {
+		return nil
+	}
+	text := "locktop watches " + strings.Join(came, ", ") + " now, too"
+	switch {
+	case len(left) > 0 && len(came) > 0:
+		text = fmt.Sprintf("%s has taken the place of %s", strings.Join(came, ", "), strings.Join(left, ", "))
+	case len(left) > 0:
+		text = "locktop does not watch " + strings.Join(left, ", ") + " any more"
+	}
+	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerFailover, Text: text}}
+}
+
+func addrs(nodes []keyspace.Node) (all []string) {
+	for _, n := range nodes {
+		all = append(all, n.Addr)
+	}
+	return all
+}
+
+// without returns the elements of all that are not in others.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }
 
 // readParts takes the snapshots of the sources with these indexes, and puts their times

@@ -158,6 +158,33 @@ func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
+// A change of the list of servers is a failover, which is in one snapshot.
+func TestAServerThatTakesThePlaceOfAnotherIsANotice(t *testing.T) {
+	var addrs []string
+	m := NewMultiSource(func(context.Context) (all []NamedSource, err error) {
+		for _, addr := range addrs {
+			all = append(all, NamedSource{addr, fixed{snap: on(addr, start, 5)}})
+		}
+		return all, nil
+	}, MultiOptions{Mode: "cluster"})
+	for _, tt := range []struct{ addrs, want string }{
+		{"node1 node2", ""}, {"node2 node1", ""}, {"node3 node2", "node3 has taken the place of node1"}, {"node3 node2", ""},
+		{"node3 node2 node4", "locktop watches node4 now, too"}, {"node4", "locktop does not watch node2, node3 any more"},
+	} {
+		addrs = strings.Fields(tt.addrs)
+		got := ""
+		for _, n := range snapshotOf(t, m).Notices {
+			got += n.Text
+			if n.Kind != keyspace.ServerFailover || n.At.IsZero() {
+				t.Errorf("the notice is %+v", n)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.addrs, got, tt.want)
+		}
+	}
+}
+
 func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 	other := on("node1", start, 5, "c=1", "d=1")
 	other.Locks[0].DB, other.Locks[1].DB = 3, 3
