@@ -15,7 +15,6 @@ import (
 
 // The audit's defect A1: after a flush, the proof accused a sound lock.
 func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(Servers{Redis: piped(t)}, Scenario{
 			Clients: 10, Keys: Keys{N: 1}, Seed: 1, Hold: Const(70 * time.Millisecond), Think: Const(5 * time.Millisecond), Lock: Lock{TTL: 3 * time.Second, Wait: Wait{Poll: 30 * time.Millisecond}},

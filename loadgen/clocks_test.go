@@ -107,7 +107,6 @@ func TestALostLeaseNotifiesItsHolderBeforeTheDeadline(t *testing.T) {
 // Clients of the closed model that started at the same time would stay
 // synchronised.
 func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 10, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(time.Second),
@@ -134,7 +133,6 @@ func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
 }
 
 func TestWithARateNoClientThinksBeforeItArrives(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),

@@ -10,7 +10,6 @@ import (
 )
 
 func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Second), Think: Const(time.Second)})
 		time.Sleep(3 * time.Second)
@@ -33,7 +32,6 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 }
 
 func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 1}})
@@ -90,7 +88,6 @@ func TestAnImpossibleFaultIsRefused(t *testing.T) {
 }
 
 func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// With so many keys, no client waits for one that has a fault.
 		r := started(t, piped(t), Scenario{Clients: 5, Keys: Keys{N: 100_000}, Hold: Const(time.Second), Think: Const(10 * time.Millisecond)})
@@ -281,7 +278,6 @@ func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 }
 
 func TestNumbersOfHoldersHaveATimeToLiveFromTheBeginning(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 2}, Think: Const(400 * time.Millisecond), Lock: Lock{Fence: true, TTL: time.Second}})

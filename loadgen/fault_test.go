@@ -27,7 +27,6 @@ func connectOver(t testing.TB) (*redis.Client, *netfault.Network) {
 }
 
 func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb, link := connectOver(t)
 		r := started(t, rdb, Scenario{
@@ -245,7 +244,6 @@ func TestAFaultIsDescribedInWords(t *testing.T) {
 
 // A server works again at the end of a pause, however long it lasts.
 func TestALongPauseEndsWithoutAnError(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := server.NewPiped()
 		defer s.Close()

@@ -10,7 +10,6 @@ import (
 // keys of their own, exist as long as the scenario, and start and stop with the
 // first run.
 func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		compared := Scenario{

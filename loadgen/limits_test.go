@@ -133,7 +133,6 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 
 // A fault without a duration lasts until the end of the run.
 func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
-	t.Parallel()
 	for _, f := range []Fault{
 		{Kind: Crash}, {Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
 	} {
@@ -165,7 +164,6 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 
 // A fault with a duration ends in time, and leaves the client as it was.
 func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
-	t.Parallel()
 	for _, f := range []Fault{
 		{Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
 	} {
@@ -204,7 +202,6 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 // A writer excludes all others and a reader excludes only writers, also for the
 // historic kinds.
 func TestOnlyReadersAreLetInTogether(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []Kind{RW, "classic/two-key-rw", "classic/stamp-rw"} {
 		for _, reads := range []float64{0, 1} {
 			synctest.Test(t, func(t *testing.T) {

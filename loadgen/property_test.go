@@ -276,7 +276,6 @@ func minTime(a, b time.Time) time.Time {
 // No run of a sound kind under random faults accuses it, and the log of its events shows
 // nothing that a fault does not explain.
 func TestNoSoundKindIsAccusedUnderRandomFaults(t *testing.T) {
-	t.Parallel()
 	kinds := []Kind{Mutex, Reentrant, RW, Fair, Redlock, Semaphore, All}
 	holds, explained, excused, cut, struck := int64(0), int64(0), int64(0), 0, map[FaultKind]int{}
 	n := testtier.Size(7, 7, 500)
@@ -312,7 +311,6 @@ func TestNoSoundKindIsAccusedUnderRandomFaults(t *testing.T) {
 // Each broken kind is accused in at least 90% of the runs under random faults in which the log
 // of the events shows a violation that no fault explains.
 func TestEachBrokenKindIsAccusedUnderRandomFaults(t *testing.T) {
-	t.Parallel()
 	all := flaws()
 	seen, accused := map[string]int{}, map[string]int{}
 	n := testtier.Size(2, 6, 500)

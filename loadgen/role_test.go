@@ -127,7 +127,6 @@ func TestSharesThatCannotBeMade(t *testing.T) {
 
 // Faults of clients affect those of a run that has joined others, whose numbers are large.
 func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
-	t.Parallel()
 	for _, f := range []Fault{
 		{Kind: Freeze, For: time.Second}, {Kind: Partition, For: time.Second}, {Kind: DropReplies, For: time.Second},
 		{Kind: Crash, For: time.Second}, {Kind: Slow, Delay: time.Millisecond, For: time.Second}, {Kind: Greedy, For: time.Second}, {Kind: Leak},

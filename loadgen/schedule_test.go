@@ -118,7 +118,6 @@ func TestWithoutARateClientsArriveAtAnyTime(t *testing.T) {
 }
 
 func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		r, err := newRun(Servers{Redis: rdb}, Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second}, openNoNX(rdb))

@@ -71,7 +71,6 @@ func add(t *testing.T, m *Merger, agent int, s Snapshot) {
 
 // The figures of several runs, merged every second, are those of all their clients.
 func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3
 		all := join(t, n, Scenario{

@@ -101,7 +101,6 @@ func TestArrivalsWithoutAClientCountAsLongAsTheyWaited(t *testing.T) {
 // If the generator has no free client, the lock is not blamed: no attempt was
 // made.
 func TestAnArrivalWithoutAClientDoesNotWaitAtTheLock(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 1, Rate: 10, Keys: Keys{N: 5}, Lock: Lock{TTL: 100 * time.Millisecond}, Hold: Const(time.Second), Seed: 1,

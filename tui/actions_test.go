@@ -229,7 +229,6 @@ func longScript(w *Config) string {
 }
 
 func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
-	t.Parallel()
 	w, b := writeConfig()
 	longScript(&w)
 	drive(t, w, func(d *driver) {

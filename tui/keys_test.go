@@ -271,7 +271,6 @@ func wantSuspended(d *driver) {
 }
 
 func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
-	t.Parallel()
 	told := map[pageSet]map[string]bool{}
 	for _, at := range allPages() {
 		told[at] = map[string]bool{}

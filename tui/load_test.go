@@ -481,7 +481,6 @@ func TestClientsWithTheSameTokenHaveTheirOwnHolds(t *testing.T) {
 // TestAFaultOfAnEarlierRunDoesNotMarkTheNext covers a crash, which has no end
 // of its own.
 func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
-	t.Parallel()
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		g.addEvents(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""))

@@ -82,7 +82,6 @@ func busyDay(d *driver, v *fakeServer) {
 // TestAReplayShowsTheFramesOfTheLiveRun compares complete screens with their
 // colours, on every page, at several times.
 func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
-	t.Parallel()
 	r := recorded(t)
 	frames := func(w Config, between func(d *driver)) []string {
 		var all []string

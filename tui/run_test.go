@@ -86,7 +86,6 @@ func TestQuitRestoresTheTerminal(t *testing.T) {
 }
 
 func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
-	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	in, _ := io.Pipe()
 	out := newTape()
@@ -142,7 +141,6 @@ func TestASignalThatEndsTheContextEndsTheScreen(t *testing.T) {
 // TestAPanicRestoresTheTerminalFirst runs itself as another process, because
 // bubbletea prints panics to stdout.
 func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
-	t.Parallel()
 	if os.Getenv("LOCKTOP_TEST_PANIC") != "" {
 		in, _ := io.Pipe()
 		bad := sourceFunc(func(context.Context) (keyspace.Snapshot, error) { panic("at the disco") })

@@ -125,7 +125,6 @@ const (
 )
 
 func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
-	t.Parallel()
 	for i, s := range scenarios.All() {
 		if i%testtier.Size(8, 1, 1) > 0 {
 			continue

@@ -18,7 +18,6 @@ import (
 )
 
 func TestEverySizeIsFilledExactly(t *testing.T) {
-	t.Parallel()
 	w := redlockConfig(testConfig())
 	w.Scenes, w.Executor = scenes(), &fakeExecutor{}
 	w.Source = &fakeServer{locks: append(sampleServer().locks, w.Source.(*fakeServer).locks...), nodes: w.Source.(*fakeServer).nodes}
@@ -161,7 +160,6 @@ func (l *hostileLoad) Start() error { return fmt.Errorf("start: %s", l.s) }
 
 // Promise P10.
 func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
-	t.Parallel()
 	all := payloads()
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range testtier.Size(5, 30, 30) {
@@ -253,7 +251,6 @@ func appWith(n int) *app {
 }
 
 func TestFindingsAreComputedAgainTheSoonerTheFewerLocks(t *testing.T) {
-	t.Parallel()
 	for n, want := range map[int]time.Duration{1: time.Second, 5000: time.Second, 10_000: 2 * time.Second, 30_000: 5 * time.Second} {
 		before := newViewModel(snapshotOf(n), midnight, nil)
 		workedOut := func(after time.Duration) bool {

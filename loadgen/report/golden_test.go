@@ -172,7 +172,6 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 // The spans of a client's track do not overlap, also if arrivals wait for a
 // busy client. A viewer cannot draw overlapping spans.
 func TestSpansOfATrackDoNotOverlap(t *testing.T) {
-	t.Parallel()
 	for name, s := range map[string]loadgen.Scenario{
 		"open":   {Clients: 3, Rate: 40, Patience: 90 * time.Millisecond},
 		"closed": {Clients: 5, Think: loadgen.Exp(10 * time.Millisecond)},

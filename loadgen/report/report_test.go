@@ -27,7 +27,6 @@ func TestFilesAreInTheirUnits(t *testing.T) {
 
 // A recorder has every second of a run exactly once, whenever it was called.
 func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var chronicle SecondsRecorder
 		want := make([]int64, 151)
