@@ -240,7 +240,12 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 	if c.certain = asked; c.valid() {
 		t.Error("a lease is valid after its end")
 	}
-	if err := l.Extend(t.Context(), time.Hour); err != nil || !c.end().Equal(l.Deadline()) {
-		t.Errorf("after an extension, %v: it ends %s, want %s", err, c.end(), l.Deadline())
+	for !l.Deadline().After(c.reported) { // an extension that takes long ends no later
+		if err := l.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !c.end().Equal(l.Deadline()) {
+		t.Errorf("after an extension it ends %s, want %s", c.end(), l.Deadline())
 	}
 }
