@@ -28,6 +28,7 @@ func inTmux(t *testing.T) (tmux func(args ...string) string) {
 		return strings.TrimSuffix(string(out), "\n")
 	}
 	tmux("-f", "/dev/null", "new-session", "-d", "sleep", "600")
+	endWithTests(socket, dir)
 	t.Cleanup(func() {
 		_ = exec.Command("tmux", "-S", socket, "kill-server").Run()
 		_ = os.RemoveAll(dir)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,7 +58,14 @@ func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 	})
 	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
 	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)
+	endWithTests(term.socket, dir)
 	return term
+}
+
+// endWithTests ends a tmux and removes its directory when this process has ended, even if it was killed.
+func endWithTests(socket, dir string) {
+	guard := fmt.Sprintf("while kill -0 %d 2>/dev/null; do sleep 1; done; tmux -S %s kill-server; rm -rf %s", os.Getpid(), socket, dir)
+	_ = exec.Command("tmux", "-S", socket, "run-shell", "-b", guard).Run() // the tmux may have ended with its program
 }
 
 func (term *terminal) tmux(args ...string) string {
