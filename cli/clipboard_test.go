@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,11 +13,7 @@ import (
 func inTmux(t *testing.T) (tmux func(args ...string) string) {
 	t.Helper()
 	needTmux(t)
-	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "tmux")
+	socket := filepath.Join(tmuxDir(t), "tmux")
 	tmux = func(args ...string) string {
 		t.Helper()
 		out, err := exec.Command("tmux", append([]string{"-S", socket}, args...)...).CombinedOutput()
@@ -28,11 +23,7 @@ func inTmux(t *testing.T) (tmux func(args ...string) string) {
 		return strings.TrimSuffix(string(out), "\n")
 	}
 	tmux("-f", "/dev/null", "new-session", "-d", "sleep", "600")
-	endWithTests(socket, dir)
-	t.Cleanup(func() {
-		_ = exec.Command("tmux", "-S", socket, "kill-server").Run()
-		_ = os.RemoveAll(dir)
-	})
+	endWithTests(socket)
 	t.Setenv("TMUX", tmux("display-message", "-p", "#{socket_path},#{pid},0"))
 	return tmux
 }

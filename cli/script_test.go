@@ -37,11 +37,11 @@ func (m isolated) Run() int {
 	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL", "REDISCLI_AUTH"} {
 		os.Unsetenv(name)
 	}
-	state, err := os.MkdirTemp("", "locktop-state")
+	state, remove, err := server.TempDir()
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(state)
+	defer func() { _ = remove() }()
 	os.Setenv("XDG_STATE_HOME", state)
 	os.Setenv("XDG_CONFIG_HOME", state)
 	return server.Tests{M: m.M, Parallel: 16}.Run()

@@ -47,24 +47,31 @@ func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 	t.Helper()
 	needTmux(t)
-	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := tmuxDir(t)
 	term := &terminal{t: t, socket: filepath.Join(dir, "tmux")}
-	t.Cleanup(func() {
-		_ = exec.Command("tmux", "-S", term.socket, "kill-server").Run()
-		_ = os.RemoveAll(dir)
-	})
 	env := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir}
 	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(env, command...)...)...)
-	endWithTests(term.socket, dir)
+	endWithTests(term.socket)
 	return term
 }
 
-// endWithTests ends a tmux and removes its directory when this process has ended, even if it was killed.
-func endWithTests(socket, dir string) {
-	guard := fmt.Sprintf("while kill -0 %d 2>/dev/null; do sleep 1; done; tmux -S %s kill-server; rm -rf %s", os.Getpid(), socket, dir)
+// tmuxDir makes the directory of a tmux, and ends the tmux with the test.
+func tmuxDir(t *testing.T) string {
+	t.Helper()
+	dir, remove, err := server.TempDir() // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", filepath.Join(dir, "tmux"), "kill-server").Run()
+		_ = remove()
+	})
+	return dir
+}
+
+// endWithTests ends a tmux when this process has ended, even if it was killed.
+func endWithTests(socket string) {
+	guard := fmt.Sprintf("while kill -0 %d 2>/dev/null; do sleep 1; done; tmux -S %s kill-server", os.Getpid(), socket)
 	_ = exec.Command("tmux", "-S", socket, "run-shell", "-b", guard).Run() // the tmux may have ended with its program
 }
 

@@ -15,7 +15,7 @@ const (
 	unclaimedName = "locktop-start-"
 )
 
-// folder is the directory of a server. Its lock lasts until remove is called or, after a crash,
+// folder is the directory of a server or of a test. Its lock lasts until remove is called or, after a crash,
 // until both this process and the server have ended.
 type folder struct {
 	path string
@@ -44,6 +44,16 @@ func newFolder() (*folder, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// TempDir makes a directory for tests in the temporary folder. If this process is killed before it
+// calls remove, the next start of a server or of TempDir removes the directory.
+func TempDir() (path string, remove func() error, err error) {
+	f, err := newFolder()
+	if err != nil {
+		return "", nil, err
+	}
+	return f.path, f.remove, nil
 }
 
 // inherited are the files to pass to the server, so that the lock lasts as long as it runs.
