@@ -104,7 +104,7 @@ func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	}
 	for !tracks() {
 		if ctx.Err() != nil {
-			t.Fatal("it does not ask to be told of changes")
+			t.Fatalf("it does not ask to be told of changes:\n%s\n%s", rdb.Info(t.Context(), "clients"), rdb.ClientList(t.Context()))
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

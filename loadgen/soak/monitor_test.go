@@ -32,6 +32,7 @@ type grant struct {
 	overlapped bool
 	expires    time.Time // zero means never
 	alone      bool      // expires by itself, not with its key
+	unsure     bool      // another one may have got the key
 }
 
 // monitored derives the holds of the locks on one server from the output of
@@ -117,10 +118,17 @@ func (m *monitored) do(at time.Time, command, key string, args []string) {
 	case "PEXPIRE":
 		m.lives(key, args[0], at)
 	case "SET":
-		if !slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "NX") }) || m.free(key) {
+		px := slices.IndexFunc(args, func(a string) bool { return strings.EqualFold(a, "PX") })
+		switch nx := slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "NX") }); {
+		case nx && px > 0 && m.unclear(key, at):
+			ms, _ := strconv.Atoi(args[px+1])
+			m.grants[key] = append(m.grants[key], &grant{
+				token: args[0], from: at, lasting: true, overlapped: true, unsure: true, alone: true, expires: at.Add(time.Duration(ms) * time.Millisecond),
+			})
+		case !nx || m.free(key):
 			m.begin(key, args[0], at)
-			if i := slices.IndexFunc(args, func(a string) bool { return strings.EqualFold(a, "PX") }); i > 0 {
-				m.lives(key, args[i+1], at)
+			if px > 0 {
+				m.lives(key, args[px+1], at)
 			}
 		}
 	case "SETNX":
@@ -200,6 +208,21 @@ func (m *monitored) free(key string) bool {
 	return !slices.ContainsFunc(m.grants[key], func(g *grant) bool { return g.lasting })
 }
 
+// unclear reports whether a lock is about at the end of a TTL, which the server may count from some
+// ms earlier or later. Then it is not known which attempt gets it, until it is removed.
+func (m *monitored) unclear(key string, at time.Time) (some bool) {
+	for _, g := range m.grants[key] {
+		ends := !g.expires.IsZero() && g.expires.Sub(at).Abs() <= slack
+		switch {
+		case g.lasting && !g.unsure && !ends:
+			return false
+		case g.lasting, ends && g.to.Equal(g.expires):
+			some = true
+		}
+	}
+	return some
+}
+
 // begin records that a token holds a lock alone. A hand-over takes it from
 // another token.
 func (m *monitored) begin(key, token string, at time.Time) {
@@ -241,13 +264,31 @@ func (m *monitored) holds(key, token string, from, to time.Time) bool {
 	})
 }
 
-func (m *monitored) count() (n int64) {
+// granted lists the grants of a token.
+func (m *monitored) granted(key, token string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, all := range m.grants {
-		n += int64(len(all))
+	var all []string
+	for _, g := range m.grants[key] {
+		if g.token == token {
+			all = append(all, fmt.Sprintf("from %s to %s, lasting: %v", g.from.Format("05.000000"), g.to.Format("05.000000"), g.lasting))
+		}
 	}
-	return n
+	return strings.Join(all, "; ")
+}
+
+// count returns the number of grants, without and with those that are not sure.
+func (m *monitored) count() (sure, all int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, grants := range m.grants {
+		for _, g := range grants {
+			if all++; !g.unsure {
+				sure++
+			}
+		}
+	}
+	return sure, all
 }
 
 // stay is a hold as its client saw it.
@@ -386,11 +427,14 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 				}
 				if votes <= n/2 {
 					t.Errorf("%s had %s from %s to %s: %d of %d servers say so", h.token, h.key, h.from.Format("05.000000"), h.to.Format("05.000000"), votes, n)
+					for i, w := range monitors {
+						t.Logf("server %d granted it %s", i+1, w.granted(h.key, h.token))
+					}
 				}
 			}
 			// Some locks are granted to clients that are cancelled at the end.
-			if granted := monitors[0].count(); n == 1 && (granted < held || granted > held+int64(s.Clients)*held/m.Acquired) {
-				t.Errorf("the report has holds of %d keys, the server granted %d", held, granted)
+			if sure, all := monitors[0].count(); n == 1 && (all < held || sure > held+int64(s.Clients)*held/m.Acquired) {
+				t.Errorf("the report has holds of %d keys, the server granted %d, or up to %d", held, sure, all)
 			}
 		})
 	}
@@ -458,6 +502,14 @@ func TestMonitorDetectsViolations(t *testing.T) {
 	} {
 		if s.clocks(true) == "" {
 			t.Errorf("nothing is wrong with hold %d", i)
+		}
+	}
+	for i, line := range []string{`"c" "NX" "PX" "500"`, `"d" "NX" "PX" "500"`, `"e" "NX" "PX" "500"`} { // the TTL of b ends at 800
+		m.hear(fmt.Sprintf(`+1.%06d [0 lua] "SET" "load:{00000000}:1" %s`, 780_000+16_000*i, line))
+	}
+	for token, want := range map[string]bool{"c": false, "d": true, "e": true} { // which one is not known
+		if got := m.holds("load:{00000000}:1", token, at(820), at(900)); got != want {
+			t.Errorf("%s after the TTL: %t", token, got)
 		}
 	}
 	m.lapse("load:{00000000}:1", at(900))
