@@ -103,8 +103,8 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 			t.Parallel()
 			runs := testtier.Size(1, 2, 10)
 			p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
-			if p.Slow == runs {
-				t.Skip("the machine was too slow in each run")
+			for p.Slow == runs { // the machine was too slow in each run, which says nothing
+				p = explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
 			}
 			if p.Found == nil || testtier.Proving() && p.Found.Seen < runs-2-p.Other-p.Slow { // the machine may be busy twice
 				t.Errorf("%s: not in each of %d runs: %+v", k.order, runs, p.Found)
