@@ -35,7 +35,7 @@ var knownOrders = []knownOrder{
 	{"classic/quorum-semaphore", "permits-nodes/ad.b.bd.a.b.a", 6}, // three majorities of two permits
 	{"test:set/open", "release/a.b", 2},
 	{"test:set/forever", "release/b.bk", 6},
-	{"test:signal/notify-only", "release/b.bk", 6},
+	{"test:signal/notify-only", "release/a.a.b.bk", 6},
 	{"test:semaphore/sem-counts-expired", "permits/a.b.ak.bk", 4},
 	{"test:set/seconds-zero", "release/b.bk", 6},
 	{"test:set/seconds-ceil-valid", "release/a.a.b", 3},
