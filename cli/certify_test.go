@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // inside returns the processes whose environment has the name of a directory, or which run
@@ -70,6 +71,7 @@ func certifying(t *testing.T) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
 }
 
 func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
+	testtier.Long(t, "it starts client processes")
 	t.Parallel()
 	cmd, out, dir := certifying(t)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/tui"
 )
 
@@ -168,6 +169,7 @@ func TestAScreenNamesAWrongKeyOfTheConfiguration(t *testing.T) {
 
 // A command of the configuration has the terminal, and Ctrl-C ends it and not locktop.
 func TestACommandRunsInPlaceOfTheScreen(t *testing.T) {
+	testtier.Long(t, "it starts the screen in a terminal")
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a b;c", "web-1.prod:4711")
 	configure(t, 0o600,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"locktop/cli/render"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 	"locktop/keyspace/recording"
@@ -17,6 +18,7 @@ import (
 // The stories are the same with the indexes of the segments, and without them. A segment with an
 // index is not read.
 func TestAnIndexTellsTheSameStories(t *testing.T) {
+	testtier.Long(t, "it makes a recording of 5,000 s")
 	t.Parallel()
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})

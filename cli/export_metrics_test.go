@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 const dashboardFile = "../contrib/grafana/locktop.json"
@@ -77,6 +78,7 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 
 // The table of the page lists exactly the metrics of a scrape, with their types and labels.
 func TestThePageListsTheMetrics(t *testing.T) {
+	testtier.Long(t, "it scrapes servers with every finding")
 	t.Parallel()
 	all, _ := scraped(t)
 	row := regexp.MustCompile("(?m)^\\| `(locktop_\\w+)` \\| (\\w+) \\| ([^|]*) \\|")
@@ -95,6 +97,7 @@ func TestThePageListsTheMetrics(t *testing.T) {
 // The alerts and the dashboard use only metrics and labels of a scrape, and all metrics but
 // the version.
 func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
+	testtier.Long(t, "it scrapes servers with every finding")
 	t.Parallel()
 	all, pages := scraped(t)
 	used := map[string]bool{"locktop_build_info": true}

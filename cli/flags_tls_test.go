@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // authority signs certificates for a test. Its files are PEM.
@@ -156,6 +157,7 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 // A context has the files of TLS, and flags precede them. The lines to paste work without
 // the flags that the context has.
 func TestAContextHasTheFilesOfTLS(t *testing.T) {
+	testtier.Long(t, "it makes certificates for a server")
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "server", leaf())
 	clientCert, clientKey := ca.issue(t, "client", leaf())

@@ -234,6 +234,7 @@ func brieflyLoaded(t *testing.T, in string, args ...string) outcome {
 }
 
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
+	testtier.Long(t, "it runs load for a while")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, c := range []struct {

@@ -129,6 +129,7 @@ func (s topology) wantGone(t *testing.T, key string) {
 // database, as the same user and with the same security, however these were
 // given.
 func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
+	testtier.Long(t, "it runs 32 printed lines in a shell")
 	folder := t.TempDir()
 	socket := filepath.Join(folder, "it's a socket")
 	addr := server.ForTest(t, "--unixsocket", socket).Addr()

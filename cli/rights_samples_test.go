@@ -18,6 +18,7 @@ import (
 // If its key patterns are limited, it sees only the locks that match, and the
 // number of the others.
 func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
+	testtier.Long(t, "it writes the locks of all formats")
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()

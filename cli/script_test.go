@@ -48,6 +48,7 @@ func (m isolated) Run() int {
 }
 
 func TestScriptsOnRedis(t *testing.T) {
+	testtier.Long(t, "the scripts run on the embedded server, too")
 	t.Parallel()
 	testscript.Run(t, scripts("redis", func(tb server.TB) string { return server.ForTest(tb).Addr() }))
 }

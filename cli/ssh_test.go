@@ -160,6 +160,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 }
 
 func TestWhatSSHRefusesIsOneLine(t *testing.T) {
+	testtier.Long(t, "it starts sshd")
 	folder := hops(t)
 	addr := server.ForTest(t).Addr()
 	for name, c := range map[string]struct {

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // A screen keeps its settings in the state directory; with --no-state it neither reads nor writes
 // them, and a damaged file is replaced.
 func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
+	testtier.Long(t, "it starts the screen several times")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "600000")

@@ -119,6 +119,7 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 
 // The name of another service within a value, and the name of a field, are no proof.
 func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
+	testtier.Long(t, "it watches a server for a while")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, name := range []string{"worker", "token", "service"} {
@@ -192,6 +193,7 @@ func monitors(t *testing.T, rdb *redis.Client) bool {
 }
 
 func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
+	testtier.Long(t, "it keeps a server busy")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	rdb := namedClient(t, addr, "")

@@ -72,7 +72,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 			select {
 			case <-done:
 				return
-			default:
+			case <-time.After(100 * time.Microsecond):
 				checkSums(t, r.Metrics())
 			}
 		}

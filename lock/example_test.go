@@ -83,7 +83,7 @@ func ExampleMutex_Lock_deadline() {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err := b.Mutex("orders:4711", lock.Options{}).Lock(ctx)
 

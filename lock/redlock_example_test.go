@@ -29,7 +29,7 @@ func ExampleQuorum_Redlock() {
 
 	quorum, err := lock.NewQuorum(nodes, lock.QuorumConfig{
 		Config:      lock.Config{Owner: "billing-7"},
-		NodeTimeout: time.Second,
+		NodeTimeout: 500 * time.Millisecond,
 	})
 	if err != nil {
 		fmt.Println(err)

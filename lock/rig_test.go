@@ -206,7 +206,7 @@ func TestMain(m *testing.M) {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
 	logging.Disable() // go-redis logs every failed connection
-	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 16})
+	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 32})
 }
 
 // until waits until true returns true on a real server.

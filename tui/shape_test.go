@@ -169,7 +169,10 @@ func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
 		}
 		all = append(all, string(bytes))
 	}
-	for _, s := range all {
+	for i, s := range all {
+		if !testtier.InLong() && i%3 > 0 {
+			continue
+		}
 		t.Run(fmt.Sprintf("%+q", s), func(t *testing.T) {
 			w := hostile(s)
 			drive(t, w, func(d *driver) { meet(d, w.Source.(*hostileServer), s) })

@@ -173,6 +173,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 // Thousands of alike possible locks are not shown, nor tracked, also if they appear while the
 // keyspace is watched. They are shown again when some of them behave as locks.
 func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
+	testtier.Long(t, "it watches hundreds of candidates for 40 s")
 	many := testtier.Size(220, 1_000, 1_000)
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()

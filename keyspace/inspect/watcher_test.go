@@ -127,7 +127,7 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
-	for i := range testtier.Size(12, 30, 30) { // much more than a call reads
+	for i := range testtier.Size(6, 30, 30) { // much more than a call reads
 		fillFrom(t, rdb, 10_000*i, 10_000)
 	}
 	for i := range 100 {

@@ -471,6 +471,7 @@ func TestSnapshotsMayBeALittleEarly(t *testing.T) {
 
 // A frame with all locks of a large server would be too long for a reader.
 func TestALargeChangeBeginsASegment(t *testing.T) {
+	testtier.Long(t, "it writes 20 MB")
 	t.Parallel()
 	empty, full := keyspace.Snapshot{At: begin}, keyspace.Snapshot{At: begin.Add(time.Second)}
 	for i := range 2_000 {

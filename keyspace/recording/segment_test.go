@@ -286,6 +286,7 @@ func TestFiguresAloneAreNotInEveryFrame(t *testing.T) {
 
 // A reader must not need much memory for a small file.
 func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
+	testtier.Long(t, "it reads lines of many MB")
 	header := `{"segment":1,"at":"2026-01-01T00:00:00Z","count":%d}` + "\n"
 	frame := `{"at":"2026-01-01T00:00:00Z","locks":[`
 	for name, text := range map[string]string{
@@ -304,6 +305,7 @@ func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
 // Each line of this segment is small; together they are not, in the full state or over
 // several frames.
 func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
+	testtier.Long(t, "it reads lines of many MB")
 	t.Parallel()
 	const at, holders = `"2026-01-01T00:00:00Z"`, 1500
 	var locks []string
