@@ -122,27 +122,13 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if !msg.metrics.Running {
 			a.timeline.halt(a.now)
 		}
-	case connectedMsg:
-		a.onConnected(msg)
-	case storedMsg:
-		a.raw.onAnswer(msg)
-	case clientsMsg:
-		a.clients.onAnswer(msg)
-	case watchedMsg:
-		a.clients.onWatched(msg)
+	case answer:
+		msg(a)
 	case appliedMsg:
 		if msg.err != nil {
 			a.rejectStart(shortError(msg.err))
 		}
 		return a, a.run.applied()
-	case startedMsg:
-		a.run.launching = false
-		if msg.err != nil {
-			a.rejectStart(shortError(msg.err))
-			return a, nil
-		}
-		a.run.failed = ""
-		a.notify("the clients are running")
 	case loadMsg:
 		if msg.err != nil {
 			a.rejectStart(widget.Plain(msg.err.Error()))
@@ -155,8 +141,6 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case programMsg:
 		a.onProgram(msg)
 		return a, a.resume()
-	case actionDoneMsg:
-		a.onActionDone(msg)
 	case commandMsg:
 		return a, a.runCommand(msg.text)
 	case openLockMsg:
@@ -198,17 +182,17 @@ func (a *app) resume() tea.Cmd {
 
 // onConnected switches to another target. The recorded snapshots of the old target are discarded
 // with the first new one.
-func (a *app) onConnected(msg connectedMsg) {
-	if msg.err != nil {
-		a.reject(shortError(msg.err))
+func (a *app) onConnected(to Target, w Config, err error) {
+	if err != nil {
+		a.reject(shortError(err))
 		return
 	}
-	a.source, a.server = msg.config.Source, widget.Plain(msg.config.Title)
-	a.config.Executor, a.config.CommandStats = msg.config.Executor, msg.config.CommandStats
+	a.source, a.server = w.Source, widget.Plain(w.Title)
+	a.config.Executor, a.config.CommandStats = w.Executor, w.CommandStats
 	a.acts = a.config.Executor != nil
-	a.raw = rawValue{store: msg.config.Store}
+	a.raw = rawValue{store: w.Store}
 	a.clients.leave()
-	a.clients = holderClients{finder: msg.config.Finder}
+	a.clients = holderClients{finder: w.Finder}
 	a.locks().reset()
 	a.alarm.known = nil
 	if a.place() == onLock {
@@ -216,7 +200,18 @@ func (a *app) onConnected(msg connectedMsg) {
 	}
 	a.seekCount++
 	a.refresher.next = a.now
-	a.notify("looking at " + msg.target.String())
+	a.notify("looking at " + to.String())
+}
+
+// onStarted reports that the clients run, or the error.
+func (a *app) onStarted(err error) {
+	a.run.launching = false
+	if err != nil {
+		a.rejectStart(shortError(err))
+		return
+	}
+	a.run.failed = ""
+	a.notify("the clients are running")
 }
 
 // readStored requests the raw value of the selected lock while a page shows it.
@@ -417,18 +412,19 @@ func (a *app) openCopy() {
 	a.reject("no lock to copy from")
 }
 
-// onActionDone reports the result of an action and requests a snapshot immediately.
-func (a *app) onActionDone(msg actionDoneMsg) {
+// onActionDone reports the result of an action, which has succeeded on done locks, and requests a snapshot
+// immediately. err is the first error.
+func (a *app) onActionDone(d pendingAction, done int, err error) {
 	a.refresher.next = a.now
-	var changed *keyspace.ChangedError
-	switch {
-	case msg.err == nil:
-		a.notify(msg.pending.did() + " " + a.describe(msg.pending.locks))
-	case errors.As(msg.err, &changed):
-		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.pending.locks), a.redactText(msg.pending.locks[0].ID(), changed.Error())))
-	default:
-		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.pending.locks), shortError(msg.err)))
+	if err == nil {
+		a.notify(d.did() + " " + a.describe(d.locks))
+		return
 	}
+	why := shortError(err)
+	if changed, ok := errors.AsType[*keyspace.ChangedError](err); ok {
+		why = a.redactText(d.locks[0].ID(), changed.Error())
+	}
+	a.reject(fmt.Sprintf("%d of %d done; %s", done, len(d.locks), why))
 }
 
 // selected returns the selected lock of the open page.
