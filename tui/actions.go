@@ -201,10 +201,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		return nil, nil
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
-	var ttls []time.Duration
-	for _, l := range q.pending.locks {
-		ttls = append(ttls, s.ttlOf(q.pending, l))
-	}
+	ttls := mapped(q.pending.locks, func(l keyspace.Lock) time.Duration { return s.ttlOf(q.pending, l) })
 	return nil, act(q.app.ctx, q.app.config.Executor, q.pending, ttls)
 }
 

@@ -59,12 +59,12 @@ func newApp(ctx context.Context, w Config) *app {
 	a.refresher.every = max(w.Every, tickInterval)
 	a.syncPlayer()
 	a.privacy = newPrivacy()
-	a.screen.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
+	a.screen.glyphs = widget.GlyphsNamed(w.Glyphs)
 	if w.Dumb {
 		w.Colours, a.screen.glyphs = termenv.Ascii, widget.ASCII()
 	}
 	a.screen.renderer = renderer(w.Colours)
-	a.screen.theme, _ = themeNamed(w.Theme, a.screen.renderer)
+	a.screen.theme = themeNamed(w.Theme, a.screen.renderer)
 	a.recall()
 	return a
 }

@@ -101,7 +101,7 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	v := timeWindow{at(0), at(60), 6}
 	all, more := n.swimlanes(v)
 	var got []string
-	theme, _ := themeNamed("dark", renderer(termenv.Ascii))
+	theme := themeNamed("dark", renderer(termenv.Ascii))
 	for _, one := range all {
 		l := widget.NewLine(v.w)
 		widget.Blocks().Strip(l, widget.Style{}, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))

@@ -144,11 +144,7 @@ func (m *menu) keyHint() string {
 	if n := len(m.choices); n > 3 {
 		return "press a letter"
 	}
-	var keys []string
-	for _, c := range m.choices {
-		keys = append(keys, c.key)
-	}
-	return strings.Join(keys, " ")
+	return strings.Join(mapped(m.choices, func(c choice) string { return c.key }), " ")
 }
 
 // hint is a key of a dialog and its effect.

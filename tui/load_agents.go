@@ -43,12 +43,7 @@ func (f *loadState) awaitsAgents() bool {
 
 // arrivals says how many agents have come.
 func (f *loadState) arrivals() string {
-	n := 0
-	for _, a := range f.agents.all {
-		if a.Ready {
-			n++
-		}
-	}
+	n := count(f.agents.all, func(a *loadgen.AgentState) bool { return a.Ready })
 	return fmt.Sprintf("waiting for %s: %s there", humanize.Plural(len(f.agents.all), "agent"), isOrAre(n))
 }
 

@@ -36,7 +36,7 @@ func allFormFields() []formField {
 			},
 			func(s *loadgen.Scenario, text string) error {
 				if !slices.Contains(loadgen.Kinds(), loadgen.Kind(text)) {
-					return fmt.Errorf("%q is none of %s", text, strings.Join(names(loadgen.Kinds()), " "))
+					return fmt.Errorf("%q is none of %s", text, strings.Join(mapped(loadgen.Kinds(), func(k loadgen.Kind) string { return string(k) }), " "))
 				}
 				setKind(s, loadgen.Kind(text))
 				return nil
@@ -264,15 +264,6 @@ func patienceAfter(d time.Duration, direction int) time.Duration {
 	default:
 		return max(50*time.Millisecond, min(longest, scaleDist(d, direction)))
 	}
-}
-
-// names returns the elements of a list as strings.
-func names[T ~string](all []T) []string {
-	var texts []string
-	for _, x := range all {
-		texts = append(texts, string(x))
-	}
-	return texts
 }
 
 // number parses a number of things. It refuses 0, which in a scenario stands for the default.

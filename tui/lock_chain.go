@@ -163,9 +163,5 @@ func (s *state) possibilities(l keyspace.Lock) string {
 
 // keys returns the keys of locks for display.
 func (s *state) keys(locks []*keyspace.Lock) []string {
-	all := make([]string, len(locks))
-	for i, l := range locks {
-		all[i] = s.redactKey(l.Key)
-	}
-	return all
+	return mapped(locks, func(l *keyspace.Lock) string { return s.redactKey(l.Key) })
 }

@@ -251,18 +251,12 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.screen.theme.text
 	locks := s.current().locks
 	if len(g.shares) > 0 {
-		var keys []string
-		for _, i := range g.shares {
-			keys = append(keys, s.redactKey(locks[i].Key))
-		}
+		keys := mapped(g.shares, func(i int) string { return s.redactKey(locks[i].Key) })
 		holds += ", " + listed(keys) + " with others"
 	}
 	waits, deadlock := "", ""
 	if len(g.waits) > 0 {
-		var names []string
-		for _, i := range g.waits {
-			names = append(names, s.waitText(locks[i]))
-		}
+		names := mapped(g.waits, func(i int) string { return s.waitText(locks[i]) })
 		waits, style = "waits for "+listed(names), s.screen.theme.warn
 	}
 	if g.rival != "" {

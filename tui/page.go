@@ -126,6 +126,25 @@ func (c *list[K]) lines(w, n int, draw func(l *widget.Line, row int)) []string {
 	return lines
 }
 
+// mapped returns what f makes of each element.
+func mapped[T, U any](all []T, f func(T) U) []U {
+	made := make([]U, len(all))
+	for i, x := range all {
+		made[i] = f(x)
+	}
+	return made
+}
+
+// count returns the number of elements for which is is true.
+func count[T any](all []T, is func(*T) bool) (n int) {
+	for i := range all {
+		if is(&all[i]) {
+			n++
+		}
+	}
+	return n
+}
+
 // scrolled returns the first visible line nearest to top, if h of total lines are visible.
 func scrolled(top, total, h int) int { return max(0, min(top, total-h)) }
 

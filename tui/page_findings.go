@@ -104,11 +104,7 @@ func (p *findingsPage) arrange(s *state) {
 	if !p.moved {
 		p.toFirst()
 	}
-	keys := p.keys[:0]
-	for i := range p.rows {
-		keys = append(keys, p.rows[i].key())
-	}
-	p.set(keys, p.height(s))
+	p.set(mapped(p.rows, findingRow.key), p.height(s))
 }
 
 // matching returns the findings that match the filter.
@@ -151,7 +147,7 @@ func (p *findingsPage) unfold(s *state, kind string) {
 	p.arrange(s)
 }
 
-func (f *findingRow) key() findingID {
+func (f findingRow) key() findingID {
 	if f.many > 0 {
 		return findingID{id: "all " + f.ID}
 	}

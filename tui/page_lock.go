@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -417,21 +418,10 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 
 // endCounts lists how holds ended, the most frequent end first.
 func (s *state) endCounts(r keyspace.Record) string {
-	kinds := make([]keyspace.EventKind, 0, len(r.Ended))
-	for k := range r.Ended {
-		kinds = append(kinds, k)
-	}
-	slices.SortFunc(kinds, func(a, b keyspace.EventKind) int {
-		if r.Ended[a] != r.Ended[b] {
-			return r.Ended[b] - r.Ended[a]
-		}
-		return strings.Compare(string(a), string(b))
+	kinds := slices.SortedFunc(maps.Keys(r.Ended), func(a, b keyspace.EventKind) int {
+		return cmp.Or(r.Ended[b]-r.Ended[a], cmp.Compare(a, b))
 	})
-	var facts []string
-	for _, k := range kinds {
-		facts = append(facts, humanize.Count(r.Ended[k])+" "+string(k))
-	}
-	return s.sentence(facts...)
+	return s.sentence(mapped(kinds, func(k keyspace.EventKind) string { return humanize.Count(r.Ended[k]) + " " + string(k) })...)
 }
 
 // histogramLine draws a histogram: one column for each power of two, then its percentiles.
@@ -468,10 +458,9 @@ func (s *state) percentiles(h *keyspace.Histogram) string {
 // recentOwners lists the latest owners of a lock with the number of their holds.
 func (s *state) recentOwners(owners []keyspace.Owner) string {
 	const most = 4
-	var names []string
-	for _, o := range owners[:min(len(owners), most)] {
-		names = append(names, fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds))
-	}
+	names := mapped(owners[:min(len(owners), most)], func(o keyspace.Owner) string {
+		return fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds)
+	})
 	text := strings.Join(names, ", ")
 	if n := len(owners) - most; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)

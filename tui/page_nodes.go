@@ -62,11 +62,7 @@ func (p *nodesPage) arrange(s *state) {
 	}
 	p.assignNumbers(s)
 	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return p.numbers[a.Addr] - p.numbers[b.Addr] })
-	keys := p.keys[:0]
-	for i := range p.rows {
-		keys = append(keys, p.rows[i].Addr)
-	}
-	p.set(keys, p.height(s))
+	p.set(mapped(p.rows, func(n keyspace.Node) string { return n.Addr }), p.height(s))
 }
 
 // assignNumbers assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
@@ -103,12 +99,7 @@ func (p *nodesPage) height(s *state) int {
 
 func (p *nodesPage) summary(s *state, l *widget.Line) {
 	snap, t, g := s.current().snap, s.screen.theme, s.screen.glyphs
-	down := 0
-	for i := range p.rows {
-		if !p.rows[i].Up {
-			down++
-		}
-	}
+	down := count(p.rows, func(n *keyspace.Node) bool { return !n.Up })
 	health := segment{style: t.good, text: g.Check + " all answer"}
 	if down > 0 {
 		health = segment{style: t.bad, text: g.Cross + " " + humanize.Count(down) + " down"}
@@ -240,9 +231,9 @@ func (s *state) unseen(w int) []string {
 // redlocks returns the locks with votes.
 func redlocks(p *viewModel) []*keyspace.Lock {
 	var all []*keyspace.Lock
-	for i := range p.locks {
-		if len(p.locks[i].Votes) > 0 {
-			all = append(all, p.locks[i])
+	for _, l := range p.locks {
+		if len(l.Votes) > 0 {
+			all = append(all, l)
 		}
 	}
 	return all
@@ -251,20 +242,10 @@ func redlocks(p *viewModel) []*keyspace.Lock {
 // voteWidth is the width of a node's column in the matrix.
 const voteWidth = 4
 
-// upCount returns the number of a Redlock's servers that are up.
-func (p *nodesPage) upCount() int {
-	n := 0
-	for i := range p.rows {
-		if p.rows[i].Up && p.numbers[p.rows[i].Addr] > 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // quorumStatus says whether enough of a Redlock's servers are up.
 func (p *nodesPage) quorumStatus(s *state, servers int) (widget.Style, string) {
-	up, majority := p.upCount(), servers/2+1
+	up := count(p.rows, func(n *keyspace.Node) bool { return n.Up && p.numbers[n.Addr] > 0 })
+	majority := servers/2 + 1
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
 	case up == servers:

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"io"
+	"slices"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
@@ -75,22 +76,13 @@ func themes() []namedTheme {
 
 // Themes lists the valid names for [Config.Theme].
 func Themes() []string {
-	var names []string
-	for _, l := range themes() {
-		names = append(names, l.name)
-	}
-	return names
+	return mapped(themes(), func(t namedTheme) string { return t.name })
 }
 
-// themeNamed returns a theme by name. It returns the default for "" and, with false, for an
-// unknown name.
-func themeNamed(name string, r *lipgloss.Renderer) (theme, bool) {
-	for _, l := range themes() {
-		if l.name == name {
-			return l.make(r), true
-		}
-	}
-	return systemTheme(r), name == ""
+// themeNamed returns a theme by name. It returns the default for a name that it does not know.
+func themeNamed(name string, r *lipgloss.Renderer) theme {
+	all := themes()
+	return all[max(0, slices.IndexFunc(all, func(t namedTheme) bool { return t.name == name }))].make(r)
 }
 
 // renderer returns the renderer for a terminal with these colours: lipgloss replaces colours
