@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,28 +20,17 @@ type layout struct {
 // frame returns the layout for the size of the window. A small window drops the other lines in
 // favour of the page.
 func (s *state) frame() layout {
-	f := layout{body: s.screen.h, compact: s.screen.w < 60 || s.screen.h < 12}
-	f.header = s.screen.h >= 3
-	f.footer = s.screen.h >= 5
+	f := layout{compact: s.screen.w < 60 || s.screen.h < 12, header: s.screen.h >= 3, footer: s.screen.h >= 5}
 	f.summary = !f.compact
-	for _, line := range []bool{f.header, f.footer, f.summary} {
-		if line {
-			f.body--
-		}
-	}
+	f.body = s.screen.h - f.top() - linesOf(f.footer)
 	return f
 }
 
 // top returns the number of lines above the page.
-func (f layout) top() int {
-	n := 0
-	for _, line := range []bool{f.header, f.summary} {
-		if line {
-			n++
-		}
-	}
-	return n
-}
+func (f layout) top() int { return linesOf(f.header, f.summary) }
+
+// linesOf returns the number of lines that are shown.
+func linesOf(shown ...bool) int { return count(shown, func(on *bool) bool { return *on }) }
 
 // View implements tea.Model. It returns exactly as many lines as the window has, each as wide
 // as the window.
@@ -333,7 +323,7 @@ func (p segment) min() int {
 func layoutLine(l *widget.Line, g widget.Glyphs, left, right []segment) {
 	const edge = 1
 	room := l.Rest() - edge + segmentGap
-	limit := lastPriority(left, right)
+	limit := slices.MaxFunc(slices.Concat(left, right), func(a, b segment) int { return a.priority - b.priority }).priority
 	for limit > 0 && needs(left, limit)+needs(right, limit) > room {
 		limit--
 	}
@@ -363,16 +353,6 @@ func needs(side []segment, limit int) int {
 	for _, p := range side {
 		if p.text != "" && p.priority <= limit {
 			n += p.min() + p.gap()
-		}
-	}
-	return n
-}
-
-func lastPriority(sides ...[]segment) int {
-	n := 0
-	for _, side := range sides {
-		for _, p := range side {
-			n = max(n, p.priority)
 		}
 	}
 	return n
