@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -58,7 +59,7 @@ func newApp(ctx context.Context, w Config) *app {
 	a.raw.store, a.clients.finder, a.formats, a.redisCLI = w.Store, w.Finder, w.Formats, w.RedisCLI
 	a.refresher.every = max(w.Every, tickInterval)
 	a.syncPlayer()
-	a.privacy = newPrivacy()
+	_, _ = rand.Read(a.privacy.salt[:]) // never fails
 	a.screen.glyphs = widget.GlyphsNamed(w.Glyphs)
 	if w.Dumb {
 		w.Colours, a.screen.glyphs = termenv.Ascii, widget.ASCII()

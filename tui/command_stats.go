@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -18,25 +19,18 @@ type commandStatsDialog struct {
 }
 
 func (d *commandStatsDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
-	n := len(d.stats.Commands())
-	switch k.String() {
-	case "j", "down":
-		d.top = min(d.top+1, max(0, n-1))
-	case "k", "up":
-		d.top = max(0, d.top-1)
-	default:
+	by := scrollKeys(0)[k.String()]
+	if by == 0 {
 		return nil, nil
 	}
+	d.top = scrolled(d.top+by, len(d.stats.Commands()), 1)
 	return d, nil
 }
 
 func (d *commandStatsDialog) draw(s *state, lines []string) []string {
 	all := d.stats.Commands()
 	slices.SortFunc(all, func(a, b CommandStat) int {
-		if a.Count != b.Count {
-			return int(b.Count - a.Count)
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name))
 	})
 	sum := int64(0)
 	for _, c := range all {

@@ -176,12 +176,11 @@ func agentsToShow(all []loadgen.AgentState, n int) (shown, rest []loadgen.AgentS
 func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string {
 	t, g, m, now := s.screen.theme, s.screen.glyphs, a.Metrics, phaseOf(a)
 	chosen := widget.Style{}
-	cursor := " "
 	if a.Number == p.agent {
-		chosen, cursor = t.strong, g.Cursor
+		chosen = t.strong
 	}
 	number := fmt.Sprintf("%d ", a.Number)
-	l := widget.NewLine(w).Put(t.key, cursor).Put(t.key, number)
+	l := widget.NewLine(w).Put(t.key, s.cursor(a.Number == p.agent)).Put(t.key, number)
 	if now == awaitedAgent {
 		return l.Put(t.dim, "not there yet").String()
 	}

@@ -228,10 +228,7 @@ func (s *state) holders(l *keyspace.Lock) string {
 	if s.run.faultLog.isUnaware(h.Label, l.Key, h.ID) {
 		text += ", which does not know it"
 	}
-	if more := len(l.Holders) - 1; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return listed([]string{text}, 1, len(l.Holders))
 }
 
 // outcomesLine draws the outcomes in one line.

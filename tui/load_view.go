@@ -128,14 +128,10 @@ func (p *loadPage) form(s *state, w, h int) []string {
 	for i := first; i < last; i++ {
 		k := fields[i]
 		l := widget.NewLine(w)
-		st, cursor := t.text, " "
+		l.Put(t.key, s.cursor(i == p.field)).Put(t.dim, k.name).PadTo(widget.Style{}, 13)
+		st, value := t.text, widget.Plain(k.value(s.run.scenario))
 		if i == p.field {
-			st, cursor = t.strong, s.screen.glyphs.Cursor
-		}
-		l.Put(t.key, cursor).Put(t.dim, k.name).PadTo(widget.Style{}, 13)
-		value := widget.Plain(k.value(s.run.scenario))
-		if i == p.field {
-			value = s.screen.glyphs.Word("← ") + value + s.screen.glyphs.Word(" →")
+			st, value = t.strong, s.screen.glyphs.Word("← ")+value+s.screen.glyphs.Word(" →")
 		}
 		all = append(all, l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String())
 	}

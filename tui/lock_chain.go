@@ -27,7 +27,7 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 			lines = append(lines, s.items(w, "holder", s.screen.theme.text, s.sentence(name, text), 3)...)
 		}
 		if held := of.holds[i]; len(held) > 0 {
-			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(s.keys(held)), 2)...)
+			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(s.keys(held), namesListed, len(held)), 2)...)
 		}
 	}
 	if more := len(v.Holders) - len(of.holds); more > 0 {

@@ -185,11 +185,7 @@ func heldCell(v lockView, _ int) widget.Cell {
 
 // ageText returns an age for a narrow place: ≥41 s.
 func (s *state) ageText(age keyspace.Age) string {
-	text := humanize.Duration(age.Duration)
-	if age.AtLeast {
-		return s.screen.glyphs.AtLeast + text
-	}
-	return text
+	return s.atLeast(age.AtLeast, humanize.Duration(age.Duration))
 }
 
 // format returns the format of the lock, or nil if it is unknown.

@@ -186,28 +186,18 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 // mark draws the cells left of a row: cursor, worst finding and tag.
 func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool) {
 	s := v.state
-	cursor := " "
-	if selected {
-		cursor = s.screen.glyphs.Cursor
-	}
-	l.Put(base, cursor)
 	glyph, style := " ", base
 	if severity, found := s.current().worst[v.ID()]; found {
 		glyph, style = s.ofSeverity(severity)
 	}
+	check, checked := " ", base
+	if tagged {
+		check, checked = s.screen.glyphs.Check, s.screen.theme.key
+	}
 	if selected {
-		style = base
+		style, checked = base, base
 	}
-	l.Put(style, glyph)
-	if !tagged {
-		l.Pad(base, 1)
-		return
-	}
-	style = s.screen.theme.key
-	if selected {
-		style = base
-	}
-	l.Put(style, s.screen.glyphs.Check)
+	l.Put(base, s.cursor(selected)).Put(style, glyph).Put(checked, check)
 }
 
 // empty draws why there are no rows.
@@ -266,9 +256,8 @@ func (v lockView) compact(w int, name string, selected bool) string {
 		glyph, style = s.ofSeverity(severity)
 	}
 	ttl := ttlCell(v, 0)
-	text, key, cursor := s.screen.theme.text, s.screen.theme.strong, " "
+	text, key, cursor := s.screen.theme.text, s.screen.theme.strong, s.cursor(selected)
 	if selected {
-		cursor = s.screen.glyphs.Cursor
 		text, key, style, ttl.Style = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
 	}
 	if w < 20 {
@@ -378,21 +367,14 @@ func (v lockView) waiters() string {
 	case len(v.Waiters) == 0:
 		return humanize.Count(n) + " whose names it does not show"
 	}
-	var names []string
-	shown := min(len(v.Waiters), most)
-	for i := range v.Waiters[:shown] {
-		waiter := &v.Waiters[i]
-		name := v.state.waiterName(v.Lock, waiter)
-		if age := waiter.Age(v.now); age.Duration > 0 {
+	names := mapped(v.Waiters[:min(len(v.Waiters), most)], func(w keyspace.Waiter) string {
+		name := v.state.waiterName(v.Lock, &w)
+		if age := w.Age(v.now); age.Duration > 0 {
 			name += " (" + v.state.ageText(age) + ")"
 		}
-		names = append(names, name)
-	}
-	text := strings.Join(names, ", ")
-	if n > shown {
-		text += fmt.Sprintf(" and %s more", humanize.Count(n-shown))
-	}
-	return text
+		return name
+	})
+	return listed(names, most, n)
 }
 
 // requests says when another client asked for the lock, or why that cannot be seen.

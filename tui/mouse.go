@@ -31,8 +31,8 @@ func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 }
 
 // mouseHelp is what the mouse does, for the help and the docs.
-func mouseHelp() []struct{ what, does string } {
-	return []struct{ what, does string }{
+func mouseHelp() []explained {
+	return []explained{
 		{"click", "select a row, and with a second click open it as Enter does; open a tab, sort by a title, choose from a menu, press a key of the last line; a question before a change takes keys only"},
 		{"wheel", "scroll; --no-mouse leaves the mouse to the terminal, to select text"},
 	}

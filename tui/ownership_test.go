@@ -162,7 +162,7 @@ func TestALongListOfKeysIsCut(t *testing.T) {
 	for i := range 9 {
 		keys = append(keys, fmt.Sprint("k", i))
 	}
-	if got := listed(keys); got != "k0, k1, k2, k3, k4, k5 and 3 more" {
+	if got := listed(keys, namesListed, len(keys)); got != "k0, k1, k2, k3, k4, k5 and 3 more" {
 		t.Error(got)
 	}
 }

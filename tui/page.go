@@ -190,13 +190,17 @@ func (s *state) gap() int {
 	return 2
 }
 
+// cursor returns the first cell of a row.
+func (s *state) cursor(selected bool) string {
+	if selected {
+		return s.screen.glyphs.Cursor
+	}
+	return " "
+}
+
 // pointer draws the cells left of a row.
 func (s *state) pointer(l *widget.Line, selected bool) {
-	cursor := " "
-	if selected {
-		cursor = s.screen.glyphs.Cursor
-	}
-	l.Put(s.screen.theme.key, cursor).Pad(widget.Style{}, margin-1)
+	l.Put(s.screen.theme.key, s.cursor(selected)).Pad(widget.Style{}, margin-1)
 }
 
 // rule draws a horizontal line with a title on the left and a note on the right.

@@ -53,11 +53,8 @@ func (p *eventsPage) arrange(s *state) {
 			keys = append(keys, s.log.number(i))
 		}
 	}
+	p.filter.found, p.filter.all = len(keys), len(past)
 	p.set(keys, max(0, s.frame().body-1))
-}
-
-func (p *eventsPage) matches(s *state) string {
-	return humanize.Count(len(p.keys)) + " of " + humanize.Count(len(s.past()))
 }
 
 func (p *eventsPage) summary(s *state, l *widget.Line) {
@@ -72,7 +69,7 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 			parts = append(parts, segment{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), priority: 2 + i})
 		}
 	}
-	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s, p)})
+	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s)})
 }
 
 func (p *eventsPage) view(s *state, w, h int) []string {

@@ -16,7 +16,6 @@ type findingsPage struct {
 	list[findingID]
 	filter filter
 	rows   []findingRow
-	found  int             // number of findings that match the filter
 	opened map[string]bool // unfolded kinds of findings
 }
 
@@ -93,12 +92,8 @@ func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
 	return s.current().lock(id)
 }
 
-func (p *findingsPage) matches(s *state) string {
-	return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all))
-}
-
 func (p *findingsPage) arrange(s *state) {
-	p.rows, p.found = p.rows[:0], 0
+	p.rows, p.filter.found, p.filter.all = p.rows[:0], 0, len(s.current().all)
 	p.fold(p.matching(s.current().findings), false)
 	p.fold(p.matching(s.current().snoozed), true)
 	if !p.moved {
@@ -114,7 +109,7 @@ func (p *findingsPage) matching(all []keyspace.Finding) []keyspace.Finding {
 
 // fold appends rows for the findings: the most severe kinds first, each kind together.
 func (p *findingsPage) fold(found []keyspace.Finding, asleep bool) {
-	p.found += len(found)
+	p.filter.found += len(found)
 	kinds := map[string][]keyspace.Finding{}
 	var order []keyspace.Finding // the first finding of each kind
 	for _, f := range found {
@@ -190,7 +185,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	if n := len(s.current().snoozed); n > 0 {
 		parts = append(parts, segment{style: s.screen.theme.dim, text: humanize.Count(n) + " snoozed", priority: 2})
 	}
-	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s, p)})
+	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s)})
 }
 
 func (p *findingsPage) view(s *state, w, h int) []string {
@@ -223,27 +218,20 @@ func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 		key, text, st = s.screen.theme.dim, s.screen.theme.dim, s.screen.theme.dim
 		says = s.snoozeText(&f.Finding) + ": " + says
 	}
-	cursor := " "
 	if selected {
-		cursor = s.screen.glyphs.Cursor
 		key, text, st = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
-		l.Put(s.screen.theme.row, cursor).Put(st, glyph).Pad(s.screen.theme.row, 1)
-	} else {
-		l.Put(text, cursor).Put(st, glyph).Pad(text, 1)
 	}
+	l.Put(text, s.cursor(selected)).Put(st, glyph).Pad(text, 1)
 	about := s.subjectOf(f.Finding)
 	if f.many > 0 {
 		sign := s.screen.glyphs.Play
 		if p.opened[f.ID] {
 			sign = s.screen.glyphs.Down
 		}
+		says = "such as " + about + ": " + says
 		about = sign + " " + humanize.Count(f.many) + " " + s.screen.glyphs.Times + " " + f.ID
 	}
 	l.Put(key, s.screen.glyphs.Fit(about, keys)).Pad(key, 4)
-	if f.many > 0 {
-		l.Put(text, s.screen.glyphs.FitEnd("such as "+s.subjectOf(f.Finding)+": "+says, max(0, l.Rest()-1)))
-		return
-	}
 	l.Put(text, s.screen.glyphs.FitEnd(says, max(0, l.Rest()-1)))
 }
 

@@ -461,9 +461,5 @@ func (s *state) recentOwners(owners []keyspace.Owner) string {
 	names := mapped(owners[:min(len(owners), most)], func(o keyspace.Owner) string {
 		return fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds)
 	})
-	text := strings.Join(names, ", ")
-	if n := len(owners) - most; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return text
+	return listed(names, most, len(owners))
 }

@@ -15,7 +15,6 @@ import (
 // locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
 	rows     []lockRow // in display order
-	found    int       // number of locks that match the filter
 	filter   filter
 	sort     int // index of the sort column, or bySeverity
 	reversed bool
@@ -209,11 +208,6 @@ func (p *locksPage) openFilter(s *state) {
 	s.dialog = d
 }
 
-// matches returns the number of locks that match the filter.
-func (p *locksPage) matches(s *state) string {
-	return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().locks))
-}
-
 // sortBy moves the sort column by steps. The place before the first column is bySeverity.
 func (p *locksPage) sortBy(s *state, steps int) {
 	columns := p.columns()
@@ -271,11 +265,11 @@ func (p *locksPage) arrange(s *state) {
 	p.measure(s)
 	p.rows = p.rows[:0]
 	for _, l := range model.locks {
-		if !filtered || p.filter.match(l, model.snap.At, about[l.ID()]) {
+		if !filtered || p.filter.lock(l, model.snap.At, about[l.ID()]) {
 			p.rows = append(p.rows, lockRow{lock: l})
 		}
 	}
-	p.found = len(p.rows)
+	p.filter.found, p.filter.all = len(p.rows), len(model.locks)
 	p.waiting.update(s, p)
 	if p.group == byClass {
 		p.rows = slices.Clone(p.waiting.rows)
@@ -419,7 +413,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		parts = append(parts, segment{style: t.warn, text: "not all is seen (4)", priority: 1})
 	}
 	layoutLine(l, s.screen.glyphs, parts, []segment{
-		p.filter.segment(s, p),
+		p.filter.segment(s),
 		{style: t.key, text: p.tagCount(), priority: 2},
 		{style: t.dim, text: "sorted " + p.order(), priority: 5},
 		{style: t.dim, text: scanned(model.snap), priority: 6},

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -18,40 +17,23 @@ type privacy struct {
 	salt [16]byte
 }
 
-func newPrivacy() privacy {
-	var c privacy
-	_, _ = rand.Read(c.salt[:]) // never fails
-	return c
-}
-
-func (c privacy) hash(prefix, s string) string {
-	sum := sha256.Sum256(append(c.salt[:], s...))
+// redact returns a name for display: escaped, or in privacy mode its hash after a prefix.
+func (s *state) redact(prefix, name string) string {
+	if !s.privacy.on || name == "" {
+		return widget.Plain(name)
+	}
+	sum := sha256.Sum256(append(s.privacy.salt[:], name...))
 	return prefix + hex.EncodeToString(sum[:4])
 }
 
 // redactKey returns a key for display.
-func (s *state) redactKey(key string) string {
-	if s.privacy.on {
-		return s.privacy.hash("key-", key)
-	}
-	return widget.Plain(key)
-}
+func (s *state) redactKey(key string) string { return s.redact("key-", key) }
 
 // redactOwner returns the name of an owner or a waiter for display.
-func (s *state) redactOwner(name string) string {
-	if s.privacy.on && name != "" {
-		return s.privacy.hash("owner-", name)
-	}
-	return widget.Plain(name)
-}
+func (s *state) redactOwner(name string) string { return s.redact("owner-", name) }
 
 // redactAddr returns an address for display.
-func (s *state) redactAddr(addr string) string {
-	if s.privacy.on && addr != "" {
-		return s.privacy.hash("node-", addr)
-	}
-	return widget.Plain(addr)
-}
+func (s *state) redactAddr(addr string) string { return s.redact("node-", addr) }
 
 // redactText returns a sentence about a lock, or about the servers, for display. If the lock is
 // unknown in privacy mode, it returns an ellipsis.
