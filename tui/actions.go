@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,7 +195,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		q.top = scrolled(q.top+map[string]int{"up": -1, "down": 1}[k.String()], len(q.text(s)), q.room(s))
 		return q, nil
 	case "+", "=", "-":
-		q.change(k.String() != "-")
+		q.change(map[string]int{"+": 1, "=": 1, "-": -1}[k.String()])
 		return q, nil
 	default:
 		s.notify("nothing was changed")
@@ -226,28 +227,15 @@ func (q *confirmDialog) draw(s *state, lines []string) []string {
 	return s.hints(overlay(s, lines, append(panel, l.String())), hints...)
 }
 
-// ttlChoices returns the TTLs that the user can choose.
-func ttlChoices() []time.Duration {
-	return []time.Duration{
-		5 * time.Second, 10 * time.Second, defaultTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
-		10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
-	}
+// ttlChoices are the TTLs that the user can choose.
+var ttlChoices = []time.Duration{
+	5 * time.Second, 10 * time.Second, defaultTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
+	10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
 }
 
 // change selects the next longer or shorter time. ForceRelease ignores it.
-func (q *confirmDialog) change(longer bool) {
-	all, now := ttlChoices(), q.pending.ttl
-	if now == 0 {
-		now = q.app.leaseOf(q.pending.locks[0])
-	}
-	i, exact := slices.BinarySearch(all, now)
-	switch {
-	case !longer:
-		i--
-	case exact:
-		i++
-	}
-	q.pending.ttl = all[max(0, min(i, len(all)-1))]
+func (q *confirmDialog) change(direction int) {
+	q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, q.app.leaseOf(q.pending.locks[0])), direction)
 }
 
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,

@@ -119,10 +119,7 @@ func TestPrivacyHidesAllNames(t *testing.T) {
 }
 
 func TestPrivacyReplacesTheLongerOfTwoNamesFirst(t *testing.T) {
-	var m redactions
-	m.add("10.0.0.1:6379", "node-a")
-	m.add("", "nobody")
-	m.add("10.0.0.1:63790", "node-b")
+	m := redactions{"10.0.0.1:6379": "node-a", "": "nobody", "10.0.0.1:63790": "node-b"}
 	if got, want := m.apply("10.0.0.1:63790 is ahead of 10.0.0.1:6379"), "node-b is ahead of node-a"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -173,7 +173,7 @@ func (s *state) mode() segment {
 		if s.paused.rewound {
 			text = " showing " + s.paused.clock.Local().Format("15:04:05")
 		}
-		if n := s.eventsSince(); n > 0 {
+		if n := s.log.total - s.paused.events; n > 0 {
 			text += ", +" + humanize.Plural(n, "event")
 		}
 		return segment{style: t.chip, text: text + " ", priority: 1}

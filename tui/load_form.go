@@ -212,20 +212,10 @@ func scaleDist(d time.Duration, direction int) time.Duration {
 	for unit := time.Millisecond; unit < time.Hour; unit *= 10 {
 		all = append(all, unit, 2*unit, 5*unit)
 	}
-	if direction > 0 {
-		for _, next := range all {
-			if next > d {
-				return next
-			}
-		}
+	if direction > 0 && d > all[len(all)-1] {
 		return d
 	}
-	for _, next := range slices.Backward(all) {
-		if next < d {
-			return next
-		}
-	}
-	return d
+	return neighbour(all, d, direction)
 }
 
 // nextStep returns the distribution with the next longer or shorter typical value.

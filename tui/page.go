@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -143,6 +144,18 @@ func count[T any](all []T, is func(*T) bool) (n int) {
 		}
 	}
 	return n
+}
+
+// neighbour returns the next larger or smaller element of a sorted list, or the nearest one.
+func neighbour[T cmp.Ordered](all []T, now T, direction int) T {
+	i, exact := slices.BinarySearch(all, now)
+	switch {
+	case direction < 0:
+		i--
+	case exact:
+		i++
+	}
+	return all[max(0, min(i, len(all)-1))]
 }
 
 // scrolled returns the first visible line nearest to top, if h of total lines are visible.
