@@ -198,8 +198,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		q.change(map[string]int{"+": 1, "=": 1, "-": -1}[k.String()])
 		return q, nil
 	default:
-		s.notify("nothing was changed")
-		return nil, nil
+		return nil, s.notify("nothing was changed")
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
 	ttls := mapped(q.pending.locks, func(l keyspace.Lock) time.Duration { return s.ttlOf(q.pending, l) })
@@ -213,7 +212,7 @@ func (q *confirmDialog) draw(s *state, lines []string) []string {
 	if room < len(text) {
 		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
 	}
-	panel := []string{s.rule(q.pending.verb()+" "+s.describe(q.pending.locks)+"?", note)}
+	panel := []string{s.ruleOf(s.screen.w, q.pending.verb()+" "+s.describe(q.pending.locks)+"?", note)}
 	panel = append(panel, text[top:min(top+room, len(text))]...)
 	l := widget.NewLine(s.screen.w).Pad(widget.Style{}, margin)
 	l.Put(s.screen.theme.row, " Enter  leave it ").Pad(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+q.pending.verb()+" it")

@@ -21,7 +21,6 @@ import (
 type app struct {
 	state
 	ctx    context.Context // cancels all requests
-	config Config
 	source Source
 	pages  []page // in the order of the single pageSets
 	open   int
@@ -42,10 +41,11 @@ type app struct {
 }
 
 func newApp(ctx context.Context, w Config) *app {
-	a := &app{ctx: ctx, config: w, source: w.Source}
-	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
+	a := &app{ctx: ctx, source: w.Source, state: state{config: w}}
+	locks := &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]bool{}}
+	a.pages = []page{locks, &timelinePage{zoom: 4}, &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.keymap = newKeymap(w.Keys, w.Commands)
-	a.server, a.acts = widget.Plain(w.Title), w.Executor != nil
+	a.server = widget.Plain(w.Title)
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Load != nil {
 		a.run.scenario = w.Load.Scenario()
@@ -56,7 +56,7 @@ func newApp(ctx context.Context, w Config) *app {
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.notice.text = fmt.Sprintf(a.keymap.named("{scenes} shows %s of how locks behave and fail; {help} lists the keys"), humanize.Plural(len(w.Scenes), "scene"))
 	}
-	a.raw.store, a.clients.finder, a.formats, a.redisCLI = w.Store, w.Finder, w.Formats, w.RedisCLI
+	a.raw.store, a.clients.finder, a.snoozes.length = w.Store, w.Finder, snoozeFor
 	a.refresher.every = max(w.Every, tickInterval)
 	a.syncPlayer()
 	_, _ = rand.Read(a.privacy.salt[:]) // never fails
@@ -138,7 +138,10 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.run.load, a.run.scenario, a.run.launching = msg.load, msg.scenario, true
 		return a, startLoad(a.run.load)
 	case doneMsg:
-		a.onDone(msg)
+		if msg.err != nil {
+			return a, a.reject(shortError(msg.err))
+		}
+		a.notify(msg.text)
 	case programMsg:
 		a.onProgram(msg)
 		return a, a.resume()
@@ -190,7 +193,6 @@ func (a *app) onConnected(to Target, w Config, err error) {
 	}
 	a.source, a.server = w.Source, widget.Plain(w.Title)
 	a.config.Executor, a.config.CommandStats = w.Executor, w.CommandStats
-	a.acts = a.config.Executor != nil
 	a.raw = rawValue{store: w.Store}
 	a.clients.leave()
 	a.clients = holderClients{finder: w.Finder}
@@ -228,14 +230,6 @@ func (a *app) readStored() tea.Cmd {
 		return nil
 	}
 	return a.raw.request(a.ctx, l, a.now)
-}
-
-func (a *app) onDone(msg doneMsg) {
-	if msg.err != nil {
-		a.reject(shortError(msg.err))
-		return
-	}
-	a.notify(msg.text)
 }
 
 // onKeys handles keys one by one. On a slow connection, bubbletea delivers several letters in
@@ -284,8 +278,7 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	}
 	a.notice = notice{}
 	if act == noAction {
-		a.reject(a.noEffect(msg.String()))
-		return nil
+		return a.reject(a.noEffect(msg.String()))
 	}
 	return a.perform(act)
 }
@@ -348,7 +341,10 @@ func (a *app) perform(act action) tea.Cmd {
 	case save:
 		a.dialog = a.exportMenu()
 	case commandStats:
-		a.openCommandStats()
+		if a.config.CommandStats == nil {
+			return a.reject("the commands are not counted here")
+		}
+		a.dialog = &commandStatsDialog{stats: a.config.CommandStats}
 	case copyIt:
 		a.openCopy()
 	case actOn:
@@ -376,14 +372,6 @@ func (a *app) changePace(act action) tea.Cmd {
 	}
 	a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
 	return nil
-}
-
-func (a *app) openCommandStats() {
-	if a.config.CommandStats == nil {
-		a.reject("the commands are not counted here")
-		return
-	}
-	a.dialog = &commandStatsDialog{stats: a.config.CommandStats}
 }
 
 func (a *app) openScenes() {

@@ -114,13 +114,9 @@ func startLoad(load Load) tea.Cmd {
 	})
 }
 
-// cancelStart ends a start that waits for agents.
-func cancelStart(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"no longer waiting for agents", load.Stop()} })
-}
-
-func stopLoad(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"the clients have stopped; all their locks are released", load.Stop()} })
+// stopLoad stops the clients, or a start that waits for agents, and reports that.
+func stopLoad(load Load, text string) tea.Cmd {
+	return guarded(func() tea.Msg { return doneMsg{text, load.Stop()} })
 }
 
 // apply applies a scenario to the load, and starts the load if start is set.

@@ -72,11 +72,9 @@ func (a *app) runCommand(text string) tea.Cmd {
 	found := commandsNamed(name)
 	switch {
 	case len(found) == 0:
-		a.reject("no command " + widget.Plain(name) + "; there are " + strings.Join(namesOf(commandSpecs()), ", "))
-		return nil
+		return a.reject("no command " + widget.Plain(name) + "; there are " + strings.Join(namesOf(commandSpecs()), ", "))
 	case len(found) > 1 && found[0].name != name:
-		a.reject(widget.Plain(name) + " may be " + strings.Join(namesOf(found), ", "))
-		return nil
+		return a.reject(widget.Plain(name) + " may be " + strings.Join(namesOf(found), ", "))
 	}
 	cmd, err := found[0].runWith(a, strings.TrimSpace(arg))
 	if err != nil {

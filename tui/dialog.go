@@ -61,8 +61,7 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 // run runs a choice, or shows why it is disabled.
 func (m *menu) run(s *state, c choice) (dialog, tea.Cmd) {
 	if c.disabled != "" {
-		s.reject(c.disabled)
-		return nil, nil
+		return nil, s.reject(c.disabled)
 	}
 	return c.pick(s)
 }
@@ -96,7 +95,7 @@ func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 // panel returns the lines of the menu. The choices from first up to but not including end begin
 // at line at.
 func (m *menu) panel(s *state) (panel []string, at, first, end int) {
-	panel = []string{s.rule(m.title, "Esc closes")}
+	panel = []string{s.ruleOf(s.screen.w, m.title, "Esc closes")}
 	for _, text := range m.about {
 		panel = append(panel, s.wrapped(s.screen.w, margin, s.screen.theme.text, text, 4)...)
 	}
@@ -108,7 +107,7 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	room := s.screen.h - len(panel) - len(about) - 3
 	first, end = m.visible(min(room, max(room-minPageLines, minChoices)))
 	if shown := end - first; shown < len(m.choices) {
-		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d to %d of %d", first+1, end, len(m.choices)), "Esc closes"))
+		panel[0] = s.ruleOf(s.screen.w, m.title, s.sentence(fmt.Sprintf("%d to %d of %d", first+1, end, len(m.choices)), "Esc closes"))
 	}
 	at = len(panel)
 	for i := first; i < end; i++ {

@@ -43,7 +43,7 @@ func (d *helpDialog) draw(s *state, lines []string) []string {
 	for i := range body {
 		switch at := i - 1 + d.top; {
 		case i == 0:
-			body[i] = s.rule("keys", "any other key closes")
+			body[i] = s.ruleOf(s.screen.w, "keys", "any other key closes")
 		case at < len(text):
 			body[i] = text[at]
 		default:

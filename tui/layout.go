@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,7 +88,7 @@ func (a *app) headerParts(s *state, tabs []segment) (left, right []segment) {
 	left = append([]segment{{style: t.chip, text: " locktop "}}, tabs...)
 	left = append(left, segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2, flex: 14})
 	return left, []segment{
-		{style: t.dim, text: s.version(), priority: 5},
+		{style: t.dim, text: widget.Plain(strings.ToLower(s.current().snap.Server.Software())), priority: 5},
 		s.mode(),
 		{style: t.dim, text: s.clockText(), priority: 6},
 		a.modeBadge(),
@@ -158,10 +159,6 @@ func (s *state) clockText() string {
 	return s.now.Format("15:04:05")
 }
 
-func (s *state) version() string {
-	return widget.Plain(strings.ToLower(s.current().snap.Server.Software()))
-}
-
 // mode returns the status of the view: live, paused, lost or a position in a recording.
 func (s *state) mode() segment {
 	g, t := s.screen.glyphs, s.screen.theme
@@ -224,10 +221,8 @@ func (a *app) summaryLine(s *state) string {
 func (s *state) lost() string {
 	k, g := s.refresher, s.screen.glyphs
 	switch {
-	case k.silent && k.answered.IsZero():
-		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.asked)))
 	case k.silent:
-		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.answered)))
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(cmp.Or(k.answered, k.asked))))
 	case k.answered.IsZero():
 		return fmt.Sprintf("%s no connection: %s, trying again", g.Cross, k.reason)
 	default:
@@ -277,7 +272,7 @@ func (s *state) offers(b binding) bool {
 	case sceneMenu:
 		return s.run.load != nil && len(s.run.scenes) > 0
 	case actOn:
-		return s.acts
+		return s.config.Executor != nil
 	case findClient:
 		return s.findsClients()
 	}

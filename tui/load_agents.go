@@ -118,15 +118,10 @@ func phaseCounts(all []loadgen.AgentState) string {
 }
 
 // agentColumns are the columns of the agents after their names, each with its width.
-func agentColumns() []struct {
+var agentColumns = []struct {
 	name  string
 	width int
-} {
-	return []struct {
-		name  string
-		width int
-	}{{"clients", 9}, {"holds/s", 9}, {"wait p99", 10}, {"clock", 11}, {"last seen", 11}}
-}
+}{{"clients", 9}, {"holds/s", 9}, {"wait p99", 10}, {"clock", 11}, {"last seen", 11}}
 
 // agentsBlock draws one line for each agent, at most rows of them, and what is known of all:
 // the result of the witness, and why the figures are not complete.
@@ -137,12 +132,12 @@ func (p *loadPage) agentsBlock(s *state, w, rows int) []string {
 	}
 	name := w - 3
 	head := widget.NewLine(w).Pad(widget.Style{}, 1)
-	for _, c := range agentColumns() {
+	for _, c := range agentColumns {
 		name -= c.width
 	}
 	name = max(8, min(40, name-10))
 	head.Put(t.dim, g.Fit("agents", name+2))
-	for _, c := range agentColumns() {
+	for _, c := range agentColumns {
 		head.Put(t.dim, g.FitRight(c.name, c.width))
 	}
 	lines := []string{head.Put(t.dim, "  state").String()}
@@ -199,7 +194,7 @@ func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string
 		seen = humanize.Duration(a.Seen)
 	}
 	for i, text := range []string{humanize.Count(clients), holds, wait, clockOffset(a.Clock), seen} {
-		l.Put(t.text, g.FitRight(text, agentColumns()[i].width))
+		l.Put(t.text, g.FitRight(text, agentColumns[i].width))
 	}
 	st := map[phase]widget.Style{lostAgent: t.bad, stoppedAgent: t.dim, readyAgent: t.warn, runningAgent: t.good}[now]
 	return l.Put(st, "  "+now.String()).String()

@@ -307,7 +307,11 @@ func (s *state) verdictBlock(w int) []string {
 			rest = strings.TrimSpace(strings.TrimPrefix(rest, s.run.metrics.Together(s.run.scenario)))
 		}
 		all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(rest), 2)...)
-		for _, text := range append(verdict.Missed, s.gaps(verdict)...) {
+		missed := verdict.Missed
+		if !s.run.metrics.Running {
+			missed = append(missed, verdict.Gaps...)
+		}
+		for _, text := range missed {
 			all = append(all, line(s.screen.theme.bad, " "+s.screen.glyphs.Cross+" "+widget.Plain(text)))
 		}
 	}
@@ -320,14 +324,6 @@ func severalWere[N int | int64](n N, what string) string {
 		return humanize.Plural(n, what) + " was"
 	}
 	return humanize.Plural(n, what) + " were"
-}
-
-// gaps returns what a finished run failed to show. It returns nil while the run is active.
-func (s *state) gaps(v loadgen.Verdict) []string {
-	if s.run.metrics.Running {
-		return nil
-	}
-	return v.Gaps
 }
 
 // roomForWords is the window height in lines from which the verdict is explained.

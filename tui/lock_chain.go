@@ -144,7 +144,7 @@ func (s *state) possibilities(l keyspace.Lock) string {
 		act  keyspace.Action
 		text string
 	}{{keyspace.Expire, " d set a deadline"}, {keyspace.Extend, " e extend it"}, {keyspace.ForceRelease, " r release it"}} {
-		if s.acts && now && s.disabledReason(c.act, l) == "" {
+		if s.config.Executor != nil && now && s.disabledReason(c.act, l) == "" {
 			keys = append(keys, s.keymap.key(actOn)+c.text)
 		}
 	}

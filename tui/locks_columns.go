@@ -190,11 +190,11 @@ func (s *state) ageText(age keyspace.Age) string {
 
 // format returns the format of the lock, or nil if it is unknown.
 func (v lockView) format() *keyspace.Format {
-	i := slices.IndexFunc(v.state.formats, func(f keyspace.Format) bool { return f.Name == v.Format })
+	i := slices.IndexFunc(v.state.config.Formats, func(f keyspace.Format) bool { return f.Name == v.Format })
 	if i < 0 {
 		return nil
 	}
-	return &v.state.formats[i]
+	return &v.state.config.Formats[i]
 }
 
 // hidesWaiters reports whether the format does not show the waiters.

@@ -202,10 +202,7 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 
 // empty draws why there are no rows.
 func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
-	for _, text := range p.emptyText(s) {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, text).String())
-	}
-	return filled(lines, w, n+1)[:n+1]
+	return filled(append(lines, indented(w, margin, s.screen.theme.dim, p.emptyText(s))...), w, n+1)[:n+1]
 }
 
 func (p *locksPage) emptyText(s *state) []string {
@@ -292,7 +289,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	lines = append(lines, v.holders(w, 3, 1)...)
 	lines = append(lines, s.item(w, "waiting", s.screen.theme.text, v.waiters()))
 	lines = append(lines, s.item(w, "so far", s.screen.theme.text, v.details()))
-	for _, f := range s.current().findingsFor(v.ID()) {
+	for _, f := range findingsOn(v.ID(), s.current().findings) {
 		glyph, style := s.ofSeverity(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
 		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), s.keymap.remedy(f)), 2)...)

@@ -216,9 +216,7 @@ func (s *state) pointer(l *widget.Line, selected bool) {
 	l.Put(s.screen.theme.key, s.cursor(selected)).Pad(widget.Style{}, margin-1)
 }
 
-// rule draws a horizontal line with a title on the left and a note on the right.
-func (s *state) rule(title, note string) string { return s.ruleOf(s.screen.w, title, note) }
-
+// ruleOf draws a horizontal line with a title on the left and a note on the right.
 func (s *state) ruleOf(w int, title, note string) string {
 	t, g := s.screen.theme, s.screen.glyphs
 	l := widget.NewLine(w)
@@ -276,11 +274,12 @@ func (s *state) paragraph(w int, sentences ...string) []string {
 
 // wrapped draws a text in at most most lines.
 func (s *state) wrapped(w, indent int, st widget.Style, text string, most int) []string {
-	var lines []string
-	for _, part := range s.screen.glyphs.Wrap(text, w-2*indent, most) {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, indent).Put(st, part).String())
-	}
-	return lines
+	return indented(w, indent, st, s.screen.glyphs.Wrap(text, w-2*indent, most))
+}
+
+// indented draws lines of text.
+func indented(w, indent int, st widget.Style, texts []string) []string {
+	return mapped(texts, func(text string) string { return widget.NewLine(w).Pad(widget.Style{}, indent).Put(st, text).String() })
 }
 
 // filled appends blank lines until there are n.
@@ -293,9 +292,5 @@ func filled(lines []string, w, n int) []string {
 
 // wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.
 func (s *state) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
-	var lines []string
-	for _, part := range widget.Chunk(text, max(1, w-indent-1)) {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, min(indent, w)).Put(st, part).String())
-	}
-	return lines
+	return indented(w, indent, st, widget.Chunk(text, max(1, w-indent-1)))
 }

@@ -182,9 +182,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 			break
 		}
 	}
-	if n := len(s.current().snoozed); n > 0 {
-		parts = append(parts, segment{style: s.screen.theme.dim, text: humanize.Count(n) + " snoozed", priority: 2})
-	}
+	parts = append(parts, segment{style: s.screen.theme.dim, text: some(len(s.current().snoozed), "snoozed"), priority: 2})
 	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s)})
 }
 
@@ -272,7 +270,7 @@ const snoozeFor = time.Hour
 // snoozes holds the snoozed findings.
 type snoozes struct {
 	until  map[findingID]time.Time
-	length time.Duration // duration of a snooze; 0 means snoozeFor
+	length time.Duration // duration of a snooze
 }
 
 func idOf(f *keyspace.Finding) findingID { return findingID{f.ID, f.Lock, f.Server} }
@@ -293,9 +291,9 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 			s.snoozes.until = map[findingID]time.Time{}
 		}
 		for i := range found {
-			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.duration())
+			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.length)
 		}
-		s.notify("snoozed for " + humanize.Setting(s.snoozes.duration()) + ": " + humanize.Plural(len(found), "finding") + s.keymap.named("; {snooze} wakes"))
+		s.notify("snoozed for " + humanize.Setting(s.snoozes.length) + ": " + humanize.Plural(len(found), "finding") + s.keymap.named("; {snooze} wakes"))
 	}
 	if s.live != nil {
 		s.live = s.live.withSnoozes(s)
@@ -303,13 +301,6 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 	if s.paused != nil {
 		s.paused.model = s.paused.model.withSnoozes(s)
 	}
-}
-
-func (z *snoozes) duration() time.Duration {
-	if z.length == 0 {
-		return snoozeFor
-	}
-	return z.length
 }
 
 // withSnoozes returns the view model with the snoozed findings moved from findings to snoozed.

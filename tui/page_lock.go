@@ -31,9 +31,9 @@ func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last
 
 func (p *lockPage) act(s *state, a action) tea.Cmd {
 	if a == snooze {
-		found := s.current().findingsFor(p.id)
+		found := findingsOn(p.id, s.current().findings)
 		if len(found) == 0 {
-			found = s.current().snoozedFor(p.id)
+			found = findingsOn(p.id, s.current().snoozed)
 		}
 		s.toggleSnooze(found)
 	}
@@ -115,7 +115,7 @@ func (p *lockPage) text(s *state, w int) []string {
 // commandBlock draws a command for copying. The command changes the lock only if the lock is
 // unchanged.
 func (p *lockPage) commandBlock(s *state, w int) []string {
-	if s.privacy.on || len(s.formats) == 0 {
+	if s.privacy.on || len(s.config.Formats) == 0 {
 		return nil
 	}
 	if wake := s.wakeCommand(p.last); wake != "" {
@@ -228,7 +228,7 @@ func (v lockView) queue(w int) []string {
 
 // findingsBlock draws the findings on the lock and their remedies.
 func (p *lockPage) findingsBlock(s *state, w int) []string {
-	found, asleep := s.current().findingsFor(p.id), s.current().snoozedFor(p.id)
+	found, asleep := findingsOn(p.id, s.current().findings), findingsOn(p.id, s.current().snoozed)
 	if len(found)+len(asleep) == 0 {
 		return nil
 	}
@@ -411,7 +411,11 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 		lines = append(lines, s.histogramLine("free", &r.HandOffs, w))
 	}
 	if len(r.Owners) > 0 {
-		lines = append(lines, s.item(w, "owners", s.screen.theme.text, s.recentOwners(r.Owners)))
+		const most = 4
+		names := mapped(r.Owners[:min(len(r.Owners), most)], func(o keyspace.Owner) string {
+			return fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds)
+		})
+		lines = append(lines, s.item(w, "owners", s.screen.theme.text, listed(names, most, len(r.Owners))))
 	}
 	return lines
 }
@@ -453,13 +457,4 @@ func (s *state) percentiles(h *keyspace.Histogram) string {
 		"p99 "+humanize.Duration(h.Quantile(0.99)),
 		"longest "+humanize.Duration(h.Longest),
 	)
-}
-
-// recentOwners lists the latest owners of a lock with the number of their holds.
-func (s *state) recentOwners(owners []keyspace.Owner) string {
-	const most = 4
-	names := mapped(owners[:min(len(owners), most)], func(o keyspace.Owner) string {
-		return fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds)
-	})
-	return listed(names, most, len(owners))
 }

@@ -54,10 +54,6 @@ type lockRow struct {
 	heading *ownerGroup // nil in the row of a lock
 }
 
-func newLocksPage() *locksPage {
-	return &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]bool{}}
-}
-
 func (p *locksPage) act(s *state, a action) tea.Cmd {
 	if steps, ok := stride(a, len(p.rows), p.height(s)); ok {
 		p.scroll(s, steps)
@@ -406,15 +402,13 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
 	parts = append(parts, s.findings(model)...)
-	if n := len(model.snoozed); n > 0 {
-		parts = append(parts, segment{style: t.dim, text: humanize.Count(n) + " snoozed", priority: 4})
-	}
+	parts = append(parts, segment{style: t.dim, text: some(len(model.snoozed), "snoozed"), priority: 4})
 	if len(model.snap.Problems) > 0 {
 		parts = append(parts, segment{style: t.warn, text: "not all is seen (4)", priority: 1})
 	}
 	layoutLine(l, s.screen.glyphs, parts, []segment{
 		p.filter.segment(s),
-		{style: t.key, text: p.tagCount(), priority: 2},
+		{style: t.key, text: some(len(p.tags), "tagged"), priority: 2},
 		{style: t.dim, text: "sorted " + p.order(), priority: 5},
 		{style: t.dim, text: scanned(model.snap), priority: 6},
 	})
@@ -428,11 +422,12 @@ func (p *locksPage) mostText(s *state) string {
 	return fmt.Sprintf("most blocked: %s by %s (%.0f%%)", s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
 }
 
-func (p *locksPage) tagCount() string {
-	if len(p.tags) == 0 {
+// some returns a number with a word; "" for 0.
+func some(n int, word string) string {
+	if n == 0 {
 		return ""
 	}
-	return humanize.Count(len(p.tags)) + " tagged"
+	return humanize.Count(n) + " " + word
 }
 
 // findings returns the segments for the worst findings, the most severe first.

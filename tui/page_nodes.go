@@ -42,13 +42,11 @@ const downFor = 10 * time.Second
 // inject injects a fault into the selected node.
 func (p *nodesPage) inject(s *state, f loadgen.Fault) tea.Cmd {
 	if s.run.load == nil {
-		s.reject(noLoad)
-		return nil
+		return s.reject(noLoad)
 	}
 	f.Node = slices.Index(s.run.quorum, p.chosen) + 1
 	if f.Node == 0 {
-		s.reject(s.keymap.named("only the five servers of a redlock can be switched off: {scenes} leads to the scenes that have one"))
-		return nil
+		return s.reject(s.keymap.named("only the five servers of a redlock can be switched off: {scenes} leads to the scenes that have one"))
 	}
 	return inject(s.run.load, f)
 }
@@ -221,9 +219,7 @@ func (s *state) unseen(w int) []string {
 		if s.privacy.on {
 			text = s.screen.glyphs.Ellipsis
 		}
-		for _, part := range s.screen.glyphs.Wrap(widget.Plain(text), w-2*margin, 3) {
-			lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.warn, part).String())
-		}
+		lines = append(lines, s.wrapped(w, margin, s.screen.theme.warn, widget.Plain(text), 3)...)
 	}
 	return lines
 }

@@ -29,8 +29,6 @@ func zooms() []time.Duration {
 	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
 }
 
-func newTimelinePage() *timelinePage { return &timelinePage{zoom: 4} }
-
 func (p *timelinePage) act(s *state, a action) tea.Cmd {
 	if p.navigate(a) {
 		return nil

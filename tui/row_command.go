@@ -116,13 +116,11 @@ func (c RowCommand) args(l *keyspace.Lock) ([]string, error) {
 func (a *app) runOnLock(c RowCommand) tea.Cmd {
 	l, ok := a.selected()
 	if !ok {
-		a.reject("no lock to run " + widget.Plain(c.Name) + " for")
-		return nil
+		return a.reject("no lock to run " + widget.Plain(c.Name) + " for")
 	}
 	args, err := c.args(&l)
 	if err != nil {
-		a.reject(widget.Plain(c.Name) + ": " + err.Error())
-		return nil
+		return a.reject(widget.Plain(c.Name) + ": " + err.Error())
 	}
 	return runProgram(a.ctx, a.config.Runner, c.Name, args)
 }

@@ -54,13 +54,8 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 		one.waits, one.busy = append(one.waits, w), one.busy+w.to.Sub(w.from)
 	}
 	holderFirst := func(a, b *swimlane) int {
-		switch holds := a.holder() != ""; {
-		case holds == (b.holder() != ""):
-			return 0
-		case holds:
-			return -1
-		}
-		return +1
+		holders := func(one *swimlane) int { return min(1, len(one.holder())) }
+		return holders(b) - holders(a)
 	}
 	all = slices.SortedFunc(maps.Values(byClient), func(a, b *swimlane) int {
 		return cmp.Or(holderFirst(a, b), cmp.Compare(b.busy, a.busy), strings.Compare(a.client, b.client))
@@ -103,11 +98,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	if len(all) == 0 {
 		return append(lines, s.item(w, "", t.dim, "nobody held it in this time"))
 	}
-	var behind []widget.Span
-	if n.exact {
-		behind = s.faultBands(v)
-	}
-	contended := n.contended(v)
+	behind, contended := s.faultBands(n, v), n.contended(v)
 	for _, one := range all {
 		name := s.redactOwner(one.client)
 		if name == "" {

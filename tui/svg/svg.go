@@ -139,7 +139,7 @@ func wordLength(row []cell) int {
 	if !fillsOneCell(row[0]) {
 		return n
 	}
-	for n < len(row) && isText(row[n]) && fillsOneCell(row[n]) && row[n].looksLike(row[0]) {
+	for n < len(row) && isText(row[n]) && fillsOneCell(row[n]) && row[n].fg == row[0].fg && row[n].bold == row[0].bold {
 		n++
 	}
 	return n
@@ -154,10 +154,6 @@ func isText(c cell) bool {
 func fillsOneCell(c cell) bool {
 	r, size := utf8.DecodeRuneInString(c.text)
 	return size == len(c.text) && r < 0x250 && c.width == 1
-}
-
-func (c cell) looksLike(o cell) bool {
-	return c.fg == o.fg && c.bold == o.bold
 }
 
 // word writes the text of cells, stretched to their exact width.
