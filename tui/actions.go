@@ -49,17 +49,25 @@ type pendingAction struct {
 	ttl   time.Duration // given by Expire; added to the deadline by Extend, 0 = as long as the lease of each lock
 }
 
+// lockAction is an action on a lock, with its key in the menu.
+type lockAction struct {
+	act                            keyspace.Action
+	key, label, detail, verb, past string
+}
+
+// lockActions are all actions on a lock, the least dangerous first.
+var lockActions = []lockAction{
+	{keyspace.Expire, "d", "set a deadline",
+		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", "set a deadline for", ""},
+	{keyspace.Extend, "e", "extend it", "its deadline is later by its lease, or a time that you choose", "extend", "extended"},
+	{keyspace.ForceRelease, "r", "release it", "end the hold now: waiters acquire it while its holder may still be working",
+		"release", "released"},
+}
+
 // actionMenu returns the menu of actions, the least dangerous first.
 func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 	m := &menu{title: "act on " + a.describe(locks)}
-	for _, c := range []struct {
-		key, label, detail string
-		act                keyspace.Action
-	}{
-		{"d", "set a deadline", "it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
-		{"e", "extend it", "its deadline is later by its lease, or a time that you choose", keyspace.Extend},
-		{"r", "release it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
-	} {
+	for _, c := range lockActions {
 		able, why := a.allowed(c.act, locks)
 		d := pendingAction{act: c.act, locks: able}
 		if c.act == keyspace.Expire {
@@ -164,7 +172,7 @@ func (a *app) confirm(d pendingAction) dialog {
 	if len(d.locks) > 1 {
 		name = fmt.Sprint(len(d.locks))
 	}
-	p := newPrompt(fmt.Sprintf("%s %s on %s: type %s to confirm: ", d.verb(), a.describe(d.locks), a.address(), name), "")
+	p := newPrompt(fmt.Sprintf("%s %s on %s: type %s to confirm: ", d.named().verb, a.describe(d.locks), a.address(), name), "")
 	p.note = func(text string) (string, bool) {
 		if text == name {
 			return "Enter goes on to the question", false
@@ -206,17 +214,17 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 }
 
 func (q *confirmDialog) draw(s *state, lines []string) []string {
-	text, room := q.text(s), q.room(s)
+	text, room, verb := q.text(s), q.room(s), q.pending.named().verb
 	top := scrolled(q.top, len(text), room) // the window may be taller now
 	note := ""
 	if room < len(text) {
 		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
 	}
-	panel := []string{s.ruleOf(s.screen.w, q.pending.verb()+" "+s.describe(q.pending.locks)+"?", note)}
+	panel := []string{s.ruleOf(s.screen.w, verb+" "+s.describe(q.pending.locks)+"?", note)}
 	panel = append(panel, text[top:min(top+room, len(text))]...)
 	l := widget.NewLine(s.screen.w).Pad(widget.Style{}, margin)
-	l.Put(s.screen.theme.row, " Enter  leave it ").Pad(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+q.pending.verb()+" it")
-	hints := []hint{{"y", q.pending.verb() + " it"}, {"any other key", "leaves it as it is"}}
+	l.Put(s.screen.theme.row, " Enter  leave it ").Pad(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+verb+" it")
+	hints := []hint{{"y", verb + " it"}, {"any other key", "leaves it as it is"}}
 	if q.pending.act != keyspace.ForceRelease {
 		hints = append(hints, hint{"+ -", "longer, shorter"})
 	}
@@ -294,28 +302,17 @@ func (q *confirmDialog) text(s *state) []string {
 	return panel
 }
 
-// verb names the action.
-func (d pendingAction) verb() string {
-	switch d.act {
-	case keyspace.Expire:
-		return "set a deadline for"
-	case keyspace.Extend:
-		return "extend"
-	default:
-		return "release"
-	}
+// named returns the action with its names.
+func (d pendingAction) named() lockAction {
+	return lockActions[slices.IndexFunc(lockActions, func(c lockAction) bool { return c.act == d.act })]
 }
 
 // did names the action in the past tense.
 func (d pendingAction) did() string {
-	switch d.act {
-	case keyspace.Expire:
+	if d.act == keyspace.Expire {
 		return "set a deadline of " + humanize.Setting(d.ttl) + " for"
-	case keyspace.Extend:
-		return "extended"
-	default:
-		return "released"
 	}
+	return d.named().past
 }
 
 // consequence describes the effect of the action on one lock.

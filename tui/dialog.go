@@ -24,7 +24,7 @@ type menu struct {
 	about   []string // sentences; panel wraps them
 	choices []choice
 	at      int    // index of the selected choice
-	closer  string // key that closes the menu, besides Esc and q
+	closer  action // whose keys close the menu, besides Esc and q
 }
 
 // choice is an entry of a menu.
@@ -45,8 +45,11 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 			return m.run(s, c)
 		}
 	}
+	if m.closer != noAction && s.keymap.actionOf(name, anywhere) == m.closer {
+		return nil, nil
+	}
 	switch name {
-	case "esc", "q", m.closer:
+	case "esc", "q":
 		return nil, nil
 	case "up", "k", "shift+tab":
 		m.at = (m.at + len(m.choices) - 1) % len(m.choices)

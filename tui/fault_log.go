@@ -324,24 +324,6 @@ func (a *faultLog) add(e *loadgen.Event, text string) {
 	a.lines = newest(append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text}), linesKept)
 }
 
-// ofLoadEvent returns the glyph and the style of an event.
-func (s *state) ofLoadEvent(k loadgen.EventKind) (string, widget.Style) {
-	g, t := s.screen.glyphs, s.screen.theme
-	switch k {
-	case loadgen.FaultBegan, loadgen.Abandoned:
-		return g.Alert, t.warn
-	case loadgen.FencedWrite:
-		return g.Check, t.good
-	case loadgen.WorkOverlapped:
-		return g.Alert, t.warn
-	case loadgen.Incomplete, loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
-		loadgen.Unnotified, loadgen.UnexplainedLoss, loadgen.Overtaken, loadgen.FenceOrder:
-		return g.Cross, t.bad
-	default:
-		return g.Point, t.text
-	}
-}
-
 // faultLogBlock draws the newest sentences in at most h lines, newest first.
 func (s *state) faultLogBlock(w, h int) []string {
 	if len(s.run.faultLog.lines) == 0 || h < 3 {
@@ -350,7 +332,7 @@ func (s *state) faultLogBlock(w, h int) []string {
 	all := []string{s.ruleOf(w, "what happened", "newest first")}
 	for i := len(s.run.faultLog.lines) - 1; i >= 0 && len(all) < h; i-- {
 		entry := &s.run.faultLog.lines[i]
-		glyph, st := s.ofLoadEvent(entry.kind)
+		glyph, st := s.look(entry.kind)
 		for n, text := range s.screen.glyphs.Wrap(s.redactLoad(entry.text), w-14, 3) {
 			l := widget.NewLine(w).Pad(widget.Style{}, 1)
 			if n == 0 {

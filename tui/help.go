@@ -126,7 +126,7 @@ func (d *helpDialog) legend(s *state) string {
 	l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "states")
 	l.PadTo(s.screen.theme.text, 16)
 	for _, st := range keyspace.States() {
-		glyph, style := s.ofState(st)
+		glyph, style := s.look(st)
 		l.Put(style, glyph+" "+string(st)).Pad(s.screen.theme.text, 2)
 	}
 	return l.String()

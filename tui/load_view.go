@@ -343,7 +343,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 		n := min(len(cells)-at, w/size)
 		l := widget.NewLine(w+2).Pad(widget.Style{}, 1)
 		for i, c := range cells[at : at+n] {
-			glyph, st := s.ofCell(c)
+			glyph, st := s.look(c)
 			if at+i+1 == p.client {
 				st = s.screen.theme.row
 			}
@@ -364,30 +364,11 @@ func (s *state) legend(w int) string {
 	for _, c := range []loadgen.ClientState{loadgen.Frozen, loadgen.Partitioned, loadgen.Dead, loadgen.Inside, loadgen.Queued, loadgen.Thinking} {
 		n := humanize.Count(counts[c])
 		if (n != "0" || c <= loadgen.Inside) && widget.Width(n+c.String())+3 <= l.Rest() {
-			glyph, st := s.ofCell(c)
+			glyph, st := s.look(c)
 			l.Put(st, glyph).Put(s.screen.theme.text, " "+n+" ").Put(s.screen.theme.dim, c.String()).Pad(widget.Style{}, 3)
 		}
 	}
 	return l.String()
-}
-
-// ofCell returns the glyph and the style of a client state.
-func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
-	g, t := s.screen.glyphs, s.screen.theme
-	switch c {
-	case loadgen.Inside:
-		return g.Dot, t.good
-	case loadgen.Queued:
-		return g.Ring, t.warn
-	case loadgen.Frozen:
-		return g.Frozen, t.read
-	case loadgen.Partitioned:
-		return g.CutOff, t.write
-	case loadgen.Dead:
-		return g.Cross, t.bad
-	default:
-		return g.Point, t.dim
-	}
 }
 
 // compactView draws the page in a small window.

@@ -140,12 +140,9 @@ func (s *state) possibilities(l keyspace.Lock) string {
 		keys = append(keys, s.keymap.key(findClient)+" find the client")
 	}
 	now := s.paused == nil || !s.paused.rewound
-	for _, c := range []struct {
-		act  keyspace.Action
-		text string
-	}{{keyspace.Expire, " d set a deadline"}, {keyspace.Extend, " e extend it"}, {keyspace.ForceRelease, " r release it"}} {
+	for _, c := range lockActions {
 		if s.config.Executor != nil && now && s.disabledReason(c.act, l) == "" {
-			keys = append(keys, s.keymap.key(actOn)+c.text)
+			keys = append(keys, s.keymap.key(actOn)+" "+c.key+" "+c.label)
 		}
 	}
 	act, copied := keyspace.ForceRelease, " r copy a safe release"

@@ -79,7 +79,7 @@ func lockColumns() []column {
 			return widget.Cell{Style: v.urgency(v.state.screen.theme.calm), Text: v.state.screen.glyphs.Bar(v.remaining(), w)}
 		}, nil},
 		{widget.Column{Title: "STATE", Min: 9}, "state", false, func(v lockView, _ int) widget.Cell {
-			glyph, style := v.state.ofState(v.State(v.now))
+			glyph, style := v.state.look(v.State(v.now))
 			return widget.Cell{Style: style, Text: glyph + " " + string(v.State(v.now))}
 		}, func(a, b lockView) int { return cmp.Compare(a.State(a.now), b.State(b.now)) }},
 		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, "fence", true, func(v lockView, _ int) widget.Cell {

@@ -188,7 +188,7 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 	s := v.state
 	glyph, style := " ", base
 	if severity, found := s.current().worst[v.ID()]; found {
-		glyph, style = s.ofSeverity(severity)
+		glyph, style = s.look(severity)
 	}
 	check, checked := " ", base
 	if tagged {
@@ -248,9 +248,9 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 // compact draws a lock in one line: the cursor, its worst finding or its state, its name, owner and TTL.
 func (v lockView) compact(w int, name string, selected bool) string {
 	s := v.state
-	glyph, style := s.ofState(v.State(v.now))
+	glyph, style := s.look(v.State(v.now))
 	if severity, found := s.current().worst[v.ID()]; found {
-		glyph, style = s.ofSeverity(severity)
+		glyph, style = s.look(severity)
 	}
 	ttl := ttlCell(v, 0)
 	text, key, cursor := s.screen.theme.text, s.screen.theme.strong, s.cursor(selected)
@@ -290,7 +290,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	lines = append(lines, s.item(w, "waiting", s.screen.theme.text, v.waiters()))
 	lines = append(lines, s.item(w, "so far", s.screen.theme.text, v.details()))
 	for _, f := range findingsOn(v.ID(), s.current().findings) {
-		glyph, style := s.ofSeverity(f.Severity)
+		glyph, style := s.look(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
 		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), s.keymap.remedy(f)), 2)...)
 	}

@@ -171,25 +171,10 @@ func (s *state) scrollBar(l *widget.Line, row, top, n, total int) {
 // stride returns the distance that an action moves in a list of n entries, of which h are
 // visible.
 func stride(a action, n, h int) (steps int, ok bool) {
-	switch a {
-	case up:
-		return -1, true
-	case down:
-		return 1, true
-	case pageUp:
-		return -max(1, h), true
-	case pageDown:
-		return max(1, h), true
-	case halfUp:
-		return -max(1, h/2), true
-	case halfDown:
-		return max(1, h/2), true
-	case first:
-		return -n, true
-	case last:
-		return n, true
-	}
-	return 0, false
+	steps, ok = map[action]int{
+		up: -1, down: 1, pageUp: -max(1, h), pageDown: max(1, h), halfUp: -max(1, h/2), halfDown: max(1, h/2), first: -n, last: n,
+	}[a]
+	return steps, ok
 }
 
 // margin is the width left of the table, for cursor, finding and tag.

@@ -64,7 +64,7 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
 	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Replaced, keyspace.Lost, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
-		glyph, st := s.ofEvent(k)
+		glyph, st := s.look(k)
 		if counts[k] > 0 {
 			parts = append(parts, segment{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), priority: 2 + i})
 		}

@@ -175,7 +175,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(found), "finding")}}
 	for v := keyspace.Critical; ; v-- {
-		if glyph, st := s.ofSeverity(v); counts[v] > 0 {
+		if glyph, st := s.look(v); counts[v] > 0 {
 			parts = append(parts, segment{style: st, text: glyph + " " + severities(counts[v], v), priority: 2})
 		}
 		if v == keyspace.Info {
@@ -208,7 +208,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 // drawRow draws a finding: severity, lock and text.
 func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 	f := &p.rows[row]
-	glyph, st := s.ofSeverity(f.Severity)
+	glyph, st := s.look(f.Severity)
 	selected := row == p.row
 	key, text := s.screen.theme.strong, s.screen.theme.text
 	says := s.redactText(f.Lock, f.Text)
@@ -244,7 +244,7 @@ func (s *state) subjectOf(f keyspace.Finding) string {
 // remedy draws the text and the remedy of the selected finding.
 func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.row]
-	_, st := s.ofSeverity(f.Severity)
+	_, st := s.look(f.Severity)
 	lines := append([]string{s.ruleOf(w, "what to do", f.ID)}, s.wrapped(w, margin, st, s.redactText(f.Lock, f.Text), 2)...)
 	return append(lines, s.wrapped(w, margin, s.screen.theme.text, s.redactText(f.Lock, s.keymap.remedy(f.Finding)), remedyLines-len(lines))...)
 }

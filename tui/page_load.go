@@ -348,7 +348,7 @@ const sceneKeys = "acdeghiloprstuvwxyzACDEGHILOPRSTUVWXYZ"
 
 // scenesMenu returns the menu of scenes.
 func (f *loadState) scenesMenu(keys keymap) *menu {
-	m := &menu{title: "Choose a scene", closer: keys.first(sceneMenu), about: []string{
+	m := &menu{title: "Choose a scene", closer: sceneMenu, about: []string{
 		keys.named("A letter starts the scene beside it, which lasts a few seconds and ends with a verdict. Then, on the Load page, {next-scene} and {previous-scene} start the next and the previous scene, and {fault} injects a fault. {scenes} closes this menu."),
 	}}
 	for i, scene := range f.scenes {

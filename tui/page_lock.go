@@ -71,7 +71,7 @@ func (p *lockPage) scroll(s *state, steps int) {
 
 func (p *lockPage) summary(s *state, l *widget.Line) {
 	v := p.lock(s)
-	glyph, style := s.ofState(v.State(v.now))
+	glyph, style := s.look(v.State(v.now))
 	word := string(v.State(v.now))
 	if p.gone {
 		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not held now"
@@ -234,7 +234,7 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 	}
 	lines := []string{s.ruleOf(w, "findings", humanize.Plural(len(found), "finding"))}
 	for _, f := range found {
-		glyph, style := s.ofSeverity(f.Severity)
+		glyph, style := s.look(f.Severity)
 		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), f.Text), w-margin-13, 3) {
 			if i > 0 {
 				glyph = " "
@@ -309,7 +309,7 @@ func (p *lockPage) eventsBlock(s *state, w int) []string {
 // event draws an event: time, kind, key in keys cells, and client. It leaves the last cell of
 // the line free.
 func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
-	glyph, st := s.ofEvent(e.Kind)
+	glyph, st := s.look(e.Kind)
 	l.Put(s.screen.theme.dim, e.At.Local().Format("15:04:05.0")).Pad(widget.Style{}, 2)
 	l.Put(st, s.screen.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Pad(widget.Style{}, 1)
 	if keys > 0 {
@@ -368,32 +368,6 @@ func (s *state) details(e *keyspace.Event) string {
 		taken = verb + s.redactOwner(next.Name())
 	}
 	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl)
-}
-
-// ofEvent returns the glyph and the style of an event.
-func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
-	g, t := s.screen.glyphs, s.screen.theme
-	switch k {
-	case keyspace.Acquired, keyspace.Reentered, keyspace.HandedOver:
-		return g.Dot, t.good
-	case keyspace.Discovered:
-		return g.Dot, t.dim
-	case keyspace.Released, keyspace.Exited:
-		return g.Ring, t.text
-	case keyspace.Replaced: // most hand-overs between two polls look like this
-		if s.current().snap.Watch.Mode != keyspace.Push {
-			return g.Ring, t.text
-		}
-		return g.Cross, t.warn
-	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
-		return g.Cross, t.warn
-	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
-		return g.Alert, t.bad
-	case keyspace.WaiterJoined, keyspace.WaiterLeft:
-		return g.Dotted, t.dim
-	default:
-		return g.Point, t.dim
-	}
 }
 
 // holdStatsBlock draws the hold times of a lock and its free times between two holds, as

@@ -444,7 +444,7 @@ func (s *state) findings(model *viewModel) []segment {
 		}
 		text += s.subjectOf(f) + ": " + s.redactText(f.Lock, f.Text)
 	}
-	glyph, style := s.ofSeverity(worst[0].Severity)
+	glyph, style := s.look(worst[0].Severity)
 	return []segment{
 		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
 		{style: s.screen.theme.text, text: text, priority: 4, flex: 30},

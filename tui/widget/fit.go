@@ -103,17 +103,9 @@ func (g Glyphs) Wrap(text string, w, n int) []string {
 	return append(all, g.FitEnd(strings.Join(words, " "), w))
 }
 
-// Chunk splits s into pieces of at most w cells. It returns at least one piece.
+// Chunk splits s into pieces of at most w cells. A grapheme cluster wider than w is a piece. It returns at least one piece.
 func Chunk(s string, w int) []string {
-	var all []string
-	for Width(s) > w {
-		piece := ansi.Truncate(s, w, "")
-		if piece == "" { // a grapheme cluster wider than w stays in the last piece
-			break
-		}
-		all, s = append(all, piece), s[len(piece):]
-	}
-	return append(all, s)
+	return strings.Split(ansi.Hardwrap(s, w, true), "\n")
 }
 
 func pad(s string, n int) string { return s + strings.Repeat(" ", n) }
