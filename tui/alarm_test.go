@@ -28,9 +28,7 @@ func TestANewCriticalFindingIsANoticeOutOfFocus(t *testing.T) {
 	server := &fakeServer{locks: []keyspace.Lock{endless("old")}}
 	to := &fakeNotifier{}
 	add := func(d *driver, locks ...keyspace.Lock) {
-		server.mu.Lock()
-		server.locks = append(slices.Clone(server.locks), locks...)
-		server.mu.Unlock()
+		server.set(func(v *fakeServer) { v.locks = append(slices.Clone(v.locks), locks...) })
 		d.wait(alarmPause / 2)
 	}
 	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {

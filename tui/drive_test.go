@@ -3,10 +3,8 @@ package tui
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/internal/golden"
 	"locktop/internal/humanize"
 	redisserver "locktop/internal/server"
 	"locktop/keyspace"
@@ -252,6 +251,28 @@ func (d *driver) line(text string) string {
 	return ""
 }
 
+// wantLine expects texts in the first line of the screen that contains one.
+func (d *driver) wantLine(of string, texts ...string) *driver {
+	d.t.Helper()
+	for _, text := range texts {
+		if line := d.line(of); !strings.Contains(line, text) {
+			d.t.Fatalf("no %q in %q:\n%s", text, line, d.screen())
+		}
+	}
+	return d
+}
+
+// wantNotInLine expects that texts are not in that line.
+func (d *driver) wantNotInLine(of string, texts ...string) *driver {
+	d.t.Helper()
+	for _, text := range texts {
+		if line := d.line(of); strings.Contains(line, text) {
+			d.t.Fatalf("there is %q in %q:\n%s", text, line, d.screen())
+		}
+	}
+	return d
+}
+
 func (d *driver) want(texts ...string) *driver {
 	d.t.Helper()
 	for _, text := range texts {
@@ -286,33 +307,10 @@ func (d *driver) wantOrder(texts ...string) *driver {
 	return d
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 // golden compares the screen, with its styles, with a file.
 func (d *driver) golden(name string) {
 	d.t.Helper()
-	file := filepath.Join("testdata", name+".ansi")
-	got := d.app.View() + "\n"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			d.t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	before, now := strings.Split(string(want), "\n"), strings.Split(got, "\n")
-	for i := range min(len(before), len(now)) {
-		if before[i] != now[i] {
-			d.t.Errorf("%s: line %d (go test ./tui -update writes it anew)\n was %q\n is  %q", file, i+1, before[i], now[i])
-			return
-		}
-	}
-	if len(before) != len(now) {
-		d.t.Errorf("%s has %d lines, the screen %d", file, len(before), len(now))
-	}
+	golden.Check(d.t, name+".ansi", d.app.View()+"\n")
 }
 
 // sourceFunc makes a Source of a function.
@@ -518,6 +516,20 @@ func runningLoad() *fakeLoad {
 		g.m.Clients.States = append(g.m.Clients.States, []loadgen.ClientState{loadgen.Thinking, loadgen.Queued, loadgen.Thinking, loadgen.Inside, loadgen.Queued, loadgen.Thinking}[(i*7)%6])
 	}
 	return g
+}
+
+// change changes the metrics of the load.
+func (g *fakeLoad) change(metrics func(m *loadgen.Metrics)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	metrics(&g.m)
+}
+
+// loadConfig returns a Config with a running load.
+func loadConfig() (Config, *fakeLoad) {
+	w, g := testConfig(), runningLoad()
+	w.Load = g
+	return w, g
 }
 
 func testConfig() Config {

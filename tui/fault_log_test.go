@@ -8,13 +8,15 @@ import (
 	"locktop/loadgen"
 )
 
-// addEvents makes events of a load's clients, 100 ms apart.
+// addEvents makes events of a load's clients, 100 ms apart if they have no times.
 func (g *fakeLoad) addEvents(events ...loadgen.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range events {
 		e.Seq = uint64(len(g.events) + 1)
-		e.At = after(time.Duration(e.Seq) * 100 * time.Millisecond)
+		if e.At.IsZero() {
+			e.At = after(time.Duration(e.Seq) * 100 * time.Millisecond)
+		}
 		g.events = append(g.events, e)
 	}
 }
@@ -39,9 +41,8 @@ func fault(kind loadgen.EventKind, what loadgen.FaultKind, client int, text stri
 
 // played returns a Config whose load has events to narrate.
 func played() (Config, *fakeLoad) {
-	w, g := redlockConfig(testConfig()), runningLoad()
-	w.Load = g
-	return w, g
+	w, g := loadConfig()
+	return redlockConfig(w), g
 }
 
 func TestTheFaultLogDescribesACrashUpToTheNextHolder(t *testing.T) {

@@ -2,7 +2,7 @@ package tui
 
 import (
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +10,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/internal/golden"
 	"locktop/keyspace"
 	"locktop/loadgen"
 )
@@ -40,13 +41,6 @@ func (s keyTest) setUp(d *driver) {
 }
 
 func keyTests() []keyTest {
-	down := func(d *driver, keys ...string) { d.press(keys...) }
-	selected := func(d *driver, key string) {
-		d.t.Helper()
-		if line := d.line("▌"); !strings.Contains(line, key) {
-			d.t.Fatalf("selected is %q, want %q:\n%s", line, key, d.screen())
-		}
-	}
 	own := []keyTest{
 
 		{onLocks, "/", func(d *driver) {
@@ -64,20 +58,6 @@ func keyTests() []keyTest {
 			d.want("since 20:48").press("v").wantNot("since 20:48").press("v").want("since 20:48")
 		}},
 		{onLocks, "w", func(d *driver) { d.size(160, 45).wantNot("FENCE").press("w").want("FENCE", "812", "RENEWED") }},
-		{onLocks, "j", func(d *driver) { d.press("j"); selected(d, "lock:orders") }},
-		{onLocks, "down", func(d *driver) { d.press("down"); selected(d, "lock:orders") }},
-		{onLocks, "k", func(d *driver) { down(d, "j", "j", "k"); selected(d, "lock:orders") }},
-		{onLocks, "up", func(d *driver) { down(d, "j", "j", "up"); selected(d, "lock:orders") }},
-		{onLocks, "G", func(d *driver) { d.press("G"); selected(d, "東京") }},
-		{onLocks, "end", func(d *driver) { d.press("end"); selected(d, "東京") }},
-		{onLocks, "g", func(d *driver) { d.press("G", "g"); selected(d, "job:nightly") }},
-		{onLocks, "home", func(d *driver) { d.press("G", "home"); selected(d, "job:nightly") }},
-		{onLocks, "pgdown", func(d *driver) { d.size(60, 12).press("pgdown"); selected(d, "東京") }},
-		{onLocks, "ctrl+f", func(d *driver) { d.size(60, 12).press("ctrl+f"); selected(d, "東京") }},
-		{onLocks, "pgup", func(d *driver) { d.press("G", "pgup"); selected(d, "job:nightly") }},
-		{onLocks, "ctrl+b", func(d *driver) { d.press("G", "ctrl+b"); selected(d, "job:nightly") }},
-		{onLocks, "ctrl+d", func(d *driver) { d.press("ctrl+d"); selected(d, "東京") }},
-		{onLocks, "ctrl+u", func(d *driver) { d.press("ctrl+d", "ctrl+u"); selected(d, "job:nightly") }},
 		{onLocks, "esc", func(d *driver) {
 			d.press("/").enter("rw").press("enter", " ").want("PAUSED", "2 of 8")
 			d.press("esc").want("2 of 8").wantNot("PAUSED").press("esc").wantNot("2 of 8")
@@ -89,7 +69,7 @@ func keyTests() []keyTest {
 		}},
 		{onLocks, "t", func(d *driver) {
 			d.press("t").want("1 tagged", "✓")
-			selected(d, "lock:orders")
+			d.wantLine("▌", "lock:orders")
 			d.press("k", "t").wantNot("tagged").press("g", "t", "esc").wantNot("tagged")
 		}},
 		{onLocks, "y", func(d *driver) {
@@ -112,20 +92,6 @@ func keyTests() []keyTest {
 		{onLock, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly", "command that sets a deadline").press("esc")
 		}},
-		{onLock, "j", func(d *driver) { scrolls(d, "j") }},
-		{onLock, "down", func(d *driver) { scrolls(d, "down") }},
-		{onLock, "k", func(d *driver) { scrollsBack(d, "k") }},
-		{onLock, "up", func(d *driver) { scrollsBack(d, "up") }},
-		{onLock, "G", func(d *driver) { scrolls(d, "G") }},
-		{onLock, "end", func(d *driver) { scrolls(d, "end") }},
-		{onLock, "pgdown", func(d *driver) { scrolls(d, "pgdown") }},
-		{onLock, "ctrl+f", func(d *driver) { scrolls(d, "ctrl+f") }},
-		{onLock, "ctrl+d", func(d *driver) { scrolls(d, "ctrl+d") }},
-		{onLock, "ctrl+u", func(d *driver) { scrollsBack(d, "ctrl+u") }},
-		{onLock, "g", func(d *driver) { scrollsBack(d, "g") }},
-		{onLock, "home", func(d *driver) { scrollsBack(d, "home") }},
-		{onLock, "pgup", func(d *driver) { scrollsBack(d, "pgup") }},
-		{onLock, "ctrl+b", func(d *driver) { scrollsBack(d, "ctrl+b") }},
 
 		{onTimeline, "enter", func(d *driver) {
 			d.press("enter").want("newest first", "cache:rebuild").press("esc").want("free, with waiters")
@@ -174,10 +140,10 @@ func keyTests() []keyTest {
 		}},
 		{onLoad, "right", func(d *driver) { d.press("right").wait(tickInterval).want("← reentrant →") }},
 		{onLoad, "left", func(d *driver) { d.press("j", "left").wait(tickInterval).want("← 10 →") }},
-		{onLoad, "j", func(d *driver) { d.press("j"); selected(d, "clients") }},
-		{onLoad, "down", func(d *driver) { d.press("down"); selected(d, "clients") }},
-		{onLoad, "k", func(d *driver) { d.press("j", "j", "k"); selected(d, "clients") }},
-		{onLoad, "up", func(d *driver) { d.press("j", "j", "up"); selected(d, "clients") }},
+		{onLoad, "j", func(d *driver) { d.press("j").wantLine("▌", "clients") }},
+		{onLoad, "down", func(d *driver) { d.press("down").wantLine("▌", "clients") }},
+		{onLoad, "k", func(d *driver) { d.press("j", "j", "k").wantLine("▌", "clients") }},
+		{onLoad, "up", func(d *driver) { d.press("j", "j", "up").wantLine("▌", "clients") }},
 		{onLoad, "]", func(d *driver) { d.press("]").wait(tickInterval).want("50 ms on average") }},
 		{onLoad, "[", func(d *driver) { d.press("[").wait(tickInterval).want("10 ms on average") }},
 		{onLoad, "l", func(d *driver) { d.press("l").want("client-1 is") }},
@@ -185,6 +151,9 @@ func keyTests() []keyTest {
 		{onLoad, "+", func(d *driver) { d.want("20 clients").press("+", "+").wait(tickInterval).want("40 clients") }},
 		{onLoad, "=", func(d *driver) { d.press("=").wait(tickInterval).want("30 clients") }},
 		{onLoad, "-", func(d *driver) { d.press("-", "-").wait(tickInterval).want("9 clients") }},
+	}
+	for _, key := range strings.Fields("j down G end pgdown ctrl+f ctrl+d k up g home pgup ctrl+b ctrl+u") {
+		own = append(own, keyTest{onLock, key, func(d *driver) { scrolls(d, key) }})
 	}
 	return append(own, listKeyTests()...)
 }
@@ -201,7 +170,7 @@ func listKeyTests() []keyTest {
 		return 0
 	}
 	var all []keyTest
-	for at, n := range map[pageSet]int{onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
+	for at, n := range map[pageSet]int{onLocks: 8, onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
 		n = min(n, 12)
 		for _, key := range []string{"j", "down", "k", "up"} {
 			all = append(all, keyTest{at, key, func(d *driver) {
@@ -235,24 +204,16 @@ func listKeyTests() []keyTest {
 	return all
 }
 
-// scrolls expects that a key scrolls the page of a lock in a small window.
+// scrolls expects that a key scrolls the page of a lock down in a small window, or up again.
 func scrolls(d *driver, key string) {
 	d.t.Helper()
 	d.size(100, 14)
-	before := d.screen()
-	if d.press(key).screen() == before {
-		d.t.Errorf("%s did not scroll", key)
+	before, back := d.screen(), slices.Contains(strings.Fields("k up g home pgup ctrl+b ctrl+u"), key)
+	if back {
+		d.press("j")
 	}
-}
-
-// scrollsBack expects that a key scrolls the page back.
-func scrollsBack(d *driver, key string) {
-	d.t.Helper()
-	d.size(100, 14)
-	before := d.screen()
-	d.press("j")
-	if d.press(key).screen() != before {
-		d.t.Errorf("%s did not scroll back", key)
+	if d.press(key); (d.screen() == before) != back {
+		d.t.Errorf("%s did not scroll", key)
 	}
 }
 
@@ -260,13 +221,6 @@ func wantQuit(d *driver) {
 	d.t.Helper()
 	if !d.quit {
 		d.t.Fatal("the program goes on")
-	}
-}
-
-func wantSuspended(d *driver) {
-	d.t.Helper()
-	if !d.suspended {
-		d.t.Fatal("the program was not suspended")
 	}
 }
 
@@ -340,23 +294,6 @@ func TestAPasteIsNotACommand(t *testing.T) {
 		d.press("/").deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("rw:cat"), Paste: true})
 		d.settle().want("1 of 8")
 	})
-}
-
-func TestNoKeyHasTwoActions(t *testing.T) {
-	for _, at := range allPages() {
-		seen := map[string]action{}
-		for _, b := range newKeymap(nil, nil) {
-			for k, does := range b.named() {
-				if b.place&at == 0 {
-					continue
-				}
-				if _, taken := seen[k]; taken {
-					t.Errorf("on %s, %q stands for two things", at, k)
-				}
-				seen[k] = does
-			}
-		}
-	}
 }
 
 func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
@@ -456,20 +393,7 @@ func keysPage() string {
 }
 
 func TestThePageOfKeysIsUpToDate(t *testing.T) {
-	const file = "../docs/keys.md"
-	want := keysPage()
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is stale: go test ./tui -run Page -update makes it again", file)
-	}
+	golden.Check(t, "../../docs/keys.md", keysPage())
 }
 
 func TestALongCommandIsVisibleAtTheCursor(t *testing.T) {

@@ -95,12 +95,6 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 	v := &fakeServer{locks: locks}
 	w.Source = v
 	drive(t, w, func(d *driver) {
-		selected := func(key string) {
-			t.Helper()
-			if line := d.line("▌"); !strings.Contains(line, key) {
-				t.Fatalf("selected is %q, want %s:\n%s", line, key, d.screen())
-			}
-		}
 		d.size(120, 35).press("o")
 		d.want("pay-5  holds 3 locks, k3 with others · possible deadlock with ship-1 · waits for k5, which ship-1 holds")
 		if line := strings.TrimSpace(d.line("pay-5  holds")); !strings.HasSuffix(line, "waits for k5, which ship-1 holds") {
@@ -111,23 +105,19 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		d.wantOrder("pay-5  holds", "k1", "k4", "ship-1  holds", "k5", "k3", "next  holds", "k9", "late  holds", "k7", "2 owners", "k2", "k6", "1 lock without", "k8")
 		d.want("sorted by owner, then worst first")
 
-		selected("k1")
+		d.wantLine("▌", "k1")
 		for _, key := range []string{"k4", "k5", "k3", "k9", "k7", "k2", "k6", "k8", "k8"} {
-			d.press("j")
-			selected(key)
+			d.press("j").wantLine("▌", key)
 		}
 		for _, key := range []string{"k6", "k2", "k7", "k9", "k3", "k5", "k4", "k1", "k1"} {
-			d.press("k")
-			selected(key)
+			d.press("k").wantLine("▌", key)
 		}
-		d.press("G")
-		selected("k8")
-		d.press("g")
-		selected("k1")
+		d.press("G").wantLine("▌", "k8")
+		d.press("g").wantLine("▌", "k1")
 		above, _, _ := strings.Cut(d.screen(), "ship-1  holds")
 		d.deliver(tea.MouseMsg{X: 9, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
 		d.settle()
-		selected("k5")
+		d.wantLine("▌", "k5")
 		d.press("enter").want("newest first", "k5").press("esc")
 
 		d.press("/").enter("k7").want("1 of 9").press("enter").want("late  holds 1 lock · waits for k9").wantNot("pay-5  holds").press("esc")

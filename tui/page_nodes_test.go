@@ -61,8 +61,7 @@ func TestAVoteOfEachServerIsShown(t *testing.T) {
 }
 
 func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
-	w, g := redlockConfig(testConfig()), runningLoad()
-	w.Load = g
+	w, g := played()
 	drive(t, w, func(d *driver) {
 		d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
 		if len(g.injected) != 2 || g.injected[0].Kind != loadgen.NodeDown || g.injected[0].Node != 3 || g.injected[1].Kind != loadgen.RestartEmpty {

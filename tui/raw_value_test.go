@@ -89,9 +89,7 @@ func TestTheLockPageShowsTheHoldTimes(t *testing.T) {
 func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(160, 55).wait(2 * tickInterval)
-		if line := d.line("▌"); !strings.Contains(line, "job:nightly") || !strings.Contains(line, "── now ──") {
-			t.Errorf("the first line has no lock beside it: %q", line)
-		}
+		d.wantLine("▌", "job:nightly", "── now ──")
 		d.want("stored as").press("j").wait(2*tickInterval).want("── lock:orders:4711 ──", "holder = 3")
 		d.press("v").wantNot("stored as").press("v").size(159, 55).wantNot("stored as")
 	})
@@ -191,9 +189,7 @@ func TestTheStoredValueFollowsARenewal(t *testing.T) {
 				v.locks = []keyspace.Lock{mutex("a", "x", time.Since(midnight)+29*time.Second)}
 			})
 			d.wait(3 * tickInterval).want("hash · TTL 28.")
-			if line := d.line("time left"); !strings.Contains(line, "28.") {
-				t.Errorf("the lock has %q", line)
-			}
+			d.wantLine("time left", "28.")
 		}
 	})
 }

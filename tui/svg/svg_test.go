@@ -2,10 +2,11 @@ package svg
 
 import (
 	"encoding/xml"
-	"flag"
 	"os"
 	"slices"
 	"testing"
+
+	"locktop/internal/golden"
 )
 
 // image is the part of an SVG that the tests read.
@@ -19,9 +20,6 @@ type image struct {
 			Fill    string  `xml:"fill,attr"`
 			Opacity float64 `xml:"fill-opacity,attr"`
 		} `xml:"rect"`
-		Paths []struct {
-			Data string `xml:"d,attr"`
-		} `xml:"path"`
 		Texts []struct {
 			X      int    `xml:"x,attr"`
 			Y      int    `xml:"y,attr"`
@@ -125,25 +123,10 @@ func TestBackgroundsAreDrawnWhereTheyDifferFromTheWindow(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files again")
-
 func TestSampleIsDrawnAsBefore(t *testing.T) {
 	text, err := os.ReadFile("testdata/sample.ansi")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := draw("sample", parse(string(text), 40, 6))
-	const golden = "testdata/sample.svg"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("testdata/sample.ansi is drawn differently; if that is meant, run with -update and look at %s", golden)
-	}
+	golden.Check(t, "sample.svg", string(draw("sample", parse(string(text), 40, 6))))
 }
