@@ -28,7 +28,7 @@ func TestANewCriticalFindingIsANoticeOutOfFocus(t *testing.T) {
 	server := &fakeServer{locks: []keyspace.Lock{endless("old")}}
 	to := &fakeNotifier{}
 	add := func(d *driver, locks ...keyspace.Lock) {
-		server.set(func(v *fakeServer) { v.locks = append(slices.Clone(v.locks), locks...) })
+		server.locks = append(slices.Clone(server.locks), locks...)
 		d.wait(alarmPause / 2)
 	}
 	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {
@@ -60,7 +60,7 @@ func TestNoticesAreApart(t *testing.T) {
 	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {
 		show := func(notices int, locks ...keyspace.Lock) {
 			t.Helper()
-			server.set(func(v *fakeServer) { v.locks = locks })
+			server.locks = locks
 			if d.wait(2 * time.Second); len(to.texts) != notices {
 				t.Errorf("%d notices, want %d: %q", len(to.texts), notices, to.texts)
 			}

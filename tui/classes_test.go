@@ -37,7 +37,7 @@ func TestLocksAreShownByClass(t *testing.T) {
 			t.Errorf("the row of the class is %q, want %q", row, want)
 		}
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
-		v.set(func(v *fakeServer) { v.locks, v.locks[2].Waiters = v.locks[:3], nil })
+		v.locks, v.locks[2].Waiters = v.locks[:3], nil
 		d.wait(30*time.Second).want("most blocked: orders:1 by pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
 		d.wait(time.Minute).want("── orders:2 ──").wantNot("most blocked", "s/s")
 	})

@@ -318,9 +318,8 @@ type sourceFunc func(context.Context) (keyspace.Snapshot, error)
 
 func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
 
-// fakeServer is a keyspace that tests change while the screen shows it.
+// fakeServer is a keyspace that tests change while the screen shows it, but not while a command runs.
 type fakeServer struct {
-	mu      sync.Mutex
 	locks   []keyspace.Lock
 	nodes   []keyspace.Node
 	blocked int64    // clients in a blocking command
@@ -332,23 +331,20 @@ type fakeServer struct {
 	looks   int           // number of snapshots so far
 	inUse   int           // concurrent calls now
 	peak    int           // maximum of concurrent calls
+
+	edit func(*keyspace.Snapshot) // changes each snapshot; may be nil
 }
 
 func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	v.mu.Lock()
 	v.looks++
 	v.inUse++
 	v.peak = max(v.peak, v.inUse)
-	block := v.block
-	v.mu.Unlock()
-	if block != nil {
+	if v.block != nil {
 		select {
-		case <-block:
+		case <-v.block:
 		case <-ctx.Done():
 		}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.inUse--
 	var locks []*keyspace.Lock
 	for _, l := range v.locks {
@@ -362,7 +358,7 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if v.evicts != "" {
 		about.MaxMemory, about.Policy = 1<<20, v.evicts
 	}
-	return keyspace.Snapshot{
+	snap := keyspace.Snapshot{
 		At:       time.Now().Add(v.ahead),
 		Locks:    locks,
 		Nodes:    v.nodes,
@@ -370,13 +366,22 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, WaitTime: 2300 * time.Microsecond},
 		Server:   about,
 		Problems: v.unseen,
-	}, v.err
+	}
+	if v.edit != nil {
+		v.edit(&snap)
+	}
+	return snap, v.err
 }
 
-func (v *fakeServer) set(change func(*fakeServer)) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	change(v)
+// watched returns the server with changes that a watch reports. events are those of the next
+// snapshot; nil = none ever.
+func (v *fakeServer) watched(mode keyspace.WatchMode, events *[]keyspace.Event) *fakeServer {
+	v.edit = func(s *keyspace.Snapshot) {
+		if s.Watch.Mode = mode; events != nil {
+			s.Events, *events = *events, nil
+		}
+	}
+	return v
 }
 
 // midnight is the time at which the clock of every bubble starts.
@@ -437,9 +442,10 @@ type fakeLoad struct {
 	injected []loadgen.Fault
 	events   []loadgen.Event
 	others   []loadgen.Compared
+	fails    error // of Start
 }
 
-func (g *fakeLoad) Start() error { return g.run(true) }
+func (g *fakeLoad) Start() error { return cmp.Or(g.fails, g.run(g.fails == nil)) }
 func (g *fakeLoad) Stop() error  { return g.run(false) }
 
 func (g *fakeLoad) run(on bool) error {
@@ -536,20 +542,23 @@ func testConfig() Config {
 	return Config{
 		Source: sampleServer(), Load: runningLoad(), Title: "redis://127.0.0.1:6379/0",
 		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: &fakeClipboard{},
-		Store: fakeStore{}, Formats: actionFormats(),
+		Store: storeFunc(storedHash), Formats: actionFormats(),
 	}
 }
 
-// fakeStore stores a hash and a queue under every key.
-type fakeStore struct{ err error }
+// storeFunc makes a Store of a function.
+type storeFunc func(keyspace.Lock) ([]RawEntry, error)
 
-func (c fakeStore) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
+func (f storeFunc) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) { return f(l) }
+
+// storedHash stores a hash and a queue under every key.
+func storedHash(l keyspace.Lock) ([]RawEntry, error) {
 	hash := keyspace.Entry{Key: l.Key, Type: "hash", Expires: l.Expires, Len: 1, Members: []keyspace.Member{{Name: "holder", Value: "3"}}}
 	queue := keyspace.Entry{Key: l.Key + ":queue", Type: "list", Len: 40}
 	for i := range 20 {
 		queue.Members = append(queue.Members, keyspace.Member{Name: fmt.Sprintf("waiter-%02d", i)})
 	}
-	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, c.err
+	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, nil
 }
 
 // fakeClipboard records what is copied and saved, and has statistics of some commands.

@@ -3,6 +3,7 @@ package tui
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,21 +30,10 @@ func (g *fakeAgents) Start() error {
 	return errors.New("the start was cancelled")
 }
 
-func (g *fakeAgents) Agents() []loadgen.AgentState {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]loadgen.AgentState(nil), g.agents...)
-}
-
-func (g *fakeAgents) Incomplete() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]string(nil), g.incomplete...)
-}
+func (g *fakeAgents) Agents() []loadgen.AgentState { return slices.Clone(g.agents) }
+func (g *fakeAgents) Incomplete() []string         { return slices.Clone(g.incomplete) }
 
 func (g *fakeAgents) Witness() *witness.Results {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.results == nil {
 		return nil
 	}
@@ -65,12 +55,6 @@ func (g *fakeAgents) Stop() error {
 		return nil
 	}
 	return g.fakeLoad.Stop()
-}
-
-func (g *fakeAgents) set(change func(*fakeAgents)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	change(g)
 }
 
 // fourAgents returns a load by four agents, of which one is lost and one has stopped.
@@ -131,12 +115,10 @@ func TestOverlapsOfTheWitnessAreAnAlarm(t *testing.T) {
 	w, g := agentsConfig(testConfig())
 	drive(t, w, func(d *driver) {
 		d.press("3").wait(tickInterval).want("no overlaps")
-		g.set(func(g *fakeAgents) { g.results.Overlaps, g.results.Excused = 5, 2 })
+		g.results.Overlaps, g.results.Excused = 5, 2
 		d.wait(2*tickInterval).want("▲ 3 OVERLAPS in the order of the witness: two clients held it", "▲ 3 overlaps").wantNot("0 overlaps", "no overlaps")
-		g.set(func(g *fakeAgents) { g.results.Overlaps, g.incomplete, g.results.Unseen = 2, nil, 7 })
-		g.mu.Lock()
-		g.m.Oracles, g.m.Witnessed = 4, true
-		g.mu.Unlock()
+		g.results.Overlaps, g.incomplete, g.results.Unseen = 2, nil, 7
+		g.change(func(m *loadgen.Metrics) { m.Oracles, m.Witnessed = 4, true })
 		d.wait(2*tickInterval).want("✓ no overlap was seen", "✓ no overlap seen", "each agent saw its own clients, the witness those with valid leases.", "The witness did not answer 7 times").wantNot("mutual exclusion held", "no overlaps")
 	})
 }
@@ -153,11 +135,9 @@ func TestThePageSaysThatItWaitsForAgents(t *testing.T) {
 		return w
 	}, func(d *driver) {
 		d.size(80, 24).press("3", "s").wait(tickInterval).want("waiting for 4 agents: none is there; s ends the wait", "not there yet")
-		g.set(func(g *fakeAgents) {
-			for _, i := range []int{0, 2} {
-				g.agents[i].Ready, g.agents[i].Name = true, fmt.Sprintf("host-%d:1", i)
-			}
-		})
+		for _, i := range []int{0, 2} {
+			g.agents[i].Ready, g.agents[i].Name = true, fmt.Sprintf("host-%d:1", i)
+		}
 		d.wait(2*tickInterval).want("waiting for 4 agents: 2 are there", "host-0:1", "host-2:1", "ready").wantNot("nothing has run")
 		for _, key := range []string{"+", "right", "f", "n", "enter"} {
 			d.press(key).want("waiting for 4 agents: 2 are there; s ends the wait")

@@ -67,10 +67,8 @@ func TestClientsStayWithinTheirBounds(t *testing.T) {
 	drive(t, w, func(d *driver) { d.press("3", "-").want("already at the limit: clients is 1") })
 }
 
-// failingLoad is a load whose server is down, or that refuses a lock of kind fair.
+// failingLoad is a load that refuses a lock of kind fair.
 type failingLoad struct{ *fakeLoad }
-
-func (failingLoad) Start() error { return errors.New("start 20 clients: \x1b[31mOOM") }
 
 // refusedLock is why a failingLoad refuses a lock.
 const refusedLock = `start the load: lock fair: the server answers to a command that only its newest versions know: ERR unknown command 'WAITER', with args beginning with: 'load:1' 'client-17'`
@@ -84,7 +82,7 @@ func (l failingLoad) Apply(s loadgen.Scenario) error {
 
 func TestALoadThatCannotStartSaysWhy(t *testing.T) {
 	w, g := testConfig(), runningLoad()
-	w.Load, w.Scenes = failingLoad{&fakeLoad{}}, []loadgen.Scenario{{Name: "queue", Lock: loadgen.Lock{Kind: loadgen.Fair}}}
+	w.Load, w.Scenes = &fakeLoad{fails: errors.New("start 20 clients: \x1b[31mOOM")}, []loadgen.Scenario{{Name: "queue", Lock: loadgen.Lock{Kind: loadgen.Fair}}}
 	drive(t, w, func(d *driver) { d.press("3", "s").want(`start 20 clients: \x1b[31mOOM`) })
 	w.Load = failingLoad{g}
 	drive(t, w, func(d *driver) { // the reason stays, up to its end, until the next change

@@ -27,10 +27,7 @@ func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
 		{Key: "lock:d", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-55~1", Label: "pay-55", Count: 1}}},
 		{Key: "lock:e", Format: "locktop", Holders: []keyspace.Holder{{ID: "solo", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "pay-55~2"}}},
 	}
-	for i := range locks {
-		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
-	}
-	w.Source = &fakeServer{locks: locks}
+	w.Source = &fakeServer{locks: forAnHour(locks)}
 	drive(t, w, func(d *driver) {
 		d.size(100, 50).wait(2*tickInterval).press("/").enter("lock:a").press("enter", "enter")
 		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "Possible deadlock between processes: 8743c9c0:7 waits for").wantNot("lock:e") // pay-55 waits for it
@@ -39,6 +36,14 @@ func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
 		d.press("esc", "esc", "/").enter("lock:d").press("enter", "enter")
 		d.want("pay-55 waits for lock:b").wantNot("also holds")
 	})
+}
+
+// forAnHour returns the locks as mutexes with a deadline.
+func forAnHour(locks []keyspace.Lock) []keyspace.Lock {
+	for i := range locks {
+		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
+	}
+	return locks
 }
 
 // A filter for an owner shows the locks that it holds and those that it waits
@@ -52,10 +57,7 @@ func TestTheFilterFindsLocksByTheirWaiters(t *testing.T) {
 		{Key: "c", Holders: holder("ship-1")},
 		{Key: "d", Holders: holder("pay-5")},
 	}
-	for i := range locks {
-		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
-	}
-	w.Source = &fakeServer{locks: locks}
+	w.Source = &fakeServer{locks: forAnHour(locks)}
 	drive(t, w, func(d *driver) {
 		d.press("/").enter("pay-5").want("3 of 4").press("enter", "esc")
 		d.press(":").enter("sort owner").press("enter").wantOrder("pay-5", "pay-5", "ship-1", "ship-1")
@@ -89,10 +91,7 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		{Key: "k8"},
 		{Key: "k9", Holders: holder("next"), Waiters: waiter("late")},
 	}
-	for i := range locks {
-		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
-	}
-	v := &fakeServer{locks: locks}
+	v := &fakeServer{locks: forAnHour(locks)}
 	w.Source = v
 	drive(t, w, func(d *driver) {
 		d.size(120, 35).press("o")
@@ -135,12 +134,12 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 func TestHeadingsOfOwnersKeepPrivacy(t *testing.T) {
 	w := testConfig()
 	locks := []keyspace.Lock{
-		{Key: "secret-1", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "alice", Count: 1}}},
-		{Key: "secret-2", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "bob", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
-		{Key: "secret-3", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "carol", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "bob"}}},
+		{Key: "secret-1", Holders: []keyspace.Holder{{ID: "alice", Count: 1}}},
+		{Key: "secret-2", Holders: []keyspace.Holder{{ID: "bob", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
+		{Key: "secret-3", Holders: []keyspace.Holder{{ID: "carol", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "bob"}}},
 	}
 	locks[0].Waiters = []keyspace.Waiter{{ID: "carol"}}
-	w.Source = &fakeServer{locks: locks}
+	w.Source = &fakeServer{locks: forAnHour(locks)}
 	drive(t, w, func(d *driver) {
 		d.size(120, 40).press("o").want("alice  holds 1 lock · possible deadlock with bob · waits for secret-2, which bob holds", "alice waits for secret-2 of bob")
 		d.press("p").want("holds 1 lock · possible deadlock with owner-", "· waits for ").wantNot("alice", "secret", "bob", "carol")

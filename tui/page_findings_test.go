@@ -67,10 +67,10 @@ func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
 	v.locks = append(v.locks[:0:0], late)
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5").want("lock:late")
-		v.set(func(v *fakeServer) { v.locks = append(all, late) })
+		v.locks = append(all, late)
 		d.wait(2*tickInterval).wantLine("▌", "job:nightly")
 		d.press("G").wait(2 * tickInterval)
-		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("aaa", "y", 0)) })
+		v.locks = append(v.locks, mutex("aaa", "y", 0))
 		d.wait(2*tickInterval).want("aaa").wantLine("▌", "lock:late")
 	})
 }
@@ -99,7 +99,7 @@ func TestTheSelectionDistinguishesServers(t *testing.T) {
 	}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j")
-		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // sorts first
+		v.locks = append(v.locks, mutex("job:nightly", "x", 0)) // sorts first
 		d.wait(2 * tickInterval)
 		d.wantLine("▌", "10.0.0.2")
 	})

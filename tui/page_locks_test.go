@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,10 +19,8 @@ func TestCursorStaysOnItsLock(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("j", "j")
 		d.wantLine("▌", "rw:catalog")
-		v.set(func(v *fakeServer) { // a worse lock appears above it
-			l := mutex("aaa", "x", 0)
-			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
-		})
+		l := mutex("aaa", "x", 0)
+		v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
 		d.wait(2 * tickInterval).want("aaa")
 		d.wantLine("▌", "rw:catalog")
 		d.press("right")
@@ -35,9 +32,9 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", time.Minute), mutex("b", "y", time.Minute), mutex("c", "z", time.Minute)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("j").want("── b ─")
-		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{v.locks[0], v.locks[2]} })
+		v.locks = []keyspace.Lock{v.locks[0], v.locks[2]}
 		d.wait(2*tickInterval).want("── b ─", "not held now").wantNot("▌  a", "▌  c")
-		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]} })
+		v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]}
 		d.wait(2 * tickInterval).wantNot("not held now")
 		d.wantLine("▌  b", "q")
 	})
@@ -95,9 +92,9 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 		d.wait(7 * time.Second)
 		part := strings.Count(d.line("  a "), "█")
 		for range 20 { // repeated reads of a deadline differ by some milliseconds
-			v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second+7*time.Millisecond)} })
+			v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second+7*time.Millisecond)}
 			d.wait(tickInterval / 2)
-			v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)} })
+			v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)}
 			d.wait(tickInterval / 2)
 			if now := strings.Count(d.line("a  "), "█"); now > part {
 				t.Fatalf("the bar grew from %d to %d cells without a renewal", part, now)
@@ -107,7 +104,7 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(7 * time.Second)
 		before := strings.Count(d.line("a  "), "█")
-		v.set(func(v *fakeServer) { v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)} })
+		v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)}
 		d.wait(tickInterval)
 		if now := strings.Count(d.line("a  "), "█"); now <= before || now < 6 {
 			t.Errorf("the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
@@ -181,7 +178,7 @@ func TestPauseKeepsTheFrameWhileSamplingContinues(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press(" ").want("13.2 s")
-		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("brand:new", "x", time.Minute)) })
+		v.locks = append(v.locks, mutex("brand:new", "x", time.Minute))
 		looks := v.looks
 		d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
 		if v.looks < looks+40 {
@@ -194,12 +191,12 @@ func TestPauseKeepsTheFrameWhileSamplingContinues(t *testing.T) {
 func TestALostConnectionKeepsTheLastFrame(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
-		v.set(func(v *fakeServer) { v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED) })
+		v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED)
 		d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
 		if !strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711") {
 			t.Error("the old frame is not faint")
 		}
-		v.set(func(v *fakeServer) { v.err = nil })
+		v.err = nil
 		d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
 	})
 }
@@ -215,12 +212,12 @@ func TestAServerThatDoesNotAnswerIsAskedOnce(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		hung := make(chan struct{})
-		v.set(func(v *fakeServer) { v.block = hung })
+		v.block = hung
 		d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
 		if v.peak != 1 {
 			t.Errorf("%d looks at once", v.peak)
 		}
-		v.set(func(v *fakeServer) { v.block = nil })
+		v.block = nil
 		close(hung)
 		d.settle().want("● live").wantNot("no answer")
 	})
@@ -252,10 +249,8 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 		d.wantLine(" told ", " 3 m 02").wantNotInLine(" told ", "≥")
 		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
 		d.line("▌  quiet")
-		v.set(func(v *fakeServer) {
-			v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1, Seen: after(3 * time.Minute)}}
-			v.locks[1].Expires = after(2 * time.Hour)
-		})
+		v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1, Seen: after(3 * time.Minute)}}
+		v.locks[1].Expires = after(2 * time.Hour)
 		d.wait(30 * time.Second)
 		if line := d.line(" quiet "); !strings.Contains(line, "≥29 s") && !strings.Contains(line, "≥30 s") {
 			t.Errorf("another holder has held it for half a minute: %q", line)
@@ -282,7 +277,7 @@ func TestUnknownWaitersAreNotShownAsZero(t *testing.T) {
 		d.press("/").enter("^seen").press("backspace", "backspace", "backspace", "backspace", "backspace").enter("~^seen").press("enter").want("waiting   none")
 		d.press("/", "ctrl+u").enter("unseen").press("enter").want("not recorded by this lock type").wantNot("BLPOP")
 		d.press("/", "ctrl+u").enter("blocking").press("enter").wantNot("of the server wait")
-		v.set(func(v *fakeServer) { v.blocked = 3 })
+		v.blocked = 3
 		d.wait(2 * tickInterval).want("3 clients of the server wait in BLPOP")
 	})
 }
@@ -302,9 +297,7 @@ func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 		d.wait(2 * time.Second).want("asked for by another client 2 s ago").wantNot("at least 1 client").press("esc")
 		d.wantLine(" asked ", " ? ")
 		d.press("/").enter("number").press("enter", "enter").want("and not seen: the server has one idle time for all keys").press("esc", "esc")
-		v.set(func(v *fakeServer) {
-			v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AskBlind: "the server records no idle times with maxmemory-policy allkeys-lfu"}}
-		})
+		v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AskBlind: "the server records no idle times with maxmemory-policy allkeys-lfu"}}
 		d.press("/").enter("quiet").wait(2*tickInterval).press("enter", "enter").want("not recorded by this lock type, and not seen: the server records no idle", "allkeys-lfu")
 	})
 }
@@ -313,10 +306,10 @@ func TestALateAnswerIsNoLongerLive(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		block := make(chan struct{})
-		v.set(func(v *fakeServer) { v.block = block })
+		v.block = block
 		d.wait(1500*time.Millisecond).want("no answer 1.").wantNot("● live", "✗ lost")
 		d.wait(3 * time.Second).want("✗ lost")
-		v.set(func(v *fakeServer) { v.block = nil })
+		v.block = nil
 		close(block)
 		d.wait(time.Second).want("● live")
 	})
@@ -349,35 +342,23 @@ func TestAFilterSelectsWhatItFindsWhenTheSelectedLockIsGone(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("/").enter("sku9").press("enter", "esc")
-		v.set(func(v *fakeServer) {
-			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
-		})
+		v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
 		d.wait(time.Second).want("not held now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
 	})
 }
 
-// quietServer is a server that a watcher has read only once.
-type quietServer struct {
-	*fakeServer
-	read *keyspace.Snapshot
-}
-
-func (v quietServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	if v.read.At.IsZero() {
-		s, err := v.fakeServer.Snapshot(ctx)
-		if err != nil {
-			return s, err
-		}
-		s.Nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AnsweredAt: time.Now()}}
-		s.Server.Skew = time.Until(s.At)
-		*v.read = s
-	}
-	return *v.read, nil
-}
-
 // The deadlines go on while nothing is read, and the screen says how old its picture is.
 func TestDeadlinesCountDownBetweenReads(t *testing.T) {
-	v := quietServer{&fakeServer{locks: []keyspace.Lock{mutex("a", "x", time.Minute)}}, new(keyspace.Snapshot)}
+	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "x", time.Minute)}}
+	var read keyspace.Snapshot // a watcher has read the server only once
+	v.edit = func(s *keyspace.Snapshot) {
+		if read.At.IsZero() {
+			read = *s
+			read.Nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, AnsweredAt: time.Now()}}
+			read.Server.Skew = time.Until(s.At)
+		}
+		*s = read
+	}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.want("live")
 		d.wait(20 * time.Second)
@@ -393,11 +374,9 @@ func TestALockAfterItsDeadlineIsExpired(t *testing.T) {
 	v := &fakeServer{}
 	drive(t, Config{Source: v}, func(d *driver) {
 		over := time.Now().Add(-9 * time.Second)
-		v.set(func(v *fakeServer) {
-			v.locks = []keyspace.Lock{{
-				Key: "seat:14c", Kind: keyspace.Mutex, Stamped: true, Expires: over, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: over}},
-			}}
-		})
+		v.locks = []keyspace.Lock{{
+			Key: "seat:14c", Kind: keyspace.Mutex, Stamped: true, Expires: over, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: over}},
+		}}
 		d.size(120, 35).wait(2*tickInterval).want("◌ expired", "-9.", "passed 9.").wantNot("● held", "0.0 s")
 		d.press("enter").want("expired", "its deadline passed 9.").wantNot("0.0 s")
 	})

@@ -85,9 +85,9 @@ func TestNodesOfALostConnectionAreNotUp(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("4").want("● up")
-		v.set(func(v *fakeServer) { v.err = errors.New("connection refused") })
+		v.err = errors.New("connection refused")
 		d.wait(4*time.Second).want("connection lost", "127.0.0.1:6379  ", "✗ lost  ").wantNot("● up")
-		v.set(func(v *fakeServer) { v.err = nil })
+		v.err = nil
 		d.wait(retryAfter + tickInterval).want("● up")
 	})
 }
@@ -98,7 +98,7 @@ func TestUnknownRolesHaveNoColumn(t *testing.T) {
 	v.nodes = []keyspace.Node{{Server: keyspace.Server{Addr: "127.0.0.1:6379"}, Up: true, Ping: 20 * time.Microsecond, Keys: 54, Locks: 8}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("4").want("STATE", "<0.1 ms").wantNot("ROLE", "VERSION")
-		v.set(func(v *fakeServer) { v.nodes[0].Role = "master" })
+		v.nodes[0].Role = "master"
 		d.wait(2*time.Second).want("ROLE", "master")
 	})
 }
@@ -108,7 +108,7 @@ func TestTheScreenSaysWhatItDoesNotSee(t *testing.T) {
 	v := sampleServer()
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wantNot("not all is seen").press("4").wantNot("what locktop does not see").press("1")
-		v.set(func(v *fakeServer) { v.unseen = []string{"this user may not run HGETALL"} })
+		v.unseen = []string{"this user may not run HGETALL"}
 		d.wait(2*time.Second).want("not all is seen (4)").press("4").want("what locktop does not see", "may not run HGETALL")
 		d.press("p").wantNot("HGETALL")
 	})
