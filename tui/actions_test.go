@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,14 +16,11 @@ import (
 
 // fakeExecutor records the actions that it was asked for.
 type fakeExecutor struct {
-	mu   sync.Mutex
 	done []string
 	err  error
 }
 
 func (b *fakeExecutor) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.err == nil {
 		done := string(act) + " " + l.Key
 		for _, d := range ttl {
@@ -69,8 +65,6 @@ func writeConfig() (Config, *fakeExecutor) {
 
 func (b *fakeExecutor) want(t *testing.T, acts ...string) {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if got := strings.Join(b.done, ", "); got != strings.Join(acts, ", ") {
 		t.Errorf("done is %q, want %q", got, acts)
 	}

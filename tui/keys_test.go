@@ -24,20 +24,7 @@ type keyTest struct {
 
 // setUp opens the page of a key test.
 func (s keyTest) setUp(d *driver) {
-	switch s.at {
-	case onTimeline:
-		d.press("2")
-	case onLoad:
-		d.press("3")
-	case onNodes:
-		d.press("4")
-	case onFindings:
-		d.press("5")
-	case onEvents:
-		d.press("6")
-	case onLock:
-		d.press("enter")
-	}
+	d.press(map[pageSet]string{onLocks: "1", onTimeline: "2", onLoad: "3", onNodes: "4", onFindings: "5", onEvents: "6", onLock: "enter"}[s.at])
 }
 
 func keyTests() []keyTest {

@@ -28,12 +28,6 @@ func TestOverlapsAreAnAlarmInWords(t *testing.T) {
 	})
 }
 
-func TestAVerdictNeedsARun(t *testing.T) {
-	w := testConfig()
-	w.Load = &fakeLoad{}
-	drive(t, w, func(d *driver) { d.press("3").want("nothing has run yet").wantNot("the lock held") })
-}
-
 // TestTheCurrentSecondIsNotDrawn checks that the present second, which is
 // not complete, is not drawn. It would look like a collapse.
 func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
@@ -57,14 +51,6 @@ func TestStepsGrowWithTheNumberOfClients(t *testing.T) {
 			t.Errorf("fewer than %d is %d, want %d", n, got, want)
 		}
 	}
-}
-
-func TestClientsStayWithinTheirBounds(t *testing.T) {
-	w := testConfig()
-	g := &fakeLoad{}
-	g.setClients(1)
-	w.Load = g
-	drive(t, w, func(d *driver) { d.press("3", "-").want("already at the limit: clients is 1") })
 }
 
 // failingLoad is a load that refuses a lock of kind fair.
@@ -94,28 +80,20 @@ func TestALoadThatCannotStartSaysWhy(t *testing.T) {
 	})
 }
 
-func TestMoreClientsThanRoomAreCounted(t *testing.T) {
-	g := runningLoad()
-	g.setClients(10_000)
-	w := testConfig()
-	w.Load = g
-	drive(t, w, func(d *driver) { d.press("3").wait(tickInterval).want("more ──") })
-}
-
-func TestMetricsArriveWhileAnotherPageIsOpen(t *testing.T) {
+// What has changed while another page was open is on the page. A run with late work is not harmless.
+func TestTheLoadPageShowsTheMetrics(t *testing.T) {
 	w, g := loadConfig()
 	drive(t, w, func(d *driver) {
-		g.change(func(m *loadgen.Metrics) { m.Acquired = 777_777 })
-		d.wait(tickInterval).press("3").want("777,777")
+		g.change(func(m *loadgen.Metrics) { m.Acquired, m.Violations.LateWork.Count = 777_777, 7 })
+		d.wait(tickInterval).press("3").want("777,777", "0 overlaps, but clients worked past their deadline, 7×").wantNot("mutual exclusion held")
+		g.setClients(10_000)
+		d.wait(2 * tickInterval).want("more ──")
 	})
-}
-
-// A run with late work is not harmless, in a report and on the screen.
-func TestLateWorkIsInTheVerdict(t *testing.T) {
-	w, g := loadConfig()
+	idle := &fakeLoad{}
+	idle.setClients(1)
+	w.Load = idle
 	drive(t, w, func(d *driver) {
-		g.change(func(m *loadgen.Metrics) { m.Violations.LateWork.Count = 7 })
-		d.wait(tickInterval).press("3").want("0 overlaps, but clients worked past their deadline, 7×").wantNot("mutual exclusion held")
+		d.press("3").want("nothing has run yet").wantNot("mutual exclusion held").press("-").want("already at the limit: clients is 1")
 	})
 }
 
@@ -202,6 +180,14 @@ func TestASceneStartsDuringAChange(t *testing.T) {
 	}
 }
 
+// toField selects a field of the form.
+func (d *driver) toField(name string) *driver {
+	for !strings.HasPrefix(d.line("▌"), "▌"+name+" ") {
+		d.press("j")
+	}
+	return d
+}
+
 func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	typed := map[string]string{
 		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
@@ -216,9 +202,7 @@ func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 			}
 			drive(t, w, func(d *driver) {
 				d.wait(tickInterval).press("3")
-				for !strings.HasPrefix(d.line("▌"), "▌"+k.name) {
-					d.press("j")
-				}
+				d.toField(k.name)
 				was := k.value(g.Scenario())
 				d.press("right")
 				if now := k.value(g.Scenario()); now == was && k.name != "wait limit" {
@@ -272,10 +256,7 @@ func TestTheFormRefusesAValueInWords(t *testing.T) {
 		w.Load, g.s = g, c.of
 		drive(t, w, func(d *driver) {
 			d.wait(tickInterval).press("3")
-			for !strings.HasPrefix(d.line("▌"), "▌"+c.field+" ") {
-				d.press("j")
-			}
-			d.press("enter").enter(c.typed).press("enter").want(c.want)
+			d.toField(c.field).press("enter").enter(c.typed).press("enter").want(c.want)
 			if g.s != c.of {
 				t.Errorf("%s %s changed the scenario to %+v", c.field, c.typed, g.s)
 			}

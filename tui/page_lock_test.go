@@ -78,11 +78,13 @@ func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
 	})
 }
 
-func TestThePageOfASemaphoreShowsItsLimit(t *testing.T) {
+// HOLDS of a semaphore are its permits.
+func TestASemaphoreShowsItsPermits(t *testing.T) {
 	l := mutex("pool", "web-1", time.Minute)
 	l.Kind, l.Limit = keyspace.Semaphore, 3
+	l.Holders = append(l.Holders, keyspace.Holder{ID: "web-2", Count: 1})
 	drive(t, Config{Source: &fakeServer{locks: []keyspace.Lock{l}}}, func(d *driver) {
-		d.wait(time.Second).press("enter").want("1 of 3 permits in use")
+		d.want(" 2/3 ").size(140, 40).want("HOLDS", " 2/3 ").press("enter").want("2 of 3 permits in use")
 	})
 }
 

@@ -112,12 +112,6 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 	})
 }
 
-func TestTheMostSevereLockIsFirst(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.wantOrder("STATE", "job:nightly", "lock:orders:4711", "rw:catalog", "── job:nightly")
-	})
-}
-
 func TestEveryColumnSortsInBothDirections(t *testing.T) {
 	w := testConfig()
 	drive(t, w, func(d *driver) {

@@ -70,16 +70,6 @@ func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
 	})
 }
 
-func TestTheTextsOfNodesAreEscaped(t *testing.T) {
-	for _, s := range payloads() {
-		w := redlockConfig(testConfig())
-		v := w.Source.(*fakeServer)
-		v.nodes[0].Role, v.nodes[0].Version, v.nodes[1].Error, v.nodes[2].Addr = s, s, errors.New(s).Error(), s
-		v.locks[0].Votes[0].Token = s
-		drive(t, w, func(d *driver) { d.press("4").size(160, 45).press("p") })
-	}
-}
-
 // While no server answers, the page does not show old states as if they were new.
 func TestNodesOfALostConnectionAreNotUp(t *testing.T) {
 	v := sampleServer()
