@@ -239,11 +239,69 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 	}
 }
 
-func TestLettersThatArriveTogetherArePressedOneByOne(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj/rw")})
-		d.settle().want("/rw", "2 of 8")
-	})
+func TestKeysAndDialogs(t *testing.T) {
+	for name, play := range map[string]func(d *driver){
+		"letters that arrive together are pressed one by one": func(d *driver) {
+			d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj/rw")})
+			d.settle().want("/rw", "2 of 8")
+		},
+		"a paste is not a command": func(d *driver) {
+			d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})
+			d.settle()
+			if d.quit {
+				d.t.Error("pasting a text quit the program")
+			}
+			d.press("/").deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("rw:cat"), Paste: true})
+			d.settle().want("1 of 8")
+		},
+		"footer and help come from the table": func(d *driver) {
+			d.size(200, 95)
+			foot := d.line("? help")
+			d.press("?")
+			for _, b := range newKeymap(nil, nil) {
+				d.want(b.label, b.help)
+				if b.word != "" && b.place&onLocks != 0 && d.app.offers(b) && !strings.Contains(foot, b.label+" "+b.word) {
+					d.t.Errorf("%q is not in %q", b.word, foot)
+				}
+			}
+			for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
+				d.want(string(st))
+			}
+		},
+		// At 80 columns the help wraps its texts.
+		"the help shows every text completely": func(d *driver) {
+			d.size(80, 24)
+			text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
+			text = strings.Join(strings.Fields(text), " ")
+			for _, b := range newKeymap(nil, nil) {
+				if !strings.Contains(text, strings.Join(strings.Fields(b.help), " ")) {
+					d.t.Errorf("the help of %s is cut: %s", b.label, b.help)
+				}
+			}
+		},
+		"help scrolls in a small window": func(d *driver) {
+			d.size(60, 12).press("?").want("locks").wantNot("states")
+			for range 120 {
+				d.press("j")
+			}
+			d.want("states").press("k").press("esc").wantNot("everywhere")
+		},
+		"a long command is visible at the cursor": func(d *driver) {
+			d.size(80, 24).press(":").enter("lock jobs:" + strings.Repeat("a long path to/", 6) + "invoice").want("to/invoice")
+			d.press("home").want(":lock jobs").press("end").want("to/invoice")
+		},
+		"up and down bring back commands": func(d *driver) {
+			for _, text := range []string{"page load", "every 2s", "page load"} {
+				d.press(":").enter(text).press("enter")
+			}
+			d.press(":", "up").want(":page load").press("up").want(":every 2s").press("up").want(":every 2s")
+			d.press("down").want(":page load").press("down").wantNot(":page load", ":every")
+			d.press("down", "up", "up").enter("50ms").want(":every 2s50ms").press("esc")
+			d.press("/", "up").wantNot("page load").press("esc")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
+	}
 }
 
 // The second key goes to the page that the first one opens, and its effect
@@ -271,18 +329,6 @@ func TestAKeyReachesThePageThatTheKeyBeforeItOpens(t *testing.T) {
 	})
 }
 
-func TestAPasteIsNotACommand(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})
-		d.settle()
-		if d.quit {
-			t.Error("pasting a text quit the program")
-		}
-		d.press("/").deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("rw:cat"), Paste: true})
-		d.settle().want("1 of 8")
-	})
-}
-
 func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	alone := testConfig()
 	alone.Load = nil
@@ -298,47 +344,6 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	drive(t, Config{Source: &fakeServer{}}, func(d *driver) {
 		d.press("j").want("no locks to move among")
 		d.want("no locks among 1,204 keys", "locktop demo")
-	})
-}
-
-func TestFooterAndHelpComeFromTheTable(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(200, 95)
-		foot := d.line("? help")
-		d.press("?")
-		for _, b := range newKeymap(nil, nil) {
-			d.want(b.label, b.help)
-			if b.word != "" && b.place&onLocks != 0 && d.app.offers(b) && !strings.Contains(foot, b.label+" "+b.word) {
-				t.Errorf("%q is not in %q", b.word, foot)
-			}
-		}
-		for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
-			d.want(string(st))
-		}
-	})
-}
-
-// At 80 columns the help wraps its texts.
-func TestTheHelpShowsEveryTextCompletely(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(80, 24)
-		text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
-		text = strings.Join(strings.Fields(text), " ")
-		for _, b := range newKeymap(nil, nil) {
-			if !strings.Contains(text, strings.Join(strings.Fields(b.help), " ")) {
-				t.Errorf("the help of %s is cut: %s", b.label, b.help)
-			}
-		}
-	})
-}
-
-func TestHelpScrollsInASmallWindow(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(60, 12).press("?").want("locks").wantNot("states")
-		for range 120 {
-			d.press("j")
-		}
-		d.want("states").press("k").press("esc").wantNot("everywhere")
 	})
 }
 
@@ -381,23 +386,4 @@ func keysPage() string {
 
 func TestThePageOfKeysIsUpToDate(t *testing.T) {
 	golden.Check(t, "../../docs/keys.md", keysPage())
-}
-
-func TestALongCommandIsVisibleAtTheCursor(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(80, 24).press(":").enter("lock jobs:" + strings.Repeat("a long path to/", 6) + "invoice").want("to/invoice")
-		d.press("home").want(":lock jobs").press("end").want("to/invoice")
-	})
-}
-
-func TestUpAndDownBringBackCommands(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		for _, text := range []string{"page load", "every 2s", "page load"} {
-			d.press(":").enter(text).press("enter")
-		}
-		d.press(":", "up").want(":page load").press("up").want(":every 2s").press("up").want(":every 2s")
-		d.press("down").want(":page load").press("down").wantNot(":page load", ":every")
-		d.press("down", "up", "up").enter("50ms").want(":every 2s50ms").press("esc")
-		d.press("/", "up").wantNot("page load").press("esc")
-	})
 }

@@ -14,18 +14,68 @@ import (
 	"locktop/keyspace"
 )
 
-func TestCursorStaysOnItsLock(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.press("j", "j")
-		d.wantLine("▌", "rw:catalog")
-		l := mutex("aaa", "x", 0)
-		v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
-		d.wait(2 * tickInterval).want("aaa")
-		d.wantLine("▌", "rw:catalog")
-		d.press("right")
-		d.wantLine("▌", "rw:catalog")
-	})
+func TestThePageOfLocks(t *testing.T) {
+	for name, play := range map[string]func(d *driver, v *fakeServer){
+		"cursor stays on its lock": func(d *driver, v *fakeServer) {
+			d.press("j", "j")
+			d.wantLine("▌", "rw:catalog")
+			l := mutex("aaa", "x", 0)
+			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
+			d.wait(2 * tickInterval).want("aaa")
+			d.wantLine("▌", "rw:catalog")
+			d.press("right")
+			d.wantLine("▌", "rw:catalog")
+		},
+		"pause keeps the frame while sampling continues": func(d *driver, v *fakeServer) {
+			d.press(" ").want("13.2 s")
+			v.locks = append(v.locks, mutex("brand:new", "x", time.Minute))
+			looks := v.looks
+			d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
+			if v.looks < looks+40 {
+				d.t.Errorf("%d looks in the 12 s of the pause", v.looks-looks)
+			}
+			d.press(" ").want("brand:new", "● live").wantNot("13.2 s")
+		},
+		"a lost connection keeps the last frame": func(d *driver, v *fakeServer) {
+			v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED)
+			d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
+			if !strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711") {
+				d.t.Error("the old frame is not faint")
+			}
+			v.err = nil
+			d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
+		},
+		"a server that does not answer is asked once": func(d *driver, v *fakeServer) {
+			hung := make(chan struct{})
+			v.block = hung
+			d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
+			if v.peak != 1 {
+				d.t.Errorf("%d looks at once", v.peak)
+			}
+			v.block = nil
+			close(hung)
+			d.settle().want("● live").wantNot("no answer")
+		},
+		"a late answer is no longer live": func(d *driver, v *fakeServer) {
+			block := make(chan struct{})
+			v.block = block
+			d.wait(1500*time.Millisecond).want("no answer 1.").wantNot("● live", "✗ lost")
+			d.wait(3 * time.Second).want("✗ lost")
+			v.block = nil
+			close(block)
+			d.wait(time.Second).want("● live")
+		},
+		"a filter selects what it finds when the selected lock is gone": func(d *driver, v *fakeServer) {
+			d.press("/").enter("sku9").press("enter", "esc")
+			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
+			d.wait(time.Second).want("not held now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := sampleServer()
+			drive(t, Config{Source: v}, func(d *driver) { play(d, v) })
+		})
+	}
 }
 
 func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
@@ -66,10 +116,23 @@ func TestTheSelectionIsAlwaysInSight(t *testing.T) {
 	})
 }
 
-func TestTheSelectionMovesOnWhenItIsFilteredOut(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.want("── job:nightly").press("/").enter("rw:").wantNot("not held now").want("▌")
-	})
+func TestTheFilterOfLocks(t *testing.T) {
+	for name, play := range map[string]func(d *driver){
+		"the selection moves on when it is filtered out": func(d *driver) {
+			d.want("── job:nightly").press("/").enter("rw:").wantNot("not held now").want("▌")
+		},
+		"the filter line can be edited": func(d *driver) {
+			d.press("/").enter("lock orders").press("ctrl+w").enter("x").press("backspace", "backspace")
+			d.want("/lock").press("home", "delete", "right", "left").enter("L").want("/Lock").press("end", "ctrl+u").want("8 of 8")
+			d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
+		},
+		"a lock that a filter found stays selected": func(d *driver) {
+			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8")
+			d.wantLine("▌", "sku9")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
+	}
 }
 
 func TestTTLFallsBetweenTwoSnapshots(t *testing.T) {
@@ -160,60 +223,10 @@ func TestFilterTakesWordsInversesAndExpressions(t *testing.T) {
 	}
 }
 
-func TestTheFilterLineCanBeEdited(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.press("/").enter("lock orders").press("ctrl+w").enter("x").press("backspace", "backspace")
-		d.want("/lock").press("home", "delete", "right", "left").enter("L").want("/Lock").press("end", "ctrl+u").want("8 of 8")
-		d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
-	})
-}
-
-func TestPauseKeepsTheFrameWhileSamplingContinues(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.press(" ").want("13.2 s")
-		v.locks = append(v.locks, mutex("brand:new", "x", time.Minute))
-		looks := v.looks
-		d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
-		if v.looks < looks+40 {
-			t.Errorf("%d looks in the 12 s of the pause", v.looks-looks)
-		}
-		d.press(" ").want("brand:new", "● live").wantNot("13.2 s")
-	})
-}
-
-func TestALostConnectionKeepsTheLastFrame(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED)
-		d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
-		if !strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711") {
-			t.Error("the old frame is not faint")
-		}
-		v.err = nil
-		d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
-	})
-}
-
 func TestTheTextOfAnErrorIsEscaped(t *testing.T) {
 	v := &fakeServer{err: errors.New("ERR \x1b[2Jgone\nfake row")}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet")
-	})
-}
-
-func TestAServerThatDoesNotAnswerIsAskedOnce(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		hung := make(chan struct{})
-		v.block = hung
-		d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
-		if v.peak != 1 {
-			t.Errorf("%d looks at once", v.peak)
-		}
-		v.block = nil
-		close(hung)
-		d.settle().want("● live").wantNot("no answer")
 	})
 }
 
@@ -296,26 +309,6 @@ func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 	})
 }
 
-func TestALateAnswerIsNoLongerLive(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		block := make(chan struct{})
-		v.block = block
-		d.wait(1500*time.Millisecond).want("no answer 1.").wantNot("● live", "✗ lost")
-		d.wait(3 * time.Second).want("✗ lost")
-		v.block = nil
-		close(block)
-		d.wait(time.Second).want("● live")
-	})
-}
-
-func TestALockThatAFilterFoundStaysSelected(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8")
-		d.wantLine("▌", "sku9")
-	})
-}
-
 func TestTheKeyColumnUsesTheSpareWidth(t *testing.T) {
 	const key = "job-lock:default:nightly-jobs"
 	v := &fakeServer{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
@@ -329,15 +322,6 @@ func TestTheKeyColumnUsesTheSpareWidth(t *testing.T) {
 		for _, w := range []int{80, 110, 120} {
 			d.size(w, 30).wantNot("FENCE").press("w").want("FENCE").press("w")
 		}
-	})
-}
-
-func TestAFilterSelectsWhatItFindsWhenTheSelectedLockIsGone(t *testing.T) {
-	v := sampleServer()
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.press("/").enter("sku9").press("enter", "esc")
-		v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
-		d.wait(time.Second).want("not held now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
 	})
 }
 
