@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -150,8 +151,8 @@ func faultOf(frame string, w, h int) string {
 // except visible runes and SGR sequences.
 func measured(line string) (width int, fault string) {
 	for line != "" {
-		if rest, ours := cutStyle(line); ours {
-			line = rest
+		if line[0] == '\x1b' && sgr.MatchString(line) {
+			line = line[len(sgr.FindString(line)):]
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(line)
@@ -168,15 +169,8 @@ func measured(line string) (width int, fault string) {
 	return width, ""
 }
 
-// cutStyle removes an SGR sequence from the beginning of a line.
-func cutStyle(line string) (rest string, ok bool) {
-	rest, ok = strings.CutPrefix(line, "\x1b[")
-	if !ok {
-		return line, false
-	}
-	rest = strings.TrimLeft(rest, "0123456789;")
-	return strings.CutPrefix(rest, "m")
-}
+// sgr matches an SGR sequence at the beginning of a line.
+var sgr = regexp.MustCompile(`^\x1b\[[0-9;]*m`)
 
 func (d *driver) size(w, h int) *driver {
 	d.t.Helper()
@@ -449,9 +443,7 @@ func (g *fakeLoad) Start() error { return cmp.Or(g.fails, g.run(g.fails == nil))
 func (g *fakeLoad) Stop() error  { return g.run(false) }
 
 func (g *fakeLoad) run(on bool) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.m.Running = on
+	g.change(func(m *loadgen.Metrics) { m.Running = on })
 	return nil
 }
 
@@ -469,28 +461,19 @@ func (g *fakeLoad) setClients(n int) {
 }
 
 func (g *fakeLoad) Inject(f loadgen.Fault) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.injected = append(g.injected, f)
 	return nil
 }
 
 func (g *fakeLoad) Events(seen uint64) []loadgen.Event {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	return g.events[min(int(seen), len(g.events)):]
 }
+func (g *fakeLoad) Beside() []loadgen.Compared { return g.others }
 
 func (g *fakeLoad) Metrics() loadgen.Metrics {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.m
-}
-
-func (g *fakeLoad) Beside() []loadgen.Compared {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.others
 }
 
 func (g *fakeLoad) Scenario() loadgen.Scenario {

@@ -10,8 +10,6 @@ import (
 
 // addEvents makes events of a load's clients, 100 ms apart if they have no times.
 func (g *fakeLoad) addEvents(events ...loadgen.Event) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, e := range events {
 		e.Seq = uint64(len(g.events) + 1)
 		if e.At.IsZero() {

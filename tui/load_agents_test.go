@@ -121,8 +121,6 @@ func TestTheAgentsOfALoad(t *testing.T) {
 			d.wait(tickInterval).press("3", "f").want("a client of any agent at random").press("c").want("fault injected: crash")
 			d.press("l", "l", "l").want("▌3 host-c").press("f").want("a client of agent 3 at random").press("z").want("fault injected: freeze")
 			d.press("f", "v").want("fault injected: flush").press("h", "h", "h").wantNot("▌3 host-c").press("h").want("▌4 host-d").press("l", "f").want("any agent")
-			g.mu.Lock()
-			defer g.mu.Unlock()
 			var got []string
 			for _, f := range g.injected {
 				got = append(got, fmt.Sprintf("%s %d", f.Kind, f.Agent))

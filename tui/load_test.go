@@ -383,26 +383,22 @@ func overlapped(times int) (Config, *fakeLoad) {
 	return w, g
 }
 
-// TestOverlapsAreVisibleAtAnyZoom checks that the letters of holds in the same
-// cell do not hide an overlap that is shorter than a cell.
-func TestOverlapsAreVisibleAtAnyZoom(t *testing.T) {
-	w, _ := overlapped(10)
-	drive(t, w, func(d *driver) {
-		d.wait(10 * time.Second).press("2")
-		for _, key := range []string{"+", "-", "-", "-", "-"} {
-			d.wantLine("load:1 ", "!")
-			d.press(key)
-		}
-	})
-}
-
-// TestJumpsGoFromViolationToViolation checks that the first jump goes to the
-// last visible violation, and each further jump to the one before.
-func TestJumpsGoFromViolationToViolation(t *testing.T) {
+// The letters of holds in the same cell do not hide an overlap that is shorter than a cell. Clients of historic forms have
+// the same token, but holds of their own. The first jump goes to the last visible violation, and each further jump to the
+// one before.
+func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 	w, _ := overlapped(3)
 	drive(t, w, func(d *driver) {
 		d.wait(3 * time.Second).press("2")
 		p := d.app.pages[1].(*timelinePage)
+		for p.chosen.Key != "load:1" {
+			d.press("j")
+		}
+		d.want("client-1 100 ms", "client-2 100 ms")
+		for _, key := range []string{"+", "-", "-", "-", "-"} {
+			d.wantLine("load:1 ", "!").press(key)
+		}
+		d.wantLine("load:1 ", "!").press("+", "+", "+")
 		for _, want := range []int{2, 1, 0} {
 			d.press("[").want("two clients held it at the same time for 100 ms")
 			if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Duration(want)*time.Second {
@@ -414,19 +410,6 @@ func TestJumpsGoFromViolationToViolation(t *testing.T) {
 		if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Second {
 			t.Errorf("] led to the overlap at %s, want 1 s", got)
 		}
-	})
-}
-
-// TestClientsWithTheSameTokenHaveTheirOwnHolds covers historic forms that give all clients
-// the same token.
-func TestClientsWithTheSameTokenHaveTheirOwnHolds(t *testing.T) {
-	w, _ := overlapped(2)
-	drive(t, w, func(d *driver) {
-		d.wait(2 * time.Second).press("2")
-		for d.app.pages[1].(*timelinePage).chosen.Key != "load:1" {
-			d.press("j")
-		}
-		d.want("client-1 100 ms", "client-2 100 ms")
 	})
 }
 

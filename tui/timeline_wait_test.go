@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -30,11 +31,7 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 		}
 	}
 	for _, want := range [][2]float64{{10, 15}, {20, 30}, {40, 45}} {
-		found := false
-		for _, g := range got {
-			found = found || g == want
-		}
-		if !found {
+		if !slices.Contains(got, want) {
 			t.Errorf("no waiting from %v to %v s: %v", want[0], want[1], got)
 		}
 	}

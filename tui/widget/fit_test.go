@@ -34,18 +34,13 @@ func TestFitShortensInTheMiddle(t *testing.T) {
 	}
 }
 
-func TestFitEndKeepsTheBeginning(t *testing.T) {
-	if got := Blocks().FitEnd("never expires", 7); got != "never …" {
-		t.Errorf("got %q", got)
-	}
-	if got := ASCII().FitEnd("never expires", 7); got != "never ~" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestFitRightAlignsFigures(t *testing.T) {
-	if got := Blocks().FitRight("13.5 s", 8); got != "  13.5 s" {
-		t.Errorf("got %q", got)
+func TestFitEndAndFitRightKeepTheBeginning(t *testing.T) {
+	for got, want := range map[string]string{
+		Blocks().FitEnd("never expires", 7): "never …", ASCII().FitEnd("never expires", 7): "never ~", Blocks().FitRight("13.5 s", 8): "  13.5 s",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
