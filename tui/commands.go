@@ -68,6 +68,7 @@ func (a *app) runCommand(text string) tea.Cmd {
 	if name == "" {
 		return nil
 	}
+	arg = strings.TrimSpace(arg)
 	a.typed = append(slices.DeleteFunc(a.typed, func(earlier string) bool { return earlier == text }), text)
 	found := commandsNamed(name)
 	switch {
@@ -75,20 +76,14 @@ func (a *app) runCommand(text string) tea.Cmd {
 		return a.reject("no command " + widget.Plain(name) + "; there are " + strings.Join(namesOf(commandSpecs()), ", "))
 	case len(found) > 1 && found[0].name != name:
 		return a.reject(widget.Plain(name) + " may be " + strings.Join(namesOf(found), ", "))
+	case found[0].only && !slices.Contains(found[0].values, arg):
+		return a.reject(found[0].name + ": one of: " + strings.Join(found[0].values, ", "))
 	}
-	cmd, err := found[0].runWith(a, strings.TrimSpace(arg))
+	cmd, err := found[0].run(a, arg)
 	if err != nil {
 		a.reject(found[0].name + ": " + widget.Plain(err.Error()))
 	}
 	return cmd
-}
-
-// runWith runs a command if its argument is one of those that it can have.
-func (v commandSpec) runWith(a *app, arg string) (tea.Cmd, error) {
-	if v.only && !slices.Contains(v.values, arg) {
-		return nil, fmt.Errorf("one of: %s", strings.Join(v.values, ", "))
-	}
-	return v.run(a, arg)
 }
 
 func commandsNamed(name string) []commandSpec {

@@ -2,7 +2,9 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -294,29 +296,21 @@ func (p *prompt) close() (next dialog, cmd tea.Cmd) {
 }
 
 func (p *prompt) insert(runes []rune) {
-	text := append([]rune{}, p.text[:p.at]...)
-	text = append(text, runes...)
-	p.text = append(text, p.text[p.at:]...)
+	p.text = slices.Insert(slices.Clone(p.text), p.at, runes...)
 	p.at += len(runes)
 	p.typed(string(p.text))
 }
 
 func (p *prompt) cut(from, to int) {
-	p.text = append(p.text[:from:from], p.text[to:]...)
+	p.text = slices.Delete(slices.Clone(p.text), from, to)
 	p.at = from
 	p.typed(string(p.text))
 }
 
 // word returns the start of the word before the cursor.
 func (p *prompt) word() int {
-	i := p.at
-	for i > 0 && p.text[i-1] == ' ' {
-		i--
-	}
-	for i > 0 && p.text[i-1] != ' ' {
-		i--
-	}
-	return i
+	before := strings.TrimRight(string(p.text[:p.at]), " ")
+	return utf8.RuneCountInString(before[:strings.LastIndexByte(before, ' ')+1])
 }
 
 // beforeCursor returns the end of the text before the cursor, in at most w cells.

@@ -181,7 +181,8 @@ func (s *state) mode() segment {
 	case s.refresher.busy && s.now.Sub(s.refresher.asked) >= slowAfter:
 		return segment{style: t.warn, text: g.Dotted + " no answer " + humanize.Duration(s.now.Sub(s.refresher.asked)), priority: 1}
 	}
-	if age := s.pictureAge(); age > s.refresher.every+oldAfter {
+	answered := s.live.snap.AnsweredAt() // zero if it is not known when the servers answered the reads that the picture shows
+	if age := s.now.Sub(answered); !answered.IsZero() && age > s.refresher.every+oldAfter {
 		return segment{style: t.warn, text: g.Dotted + " " + humanize.Duration(age) + " old", priority: 1}
 	}
 	return segment{style: t.good, text: g.Dot + " live", priority: 1}
@@ -189,16 +190,6 @@ func (s *state) mode() segment {
 
 // oldAfter is the age from which a picture is not live.
 const oldAfter = 2 * time.Second
-
-// pictureAge returns how long ago the servers answered the reads that the picture shows, as far
-// as it is known.
-func (s *state) pictureAge() time.Duration {
-	answered := s.live.snap.AnsweredAt()
-	if answered.IsZero() {
-		return 0
-	}
-	return s.now.Sub(answered)
-}
 
 // summaryLine draws the second line: the page's summary, the connection error, or the gap in a
 // recording.

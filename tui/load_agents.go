@@ -44,18 +44,8 @@ func (f *loadState) awaitsAgents() bool {
 // arrivals says how many agents have come.
 func (f *loadState) arrivals() string {
 	n := count(f.agents.all, func(a *loadgen.AgentState) bool { return a.Ready })
-	return fmt.Sprintf("waiting for %s: %s there", humanize.Plural(len(f.agents.all), "agent"), isOrAre(n))
-}
-
-// isOrAre returns a number with its verb.
-func isOrAre(n int) string {
-	switch n {
-	case 0:
-		return "none is"
-	case 1:
-		return "1 is"
-	}
-	return humanize.Count(n) + " are"
+	came := cmp.Or(map[int]string{0: "none is", 1: "1 is"}[n], humanize.Count(n)+" are")
+	return fmt.Sprintf("waiting for %s: %s there", humanize.Plural(len(f.agents.all), "agent"), came)
 }
 
 // clientCount returns the number of clients, without those of lost agents.

@@ -53,7 +53,12 @@ func allFormFields() []formField {
 			func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
 		},
 		{"keys", nil,
-			func(s loadgen.Scenario) string { return keysAndPick(s.Keys) },
+			func(s loadgen.Scenario) string {
+				if s.Keys.N == 1 {
+					return "1 key"
+				}
+				return humanize.Plural(s.Keys.N, "key") + ", " + string(s.Keys.Pick)
+			},
 			func(s *loadgen.Scenario, d int) { s.Keys.N = max(step(s.Keys.N, d), s.Lock.KeysPerHold) },
 			func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
 		},
@@ -178,27 +183,15 @@ func allFormFields() []formField {
 	}
 }
 
-// keysAndPick describes the number of keys and how clients choose among them.
-func keysAndPick(k loadgen.Keys) string {
-	if k.N == 1 {
-		return "1 key"
-	}
-	return humanize.Plural(k.N, "key") + ", " + string(k.Pick)
-}
-
-// setKind changes the kind of lock. It removes what may not apply to the new kind.
+// setKind changes the kind of lock. It removes what may not apply to the new kind, but keeps TTL,
+// renewal and fence if k supports them.
 func setKind(s *loadgen.Scenario, k loadgen.Kind) {
-	s.Lock = ofKind(s.Lock, k)
+	l := s.Lock
+	s.Lock = loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Fences()}
 	s.Reads, s.Depth, s.Faults = 0, 0, nil
 	if k == loadgen.All {
 		s.Keys.N = max(s.Keys.N, 2)
 	}
-}
-
-// ofKind returns a lock configuration of kind k. It keeps TTL, renewal and fence of l if k
-// supports them.
-func ofKind(l loadgen.Lock, k loadgen.Kind) loadgen.Lock {
-	return loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Fences()}
 }
 
 // cycle returns the element by places after now and wraps around.

@@ -251,14 +251,6 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 	return lines
 }
 
-// origin returns the source of a lock's timeline: "exact" or "sampled".
-func (s *state) origin(id keyspace.ID) string {
-	if s.timeline.exact[id.Key] != nil {
-		return "exact"
-	}
-	return "sampled"
-}
-
 // ownersLegend draws the owners of the letters in a strip, as many as fit in one line.
 func (s *state) ownersLegend(w int, id keyspace.ID, v timeWindow) []string {
 	n, v := s.lane(id, v)

@@ -156,22 +156,19 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 
 func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Cell {
 	t, g := s.screen.theme, s.screen.glyphs
-	none := widget.Cell{Style: t.dim, Text: g.None}
+	none, old := widget.Cell{Style: t.dim, Text: g.None}, s.playback == nil && s.refresher.stale()
 	switch {
 	case column == 0 && number > 0:
 		return widget.Cell{Style: t.strong, Text: humanize.Count(number) + "  " + s.redactAddr(n.Addr)}
 	case column == 0:
 		return widget.Cell{Style: t.strong, Text: s.redactAddr(n.Addr)}
-	case s.playback == nil && s.refresher.stale(): // what follows is old
-		if column == 1 {
-			return widget.Cell{Style: t.bad, Text: g.Cross + " lost"}
-		}
-		return none
+	case column == 1 && old:
+		return widget.Cell{Style: t.bad, Text: g.Cross + " lost"}
 	case column == 1 && n.Up:
 		return widget.Cell{Style: t.good, Text: g.Dot + " up"}
 	case column == 1:
 		return widget.Cell{Style: t.bad, Text: g.Cross + " down"}
-	case !n.Up:
+	case old, !n.Up:
 		return none
 	case column == 2 && n.Role != "":
 		return widget.Cell{Style: t.text, Text: widget.Plain(n.Role)}

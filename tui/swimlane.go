@@ -82,7 +82,11 @@ func (one *swimlane) draw(t theme, g widget.Glyphs, v timeWindow, contended []ti
 // lastMinuteBlock draws the last 60 s: how long clients waited and for whom, and a swimlane for each client.
 func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	g, t := s.screen.glyphs, s.screen.theme
-	lines := []string{s.ruleOf(w, "last 60 s", s.origin(p.id))}
+	origin := "sampled"
+	if s.timeline.exact[p.id.Key] != nil {
+		origin = "exact"
+	}
+	lines := []string{s.ruleOf(w, "last 60 s", origin)}
 	var sum contention.Sum
 	sum.Add(s.lastMinuteOf(p.id))
 	if c := sum.Class(0, ""); c.Rung != "" {
