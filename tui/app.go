@@ -358,19 +358,13 @@ func (a *app) perform(act action) tea.Cmd {
 	case back:
 		return a.goBack()
 	case faster, slower:
-		return a.changePace(act)
+		if a.config.Player == nil { // how often to look at the server
+			return a.page().act(&a.state, act)
+		}
+		a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
 	default:
 		return a.page().act(&a.state, act)
 	}
-	return nil
-}
-
-// changePace changes the refresh interval, or the playback speed of a recording.
-func (a *app) changePace(act action) tea.Cmd {
-	if a.config.Player == nil {
-		return a.page().act(&a.state, act)
-	}
-	a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
 	return nil
 }
 

@@ -37,7 +37,7 @@ func (d *commandStatsDialog) draw(s *state, lines []string) []string {
 		sum += c.Count
 	}
 	panel := []string{s.ruleOf(s.screen.w, "commands sent", humanize.Plural(sum, "command")+" so far; any other key closes")}
-	table := widget.NewTable(s.screen.glyphs, commandStatsColumns(), s.screen.w-margin-1, s.gap())
+	table := widget.NewTable(s.screen.glyphs, commandStatsColumns, s.screen.w-margin-1, s.gap())
 	head := widget.NewLine(s.screen.w).Pad(widget.Style{}, margin)
 	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, -1, "")
 	panel = append(panel, head.String())
@@ -56,12 +56,10 @@ func (d *commandStatsDialog) draw(s *state, lines []string) []string {
 	return s.hints(overlay(s, lines, panel[:min(len(panel), max(1, f.body-1))]), hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
 }
 
-func commandStatsColumns() []widget.Column {
-	return []widget.Column{
-		{Title: "COMMAND", Min: 12, Max: 28},
-		{Title: "SENT", Min: 10, Right: true},
-		{Title: "ERRORS", Min: 7, Priority: 2, Right: true},
-		{Title: "µs EACH", Min: 9, Priority: 1, Right: true},
-		{Title: "LAST", Min: 9, Priority: 3, Right: true},
-	}
+var commandStatsColumns = []widget.Column{
+	{Title: "COMMAND", Min: 12, Max: 28},
+	{Title: "SENT", Min: 10, Right: true},
+	{Title: "ERRORS", Min: 7, Priority: 2, Right: true},
+	{Title: "µs EACH", Min: 9, Priority: 1, Right: true},
+	{Title: "LAST", Min: 9, Priority: 3, Right: true},
 }

@@ -209,11 +209,9 @@ func (s *state) keyLine(l *widget.Line, key string) {
 
 // loadLock returns the lock with the given key in the current snapshot, or nil.
 func (s *state) loadLock(key string) *keyspace.Lock {
-	p := s.current()
-	for i := range p.locks {
-		if p.locks[i].Key == key {
-			return p.locks[i]
-		}
+	locks := s.current().locks
+	if i := slices.IndexFunc(locks, func(l *keyspace.Lock) bool { return l.Key == key }); i >= 0 {
+		return locks[i]
 	}
 	return nil
 }

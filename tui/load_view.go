@@ -265,11 +265,7 @@ func (s *state) faultColumns(w, each int) []int {
 func (s *state) chart(w, h int, values []float64, st widget.Style, label func(float64) string) []string {
 	room := max(0, w-axis-1)
 	values = values[max(0, len(values)-room):]
-	top := 0.0
-	for _, v := range values {
-		top = max(top, v)
-	}
-	top = widget.RoundUp(top)
+	top := widget.RoundUp(slices.Max(append([]float64{0}, values...)))
 	var all []string
 	for i, row := range s.screen.glyphs.Chart(values, top, room, h) {
 		text := ""

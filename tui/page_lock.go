@@ -369,7 +369,11 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 	if len(r.Ended) == 0 && r.Renewed == 0 {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, "since start", s.endCounts(r))}
+	kinds := slices.SortedFunc(maps.Keys(r.Ended), func(a, b keyspace.EventKind) int { // the most frequent end first
+		return cmp.Or(r.Ended[b]-r.Ended[a], cmp.Compare(a, b))
+	})
+	ends := mapped(kinds, func(k keyspace.EventKind) string { return humanize.Count(r.Ended[k]) + " " + string(k) })
+	lines := []string{s.ruleOf(w, "since start", s.sentence(ends...))}
 	if r.HoldTimes.Total > 0 {
 		lines = append(lines, s.histogramLine("held", &r.HoldTimes, w))
 	}
@@ -386,41 +390,18 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 	return lines
 }
 
-// endCounts lists how holds ended, the most frequent end first.
-func (s *state) endCounts(r keyspace.Record) string {
-	kinds := slices.SortedFunc(maps.Keys(r.Ended), func(a, b keyspace.EventKind) int {
-		return cmp.Or(r.Ended[b]-r.Ended[a], cmp.Compare(a, b))
-	})
-	return s.sentence(mapped(kinds, func(k keyspace.EventKind) string { return humanize.Count(r.Ended[k]) + " " + string(k) })...)
-}
-
 // histogramLine draws a histogram: one column for each power of two, then its percentiles.
 func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string {
 	first, last := len(h.Buckets), 0
-	top := 0.0
 	for i, n := range h.Buckets {
-		if n == 0 {
-			continue
+		if n > 0 {
+			first, last = min(first, i), i
 		}
-		first, last = min(first, i), i
-		top = max(top, float64(n))
 	}
-	values := make([]float64, 0, last-first+1)
-	for _, n := range h.Buckets[first : last+1] {
-		values = append(values, float64(n))
-	}
+	values := mapped(h.Buckets[first:last+1], func(n uint32) float64 { return float64(n) })
 	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
-	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, top, len(values), 1), "")).Pad(widget.Style{}, 2)
-	l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(s.percentiles(h), l.Rest()-1))
-	return l.String()
-}
-
-// percentiles returns the count, p50, p99 and maximum of a histogram.
-func (s *state) percentiles(h *keyspace.Histogram) string {
-	return s.sentence(
-		humanize.Count(int64(h.Total))+s.screen.glyphs.Times,
-		"p50 "+humanize.Duration(h.Quantile(0.5)),
-		"p99 "+humanize.Duration(h.Quantile(0.99)),
-		"longest "+humanize.Duration(h.Longest),
-	)
+	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, slices.Max(values), len(values), 1), "")).Pad(widget.Style{}, 2)
+	percentiles := s.sentence(humanize.Count(int64(h.Total))+s.screen.glyphs.Times, "p50 "+humanize.Duration(h.Quantile(0.5)),
+		"p99 "+humanize.Duration(h.Quantile(0.99)), "longest "+humanize.Duration(h.Longest))
+	return l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(percentiles, l.Rest()-1)).String()
 }

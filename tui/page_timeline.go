@@ -25,9 +25,8 @@ type timelinePage struct {
 }
 
 // zooms lists the time spans that fit the screen.
-func zooms() []time.Duration {
-	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
-}
+var zooms = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
 
 func (p *timelinePage) act(s *state, a action) tea.Cmd {
 	if p.navigate(a) {
@@ -67,10 +66,10 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-func (p *timelinePage) span() time.Duration { return zooms()[p.zoom] }
+func (p *timelinePage) span() time.Duration { return zooms[p.zoom] }
 
 func (p *timelinePage) zoomTo(s *state, zoom int) {
-	p.zoom = max(0, min(zoom, len(zooms())-1))
+	p.zoom = max(0, min(zoom, len(zooms)-1))
 	if zoom != p.zoom {
 		s.reject("already at the limit: " + humanize.Duration(p.span()))
 	}
