@@ -18,7 +18,7 @@ const frameEvery = 400 * time.Millisecond
 
 // animate records an animation. If a program that it needs is missing, it prints
 // that and writes nothing.
-func (s shot) animate(ctx context.Context, term *terminal, work, folder string) error {
+func (s shot) animate(ctx context.Context, term *terminal, title, work, folder string) error {
 	for _, tool := range []string{"rsvg-convert", "ffmpeg", "gifsicle"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			fmt.Printf("%s: left out, there is no %s\n", s.name, tool)
@@ -35,13 +35,11 @@ func (s shot) animate(ctx context.Context, term *terminal, work, folder string) 
 			return err
 		}
 		name := filepath.Join(frames, fmt.Sprintf("%03d.svg", i))
-		if err := os.WriteFile(name, svg.Draw(s.title, text, columns, rows), 0o644); err != nil {
+		if err := os.WriteFile(name, svg.Draw(title, text, columns, rows), 0o644); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(frameEvery):
+		if err := sleep(ctx, frameEvery); err != nil {
+			return err
 		}
 	}
 	return s.encode(ctx, frames, filepath.Join(folder, s.name+".gif"))

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 
 	"locktop/tui/svg"
 )
@@ -38,8 +39,8 @@ func takeAll(ctx context.Context, folder string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	program := filepath.Join(work, "locktop")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "locktop").CombinedOutput(); err != nil {
-		return fmt.Errorf("build locktop: %w\n%s", err, out)
+	if err := run(ctx, "go", "build", "-o", program, "locktop"); err != nil {
+		return err
 	}
 	for _, s := range shots() {
 		if err := s.take(ctx, work, program, folder); err != nil {
@@ -51,7 +52,10 @@ func takeAll(ctx context.Context, folder string) (err error) {
 
 // take runs the program and the steps of the shot, and writes the image.
 func (s shot) take(ctx context.Context, work, program, folder string) error {
-	term, err := openTerminal(ctx, filepath.Join(work, s.name), append([]string{program}, s.args...))
+	title := strings.TrimSpace("locktop demo " + s.scene)
+	argv := append(strings.Fields(title), "--theme", "dark")
+	argv[0] = program
+	term, err := openTerminal(ctx, filepath.Join(work, s.name), argv)
 	if err != nil {
 		return err
 	}
@@ -65,13 +69,13 @@ func (s shot) take(ctx context.Context, work, program, folder string) error {
 		}
 	}
 	if s.frames > 0 {
-		return s.animate(ctx, term, work, folder)
+		return s.animate(ctx, term, title, work, folder)
 	}
 	text, err := term.capture(ctx)
 	if err != nil {
 		return err
 	}
-	return write(ctx, filepath.Join(folder, s.name), svg.Draw(s.title, text, columns, rows))
+	return write(ctx, filepath.Join(folder, s.name), svg.Draw(title, text, columns, rows))
 }
 
 // write writes name.svg, and name.png if rsvg-convert is installed.
@@ -80,13 +84,11 @@ func write(ctx context.Context, name string, svg []byte) error {
 		return err
 	}
 	fmt.Println(name + ".svg")
-	converter, err := exec.LookPath("rsvg-convert")
-	if err != nil {
+	if _, err := exec.LookPath("rsvg-convert"); err != nil {
 		return nil
 	}
-	out, err := exec.CommandContext(ctx, converter, "--zoom", "2", "--output", name+".png", name+".svg").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("convert %s.svg: %w\n%s", name, err, out)
+	if err := run(ctx, "rsvg-convert", "--zoom", "2", "--output", name+".png", name+".svg"); err != nil {
+		return err
 	}
 	fmt.Println(name + ".png")
 	return nil

@@ -5,9 +5,8 @@ const columns, rows = 104, 32
 
 // shot is an image and the steps to it.
 type shot struct {
-	name   string   // of the file, without extension
-	title  string   // of the window
-	args   []string // of locktop
+	name   string // of the file, without extension
+	scene  string // of locktop demo; "" = none
 	steps  []step
 	frames int // number of frames of an animation after the last step; 0 means a still image
 }
@@ -25,18 +24,14 @@ type step struct {
 func shots() []shot {
 	return []shot{
 		{
-			name:  "locks",
-			title: "locktop demo",
-			args:  []string{"demo", "--theme", "dark"},
+			name: "locks",
 			steps: []step{
 				{until: `m shows `},
 				{keys: []string{"g"}, until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
 			},
 		},
 		{
-			name:  "lock",
-			title: "locktop demo",
-			args:  []string{"demo", "--theme", "dark"},
+			name: "lock",
 			steps: []step{
 				{until: `orders:4711`},
 				{keys: []string{"/"}, until: `\d+ of \d+`},
@@ -47,8 +42,7 @@ func shots() []shot {
 		},
 		{
 			name:  "contention",
-			title: "locktop demo convoy",
-			args:  []string{"demo", "convoy", "--theme", "dark"},
+			scene: "convoy",
 			steps: []step{
 				{until: `acquired +\d\d`},
 				{keys: []string{"1", "o", "o"}, until: `(?s)most blocked: load.*▲ load.*finding +▲ Between two holds`},
@@ -56,8 +50,7 @@ func shots() []shot {
 		},
 		{
 			name:  "timeline",
-			title: "locktop demo blind-delete",
-			args:  []string{"demo", "blind-delete", "--theme", "dark"},
+			scene: "blind-delete",
 			steps: []step{
 				{until: `\d OVERLAPS`},
 				{until: `final`},
@@ -67,8 +60,7 @@ func shots() []shot {
 		},
 		{
 			name:  "load",
-			title: "locktop demo blind-delete",
-			args:  []string{"demo", "blind-delete", "--theme", "dark"},
+			scene: "blind-delete",
 			steps: []step{
 				{until: `\d OVERLAPS`},
 				{until: `final`},
@@ -76,17 +68,14 @@ func shots() []shot {
 		},
 		{
 			name:  "redlock",
-			title: "locktop demo redlock-minority",
-			args:  []string{"demo", "redlock-minority", "--theme", "dark"},
+			scene: "redlock-minority",
 			steps: []step{
 				{until: `acquired +\d`},
 				{keys: []string{"]", "]", "]", "]", "]", "4"}, until: `(?s)2 down.*(3/5.*){2}`},
 			},
 		},
 		{
-			name:  "findings",
-			title: "locktop demo",
-			args:  []string{"demo", "--theme", "dark"},
+			name: "findings",
 			steps: []step{
 				{until: `orders:4711`},
 				{keys: []string{"5"}, until: `what to do`},
@@ -94,8 +83,7 @@ func shots() []shot {
 		},
 		{
 			name:  "demo",
-			title: "locktop demo freeze",
-			args:  []string{"demo", "freeze", "--theme", "dark"},
+			scene: "freeze",
 			steps: []step{
 				{until: `acquired +\d`},
 				{keys: []string{"2", "+", "+"}, until: `(?s)10 s  ending now.*load:.*orders:4711`},

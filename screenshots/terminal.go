@@ -97,11 +97,19 @@ func (t *terminal) waitFor(ctx context.Context, pattern string) error {
 		case time.Now().After(end):
 			return fmt.Errorf("the screen did not match %q in %v:\n%s", pattern, stepTimeout, screen)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
+	}
+}
+
+// sleep waits, and returns an error if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }
 

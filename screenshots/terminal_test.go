@@ -76,3 +76,9 @@ func TestWaitForEndsWithTheContextAndRejectsABadPattern(t *testing.T) {
 		t.Errorf("a bad pattern says %v", err)
 	}
 }
+
+func TestAProgramThatFailsIsReportedWithItsOutput(t *testing.T) {
+	if err := run(t.Context(), "sh", "-c", "echo no such luck; exit 1"); err == nil || !strings.Contains(err.Error(), "no such luck") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,17 +49,25 @@ type pendingAction struct {
 	ttl   time.Duration // given by Expire; added to the deadline by Extend, 0 = as long as the lease of each lock
 }
 
+// lockAction is an action on a lock, with its key in the menu.
+type lockAction struct {
+	act                            keyspace.Action
+	key, label, detail, verb, past string
+}
+
+// lockActions are all actions on a lock, the least dangerous first.
+var lockActions = []lockAction{
+	{keyspace.Expire, "d", "set a deadline",
+		"it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", "set a deadline for", ""},
+	{keyspace.Extend, "e", "extend it", "its deadline is later by its lease, or a time that you choose", "extend", "extended"},
+	{keyspace.ForceRelease, "r", "release it", "end the hold now: waiters acquire it while its holder may still be working",
+		"release", "released"},
+}
+
 // actionMenu returns the menu of actions, the least dangerous first.
 func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 	m := &menu{title: "act on " + a.describe(locks)}
-	for _, c := range []struct {
-		key, label, detail string
-		act                keyspace.Action
-	}{
-		{"d", "set a deadline", "it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
-		{"e", "extend it", "its deadline is later by its lease, or a time that you choose", keyspace.Extend},
-		{"r", "release it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
-	} {
+	for _, c := range lockActions {
 		able, why := a.allowed(c.act, locks)
 		d := pendingAction{act: c.act, locks: able}
 		if c.act == keyspace.Expire {
@@ -163,7 +172,7 @@ func (a *app) confirm(d pendingAction) dialog {
 	if len(d.locks) > 1 {
 		name = fmt.Sprint(len(d.locks))
 	}
-	p := newPrompt(fmt.Sprintf("%s %s on %s: type %s to confirm: ", d.verb(), a.describe(d.locks), a.address(), name), "")
+	p := newPrompt(fmt.Sprintf("%s %s on %s: type %s to confirm: ", d.named().verb, a.describe(d.locks), a.address(), name), "")
 	p.note = func(text string) (string, bool) {
 		if text == name {
 			return "Enter goes on to the question", false
@@ -194,32 +203,28 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		q.top = scrolled(q.top+map[string]int{"up": -1, "down": 1}[k.String()], len(q.text(s)), q.room(s))
 		return q, nil
 	case "+", "=", "-":
-		q.change(k.String() != "-")
+		q.change(map[string]int{"+": 1, "=": 1, "-": -1}[k.String()])
 		return q, nil
 	default:
-		s.notify("nothing was changed")
-		return nil, nil
+		return nil, s.notify("nothing was changed")
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
-	var ttls []time.Duration
-	for _, l := range q.pending.locks {
-		ttls = append(ttls, s.ttlOf(q.pending, l))
-	}
+	ttls := mapped(q.pending.locks, func(l keyspace.Lock) time.Duration { return s.ttlOf(q.pending, l) })
 	return nil, act(q.app.ctx, q.app.config.Executor, q.pending, ttls)
 }
 
 func (q *confirmDialog) draw(s *state, lines []string) []string {
-	text, room := q.text(s), q.room(s)
+	text, room, verb := q.text(s), q.room(s), q.pending.named().verb
 	top := scrolled(q.top, len(text), room) // the window may be taller now
 	note := ""
 	if room < len(text) {
 		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
 	}
-	panel := []string{s.rule(q.pending.verb()+" "+s.describe(q.pending.locks)+"?", note)}
+	panel := []string{s.ruleOf(s.screen.w, verb+" "+s.describe(q.pending.locks)+"?", note)}
 	panel = append(panel, text[top:min(top+room, len(text))]...)
 	l := widget.NewLine(s.screen.w).Pad(widget.Style{}, margin)
-	l.Put(s.screen.theme.row, " Enter  leave it ").Pad(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+q.pending.verb()+" it")
-	hints := []hint{{"y", q.pending.verb() + " it"}, {"any other key", "leaves it as it is"}}
+	l.Put(s.screen.theme.row, " Enter  leave it ").Pad(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+verb+" it")
+	hints := []hint{{"y", verb + " it"}, {"any other key", "leaves it as it is"}}
 	if q.pending.act != keyspace.ForceRelease {
 		hints = append(hints, hint{"+ -", "longer, shorter"})
 	}
@@ -229,28 +234,15 @@ func (q *confirmDialog) draw(s *state, lines []string) []string {
 	return s.hints(overlay(s, lines, append(panel, l.String())), hints...)
 }
 
-// ttlChoices returns the TTLs that the user can choose.
-func ttlChoices() []time.Duration {
-	return []time.Duration{
-		5 * time.Second, 10 * time.Second, defaultTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
-		10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
-	}
+// ttlChoices are the TTLs that the user can choose.
+var ttlChoices = []time.Duration{
+	5 * time.Second, 10 * time.Second, defaultTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
+	10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
 }
 
 // change selects the next longer or shorter time. ForceRelease ignores it.
-func (q *confirmDialog) change(longer bool) {
-	all, now := ttlChoices(), q.pending.ttl
-	if now == 0 {
-		now = q.app.leaseOf(q.pending.locks[0])
-	}
-	i, exact := slices.BinarySearch(all, now)
-	switch {
-	case !longer:
-		i--
-	case exact:
-		i++
-	}
-	q.pending.ttl = all[max(0, min(i, len(all)-1))]
+func (q *confirmDialog) change(direction int) {
+	q.pending.ttl = neighbour(ttlChoices, cmp.Or(q.pending.ttl, q.app.leaseOf(q.pending.locks[0])), direction)
 }
 
 // leaseOf returns the lease of a lock with a deadline, rounded up: its length if it is known,
@@ -310,28 +302,17 @@ func (q *confirmDialog) text(s *state) []string {
 	return panel
 }
 
-// verb names the action.
-func (d pendingAction) verb() string {
-	switch d.act {
-	case keyspace.Expire:
-		return "set a deadline for"
-	case keyspace.Extend:
-		return "extend"
-	default:
-		return "release"
-	}
+// named returns the action with its names.
+func (d pendingAction) named() lockAction {
+	return lockActions[slices.IndexFunc(lockActions, func(c lockAction) bool { return c.act == d.act })]
 }
 
 // did names the action in the past tense.
 func (d pendingAction) did() string {
-	switch d.act {
-	case keyspace.Expire:
+	if d.act == keyspace.Expire {
 		return "set a deadline of " + humanize.Setting(d.ttl) + " for"
-	case keyspace.Extend:
-		return "extended"
-	default:
-		return "released"
 	}
+	return d.named().past
 }
 
 // consequence describes the effect of the action on one lock.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,14 +16,11 @@ import (
 
 // fakeExecutor records the actions that it was asked for.
 type fakeExecutor struct {
-	mu   sync.Mutex
 	done []string
 	err  error
 }
 
 func (b *fakeExecutor) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.err == nil {
 		done := string(act) + " " + l.Key
 		for _, d := range ttl {
@@ -69,8 +65,6 @@ func writeConfig() (Config, *fakeExecutor) {
 
 func (b *fakeExecutor) want(t *testing.T, acts ...string) {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if got := strings.Join(b.done, ", "); got != strings.Join(acts, ", ") {
 		t.Errorf("done is %q, want %q", got, acts)
 	}
@@ -132,28 +126,49 @@ func TestOnlyYConfirmsAnAction(t *testing.T) {
 	})
 }
 
-func TestTheLeastDangerousActionIsFirst(t *testing.T) {
-	w, b := writeConfig()
-	drive(t, w, func(d *driver) {
-		d.press("x").wantOrder("act on job:nightly", "set a deadline", "release it")
-		d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
-		b.want(t, "expire job:nightly")
-		d.press("x", "e").want("it has no deadline; d sets one")
-		d.press("esc", "j", "x", "d").want("it has a deadline already")
-	})
+func TestActions(t *testing.T) {
+	for name, play := range map[string]func(d *driver, b *fakeExecutor){
+		"the least dangerous action is first": func(d *driver, b *fakeExecutor) {
+			d.press("x").wantOrder("act on job:nightly", "set a deadline", "release it")
+			d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
+			b.want(d.t, "expire job:nightly")
+			d.press("x", "e").want("it has no deadline; d sets one")
+			d.press("esc", "j", "x", "d").want("it has a deadline already")
+		},
+		"tagged locks are acted on one by one": func(d *driver, b *fakeExecutor) {
+			d.press("t", "t", "x").want("act on 2 tagged locks").press("r", "y")
+			b.want(d.t, "release job:nightly", "release lock:orders:4711")
+		},
+		"an action applies to the tagged locks that allow it": func(d *driver, b *fakeExecutor) {
+			d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a deadline already")
+			d.press("d").want("set a deadline for job:nightly?").press("y")
+			b.want(d.t, "expire job:nightly")
+			d.press("t", "home", "t", "x").press("d").want("it has a deadline already")
+		},
+		"a deadline is chosen": func(d *driver, b *fakeExecutor) {
+			d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")
+			d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m for job:nightly")
+			b.want(d.t, "expire job:nightly 1m0s")
+			d.press("x", "r").wantNot("longer, shorter").press("+", "y")
+			b.want(d.t, "expire job:nightly 1m0s", "release job:nightly")
+		},
+		// An extend adds to the deadline. The question names the deadline before and after.
+		"an extend adds to the deadline": func(d *driver, b *fakeExecutor) {
+			d.press("j", "x", "e").want("extend lock:orders:4711?", "stays with its holder (pay-7:52)", "(in 13.2 s) → ", "(in 27.2 s), as long again as its lease", "11 waiters wait longer")
+			d.press("+").want("(in 43.2 s), 30 s later").press("-", "-", "-").want("(in 18.2 s), 5 s later").press("+", "y").want("extended lock:orders:4711")
+			b.want(d.t, "extend lock:orders:4711 23.25s")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, b := writeConfig()
+			drive(t, w, func(d *driver) { play(d, b) })
+		})
+	}
 }
 
 func TestALockOfAFormatWithoutActionsCannotBeChanged(t *testing.T) {
 	w, _ := writeConfig()
 	drive(t, w, func(d *driver) { d.press("j", "j", "x", "r").want("cannot be changed from outside") })
-}
-
-func TestTaggedLocksAreActedOnOneByOne(t *testing.T) {
-	w, b := writeConfig()
-	drive(t, w, func(d *driver) {
-		d.press("t", "t", "x").want("act on 2 tagged locks").press("r", "y")
-		b.want(t, "release job:nightly", "release lock:orders:4711")
-	})
 }
 
 func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
@@ -269,37 +284,6 @@ func TestTheCopyMenuShowsTheCommand(t *testing.T) {
 		longScript(&w)
 		d.size(80, 24).press("esc", "y", "down", "down").want("more lines")
 		d.press("esc", "p", "y", "down", "down").wantNot("redis-cli")
-	})
-}
-
-func TestAnActionAppliesToTheTaggedLocksThatAllowIt(t *testing.T) {
-	w, b := writeConfig()
-	drive(t, w, func(d *driver) {
-		d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a deadline already")
-		d.press("d").want("set a deadline for job:nightly?").press("y")
-		b.want(t, "expire job:nightly")
-		d.press("t", "home", "t", "x").press("d").want("it has a deadline already")
-	})
-}
-
-func TestADeadlineIsChosen(t *testing.T) {
-	w, b := writeConfig()
-	drive(t, w, func(d *driver) {
-		d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")
-		d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m for job:nightly")
-		b.want(t, "expire job:nightly 1m0s")
-		d.press("x", "r").wantNot("longer, shorter").press("+", "y")
-		b.want(t, "expire job:nightly 1m0s", "release job:nightly")
-	})
-}
-
-// An extend adds to the deadline. The question names the deadline before and after.
-func TestAnExtendAddsToTheDeadline(t *testing.T) {
-	w, b := writeConfig()
-	drive(t, w, func(d *driver) {
-		d.press("j", "x", "e").want("extend lock:orders:4711?", "stays with its holder (pay-7:52)", "(in 13.2 s) → ", "(in 27.2 s), as long again as its lease", "11 waiters wait longer")
-		d.press("+").want("(in 43.2 s), 30 s later").press("-", "-", "-").want("(in 18.2 s), 5 s later").press("+", "y").want("extended lock:orders:4711")
-		b.want(t, "extend lock:orders:4711 23.25s")
 	})
 }
 

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -29,14 +30,12 @@ func (a *app) notifyCritical() tea.Cmd {
 	critical := map[findingID]bool{}
 	var fresh []keyspace.Finding
 	for _, f := range a.live.findings {
-		if f.Severity != keyspace.Critical {
-			continue
+		if id := idOf(&f); f.Severity == keyspace.Critical && !critical[id] {
+			critical[id] = true
+			if !m.known[id] {
+				fresh = append(fresh, f)
+			}
 		}
-		id := idOf(&f)
-		if !m.known[id] && !critical[id] {
-			fresh = append(fresh, f)
-		}
-		critical[id] = true
 	}
 	if quiet := m.known == nil || m.inFocus; quiet || len(fresh) == 0 || !a.now.Before(m.next) {
 		m.known = critical
@@ -46,11 +45,7 @@ func (a *app) notifyCritical() tea.Cmd {
 		m.next = a.now.Add(alarmPause)
 		return sendNotice(a.config.Notifier, a.alarmText(fresh))
 	}
-	for id := range m.known { // told of, and gone meanwhile
-		if !critical[id] {
-			delete(m.known, id)
-		}
-	}
+	maps.DeleteFunc(m.known, func(id findingID, _ bool) bool { return !critical[id] }) // told of, and gone meanwhile
 	return nil
 }
 

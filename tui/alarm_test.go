@@ -20,49 +20,45 @@ func (n *fakeNotifier) Notify(text string) error {
 	return nil
 }
 
+// endless returns locks that are held without a deadline.
+func endless(keys ...string) []keyspace.Lock {
+	return mapped(keys, func(key string) keyspace.Lock {
+		return keyspace.Lock{Key: key, Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}}
+	})
+}
+
 // A notice is for a critical finding that is new and that the user cannot see.
 func TestANewCriticalFindingIsANoticeOutOfFocus(t *testing.T) {
-	endless := func(key string) keyspace.Lock {
-		return keyspace.Lock{Key: key, Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}}
-	}
-	server := &fakeServer{locks: []keyspace.Lock{endless("old")}}
+	server := &fakeServer{locks: endless("old")}
 	to := &fakeNotifier{}
-	add := func(d *driver, locks ...keyspace.Lock) {
-		server.mu.Lock()
-		server.locks = append(slices.Clone(server.locks), locks...)
-		server.mu.Unlock()
+	add := func(d *driver, keys ...string) {
+		server.locks = append(slices.Clone(server.locks), endless(keys...)...)
 		d.wait(alarmPause / 2)
 	}
 	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {
 		d.deliver(tea.FocusMsg{})
-		add(d, endless("seen"))
+		add(d, "seen")
 		d.deliver(tea.BlurMsg{})
 		d.wait(alarmPause)
 		if len(to.texts) != 0 {
 			t.Fatalf("notices of what was there, or in focus: %q", to.texts)
 		}
-		add(d, endless("a\x1b]0;x\a"), endless("b"))
+		add(d, "a\x1b]0;x\a", "b")
 		if len(to.texts) != 1 || !strings.HasPrefix(to.texts[0], `a\x1b]0;x\a: Held without a deadline`) && !strings.HasPrefix(to.texts[0], `a\x1b]0;x\x07: Held without a deadline`) || !strings.HasSuffix(to.texts[0], "(and 1 more)") {
 			t.Fatalf("notices: %q", to.texts)
 		}
 	})
-	drive(t, Config{Source: server}, func(d *driver) { add(d, endless("off")) })
+	drive(t, Config{Source: server}, func(d *driver) { add(d, "off") })
 }
 
 // Two notices are at least 10 s apart. A finding that was gone in between is new again, one that is
 // not critical is no notice, and privacy hides the names.
 func TestNoticesAreApart(t *testing.T) {
-	endless := func(keys ...string) (all []keyspace.Lock) {
-		for _, key := range keys {
-			all = append(all, keyspace.Lock{Key: key, Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}})
-		}
-		return all
-	}
 	server, to := &fakeServer{}, &fakeNotifier{}
 	drive(t, Config{Source: server, Notifier: to}, func(d *driver) {
 		show := func(notices int, locks ...keyspace.Lock) {
 			t.Helper()
-			server.set(func(v *fakeServer) { v.locks = locks })
+			server.locks = locks
 			if d.wait(2 * time.Second); len(to.texts) != notices {
 				t.Errorf("%d notices, want %d: %q", len(to.texts), notices, to.texts)
 			}
@@ -104,7 +100,7 @@ func TestAPlaybackSendsNoNotices(t *testing.T) {
 		for second := range 20 {
 			snap := keyspace.Snapshot{At: after(time.Duration(second) * time.Second), Complete: true}
 			if second > 5 {
-				snap.Locks = []*keyspace.Lock{{Key: "a", Format: "f", Holders: []keyspace.Holder{{ID: "tok", Count: 1}}}}
+				snap.Locks = []*keyspace.Lock{&endless("a")[0]}
 			}
 			if err := w.Add(snap); err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -20,7 +21,6 @@ import (
 type app struct {
 	state
 	ctx    context.Context // cancels all requests
-	config Config
 	source Source
 	pages  []page // in the order of the single pageSets
 	open   int
@@ -41,10 +41,11 @@ type app struct {
 }
 
 func newApp(ctx context.Context, w Config) *app {
-	a := &app{ctx: ctx, config: w, source: w.Source}
-	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
+	a := &app{ctx: ctx, source: w.Source, state: state{config: w}}
+	locks := &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]bool{}}
+	a.pages = []page{locks, &timelinePage{zoom: 4}, &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.keymap = newKeymap(w.Keys, w.Commands)
-	a.server, a.acts = widget.Plain(w.Title), w.Executor != nil
+	a.server = widget.Plain(w.Title)
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Load != nil {
 		a.run.scenario = w.Load.Scenario()
@@ -55,16 +56,16 @@ func newApp(ctx context.Context, w Config) *app {
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.notice.text = fmt.Sprintf(a.keymap.named("{scenes} shows %s of how locks behave and fail; {help} lists the keys"), humanize.Plural(len(w.Scenes), "scene"))
 	}
-	a.raw.store, a.clients.finder, a.formats, a.redisCLI = w.Store, w.Finder, w.Formats, w.RedisCLI
+	a.raw.store, a.clients.finder, a.snoozes.length = w.Store, w.Finder, snoozeFor
 	a.refresher.every = max(w.Every, tickInterval)
 	a.syncPlayer()
-	a.privacy = newPrivacy()
-	a.screen.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
+	_, _ = rand.Read(a.privacy.salt[:]) // never fails
+	a.screen.glyphs = widget.GlyphsNamed(w.Glyphs)
 	if w.Dumb {
 		w.Colours, a.screen.glyphs = termenv.Ascii, widget.ASCII()
 	}
 	a.screen.renderer = renderer(w.Colours)
-	a.screen.theme, _ = themeNamed(w.Theme, a.screen.renderer)
+	a.screen.theme = themeNamed(w.Theme, a.screen.renderer)
 	a.recall()
 	return a
 }
@@ -122,27 +123,13 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if !msg.metrics.Running {
 			a.timeline.halt(a.now)
 		}
-	case connectedMsg:
-		a.onConnected(msg)
-	case storedMsg:
-		a.raw.onAnswer(msg)
-	case clientsMsg:
-		a.clients.onAnswer(msg)
-	case watchedMsg:
-		a.clients.onWatched(msg)
+	case answer:
+		msg(a)
 	case appliedMsg:
 		if msg.err != nil {
 			a.rejectStart(shortError(msg.err))
 		}
 		return a, a.run.applied()
-	case startedMsg:
-		a.run.launching = false
-		if msg.err != nil {
-			a.rejectStart(shortError(msg.err))
-			return a, nil
-		}
-		a.run.failed = ""
-		a.notify("the clients are running")
 	case loadMsg:
 		if msg.err != nil {
 			a.rejectStart(widget.Plain(msg.err.Error()))
@@ -151,12 +138,13 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.run.load, a.run.scenario, a.run.launching = msg.load, msg.scenario, true
 		return a, startLoad(a.run.load)
 	case doneMsg:
-		a.onDone(msg)
+		if msg.err != nil {
+			return a, a.reject(shortError(msg.err))
+		}
+		a.notify(msg.text)
 	case programMsg:
 		a.onProgram(msg)
 		return a, a.resume()
-	case actionDoneMsg:
-		a.onActionDone(msg)
 	case commandMsg:
 		return a, a.runCommand(msg.text)
 	case openLockMsg:
@@ -198,17 +186,16 @@ func (a *app) resume() tea.Cmd {
 
 // onConnected switches to another target. The recorded snapshots of the old target are discarded
 // with the first new one.
-func (a *app) onConnected(msg connectedMsg) {
-	if msg.err != nil {
-		a.reject(shortError(msg.err))
+func (a *app) onConnected(to Target, w Config, err error) {
+	if err != nil {
+		a.reject(shortError(err))
 		return
 	}
-	a.source, a.server = msg.config.Source, widget.Plain(msg.config.Title)
-	a.config.Executor, a.config.CommandStats = msg.config.Executor, msg.config.CommandStats
-	a.acts = a.config.Executor != nil
-	a.raw = rawValue{store: msg.config.Store}
+	a.source, a.server = w.Source, widget.Plain(w.Title)
+	a.config.Executor, a.config.CommandStats = w.Executor, w.CommandStats
+	a.raw = rawValue{store: w.Store}
 	a.clients.leave()
-	a.clients = holderClients{finder: msg.config.Finder}
+	a.clients = holderClients{finder: w.Finder}
 	a.locks().reset()
 	a.alarm.known = nil
 	if a.place() == onLock {
@@ -216,7 +203,18 @@ func (a *app) onConnected(msg connectedMsg) {
 	}
 	a.seekCount++
 	a.refresher.next = a.now
-	a.notify("looking at " + msg.target.String())
+	a.notify("looking at " + to.String())
+}
+
+// onStarted reports that the clients run, or the error.
+func (a *app) onStarted(err error) {
+	a.run.launching = false
+	if err != nil {
+		a.rejectStart(shortError(err))
+		return
+	}
+	a.run.failed = ""
+	a.notify("the clients are running")
 }
 
 // readStored requests the raw value of the selected lock while a page shows it.
@@ -232,14 +230,6 @@ func (a *app) readStored() tea.Cmd {
 		return nil
 	}
 	return a.raw.request(a.ctx, l, a.now)
-}
-
-func (a *app) onDone(msg doneMsg) {
-	if msg.err != nil {
-		a.reject(shortError(msg.err))
-		return
-	}
-	a.notify(msg.text)
 }
 
 // onKeys handles keys one by one. On a slow connection, bubbletea delivers several letters in
@@ -288,8 +278,7 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	}
 	a.notice = notice{}
 	if act == noAction {
-		a.reject(a.noEffect(msg.String()))
-		return nil
+		return a.reject(a.noEffect(msg.String()))
 	}
 	return a.perform(act)
 }
@@ -352,7 +341,10 @@ func (a *app) perform(act action) tea.Cmd {
 	case save:
 		a.dialog = a.exportMenu()
 	case commandStats:
-		a.openCommandStats()
+		if a.config.CommandStats == nil {
+			return a.reject("the commands are not counted here")
+		}
+		a.dialog = &commandStatsDialog{stats: a.config.CommandStats}
 	case copyIt:
 		a.openCopy()
 	case actOn:
@@ -366,28 +358,14 @@ func (a *app) perform(act action) tea.Cmd {
 	case back:
 		return a.goBack()
 	case faster, slower:
-		return a.changePace(act)
+		if a.config.Player == nil { // how often to look at the server
+			return a.page().act(&a.state, act)
+		}
+		a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
 	default:
 		return a.page().act(&a.state, act)
 	}
 	return nil
-}
-
-// changePace changes the refresh interval, or the playback speed of a recording.
-func (a *app) changePace(act action) tea.Cmd {
-	if a.config.Player == nil {
-		return a.page().act(&a.state, act)
-	}
-	a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
-	return nil
-}
-
-func (a *app) openCommandStats() {
-	if a.config.CommandStats == nil {
-		a.reject("the commands are not counted here")
-		return
-	}
-	a.dialog = &commandStatsDialog{stats: a.config.CommandStats}
 }
 
 func (a *app) openScenes() {
@@ -417,18 +395,19 @@ func (a *app) openCopy() {
 	a.reject("no lock to copy from")
 }
 
-// onActionDone reports the result of an action and requests a snapshot immediately.
-func (a *app) onActionDone(msg actionDoneMsg) {
+// onActionDone reports the result of an action, which has succeeded on done locks, and requests a snapshot
+// immediately. err is the first error.
+func (a *app) onActionDone(d pendingAction, done int, err error) {
 	a.refresher.next = a.now
-	var changed *keyspace.ChangedError
-	switch {
-	case msg.err == nil:
-		a.notify(msg.pending.did() + " " + a.describe(msg.pending.locks))
-	case errors.As(msg.err, &changed):
-		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.pending.locks), a.redactText(msg.pending.locks[0].ID(), changed.Error())))
-	default:
-		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.pending.locks), shortError(msg.err)))
+	if err == nil {
+		a.notify(d.did() + " " + a.describe(d.locks))
+		return
 	}
+	why := shortError(err)
+	if changed, ok := errors.AsType[*keyspace.ChangedError](err); ok {
+		why = a.redactText(d.locks[0].ID(), changed.Error())
+	}
+	a.reject(fmt.Sprintf("%d of %d done; %s", done, len(d.locks), why))
 }
 
 // selected returns the selected lock of the open page.

@@ -42,11 +42,8 @@ func (n *lane) past(v timeWindow) contention.Past {
 		h := &n.holds[i]
 		inside = slices.DeleteFunc(inside, func(x *timelineHold) bool { return !x.shared || !x.until(h.from).Equal(h.from) })
 		inside = append(inside, h)
-		now := contention.Hold{At: h.from}
-		for _, x := range inside {
-			now.Tokens = append(now.Tokens, x.name)
-		}
-		p.Holds = append(p.Holds, now)
+		names := mapped(inside, func(x *timelineHold) string { return x.name })
+		p.Holds = append(p.Holds, contention.Hold{At: h.from, Tokens: names})
 	}
 	return p
 }
@@ -118,7 +115,7 @@ func (w *waiting) update(s *state, p *locksPage) {
 	*w = waiting{at: now, filter: p.filter.text}
 	w.most, w.figures = s.mostBlocked()
 	if p.group == byClass {
-		w.groupByClass(s, append(locksOf(p.rows), p.recent(s)...))
+		w.groupByClass(s, append(mapped(p.rows, func(r lockRow) *keyspace.Lock { return r.lock }), p.recent(s)...))
 	}
 }
 
@@ -157,14 +154,6 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 	}
 	blocked := func(r lockRow) float64 { return w.classes[r.lock.ID().OnAnyNode()].Blocked }
 	slices.SortStableFunc(w.rows, func(a, b lockRow) int { return cmp.Compare(blocked(b), blocked(a)) })
-}
-
-func locksOf(rows []lockRow) []*keyspace.Lock {
-	all := make([]*keyspace.Lock, len(rows))
-	for i := range rows {
-		all[i] = rows[i].lock
-	}
-	return all
 }
 
 // recent returns the locks that do not exist now, but were held or waited for in the last minute,

@@ -37,7 +37,7 @@ func TestLocksAreShownByClass(t *testing.T) {
 			t.Errorf("the row of the class is %q, want %q", row, want)
 		}
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
-		v.set(func(v *fakeServer) { v.locks, v.locks[2].Waiters = v.locks[:3], nil })
+		v.locks, v.locks[2].Waiters = v.locks[:3], nil
 		d.wait(30*time.Second).want("most blocked: orders:1 by pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
 		d.wait(time.Minute).want("── orders:2 ──").wantNot("most blocked", "s/s")
 	})
@@ -101,7 +101,7 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 	v := timeWindow{at(0), at(60), 6}
 	all, more := n.swimlanes(v)
 	var got []string
-	theme, _ := themeNamed("dark", renderer(termenv.Ascii))
+	theme := themeNamed("dark", renderer(termenv.Ascii))
 	for _, one := range all {
 		l := widget.NewLine(v.w)
 		widget.Blocks().Strip(l, widget.Style{}, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))

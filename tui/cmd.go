@@ -50,7 +50,7 @@ func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump i
 func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 	return guarded(func() tea.Msg {
 		w, err := g.Connect(ctx, v)
-		return connectedMsg{v, w, err}
+		return answer(func(a *app) { a.onConnected(v, w, err) })
 	})
 }
 
@@ -59,7 +59,7 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		at := time.Now()
 		items, err := store.Stored(ctx, l)
-		return storedMsg{l.ID(), at, items, err}
+		return answer(func(a *app) { a.raw.onAnswer(l.ID(), at, items, err) })
 	})
 }
 
@@ -67,7 +67,7 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 func listClients(ctx context.Context, f Finder, l keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		clients, err := f.Clients(ctx, l)
-		return clientsMsg{l.ID(), clients, err}
+		return answer(func(a *app) { a.clients.onAnswer(l.ID(), clients, err) })
 	})
 }
 
@@ -75,7 +75,7 @@ func listClients(ctx context.Context, f Finder, l keyspace.Lock) tea.Cmd {
 func watchHolder(ctx context.Context, f Finder, l keyspace.Lock, h keyspace.Holder, others []*keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		found, err := f.WatchHolder(ctx, l, h, others)
-		return watchedMsg{l.ID(), h, found, err}
+		return answer(func(a *app) { a.clients.onWatched(l.ID(), h, found, err) })
 	})
 }
 
@@ -108,16 +108,15 @@ func beginLoad(ctx context.Context, l Loader) tea.Cmd {
 }
 
 func startLoad(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return startedMsg{load.Start()} })
+	return guarded(func() tea.Msg {
+		err := load.Start()
+		return answer(func(a *app) { a.onStarted(err) })
+	})
 }
 
-// cancelStart ends a start that waits for agents.
-func cancelStart(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"no longer waiting for agents", load.Stop()} })
-}
-
-func stopLoad(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"the clients have stopped; all their locks are released", load.Stop()} })
+// stopLoad stops the clients, or a start that waits for agents, and reports that.
+func stopLoad(load Load, text string) tea.Cmd {
+	return guarded(func() tea.Msg { return doneMsg{text, load.Stop()} })
 }
 
 // apply applies a scenario to the load, and starts the load if start is set.
@@ -157,7 +156,7 @@ func act(ctx context.Context, b Executor, d pendingAction, ttls []time.Duration)
 				failed = err
 			}
 		}
-		return actionDoneMsg{d, done, failed}
+		return answer(func(a *app) { a.onActionDone(d, done, failed) })
 	})
 }
 
@@ -228,35 +227,8 @@ type metricsMsg struct {
 	changes  int             // changes of the scenario before the request
 }
 
-// connectedMsg carries the result of a Connector.
-type connectedMsg struct {
-	target Target
-	config Config
-	err    error
-}
-
-// storedMsg carries the raw values of a lock.
-type storedMsg struct {
-	id    keyspace.ID
-	at    time.Time // local time of the request
-	items []RawEntry
-	err   error
-}
-
-// clientsMsg carries the clients of the server that has a lock.
-type clientsMsg struct {
-	id      keyspace.ID
-	clients []keyspace.Client
-	err     error
-}
-
-// watchedMsg carries the client of a holder, as far as a watch has found it.
-type watchedMsg struct {
-	id     keyspace.ID
-	holder keyspace.Holder
-	found  keyspace.Suspicion
-	err    error
-}
+// answer is what the result of a command changes in the app.
+type answer func(*app)
 
 // loadMsg carries the load that a Loader opened, and its scenario.
 type loadMsg struct {
@@ -264,9 +236,6 @@ type loadMsg struct {
 	scenario loadgen.Scenario
 	err      error
 }
-
-// startedMsg reports that the clients run, or the error.
-type startedMsg struct{ err error }
 
 // appliedMsg reports that the load applies the scenario, or the error.
 type appliedMsg struct{ err error }
@@ -295,10 +264,3 @@ type openLockMsg struct{ lock keyspace.Lock } // as last seen
 
 // openPageMsg requests a page.
 type openPageMsg struct{ to pageSet }
-
-// actionDoneMsg reports the result of an action.
-type actionDoneMsg struct {
-	pending pendingAction
-	done    int   // locks with success
-	err     error // first error
-}

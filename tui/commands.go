@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,29 +20,30 @@ type commandSpec struct {
 	arg    string // name of the argument for the user; "" if there is none
 	help   string
 	values []string // known values of the argument
+	only   bool     // there are no other values
 	run    func(a *app, arg string) (tea.Cmd, error)
 }
 
 // commandSpecs lists all commands, in the order of completion.
 func commandSpecs() []commandSpec {
 	return []commandSpec{
-		{"theme", "NAME", "other colours", Themes(), (*app).setTheme},
-		{"glyphs", "NAME", "other signs to draw with", widget.GlyphSets(), (*app).setGlyphs},
-		{"page", "NAME", "open a page", pageNames(), (*app).openPage},
-		{"lock", "KEY", "open the page of a lock", nil, (*app).openLock},
-		{"filter", "TEXT", "show some of the locks, as / does", nil, (*app).setFilter},
-		{"sort", "COLUMN", "order the locks", orders(), (*app).setOrder},
-		{"group", "NAME", "group the locks by owner, or show one row for each class of locks with its waiting", groups(), (*app).setGroup},
-		{"db", "NUMBER", "the locks of another database", []string{"all"}, (*app).setDB},
-		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
-		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
-		{"snooze", "DURATION", "how long a finding is snoozed", []string{"15m", "1h", "8h"}, (*app).setSnooze},
-		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s (before the end, or before now)", nil, (*app).goTo},
-		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
-		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
-		{"privacy", "", "hash keys and owners", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(togglePrivacy), nil }},
-		{"help", "", "list the keys", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(help), nil }},
-		{"quit", "", "quit", nil, func(a *app, _ string) (tea.Cmd, error) { return tea.Quit, nil }},
+		{"theme", "NAME", "other colours", Themes(), true, (*app).setTheme},
+		{"glyphs", "NAME", "other signs to draw with", widget.GlyphSets(), true, (*app).setGlyphs},
+		{"page", "NAME", "open a page", pageNames(), true, func(a *app, name string) (tea.Cmd, error) { return a.perform(action(name)), nil }},
+		{"lock", "KEY", "open the page of a lock", nil, false, (*app).openLock},
+		{"filter", "TEXT", "show some of the locks, as / does", nil, false, (*app).setFilter},
+		{"sort", "COLUMN", "order the locks", orders(), true, (*app).setOrder},
+		{"group", "NAME", "group the locks by owner, or show one row for each class of locks with its waiting", groups(), true, (*app).setGroup},
+		{"db", "NUMBER", "the locks of another database", []string{"all"}, false, (*app).setDB},
+		{"match", "GLOB", "look for other keys; * is all", nil, false, (*app).setMatch},
+		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, false, (*app).setEvery},
+		{"snooze", "DURATION", "how long a finding is snoozed", []string{"15m", "1h", "8h"}, false, (*app).setSnooze},
+		{"at", "TIME", "go to a moment: 12:31:07, 03:12, or -90s (before the end, or before now)", nil, false, (*app).goTo},
+		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, false, (*app).setSpeedTo},
+		{"live", "", "back to now", nil, false, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
+		{"privacy", "", "hash keys and owners", nil, false, func(a *app, _ string) (tea.Cmd, error) { return a.perform(togglePrivacy), nil }},
+		{"help", "", "list the keys", nil, false, func(a *app, _ string) (tea.Cmd, error) { return a.perform(help), nil }},
+		{"quit", "", "quit", nil, false, func(a *app, _ string) (tea.Cmd, error) { return tea.Quit, nil }},
 	}
 }
 
@@ -66,17 +68,18 @@ func (a *app) runCommand(text string) tea.Cmd {
 	if name == "" {
 		return nil
 	}
+	arg = strings.TrimSpace(arg)
 	a.typed = append(slices.DeleteFunc(a.typed, func(earlier string) bool { return earlier == text }), text)
 	found := commandsNamed(name)
 	switch {
 	case len(found) == 0:
-		a.reject("no command " + widget.Plain(name) + "; there are " + strings.Join(namesOf(commandSpecs()), ", "))
-		return nil
+		return a.reject("no command " + widget.Plain(name) + "; there are " + strings.Join(namesOf(commandSpecs()), ", "))
 	case len(found) > 1 && found[0].name != name:
-		a.reject(widget.Plain(name) + " may be " + strings.Join(namesOf(found), ", "))
-		return nil
+		return a.reject(widget.Plain(name) + " may be " + strings.Join(namesOf(found), ", "))
+	case found[0].only && !slices.Contains(found[0].values, arg):
+		return a.reject(found[0].name + ": one of: " + strings.Join(found[0].values, ", "))
 	}
-	cmd, err := found[0].run(a, strings.TrimSpace(arg))
+	cmd, err := found[0].run(a, arg)
 	if err != nil {
 		a.reject(found[0].name + ": " + widget.Plain(err.Error()))
 	}
@@ -88,11 +91,7 @@ func commandsNamed(name string) []commandSpec {
 }
 
 func namesOf(all []commandSpec) []string {
-	var names []string
-	for _, v := range all {
-		names = append(names, v.name)
-	}
-	return names
+	return mapped(all, func(v commandSpec) string { return v.name })
 }
 
 // hintAt describes the possible input after text.
@@ -146,41 +145,18 @@ func commonPrefix(all []string) string {
 }
 
 func (a *app) setTheme(name string) (tea.Cmd, error) {
-	t, ok := themeNamed(name, a.screen.renderer)
-	if !ok || name == "" {
-		return nil, fmt.Errorf("one of: %s", strings.Join(Themes(), ", "))
-	}
-	a.screen.theme, a.chosenTheme = t, name
+	a.screen.theme, a.chosenTheme = themeNamed(name, a.screen.renderer), name
 	return nil, nil
 }
 
 func (a *app) setGlyphs(name string) (tea.Cmd, error) {
-	g, ok := widget.GlyphsNamed(name)
-	if !ok || name == "" {
-		return nil, fmt.Errorf("one of: %s", strings.Join(widget.GlyphSets(), ", "))
-	}
-	a.screen.glyphs = g
+	a.screen.glyphs = widget.GlyphsNamed(name)
 	return nil, nil
 }
 
+// pageNames lists the pages with a number, whose names are those of the actions that open them.
 func pageNames() []string {
-	var all []string
-	for _, at := range allPages() {
-		if at != onLock {
-			all = append(all, at.String())
-		}
-	}
-	return all
-}
-
-func (a *app) openPage(name string) (tea.Cmd, error) {
-	for _, at := range allPages() {
-		if at != onLock && at.String() == name {
-			a.openIndex(at)
-			return nil, nil
-		}
-	}
-	return nil, fmt.Errorf("one of: %s", strings.Join(pageNames(), ", "))
+	return mapped(openers, func(a action) string { return string(a) })
 }
 
 // openLock opens a lock by its key as the screen shows it.
@@ -200,10 +176,9 @@ func (a *app) setFilter(text string) (tea.Cmd, error) {
 	a.locks().filter = parseFilter(text)
 	a.locks().arrange(&a.state)
 	if fault := a.locks().filter.parseErr; fault != "" {
-		return nil, fmt.Errorf("%s", fault)
+		return nil, errors.New(fault)
 	}
-	a.openIndex(onLocks)
-	return nil, nil
+	return a.perform(openLocks), nil
 }
 
 // orders lists the names of the sort orders of the locks page.
@@ -218,14 +193,8 @@ func orders() []string {
 }
 
 func (a *app) setOrder(name string) (tea.Cmd, error) {
-	if !slices.Contains(orders(), name) {
-		return nil, fmt.Errorf("one of: %s", strings.Join(orders(), ", "))
-	}
-	p := a.locks()
-	p.sortByName(name)
-	p.arrange(&a.state)
-	a.openIndex(onLocks)
-	return nil, nil
+	a.locks().sortByName(name)
+	return a.perform(openLocks), nil
 }
 
 // sortByName sorts the locks by one of orders, and shows its column.
@@ -238,14 +207,8 @@ func (p *locksPage) sortByName(name string) {
 }
 
 func (a *app) setGroup(name string) (tea.Cmd, error) {
-	if !slices.Contains(groups(), name) {
-		return nil, fmt.Errorf("one of: %s", strings.Join(groups(), ", "))
-	}
-	p := a.locks()
-	p.groupBy(name)
-	p.arrange(&a.state)
-	a.openIndex(onLocks)
-	return nil, nil
+	a.locks().groupBy(name)
+	return a.perform(openLocks), nil
 }
 
 func (a *app) setDB(text string) (tea.Cmd, error) {

@@ -2,7 +2,9 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -24,7 +26,7 @@ type menu struct {
 	about   []string // sentences; panel wraps them
 	choices []choice
 	at      int    // index of the selected choice
-	closer  string // key that closes the menu, besides Esc and q
+	closer  action // whose keys close the menu, besides Esc and q
 }
 
 // choice is an entry of a menu.
@@ -45,8 +47,11 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 			return m.run(s, c)
 		}
 	}
+	if m.closer != noAction && s.keymap.actionOf(name, anywhere) == m.closer {
+		return nil, nil
+	}
 	switch name {
-	case "esc", "q", m.closer:
+	case "esc", "q":
 		return nil, nil
 	case "up", "k", "shift+tab":
 		m.at = (m.at + len(m.choices) - 1) % len(m.choices)
@@ -61,8 +66,7 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 // run runs a choice, or shows why it is disabled.
 func (m *menu) run(s *state, c choice) (dialog, tea.Cmd) {
 	if c.disabled != "" {
-		s.reject(c.disabled)
-		return nil, nil
+		return nil, s.reject(c.disabled)
 	}
 	return c.pick(s)
 }
@@ -96,7 +100,7 @@ func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 // panel returns the lines of the menu. The choices from first up to but not including end begin
 // at line at.
 func (m *menu) panel(s *state) (panel []string, at, first, end int) {
-	panel = []string{s.rule(m.title, "Esc closes")}
+	panel = []string{s.ruleOf(s.screen.w, m.title, "Esc closes")}
 	for _, text := range m.about {
 		panel = append(panel, s.wrapped(s.screen.w, margin, s.screen.theme.text, text, 4)...)
 	}
@@ -108,7 +112,7 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	room := s.screen.h - len(panel) - len(about) - 3
 	first, end = m.visible(min(room, max(room-minPageLines, minChoices)))
 	if shown := end - first; shown < len(m.choices) {
-		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d to %d of %d", first+1, end, len(m.choices)), "Esc closes"))
+		panel[0] = s.ruleOf(s.screen.w, m.title, s.sentence(fmt.Sprintf("%d to %d of %d", first+1, end, len(m.choices)), "Esc closes"))
 	}
 	at = len(panel)
 	for i := first; i < end; i++ {
@@ -144,11 +148,7 @@ func (m *menu) keyHint() string {
 	if n := len(m.choices); n > 3 {
 		return "press a letter"
 	}
-	var keys []string
-	for _, c := range m.choices {
-		keys = append(keys, c.key)
-	}
-	return strings.Join(keys, " ")
+	return strings.Join(mapped(m.choices, func(c choice) string { return c.key }), " ")
 }
 
 // hint is a key of a dialog and its effect.
@@ -296,29 +296,21 @@ func (p *prompt) close() (next dialog, cmd tea.Cmd) {
 }
 
 func (p *prompt) insert(runes []rune) {
-	text := append([]rune{}, p.text[:p.at]...)
-	text = append(text, runes...)
-	p.text = append(text, p.text[p.at:]...)
+	p.text = slices.Insert(slices.Clone(p.text), p.at, runes...)
 	p.at += len(runes)
 	p.typed(string(p.text))
 }
 
 func (p *prompt) cut(from, to int) {
-	p.text = append(p.text[:from:from], p.text[to:]...)
+	p.text = slices.Delete(slices.Clone(p.text), from, to)
 	p.at = from
 	p.typed(string(p.text))
 }
 
 // word returns the start of the word before the cursor.
 func (p *prompt) word() int {
-	i := p.at
-	for i > 0 && p.text[i-1] == ' ' {
-		i--
-	}
-	for i > 0 && p.text[i-1] != ' ' {
-		i--
-	}
-	return i
+	before := strings.TrimRight(string(p.text[:p.at]), " ")
+	return utf8.RuneCountInString(before[:strings.LastIndexByte(before, ' ')+1])
 }
 
 // beforeCursor returns the end of the text before the cursor, in at most w cells.

@@ -3,10 +3,9 @@ package tui
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/internal/golden"
 	"locktop/internal/humanize"
 	redisserver "locktop/internal/server"
 	"locktop/keyspace"
@@ -151,8 +151,8 @@ func faultOf(frame string, w, h int) string {
 // except visible runes and SGR sequences.
 func measured(line string) (width int, fault string) {
 	for line != "" {
-		if rest, ours := cutStyle(line); ours {
-			line = rest
+		if line[0] == '\x1b' && sgr.MatchString(line) {
+			line = line[len(sgr.FindString(line)):]
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(line)
@@ -169,15 +169,8 @@ func measured(line string) (width int, fault string) {
 	return width, ""
 }
 
-// cutStyle removes an SGR sequence from the beginning of a line.
-func cutStyle(line string) (rest string, ok bool) {
-	rest, ok = strings.CutPrefix(line, "\x1b[")
-	if !ok {
-		return line, false
-	}
-	rest = strings.TrimLeft(rest, "0123456789;")
-	return strings.CutPrefix(rest, "m")
-}
+// sgr matches an SGR sequence at the beginning of a line.
+var sgr = regexp.MustCompile(`^\x1b\[[0-9;]*m`)
 
 func (d *driver) size(w, h int) *driver {
 	d.t.Helper()
@@ -252,6 +245,28 @@ func (d *driver) line(text string) string {
 	return ""
 }
 
+// wantLine expects texts in the first line of the screen that contains one.
+func (d *driver) wantLine(of string, texts ...string) *driver {
+	d.t.Helper()
+	for _, text := range texts {
+		if line := d.line(of); !strings.Contains(line, text) {
+			d.t.Fatalf("no %q in %q:\n%s", text, line, d.screen())
+		}
+	}
+	return d
+}
+
+// wantNotInLine expects that texts are not in that line.
+func (d *driver) wantNotInLine(of string, texts ...string) *driver {
+	d.t.Helper()
+	for _, text := range texts {
+		if line := d.line(of); strings.Contains(line, text) {
+			d.t.Fatalf("there is %q in %q:\n%s", text, line, d.screen())
+		}
+	}
+	return d
+}
+
 func (d *driver) want(texts ...string) *driver {
 	d.t.Helper()
 	for _, text := range texts {
@@ -286,33 +301,10 @@ func (d *driver) wantOrder(texts ...string) *driver {
 	return d
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 // golden compares the screen, with its styles, with a file.
 func (d *driver) golden(name string) {
 	d.t.Helper()
-	file := filepath.Join("testdata", name+".ansi")
-	got := d.app.View() + "\n"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			d.t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	before, now := strings.Split(string(want), "\n"), strings.Split(got, "\n")
-	for i := range min(len(before), len(now)) {
-		if before[i] != now[i] {
-			d.t.Errorf("%s: line %d (go test ./tui -update writes it anew)\n was %q\n is  %q", file, i+1, before[i], now[i])
-			return
-		}
-	}
-	if len(before) != len(now) {
-		d.t.Errorf("%s has %d lines, the screen %d", file, len(before), len(now))
-	}
+	golden.Check(d.t, name+".ansi", d.app.View()+"\n")
 }
 
 // sourceFunc makes a Source of a function.
@@ -320,9 +312,8 @@ type sourceFunc func(context.Context) (keyspace.Snapshot, error)
 
 func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
 
-// fakeServer is a keyspace that tests change while the screen shows it.
+// fakeServer is a keyspace that tests change while the screen shows it, but not while a command runs.
 type fakeServer struct {
-	mu      sync.Mutex
 	locks   []keyspace.Lock
 	nodes   []keyspace.Node
 	blocked int64    // clients in a blocking command
@@ -334,23 +325,20 @@ type fakeServer struct {
 	looks   int           // number of snapshots so far
 	inUse   int           // concurrent calls now
 	peak    int           // maximum of concurrent calls
+
+	edit func(*keyspace.Snapshot) // changes each snapshot; may be nil
 }
 
 func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	v.mu.Lock()
 	v.looks++
 	v.inUse++
 	v.peak = max(v.peak, v.inUse)
-	block := v.block
-	v.mu.Unlock()
-	if block != nil {
+	if v.block != nil {
 		select {
-		case <-block:
+		case <-v.block:
 		case <-ctx.Done():
 		}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.inUse--
 	var locks []*keyspace.Lock
 	for _, l := range v.locks {
@@ -364,7 +352,7 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if v.evicts != "" {
 		about.MaxMemory, about.Policy = 1<<20, v.evicts
 	}
-	return keyspace.Snapshot{
+	snap := keyspace.Snapshot{
 		At:       time.Now().Add(v.ahead),
 		Locks:    locks,
 		Nodes:    v.nodes,
@@ -372,13 +360,22 @@ func (v *fakeServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, WaitTime: 2300 * time.Microsecond},
 		Server:   about,
 		Problems: v.unseen,
-	}, v.err
+	}
+	if v.edit != nil {
+		v.edit(&snap)
+	}
+	return snap, v.err
 }
 
-func (v *fakeServer) set(change func(*fakeServer)) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	change(v)
+// watched returns the server with changes that a watch reports. events are those of the next
+// snapshot; nil = none ever.
+func (v *fakeServer) watched(mode keyspace.WatchMode, events *[]keyspace.Event) *fakeServer {
+	v.edit = func(s *keyspace.Snapshot) {
+		if s.Watch.Mode = mode; events != nil {
+			s.Events, *events = *events, nil
+		}
+	}
+	return v
 }
 
 // midnight is the time at which the clock of every bubble starts.
@@ -439,15 +436,14 @@ type fakeLoad struct {
 	injected []loadgen.Fault
 	events   []loadgen.Event
 	others   []loadgen.Compared
+	fails    error // of Start
 }
 
-func (g *fakeLoad) Start() error { return g.run(true) }
+func (g *fakeLoad) Start() error { return cmp.Or(g.fails, g.run(g.fails == nil)) }
 func (g *fakeLoad) Stop() error  { return g.run(false) }
 
 func (g *fakeLoad) run(on bool) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.m.Running = on
+	g.change(func(m *loadgen.Metrics) { m.Running = on })
 	return nil
 }
 
@@ -465,28 +461,19 @@ func (g *fakeLoad) setClients(n int) {
 }
 
 func (g *fakeLoad) Inject(f loadgen.Fault) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.injected = append(g.injected, f)
 	return nil
 }
 
 func (g *fakeLoad) Events(seen uint64) []loadgen.Event {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	return g.events[min(int(seen), len(g.events)):]
 }
+func (g *fakeLoad) Beside() []loadgen.Compared { return g.others }
 
 func (g *fakeLoad) Metrics() loadgen.Metrics {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.m
-}
-
-func (g *fakeLoad) Beside() []loadgen.Compared {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.others
 }
 
 func (g *fakeLoad) Scenario() loadgen.Scenario {
@@ -520,24 +507,41 @@ func runningLoad() *fakeLoad {
 	return g
 }
 
+// change changes the metrics of the load.
+func (g *fakeLoad) change(metrics func(m *loadgen.Metrics)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	metrics(&g.m)
+}
+
+// loadConfig returns a Config with a running load.
+func loadConfig() (Config, *fakeLoad) {
+	w, g := testConfig(), runningLoad()
+	w.Load = g
+	return w, g
+}
+
 func testConfig() Config {
 	return Config{
 		Source: sampleServer(), Load: runningLoad(), Title: "redis://127.0.0.1:6379/0",
 		Clipboard: &fakeClipboard{}, Frames: &fakeClipboard{}, CommandStats: &fakeClipboard{},
-		Store: fakeStore{}, Formats: actionFormats(),
+		Store: storeFunc(storedHash), Formats: actionFormats(),
 	}
 }
 
-// fakeStore stores a hash and a queue under every key.
-type fakeStore struct{ err error }
+// storeFunc makes a Store of a function.
+type storeFunc func(keyspace.Lock) ([]RawEntry, error)
 
-func (c fakeStore) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
+func (f storeFunc) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) { return f(l) }
+
+// storedHash stores a hash and a queue under every key.
+func storedHash(l keyspace.Lock) ([]RawEntry, error) {
 	hash := keyspace.Entry{Key: l.Key, Type: "hash", Expires: l.Expires, Len: 1, Members: []keyspace.Member{{Name: "holder", Value: "3"}}}
 	queue := keyspace.Entry{Key: l.Key + ":queue", Type: "list", Len: 40}
 	for i := range 20 {
 		queue.Members = append(queue.Members, keyspace.Member{Name: fmt.Sprintf("waiter-%02d", i)})
 	}
-	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, c.err
+	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, nil
 }
 
 // fakeClipboard records what is copied and saved, and has statistics of some commands.

@@ -86,7 +86,7 @@ func (a *app) copyMenu(l keyspace.Lock) *menu {
 // wakeCommand returns a shell command that wakes the next waiter of a free lock; "" if there
 // is none.
 func (s *state) wakeCommand(l keyspace.Lock) string {
-	return keyspace.WakeCommand(s.formats, l, s.clock(), s.redisCLI...)
+	return keyspace.WakeCommand(s.config.Formats, l, s.clock(), s.config.RedisCLI...)
 }
 
 // eventCopyMenu returns the menu of texts to copy from an event. It has no command: the lock may have changed since.
@@ -107,7 +107,7 @@ func (a *app) eventCopyMenu(e *keyspace.Event) *menu {
 
 // safeCommand returns a shell command for an action, in printable ASCII, or why there is none.
 func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
-	command, err := keyspace.SafeCommand(s.formats, act, l, ttl, s.redisCLI...)
+	command, err := keyspace.SafeCommand(s.config.Formats, act, l, ttl, s.config.RedisCLI...)
 	if err != nil {
 		return "", widget.Plain(err.Error())
 	}

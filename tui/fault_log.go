@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -81,40 +82,39 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 		a.onHealed(e, quorum)
 	case loadgen.Incomplete:
 		a.add(e, e.Text)
-	case loadgen.FencedWrite:
-		a.fold(e, fmt.Sprintf("%s writes to %s: refused, its fencing number %d is older than the newest", late(e), e.Key, e.Fence),
-			"stale writes to %s are refused %d times")
-	case loadgen.WriteAccepted:
-		a.fold(e, fmt.Sprintf("%s writes to %s over what others wrote since: no fencing check, the data is now corrupt", late(e), e.Key),
-			"stale writes to %s are accepted %d times: no fencing check, the data is now corrupt")
-	case loadgen.ForeignUnlock:
-		a.fold(e, fmt.Sprintf("%s releases %s, which was another client's by then", e.Owner(), e.Key),
-			"clients release %s %d times when it is another client's")
 	case loadgen.StuckKey:
 		a.stuck(e)
-	case loadgen.WorkOverlapped:
-		a.fold(e, fmt.Sprintf("two clients work on %s at the same time, for %s: the lease of the first is over", e.Key, humanize.Duration(e.Took)),
-			"two clients work on %s at the same time, %d times, up to %s: the lease of the first is over")
-	case loadgen.Unnotified:
-		a.fold(e, fmt.Sprintf("the lease of %s on %s is over, and %s is not told", e.Owner(), e.Key, e.Owner()),
-			"leases on %s are over and their holders are not told, %d times")
-	case loadgen.UnexplainedLoss:
-		a.fold(e, fmt.Sprintf("%s loses %s, which is renewed, and no fault explains it", e.Owner(), e.Key),
-			"leases on %s that are renewed are lost %d times, and no fault explains it")
-	case loadgen.Overtaken:
-		a.fold(e, fmt.Sprintf("%s waits for %s, and clients that came later are served", e.Owner(), e.Key),
-			"clients that came later are served first on %s, %d times")
-	case loadgen.FenceOrder:
-		a.fold(e, fmt.Sprintf("the fencing number of %s for %s, %d, is not larger than the one before", e.Owner(), e.Key, e.Fence),
-			"fencing numbers for %s are not larger than the one before, %d times")
 	case loadgen.Overlapped:
 		pair := a.lock.TooMany()
 		if h := a.holds[a.slot(e)]; h.token == e.Token && h.overlaps > 0 {
 			pair = fmt.Sprintf("client-%d and %s", h.overlaps, e.Owner())
 		}
-		a.fold(e, fmt.Sprintf("%s held %s at the same time, for %s", pair, e.Key, humanize.Duration(e.Took)),
-			a.lock.TooMany()+" held %s at the same time %d times, up to %s")
+		a.fold(e, pair+" held {key} at the same time, for {took}", a.lock.TooMany()+" held {key} at the same time {n} times, up to {longest}")
+	default:
+		if told, ok := repeated[e.Kind]; ok {
+			a.fold(e, told.once, told.many)
+		}
 	}
+}
+
+// repeated has the sentences about events that can happen many times per second: about one of them, and about several.
+var repeated = map[loadgen.EventKind]struct{ once, many string }{
+	loadgen.FencedWrite: {"{late} writes to {key}: refused, its fencing number {fence} is older than the newest",
+		"stale writes to {key} are refused {n} times"},
+	loadgen.WriteAccepted: {"{late} writes to {key} over what others wrote since: no fencing check, the data is now corrupt",
+		"stale writes to {key} are accepted {n} times: no fencing check, the data is now corrupt"},
+	loadgen.ForeignUnlock: {"{client} releases {key}, which was another client's by then",
+		"clients release {key} {n} times when it is another client's"},
+	loadgen.WorkOverlapped: {"two clients work on {key} at the same time, for {took}: the lease of the first is over",
+		"two clients work on {key} at the same time, {n} times, up to {longest}: the lease of the first is over"},
+	loadgen.Unnotified: {"the lease of {client} on {key} is over, and {client} is not told",
+		"leases on {key} are over and their holders are not told, {n} times"},
+	loadgen.UnexplainedLoss: {"{client} loses {key}, which is renewed, and no fault explains it",
+		"leases on {key} that are renewed are lost {n} times, and no fault explains it"},
+	loadgen.Overtaken: {"{client} waits for {key}, and clients that came later are served",
+		"clients that came later are served first on {key}, {n} times"},
+	loadgen.FenceOrder: {"the fencing number of {client} for {key}, {fence}, is not larger than the one before",
+		"fencing numbers for {key} are not larger than the one before, {n} times"},
 }
 
 // slot returns the index of a hold in holds: that of its key, and for a semaphore also of its
@@ -129,15 +129,15 @@ func (a *faultLog) slot(e *loadgen.Event) string {
 // stuck adds that no client can acquire a key.
 func (a *faultLog) stuck(e *loadgen.Event) {
 	if h := a.holds[a.slot(e)]; h.fault == loadgen.Crash && h.where != "" {
-		a.fold(e, fmt.Sprintf("%s can never be acquired again: client-%d died %s, so the key has no TTL", e.Key, h.client, h.where), "")
+		forever := fmt.Sprintf("{key} can never be acquired again: client-%d died %s, so the key has no TTL", h.client, h.where)
+		a.fold(e, forever, forever)
 		return
 	}
-	a.fold(e, fmt.Sprintf("%s could not be acquired for %s, though clients wait", e.Key, humanize.Duration(e.Took)), "%s could not be acquired %d times, up to %s")
+	a.fold(e, "{key} could not be acquired for {took}, though clients wait", "{key} could not be acquired {n} times, up to {longest}")
 }
 
 // fold adds a sentence about an event that can happen many times per second. Until the next
-// fault, it combines repetitions in one sentence, so that they do not displace the others. many
-// has verbs for the key, the number and, optionally, the longest duration.
+// fault, it combines repetitions in one sentence, so that they do not displace the others.
 func (a *faultLog) fold(e *loadgen.Event, once, many string) {
 	for i := len(a.lines) - 1; i >= 0 && a.lines[i].kind != loadgen.FaultBegan; i-- {
 		l := &a.lines[i]
@@ -146,15 +146,11 @@ func (a *faultLog) fold(e *loadgen.Event, once, many string) {
 		}
 		l.n++
 		l.longest = max(l.longest, e.Took)
-		switch strings.Count(many, "%") {
-		case 2:
-			l.text = fmt.Sprintf(many, e.Key, l.n)
-		case 3:
-			l.text = fmt.Sprintf(many, e.Key, l.n, humanize.Duration(l.longest))
-		}
+		l.text = strings.NewReplacer("{key}", e.Key, "{n}", fmt.Sprint(l.n), "{longest}", humanize.Duration(l.longest)).Replace(many)
 		return
 	}
-	a.add(e, once)
+	a.add(e, strings.NewReplacer("{client}", e.Owner(), "{late}", late(e), "{key}", e.Key, "{fence}", fmt.Sprint(e.Fence),
+		"{took}", humanize.Duration(e.Took)).Replace(once))
 	l := &a.lines[len(a.lines)-1]
 	l.key, l.n, l.longest = e.Key, 1, e.Took
 }
@@ -237,7 +233,7 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 	}
 	for slot, h := range a.holds {
 		key := h.key
-		if h.client == e.Client && stops(e.Fault) {
+		if h.client == e.Client && (e.Fault == loadgen.Freeze || e.Fault == loadgen.Partition) { // no renewals, and the client does not know
 			h.stopped, h.fault = e.At, e.Fault
 			a.holds[slot] = h
 			verb := strikes(e.Fault)
@@ -252,38 +248,22 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 
 // strikes says what a fault does to a holder.
 func strikes(k loadgen.FaultKind) string {
-	switch k {
-	case loadgen.Freeze:
-		return "freezes"
-	case loadgen.Partition:
-		return "is cut off from the server"
-	case loadgen.Crash:
-		return "crashes"
-	case loadgen.Leak:
-		return "begins to renew without end"
-	}
-	return "has the fault " + string(k)
+	return cmp.Or(map[loadgen.FaultKind]string{
+		loadgen.Freeze: "freezes", loadgen.Partition: "is cut off from the server", loadgen.Crash: "crashes", loadgen.Leak: "begins to renew without end",
+	}[k], "has the fault "+string(k))
 }
 
 // injected returns a sentence about a fault without an immediate effect on a hold, else "".
 func injected(e *loadgen.Event) string {
-	switch e.Fault {
-	case loadgen.ExternalDelete:
-		return "fault injected: another program deletes a lock that is held"
-	case loadgen.Flush:
-		return "fault injected: all locks of the load are deleted"
-	case loadgen.ScriptFlush:
-		return "fault injected: the server forgets its scripts"
-	case loadgen.Greedy:
-		return fmt.Sprintf("fault injected: %s comes back at once after every release", e.Owner())
-	case loadgen.Slow:
-		return fmt.Sprintf("fault injected: every packet of %s is delayed", e.Owner())
-	case loadgen.Skew:
-		return fmt.Sprintf("fault injected: the clock of %s is wrong from now on", e.Owner())
-	case loadgen.DropReplies:
-		return fmt.Sprintf("fault injected: requests of %s arrive, the replies to it are lost", e.Owner())
-	}
-	return ""
+	return map[loadgen.FaultKind]string{
+		loadgen.ExternalDelete: "fault injected: another program deletes a lock that is held",
+		loadgen.Flush:          "fault injected: all locks of the load are deleted",
+		loadgen.ScriptFlush:    "fault injected: the server forgets its scripts",
+		loadgen.Greedy:         "fault injected: " + e.Owner() + " comes back at once after every release",
+		loadgen.Slow:           "fault injected: every packet of " + e.Owner() + " is delayed",
+		loadgen.Skew:           "fault injected: the clock of " + e.Owner() + " is wrong from now on",
+		loadgen.DropReplies:    "fault injected: requests of " + e.Owner() + " arrive, the replies to it are lost",
+	}[e.Fault]
 }
 
 // onSnapshot adds a sentence for each holder on the server that does not know of its hold, because
@@ -317,9 +297,6 @@ func (a *faultLog) isUnaware(owner, key, token string) bool {
 	return false
 }
 
-// stops reports whether a fault prevents renewals without the client's knowledge.
-func stops(k loadgen.FaultKind) bool { return k == loadgen.Freeze || k == loadgen.Partition }
-
 // onHealed records the end of a fault.
 func (a *faultLog) onHealed(e *loadgen.Event, quorum int) {
 	switch e.Fault {
@@ -347,24 +324,6 @@ func (a *faultLog) add(e *loadgen.Event, text string) {
 	a.lines = newest(append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text}), linesKept)
 }
 
-// ofLoadEvent returns the glyph and the style of an event.
-func (s *state) ofLoadEvent(k loadgen.EventKind) (string, widget.Style) {
-	g, t := s.screen.glyphs, s.screen.theme
-	switch k {
-	case loadgen.FaultBegan, loadgen.Abandoned:
-		return g.Alert, t.warn
-	case loadgen.FencedWrite:
-		return g.Check, t.good
-	case loadgen.WorkOverlapped:
-		return g.Alert, t.warn
-	case loadgen.Incomplete, loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
-		loadgen.Unnotified, loadgen.UnexplainedLoss, loadgen.Overtaken, loadgen.FenceOrder:
-		return g.Cross, t.bad
-	default:
-		return g.Point, t.text
-	}
-}
-
 // faultLogBlock draws the newest sentences in at most h lines, newest first.
 func (s *state) faultLogBlock(w, h int) []string {
 	if len(s.run.faultLog.lines) == 0 || h < 3 {
@@ -373,7 +332,7 @@ func (s *state) faultLogBlock(w, h int) []string {
 	all := []string{s.ruleOf(w, "what happened", "newest first")}
 	for i := len(s.run.faultLog.lines) - 1; i >= 0 && len(all) < h; i-- {
 		entry := &s.run.faultLog.lines[i]
-		glyph, st := s.ofLoadEvent(entry.kind)
+		glyph, st := s.look(entry.kind)
 		for n, text := range s.screen.glyphs.Wrap(s.redactLoad(entry.text), w-14, 3) {
 			l := widget.NewLine(w).Pad(widget.Style{}, 1)
 			if n == 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -23,17 +24,16 @@ type filter struct {
 	expr     *regexp.Regexp
 	invert   bool
 	parseErr string // why the expression is invalid, "" if it is valid
+
+	found, all int // number of entries that it selects, and of all, when the page was arranged
 }
 
-// filtered is a page with a filter.
-type filtered interface {
-	arrange(*state)
-	matches(*state) string // how many of all entries the filter selects
-}
+// matches says how many of all entries the filter selects.
+func (f *filter) matches() string { return humanize.Count(f.found) + " of " + humanize.Count(f.all) }
 
 // onKey handles the keys of the filter: search opens its prompt, back clears it. It returns false
 // for other actions.
-func (f *filter) onKey(s *state, a action, p filtered) bool {
+func (f *filter) onKey(s *state, a action, p page) bool {
 	switch {
 	case a == search:
 		s.dialog = f.prompt(s, p)
@@ -48,7 +48,7 @@ func (f *filter) onKey(s *state, a action, p filtered) bool {
 
 // prompt returns the prompt for the filter, with the number of matches or the error in the
 // filter.
-func (f *filter) prompt(s *state, p filtered) *prompt {
+func (f *filter) prompt(s *state, p page) *prompt {
 	d := newPrompt("/", f.text)
 	d.typed = func(text string) {
 		*f = parseFilter(text)
@@ -58,17 +58,17 @@ func (f *filter) prompt(s *state, p filtered) *prompt {
 		if f.parseErr != "" {
 			return f.parseErr, true
 		}
-		return p.matches(s), false
+		return f.matches(), false
 	}
 	return d
 }
 
 // segment returns the filter and the number of matches for a summary.
-func (f *filter) segment(s *state, p filtered) segment {
+func (f *filter) segment(s *state) segment {
 	if f.text == "" {
 		return segment{}
 	}
-	return segment{style: s.screen.theme.key, text: f.shown(s) + "  " + p.matches(s), priority: 1}
+	return segment{style: s.screen.theme.key, text: f.shown(s) + "  " + f.matches(), priority: 1}
 }
 
 // shown returns the filter for display, without its text in privacy mode: the text is a part of a name.
@@ -98,57 +98,44 @@ func parseFilter(text string) filter {
 }
 
 // active reports whether the filter can exclude anything.
-func (f filter) active() bool { return f.parseErr == "" && (f.word != "" || f.expr != nil) }
+func (f *filter) active() bool { return f.parseErr == "" && (f.word != "" || f.expr != nil) }
 
-// match reports whether the filter selects a lock. about holds the kinds of its findings.
-func (f filter) match(l *keyspace.Lock, now time.Time, about string) bool {
-	return !f.active() || (f.lockContains(l, now) || about != "" && f.contains(about)) != f.invert
-}
-
-func (f filter) lockContains(l *keyspace.Lock, now time.Time) bool {
-	if f.contains(widget.Plain(l.Key)) || f.contains(string(l.Kind)) || f.contains(l.Format) || f.contains(string(l.State(now))) {
-		return true
-	}
-	for i := range l.Holders {
-		if f.contains(widget.Plain(l.Holders[i].Label)) || f.contains(widget.Plain(l.Holders[i].ID)) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return f.contains(widget.Plain(w.ID)) })
+// lock reports whether the filter selects a lock. about holds the kinds of its findings.
+func (f *filter) lock(l *keyspace.Lock, now time.Time, about string) bool {
+	return !f.active() || (f.any(l.Key, string(l.Kind), l.Format, string(l.State(now))) || about != "" && f.contains(about) ||
+		slices.ContainsFunc(l.Holders, func(h keyspace.Holder) bool { return f.any(h.Label, h.ID) }) ||
+		slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return f.any(w.ID) })) != f.invert
 }
 
 // event reports whether the filter selects an event, by its kind, lock, holder or waiter.
-func (f filter) event(e *keyspace.Event) bool {
-	if !f.active() {
-		return true
-	}
-	found := f.contains(string(e.Kind)) || f.contains(widget.Plain(e.Lock.Key)) || f.contains(e.Lock.Format) ||
-		f.contains(widget.Plain(e.Holder.Name())) || f.contains(widget.Plain(e.Waiter.ID))
-	return found != f.invert
+func (f *filter) event(e *keyspace.Event) bool {
+	return !f.active() || f.any(string(e.Kind), e.Lock.Key, e.Lock.Format, e.Holder.Name(), e.Waiter.ID) != f.invert
 }
 
 // lane reports whether the filter selects a timeline lane, by its key or the names of its
 // holders.
-func (f filter) lane(key string, owners iter.Seq[string]) bool {
+func (f *filter) lane(key string, owners iter.Seq[string]) bool {
 	if !f.active() {
 		return true
 	}
-	found := f.contains(widget.Plain(key))
+	found := f.any(key)
 	for name := range owners {
-		found = found || f.contains(widget.Plain(name))
+		found = found || f.any(name)
 	}
 	return found != f.invert
 }
 
 // finding reports whether the filter selects a finding, by its ID, severity, text or key.
-func (f filter) finding(x *keyspace.Finding) bool {
-	if !f.active() {
-		return true
-	}
-	return (f.contains(x.ID) || f.contains(x.Severity.String()) || f.contains(x.Text) || f.contains(widget.Plain(x.Lock.Key))) != f.invert
+func (f *filter) finding(x *keyspace.Finding) bool {
+	return !f.active() || f.any(x.ID, x.Severity.String(), x.Text, x.Lock.Key) != f.invert
 }
 
-func (f filter) contains(text string) bool {
+// any reports whether one of some texts, as the screen shows them, contains the word or matches the expression.
+func (f *filter) any(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return f.contains(widget.Plain(text)) })
+}
+
+func (f *filter) contains(text string) bool {
 	if f.expr != nil {
 		return f.expr.MatchString(text)
 	}

@@ -16,19 +16,17 @@ type helpDialog struct {
 }
 
 func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
-	switch k.String() {
-	case "j", "down":
-		d.top = scrolled(d.top+1, len(d.text(s)), d.height(s))
-	case "k", "up":
-		d.top = scrolled(d.top-1, len(d.text(s)), d.height(s))
-	case "pgdown", " ":
-		d.top = scrolled(d.top+d.height(s), len(d.text(s)), d.height(s))
-	case "pgup":
-		d.top = scrolled(d.top-d.height(s), len(d.text(s)), d.height(s))
-	default:
+	by, ok := scrollKeys(d.height(s))[k.String()]
+	if !ok {
 		return nil, nil
 	}
+	d.top = scrolled(d.top+by, len(d.text(s)), d.height(s))
 	return d, nil
+}
+
+// scrollKeys returns how far keys scroll a dialog with pages of h lines.
+func scrollKeys(h int) map[string]int {
+	return map[string]int{"j": 1, "down": 1, "k": -1, "up": -1, "pgdown": h, " ": h, "pgup": -h}
 }
 
 // height returns the number of lines below the title.
@@ -45,7 +43,7 @@ func (d *helpDialog) draw(s *state, lines []string) []string {
 	for i := range body {
 		switch at := i - 1 + d.top; {
 		case i == 0:
-			body[i] = s.rule("keys", "any other key closes")
+			body[i] = s.ruleOf(s.screen.w, "keys", "any other key closes")
 		case at < len(text):
 			body[i] = text[at]
 		default:
@@ -65,20 +63,17 @@ func (d *helpDialog) text(s *state) []string {
 			lines = append(lines, d.section(s, at.String(), func(p pageSet) bool { return p&d.page == 0 && p&-p == at })...) // list a binding of several pages only at the first one
 		}
 	}
-	lines = append(lines, widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "mouse").String())
-	for _, m := range mouseHelp() {
-		lines = append(lines, d.entry(s, m.what, m.does)...)
-	}
-	lines = append(lines, strings.Repeat(" ", s.screen.w), widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "words").String())
-	for _, m := range wordHelp() {
-		lines = append(lines, d.entry(s, m.what, m.does)...)
-	}
-	return append(lines, strings.Repeat(" ", s.screen.w), d.legend(s))
+	lines = append(lines, d.entries(s, "mouse", mouseHelp())...)
+	lines = append(lines, d.entries(s, "words", wordHelp())...)
+	return append(lines, d.legend(s))
 }
 
+// explained is a word, a key or a part of the mouse with its explanation.
+type explained struct{ what, does string }
+
 // wordHelp is what short words and signs on the screen mean, for the help and the docs.
-func wordHelp() []struct{ what, does string } {
-	return []struct{ what, does string }{
+func wordHelp() []explained {
+	return []explained{
 		{"HOLDS", "how often its owner has entered the lock; of a semaphore the permits in use and in all"},
 		{"≥3 m", "at least: the hold began before locktop saw it"},
 		{"WAIT ?", "the lock type does not record its waiters"},
@@ -100,29 +95,30 @@ const (
 
 // section lists the keys of the selected pages. It returns nil if there are none.
 func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
-	lines := []string{widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, title).String()}
+	var entries []explained
 	for _, b := range s.keymap {
-		if !wanted(b.place) {
-			continue
+		if wanted(b.place) {
+			entries = append(entries, explained{b.label, b.help})
 		}
-		lines = append(lines, d.entry(s, b.label, b.help)...)
 	}
-	if len(lines) == 1 {
+	if len(entries) == 0 {
 		return nil
 	}
-	return append(lines, strings.Repeat(" ", s.screen.w))
+	return d.entries(s, title, entries)
 }
 
-// entry draws a key and its text.
-func (d *helpDialog) entry(s *state, label, help string) []string {
-	var lines []string
-	label = s.screen.glyphs.Word(label)
-	for _, text := range s.screen.glyphs.Wrap(s.screen.glyphs.Word(help), max(1, s.screen.w-helpColumn), helpLines) {
-		l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 4).Put(s.screen.theme.key, label).PadTo(s.screen.theme.text, helpColumn)
-		lines = append(lines, l.Put(s.screen.theme.text, text).String())
-		label = ""
+// entries draws a title, keys or words with their texts, and a blank line.
+func (d *helpDialog) entries(s *state, title string, all []explained) []string {
+	g, t, w := s.screen.glyphs, s.screen.theme, s.screen.w
+	lines := []string{widget.NewLine(w).Pad(t.text, 2).Put(t.strong, title).String()}
+	for _, one := range all {
+		label := g.Word(one.what)
+		for _, text := range g.Wrap(g.Word(one.does), max(1, w-helpColumn), helpLines) {
+			lines = append(lines, widget.NewLine(w).Pad(t.text, 4).Put(t.key, label).PadTo(t.text, helpColumn).Put(t.text, text).String())
+			label = ""
+		}
 	}
-	return lines
+	return append(lines, strings.Repeat(" ", w))
 }
 
 // legend shows the glyph of each state.
@@ -130,7 +126,7 @@ func (d *helpDialog) legend(s *state) string {
 	l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "states")
 	l.PadTo(s.screen.theme.text, 16)
 	for _, st := range keyspace.States() {
-		glyph, style := s.ofState(st)
+		glyph, style := s.look(st)
 		l.Put(style, glyph+" "+string(st)).Pad(s.screen.theme.text, 2)
 	}
 	return l.String()

@@ -78,18 +78,18 @@ func (s *state) findsClients() bool {
 }
 
 // onAnswer stores a list of clients. It discards one for another lock.
-func (c *holderClients) onAnswer(msg clientsMsg) {
+func (c *holderClients) onAnswer(id keyspace.ID, clients []keyspace.Client, err error) {
 	c.asking = false
-	if msg.id.OnAnyNode() == c.lock {
-		c.clients, c.err, c.answered = msg.clients, msg.err, true
+	if id.OnAnyNode() == c.lock {
+		c.clients, c.err, c.answered = clients, err, true
 	}
 }
 
 // onWatched stores the result of a search for the client of a holder.
-func (c *holderClients) onWatched(msg watchedMsg) {
-	if msg.id.OnAnyNode() == c.lock && msg.holder.ID == c.watch.holder.ID && c.watch.stop != nil {
+func (c *holderClients) onWatched(id keyspace.ID, h keyspace.Holder, found keyspace.Suspicion, err error) {
+	if id.OnAnyNode() == c.lock && h.ID == c.watch.holder.ID && c.watch.stop != nil {
 		c.watch.stop()
-		c.watch.stop, c.watch.found, c.watch.err = nil, msg.found, msg.err
+		c.watch.stop, c.watch.found, c.watch.err = nil, found, err
 	}
 }
 

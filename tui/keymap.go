@@ -201,18 +201,6 @@ func (t keymap) key(act action) string {
 	return string(act)
 }
 
-// first returns the first key of an action, by bubbletea's name.
-func (t keymap) first(act action) string {
-	for _, b := range t {
-		for key, does := range b.named() {
-			if does == act {
-				return key
-			}
-		}
-	}
-	return ""
-}
-
 // named replaces {action} in a text of the program by the key of the action.
 func (t keymap) named(text string) string {
 	return actionInText.ReplaceAllStringFunc(text, func(name string) string { return t.key(action(name[1 : len(name)-1])) })

@@ -92,10 +92,11 @@ const (
 	nodeEmpty      action = "node-empty"
 )
 
+// openers lists the actions that open a page, in the order of the numbers of the pages.
+var openers = []action{openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents}
+
 // pageOf returns the number of the page that an action opens, counted from 0; -1 if it opens none.
-func pageOf(act action) int {
-	return slices.Index([]action{openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents}, act)
-}
+func pageOf(act action) int { return slices.Index(openers, act) }
 
 // pageSet is a set of pages on which a key works.
 type pageSet uint16

@@ -2,7 +2,7 @@ package tui
 
 import (
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +10,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/internal/golden"
 	"locktop/keyspace"
 	"locktop/loadgen"
 )
@@ -23,30 +24,10 @@ type keyTest struct {
 
 // setUp opens the page of a key test.
 func (s keyTest) setUp(d *driver) {
-	switch s.at {
-	case onTimeline:
-		d.press("2")
-	case onLoad:
-		d.press("3")
-	case onNodes:
-		d.press("4")
-	case onFindings:
-		d.press("5")
-	case onEvents:
-		d.press("6")
-	case onLock:
-		d.press("enter")
-	}
+	d.press(map[pageSet]string{onLocks: "1", onTimeline: "2", onLoad: "3", onNodes: "4", onFindings: "5", onEvents: "6", onLock: "enter"}[s.at])
 }
 
 func keyTests() []keyTest {
-	down := func(d *driver, keys ...string) { d.press(keys...) }
-	selected := func(d *driver, key string) {
-		d.t.Helper()
-		if line := d.line("▌"); !strings.Contains(line, key) {
-			d.t.Fatalf("selected is %q, want %q:\n%s", line, key, d.screen())
-		}
-	}
 	own := []keyTest{
 
 		{onLocks, "/", func(d *driver) {
@@ -64,20 +45,6 @@ func keyTests() []keyTest {
 			d.want("since 20:48").press("v").wantNot("since 20:48").press("v").want("since 20:48")
 		}},
 		{onLocks, "w", func(d *driver) { d.size(160, 45).wantNot("FENCE").press("w").want("FENCE", "812", "RENEWED") }},
-		{onLocks, "j", func(d *driver) { d.press("j"); selected(d, "lock:orders") }},
-		{onLocks, "down", func(d *driver) { d.press("down"); selected(d, "lock:orders") }},
-		{onLocks, "k", func(d *driver) { down(d, "j", "j", "k"); selected(d, "lock:orders") }},
-		{onLocks, "up", func(d *driver) { down(d, "j", "j", "up"); selected(d, "lock:orders") }},
-		{onLocks, "G", func(d *driver) { d.press("G"); selected(d, "東京") }},
-		{onLocks, "end", func(d *driver) { d.press("end"); selected(d, "東京") }},
-		{onLocks, "g", func(d *driver) { d.press("G", "g"); selected(d, "job:nightly") }},
-		{onLocks, "home", func(d *driver) { d.press("G", "home"); selected(d, "job:nightly") }},
-		{onLocks, "pgdown", func(d *driver) { d.size(60, 12).press("pgdown"); selected(d, "東京") }},
-		{onLocks, "ctrl+f", func(d *driver) { d.size(60, 12).press("ctrl+f"); selected(d, "東京") }},
-		{onLocks, "pgup", func(d *driver) { d.press("G", "pgup"); selected(d, "job:nightly") }},
-		{onLocks, "ctrl+b", func(d *driver) { d.press("G", "ctrl+b"); selected(d, "job:nightly") }},
-		{onLocks, "ctrl+d", func(d *driver) { d.press("ctrl+d"); selected(d, "東京") }},
-		{onLocks, "ctrl+u", func(d *driver) { d.press("ctrl+d", "ctrl+u"); selected(d, "job:nightly") }},
 		{onLocks, "esc", func(d *driver) {
 			d.press("/").enter("rw").press("enter", " ").want("PAUSED", "2 of 8")
 			d.press("esc").want("2 of 8").wantNot("PAUSED").press("esc").wantNot("2 of 8")
@@ -89,7 +56,7 @@ func keyTests() []keyTest {
 		}},
 		{onLocks, "t", func(d *driver) {
 			d.press("t").want("1 tagged", "✓")
-			selected(d, "lock:orders")
+			d.wantLine("▌", "lock:orders")
 			d.press("k", "t").wantNot("tagged").press("g", "t", "esc").wantNot("tagged")
 		}},
 		{onLocks, "y", func(d *driver) {
@@ -112,20 +79,6 @@ func keyTests() []keyTest {
 		{onLock, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly", "command that sets a deadline").press("esc")
 		}},
-		{onLock, "j", func(d *driver) { scrolls(d, "j") }},
-		{onLock, "down", func(d *driver) { scrolls(d, "down") }},
-		{onLock, "k", func(d *driver) { scrollsBack(d, "k") }},
-		{onLock, "up", func(d *driver) { scrollsBack(d, "up") }},
-		{onLock, "G", func(d *driver) { scrolls(d, "G") }},
-		{onLock, "end", func(d *driver) { scrolls(d, "end") }},
-		{onLock, "pgdown", func(d *driver) { scrolls(d, "pgdown") }},
-		{onLock, "ctrl+f", func(d *driver) { scrolls(d, "ctrl+f") }},
-		{onLock, "ctrl+d", func(d *driver) { scrolls(d, "ctrl+d") }},
-		{onLock, "ctrl+u", func(d *driver) { scrollsBack(d, "ctrl+u") }},
-		{onLock, "g", func(d *driver) { scrollsBack(d, "g") }},
-		{onLock, "home", func(d *driver) { scrollsBack(d, "home") }},
-		{onLock, "pgup", func(d *driver) { scrollsBack(d, "pgup") }},
-		{onLock, "ctrl+b", func(d *driver) { scrollsBack(d, "ctrl+b") }},
 
 		{onTimeline, "enter", func(d *driver) {
 			d.press("enter").want("newest first", "cache:rebuild").press("esc").want("free, with waiters")
@@ -174,10 +127,10 @@ func keyTests() []keyTest {
 		}},
 		{onLoad, "right", func(d *driver) { d.press("right").wait(tickInterval).want("← reentrant →") }},
 		{onLoad, "left", func(d *driver) { d.press("j", "left").wait(tickInterval).want("← 10 →") }},
-		{onLoad, "j", func(d *driver) { d.press("j"); selected(d, "clients") }},
-		{onLoad, "down", func(d *driver) { d.press("down"); selected(d, "clients") }},
-		{onLoad, "k", func(d *driver) { d.press("j", "j", "k"); selected(d, "clients") }},
-		{onLoad, "up", func(d *driver) { d.press("j", "j", "up"); selected(d, "clients") }},
+		{onLoad, "j", func(d *driver) { d.press("j").wantLine("▌", "clients") }},
+		{onLoad, "down", func(d *driver) { d.press("down").wantLine("▌", "clients") }},
+		{onLoad, "k", func(d *driver) { d.press("j", "j", "k").wantLine("▌", "clients") }},
+		{onLoad, "up", func(d *driver) { d.press("j", "j", "up").wantLine("▌", "clients") }},
 		{onLoad, "]", func(d *driver) { d.press("]").wait(tickInterval).want("50 ms on average") }},
 		{onLoad, "[", func(d *driver) { d.press("[").wait(tickInterval).want("10 ms on average") }},
 		{onLoad, "l", func(d *driver) { d.press("l").want("client-1 is") }},
@@ -185,6 +138,9 @@ func keyTests() []keyTest {
 		{onLoad, "+", func(d *driver) { d.want("20 clients").press("+", "+").wait(tickInterval).want("40 clients") }},
 		{onLoad, "=", func(d *driver) { d.press("=").wait(tickInterval).want("30 clients") }},
 		{onLoad, "-", func(d *driver) { d.press("-", "-").wait(tickInterval).want("9 clients") }},
+	}
+	for _, key := range strings.Fields("j down G end pgdown ctrl+f ctrl+d k up g home pgup ctrl+b ctrl+u") {
+		own = append(own, keyTest{onLock, key, func(d *driver) { scrolls(d, key) }})
 	}
 	return append(own, listKeyTests()...)
 }
@@ -201,7 +157,7 @@ func listKeyTests() []keyTest {
 		return 0
 	}
 	var all []keyTest
-	for at, n := range map[pageSet]int{onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
+	for at, n := range map[pageSet]int{onLocks: 8, onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
 		n = min(n, 12)
 		for _, key := range []string{"j", "down", "k", "up"} {
 			all = append(all, keyTest{at, key, func(d *driver) {
@@ -235,24 +191,16 @@ func listKeyTests() []keyTest {
 	return all
 }
 
-// scrolls expects that a key scrolls the page of a lock in a small window.
+// scrolls expects that a key scrolls the page of a lock down in a small window, or up again.
 func scrolls(d *driver, key string) {
 	d.t.Helper()
 	d.size(100, 14)
-	before := d.screen()
-	if d.press(key).screen() == before {
-		d.t.Errorf("%s did not scroll", key)
+	before, back := d.screen(), slices.Contains(strings.Fields("k up g home pgup ctrl+b ctrl+u"), key)
+	if back {
+		d.press("j")
 	}
-}
-
-// scrollsBack expects that a key scrolls the page back.
-func scrollsBack(d *driver, key string) {
-	d.t.Helper()
-	d.size(100, 14)
-	before := d.screen()
-	d.press("j")
-	if d.press(key).screen() != before {
-		d.t.Errorf("%s did not scroll back", key)
+	if d.press(key); (d.screen() == before) != back {
+		d.t.Errorf("%s did not scroll", key)
 	}
 }
 
@@ -260,13 +208,6 @@ func wantQuit(d *driver) {
 	d.t.Helper()
 	if !d.quit {
 		d.t.Fatal("the program goes on")
-	}
-}
-
-func wantSuspended(d *driver) {
-	d.t.Helper()
-	if !d.suspended {
-		d.t.Fatal("the program was not suspended")
 	}
 }
 
@@ -298,11 +239,69 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 	}
 }
 
-func TestLettersThatArriveTogetherArePressedOneByOne(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj/rw")})
-		d.settle().want("/rw", "2 of 8")
-	})
+func TestKeysAndDialogs(t *testing.T) {
+	for name, play := range map[string]func(d *driver){
+		"letters that arrive together are pressed one by one": func(d *driver) {
+			d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj/rw")})
+			d.settle().want("/rw", "2 of 8")
+		},
+		"a paste is not a command": func(d *driver) {
+			d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})
+			d.settle()
+			if d.quit {
+				d.t.Error("pasting a text quit the program")
+			}
+			d.press("/").deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("rw:cat"), Paste: true})
+			d.settle().want("1 of 8")
+		},
+		"footer and help come from the table": func(d *driver) {
+			d.size(200, 95)
+			foot := d.line("? help")
+			d.press("?")
+			for _, b := range newKeymap(nil, nil) {
+				d.want(b.label, b.help)
+				if b.word != "" && b.place&onLocks != 0 && d.app.offers(b) && !strings.Contains(foot, b.label+" "+b.word) {
+					d.t.Errorf("%q is not in %q", b.word, foot)
+				}
+			}
+			for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
+				d.want(string(st))
+			}
+		},
+		// At 80 columns the help wraps its texts.
+		"the help shows every text completely": func(d *driver) {
+			d.size(80, 24)
+			text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
+			text = strings.Join(strings.Fields(text), " ")
+			for _, b := range newKeymap(nil, nil) {
+				if !strings.Contains(text, strings.Join(strings.Fields(b.help), " ")) {
+					d.t.Errorf("the help of %s is cut: %s", b.label, b.help)
+				}
+			}
+		},
+		"help scrolls in a small window": func(d *driver) {
+			d.size(60, 12).press("?").want("locks").wantNot("states")
+			for range 120 {
+				d.press("j")
+			}
+			d.want("states").press("k").press("esc").wantNot("everywhere")
+		},
+		"a long command is visible at the cursor": func(d *driver) {
+			d.size(80, 24).press(":").enter("lock jobs:" + strings.Repeat("a long path to/", 6) + "invoice").want("to/invoice")
+			d.press("home").want(":lock jobs").press("end").want("to/invoice")
+		},
+		"up and down bring back commands": func(d *driver) {
+			for _, text := range []string{"page load", "every 2s", "page load"} {
+				d.press(":").enter(text).press("enter")
+			}
+			d.press(":", "up").want(":page load").press("up").want(":every 2s").press("up").want(":every 2s")
+			d.press("down").want(":page load").press("down").wantNot(":page load", ":every")
+			d.press("down", "up", "up").enter("50ms").want(":every 2s50ms").press("esc")
+			d.press("/", "up").wantNot("page load").press("esc")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
+	}
 }
 
 // The second key goes to the page that the first one opens, and its effect
@@ -330,35 +329,6 @@ func TestAKeyReachesThePageThatTheKeyBeforeItOpens(t *testing.T) {
 	})
 }
 
-func TestAPasteIsNotACommand(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})
-		d.settle()
-		if d.quit {
-			t.Error("pasting a text quit the program")
-		}
-		d.press("/").deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("rw:cat"), Paste: true})
-		d.settle().want("1 of 8")
-	})
-}
-
-func TestNoKeyHasTwoActions(t *testing.T) {
-	for _, at := range allPages() {
-		seen := map[string]action{}
-		for _, b := range newKeymap(nil, nil) {
-			for k, does := range b.named() {
-				if b.place&at == 0 {
-					continue
-				}
-				if _, taken := seen[k]; taken {
-					t.Errorf("on %s, %q stands for two things", at, k)
-				}
-				seen[k] = does
-			}
-		}
-	}
-}
-
 func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	alone := testConfig()
 	alone.Load = nil
@@ -374,47 +344,6 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	drive(t, Config{Source: &fakeServer{}}, func(d *driver) {
 		d.press("j").want("no locks to move among")
 		d.want("no locks among 1,204 keys", "locktop demo")
-	})
-}
-
-func TestFooterAndHelpComeFromTheTable(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(200, 95)
-		foot := d.line("? help")
-		d.press("?")
-		for _, b := range newKeymap(nil, nil) {
-			d.want(b.label, b.help)
-			if b.word != "" && b.place&onLocks != 0 && d.app.offers(b) && !strings.Contains(foot, b.label+" "+b.word) {
-				t.Errorf("%q is not in %q", b.word, foot)
-			}
-		}
-		for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
-			d.want(string(st))
-		}
-	})
-}
-
-// At 80 columns the help wraps its texts.
-func TestTheHelpShowsEveryTextCompletely(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(80, 24)
-		text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
-		text = strings.Join(strings.Fields(text), " ")
-		for _, b := range newKeymap(nil, nil) {
-			if !strings.Contains(text, strings.Join(strings.Fields(b.help), " ")) {
-				t.Errorf("the help of %s is cut: %s", b.label, b.help)
-			}
-		}
-	})
-}
-
-func TestHelpScrollsInASmallWindow(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(60, 12).press("?").want("locks").wantNot("states")
-		for range 120 {
-			d.press("j")
-		}
-		d.want("states").press("k").press("esc").wantNot("everywhere")
 	})
 }
 
@@ -456,37 +385,5 @@ func keysPage() string {
 }
 
 func TestThePageOfKeysIsUpToDate(t *testing.T) {
-	const file = "../docs/keys.md"
-	want := keysPage()
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is stale: go test ./tui -run Page -update makes it again", file)
-	}
-}
-
-func TestALongCommandIsVisibleAtTheCursor(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		d.size(80, 24).press(":").enter("lock jobs:" + strings.Repeat("a long path to/", 6) + "invoice").want("to/invoice")
-		d.press("home").want(":lock jobs").press("end").want("to/invoice")
-	})
-}
-
-func TestUpAndDownBringBackCommands(t *testing.T) {
-	drive(t, testConfig(), func(d *driver) {
-		for _, text := range []string{"page load", "every 2s", "page load"} {
-			d.press(":").enter(text).press("enter")
-		}
-		d.press(":", "up").want(":page load").press("up").want(":every 2s").press("up").want(":every 2s")
-		d.press("down").want(":page load").press("down").wantNot(":page load", ":every")
-		d.press("down", "up", "up").enter("50ms").want(":every 2s50ms").press("esc")
-		d.press("/", "up").wantNot("page load").press("esc")
-	})
+	golden.Check(t, "../../docs/keys.md", keysPage())
 }

@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,28 +21,17 @@ type layout struct {
 // frame returns the layout for the size of the window. A small window drops the other lines in
 // favour of the page.
 func (s *state) frame() layout {
-	f := layout{body: s.screen.h, compact: s.screen.w < 60 || s.screen.h < 12}
-	f.header = s.screen.h >= 3
-	f.footer = s.screen.h >= 5
+	f := layout{compact: s.screen.w < 60 || s.screen.h < 12, header: s.screen.h >= 3, footer: s.screen.h >= 5}
 	f.summary = !f.compact
-	for _, line := range []bool{f.header, f.footer, f.summary} {
-		if line {
-			f.body--
-		}
-	}
+	f.body = s.screen.h - f.top() - linesOf(f.footer)
 	return f
 }
 
 // top returns the number of lines above the page.
-func (f layout) top() int {
-	n := 0
-	for _, line := range []bool{f.header, f.summary} {
-		if line {
-			n++
-		}
-	}
-	return n
-}
+func (f layout) top() int { return linesOf(f.header, f.summary) }
+
+// linesOf returns the number of lines that are shown.
+func linesOf(shown ...bool) int { return count(shown, func(on *bool) bool { return *on }) }
 
 // View implements tea.Model. It returns exactly as many lines as the window has, each as wide
 // as the window.
@@ -97,7 +88,7 @@ func (a *app) headerParts(s *state, tabs []segment) (left, right []segment) {
 	left = append([]segment{{style: t.chip, text: " locktop "}}, tabs...)
 	left = append(left, segment{style: t.strong, text: " " + strings.TrimPrefix(s.address(), "redis://"), priority: 2, flex: 14})
 	return left, []segment{
-		{style: t.dim, text: s.version(), priority: 5},
+		{style: t.dim, text: widget.Plain(strings.ToLower(s.current().snap.Server.Software())), priority: 5},
 		s.mode(),
 		{style: t.dim, text: s.clockText(), priority: 6},
 		a.modeBadge(),
@@ -168,10 +159,6 @@ func (s *state) clockText() string {
 	return s.now.Format("15:04:05")
 }
 
-func (s *state) version() string {
-	return widget.Plain(strings.ToLower(s.current().snap.Server.Software()))
-}
-
 // mode returns the status of the view: live, paused, lost or a position in a recording.
 func (s *state) mode() segment {
 	g, t := s.screen.glyphs, s.screen.theme
@@ -183,7 +170,7 @@ func (s *state) mode() segment {
 		if s.paused.rewound {
 			text = " showing " + s.paused.clock.Local().Format("15:04:05")
 		}
-		if n := s.eventsSince(); n > 0 {
+		if n := s.log.total - s.paused.events; n > 0 {
 			text += ", +" + humanize.Plural(n, "event")
 		}
 		return segment{style: t.chip, text: text + " ", priority: 1}
@@ -194,7 +181,8 @@ func (s *state) mode() segment {
 	case s.refresher.busy && s.now.Sub(s.refresher.asked) >= slowAfter:
 		return segment{style: t.warn, text: g.Dotted + " no answer " + humanize.Duration(s.now.Sub(s.refresher.asked)), priority: 1}
 	}
-	if age := s.pictureAge(); age > s.refresher.every+oldAfter {
+	answered := s.live.snap.AnsweredAt() // zero if it is not known when the servers answered the reads that the picture shows
+	if age := s.now.Sub(answered); !answered.IsZero() && age > s.refresher.every+oldAfter {
 		return segment{style: t.warn, text: g.Dotted + " " + humanize.Duration(age) + " old", priority: 1}
 	}
 	return segment{style: t.good, text: g.Dot + " live", priority: 1}
@@ -202,16 +190,6 @@ func (s *state) mode() segment {
 
 // oldAfter is the age from which a picture is not live.
 const oldAfter = 2 * time.Second
-
-// pictureAge returns how long ago the servers answered the reads that the picture shows, as far
-// as it is known.
-func (s *state) pictureAge() time.Duration {
-	answered := s.live.snap.AnsweredAt()
-	if answered.IsZero() {
-		return 0
-	}
-	return s.now.Sub(answered)
-}
 
 // summaryLine draws the second line: the page's summary, the connection error, or the gap in a
 // recording.
@@ -234,10 +212,8 @@ func (a *app) summaryLine(s *state) string {
 func (s *state) lost() string {
 	k, g := s.refresher, s.screen.glyphs
 	switch {
-	case k.silent && k.answered.IsZero():
-		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.asked)))
 	case k.silent:
-		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.answered)))
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(cmp.Or(k.answered, k.asked))))
 	case k.answered.IsZero():
 		return fmt.Sprintf("%s no connection: %s, trying again", g.Cross, k.reason)
 	default:
@@ -287,7 +263,7 @@ func (s *state) offers(b binding) bool {
 	case sceneMenu:
 		return s.run.load != nil && len(s.run.scenes) > 0
 	case actOn:
-		return s.acts
+		return s.config.Executor != nil
 	case findClient:
 		return s.findsClients()
 	}
@@ -333,7 +309,7 @@ func (p segment) min() int {
 func layoutLine(l *widget.Line, g widget.Glyphs, left, right []segment) {
 	const edge = 1
 	room := l.Rest() - edge + segmentGap
-	limit := lastPriority(left, right)
+	limit := slices.MaxFunc(slices.Concat(left, right), func(a, b segment) int { return a.priority - b.priority }).priority
 	for limit > 0 && needs(left, limit)+needs(right, limit) > room {
 		limit--
 	}
@@ -363,16 +339,6 @@ func needs(side []segment, limit int) int {
 	for _, p := range side {
 		if p.text != "" && p.priority <= limit {
 			n += p.min() + p.gap()
-		}
-	}
-	return n
-}
-
-func lastPriority(sides ...[]segment) int {
-	n := 0
-	for _, side := range sides {
-		for _, p := range side {
-			n = max(n, p.priority)
 		}
 	}
 	return n

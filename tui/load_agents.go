@@ -43,24 +43,9 @@ func (f *loadState) awaitsAgents() bool {
 
 // arrivals says how many agents have come.
 func (f *loadState) arrivals() string {
-	n := 0
-	for _, a := range f.agents.all {
-		if a.Ready {
-			n++
-		}
-	}
-	return fmt.Sprintf("waiting for %s: %s there", humanize.Plural(len(f.agents.all), "agent"), isOrAre(n))
-}
-
-// isOrAre returns a number with its verb.
-func isOrAre(n int) string {
-	switch n {
-	case 0:
-		return "none is"
-	case 1:
-		return "1 is"
-	}
-	return humanize.Count(n) + " are"
+	n := count(f.agents.all, func(a *loadgen.AgentState) bool { return a.Ready })
+	came := cmp.Or(map[int]string{0: "none is", 1: "1 is"}[n], humanize.Count(n)+" are")
+	return fmt.Sprintf("waiting for %s: %s there", humanize.Plural(len(f.agents.all), "agent"), came)
 }
 
 // clientCount returns the number of clients, without those of lost agents.
@@ -123,15 +108,10 @@ func phaseCounts(all []loadgen.AgentState) string {
 }
 
 // agentColumns are the columns of the agents after their names, each with its width.
-func agentColumns() []struct {
+var agentColumns = []struct {
 	name  string
 	width int
-} {
-	return []struct {
-		name  string
-		width int
-	}{{"clients", 9}, {"holds/s", 9}, {"wait p99", 10}, {"clock", 11}, {"last seen", 11}}
-}
+}{{"clients", 9}, {"holds/s", 9}, {"wait p99", 10}, {"clock", 11}, {"last seen", 11}}
 
 // agentsBlock draws one line for each agent, at most rows of them, and what is known of all:
 // the result of the witness, and why the figures are not complete.
@@ -142,12 +122,12 @@ func (p *loadPage) agentsBlock(s *state, w, rows int) []string {
 	}
 	name := w - 3
 	head := widget.NewLine(w).Pad(widget.Style{}, 1)
-	for _, c := range agentColumns() {
+	for _, c := range agentColumns {
 		name -= c.width
 	}
 	name = max(8, min(40, name-10))
 	head.Put(t.dim, g.Fit("agents", name+2))
-	for _, c := range agentColumns() {
+	for _, c := range agentColumns {
 		head.Put(t.dim, g.FitRight(c.name, c.width))
 	}
 	lines := []string{head.Put(t.dim, "  state").String()}
@@ -181,12 +161,11 @@ func agentsToShow(all []loadgen.AgentState, n int) (shown, rest []loadgen.AgentS
 func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string {
 	t, g, m, now := s.screen.theme, s.screen.glyphs, a.Metrics, phaseOf(a)
 	chosen := widget.Style{}
-	cursor := " "
 	if a.Number == p.agent {
-		chosen, cursor = t.strong, g.Cursor
+		chosen = t.strong
 	}
 	number := fmt.Sprintf("%d ", a.Number)
-	l := widget.NewLine(w).Put(t.key, cursor).Put(t.key, number)
+	l := widget.NewLine(w).Put(t.key, s.cursor(a.Number == p.agent)).Put(t.key, number)
 	if now == awaitedAgent {
 		return l.Put(t.dim, "not there yet").String()
 	}
@@ -205,7 +184,7 @@ func (p *loadPage) agentLine(s *state, w, name int, a loadgen.AgentState) string
 		seen = humanize.Duration(a.Seen)
 	}
 	for i, text := range []string{humanize.Count(clients), holds, wait, clockOffset(a.Clock), seen} {
-		l.Put(t.text, g.FitRight(text, agentColumns()[i].width))
+		l.Put(t.text, g.FitRight(text, agentColumns[i].width))
 	}
 	st := map[phase]widget.Style{lostAgent: t.bad, stoppedAgent: t.dim, readyAgent: t.warn, runningAgent: t.good}[now]
 	return l.Put(st, "  "+now.String()).String()

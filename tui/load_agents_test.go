@@ -3,6 +3,7 @@ package tui
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,21 +30,10 @@ func (g *fakeAgents) Start() error {
 	return errors.New("the start was cancelled")
 }
 
-func (g *fakeAgents) Agents() []loadgen.AgentState {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]loadgen.AgentState(nil), g.agents...)
-}
-
-func (g *fakeAgents) Incomplete() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]string(nil), g.incomplete...)
-}
+func (g *fakeAgents) Agents() []loadgen.AgentState { return slices.Clone(g.agents) }
+func (g *fakeAgents) Incomplete() []string         { return slices.Clone(g.incomplete) }
 
 func (g *fakeAgents) Witness() *witness.Results {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if g.results == nil {
 		return nil
 	}
@@ -65,12 +55,6 @@ func (g *fakeAgents) Stop() error {
 		return nil
 	}
 	return g.fakeLoad.Stop()
-}
-
-func (g *fakeAgents) set(change func(*fakeAgents)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	change(g)
 }
 
 // fourAgents returns a load by four agents, of which one is lost and one has stopped.
@@ -103,42 +87,54 @@ func agentsConfig(w Config) (Config, *fakeAgents) {
 	return w, g
 }
 
-func TestTheLoadPageShowsTheAgents(t *testing.T) {
-	w, _ := agentsConfig(testConfig())
-	drive(t, w, func(d *driver) {
-		for _, size := range [][2]int{{80, 24}, {120, 35}, {140, 40}} {
-			d.size(size[0], size[1]).press("3").wait(tickInterval)
-			for _, row := range []struct{ name, figures string }{
-				{"host-a:4711", "5 270 40 ms +1.4 s 200 ms running"},
-				{"host-b:4712", "5 0 43 ms +700 ms 41 s lost"},
-				{"host-c:4713", "5 290 46 ms -1.4 s 400 ms running"},
-				{"host-d:4714", "5 0 49 ms -4.9 s - stopped"},
-			} {
-				_, figures, _ := strings.Cut(d.line(" "+row.name+" "), row.name)
-				if got := strings.Join(strings.Fields(figures), " "); got != strings.ReplaceAll(row.figures, " - ", " "+d.app.screen.glyphs.None+" ") {
-					t.Errorf("%v: %s: %q, want %q", size, row.name, got, row.figures)
+func TestTheAgentsOfALoad(t *testing.T) {
+	for name, play := range map[string]func(d *driver, g *fakeAgents){
+		"the load page shows the agents": func(d *driver, g *fakeAgents) {
+			for _, size := range [][2]int{{80, 24}, {120, 35}, {140, 40}} {
+				d.size(size[0], size[1]).press("3").wait(tickInterval)
+				for _, row := range []struct{ name, figures string }{
+					{"host-a:4711", "5 270 40 ms +1.4 s 200 ms running"},
+					{"host-b:4712", "5 0 43 ms +700 ms 41 s lost"},
+					{"host-c:4713", "5 290 46 ms -1.4 s 400 ms running"},
+					{"host-d:4714", "5 0 49 ms -4.9 s - stopped"},
+				} {
+					_, figures, _ := strings.Cut(d.line(" "+row.name+" "), row.name)
+					if got := strings.Join(strings.Fields(figures), " "); got != strings.ReplaceAll(row.figures, " - ", " "+d.app.screen.glyphs.None+" ") {
+						d.t.Errorf("%v: %s: %q, want %q", size, row.name, got, row.figures)
+					}
 				}
+				d.want("witness 0 overlaps in the order of 112,298 of 112,300 holds", "agent 2 (host-b:4712) was lost at 00:53", "0 overlaps, but the run is incomplete")
+				d.want("client-300002 freezes while holding load:{0}:2")
 			}
-			d.want("witness 0 overlaps in the order of 112,298 of 112,300 holds", "agent 2 (host-b:4712) was lost at 00:53", "0 overlaps, but the run is incomplete")
-			d.want("client-300002 freezes while holding load:{0}:2")
-		}
-		d.press("p").wantNot("host-a", "host-b", "load:{0}:2")
-	})
-}
-
-// Overlaps between the clients of two agents are known to the witness only.
-func TestOverlapsOfTheWitnessAreAnAlarm(t *testing.T) {
-	w, g := agentsConfig(testConfig())
-	drive(t, w, func(d *driver) {
-		d.press("3").wait(tickInterval).want("no overlaps")
-		g.set(func(g *fakeAgents) { g.results.Overlaps, g.results.Excused = 5, 2 })
-		d.wait(2*tickInterval).want("▲ 3 OVERLAPS in the order of the witness: two clients held it", "▲ 3 overlaps").wantNot("0 overlaps", "no overlaps")
-		g.set(func(g *fakeAgents) { g.results.Overlaps, g.incomplete, g.results.Unseen = 2, nil, 7 })
-		g.mu.Lock()
-		g.m.Oracles, g.m.Witnessed = 4, true
-		g.mu.Unlock()
-		d.wait(2*tickInterval).want("✓ no overlap was seen", "✓ no overlap seen", "each agent saw its own clients, the witness those with valid leases.", "The witness did not answer 7 times").wantNot("mutual exclusion held", "no overlaps")
-	})
+			d.press("p").wantNot("host-a", "host-b", "load:{0}:2")
+		},
+		// Overlaps between the clients of two agents are known to the witness only.
+		"overlaps of the witness are an alarm": func(d *driver, g *fakeAgents) {
+			d.press("3").wait(tickInterval).want("no overlaps")
+			g.results.Overlaps, g.results.Excused = 5, 2
+			d.wait(2*tickInterval).want("▲ 3 OVERLAPS in the order of the witness: two clients held it", "▲ 3 overlaps").wantNot("0 overlaps", "no overlaps")
+			g.results.Overlaps, g.incomplete, g.results.Unseen = 2, nil, 7
+			g.change(func(m *loadgen.Metrics) { m.Oracles, m.Witnessed = 4, true })
+			d.wait(2*tickInterval).want("✓ no overlap was seen", "✓ no overlap seen", "each agent saw its own clients, the witness those with valid leases.", "The witness did not answer 7 times").wantNot("mutual exclusion held", "no overlaps")
+		},
+		"a fault hits a client of the chosen agent": func(d *driver, g *fakeAgents) {
+			d.wait(tickInterval).press("3", "f").want("a client of any agent at random").press("c").want("fault injected: crash")
+			d.press("l", "l", "l").want("▌3 host-c").press("f").want("a client of agent 3 at random").press("z").want("fault injected: freeze")
+			d.press("f", "v").want("fault injected: flush").press("h", "h", "h").wantNot("▌3 host-c").press("h").want("▌4 host-d").press("l", "f").want("any agent")
+			var got []string
+			for _, f := range g.injected {
+				got = append(got, fmt.Sprintf("%s %d", f.Kind, f.Agent))
+			}
+			if text := strings.Join(got, ", "); text != "crash 0, freeze 3, flush 0" {
+				d.t.Errorf("struck: %s", text)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, g := agentsConfig(testConfig())
+			drive(t, w, func(d *driver) { play(d, g) })
+		})
+	}
 }
 
 func TestThePageSaysThatItWaitsForAgents(t *testing.T) {
@@ -153,11 +149,9 @@ func TestThePageSaysThatItWaitsForAgents(t *testing.T) {
 		return w
 	}, func(d *driver) {
 		d.size(80, 24).press("3", "s").wait(tickInterval).want("waiting for 4 agents: none is there; s ends the wait", "not there yet")
-		g.set(func(g *fakeAgents) {
-			for _, i := range []int{0, 2} {
-				g.agents[i].Ready, g.agents[i].Name = true, fmt.Sprintf("host-%d:1", i)
-			}
-		})
+		for _, i := range []int{0, 2} {
+			g.agents[i].Ready, g.agents[i].Name = true, fmt.Sprintf("host-%d:1", i)
+		}
 		d.wait(2*tickInterval).want("waiting for 4 agents: 2 are there", "host-0:1", "host-2:1", "ready").wantNot("nothing has run")
 		for _, key := range []string{"+", "right", "f", "n", "enter"} {
 			d.press(key).want("waiting for 4 agents: 2 are there; s ends the wait")
@@ -166,24 +160,6 @@ func TestThePageSaysThatItWaitsForAgents(t *testing.T) {
 			t.Errorf("the scenario has become %v, the dialog %v", g.s, d.app.dialog)
 		}
 		d.press("s").want("the start was cancelled", "nothing has run yet").wantNot("waiting for 4 agents")
-	})
-}
-
-func TestAFaultHitsAClientOfTheChosenAgent(t *testing.T) {
-	w, g := agentsConfig(testConfig())
-	drive(t, w, func(d *driver) {
-		d.wait(tickInterval).press("3", "f").want("a client of any agent at random").press("c").want("fault injected: crash")
-		d.press("l", "l", "l").want("▌3 host-c").press("f").want("a client of agent 3 at random").press("z").want("fault injected: freeze")
-		d.press("f", "v").want("fault injected: flush").press("h", "h", "h").wantNot("▌3 host-c").press("h").want("▌4 host-d").press("l", "f").want("any agent")
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		var got []string
-		for _, f := range g.injected {
-			got = append(got, fmt.Sprintf("%s %d", f.Kind, f.Agent))
-		}
-		if text := strings.Join(got, ", "); text != "crash 0, freeze 3, flush 0" {
-			t.Errorf("struck: %s", text)
-		}
 	})
 }
 

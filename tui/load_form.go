@@ -36,7 +36,7 @@ func allFormFields() []formField {
 			},
 			func(s *loadgen.Scenario, text string) error {
 				if !slices.Contains(loadgen.Kinds(), loadgen.Kind(text)) {
-					return fmt.Errorf("%q is none of %s", text, strings.Join(names(loadgen.Kinds()), " "))
+					return fmt.Errorf("%q is none of %s", text, strings.Join(mapped(loadgen.Kinds(), func(k loadgen.Kind) string { return string(k) }), " "))
 				}
 				setKind(s, loadgen.Kind(text))
 				return nil
@@ -53,7 +53,12 @@ func allFormFields() []formField {
 			func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
 		},
 		{"keys", nil,
-			func(s loadgen.Scenario) string { return keysAndPick(s.Keys) },
+			func(s loadgen.Scenario) string {
+				if s.Keys.N == 1 {
+					return "1 key"
+				}
+				return humanize.Plural(s.Keys.N, "key") + ", " + string(s.Keys.Pick)
+			},
 			func(s *loadgen.Scenario, d int) { s.Keys.N = max(step(s.Keys.N, d), s.Lock.KeysPerHold) },
 			func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
 		},
@@ -178,27 +183,15 @@ func allFormFields() []formField {
 	}
 }
 
-// keysAndPick describes the number of keys and how clients choose among them.
-func keysAndPick(k loadgen.Keys) string {
-	if k.N == 1 {
-		return "1 key"
-	}
-	return humanize.Plural(k.N, "key") + ", " + string(k.Pick)
-}
-
-// setKind changes the kind of lock. It removes what may not apply to the new kind.
+// setKind changes the kind of lock. It removes what may not apply to the new kind, but keeps TTL,
+// renewal and fence if k supports them.
 func setKind(s *loadgen.Scenario, k loadgen.Kind) {
-	s.Lock = ofKind(s.Lock, k)
+	l := s.Lock
+	s.Lock = loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Fences()}
 	s.Reads, s.Depth, s.Faults = 0, 0, nil
 	if k == loadgen.All {
 		s.Keys.N = max(s.Keys.N, 2)
 	}
-}
-
-// ofKind returns a lock configuration of kind k. It keeps TTL, renewal and fence of l if k
-// supports them.
-func ofKind(l loadgen.Lock, k loadgen.Kind) loadgen.Lock {
-	return loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Fences()}
 }
 
 // cycle returns the element by places after now and wraps around.
@@ -212,20 +205,10 @@ func scaleDist(d time.Duration, direction int) time.Duration {
 	for unit := time.Millisecond; unit < time.Hour; unit *= 10 {
 		all = append(all, unit, 2*unit, 5*unit)
 	}
-	if direction > 0 {
-		for _, next := range all {
-			if next > d {
-				return next
-			}
-		}
+	if direction > 0 && d > all[len(all)-1] {
 		return d
 	}
-	for _, next := range slices.Backward(all) {
-		if next < d {
-			return next
-		}
-	}
-	return d
+	return neighbour(all, d, direction)
 }
 
 // nextStep returns the distribution with the next longer or shorter typical value.
@@ -264,15 +247,6 @@ func patienceAfter(d time.Duration, direction int) time.Duration {
 	default:
 		return max(50*time.Millisecond, min(longest, scaleDist(d, direction)))
 	}
-}
-
-// names returns the elements of a list as strings.
-func names[T ~string](all []T) []string {
-	var texts []string
-	for _, x := range all {
-		texts = append(texts, string(x))
-	}
-	return texts
 }
 
 // number parses a number of things. It refuses 0, which in a scenario stands for the default.

@@ -7,36 +7,25 @@ import (
 	"testing"
 	"time"
 
-	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 )
 
 func TestOverlapsAreAnAlarmInWords(t *testing.T) {
-	g := runningLoad()
-	w := testConfig()
-	w.Load = g
+	w, g := loadConfig()
 	drive(t, w, func(d *driver) {
 		d.press("3").want("✓ 0 overlaps: mutual exclusion held", "✓ no overlaps")
-		g.mu.Lock()
-		g.m.Violations.Overlap.Count, g.m.Violations.Overlap.Longest = 3, 12*time.Millisecond
-		g.mu.Unlock()
+		g.change(func(m *loadgen.Metrics) {
+			m.Violations.Overlap.Count, m.Violations.Overlap.Longest = 3, 12*time.Millisecond
+		})
 		d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
 		if !strings.Contains(d.app.View(), "\x1b[1;7;31m ▲ 3 OVERLAPS") {
 			t.Error("overlaps are not drawn as an alarm")
 		}
-		g.mu.Lock()
-		g.m.Violations.Overlap.Count = 1
-		g.mu.Unlock()
+		g.change(func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 1 })
 		d.wait(2 * tickInterval).want("1 OVERLAP,")
 		d.size(50, 10).want("1 OVERLAP,")
 	})
-}
-
-func TestAVerdictNeedsARun(t *testing.T) {
-	w := testConfig()
-	w.Load = &fakeLoad{}
-	drive(t, w, func(d *driver) { d.press("3").want("nothing has run yet").wantNot("the lock held") })
 }
 
 // TestTheCurrentSecondIsNotDrawn checks that the present second, which is
@@ -64,18 +53,8 @@ func TestStepsGrowWithTheNumberOfClients(t *testing.T) {
 	}
 }
 
-func TestClientsStayWithinTheirBounds(t *testing.T) {
-	w := testConfig()
-	g := &fakeLoad{}
-	g.setClients(1)
-	w.Load = g
-	drive(t, w, func(d *driver) { d.press("3", "-").want("already at the limit: clients is 1") })
-}
-
-// failingLoad is a load whose server is down, or that refuses a lock of kind fair.
+// failingLoad is a load that refuses a lock of kind fair.
 type failingLoad struct{ *fakeLoad }
-
-func (failingLoad) Start() error { return errors.New("start 20 clients: \x1b[31mOOM") }
 
 // refusedLock is why a failingLoad refuses a lock.
 const refusedLock = `start the load: lock fair: the server answers to a command that only its newest versions know: ERR unknown command 'WAITER', with args beginning with: 'load:1' 'client-17'`
@@ -89,7 +68,7 @@ func (l failingLoad) Apply(s loadgen.Scenario) error {
 
 func TestALoadThatCannotStartSaysWhy(t *testing.T) {
 	w, g := testConfig(), runningLoad()
-	w.Load, w.Scenes = failingLoad{&fakeLoad{}}, []loadgen.Scenario{{Name: "queue", Lock: loadgen.Lock{Kind: loadgen.Fair}}}
+	w.Load, w.Scenes = &fakeLoad{fails: errors.New("start 20 clients: \x1b[31mOOM")}, []loadgen.Scenario{{Name: "queue", Lock: loadgen.Lock{Kind: loadgen.Fair}}}
 	drive(t, w, func(d *driver) { d.press("3", "s").want(`start 20 clients: \x1b[31mOOM`) })
 	w.Load = failingLoad{g}
 	drive(t, w, func(d *driver) { // the reason stays, up to its end, until the next change
@@ -101,36 +80,20 @@ func TestALoadThatCannotStartSaysWhy(t *testing.T) {
 	})
 }
 
-func TestMoreClientsThanRoomAreCounted(t *testing.T) {
-	g := runningLoad()
-	g.setClients(10_000)
-	w := testConfig()
-	w.Load = g
-	drive(t, w, func(d *driver) { d.press("3").wait(tickInterval).want("more ──") })
-}
-
-func TestMetricsArriveWhileAnotherPageIsOpen(t *testing.T) {
-	g := runningLoad()
-	w := testConfig()
-	w.Load = g
+// What has changed while another page was open is on the page. A run with late work is not harmless.
+func TestTheLoadPageShowsTheMetrics(t *testing.T) {
+	w, g := loadConfig()
 	drive(t, w, func(d *driver) {
-		g.mu.Lock()
-		g.m.Acquired = 777_777
-		g.mu.Unlock()
-		d.wait(tickInterval).press("3").want("777,777")
+		g.change(func(m *loadgen.Metrics) { m.Acquired, m.Violations.LateWork.Count = 777_777, 7 })
+		d.wait(tickInterval).press("3").want("777,777", "0 overlaps, but clients worked past their deadline, 7×").wantNot("mutual exclusion held")
+		g.setClients(10_000)
+		d.wait(2 * tickInterval).want("more ──")
 	})
-}
-
-// A run with late work is not harmless, in a report and on the screen.
-func TestLateWorkIsInTheVerdict(t *testing.T) {
-	g := runningLoad()
-	w := testConfig()
-	w.Load = g
+	idle := &fakeLoad{}
+	idle.setClients(1)
+	w.Load = idle
 	drive(t, w, func(d *driver) {
-		g.mu.Lock()
-		g.m.Violations.LateWork.Count = 7
-		g.mu.Unlock()
-		d.wait(tickInterval).press("3").want("0 overlaps, but clients worked past their deadline, 7×").wantNot("mutual exclusion held")
+		d.press("3").want("nothing has run yet").wantNot("mutual exclusion held").press("-").want("already at the limit: clients is 1")
 	})
 }
 
@@ -149,8 +112,7 @@ func (l slowLoad) Metrics() loadgen.Metrics {
 }
 
 func TestKeysPressedInARowAddUp(t *testing.T) {
-	w := testConfig()
-	g := runningLoad()
+	w, g := loadConfig()
 	w.Load = slowLoad{g}
 	drive(t, w, func(d *driver) {
 		d.wait(time.Second).press("3", "+").want("30 clients").wait(tickInterval / 5).press("+").want("40 clients")
@@ -218,6 +180,14 @@ func TestASceneStartsDuringAChange(t *testing.T) {
 	}
 }
 
+// toField selects a field of the form.
+func (d *driver) toField(name string) *driver {
+	for !strings.HasPrefix(d.line("▌"), "▌"+name+" ") {
+		d.press("j")
+	}
+	return d
+}
+
 func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	typed := map[string]string{
 		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
@@ -225,17 +195,14 @@ func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 	}
 	for _, k := range allFormFields() {
 		t.Run(k.name, func(t *testing.T) {
-			w, g := testConfig(), runningLoad()
-			w.Load = g
+			w, g := loadConfig()
 			if kind := map[string]loadgen.Kind{"reads": loadgen.RW, "permits": loadgen.Semaphore, "per hold": loadgen.All}[k.name]; kind != "" {
 				s := loadgen.Scenario{Lock: loadgen.Lock{Kind: kind}}.WithDefaults()
 				g.s, g.clients = &s, 20
 			}
 			drive(t, w, func(d *driver) {
 				d.wait(tickInterval).press("3")
-				for !strings.HasPrefix(d.line("▌"), "▌"+k.name) {
-					d.press("j")
-				}
+				d.toField(k.name)
 				was := k.value(g.Scenario())
 				d.press("right")
 				if now := k.value(g.Scenario()); now == was && k.name != "wait limit" {
@@ -289,10 +256,7 @@ func TestTheFormRefusesAValueInWords(t *testing.T) {
 		w.Load, g.s = g, c.of
 		drive(t, w, func(d *driver) {
 			d.wait(tickInterval).press("3")
-			for !strings.HasPrefix(d.line("▌"), "▌"+c.field+" ") {
-				d.press("j")
-			}
-			d.press("enter").enter(c.typed).press("enter").want(c.want)
+			d.toField(c.field).press("enter").enter(c.typed).press("enter").want(c.want)
 			if g.s != c.of {
 				t.Errorf("%s %s changed the scenario to %+v", c.field, c.typed, g.s)
 			}
@@ -301,8 +265,7 @@ func TestTheFormRefusesAValueInWords(t *testing.T) {
 }
 
 func TestAFaultHitsTheChosenClient(t *testing.T) {
-	w, g := testConfig(), runningLoad()
-	w.Load = g
+	w, g := loadConfig()
 	drive(t, w, func(d *driver) {
 		d.press("3", "f").want("Target: a client at random", "three leases").press("z").want("fault injected: freeze")
 		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("Target: client-2").press("c").want("fault injected: crash")
@@ -315,8 +278,7 @@ func TestAFaultHitsTheChosenClient(t *testing.T) {
 }
 
 func TestTheMenuOfTheDemoStartsScenes(t *testing.T) {
-	w, g := testConfig(), runningLoad()
-	w.Load = g
+	w, _ := loadConfig()
 	for _, name := range []string{"hot-key", "freeze", "crash"} {
 		s := loadgen.Scenario{Name: name, Caption: "All about " + name + ".", Watch: "see " + name}.WithDefaults()
 		w.Scenes = append(w.Scenes, s)
@@ -377,22 +339,18 @@ func TestADigitLeavesEveryDialog(t *testing.T) {
 // are drawn to the microsecond, although the server's clock may differ from
 // ours.
 func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
-	w, g := testConfig(), runningLoad()
-	w.Load = g
+	w, g := loadConfig()
 	v := w.Source.(*fakeServer)
 	v.ahead = time.Hour
 	at := func(ms int) time.Time { return midnight.Add(time.Duration(ms) * time.Millisecond) }
-	for _, e := range []loadgen.Event{
+	g.addEvents([]loadgen.Event{
 		{At: at(500), Kind: loadgen.Arrived, Key: "load:1", Client: 1},
 		{At: at(1000), Kind: loadgen.Acquired, Key: "load:1", Client: 1, Token: "a"},
 		{At: at(2000), Kind: loadgen.Acquired, Key: "load:1", Client: 2, Token: "b"},
 		{At: at(2000), Kind: loadgen.Overlapped, Key: "load:1", Took: time.Second},
 		{At: at(3000), Kind: loadgen.Released, Key: "load:1", Client: 1, Token: "a"},
 		{At: at(4000), Kind: loadgen.Released, Key: "load:1", Client: 2, Token: "b"},
-	} {
-		e.Seq = uint64(len(g.events) + 1)
-		g.events = append(g.events, e)
-	}
+	}...)
 	drive(t, w, func(d *driver) {
 		d.wait(4*time.Second).press("2").press("+", "+") // 10 s
 		line := d.line("load:1 ")
@@ -411,46 +369,36 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 // overlapped returns a load whose clients have overlapped so many times on a
 // key, for 100 ms each, one second apart.
 func overlapped(times int) (Config, *fakeLoad) {
-	w, g := testConfig(), runningLoad()
-	w.Load = g
+	w, g := loadConfig()
 	for i := range times {
 		at := after(time.Duration(i)*time.Second + 100*time.Millisecond)
-		for _, e := range []loadgen.Event{
+		g.addEvents([]loadgen.Event{
 			{At: at, Kind: loadgen.Acquired, Key: "load:1", Client: 1, Token: "a"},
 			{At: at, Kind: loadgen.Acquired, Key: "load:1", Client: 2, Token: "a"},
 			{At: at, Kind: loadgen.Overlapped, Key: "load:1", Took: 100 * time.Millisecond, Client: 2, Token: "a"},
 			{At: at.Add(100 * time.Millisecond), Kind: loadgen.Released, Key: "load:1", Client: 1, Token: "a"},
 			{At: at.Add(100 * time.Millisecond), Kind: loadgen.Released, Key: "load:1", Client: 2, Token: "a"},
-		} {
-			e.Seq = uint64(len(g.events) + 1)
-			g.events = append(g.events, e)
-		}
+		}...)
 	}
 	return w, g
 }
 
-// TestOverlapsAreVisibleAtAnyZoom checks that the letters of holds in the same
-// cell do not hide an overlap that is shorter than a cell.
-func TestOverlapsAreVisibleAtAnyZoom(t *testing.T) {
-	w, _ := overlapped(10)
-	drive(t, w, func(d *driver) {
-		d.wait(10 * time.Second).press("2")
-		for _, key := range []string{"+", "-", "-", "-", "-"} {
-			if line := d.line("load:1 "); !strings.Contains(line, "!") {
-				t.Errorf("no overlap at %s:\n%s", humanize.Duration(d.app.pages[1].(*timelinePage).span()), line)
-			}
-			d.press(key)
-		}
-	})
-}
-
-// TestJumpsGoFromViolationToViolation checks that the first jump goes to the
-// last visible violation, and each further jump to the one before.
-func TestJumpsGoFromViolationToViolation(t *testing.T) {
+// The letters of holds in the same cell do not hide an overlap that is shorter than a cell. Clients of historic forms have
+// the same token, but holds of their own. The first jump goes to the last visible violation, and each further jump to the
+// one before.
+func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 	w, _ := overlapped(3)
 	drive(t, w, func(d *driver) {
 		d.wait(3 * time.Second).press("2")
 		p := d.app.pages[1].(*timelinePage)
+		for p.chosen.Key != "load:1" {
+			d.press("j")
+		}
+		d.want("client-1 100 ms", "client-2 100 ms")
+		for _, key := range []string{"+", "-", "-", "-", "-"} {
+			d.wantLine("load:1 ", "!").press(key)
+		}
+		d.wantLine("load:1 ", "!").press("+", "+", "+")
 		for _, want := range []int{2, 1, 0} {
 			d.press("[").want("two clients held it at the same time for 100 ms")
 			if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Duration(want)*time.Second {
@@ -462,19 +410,6 @@ func TestJumpsGoFromViolationToViolation(t *testing.T) {
 		if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Second {
 			t.Errorf("] led to the overlap at %s, want 1 s", got)
 		}
-	})
-}
-
-// TestClientsWithTheSameTokenHaveTheirOwnHolds covers historic forms that give all clients
-// the same token.
-func TestClientsWithTheSameTokenHaveTheirOwnHolds(t *testing.T) {
-	w, _ := overlapped(2)
-	drive(t, w, func(d *driver) {
-		d.wait(2 * time.Second).press("2")
-		for d.app.pages[1].(*timelinePage).chosen.Key != "load:1" {
-			d.press("j")
-		}
-		d.want("client-1 100 ms", "client-2 100 ms")
 	})
 }
 
@@ -493,9 +428,7 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 			t.Errorf("the crash of the run before goes on: %+v", x)
 		}
 		d.size(40, 6).wait(historyKept + time.Minute) // few cells to draw
-		g.mu.Lock()
-		g.m.Running, g.m.Elapsed = false, time.Since(g.m.Began)
-		g.mu.Unlock()
+		g.change(func(m *loadgen.Metrics) { m.Running, m.Elapsed = false, time.Since(m.Began) })
 		d.wait(tickInterval)
 		if n := len(d.app.run.faults); n != 0 {
 			t.Errorf("%d faults are kept that no timeline reaches", n)
@@ -542,9 +475,7 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 		g.m.Seconds[i].Acquired = 100
 	}
 	drive(t, w, func(d *driver) {
-		g.mu.Lock()
-		g.events = append(g.events, loadgen.Event{Seq: 1, At: after(5 * time.Second), Kind: loadgen.FaultBegan, Fault: loadgen.Crash, Client: 3})
-		g.mu.Unlock()
+		g.addEvents(loadgen.Event{At: after(5 * time.Second), Kind: loadgen.FaultBegan, Fault: loadgen.Crash, Client: 3})
 		d.size(120, 40).press("3").wait(2 * tickInterval)
 		chart := d.line("acquired per second")
 		left := strings.Index(d.screen(), chart)

@@ -209,11 +209,9 @@ func (s *state) keyLine(l *widget.Line, key string) {
 
 // loadLock returns the lock with the given key in the current snapshot, or nil.
 func (s *state) loadLock(key string) *keyspace.Lock {
-	p := s.current()
-	for i := range p.locks {
-		if p.locks[i].Key == key {
-			return p.locks[i]
-		}
+	locks := s.current().locks
+	if i := slices.IndexFunc(locks, func(l *keyspace.Lock) bool { return l.Key == key }); i >= 0 {
+		return locks[i]
 	}
 	return nil
 }
@@ -228,10 +226,7 @@ func (s *state) holders(l *keyspace.Lock) string {
 	if s.run.faultLog.isUnaware(h.Label, l.Key, h.ID) {
 		text += ", which does not know it"
 	}
-	if more := len(l.Holders) - 1; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return listed([]string{text}, 1, len(l.Holders))
 }
 
 // outcomesLine draws the outcomes in one line.
@@ -310,7 +305,11 @@ func (s *state) verdictBlock(w int) []string {
 			rest = strings.TrimSpace(strings.TrimPrefix(rest, s.run.metrics.Together(s.run.scenario)))
 		}
 		all = append(all, s.wrapped(w, 1, s.screen.theme.text, widget.Plain(rest), 2)...)
-		for _, text := range append(verdict.Missed, s.gaps(verdict)...) {
+		missed := verdict.Missed
+		if !s.run.metrics.Running {
+			missed = append(missed, verdict.Gaps...)
+		}
+		for _, text := range missed {
 			all = append(all, line(s.screen.theme.bad, " "+s.screen.glyphs.Cross+" "+widget.Plain(text)))
 		}
 	}
@@ -323,14 +322,6 @@ func severalWere[N int | int64](n N, what string) string {
 		return humanize.Plural(n, what) + " was"
 	}
 	return humanize.Plural(n, what) + " were"
-}
-
-// gaps returns what a finished run failed to show. It returns nil while the run is active.
-func (s *state) gaps(v loadgen.Verdict) []string {
-	if s.run.metrics.Running {
-		return nil
-	}
-	return v.Gaps
 }
 
 // roomForWords is the window height in lines from which the verdict is explained.

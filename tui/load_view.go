@@ -128,14 +128,10 @@ func (p *loadPage) form(s *state, w, h int) []string {
 	for i := first; i < last; i++ {
 		k := fields[i]
 		l := widget.NewLine(w)
-		st, cursor := t.text, " "
+		l.Put(t.key, s.cursor(i == p.field)).Put(t.dim, k.name).PadTo(widget.Style{}, 13)
+		st, value := t.text, widget.Plain(k.value(s.run.scenario))
 		if i == p.field {
-			st, cursor = t.strong, s.screen.glyphs.Cursor
-		}
-		l.Put(t.key, cursor).Put(t.dim, k.name).PadTo(widget.Style{}, 13)
-		value := widget.Plain(k.value(s.run.scenario))
-		if i == p.field {
-			value = s.screen.glyphs.Word("← ") + value + s.screen.glyphs.Word(" →")
+			st, value = t.strong, s.screen.glyphs.Word("← ")+value+s.screen.glyphs.Word(" →")
 		}
 		all = append(all, l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String())
 	}
@@ -269,11 +265,7 @@ func (s *state) faultColumns(w, each int) []int {
 func (s *state) chart(w, h int, values []float64, st widget.Style, label func(float64) string) []string {
 	room := max(0, w-axis-1)
 	values = values[max(0, len(values)-room):]
-	top := 0.0
-	for _, v := range values {
-		top = max(top, v)
-	}
-	top = widget.RoundUp(top)
+	top := widget.RoundUp(slices.Max(append([]float64{0}, values...)))
 	var all []string
 	for i, row := range s.screen.glyphs.Chart(values, top, room, h) {
 		text := ""
@@ -347,7 +339,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 		n := min(len(cells)-at, w/size)
 		l := widget.NewLine(w+2).Pad(widget.Style{}, 1)
 		for i, c := range cells[at : at+n] {
-			glyph, st := s.ofCell(c)
+			glyph, st := s.look(c)
 			if at+i+1 == p.client {
 				st = s.screen.theme.row
 			}
@@ -368,30 +360,11 @@ func (s *state) legend(w int) string {
 	for _, c := range []loadgen.ClientState{loadgen.Frozen, loadgen.Partitioned, loadgen.Dead, loadgen.Inside, loadgen.Queued, loadgen.Thinking} {
 		n := humanize.Count(counts[c])
 		if (n != "0" || c <= loadgen.Inside) && widget.Width(n+c.String())+3 <= l.Rest() {
-			glyph, st := s.ofCell(c)
+			glyph, st := s.look(c)
 			l.Put(st, glyph).Put(s.screen.theme.text, " "+n+" ").Put(s.screen.theme.dim, c.String()).Pad(widget.Style{}, 3)
 		}
 	}
 	return l.String()
-}
-
-// ofCell returns the glyph and the style of a client state.
-func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
-	g, t := s.screen.glyphs, s.screen.theme
-	switch c {
-	case loadgen.Inside:
-		return g.Dot, t.good
-	case loadgen.Queued:
-		return g.Ring, t.warn
-	case loadgen.Frozen:
-		return g.Frozen, t.read
-	case loadgen.Partitioned:
-		return g.CutOff, t.write
-	case loadgen.Dead:
-		return g.Cross, t.bad
-	default:
-		return g.Point, t.dim
-	}
 }
 
 // compactView draws the page in a small window.

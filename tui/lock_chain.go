@@ -27,7 +27,7 @@ func (p *lockPage) stuckBlock(v lockView, w int) []string {
 			lines = append(lines, s.items(w, "holder", s.screen.theme.text, s.sentence(name, text), 3)...)
 		}
 		if held := of.holds[i]; len(held) > 0 {
-			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(s.keys(held)), 2)...)
+			lines = append(lines, s.items(w, "holder", s.screen.theme.text, name+" also holds "+listed(s.keys(held), namesListed, len(held)), 2)...)
 		}
 	}
 	if more := len(v.Holders) - len(of.holds); more > 0 {
@@ -140,12 +140,9 @@ func (s *state) possibilities(l keyspace.Lock) string {
 		keys = append(keys, s.keymap.key(findClient)+" find the client")
 	}
 	now := s.paused == nil || !s.paused.rewound
-	for _, c := range []struct {
-		act  keyspace.Action
-		text string
-	}{{keyspace.Expire, " d set a deadline"}, {keyspace.Extend, " e extend it"}, {keyspace.ForceRelease, " r release it"}} {
-		if s.acts && now && s.disabledReason(c.act, l) == "" {
-			keys = append(keys, s.keymap.key(actOn)+c.text)
+	for _, c := range lockActions {
+		if s.config.Executor != nil && now && s.disabledReason(c.act, l) == "" {
+			keys = append(keys, s.keymap.key(actOn)+" "+c.key+" "+c.label)
 		}
 	}
 	act, copied := keyspace.ForceRelease, " r copy a safe release"
@@ -163,9 +160,5 @@ func (s *state) possibilities(l keyspace.Lock) string {
 
 // keys returns the keys of locks for display.
 func (s *state) keys(locks []*keyspace.Lock) []string {
-	all := make([]string, len(locks))
-	for i, l := range locks {
-		all[i] = s.redactKey(l.Key)
-	}
-	return all
+	return mapped(locks, func(l *keyspace.Lock) string { return s.redactKey(l.Key) })
 }

@@ -79,7 +79,7 @@ func lockColumns() []column {
 			return widget.Cell{Style: v.urgency(v.state.screen.theme.calm), Text: v.state.screen.glyphs.Bar(v.remaining(), w)}
 		}, nil},
 		{widget.Column{Title: "STATE", Min: 9}, "state", false, func(v lockView, _ int) widget.Cell {
-			glyph, style := v.state.ofState(v.State(v.now))
+			glyph, style := v.state.look(v.State(v.now))
 			return widget.Cell{Style: style, Text: glyph + " " + string(v.State(v.now))}
 		}, func(a, b lockView) int { return cmp.Compare(a.State(a.now), b.State(b.now)) }},
 		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, "fence", true, func(v lockView, _ int) widget.Cell {
@@ -185,20 +185,16 @@ func heldCell(v lockView, _ int) widget.Cell {
 
 // ageText returns an age for a narrow place: ≥41 s.
 func (s *state) ageText(age keyspace.Age) string {
-	text := humanize.Duration(age.Duration)
-	if age.AtLeast {
-		return s.screen.glyphs.AtLeast + text
-	}
-	return text
+	return s.atLeast(age.AtLeast, humanize.Duration(age.Duration))
 }
 
 // format returns the format of the lock, or nil if it is unknown.
 func (v lockView) format() *keyspace.Format {
-	i := slices.IndexFunc(v.state.formats, func(f keyspace.Format) bool { return f.Name == v.Format })
+	i := slices.IndexFunc(v.state.config.Formats, func(f keyspace.Format) bool { return f.Name == v.Format })
 	if i < 0 {
 		return nil
 	}
-	return &v.state.formats[i]
+	return &v.state.config.Formats[i]
 }
 
 // hidesWaiters reports whether the format does not show the waiters.

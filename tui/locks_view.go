@@ -186,36 +186,23 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 // mark draws the cells left of a row: cursor, worst finding and tag.
 func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool) {
 	s := v.state
-	cursor := " "
-	if selected {
-		cursor = s.screen.glyphs.Cursor
-	}
-	l.Put(base, cursor)
 	glyph, style := " ", base
 	if severity, found := s.current().worst[v.ID()]; found {
-		glyph, style = s.ofSeverity(severity)
+		glyph, style = s.look(severity)
+	}
+	check, checked := " ", base
+	if tagged {
+		check, checked = s.screen.glyphs.Check, s.screen.theme.key
 	}
 	if selected {
-		style = base
+		style, checked = base, base
 	}
-	l.Put(style, glyph)
-	if !tagged {
-		l.Pad(base, 1)
-		return
-	}
-	style = s.screen.theme.key
-	if selected {
-		style = base
-	}
-	l.Put(style, s.screen.glyphs.Check)
+	l.Put(base, s.cursor(selected)).Put(style, glyph).Put(checked, check)
 }
 
 // empty draws why there are no rows.
 func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
-	for _, text := range p.emptyText(s) {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, text).String())
-	}
-	return filled(lines, w, n+1)[:n+1]
+	return filled(append(lines, indented(w, margin, s.screen.theme.dim, p.emptyText(s))...), w, n+1)[:n+1]
 }
 
 func (p *locksPage) emptyText(s *state) []string {
@@ -261,14 +248,13 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 // compact draws a lock in one line: the cursor, its worst finding or its state, its name, owner and TTL.
 func (v lockView) compact(w int, name string, selected bool) string {
 	s := v.state
-	glyph, style := s.ofState(v.State(v.now))
+	glyph, style := s.look(v.State(v.now))
 	if severity, found := s.current().worst[v.ID()]; found {
-		glyph, style = s.ofSeverity(severity)
+		glyph, style = s.look(severity)
 	}
 	ttl := ttlCell(v, 0)
-	text, key, cursor := s.screen.theme.text, s.screen.theme.strong, " "
+	text, key, cursor := s.screen.theme.text, s.screen.theme.strong, s.cursor(selected)
 	if selected {
-		cursor = s.screen.glyphs.Cursor
 		text, key, style, ttl.Style = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
 	}
 	if w < 20 {
@@ -303,8 +289,8 @@ func (p *locksPage) preview(s *state, w int) []string {
 	lines = append(lines, v.holders(w, 3, 1)...)
 	lines = append(lines, s.item(w, "waiting", s.screen.theme.text, v.waiters()))
 	lines = append(lines, s.item(w, "so far", s.screen.theme.text, v.details()))
-	for _, f := range s.current().findingsFor(v.ID()) {
-		glyph, style := s.ofSeverity(f.Severity)
+	for _, f := range findingsOn(v.ID(), s.current().findings) {
+		glyph, style := s.look(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
 		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), s.keymap.remedy(f)), 2)...)
 	}
@@ -378,21 +364,14 @@ func (v lockView) waiters() string {
 	case len(v.Waiters) == 0:
 		return humanize.Count(n) + " whose names it does not show"
 	}
-	var names []string
-	shown := min(len(v.Waiters), most)
-	for i := range v.Waiters[:shown] {
-		waiter := &v.Waiters[i]
-		name := v.state.waiterName(v.Lock, waiter)
-		if age := waiter.Age(v.now); age.Duration > 0 {
+	names := mapped(v.Waiters[:min(len(v.Waiters), most)], func(w keyspace.Waiter) string {
+		name := v.state.waiterName(v.Lock, &w)
+		if age := w.Age(v.now); age.Duration > 0 {
 			name += " (" + v.state.ageText(age) + ")"
 		}
-		names = append(names, name)
-	}
-	text := strings.Join(names, ", ")
-	if n > shown {
-		text += fmt.Sprintf(" and %s more", humanize.Count(n-shown))
-	}
-	return text
+		return name
+	})
+	return listed(names, most, n)
 }
 
 // requests says when another client asked for the lock, or why that cannot be seen.

@@ -42,14 +42,14 @@ func (a *app) recall() {
 	}
 	a.recalled, a.chosenTheme = r, r.Theme
 	if a.config.Theme == "" && r.Theme != "" {
-		a.screen.theme, _ = themeNamed(r.Theme, a.screen.renderer)
+		a.screen.theme = themeNamed(r.Theme, a.screen.renderer)
 	}
 	p := a.locks()
 	p.wide = r.Wide
 	p.sortByName(r.Sort)
 	p.reversed = r.Reversed
-	if i := slices.Index(pageNames(), r.Page); i >= 0 && (r.Page != onLoad.String() || a.run.load != nil) {
-		_, _ = a.openPage(r.Page)
+	if i := pageOf(action(r.Page)); i >= 0 && (action(r.Page) != openLoad || a.run.load != nil) {
+		a.goToPage(i)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestASessionContinuesWithTheSettingsOfTheLast(t *testing.T) {
 		if at, p := d.app.place(), d.app.locks(); at != onEvents || p.columns()[p.sort].name != "fence" || !p.reversed || !p.wide {
 			t.Errorf("it begins at %s with %+v", at, p)
 		}
-		light, _ := themeNamed("light", d.app.screen.renderer)
+		light := themeNamed("light", d.app.screen.renderer)
 		if d.app.screen.theme.bad != light.bad {
 			t.Error("it has another theme")
 		}
@@ -45,7 +45,7 @@ func TestASessionContinuesWithTheSettingsOfTheLast(t *testing.T) {
 	}
 	w.Theme = "mono"
 	drive(t, w, func(d *driver) {
-		if mono, _ := themeNamed("mono", d.app.screen.renderer); d.app.screen.theme.bad != mono.bad {
+		if mono := themeNamed("mono", d.app.screen.renderer); d.app.screen.theme.bad != mono.bad {
 			t.Error("the theme of a flag does not precede")
 		}
 		d.press("1").app.remember()

@@ -12,11 +12,12 @@ func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 		return a.onMenuMouse(msg)
 	}
 	top := a.state.frame().top()
+	steps := map[tea.MouseButton]int{tea.MouseButtonWheelUp: -3, tea.MouseButtonWheelDown: 3}[msg.Button]
 	switch {
-	case msg.Button == tea.MouseButtonWheelUp:
-		a.wheel(-3)
-	case msg.Button == tea.MouseButtonWheelDown:
-		a.wheel(3)
+	case steps != 0:
+		if p, ok := a.page().(scroller); ok {
+			p.scroll(&a.state, steps)
+		}
 	case msg.Button != tea.MouseButtonLeft || msg.Action != tea.MouseActionPress:
 	case msg.Y == 0:
 		a.clickTab(msg.X)
@@ -31,16 +32,10 @@ func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 }
 
 // mouseHelp is what the mouse does, for the help and the docs.
-func mouseHelp() []struct{ what, does string } {
-	return []struct{ what, does string }{
+func mouseHelp() []explained {
+	return []explained{
 		{"click", "select a row, and with a second click open it as Enter does; open a tab, sort by a title, choose from a menu, press a key of the last line; a question before a change takes keys only"},
 		{"wheel", "scroll; --no-mouse leaves the mouse to the terminal, to select text"},
-	}
-}
-
-func (a *app) wheel(steps int) {
-	if p, ok := a.page().(scroller); ok {
-		p.scroll(&a.state, steps)
 	}
 }
 

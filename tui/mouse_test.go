@@ -3,12 +3,9 @@ package tui
 import (
 	"strings"
 	"testing"
-	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
-
-	"locktop/keyspace"
 )
 
 // click clicks on the first text of the screen that is this one.
@@ -47,18 +44,14 @@ func TestTheKeysOfTheLastLineTakeClicks(t *testing.T) {
 	})
 }
 
-// HOLDS of a semaphore are its permits.
-func TestTheHoldsOfASemaphoreArePermits(t *testing.T) {
-	l := mutex("pool", "web-1", time.Minute)
-	l.Kind, l.Limit = keyspace.Semaphore, 3
-	l.Holders = append(l.Holders, keyspace.Holder{ID: "web-2", Count: 1})
-	drive(t, Config{Source: &fakeServer{locks: []keyspace.Lock{l}}}, func(d *driver) { d.want(" 2/3 ").size(140, 40).want("HOLDS", " 2/3 ") })
-}
-
-// The smallest windows show which lock is selected, and which has a finding.
+// The smallest windows show one line for each lock, which is selected, and which has a finding.
 func TestASmallWindowShowsSelectionAndFindings(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
-		d.size(40, 10).want("▌▲ job:nightly").press("j").want(" ▲ job:nightly", "▌● lock:orders")
+		d.size(40, 10).want("▌▲ job:nightly", "cron-2", "never", "13.2 s").wantNot("OWNER").press("j").want(" ▲ job:nightly", "▌● lock:orders")
+		d.size(20, 6).want("never")
+		if d.size(1, 1).press("k"); d.screen() != "▲" {
+			t.Errorf("one cell shows %q", d.screen())
+		}
 	})
 }
 

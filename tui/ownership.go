@@ -94,12 +94,14 @@ func (s *state) waitText(l *keyspace.Lock) string {
 	return s.redactKey(l.Key) + ", which " + s.redactOwner(l.Holders[0].Name()) + " holds"
 }
 
-// listed joins the first namesListed names.
-func listed(names []string) string {
-	if more := len(names) - namesListed; more > 0 {
-		return strings.Join(names[:namesListed], ", ") + " and " + humanize.Count(more) + " more"
+// listed joins the first most names of all entries, and counts the other entries.
+func listed(names []string, most, all int) string {
+	names = names[:min(len(names), most)]
+	text := strings.Join(names, ", ")
+	if more := all - len(names); more > 0 {
+		text += " and " + humanize.Count(more) + " more"
 	}
-	return strings.Join(names, ", ")
+	return text
 }
 
 // ownerGroup is the heading of an owner's locks on the locks page.
@@ -251,19 +253,13 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.screen.theme.text
 	locks := s.current().locks
 	if len(g.shares) > 0 {
-		var keys []string
-		for _, i := range g.shares {
-			keys = append(keys, s.redactKey(locks[i].Key))
-		}
-		holds += ", " + listed(keys) + " with others"
+		keys := mapped(g.shares, func(i int) string { return s.redactKey(locks[i].Key) })
+		holds += ", " + listed(keys, namesListed, len(keys)) + " with others"
 	}
 	waits, deadlock := "", ""
 	if len(g.waits) > 0 {
-		var names []string
-		for _, i := range g.waits {
-			names = append(names, s.waitText(locks[i]))
-		}
-		waits, style = "waits for "+listed(names), s.screen.theme.warn
+		names := mapped(g.waits, func(i int) string { return s.waitText(locks[i]) })
+		waits, style = "waits for "+listed(names, namesListed, len(names)), s.screen.theme.warn
 	}
 	if g.rival != "" {
 		deadlock, style = "deadlock with "+s.redactOwner(g.rival), s.screen.theme.bad

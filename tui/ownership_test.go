@@ -27,10 +27,7 @@ func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
 		{Key: "lock:d", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-55~1", Label: "pay-55", Count: 1}}},
 		{Key: "lock:e", Format: "locktop", Holders: []keyspace.Holder{{ID: "solo", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "pay-55~2"}}},
 	}
-	for i := range locks {
-		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
-	}
-	w.Source = &fakeServer{locks: locks}
+	w.Source = &fakeServer{locks: forAnHour(locks)}
 	drive(t, w, func(d *driver) {
 		d.size(100, 50).wait(2*tickInterval).press("/").enter("lock:a").press("enter", "enter")
 		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "Possible deadlock between processes: 8743c9c0:7 waits for").wantNot("lock:e") // pay-55 waits for it
@@ -39,6 +36,14 @@ func TestTheLockPageListsTheOtherLocksOfItsHolder(t *testing.T) {
 		d.press("esc", "esc", "/").enter("lock:d").press("enter", "enter")
 		d.want("pay-55 waits for lock:b").wantNot("also holds")
 	})
+}
+
+// forAnHour returns the locks as mutexes with a deadline.
+func forAnHour(locks []keyspace.Lock) []keyspace.Lock {
+	for i := range locks {
+		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
+	}
+	return locks
 }
 
 // A filter for an owner shows the locks that it holds and those that it waits
@@ -52,10 +57,7 @@ func TestTheFilterFindsLocksByTheirWaiters(t *testing.T) {
 		{Key: "c", Holders: holder("ship-1")},
 		{Key: "d", Holders: holder("pay-5")},
 	}
-	for i := range locks {
-		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
-	}
-	w.Source = &fakeServer{locks: locks}
+	w.Source = &fakeServer{locks: forAnHour(locks)}
 	drive(t, w, func(d *driver) {
 		d.press("/").enter("pay-5").want("3 of 4").press("enter", "esc")
 		d.press(":").enter("sort owner").press("enter").wantOrder("pay-5", "pay-5", "ship-1", "ship-1")
@@ -89,18 +91,9 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		{Key: "k8"},
 		{Key: "k9", Holders: holder("next"), Waiters: waiter("late")},
 	}
-	for i := range locks {
-		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
-	}
-	v := &fakeServer{locks: locks}
+	v := &fakeServer{locks: forAnHour(locks)}
 	w.Source = v
 	drive(t, w, func(d *driver) {
-		selected := func(key string) {
-			t.Helper()
-			if line := d.line("▌"); !strings.Contains(line, key) {
-				t.Fatalf("selected is %q, want %s:\n%s", line, key, d.screen())
-			}
-		}
 		d.size(120, 35).press("o")
 		d.want("pay-5  holds 3 locks, k3 with others · possible deadlock with ship-1 · waits for k5, which ship-1 holds")
 		if line := strings.TrimSpace(d.line("pay-5  holds")); !strings.HasSuffix(line, "waits for k5, which ship-1 holds") {
@@ -111,23 +104,19 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		d.wantOrder("pay-5  holds", "k1", "k4", "ship-1  holds", "k5", "k3", "next  holds", "k9", "late  holds", "k7", "2 owners", "k2", "k6", "1 lock without", "k8")
 		d.want("sorted by owner, then worst first")
 
-		selected("k1")
+		d.wantLine("▌", "k1")
 		for _, key := range []string{"k4", "k5", "k3", "k9", "k7", "k2", "k6", "k8", "k8"} {
-			d.press("j")
-			selected(key)
+			d.press("j").wantLine("▌", key)
 		}
 		for _, key := range []string{"k6", "k2", "k7", "k9", "k3", "k5", "k4", "k1", "k1"} {
-			d.press("k")
-			selected(key)
+			d.press("k").wantLine("▌", key)
 		}
-		d.press("G")
-		selected("k8")
-		d.press("g")
-		selected("k1")
+		d.press("G").wantLine("▌", "k8")
+		d.press("g").wantLine("▌", "k1")
 		above, _, _ := strings.Cut(d.screen(), "ship-1  holds")
 		d.deliver(tea.MouseMsg{X: 9, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
 		d.settle()
-		selected("k5")
+		d.wantLine("▌", "k5")
 		d.press("enter").want("newest first", "k5").press("esc")
 
 		d.press("/").enter("k7").want("1 of 9").press("enter").want("late  holds 1 lock · waits for k9").wantNot("pay-5  holds").press("esc")
@@ -145,12 +134,12 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 func TestHeadingsOfOwnersKeepPrivacy(t *testing.T) {
 	w := testConfig()
 	locks := []keyspace.Lock{
-		{Key: "secret-1", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "alice", Count: 1}}},
-		{Key: "secret-2", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "bob", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
-		{Key: "secret-3", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "carol", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "bob"}}},
+		{Key: "secret-1", Holders: []keyspace.Holder{{ID: "alice", Count: 1}}},
+		{Key: "secret-2", Holders: []keyspace.Holder{{ID: "bob", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
+		{Key: "secret-3", Holders: []keyspace.Holder{{ID: "carol", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "bob"}}},
 	}
 	locks[0].Waiters = []keyspace.Waiter{{ID: "carol"}}
-	w.Source = &fakeServer{locks: locks}
+	w.Source = &fakeServer{locks: forAnHour(locks)}
 	drive(t, w, func(d *driver) {
 		d.size(120, 40).press("o").want("alice  holds 1 lock · possible deadlock with bob · waits for secret-2, which bob holds", "alice waits for secret-2 of bob")
 		d.press("p").want("holds 1 lock · possible deadlock with owner-", "· waits for ").wantNot("alice", "secret", "bob", "carol")
@@ -162,7 +151,7 @@ func TestALongListOfKeysIsCut(t *testing.T) {
 	for i := range 9 {
 		keys = append(keys, fmt.Sprint("k", i))
 	}
-	if got := listed(keys); got != "k0, k1, k2, k3, k4, k5 and 3 more" {
+	if got := listed(keys, namesListed, len(keys)); got != "k0, k1, k2, k3, k4, k5 and 3 more" {
 		t.Error(got)
 	}
 }

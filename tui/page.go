@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -126,6 +127,37 @@ func (c *list[K]) lines(w, n int, draw func(l *widget.Line, row int)) []string {
 	return lines
 }
 
+// mapped returns what f makes of each element.
+func mapped[T, U any](all []T, f func(T) U) []U {
+	made := make([]U, len(all))
+	for i, x := range all {
+		made[i] = f(x)
+	}
+	return made
+}
+
+// count returns the number of elements for which is is true.
+func count[T any](all []T, is func(*T) bool) (n int) {
+	for i := range all {
+		if is(&all[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// neighbour returns the next larger or smaller element of a sorted list, or the nearest one.
+func neighbour[T cmp.Ordered](all []T, now T, direction int) T {
+	i, exact := slices.BinarySearch(all, now)
+	switch {
+	case direction < 0:
+		i--
+	case exact:
+		i++
+	}
+	return all[max(0, min(i, len(all)-1))]
+}
+
 // scrolled returns the first visible line nearest to top, if h of total lines are visible.
 func scrolled(top, total, h int) int { return max(0, min(top, total-h)) }
 
@@ -139,25 +171,10 @@ func (s *state) scrollBar(l *widget.Line, row, top, n, total int) {
 // stride returns the distance that an action moves in a list of n entries, of which h are
 // visible.
 func stride(a action, n, h int) (steps int, ok bool) {
-	switch a {
-	case up:
-		return -1, true
-	case down:
-		return 1, true
-	case pageUp:
-		return -max(1, h), true
-	case pageDown:
-		return max(1, h), true
-	case halfUp:
-		return -max(1, h/2), true
-	case halfDown:
-		return max(1, h/2), true
-	case first:
-		return -n, true
-	case last:
-		return n, true
-	}
-	return 0, false
+	steps, ok = map[action]int{
+		up: -1, down: 1, pageUp: -max(1, h), pageDown: max(1, h), halfUp: -max(1, h/2), halfDown: max(1, h/2), first: -n, last: n,
+	}[a]
+	return steps, ok
 }
 
 // margin is the width left of the table, for cursor, finding and tag.
@@ -171,18 +188,20 @@ func (s *state) gap() int {
 	return 2
 }
 
-// pointer draws the cells left of a row.
-func (s *state) pointer(l *widget.Line, selected bool) {
-	cursor := " "
+// cursor returns the first cell of a row.
+func (s *state) cursor(selected bool) string {
 	if selected {
-		cursor = s.screen.glyphs.Cursor
+		return s.screen.glyphs.Cursor
 	}
-	l.Put(s.screen.theme.key, cursor).Pad(widget.Style{}, margin-1)
+	return " "
 }
 
-// rule draws a horizontal line with a title on the left and a note on the right.
-func (s *state) rule(title, note string) string { return s.ruleOf(s.screen.w, title, note) }
+// pointer draws the cells left of a row.
+func (s *state) pointer(l *widget.Line, selected bool) {
+	l.Put(s.screen.theme.key, s.cursor(selected)).Pad(widget.Style{}, margin-1)
+}
 
+// ruleOf draws a horizontal line with a title on the left and a note on the right.
 func (s *state) ruleOf(w int, title, note string) string {
 	t, g := s.screen.theme, s.screen.glyphs
 	l := widget.NewLine(w)
@@ -240,11 +259,12 @@ func (s *state) paragraph(w int, sentences ...string) []string {
 
 // wrapped draws a text in at most most lines.
 func (s *state) wrapped(w, indent int, st widget.Style, text string, most int) []string {
-	var lines []string
-	for _, part := range s.screen.glyphs.Wrap(text, w-2*indent, most) {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, indent).Put(st, part).String())
-	}
-	return lines
+	return indented(w, indent, st, s.screen.glyphs.Wrap(text, w-2*indent, most))
+}
+
+// indented draws lines of text.
+func indented(w, indent int, st widget.Style, texts []string) []string {
+	return mapped(texts, func(text string) string { return widget.NewLine(w).Pad(widget.Style{}, indent).Put(st, text).String() })
 }
 
 // filled appends blank lines until there are n.
@@ -257,9 +277,5 @@ func filled(lines []string, w, n int) []string {
 
 // wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.
 func (s *state) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
-	var lines []string
-	for _, part := range widget.Chunk(text, max(1, w-indent-1)) {
-		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, min(indent, w)).Put(st, part).String())
-	}
-	return lines
+	return indented(w, indent, st, widget.Chunk(text, max(1, w-indent-1)))
 }

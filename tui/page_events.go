@@ -53,11 +53,8 @@ func (p *eventsPage) arrange(s *state) {
 			keys = append(keys, s.log.number(i))
 		}
 	}
+	p.filter.found, p.filter.all = len(keys), len(past)
 	p.set(keys, max(0, s.frame().body-1))
-}
-
-func (p *eventsPage) matches(s *state) string {
-	return humanize.Count(len(p.keys)) + " of " + humanize.Count(len(s.past()))
 }
 
 func (p *eventsPage) summary(s *state, l *widget.Line) {
@@ -67,12 +64,12 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
 	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Replaced, keyspace.Lost, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
-		glyph, st := s.ofEvent(k)
+		glyph, st := s.look(k)
 		if counts[k] > 0 {
 			parts = append(parts, segment{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), priority: 2 + i})
 		}
 	}
-	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s, p)})
+	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s)})
 }
 
 func (p *eventsPage) view(s *state, w, h int) []string {

@@ -41,7 +41,7 @@ func TestAnEventCanBeCopied(t *testing.T) {
 	events := []keyspace.Event{{At: before(0), Kind: keyspace.Stolen, Lock: l, Holder: keyspace.Holder{ID: "victim-1"}, Held: time.Second}}
 	w := testConfig()
 	clipboard := w.Clipboard.(*fakeClipboard)
-	w.Source = watchedServer{&fakeServer{locks: []keyspace.Lock{l}}, &events}
+	w.Source = (&fakeServer{locks: []keyspace.Lock{l}}).watched(keyspace.Push, &events)
 	drive(t, w, func(d *driver) {
 		d.size(120, 30).wait(time.Second).press("6", "j")
 		for !strings.Contains(d.line("▌"), "stolen") {
@@ -69,7 +69,7 @@ func TestTheEventOfAWaiterDoesNotShowTheDeadlineOfTheLock(t *testing.T) {
 		l.Waiters = []keyspace.Waiter{{ID: "vm:15837~1fe0a1b2c3d4"}}
 		events = append(events, keyspace.Event{At: before(0), Kind: keyspace.WaiterJoined, Lock: l, Waiter: l.Waiters[0]})
 	}
-	w.Source = watchedServer{&fakeServer{locks: []keyspace.Lock{events[0].Lock, events[1].Lock}}, &events}
+	w.Source = (&fakeServer{locks: []keyspace.Lock{events[0].Lock, events[1].Lock}}).watched(keyspace.Push, &events)
 	drive(t, w, func(d *driver) {
 		d.size(140, 30).wait(time.Second).press("6", "/").enter("waiter").press("enter")
 		d.want("vm:15837~1fe0", "load vm:15837 ").wantNot("load vm:15837~", "10 m 00 left")
@@ -89,9 +89,7 @@ func TestTheClientsOfALostAgentAreNotCounted(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.wait(tickInterval).press("3")
 		clients := g.Scenario().Clients
-		g.mu.Lock()
 		g.agents[1].Lost, g.agents[1].Clients, g.agents[1].Metrics = true, 7, loadgen.Metrics{}
-		g.mu.Unlock()
 		d.wait(2*tickInterval).want(fmt.Sprintf("%d of %d clients", clients-7, clients), "each agent's at its last report")
 	})
 }

@@ -16,7 +16,6 @@ type findingsPage struct {
 	list[findingID]
 	filter filter
 	rows   []findingRow
-	found  int             // number of findings that match the filter
 	opened map[string]bool // unfolded kinds of findings
 }
 
@@ -93,22 +92,14 @@ func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
 	return s.current().lock(id)
 }
 
-func (p *findingsPage) matches(s *state) string {
-	return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all))
-}
-
 func (p *findingsPage) arrange(s *state) {
-	p.rows, p.found = p.rows[:0], 0
+	p.rows, p.filter.found, p.filter.all = p.rows[:0], 0, len(s.current().all)
 	p.fold(p.matching(s.current().findings), false)
 	p.fold(p.matching(s.current().snoozed), true)
 	if !p.moved {
 		p.toFirst()
 	}
-	keys := p.keys[:0]
-	for i := range p.rows {
-		keys = append(keys, p.rows[i].key())
-	}
-	p.set(keys, p.height(s))
+	p.set(mapped(p.rows, findingRow.key), p.height(s))
 }
 
 // matching returns the findings that match the filter.
@@ -118,7 +109,7 @@ func (p *findingsPage) matching(all []keyspace.Finding) []keyspace.Finding {
 
 // fold appends rows for the findings: the most severe kinds first, each kind together.
 func (p *findingsPage) fold(found []keyspace.Finding, asleep bool) {
-	p.found += len(found)
+	p.filter.found += len(found)
 	kinds := map[string][]keyspace.Finding{}
 	var order []keyspace.Finding // the first finding of each kind
 	for _, f := range found {
@@ -151,7 +142,7 @@ func (p *findingsPage) unfold(s *state, kind string) {
 	p.arrange(s)
 }
 
-func (f *findingRow) key() findingID {
+func (f findingRow) key() findingID {
 	if f.many > 0 {
 		return findingID{id: "all " + f.ID}
 	}
@@ -184,17 +175,15 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	}
 	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(found), "finding")}}
 	for v := keyspace.Critical; ; v-- {
-		if glyph, st := s.ofSeverity(v); counts[v] > 0 {
+		if glyph, st := s.look(v); counts[v] > 0 {
 			parts = append(parts, segment{style: st, text: glyph + " " + severities(counts[v], v), priority: 2})
 		}
 		if v == keyspace.Info {
 			break
 		}
 	}
-	if n := len(s.current().snoozed); n > 0 {
-		parts = append(parts, segment{style: s.screen.theme.dim, text: humanize.Count(n) + " snoozed", priority: 2})
-	}
-	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s, p)})
+	parts = append(parts, segment{style: s.screen.theme.dim, text: some(len(s.current().snoozed), "snoozed"), priority: 2})
+	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s)})
 }
 
 func (p *findingsPage) view(s *state, w, h int) []string {
@@ -219,7 +208,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 // drawRow draws a finding: severity, lock and text.
 func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 	f := &p.rows[row]
-	glyph, st := s.ofSeverity(f.Severity)
+	glyph, st := s.look(f.Severity)
 	selected := row == p.row
 	key, text := s.screen.theme.strong, s.screen.theme.text
 	says := s.redactText(f.Lock, f.Text)
@@ -227,27 +216,20 @@ func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 		key, text, st = s.screen.theme.dim, s.screen.theme.dim, s.screen.theme.dim
 		says = s.snoozeText(&f.Finding) + ": " + says
 	}
-	cursor := " "
 	if selected {
-		cursor = s.screen.glyphs.Cursor
 		key, text, st = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
-		l.Put(s.screen.theme.row, cursor).Put(st, glyph).Pad(s.screen.theme.row, 1)
-	} else {
-		l.Put(text, cursor).Put(st, glyph).Pad(text, 1)
 	}
+	l.Put(text, s.cursor(selected)).Put(st, glyph).Pad(text, 1)
 	about := s.subjectOf(f.Finding)
 	if f.many > 0 {
 		sign := s.screen.glyphs.Play
 		if p.opened[f.ID] {
 			sign = s.screen.glyphs.Down
 		}
+		says = "such as " + about + ": " + says
 		about = sign + " " + humanize.Count(f.many) + " " + s.screen.glyphs.Times + " " + f.ID
 	}
 	l.Put(key, s.screen.glyphs.Fit(about, keys)).Pad(key, 4)
-	if f.many > 0 {
-		l.Put(text, s.screen.glyphs.FitEnd("such as "+s.subjectOf(f.Finding)+": "+says, max(0, l.Rest()-1)))
-		return
-	}
 	l.Put(text, s.screen.glyphs.FitEnd(says, max(0, l.Rest()-1)))
 }
 
@@ -262,7 +244,7 @@ func (s *state) subjectOf(f keyspace.Finding) string {
 // remedy draws the text and the remedy of the selected finding.
 func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.row]
-	_, st := s.ofSeverity(f.Severity)
+	_, st := s.look(f.Severity)
 	lines := append([]string{s.ruleOf(w, "what to do", f.ID)}, s.wrapped(w, margin, st, s.redactText(f.Lock, f.Text), 2)...)
 	return append(lines, s.wrapped(w, margin, s.screen.theme.text, s.redactText(f.Lock, s.keymap.remedy(f.Finding)), remedyLines-len(lines))...)
 }
@@ -288,7 +270,7 @@ const snoozeFor = time.Hour
 // snoozes holds the snoozed findings.
 type snoozes struct {
 	until  map[findingID]time.Time
-	length time.Duration // duration of a snooze; 0 means snoozeFor
+	length time.Duration // duration of a snooze
 }
 
 func idOf(f *keyspace.Finding) findingID { return findingID{f.ID, f.Lock, f.Server} }
@@ -309,9 +291,9 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 			s.snoozes.until = map[findingID]time.Time{}
 		}
 		for i := range found {
-			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.duration())
+			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.length)
 		}
-		s.notify("snoozed for " + humanize.Setting(s.snoozes.duration()) + ": " + humanize.Plural(len(found), "finding") + s.keymap.named("; {snooze} wakes"))
+		s.notify("snoozed for " + humanize.Setting(s.snoozes.length) + ": " + humanize.Plural(len(found), "finding") + s.keymap.named("; {snooze} wakes"))
 	}
 	if s.live != nil {
 		s.live = s.live.withSnoozes(s)
@@ -319,13 +301,6 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 	if s.paused != nil {
 		s.paused.model = s.paused.model.withSnoozes(s)
 	}
-}
-
-func (z *snoozes) duration() time.Duration {
-	if z.length == 0 {
-		return snoozeFor
-	}
-	return z.length
 }
 
 // withSnoozes returns the view model with the snoozed findings moved from findings to snoozed.

@@ -20,9 +20,7 @@ func TestASnoozedFindingIsHiddenUntilTheSnoozeEnds(t *testing.T) {
 			t.Fatalf("the first lock is %q", first())
 		}
 		d.press("5").want("▲ 1 critical").press("z").want("1 finding ", "1 snoozed", "snoozed, back in 1 h 00: Held for 3 h 12 without a deadline")
-		if line := d.line("▌"); !strings.Contains(line, "the limit is 10 m") || strings.Contains(line, "snoozed") {
-			t.Errorf("the cursor is not on the next finding, but on %q", line)
-		}
+		d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed")
 		d.press("z").want("0 findings", "2 snoozed")
 		d.press("1").want("no findings", "2 snoozed")
 		if line := first(); strings.Contains(line, "job:nightly") || strings.Contains(line, "▲") {
@@ -68,20 +66,12 @@ func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
 	all := v.locks
 	v.locks = append(v.locks[:0:0], late)
 	drive(t, Config{Source: v}, func(d *driver) {
-		selected := func(key string) {
-			t.Helper()
-			if line := d.line("▌"); !strings.Contains(line, key) {
-				t.Errorf("selected is %q, want %s", line, key)
-			}
-		}
 		d.press("5").want("lock:late")
-		v.set(func(v *fakeServer) { v.locks = append(all, late) })
-		d.wait(2 * tickInterval)
-		selected("job:nightly")
+		v.locks = append(all, late)
+		d.wait(2*tickInterval).wantLine("▌", "job:nightly")
 		d.press("G").wait(2 * tickInterval)
-		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("aaa", "y", 0)) })
-		d.wait(2 * tickInterval).want("aaa")
-		selected("lock:late")
+		v.locks = append(v.locks, mutex("aaa", "y", 0))
+		d.wait(2*tickInterval).want("aaa").wantLine("▌", "lock:late")
 	})
 }
 
@@ -109,11 +99,9 @@ func TestTheSelectionDistinguishesServers(t *testing.T) {
 	}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j")
-		v.set(func(v *fakeServer) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // sorts first
+		v.locks = append(v.locks, mutex("job:nightly", "x", 0)) // sorts first
 		d.wait(2 * tickInterval)
-		if line := d.line("▌"); !strings.Contains(line, "10.0.0.2") {
-			t.Errorf("the cursor went back: %q", line)
-		}
+		d.wantLine("▌", "10.0.0.2")
 	})
 }
 

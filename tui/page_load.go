@@ -33,31 +33,27 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	switch {
 	case s.run.load != nil:
 	case s.run.begin == nil:
-		s.reject(noLoad)
-		return nil
+		return s.reject(noLoad)
 	case a == startStop:
 		s.dialog = confirmStart(s)
 		return nil
 	default:
-		s.reject(s.keymap.named(notStarted))
-		return nil
+		return s.reject(s.keymap.named(notStarted))
 	}
 	if s.run.awaitsAgents() && a != startStop && a != fieldUp && a != fieldDown {
-		s.reject(s.run.arrivals() + s.keymap.named("; {start-stop} ends the wait"))
-		return nil
+		return s.reject(s.run.arrivals() + s.keymap.named("; {start-stop} ends the wait"))
 	}
 	switch a {
 	case startStop:
 		if s.run.awaitsAgents() {
-			return cancelStart(s.run.load)
+			return stopLoad(s.run.load, "no longer waiting for agents")
 		}
 		if s.run.metrics.Running {
 			s.notify("stopping the clients " + s.screen.glyphs.Ellipsis)
-			return stopLoad(s.run.load)
+			return stopLoad(s.run.load, "the clients have stopped; all their locks are released")
 		}
 		if s.run.launching {
-			s.reject("the clients are starting")
-			return nil
+			return s.reject("the clients are starting")
 		}
 		s.run.launching = true
 		return startLoad(s.run.load)
@@ -81,8 +77,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		p.chooseTarget(s, -1)
 	case faultMenu:
 		if !s.run.metrics.Running {
-			s.reject(s.keymap.named("the clients are not running: {start-stop} starts them"))
-			return nil
+			return s.reject(s.keymap.named("the clients are not running: {start-stop} starts them"))
 		}
 		s.dialog = p.faultMenu(s)
 	case nextScene, previousScene:
@@ -132,16 +127,13 @@ func (p *loadPage) stepField(s *state, k formField, direction int) tea.Cmd {
 // value is the present one.
 func (p *loadPage) change(s *state, k formField, next loadgen.Scenario, same string) tea.Cmd {
 	if err := next.Validate(); err != nil {
-		s.reject(formWords(err))
-		return nil
+		return s.reject(formWords(err))
 	}
 	if why := s.run.refuses(next); why != "" {
-		s.reject(why)
-		return nil
+		return s.reject(why)
 	}
 	if k.value(next) == k.value(s.run.scenario) {
-		s.reject(same)
-		return nil
+		return s.reject(same)
 	}
 	s.notify(k.name + ": " + k.value(next))
 	return s.run.request(next, false)
@@ -192,8 +184,7 @@ func (p *loadPage) click(s *state, x, line int) (again bool) {
 // run.
 func (p *loadPage) nextScene(s *state, by int) tea.Cmd {
 	if len(s.run.scenes) == 0 {
-		s.reject(noScenes)
-		return nil
+		return s.reject(noScenes)
 	}
 	if s.run.scene < 0 && by < 0 {
 		by = 0
@@ -206,8 +197,7 @@ func (p *loadPage) nextScene(s *state, by int) tea.Cmd {
 		}
 		by = cmp.Or(by, -1)
 	}
-	s.reject(why)
-	return nil
+	return s.reject(why)
 }
 
 // step returns the next number in a direction: in steps of 1 below 10, of 10 below 100, and so
@@ -358,7 +348,7 @@ const sceneKeys = "acdeghiloprstuvwxyzACDEGHILOPRSTUVWXYZ"
 
 // scenesMenu returns the menu of scenes.
 func (f *loadState) scenesMenu(keys keymap) *menu {
-	m := &menu{title: "Choose a scene", closer: keys.first(sceneMenu), about: []string{
+	m := &menu{title: "Choose a scene", closer: sceneMenu, about: []string{
 		keys.named("A letter starts the scene beside it, which lasts a few seconds and ends with a verdict. Then, on the Load page, {next-scene} and {previous-scene} start the next and the previous scene, and {fault} injects a fault. {scenes} closes this menu."),
 	}}
 	for i, scene := range f.scenes {

@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,9 +31,9 @@ func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last
 
 func (p *lockPage) act(s *state, a action) tea.Cmd {
 	if a == snooze {
-		found := s.current().findingsFor(p.id)
+		found := findingsOn(p.id, s.current().findings)
 		if len(found) == 0 {
-			found = s.current().snoozedFor(p.id)
+			found = findingsOn(p.id, s.current().snoozed)
 		}
 		s.toggleSnooze(found)
 	}
@@ -70,7 +71,7 @@ func (p *lockPage) scroll(s *state, steps int) {
 
 func (p *lockPage) summary(s *state, l *widget.Line) {
 	v := p.lock(s)
-	glyph, style := s.ofState(v.State(v.now))
+	glyph, style := s.look(v.State(v.now))
 	word := string(v.State(v.now))
 	if p.gone {
 		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not held now"
@@ -114,7 +115,7 @@ func (p *lockPage) text(s *state, w int) []string {
 // commandBlock draws a command for copying. The command changes the lock only if the lock is
 // unchanged.
 func (p *lockPage) commandBlock(s *state, w int) []string {
-	if s.privacy.on || len(s.formats) == 0 {
+	if s.privacy.on || len(s.config.Formats) == 0 {
 		return nil
 	}
 	if wake := s.wakeCommand(p.last); wake != "" {
@@ -227,13 +228,13 @@ func (v lockView) queue(w int) []string {
 
 // findingsBlock draws the findings on the lock and their remedies.
 func (p *lockPage) findingsBlock(s *state, w int) []string {
-	found, asleep := s.current().findingsFor(p.id), s.current().snoozedFor(p.id)
+	found, asleep := findingsOn(p.id, s.current().findings), findingsOn(p.id, s.current().snoozed)
 	if len(found)+len(asleep) == 0 {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "findings", humanize.Plural(len(found), "finding"))}
 	for _, f := range found {
-		glyph, style := s.ofSeverity(f.Severity)
+		glyph, style := s.look(f.Severity)
 		for i, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), f.Text), w-margin-13, 3) {
 			if i > 0 {
 				glyph = " "
@@ -248,14 +249,6 @@ func (p *lockPage) findingsBlock(s *state, w int) []string {
 		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.screen.theme.dim, "  "+s.snoozeText(&f)+": "+s.redactText(p.last.ID(), f.Text)))
 	}
 	return lines
-}
-
-// origin returns the source of a lock's timeline: "exact" or "sampled".
-func (s *state) origin(id keyspace.ID) string {
-	if s.timeline.exact[id.Key] != nil {
-		return "exact"
-	}
-	return "sampled"
 }
 
 // ownersLegend draws the owners of the letters in a strip, as many as fit in one line.
@@ -308,7 +301,7 @@ func (p *lockPage) eventsBlock(s *state, w int) []string {
 // event draws an event: time, kind, key in keys cells, and client. It leaves the last cell of
 // the line free.
 func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
-	glyph, st := s.ofEvent(e.Kind)
+	glyph, st := s.look(e.Kind)
 	l.Put(s.screen.theme.dim, e.At.Local().Format("15:04:05.0")).Pad(widget.Style{}, 2)
 	l.Put(st, s.screen.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Pad(widget.Style{}, 1)
 	if keys > 0 {
@@ -369,32 +362,6 @@ func (s *state) details(e *keyspace.Event) string {
 	return s.sentence(string(e.Holder.Mode), depth, taken, held, ttl)
 }
 
-// ofEvent returns the glyph and the style of an event.
-func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
-	g, t := s.screen.glyphs, s.screen.theme
-	switch k {
-	case keyspace.Acquired, keyspace.Reentered, keyspace.HandedOver:
-		return g.Dot, t.good
-	case keyspace.Discovered:
-		return g.Dot, t.dim
-	case keyspace.Released, keyspace.Exited:
-		return g.Ring, t.text
-	case keyspace.Replaced: // most hand-overs between two polls look like this
-		if s.current().snap.Watch.Mode != keyspace.Push {
-			return g.Ring, t.text
-		}
-		return g.Cross, t.warn
-	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
-		return g.Cross, t.warn
-	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
-		return g.Alert, t.bad
-	case keyspace.WaiterJoined, keyspace.WaiterLeft:
-		return g.Dotted, t.dim
-	default:
-		return g.Point, t.dim
-	}
-}
-
 // holdStatsBlock draws the hold times of a lock and its free times between two holds, as
 // observed since the start.
 func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
@@ -402,7 +369,11 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 	if len(r.Ended) == 0 && r.Renewed == 0 {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, "since start", s.endCounts(r))}
+	kinds := slices.SortedFunc(maps.Keys(r.Ended), func(a, b keyspace.EventKind) int { // the most frequent end first
+		return cmp.Or(r.Ended[b]-r.Ended[a], cmp.Compare(a, b))
+	})
+	ends := mapped(kinds, func(k keyspace.EventKind) string { return humanize.Count(r.Ended[k]) + " " + string(k) })
+	lines := []string{s.ruleOf(w, "since start", s.sentence(ends...))}
 	if r.HoldTimes.Total > 0 {
 		lines = append(lines, s.histogramLine("held", &r.HoldTimes, w))
 	}
@@ -410,71 +381,27 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 		lines = append(lines, s.histogramLine("free", &r.HandOffs, w))
 	}
 	if len(r.Owners) > 0 {
-		lines = append(lines, s.item(w, "owners", s.screen.theme.text, s.recentOwners(r.Owners)))
+		const most = 4
+		names := mapped(r.Owners[:min(len(r.Owners), most)], func(o keyspace.Owner) string {
+			return fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds)
+		})
+		lines = append(lines, s.item(w, "owners", s.screen.theme.text, listed(names, most, len(r.Owners))))
 	}
 	return lines
-}
-
-// endCounts lists how holds ended, the most frequent end first.
-func (s *state) endCounts(r keyspace.Record) string {
-	kinds := make([]keyspace.EventKind, 0, len(r.Ended))
-	for k := range r.Ended {
-		kinds = append(kinds, k)
-	}
-	slices.SortFunc(kinds, func(a, b keyspace.EventKind) int {
-		if r.Ended[a] != r.Ended[b] {
-			return r.Ended[b] - r.Ended[a]
-		}
-		return strings.Compare(string(a), string(b))
-	})
-	var facts []string
-	for _, k := range kinds {
-		facts = append(facts, humanize.Count(r.Ended[k])+" "+string(k))
-	}
-	return s.sentence(facts...)
 }
 
 // histogramLine draws a histogram: one column for each power of two, then its percentiles.
 func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string {
 	first, last := len(h.Buckets), 0
-	top := 0.0
 	for i, n := range h.Buckets {
-		if n == 0 {
-			continue
+		if n > 0 {
+			first, last = min(first, i), i
 		}
-		first, last = min(first, i), i
-		top = max(top, float64(n))
 	}
-	values := make([]float64, 0, last-first+1)
-	for _, n := range h.Buckets[first : last+1] {
-		values = append(values, float64(n))
-	}
+	values := mapped(h.Buckets[first:last+1], func(n uint32) float64 { return float64(n) })
 	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
-	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, top, len(values), 1), "")).Pad(widget.Style{}, 2)
-	l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(s.percentiles(h), l.Rest()-1))
-	return l.String()
-}
-
-// percentiles returns the count, p50, p99 and maximum of a histogram.
-func (s *state) percentiles(h *keyspace.Histogram) string {
-	return s.sentence(
-		humanize.Count(int64(h.Total))+s.screen.glyphs.Times,
-		"p50 "+humanize.Duration(h.Quantile(0.5)),
-		"p99 "+humanize.Duration(h.Quantile(0.99)),
-		"longest "+humanize.Duration(h.Longest),
-	)
-}
-
-// recentOwners lists the latest owners of a lock with the number of their holds.
-func (s *state) recentOwners(owners []keyspace.Owner) string {
-	const most = 4
-	var names []string
-	for _, o := range owners[:min(len(owners), most)] {
-		names = append(names, fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds))
-	}
-	text := strings.Join(names, ", ")
-	if n := len(owners) - most; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return text
+	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, slices.Max(values), len(values), 1), "")).Pad(widget.Style{}, 2)
+	percentiles := s.sentence(humanize.Count(int64(h.Total))+s.screen.glyphs.Times, "p50 "+humanize.Duration(h.Quantile(0.5)),
+		"p99 "+humanize.Duration(h.Quantile(0.99)), "longest "+humanize.Duration(h.Longest))
+	return l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(percentiles, l.Rest()-1)).String()
 }

@@ -15,7 +15,6 @@ import (
 // locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
 	rows     []lockRow // in display order
-	found    int       // number of locks that match the filter
 	filter   filter
 	sort     int // index of the sort column, or bySeverity
 	reversed bool
@@ -53,10 +52,6 @@ func groups() []string { return []string{byOwner, byClass, noGroup} }
 type lockRow struct {
 	lock    *keyspace.Lock
 	heading *ownerGroup // nil in the row of a lock
-}
-
-func newLocksPage() *locksPage {
-	return &locksPage{sort: bySeverity, group: noGroup, tags: map[keyspace.ID]bool{}}
 }
 
 func (p *locksPage) act(s *state, a action) tea.Cmd {
@@ -209,11 +204,6 @@ func (p *locksPage) openFilter(s *state) {
 	s.dialog = d
 }
 
-// matches returns the number of locks that match the filter.
-func (p *locksPage) matches(s *state) string {
-	return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().locks))
-}
-
 // sortBy moves the sort column by steps. The place before the first column is bySeverity.
 func (p *locksPage) sortBy(s *state, steps int) {
 	columns := p.columns()
@@ -271,11 +261,11 @@ func (p *locksPage) arrange(s *state) {
 	p.measure(s)
 	p.rows = p.rows[:0]
 	for _, l := range model.locks {
-		if !filtered || p.filter.match(l, model.snap.At, about[l.ID()]) {
+		if !filtered || p.filter.lock(l, model.snap.At, about[l.ID()]) {
 			p.rows = append(p.rows, lockRow{lock: l})
 		}
 	}
-	p.found = len(p.rows)
+	p.filter.found, p.filter.all = len(p.rows), len(model.locks)
 	p.waiting.update(s, p)
 	if p.group == byClass {
 		p.rows = slices.Clone(p.waiting.rows)
@@ -412,15 +402,13 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		{style: t.warn, text: p.mostText(s), priority: 3, flex: 40},
 	}
 	parts = append(parts, s.findings(model)...)
-	if n := len(model.snoozed); n > 0 {
-		parts = append(parts, segment{style: t.dim, text: humanize.Count(n) + " snoozed", priority: 4})
-	}
+	parts = append(parts, segment{style: t.dim, text: some(len(model.snoozed), "snoozed"), priority: 4})
 	if len(model.snap.Problems) > 0 {
 		parts = append(parts, segment{style: t.warn, text: "not all is seen (4)", priority: 1})
 	}
 	layoutLine(l, s.screen.glyphs, parts, []segment{
-		p.filter.segment(s, p),
-		{style: t.key, text: p.tagCount(), priority: 2},
+		p.filter.segment(s),
+		{style: t.key, text: some(len(p.tags), "tagged"), priority: 2},
 		{style: t.dim, text: "sorted " + p.order(), priority: 5},
 		{style: t.dim, text: scanned(model.snap), priority: 6},
 	})
@@ -434,11 +422,12 @@ func (p *locksPage) mostText(s *state) string {
 	return fmt.Sprintf("most blocked: %s by %s (%.0f%%)", s.redactKey(p.waiting.most.Key), s.redactOwner(p.waiting.figures.Worst), 100*p.waiting.figures.WorstShare)
 }
 
-func (p *locksPage) tagCount() string {
-	if len(p.tags) == 0 {
+// some returns a number with a word; "" for 0.
+func some(n int, word string) string {
+	if n == 0 {
 		return ""
 	}
-	return humanize.Count(len(p.tags)) + " tagged"
+	return humanize.Count(n) + " " + word
 }
 
 // findings returns the segments for the worst findings, the most severe first.
@@ -455,7 +444,7 @@ func (s *state) findings(model *viewModel) []segment {
 		}
 		text += s.subjectOf(f) + ": " + s.redactText(f.Lock, f.Text)
 	}
-	glyph, style := s.ofSeverity(worst[0].Severity)
+	glyph, style := s.look(worst[0].Severity)
 	return []segment{
 		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
 		{style: s.screen.theme.text, text: text, priority: 4, flex: 30},

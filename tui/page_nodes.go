@@ -42,13 +42,11 @@ const downFor = 10 * time.Second
 // inject injects a fault into the selected node.
 func (p *nodesPage) inject(s *state, f loadgen.Fault) tea.Cmd {
 	if s.run.load == nil {
-		s.reject(noLoad)
-		return nil
+		return s.reject(noLoad)
 	}
 	f.Node = slices.Index(s.run.quorum, p.chosen) + 1
 	if f.Node == 0 {
-		s.reject(s.keymap.named("only the five servers of a redlock can be switched off: {scenes} leads to the scenes that have one"))
-		return nil
+		return s.reject(s.keymap.named("only the five servers of a redlock can be switched off: {scenes} leads to the scenes that have one"))
 	}
 	return inject(s.run.load, f)
 }
@@ -62,11 +60,7 @@ func (p *nodesPage) arrange(s *state) {
 	}
 	p.assignNumbers(s)
 	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return p.numbers[a.Addr] - p.numbers[b.Addr] })
-	keys := p.keys[:0]
-	for i := range p.rows {
-		keys = append(keys, p.rows[i].Addr)
-	}
-	p.set(keys, p.height(s))
+	p.set(mapped(p.rows, func(n keyspace.Node) string { return n.Addr }), p.height(s))
 }
 
 // assignNumbers assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
@@ -103,12 +97,7 @@ func (p *nodesPage) height(s *state) int {
 
 func (p *nodesPage) summary(s *state, l *widget.Line) {
 	snap, t, g := s.current().snap, s.screen.theme, s.screen.glyphs
-	down := 0
-	for i := range p.rows {
-		if !p.rows[i].Up {
-			down++
-		}
-	}
+	down := count(p.rows, func(n *keyspace.Node) bool { return !n.Up })
 	health := segment{style: t.good, text: g.Check + " all answer"}
 	if down > 0 {
 		health = segment{style: t.bad, text: g.Cross + " " + humanize.Count(down) + " down"}
@@ -167,22 +156,19 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 
 func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Cell {
 	t, g := s.screen.theme, s.screen.glyphs
-	none := widget.Cell{Style: t.dim, Text: g.None}
+	none, old := widget.Cell{Style: t.dim, Text: g.None}, s.playback == nil && s.refresher.stale()
 	switch {
 	case column == 0 && number > 0:
 		return widget.Cell{Style: t.strong, Text: humanize.Count(number) + "  " + s.redactAddr(n.Addr)}
 	case column == 0:
 		return widget.Cell{Style: t.strong, Text: s.redactAddr(n.Addr)}
-	case s.playback == nil && s.refresher.stale(): // what follows is old
-		if column == 1 {
-			return widget.Cell{Style: t.bad, Text: g.Cross + " lost"}
-		}
-		return none
+	case column == 1 && old:
+		return widget.Cell{Style: t.bad, Text: g.Cross + " lost"}
 	case column == 1 && n.Up:
 		return widget.Cell{Style: t.good, Text: g.Dot + " up"}
 	case column == 1:
 		return widget.Cell{Style: t.bad, Text: g.Cross + " down"}
-	case !n.Up:
+	case old, !n.Up:
 		return none
 	case column == 2 && n.Role != "":
 		return widget.Cell{Style: t.text, Text: widget.Plain(n.Role)}
@@ -230,9 +216,7 @@ func (s *state) unseen(w int) []string {
 		if s.privacy.on {
 			text = s.screen.glyphs.Ellipsis
 		}
-		for _, part := range s.screen.glyphs.Wrap(widget.Plain(text), w-2*margin, 3) {
-			lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.warn, part).String())
-		}
+		lines = append(lines, s.wrapped(w, margin, s.screen.theme.warn, widget.Plain(text), 3)...)
 	}
 	return lines
 }
@@ -240,9 +224,9 @@ func (s *state) unseen(w int) []string {
 // redlocks returns the locks with votes.
 func redlocks(p *viewModel) []*keyspace.Lock {
 	var all []*keyspace.Lock
-	for i := range p.locks {
-		if len(p.locks[i].Votes) > 0 {
-			all = append(all, p.locks[i])
+	for _, l := range p.locks {
+		if len(l.Votes) > 0 {
+			all = append(all, l)
 		}
 	}
 	return all
@@ -251,20 +235,10 @@ func redlocks(p *viewModel) []*keyspace.Lock {
 // voteWidth is the width of a node's column in the matrix.
 const voteWidth = 4
 
-// upCount returns the number of a Redlock's servers that are up.
-func (p *nodesPage) upCount() int {
-	n := 0
-	for i := range p.rows {
-		if p.rows[i].Up && p.numbers[p.rows[i].Addr] > 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // quorumStatus says whether enough of a Redlock's servers are up.
 func (p *nodesPage) quorumStatus(s *state, servers int) (widget.Style, string) {
-	up, majority := p.upCount(), servers/2+1
+	up := count(p.rows, func(n *keyspace.Node) bool { return n.Up && p.numbers[n.Addr] > 0 })
+	majority := servers/2 + 1
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
 	case up == servers:

@@ -15,8 +15,7 @@ import (
 
 // timelinePage draws the holds of each lock over time, one lane per lock.
 type timelinePage struct {
-	list[keyspace.ID]     // by lane
-	all               int // number of lanes without the filter
+	list[keyspace.ID] // by lane
 	filter            filter
 	zoom              int           // index into zooms
 	offset            time.Duration // time from the right edge to now
@@ -26,11 +25,8 @@ type timelinePage struct {
 }
 
 // zooms lists the time spans that fit the screen.
-func zooms() []time.Duration {
-	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
-}
-
-func newTimelinePage() *timelinePage { return &timelinePage{zoom: 4} }
+var zooms = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
 
 func (p *timelinePage) act(s *state, a action) tea.Cmd {
 	if p.navigate(a) {
@@ -70,10 +66,10 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-func (p *timelinePage) span() time.Duration { return zooms()[p.zoom] }
+func (p *timelinePage) span() time.Duration { return zooms[p.zoom] }
 
 func (p *timelinePage) zoomTo(s *state, zoom int) {
-	p.zoom = max(0, min(zoom, len(zooms())-1))
+	p.zoom = max(0, min(zoom, len(zooms)-1))
 	if zoom != p.zoom {
 		s.reject("already at the limit: " + humanize.Duration(p.span()))
 	}
@@ -130,9 +126,9 @@ func (p *timelinePage) jump(s *state, direction int) {
 // of name, so that lanes keep their places.
 func (p *timelinePage) arrange(s *state) {
 	lanes := p.keys[:0]
-	p.all = 0
+	p.filter.all = 0
 	add := func(id keyspace.ID, owners iter.Seq[string]) {
-		p.all++
+		p.filter.all++
 		if p.filter.lane(id.Key, owners) {
 			lanes = append(lanes, id)
 		}
@@ -171,6 +167,7 @@ func (p *timelinePage) arrange(s *state) {
 	slices.SortFunc(lanes, func(a, b keyspace.ID) int {
 		return cmp.Or(rank(a)-rank(b), keyspace.CompareNames(a.Key, b.Key), a.DB-b.DB)
 	})
+	p.filter.found = len(lanes)
 	p.set(lanes, max(0, s.frame().body-1-legendLines))
 }
 
@@ -183,10 +180,6 @@ func holderNames(l *keyspace.Lock) iter.Seq[string] {
 			}
 		}
 	}
-}
-
-func (p *timelinePage) matches(*state) string {
-	return humanize.Count(len(p.keys)) + " of " + humanize.Count(p.all)
 }
 
 func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
@@ -221,9 +214,9 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	if p.offset > 0 {
 		edge = "ending " + humanize.Duration(p.offset) + " ago"
 	}
-	lanes := humanize.Plural(p.all, "lane")
+	lanes := humanize.Plural(p.filter.all, "lane")
 	if p.filter.active() {
-		lanes = humanize.Count(len(p.keys)) + " of " + lanes + " " + p.filter.shown(s)
+		lanes = humanize.Count(p.filter.found) + " of " + lanes + " " + p.filter.shown(s)
 	}
 	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Duration(p.span())},
@@ -247,7 +240,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 	lines := []string{p.axis(s, w, names, v)}
 	if len(p.keys) == 0 {
 		empty := "no lock has been held yet"
-		if p.all > 0 {
+		if p.filter.all > 0 {
 			empty = s.keymap.named("no lane matches the filter; {back} shows all")
 		}
 		lines = append(lines, s.paragraph(w, "", empty)...)

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"locktop/internal/humanize"
@@ -31,9 +32,6 @@ func (s *state) pause() {
 
 // unpause returns to the newest view model.
 func (s *state) unpause() { s.paused = nil }
-
-// eventsSince returns the number of events since the pause began.
-func (s *state) eventsSince() int { return s.log.total - s.paused.events }
 
 // rewind moves the paused view by a duration within the history. It pauses a live view first.
 func (s *state) rewind(by time.Duration) {
@@ -91,7 +89,7 @@ const rewindStep = time.Second
 const seekStep = 5 * time.Second
 
 // speeds lists the playback speeds.
-func speeds() []float64 { return []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32} }
+var speeds = []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32}
 
 // replayKey handles pause, rewind, forward and live.
 func (a *app) replayKey(act action) {
@@ -144,13 +142,10 @@ func (a *app) setSpeed(factor float64) {
 
 // nextSpeed returns the next speed in a direction.
 func nextSpeed(now float64, direction int) float64 {
-	all := speeds()
-	for i, s := range all {
-		if s == now {
-			return all[max(0, min(i+direction, len(all)-1))]
-		}
+	if !slices.Contains(speeds, now) {
+		return 1
 	}
-	return 1
+	return neighbour(speeds, now, direction)
 }
 
 // position describes the position in the recording.

@@ -1,9 +1,9 @@
 package tui
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,40 +18,23 @@ type privacy struct {
 	salt [16]byte
 }
 
-func newPrivacy() privacy {
-	var c privacy
-	_, _ = rand.Read(c.salt[:]) // never fails
-	return c
-}
-
-func (c privacy) hash(prefix, s string) string {
-	sum := sha256.Sum256(append(c.salt[:], s...))
+// redact returns a name for display: escaped, or in privacy mode its hash after a prefix.
+func (s *state) redact(prefix, name string) string {
+	if !s.privacy.on || name == "" {
+		return widget.Plain(name)
+	}
+	sum := sha256.Sum256(append(s.privacy.salt[:], name...))
 	return prefix + hex.EncodeToString(sum[:4])
 }
 
 // redactKey returns a key for display.
-func (s *state) redactKey(key string) string {
-	if s.privacy.on {
-		return s.privacy.hash("key-", key)
-	}
-	return widget.Plain(key)
-}
+func (s *state) redactKey(key string) string { return s.redact("key-", key) }
 
 // redactOwner returns the name of an owner or a waiter for display.
-func (s *state) redactOwner(name string) string {
-	if s.privacy.on && name != "" {
-		return s.privacy.hash("owner-", name)
-	}
-	return widget.Plain(name)
-}
+func (s *state) redactOwner(name string) string { return s.redact("owner-", name) }
 
 // redactAddr returns an address for display.
-func (s *state) redactAddr(addr string) string {
-	if s.privacy.on && addr != "" {
-		return s.privacy.hash("node-", addr)
-	}
-	return widget.Plain(addr)
-}
+func (s *state) redactAddr(addr string) string { return s.redact("node-", addr) }
 
 // redactText returns a sentence about a lock, or about the servers, for display. If the lock is
 // unknown in privacy mode, it returns an ellipsis.
@@ -59,22 +42,22 @@ func (s *state) redactText(about keyspace.ID, text string) string {
 	if !s.privacy.on {
 		return widget.Plain(text)
 	}
-	var hidden redactions
+	hidden := redactions{}
 	switch l, ok := s.current().lock(about); {
 	case about == (keyspace.ID{}):
-		s.redactServers(&hidden)
+		s.redactServers(hidden)
 	case !ok:
 		return s.screen.glyphs.Ellipsis
 	default:
-		s.redactLock(&hidden, &l)
-		s.redactDeadlocks(&hidden, about)
+		s.redactLock(hidden, &l)
+		s.redactDeadlocks(hidden, about)
 	}
 	return widget.Plain(hidden.apply(text))
 }
 
 // redactDeadlocks adds the names in the finding of a deadlock, which are also those of other
 // locks.
-func (s *state) redactDeadlocks(hidden *redactions, of keyspace.ID) {
+func (s *state) redactDeadlocks(hidden redactions, of keyspace.ID) {
 	for _, d := range s.current().review.Deadlocks {
 		if slices.ContainsFunc(d.Waits, func(w keyspace.Wait) bool { return w.Lock.ID() == of }) {
 			for _, w := range d.Waits {
@@ -84,46 +67,36 @@ func (s *state) redactDeadlocks(hidden *redactions, of keyspace.ID) {
 	}
 }
 
-// redactions lists names to replace.
-type redactions []redaction
-
-// redaction is a name and its replacement.
-type redaction struct{ name, shown string }
-
-func (m *redactions) add(name, shown string) {
-	if name != "" {
-		*m = append(*m, redaction{name, shown})
-	}
-}
+// redactions has the replacements of names.
+type redactions map[string]string
 
 // apply replaces all names in a text. Longer names have priority: replacing a prefix would
 // reveal the rest.
 func (m redactions) apply(text string) string {
-	slices.SortStableFunc(m, func(a, b redaction) int { return len(b.name) - len(a.name) })
+	delete(m, "")
 	var pairs []string
-	for _, one := range m {
-		pairs = append(pairs, one.name, one.shown)
+	for _, name := range slices.SortedFunc(maps.Keys(m), func(a, b string) int { return len(b) - len(a) }) {
+		pairs = append(pairs, name, m[name])
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-func (s *state) redactLock(m *redactions, l *keyspace.Lock) {
-	m.add(l.Key, s.redactKey(l.Key))
-	m.add(l.Node, s.redactAddr(l.Node))
+func (s *state) redactLock(m redactions, l *keyspace.Lock) {
+	m[l.Key], m[l.Node] = s.redactKey(l.Key), s.redactAddr(l.Node)
 	for i := range l.Holders {
-		m.add(l.Holders[i].ID, s.redactOwner(l.Holders[i].ID))
-		m.add(l.Holders[i].Label, s.redactOwner(l.Holders[i].Label))
+		id, label := l.Holders[i].ID, l.Holders[i].Label
+		m[id], m[label] = s.redactOwner(id), s.redactOwner(label)
 	}
 	for i := range l.Waiters {
-		m.add(l.Waiters[i].ID, s.redactOwner(l.Waiters[i].ID))
+		m[l.Waiters[i].ID] = s.redactOwner(l.Waiters[i].ID)
 	}
 }
 
-func (s *state) redactServers(m *redactions) {
+func (s *state) redactServers(m redactions) {
 	snap := &s.current().snap
-	m.add(snap.Server.Addr, s.redactAddr(snap.Server.Addr))
+	m[snap.Server.Addr] = s.redactAddr(snap.Server.Addr)
 	for i := range snap.Nodes {
-		m.add(snap.Nodes[i].Addr, s.redactAddr(snap.Nodes[i].Addr))
+		m[snap.Nodes[i].Addr] = s.redactAddr(snap.Nodes[i].Addr)
 	}
 }
 

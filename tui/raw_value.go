@@ -54,10 +54,10 @@ func (v *rawValue) freshFor(l keyspace.Lock) time.Duration {
 }
 
 // onAnswer stores an answer. It discards an answer for another lock.
-func (v *rawValue) onAnswer(msg storedMsg) {
+func (v *rawValue) onAnswer(id keyspace.ID, requested time.Time, items []RawEntry, err error) {
 	v.asking = false
-	if msg.id == v.lock.ID() {
-		v.items, v.err, v.read, v.answered = msg.items, msg.err, msg.at, true
+	if id == v.lock.ID() {
+		v.items, v.err, v.read, v.answered = items, err, requested, true
 	}
 }
 

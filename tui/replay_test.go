@@ -72,9 +72,7 @@ func writeRecording(t *testing.T, redact bool, record func(t *testing.T, w *reco
 // busyDay acquires and releases locks for half a minute.
 func busyDay(d *driver, v *fakeServer) {
 	for i := range 10 {
-		v.set(func(v *fakeServer) {
-			v.locks = append(sampleServer().locks[:8-i%3:8-i%3], mutex("lock:turn", "worker-"+humanize.Count(i), time.Duration(4*i)*time.Second))
-		})
+		v.locks = append(sampleServer().locks[:8-i%3:8-i%3], mutex("lock:turn", "worker-"+humanize.Count(i), time.Duration(4*i)*time.Second))
 		d.wait(3 * time.Second)
 	}
 }

@@ -37,40 +37,23 @@ func (c RowCommand) help() string {
 	return "run " + widget.Plain(strings.Join(c.Run, " "))
 }
 
-// placeholder is a word in braces that stands for a value of the selected lock.
-type placeholder struct {
-	name  string
-	value func(l *keyspace.Lock) string // "" if the lock has no such value
-}
+// placeholder is a word in braces that stands for a value of the selected lock, "" if the lock has
+// no such value.
+type placeholder struct{ word, value string }
 
 // placeholders lists all placeholders. A lock with several holders has the values of the first.
-func placeholders() []placeholder {
-	ofHolder := func(value func(h *keyspace.Holder) string) func(l *keyspace.Lock) string {
-		return func(l *keyspace.Lock) string {
-			if len(l.Holders) == 0 {
-				return ""
-			}
-			return value(&l.Holders[0])
-		}
+func placeholders(l *keyspace.Lock) []placeholder {
+	var h keyspace.Holder
+	if len(l.Holders) > 0 {
+		h = l.Holders[0]
 	}
-	ofProcess := func(value func(p keyspace.Process) string) func(l *keyspace.Lock) string {
-		return ofHolder(func(h *keyspace.Holder) string {
-			if p, ok := h.Process(); ok {
-				return value(p)
-			}
-			return ""
-		})
+	p, pid := keyspace.Process{}, ""
+	if found, ok := h.Process(); ok {
+		p, pid = found, strconv.Itoa(found.PID)
 	}
 	return []placeholder{
-		{"key", func(l *keyspace.Lock) string { return l.Key }},
-		{"owner", ofHolder(func(h *keyspace.Holder) string { return h.Name() })},
-		{"token", ofHolder(func(h *keyspace.Holder) string { return h.ID })},
-		{"host", ofProcess(func(p keyspace.Process) string { return p.Host })},
-		{"pid", ofProcess(func(p keyspace.Process) string { return strconv.Itoa(p.PID) })},
-		{"client", ofHolder(func(h *keyspace.Holder) string { return h.Addr })},
-		{"format", func(l *keyspace.Lock) string { return l.Format }},
-		{"node", func(l *keyspace.Lock) string { return l.Node }},
-		{"db", func(l *keyspace.Lock) string { return strconv.Itoa(l.DB) }},
+		{"{key}", l.Key}, {"{owner}", h.Name()}, {"{token}", h.ID}, {"{host}", p.Host}, {"{pid}", pid},
+		{"{client}", h.Addr}, {"{format}", l.Format}, {"{node}", l.Node}, {"{db}", strconv.Itoa(l.DB)},
 	}
 }
 
@@ -93,7 +76,7 @@ func (c RowCommand) check(earlier []RowCommand) error {
 	}
 	for _, arg := range c.Run {
 		for _, name := range inBraces.FindAllString(arg, -1) {
-			if !slices.ContainsFunc(placeholders(), func(p placeholder) bool { return "{"+p.name+"}" == name }) {
+			if !slices.Contains(Placeholders(), name) {
 				return fmt.Errorf("run: there is no %s; there are %s", name, strings.Join(Placeholders(), " "))
 			}
 		}
@@ -103,26 +86,21 @@ func (c RowCommand) check(earlier []RowCommand) error {
 
 // Placeholders lists the words in braces that the arguments of a [RowCommand] may have.
 func Placeholders() []string {
-	var all []string
-	for _, p := range placeholders() {
-		all = append(all, "{"+p.name+"}")
-	}
-	return all
+	return mapped(placeholders(&keyspace.Lock{}), func(p placeholder) string { return p.word })
 }
 
 // args returns the program and its arguments for a lock. The values come from Redis, so it
 // returns an error for an argument that only its value makes a flag.
 func (c RowCommand) args(l *keyspace.Lock) ([]string, error) {
-	args := slices.Clone(c.Run)
+	args, known := slices.Clone(c.Run), placeholders(l)
 	for i, arg := range c.Run {
 		var missing string
-		args[i] = inBraces.ReplaceAllStringFunc(arg, func(name string) string {
-			at := slices.IndexFunc(placeholders(), func(p placeholder) bool { return "{"+p.name+"}" == name })
-			value := placeholders()[at].value(l)
-			if value == "" {
-				missing = name
+		args[i] = inBraces.ReplaceAllStringFunc(arg, func(word string) string {
+			p := known[slices.IndexFunc(known, func(p placeholder) bool { return p.word == word })]
+			if p.value == "" {
+				missing = word
 			}
-			return value
+			return p.value
 		})
 		switch {
 		case missing != "":
@@ -138,13 +116,11 @@ func (c RowCommand) args(l *keyspace.Lock) ([]string, error) {
 func (a *app) runOnLock(c RowCommand) tea.Cmd {
 	l, ok := a.selected()
 	if !ok {
-		a.reject("no lock to run " + widget.Plain(c.Name) + " for")
-		return nil
+		return a.reject("no lock to run " + widget.Plain(c.Name) + " for")
 	}
 	args, err := c.args(&l)
 	if err != nil {
-		a.reject(widget.Plain(c.Name) + ": " + err.Error())
-		return nil
+		return a.reject(widget.Plain(c.Name) + ": " + err.Error())
 	}
 	return runProgram(a.ctx, a.config.Runner, c.Name, args)
 }

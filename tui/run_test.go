@@ -65,15 +65,19 @@ func (t *tape) wantIntact(test *testing.T) {
 	}
 }
 
+// started runs the screen with keys and a tape.
+func started(ctx context.Context, w Config) (keys io.Writer, out *tape, done chan error) {
+	in, keys := io.Pipe()
+	out, done = newTape(), make(chan error, 1)
+	w.Input, w.Output = in, out
+	go func() { done <- Run(ctx, w) }()
+	return keys, out, done
+}
+
 func TestQuitRestoresTheTerminal(t *testing.T) {
 	for key, want := range map[string]error{"q": nil, "\x03": ErrInterrupted} {
 		t.Run(key, func(t *testing.T) {
-			in, keys := io.Pipe()
-			out := newTape()
-			done := make(chan error, 1)
-			w := testConfig()
-			w.Input, w.Output = in, out
-			go func() { done <- Run(t.Context(), w) }()
+			keys, out, done := started(t.Context(), testConfig())
 			if _, err := io.WriteString(keys, key); err != nil {
 				t.Fatal(err)
 			}
@@ -87,16 +91,13 @@ func TestQuitRestoresTheTerminal(t *testing.T) {
 
 func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	in, _ := io.Pipe()
-	out := newTape()
-	done := make(chan error, 1)
 	looking := make(chan struct{})
 	hung := sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
 		<-ctx.Done()
 		close(looking)
 		return keyspace.Snapshot{}, ctx.Err()
 	})
-	go func() { done <- Run(ctx, Config{Source: hung, Input: in, Output: out}) }()
+	_, out, done := started(ctx, Config{Source: hung})
 	<-out.any
 	time.AfterFunc(2*tickInterval, stop) // after the first snapshot has begun
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -116,10 +117,7 @@ func TestASignalThatEndsTheContextEndsTheScreen(t *testing.T) {
 	}
 	for range 10 { // two goroutines receive the signal, in any order
 		ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
-		in, _ := io.Pipe()
-		out := newTape()
-		done := make(chan error, 1)
-		go func() { done <- Run(ctx, Config{Source: testConfig().Source, Input: in, Output: out}) }()
+		_, out, done := started(ctx, Config{Source: sampleServer()})
 		<-out.any
 		time.Sleep(20 * time.Millisecond) // no order depends on this: a handler of bubbletea, if there were one, is installed by then
 		if err := self.Signal(syscall.SIGTERM); err != nil {
@@ -168,12 +166,11 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 var placing = regexp.MustCompile(`\x1b\[[0-9;]*[HJK]`)
 
 func TestADumbTerminalGetsTextAlone(t *testing.T) {
-	in, keys := io.Pipe()
-	out := newTape()
 	w := testConfig()
-	w.Input, w.Output, w.Dumb = in, out, true
-	go func() { _, _ = io.WriteString(keys, "q") }()
-	if err := Run(t.Context(), w); err != nil {
+	w.Dumb = true
+	keys, out, done := started(t.Context(), w)
+	_, _ = io.WriteString(keys, "q")
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()

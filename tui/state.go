@@ -14,10 +14,10 @@ import (
 
 // state is the state that all pages share. Only Update changes it; views read it.
 type state struct {
+	config Config
 	screen screen
 	keymap keymap
 	server string // the connected server
-	acts   bool   // this session may change locks
 	now    time.Time
 
 	live      *viewModel  // newest view model; nil before the first
@@ -34,9 +34,6 @@ type state struct {
 	raw     rawValue
 	clients holderClients
 	snoozes snoozes
-	formats []keyspace.Format
-
-	redisCLI []string // flags of redis-cli in copied commands
 
 	dialog dialog
 	notice notice
@@ -125,7 +122,9 @@ func (s *state) clock() time.Time {
 // apply makes p the newest view model and adds it to the history.
 func (s *state) apply(p *viewModel) {
 	s.live = p.withSnoozes(s)
-	s.history.Add(p.withEvents(), p.change, p.since)
+	snap := p.snap
+	snap.Events = p.events // without a watch, they come from the difference to the previous snapshot
+	s.history.Add(snap, p.change, p.since)
 	s.log.add(p.events)
 	s.timeline.add(p.change, p.events)
 	s.run.faultLog.onSnapshot(p.snap.At.Add(-p.offset), p.locks)
@@ -190,11 +189,17 @@ func (old lease) begun(e *keyspace.Event) lease {
 // stale reports whether the view is not paused and its data is out of date.
 func (s *state) stale() bool { return s.paused == nil && s.refresher.stale() }
 
-// notify shows a message in the last line for up to 4 s.
-func (s *state) notify(text string) { s.notice = notice{text, false, s.now.Add(4 * time.Second)} }
+// notify shows a message in the last line for up to 4 s. It returns nil: no command follows.
+func (s *state) notify(text string) tea.Cmd {
+	s.notice = notice{text, false, s.now.Add(4 * time.Second)}
+	return nil
+}
 
-// reject shows for up to 4 s why a key has no effect.
-func (s *state) reject(why string) { s.notice = notice{why, true, s.now.Add(4 * time.Second)} }
+// reject shows for up to 4 s why a key has no effect. It returns nil: no command follows.
+func (s *state) reject(why string) tea.Cmd {
+	s.notice = notice{why, true, s.now.Add(4 * time.Second)}
+	return nil
+}
 
 // rejectStart shows why the clients did not start: completely on the Load page, and with its
 // beginning in the last line.
@@ -281,14 +286,6 @@ func unreported(reported, events []keyspace.Event) []keyspace.Event {
 	return slices.DeleteFunc(events, func(e keyspace.Event) bool { return known[hold{e.Lock.ID(), e.Holder.ID}] })
 }
 
-// withEvents returns the snapshot with its events. Without a watch, the events come from the
-// difference to the previous snapshot.
-func (p *viewModel) withEvents() keyspace.Snapshot {
-	snap := p.snap
-	snap.Events = p.events
-	return snap
-}
-
 // changed reports whether the view model differs from the previous one.
 func (p *viewModel) changed() bool {
 	return len(p.events) > 0 || !p.change.Empty() || p.review.CheckedAt.Equal(p.snap.At)
@@ -303,12 +300,7 @@ func (p *viewModel) rank() {
 	}
 }
 
-// findingsFor returns the findings on one lock that are not snoozed.
-func (p *viewModel) findingsFor(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.findings) }
-
-// snoozedFor returns the snoozed findings on one lock.
-func (p *viewModel) snoozedFor(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.snoozed) }
-
+// findingsOn returns those of all findings that are on one lock.
 func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
 	var found []keyspace.Finding
 	for _, f := range all {

@@ -54,13 +54,8 @@ func (n *lane) swimlanes(v timeWindow) (all []*swimlane, more int) {
 		one.waits, one.busy = append(one.waits, w), one.busy+w.to.Sub(w.from)
 	}
 	holderFirst := func(a, b *swimlane) int {
-		switch holds := a.holder() != ""; {
-		case holds == (b.holder() != ""):
-			return 0
-		case holds:
-			return -1
-		}
-		return +1
+		holders := func(one *swimlane) int { return min(1, len(one.holder())) }
+		return holders(b) - holders(a)
 	}
 	all = slices.SortedFunc(maps.Values(byClient), func(a, b *swimlane) int {
 		return cmp.Or(holderFirst(a, b), cmp.Compare(b.busy, a.busy), strings.Compare(a.client, b.client))
@@ -87,7 +82,11 @@ func (one *swimlane) draw(t theme, g widget.Glyphs, v timeWindow, contended []ti
 // lastMinuteBlock draws the last 60 s: how long clients waited and for whom, and a swimlane for each client.
 func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	g, t := s.screen.glyphs, s.screen.theme
-	lines := []string{s.ruleOf(w, "last 60 s", s.origin(p.id))}
+	origin := "sampled"
+	if s.timeline.exact[p.id.Key] != nil {
+		origin = "exact"
+	}
+	lines := []string{s.ruleOf(w, "last 60 s", origin)}
 	var sum contention.Sum
 	sum.Add(s.lastMinuteOf(p.id))
 	if c := sum.Class(0, ""); c.Rung != "" {
@@ -103,11 +102,7 @@ func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	if len(all) == 0 {
 		return append(lines, s.item(w, "", t.dim, "nobody held it in this time"))
 	}
-	var behind []widget.Span
-	if n.exact {
-		behind = s.faultBands(v)
-	}
-	contended := n.contended(v)
+	behind, contended := s.faultBands(n, v), n.contended(v)
 	for _, one := range all {
 		name := s.redactOwner(one.client)
 		if name == "" {

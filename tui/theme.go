@@ -2,11 +2,13 @@ package tui
 
 import (
 	"io"
+	"slices"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
 
 	"locktop/keyspace"
+	"locktop/loadgen"
 	"locktop/tui/widget"
 )
 
@@ -75,22 +77,13 @@ func themes() []namedTheme {
 
 // Themes lists the valid names for [Config.Theme].
 func Themes() []string {
-	var names []string
-	for _, l := range themes() {
-		names = append(names, l.name)
-	}
-	return names
+	return mapped(themes(), func(t namedTheme) string { return t.name })
 }
 
-// themeNamed returns a theme by name. It returns the default for "" and, with false, for an
-// unknown name.
-func themeNamed(name string, r *lipgloss.Renderer) (theme, bool) {
-	for _, l := range themes() {
-		if l.name == name {
-			return l.make(r), true
-		}
-	}
-	return systemTheme(r), name == ""
+// themeNamed returns a theme by name. It returns the default for a name that it does not know.
+func themeNamed(name string, r *lipgloss.Renderer) theme {
+	all := themes()
+	return all[max(0, slices.IndexFunc(all, func(t namedTheme) bool { return t.name == name }))].make(r)
 }
 
 // renderer returns the renderer for a terminal with these colours: lipgloss replaces colours
@@ -223,37 +216,54 @@ func (t theme) ofOwner(n int) (letter string, look owner) {
 	return letters[n%len(letters) : n%len(letters)+1], t.owners[n%len(t.owners)]
 }
 
-// ofState returns the glyph and the style of a lock's state.
-func (s *state) ofState(st keyspace.State) (string, widget.Style) {
+// look returns the glyph and the style of a state of a lock or of a client, of a severity, or of an event of a lock or of
+// the load.
+func (s *state) look(of any) (string, widget.Style) {
 	g, t := s.screen.glyphs, s.screen.theme
-	switch st {
-	case keyspace.Held:
+	if of == keyspace.Replaced && s.current().snap.Watch.Mode != keyspace.Push {
+		of = keyspace.Released // most hand-overs between two polls look like a replacement
+	}
+	switch of {
+	case keyspace.Held, keyspace.Acquired, keyspace.Reentered, keyspace.HandedOver, loadgen.Inside:
 		return g.Dot, t.good
+	case keyspace.Discovered:
+		return g.Dot, t.dim
 	case keyspace.ReadHeld:
 		return g.Half, t.read
-	case keyspace.WriteHeld:
-		return g.Diamond, t.write
-	case keyspace.Waiting:
-		return g.Dotted, t.warn
-	case keyspace.Stuck:
-		return g.Alert, t.bad
 	case keyspace.Partial:
 		return g.Half, t.warn
-	case keyspace.Lapsed:
+	case keyspace.WriteHeld:
+		return g.Diamond, t.write
+	case keyspace.Waiting, keyspace.Lapsed:
 		return g.Dotted, t.warn
-	default:
+	case keyspace.WaiterJoined, keyspace.WaiterLeft:
+		return g.Dotted, t.dim
+	case keyspace.Free:
 		return g.Ring, t.dim
-	}
-}
-
-// ofSeverity returns the glyph and the style of a severity.
-func (s *state) ofSeverity(v keyspace.Severity) (string, widget.Style) {
-	switch v {
-	case keyspace.Critical:
-		return s.screen.glyphs.Alert, s.screen.theme.bad
-	case keyspace.Warning:
-		return s.screen.glyphs.Alert, s.screen.theme.warn
+	case keyspace.Released, keyspace.Exited:
+		return g.Ring, t.text
+	case loadgen.Queued:
+		return g.Ring, t.warn
+	case keyspace.Critical, keyspace.Stuck, keyspace.Stolen, keyspace.Evicted, keyspace.Flushed, keyspace.Lost:
+		return g.Alert, t.bad
+	case keyspace.Warning, loadgen.FaultBegan, loadgen.Abandoned, loadgen.WorkOverlapped:
+		return g.Alert, t.warn
+	case keyspace.Replaced, keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
+		return g.Cross, t.warn
+	case loadgen.Dead, loadgen.Incomplete, loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
+		loadgen.Unnotified, loadgen.UnexplainedLoss, loadgen.Overtaken, loadgen.FenceOrder:
+		return g.Cross, t.bad
+	case loadgen.FencedWrite:
+		return g.Check, t.good
+	case loadgen.Frozen:
+		return g.Frozen, t.read
+	case loadgen.Partitioned:
+		return g.CutOff, t.write
+	case keyspace.Info:
+		return g.Between, t.dim
+	case loadgen.Acquired, loadgen.FaultEnded:
+		return g.Point, t.text
 	default:
-		return s.screen.glyphs.Between, s.screen.theme.dim
+		return g.Point, t.dim
 	}
 }

@@ -393,13 +393,7 @@ func (n *lane) owners(yield func(string) bool) {
 
 // readers returns the number of current shared holds.
 func (n *lane) readers() int {
-	sharing := 0
-	for i := range n.holds {
-		if x := &n.holds[i]; x.shared && x.to.IsZero() {
-			sharing++
-		}
-	}
-	return sharing
+	return count(n.holds, func(x *timelineHold) bool { return x.shared && x.to.IsZero() })
 }
 
 // busy returns the fraction of the time from from to to in which the lock was held.

@@ -89,21 +89,18 @@ func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
 // strip draws the past of a lock.
 func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
 	n, v := s.lane(id, v)
-	var behind []widget.Span
-	if n != nil && n.exact {
-		behind = s.faultBands(v)
-	}
 	var spans []widget.Span
 	if n != nil {
-		spans = n.spans(s.screen.theme, v, n.contended(v))
+		spans = append(s.faultBands(n, v), n.spans(s.screen.theme, v, n.contended(v))...)
 	}
-	s.screen.glyphs.Strip(l, widget.Style{}, v.w, append(behind, spans...))
+	s.screen.glyphs.Strip(l, widget.Style{}, v.w, spans)
 }
 
-// faultBands returns the times of active faults, to be drawn behind a lane. v is on the local
-// clock.
-func (s *state) faultBands(v timeWindow) []widget.Span {
-	var spans []widget.Span
+// faultBands returns the times of active faults, to be drawn behind an exact lane.
+func (s *state) faultBands(n *lane, v timeWindow) (spans []widget.Span) {
+	if !n.exact {
+		return nil
+	}
 	for _, x := range s.run.faults {
 		if to := cmp.Or(x.to, v.to); v.shows(x.from, to) {
 			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: s.screen.theme.band, Kind: widget.Behind})

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 		waiting: map[string]time.Time{"a": at(25)},
 	}
 	n.leaves("a", at(45))
-	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
+	theme := themeNamed("dark", renderer(termenv.TrueColor))
 	view := timeWindow{at(0), at(100), 100}
 	var got [][2]float64
 	for _, s := range n.spans(theme, view, n.contended(view)) {
@@ -30,11 +31,7 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 		}
 	}
 	for _, want := range [][2]float64{{10, 15}, {20, 30}, {40, 45}} {
-		found := false
-		for _, g := range got {
-			found = found || g == want
-		}
-		if !found {
+		if !slices.Contains(got, want) {
 			t.Errorf("no waiting from %v to %v s: %v", want[0], want[1], got)
 		}
 	}
@@ -54,7 +51,7 @@ func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	for i, kind := range []keyspace.EventKind{keyspace.Acquired, keyspace.Acquired, keyspace.Released} {
 		c.onEvent(&keyspace.Event{At: began.Add(time.Duration(i) * time.Second), Kind: kind, Lock: permits, Holder: keyspace.Holder{ID: string(rune('a' + i%2))}})
 	}
-	theme, _ := themeNamed("dark", renderer(termenv.TrueColor))
+	theme := themeNamed("dark", renderer(termenv.TrueColor))
 	l := widget.NewLine(10)
 	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil))
 	if got := ansi.Strip(l.String()); got != " AB▒▒▒▒▒▒▒" {

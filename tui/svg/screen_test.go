@@ -6,7 +6,7 @@ import (
 )
 
 func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
-	own := cell{text: "x", width: 1, fg: foreground(nil), bg: background(nil)}
+	own := cell{text: "x", width: 1, fg: ink, bg: paper}
 	with := func(change func(*cell)) cell {
 		c := own
 		change(&c)

@@ -43,10 +43,23 @@ func draw(title string, grid [][]cell) []byte {
 	c := &canvas{}
 	c.open(title, grid)
 	for y, row := range grid {
-		c.backgrounds(y, row)
-		c.shapes(y, row)
+		c.tiles(row, func(x int, one cell) {
+			if one.bg != paper {
+				c.tile(x, y, rect{0, 0, cellWidth, cellHeight}, one.bg, 0)
+			}
+		})
+		c.tiles(row, func(x int, one cell) {
+			g, _ := shape(one.text)
+			for _, r := range g.rects {
+				c.tile(x, y, r, one.fg, g.shade)
+			}
+		})
 		c.words(y, row)
-		c.underlines(y, row)
+		c.tiles(row, func(x int, one cell) { // not as text decorations, because they also cover spaces
+			if one.underline {
+				c.tile(x, y, rect{0, cellHeight - 2, cellWidth, 1}, one.fg, 0)
+			}
+		})
 	}
 	c.buf.WriteString("</g>\n</svg>\n")
 	return c.buf.Bytes()
@@ -58,7 +71,7 @@ func (c *canvas) open(title string, grid [][]cell) {
 	h := cellHeight*len(grid) + bar + margin
 	fmt.Fprintf(&c.buf, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", w, h, w, h)
 	fmt.Fprintf(&c.buf, "<title>%s</title>\n", escape(title))
-	fmt.Fprintf(&c.buf, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="9" fill="%s" stroke="#3a4252"/>`+"\n", w-1, h-1, background(nil))
+	fmt.Fprintf(&c.buf, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="9" fill="%s" stroke="#3a4252"/>`+"\n", w-1, h-1, paper)
 	for i, light := range []string{"#f0655c", "#e8b43f", "#58b85a"} {
 		fmt.Fprintf(&c.buf, `<circle cx="%d" cy="%d" r="5.5" fill="%s"/>`+"\n", margin+6+20*i, bar/2, light)
 	}
@@ -68,36 +81,10 @@ func (c *canvas) open(title string, grid [][]cell) {
 		margin, bar, fontSize)
 }
 
-func (c *canvas) backgrounds(y int, row []cell) {
-	for x, cell := range row {
-		if cell.bg != background(nil) {
-			c.tile(x, y, rect{0, 0, cellWidth, cellHeight}, cell.bg, 0)
-		}
-	}
-	c.flush()
-}
-
-// shapes draws the characters with a geometry.
-func (c *canvas) shapes(y int, row []cell) {
-	for x, cell := range row {
-		g, ok := shape(cell.text)
-		if !ok {
-			continue
-		}
-		for _, r := range g.rects {
-			c.tile(x, y, r, cell.fg, g.shade)
-		}
-	}
-	c.flush()
-}
-
-// underlines draws the underlines. They are not text decorations, because they also cover
-// spaces.
-func (c *canvas) underlines(y int, row []cell) {
-	for x, cell := range row {
-		if cell.underline {
-			c.tile(x, y, rect{0, cellHeight - 2, cellWidth, 1}, cell.fg, 0)
-		}
+// tiles draws the tiles of one kind in a row: draw adds those of one cell.
+func (c *canvas) tiles(row []cell, draw func(x int, one cell)) {
+	for x, one := range row {
+		draw(x, one)
 	}
 	c.flush()
 }
@@ -152,7 +139,7 @@ func wordLength(row []cell) int {
 	if !fillsOneCell(row[0]) {
 		return n
 	}
-	for n < len(row) && isText(row[n]) && fillsOneCell(row[n]) && row[n].looksLike(row[0]) {
+	for n < len(row) && isText(row[n]) && fillsOneCell(row[n]) && row[n].fg == row[0].fg && row[n].bold == row[0].bold {
 		n++
 	}
 	return n
@@ -167,10 +154,6 @@ func isText(c cell) bool {
 func fillsOneCell(c cell) bool {
 	r, size := utf8.DecodeRuneInString(c.text)
 	return size == len(c.text) && r < 0x250 && c.width == 1
-}
-
-func (c cell) looksLike(o cell) bool {
-	return c.fg == o.fg && c.bold == o.bold
 }
 
 // word writes the text of cells, stretched to their exact width.
@@ -226,8 +209,8 @@ func resolve(c *cellbuf.Cell) cell {
 	out := cell{
 		text:      c.String(),
 		width:     c.Width,
-		fg:        foreground(style.Fg),
-		bg:        background(style.Bg),
+		fg:        toRGB(style.Fg, ink),
+		bg:        toRGB(style.Bg, paper),
 		bold:      style.Attrs.Contains(cellbuf.BoldAttr),
 		underline: style.UlStyle != cellbuf.NoUnderline,
 	}
@@ -252,26 +235,14 @@ func (c rgb) faint(paper rgb) rgb {
 	return rgb{mix(c.r, paper.r), mix(c.g, paper.g), mix(c.b, paper.b)}
 }
 
-// foreground returns a foreground colour; nil is the terminal's default.
-func foreground(c color.Color) rgb {
-	if c == nil {
-		return rgb{0xd5, 0xd9, 0xe2}
-	}
-	return toRGB(c)
-}
+// The terminal's default colours.
+var ink, paper = rgb{0xd5, 0xd9, 0xe2}, rgb{0x17, 0x1b, 0x24}
 
-// background returns a background colour; nil is the terminal's default.
-func background(c color.Color) rgb {
-	if c == nil {
-		return rgb{0x17, 0x1b, 0x24}
-	}
-	return toRGB(c)
-}
-
-// toRGB returns a colour of the image. The 16 basic colours are chosen for readability on
-// paper(nil).
-func toRGB(c color.Color) rgb {
+// toRGB returns a colour of the image; nil is the default. The 16 basic colours are chosen for readability on paper.
+func toRGB(c color.Color, byDefault rgb) rgb {
 	switch c := c.(type) {
+	case nil:
+		return byDefault
 	case ansi.BasicColor:
 		return basicColour(int(c))
 	case ansi.IndexedColor:

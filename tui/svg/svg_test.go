@@ -2,10 +2,11 @@ package svg
 
 import (
 	"encoding/xml"
-	"flag"
 	"os"
 	"slices"
 	"testing"
+
+	"locktop/internal/golden"
 )
 
 // image is the part of an SVG that the tests read.
@@ -19,9 +20,6 @@ type image struct {
 			Fill    string  `xml:"fill,attr"`
 			Opacity float64 `xml:"fill-opacity,attr"`
 		} `xml:"rect"`
-		Paths []struct {
-			Data string `xml:"d,attr"`
-		} `xml:"path"`
 		Texts []struct {
 			X      int    `xml:"x,attr"`
 			Y      int    `xml:"y,attr"`
@@ -57,30 +55,28 @@ func TestBlocksFillTheirPartOfTheCell(t *testing.T) {
 	}
 }
 
-func TestNeighboursOfOneColourAreOneRectangle(t *testing.T) {
-	p := drawnRow(t, "\x1b[32m──██▌\x1b[31m█", 6)
+func TestRectanglesCoverTheirCells(t *testing.T) {
 	type got struct {
-		x, w float64
-		fill string
+		x, w    float64
+		fill    string
+		opacity float64
 	}
-	var all []got
-	for _, r := range p.Cells.Rects {
-		all = append(all, got{r.X, r.W, r.Fill})
-	}
-	green, red := basicColour(2).String(), basicColour(1).String()
-	want := []got{{0, 16, green}, {16, 20, green}, {40, 8, red}}
-	if !slices.Equal(all, want) {
-		t.Errorf("the rectangles are %v, want %v", all, want)
-	}
-	if len(p.Cells.Texts) != 0 {
-		t.Errorf("something was left to the font: %v", p.Cells.Texts)
-	}
-}
-
-func TestShadesLetTheBackgroundThrough(t *testing.T) {
-	for text, want := range map[string]float64{"░": 0.25, "▒": 0.5, "▓": 0.75} {
-		if r := drawnRow(t, text, 1).Cells.Rects; len(r) != 1 || r[0].Opacity != want {
-			t.Errorf("%s is %+v, want opacity %v", text, r, want)
+	green, red, blue := basicColour(2).String(), basicColour(1).String(), basicColour(4).String()
+	for text, want := range map[string][]got{
+		"\x1b[32m──██▌\x1b[31m█": {{0, 16, green, 0}, {16, 20, green, 0}, {40, 8, red, 0}}, // neighbours of one colour are one
+		"░":                      {{0, 8, ink.String(), 0.25}},                             // shades let the background through
+		"▒":                      {{0, 8, ink.String(), 0.5}},
+		"▓":                      {{0, 8, ink.String(), 0.75}},
+		"\x1b[4m  ":              {{0, 16, ink.String(), 0}}, // underlines also go under spaces
+		" \x1b[44m ":             {{8, 8, blue, 0}},          // backgrounds that differ from the window
+	} {
+		p := drawnRow(t, text, 6)
+		var all []got
+		for _, r := range p.Cells.Rects {
+			all = append(all, got{r.X, r.W, r.Fill, r.Opacity})
+		}
+		if !slices.Equal(all, want) || len(p.Cells.Texts) != 0 {
+			t.Errorf("the rectangles of %q are %v, want %v; left to the font: %v", text, all, want, p.Cells.Texts)
 		}
 	}
 }
@@ -111,39 +107,10 @@ func TestMarkupInTextIsOnlyText(t *testing.T) {
 	}
 }
 
-func TestUnderlinesAlsoGoUnderSpaces(t *testing.T) {
-	p := drawnRow(t, "\x1b[4ma b", 3)
-	if len(p.Cells.Rects) != 1 || p.Cells.Rects[0].W != 3*cellWidth {
-		t.Errorf("the line is %+v", p.Cells.Rects)
-	}
-}
-
-func TestBackgroundsAreDrawnWhereTheyDifferFromTheWindow(t *testing.T) {
-	p := drawnRow(t, "a\x1b[44m b", 4)
-	if len(p.Cells.Rects) != 1 || p.Cells.Rects[0].X != cellWidth || p.Cells.Rects[0].Fill != basicColour(4).String() {
-		t.Errorf("the backgrounds are %+v", p.Cells.Rects)
-	}
-}
-
-var update = flag.Bool("update", false, "write the golden files again")
-
 func TestSampleIsDrawnAsBefore(t *testing.T) {
 	text, err := os.ReadFile("testdata/sample.ansi")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := draw("sample", parse(string(text), 40, 6))
-	const golden = "testdata/sample.svg"
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("testdata/sample.ansi is drawn differently; if that is meant, run with -update and look at %s", golden)
-	}
+	golden.Check(t, "sample.svg", string(draw("sample", parse(string(text), 40, 6))))
 }

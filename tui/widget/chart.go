@@ -125,47 +125,16 @@ func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 			}
 		}
 	}
-	putCells(l, blank, cells)
-}
-
-// putCells appends cells, with one escape sequence per run of a style.
-func putCells(l *Line, blank Style, cells []Cell) {
-	var run strings.Builder
-	for i := 0; i < len(cells); {
-		st := cells[i].Style
-		if cells[i].Text == "" {
-			st = blank
+	for _, c := range cells {
+		if c.Text == "" {
+			c = Cell{blank, " "}
 		}
-		for ; i < len(cells); i++ {
-			text, style := cells[i].Text, cells[i].Style
-			if text == "" {
-				text, style = " ", blank
-			}
-			if style != st {
-				break
-			}
-			run.WriteString(text)
-		}
-		l.Put(st, run.String())
-		run.Reset()
+		l.Put(c.Style, c.Text)
 	}
 }
 
 func (g Glyphs) filling(k Filling) string {
-	switch k {
-	case Shared:
-		return g.Shared
-	case Contended:
-		return g.Contended
-	case Empty:
-		return g.Dashed
-	case Clash:
-		return g.Clash
-	case Behind:
-		return g.Behind
-	default:
-		return g.Across[8]
-	}
+	return [...]string{Solid: g.Across[8], Shared: g.Shared, Contended: g.Contended, Empty: g.Dashed, Clash: g.Clash, Behind: g.Behind}[k]
 }
 
 // end returns the glyph of the last cell of a span, which may be partly filled.

@@ -34,10 +34,7 @@ func TestLineSwitchesStyleOnlyWhereItChanges(t *testing.T) {
 	if want := "\x1b[31mab\x1b[mc   "; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-func TestLineEndsWithTheStyleOff(t *testing.T) {
-	if got := NewLine(1).Put(StyleOf(terminal().NewStyle().Reverse(true)), "a").String(); !strings.HasSuffix(got, ansi.ResetStyle) {
+	if got := NewLine(1).Put(red, "a").String(); !strings.HasSuffix(got, ansi.ResetStyle) {
 		t.Errorf("%q leaves its style on", got)
 	}
 }

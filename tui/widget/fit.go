@@ -32,8 +32,7 @@ func (g Glyphs) Fit(s string, w int) string {
 		return pad(s, w-n)
 	}
 	tail := (w - 1) / 2
-	head := take(s, w-1-tail)
-	text := head + g.Ellipsis + takeLast(s, tail)
+	text := ansi.Truncate(s, w-1-tail, "") + g.Ellipsis + takeLast(s, tail)
 	return pad(text, w-Width(text))
 }
 
@@ -45,7 +44,7 @@ func (g Glyphs) FitEnd(s string, w int) string {
 	if n := Width(s); n <= w {
 		return pad(s, w-n)
 	}
-	text := take(s, w-1) + g.Ellipsis
+	text := ansi.Truncate(s, w, g.Ellipsis)
 	return pad(text, w-Width(text))
 }
 
@@ -71,25 +70,12 @@ func simpleWidth(s string) (cells, bytes int) {
 	return cells, len(s)
 }
 
-// take returns the longest prefix of s that fits into w cells.
-func take(s string, w int) string {
-	end, used := 0, 0
-	for end < len(s) {
-		cluster, n := ansi.FirstGraphemeCluster(s[end:], ansi.GraphemeWidth)
-		if used+n > w {
-			break
-		}
-		end, used = end+len(cluster), used+n
-	}
-	return s[:end]
-}
-
 // takeLast returns the longest suffix of s that fits into w cells.
 func takeLast(s string, w int) string {
-	if isASCII(s) {
+	rest := Width(s)
+	if rest == len(s) { // ASCII
 		return s[len(s)-w:]
 	}
-	rest := Width(s)
 	for rest > w {
 		cluster, n := ansi.FirstGraphemeCluster(s, ansi.GraphemeWidth)
 		s, rest = s[len(cluster):], rest-n
@@ -117,31 +103,9 @@ func (g Glyphs) Wrap(text string, w, n int) []string {
 	return append(all, g.FitEnd(strings.Join(words, " "), w))
 }
 
-// Chunk splits s into pieces of at most w cells. It returns at least one piece.
+// Chunk splits s into pieces of at most w cells. A grapheme cluster wider than w is a piece. It returns at least one piece.
 func Chunk(s string, w int) []string {
-	var all []string
-	for Width(s) > w {
-		piece := take(s, w)
-		if piece == "" { // a grapheme cluster wider than w stays in the last piece
-			break
-		}
-		all, s = append(all, piece), s[len(piece):]
-	}
-	return append(all, s)
+	return strings.Split(ansi.Hardwrap(s, w, true), "\n")
 }
 
-func pad(s string, n int) string {
-	if n <= 0 {
-		return s
-	}
-	return s + strings.Repeat(" ", n)
-}
-
-func isASCII(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
+func pad(s string, n int) string { return s + strings.Repeat(" ", n) }

@@ -94,13 +94,10 @@ func ASCII() Glyphs { return plain }
 // GlyphSets lists the names for GlyphsNamed; the first is the default.
 func GlyphSets() []string { return []string{"block", "ascii"} }
 
-// GlyphsNamed returns a set by name. It returns the default for "" and, with false, for an
-// unknown name.
-func GlyphsNamed(name string) (g Glyphs, ok bool) {
-	switch name {
-	case "ascii":
-		return ASCII(), true
-	default:
-		return Blocks(), name == "" || name == "block"
+// GlyphsNamed returns a set by name. It returns the default for a name that it does not know.
+func GlyphsNamed(name string) Glyphs {
+	if name == "ascii" {
+		return ASCII()
 	}
+	return Blocks()
 }

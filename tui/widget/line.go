@@ -47,7 +47,7 @@ func (l *Line) Rest() int { return l.width - l.used }
 func (l *Line) Put(st Style, text string) *Line {
 	n := Width(text)
 	if n > l.Rest() {
-		text = take(text, l.Rest())
+		text = ansi.Truncate(text, l.Rest(), "")
 		n = Width(text)
 	}
 	if n == 0 {

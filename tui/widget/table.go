@@ -1,5 +1,7 @@
 package widget
 
+import "slices"
+
 // Column is one column of a table.
 type Column struct {
 	Title    string
@@ -31,7 +33,7 @@ type place struct{ column, width int }
 // cells apart. Columns with a Max share the remaining cells.
 func NewTable(g Glyphs, columns []Column, w, gap int) Table {
 	t := Table{glyphs: g, columns: columns, gap: gap}
-	limit := highest(columns)
+	limit := slices.MaxFunc(columns, func(a, b Column) int { return a.Priority - b.Priority }).Priority
 	for limit > 0 && minimum(columns, limit, gap) > w {
 		limit--
 	}
@@ -44,14 +46,6 @@ func NewTable(g Glyphs, columns []Column, w, gap int) Table {
 	t.widen(spare)
 	t.narrow(-spare)
 	return t
-}
-
-func highest(columns []Column) int {
-	n := 0
-	for _, c := range columns {
-		n = max(n, c.Priority)
-	}
-	return n
 }
 
 // minimum returns the minimum width of the columns up to priority limit.
