@@ -12,9 +12,7 @@ import (
 // The Job in docs/load.md is one that Kubernetes reads, and starts an agent for one run.
 func TestTheJobInTheDocsStartsAgents(t *testing.T) {
 	page, err := os.ReadFile("../docs/load.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, block, _ := strings.Cut(string(page), "```yaml\napiVersion")
 	block, _, _ = strings.Cut("apiVersion"+block, "```")
 	var job struct {

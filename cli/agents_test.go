@@ -59,15 +59,11 @@ func spawn(t *testing.T, args ...string) *spawned {
 func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &spawned{t: t, cmd: exec.Command(self), ended: make(chan struct{})}
 	s.cmd.Args, s.cmd.Env = append([]string{"locktop"}, args...), env
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errs
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.cmd.Start())
 	go func() {
 		defer close(s.ended)
 		_ = s.cmd.Wait() // the tests look at its state
@@ -106,9 +102,7 @@ func (s *spawned) exits(code int) {
 
 func (s *spawned) signal(sig os.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.cmd.Process.Signal(sig))
 }
 
 // agentRig is agents as processes, with a control server and a target.
@@ -227,9 +221,7 @@ func readEvents(t *testing.T, files ...string) eventSums {
 	}
 	for _, name := range files {
 		file, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer file.Close()
 		for lines := bufio.NewScanner(file); lines.Scan(); {
 			var e map[string]any
@@ -275,9 +267,7 @@ func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
 	file := filepath.Join(dir, "load.yaml")
 	// At the end there are no arrivals: an attempt that the end of the run cuts off has no event.
 	text := "clients: 2000\nkeys: 5\nhold: exp:2ms\npatience: 40ms\nrate: 600/s\nstages: [{for: 3s}, {for: 1s, rate: 0.01/s}]\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	l := r.load(file, "--agents", fmt.Sprint(n), "--json")
 	<-l.ended
 	for _, gap := range l.report().Verdict.Gaps {
@@ -386,13 +376,9 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	r := newAgentRig(t, 2, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
 	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--duration", "8s", "--json")
 	l.says("p99") // progress
-	if err := r.control.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.control.Freeze())
 	time.Sleep(3 * time.Second) // the length of the pause
-	if err := r.control.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.control.Continue())
 	l.exits(exitThreshold) // the witness did not answer
 	report := l.report()
 	readEvents(t, inDir(dir, 0), inDir(dir, 1)).compare(t, "all", report.Counts)
@@ -417,9 +403,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	r := newAgentRig(t, 2, nil)
 	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--duration", "10m", "--json")
 	l.says("p99") // progress
-	if err := r.control.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.control.Freeze())
 	frozen := time.Now()
 	for _, a := range r.agents {
 		a.exits(exitFailure)
@@ -432,9 +416,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	}
 	r.wantNoLocks()
 	time.Sleep(time.Until(frozen.Add(15 * time.Second))) // the length of the pause
-	if err := r.control.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.control.Continue())
 	l.exits(exitThreshold)
 	report := l.report()
 	if gaps := fmt.Sprint(report.Verdict.Gaps); !strings.Contains(gaps, "The control server has not answered for 10 s") && !strings.Contains(gaps, "was lost at") {
@@ -557,20 +539,14 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	l := r.load("--agents", "2", "--duration", "10m")
 	control := r.client(r.control)
 	popped, err := control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var ticket struct {
 		Run   string
 		Agent int
 	}
-	if err := json.Unmarshal([]byte(popped[1]), &ticket); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(popped[1]), &ticket))
 	refused := fmt.Sprintf(`{"message":"refused","agent":%d,"name":"host-b:7","error":"this agent may not load %s"}`, ticket.Agent, r.target.Addr())
-	if err := control.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:agents:{" + ticket.Run + "}:messages", Values: []any{"json", refused}}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, control.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:agents:{" + ticket.Run + "}:messages", Values: []any{"json", refused}}).Err())
 	l.exits(exitFailure)
 	if want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"; !strings.HasSuffix(l.errs.String(), want) {
 		t.Errorf("it says %q, want %s", l.errs.String(), want)
@@ -586,9 +562,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 	control := r.client(r.control)
 	contacts := make(chan struct{}, 100)
 	local, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer local.Close()
 	go func() {
 		for {
@@ -621,9 +595,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 			p[k] = v
 		}
 		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		run := fmt.Sprintf("run%d", i)
 		pipe := control.Pipeline()
 		pipe.Set(t.Context(), "locktop:agents:{"+run+"}:plan", text, time.Minute)
@@ -636,9 +608,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 			t.Fatalf("%v: %v", c.plan, err)
 		}
 		var m map[string]any
-		if err := json.Unmarshal([]byte(got[0].Messages[0].Values["json"].(string)), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(got[0].Messages[0].Values["json"].(string)), &m))
 		if m["message"] != "refused" || m["error"] != c.want || !strings.HasSuffix(fmt.Sprint(m["name"]), fmt.Sprintf(":%d", r.agents[0].cmd.Process.Pid)) {
 			t.Errorf("%v: %v, want %s", c.plan, m, c.want)
 		}
@@ -647,9 +617,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 	if len(contacts) > 0 {
 		t.Errorf("it has connected %d times to a server of a plan that it refuses", len(contacts))
 	}
-	if err := control.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, control.FlushAll(t.Context()).Err())
 	l := r.load("--agents", "1", "--duration", "1s") // it still serves
 	l.exits(exitFine)
 }

@@ -25,39 +25,29 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for range 2 { // the second run appends
 		l, err := openAudit("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := l.Write(keyspace.AuditRecord{ID: "1", Action: keyspace.ForceRelease, Lock: keyspace.ID{Key: "a\x1b[2J\n"}, Outcome: keyspace.Intended}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.close())
 		if l.Write(keyspace.AuditRecord{}) == nil {
 			t.Error("a log that is closed takes another line")
 		}
 	}
 	path := filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl")
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v", info.Mode())
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines: %q", len(lines), text)
 	}
 	var got auditLine
-	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(lines[0]), &got))
 	if got.Key != "a\x1b[2J\n" || got.Act != keyspace.ForceRelease || got.Outcome != keyspace.Intended || strings.Contains(string(text), "\x1b") {
 		t.Errorf("written is %q", lines[0])
 	}
@@ -109,15 +99,11 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 		for n := 0; ; n++ { // a key of this node
 			key := fmt.Sprintf("lock:%d:%d", i, n)
 			node, err := rdb.MasterForKey(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if node.Options().Addr != rig.Addrs()[i] {
 				continue
 			}
-			if err := rdb.Set(t.Context(), key, token, time.Hour).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
 			_, said, code := ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0])
 			lines := audited(t)
 			if code != exitFine || len(lines) != 2 || !slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}) {
@@ -161,15 +147,11 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	home := t.TempDir()
 	socket := filepath.Join(home, "log")
 	daemon, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer daemon.Close()
 	file := filepath.Join(home, "central.jsonl")
 	t.Setenv("XDG_CONFIG_HOME", home)
-	if err := os.Mkdir(filepath.Join(home, "locktop"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(home, "locktop"), 0o700))
 	write(t, filepath.Join(home, "locktop", "config.yaml"), "contexts:\n  prod:\n    url: redis://"+addr+"\n    audit_log: "+file+"\n")
 	release := func(args ...string) (said string, code int) {
 		send(t, addr, "SET", "lock:a", token, "PX", "60000")
@@ -187,13 +169,9 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	}
 	for _, want := range []keyspace.Outcome{keyspace.Intended, keyspace.Done} {
 		packet := make([]byte, 64<<10)
-		if err := daemon.SetReadDeadline(time.Now().Add(longestWait)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, daemon.SetReadDeadline(time.Now().Add(longestWait)))
 		n, err := daemon.Read(packet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		head, text, _ := strings.Cut(string(packet[:n]), "]: ")
 		var line auditLine
 		const priority = "<85>" // authpriv.notice
@@ -201,9 +179,7 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 			t.Errorf("%v: got %q, want %s", err, packet[:n], want)
 		}
 	}
-	if err := errors.Join(daemon.Close(), os.RemoveAll(socket)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(daemon.Close(), os.RemoveAll(socket)))
 	if said, code := release("--audit-log", "syslog:"+socket, "-u", "redis://"+addr); code != exitFailure || !strings.Contains(said, "nothing was changed") || value(t, addr, "lock:a") != token {
 		t.Errorf("without a daemon: code %d: %s", code, said)
 	}

@@ -22,9 +22,7 @@ import (
 func inside(t *testing.T, dir string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []string
 	for _, file := range all {
 		env, _ := os.ReadFile(file) // it may have ended, or belong to another user
@@ -44,21 +42,15 @@ func certifying(t *testing.T) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
 	t.Helper()
 	server.ForTest(t) // skips without redis-server
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir = t.TempDir()
 	locktop := filepath.Join(dir, "locktop")
-	if err := os.Symlink(self, locktop); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(self, locktop))
 	out = &bytes.Buffer{}
 	cmd = exec.Command(locktop, "certify", "--exec", locktop+" load --as-client mutex", "--tests", "renewal,freeze,nodes-2-down,failover")
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	cmd.Stdout = out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	for range 3000 {
 		if running := inside(t, dir); len(running) > 5 && strings.Contains(strings.Join(running, " "), "-server") {
@@ -74,9 +66,7 @@ func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
 	testtier.Long(t, "it starts client processes")
 	t.Parallel()
 	cmd, out, dir := certifying(t)
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	err := cmd.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitInterrupted {
 		t.Errorf("ended with %v, want exit code %d:\n%s", err, exitInterrupted, out)
@@ -94,9 +84,7 @@ func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
 func TestAKilledCertifyLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	cmd, _, dir := certifying(t)
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	var left []string
 	for range 1000 {

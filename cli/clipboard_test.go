@@ -32,9 +32,7 @@ func TestTmuxReceivesACopiedText(t *testing.T) {
 	tmux := inTmux(t)
 	var out bytes.Buffer
 	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"
-	if err := (clipboard{&out}).Copy(text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (clipboard{&out}).Copy(text))
 	if got := tmux("show-buffer"); got != text {
 		t.Errorf("tmux has %q, want %q", got, text)
 	}
@@ -46,9 +44,7 @@ func TestTmuxReceivesACopiedText(t *testing.T) {
 func TestATmuxThatDoesNotAnswerIsSentBothSequences(t *testing.T) {
 	t.Setenv("TMUX", filepath.Join(t.TempDir(), "gone")+",1,0")
 	var out bytes.Buffer
-	if err := (clipboard{&out}).Copy("key"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (clipboard{&out}).Copy("key"))
 	if want := "\x1b]52;c;a2V5\x07" + "\x1bPtmux;\x1b\x1b]52;c;a2V5\x07\x1b\\"; out.String() != want {
 		t.Errorf("sent %q, want %q", out.String(), want)
 	}

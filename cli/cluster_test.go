@@ -50,9 +50,7 @@ func (c troubled) moving(i int) string { return fmt.Sprintf("lock:{%s}:%d", c.ta
 // lock acquires a lock for an hour.
 func (c troubled) lock(t *testing.T, key string) {
 	t.Helper()
-	if err := c.rdb.Set(t.Context(), key, token, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.rdb.Set(t.Context(), key, token, time.Hour).Err())
 }
 
 // run runs a locktop command on the cluster.
@@ -66,9 +64,7 @@ func (c troubled) list(t *testing.T) (doc render.Document, got outcome) {
 	t.Helper()
 	got = c.run(t, "list", "--json", "--budget", "full")
 	if got.out != "" {
-		if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(got.out), &doc))
 	}
 	return doc, got
 }
@@ -243,9 +239,7 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 	if got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica); got.code != exitFine {
 		t.Errorf("exit code %d, %s", got.code, got.out)
 	}
-	if err := r.Master().Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Master().Kill())
 	eventually(t, func() bool {
 		got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica)
 		return got.code == exitFindings && strings.Contains(got.out, "master-link-down") && strings.Contains(got.out, r.Master().Addr())
@@ -258,9 +252,7 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]
-	if err := hanging.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hanging.Freeze())
 	defer hanging.Continue()
 	for _, command := range [][]string{{"list"}, {"inspect", c.moving(0)}, {"doctor", "--for", "500ms"}, {"watch", "--for", (2 * timeoutOfTrouble).String()}} {
 		began := time.Now()
@@ -321,27 +313,19 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	to := []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]}
 	for _, node := range to {
 		m, err := c.StartMigration(ctx, 0, node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for {
 			n, err := m.MoveKeys(ctx, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if n == 0 {
 				break
 			}
 		}
-		if err := m.Finish(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Finish(ctx))
 		m.Close()
 	}
 	for i := range locks {
-		if err := c.rdb.Del(ctx, c.moving(i)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.rdb.Del(ctx, c.moving(i)).Err())
 	}
 	for i := range locks {
 		w.out.sees(t, `"released","key":"`+c.moving(i))
@@ -352,9 +336,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	kinds := make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
 		var e render.Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(line), &e))
 		if strings.Contains(e.Key, c.tag) {
 			kinds[string(e.Event)]++
 		}

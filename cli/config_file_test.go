@@ -21,9 +21,7 @@ import (
 func checked(t *testing.T, lines ...string) outcome {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	return locktop(t, "config", "--check", path)
 }
 
@@ -31,9 +29,7 @@ func checked(t *testing.T, lines ...string) outcome {
 func configSchema(t *testing.T) (file, context, command *jsonschema.Schema) {
 	t.Helper()
 	s, err := jsonschema.NewCompiler().Compile("../docs/config.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, s.Properties["contexts"].AdditionalProperties.(*jsonschema.Schema), s.Properties["commands"].Items2020
 }
 
@@ -58,9 +54,7 @@ func TestTheSchemaOfTheConfigurationHasTheKeysOfTheReader(t *testing.T) {
 		t.Errorf("the themes are %v\nthe schema has %v", tui.Themes(), known)
 	}
 	var example struct{ Contexts map[string]map[string]any }
-	if err := yaml.Unmarshal([]byte(locktop(t, "config").out), &example); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(locktop(t, "config").out), &example))
 	for key, of := range context.Properties {
 		initial, active := example.Contexts["example"][key]
 		if (of.Default != nil) != active || active && of.Description == "" || active && !slices.Contains([]any{false}, initial) && len(initial.([]any)) > 0 {

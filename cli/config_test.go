@@ -20,13 +20,9 @@ func configure(t *testing.T, mode os.FileMode, lines ...string) {
 	t.Helper()
 	home := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", home)
-	if err := os.Mkdir(filepath.Join(home, "locktop"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(home, "locktop"), 0o700))
 	path := filepath.Join(home, "locktop", "config.yaml")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), mode))
 	if err := os.Chmod(path, mode); err != nil { // also the bits that umask forbids
 		t.Fatal(err)
 	}
@@ -54,9 +50,7 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 	var s selection
 	var look screenFlags
 	var c connect.Flags
-	if err := c.FlagSet().Parse([]string{"--context", "prod"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.FlagSet().Parse([]string{"--context", "prod"}))
 	may := writeFlags{}
 	if err := applyContext(&c, &s, &look, &may); err != nil || !may.production || look.theme != "mono" {
 		t.Errorf("%v, %+v, %+v", err, may, look)
@@ -69,9 +63,7 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 
 func TestAConfigurationErrorIsOneLine(t *testing.T) {
 	writable := filepath.Join(t.TempDir(), "password")
-	if err := errors.Join(os.WriteFile(writable, []byte("c4nary"), 0o600), os.Chmod(writable, 0o666)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(writable, []byte("c4nary"), 0o600), os.Chmod(writable, 0o666)))
 	for _, c := range []struct {
 		name  string
 		mode  os.FileMode

@@ -63,6 +63,14 @@ func (o outcome) cannotConnect(t *testing.T, address, said string) {
 	}
 }
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // send sends one command as the default user.
 func send(t *testing.T, addr string, args ...any) {
 	t.Helper()
@@ -75,9 +83,7 @@ func send(t *testing.T, addr string, args ...any) {
 
 func TestAClosedPortIsAnErrorInOneLine(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := l.Addr().String()
 	l.Close()
 	locktop(t, "list", "-u", "redis://"+addr).cannotConnect(t, "redis://"+addr, "connection refused")
@@ -91,9 +97,7 @@ func TestAMissingSocketIsAnErrorInOneLine(t *testing.T) {
 func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
 	t.Parallel()
 	c := server.ForTest(t)
-	if err := c.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Freeze())
 	o := locktop(t, "list", "-u", "redis://"+c.Addr(), "--timeout", "50ms")
 	o.cannotConnect(t, "redis://"+c.Addr(), "50 ms")
 }
@@ -128,9 +132,7 @@ func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
 
 func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	go func() {
 		for {
@@ -238,9 +240,7 @@ func TestALoadAsksForThePassword(t *testing.T) {
 	}
 	var own ownLoad
 	var c connect.Flags
-	if err := c.FlagSet().Parse([]string{"--user", "ann", "--askpass"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.FlagSet().Parse([]string{"--user", "ann", "--askpass"}))
 	if err := own.refusal(&c, writeFlags{}); err != nil {
 		t.Errorf("--load: %v", err)
 	}

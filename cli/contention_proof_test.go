@@ -25,9 +25,7 @@ func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	peers, err := filepath.Abs("../peers/clients")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, library := range map[string]struct {
 		needs   []string // a command that fails if it cannot run
 		command string

@@ -37,15 +37,11 @@ type loadEvent struct {
 func eventsIn(t *testing.T, file string) (all []loadEvent) {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var m loadEvent
-		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(lines.Bytes(), &m))
 		all = append(all, m)
 	}
 	slices.SortStableFunc(all, func(a, b loadEvent) int { return a.At.Compare(b.At) })
@@ -202,9 +198,7 @@ func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
 	for b := range truth {
 		slot := int(rdb.ClusterKeySlot(t.Context(), b.key).Val())
 		owner, err := rig.Owner(t.Context(), slot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		masters[owner.Addr()] = true
 	}
 	if len(masters) != len(rig.Nodes()) {

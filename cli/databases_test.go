@@ -23,9 +23,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	for _, db := range []int{0, 3, 11} {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, DB: db})
 		defer rdb.Close()
-		if err := rdb.Set(t.Context(), "lock:a", token, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	}
 	flags := []string{"-u", "redis://" + addr, "-n", "all"}
 	for _, c := range []struct {

@@ -102,12 +102,8 @@ func watchDeadlocks(t *testing.T, addr string) *foundDeadlocks {
 	t.Helper()
 	cmd := exec.Command("locktop", "watch", "--json", "-u", "redis://"+addr)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	f := &foundDeadlocks{at: make(map[string]time.Time)}
 	done := make(chan struct{})
 	go func() {

@@ -41,9 +41,7 @@ func docPages(t *testing.T) (pages []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*.md", "contrib/*/*.md"} {
 		found, err := filepath.Glob("../" + pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, path := range found {
 			pages = append(pages, strings.TrimPrefix(filepath.ToSlash(path), "../"))
 		}
@@ -87,9 +85,7 @@ var contribLine = regexp.MustCompile("(?m)(?:\\bExecStart=|Run: |`|: |^# +)((?:/
 func contribCommands(t *testing.T) (all []docBlock) {
 	t.Helper()
 	files, err := filepath.Glob("../contrib/*/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range files {
 		if path == ruleTests {
 			continue // it repeats the texts of the alerts

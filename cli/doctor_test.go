@@ -22,9 +22,7 @@ func TestDoctorGroupsFindingsOfAKind(t *testing.T) {
 		ID: "starving", Severity: keyspace.Warning, Lock: keyspace.ID{Key: "queue"}, Text: "A waiter was overtaken.", Remedy: "Use a fair lock.",
 	})
 	var out strings.Builder
-	if err := d.write(&out, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.write(&out, false))
 	got, _, _ := strings.Cut(out.String(), "\nServer")
 	want := `
 Locks

@@ -22,9 +22,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	t.Parallel()
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := newFleet(12, begin)
 	for second := range 5000 {
 		s := f.next(1+second/100%3, second%300 == 7)
@@ -54,18 +52,14 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 		}
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
 	segments, _ := filepath.Glob(filepath.Join(dir, "*.lockrec"))
 	if len(indexes) < 3 || len(segments) != len(indexes)+2 { // the first has none, and the open one
 		t.Fatalf("%d indexes of %d segments", len(indexes), len(segments))
 	}
 	whole, err := os.ReadFile(segments[3])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, segments[3], string(whole[:100]))
 	var fast []string
 	for _, from := range []time.Time{begin, begin.Add(10 * time.Minute)} {
@@ -83,9 +77,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
 	t.Helper()
 	r, err := recording.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	b := incident.NewBuilder(nil)
 	load := b.Load
@@ -93,13 +85,9 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
 		load = nil
 	}
 	_, last := r.Span()
-	if err := errors.Join(r.Walk(from, last, b, load), r.Damage()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(r.Walk(from, last, b, load), r.Damage()))
 	var out strings.Builder
-	if err := (render.Stories{Stories: b.Stories()}).JSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (render.Stories{Stories: b.Stories()}).JSON(&out))
 	return out.String()
 }
 
@@ -108,9 +96,7 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
 func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: begin}}}
 	free := func(key string) *keyspace.Lock {
 		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}
@@ -123,9 +109,7 @@ func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 		s.Locks = append(s.Locks, free("lock:free"), held)
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	if indexes, _ := filepath.Glob(filepath.Join(dir, "*.index")); len(indexes) < 3 {
 		t.Fatalf("there are only %d indexes", len(indexes))
 	}

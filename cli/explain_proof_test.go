@@ -52,9 +52,7 @@ func record(t *testing.T, addr string, flags ...string) *scene {
 	t.Helper()
 	s := &scene{T: t, rdb: redis.NewClient(&redis.Options{Addr: addr}), file: filepath.Join(t.TempDir(), "night.lockrec"), key: sceneKey}
 	cmd := exec.Command("locktop", append([]string{"record", s.file}, flags...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		_ = cmd.Wait()
@@ -300,9 +298,7 @@ func commonest() []staged {
 		{incident.Restart, "", "A restart of the server lost lock:nightly", nil, func(s *scene) {
 			s.hold(time.Minute)
 			s.recorded("the lock", isConnected)
-			if err := errors.Join(s.server.Kill(), s.server.Restart(s.Context())); err != nil {
-				s.Fatal(err)
-			}
+			must(s.T, errors.Join(s.server.Kill(), s.server.Restart(s.Context())))
 		}},
 		{incident.Stolen, "", "from worker-3, which had not released it", nil, func(s *scene) {
 			s.waitBehind("worker-3")

@@ -66,9 +66,7 @@ func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 	network := netfault.New(new(net.Dialer).DialContext)
 	rdb := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, ClientName: name, Dialer: network.Dial, PoolSize: 1})
 	client, err := lock.New(rdb, lock.Config{Owner: name})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	s.Cleanup(func() { network.Heal(); _ = client.Close(); _ = rdb.Close() })
 	return client, network
 }
@@ -79,9 +77,7 @@ func (s *scene) acquired(l interface {
 }) *lock.Lease {
 	s.Helper()
 	lease, err := l.Lock(s.Context())
-	if err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, err)
 	s.Cleanup(func() { runtime.KeepAlive(lease) }) // without it, nothing renews the lease
 	s.recorded("its connection", isConnected)
 	return lease
@@ -130,9 +126,7 @@ func (s *scene) restarts() {
 		s.hold(time.Minute)
 		s.recorded("the lock", hasHolder)
 	}
-	if err := errors.Join(s.server.Kill(), s.server.Restart(s.Context())); err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, errors.Join(s.server.Kill(), s.server.Restart(s.Context())))
 }
 
 // failsOver ends the server of the lock, whose replica then takes over.
@@ -140,9 +134,7 @@ func (s *scene) failsOver() {
 	s.Helper()
 	s.hold(time.Minute)
 	s.recorded("the lock", hasHolder)
-	if err := s.server.Kill(); err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, s.server.Kill())
 }
 
 func underSentinels(t *testing.T) *scene {
@@ -163,9 +155,7 @@ func inCluster(t *testing.T, o server.ClusterOptions) (*scene, *server.Cluster) 
 	rdb := redis.NewClient(&redis.Options{Addr: c.Addrs()[0]})
 	defer rdb.Close()
 	owner, err := c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := record(t, owner.Addr(), "--cluster", "-u", "redis://"+c.Addrs()[0])
 	s.server = owner
 	return s, c
@@ -188,14 +178,10 @@ func variants() []staged {
 				return new(net.Dialer).DialContext(ctx, network, to.Load().Addr())
 			})
 			p, err := network.Listen("tcp", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = p.Close() })
 			s := record(t, r.Master().Addr(), "-u", "redis://"+p.Addr())
-			if err := r.Promote(t.Context(), r.Replicas()[0]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Promote(t.Context(), r.Replicas()[0]))
 			s.server = r.Master()
 			s.failsOver()
 			<-time.After(2 * time.Second) // the address leads nowhere
@@ -212,13 +198,9 @@ func variants() []staged {
 		{incident.Restart, "after an outage of 3 s", "A restart of the server lost lock:nightly", nil, func(s *scene) {
 			s.hold(time.Minute)
 			s.recorded("the lock", hasHolder)
-			if err := s.server.Kill(); err != nil {
-				s.Fatal(err)
-			}
+			must(s.T, s.server.Kill())
 			<-time.After(3 * time.Second)
-			if err := s.server.Restart(s.Context()); err != nil {
-				s.Fatal(err)
-			}
+			must(s.T, s.server.Restart(s.Context()))
 		}},
 		{incident.Restart, "before the Sentinels notice it", "A restart of the server lost lock:nightly", underSentinels, (*scene).restarts},
 		{incident.Restart, "in a cluster", "A restart of the server lost lock:nightly", func(t *testing.T) *scene {
@@ -371,9 +353,7 @@ func variants() []staged {
 				p.Unlink(s.Context(), sceneKey)
 				return p.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), time.Minute).Err()
 			})
-			if err != nil {
-				s.Fatal(err)
-			}
+			must(s.T, err)
 		}},
 		{incident.Stolen, "a lock of Redisson", "from " + thread(2), nil, func(s *scene) {
 			for range 2 {
@@ -386,9 +366,7 @@ func variants() []staged {
 				p.HSet(s.Context(), sceneKey, thread(3), 1)
 				return p.HDel(s.Context(), sceneKey, thread(2)).Err()
 			})
-			if err != nil {
-				s.Fatal(err)
-			}
+			must(s.T, err)
 		}},
 		{incident.HolderGone, "while its slot is moved", "The connection of worker-7", func(t *testing.T) *scene {
 			s, c := inCluster(t, server.ClusterOptions{})
@@ -402,13 +380,9 @@ func variants() []staged {
 			if err == nil {
 				err = errors.Join(m.Finish(t.Context()), m.Close())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			there := redis.NewClient(&redis.Options{Addr: to.Addr(), ClientName: "worker-7"})
-			if err := there.PExpire(t.Context(), sceneKey, 15*time.Second).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, there.PExpire(t.Context(), sceneKey, 15*time.Second).Err())
 			s.recorded("its new node", func(l *keyspace.Lock) bool { return l.Node == to.Addr() && isConnected(l) })
 			s.recordedUntil(3*time.Second, isConnected)
 			_ = errors.Join(holder.Close(), there.Close())
@@ -433,9 +407,7 @@ func (s *scene) kill(name string) {
 func (s *scene) process(signal syscall.Signal) {
 	s.Helper()
 	cmd := exec.Command("locktop", "load", "-u", "redis://"+s.rdb.Options().Addr, "--clients", "1", "--keys", "1", "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0")
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
+	must(s.T, cmd.Start())
 	s.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	recordedUntil(s.T, s.file, "renewals", func(snap keyspace.Snapshot) bool {
 		for _, l := range snap.Locks {

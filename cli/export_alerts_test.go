@@ -72,9 +72,7 @@ func alerts(t *testing.T) []alert {
 func readText(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -166,9 +164,7 @@ func (e *exported) flagsOf(target string) string {
 		e.t.Fatalf("no locktop_target_info of %s in\n%s", target, e.page())
 	}
 	flags, err := strconv.Unquote(line[1])
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	return flags
 }
 
@@ -190,9 +186,7 @@ func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
 	sentinels := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	nodes := server.IndependentForTest(t, 3)
 	config := t.TempDir()
-	if err := os.Mkdir(filepath.Join(config, "locktop"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(config, "locktop"), 0o700))
 	write(t, filepath.Join(config, "locktop", "config.yaml"), "contexts:\n  it's prod:\n    url: redis://:c4nary@"+single.Addr()+"/2\n")
 	password := filepath.Join(config, "password")
 	write(t, password, "c4nary")

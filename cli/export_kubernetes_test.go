@@ -70,9 +70,7 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 	pod, flags := podOf(t)
 	container := at(pod, "containers.0")
 	port, err := strconv.Atoi(strings.TrimPrefix(flags["--web.listen-address"], ":"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, comment, _ := strings.Cut(text, "# With the Prometheus operator:\n# ---\n")
 	monitor := objectsOf(t, regexp.MustCompile("(?m)^# ?").ReplaceAllString(comment, ""))["monitoring.coreos.com/v1 PodMonitor"]
 	annotation := regexp.MustCompile(`prometheus.io/port: "(\d+)"`).FindStringSubmatch(text)
@@ -169,18 +167,12 @@ func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
 	var p policy
 	decoder := yaml.NewDecoder(strings.NewReader(readText(t, policyFile)))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, decoder.Decode(&p))
 	pod, flags := podOf(t)
 	redis, err := url.Parse(flags["-u"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	port, err := strconv.Atoi(redis.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	labels := at(objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"], "spec.template.metadata.labels")
 	if p.APIVersion != "networking.k8s.io/v1" || p.Kind != "NetworkPolicy" || !slices.Equal(p.Spec.PolicyTypes, []string{"Ingress", "Egress"}) {
 		t.Errorf("it is %+v", p)
@@ -257,9 +249,7 @@ func TestTheProbesOfTheManifestPass(t *testing.T) {
 func probePasses(t *testing.T, probe any, base string) bool {
 	t.Helper()
 	exporter, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for way, action := range probe.(map[string]any) {
 		switch way {
 		case "tcpSocket":

@@ -61,9 +61,7 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 		pages = append(pages, text)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for name, family := range families {
 			m := metric{kind: strings.ToLower(family.GetType().String())}
 			for _, l := range family.GetMetric()[0].GetLabel() {
@@ -131,9 +129,7 @@ func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
 		check(a.Alert, a.Expr, slices.Collect(maps.Values(a.Annotations))...)
 	}
 	var dashboard any
-	if err := json.Unmarshal([]byte(readText(t, dashboardFile)), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(readText(t, dashboardFile)), &dashboard))
 	eachQuery(dashboard, func(query, legend string) { check("the dashboard", query, legend) })
 	for name := range all {
 		if !used[name] {
@@ -251,15 +247,11 @@ func TestTheAdvisedUserCanExport(t *testing.T) {
 func callsOf(t *testing.T, rdb *redis.Client) map[string]int {
 	t.Helper()
 	text, err := rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	calls := map[string]int{}
 	for _, m := range regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`).FindAllStringSubmatch(text, -1) {
 		calls[m[1]], err = strconv.Atoi(m[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return calls
 }

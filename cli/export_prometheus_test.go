@@ -51,15 +51,11 @@ func startPrometheus(t *testing.T, exporters ...*exported) promServer {
 	t.Helper()
 	needPrometheus(t, "prometheus")
 	rules, err := filepath.Abs(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var targets []string
 	for _, e := range exporters {
 		u, err := url.Parse(e.base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		targets = append(targets, strconv.Quote(u.Host))
 	}
 	dir := t.TempDir()
@@ -88,9 +84,7 @@ func (p promServer) start(config, dir string) (ready bool) {
 	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+strings.TrimPrefix(p.addr, "http://"), "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -203,9 +197,7 @@ func TestPrometheusRaisesTheAlertOfEachFailureAndNoOther(t *testing.T) {
 		t.Errorf("raised are %q, want %q", got, all)
 	}
 	f.quiet()
-	if err := f.redis.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.redis.Kill())
 	within(t, longestWait, func() bool { return slices.Contains(prom.raised(), "LocktopDown") })
 }
 
@@ -214,9 +206,7 @@ func TestPrometheusRaisesTheAlertOfEachFailureAndNoOther(t *testing.T) {
 func (p promServer) runDashboard() {
 	p.t.Helper()
 	var dashboard any
-	if err := json.Unmarshal([]byte(readText(p.t, dashboardFile)), &dashboard); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal([]byte(readText(p.t, dashboardFile)), &dashboard))
 	variables := strings.NewReplacer("$target", ".*", "$format", ".*", "$__rate_interval", "1m")
 	eachQuery(dashboard, func(query, _ string) {
 		if !strings.HasPrefix(query, "label_values(") {

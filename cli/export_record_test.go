@@ -26,9 +26,7 @@ func recordedUntil(t *testing.T, dir, what string, ok func(keyspace.Snapshot) bo
 		}
 		_, end := r.Span()
 		last, err = r.At(end, end.Add(-time.Minute))
-		if err := errors.Join(err, r.Damage(), r.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, r.Damage(), r.Close()))
 		if ok(last) {
 			return
 		}
@@ -62,9 +60,7 @@ func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
 	recordedUntil(t, dir, "the end of lock:a", func(s keyspace.Snapshot) bool {
 		return len(s.Locks) == 0 && len(s.Events) > 0 && s.Events[len(s.Events)-1].Kind.Ends()
 	})
-	if err := e.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.cmd.Process.Kill())
 	<-e.ended
 
 	send(t, addr, "SET", "lock:b", token, "PX", "60000")
@@ -80,9 +76,7 @@ func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	e := startExport(t, "-u", "redis://"+addr, "--record", filepath.Join(file, "box"))
 	e.says("stopped: mkdir " + file)
 	eventually(t, func() bool { return strings.Contains(e.page(), "\nlocktop_recording_up{") })

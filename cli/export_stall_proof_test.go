@@ -51,9 +51,7 @@ func TestAnExportAfterRealStalls(t *testing.T) {
 			defer rdb.Close()
 			network := netfault.New(redis.NewDialer(rdb.Options()))
 			proxy, err := network.Listen("tcp", child.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer proxy.Close()
 			network.Delay(func() time.Duration { return c.delay })
 			send(t, child.Addr(), "SET", "lock:standing", token)
@@ -69,17 +67,11 @@ func TestAnExportAfterRealStalls(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			switch {
 			case c.debug:
-				if err := rdb.Do(t.Context(), "DEBUG", "SLEEP", c.stall.Seconds()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rdb.Do(t.Context(), "DEBUG", "SLEEP", c.stall.Seconds()).Err())
 			case c.stall > 0:
-				if err := child.Freeze(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, child.Freeze())
 				time.Sleep(c.stall)
-				if err := child.Continue(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, child.Continue())
 			}
 			back, before := time.Now(), e.value("locktop_events_total", `event="acquired"`)
 			within(t, longestWait, func() bool {

@@ -66,14 +66,10 @@ func (e *exported) get(path string) (int, string) {
 func fetch(t *testing.T, address string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -136,17 +132,13 @@ func TestExportWaitsForATarget(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
 	addr := child.Addr()
-	if err := child.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Kill())
 	e := startExport(t, "-u", "redis://"+addr, "--every", "100ms")
 	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 0`)
 	if status, _ := e.get("/readyz"); status != 200 {
 		t.Errorf("not ready: %d", status)
 	}
-	if err := child.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Restart(t.Context()))
 	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 1`)
 	e.says("answers after")
 	if n := strings.Count(e.errs.String(), "does not answer"); n != 1 {
@@ -157,15 +149,11 @@ func TestExportWaitsForATarget(t *testing.T) {
 func TestExportReadsItsWebConfigurationAgain(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "web.yml")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, nil, 0o600))
 	e := startExport(t, "-u", "redis://"+server.ForTest(t).Addr(), "--web.config.file", config)
 	e.signal(syscall.SIGHUP)
 	e.says("read the web configuration again")
-	if err := os.WriteFile(config, []byte("basic_auth_users: {ann: no-hash}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte("basic_auth_users: {ann: no-hash}\n"), 0o600))
 	e.signal(syscall.SIGHUP)
 	e.says("the old web configuration stays")
 	if status, _ := e.get("/metrics"); status != 200 {

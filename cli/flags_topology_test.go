@@ -31,9 +31,7 @@ func listedWith(t *testing.T, code int, args ...string) (render.Document, string
 		t.Fatalf("%q: exit code %d, %s", args, got.code, got.errors)
 	}
 	var doc render.Document
-	if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(got.out), &doc))
 	return doc, got.errors
 }
 
@@ -67,9 +65,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
 	for i := range 60 {
-		if err := rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
 	}
 	doc, said := listedOn(t, "--cluster", "-u", "redis://"+rig.Addrs()[1])
 	if len(doc.Locks) != 60 || !doc.Complete || doc.Server.Mode != "cluster" || len(doc.Nodes) != 3 || said != "" {
@@ -81,9 +77,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 	}
 
 	gone := rig.Node(doc.Nodes[2].Addr)
-	if err := gone.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gone.Kill())
 	seed := rig.Addrs()[0]
 	if seed == gone.Addr() {
 		seed = rig.Addrs()[1]
@@ -112,9 +106,7 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
 	for i := range 12 {
-		if err := rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
 	}
 	eventually(t, func() bool {
 		doc, _ := listedOn(t, "--cluster", "--prefer-replica", "-u", "redis://"+rig.Addrs()[0])
@@ -145,9 +137,7 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 	})
 
 	old := rig.Master().Addr()
-	if err := rig.Master().Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rig.Master().Kill())
 	eventually(t, func() bool {
 		got := locktop(t, append([]string{"list", "--json"}, flags...)...)
 		return got.code == exitFine && !strings.Contains(got.out, old) && strings.Contains(got.out, `"key":"lock:a"`)
@@ -188,9 +178,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 		t.Errorf("it is %+v", few)
 	}
 
-	if err := nodes[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, nodes[0].Kill())
 	doc, said = listedWith(t, exitFailure, "--redlock", all)
 	most, few = lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
 	if doc.Complete || most.State != "held" || !most.Votes[0].Silent || few.State != "partial" {

@@ -41,17 +41,13 @@ func advised(t *testing.T, addr string) []any {
 func aclLines(t *testing.T) (all [][]any) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/operators.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(page)) {
 		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
 			continue
 		}
 		out, err := exec.Command("sh", "-c", `printf '%s\n' `+line).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var argv []any
 		for _, word := range strings.Fields(string(out)) {
 			argv = append(argv, word)
@@ -70,9 +66,7 @@ func knows(t *testing.T, addr, command string) bool {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
 	info, err := rdb.Do(t.Context(), "COMMAND", "INFO", command).Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(info) == 1 && info[0] != nil
 }
 
@@ -82,9 +76,7 @@ func aUser(t *testing.T, addr, name string, rules ...string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
-	if err := server.SetUser(t.Context(), rdb, name, rules...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.SetUser(t.Context(), rdb, name, rules...))
 }
 
 // oneOfEachType returns commands that create a lock of each type of key.

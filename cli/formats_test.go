@@ -14,9 +14,7 @@ import (
 func TestThePageOfFormatsIsUpToDate(t *testing.T) {
 	want := run(t, "formats", "--markdown")
 	page, err := os.ReadFile("../docs/formats.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(page) != want {
 		t.Error("docs/formats.md is stale; make it again: go run . formats --markdown > docs/formats.md")
 	}
@@ -24,9 +22,7 @@ func TestThePageOfFormatsIsUpToDate(t *testing.T) {
 
 func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
 	var doc struct{ Formats []jsonFormat }
-	if err := json.Unmarshal([]byte(run(t, "formats", "--json")), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(run(t, "formats", "--json")), &doc))
 	table := strings.Split(run(t, "formats"), "\n")[1:]
 	for i, f := range formats.All() {
 		j := doc.Formats[i]
@@ -50,9 +46,7 @@ func TestTheTableOfFormatsFitsTheTerminal(t *testing.T) {
 		120: "FORMAT TYPE KIND CONFIDENCE ACTIONS LIBRARY SIGNATURE; ",
 	} {
 		var out bytes.Buffer
-		if err := writeFormatsTable(&out, all, width); err != nil {
-			t.Fatal(err)
-		}
+		must(t, writeFormatsTable(&out, all, width))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		for _, line := range lines {
 			if w := widget.Width(line); w > width {

@@ -71,9 +71,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 			return &cutShort{Conn: c, left: left, closed: make(chan struct{})}, nil
 		})
 		proxy, err := network.Listen("tcp", s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = proxy.Close() })
 		addrs = append(addrs, proxy.Addr())
 	}

@@ -36,9 +36,7 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	term := openTerminal(t, 120, 40, "--url", "redis://"+addr, "--load")
 	term.want("m shows ").press("m").want("setnx-crash").press("u").wait("a key without a TTL", func(string) bool { return endless() })
 	pid, err := strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	term.tmux("kill-session")
 	within(t, longestWait, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
@@ -67,16 +65,12 @@ func TestAHangupEndsACommand(t *testing.T) {
 		{"trap '' HUP; exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
 	} {
 		cmd := exec.Command("sh", "-c", c.command)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		within(t, longestWait, func() bool {
 			return rdb.ClientList(t.Context()).Val() != "" && strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop")
 		})
 		for _, s := range c.signals {
-			if err := cmd.Process.Signal(s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(s))
 		}
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != c.code {

@@ -62,9 +62,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
 	t.Helper()
 	ctx, pid := t.Context(), child.PID()
-	if err := rdb.FlushAll(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.FlushAll(ctx).Err())
 	s = formats.At(s, rdb.Time(ctx).Val())
 	for _, command := range s.Commands {
 		argv := make([]any, len(command))
@@ -127,9 +125,7 @@ func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
 	t.Helper()
 	typ, err := rdb.Type(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return typ == "none" || typ == "stream" && command == "xread"
 }
 
@@ -157,9 +153,7 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: child.Addr()})
 		t.Cleanup(func() { rdb.Close() })
 		for _, command := range c.commands {
-			if err := rdb.Do(t.Context(), command...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rdb.Do(t.Context(), command...).Err())
 		}
 		term := openTerminal(t, 140, 40, "--url", "redis://"+child.Addr(), "--write")
 		term.want(c.key, "h").press("x").press("e").want("extend " + c.key + "?")

@@ -20,9 +20,7 @@ import (
 func startAgent(t *testing.T, control string) *exec.Cmd {
 	t.Helper()
 	agent := exec.Command("locktop", "agent", "--control", "redis://"+control)
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, agent.Start())
 	t.Cleanup(func() {
 		_ = agent.Process.Kill() // it may have ended
 		_ = agent.Wait()
@@ -36,9 +34,7 @@ func keysLeft(t *testing.T, addr string) []string {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
 	keys, err := rdb.Keys(context.Background(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return keys
 }
 
@@ -101,9 +97,7 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	term.press("f").want("a client of any agent at random").press("c").want("crashes while holding load:")
 
 	killed := time.Now()
-	if err := victim.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, victim.Process.Kill())
 	name := fmt.Sprintf(":%d) was lost at", victim.Process.Pid)
 	term.want(name, "the run is incomplete").wait("one is lost, three run", func(screen string) bool { return agentsOn(screen, "lost") == 1 && running(3)(screen) })
 	if took := time.Since(killed); testtier.Proving() && took > 8*time.Second {

@@ -113,9 +113,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{Replicas: 1})
 	file := t.TempDir() + "/failover.yaml"
 	text := "name: follow\nclients: 10\nkeys: 30\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	got, doc := reportOf(t, file, "--cluster", "-u", "redis://"+rig.Addrs()[0], "--prefix", "job:")
 	after := 0
 	for _, s := range doc.Seconds[max(0, len(doc.Seconds)-4):] {
@@ -143,9 +141,7 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	master := rigs.ForTest(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	sentinel, err := server.NewServer("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer sentinel.Close()
 	const elsewhere = "192.0.2.7" // an address reserved for documentation
 	_ = sentinel.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {

@@ -20,9 +20,7 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
 	defer rdb.Close()
-	if err := rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err())
 	for _, flags := range [][]string{{"--load"}, nil} {
 		term := openTerminal(t, 120, 40, append([]string{"-u", "redis://" + child.Addr()}, flags...)...)
 		if flags == nil {

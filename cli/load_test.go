@@ -28,16 +28,12 @@ func loaded(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer, rdb
 	rdb = redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	t.Cleanup(func() { _ = rdb.Close() })
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out = &bytes.Buffer{}
 	cmd = exec.Command(self)
 	cmd.Args = append([]string{"locktop", "load", "-u", "redis://" + addr, "--fence", "true", "--duration", "10m"}, args...)
 	cmd.Stdout = out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	for range 3000 {
 		for _, key := range rdb.Keys(t.Context(), "*:fence").Val() {
@@ -54,9 +50,7 @@ func loaded(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer, rdb
 func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	cmd, out, rdb := loaded(t, "--kind", "fair")
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	err := cmd.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
@@ -109,9 +103,7 @@ func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"mutex", "fair", "reentrant"} {
 		cmd, _, rdb := loaded(t, "--kind", kind, "--hold", "50ms", "--ttl", "1s")
-		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(syscall.SIGKILL))
 		_ = cmd.Wait()
 		for _, key := range rdb.Keys(t.Context(), "*").Val() {
 			// A key that is missing by now has expired. The list of the waiting
@@ -158,9 +150,7 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
 	owner, err := rdb.MasterForKey(t.Context(), "{away}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := rig.Addrs()[0]
 	if addr == owner.Options().Addr {
 		addr = rig.Addrs()[1]
@@ -194,9 +184,7 @@ func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *test
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(os.Interrupt))
 		err := cmd.Wait()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != exitUnsafe {
@@ -209,9 +197,7 @@ func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
 	t.Parallel()
 	for duration, want := range map[string]int{"0": exitThreshold, "10m": exitInterrupted} {
 		cmd, out, _ := loaded(t, "--duration", duration, "--threshold", "wait.p50 < 1ns")
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(os.Interrupt))
 		err := cmd.Wait()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != want {
@@ -275,13 +261,9 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			_ = rdb.Close()
-			if err := child.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, child.Kill())
 			time.Sleep(1500 * time.Millisecond)
-			if err := child.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, child.Restart(t.Context()))
 			if got := <-done; got.code != c.want || c.want == exitThreshold && !strings.Contains(got.out, "A server did not answer for") {
 				t.Errorf("%q: exit code %d, want %d: %s%s", c.args, got.code, c.want, got.out, got.errors)
 			}
@@ -297,9 +279,7 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	file := t.TempDir() + "/failover.yaml"
 	text := "name: follow\nclients: 5\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	args := []string{"load", file, "--json"}
 	for _, s := range rig.Sentinels() {
 		args = append(args, "--sentinel", s)
@@ -330,9 +310,7 @@ func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	t.Setenv("PATH", "")
 	file := filepath.Join(t.TempDir(), "stop.yaml")
 	text := "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	o := locktop(t, "load", file, "--demo", "--json")
 	if o.code != 0 || !strings.Contains(o.errors, "inside locktop") {
 		t.Fatalf("exit code %d: %s", o.code, o.errors)
@@ -344,9 +322,7 @@ func TestAServerInsideLocktopStandsStill(t *testing.T) {
 		Faults  []struct{ Struck int }
 		Seconds []struct{ Acquired int }
 	}
-	if err := json.Unmarshal([]byte(o.out), &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(o.out), &report))
 	if most := report.Latencies["wait"].Max; most < 1400 || most > 2500 || report.Faults[0].Struck != 1 {
 		t.Errorf("the longest wait is %g ms, %+v", most, report.Faults)
 	}

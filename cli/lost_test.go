@@ -71,9 +71,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", timeoutOfTrouble.String()}, r.flags)
 			go func() { code <- Run(t.Context(), args, strings.NewReader(""), out, errs) }()
 			errs.sees(t, `"note":"[1-9].* to go`)
-			if err := r.victim.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.victim.Kill())
 			began := time.Now()
 			var got int
 			select {
@@ -115,9 +113,7 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 		code <- Run(t.Context(), []string{"list", "--json", "--progress", "--budget", "1%", "--timeout", "1s", "-u", "redis://" + s.Addr()}, strings.NewReader(""), out, errs)
 	}()
 	errs.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Kill())
 	got := <-code
 	var doc render.Document
 	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil {

@@ -48,9 +48,7 @@ func healthy(t *testing.T, rdb *redis.Client, locks int) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -62,9 +60,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 	ctx, now := context.Background(), time.Now()
 	passed := func(ago time.Duration) string { return fmt.Sprint(now.Add(-ago).UnixMilli()) }
 	old, err := uuid.NewUUID() // contains the time
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v7 := uuid.Must(uuid.NewV7())
 	began := now.Add(-3 * time.Hour).UnixMilli()
 	for i := range 6 {
@@ -81,9 +77,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 		{"ZADD", "redisson_lock_timeout:{printer:attic}", passed(time.Minute), head},
 		{"SET", "vault:rotation:lock", "ops-3~" + v7.String(), "PX", 60_000_000},
 	} {
-		if err := rdb.Do(ctx, argv...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Do(ctx, argv...).Err())
 	}
 	return []string{
 		"lock:report:weekly", "billing:close", "lock:import:eu", "lock:ledger:close", "lock:ledger:open",

@@ -37,9 +37,7 @@ func mixedLocks(t *testing.T, rdb *redis.Client) (keys []string) {
 				for i, word := range c {
 					argv[i] = word
 				}
-				if err := rdb.Do(t.Context(), argv...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rdb.Do(t.Context(), argv...).Err())
 			}
 			keys = append(keys, w.Key)
 			of[f.Name+"/2"] = of[f.Name]

@@ -20,9 +20,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
 	t.Cleanup(func() { rdb.Close() })
 	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { client.Close() })
 	o := lock.Options{TTL: time.Minute, Fence: true}
 	reentrant := client.Reentrant("twice", o)
@@ -32,9 +30,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	take(t, reentrant)
 
 	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := make(map[string]keyspace.Lock)
 	for _, l := range snap.Locks {
 		found[l.Key] = *l

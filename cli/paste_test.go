@@ -104,9 +104,7 @@ func (s topology) set(t *testing.T, key string) {
 		s.sendAll(t, "SET", key, token, "PX", 600_000)
 		return
 	}
-	if err := s.stranger.Set(t.Context(), key, token, 600_000_000_000).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.stranger.Set(t.Context(), key, token, 600_000_000_000).Err())
 }
 
 // wantGone checks that no server has a key.
@@ -136,21 +134,15 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	aUser(t, addr, "o'neil", "on", ">"+canary, "~*", "&*", "+@all")
 	host, port, _ := strings.Cut(addr, ":")
 	config := filepath.Join(folder, "locktop", "config.yaml")
-	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(config), 0o700))
 	secret := filepath.Join(folder, "it's a secret")
-	if err := os.WriteFile(secret, []byte(`{"username":"o'neil","password":"`+canary+`"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(secret, []byte(`{"username":"o'neil","password":"`+canary+`"}`), 0o600))
 	prints, ok := shell.Line("cat", secret)
 	if !ok {
 		t.Fatal("no command")
 	}
 	text := "contexts:\n  \"c's\": {url: 'redis://o%27neil:" + canaryInURLs + "@" + addr + "/2'}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte(text), 0o600))
 	for name, c := range map[string]struct {
 		db    int
 		env   []string
@@ -183,9 +175,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 			defer rdb.Close()
 			const key = "lock:it's"
 			for _, way := range []string{"locktop", "redis-cli"} {
-				if err := rdb.Set(t.Context(), key, token, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rdb.Set(t.Context(), key, token, 0).Err())
 				release, redisCLI := printedLines(t, key, c.flags...)
 				line := redisCLI
 				if way == "locktop" {

@@ -33,9 +33,7 @@ func allowed(t *testing.T, addr string) []string {
 func allowedOfSentinels(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/operators.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "+") && strings.Contains(line, "+sentinel|") {
 			return strings.Split(strings.TrimSpace(line[1:]), " +")
@@ -125,9 +123,7 @@ func checkNothingRefused(t *testing.T, addr string) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
 	all, err := rdb.ACLLog(t.Context(), 100).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range all {
 		t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)
 	}

@@ -19,12 +19,8 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	for db, key := range []string{"lock:zero", "lock:one"} {
 		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DB: db, DisableIdentity: true})
 		defer rdb.Close()
-		if err := rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
+		must(t, rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
 	}
 	lacks := func(text string) func(string) bool {
 		return func(screen string) bool {

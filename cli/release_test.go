@@ -34,9 +34,7 @@ func auditedIn(t *testing.T, path string) []auditLine {
 	if os.IsNotExist(err) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []auditLine
 	for line := range strings.Lines(string(data)) {
 		var a auditLine
@@ -199,9 +197,7 @@ func TestInspectExplainsALock(t *testing.T) {
 	}
 	out, _, _ = ran(t, "inspect", "lock:\x1b[2J", "--json", "-u", "redis://"+addr)
 	var j jsonInspection
-	if err := json.Unmarshal([]byte(out), &j); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &j))
 	if j.Key != "lock:\x1b[2J" || len(j.Raw) != 1 || *j.Raw[0].Value != token || j.Command == "" || len(j.Why) == 0 {
 		t.Errorf("got %+v", j)
 	}
@@ -216,9 +212,7 @@ func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 	send(t, addr, "SET", "lock:a", token)
 	out, _, code = ran(t, "doctor", "--json", "--for", "1ms", "-u", "redis://"+addr)
 	var j jsonDiagnosis
-	if err := json.Unmarshal([]byte(out), &j); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &j))
 	if code != exitFindings || len(j.Findings) != 1 || j.Findings[0].ID != "never-expires" || j.Risks[0].ID != "evictable" || len(j.Blind) == 0 {
 		t.Errorf("code %d: %+v", code, j)
 	}

@@ -162,13 +162,9 @@ const knownKey = "lock:proof:known"
 func (p *proofRate) begin(t *testing.T, seen *witnessed) {
 	for n := range 100 {
 		token := fmt.Sprintf("6ba7b810-9dad-41d1-80b4-e%011x", n)
-		if err := p.rdb.Set(t.Context(), knownKey, token, time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.rdb.Set(t.Context(), knownKey, token, time.Minute).Err())
 		time.Sleep(50 * time.Millisecond) // the work under the lock
-		if err := p.rdb.Del(t.Context(), knownKey).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.rdb.Del(t.Context(), knownKey).Err())
 		time.Sleep(100 * time.Millisecond)
 		if all := seen.all(); len(all[change{keyspace.Acquired, knownKey, token}]) == 1 && len(all[change{keyspace.Released, knownKey, token}]) == 1 {
 			p.began = time.Now()

@@ -26,9 +26,7 @@ func aDay(t *testing.T) (dir string, begin time.Time) {
 func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Duration, events ...keyspace.Event) {
 	t.Helper()
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for at := time.Duration(0); at <= span; at += step {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
@@ -39,9 +37,7 @@ func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Durat
 		}
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 }
 
 func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
@@ -116,13 +112,9 @@ func TestADirectoryIsShownOnTheScreen(t *testing.T) {
 	t.Parallel()
 	dir, begin := aDay(t)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Add(keyspace.Snapshot{At: begin.Add(26 * time.Hour), Complete: true})
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	term := openTerminal(t, 100, 24, "replay", dir, "--at", "2026-11-22 03:12")
 	term.want("REPLAY", "lock:a", "held 23 h 12, since 04:00:00")
 	term.enter(":at 2026-11-21 06:00\r").want("held 2 h 00, since 04:00:00")

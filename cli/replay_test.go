@@ -19,9 +19,7 @@ func minute(t *testing.T) *recording.Reader {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "minute.lockrec")
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := recording.NewWriter(f, false)
 	var before keyspace.Snapshot
 	for i := range 61 {
@@ -30,22 +28,16 @@ func minute(t *testing.T) *recording.Reader {
 		s.Locks = []*keyspace.Lock{{Key: "a", Holders: []keyspace.Holder{{ID: at.String(), Count: i + 1}}, Expires: at.Add(time.Minute)}}
 		s.Events = keyspace.Diff(before, s)
 		before = s
-		if err := w.Add(s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Add(s))
 	}
-	if err := errors.Join(w.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(w.Close(), f.Close()))
 	return openRecording(t, name)
 }
 
 func openRecording(t *testing.T, name string) *recording.Reader {
 	t.Helper()
 	r, err := recording.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -57,9 +49,7 @@ func TestThePlayerKeepsTime(t *testing.T) {
 		wantAt := func(doing string, second int) {
 			t.Helper()
 			snap, err := p.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := snap.Locks[0].Holders[0].Count - 1; got != second {
 				t.Errorf("%s: second %d, want %d", doing, got, second)
 			}
@@ -95,9 +85,7 @@ func TestThePlayerLosesNoEvents(t *testing.T) {
 		n := 0
 		for range 30 {
 			snap, err := p.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			n += len(snap.Events)
 			time.Sleep(2300 * time.Millisecond)
 		}
@@ -111,9 +99,7 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "a.lockrec")
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	live := minute(t)
 	first, _ := live.Span()
 	ctx, stop := context.WithCancel(t.Context())

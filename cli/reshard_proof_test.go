@@ -81,9 +81,7 @@ func warmUp(t *testing.T, c troubled, w *watch) {
 		}
 		time.Sleep(50 * time.Millisecond) // the hold
 		for i := range locks {
-			if err := c.rdb.Del(t.Context(), key(i)).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.rdb.Del(t.Context(), key(i)).Err())
 		}
 		c.lock(t, "lock:after")
 		time.Sleep(50 * time.Millisecond)
@@ -180,9 +178,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	begun, ended, kinds := make(map[string]int), make(map[string]int), make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
 		var e render.Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(line), &e))
 		kinds[string(e.Event)]++
 		switch {
 		case e.Event == "acquired" || e.Event == "appeared":

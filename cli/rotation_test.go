@@ -61,9 +61,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 		}
 		return nil
 	}
-	if err := next(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, next())
 	ctx, cancel := context.WithCancel(t.Context())
 	var rotating sync.WaitGroup
 	rotating.Go(func() {
@@ -108,9 +106,7 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 		"--clients", "4", "--keys", "4", "--ttl", "2s", "--hold", "5s", "--think", "100ms", "--duration", o.lasts.String())
 	var out, errs strings.Builder
 	load.Stdout, load.Stderr = &out, &errs
-	if err := load.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, load.Start())
 	did := churn(t, rdb, seen, o)
 	if err := load.Wait(); err != nil {
 		t.Errorf("the load: %v: %s", err, &errs)
@@ -120,9 +116,7 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 		Counts    map[string]int64 `json:"counts"`
 		LastError string           `json:"last_error"`
 	}
-	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out.String()), &report))
 	t.Logf("load: %v", report.Counts)
 	if report.Counts["acquired"] == 0 || report.Counts["lost"]+report.Counts["expired"] > 0 || report.LastError != "" {
 		t.Errorf("%+v", report)
@@ -136,9 +130,7 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte(canary+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(canary+"\n"), 0o600))
 	for name, build := range map[string]func(*testing.T) (flags, servers []string){
 		"cluster": func(t *testing.T) (flags, servers []string) {
 			rig := server.ClusterForTest(t, server.ClusterOptions{})
@@ -182,9 +174,7 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 			if got.code != exitFine || report.Counts["acquired"] == 0 {
 				t.Errorf("exit code %d, %v: %s", got.code, report.Counts, got.errors)
 			}
-			if err := os.WriteFile(file+name, []byte("wrong\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file+name, []byte("wrong\n"), 0o600))
 			got = locktop(t, append(append([]string{"list"}, flags[:len(flags)-1]...), file+name)...)
 			if got.code != exitNoConnect || !strings.Contains(got.errors, "WRONGPASS") || strings.Contains(got.errors, "streaming") {
 				t.Errorf("with another password: %+v", got)

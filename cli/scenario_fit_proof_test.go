@@ -29,9 +29,7 @@ func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 	write(t, fitted, run(t, "scenarios", "--from", box))
 	t.Log(readText(t, fitted))
 	s, err := loadgen.Parse([]byte(readText(t, fitted)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rate := s.Rate
 	for _, stage := range s.Stages {
 		rate = max(rate, stage.Rate)

@@ -50,21 +50,15 @@ func jobRecordings(t *testing.T, begin time.Time) (file, dir string) {
 	t.Helper()
 	file, dir = filepath.Join(t.TempDir(), "jobs.lockrec"), t.TempDir()
 	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	live := recording.NewWriter(f, true)
 	box, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	jobs(begin, func(s keyspace.Snapshot) {
 		box.Add(s)
 		err = errors.Join(err, live.Add(s))
 	})
-	if err := errors.Join(err, live.Close(), f.Close(), box.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, live.Close(), f.Close(), box.Close()))
 	return file, dir
 }
 

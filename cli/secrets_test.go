@@ -44,18 +44,12 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	stranger := server.ForTest(t).Addr() // has no user ann
 	home := t.TempDir()
 	program, err := exec.LookPath("locktop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := filepath.Join(home, "config", "locktop", "config.yaml")
-	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(config), 0o700))
 
 	credentials := filepath.Join(t.TempDir(), "credentials")
-	if err := os.WriteFile(credentials, []byte(`{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(credentials, []byte(`{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`), 0o600))
 	// The command notes the arguments of locktop, which checkWritten reads.
 	command := "sh -c 'umask 077; " + `tr "\0" " " </proc/$PPID/cmdline >>` + home + "/arguments.txt; cat " + credentials + "'"
 
@@ -65,9 +59,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 		text := "contexts:\n  c: {url: " + `"` + url + `"` + ", locks: ['some:*']}\n" +
 			"  command: {url: \"redis://" + where + "\", password_command: \"cat " + credentials + "\"}\n" +
 			"  file: {url: \"redis://" + where + "\", password_file: " + credentials + "}\n"
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(config, []byte(text), 0o600))
 		ways := []struct {
 			name, in string
 			args     []string
@@ -106,9 +98,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 			}
 		}
 	}
-	if err := os.Remove(config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(config))
 	checkWritten(t, home)
 }
 

@@ -22,9 +22,7 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 	defer cancel()
 	config := append([]string{fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1", server.SentinelMaster, port)}, lines...)
 	s, err := server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = s.Kill() })
 	return s
 }
@@ -142,9 +140,7 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "locktop", "config.yaml")
-		if err := os.Chmod(path, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, 0o644))
 		if got := locktop(t, "list", "--context", "d"); got.code != exitUsage || !strings.Contains(got.errors, "holds a password, and others may read it") {
 			t.Errorf("%+v", got)
 		}

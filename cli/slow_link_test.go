@@ -37,14 +37,10 @@ func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
 			network := netfault.New(redis.NewDialer(rdb.Options()))
 			network.Delay(func() time.Duration { return trip / 2 })
 			proxy, err := network.Listen("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { proxy.Close() })
 			for i, key := range keys {
-				if err := rdb.PExpire(t.Context(), key, time.Duration(40+i)*time.Second).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, rdb.PExpire(t.Context(), key, time.Duration(40+i)*time.Second).Err())
 			}
 			term := openTerminal(t, 140, 50, "-u", "redis://"+proxy.Addr())
 			term.want(keys[0])

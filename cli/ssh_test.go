@@ -59,9 +59,7 @@ func sshHosts(t *testing.T) (folder string) {
 		cmd := exec.Command(sshd, "-D", "-e", "-f", file(host+".conf"))
 		said := newLines()
 		cmd.Stderr = said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -69,30 +67,22 @@ func sshHosts(t *testing.T) (folder string) {
 		said.sees(t, "Server listening on")
 		fmt.Fprintf(&config, "Host %s\n  HostName 127.0.0.1\n  Port %s\n  HostKeyAlias %s\n", host, port, host)
 		key, err := os.ReadFile(file(host + ".pub"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Fprintf(&known, "%s %s", host, key)
 	}
 	fmt.Fprintf(&config, "  ProxyJump outer\nHost *\n  User %s\n  IdentityFile %s\n  IdentitiesOnly yes\n  UserKnownHostsFile %s\n  GlobalKnownHostsFile /dev/null\n",
 		me.Username, file("own"), file("known"))
 	write(t, file("config"), config.String())
 	write(t, file("known"), known.String())
-	if err := os.Mkdir(file("bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(file("bin"), 0o700))
 	write(t, file("bin/ssh"), "#!/bin/sh\nexec "+ssh+" -F "+file("config")+" \"$@\"\n")
-	if err := os.Chmod(file("bin/ssh"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(file("bin/ssh"), 0o700))
 	return folder
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // sshProcesses returns the processes of ssh that use a folder.
@@ -120,9 +110,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 	cluster := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 	defer rdb.Close()
-	if err := rdb.Set(t.Context(), "lock:a", token, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	for name, flags := range map[string][]string{
 		"single":   {"-u", "redis://" + single.Addr()},
 		"sentinel": {"--sentinel", group.Sentinels()[0], "--master", server.SentinelMaster},
@@ -203,16 +191,12 @@ func TestNoSSHOutlivesLocktop(t *testing.T) {
 	cmd := exec.Command("locktop", "watch", "-u", "redis://"+addr, "--ssh", "inner")
 	out := newLines()
 	cmd.Stdout = out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	out.sees(t, "appeared lock:a")
 	if len(sshProcesses(folder)) < 2 {
 		t.Errorf("only these processes: %q", sshProcesses(folder))
 	}
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	eventually(t, func() bool { return len(sshProcesses(folder)) == 0 })
 }

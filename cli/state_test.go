@@ -20,9 +20,7 @@ func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
 	state := t.TempDir()
 	file := filepath.Join(state, "locktop", "screen.json")
 	program, err := executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	open := func(flags ...string) *terminal {
 		return openTerminalFor(t, 80, 24, append([]string{"env", "XDG_STATE_HOME=" + state, program, "-u", "redis://" + addr}, flags...)...)
 	}
@@ -36,9 +34,7 @@ func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
 		t.Fatalf("%s, %v", text, err)
 	}
 	open().want("TIME", "WHO").quit()
-	if err := os.WriteFile(file, []byte(`{"page":`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"page":`), 0o600))
 	open().want("the settings of the last session are ignored: ", "lock:a").quit()
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"page":"locks"`) {
 		t.Errorf("%s, %v", text, err)

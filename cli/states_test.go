@@ -69,9 +69,7 @@ func listed(t *testing.T, addr string, flags ...string) map[string]any {
 	d := json.NewDecoder(&out)
 	d.UseNumber()
 	var doc any
-	if err := d.Decode(&doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Decode(&doc))
 	locks := map[string]any{}
 	for _, l := range at(doc, "locks").([]any) {
 		key := at(l, "key").(string)
@@ -115,13 +113,9 @@ func (e expectation) check(t *testing.T, state string, listed map[string]any) {
 func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []state
 	var fill func(string) string
 	for line := range strings.Lines(string(content)) {
@@ -156,9 +150,7 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 func loadSamples(t *testing.T, rdb *redis.Client) []state {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []state
 	for _, f := range formats.All() {
 		for _, sample := range f.Samples {

@@ -69,13 +69,9 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	victim := newLockClient(t, rdb, "victim")
 	for i := range o.thefts {
 		lease, err := victim.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(20 * time.Millisecond)
-		if err := steal(t.Context(), rdb, lease.Key(), fmt.Sprintf("thief~01a2005e-013e-7cdc-b26f-%012x", i), i%2 == 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, steal(t.Context(), rdb, lease.Key(), fmt.Sprintf("thief~01a2005e-013e-7cdc-b26f-%012x", i), i%2 == 0))
 		victims[lease.Token()] = true
 		_ = lease.Unlock(t.Context())
 		time.Sleep(20 * time.Millisecond)
@@ -88,9 +84,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
 	t.Helper()
 	client, err := lock.New(rdb, lock.Config{Owner: owner})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -37,9 +37,7 @@ func needTmux(t *testing.T) {
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 	t.Helper()
 	program, err := exec.LookPath("locktop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return openTerminalFor(t, w, h, append([]string{program}, args...)...)
 }
 
@@ -59,9 +57,7 @@ func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 func tmuxDir(t *testing.T) string {
 	t.Helper()
 	dir, remove, err := server.TempDir() // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = exec.Command("tmux", "-S", filepath.Join(dir, "tmux"), "kill-server").Run()
 		_ = remove()

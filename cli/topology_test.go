@@ -58,9 +58,7 @@ func aCluster(t *testing.T) topology {
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	for _, argv := range oneOfEachType() {
-		if err := rdb.Do(t.Context(), argv...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Do(t.Context(), argv...).Err())
 	}
 	moveHalf(t, rig, rdb, "lock:a")
 	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb, moving: true}
@@ -70,13 +68,9 @@ func aCluster(t *testing.T) topology {
 func moveHalf(t *testing.T, rig *server.Cluster, rdb *redis.ClusterClient, key string) {
 	t.Helper()
 	slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	owner, err := rig.Owner(t.Context(), int(slot))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to := rig.Nodes()[0]
 	if to == owner {
 		to = rig.Nodes()[1]
@@ -145,9 +139,7 @@ func (s topology) sent(t *testing.T) []string {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, Protocol: 2})
 		info, err := rdb.Info(t.Context(), "commandstats").Result()
 		rdb.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for line := range strings.Lines(info) {
 			name, _, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 			if found && !slices.Contains(s.chatter, name) {
@@ -173,9 +165,7 @@ type tap struct {
 func tapOn(t *testing.T, sentinel string) *tap {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &tap{addr: l.Addr().String()}
 	var conns sync.WaitGroup
 	conns.Go(func() {

@@ -47,12 +47,8 @@ func watchAsAProgram(t *testing.T, rdb *redis.Client, flags ...string) *witnesse
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	w := &witnessed{times: make(map[change][]time.Time), more: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
@@ -90,9 +86,7 @@ func (w *witnessed) take(c change, now time.Time) {
 func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	standing := change{keyspace.Discovered, "lock:standing", token}
-	if err := rdb.Set(t.Context(), standing.Key, token, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	if !w.told(ctx, standing) && !w.told(ctx, change{keyspace.Acquired, standing.Key, token}) {

@@ -168,13 +168,9 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	w := startWatch(t, "-u", "redis://"+c.Addr(), "--timeout", "2s")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:a`)
-	if err := c.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Kill())
 	w.errors.sees(t, `^locktop: lost redis://`+regexp.QuoteMeta(c.Addr())+`/0: .*; trying again until it is back$`)
-	if err := c.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Restart(t.Context()))
 	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
@@ -256,9 +252,7 @@ func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 			defer cancel()
 			var out bytes.Buffer
 			w := &watcher{source: source, options: tt.wants, selection: &tt.picks, printer: eventPrinter{out: &out, json: tt.json}, reported: make(map[findingKey]bool)}
-			if err := w.run(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.run(ctx))
 			said := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(out.String(), "")
 			if ok, _ := regexp.MatchString("^.*"+tt.want+"$", said); !ok {
 				t.Errorf("got\n%swant\n%s", said, tt.want)
@@ -286,9 +280,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 			notes:     messages{to: said},
 			title:     "redis://redis.test",
 		}
-		if err := w.run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.run(ctx))
 		want := "locktop: lost redis://redis.test: refused; trying again until it is back\n" +
 			"locktop: back on redis://redis.test after 1.5 s\n" +
 			"locktop: redis://redis.test: a database was emptied\n" +
@@ -329,19 +321,13 @@ func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
 	addr := server.EmbeddedForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	if err := rdb.Set(t.Context(), "lock:a", token, time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
 	cmd := exec.Command("locktop", "watch", "-u", "redis://"+addr)
 	out := newLines()
 	cmd.Stdout, cmd.Stderr = out, io.Discard
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	out.sees(t, `appeared lock:a`)
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)

@@ -29,9 +29,7 @@ func renewing(t *testing.T, rdb *redis.Client, key, value string, ttl, period ti
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	cn := rdb.Conn()
-	if err := cn.Set(ctx, key, value, ttl).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cn.Set(ctx, key, value, ttl).Err())
 	from := addressOf(t, cn)
 	renew := "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
 	var running sync.WaitGroup
@@ -123,9 +121,7 @@ func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, name := range []string{"worker", "token", "service"} {
-		if err := namedClient(t, addr, name).Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, namedClient(t, addr, name).Ping(t.Context()).Err())
 	}
 	send(t, addr, "SET", "lock:invoice", "invoice-worker-3", "PX", 60_000)
 	send(t, addr, "SET", "lock:json", `{"host":"db-7","service":"main","token":"5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"}`, "PX", 60_000)
@@ -150,9 +146,7 @@ func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for i := range 20 {
-		if err := namedClient(t, addr, fmt.Sprint("other-", i)).Set(t.Context(), fmt.Sprint("thing:", i), "x", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, namedClient(t, addr, fmt.Sprint("other-", i)).Set(t.Context(), fmt.Sprint("thing:", i), "x", 0).Err())
 	}
 	from := renewing(t, namedClient(t, addr, ""), "lock:a", token, time.Minute, 1300*time.Millisecond)
 	got := locktop(t, "who", "lock:a", "-u", "redis://"+addr, "--for", "30s")
@@ -186,9 +180,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 func monitors(t *testing.T, rdb *redis.Client) bool {
 	t.Helper()
 	list, err := rdb.ClientList(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Contains(list, " flags=O ")
 }
 
@@ -259,13 +251,9 @@ func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {
 		const key = "job-lock:default:report"
-		if err := s.stranger.Set(t.Context(), key, "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.stranger.Set(t.Context(), key, "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Hour).Err())
 		for _, addr := range s.servers {
-			if err := namedClient(t, addr, "batch-57").Ping(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, namedClient(t, addr, "batch-57").Ping(t.Context()).Err())
 			aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "&*", "+@all", "-client", "+client|setname", "+client|id", "+client|tracking")
 		}
 		term := openTerminal(t, 80, 24, s.flags...)
@@ -303,9 +291,7 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 				t.Errorf("of a lock that moves it says: %s", got.errors)
 			}
 			key = "lock:stays"
-			if err := s.stranger.Set(t.Context(), key, token, time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.stranger.Set(t.Context(), key, token, time.Minute).Err())
 		}
 		s.forget(t)
 		got := locktop(t, slices.Concat([]string{"who", key, "--for", "300ms"}, s.flags)...)
@@ -354,17 +340,13 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := namedClient(t, child.Addr(), "")
 	path, err := exec.LookPath("locktop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, how := range []string{"stopped", "killed"} {
 		lease := map[string]int{"stopped": 2000, "killed": 60_000}[how]
 		send(t, child.Addr(), "SET", "lock:a", token, "PX", lease)
 		cmd := exec.Command(path, "who", "lock:a", "--monitor", "-u", "redis://"+child.Addr())
 		inGroupOfItsOwn(cmd)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		eventually(t, func() bool { // the start of a process can take longer than the lock
 			rdb.PExpire(t.Context(), "lock:a", time.Duration(lease)*time.Millisecond)
 			return monitors(t, rdb)
@@ -389,18 +371,12 @@ func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 	testtier.Long(t, "every limit of a child is waited for")
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	cmd := exec.Command("locktop", monitorCommandName, "--timeout", "10m", "-u", "redis://"+silent.Addr().String())
 	stdin, err := cmd.StdinPipe() // open until the child has ended
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	kill := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
 	if err := json.NewEncoder(stdin).Encode(monitorTask{Key: []byte("lock:a"), Window: time.Millisecond}); err != nil {
@@ -421,15 +397,11 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 	child := server.ForTest(t, "--requirepass", canary)
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: canary})
 	defer rdb.Close()
-	if err := rdb.Set(t.Context(), "lock:a", token, time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
 	ctx, stop := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, "locktop", "who", "lock:a", "--monitor", "--askpass", "-u", "redis://"+child.Addr())
 	cmd.Stdin = strings.NewReader(canary + "\n")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	eventually(t, func() bool { return monitors(t, rdb) })
 	seen := false
 	for _, path := range glob(t, "/proc/[0-9]*/cmdline") {
@@ -452,9 +424,7 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return paths
 }
 
@@ -472,9 +442,7 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait(); cn.Close() })
-	if err := cn.HSet(ctx, "stock", id+":52", 1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cn.HSet(ctx, "stock", id+":52", 1).Err())
 	running.Go(func() {
 		for ctx.Err() == nil {
 			_ = cn.Eval(ctx, "return redis.call('pexpire',KEYS[1],30000)", []string{"stock"}).Err()
@@ -500,16 +468,10 @@ func TestTheChildGetsThePasswordNotAsAnArgument(t *testing.T) {
 	} {
 		var c connect.Flags
 		set := c.FlagSet()
-		if err := set.Parse(args); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.AskPassword(t.Context(), connect.Prompt{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, set.Parse(args))
+		must(t, c.AskPassword(t.Context(), connect.Prompt{}))
 		got, password, err := c.Child(t.Context(), "10.0.0.1:6380", 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tls := strings.Contains(strings.Join(args, " "), "tls") || strings.HasPrefix(args[1], "rediss")
 		want := fmt.Sprintf("redis%s://ann@10.0.0.1:6380?db=3", map[bool]string{true: "s"}[tls])
 		if password != "c4nary" || got[1] != want || !slices.Contains(got, "--askpass") || strings.Contains(strings.Join(got, " "), "c4nary") {
