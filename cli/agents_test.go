@@ -131,11 +131,7 @@ func (r *agentRig) load(args ...string) *spawned {
 	return spawn(r.t, append([]string{"load", "-u", "redis://" + r.target.Addr(), "--control", "redis://" + r.control.Addr(), "--threshold", "outage.longest < 1m"}, args...)...)
 }
 
-func (r *agentRig) client(s *server.Child) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DisableIdentity: true})
-	r.t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
+func (r *agentRig) client(s *server.Child) *redis.Client { return clientTo(r.t, s.Addr()) }
 
 // wantNoKeys fails the test if a server has keys.
 func (r *agentRig) wantNoKeys(servers ...*server.Child) {
@@ -189,10 +185,7 @@ type agentReport struct {
 
 func (s *spawned) report() agentReport {
 	s.t.Helper()
-	var r agentReport
-	if err := json.Unmarshal([]byte(s.out.String()), &r); err != nil {
-		s.t.Fatalf("the report: %v", err)
-	}
+	r := decoded[agentReport](s.t, s.out.String())
 	for name, sums := range map[string][2]int64{
 		"arrivals": {r.Counts["arrivals"], r.Counts["acquired"] + r.Counts["timed_out"] + r.Counts["refused"] + r.Counts["errors"] + r.Counts["waiting"]},
 		"acquired": {r.Counts["acquired"], r.Counts["released"] + r.Counts["expired"] + r.Counts["lost"] + r.Counts["unconfirmed"] + r.Counts["abandoned"] + r.Counts["holding"]},
@@ -607,8 +600,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", c.plan, err)
 		}
-		var m map[string]any
-		must(t, json.Unmarshal([]byte(got[0].Messages[0].Values["json"].(string)), &m))
+		m := decoded[map[string]any](t, got[0].Messages[0].Values["json"].(string))
 		if m["message"] != "refused" || m["error"] != c.want || !strings.HasSuffix(fmt.Sprint(m["name"]), fmt.Sprintf(":%d", r.agents[0].cmd.Process.Pid)) {
 			t.Errorf("%v: %v, want %s", c.plan, m, c.want)
 		}

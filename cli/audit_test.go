@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -46,8 +44,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("%d lines: %q", len(lines), text)
 	}
-	var got auditLine
-	must(t, json.Unmarshal([]byte(lines[0]), &got))
+	got := decoded[auditLine](t, lines[0])
 	if got.Key != "a\x1b[2J\n" || got.Act != keyspace.ForceRelease || got.Outcome != keyspace.Intended || strings.Contains(string(text), "\x1b") {
 		t.Errorf("written is %q", lines[0])
 	}
@@ -93,8 +90,7 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
-	defer rdb.Close()
+	rdb := clusterClient(t, rig)
 	for i := range rig.Addrs() {
 		for n := 0; ; n++ { // a key of this node
 			key := fmt.Sprintf("lock:%d:%d", i, n)

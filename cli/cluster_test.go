@@ -335,8 +335,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	w.code <- 0
 	kinds := make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
-		var e render.Event
-		must(t, json.Unmarshal([]byte(line), &e))
+		e := decoded[render.Event](t, line)
 		if strings.Contains(e.Key, c.tag) {
 			kinds[string(e.Event)]++
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"path/filepath"
@@ -71,14 +72,57 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// clientTo returns a client of a server until the end of the test.
+func clientTo(t testing.TB, addr string) *redis.Client {
+	return clientWith(t, redis.Options{Addr: addr})
+}
+
+// clientWith is clientTo with further options.
+func clientWith(t testing.TB, o redis.Options) *redis.Client {
+	o.DisableIdentity = true
+	rdb := redis.NewClient(&o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// clusterClient returns a client of a cluster until the end of the test.
+func clusterClient(t *testing.T, c *server.Cluster) *redis.ClusterClient {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
 // send sends one command as the default user.
 func send(t *testing.T, addr string, args ...any) {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
-	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+	if err := sent(t, addr, args...).Err(); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
+}
+
+// sent sends one command on a connection of its own, and returns its reply.
+func sent(t *testing.T, addr string, args ...any) *redis.Cmd {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	return rdb.Do(t.Context(), args...)
+}
+
+// decoded decodes a JSON document.
+func decoded[T any](t testing.TB, text string) (document T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return document
+}
+
+// decodedLines decodes a JSON document in each line.
+func decodedLines[T any](t testing.TB, text string) (all []T) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		all = append(all, decoded[T](t, line))
+	}
+	return all
 }
 
 func TestAClosedPortIsAnErrorInOneLine(t *testing.T) {

@@ -21,8 +21,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, db := range []int{0, 3, 11} {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, DB: db})
-		defer rdb.Close()
+		rdb := clientWith(t, redis.Options{Addr: addr, DB: db})
 		must(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	}
 	flags := []string{"-u", "redis://" + addr, "-n", "all"}

@@ -136,8 +136,7 @@ func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
 		t.Skip("LOCKTOP_PROOF=3600 runs it for an hour")
 	}
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 100})
-	defer rdb.Close()
+	rdb := clientWith(t, redis.Options{Addr: addr, PoolSize: 100})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	owner := func(n int) fairOwner {

@@ -258,8 +258,7 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 		},
 		"in a slot that is moved": func(t *testing.T) *scene {
 			s, c := inCluster(t, server.ClusterOptions{})
-			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
-			t.Cleanup(func() { _ = rdb.Close() })
+			rdb := clusterClient(t, c)
 			slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
 			ctx, stop := context.WithCancel(t.Context())
 			moved := make(chan struct{})

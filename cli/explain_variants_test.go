@@ -112,8 +112,7 @@ func behind(t *testing.T, master *server.Child, replicas ...*server.Child) {
 		send(t, r.Addr(), "CONFIG", "SET", "masterauth", "wrong")
 	}
 	send(t, master.Addr(), "CLIENT", "KILL", "TYPE", "replica")
-	rdb := redis.NewClient(&redis.Options{Addr: master.Addr()})
-	defer rdb.Close()
+	rdb := clientTo(t, master.Addr())
 	within(t, longestWait, func() bool {
 		return strings.Contains(rdb.Info(t.Context(), "replication").Val(), "connected_slaves:0\r\n")
 	})
@@ -152,8 +151,7 @@ func underSentinels(t *testing.T) *scene {
 // inCluster returns a scene whose server is the master of the lock.
 func inCluster(t *testing.T, o server.ClusterOptions) (*scene, *server.Cluster) {
 	c := server.ClusterForTest(t, o)
-	rdb := redis.NewClient(&redis.Options{Addr: c.Addrs()[0]})
-	defer rdb.Close()
+	rdb := clientTo(t, c.Addrs()[0])
 	owner, err := c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val()))
 	must(t, err)
 	s := record(t, owner.Addr(), "--cluster", "-u", "redis://"+c.Addrs()[0])

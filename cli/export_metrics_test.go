@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -128,8 +127,7 @@ func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
 	for _, a := range alerts(t) {
 		check(a.Alert, a.Expr, slices.Collect(maps.Values(a.Annotations))...)
 	}
-	var dashboard any
-	must(t, json.Unmarshal([]byte(readText(t, dashboardFile)), &dashboard))
+	dashboard := decoded[any](t, readText(t, dashboardFile))
 	eachQuery(dashboard, func(query, legend string) { check("the dashboard", query, legend) })
 	for name := range all {
 		if !used[name] {
@@ -200,8 +198,7 @@ func TestThePagePassesPromtool(t *testing.T) {
 // which the server executes no command.
 func TestAScrapeSendsNoCommand(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, server.ForTest(t).Addr())
 	for i := range 10 {
 		rdb.Set(t.Context(), fmt.Sprintf("lock:users:%d", i), uuid.NewString(), 10*time.Minute)
 	}
@@ -227,8 +224,7 @@ func TestAScrapeSendsNoCommand(t *testing.T) {
 func TestTheAdvisedUserCanExport(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, addr)
 	healthy(t, rdb, 60)
 	advised(t, addr)
 	send(t, addr, "ACL", "SETUSER", "locktop", "+client|list")

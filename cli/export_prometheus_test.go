@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -121,10 +120,7 @@ func (p promServer) start(config, dir string) (ready bool) {
 func (p promServer) ask(path string, values url.Values) any {
 	p.t.Helper()
 	_, text := fetch(p.t, p.addr+path+"?"+values.Encode())
-	var answer any
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		p.t.Fatalf("%v: %s", err, text)
-	}
+	answer := decoded[any](p.t, text)
 	return at(answer, "data")
 }
 
@@ -205,8 +201,7 @@ func TestPrometheusRaisesTheAlertOfEachFailureAndNoOther(t *testing.T) {
 // the test.
 func (p promServer) runDashboard() {
 	p.t.Helper()
-	var dashboard any
-	must(p.t, json.Unmarshal([]byte(readText(p.t, dashboardFile)), &dashboard))
+	dashboard := decoded[any](p.t, readText(p.t, dashboardFile))
 	variables := strings.NewReplacer("$target", ".*", "$format", ".*", "$__rate_interval", "1m")
 	eachQuery(dashboard, func(query, _ string) {
 		if !strings.HasPrefix(query, "label_values(") {
@@ -229,8 +224,7 @@ type failures struct {
 func newFailures(t *testing.T, flags ...string) *failures {
 	f := &failures{t: t, redis: server.ForTest(t)}
 	client := func(addr string) *redis.Client {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-		t.Cleanup(func() { rdb.Close() })
+		rdb := clientTo(t, addr)
 		return rdb
 	}
 	f.rdb = client(f.redis.Addr())

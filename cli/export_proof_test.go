@@ -25,8 +25,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	if proof {
 		keys, locks = 1_000_000, 100_000
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, server.ForTest(t).Addr())
 	pipelined := func(n int, add func(p redis.Pipeliner, i int)) {
 		t.Helper()
 		for part := range slices.Chunk(upTo(n), 10_000) {

@@ -47,8 +47,7 @@ func TestAnExportAfterRealStalls(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.name, " ", c.stall), func(t *testing.T) {
 			child := server.DebugForTest(t)
-			rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Minute})
-			defer rdb.Close()
+			rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, ReadTimeout: time.Minute})
 			network := netfault.New(redis.NewDialer(rdb.Options()))
 			proxy, err := network.Listen("tcp", child.Addr())
 			must(t, err)

@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
 	"locktop/internal/server"
@@ -30,8 +27,7 @@ func listedWith(t *testing.T, code int, args ...string) (render.Document, string
 	if got.code != code {
 		t.Fatalf("%q: exit code %d, %s", args, got.code, got.errors)
 	}
-	var doc render.Document
-	must(t, json.Unmarshal([]byte(got.out), &doc))
+	doc := decoded[render.Document](t, got.out)
 	return doc, got.errors
 }
 
@@ -62,8 +58,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
-	defer rdb.Close()
+	rdb := clusterClient(t, rig)
 	for i := range 60 {
 		must(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
 	}
@@ -103,8 +98,7 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 	testtier.Long(t, "it starts a cluster with replicas")
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
-	defer rdb.Close()
+	rdb := clusterClient(t, rig)
 	for i := range 12 {
 		must(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
 	}
@@ -192,8 +186,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 func TestAllDatabasesAreRead(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
+	rdb := clientTo(t, addr)
 	for db := range 16 {
 		if db%5 != 0 {
 			continue

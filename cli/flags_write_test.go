@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
 )
@@ -16,8 +13,6 @@ import (
 // the line.
 func advised(t *testing.T, addr string) []any {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
 	var refused []error
 	for _, argv := range aclLines(t) {
 		if strings.HasPrefix(argv[3].(string), "+") {
@@ -26,7 +21,7 @@ func advised(t *testing.T, addr string) []any {
 		for i, word := range argv {
 			argv[i] = strings.Replace(word.(string), "CHANGE-ME", "c4nary", 1)
 		}
-		err := rdb.Do(t.Context(), argv...).Err()
+		err := sent(t, addr, argv...).Err()
 		if err == nil {
 			return argv
 		}
@@ -40,9 +35,7 @@ func advised(t *testing.T, addr string) []any {
 // behind redis-cli. The prompt of redis-cli has the same rule for double quotes.
 func aclLines(t *testing.T) (all [][]any) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operators.md")
-	must(t, err)
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(readText(t, "../docs/operators.md")) {
 		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
 			continue
 		}
@@ -63,9 +56,7 @@ func aclLines(t *testing.T) (all [][]any) {
 // knows reports whether a server has a command.
 func knows(t *testing.T, addr, command string) bool {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
-	info, err := rdb.Do(t.Context(), "COMMAND", "INFO", command).Slice()
+	info, err := sent(t, addr, "COMMAND", "INFO", command).Slice()
 	must(t, err)
 	return len(info) == 1 && info[0] != nil
 }
@@ -74,9 +65,7 @@ func knows(t *testing.T, addr, command string) bool {
 // them.
 func aUser(t *testing.T, addr, name string, rules ...string) {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
-	must(t, server.SetUser(t.Context(), rdb, name, rules...))
+	must(t, server.SetUser(t.Context(), clientTo(t, addr), name, rules...))
 }
 
 // oneOfEachType returns commands that create a lock of each type of key.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -21,8 +20,7 @@ func TestThePageOfFormatsIsUpToDate(t *testing.T) {
 }
 
 func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
-	var doc struct{ Formats []jsonFormat }
-	must(t, json.Unmarshal([]byte(run(t, "formats", "--json")), &doc))
+	doc := decoded[struct{ Formats []jsonFormat }](t, run(t, "formats", "--json"))
 	table := strings.Split(run(t, "formats"), "\n")[1:]
 	for i, f := range formats.All() {
 		j := doc.Formats[i]

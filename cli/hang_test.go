@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -51,8 +49,7 @@ func (c *cutShort) Close() error {
 func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 	t.Helper()
 	s := server.ForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, s.Addr())
 	p := rdb.Pipeline()
 	for i := range 3000 {
 		p.Set(t.Context(), fmt.Sprint("lock:", i), token, time.Hour)

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -23,8 +21,7 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	testtier.Long(t, "it runs the program in a terminal, and a load")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { rdb.Close() })
+	rdb := clientTo(t, addr)
 	endless := func() bool {
 		for _, key := range rdb.Keys(t.Context(), "load:*").Val() {
 			if rdb.PTTL(t.Context(), key).Val() == -1 {
@@ -52,8 +49,7 @@ func TestAHangupEndsACommand(t *testing.T) {
 		t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
 	}
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { rdb.Close() })
+	rdb := clientTo(t, addr)
 	for _, c := range []struct {
 		command string
 		signals []syscall.Signal

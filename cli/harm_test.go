@@ -36,8 +36,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	testtier.Long(t, "every command of locktop meets blocked waiters")
 	t.Parallel()
 	child := server.ForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true, MaxRetries: -1})
-	t.Cleanup(func() { rdb.Close() })
+	rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})
 	rounds, tried := proofRounds(100), 0
 	for _, f := range formats.All() {
 		i := slices.IndexFunc(f.Samples, func(s keyspace.Sample) bool {
@@ -150,8 +149,7 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 		}, "1 d 3 h"},
 	} {
 		child := server.ForTest(t)
-		rdb := redis.NewClient(&redis.Options{Addr: child.Addr()})
-		t.Cleanup(func() { rdb.Close() })
+		rdb := clientTo(t, child.Addr())
 		for _, command := range c.commands {
 			must(t, rdb.Do(t.Context(), command...).Err())
 		}

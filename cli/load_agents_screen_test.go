@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -31,9 +28,7 @@ func startAgent(t *testing.T, control string) *exec.Cmd {
 // keysLeft returns all keys of a server.
 func keysLeft(t *testing.T, addr string) []string {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
-	keys, err := rdb.Keys(context.Background(), "*").Result()
+	keys, err := sent(t, addr, "KEYS", "*").StringSlice()
 	must(t, err)
 	return keys
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/go-redis/v9"
 
 	rigs "locktop/internal/server"
 	"locktop/internal/testtier"
@@ -32,10 +30,7 @@ type loadReport struct {
 func reportOf(t *testing.T, args ...string) (outcome, loadReport) {
 	t.Helper()
 	got := locktop(t, append([]string{"load", "--json"}, args...)...)
-	var doc loadReport
-	if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
-		t.Fatalf("%v: %s %s", err, got.out, got.errors)
-	}
+	doc := decoded[loadReport](t, got.out)
 	return got, doc
 }
 
@@ -44,8 +39,7 @@ func reportOf(t *testing.T, args ...string) (outcome, loadReport) {
 func TestALoadOnAClusterStandsResharding(t *testing.T) {
 	testtier.Long(t, "slots move for seconds under load")
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
-	defer rdb.Close()
+	rdb := clusterClient(t, rig)
 	const keys = 30
 	ctx, cancel := context.WithCancel(t.Context())
 	moves, moved := 0, make(chan error, 1)
@@ -124,8 +118,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	}
 	replaced := 0
 	for _, addr := range rig.Addrs()[:3] { // the masters at the start
-		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-		defer rdb.Close()
+		rdb := clientTo(t, addr)
 		if role := rdb.Do(t.Context(), "role").Val().([]any)[0]; role == "slave" {
 			replaced++
 		}
@@ -163,8 +156,7 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v: the load may have run", took)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: master.Addr(), DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, master.Addr())
 	if stats := rdb.Info(t.Context(), "commandstats").Val(); strings.Contains(stats, "cmdstat_set:") || strings.Contains(stats, "cmdstat_eval") {
 		t.Errorf("the master was asked for locks: %s", stats)
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -18,8 +16,7 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 	testtier.Long(t, "it runs the program in a terminal, and a load")
 	t.Parallel()
 	child := server.ForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, child.Addr())
 	must(t, rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err())
 	for _, flags := range [][]string{{"--load"}, nil} {
 		term := openTerminal(t, 120, 40, append([]string{"-u", "redis://" + child.Addr()}, flags...)...)

@@ -25,8 +25,7 @@ import (
 func loaded(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer, rdb *redis.Client) {
 	t.Helper()
 	addr := server.ForTest(t).Addr()
-	rdb = redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	t.Cleanup(func() { _ = rdb.Close() })
+	rdb = clientTo(t, addr)
 	self, err := os.Executable()
 	must(t, err)
 	out = &bytes.Buffer{}
@@ -134,8 +133,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 		}
 	}
 	for _, addr := range rig.Addrs() {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-		defer rdb.Close()
+		rdb := clientTo(t, addr)
 		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
 			t.Errorf("left behind at %s: %q", addr, keys)
 		}
@@ -147,8 +145,7 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	testtier.Long(t, "it runs loads for seconds")
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
-	defer rdb.Close()
+	rdb := clusterClient(t, rig)
 	owner, err := rdb.MasterForKey(t.Context(), "{away}")
 	must(t, err)
 	addr := rig.Addrs()[0]

@@ -18,8 +18,7 @@ import (
 func loadingServer(t *testing.T) (addr string, done func()) {
 	t.Helper()
 	srv := server.DebugForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true, MaxRetries: -1, ReadTimeout: longestWait})
-	t.Cleanup(func() { _ = rdb.Close() })
+	rdb := clientWith(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1, ReadTimeout: longestWait})
 	ctx := context.Background()
 	for _, argv := range [][]any{
 		{"SET", "lock:a", token},
@@ -36,8 +35,7 @@ func loadingServer(t *testing.T) (addr string, done func()) {
 	}
 	loaded := make(chan error, 1)
 	go func() { loaded <- rdb.Do(ctx, "DEBUG", "RELOAD").Err() }()
-	other := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true, ReadTimeout: longestWait})
-	t.Cleanup(func() { _ = other.Close() })
+	other := clientWith(t, redis.Options{Addr: srv.Addr(), ReadTimeout: longestWait})
 	within(t, longestWait, func() bool { return redis.HasErrorPrefix(other.Ping(ctx).Err(), "LOADING") })
 	return srv.Addr(), func() {
 		if err := other.ConfigSet(ctx, "key-load-delay", "0").Err(); err != nil {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/cli/render"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -20,8 +18,7 @@ import (
 func manyKeys(t *testing.T, addr string) {
 	t.Helper()
 	const most = 60_000
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, addr)
 	p := rdb.Pipeline()
 	for i := range most {
 		p.Set(t.Context(), fmt.Sprint("ordinary:", i), "value", time.Hour)
@@ -115,10 +112,7 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	errs.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
 	must(t, s.Kill())
 	got := <-code
-	var doc render.Document
-	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil {
-		t.Fatal(err, errs)
-	}
+	doc := decoded[render.Document](t, out.String())
 	if got != exitFailure || doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {
 		t.Errorf("exit code %d, complete %v, %d locks, %q", got, doc.Complete, len(doc.Locks), doc.Problems)
 	}

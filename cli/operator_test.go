@@ -91,8 +91,7 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	testtier.Long(t, "it runs the program in a terminal, and acquires 10,000 locks")
 	t.Parallel()
 	srv := server.ForTest(t)
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, srv.Addr())
 	healthy(t, rdb, 10_000)
 	wrong := stuck(t, rdb)
 

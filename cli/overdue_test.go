@@ -75,8 +75,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	testtier.Long(t, "it waits until locks are overdue")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { rdb.Close() })
+	rdb := clientTo(t, addr)
 	keys := mixedLocks(t, rdb)
 	renew(t, rdb, keys)
 	limit, observed := "2s", "3s"

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -17,8 +15,7 @@ import (
 // library.
 func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
-	t.Cleanup(func() { rdb.Close() })
+	rdb := clientTo(t, server.ForTest(t).Addr())
 	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
 	must(t, err)
 	t.Cleanup(func() { client.Close() })

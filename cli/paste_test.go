@@ -171,8 +171,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 				name, value, _ := strings.Cut(v, "=")
 				t.Setenv(name, value)
 			}
-			rdb := redis.NewClient(&redis.Options{Addr: addr, DB: c.db})
-			defer rdb.Close()
+			rdb := clientWith(t, redis.Options{Addr: addr, DB: c.db})
 			const key = "lock:it's"
 			for _, way := range []string{"locktop", "redis-cli"} {
 				must(t, rdb.Set(t.Context(), key, token, 0).Err())

@@ -4,16 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/cli/render"
 	"locktop/internal/server"
 )
 
 func TestAServerHasTheNameOfItsProduct(t *testing.T) {
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
+	rdb := clientTo(t, addr)
 	name, version := "redis", ""
 	for line := range strings.Lines(rdb.Info(t.Context(), "server").Val()) {
 		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key {

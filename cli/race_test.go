@@ -53,8 +53,7 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 		clients = 200
 	}
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 50})
-	defer rdb.Close()
+	rdb := clientWith(t, redis.Options{Addr: addr, PoolSize: 50})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 

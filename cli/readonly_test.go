@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // allowed returns the commands that docs/operators.md allows locktop to send,
@@ -32,9 +29,7 @@ func allowed(t *testing.T, addr string) []string {
 // to a Sentinel.
 func allowedOfSentinels(t *testing.T) []string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operators.md")
-	must(t, err)
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(readText(t, "../docs/operators.md")) {
 		if strings.HasPrefix(line, "+") && strings.Contains(line, "+sentinel|") {
 			return strings.Split(strings.TrimSpace(line[1:]), " +")
 		}
@@ -120,9 +115,7 @@ func lookAt(t *testing.T, s topology, as ...string) {
 // checkNothingRefused checks that a server has refused no command.
 func checkNothingRefused(t *testing.T, addr string) {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
-	all, err := rdb.ACLLog(t.Context(), 100).Result()
+	all, err := clientTo(t, addr).ACLLog(t.Context(), 100).Result()
 	must(t, err)
 	for _, r := range all {
 		t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)

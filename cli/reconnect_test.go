@@ -17,8 +17,7 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	t.Parallel()
 	srv := server.ForTest(t)
 	for db, key := range []string{"lock:zero", "lock:one"} {
-		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DB: db, DisableIdentity: true})
-		defer rdb.Close()
+		rdb := clientWith(t, redis.Options{Addr: srv.Addr(), DB: db})
 		must(t, rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
 		must(t, rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
 	}
@@ -33,8 +32,7 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	term.press(":").enter("match mutex:*").press("Enter").want("1 lock ", "mutex:lock:one")
 	term.press("x").press("r").want("will still believe").press("y").want("released mutex:lock:one")
 
-	one := redis.NewClient(&redis.Options{Addr: srv.Addr(), DB: 1, DisableIdentity: true})
-	defer one.Close()
+	one := clientWith(t, redis.Options{Addr: srv.Addr(), DB: 1})
 	if n, err := one.Exists(context.Background(), "mutex:lock:one").Result(); n != 0 || err != nil {
 		t.Errorf("%d locks are left, %v", n, err)
 	}

@@ -16,8 +16,7 @@ import (
 // ofOwners sets n locks lock:0 … of owner, and one of another one.
 func ofOwners(t *testing.T, addr string, n int, owner string) *redis.Client {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { _ = rdb.Close() })
+	rdb := clientTo(t, addr)
 	handOver(t, rdb, 0, n, owner)
 	send(t, addr, "SET", "lock:other", "web-2.prod:1", "PX", "600000")
 	return rdb

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,20 +29,10 @@ func audited(t *testing.T) []auditLine {
 // auditedIn returns the lines of an audit log; nil if there is none.
 func auditedIn(t *testing.T, path string) []auditLine {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
+	if !fileExists(path) {
 		return nil
 	}
-	must(t, err)
-	var all []auditLine
-	for line := range strings.Lines(string(data)) {
-		var a auditLine
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		all = append(all, a)
-	}
-	return all
+	return decodedLines[auditLine](t, readText(t, path))
 }
 
 func TestReleaseOnlyLooksUnlessItMayWrite(t *testing.T) {
@@ -61,9 +50,7 @@ func TestReleaseOnlyLooksUnlessItMayWrite(t *testing.T) {
 // value returns the value of a key.
 func value(t *testing.T, addr, key string) string {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
-	v, err := rdb.Get(t.Context(), key).Result()
+	v, err := sent(t, addr, "GET", key).Text()
 	if err != nil && err != redis.Nil {
 		t.Fatal(err)
 	}
@@ -196,8 +183,7 @@ func TestInspectExplainsALock(t *testing.T) {
 		t.Errorf("it prints a control character: %q", out)
 	}
 	out, _, _ = ran(t, "inspect", "lock:\x1b[2J", "--json", "-u", "redis://"+addr)
-	var j jsonInspection
-	must(t, json.Unmarshal([]byte(out), &j))
+	j := decoded[jsonInspection](t, out)
 	if j.Key != "lock:\x1b[2J" || len(j.Raw) != 1 || *j.Raw[0].Value != token || j.Command == "" || len(j.Why) == 0 {
 		t.Errorf("got %+v", j)
 	}
@@ -211,8 +197,7 @@ func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 	}
 	send(t, addr, "SET", "lock:a", token)
 	out, _, code = ran(t, "doctor", "--json", "--for", "1ms", "-u", "redis://"+addr)
-	var j jsonDiagnosis
-	must(t, json.Unmarshal([]byte(out), &j))
+	j := decoded[jsonDiagnosis](t, out)
 	if code != exitFindings || len(j.Findings) != 1 || j.Findings[0].ID != "never-expires" || j.Risks[0].ID != "evictable" || len(j.Blind) == 0 {
 		t.Errorf("code %d: %+v", code, j)
 	}

@@ -87,8 +87,7 @@ func TestAnOverwrittenHoldIsNotToldAsReleased(t *testing.T) {
 	}
 	for _, every := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
 		t.Run(every.String(), func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
-			defer rdb.Close()
+			rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 			h := &hardWay{rdb: rdb, keys: []string{"lock:hard:1", "lock:hard:2"}, every: every, ended: make(map[change]string)}
 			seen := watchAsAProgram(t, rdb)
 			ctx, stop := context.WithTimeout(t.Context(), watched)
@@ -318,8 +317,7 @@ func TestEveryHoldIsToldAsItEnded(t *testing.T) {
 	testtier.Proof(t, "it takes minutes")
 	for _, perSec := range []int{2500, 500, 50} {
 		t.Run(fmt.Sprint(perSec), func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 1000})
-			defer rdb.Close()
+			rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 1000})
 			seen := watchAsAProgram(t, rdb)
 			p := &proofRate{rdb: rdb, perSec: perSec, holds: 20_000,
 				did: make(map[change]bool), ended: make(map[change]string), handed: make(map[change]bool), pollers: make(map[string]int)}

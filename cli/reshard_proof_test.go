@@ -177,8 +177,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	}
 	begun, ended, kinds := make(map[string]int), make(map[string]int), make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
-		var e render.Event
-		must(t, json.Unmarshal([]byte(line), &e))
+		e := decoded[render.Event](t, line)
 		kinds[string(e.Event)]++
 		switch {
 		case e.Event == "acquired" || e.Event == "appeared":

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -20,8 +18,7 @@ import (
 func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	testtier.Long(t, "it writes the locks of all formats")
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientTo(t, addr)
 	states := loadSamples(t, rdb)
 	line := advised(t, addr)
 	want := listedAll(t, addr)

@@ -88,8 +88,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	testtier.Long(t, "passwords rotate for seconds")
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64, DisableIdentity: true})
-	defer rdb.Close()
+	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	command, stop := rotate(t, rdb)
 	defer stop()
 	seen := watchAsAProgram(t, rdb, "--password-command", command, "--lock", "lock:*")
@@ -167,10 +166,7 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 				load = append(load, "--kind", "redlock")
 			}
 			got := locktop(t, load...)
-			var report struct{ Counts map[string]int64 }
-			if err := json.Unmarshal([]byte(got.out), &report); err != nil {
-				t.Fatalf("%v: %+v", err, got)
-			}
+			report := decoded[struct{ Counts map[string]int64 }](t, got.out)
 			if got.code != exitFine || report.Counts["acquired"] == 0 {
 				t.Errorf("exit code %d, %v: %s", got.code, report.Counts, got.errors)
 			}

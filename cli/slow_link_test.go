@@ -31,8 +31,7 @@ func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
 	for _, trip := range trips {
 		t.Run(trip.String(), func(t *testing.T) {
 			addr := server.ForTest(t).Addr()
-			rdb := redis.NewClient(&redis.Options{Addr: addr})
-			t.Cleanup(func() { rdb.Close() })
+			rdb := clientTo(t, addr)
 			keys := mixedLocks(t, rdb)[:14]
 			network := netfault.New(redis.NewDialer(rdb.Options()))
 			network.Delay(func() time.Duration { return trip / 2 })

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -108,8 +106,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 	group := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	send(t, group.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
 	cluster := server.ClusterForTest(t, server.ClusterOptions{})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
-	defer rdb.Close()
+	rdb := clusterClient(t, cluster)
 	must(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	for name, flags := range map[string][]string{
 		"single":   {"-u", "redis://" + single.Addr()},

@@ -34,8 +34,7 @@ func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 		"real":     server.ForTest(t).Addr(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
-			defer rdb.Close()
+			rdb := clientTo(t, addr)
 			states := append(loadStates(t, rdb, "testdata/states/libraries"), loadSamples(t, rdb)...)
 			listed := listed(t, addr)
 			for _, s := range states {

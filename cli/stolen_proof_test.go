@@ -40,8 +40,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	testtier.Long(t, "it watches a race for seconds")
 	t.Parallel()
 	o := theftsOf()
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
-	defer rdb.Close()
+	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	seen := watchAsAProgram(t, rdb)
 	keys := []string{"lock:race:1", "lock:race:2"}
 

@@ -212,8 +212,7 @@ func (w *worker) do(ctx context.Context, c change, after time.Duration, argv ...
 // change once, with the right kind, and at once.
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	testtier.Long(t, "it watches thousands of changes")
-	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
-	defer rdb.Close()
+	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	seen := watchAsAProgram(t, rdb)
 	compareChanges(t, seen, churn(t, rdb, seen, trafficOf(t)))
 }

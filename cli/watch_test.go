@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"locktop/cli/render"
 	"locktop/internal/server"
 	"locktop/keyspace"
@@ -319,8 +317,7 @@ func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 
 func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
 	addr := server.EmbeddedForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
+	rdb := clientTo(t, addr)
 	must(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
 	cmd := exec.Command("locktop", "watch", "-u", "redis://"+addr)
 	out := newLines()

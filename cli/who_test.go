@@ -73,10 +73,7 @@ func identified(t *testing.T, args ...string) jsonIdentity {
 }
 
 func namedClient(t *testing.T, addr string, name string) *redis.Client {
-	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, ClientName: name})
-	t.Cleanup(func() { rdb.Close() })
-	return rdb
+	return clientWith(t, redis.Options{Addr: addr, ClientName: name})
 }
 
 func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
@@ -163,8 +160,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 		runs = 100
 	}
 	child := server.ForTest(t, "--requirepass", "c4nary")
-	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "c4nary"})
-	defer rdb.Close()
+	rdb := clientWith(t, redis.Options{Addr: child.Addr(), Password: "c4nary"})
 	key := "lock:\xffa b"
 	from := renewing(t, rdb, key, token, 10*time.Second, 150*time.Millisecond)
 	for range runs {
@@ -270,8 +266,7 @@ func TestTheLockPageWatchesForTheClientOfAHolder(t *testing.T) {
 	testtier.Long(t, "it watches a lock for up to 30 s")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { rdb.Close() })
+	rdb := clientTo(t, addr)
 	from := renewing(t, rdb, "lock:renewed", token, 3*time.Second, 500*time.Millisecond)
 	term := openTerminal(t, 140, 40, "-u", "redis://"+addr)
 	term.want("lock:renewed").press("Enter").want("no connection has its name or address").press("W").want("watching the lock")
@@ -395,8 +390,7 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 		t.Skip("there is no /proc")
 	}
 	child := server.ForTest(t, "--requirepass", canary)
-	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: canary})
-	defer rdb.Close()
+	rdb := clientWith(t, redis.Options{Addr: child.Addr(), Password: canary})
 	must(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
 	ctx, stop := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, "locktop", "who", "lock:a", "--monitor", "--askpass", "-u", "redis://"+child.Addr())
