@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +10,8 @@ import (
 
 // The Job in docs/load.md is one that Kubernetes reads, and starts an agent for one run.
 func TestTheJobInTheDocsStartsAgents(t *testing.T) {
-	page, err := os.ReadFile("../docs/load.md")
-	must(t, err)
-	_, block, _ := strings.Cut(string(page), "```yaml\napiVersion")
+	page := readText(t, "../docs/load.md")
+	_, block, _ := strings.Cut(page, "```yaml\napiVersion")
 	block, _, _ = strings.Cut("apiVersion"+block, "```")
 	var job struct {
 		APIVersion string `yaml:"apiVersion"`
@@ -52,9 +50,7 @@ func TestTheJobInTheDocsStartsAgents(t *testing.T) {
 	if !slices.Contains(args, "--once") {
 		t.Errorf("the Job does not end after one run: %v", args)
 	}
-	if got := locktop(t, append(args, "--help")...); got.code != exitFine {
-		t.Errorf("locktop %v: %d, %s", args, got.code, got.errors)
-	}
+	locktop(t, append(args, "--help")...).says(t, exitFine)
 }
 
 func TestAgentsNeedSettingsThatGoTogether(t *testing.T) {
@@ -70,9 +66,6 @@ func TestAgentsNeedSettingsThatGoTogether(t *testing.T) {
 		"load --control redis://127.0.0.1:1 --agents 2 --sentinel 127.0.0.1:1":        "agents do not ask Sentinels",
 		"load --control redis://127.0.0.1:1 --agents 2 --witness redis://127.0.0.1:1": "the control server is the witness",
 	} {
-		got := locktop(t, strings.Fields(args)...)
-		if got.code != exitUsage || !strings.Contains(got.errors, want) || strings.Count(got.errors, "\n") != 1 {
-			t.Errorf("locktop %s: %d, %q, want %q", args, got.code, got.errors, want)
-		}
+		locktop(t, strings.Fields(args)...).fails(t, exitUsage, want)
 	}
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -12,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,26 +23,8 @@ import (
 type spawned struct {
 	t         *testing.T
 	cmd       *exec.Cmd
-	out, errs output
+	out, errs *lines
 	ended     chan struct{} // closed at its end
-}
-
-// output collects what a process writes. Safe for concurrent use.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // spawn starts the program. It is killed at the end of the test.
@@ -60,9 +38,9 @@ func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
-	s := &spawned{t: t, cmd: exec.Command(self), ended: make(chan struct{})}
+	s := &spawned{t: t, cmd: exec.Command(self), out: newLines(), errs: newLines(), ended: make(chan struct{})}
 	s.cmd.Args, s.cmd.Env = append([]string{"locktop"}, args...), env
-	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errs
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
 	must(t, s.cmd.Start())
 	go func() {
 		defer close(s.ended)
@@ -72,7 +50,7 @@ func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 		if t.Failed() {
-			t.Logf("locktop %q: %s\n%s%.3000s", args, s.cmd.ProcessState, &s.errs, &s.out)
+			t.Logf("locktop %q: %s\n%s%.3000s", args, s.cmd.ProcessState, s.errs, s.out)
 		}
 	})
 	return s
@@ -103,6 +81,13 @@ func (s *spawned) exits(code int) {
 func (s *spawned) signal(sig os.Signal) {
 	s.t.Helper()
 	must(s.t, s.cmd.Process.Signal(sig))
+}
+
+// kill kills the process, and returns when it has ended.
+func (s *spawned) kill() {
+	s.t.Helper()
+	s.signal(os.Kill)
+	<-s.ended
 }
 
 // agentRig is agents as processes, with a control server and a target.
@@ -155,8 +140,10 @@ func (r *agentRig) wantNoLocks() {
 	}
 }
 
-// agentReport is what the tests read of a report.
-type agentReport struct {
+// loadReport is what the tests read of a report.
+type loadReport struct {
+	LastError string `json:"last_error"`
+	Faults    []struct{ Struck int }
 	Counts    map[string]int64
 	Latencies map[string]map[string]float64
 	Clients   int
@@ -183,9 +170,9 @@ type agentReport struct {
 	}
 }
 
-func (s *spawned) report() agentReport {
+func (s *spawned) report() loadReport {
 	s.t.Helper()
-	r := decoded[agentReport](s.t, s.out.String())
+	r := decoded[loadReport](s.t, s.out.String())
 	for name, sums := range map[string][2]int64{
 		"arrivals": {r.Counts["arrivals"], r.Counts["acquired"] + r.Counts["timed_out"] + r.Counts["refused"] + r.Counts["errors"] + r.Counts["waiting"]},
 		"acquired": {r.Counts["acquired"], r.Counts["released"] + r.Counts["expired"] + r.Counts["lost"] + r.Counts["unconfirmed"] + r.Counts["abandoned"] + r.Counts["holding"]},
@@ -213,14 +200,7 @@ func readEvents(t *testing.T, files ...string) eventSums {
 		"release": "released", "expire": "expired", "lost": "lost", "abandon": "abandoned",
 	}
 	for _, name := range files {
-		file, err := os.Open(name)
-		must(t, err)
-		defer file.Close()
-		for lines := bufio.NewScanner(file); lines.Scan(); {
-			var e map[string]any
-			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				t.Fatalf("%s: %v: %s", name, err, lines.Bytes())
-			}
+		for _, e := range decodedLines[map[string]any](t, readText(t, name)) {
 			kind := e["event"].(string)
 			if counted, known := names[kind]; known {
 				sums.counts[counted]++
@@ -260,7 +240,7 @@ func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
 	file := filepath.Join(dir, "load.yaml")
 	// At the end there are no arrivals: an attempt that the end of the run cuts off has no event.
 	text := "clients: 2000\nkeys: 5\nhold: exp:2ms\npatience: 40ms\nrate: 600/s\nstages: [{for: 3s}, {for: 1s, rate: 0.01/s}]\n"
-	must(t, os.WriteFile(file, []byte(text), 0o600))
+	write(t, file, text)
 	l := r.load(file, "--agents", fmt.Sprint(n), "--json")
 	<-l.ended
 	for _, gap := range l.report().Verdict.Gaps {
@@ -327,7 +307,7 @@ func TestAKilledAgentIsNamed(t *testing.T) {
 	l := r.load("--agents", "3", "--clients", "30", "--keys", "1", "--ttl", "1s", "--duration", "8s", "--json")
 	l.says("p99") // progress
 	victim := r.agents[1]
-	victim.signal(syscall.SIGKILL)
+	victim.signal(os.Kill)
 	killed := time.Now()
 	l.says("was lost at 00:0")
 	took := time.Since(killed)
@@ -431,7 +411,7 @@ func TestAgentsEndTheRunOfAKilledCoordinator(t *testing.T) {
 	r := newAgentRig(t, 2, nil)
 	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--kind", "fair", "--fence", "true", "--duration", "10m")
 	l.says("p99") // progress
-	l.signal(syscall.SIGKILL)
+	l.kill()
 	for _, a := range r.agents {
 		a.says("the coordinator is gone")
 	}
@@ -452,11 +432,11 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 		l.exits(exitInterrupted)
 		for _, want := range []string{"arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps"} {
 			if !strings.Contains(l.out.String(), want) {
-				t.Errorf("no %q in the report:\n%s", want, &l.out)
+				t.Errorf("no %q in the report:\n%s", want, l.out)
 			}
 		}
 		if strings.Contains(l.out.String(), "incomplete") {
-			t.Errorf("the report is incomplete:\n%s", &l.out)
+			t.Errorf("the report is incomplete:\n%s", l.out)
 		}
 		r.wantNoKeys(r.control, r.target)
 	}

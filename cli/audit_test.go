@@ -38,8 +38,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v", info.Mode())
 	}
-	text, err := os.ReadFile(path)
-	must(t, err)
+	text := readText(t, path)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines: %q", len(lines), text)

@@ -3,15 +3,10 @@
 package cli
 
 import (
-	"bytes"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -38,42 +33,28 @@ func inside(t *testing.T, dir string) []string {
 
 // certifying starts certify in a process of its own. It returns when servers and clients
 // run: redis-server or valkey-server.
-func certifying(t *testing.T) (cmd *exec.Cmd, out *bytes.Buffer, dir string) {
+func certifying(t *testing.T) (s *spawned, dir string) {
 	t.Helper()
 	server.ForTest(t) // skips without redis-server
-	self, err := os.Executable()
-	must(t, err)
 	dir = t.TempDir()
-	locktop := filepath.Join(dir, "locktop")
-	must(t, os.Symlink(self, locktop))
-	out = &bytes.Buffer{}
-	cmd = exec.Command(locktop, "certify", "--exec", locktop+" load --as-client mutex", "--tests", "renewal,freeze,nodes-2-down,failover")
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-	cmd.Stdout = out
-	must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	for range 3000 {
-		if running := inside(t, dir); len(running) > 5 && strings.Contains(strings.Join(running, " "), "-server") {
-			return cmd, out, dir
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the tests never began")
-	return nil, nil, ""
+	args := []string{"certify", "--exec", "locktop load --as-client mutex", "--tests", "renewal,freeze,nodes-2-down,failover"}
+	s = spawnIn(t, append(os.Environ(), "TMPDIR="+dir), args...)
+	within(t, longestWait, func() bool {
+		running := inside(t, dir)
+		return len(running) > 5 && strings.Contains(strings.Join(running, " "), "-server")
+	})
+	return s, dir
 }
 
 func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
 	testtier.Long(t, "it starts client processes")
 	t.Parallel()
-	cmd, out, dir := certifying(t)
-	must(t, cmd.Process.Signal(os.Interrupt))
-	err := cmd.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitInterrupted {
-		t.Errorf("ended with %v, want exit code %d:\n%s", err, exitInterrupted, out)
-	}
+	s, dir := certifying(t)
+	s.signal(os.Interrupt)
+	s.exits(exitInterrupted)
 	for _, want := range []string{"TEST ", "renewal       unclear", "it was interrupted", "nodes-2-down  -"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in the card:\n%s", want, out)
+		if !strings.Contains(s.out.String(), want) {
+			t.Errorf("no %q in the card:\n%s", want, s.out)
 		}
 	}
 	if left := inside(t, dir); len(left) > 0 {
@@ -83,15 +64,7 @@ func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
 
 func TestAKilledCertifyLeavesNoProcess(t *testing.T) {
 	t.Parallel()
-	cmd, _, dir := certifying(t)
-	must(t, cmd.Process.Signal(syscall.SIGKILL))
-	_ = cmd.Wait()
-	var left []string
-	for range 1000 {
-		if left = inside(t, dir); len(left) == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("left behind: %q", left)
+	s, dir := certifying(t)
+	s.kill()
+	eventually(t, func() bool { return len(inside(t, dir)) == 0 })
 }

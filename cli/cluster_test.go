@@ -310,19 +310,8 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	warmUp(t, c, w) // otherwise the other masters would not report locks
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	to := []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]}
-	for _, node := range to {
-		m, err := c.StartMigration(ctx, 0, node)
-		must(t, err)
-		for {
-			n, err := m.MoveKeys(ctx, 1)
-			must(t, err)
-			if n == 0 {
-				break
-			}
-		}
-		must(t, m.Finish(ctx))
-		m.Close()
+	for _, to := range []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]} {
+		must(t, moveSlot(ctx, c.Cluster, 0, to))
 	}
 	for i := range locks {
 		must(t, c.rdb.Del(ctx, c.moving(i)).Err())
@@ -331,8 +320,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 		w.out.sees(t, `"released","key":"`+c.moving(i))
 	}
 	w.stop()
-	<-w.code
-	w.code <- 0
+	w.exits(t, exitInterrupted)
 	kinds := make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
 		e := decoded[render.Event](t, line)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +20,7 @@ import (
 func checked(t *testing.T, lines ...string) outcome {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	write(t, path, strings.Join(lines, "\n")+"\n")
 	return locktop(t, "config", "--check", path)
 }
 
@@ -151,14 +150,10 @@ func TestTheExampleOfAConfigurationIsAccepted(t *testing.T) {
 func TestAScreenNamesAWrongKeyOfTheConfiguration(t *testing.T) {
 	configure(t, 0o600, "keys:", "  release: ctrl+x", "  copy: ctrl+x")
 	for _, args := range [][]string{nil, {"demo"}} {
-		if got := locktop(t, args...); got.code != exitUsage || !strings.Contains(got.errors, "config.yaml: line 3: ctrl+x is a key of release and of copy") || strings.Count(got.errors, "\n") != 1 {
-			t.Errorf("%q: exit code %d, %q", args, got.code, got.errors)
-		}
+		locktop(t, args...).fails(t, exitUsage, "config.yaml: line 3: ctrl+x is a key of release and of copy")
 	}
 	configure(t, 0o622, "commands: []")
-	if got := locktop(t, "demo"); got.code != exitUsage || !strings.Contains(got.errors, "others may change it") {
-		t.Errorf("exit code %d, %q", got.code, got.errors)
-	}
+	locktop(t, "demo").fails(t, exitUsage, "others may change it")
 }
 
 // A command of the configuration has the terminal, and Ctrl-C ends it and not locktop.

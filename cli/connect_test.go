@@ -20,8 +20,26 @@ import (
 
 // outcome is the result of a run of the program.
 type outcome struct {
+	args        []string
 	code        int
 	out, errors string
+}
+
+// says fails the test unless the run ended with an exit code and stderr has all texts.
+func (o outcome) says(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	if o.code != code || !has(texts)(o.errors) {
+		t.Errorf("locktop %q: exit code %d, %q on stderr, %.2000s on stdout; want %d, %q", o.args, o.code, o.errors, o.out, code, texts)
+	}
+}
+
+// fails is says for a run that prints nothing but one line on stderr.
+func (o outcome) fails(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	o.says(t, code, texts...)
+	if o.out != "" || strings.Count(o.errors, "\n") != 1 {
+		t.Errorf("locktop %q: not one line, but %q on stderr and %q on stdout", o.args, o.errors, o.out)
+	}
 }
 
 // locktop runs the program and waits for its end.
@@ -46,7 +64,7 @@ func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := Run(t.Context(), args, in, &out, &errs)
-	return outcome{code, out.String(), errs.String()}
+	return outcome{args, code, out.String(), errs.String()}
 }
 
 // cannotConnect checks for the exit code and for an error of one line.
@@ -158,8 +176,8 @@ func TestTLSAtAPlainServerIsExplained(t *testing.T) {
 func TestAPlainServerIsNoSentinel(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	o := locktop(t, "list", "--sentinel", addr)
-	want := "locktop: ask the Sentinel at " + addr + ": "
-	if o.code != exitNoConnect || !strings.HasPrefix(o.errors, want) || !strings.Contains(o.errors, "(that is no Sentinel; ") || strings.Contains(o.errors, `\x20`) {
+	o.fails(t, exitNoConnect, "locktop: ask the Sentinel at "+addr+": ", "(that is no Sentinel; ")
+	if strings.Contains(o.errors, `\x20`) {
 		t.Errorf("%+v", o)
 	}
 }
@@ -339,9 +357,7 @@ func TestAskingForAPasswordEndsWithTheProgram(t *testing.T) {
 }
 
 func TestAnEmptyAnswerIsNoPassword(t *testing.T) {
-	if o := locktopWith(t, strings.NewReader("\n"), "list", "--askpass"); o.code != exitUsage {
-		t.Errorf("%+v", o)
-	}
+	locktopWith(t, strings.NewReader("\n"), "list", "--askpass").fails(t, exitUsage, "--askpass got no password")
 }
 
 // eventually waits until a condition holds.

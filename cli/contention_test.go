@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,16 +29,9 @@ type loadEvent struct {
 }
 
 // eventsIn reads the events of a load.
-func eventsIn(t *testing.T, file string) (all []loadEvent) {
+func eventsIn(t *testing.T, file string) []loadEvent {
 	t.Helper()
-	f, err := os.Open(file)
-	must(t, err)
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var m loadEvent
-		must(t, json.Unmarshal(lines.Bytes(), &m))
-		all = append(all, m)
-	}
+	all := decodedLines[loadEvent](t, readText(t, file))
 	slices.SortStableFunc(all, func(a, b loadEvent) int { return a.At.Compare(b.At) })
 	return all
 }
@@ -155,20 +143,10 @@ func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]t
 func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEvent) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events")
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	var out, errs bytes.Buffer
-	code := 0
-	running.Go(func() {
-		code = Run(ctx, append([]string{"load", "-u", "redis://" + addr, "--duration", "0", "--events", file}, args...), strings.NewReader(""), &out, &errs)
-	})
-	t.Cleanup(func() { stop(); running.Wait() })
+	load := start(t, append([]string{"load", "-u", "redis://" + addr, "--duration", "0", "--events", file}, args...)...)
 	return func() []loadEvent {
-		stop()
-		running.Wait()
-		if code != exitInterrupted {
-			t.Errorf("the load ends with %d: %s%s", code, &out, &errs)
-		}
+		load.stop()
+		load.exits(t, exitInterrupted)
 		return eventsIn(t, file)
 	}
 }
@@ -247,8 +225,8 @@ func TestContentionRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--monitor", "--user", "nomonitor", "-a", "pw"}, exitFailure, "this user may not run MONITOR (it needs +monitor"},
 	} {
 		got := locktop(t, append([]string{"contention", "-u", "redis://" + addr}, c.args...)...)
-		if got.code != c.code || got.out != "" || !strings.Contains(got.errors, c.want) {
-			t.Errorf("contention %q ends with %d: %s%s\nwant %d and %q", c.args, got.code, got.out, got.errors, c.code, c.want)
+		if got.says(t, c.code, c.want); got.out != "" {
+			t.Errorf("contention %q prints %s", c.args, got.out)
 		}
 	}
 }
@@ -259,20 +237,15 @@ func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
 	rdb := namedClient(t, addr, "")
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	out, errs := newLines(), newLines()
-	code := make(chan int, 1)
-	go func() {
-		code <- Run(ctx, []string{"contention", "--monitor", "--for", "1m", "-u", "redis://" + addr}, strings.NewReader(""), out, errs)
-	}()
-	errs.sees(t, "watching the locks for 1 m")
+	c := start(t, "contention", "--monitor", "--for", "1m", "-u", "redis://"+addr)
+	c.errors.sees(t, "watching the locks for 1 m")
 	if !monitors(t, rdb) {
 		t.Error("MONITOR does not run")
 	}
-	stop()
-	if got := <-code; got != exitInterrupted || !strings.Contains(out.String(), "lock:a") {
-		t.Errorf("it ends with %d: %s%s", got, out, errs)
+	c.stop()
+	c.exits(t, exitInterrupted)
+	if !strings.Contains(c.out.String(), "lock:a") {
+		t.Errorf("it prints %s", c.out)
 	}
 	eventually(t, func() bool { return !monitors(t, rdb) })
 }

@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -83,49 +78,15 @@ func (o fairOwner) live(ctx context.Context, locks int) {
 	}
 }
 
-// foundDeadlocks is what a watch has found, by key.
-type foundDeadlocks struct {
-	mu     sync.Mutex
-	at     map[string]time.Time
-	events atomic.Int64
-}
-
-func (f *foundDeadlocks) of(key string) (time.Time, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at, found := f.at[key]
-	return at, found
-}
-
-// watchDeadlocks runs locktop watch until the end of the test.
-func watchDeadlocks(t *testing.T, addr string) *foundDeadlocks {
-	t.Helper()
-	cmd := exec.Command("locktop", "watch", "--json", "-u", "redis://"+addr)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	f := &foundDeadlocks{at: make(map[string]time.Time)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for lines := bufio.NewScanner(out); lines.Scan(); f.events.Add(1) {
-			var one struct{ ID, Key string }
-			if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
-				t.Errorf("it printed %q: %v", lines.Text(), err)
-			}
-			if strings.Contains(one.ID, "deadlock") {
-				f.mu.Lock()
-				f.at[one.Key] = time.Now()
-				f.mu.Unlock()
-			}
+// deadlocks returns when a watch has found each deadlock, by key.
+func (w *witnessed) deadlocks() map[string]time.Time {
+	at := make(map[string]time.Time)
+	for c, times := range w.all() {
+		if strings.Contains(c.ID, "deadlock") {
+			at[c.Key] = times[len(times)-1]
 		}
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGINT)
-		<-done
-		_ = cmd.Wait()
-	})
-	return f
+	}
+	return at
 }
 
 // Among 1,000 busy owners, deadlocks of two and three are found within 2 s, and no others.
@@ -142,7 +103,7 @@ func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
 	owner := func(n int) fairOwner {
 		return fairOwner{rdb, fmt.Sprintf("%08x-0795-4907-87fd-6c719a6b4586:%d", n%50, n)}
 	}
-	found := watchDeadlocks(t, addr)
+	found := watchAsAProgram(t, rdb)
 	var busy sync.WaitGroup
 	defer busy.Wait()
 	defer stop()
@@ -168,9 +129,8 @@ func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
 			owner(2000+10*n+i).try(ctx, keys[(i+1)%length])
 		}
 		closed := time.Now()
-		within(t, longestWait, func() bool { _, ok := found.of(keys[0]); return ok })
-		at, _ := found.of(keys[0])
-		took = append(took, at.Sub(closed))
+		within(t, longestWait, func() bool { return !found.deadlocks()[keys[0]].IsZero() })
+		took = append(took, found.deadlocks()[keys[0]].Sub(closed))
 		for _, key := range keys {
 			_ = freeFair.Run(ctx, rdb, []string{key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"}).Err()
 		}
@@ -178,14 +138,12 @@ func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
 	for time.Since(began) < time.Duration(seconds)*time.Second {
 		time.Sleep(time.Second)
 	}
-	found.mu.Lock()
-	defer found.mu.Unlock()
-	for key := range found.at {
+	for key := range found.deadlocks() {
 		if !made[key] {
 			t.Errorf("a deadlock at %s, which has none", key)
 		}
 	}
-	t.Logf("%d deadlocks were found after %s; %d events in %s, no other deadlock", len(took), percentiles(took), found.events.Load(), time.Since(began).Round(time.Second))
+	t.Logf("%d deadlocks were found after %s; %d events in %s, no other deadlock", len(took), percentiles(took), len(found.all()), time.Since(began).Round(time.Second))
 	if slices.Max(took) > 2*time.Second {
 		t.Error("more than 2 s")
 	}

@@ -4,10 +4,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"sync"
@@ -41,9 +39,7 @@ func polls(ctx context.Context, every time.Duration, try func() bool) error {
 }
 
 // leases takes locks of package lock, with one client for each number.
-func (s *scene) leases(of func(*lock.Client) interface {
-	Lock(context.Context) (*lock.Lease, error)
-}) acquirer {
+func (s *scene) leases(of func(*lock.Client) lock.Locker) acquirer {
 	clients := make(map[int]*lock.Client)
 	for i := range handingOver {
 		clients[i] = newLockClient(s.T, s.rdb, fmt.Sprint("worker-", i))
@@ -76,7 +72,8 @@ return 1`)
 	freeRedissonFair = redis.NewScript(`
 redis.call('DEL', KEYS[1])
 local first = redis.call('LINDEX', KEYS[2], 0)
-if first then redis.call('PUBLISH', 'redisson_lock__channel:{' .. KEYS[1] .. '}:' .. first, 0) end`)
+if first then redis.call('PUBLISH', 'redisson_lock__channel:{' .. KEYS[1] .. '}:' .. first, 0) end
+return 1`)
 )
 
 // redissons takes a lock of Redisson: waiters subscribe to its channel.
@@ -98,12 +95,7 @@ func (s *scene) redissons() acquirer {
 				}
 			}
 		}
-		return func(ctx context.Context) error {
-			if err := unlock.Run(ctx, s.rdb, []string{sceneKey}).Err(); err != redis.Nil {
-				return err
-			}
-			return nil
-		}, nil
+		return func(ctx context.Context) error { return unlock.Run(ctx, s.rdb, []string{sceneKey}).Err() }, nil
 	}
 }
 
@@ -143,14 +135,9 @@ var holdsEnded = regexp.MustCompile(`: (\d+) holds? ended`)
 // healthy fails if explain finds an incident. It returns how many holds it knows.
 func (s *scene) healthy() (holds int) {
 	s.Helper()
-	var all render.StoryDocument
-	out, err := exec.Command("locktop", "explain", s.key, s.file, "--json").Output()
-	if err == nil {
-		err = json.Unmarshal(out, &all)
-	}
-	if err != nil || all.Found > 0 || len(all.Calm) != 1 {
-		text, _ := exec.Command("locktop", "explain", s.key, s.file).CombinedOutput()
-		s.Fatalf("%v, it says:\n%s", err, text)
+	all := decoded[render.StoryDocument](s.T, s.explain("--json").out)
+	if all.Found > 0 || len(all.Calm) != 1 {
+		s.Fatalf("it says:\n%+v", s.explain())
 	}
 	if found := holdsEnded.FindStringSubmatch(all.Calm[0]); found != nil {
 		holds, _ = strconv.Atoi(found[1])
@@ -163,134 +150,29 @@ func (s *scene) healthy() (holds int) {
 func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 	testtier.Proof(t, "it hands real locks over 1,300 times")
 	const n = 100
-	type locker = interface {
-		Lock(context.Context) (*lock.Lease, error)
-	}
 	var told atomic.Int64
 	room := make(chan struct{}, 4)
 	t.Cleanup(func() { t.Logf("%d holds were recorded, and no incident", told.Load()) })
-	for name, play := range map[string]func(t *testing.T) *scene{
-		"SET NX, pollers of 50 ms": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.setNX(s.rdb, 50*time.Millisecond))
-			return s
-		},
-		"SET NX, pollers of 1 s": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.setNX(s.rdb, time.Second))
-			return s
-		},
-		"mutex": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.leases(func(c *lock.Client) locker { return c.Mutex(sceneKey, lock.Options{}) }))
-			return s
-		},
-		"mutex, renewed during each hold": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 600*time.Millisecond, s.leases(func(c *lock.Client) locker {
-				return c.Mutex(sceneKey, lock.Options{Renew: lock.Renew{Every: 200 * time.Millisecond}})
-			}))
-			return s
-		},
-		"mutex, holds of 100 ms to 2 s": func(t *testing.T) *scene {
-			s := newScene(t)
-			take := s.leases(func(c *lock.Client) locker { return c.Mutex(sceneKey, lock.Options{}) })
-			s.handOver(n, 200*time.Millisecond, func(ctx context.Context, i int) (func(context.Context) error, error) {
+	leased := func(of func(*lock.Client) lock.Locker) func(*scene) acquirer {
+		return func(s *scene) acquirer { return s.leases(of) }
+	}
+	longer := func(of func(*scene) acquirer, work func()) func(*scene) acquirer {
+		return func(s *scene) acquirer {
+			take := of(s)
+			return func(ctx context.Context, i int) (func(context.Context) error, error) {
 				release, err := take(ctx, i)
-				if err == nil && rand.IntN(20) == 0 {
-					<-time.After(2 * time.Second)
-				}
+				work()
 				return release, err
-			})
-			return s
-		},
-		"fair": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.leases(func(c *lock.Client) locker { return c.Fair(sceneKey, lock.Options{}) }))
-			return s
-		},
-		"writers": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.leases(func(c *lock.Client) locker { return c.RW(sceneKey, lock.Options{}).Writer() }))
-			return s
-		},
-		"readers": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.leases(func(c *lock.Client) locker { return c.RW(sceneKey, lock.Options{}).Reader() }))
-			return s
-		},
-		"permits": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.leases(func(c *lock.Client) locker { return c.Semaphore(sceneKey, 2, lock.Options{}) }))
-			return s
-		},
-		"Redisson": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, s.redissons())
-			return s
-		},
-		"Redisson, fair, pollers of 500 ms": func(t *testing.T) *scene {
-			s := newScene(t)
-			s.handOver(n, 200*time.Millisecond, func(ctx context.Context, i int) (func(context.Context) error, error) {
-				o := fairOwner{s.rdb, thread(i)}
-				err := polls(ctx, 500*time.Millisecond, func() bool { return o.try(ctx, sceneKey) })
-				return func(ctx context.Context) error {
-					if err := freeRedissonFair.Run(ctx, s.rdb, []string{sceneKey, "redisson_lock_queue:{" + sceneKey + "}"}).Err(); err != redis.Nil {
-						return err
-					}
-					return nil
-				}, err
-			})
-			return s
-		},
-		"a connection that ends during each hold": func(t *testing.T) *scene {
-			s := newScene(t)
-			take := s.setNX(s.rdb, 50*time.Millisecond)
-			s.handOver(n, 200*time.Millisecond, func(ctx context.Context, i int) (func(context.Context) error, error) {
-				holder := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, ClientName: fmt.Sprint("worker-", i)})
-				defer holder.Close()
-				if err := holder.Ping(ctx).Err(); err != nil {
-					return nil, err
-				}
-				return take(ctx, i)
-			})
-			return s
-		},
-		"in a slot that is moved": func(t *testing.T) *scene {
-			s, c := inCluster(t, server.ClusterOptions{})
-			rdb := clusterClient(t, c)
-			slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
-			ctx, stop := context.WithCancel(t.Context())
-			moved := make(chan struct{})
-			go func() {
-				defer close(moved)
-				for i := 0; ctx.Err() == nil; i++ {
-					to := c.Nodes()[i%3]
-					if owner, err := c.Owner(t.Context(), slot); err == nil && owner != to {
-						m, err := c.StartMigration(t.Context(), slot, to)
-						if err == nil {
-							err = m.Finish(t.Context())
-							_ = m.Close()
-						}
-						if err != nil {
-							t.Error(err)
-							return
-						}
-					}
-					someTime(time.Second)
-				}
-			}()
-			s.handOver(n, 200*time.Millisecond, s.setNX(rdb, 50*time.Millisecond))
-			stop()
-			<-moved
-			return s
-		},
-	} {
+			}
+		}
+	}
+	judge := func(name string, on func(*testing.T) *scene, take func(*scene) acquirer) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			room <- struct{}{}
 			defer func() { <-room }()
-			s := play(t)
+			s := on(t)
+			s.handOver(n, 200*time.Millisecond, take(s))
 			s.recordedEnd()
 			holds := s.healthy()
 			told.Add(int64(holds))
@@ -299,6 +181,71 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 			}
 		})
 	}
+	for name, take := range map[string]func(*scene) acquirer{
+		"SET NX, pollers of 50 ms": func(s *scene) acquirer { return s.setNX(s.rdb, 50*time.Millisecond) },
+		"SET NX, pollers of 1 s":   func(s *scene) acquirer { return s.setNX(s.rdb, time.Second) },
+		"mutex":                    leased(func(c *lock.Client) lock.Locker { return c.Mutex(sceneKey, lock.Options{}) }),
+		"mutex, renewed during each hold": longer(leased(func(c *lock.Client) lock.Locker {
+			return c.Mutex(sceneKey, lock.Options{Renew: lock.Renew{Every: 200 * time.Millisecond}})
+		}), func() { someTime(400 * time.Millisecond) }),
+		"mutex, holds of 100 ms to 2 s": longer(leased(func(c *lock.Client) lock.Locker { return c.Mutex(sceneKey, lock.Options{}) }), func() {
+			if rand.IntN(20) == 0 {
+				<-time.After(2 * time.Second)
+			}
+		}),
+		"fair":     leased(func(c *lock.Client) lock.Locker { return c.Fair(sceneKey, lock.Options{}) }),
+		"writers":  leased(func(c *lock.Client) lock.Locker { return c.RW(sceneKey, lock.Options{}).Writer() }),
+		"readers":  leased(func(c *lock.Client) lock.Locker { return c.RW(sceneKey, lock.Options{}).Reader() }),
+		"permits":  leased(func(c *lock.Client) lock.Locker { return c.Semaphore(sceneKey, 2, lock.Options{}) }),
+		"Redisson": (*scene).redissons,
+		"Redisson, fair, pollers of 500 ms": func(s *scene) acquirer {
+			return func(ctx context.Context, i int) (func(context.Context) error, error) {
+				o := fairOwner{s.rdb, thread(i)}
+				err := polls(ctx, 500*time.Millisecond, func() bool { return o.try(ctx, sceneKey) })
+				return func(ctx context.Context) error {
+					return freeRedissonFair.Run(ctx, s.rdb, []string{sceneKey, "redisson_lock_queue:{" + sceneKey + "}"}).Err()
+				}, err
+			}
+		},
+		"a connection that ends during each hold": func(s *scene) acquirer {
+			take := s.setNX(s.rdb, 50*time.Millisecond)
+			return func(ctx context.Context, i int) (func(context.Context) error, error) {
+				holder := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, ClientName: fmt.Sprint("worker-", i)})
+				defer holder.Close()
+				if err := holder.Ping(ctx).Err(); err != nil {
+					return nil, err
+				}
+				return take(ctx, i)
+			}
+		},
+	} {
+		judge(name, func(t *testing.T) *scene { return newScene(t) }, take)
+	}
+	judge("in a slot that is moved", movingScene, func(s *scene) acquirer {
+		return s.setNX(clusterClient(s.T, s.cluster), 50*time.Millisecond)
+	})
+}
+
+// movingScene returns a scene on a cluster whose masters hand the slot of the lock on until the end of the test.
+func movingScene(t *testing.T) *scene {
+	s := inCluster(t, server.ClusterOptions{})
+	slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		for i := 0; t.Context().Err() == nil; i++ {
+			to := s.cluster.Nodes()[i%3]
+			if owner, err := s.cluster.Owner(t.Context(), slot); err == nil && owner != to {
+				if err := moveSlot(t.Context(), s.cluster, slot, to); err != nil && t.Context().Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+			someTime(time.Second)
+		}
+	}()
+	t.Cleanup(func() { <-moved })
+	return s
 }
 
 // recordedEnd waits until the recording has a frame that is later than now.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,14 +57,13 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	if len(indexes) < 3 || len(segments) != len(indexes)+2 { // the first has none, and the open one
 		t.Fatalf("%d indexes of %d segments", len(indexes), len(segments))
 	}
-	whole, err := os.ReadFile(segments[3])
-	must(t, err)
+	whole := readText(t, segments[3])
 	write(t, segments[3], string(whole[:100]))
 	var fast []string
 	for _, from := range []time.Time{begin, begin.Add(10 * time.Minute)} {
 		fast = append(fast, allStories(t, dir, from, true))
 	}
-	write(t, segments[3], string(whole))
+	write(t, segments[3], whole)
 	for i, from := range []time.Time{begin, begin.Add(10 * time.Minute)} {
 		if slow := allStories(t, dir, from, false); fast[i] != slow || strings.Count(slow, "headline") < 100 {
 			t.Errorf("with indexes:\n%s\nwithout:\n%s", fast[i], slow)
@@ -115,7 +113,7 @@ func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	}
 	for _, key := range []string{"lock:held", "lock:free", "lock:brief"} {
 		for _, at := range [][]string{{"--at", "00:32", "--for", "1h"}, {"--at", "00:50", "--for", "50m"}, {"--at", "00:55", "--for", "2h"}} {
-			out := explained(t, exitFine, append([]string{key, dir}, at...)...)
+			out := explained(t, append([]string{key, dir}, at...)...)
 			if !strings.HasPrefix(out, "No incident from ") || !strings.Contains(out, key+": 0 holds ended") {
 				t.Errorf("explain %s %q says %s", key, at, out)
 			}

@@ -3,16 +3,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,10 +29,11 @@ import (
 // scene is a lock on a server that locktop record watches.
 type scene struct {
 	*testing.T
-	server *server.Child
-	rdb    *redis.Client
-	file   string
-	key    string // that is explained
+	server  *server.Child
+	cluster *server.Cluster // nil: it is not on a cluster
+	rdb     *redis.Client
+	file    string
+	key     string // that is explained
 }
 
 const sceneKey = "lock:nightly"
@@ -50,14 +50,8 @@ func newScene(t *testing.T, args ...string) *scene {
 // record starts a recorder with flags. The clients of the scene use the server at addr.
 func record(t *testing.T, addr string, flags ...string) *scene {
 	t.Helper()
-	s := &scene{T: t, rdb: redis.NewClient(&redis.Options{Addr: addr}), file: filepath.Join(t.TempDir(), "night.lockrec"), key: sceneKey}
-	cmd := exec.Command("locktop", append([]string{"record", s.file}, flags...)...)
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGINT)
-		_ = cmd.Wait()
-		_ = s.rdb.Close()
-	})
+	s := &scene{T: t, rdb: clientTo(t, addr), file: filepath.Join(t.TempDir(), "night.lockrec"), key: sceneKey}
+	spawn(t, append([]string{"record", s.file}, flags...)...)
 	recordedUntil(t, s.file, "a frame", func(snap keyspace.Snapshot) bool { return snap.Complete })
 	return s
 }
@@ -71,8 +65,7 @@ func (s *scene) hold(ttl time.Duration) *redis.Client {
 // holdAs lets worker-7 acquire the lock, with a connection that has another name.
 func (s *scene) holdAs(connection string, ttl time.Duration) *redis.Client {
 	s.Helper()
-	holder := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, ClientName: connection, PoolSize: 1})
-	s.Cleanup(func() { _ = holder.Close() })
+	holder := clientWith(s.T, redis.Options{Addr: s.rdb.Options().Addr, ClientName: connection, PoolSize: 1})
 	if ok, err := holder.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), ttl).Result(); !ok || err != nil {
 		s.Fatal("the lock is not free", err)
 	}
@@ -96,33 +89,30 @@ func (s *scene) renew(holder *redis.Client, n int, ttl time.Duration) {
 func (s *scene) do(commands ...string) {
 	s.Helper()
 	for _, c := range commands {
-		var args []any
-		for _, word := range strings.Fields(c) {
-			args = append(args, word)
-		}
-		if err := s.rdb.Do(s.Context(), args...).Err(); err != nil {
-			s.Fatal(c, err)
-		}
+		issue(s.T, s.rdb, strings.Fields(c))
 	}
 }
 
 // fair stores a fair lock of Redisson with a holder and a waiter, who are numbered threads.
 func (s *scene) fair(key string, holder, waiter int) {
 	s.Helper()
-	who := func(n int) string { return fmt.Sprintf("%d05b3d04-2e62-4ac4-93f7-8a1d1c8bb0f4:1", n) }
-	s.do("HSET "+key+" "+who(holder)+" 1", "PEXPIRE "+key+" 60000", "RPUSH redisson_lock_queue:{"+key+"} "+who(waiter),
-		fmt.Sprintf("ZADD redisson_lock_timeout:{%s} %d %s", key, time.Now().Add(5*time.Minute).UnixMilli(), who(waiter)))
+	s.do("HSET "+key+" "+thread(holder)+" 1", "PEXPIRE "+key+" 60000", "RPUSH redisson_lock_queue:{"+key+"} "+thread(waiter),
+		fmt.Sprintf("ZADD redisson_lock_timeout:{%s} %d %s", key, time.Now().Add(5*time.Minute).UnixMilli(), thread(waiter)))
 }
 
 // wait lets a client of package lock wait for the lock. It then holds it for a moment; after
 // that, ended is closed.
 func (s *scene) wait(name string, hold time.Duration) (ended <-chan struct{}) {
-	client := newLockClient(s.T, s.rdb, name)
+	return s.waitFor(newLockClient(s.T, s.rdb, name).Mutex(sceneKey, lock.Options{}), hold)
+}
+
+// waitFor is wait for any lock.
+func (s *scene) waitFor(l lock.Locker, hold time.Duration) (ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		lease, err := client.Mutex(sceneKey, lock.Options{}).Lock(ctx)
+		lease, err := l.Lock(ctx)
 		if err == nil {
 			select {
 			case <-time.After(hold):
@@ -133,6 +123,17 @@ func (s *scene) wait(name string, hold time.Duration) (ended <-chan struct{}) {
 	}()
 	s.Cleanup(func() { cancel(); <-done })
 	return done
+}
+
+// takeTurns lets n clients hold the lock, one after the other.
+func (s *scene) takeTurns(n int) {
+	var all []<-chan struct{}
+	for range n {
+		all = append(all, s.wait("worker-2", 100*time.Millisecond))
+	}
+	for _, ended := range all {
+		<-ended
+	}
 }
 
 // waitBehind lets a client hold the lock for a minute while another one waits. The release
@@ -151,14 +152,12 @@ func (s *scene) waitBehind(name string) {
 // recorded waits until a lock of the recording meets a condition.
 func (s *scene) recorded(what string, ok func(*keyspace.Lock) bool) {
 	s.Helper()
-	recordedUntil(s.T, s.file, what, func(snap keyspace.Snapshot) bool {
-		for _, l := range snap.Locks {
-			if l.Key == sceneKey && ok(l) {
-				return true
-			}
-		}
-		return false
-	})
+	recordedUntil(s.T, s.file, what, func(snap keyspace.Snapshot) bool { return hasLock(snap, ok) })
+}
+
+// hasLock reports whether the lock is in a snapshot and meets a condition.
+func hasLock(snap keyspace.Snapshot, ok func(*keyspace.Lock) bool) bool {
+	return slices.ContainsFunc(snap.Locks, func(l *keyspace.Lock) bool { return l.Key == sceneKey && ok(l) })
 }
 
 // recordedUntil waits until the lock of the recording has met a condition for a time.
@@ -166,16 +165,12 @@ func (s *scene) recordedUntil(long time.Duration, ok func(*keyspace.Lock) bool) 
 	s.Helper()
 	var since time.Time
 	recordedUntil(s.T, s.file, "the same for a while", func(snap keyspace.Snapshot) bool {
-		for _, l := range snap.Locks {
-			if l.Key == sceneKey && ok(l) {
-				if since.IsZero() {
-					since = snap.At
-				}
-				return snap.At.Sub(since) >= long
-			}
+		if !hasLock(snap, ok) {
+			since = time.Time{}
+			return false
 		}
-		since = time.Time{}
-		return false
+		since = cmp.Or(since, snap.At)
+		return snap.At.Sub(since) >= long
 	})
 }
 
@@ -183,16 +178,21 @@ func isConnected(l *keyspace.Lock) bool { return len(l.Holders) == 1 && l.Holder
 func hasHolder(l *keyspace.Lock) bool   { return len(l.Holders) == 1 }
 func isWaitedFor(l *keyspace.Lock) bool { return l.WaiterCount() > 0 }
 
+// explain runs explain on the recording.
+func (s *scene) explain(flags ...string) outcome {
+	s.Helper()
+	return locktop(s.T, append([]string{"explain", s.key, s.file}, flags...)...)
+}
+
 // explained waits until explain names a cause, and returns the story.
 func (s *scene) explained(cause incident.Cause) (d render.Story) {
 	s.Helper()
-	var out []byte
+	var out string
 	for deadline := time.Now().Add(longestWait); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		var all render.StoryDocument
-		out, _ = exec.Command("locktop", "explain", s.key, s.file, "--json").Output()
-		if json.Unmarshal(out, &all) == nil && len(all.Stories) > 0 && all.Stories[0].Cause == cause && (!all.Stories[0].Ongoing || cause == incident.NeverExpires) {
-			text, _ := exec.Command("locktop", "explain", s.key, s.file).Output()
-			if s.Logf("%s", text); all.Found > 1 {
+		out = s.explain("--json").out
+		if json.Unmarshal([]byte(out), &all) == nil && len(all.Stories) > 0 && all.Stories[0].Cause == cause && (!all.Stories[0].Ongoing || cause == incident.NeverExpires) {
+			if s.Log(s.explain().out); all.Found > 1 {
 				s.Error("the other incidents are invented")
 			}
 			return all.Stories[0]
@@ -262,13 +262,7 @@ func commonest() []staged {
 			s.wait("worker-2", 2*time.Second)
 		}},
 		{incident.SlowHolder, "", "worker-2 held lock:nightly for", nil, func(s *scene) {
-			var all []<-chan struct{}
-			for range 7 {
-				all = append(all, s.wait("worker-2", 100*time.Millisecond))
-			}
-			for _, ended := range all {
-				<-ended
-			}
+			s.takeTurns(7)
 			s.wait("worker-2", 7*time.Second)
 			s.recorded("a hold", hasHolder)
 			s.wait("worker-2", 0)
@@ -353,16 +347,9 @@ func TestExplainNamesWhatRealClientsDid(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
-		var all []<-chan struct{}
-		for range 5 {
-			all = append(all, s.wait("worker-2", 100*time.Millisecond))
-		}
-		for _, ended := range all {
-			<-ended
-		}
-		out, err := exec.Command("locktop", "explain", s.key, s.file).CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "No incident from ") || !strings.Contains(string(out), "holds ended") {
-			t.Errorf("it says %s%v", out, err)
+		s.takeTurns(5)
+		if got := s.explain(); got.code != exitFine || !strings.HasPrefix(got.out, "No incident from ") || !strings.Contains(got.out, "holds ended") {
+			t.Errorf("it says %+v", got)
 		}
 	})
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,16 +23,9 @@ func deletedByHand(key string, at time.Time) []keyspace.Event {
 }
 
 // explained runs explain and returns its output.
-func explained(t *testing.T, code int, args ...string) string {
+func explained(t *testing.T, args ...string) string {
 	t.Helper()
-	var out, errs bytes.Buffer
-	if got := Run(t.Context(), append([]string{"explain"}, args...), strings.NewReader(""), &out, &errs); got != code {
-		t.Fatalf("explain %q: code %d, want %d: %s", args, got, code, &errs)
-	}
-	if code != exitFine {
-		return errs.String()
-	}
-	return out.String()
+	return run(t, append([]string{"explain"}, args...)...)
 }
 
 func TestExplainHasOneStoryInFourForms(t *testing.T) {
@@ -44,28 +35,28 @@ func TestExplainHasOneStoryInFourForms(t *testing.T) {
 	recordSpan(t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(key, begin.Add(12*time.Minute))...)
 	says := "while worker-7 held it"
 	for _, args := range [][]string{{dir}, {dir, "--at", "03:12"}, {key, dir}, {"--key-b64", "am9iOjxiPnxuaWdodGx5", dir}, {key, dir, "--at", "03:12", "--for", "3m"}} {
-		if out := explained(t, exitFine, args...); !strings.Contains(out, says) || !strings.Contains(out, "\n  03:12:00  deleted") || strings.Contains(out, "secret") {
+		if out := explained(t, args...); !strings.Contains(out, says) || !strings.Contains(out, "\n  03:12:00  deleted") || strings.Contains(out, "secret") {
 			t.Errorf("explain %q:\n%s", args, out)
 		}
 	}
-	if out := explained(t, exitFine, dir, "--markdown"); !strings.Contains(out, `## job:&lt;b>\|nightly, deleted`) || !strings.Contains(out, "| 03:12:00 | deleted") {
+	if out := explained(t, dir, "--markdown"); !strings.Contains(out, `## job:&lt;b>\|nightly, deleted`) || !strings.Contains(out, "| 03:12:00 | deleted") {
 		t.Errorf("the Markdown is\n%s", out)
 	}
 	page := filepath.Join(t.TempDir(), "story.html")
-	explained(t, exitFine, dir, "--html", page)
+	explained(t, dir, "--html", page)
 	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "job:&lt;b&gt;|nightly") || !strings.Contains(string(text), says) {
 		t.Errorf("the page is %s%v", text, err)
 	}
-	var d render.StoryDocument
-	if err := json.Unmarshal([]byte(explained(t, exitFine, dir, "--json")), &d); err != nil || d.Found != 1 || d.Stories[0].Cause != incident.Deleted || d.Stories[0].Key != key {
-		t.Errorf("the document is %+v, %v", d, err)
+	d := decoded[render.StoryDocument](t, explained(t, dir, "--json"))
+	if d.Found != 1 || d.Stories[0].Cause != incident.Deleted || d.Stories[0].Key != key {
+		t.Errorf("the document is %+v", d)
 	}
 	for _, args := range [][]string{{"--at", "03:20", "--for", "2m", dir}, {"lock:a", dir}} {
-		if out := explained(t, exitFine, args...); !strings.HasPrefix(out, "No incident from 2026-11-22 03:") {
+		if out := explained(t, args...); !strings.HasPrefix(out, "No incident from 2026-11-22 03:") {
 			t.Errorf("explain %q:\n%s", args, out)
 		}
 	}
-	if out := explained(t, exitFine, "lock:a", dir); !strings.Contains(out, "lock:a: 0 holds ended, redacted-") || !strings.Contains(out, " has held it for 30 m 00") {
+	if out := explained(t, "lock:a", dir); !strings.Contains(out, "lock:a: 0 holds ended, redacted-") || !strings.Contains(out, " has held it for 30 m 00") {
 		t.Errorf("a lock without an incident:\n%s", out)
 	}
 }
@@ -90,8 +81,6 @@ func TestWhatCannotBeExplainedIsOneLine(t *testing.T) {
 		{[]string{"a", t.TempDir()}, exitFailure, "not a recording"},
 		{[]string{dir, "--html", filepath.Join(dir, "no", "such")}, exitFailure, "write the page"},
 	} {
-		if got := explained(t, tt.code, tt.args...); !strings.Contains(got, tt.want) || strings.Count(got, "\n") != 1 {
-			t.Errorf("explain %q says %s", tt.args, got)
-		}
+		locktop(t, append([]string{"explain"}, tt.args...)...).fails(t, tt.code, tt.want)
 	}
 }

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -36,17 +34,13 @@ func (s *scene) redisson(n int, ttl time.Duration) {
 }
 
 // unlock releases a lock as Redisson does.
-var unlock = redis.NewScript(`redis.call('DEL', KEYS[1]) redis.call('PUBLISH', 'redisson_lock__channel:{' .. KEYS[1] .. '}', 0)`)
+var unlock = redis.NewScript(`redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', 'redisson_lock__channel:{' .. KEYS[1] .. '}', 0)`)
 
 // unlocked ends a hold, and returns when the recording does not have the lock any more.
 func (s *scene) unlocked() {
 	s.Helper()
-	if err := unlock.Run(s.Context(), s.rdb, []string{sceneKey}).Err(); err != nil && !errors.Is(err, redis.Nil) {
-		s.Fatal(err)
-	}
-	recordedUntil(s.T, s.file, "no holder", func(snap keyspace.Snapshot) bool {
-		return !slices.ContainsFunc(snap.Locks, func(l *keyspace.Lock) bool { return l.Key == sceneKey && hasHolder(l) })
-	})
+	must(s.T, unlock.Run(s.Context(), s.rdb, []string{sceneKey}).Err())
+	recordedUntil(s.T, s.file, "no holder", func(snap keyspace.Snapshot) bool { return !hasLock(snap, hasHolder) })
 }
 
 // subscribed lets a client of Redisson wait for the lock.
@@ -64,17 +58,14 @@ func (s *scene) subscribed() {
 func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 	s.Helper()
 	network := netfault.New(new(net.Dialer).DialContext)
-	rdb := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, ClientName: name, Dialer: network.Dial, PoolSize: 1})
-	client, err := lock.New(rdb, lock.Config{Owner: name})
-	must(s.T, err)
-	s.Cleanup(func() { network.Heal(); _ = client.Close(); _ = rdb.Close() })
+	rdb := clientWith(s.T, redis.Options{Addr: s.rdb.Options().Addr, ClientName: name, Dialer: network.Dial, PoolSize: 1})
+	client := newLockClient(s.T, rdb, name)
+	s.Cleanup(network.Heal)
 	return client, network
 }
 
 // acquired acquires a lock, and returns when the recording has its connection.
-func (s *scene) acquired(l interface {
-	Lock(context.Context) (*lock.Lease, error)
-}) *lock.Lease {
+func (s *scene) acquired(l lock.Locker) *lock.Lease {
 	s.Helper()
 	lease, err := l.Lock(s.Context())
 	must(s.T, err)
@@ -138,25 +129,21 @@ func (s *scene) failsOver() {
 
 func underSentinels(t *testing.T) *scene {
 	g := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
-	flags := []string{"--master", server.SentinelMaster}
-	for _, a := range g.Sentinels() {
-		flags = append(flags, "--sentinel", a)
-	}
-	s := record(t, g.Master().Addr(), flags...)
+	s := record(t, g.Master().Addr(), sentinelFlags(g)...)
 	s.server = g.Master()
 	behind(t, g.Master(), g.Replicas()...)
 	return s
 }
 
 // inCluster returns a scene whose server is the master of the lock.
-func inCluster(t *testing.T, o server.ClusterOptions) (*scene, *server.Cluster) {
+func inCluster(t *testing.T, o server.ClusterOptions) *scene {
 	c := server.ClusterForTest(t, o)
 	rdb := clientTo(t, c.Addrs()[0])
 	owner, err := c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val()))
 	must(t, err)
 	s := record(t, owner.Addr(), "--cluster", "-u", "redis://"+c.Addrs()[0])
-	s.server = owner
-	return s, c
+	s.server, s.cluster = owner, c
+	return s
 }
 
 // variants are incidents that differ from the commonest ones.
@@ -164,8 +151,8 @@ func variants() []staged {
 	return []staged{
 		{incident.Failover, "by Sentinels", "A failover lost lock:nightly", underSentinels, (*scene).failsOver},
 		{incident.Failover, "in a cluster", "A failover lost lock:nightly", func(t *testing.T) *scene {
-			s, c := inCluster(t, server.ClusterOptions{Replicas: 1})
-			behind(t, s.server, c.Nodes()[3:]...)
+			s := inCluster(t, server.ClusterOptions{Replicas: 1})
+			behind(t, s.server, s.cluster.Nodes()[3:]...)
 			return s
 		}, (*scene).failsOver},
 		{incident.Failover, "behind one address", "A failover lost lock:nightly", func(t *testing.T) *scene {
@@ -202,8 +189,7 @@ func variants() []staged {
 		}},
 		{incident.Restart, "before the Sentinels notice it", "A restart of the server lost lock:nightly", underSentinels, (*scene).restarts},
 		{incident.Restart, "in a cluster", "A restart of the server lost lock:nightly", func(t *testing.T) *scene {
-			s, _ := inCluster(t, server.ClusterOptions{})
-			return s
+			return inCluster(t, server.ClusterOptions{})
 		}, (*scene).restarts},
 		{incident.Restart, "with an older file", "A restart of the server lost lock:nightly", func(t *testing.T) *scene {
 			return newScene(t, "--dbfilename", "old.rdb")
@@ -249,16 +235,7 @@ func variants() []staged {
 			client, network := s.own("worker-7")
 			s.acquired(client.Fair(sceneKey, lock.Options{TTL: 10 * time.Second}))
 			for range 2 {
-				waiter := newLockClient(s.T, s.rdb, "worker-2")
-				ctx, cancel := context.WithCancel(s.Context())
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					if lease, err := waiter.Fair(sceneKey, lock.Options{}).Lock(ctx); err == nil {
-						_ = lease.Unlock(ctx)
-					}
-				}()
-				s.Cleanup(func() { cancel(); <-done })
+				s.waitFor(newLockClient(s.T, s.rdb, "worker-2").Fair(sceneKey, lock.Options{}), 0)
 			}
 			s.recorded("two waiters", func(l *keyspace.Lock) bool { return l.WaiterCount() == 2 })
 			network.Partition()
@@ -367,19 +344,13 @@ func variants() []staged {
 			must(s.T, err)
 		}},
 		{incident.HolderGone, "while its slot is moved", "The connection of worker-7", func(t *testing.T) *scene {
-			s, c := inCluster(t, server.ClusterOptions{})
+			s := inCluster(t, server.ClusterOptions{})
 			holder := s.hold(15 * time.Second)
 			s.recorded("its connection", isConnected)
-			to := c.Nodes()[0]
-			if to == s.server {
-				to = c.Nodes()[1]
-			}
-			m, err := c.StartMigration(t.Context(), int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val()), to)
-			if err == nil {
-				err = errors.Join(m.Finish(t.Context()), m.Close())
-			}
-			must(t, err)
-			there := redis.NewClient(&redis.Options{Addr: to.Addr(), ClientName: "worker-7"})
+			slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
+			to := another(s.cluster, slot)
+			must(t, moveSlot(t.Context(), s.cluster, slot, to))
+			there := namedClient(t, to.Addr(), "worker-7")
 			must(t, there.PExpire(t.Context(), sceneKey, 15*time.Second).Err())
 			s.recorded("its new node", func(l *keyspace.Lock) bool { return l.Node == to.Addr() && isConnected(l) })
 			s.recordedUntil(3*time.Second, isConnected)
@@ -404,9 +375,8 @@ func (s *scene) kill(name string) {
 // process lets a process hold the lock, and sends it a signal.
 func (s *scene) process(signal syscall.Signal) {
 	s.Helper()
-	cmd := exec.Command("locktop", "load", "-u", "redis://"+s.rdb.Options().Addr, "--clients", "1", "--keys", "1", "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0")
-	must(s.T, cmd.Start())
-	s.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	args := []string{"load", "-u", "redis://" + s.rdb.Options().Addr, "--prefix", "lock:", "--hold", "1h", "--ttl", "3s", "--duration", "0"}
+	load := spawn(s.T, append(args, "--clients", "1", "--keys", "1")...)
 	recordedUntil(s.T, s.file, "renewals", func(snap keyspace.Snapshot) bool {
 		for _, l := range snap.Locks {
 			s.key = l.Key
@@ -414,7 +384,7 @@ func (s *scene) process(signal syscall.Signal) {
 		}
 		return false
 	})
-	_ = cmd.Process.Signal(signal)
+	load.signal(signal)
 }
 
 // holdPolling acquires the lock as soon as it is free, and does not release it.

@@ -186,18 +186,10 @@ func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
 	sentinels := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	nodes := server.IndependentForTest(t, 3)
 	config := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(config, "locktop"), 0o700))
-	write(t, filepath.Join(config, "locktop", "config.yaml"), "contexts:\n  it's prod:\n    url: redis://:c4nary@"+single.Addr()+"/2\n")
+	configureIn(t, config, 0o600, "contexts:", "  it's prod:", "    url: redis://:c4nary@"+single.Addr()+"/2")
 	password := filepath.Join(config, "password")
 	write(t, password, "c4nary")
 
-	var redlock, sentinel []string
-	for _, node := range nodes.Nodes() {
-		redlock = append(redlock, "--redlock", node.Addr())
-	}
-	for _, addr := range sentinels.Sentinels() {
-		sentinel = append(sentinel, "--sentinel", addr)
-	}
 	for name, tt := range map[string]struct {
 		args    []string
 		target  string
@@ -207,8 +199,8 @@ func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
 		"a password in a URL":  {[]string{"-u", "redis://default:c4nary@" + single.Addr(), "-n", "all"}, "redis://" + single.Addr(), 1},
 		"a context":            {[]string{"--context", "it's prod"}, "it's prod", 1},
 		"a cluster":            {[]string{"-u", "redis://" + cluster.Addrs()[0], "--cluster"}, "cluster at redis://" + cluster.Addrs()[0], 3},
-		"Sentinels":            {append(sentinel, "--master", server.SentinelMaster), "master .*", 1},
-		"a Redlock":            {redlock, "redlock of .*", 3},
+		"Sentinels":            {sentinelFlags(sentinels), "master .*", 1},
+		"a Redlock":            {redlockFlags(nodes), "redlock of .*", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := append(os.Environ(), "XDG_CONFIG_HOME="+config)

@@ -79,10 +79,10 @@ scrape_configs:
 // start starts the process and reports whether it got ready. It ends with the test.
 func (p promServer) start(config, dir string) (ready bool) {
 	p.t.Helper()
-	var said output
+	said := newLines()
 	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+strings.TrimPrefix(p.addr, "http://"), "--log.level=warn")
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout, cmd.Stderr = said, said
 	must(p.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
@@ -96,7 +96,7 @@ func (p promServer) start(config, dir string) (ready bool) {
 		_ = cmd.Process.Kill()
 		<-ended
 		if p.t.Failed() {
-			p.t.Logf("prometheus: %s", &said)
+			p.t.Logf("prometheus: %s", said)
 		}
 	})
 	eventually(p.t, func() bool {

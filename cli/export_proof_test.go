@@ -21,10 +21,7 @@ import (
 // 1,000 renewed per second. Without it, a hundredth.
 func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	testtier.Long(t, "it watches 10,000 keys for half a minute")
-	keys, locks, proof := 10_000, 1000, os.Getenv("LOCKTOP_PROOF") != ""
-	if proof {
-		keys, locks = 1_000_000, 100_000
-	}
+	keys, locks := testtier.Size(10_000, 10_000, 1_000_000), testtier.Size(1000, 1000, 100_000)
 	rdb := clientTo(t, server.ForTest(t).Addr())
 	pipelined := func(n int, add func(p redis.Pipeliner, i int)) {
 		t.Helper()
@@ -67,7 +64,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	slices.Sort(took)
 	p99 := took[len(took)*99/100]
 	t.Logf("%d series; a scrape takes %v (p50), %v (p99); with changes: %s", series, took[len(took)/2], p99, e.memory())
-	if series > 2000 || proof && p99 > 10*time.Millisecond {
+	if series > 2000 || testtier.Proving() && p99 > 10*time.Millisecond {
 		t.Errorf("%d series, scrape p99 %v", series, p99)
 	}
 }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,18 +48,14 @@ func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
 	e := startExport(t, "-u", "redis://"+addr, "--record", dir)
 	recordedUntil(t, dir, "lock:a", isHeld("lock:a"))
 
-	out, err := exec.Command("locktop", "export", "--web.listen-address", "127.0.0.1:0", "-u", "redis://"+addr, "--record", dir).CombinedOutput()
-	want := "locktop: --record: record in " + dir + ": another process records in it\n"
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailure || string(out) != want {
-		t.Errorf("a second exporter ends with %v and\n%s", err, out)
-	}
+	second := locktop(t, "export", "--web.listen-address", "127.0.0.1:0", "-u", "redis://"+addr, "--record", dir)
+	second.fails(t, exitFailure, "locktop: --record: record in "+dir+": another process records in it\n")
 
 	send(t, addr, "DEL", "lock:a")
 	recordedUntil(t, dir, "the end of lock:a", func(s keyspace.Snapshot) bool {
 		return len(s.Locks) == 0 && len(s.Events) > 0 && s.Events[len(s.Events)-1].Kind.Ends()
 	})
-	must(t, e.cmd.Process.Kill())
-	<-e.ended
+	e.kill()
 
 	send(t, addr, "SET", "lock:b", token, "PX", "60000")
 	startExport(t, "-u", "redis://"+addr, "--record", dir)
@@ -76,7 +70,7 @@ func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
+	write(t, file, "")
 	e := startExport(t, "-u", "redis://"+addr, "--record", filepath.Join(file, "box"))
 	e.says("stopped: mkdir " + file)
 	eventually(t, func() bool { return strings.Contains(e.page(), "\nlocktop_recording_up{") })
@@ -99,10 +93,7 @@ func TestSeveralTargetsHaveRecordingsOfTheirOwn(t *testing.T) {
 	for _, addr := range addrs {
 		recordedUntil(t, filepath.Join(dir, dirName("redis://"+addr+"/0")), "a complete scan", func(s keyspace.Snapshot) bool { return s.Complete })
 	}
-	out, err := exec.Command("locktop", "replay", dir).CombinedOutput()
-	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), filepath.Join(dir, dirName("redis://"+addrs[0]+"/0"))) {
-		t.Errorf("replay of both: %v, %s", err, out)
-	}
+	locktop(t, "replay", dir).fails(t, exitFailure, filepath.Join(dir, dirName("redis://"+addrs[0]+"/0")))
 }
 
 func TestSizesAreReadAndPrinted(t *testing.T) {
@@ -119,9 +110,6 @@ func TestSizesAreReadAndPrinted(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--keep", "2h"}, {"--record", "x", "--keep", "5m"}, {"--record", "x", "--keep-size", "1MB"}, {"--record", "x", "--keep-size", "big"}} {
-		out, err := exec.Command("locktop", append([]string{"export"}, args...)...).CombinedOutput()
-		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || strings.Count(string(out), "\n") != 1 {
-			t.Errorf("export %q ends with %v and\n%s", args, err, out)
-		}
+		locktop(t, append([]string{"export"}, args...)...).fails(t, exitUsage)
 	}
 }

@@ -149,11 +149,11 @@ func TestExportWaitsForATarget(t *testing.T) {
 func TestExportReadsItsWebConfigurationAgain(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "web.yml")
-	must(t, os.WriteFile(config, nil, 0o600))
+	write(t, config, "")
 	e := startExport(t, "-u", "redis://"+server.ForTest(t).Addr(), "--web.config.file", config)
 	e.signal(syscall.SIGHUP)
 	e.says("read the web configuration again")
-	must(t, os.WriteFile(config, []byte("basic_auth_users: {ann: no-hash}\n"), 0o600))
+	write(t, config, "basic_auth_users: {ann: no-hash}\n")
 	e.signal(syscall.SIGHUP)
 	e.says("the old web configuration stays")
 	if status, _ := e.get("/metrics"); status != 200 {
@@ -186,10 +186,7 @@ func TestExportRefusesWhatCannotWork(t *testing.T) {
 		"findings only":            {[]string{"--stuck"}, exitUsage, "unknown flag --stuck"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := locktop(t, append([]string{"export"}, c.args...)...)
-			if got.code != c.code || !strings.Contains(got.errors, c.says) || strings.Count(got.errors, "\n") != 1 {
-				t.Errorf("exit code %d, %q; want %d, %q", got.code, got.errors, c.code, c.says)
-			}
+			locktop(t, append([]string{"export"}, c.args...)...).fails(t, c.code, c.says)
 		})
 	}
 }

@@ -232,9 +232,7 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 		if strings.Contains(release, "--cacert") || !strings.Contains(line, "--cacert "+ca.file) {
 			errs = append(errs, release, line)
 		}
-		if way == "locktop" {
-			line = yes(release)
-		}
+		line = printedLine(t, way, "lock:a", "--context", "good")
 		pasted(t, line, "XDG_CONFIG_HOME="+os.Getenv("XDG_CONFIG_HOME"))
 		if value(t, plain.Addr(), "lock:a") != "" {
 			errs = append(errs, line)
@@ -281,10 +279,7 @@ func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
 	flags := []string{"-p", port, "--tls", "--sni", "redis.test", "--cacert", ca.file, "--cert", cert, "--key", key}
 	for _, way := range []string{"locktop", "redis-cli"} {
 		send(t, plain.Addr(), "SET", "lock:a", token)
-		release, line := printedLines(t, "lock:a", flags...)
-		if way == "locktop" {
-			line = yes(release)
-		}
+		line := printedLine(t, way, "lock:a", flags...)
 		if !strings.Contains(line, port) {
 			t.Errorf("another port than %s: %s", port, line)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/cli/render"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -88,10 +90,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 
 func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
 	t.Parallel()
-	got := locktop(t, "list", "--cluster", "-u", "redis://"+server.ForTest(t).Addr())
-	if got.code != exitUsage || !strings.Contains(got.errors, "no part of a cluster") {
-		t.Errorf("exit code %d, %s", got.code, got.errors)
-	}
+	locktop(t, "list", "--cluster", "-u", "redis://"+server.ForTest(t).Addr()).fails(t, exitUsage, "no part of a cluster")
 }
 
 func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
@@ -117,10 +116,7 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
-	flags := []string{"--master", server.SentinelMaster}
-	for _, s := range rig.Sentinels() {
-		flags = append(flags, "--sentinel", s)
-	}
+	flags := sentinelFlags(rig)
 	doc, _ := listedOn(t, flags...)
 	if nodesUp(doc) != rig.Master().Addr() || doc.Nodes[0].Role != "master" || doc.Server.Mode != "sentinel" || len(doc.Locks) != 1 {
 		t.Errorf("it reads %+v, a %s", doc.Nodes, doc.Server.Mode)
@@ -137,30 +133,21 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 		return got.code == exitFine && !strings.Contains(got.out, old) && strings.Contains(got.out, `"key":"lock:a"`)
 	})
 
-	got := locktop(t, "list", "--sentinel", rig.Sentinels()[0], "--master", "nobody")
-	if got.code != exitUsage || !strings.Contains(got.errors, `knows no master "nobody"`) {
-		t.Errorf("exit code %d, %s", got.code, got.errors)
-	}
+	locktop(t, "list", "--sentinel", rig.Sentinels()[0], "--master", "nobody").fails(t, exitUsage, `knows no master "nobody"`)
 }
 
 func TestTheServersOfARedlockVote(t *testing.T) {
 	t.Parallel()
-	var nodes []*server.Child
-	var urls []string
-	for range 5 {
-		n := server.ForTest(t)
-		nodes, urls = append(nodes, n), append(urls, "redis://"+n.Addr())
-	}
-	for i, n := range nodes {
+	rig := server.IndependentForTest(t, 5)
+	for i, addr := range nodesOf(rig) {
 		if i < 4 {
-			send(t, n.Addr(), "SET", "lock:most", token, "PX", strconv.Itoa(600_000+i))
+			send(t, addr, "SET", "lock:most", token, "PX", strconv.Itoa(600_000+i))
 		}
 		if i < 2 {
-			send(t, n.Addr(), "SET", "lock:few", token, "PX", "600000")
+			send(t, addr, "SET", "lock:few", token, "PX", "600000")
 		}
 	}
-	all := strings.Join(urls, ",")
-	doc, said := listedOn(t, "--redlock", all)
+	doc, said := listedOn(t, redlockFlags(rig)...)
 	most, few := lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
 	if len(doc.Locks) != 2 || !doc.Complete || doc.Server.Mode != "redlock" || len(doc.Nodes) != 5 || said != "" {
 		t.Errorf("it is %+v; %s", doc, said)
@@ -172,13 +159,13 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 		t.Errorf("it is %+v", few)
 	}
 
-	must(t, nodes[0].Kill())
-	doc, said = listedWith(t, exitFailure, "--redlock", all)
+	must(t, rig.Nodes()[0].Kill())
+	doc, said = listedWith(t, exitFailure, redlockFlags(rig)...)
 	most, few = lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
 	if doc.Complete || most.State != "held" || !most.Votes[0].Silent || few.State != "partial" {
 		t.Errorf("with a node down: %+v and %+v", most, few)
 	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, nodes[0].Addr()+" is missing") {
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, nodesOf(rig)[0]+" is missing") {
 		t.Errorf("it says %q", said)
 	}
 }
@@ -186,18 +173,8 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 func TestAllDatabasesAreRead(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	rdb := clientTo(t, addr)
-	for db := range 16 {
-		if db%5 != 0 {
-			continue
-		}
-		p := rdb.Pipeline()
-		p.Do(t.Context(), "SELECT", db)
-		p.Set(t.Context(), "lock:a", token, time.Hour)
-		p.Do(t.Context(), "SELECT", 0)
-		if _, err := p.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	for db := 0; db < 16; db += 5 {
+		must(t, clientWith(t, redis.Options{Addr: addr, DB: db}).Set(t.Context(), "lock:a", token, time.Hour).Err())
 	}
 	doc, _ := listedOn(t, "-n", "all", "-u", "redis://"+addr)
 	dbs := ""
@@ -215,8 +192,6 @@ func TestServersThatContradictEachOtherAreRefused(t *testing.T) {
 		"--cluster --redlock redis://a,redis://b", "--cluster --sentinel a", "--sentinel a -H b", "--redlock redis://a -p 1",
 		"--master m", "--prefer-replica", "--redlock http://a", "-n some", "--budget 0", "--budget 101", "--budget fast",
 	} {
-		if got := locktop(t, append([]string{"list"}, strings.Fields(args)...)...); got.code != exitUsage {
-			t.Errorf("%s: exit code %d, %s", args, got.code, got.errors)
-		}
+		locktop(t, append([]string{"list"}, strings.Fields(args)...)...).fails(t, exitUsage)
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,9 +11,8 @@ import (
 
 func TestThePageOfFormatsIsUpToDate(t *testing.T) {
 	want := run(t, "formats", "--markdown")
-	page, err := os.ReadFile("../docs/formats.md")
-	must(t, err)
-	if string(page) != want {
+	page := readText(t, "../docs/formats.md")
+	if page != want {
 		t.Error("docs/formats.md is stale; make it again: go run . formats --markdown > docs/formats.md")
 	}
 }
@@ -79,11 +77,11 @@ func TestCommandsAreQuotedAsRedisCLITakesThem(t *testing.T) {
 // run returns the output of a command.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
-	var out, notes bytes.Buffer
-	if code := Run(t.Context(), args, nil, &out, &notes); code != exitFine {
-		t.Fatalf("%q: exit code %d: %s", args, code, &notes)
+	got := locktop(t, args...)
+	if got.code != exitFine {
+		t.Fatalf("%+v", got)
 	}
-	return out.String()
+	return got.out
 }
 
 func TestAnUnknownFormatIsAnsweredWithThoseThatAreLikeIt(t *testing.T) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,15 +18,6 @@ import (
 	"locktop/keyspace/formats"
 )
 
-// proofRounds returns how often a proof is repeated: once in a normal run, n
-// times if LOCKTOP_PROOF is set.
-func proofRounds(n int) int {
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		return n
-	}
-	return 1
-}
-
 // Redis 8.0.2 and Valkey 8.1.1 crash when a connection with CLIENT NO-TOUCH
 // causes them to serve a blocked client. The test runs every way to read and to
 // change a lock, for every format, with clients blocked on each key that a
@@ -37,7 +27,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
 	rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})
-	rounds, tried := proofRounds(100), 0
+	rounds, tried := testtier.Size(1, 1, 100), 0
 	for _, f := range formats.All() {
 		i := slices.IndexFunc(f.Samples, func(s keyspace.Sample) bool {
 			return len(s.Want.Holders) > 0 && s.Want.Confidence != keyspace.Possible
@@ -64,13 +54,7 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 	must(t, rdb.FlushAll(ctx).Err())
 	s = formats.At(s, rdb.Time(ctx).Val())
 	for _, command := range s.Commands {
-		argv := make([]any, len(command))
-		for i, word := range command {
-			argv[i] = word
-		}
-		if err := rdb.Do(ctx, argv...).Err(); err != nil {
-			t.Fatalf("%s: %v: %v", f.Name, command, err)
-		}
+		issue(t, rdb, command)
 	}
 	defer blockOn(t, rdb, f.Actions.Keys(s.Want))()
 	where := []string{"-u", "redis://" + child.Addr(), "--timeout", "20s"}

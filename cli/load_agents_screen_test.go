@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,18 +11,6 @@ import (
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
-
-// startAgent starts an agent process, which ends with the test at the latest.
-func startAgent(t *testing.T, control string) *exec.Cmd {
-	t.Helper()
-	agent := exec.Command("locktop", "agent", "--control", "redis://"+control)
-	must(t, agent.Start())
-	t.Cleanup(func() {
-		_ = agent.Process.Kill() // it may have ended
-		_ = agent.Wait()
-	})
-	return agent
-}
 
 // keysLeft returns all keys of a server.
 func keysLeft(t *testing.T, addr string) []string {
@@ -67,14 +54,15 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 		term.want("m shows ")
 		return term.press("3").want("nothing has run yet").press("s")
 	}
+	startAgent := func() *spawned { return spawn(t, "agent", "--control", "redis://"+control) }
 	running := func(n int, clients ...string) func(string) bool {
 		return func(screen string) bool { return agentsOn(screen, "running", clients...) == n }
 	}
 
 	term := openTerminal(t, 80, 24, flags...).want("no locks among").press("3").want("s runs clients on it, after a question")
 	term.press("s").want("Run clients on this server?").press("y").want("waiting for 4 agents: none is there")
-	victim := startAgent(t, control)
-	startAgent(t, control)
+	victim := startAgent()
+	startAgent()
 	term.want("waiting for 4 agents: 2 are there").press("+").want("2 are there; s ends the wait")
 	begin := time.Now()
 	term.quit()
@@ -85,21 +73,21 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 
 	term = open().want("waiting for 4 agents: 2 are there").press("s").want("the start was cancelled before all agents had come")
 	clean("after the wait was ended")
-	startAgent(t, control)
-	startAgent(t, control)
+	startAgent()
+	startAgent()
 	term.press("s").wait("four agents run", running(4, "5")).want("20 clients", "witness 0 overlaps in the order of")
 	term.press("+").want("30 clients").wait("the agents have 30 clients", running(4, "7", "8"))
 	term.press("f").want("a client of any agent at random").press("c").want("crashes while holding load:")
 
 	killed := time.Now()
-	must(t, victim.Process.Kill())
-	name := fmt.Sprintf(":%d) was lost at", victim.Process.Pid)
+	victim.kill()
+	name := fmt.Sprintf(":%d) was lost at", victim.cmd.Process.Pid)
 	term.want(name, "the run is incomplete").wait("one is lost, three run", func(screen string) bool { return agentsOn(screen, "lost") == 1 && running(3)(screen) })
 	if took := time.Since(killed); testtier.Proving() && took > 8*time.Second {
 		t.Errorf("the agent was named %s after it was killed", took)
 	}
 	term.press("n").want("waiting for 4 agents: 3 are there")
-	startAgent(t, control)
+	startAgent()
 	term.wait("four agents run a scene", running(4)).want("scene 1 of").wait("nothing is lost", func(screen string) bool { return !strings.Contains(screen, "lost at") })
 	term.press("s").want("○ stopped", "✓ no overlap was seen")
 	clean("after the stop")
@@ -118,9 +106,6 @@ func TestTheScreenChecksTheFlagsOfAgents(t *testing.T) {
 		{"-u redis://127.0.0.1:1 --control redis://127.0.0.1:2 --agents 4 --production", "contradict"},
 		{"--sentinel 127.0.0.1:1 --master m --control redis://127.0.0.1:2 --agents 4", "agents do not ask Sentinels"},
 	} {
-		o := locktopWith(t, strings.NewReader(""), strings.Fields(c.args)...)
-		if o.code != exitUsage || !strings.Contains(o.errors, c.want) {
-			t.Errorf("%s: %+v, want %q", c.args, o, c.want)
-		}
+		locktop(t, strings.Fields(c.args)...).fails(t, exitUsage, c.want)
 	}
 }

@@ -47,10 +47,6 @@ func TestTheLoadOfTheScreenIsRefusedWhereItHasNoPlace(t *testing.T) {
 		{"-u redis://127.0.0.1:1 --load -n all", "one database"},
 		{"--redlock redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --load", "one server"},
 	} {
-		var out, messages strings.Builder
-		code := Run(t.Context(), strings.Fields(c.args), strings.NewReader(""), &out, &messages)
-		if code != exitUsage || !strings.Contains(messages.String(), c.want) {
-			t.Errorf("%s: exit code %d, %q, want %q", c.args, code, messages.String(), c.want)
-		}
+		locktop(t, strings.Fields(c.args)...).fails(t, exitUsage, c.want)
 	}
 }

@@ -1,16 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,42 +17,27 @@ import (
 
 // loaded starts a load with numbered holders in a process of its own, and
 // returns when a lock has been held five times.
-func loaded(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer, rdb *redis.Client) {
+func loaded(t *testing.T, args ...string) (*spawned, *redis.Client) {
 	t.Helper()
-	addr := server.ForTest(t).Addr()
-	rdb = clientTo(t, addr)
-	self, err := os.Executable()
-	must(t, err)
-	out = &bytes.Buffer{}
-	cmd = exec.Command(self)
-	cmd.Args = append([]string{"locktop", "load", "-u", "redis://" + addr, "--fence", "true", "--duration", "10m"}, args...)
-	cmd.Stdout = out
-	must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	for range 3000 {
-		for _, key := range rdb.Keys(t.Context(), "*:fence").Val() {
-			if n, _ := rdb.Get(t.Context(), key).Int(); n >= 5 {
-				return cmd, out, rdb
-			}
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the load never began")
-	return nil, nil, nil
+	rdb := clientTo(t, server.ForTest(t).Addr())
+	l := spawn(t, append([]string{"load", "-u", "redis://" + rdb.Options().Addr, "--fence", "true", "--duration", "10m"}, args...)...)
+	within(t, longestWait, func() bool {
+		return slices.ContainsFunc(rdb.Keys(t.Context(), "*:fence").Val(), func(key string) bool {
+			n, _ := rdb.Get(t.Context(), key).Int()
+			return n >= 5
+		})
+	})
+	return l, rdb
 }
 
 func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	cmd, out, rdb := loaded(t, "--kind", "fair")
-	must(t, cmd.Process.Signal(os.Interrupt))
-	err := cmd.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
-		t.Errorf("ended with %v, want exit code %d", err, exitInterrupted)
-	}
+	l, rdb := loaded(t, "--kind", "fair")
+	l.signal(os.Interrupt)
+	l.exits(exitInterrupted)
 	for _, want := range []string{"arrivals ", "acquired ", "No two clients were inside at once."} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in the report:\n%s", want, out)
+		if !strings.Contains(l.out.String(), want) {
+			t.Errorf("no %q in the report:\n%s", want, l.out)
 		}
 	}
 	if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) > 0 {
@@ -101,9 +81,8 @@ func TestOnlyTheLocksOfALoadAreListed(t *testing.T) {
 func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"mutex", "fair", "reentrant"} {
-		cmd, _, rdb := loaded(t, "--kind", kind, "--hold", "50ms", "--ttl", "1s")
-		must(t, cmd.Process.Signal(syscall.SIGKILL))
-		_ = cmd.Wait()
+		l, rdb := loaded(t, "--kind", kind, "--hold", "50ms", "--ttl", "1s")
+		l.kill()
 		for _, key := range rdb.Keys(t.Context(), "*").Val() {
 			// A key that is missing by now has expired. The list of the waiting
 			// processes lives for 30 s.
@@ -120,21 +99,13 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
-		got := locktop(t, "load", "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "500ms", "--json")
-		var doc struct {
-			Counts  struct{ Acquired, Errors int64 }
-			Verdict struct{ Safe bool }
-		}
-		if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
-			t.Fatalf("%v: %s %s", err, got.out, got.errors)
-		}
-		if got.code != exitFine || !doc.Verdict.Safe || doc.Counts.Acquired == 0 || doc.Counts.Errors > 0 {
-			t.Errorf("by %s: exit code %d, safe %v, %d acquired, %d errors; %s", addr, got.code, doc.Verdict.Safe, doc.Counts.Acquired, doc.Counts.Errors, got.errors)
+		got, doc := reportOf(t, "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "500ms")
+		if got.says(t, exitFine); !doc.Verdict.Safe || doc.Counts["acquired"] == 0 || doc.Counts["errors"] > 0 {
+			t.Errorf("by %s: safe %v, %v", addr, doc.Verdict.Safe, doc.Counts)
 		}
 	}
 	for _, addr := range rig.Addrs() {
-		rdb := clientTo(t, addr)
-		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		if keys := keysLeft(t, addr); len(keys) > 0 {
 			t.Errorf("left behind at %s: %q", addr, keys)
 		}
 	}
@@ -146,21 +117,11 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := clusterClient(t, rig)
-	owner, err := rdb.MasterForKey(t.Context(), "{away}")
-	must(t, err)
-	addr := rig.Addrs()[0]
-	if addr == owner.Options().Addr {
-		addr = rig.Addrs()[1]
-	}
+	addr := another(rig, int(rdb.ClusterKeySlot(t.Context(), "{away}").Val())).Addr()
 	for _, kind := range []string{"mutex", "classic/blind-delete"} {
 		got := locktop(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "job:{away}:", "--duration", "300ms", "--json")
-		if got.code != exitFailure || !strings.Contains(got.out, `"safe":false`) {
-			t.Errorf("%s: exit code %d, want %d, and not safe: %s", kind, got.code, exitFailure, got.out)
-		}
-		for _, want := range []string{"no client acquired a lock", "MOVED", "--cluster"} {
-			if !strings.Contains(got.errors, want) {
-				t.Errorf("%s: no %q in %s", kind, want, got.errors)
-			}
+		if got.says(t, exitFailure, "no client acquired a lock", "MOVED", "--cluster"); !strings.Contains(got.out, `"safe":false`) {
+			t.Errorf("%s: not unsafe: %s", kind, got.out)
 		}
 	}
 }
@@ -169,37 +130,25 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 // program deletes locks that are held.
 func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"interrupted":                     {"--duration", "10m"},
-		"interrupted, and no end":         {"--duration", "0"},
-		"interrupted, with a failed file": {"--html", "/dev/full"},
-	} {
-		cmd, out, rdb := loaded(t, append([]string{"--keys", "1", "--clients", "5", "--hold", "20ms", "--wait", "{poll: 5ms}", "--prefix", "p:"}, args...)...)
+	for _, args := range [][]string{{"--duration", "10m"}, {"--duration", "0"}, {"--html", "/dev/full"}} {
+		l, rdb := loaded(t, append([]string{"--keys", "1", "--clients", "5", "--hold", "20ms", "--wait", "{poll: 5ms}", "--prefix", "p:"}, args...)...)
 		for range 10 {
 			for rdb.Del(t.Context(), "p:1").Val() == 0 {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		must(t, cmd.Process.Signal(os.Interrupt))
-		err := cmd.Wait()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitUnsafe {
-			t.Errorf("%s: ended with %v, want exit code %d\n%s", name, err, exitUnsafe, out)
-		}
+		l.signal(os.Interrupt)
+		l.exits(exitUnsafe)
 	}
 }
 
 func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
 	t.Parallel()
 	for duration, want := range map[string]int{"0": exitThreshold, "10m": exitInterrupted} {
-		cmd, out, _ := loaded(t, "--duration", duration, "--threshold", "wait.p50 < 1ns")
-		must(t, cmd.Process.Signal(os.Interrupt))
-		err := cmd.Wait()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != want {
-			t.Errorf("--duration %s: ended with %v, want exit code %d\n%s", duration, err, want, out)
-		}
+		l, _ := loaded(t, "--duration", duration, "--threshold", "wait.p50 < 1ns")
+		l.signal(os.Interrupt)
+		l.exits(want)
 	}
 }
 
@@ -276,27 +225,9 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	file := t.TempDir() + "/failover.yaml"
 	text := "name: follow\nclients: 5\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
-	must(t, os.WriteFile(file, []byte(text), 0o600))
-	args := []string{"load", file, "--json"}
-	for _, s := range rig.Sentinels() {
-		args = append(args, "--sentinel", s)
-	}
-	got := locktop(t, append(args, "--master", server.SentinelMaster)...)
-	var doc struct {
-		Faults  []struct{ Struck int }
-		Seconds []struct{ Acquired int }
-		Verdict struct{ Text string }
-	}
-	if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
-		t.Fatalf("%v: %s %s", err, got.out, got.errors)
-	}
-	after := 0
-	for _, s := range doc.Seconds[max(0, len(doc.Seconds)-4):] {
-		after += s.Acquired
-	}
-	if len(doc.Faults) != 1 || doc.Faults[0].Struck != 1 || after < 50 {
-		t.Errorf("faults %v, %d acquired at the end; exit code %d: %s%s", doc.Faults, after, got.code, got.out, got.errors)
-	}
+	write(t, file, text)
+	_, doc := reportOf(t, append([]string{file}, sentinelFlags(rig)...)...)
+	doc.wantFailover(t)
 }
 
 // Without a redis-server, the servers of a demo are inside locktop, where no
@@ -307,20 +238,10 @@ func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	t.Setenv("PATH", "")
 	file := filepath.Join(t.TempDir(), "stop.yaml")
 	text := "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n"
-	must(t, os.WriteFile(file, []byte(text), 0o600))
-	o := locktop(t, "load", file, "--demo", "--json")
-	if o.code != 0 || !strings.Contains(o.errors, "inside locktop") {
-		t.Fatalf("exit code %d: %s", o.code, o.errors)
-	}
-	var report struct {
-		Latencies map[string]struct {
-			Max float64 `json:"max_ms"`
-		}
-		Faults  []struct{ Struck int }
-		Seconds []struct{ Acquired int }
-	}
-	must(t, json.Unmarshal([]byte(o.out), &report))
-	if most := report.Latencies["wait"].Max; most < 1400 || most > 2500 || report.Faults[0].Struck != 1 {
+	write(t, file, text)
+	o, report := reportOf(t, file, "--demo")
+	o.says(t, exitFine, "inside locktop")
+	if most := report.Latencies["wait"]["max_ms"]; most < 1400 || most > 2500 || report.Faults[0].Struck != 1 {
 		t.Errorf("the longest wait is %g ms, %+v", most, report.Faults)
 	}
 	if report.Seconds[2].Acquired == 0 {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,44 +48,39 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 		},
 		"sentinel": func(t *testing.T) rig {
 			w := server.SentinelGroupForTest(t, server.SentinelOptions{})
-			flags := []string{"--master", server.SentinelMaster}
-			for _, s := range w.Sentinels() {
-				flags = append(flags, "--sentinel", s)
-			}
-			return rig{flags, w.Master()}
+			return rig{sentinelFlags(w), w.Master()}
 		},
 		"redlock": func(t *testing.T) rig {
 			n := server.IndependentForTest(t, 3)
-			return rig{[]string{"--redlock", "redis://" + strings.Join([]string{n.Nodes()[0].Addr(), n.Nodes()[1].Addr(), n.Nodes()[2].Addr()}, ",redis://")}, n.Nodes()[1]}
+			return rig{redlockFlags(n), n.Nodes()[1]}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := build(t)
 			manyKeys(t, r.victim.Addr())
-			out, errs, code := newLines(), newLines(), make(chan int, 1)
-			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", timeoutOfTrouble.String()}, r.flags)
-			go func() { code <- Run(t.Context(), args, strings.NewReader(""), out, errs) }()
-			errs.sees(t, `"note":"[1-9].* to go`)
+			l := start(t, slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", timeoutOfTrouble.String()}, r.flags)...)
+			l.errors.sees(t, `"note":"[1-9].* to go`)
 			must(t, r.victim.Kill())
 			began := time.Now()
 			var got int
 			select {
-			case got = <-code:
+			case got = <-l.code:
 			case <-time.After(patience):
 				t.Fatal("it goes on and on")
 			}
 			if took := time.Since(began); testtier.Proving() && took > 3*timeoutOfTrouble && name != "redlock" && name != "cluster" { // these scan their other nodes first
 				t.Errorf("it took %v to say so", took)
 			}
-			last := errs.String()[strings.LastIndex(strings.TrimSpace(errs.String()), "\n")+1:]
+			said := l.errors.String()
+			last := said[strings.LastIndex(strings.TrimSpace(said), "\n")+1:]
 			if got == exitFine || !strings.Contains(last, r.victim.Addr()) || !strings.Contains(last, `"error":`) {
 				t.Errorf("exit code %d: %s", got, last)
 			}
 			var doc render.Document
-			if text := out.String(); text != "" {
-				if err := json.Unmarshal([]byte(text), &doc); err != nil || doc.Complete {
-					t.Errorf("%s, %v", text, err)
+			if text := l.out.String(); text != "" {
+				if doc = decoded[render.Document](t, text); doc.Complete {
+					t.Error(text)
 				}
 			}
 			if several := name == "cluster" || name == "redlock"; several && (len(doc.Nodes) != 3 || len(strings.Fields(nodesUp(doc))) != 2) {
@@ -105,15 +99,12 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 		send(t, s.Addr(), "SET", fmt.Sprint("lock:", i), token, "PX", "600000")
 	}
 	manyKeys(t, s.Addr())
-	out, errs, code := newLines(), newLines(), make(chan int, 1)
-	go func() {
-		code <- Run(t.Context(), []string{"list", "--json", "--progress", "--budget", "1%", "--timeout", "1s", "-u", "redis://" + s.Addr()}, strings.NewReader(""), out, errs)
-	}()
-	errs.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
+	l := start(t, "list", "--json", "--progress", "--budget", "1%", "--timeout", "1s", "-u", "redis://"+s.Addr())
+	l.errors.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
 	must(t, s.Kill())
-	got := <-code
-	doc := decoded[render.Document](t, out.String())
-	if got != exitFailure || doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {
-		t.Errorf("exit code %d, complete %v, %d locks, %q", got, doc.Complete, len(doc.Locks), doc.Problems)
+	l.exits(t, exitFailure)
+	doc := decoded[render.Document](t, l.out.String())
+	if doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {
+		t.Errorf("complete %v, %d locks, %q", doc.Complete, len(doc.Locks), doc.Problems)
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,11 +32,7 @@ func mixedLocks(t *testing.T, rdb *redis.Client) (keys []string) {
 				continue // a lock of another sample
 			}
 			for _, c := range formats.At(s, now).Commands {
-				argv := make([]any, len(c))
-				for i, word := range c {
-					argv[i] = word
-				}
-				must(t, rdb.Do(t.Context(), argv...).Err())
+				issue(t, rdb, c)
 			}
 			keys = append(keys, w.Key)
 			of[f.Name+"/2"] = of[f.Name]
@@ -79,7 +74,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	keys := mixedLocks(t, rdb)
 	renew(t, rdb, keys)
 	limit, observed := "2s", "3s"
-	if os.Getenv("LOCKTOP_PROOF") != "" {
+	if testtier.Proving() {
 		limit, observed = "10s", "11s"
 	}
 	flags := []string{"-u", "redis://" + addr, "--overdue", limit}
@@ -115,10 +110,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	term.want(fmt.Sprintf("%d findings", len(keys)), "Held for at least", "≥")
 	term.quit()
 
-	if err := e.cmd.Process.Kill(); err != nil { // it loses what it knows, but not its recording
-		t.Fatal(err)
-	}
-	<-e.ended
+	e.kill() // it loses what it knows, but not its recording
 	e = startReadyExport(t, exported...)
 	if n := e.value("locktop_findings", `finding="overdue"`); n != float64(len(keys)) {
 		t.Errorf("after a restart %v locks are overdue", n)

@@ -16,9 +16,7 @@ import (
 func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	t.Parallel()
 	rdb := clientTo(t, server.ForTest(t).Addr())
-	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
-	must(t, err)
-	t.Cleanup(func() { client.Close() })
+	client := newLockClient(t, rdb, "billing-7")
 	o := lock.Options{TTL: time.Minute, Fence: true}
 	reentrant := client.Reentrant("twice", o)
 	take(t, client.Mutex("once", o))

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,8 +51,15 @@ func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI 
 	return j.Release, j.Command
 }
 
-// yes adds --yes to a line of inspect.
-func yes(line string) string { return strings.Replace(line, " --write", " --write --yes", 1) }
+// printedLine returns the line of inspect for locktop, with --yes, or for redis-cli.
+func printedLine(t *testing.T, program, key string, flags ...string) string {
+	t.Helper()
+	release, redisCLI := printedLines(t, key, flags...)
+	if program == "redis-cli" {
+		return redisCLI
+	}
+	return strings.Replace(release, " --write", " --write --yes", 1)
+}
 
 // Whatever the key is and however the servers are reached, both command lines
 // that inspect prints release that lock, and nothing else.
@@ -65,12 +71,7 @@ func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 		for _, key := range keys {
 			for _, way := range []string{"locktop", "redis-cli"} {
 				s.set(t, key)
-				release, redisCLI := printedLines(t, key, s.flags...)
-				if way == "locktop" {
-					pasted(t, yes(release))
-				} else {
-					pasted(t, redisCLI)
-				}
+				pasted(t, printedLine(t, way, key, s.flags...))
 				s.wantGone(t, key)
 			}
 		}
@@ -81,26 +82,23 @@ func TestTheLinesThatInspectPrintsTakeEveryKey(t *testing.T) {
 	testtier.Long(t, "it starts a shell for each of many keys")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	s := topology{servers: []string{addr}, stranger: redis.NewClient(&redis.Options{Addr: addr})}
-	defer s.stranger.Close()
+	s := topology{servers: []string{addr}, stranger: clientTo(t, addr)}
 	for _, key := range hostileKeys {
 		for _, way := range []string{"locktop", "redis-cli"} {
 			s.set(t, key)
-			release, redisCLI := printedLines(t, key, "-u", "redis://"+addr)
-			if way == "locktop" {
-				pasted(t, yes(release))
-			} else {
-				pasted(t, redisCLI)
-			}
+			pasted(t, printedLine(t, way, key, "-u", "redis://"+addr))
 			s.wantGone(t, key)
 		}
 	}
 }
 
+// redlock reports whether each server has a copy of a lock.
+func (s topology) redlock() bool { return len(s.flags) > 0 && s.flags[0] == "--redlock" }
+
 // set creates a lock on the servers.
 func (s topology) set(t *testing.T, key string) {
 	t.Helper()
-	if len(s.flags) > 0 && s.flags[0] == "--redlock" {
+	if s.redlock() {
 		s.sendAll(t, "SET", key, token, "PX", 600_000)
 		return
 	}
@@ -113,11 +111,8 @@ func (s topology) wantGone(t *testing.T, key string) {
 	if s.stranger.Exists(t.Context(), key).Val() != 0 {
 		t.Errorf("%q is there yet", key)
 	}
-	if len(s.flags) == 0 || s.flags[0] != "--redlock" {
-		return
-	}
 	for _, addr := range s.servers {
-		if value(t, addr, key) != "" {
+		if s.redlock() && value(t, addr, key) != "" {
 			t.Errorf("%q is there yet, at %s", key, addr)
 		}
 	}
@@ -133,16 +128,13 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	addr := server.ForTest(t, "--unixsocket", socket).Addr()
 	aUser(t, addr, "o'neil", "on", ">"+canary, "~*", "&*", "+@all")
 	host, port, _ := strings.Cut(addr, ":")
-	config := filepath.Join(folder, "locktop", "config.yaml")
-	must(t, os.MkdirAll(filepath.Dir(config), 0o700))
 	secret := filepath.Join(folder, "it's a secret")
-	must(t, os.WriteFile(secret, []byte(`{"username":"o'neil","password":"`+canary+`"}`), 0o600))
+	write(t, secret, `{"username":"o'neil","password":"`+canary+`"}`)
 	prints, ok := shell.Line("cat", secret)
 	if !ok {
 		t.Fatal("no command")
 	}
-	text := "contexts:\n  \"c's\": {url: 'redis://o%27neil:" + canaryInURLs + "@" + addr + "/2'}\n"
-	must(t, os.WriteFile(config, []byte(text), 0o600))
+	configureIn(t, folder, 0o600, "contexts:", "  \"c's\": {url: 'redis://o%27neil:"+canaryInURLs+"@"+addr+"/2'}")
 	for name, c := range map[string]struct {
 		db    int
 		env   []string
@@ -175,11 +167,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 			const key = "lock:it's"
 			for _, way := range []string{"locktop", "redis-cli"} {
 				must(t, rdb.Set(t.Context(), key, token, 0).Err())
-				release, redisCLI := printedLines(t, key, c.flags...)
-				line := redisCLI
-				if way == "locktop" {
-					line = yes(release)
-				}
+				line := printedLine(t, way, key, c.flags...)
 				if strings.Contains(line, "c4nary") {
 					t.Errorf("it has the password: %s", line)
 				}
@@ -213,8 +201,6 @@ func TestAKeyIsTakenInBase64(t *testing.T) {
 		{[]string{"release", "--key-b64", "bG9jazph", "lock:a"}, "KEY and --key-b64 exclude each other"},
 		{[]string{"release"}, "needs the key of a lock"},
 	} {
-		if got := locktop(t, c.args...); got.code != exitUsage || !strings.Contains(got.errors, c.said) {
-			t.Errorf("%v: %+v", c.args, got)
-		}
+		locktop(t, c.args...).fails(t, exitUsage, c.said)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 )
 
 // taker acquires a lock again and again, each time with another token, and
@@ -48,10 +48,7 @@ func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[strin
 // Promise P11.
 func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	clients := 12
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		clients = 200
-	}
+	clients := testtier.Size(12, 12, 200)
 	addr := server.ForTest(t).Addr()
 	rdb := clientWith(t, redis.Options{Addr: addr, PoolSize: 50})
 	ctx, stop := context.WithCancel(t.Context())

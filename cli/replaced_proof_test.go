@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,10 +80,7 @@ func (h *hardWay) steal(ctx context.Context) {
 func TestAnOverwrittenHoldIsNotToldAsReleased(t *testing.T) {
 	testtier.Long(t, "it watches several histories in real time")
 	t.Parallel()
-	watched := 2 * time.Second
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		watched = 30 * time.Second
-	}
+	watched := time.Duration(testtier.Size(2, 2, 30)) * time.Second
 	for _, every := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
 		t.Run(every.String(), func(t *testing.T) {
 			rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
@@ -165,7 +161,7 @@ func (p *proofRate) begin(t *testing.T, seen *witnessed) {
 		time.Sleep(50 * time.Millisecond) // the work under the lock
 		must(t, p.rdb.Del(t.Context(), knownKey).Err())
 		time.Sleep(100 * time.Millisecond)
-		if all := seen.all(); len(all[change{keyspace.Acquired, knownKey, token}]) == 1 && len(all[change{keyspace.Released, knownKey, token}]) == 1 {
+		if all := seen.all(); len(all[change{keyspace.Acquired, knownKey, token, ""}]) == 1 && len(all[change{keyspace.Released, knownKey, token, ""}]) == 1 {
 			p.began = time.Now()
 			return
 		}
@@ -202,14 +198,14 @@ func (p *proofRate) work(t *testing.T, key string) {
 		}
 		p.note(func() {
 			p.pollers[key]--
-			p.did[change{keyspace.Acquired, key, token}] = true
+			p.did[change{keyspace.Acquired, key, token, ""}] = true
 		})
 		time.Sleep(50 * time.Millisecond) // the work under the lock
 		if n%10 == 1 {
 			if err := p.rdb.PExpire(ctx, key, 90*time.Second).Err(); err != nil {
 				t.Error(err)
 			}
-			p.note(func() { p.did[change{keyspace.Renewed, key, token}] = true })
+			p.note(func() { p.did[change{keyspace.Renewed, key, token, ""}] = true })
 			time.Sleep(50 * time.Millisecond)
 		}
 		how, hold := honestly, change{Key: key, Holder: token}
@@ -223,7 +219,7 @@ func (p *proofRate) work(t *testing.T, key string) {
 			}
 			p.note(func() {
 				p.ended[hold] = overwritten
-				p.did[change{keyspace.Acquired, key, thief}] = true
+				p.did[change{keyspace.Acquired, key, thief, ""}] = true
 			})
 			hold.Holder, token = thief, thief
 			time.Sleep(50 * time.Millisecond)

@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -100,11 +97,7 @@ func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 		{[]string{dir, "--at", "03:12"}, exitUsage, "the screen needs a terminal"},
 		{[]string{empty}, exitFailure, "not a recording"},
 	} {
-		out, err := exec.Command("locktop", append([]string{"replay"}, tt.args...)...).CombinedOutput()
-		exit, ok := errors.AsType[*exec.ExitError](err)
-		if !ok || exit.ExitCode() != tt.code || !strings.Contains(string(out), tt.want) || strings.Count(string(out), "\n") != 1 {
-			t.Errorf("replay %q: %v, want code %d:\n%s", tt.args, err, tt.code, out)
-		}
+		locktop(t, append([]string{"replay"}, tt.args...)...).fails(t, tt.code, tt.want)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,14 +21,6 @@ import (
 
 // freeIfMine releases a lock as most clients do.
 var freeIfMine = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
-
-// resharding returns the size of the proof. The long one is for LOCKTOP_PROOF.
-func resharding() (slots, holds int) {
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		return 1500, 1000
-	}
-	return 100, 100
-}
 
 // keysIn returns n keys in the slots below slots, one for each slot in turn.
 func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
@@ -53,25 +44,9 @@ func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
 	return keys
 }
 
-// reshard moves slots with their keys to the last master, one after another.
-func reshard(ctx context.Context, c *server.Cluster, slots int) error {
-	for slot := range slots {
-		m, err := c.StartMigration(ctx, slot, c.Nodes()[2])
-		if err != nil {
-			return err
-		}
-		err = m.Finish(ctx)
-		_ = m.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // warmUp acquires and releases locks until the watch has learnt the prefix of
 // the locks on every node.
-func warmUp(t *testing.T, c troubled, w *watch) {
+func warmUp(t *testing.T, c troubled, w *running) {
 	t.Helper()
 	const locks = 30 // on all nodes
 	for round := range 100 {
@@ -107,7 +82,7 @@ type held struct {
 func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	testtier.Long(t, "it compares what is seen with what is held while slots move")
 	t.Parallel()
-	slots, holds := resharding()
+	slots, holds := testtier.Size(100, 100, 1500), testtier.Size(100, 100, 1000)
 	shortest := testtier.Size(0, 400, 50) // ms: a busy machine sees a shorter hold too late
 	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
 	keys := keysIn(t, c.rdb, slots, 40)
@@ -122,8 +97,11 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	moved := make(chan struct{})
 	go func() {
 		defer close(moved)
-		if err := reshard(ctx, c.Cluster, slots); err != nil {
-			t.Error(err)
+		for slot := range slots {
+			if err := moveSlot(ctx, c.Cluster, slot, c.Nodes()[2]); err != nil {
+				t.Error(err)
+				return
+			}
 		}
 	}()
 	var mu sync.Mutex
@@ -169,8 +147,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 		}
 	}
 	w.stop()
-	<-w.code
-	w.code <- 0
+	w.exits(t, exitInterrupted)
 
 	if strings.Contains(w.errors.String(), "lost") {
 		t.Errorf("it says %s", w.errors)
@@ -218,10 +195,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 	testtier.Long(t, "every command reads a cluster")
 	t.Parallel()
-	rounds := 2
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		rounds = 100
-	}
+	rounds := testtier.Size(2, 2, 100)
 	const each, others = 10, 30
 	c := aClusterFor(t, server.ClusterOptions{}, 0, others)
 	var moving []string
@@ -262,8 +236,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 			}
 		}
 		w.stop()
-		<-w.code
-		w.code <- 0
+		w.exits(t, exitInterrupted)
 		if said := w.out.String(); strings.Count(said, `"appeared"`) > want || strings.Contains(said, "released") || strings.Contains(said, "gone") {
 			t.Errorf("watch: %s", said)
 		}

@@ -21,7 +21,7 @@ func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	rdb := clientTo(t, addr)
 	states := loadSamples(t, rdb)
 	line := advised(t, addr)
-	want := listedAll(t, addr)
+	want := listed(t, addr, "--all")
 	t.Setenv("REDISCLI_AUTH", "c4nary")
 	as := []string{"--user", "locktop", "-u", "redis://" + addr}
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -96,31 +95,19 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	// A watch that reads a lock later than dying does not learn the deadline, and takes the
 	// end for a release.
 	o.workers, o.pause, o.dying, o.patient = 40, 50*time.Millisecond, 2*time.Second, true
-	o.lasts = 10 * time.Second
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		o.lasts = 10 * time.Minute
-	}
+	o.lasts = time.Duration(testtier.Size(10, 10, 600)) * time.Second
 
-	load := exec.Command("locktop", "load", "-u", "redis://"+rdb.Options().Addr, "--password-command", command, "--json", "-n", "1",
+	load := spawn(t, "load", "-u", "redis://"+rdb.Options().Addr, "--password-command", command, "--json", "-n", "1",
 		"--clients", "4", "--keys", "4", "--ttl", "2s", "--hold", "5s", "--think", "100ms", "--duration", o.lasts.String())
-	var out, errs strings.Builder
-	load.Stdout, load.Stderr = &out, &errs
-	must(t, load.Start())
 	did := churn(t, rdb, seen, o)
-	if err := load.Wait(); err != nil {
-		t.Errorf("the load: %v: %s", err, &errs)
-	}
+	load.exits(exitFine)
 	compareChanges(t, seen, did)
-	var report struct {
-		Counts    map[string]int64 `json:"counts"`
-		LastError string           `json:"last_error"`
-	}
-	must(t, json.Unmarshal([]byte(out.String()), &report))
+	report := decoded[loadReport](t, load.out.String())
 	t.Logf("load: %v", report.Counts)
 	if report.Counts["acquired"] == 0 || report.Counts["lost"]+report.Counts["expired"] > 0 || report.LastError != "" {
 		t.Errorf("%+v", report)
 	}
-	if places := leaked(map[string]string{"stdout": out.String(), "stderr": errs.String()}); len(places) > 0 {
+	if places := leaked(map[string]string{"stdout": load.out.String(), "stderr": load.errs.String()}); len(places) > 0 {
 		t.Errorf("the password is in %v", places)
 	}
 }
@@ -129,7 +116,7 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
-	must(t, os.WriteFile(file, []byte(canary+"\n"), 0o600))
+	write(t, file, canary+"\n")
 	for name, build := range map[string]func(*testing.T) (flags, servers []string){
 		"cluster": func(t *testing.T) (flags, servers []string) {
 			rig := server.ClusterForTest(t, server.ClusterOptions{})
@@ -170,7 +157,7 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 			if got.code != exitFine || report.Counts["acquired"] == 0 {
 				t.Errorf("exit code %d, %v: %s", got.code, report.Counts, got.errors)
 			}
-			must(t, os.WriteFile(file+name, []byte("wrong\n"), 0o600))
+			write(t, file+name, "wrong\n")
 			got = locktop(t, append(append([]string{"list"}, flags[:len(flags)-1]...), file+name)...)
 			if got.code != exitNoConnect || !strings.Contains(got.errors, "WRONGPASS") || strings.Contains(got.errors, "streaming") {
 				t.Errorf("with another password: %+v", got)

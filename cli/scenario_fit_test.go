@@ -122,10 +122,7 @@ func TestWhatCannotBeFittedIsOneLine(t *testing.T) {
 		{"--from " + dir + " --for -3s", exitUsage, "locktop: --for must not be negative"},
 		{"--at 03:00", exitUsage, "locktop: --at, --for, --match and --names need --from RECORDING"},
 	} {
-		out := locktop(t, append([]string{"scenarios"}, strings.Fields(tt.args)...)...)
-		if out.code != tt.code || !strings.Contains(out.errors, tt.want) || strings.Count(out.errors, "\n") != 1 || out.out != "" {
-			t.Errorf("%s: %d, want %d and %s:\n%s%s", tt.args, out.code, tt.code, tt.want, out.errors, out.out)
-		}
+		locktop(t, append([]string{"scenarios"}, strings.Fields(tt.args)...)...).fails(t, tt.code, tt.want)
 	}
 }
 

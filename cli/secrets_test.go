@@ -45,21 +45,18 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	home := t.TempDir()
 	program, err := exec.LookPath("locktop")
 	must(t, err)
-	config := filepath.Join(home, "config", "locktop", "config.yaml")
-	must(t, os.MkdirAll(filepath.Dir(config), 0o700))
 
 	credentials := filepath.Join(t.TempDir(), "credentials")
-	must(t, os.WriteFile(credentials, []byte(`{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`), 0o600))
+	write(t, credentials, `{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`)
 	// The command notes the arguments of locktop, which checkWritten reads.
 	command := "sh -c 'umask 077; " + `tr "\0" " " </proc/$PPID/cmdline >>` + home + "/arguments.txt; cat " + credentials + "'"
 
 	n := 0
 	for where, good := range map[string]bool{addr: true, stranger: false, "127.0.0.1:1": false, "no such host:99999x": false} {
 		url := "redis://ann:" + canaryInURLs + "@" + where
-		text := "contexts:\n  c: {url: " + `"` + url + `"` + ", locks: ['some:*']}\n" +
-			"  command: {url: \"redis://" + where + "\", password_command: \"cat " + credentials + "\"}\n" +
-			"  file: {url: \"redis://" + where + "\", password_file: " + credentials + "}\n"
-		must(t, os.WriteFile(config, []byte(text), 0o600))
+		configureIn(t, filepath.Join(home, "config"), 0o600, "contexts:", "  c: {url: "+`"`+url+`"`+", locks: ['some:*']}",
+			"  command: {url: \"redis://"+where+"\", password_command: \"cat "+credentials+"\"}",
+			"  file: {url: \"redis://"+where+"\", password_file: "+credentials+"}")
 		ways := []struct {
 			name, in string
 			args     []string
@@ -98,7 +95,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 			}
 		}
 	}
-	must(t, os.Remove(config))
+	must(t, os.RemoveAll(filepath.Join(home, "config")))
 	checkWritten(t, home)
 }
 

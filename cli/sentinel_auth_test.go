@@ -128,22 +128,14 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 			"b": "context b has the address of a server and those of Sentinels",
 			"c": "context c has options of Sentinels, but no sentinel",
 		} {
-			if got := locktop(t, "list", "--context", name); got.code != exitUsage || !strings.Contains(got.errors, want) {
-				t.Errorf("%s: %+v", name, got)
-			}
+			locktop(t, "list", "--context", name).fails(t, exitUsage, want)
 		}
 		t.Setenv("LOCKTOP_SENTINEL_PASS", canary) // the context precedes the environment
-		if got := locktop(t, "list", "--context", "d"); got.code != exitNoConnect {
-			t.Errorf("%+v", got)
-		}
-		if got := locktop(t, "list", "--context", "d", "--sentinel-pass", canary); got.code != exitFine {
-			t.Errorf("%+v", got)
-		}
+		locktop(t, "list", "--context", "d").fails(t, exitNoConnect)
+		locktop(t, "list", "--context", "d", "--sentinel-pass", canary).says(t, exitFine)
 		path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "locktop", "config.yaml")
 		must(t, os.Chmod(path, 0o644))
-		if got := locktop(t, "list", "--context", "d"); got.code != exitUsage || !strings.Contains(got.errors, "holds a password, and others may read it") {
-			t.Errorf("%+v", got)
-		}
+		locktop(t, "list", "--context", "d").fails(t, exitUsage, "holds a password, and others may read it")
 	})
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ var shownTTL = regexp.MustCompile(`([0-9]+\.[0-9]) s  [█▏▎▍▌▋▊▉ 
 func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
 	testtier.Long(t, "it measures the screen on a slow link")
 	t.Parallel()
-	proof := os.Getenv("LOCKTOP_PROOF") != ""
+	proof := testtier.Proving()
 	trips, watched, rounds, short := []time.Duration{100 * time.Millisecond}, 6*time.Second, 1, 5*time.Second
 	if proof {
 		trips, watched, rounds, short = []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}, 20*time.Second, 5, 2*time.Second

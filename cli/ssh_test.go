@@ -7,7 +7,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"locktop/internal/server"
@@ -64,8 +63,7 @@ func sshHosts(t *testing.T) (folder string) {
 		})
 		said.sees(t, "Server listening on")
 		fmt.Fprintf(&config, "Host %s\n  HostName 127.0.0.1\n  Port %s\n  HostKeyAlias %s\n", host, port, host)
-		key, err := os.ReadFile(file(host + ".pub"))
-		must(t, err)
+		key := readText(t, file(host+".pub"))
 		fmt.Fprintf(&known, "%s %s", host, key)
 	}
 	fmt.Fprintf(&config, "  ProxyJump outer\nHost *\n  User %s\n  IdentityFile %s\n  IdentitiesOnly yes\n  UserKnownHostsFile %s\n  GlobalKnownHostsFile /dev/null\n",
@@ -120,12 +118,8 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 				t.Errorf("it says %q", said)
 			}
 			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "4s", "--timeout", "10s"}, flags...)
-			if got := locktop(t, load...); got.code != exitUsage || !strings.Contains(got.errors, "behind inner is on another machine") {
-				t.Errorf("a load without permission: %+v", got)
-			}
-			if got := locktop(t, append(load, "--yes-load-this-server")...); got.code != exitFine {
-				t.Errorf("a load: %+v", got)
-			}
+			locktop(t, load...).fails(t, exitUsage, "behind inner is on another machine")
+			locktop(t, append(load, "--yes-load-this-server")...).says(t, exitFine)
 		})
 	}
 	configure(t, 0o600, "contexts:", "  far: {url: 'redis://"+single.Addr()+"', ssh: inner}", "  bad: {ssh: -oNo}")
@@ -135,9 +129,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 			t.Errorf("%v: %+v", flags, got)
 		}
 	}
-	if got := locktop(t, "list", "--context", "bad"); got.code != exitUsage || !strings.Contains(got.errors, "ssh of context bad is not a host for ssh") {
-		t.Errorf("%+v", got)
-	}
+	locktop(t, "list", "--context", "bad").fails(t, exitUsage, "ssh of context bad is not a host for ssh")
 	eventually(t, func() bool { return len(sshProcesses(folder)) == 0 })
 	if left, _ := filepath.Glob(folder + "/locktop-ssh-*"); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -159,17 +151,14 @@ func TestWhatSSHRefusesIsOneLine(t *testing.T) {
 		"a command":      {"a;touch", addr, exitUsage, "--ssh is not a host for ssh"},
 		"nothing":        {"", addr, exitUsage, "--ssh is not a host for ssh"},
 	} {
-		got := locktop(t, "list", "-u", "redis://"+c.addr, "--ssh="+c.host)
-		if got.code != c.code || !strings.Contains(got.errors, c.said) || strings.Count(got.errors, "\n") != 1 {
-			t.Errorf("%s: exit code %d, %q; want %q", name, got.code, got.errors, c.said)
-		}
+		t.Run(name, func(t *testing.T) {
+			locktop(t, "list", "-u", "redis://"+c.addr, "--ssh="+c.host).fails(t, c.code, c.said)
+		})
 	}
 	write(t, filepath.Join(folder, "known"), "")
 	for _, host := range []string{"outer", "inner"} {
 		got := locktop(t, "list", "-u", "redis://"+addr, "--ssh", host)
-		if got.code != exitNoConnect || strings.Count(got.errors, "\n") != 1 || got.out != "" {
-			t.Errorf("%s with an unknown key: %+v", host, got)
-		}
+		got.fails(t, exitNoConnect)
 		if host == "outer" && !strings.Contains(got.errors, "connect through ssh to outer: Host key verification failed. (") {
 			t.Errorf("it says %q", got.errors)
 		}
@@ -185,16 +174,12 @@ func TestNoSSHOutlivesLocktop(t *testing.T) {
 	folder := hops(t)
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "600000")
-	cmd := exec.Command("locktop", "watch", "-u", "redis://"+addr, "--ssh", "inner")
-	out := newLines()
-	cmd.Stdout = out
-	must(t, cmd.Start())
-	out.sees(t, "appeared lock:a")
+	s := spawn(t, "watch", "-u", "redis://"+addr, "--ssh", "inner")
+	s.out.sees(t, "appeared lock:a")
 	if len(sshProcesses(folder)) < 2 {
 		t.Errorf("only these processes: %q", sshProcesses(folder))
 	}
-	must(t, cmd.Process.Signal(syscall.SIGKILL))
-	_ = cmd.Wait()
+	s.kill()
 	eventually(t, func() bool { return len(sshProcesses(folder)) == 0 })
 }
 

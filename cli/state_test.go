@@ -34,7 +34,7 @@ func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
 		t.Fatalf("%s, %v", text, err)
 	}
 	open().want("TIME", "WHO").quit()
-	must(t, os.WriteFile(file, []byte(`{"page":`), 0o600))
+	write(t, file, `{"page":`)
 	open().want("the settings of the last session are ignored: ", "lock:a").quit()
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"page":"locks"`) {
 		t.Errorf("%s, %v", text, err)

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,17 +34,17 @@ func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := clientTo(t, addr)
 			states := append(loadStates(t, rdb, "testdata/states/libraries"), loadSamples(t, rdb)...)
-			listed := listed(t, addr)
+			found := listed(t, addr)
 			for _, s := range states {
 				for _, want := range s.locks {
-					want.check(t, s.name, listed)
-					delete(listed, want.key)
+					want.check(t, s.name, found)
+					delete(found, want.key)
 				}
 			}
-			for key, l := range listed {
+			for key, l := range found {
 				t.Errorf("%s is listed, as %v", key, at(l, "format"))
 			}
-			all := listedAll(t, addr)
+			all := listed(t, addr, "--all")
 			for _, s := range states {
 				for _, want := range s.possible {
 					want.check(t, s.name, all)
@@ -60,12 +58,7 @@ func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 // twice.
 func listed(t *testing.T, addr string, flags ...string) map[string]any {
 	t.Helper()
-	var out, notes bytes.Buffer
-	args := append([]string{"list", "--json", "-u", "redis://" + addr}, flags...)
-	if code := Run(t.Context(), args, nil, &out, &notes); code != exitFine {
-		t.Fatalf("exit code %d: %s", code, &notes)
-	}
-	d := json.NewDecoder(&out)
+	d := json.NewDecoder(strings.NewReader(run(t, append([]string{"list", "--json", "-u", "redis://" + addr}, flags...)...)))
 	d.UseNumber()
 	var doc any
 	must(t, d.Decode(&doc))
@@ -79,8 +72,6 @@ func listed(t *testing.T, addr string, flags ...string) map[string]any {
 	}
 	return locks
 }
-
-func listedAll(t *testing.T, addr string) map[string]any { return listed(t, addr, "--all") }
 
 // state is what a library stores, and the lock that must be decoded.
 type state struct {
@@ -111,13 +102,11 @@ func (e expectation) check(t *testing.T, state string, listed map[string]any) {
 // loadStates executes a file of states.
 func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	must(t, err)
 	now, err := rdb.Time(t.Context()).Result()
 	must(t, err)
 	var all []state
 	var fill func(string) string
-	for line := range strings.Lines(string(content)) {
+	for line := range strings.Lines(readText(t, file)) {
 		words := split(t, strings.TrimSpace(line))
 		if len(words) == 0 || words[0] == "#" {
 			continue

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,29 +16,13 @@ import (
 	"locktop/lock"
 )
 
-// theftRun is the number of holds and of thefts.
-type theftRun struct {
-	holds  int64 // by honest clients, 1 ms each
-	thefts int
-	told   int // minimum number of thefts reported; a busy machine reports fewer
-}
-
-// theftsOf returns the size of a short run, or 20,000 holds and 200 thefts with
-// LOCKTOP_PROOF.
-func theftsOf() theftRun {
-	if os.Getenv("LOCKTOP_PROOF") != "" {
-		return theftRun{holds: 20_000, thefts: 200, told: 195}
-	}
-	return theftRun{holds: 1000, thefts: 20, told: 16}
-}
-
 // The program watches ten clients of package lock that take turns at two keys
 // for 1 ms each, while another client deletes and acquires some held locks.
 // watch reports the thefts, and reports no proper release as a theft.
 func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	testtier.Long(t, "it watches a race for seconds")
 	t.Parallel()
-	o := theftsOf()
+	holds, thefts := int64(testtier.Size(1000, 1000, 20_000)), testtier.Size(20, 20, 200) // holds of 1 ms each
 	rdb := clientWith(t, redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	seen := watchAsAProgram(t, rdb)
 	keys := []string{"lock:race:1", "lock:race:2"}
@@ -51,7 +34,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	for n := range 10 {
 		client := newLockClient(t, rdb, fmt.Sprintf("client-%d", n))
 		clients.Go(func() {
-			for i := n; honest.Load() < o.holds || robbing.Err() == nil; i++ {
+			for i := n; honest.Load() < holds || robbing.Err() == nil; i++ {
 				lease, err := client.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
 				if err != nil {
 					t.Errorf("client-%d: %v", n, err)
@@ -66,7 +49,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	}
 	victims := make(map[string]bool)
 	victim := newLockClient(t, rdb, "victim")
-	for i := range o.thefts {
+	for i := range thefts {
 		lease, err := victim.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
 		must(t, err)
 		time.Sleep(20 * time.Millisecond)
@@ -77,7 +60,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	}
 	over()
 	clients.Wait()
-	compareThefts(t, seen, victims, honest.Load(), o.told)
+	compareThefts(t, seen, victims, honest.Load(), testtier.Size(16, 16, 195)) // a busy machine reports fewer
 }
 
 func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {

@@ -41,9 +41,7 @@ func onEachTopology(t *testing.T, f func(*testing.T, topology)) {
 				testtier.Long(t, "it starts several servers")
 			}
 			t.Parallel()
-			s := c.build(t)
-			t.Cleanup(func() { s.stranger.Close() })
-			f(t, s)
+			f(t, c.build(t))
 		})
 	}
 }
@@ -51,12 +49,12 @@ func onEachTopology(t *testing.T, f func(*testing.T, topology)) {
 func oneServer(t *testing.T) topology {
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
-	return topology{flags: []string{"-u", "redis://" + addr}, servers: []string{addr}, stranger: redis.NewClient(&redis.Options{Addr: addr})}
+	return topology{flags: []string{"-u", "redis://" + addr}, servers: []string{addr}, stranger: clientTo(t, addr)}
 }
 
 func aCluster(t *testing.T) topology {
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
+	rdb := clusterClient(t, rig)
 	for _, argv := range oneOfEachType() {
 		must(t, rdb.Do(t.Context(), argv...).Err())
 	}
@@ -67,15 +65,8 @@ func aCluster(t *testing.T) topology {
 // moveHalf starts the migration of the slot of a key, and moves the key.
 func moveHalf(t *testing.T, rig *server.Cluster, rdb *redis.ClusterClient, key string) {
 	t.Helper()
-	slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
-	must(t, err)
-	owner, err := rig.Owner(t.Context(), int(slot))
-	must(t, err)
-	to := rig.Nodes()[0]
-	if to == owner {
-		to = rig.Nodes()[1]
-	}
-	rig.HalfMigrationForTest(t, int(slot), to, 1)
+	slot := int(rdb.ClusterKeySlot(t.Context(), key).Val())
+	rig.HalfMigrationForTest(t, slot, another(rig, slot), 1)
 }
 
 func behindSentinels(t *testing.T) topology {
@@ -84,7 +75,7 @@ func behindSentinels(t *testing.T) topology {
 	aLockOfEachType(t, addr)
 	s := topology{
 		flags:    []string{"--master", server.SentinelMaster},
-		stranger: redis.NewClient(&redis.Options{Addr: addr}),
+		stranger: clientTo(t, addr),
 		chatter:  []string{"publish", "replconf", "psync"},
 	}
 	for _, node := range rig.Nodes() {
@@ -100,15 +91,30 @@ func behindSentinels(t *testing.T) topology {
 
 func redlockNodes(t *testing.T) topology {
 	rig := server.IndependentForTest(t, 5)
-	var s topology
-	var urls []string
-	for _, node := range rig.Nodes() {
-		aLockOfEachType(t, node.Addr())
-		s.servers, urls = append(s.servers, node.Addr()), append(urls, "redis://"+node.Addr())
+	s := topology{flags: redlockFlags(rig), servers: nodesOf(rig)}
+	for _, addr := range s.servers {
+		aLockOfEachType(t, addr)
 	}
-	s.flags = []string{"--redlock", strings.Join(urls, ",")}
-	s.stranger = redis.NewClient(&redis.Options{Addr: s.servers[0]})
+	s.stranger = clientTo(t, s.servers[0])
 	return s
+}
+
+// sentinelFlags returns the flags that connect to the master of Sentinels.
+func sentinelFlags(g *server.SentinelGroup) []string {
+	return []string{"--master", server.SentinelMaster, "--sentinel", strings.Join(g.Sentinels(), ",")}
+}
+
+// redlockFlags returns the flags that connect to the nodes of a Redlock.
+func redlockFlags(rig *server.Independent) []string {
+	return []string{"--redlock", strings.Join(nodesOf(rig), ",")}
+}
+
+// nodesOf returns the addresses of the nodes of a Redlock.
+func nodesOf(rig *server.Independent) (addrs []string) {
+	for _, node := range rig.Nodes() {
+		addrs = append(addrs, node.Addr())
+	}
+	return addrs
 }
 
 // sendAll sends one command to every server, as the default user.
@@ -136,9 +142,7 @@ func (s topology) sent(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, addr := range s.servers {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, Protocol: 2})
-		info, err := rdb.Info(t.Context(), "commandstats").Result()
-		rdb.Close()
+		info, err := sent(t, addr, "INFO", "commandstats").Text()
 		must(t, err)
 		for line := range strings.Lines(info) {
 			name, _, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")

@@ -16,13 +16,9 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	master, replica := rig.Master().Addr(), rig.Replicas()[0]
-	args := []string{"--timeout", "500ms", "--master", server.SentinelMaster}
-	for _, addr := range rig.Sentinels() {
-		args = append(args, "--sentinel", addr)
-	}
 	send(t, master, "SET", "lock:a", token, "PX", "600000")
 	send(t, master, "WAIT", "1", "5000")
-	w := startWatch(t, args...)
+	w := startWatch(t, append([]string{"--timeout", "500ms"}, sentinelFlags(rig)...)...)
 	w.out.sees(t, `appeared lock:a`)
 	send(t, master, "SET", "lock:kept", token, "PX", "600000")
 	send(t, master, "WAIT", "1", "5000")

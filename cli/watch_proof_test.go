@@ -30,6 +30,7 @@ type change struct {
 	Event  keyspace.EventKind
 	Key    string
 	Holder string
+	ID     string // of a finding
 }
 
 // witnessed is the output of a running watch, with the time of each line.
@@ -85,11 +86,11 @@ func (w *witnessed) take(c change, now time.Time) {
 // the program tracks changes.
 func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	t.Helper()
-	standing := change{keyspace.Discovered, "lock:standing", token}
+	standing := change{keyspace.Discovered, "lock:standing", token, ""}
 	must(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	if !w.told(ctx, standing) && !w.told(ctx, change{keyspace.Acquired, standing.Key, token}) {
+	if !w.told(ctx, standing) && !w.told(ctx, change{keyspace.Acquired, standing.Key, token, ""}) {
 		t.Fatal("it does not see a lock")
 	}
 	tracks := func() bool { // with one connection, or two while it replaces the first
@@ -173,20 +174,20 @@ func (w *worker) run(ctx context.Context, n int) error {
 }
 
 func (w *worker) acquire(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Acquired, w.key, holder}, 0, "SET", w.key, holder, "NX", "PX", 60_000)
+	return w.do(ctx, change{keyspace.Acquired, w.key, holder, ""}, 0, "SET", w.key, holder, "NX", "PX", 60_000)
 }
 
 func (w *worker) renew(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Renewed, w.key, holder}, 0, "PEXPIRE", w.key, 90_000)
+	return w.do(ctx, change{keyspace.Renewed, w.key, holder, ""}, 0, "PEXPIRE", w.key, 90_000)
 }
 
 func (w *worker) release(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Released, w.key, holder}, 0, "DEL", w.key)
+	return w.do(ctx, change{keyspace.Released, w.key, holder, ""}, 0, "DEL", w.key)
 }
 
 // die leaves the lock to expire.
 func (w *worker) die(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Expired, w.key, holder}, w.dying, "PEXPIRE", w.key, w.dying.Milliseconds())
+	return w.do(ctx, change{keyspace.Expired, w.key, holder, ""}, w.dying, "PEXPIRE", w.key, w.dying.Milliseconds())
 }
 
 // do sends the command of a change, at once or after a while, and then pauses.
@@ -267,7 +268,7 @@ func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
 	}
 	t.Logf("%v; late %s; expiries %s", counts, percentiles(late), percentiles(expiries))
 	slices.Sort(late)
-	if p99 := late[len(late)*99/100]; os.Getenv("LOCKTOP_PROOF") != "" && p99 > 50*time.Millisecond {
+	if p99 := late[len(late)*99/100]; testtier.Proving() && p99 > 50*time.Millisecond {
 		t.Errorf("p99 is %v, want 50ms at the most", p99)
 	}
 }

@@ -3,12 +3,10 @@ package cli
 import (
 	"bytes"
 	"context"
-	"io"
-	"os/exec"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,27 +59,33 @@ func (l *lines) sees(t *testing.T, pattern string) {
 	}
 }
 
-// watch is a running `locktop watch`.
-type watch struct {
+// running is a command that runs in this process.
+type running struct {
 	out, errors *lines
 	stop        context.CancelFunc
 	code        chan int
 }
 
-func startWatch(t *testing.T, args ...string) *watch {
+func startWatch(t *testing.T, args ...string) *running {
+	t.Helper()
+	return start(t, append([]string{"watch"}, args...)...)
+}
+
+// start runs the program in the background until the end of the test.
+func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &watch{out: newLines(), errors: newLines(), stop: cancel, code: make(chan int, 1)}
+	w := &running{out: newLines(), errors: newLines(), stop: cancel, code: make(chan int, 1)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.code <- Run(ctx, append([]string{"watch"}, args...), strings.NewReader(""), w.out, w.errors)
+		w.code <- Run(ctx, args, strings.NewReader(""), w.out, w.errors)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return w
 }
 
-func (w *watch) exits(t *testing.T, want int) {
+func (w *running) exits(t *testing.T, want int) {
 	t.Helper()
 	select {
 	case code := <-w.code:
@@ -317,18 +321,11 @@ func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 
 func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
 	addr := server.EmbeddedForTest(t).Addr()
-	rdb := clientTo(t, addr)
-	must(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
-	cmd := exec.Command("locktop", "watch", "-u", "redis://"+addr)
-	out := newLines()
-	cmd.Stdout, cmd.Stderr = out, io.Discard
-	must(t, cmd.Start())
-	out.sees(t, `appeared lock:a`)
-	must(t, cmd.Process.Signal(syscall.SIGINT))
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
-	}
+	send(t, addr, "SET", "lock:a", token, "PX", "60000")
+	s := spawn(t, "watch", "-u", "redis://"+addr)
+	s.out.sees(t, `appeared lock:a`)
+	s.signal(os.Interrupt)
+	s.exits(exitInterrupted)
 }
 
 // TestASentenceTellsWhatTheScreenDoes checks that a sentence contains the mode,
