@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -38,14 +37,9 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v", info.Mode())
 	}
-	text := readText(t, path)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines: %q", len(lines), text)
-	}
-	got := decoded[auditLine](t, lines[0])
-	if got.Key != "a\x1b[2J\n" || got.Act != keyspace.ForceRelease || got.Outcome != keyspace.Intended || strings.Contains(string(text), "\x1b") {
-		t.Errorf("written is %q", lines[0])
+	lines := audited(t)
+	if len(lines) != 2 || lines[0].Key != "a\x1b[2J\n" || lines[0].Act != keyspace.ForceRelease || lines[0].Outcome != keyspace.Intended || strings.Contains(readText(t, path), "\x1b") {
+		t.Errorf("written is %+v", lines)
 	}
 }
 
@@ -99,10 +93,9 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 				continue
 			}
 			must(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
-			_, said, code := ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0])
-			lines := audited(t)
-			if code != exitFine || len(lines) != 2 || !slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}) {
-				t.Errorf("%s of %s: code %d, %s%+v", key, rig.Addrs()[i], code, said, lines)
+			ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0]).says(t, exitFine)
+			if lines := audited(t); len(lines) != 2 || !slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}) {
+				t.Errorf("%s of %s: %+v", key, rig.Addrs()[i], lines)
 			}
 			break
 		}
@@ -113,26 +106,22 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 // those on which it was seen.
 func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
 	rig := server.IndependentForTest(t, 3)
-	var all []string
-	for _, node := range rig.Nodes() {
-		send(t, node.Addr(), "SET", "lock:a", token, "PX", "60000")
-		all = append(all, node.Addr())
+	all, release := nodesOf(rig), append([]string{"release", "lock:a", "--write", "--yes"}, redlockFlags(rig)...)
+	for _, addr := range all {
+		send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	}
-	deaf := rig.Nodes()[2].Addr()
-	send(t, deaf, "ACL", "SETUSER", "default", "-eval")
-	_, said, code := ran(t, "release", "lock:a", "--write", "--yes", "--redlock", strings.Join(all, ","))
-	lines := audited(t)
-	if code != exitFine || len(lines) != 2 || !slices.Equal(lines[0].Servers, all) || !slices.Equal(lines[1].Servers, all[:2]) {
-		t.Errorf("code %d: %s%+v", code, said, lines)
+	send(t, all[2], "ACL", "SETUSER", "default", "-eval") // it refuses the release
+	ran(t, release...).says(t, exitFine)
+	if lines := audited(t); len(lines) != 2 || !slices.Equal(lines[0].Servers, all) || !slices.Equal(lines[1].Servers, all[:2]) {
+		t.Errorf("%+v", lines)
 	}
-	for _, node := range rig.Nodes()[:2] {
-		send(t, node.Addr(), "ACL", "SETUSER", "default", "-eval")
-		send(t, node.Addr(), "SET", "lock:a", token, "PX", "60000")
+	for _, addr := range all[:2] {
+		send(t, addr, "ACL", "SETUSER", "default", "-eval")
+		send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	}
-	_, said, code = ran(t, "release", "lock:a", "--write", "--yes", "--redlock", strings.Join(all, ","))
-	lines = audited(t)
-	if code != exitFailure || !strings.Contains(said, `release "lock:a" at `+all[0]) || len(lines[1].Servers) != 0 || lines[1].Outcome != keyspace.Failed {
-		t.Errorf("code %d: %s%+v", code, said, lines)
+	ran(t, release...).says(t, exitFailure, `release "lock:a" at `+all[0])
+	if lines := audited(t); len(lines[1].Servers) != 0 || lines[1].Outcome != keyspace.Failed {
+		t.Errorf("%+v", lines)
 	}
 }
 
@@ -145,22 +134,19 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	must(t, err)
 	defer daemon.Close()
 	file := filepath.Join(home, "central.jsonl")
-	t.Setenv("XDG_CONFIG_HOME", home)
-	must(t, os.Mkdir(filepath.Join(home, "locktop"), 0o700))
-	write(t, filepath.Join(home, "locktop", "config.yaml"), "contexts:\n  prod:\n    url: redis://"+addr+"\n    audit_log: "+file+"\n")
-	release := func(args ...string) (said string, code int) {
+	configure(t, 0o600, "contexts:", "  prod:", "    url: redis://"+addr, "    audit_log: "+file)
+	release := func(args ...string) outcome {
 		send(t, addr, "SET", "lock:a", token, "PX", "60000")
-		_, said, code = ran(t, append([]string{"release", "lock:a", "--write", "--yes"}, args...)...)
+		got := ran(t, append([]string{"release", "lock:a", "--write", "--yes"}, args...)...)
 		if own := audited(t); own != nil {
 			t.Errorf("%q writes to the log of the user, too: %+v", args, own)
 		}
-		return said, code
+		return got
 	}
-	if said, code := release("--context", "prod"); code != exitFine || len(auditedIn(t, file)) != 2 {
-		t.Errorf("code %d: %s", code, said)
-	}
-	if said, code := release("--context", "prod", "--audit-log", "syslog:"+socket); code != exitFine || len(auditedIn(t, file)) != 2 {
-		t.Errorf("code %d: %s", code, said)
+	for _, args := range [][]string{{"--context", "prod"}, {"--context", "prod", "--audit-log", "syslog:" + socket}} {
+		if release(args...).says(t, exitFine); len(auditedIn(t, file)) != 2 {
+			t.Errorf("%q: %+v", args, auditedIn(t, file))
+		}
 	}
 	for _, want := range []keyspace.Outcome{keyspace.Intended, keyspace.Done} {
 		packet := make([]byte, 64<<10)
@@ -168,14 +154,14 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 		n, err := daemon.Read(packet)
 		must(t, err)
 		head, text, _ := strings.Cut(string(packet[:n]), "]: ")
-		var line auditLine
 		const priority = "<85>" // authpriv.notice
-		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Outcome != want || !strings.HasPrefix(head, priority) || !strings.Contains(head, "locktop[") {
-			t.Errorf("%v: got %q, want %s", err, packet[:n], want)
+		if decoded[auditLine](t, text).Outcome != want || !strings.HasPrefix(head, priority) || !strings.Contains(head, "locktop[") {
+			t.Errorf("got %q, want %s", packet[:n], want)
 		}
 	}
 	must(t, errors.Join(daemon.Close(), os.RemoveAll(socket)))
-	if said, code := release("--audit-log", "syslog:"+socket, "-u", "redis://"+addr); code != exitFailure || !strings.Contains(said, "nothing was changed") || value(t, addr, "lock:a") != token {
-		t.Errorf("without a daemon: code %d: %s", code, said)
+	release("--audit-log", "syslog:"+socket, "-u", "redis://"+addr).fails(t, exitFailure, "nothing was changed")
+	if value(t, addr, "lock:a") != token {
+		t.Error("it was released without a daemon")
 	}
 }

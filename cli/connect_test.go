@@ -70,16 +70,7 @@ func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {
 // cannotConnect checks for the exit code and for an error of one line.
 func (o outcome) cannotConnect(t *testing.T, address, said string) {
 	t.Helper()
-	line, rest, _ := strings.Cut(o.errors, "\n")
-	if o.code != exitNoConnect || o.out != "" {
-		t.Errorf("exit code %d with %q on stdout, want %d with nothing", o.code, o.out, exitNoConnect)
-	}
-	if !strings.HasPrefix(line, "locktop: connect "+address+": ") || !strings.Contains(line, said) {
-		t.Errorf("the error is %q, want one about %s that says %q", line, address, said)
-	}
-	if rest != "" {
-		t.Errorf("after the error comes %q, want nothing", rest)
-	}
+	o.fails(t, exitNoConnect, "locktop: connect "+address+": ", said)
 }
 
 // must ends the test at an error.
@@ -143,14 +134,6 @@ func decodedLines[T any](t testing.TB, text string) (all []T) {
 	return all
 }
 
-func TestAClosedPortIsAnErrorInOneLine(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	addr := l.Addr().String()
-	l.Close()
-	locktop(t, "list", "-u", "redis://"+addr).cannotConnect(t, "redis://"+addr, "connection refused")
-}
-
 func TestAMissingSocketIsAnErrorInOneLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.sock")
 	locktop(t, "list", "-s", path).cannotConnect(t, "unix://"+path, "no such file")
@@ -184,9 +167,7 @@ func TestAPlainServerIsNoSentinel(t *testing.T) {
 
 // A Redlock of one server is treated as a plain server.
 func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	o := locktop(t, "list", "--csv", "--redlock", "redis://"+addr)
+	o := locktop(t, "list", "--csv", "--redlock", "redis://"+aLock(t))
 	if !strings.Contains(o.out, "lock:a,mutex,set-nx,") || !strings.Contains(o.errors, "--redlock is given once") {
 		t.Errorf("%+v", o)
 	}

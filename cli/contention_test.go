@@ -234,8 +234,7 @@ func TestContentionRefusesWhatItCannotDo(t *testing.T) {
 // An interrupt prints what was seen so far, and ends MONITOR.
 func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
+	addr := aLock(t)
 	rdb := namedClient(t, addr, "")
 	c := start(t, "contention", "--monitor", "--for", "1m", "-u", "redis://"+addr)
 	c.errors.sees(t, "watching the locks for 1 m")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,13 +12,19 @@ import (
 	"locktop/internal/server"
 )
 
-// ran runs locktop and returns its stdout, stderr and exit code.
-func ran(t *testing.T, args ...string) (out, said string, code int) {
+// ran runs the program with a state directory of its own, for audited.
+func ran(t *testing.T, args ...string) outcome {
 	t.Helper()
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	o, e := newLines(), newLines()
-	code = Run(t.Context(), args, strings.NewReader(""), o, e)
-	return o.String(), e.String(), code
+	return locktop(t, args...)
+}
+
+// aLock starts a server with the lock lock:a, which is held for 10 minutes.
+func aLock(t *testing.T) (addr string) {
+	t.Helper()
+	addr = server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", 600_000)
+	return addr
 }
 
 // audited returns the lines of the audit log.
@@ -35,18 +42,6 @@ func auditedIn(t *testing.T, path string) []auditLine {
 	return decodedLines[auditLine](t, readText(t, path))
 }
 
-func TestReleaseOnlyLooksUnlessItMayWrite(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	_, said, code := ran(t, "release", "lock:a", "--yes", "-u", "redis://"+addr)
-	if code != exitUsage || !strings.Contains(said, "nothing was changed") || !strings.Contains(said, "--write") {
-		t.Errorf("code %d: %s", code, said)
-	}
-	if got := value(t, addr, "lock:a"); got != token || audited(t) != nil {
-		t.Errorf("it was changed: %q, %v", got, audited(t))
-	}
-}
-
 // value returns the value of a key.
 func value(t *testing.T, addr, key string) string {
 	t.Helper()
@@ -58,11 +53,10 @@ func value(t *testing.T, addr, key string) string {
 }
 
 func TestReleaseReleasesTheLockAndWritesTheAuditLog(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	out, said, code := ran(t, "release", "lock:a", "--yes", "--write", "--token", token, "-u", "redis://"+addr)
-	if code != exitFine || out != "lock:a is released\n" || value(t, addr, "lock:a") != "" {
-		t.Errorf("code %d: %s%s", code, out, said)
+	addr := aLock(t)
+	got := ran(t, "release", "lock:a", "--yes", "--write", "--token", token, "-u", "redis://"+addr)
+	if got.code != exitFine || got.out != "lock:a is released\n" || value(t, addr, "lock:a") != "" {
+		t.Errorf("%+v", got)
 	}
 	lines := audited(t)
 	if len(lines) != 2 || lines[0].Outcome != "intended" || lines[1].Outcome != "done" || lines[0].ID != lines[1].ID || lines[0].Key != "lock:a" {
@@ -73,72 +67,37 @@ func TestReleaseReleasesTheLockAndWritesTheAuditLog(t *testing.T) {
 	}
 }
 
-func TestReleaseNamesTheNewHolder(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", otherToken, "PX", "60000")
-	_, said, code := ran(t, "release", "lock:a", "--yes", "--write", "--token", token, "-u", "redis://"+addr)
-	if code != exitChanged || !strings.Contains(said, otherToken) || value(t, addr, "lock:a") != otherToken {
-		t.Errorf("code %d: %s", code, said)
-	}
-}
-
-func TestALockWithoutADeadlineIsGivenOne(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token)
-	out, said, code := ran(t, "release", "lock:a", "--yes", "--write", "--give-ttl", "30s", "-u", "redis://"+addr)
-	if code != exitFine || out != "lock:a expires in 30 s\n" || value(t, addr, "lock:a") != token {
-		t.Errorf("code %d: %s%s", code, out, said)
-	}
-	_, said, code = ran(t, "release", "lock:a", "--yes", "--write", "--give-ttl", "1m", "-u", "redis://"+addr)
-	if code != exitChanged {
-		t.Errorf("it has a deadline, and got another: code %d: %s", code, said)
-	}
-}
-
 // The printed command has the same effect as release.
 func TestADryRunPrintsACommandThatWorks(t *testing.T) {
 	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:it's \"a\"\x01", token, "PX", "60000")
-	out, said, code := ran(t, "release", "lock:it's \"a\"\x01", "--dry-run", "-u", "redis://"+addr)
-	if code != exitFine || value(t, addr, "lock:it's \"a\"\x01") != token {
-		t.Fatalf("code %d: %s", code, said)
+	const key = "lock:it's \"a\"\x01"
+	send(t, addr, "SET", key, token, "PX", "60000")
+	command := run(t, "release", key, "--dry-run", "-u", "redis://"+addr)
+	if value(t, addr, key) != token {
+		t.Error("the lock is gone")
 	}
-	if got := pasted(t, out); got != "1" {
-		t.Errorf("the command\n%s\nanswers %q", out, got)
+	if got := pasted(t, command); got != "1" || value(t, addr, key) != "" {
+		t.Errorf("the command\n%s\nanswers %q", command, got)
 	}
-	if value(t, addr, "lock:it's \"a\"\x01") != "" {
-		t.Error("the lock is there yet")
-	}
-	if got := pasted(t, out); got != "0" {
+	if got := pasted(t, command); got != "0" {
 		t.Errorf("sent again it answers %q", got)
 	}
 }
 
 // If the audit log cannot be written, nothing is done.
 func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	for name, spoil := range map[string]func(folder string){
-		"a folder in its place": func(folder string) { _ = os.MkdirAll(filepath.Join(folder, "locktop", "audit.jsonl"), 0o700) },
-		"others may read it": func(folder string) {
-			_ = os.MkdirAll(filepath.Join(folder, "locktop"), 0o700)
-			path := filepath.Join(folder, "locktop", "audit.jsonl")
-			_ = os.WriteFile(path, nil, 0o600)
-			_ = os.Chmod(path, 0o644)
-		},
-		"a full disk": func(folder string) {
-			_ = os.MkdirAll(filepath.Join(folder, "locktop"), 0o700)
-			_ = os.Symlink("/dev/full", filepath.Join(folder, "locktop", "audit.jsonl"))
-		},
+	addr := aLock(t)
+	for name, spoil := range map[string]func(path string) error{
+		"a folder in its place": func(path string) error { return os.Mkdir(path, 0o700) },
+		"others may read it":    func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o644)) },
+		"a full disk":           func(path string) error { return os.Symlink("/dev/full", path) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			t.Setenv("XDG_STATE_HOME", folder)
-			spoil(folder)
-			said := newLines()
-			code := Run(t.Context(), []string{"release", "lock:a", "--yes", "--write", "-u", "redis://" + addr}, strings.NewReader(""), newLines(), said)
-			if code != exitFailure || !strings.Contains(said.String(), "nothing was changed") || value(t, addr, "lock:a") != token {
-				t.Errorf("code %d: %s", code, said)
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			must(t, spoil(path))
+			got := locktop(t, "release", "lock:a", "--yes", "--write", "--audit-log", path, "-u", "redis://"+addr)
+			if got.fails(t, exitFailure, "nothing was changed"); value(t, addr, "lock:a") != token {
+				t.Error("the lock is gone")
 			}
 		})
 	}
@@ -149,20 +108,15 @@ func TestReleaseRefusesAKeyThatIsNoLock(t *testing.T) {
 	send(t, addr, "SET", "greeting", "hello")
 	for _, command := range []string{"release", "inspect"} {
 		for _, key := range []string{"greeting", "nothing"} {
-			if _, said, code := ran(t, command, key, "-u", "redis://"+addr); code != exitNoLock {
-				t.Errorf("%s %s: code %d: %s", command, key, code, said)
-			}
+			locktop(t, command, key, "-u", "redis://"+addr).fails(t, exitNoLock)
 		}
 	}
 }
 
 func TestReleaseAsksOnlyAtATerminal(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	if _, said, code := ran(t, "release", "lock:a", "--write", "-u", "redis://"+addr); code != exitUsage || !strings.Contains(said, "--yes") {
-		t.Errorf("code %d: %s", code, said)
-	}
-	if value(t, addr, "lock:a") != token {
+	addr := aLock(t)
+	got := locktop(t, "release", "lock:a", "--write", "-u", "redis://"+addr)
+	if got.fails(t, exitUsage, "--yes"); value(t, addr, "lock:a") != token {
 		t.Error("it was released")
 	}
 }
@@ -170,10 +124,7 @@ func TestReleaseAsksOnlyAtATerminal(t *testing.T) {
 func TestInspectExplainsALock(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:\x1b[2J", token, "PX", "60000")
-	out, said, code := ran(t, "inspect", "lock:\x1b[2J", "-u", "redis://"+addr)
-	if code != exitFine {
-		t.Fatalf("code %d: %s", code, said)
-	}
+	out := run(t, "inspect", "lock:\x1b[2J", "-u", "redis://"+addr)
 	for _, want := range []string{`lock:\x1b[2J`, "held, expires in", "set-nx", "because", token, "Stored as", "string, TTL", "redis-cli -h "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -182,8 +133,7 @@ func TestInspectExplainsALock(t *testing.T) {
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("it prints a control character: %q", out)
 	}
-	out, _, _ = ran(t, "inspect", "lock:\x1b[2J", "--json", "-u", "redis://"+addr)
-	j := decoded[jsonInspection](t, out)
+	j := decoded[jsonInspection](t, run(t, "inspect", "lock:\x1b[2J", "--json", "-u", "redis://"+addr))
 	if j.Key != "lock:\x1b[2J" || len(j.Raw) != 1 || *j.Raw[0].Value != token || j.Command == "" || len(j.Why) == 0 {
 		t.Errorf("got %+v", j)
 	}
@@ -191,23 +141,21 @@ func TestInspectExplainsALock(t *testing.T) {
 
 func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 	addr := server.ForTest(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr()
-	out, said, code := ran(t, "doctor", "--for", "1ms", "-u", "redis://"+addr)
-	if code != exitFindings || !strings.Contains(out, "evictable") || !strings.Contains(out, "What cannot be seen") {
-		t.Errorf("code %d: %s%s", code, out, said)
+	got := locktop(t, "doctor", "--for", "1ms", "-u", "redis://"+addr)
+	if got.code != exitFindings || !strings.Contains(got.out, "evictable") || !strings.Contains(got.out, "What cannot be seen") {
+		t.Errorf("%+v", got)
 	}
 	send(t, addr, "SET", "lock:a", token)
-	out, _, code = ran(t, "doctor", "--json", "--for", "1ms", "-u", "redis://"+addr)
-	j := decoded[jsonDiagnosis](t, out)
-	if code != exitFindings || len(j.Findings) != 1 || j.Findings[0].ID != "never-expires" || j.Risks[0].ID != "evictable" || len(j.Blind) == 0 {
-		t.Errorf("code %d: %+v", code, j)
+	got = locktop(t, "doctor", "--json", "--for", "1ms", "-u", "redis://"+addr)
+	j := decoded[jsonDiagnosis](t, got.out)
+	if got.code != exitFindings || len(j.Findings) != 1 || j.Findings[0].ID != "never-expires" || j.Risks[0].ID != "evictable" || len(j.Blind) == 0 {
+		t.Errorf("code %d: %+v", got.code, j)
 	}
 }
 
 func TestDoctorIsContentWithASoundServer(t *testing.T) {
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	if out, said, code := ran(t, "doctor", "--for", "1ms", "-u", "redis://"+addr); code != exitFine || strings.Contains(out, "\x1b") {
-		t.Errorf("code %d: %s%s", code, out, said)
+	if out := run(t, "doctor", "--for", "1ms", "-u", "redis://"+aLock(t)); strings.Contains(out, "\x1b") {
+		t.Errorf("it prints a control character: %q", out)
 	}
 }
 
@@ -223,19 +171,17 @@ func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rig := server.IndependentForTest(t, len(c.have))
-			var urls []string
-			for i, node := range rig.Nodes() {
-				urls = append(urls, "redis://"+node.Addr())
+			for i, addr := range nodesOf(rig) {
 				if c.have[i] != "" {
-					send(t, node.Addr(), "SET", "lock:a", c.have[i], "PX", "60000")
+					send(t, addr, "SET", "lock:a", c.have[i], "PX", "60000")
 				}
 			}
-			out, said, code := ran(t, "release", "lock:a", "--write", "--yes", "--token", token, "--redlock", strings.Join(urls, ","))
-			if code != exitFine || out != "lock:a is released\n" {
-				t.Errorf("code %d: %s%s", code, out, said)
+			got := ran(t, append([]string{"release", "lock:a", "--write", "--yes", "--token", token}, redlockFlags(rig)...)...)
+			if got.code != exitFine || got.out != "lock:a is released\n" {
+				t.Errorf("%+v", got)
 			}
-			for i, node := range rig.Nodes() {
-				if got := value(t, node.Addr(), "lock:a"); got != c.left[i] {
+			for i, addr := range nodesOf(rig) {
+				if got := value(t, addr, "lock:a"); got != c.left[i] {
 					t.Errorf("server %d has %q, want %q", i+1, got, c.left[i])
 				}
 			}

@@ -117,51 +117,27 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
 	write(t, file, canary+"\n")
-	for name, build := range map[string]func(*testing.T) (flags, servers []string){
-		"cluster": func(t *testing.T) (flags, servers []string) {
-			rig := server.ClusterForTest(t, server.ClusterOptions{})
-			return []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, rig.Addrs()
-		},
-		"sentinel": func(t *testing.T) (flags, servers []string) {
-			rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
-			return []string{"--sentinel", rig.Sentinels()[0], "--master", server.SentinelMaster}, []string{rig.Master().Addr()}
-		},
-		"redlock": func(t *testing.T) (flags, servers []string) {
-			rig := server.IndependentForTest(t, 3)
-			for _, node := range rig.Nodes() {
-				servers = append(servers, node.Addr())
-				flags = append(flags, "--redlock", "redis://"+node.Addr())
-			}
-			return flags, servers
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name != "redlock" {
-				testtier.Long(t, "it starts several servers")
-			}
-			t.Parallel()
-			flags, servers := build(t)
-			for _, addr := range servers {
-				aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
-			}
-			flags = append(flags, "--user", "ann", "--password-file", file)
-			if _, said := listedOn(t, flags...); said != "" {
-				t.Errorf("list says %q", said)
-			}
-			load := append([]string{"load", "--json", "--clients", "4", "--hold", "10ms", "--think", "10ms", "--duration", "1s"}, flags...)
-			if name == "redlock" {
-				load = append(load, "--kind", "redlock")
-			}
-			got := locktop(t, load...)
-			report := decoded[struct{ Counts map[string]int64 }](t, got.out)
-			if got.code != exitFine || report.Counts["acquired"] == 0 {
-				t.Errorf("exit code %d, %v: %s", got.code, report.Counts, got.errors)
-			}
-			write(t, file+name, "wrong\n")
-			got = locktop(t, append(append([]string{"list"}, flags[:len(flags)-1]...), file+name)...)
-			if got.code != exitNoConnect || !strings.Contains(got.errors, "WRONGPASS") || strings.Contains(got.errors, "streaming") {
-				t.Errorf("with another password: %+v", got)
-			}
-		})
-	}
+	onEachTopology(t, func(t *testing.T, s topology) {
+		for _, addr := range s.servers {
+			aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
+		}
+		flags := append(s.flags, "--user", "ann", "--password-file", file)
+		if _, said := listedOn(t, flags...); said != "" {
+			t.Errorf("list says %q", said)
+		}
+		load := append([]string{"--clients", "4", "--hold", "10ms", "--think", "10ms", "--duration", "1s"}, flags...)
+		if s.redlock() {
+			load = append(load, "--kind", "redlock")
+		}
+		got, report := reportOf(t, load...)
+		if got.says(t, exitFine); report.Counts["acquired"] == 0 {
+			t.Errorf("%v: %s", report.Counts, got.errors)
+		}
+		other := filepath.Join(t.TempDir(), "other")
+		write(t, other, "wrong\n")
+		got = locktop(t, append(append([]string{"list"}, flags[:len(flags)-1]...), other)...)
+		if got.says(t, exitNoConnect, "WRONGPASS"); strings.Contains(got.errors, "streaming") {
+			t.Errorf("with another password: %+v", got)
+		}
+	})
 }

@@ -172,8 +172,7 @@ func TestWhatSSHRefusesIsOneLine(t *testing.T) {
 func TestNoSSHOutlivesLocktop(t *testing.T) {
 	testtier.Long(t, "it starts sshd and kills every client of it")
 	folder := hops(t)
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "600000")
+	addr := aLock(t)
 	s := spawn(t, "watch", "-u", "redis://"+addr, "--ssh", "inner")
 	s.out.sees(t, "appeared lock:a")
 	if len(sshProcesses(folder)) < 2 {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
 
@@ -15,8 +14,7 @@ import (
 func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
 	testtier.Long(t, "it starts the screen several times")
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "600000")
+	addr := aLock(t)
 	state := t.TempDir()
 	file := filepath.Join(state, "locktop", "screen.json")
 	program, err := executable()

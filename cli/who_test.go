@@ -207,8 +207,7 @@ func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
 func TestWhoSaysWhyItNamesNone(t *testing.T) {
 	testtier.Long(t, "it watches locks for seconds")
 	t.Parallel()
-	addr := server.ForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", 60_000)
+	addr := aLock(t)
 	send(t, addr, "HSET", "catalog", "mode", "read", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1, "1d0b1a52-7f63-4a09-8c4e-2b1f6d7c8e90:51", 1)
 	aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "+@all", "-client")
 	aUser(t, addr, "nomonitor", "reset", "on", ">pw", "~*", "+@all", "-monitor")
