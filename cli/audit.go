@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,14 +14,13 @@ import (
 
 	"locktop/cli/render"
 	"locktop/keyspace"
-	"locktop/keyspace/release"
 )
 
 // auditLog writes one JSON object per line for each action on another client's lock. The
 // intent is durable, or the syslog daemon has it, before the action. It is safe for
 // concurrent use.
 type auditLog struct {
-	mu  sync.Mutex
+	mu  *sync.Mutex // for to, which the logs of several users share
 	to  io.WriteCloser
 	who actor
 }
@@ -61,7 +59,7 @@ const auditUsage = "`file` for the lines about each action, or syslog: for the l
 // openAudit opens the log: a file that only the user can read, or syslog. An empty name is
 // the file in the user's state directory.
 func openAudit(name string) (*auditLog, error) {
-	l := &auditLog{who: currentActor()}
+	l := &auditLog{mu: new(sync.Mutex), who: currentActor()}
 	var err error
 	if socket, found := strings.CutPrefix(name, "syslog:"); found {
 		l.to, err = openSyslog(socket)
@@ -139,47 +137,25 @@ func ownersOnly(f *os.File, path string) error {
 }
 
 // Write implements release.AuditLog.
-func (l *auditLog) Write(a keyspace.AuditRecord) error { return l.write(a, l.who) }
-
-func (l *auditLog) write(a keyspace.AuditRecord, who actor) error {
-	var line bytes.Buffer
-	if err := render.JSON(&line, lineOf(a, who)); err != nil {
-		return fmt.Errorf("write the audit log: %w", err)
-	}
+func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.to.Write(line.Bytes()); err != nil {
+	err := render.JSON(l.to, auditLine{ // with one Write
+		ID: a.ID, At: render.Timestamp(a.At), actor: l.who, Act: a.Action, Outcome: a.Outcome,
+		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Servers: each(a.Nodes, render.Text),
+		Format: a.Format, Holders: each(a.Holders, render.Text), TTLms: a.TTL.Milliseconds(), Now: render.Text(a.Now), Error: render.Text(a.Err),
+	})
+	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil
 }
 
-func lineOf(a keyspace.AuditRecord, who actor) auditLine {
-	line := auditLine{
-		ID: a.ID, At: render.Timestamp(a.At), actor: who, Act: a.Action, Outcome: a.Outcome,
-		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Servers: each(a.Nodes, render.Text),
-		Format: a.Format, TTLms: a.TTL.Milliseconds(), Now: render.Text(a.Now), Error: render.Text(a.Err),
-	}
-	for _, h := range a.Holders {
-		line.Holders = append(line.Holders, render.Text(h))
-	}
-	return line
-}
-
 // as returns the log for the actions of a Redis user.
-func (l *auditLog) as(redisUser string) release.AuditLog {
-	who := l.who
-	who.RedisUser = redisUser
-	return auditLogAs{l, who}
+func (l *auditLog) as(redisUser string) *auditLog {
+	other := *l
+	other.who.RedisUser = redisUser
+	return &other
 }
-
-// auditLogAs is an auditLog for the actions of an actor.
-type auditLogAs struct {
-	log *auditLog
-	who actor
-}
-
-// Write implements release.AuditLog.
-func (l auditLogAs) Write(a keyspace.AuditRecord) error { return l.log.write(a, l.who) }
 
 func (l *auditLog) close() error { return l.to.Close() }

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"locktop/cli/render"
 	"locktop/docs"
 	"locktop/internal/humanize"
 	"locktop/internal/shell"
@@ -135,22 +134,24 @@ func (p *program) certify(ctx context.Context, o *certifyOptions, args []string)
 		return err
 	}
 	defer func() { _ = page.Close() }() // fails without a page, and after the Close below
-	progress := p.newCertifyProgress()
-	run.Progress = progress.show
+	progress := p.newSlowProgress()
+	run.Progress = func(now certify.Progress) {
+		text := fmt.Sprintf("%s: %d of %s, about %s left", now.Client, now.Done, humanize.Plural(now.Total, "test"), humanize.Duration(now.Left))
+		if len(now.Running) > 0 {
+			text += ", running " + strings.Join(now.Running, ", ")
+		}
+		if progress.line.live {
+			text = ansi.Truncate(widget.Plain(text), defaultWidth-1, "…")
+		}
+		progress.show(now.Client, text)
+	}
 	card, err := certify.Run(ctx, run)
 	progress.line.clear()
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	card.Locktop = build()
-	if o.json {
-		err = render.JSON(p.out, card)
-	} else {
-		_, err = io.WriteString(p.out, cardText(card, p.width()))
-	}
-	if err != nil {
-		err = fmt.Errorf("print the card: %w", err)
-	}
+	err = p.printed("the card", o.json, card, func(w io.Writer) error { return written(w, cardText(card, p.width())) })
 	if page != nil {
 		err = errors.Join(err, card.WriteHTML(page), page.Close())
 	}
@@ -227,34 +228,24 @@ func (p *program) listTests() error {
 	return t.Flush()
 }
 
-// certifyProgress shows the progress: on a terminal each change, otherwise the begin of
-// each client and one line per interval.
-type certifyProgress struct {
-	line   progressLine
-	client string
-	last   time.Time
+// slowProgress shows the progress: on a terminal each change, otherwise the begin of
+// each subject and one line per interval.
+type slowProgress struct {
+	line    progressLine
+	subject string
+	last    time.Time
 }
 
 // progressInterval is the least time between two lines of progress without a terminal.
 const progressInterval = 15 * time.Second
 
-func (p *program) newCertifyProgress() *certifyProgress {
-	return &certifyProgress{line: p.newProgressLine()}
-}
+func (p *program) newSlowProgress() *slowProgress { return &slowProgress{line: p.newProgressLine()} }
 
-func (c *certifyProgress) show(now certify.Progress) {
-	if !c.line.live && now.Client == c.client && time.Since(c.last) < progressInterval {
-		return
+func (c *slowProgress) show(subject, text string) {
+	if c.line.live || subject != c.subject || time.Since(c.last) >= progressInterval {
+		c.subject, c.last = subject, time.Now()
+		c.line.show(text)
 	}
-	c.client, c.last = now.Client, time.Now()
-	text := fmt.Sprintf("%s: %d of %s, about %s left", now.Client, now.Done, humanize.Plural(now.Total, "test"), humanize.Duration(now.Left))
-	if len(now.Running) > 0 {
-		text += ", running " + strings.Join(now.Running, ", ")
-	}
-	if c.line.live {
-		text = ansi.Truncate(widget.Plain(text), defaultWidth-1, "…")
-	}
-	c.line.show(text)
 }
 
 // defaultWidth is the width of text if stdout is not a terminal.
@@ -287,9 +278,15 @@ func cardError(card certify.Card) error {
 			}
 		}
 	}
+	return judgement("failure", failed, unusable, unclear)
+}
+
+// judgement returns the exitError for what failed, called a noun, for clients that cannot be tested, and for what is not
+// clear; nil if there is nothing.
+func judgement(noun string, failed, unusable, unclear []string) error {
 	switch {
 	case len(failed) > 0:
-		return &exitError{code: exitUnsafe, err: fmt.Errorf("%s: %s", humanize.Plural(len(failed), "failure"), strings.Join(failed, ", "))}
+		return &exitError{code: exitUnsafe, err: fmt.Errorf("%s: %s", humanize.Plural(len(failed), noun), strings.Join(failed, ", "))}
 	case len(unusable) > 0:
 		return &exitError{code: exitFailure, err: errors.New(strings.Join(unusable, "; "))}
 	case len(unclear) > 0:

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/internal/shell"
 	"locktop/loadgen/certify"
@@ -21,31 +19,19 @@ import (
 
 // exhaust runs certify --exhaustive.
 func (p *program) exhaust(ctx context.Context, o *certifyOptions, run certify.Options) error {
-	line, last := p.newProgressLine(), time.Time{}
-	begun := ""
+	progress := p.newSlowProgress()
 	search, err := certify.Exhaust(ctx, certify.ExhaustOptions{
 		Commands: run.Commands, Plays: o.tests, Order: o.order, Limit: o.limit, Server: o.server,
 		Progress: func(now certify.Exploring) {
-			if !line.live && begun == now.Client+now.Play && time.Since(last) < progressInterval {
-				return
-			}
-			begun, last = now.Client+now.Play, time.Now()
-			line.show(ansi.Truncate(widget.Plain(exploringText(now)), defaultWidth-1, "…"))
+			progress.show(now.Client+now.Play, ansi.Truncate(widget.Plain(exploringText(now)), defaultWidth-1, "…"))
 		},
 	})
-	line.clear()
+	progress.line.clear()
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	search.Locktop = build()
-	if o.json {
-		err = render.JSON(p.out, search)
-	} else {
-		_, err = io.WriteString(p.out, searchText(search, p.width()))
-	}
-	if err != nil {
-		err = fmt.Errorf("print the orders: %w", err)
-	}
+	err = p.printed("the orders", o.json, search, func(w io.Writer) error { return written(w, searchText(search, p.width())) })
 	return mostSevere([]error{err, searchError(search), ctx.Err()}, false)
 }
 
@@ -74,15 +60,7 @@ func searchError(s certify.Search) error {
 			}
 		}
 	}
-	switch {
-	case len(found) > 0:
-		return &exitError{code: exitUnsafe, err: fmt.Errorf("%s: %s", humanize.Plural(len(found), "counterexample"), strings.Join(found, ", "))}
-	case len(unusable) > 0:
-		return &exitError{code: exitFailure, err: errors.New(strings.Join(unusable, "; "))}
-	case len(unclear) > 0:
-		return &exitError{code: exitThreshold, err: fmt.Errorf("inconclusive: %s", strings.Join(unclear, ", "))}
-	}
-	return nil
+	return judgement("counterexample", found, unusable, unclear)
 }
 
 // searchText returns what was found: a table of the plays of each client, and its shortest

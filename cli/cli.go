@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"locktop/cli/connect"
+	"locktop/cli/render"
 	"locktop/tui"
 )
 
@@ -66,6 +67,24 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	p.notes.fault(f)
 	return f.code
+}
+
+// printed prints a document as JSON, or its text. what names it in an error.
+func (p *program) printed(what string, asJSON bool, document any, text func(io.Writer) error) error {
+	print := text
+	if asJSON {
+		print = func(w io.Writer) error { return render.JSON(w, document) }
+	}
+	if err := print(p.out); err != nil {
+		return fmt.Errorf("print %s: %w", what, err)
+	}
+	return nil
+}
+
+// written writes a text.
+func written(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // signalError is why the context of a run has ended.

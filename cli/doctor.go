@@ -67,12 +67,8 @@ func (p *program) doctor(ctx context.Context, t *connect.Target, s *selection, o
 		return scanFailed(fmt.Errorf("look at %s: %w", t.Title, err))
 	}
 	d := diagnosisOf(t.Title, s.filter(snap), snap)
-	print := func(w io.Writer) error { return d.write(w, coloured(w)) }
-	if o.json {
-		print = func(w io.Writer) error { return render.JSON(w, d.json()) }
-	}
-	if err := print(p.out); err != nil {
-		return fmt.Errorf("print the diagnosis: %w", err)
+	if err := p.printed("the diagnosis", o.json, d.json(), func(w io.Writer) error { return d.write(w, coloured(w)) }); err != nil {
+		return err
 	}
 	if n := d.wrong(); n > 0 {
 		text := humanize.Plural(n, "finding")
@@ -177,8 +173,7 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	}
 	writeHeading(&out, "Your terminal", false, "")
 	out.WriteString(terminalTest(coloured))
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, out.String())
 }
 
 // noRisks says that there are no risks for the servers, if their settings are known.

@@ -152,8 +152,7 @@ func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	if len(omitted) > 0 {
 		out.WriteString("in wider windows, in --json and --markdown: " + strings.Join(omitted, ", ") + "\n")
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, out.String())
 }
 
 // formatsHead is the beginning of docs/formats.md.
@@ -181,6 +180,5 @@ func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", strings.ToUpper(s.Name[:1])+s.Name[1:], strings.Join(s.Commands, "\n"))
 		}
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, out.String())
 }

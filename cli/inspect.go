@@ -271,8 +271,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	}
 	if wake := wakeCommand(c, l, g.At); wake != "" {
 		fmt.Fprintf(&out, "\nTo wake the next waiter\n  %s\n", wake)
-		_, err := io.WriteString(w, out.String())
-		return err
+		return written(w, out.String())
 	}
 	out.WriteString("\nTo release it safely\n")
 	switch r := remedyFor(c, l); {
@@ -283,8 +282,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	default:
 		fmt.Fprintf(&out, "%s\n", r.redisCLI)
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, out.String())
 }
 
 // wakeCommand returns the redis-cli command that wakes the next waiter of a free lock; "" if

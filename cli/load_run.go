@@ -201,7 +201,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, variants []*varian
 			proof := s.history.Prove(proveWithin)
 			r.Proof = &proof
 		}
-		faults = append(faults, verdictError(r), p.printReport(o, r), s.files.finish(r))
+		faults = append(faults, verdictError(r), p.printed("the report", o.json, r, func(w io.Writer) error { return r.WriteText(w, widget.Plain) }), s.files.finish(r))
 		results = append(results, r)
 	}
 	if len(results) > 1 && !o.json {
@@ -214,19 +214,6 @@ func (p *program) report(ctx context.Context, o *loadOptions, variants []*varian
 		faults = append(faults, ctx.Err())
 	}
 	return mostSevere(faults, endless)
-}
-
-func (p *program) printReport(o *loadOptions, r report.Result) error {
-	var err error
-	if o.json {
-		err = render.JSON(p.out, r)
-	} else {
-		err = r.WriteText(p.out, widget.Plain)
-	}
-	if err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	return nil
 }
 
 // verdictError returns the exitError for a run, or nil.

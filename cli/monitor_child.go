@@ -2,7 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -56,56 +56,21 @@ func monitorFailed(err error) error {
 // the commands that have the key of a lock. In the second case more tasks follow, each with more
 // Locks. The child answers with one monitorAnswer, or with several, the last of which is Done.
 type monitorTask struct {
-	Password     string        `json:"password,omitempty"`
-	Window       time.Duration `json:"window_ns,omitempty"`
-	Key          []byte        `json:"key,omitempty"`
-	Tokens       [][]byte      `json:"tokens,omitempty"`
-	DB           int           `json:"db,omitempty"`
-	Names        []string      `json:"names,omitempty"` // of the commands to pass on
-	MaxPerSecond int           `json:"max_per_second,omitempty"`
-	Locks        [][]byte      `json:"locks,omitempty"` // more keys of locks
-}
-
-// query returns the query of a task.
-func (t monitorTask) query() inspect.MonitorQuery {
-	q := inspect.MonitorQuery{Key: string(t.Key), DB: t.DB, Window: t.window()}
-	for _, token := range t.Tokens {
-		q.Tokens = append(q.Tokens, string(token))
-	}
-	return q
-}
-
-// window returns how long MONITOR runs. It is limited here, too.
-func (t monitorTask) window() time.Duration { return min(t.Window, maxMonitorTime+maxMonitorMore) }
-
-func taskOf(q inspect.MonitorQuery) monitorTask {
-	return monitorTask{Key: []byte(q.Key), DB: q.DB, Window: q.Window, Tokens: asBytes(q.Tokens)}
-}
-
-func asBytes(texts []string) (all [][]byte) {
-	for _, text := range texts {
-		all = append(all, []byte(text))
-	}
-	return all
+	inspect.MonitorQuery
+	Password     string
+	Names        []string // of the commands to pass on; none: the query asks for a holder
+	MaxPerSecond int
+	Locks        []string // more keys of locks
 }
 
 type monitorAnswer struct {
 	inspect.Sighting
-	NotSighted bool          `json:"not_sighted,omitempty"`
-	MayNot     bool          `json:"may_not,omitempty"`
-	Busy       int64         `json:"busy,omitempty"` // commands per second
-	Error      string        `json:"error,omitempty"`
-	Began      bool          `json:"began,omitempty"` // the server sends its commands from now on
-	Ran        *monitoredRun `json:"ran,omitempty"`
-	Done       bool          `json:"done,omitempty"`
-}
-
-// monitoredRun is an [inspect.Command] whose arguments may be any bytes.
-type monitoredRun struct {
-	At   time.Time `json:"at"`
-	Addr string    `json:"addr"`
-	DB   int       `json:"db"`
-	Args [][]byte  `json:"args"`
+	NotSighted, MayNot bool
+	Busy               int64 // commands per second
+	Error              string
+	Began              bool // the server sends its commands from now on
+	Ran                *inspect.Command
+	Done               bool
 }
 
 // answerOf returns the answer for an error of MONITOR.
@@ -149,7 +114,8 @@ var executable = os.Executable
 type monitorChild struct {
 	cmd   *exec.Cmd
 	tasks io.WriteCloser // open until the child has ended
-	out   *json.Decoder
+	give  *gob.Encoder   // an error means that the child has ended, which the next answer shows
+	out   *gob.Decoder
 	errs  strings.Builder
 }
 
@@ -174,16 +140,13 @@ func startMonitor(ctx context.Context, c *connect.Flags, addr string, task monit
 	if err != nil {
 		return nil, err
 	}
-	m.out = json.NewDecoder(out)
+	m.give, m.out = gob.NewEncoder(m.tasks), gob.NewDecoder(out)
 	if err := m.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("run MONITOR in a process of its own: %w", err)
 	}
-	m.give(task)
+	_ = m.give.Encode(task)
 	return m, nil
 }
-
-// give writes a task. An error means that the child has ended, which the next answer shows.
-func (m *monitorChild) give(task monitorTask) { _ = json.NewEncoder(m.tasks).Encode(task) }
 
 // answer returns the next answer.
 func (m *monitorChild) answer(ctx context.Context) (a monitorAnswer, err error) {
@@ -205,7 +168,7 @@ func (m *monitorChild) end() error {
 
 // monitorInChild runs [inspect.Monitor] in a child process.
 func (p *program) monitorInChild(ctx context.Context, c *connect.Flags, addr string, q inspect.MonitorQuery) (inspect.Sighting, error) {
-	m, err := startMonitor(ctx, c, addr, taskOf(q))
+	m, err := startMonitor(ctx, c, addr, monitorTask{MonitorQuery: q})
 	if err != nil {
 		return inspect.Sighting{}, err
 	}
@@ -231,7 +194,7 @@ type lockMonitor struct {
 
 // startLockMonitor starts a lockMonitor for the commands of some names.
 func startLockMonitor(ctx context.Context, c *connect.Flags, addr string, names []string, window time.Duration, maxPerSecond int) (*lockMonitor, error) {
-	child, err := startMonitor(ctx, c, addr, monitorTask{Names: names, Window: window, MaxPerSecond: maxPerSecond})
+	child, err := startMonitor(ctx, c, addr, monitorTask{MonitorQuery: inspect.MonitorQuery{Window: window}, Names: names, MaxPerSecond: maxPerSecond})
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +220,7 @@ func (m *lockMonitor) listen(ctx context.Context) {
 		}
 		m.mu.Lock()
 		if m.err = err; a.Ran != nil {
-			m.ran = append(m.ran, a.Ran.command())
+			m.ran = append(m.ran, *a.Ran)
 		}
 		m.mu.Unlock()
 		if a.Began {
@@ -273,26 +236,17 @@ func (m *lockMonitor) listen(ctx context.Context) {
 	}
 }
 
-// command returns the command that the server has run.
-func (r monitoredRun) command() inspect.Command {
-	c := inspect.Command{At: r.At, Addr: r.Addr, DB: r.DB}
-	for _, arg := range r.Args {
-		c.Args = append(c.Args, string(arg))
-	}
-	return c
-}
-
 // add adds keys of locks that it does not know.
 func (m *lockMonitor) add(keys []string) {
-	var more [][]byte
+	var more []string
 	for _, key := range keys {
 		if !m.known[key] {
 			m.known[key] = true
-			more = append(more, []byte(key))
+			more = append(more, key)
 		}
 	}
 	if len(more) > 0 {
-		m.child.give(monitorTask{Locks: more})
+		_ = m.child.give.Encode(monitorTask{Locks: more})
 	}
 }
 
@@ -327,7 +281,7 @@ func (p *program) monitorCommand() *cobra.Command {
 func (p *program) monitorAsChild(ctx context.Context, c *connect.Flags) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tasks := json.NewDecoder(p.in)
+	tasks := gob.NewDecoder(p.in)
 	var task monitorTask
 	if err := tasks.Decode(&task); err != nil {
 		return usageErrorf("use locktop who KEY --monitor", "this command is for another locktop")
@@ -341,27 +295,29 @@ func (p *program) monitorAsChild(ctx context.Context, c *connect.Flags) error {
 				return
 			}
 			for _, key := range more.Locks {
-				locks.Add(string(key))
+				locks.Add(key)
 			}
 		}
 	}()
 	const connecting = 10 * time.Second
-	time.AfterFunc(task.window()+connecting, func() { os.Exit(exitFailure) }) // whatever hangs
-	out := json.NewEncoder(p.out)
+	task.Window = min(task.Window, maxMonitorTime+maxMonitorMore)           // it is limited here, too
+	time.AfterFunc(task.Window+connecting, func() { os.Exit(exitFailure) }) // whatever hangs
+	out := gob.NewEncoder(p.out)
 	t, err := c.Open(ctx, connect.Prompt{In: strings.NewReader(task.Password + "\n"), Out: io.Discard})
 	if err != nil {
 		return out.Encode(monitorAnswer{Error: err.Error()})
 	}
 	defer t.Close()
 	if len(task.Names) == 0 {
-		seen, err := inspect.Monitor(ctx, t.Client, task.query())
+		seen, err := inspect.Monitor(ctx, t.Client, task.MonitorQuery)
 		a := answerOf(err)
 		a.Sighting = seen
 		return out.Encode(a)
 	}
 	began := func() error { return out.Encode(monitorAnswer{Began: true}) }
-	err = locks.Run(ctx, t.Client, task.window(), began, func(c inspect.Command) error {
-		return out.Encode(monitorAnswer{Ran: &monitoredRun{c.At, c.Addr, c.DB, asBytes(withoutScript(c.Args))}})
+	err = locks.Run(ctx, t.Client, task.Window, began, func(c inspect.Command) error {
+		c.Args = withoutScript(c.Args)
+		return out.Encode(monitorAnswer{Ran: &c})
 	})
 	a := answerOf(err)
 	a.Done = true

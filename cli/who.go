@@ -367,8 +367,7 @@ func writeIdentity(w io.Writer, id identity) error {
 	if slices.ContainsFunc(id.clients, func(c keyspace.Client) bool { return nextCommands(c) != nil }) {
 		line("", "(ss: on the machine with the address)")
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, out.String())
 }
 
 // jsonIdentity is the output of `who --json`.

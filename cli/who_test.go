@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/gob"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/keyspace/inspect"
 )
 
 // renewing holds a lock and renews it, on one connection, until the test ends. It returns
@@ -362,7 +364,7 @@ func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 	must(t, cmd.Start())
 	kill := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
-	if err := json.NewEncoder(stdin).Encode(monitorTask{Key: []byte("lock:a"), Window: time.Millisecond}); err != nil {
+	if err := gob.NewEncoder(stdin).Encode(monitorTask{MonitorQuery: inspect.MonitorQuery{Key: "lock:a", Window: time.Millisecond}}); err != nil {
 		t.Error(err)
 	}
 	_ = cmd.Wait()

@@ -32,8 +32,7 @@ func Contention(w io.Writer, r contention.Report, databases bool, n, width int) 
 		write(&out, blames, []Column{{Least: 14}, {Least: 12}, {}, {}, {}, {}}, width)
 	}
 	fmt.Fprintf(&out, "%s\n", spanOf(r))
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, &out)
 }
 
 // write prints the rows of a table.
@@ -110,8 +109,7 @@ func Folded(w io.Writer, r contention.Report) error {
 		}
 		fmt.Fprintf(&out, "%s;%s;%s;%s %d\n", frame(keyspace.ClassOf(b.Lock.Key)), frame(b.Lock.Key), frame(b.Holder), frame(waiter), b.Waited.Milliseconds())
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, &out)
 }
 
 // ContentionDocument is the output of `contention --json`.

@@ -18,7 +18,12 @@ func Plain(w io.Writer, p View) error {
 	for _, l := range p.Locks {
 		fmt.Fprintln(&out, sentence(*l, p))
 	}
-	_, err := io.WriteString(w, out.String())
+	return written(w, &out)
+}
+
+// written writes a text.
+func written(w io.Writer, text *strings.Builder) error {
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 

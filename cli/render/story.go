@@ -167,8 +167,7 @@ func (s Stories) Text(w io.Writer, width int) error {
 	for _, text := range s.Calm {
 		paragraph("", text)
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, &out)
 }
 
 // Markdown writes the stories to paste into a post-mortem.
@@ -192,8 +191,7 @@ func (s Stories) Markdown(w io.Writer) error {
 	for _, calm := range s.Calm {
 		fmt.Fprintf(&out, "\n%s\n", text(calm))
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, &out)
 }
 
 // HTML writes the stories as one page.

@@ -108,8 +108,7 @@ func Table(w io.Writer, p View, width int) error {
 		out.WriteString(TableRow(row, widths))
 	}
 	fmt.Fprintf(&out, "%s\n", total(p))
-	_, err := io.WriteString(w, out.String())
-	return err
+	return written(w, &out)
 }
 
 // total returns the line below the table.
