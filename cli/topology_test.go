@@ -106,7 +106,7 @@ func sentinelFlags(g *server.SentinelGroup) []string {
 
 // redlockFlags returns the flags that connect to the nodes of a Redlock.
 func redlockFlags(rig *server.Independent) []string {
-	return []string{"--redlock", strings.Join(nodesOf(rig), ",")}
+	return []string{"--redlock", "redis://" + strings.Join(nodesOf(rig), ",redis://")}
 }
 
 // nodesOf returns the addresses of the nodes of a Redlock.
