@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // The Job in docs/load.md is one that Kubernetes reads, and starts an agent for one run.
@@ -13,40 +11,24 @@ func TestTheJobInTheDocsStartsAgents(t *testing.T) {
 	page := readText(t, "../docs/load.md")
 	_, block, _ := strings.Cut(page, "```yaml\napiVersion")
 	block, _, _ = strings.Cut("apiVersion"+block, "```")
-	var job struct {
-		APIVersion string `yaml:"apiVersion"`
-		Kind       string `yaml:"kind"`
-		Metadata   struct {
-			Name string `yaml:"name"`
-		} `yaml:"metadata"`
-		Spec struct {
-			CompletionMode string `yaml:"completionMode"`
-			Completions    int    `yaml:"completions"`
-			Parallelism    int    `yaml:"parallelism"`
-			BackoffLimit   *int   `yaml:"backoffLimit"`
-			Template       struct {
-				Spec struct {
-					RestartPolicy string `yaml:"restartPolicy"`
-					Containers    []struct {
-						Name  string   `yaml:"name"`
-						Image string   `yaml:"image"`
-						Args  []string `yaml:"args"`
-					} `yaml:"containers"`
-				} `yaml:"spec"`
-			} `yaml:"template"`
-		} `yaml:"spec"`
+	job := objectsOf(t, block)["batch/v1 Job"]
+	wantKeys(t, job, "apiVersion", "kind", "metadata", "name", "spec", "completionMode", "completions", "parallelism", "backoffLimit",
+		"template", "restartPolicy", "containers", "image", "args")
+	for path, want := range map[string]any{
+		"spec.completionMode": "Indexed", "spec.parallelism": at(job, "spec.completions"), "spec.backoffLimit": 0,
+		"spec.template.spec.restartPolicy": "Never", "spec.template.spec.containers.len": 1,
+	} {
+		if got := at(job, path); got != want {
+			t.Errorf("%s is %v, want %v", path, got, want)
+		}
 	}
-	decoder := yaml.NewDecoder(strings.NewReader(block))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&job); err != nil {
-		t.Fatalf("%v in\n%s", err, block)
+	if n, _ := at(job, "spec.completions").(int); n < 2 || at(job, "metadata.name") == nil || at(job, "spec.template.spec.containers.0.image") == nil {
+		t.Errorf("%v", job)
 	}
-	s := job.Spec
-	if job.APIVersion != "batch/v1" || job.Kind != "Job" || job.Metadata.Name == "" || s.CompletionMode != "Indexed" ||
-		s.Completions < 2 || s.Parallelism != s.Completions || s.Template.Spec.RestartPolicy != "Never" || len(s.Template.Spec.Containers) != 1 {
-		t.Errorf("%+v", job)
+	var args []string
+	for _, word := range at(job, "spec.template.spec.containers.0.args").([]any) {
+		args = append(args, word.(string))
 	}
-	args := s.Template.Spec.Containers[0].Args
 	if !slices.Contains(args, "--once") {
 		t.Errorf("the Job does not end after one run: %v", args)
 	}

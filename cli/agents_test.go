@@ -430,11 +430,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 		l.says("p99") // progress
 		l.signal(os.Interrupt)
 		l.exits(exitInterrupted)
-		for _, want := range []string{"arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps"} {
-			if !strings.Contains(l.out.String(), want) {
-				t.Errorf("no %q in the report:\n%s", want, l.out)
-			}
-		}
+		wantAll(t, l.out.String(), "arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps")
 		if strings.Contains(l.out.String(), "incomplete") {
 			t.Errorf("the report is incomplete:\n%s", l.out)
 		}

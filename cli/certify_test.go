@@ -52,11 +52,7 @@ func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
 	s, dir := certifying(t)
 	s.signal(os.Interrupt)
 	s.exits(exitInterrupted)
-	for _, want := range []string{"TEST ", "renewal       unclear", "it was interrupted", "nodes-2-down  -"} {
-		if !strings.Contains(s.out.String(), want) {
-			t.Errorf("no %q in the card:\n%s", want, s.out)
-		}
-	}
+	wantAll(t, s.out.String(), "TEST ", "renewal       unclear", "it was interrupted", "nodes-2-down  -")
 	if left := inside(t, dir); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}

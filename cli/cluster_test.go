@@ -136,9 +136,7 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 		t.Errorf("%d are on the old master and %d on the new one", here, there)
 	}
 	began := time.Now()
-	if got := c.run(t, "doctor", "--for", "500ms"); got.code != exitFine || !strings.Contains(got.out, ": 32 locks") {
-		t.Errorf("doctor: exit code %d, %s%s", got.code, got.out, got.errors)
-	}
+	c.run(t, "doctor", "--for", "500ms").prints(t, exitFine, ": 32 locks")
 	if took := time.Since(began); took > 3*timeoutOfTrouble {
 		t.Errorf("doctor took %v", took)
 	}
@@ -283,15 +281,11 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	if got := locktop(t, append([]string{"inspect", "x"}, alone...)...); strings.Contains(got.out, token) || !strings.Contains(got.errors+got.out, hint) {
 		t.Errorf("inspect of a key of another node says %s%s", got.out, got.errors)
 	}
-	if got := locktop(t, append([]string{"contention", "--for", "100ms"}, alone...)...); got.code != exitFine || !strings.Contains(got.errors, hint) {
-		t.Errorf("contention ends with %d, and says %s", got.code, got.errors)
-	}
+	locktop(t, append([]string{"contention", "--for", "100ms"}, alone...)...).says(t, exitFine, hint)
 	w := startWatch(t, alone...)
 	w.errors.sees(t, hint)
 	w.stop()
-	if got := locktop(t, append([]string{"doctor", "--for", "0s"}, alone...)...); got.code != exitFindings || !strings.Contains(got.out, "part-of-cluster") {
-		t.Errorf("doctor: exit code %d, %s", got.code, got.out)
-	}
+	locktop(t, append([]string{"doctor", "--for", "0s"}, alone...)...).prints(t, exitFindings, "part-of-cluster")
 	term := openTerminal(t, 160, 35, alone...)
 	term.want("is part of a cluster")
 	term.quit()

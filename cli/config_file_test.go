@@ -115,9 +115,7 @@ func TestAnErrorInTheConfigurationNamesItsLine(t *testing.T) {
 // The example has every key. The value of each key that is a comment is valid, too.
 func TestTheExampleOfAConfigurationIsAccepted(t *testing.T) {
 	example := locktop(t, "config").out
-	if got := checked(t, example); got.code != exitFine || !strings.Contains(got.out, "1 context, ") {
-		t.Errorf("exit code %d: %s%s", got.code, got.out, got.errors)
-	}
+	checked(t, example).prints(t, exitFine, "1 context, ")
 	comment := regexp.MustCompile(`(?m)^    # (\w+): `)
 	seen := 0
 	for _, at := range comment.FindAllStringSubmatchIndex(example, -1) {
@@ -141,9 +139,7 @@ func TestTheExampleOfAConfigurationIsAccepted(t *testing.T) {
 		t.Errorf("%d keys, the schema has %d", seen, len(context.Properties))
 	}
 	commands := strings.NewReplacer("commands: []", "commands:", "\n#  - ", "\n  - ", "\n#    ", "\n    ").Replace(example)
-	if got := checked(t, commands); got.code != exitFine || !strings.Contains(got.out, "1 command\n") {
-		t.Errorf("exit code %d: %s%s", got.code, got.out, got.errors)
-	}
+	checked(t, commands).prints(t, exitFine, "1 command\n")
 }
 
 // A screen does not start with keys that cannot work.

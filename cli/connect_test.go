@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,44 @@ func (o outcome) says(t *testing.T, code int, texts ...string) {
 	if o.code != code || !has(texts)(o.errors) {
 		t.Errorf("locktop %q: exit code %d, %q on stderr, %.2000s on stdout; want %d, %q", o.args, o.code, o.errors, o.out, code, texts)
 	}
+}
+
+// prints is says for stdout.
+func (o outcome) prints(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	o.says(t, code)
+	wantAll(t, o.out, texts...)
+}
+
+// wantAll fails the test for each part that is not in a text.
+func wantAll(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in\n%s", part, text)
+		}
+	}
+}
+
+// repeat calls do at each interval, until stop or the end of the test.
+func repeat(t *testing.T, interval time.Duration, do func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var repeating sync.WaitGroup
+	repeating.Go(func() {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				do(ctx)
+			}
+		}
+	})
+	stop = func() { cancel(); repeating.Wait() }
+	t.Cleanup(stop)
+	return stop
 }
 
 // fails is says for a run that prints nothing but one line on stderr.

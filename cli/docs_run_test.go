@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -241,13 +240,13 @@ func (s *docSite) seed(how docSeed) (end func()) {
 	if how == whatever {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(s.t.Context())
-	var holders sync.WaitGroup
+	ctx := s.t.Context()
+	var ends []func()
 	for name, addr := range s.servers {
 		if slices.Contains([]string{"sentinel", "ssh", "TLS", "control"}, name) || how == onNodes && name != "node 1" {
 			continue
 		}
-		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, ClientName: "orders-worker", PoolSize: 1})
+		rdb := clientWith(s.t, redis.Options{Addr: addr, ClientName: "orders-worker", PoolSize: 1})
 		rdb.FlushAll(ctx)
 		ttl, value := time.Minute, token
 		switch how {
@@ -258,30 +257,23 @@ func (s *docSite) seed(how docSeed) (end func()) {
 		}
 		rdb.HSet(ctx, "orders:4712", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 1)
 		must(s.t, rdb.Set(ctx, docLock, value, ttl).Err())
-		holders.Go(func() {
-			defer rdb.Close()
-			tick := time.NewTicker(200 * time.Millisecond)
-			defer tick.Stop()
-			for i := 0; ; i++ {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-				}
-				switch {
-				case how == renewed:
-					rdb.Eval(ctx, "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end", []string{docLock}, token, 60000)
-				case how == restless && i%2 == 0:
-					rdb.SetNX(ctx, fmt.Sprint("lock:short:", i), token, 100*time.Millisecond)
-					rdb.SetNX(ctx, "lock:stolen", token, time.Minute)
-					rdb.SetArgs(ctx, "lock:stolen", []any{token, otherToken}[i/2%2], redis.SetArgs{KeepTTL: true})
-				}
+		i := 0
+		stop := repeat(s.t, 200*time.Millisecond, func(ctx context.Context) {
+			switch i++; {
+			case how == renewed:
+				rdb.Eval(ctx, "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end", []string{docLock}, token, 60000)
+			case how == restless && i%2 == 0:
+				rdb.SetNX(ctx, fmt.Sprint("lock:short:", i), token, 100*time.Millisecond)
+				rdb.SetNX(ctx, "lock:stolen", token, time.Minute)
+				rdb.SetArgs(ctx, "lock:stolen", []any{token, otherToken}[i/2%2], redis.SetArgs{KeepTTL: true})
 			}
 		})
+		ends = append(ends, func() { stop(); _ = rdb.Close() })
 	}
 	return func() {
-		cancel()
-		holders.Wait()
+		for _, end := range ends {
+			end()
+		}
 	}
 }
 

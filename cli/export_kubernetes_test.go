@@ -45,6 +45,26 @@ func objectsOf(t *testing.T, manifest string) map[string]any {
 	}
 }
 
+// wantKeys fails the test for a key within an object that is not known. Labels have any keys.
+func wantKeys(t *testing.T, object any, known ...string) {
+	t.Helper()
+	switch node := object.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if !slices.Contains(known, key) {
+				t.Errorf("there is no key %s", key)
+			}
+			if !strings.HasSuffix(strings.ToLower(key), "labels") {
+				wantKeys(t, value, known...)
+			}
+		}
+	case []any:
+		for _, value := range node {
+			wantKeys(t, value, known...)
+		}
+	}
+}
+
 // podOf returns the pod of the manifest, and the values of the flags of its exporter.
 func podOf(t *testing.T) (pod any, flags map[string]string) {
 	t.Helper()
@@ -125,81 +145,40 @@ func TestTheImageHasTheProgramOfTheManifest(t *testing.T) {
 	}
 }
 
-// policy is a NetworkPolicy with the fields that this project uses.
-type policy struct {
-	APIVersion string `yaml:"apiVersion"`
-	Kind       string `yaml:"kind"`
-	Metadata   struct {
-		Name   string            `yaml:"name"`
-		Labels map[string]string `yaml:"labels"`
-	} `yaml:"metadata"`
-	Spec struct {
-		PodSelector labelSelector `yaml:"podSelector"`
-		PolicyTypes []string      `yaml:"policyTypes"`
-		Ingress     []struct {
-			From  []peer       `yaml:"from"`
-			Ports []policyPort `yaml:"ports"`
-		} `yaml:"ingress"`
-		Egress []struct {
-			To    []peer       `yaml:"to"`
-			Ports []policyPort `yaml:"ports"`
-		} `yaml:"egress"`
-	} `yaml:"spec"`
-}
-
-type labelSelector struct {
-	MatchLabels map[string]string `yaml:"matchLabels"`
-}
-
-type peer struct {
-	NamespaceSelector *labelSelector `yaml:"namespaceSelector"`
-	PodSelector       *labelSelector `yaml:"podSelector"`
-}
-
-type policyPort struct {
-	Protocol string `yaml:"protocol"`
-	Port     any    `yaml:"port"`
-}
-
 // The NetworkPolicy is for the pod of the manifest. It lets Prometheus in at the port of the
 // metrics, and the exporter out to the server of its flags and to DNS; nothing else.
 func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
-	var p policy
-	decoder := yaml.NewDecoder(strings.NewReader(readText(t, policyFile)))
-	decoder.KnownFields(true)
-	must(t, decoder.Decode(&p))
+	spec := at(objectsOf(t, readText(t, policyFile))["networking.k8s.io/v1 NetworkPolicy"], "spec")
+	wantKeys(t, spec, "podSelector", "namespaceSelector", "matchLabels", "policyTypes", "ingress", "egress", "from", "to", "ports", "port", "protocol")
 	pod, flags := podOf(t)
 	redis, err := url.Parse(flags["-u"])
 	must(t, err)
 	port, err := strconv.Atoi(redis.Port())
 	must(t, err)
-	labels := at(objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"], "spec.template.metadata.labels")
-	if p.APIVersion != "networking.k8s.io/v1" || p.Kind != "NetworkPolicy" || !slices.Equal(p.Spec.PolicyTypes, []string{"Ingress", "Egress"}) {
-		t.Errorf("it is %+v", p)
-	}
-	if fmt.Sprint(p.Spec.PodSelector.MatchLabels) != fmt.Sprint(labels) {
-		t.Errorf("it is for the pods %v, want %v", p.Spec.PodSelector.MatchLabels, labels)
-	}
-	if len(p.Spec.Ingress) != 1 || len(p.Spec.Egress) != 2 {
-		t.Fatalf("it allows %+v and %+v", p.Spec.Ingress, p.Spec.Egress)
-	}
-	in, server, dns := p.Spec.Ingress[0], p.Spec.Egress[0], p.Spec.Egress[1]
-	for _, all := range [][]peer{in.From, server.To, dns.To} {
-		if len(all) != 1 || all[0] == (peer{}) { // an empty peer would be everybody
-			t.Errorf("a rule is for %+v", all)
+	manifest := objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"]
+	ports := func(pairs ...any) (all []any) {
+		for i := 0; i < len(pairs); i += 2 {
+			all = append(all, map[string]any{"protocol": pairs[i], "port": pairs[i+1]})
 		}
+		return all
 	}
-	if in.From[0].NamespaceSelector == nil {
-		t.Error("it is not restricted to the namespace of Prometheus")
-	}
-	for what, want := range map[string]struct{ got, is []policyPort }{
-		"in":           {in.Ports, []policyPort{{"TCP", at(pod, "containers.0.ports.0.name")}}},
-		"out to Redis": {server.Ports, []policyPort{{"TCP", port}}},
-		"out to DNS":   {dns.Ports, []policyPort{{"UDP", 53}, {"TCP", 53}}},
+	for path, want := range map[string]any{
+		"policyTypes": []any{"Ingress", "Egress"}, "podSelector.matchLabels": at(manifest, "spec.template.metadata.labels"),
+		"ingress.len": 1, "ingress.0.ports": ports("TCP", at(pod, "containers.0.ports.0.name")),
+		"egress.len": 2, "egress.0.ports": ports("TCP", port), "egress.1.ports": ports("UDP", 53, "TCP", 53),
+		"ingress.0.from.len": 1, "egress.0.to.len": 1, "egress.1.to.len": 1,
 	} {
-		if !slices.Equal(want.got, want.is) {
-			t.Errorf("%s: the ports are %v, want %v", what, want.got, want.is)
+		if got := at(spec, path); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %v, want %v", path, got, want)
 		}
+	}
+	for _, path := range []string{"ingress.0.from.0", "egress.0.to.0", "egress.1.to.0"} {
+		if at(spec, path+".namespaceSelector") == nil && at(spec, path+".podSelector") == nil { // an empty peer would be everybody
+			t.Errorf("%s is %v", path, at(spec, path))
+		}
+	}
+	if at(spec, "ingress.0.from.0.namespaceSelector") == nil {
+		t.Error("it is not restricted to the namespace of Prometheus")
 	}
 }
 

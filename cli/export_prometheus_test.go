@@ -223,15 +223,11 @@ type failures struct {
 
 func newFailures(t *testing.T, flags ...string) *failures {
 	f := &failures{t: t, redis: server.ForTest(t)}
-	client := func(addr string) *redis.Client {
-		rdb := clientTo(t, addr)
-		return rdb
-	}
-	f.rdb = client(f.redis.Addr())
+	f.rdb = clientTo(t, f.redis.Addr())
 	var nodes []string
 	for range 3 {
 		node := server.ForTest(t)
-		f.nodes = append(f.nodes, client(node.Addr()))
+		f.nodes = append(f.nodes, clientTo(t, node.Addr()))
 		nodes = append(nodes, "--redlock", "redis://"+node.Addr())
 	}
 	f.single = startReadyExport(t, append(slices.Clip(flags), "-u", "redis://"+f.redis.Addr(), "--overdue", "stock:slow:*=2s", "--record", t.TempDir())...)
@@ -248,22 +244,7 @@ func (f *failures) send(rdb *redis.Client, words ...any) {
 
 // repeat calls do at each interval until quiet, or the end of the test.
 func (f *failures) repeat(interval time.Duration, do func(ctx context.Context)) {
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			do(ctx)
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
-		}
-	}()
-	f.stops = append(f.stops, func() { stop(); <-ended })
-	f.t.Cleanup(f.quiet)
+	f.stops = append(f.stops, repeat(f.t, interval, do))
 }
 
 // quiet ends what repeat has begun.

@@ -35,11 +35,7 @@ func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	l, rdb := loaded(t, "--kind", "fair")
 	l.signal(os.Interrupt)
 	l.exits(exitInterrupted)
-	for _, want := range []string{"arrivals ", "acquired ", "No two clients were inside at once."} {
-		if !strings.Contains(l.out.String(), want) {
-			t.Errorf("no %q in the report:\n%s", want, l.out)
-		}
-	}
+	wantAll(t, l.out.String(), "arrivals ", "acquired ", "No two clients were inside at once.")
 	if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) > 0 {
 		t.Errorf("keys left behind: %q", keys)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -51,19 +52,6 @@ func mixedLocks(t *testing.T, rdb *redis.Client) (keys []string) {
 	return keys
 }
 
-// renew renews locks until the end of the test.
-func renew(t *testing.T, rdb *redis.Client, keys []string) {
-	go func() {
-		for range time.Tick(300 * time.Millisecond) {
-			for _, key := range keys {
-				if rdb.PExpire(t.Context(), key, time.Minute).Err() != nil {
-					return // the test has ended
-				}
-			}
-		}
-	}()
-}
-
 // Locks that are held and renewed since before locktop has started are overdue as soon as
 // locktop has seen them for longer than the limit.
 func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
@@ -72,7 +60,11 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	rdb := clientTo(t, addr)
 	keys := mixedLocks(t, rdb)
-	renew(t, rdb, keys)
+	repeat(t, 300*time.Millisecond, func(ctx context.Context) {
+		for _, key := range keys {
+			_ = rdb.PExpire(ctx, key, time.Minute).Err() // the test may end
+		}
+	})
 	limit, observed := "2s", "3s"
 	if testtier.Proving() {
 		limit, observed = "10s", "11s"

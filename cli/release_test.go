@@ -125,11 +125,7 @@ func TestInspectExplainsALock(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:\x1b[2J", token, "PX", "60000")
 	out := run(t, "inspect", "lock:\x1b[2J", "-u", "redis://"+addr)
-	for _, want := range []string{`lock:\x1b[2J`, "held, expires in", "set-nx", "because", token, "Stored as", "string, TTL", "redis-cli -h "} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
+	wantAll(t, out, `lock:\x1b[2J`, "held, expires in", "set-nx", "because", token, "Stored as", "string, TTL", "redis-cli -h ")
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("it prints a control character: %q", out)
 	}

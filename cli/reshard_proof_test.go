@@ -219,9 +219,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 			t.Errorf("list: %d locks, complete %v, exit code %d, %s", len(doc.Locks), doc.Complete, got.code, got.errors)
 		}
 		for _, key := range []string{moving[round%len(moving)], moving[(round*7+3)%len(moving)], "lock:0"} {
-			if got := c.run(t, "inspect", key); got.code != exitFine || !strings.Contains(got.out, token) {
-				t.Errorf("inspect %s: exit code %d, %s", key, got.code, got.errors)
-			}
+			c.run(t, "inspect", key).prints(t, exitFine, token)
 		}
 		var diagnosis jsonDiagnosis
 		got = c.run(t, "doctor", "--json", "--for", "100ms")

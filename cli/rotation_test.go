@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -61,24 +60,11 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 		return nil
 	}
 	must(t, next())
-	ctx, cancel := context.WithCancel(t.Context())
-	var rotating sync.WaitGroup
-	rotating.Go(func() {
-		tick := time.NewTicker(rotateEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if err := next(); err != nil {
-				t.Error(err)
-				return
-			}
+	return "cat '" + file + "'", repeat(t, rotateEvery, func(context.Context) {
+		if err := next(); err != nil {
+			t.Error(err)
 		}
 	})
-	return "cat '" + file + "'", func() { cancel(); rotating.Wait() }
 }
 
 // The password and its user change every two seconds, and the server ends the connections

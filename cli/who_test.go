@@ -29,25 +29,12 @@ import (
 // the address of the connection.
 func renewing(t *testing.T, rdb *redis.Client, key, value string, ttl, period time.Duration) string {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
 	cn := rdb.Conn()
-	must(t, cn.Set(ctx, key, value, ttl).Err())
+	t.Cleanup(func() { cn.Close() })
+	must(t, cn.Set(t.Context(), key, value, ttl).Err())
 	from := addressOf(t, cn)
 	renew := "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
-	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(period)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = cn.Eval(ctx, renew, []string{key}, value, ttl.Milliseconds()).Err()
-			}
-		}
-	})
-	t.Cleanup(func() { stop(); running.Wait(); cn.Close() })
+	repeat(t, period, func(ctx context.Context) { _ = cn.Eval(ctx, renew, []string{key}, value, ttl.Milliseconds()).Err() })
 	return from
 }
 
@@ -104,11 +91,7 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 		t.Errorf("it is %+v", id)
 	}
 	shown := locktop(t, append([]string{"who", "stock:lock"}, where...)...)
-	for _, want := range []string{"  process    4711 on web-1, if that is a host\n", "  known by   said: the value of the lock looks like a host and a process ID\n", "  next       ssh web-1 "} {
-		if !strings.Contains(shown.out, want) {
-			t.Errorf("it does not say %q:\n%s", want, shown.out)
-		}
-	}
+	wantAll(t, shown.out, "  process    4711 on web-1, if that is a host\n", "  known by   said: the value of the lock looks like a host and a process ID\n", "  next       ssh web-1 ")
 	if shown := locktop(t, append([]string{"inspect", "stock:lock"}, where...)...); !strings.Contains(shown.out, "  process    4711 on web-1, if that is a host\n") {
 		t.Errorf("inspect says:\n%s", shown.out)
 	}
@@ -201,9 +184,7 @@ func TestMonitorIsRefusedOnABusyServer(t *testing.T) {
 		got := locktop(t, where...)
 		return got.code == exitFailure && strings.Contains(got.errors, "MONITOR would cost about") && strings.Contains(got.errors, "--force")
 	})
-	if got := locktop(t, append(where, "--force")...); got.code != exitFine || !strings.Contains(got.out, from) {
-		t.Errorf("with --force it ends with %d: %s%s", got.code, got.out, got.errors)
-	}
+	locktop(t, append(where, "--force")...).prints(t, exitFine, from)
 }
 
 func TestWhoSaysWhyItNamesNone(t *testing.T) {
@@ -422,16 +403,11 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	send(t, addr, "PEXPIRE", "orders", 60_000)
 	rdb := namedClient(t, addr, "")
 	cn := rdb.Conn()
+	t.Cleanup(func() { cn.Close() })
 	from := addressOf(t, cn)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	t.Cleanup(func() { stop(); running.Wait(); cn.Close() })
-	must(t, cn.HSet(ctx, "stock", id+":52", 1).Err())
-	running.Go(func() {
-		for ctx.Err() == nil {
-			_ = cn.Eval(ctx, "return redis.call('pexpire',KEYS[1],30000)", []string{"stock"}).Err()
-			time.Sleep(1300 * time.Millisecond) // between two renewals
-		}
+	must(t, cn.HSet(t.Context(), "stock", id+":52", 1).Err())
+	repeat(t, 1300*time.Millisecond, func(ctx context.Context) {
+		_ = cn.Eval(ctx, "return redis.call('pexpire',KEYS[1],30000)", []string{"stock"}).Err()
 	})
 	eventually(t, func() bool { return rdb.PTTL(t.Context(), "stock").Val() > 0 })
 	got := identified(t, "orders", "-u", "redis://"+addr, "--for", "1m")
