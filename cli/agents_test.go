@@ -118,12 +118,28 @@ func (r *agentRig) load(args ...string) *spawned {
 
 func (r *agentRig) client(s *server.Child) *redis.Client { return clientTo(r.t, s.Addr()) }
 
+// running starts a coordinator, and returns when its clients lock.
+func (r *agentRig) running(args ...string) *spawned {
+	r.t.Helper()
+	l := r.load(args...)
+	l.says("p99") // progress
+	return l
+}
+
 // wantNoKeys fails the test if a server has keys.
 func (r *agentRig) wantNoKeys(servers ...*server.Child) {
 	r.t.Helper()
 	for _, s := range servers {
-		if keys, err := r.client(s).Keys(r.t.Context(), "*").Result(); err != nil || len(keys) > 0 {
-			r.t.Errorf("keys left behind: %q, %v", keys, err)
+		wantNoKeys(r.t, s.Addr())
+	}
+}
+
+// wantNoKeys fails the test if one of the servers has keys.
+func wantNoKeys(t *testing.T, addrs ...string) {
+	t.Helper()
+	for _, addr := range addrs {
+		if keys, err := sent(t, addr, "KEYS", "*").StringSlice(); err != nil || len(keys) > 0 {
+			t.Errorf("keys left behind at %s: %q, %v", addr, keys, err)
 		}
 	}
 }
@@ -237,10 +253,8 @@ func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
 	const n = 4
 	dir := t.TempDir()
 	r := newAgentRig(t, n, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
-	file := filepath.Join(dir, "load.yaml")
 	// At the end there are no arrivals: an attempt that the end of the run cuts off has no event.
-	text := "clients: 2000\nkeys: 5\nhold: exp:2ms\npatience: 40ms\nrate: 600/s\nstages: [{for: 3s}, {for: 1s, rate: 0.01/s}]\n"
-	write(t, file, text)
+	file := scenarioFile(t, "clients: 2000\nkeys: 5\nhold: exp:2ms\npatience: 40ms\nrate: 600/s\nstages: [{for: 3s}, {for: 1s, rate: 0.01/s}]\n")
 	l := r.load(file, "--agents", fmt.Sprint(n), "--json")
 	<-l.ended
 	for _, gap := range l.report().Verdict.Gaps {
@@ -304,8 +318,7 @@ func TestAKilledAgentIsNamed(t *testing.T) {
 	testtier.Long(t, "the coordinator waits until an agent is given up")
 	t.Parallel()
 	r := newAgentRig(t, 3, nil)
-	l := r.load("--agents", "3", "--clients", "30", "--keys", "1", "--ttl", "1s", "--duration", "8s", "--json")
-	l.says("p99") // progress
+	l := r.running("--agents", "3", "--clients", "30", "--keys", "1", "--ttl", "1s", "--duration", "8s", "--json")
 	victim := r.agents[1]
 	victim.signal(os.Kill)
 	killed := time.Now()
@@ -347,8 +360,7 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := newAgentRig(t, 2, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
-	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--duration", "8s", "--json")
-	l.says("p99") // progress
+	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--duration", "8s", "--json")
 	must(t, r.control.Freeze())
 	time.Sleep(3 * time.Second) // the length of the pause
 	must(t, r.control.Continue())
@@ -374,8 +386,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	testtier.Long(t, "agents wait until a server is given up")
 	t.Parallel()
 	r := newAgentRig(t, 2, nil)
-	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--duration", "10m", "--json")
-	l.says("p99") // progress
+	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--duration", "10m", "--json")
 	must(t, r.control.Freeze())
 	frozen := time.Now()
 	for _, a := range r.agents {
@@ -409,15 +420,13 @@ func TestAgentsEndTheRunOfAKilledCoordinator(t *testing.T) {
 	testtier.Long(t, "agents wait until the coordinator is given up")
 	t.Parallel()
 	r := newAgentRig(t, 2, nil)
-	l := r.load("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--kind", "fair", "--fence", "true", "--duration", "10m")
-	l.says("p99") // progress
+	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--kind", "fair", "--fence", "true", "--duration", "10m")
 	l.kill()
 	for _, a := range r.agents {
 		a.says("the coordinator is gone")
 	}
 	r.wantNoLocks()
-	next := r.load("--agents", "2", "--duration", "1s")
-	next.exits(exitFine)
+	r.load("--agents", "2", "--duration", "1s").exits(exitFine)
 }
 
 // An interrupted coordinator reports, leaves no key, and the agents serve the next run.
@@ -426,8 +435,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 	t.Parallel()
 	r := newAgentRig(t, 2, nil)
 	for range 2 {
-		l := r.load("--agents", "2", "--clients", "20", "--kind", "fair", "--fence", "true", "--duration", "10m")
-		l.says("p99") // progress
+		l := r.running("--agents", "2", "--clients", "20", "--kind", "fair", "--fence", "true", "--duration", "10m")
 		l.signal(os.Interrupt)
 		l.exits(exitInterrupted)
 		wantAll(t, l.out.String(), "arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps")
@@ -443,8 +451,7 @@ func TestAnInterruptedAgentIsNamed(t *testing.T) {
 	testtier.Long(t, "it runs a load by agents for seconds")
 	t.Parallel()
 	r := newAgentRig(t, 2, nil)
-	l := r.load("--agents", "2", "--clients", "20", "--keys", "2", "--duration", "5s", "--json")
-	l.says("p99") // progress
+	l := r.running("--agents", "2", "--clients", "20", "--keys", "2", "--duration", "5s", "--json")
 	r.agents[0].signal(os.Interrupt)
 	r.agents[0].exits(exitInterrupted)
 	l.exits(exitThreshold)
@@ -461,8 +468,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	testtier.Long(t, "the coordinator waits until an agent is given up")
 	t.Parallel()
 	r := newAgentRig(t, 2, nil)
-	l := r.load("--agents", "2", "--clients", "20", "--keys", "2", "--ttl", "1s", "--duration", "9s", "--json")
-	l.says("p99") // progress
+	l := r.running("--agents", "2", "--clients", "20", "--keys", "2", "--ttl", "1s", "--duration", "9s", "--json")
 	stopProcess(t, r.agents[0].cmd.Process)
 	l.says("was lost at")
 	continueProcess(t, r.agents[0].cmd.Process)
@@ -471,8 +477,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	if report := l.report(); !report.Verdict.Safe || len(report.Verdict.Gaps) != 1 {
 		t.Errorf("%+v", report.Verdict)
 	}
-	next := r.load("--agents", "2", "--duration", "1s")
-	next.exits(exitFine)
+	r.load("--agents", "2", "--duration", "1s").exits(exitFine)
 	r.wantNoKeys(r.control, r.target)
 }
 
@@ -493,8 +498,7 @@ func TestTooFewAgents(t *testing.T) {
 		t.Errorf("the agent took %d tickets", n)
 	}
 	r.agents = append(r.agents, spawn(t, "agent", "--control", "redis://"+r.control.Addr()))
-	next := r.load("--agents", "2", "--duration", "1s")
-	next.exits(exitFine)
+	r.load("--agents", "2", "--duration", "1s").exits(exitFine)
 	late := r.agents[1].errs.String()
 	if n := strings.Count(late, "clients on"); n != 1 {
 		t.Errorf("the late agent ran %d times: %s", n, late)
@@ -586,8 +590,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 		t.Errorf("it has connected %d times to a server of a plan that it refuses", len(contacts))
 	}
 	must(t, control.FlushAll(t.Context()).Err())
-	l := r.load("--agents", "1", "--duration", "1s") // it still serves
-	l.exits(exitFine)
+	r.load("--agents", "1", "--duration", "1s").exits(exitFine) // it still serves
 }
 
 // Agents whose clocks differ by 10 s prove that two of them were inside at once.

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,16 +15,10 @@ import (
 // in it, as the servers, which overwrite their environment.
 func inside(t *testing.T, dir string) []string {
 	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	must(t, err)
 	var found []string
-	for _, file := range all {
-		env, _ := os.ReadFile(file) // it may have ended, or belong to another user
-		process := filepath.Dir(file)
-		cwd, _ := os.Readlink(filepath.Join(process, "cwd"))
-		if strings.Contains(string(env), dir) || strings.HasPrefix(cwd, dir) {
-			args, _ := os.ReadFile(filepath.Join(process, "cmdline"))
-			found = append(found, strings.ReplaceAll(string(args), "\x00", " "))
+	for _, p := range processes(t) {
+		if strings.Contains(p.env, dir) || strings.HasPrefix(p.cwd, dir) {
+			found = append(found, p.args)
 		}
 	}
 	return found

@@ -36,9 +36,7 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	must(t, err)
 	term.tmux("kill-session")
 	within(t, longestWait, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
-	if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
-		t.Errorf("keys remain: %q", keys)
-	}
+	wantNoKeys(t, addr)
 }
 
 // SIGHUP ends every command like SIGTERM, unless it is ignored, as by nohup.
@@ -63,7 +61,7 @@ func TestAHangupEndsACommand(t *testing.T) {
 		cmd := exec.Command("sh", "-c", c.command)
 		must(t, cmd.Start())
 		within(t, longestWait, func() bool {
-			return rdb.ClientList(t.Context()).Val() != "" && strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop")
+			return strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop")
 		})
 		for _, s := range c.signals {
 			must(t, cmd.Process.Signal(s))
@@ -72,8 +70,6 @@ func TestAHangupEndsACommand(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != c.code {
 			t.Errorf("%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
 		}
-		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
-			t.Errorf("%s: keys remain: %q", c.command, keys)
-		}
+		wantNoKeys(t, addr)
 	}
 }

@@ -12,14 +12,6 @@ import (
 	"locktop/internal/testtier"
 )
 
-// keysLeft returns all keys of a server.
-func keysLeft(t *testing.T, addr string) []string {
-	t.Helper()
-	keys, err := sent(t, addr, "KEYS", "*").StringSlice()
-	must(t, err)
-	return keys
-}
-
 // agentRow is the row of an agent on the Load page: its clients and its state.
 var agentRow = regexp.MustCompile(`(?m)^.\d+ \S+:\d+ +(\d+) .*  (\w+) *$`)
 
@@ -40,14 +32,6 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	testtier.Long(t, "it runs the program in a terminal, and loads by agents")
 	t.Parallel()
 	target, control := server.ForTest(t).Addr(), server.ForTest(t).Addr()
-	clean := func(when string) {
-		t.Helper()
-		for _, addr := range []string{target, control} {
-			if keys := keysLeft(t, addr); len(keys) > 0 {
-				t.Errorf("%s: left are %q", when, keys)
-			}
-		}
-	}
 	flags := []string{"-u", "redis://" + target, "--control", "redis://" + control, "--agents", "4"}
 	open := func() *terminal {
 		term := openTerminal(t, 80, 24, append(flags, "--load")...)
@@ -69,10 +53,10 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	if took := time.Since(begin); testtier.Proving() && took > 10*time.Second {
 		t.Errorf("quitting took %s while it waited for agents", took)
 	}
-	clean("after quitting during the wait")
+	wantNoKeys(t, target, control) // after quitting during the wait
 
 	term = open().want("waiting for 4 agents: 2 are there").press("s").want("the start was cancelled before all agents had come")
-	clean("after the wait was ended")
+	wantNoKeys(t, target, control) // after the wait was ended
 	startAgent()
 	startAgent()
 	term.press("s").wait("four agents run", running(4, "5")).want("20 clients", "witness 0 overlaps in the order of")
@@ -90,11 +74,11 @@ func TestTheScreenRunsALoadByAgents(t *testing.T) {
 	startAgent()
 	term.wait("four agents run a scene", running(4)).want("scene 1 of").wait("nothing is lost", func(screen string) bool { return !strings.Contains(screen, "lost at") })
 	term.press("s").want("○ stopped", "✓ no overlap was seen")
-	clean("after the stop")
+	wantNoKeys(t, target, control) // after the stop
 	term.press("s").wait("four agents run again", running(4))
 	term.press("f").want("Inject a fault").press("v").want("all locks of the load are deleted")
 	term.quit()
-	clean("after quitting")
+	wantNoKeys(t, target, control) // after quitting
 }
 
 func TestTheScreenChecksTheFlagsOfAgents(t *testing.T) {

@@ -104,9 +104,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	testtier.Long(t, "a cluster replaces a master under load")
 	t.Parallel()
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{Replicas: 1})
-	file := t.TempDir() + "/failover.yaml"
-	text := "name: follow\nclients: 10\nkeys: 30\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
-	write(t, file, text)
+	file := scenarioFile(t, "name: follow\nclients: 10\nkeys: 30\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n")
 	_, doc := reportOf(t, file, "--cluster", "-u", "redis://"+rig.Addrs()[0], "--prefix", "job:")
 	doc.wantFailover(t)
 	replaced := 0

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,9 +35,15 @@ func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 	l.signal(os.Interrupt)
 	l.exits(exitInterrupted)
 	wantAll(t, l.out.String(), "arrivals ", "acquired ", "No two clients were inside at once.")
-	if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) > 0 {
-		t.Errorf("keys left behind: %q", keys)
-	}
+	wantNoKeys(t, rdb.Options().Addr)
+}
+
+// scenarioFile writes a scenario to a file.
+func scenarioFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "scenario.yaml")
+	write(t, file, text)
+	return file
 }
 
 // wantOnlyLocksOfTheLoad fails the test if list --all shows another key than those that
@@ -66,8 +71,7 @@ func TestOnlyTheLocksOfALoadAreListed(t *testing.T) {
 		l.exits(exitInterrupted)
 	}
 	r := newAgentRig(t, 2, nil)
-	l := r.load("--agents", "2", "--prefix", "p:", "--duration", "30s")
-	l.says("p99")
+	l := r.running("--agents", "2", "--prefix", "p:", "--duration", "30s")
 	wantOnlyLocksOfTheLoad(t, r.target.Addr(), "p:")
 	wantOnlyLocksOfTheLoad(t, r.control.Addr(), "none")
 	l.signal(os.Interrupt)
@@ -100,11 +104,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 			t.Errorf("by %s: safe %v, %v", addr, doc.Verdict.Safe, doc.Counts)
 		}
 	}
-	for _, addr := range rig.Addrs() {
-		if keys := keysLeft(t, addr); len(keys) > 0 {
-			t.Errorf("left behind at %s: %q", addr, keys)
-		}
-	}
+	wantNoKeys(t, rig.Addrs()...)
 }
 
 // Without --cluster, a node of a cluster refuses the keys of other nodes.
@@ -219,9 +219,7 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	testtier.Long(t, "Sentinels replace a master under load")
 	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
-	file := t.TempDir() + "/failover.yaml"
-	text := "name: follow\nclients: 5\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
-	write(t, file, text)
+	file := scenarioFile(t, "name: follow\nclients: 5\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n")
 	_, doc := reportOf(t, append([]string{file}, sentinelFlags(rig)...)...)
 	doc.wantFailover(t)
 }
@@ -232,9 +230,7 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	testtier.Long(t, "a frozen load runs into its limits")
 	t.Setenv("PATH", "")
-	file := filepath.Join(t.TempDir(), "stop.yaml")
-	text := "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n"
-	write(t, file, text)
+	file := scenarioFile(t, "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n")
 	o, report := reportOf(t, file, "--demo")
 	o.says(t, exitFine, "inside locktop")
 	if most := report.Latencies["wait"]["max_ms"]; most < 1400 || most > 2500 || report.Faults[0].Struck != 1 {

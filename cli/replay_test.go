@@ -17,10 +17,7 @@ import (
 // second.
 func minute(t *testing.T) *recording.Reader {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "minute.lockrec")
-	f, err := os.Create(name)
-	must(t, err)
-	w := recording.NewWriter(f, false)
+	var all []keyspace.Snapshot
 	var before keyspace.Snapshot
 	for i := range 61 {
 		at := time.Unix(1_700_000_000+int64(i), 0)
@@ -28,10 +25,22 @@ func minute(t *testing.T) *recording.Reader {
 		s.Locks = []*keyspace.Lock{{Key: "a", Holders: []keyspace.Holder{{ID: at.String(), Count: i + 1}}, Expires: at.Add(time.Minute)}}
 		s.Events = keyspace.Diff(before, s)
 		before = s
+		all = append(all, s)
+	}
+	return openRecording(t, recorded(t, all...))
+}
+
+// recorded writes snapshots to a file.
+func recorded(t *testing.T, all ...keyspace.Snapshot) (name string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "a.lockrec"))
+	must(t, err)
+	w := recording.NewWriter(f, false)
+	for _, s := range all {
 		must(t, w.Add(s))
 	}
 	must(t, errors.Join(w.Close(), f.Close()))
-	return openRecording(t, name)
+	return f.Name()
 }
 
 func openRecording(t *testing.T, name string) *recording.Reader {

@@ -82,14 +82,30 @@ func write(t *testing.T, path, text string) {
 }
 
 // sshProcesses returns the processes of ssh that use a folder.
-func sshProcesses(folder string) []string {
+func sshProcesses(t *testing.T, folder string) []string {
 	var all []string
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, path := range lines {
-		raw, _ := os.ReadFile(path)
-		if line := strings.ReplaceAll(string(raw), "\x00", " "); strings.HasPrefix(line, "ssh") && strings.Contains(line, folder+"/locktop-ssh-") || strings.HasPrefix(line, "/usr/bin/ssh ") && strings.Contains(line, folder) {
-			all = append(all, line)
+	for _, p := range processes(t) {
+		own := strings.HasPrefix(p.args, "ssh") && strings.Contains(p.args, folder+"/locktop-ssh-")
+		if own || strings.HasPrefix(p.args, "/usr/bin/ssh ") && strings.Contains(p.args, folder) {
+			all = append(all, p.args)
 		}
+	}
+	return all
+}
+
+// process is a process of this machine, as far as this user may see it.
+type process struct{ args, env, cwd string }
+
+// processes returns all processes, where there is /proc.
+func processes(t *testing.T) (all []process) {
+	t.Helper()
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	must(t, err)
+	for _, folder := range folders {
+		args, _ := os.ReadFile(folder + "/cmdline") // it may have ended, or belong to another user
+		env, _ := os.ReadFile(folder + "/environ")
+		cwd, _ := os.Readlink(folder + "/cwd")
+		all = append(all, process{strings.ReplaceAll(string(args), "\x00", " "), string(env), cwd})
 	}
 	return all
 }
@@ -130,7 +146,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 		}
 	}
 	locktop(t, "list", "--context", "bad").fails(t, exitUsage, "ssh of context bad is not a host for ssh")
-	eventually(t, func() bool { return len(sshProcesses(folder)) == 0 })
+	eventually(t, func() bool { return len(sshProcesses(t, folder)) == 0 })
 	if left, _ := filepath.Glob(folder + "/locktop-ssh-*"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -175,11 +191,11 @@ func TestNoSSHOutlivesLocktop(t *testing.T) {
 	addr := aLock(t)
 	s := spawn(t, "watch", "-u", "redis://"+addr, "--ssh", "inner")
 	s.out.sees(t, "appeared lock:a")
-	if len(sshProcesses(folder)) < 2 {
-		t.Errorf("only these processes: %q", sshProcesses(folder))
+	if len(sshProcesses(t, folder)) < 2 {
+		t.Errorf("only these processes: %q", sshProcesses(t, folder))
 	}
 	s.kill()
-	eventually(t, func() bool { return len(sshProcesses(folder)) == 0 })
+	eventually(t, func() bool { return len(sshProcesses(t, folder)) == 0 })
 }
 
 // skipSSH skips a test that needs ssh; where nothing real may be skipped, it fails.

@@ -162,36 +162,23 @@ type worker struct {
 func (w *worker) run(ctx context.Context, n int) error {
 	for round := 0; ctx.Err() == nil; round++ {
 		holder := fmt.Sprintf("5f0c9a4e-2d3b-4c8a-9e1f-%06x%06x", n, round)
-		end := w.release
-		if (n+round)%4 == 3 {
-			end = w.die
+		end := func() error { return w.do(ctx, keyspace.Released, holder, 0, "DEL", w.key) }
+		if (n+round)%4 == 3 { // the lock is left to expire
+			end = func() error {
+				return w.do(ctx, keyspace.Expired, holder, w.dying, "PEXPIRE", w.key, w.dying.Milliseconds())
+			}
 		}
-		if err := errors.Join(w.acquire(ctx, holder), w.renew(ctx, holder), end(ctx, holder)); err != nil {
+		acquired := w.do(ctx, keyspace.Acquired, holder, 0, "SET", w.key, holder, "NX", "PX", 60_000)
+		if err := errors.Join(acquired, w.do(ctx, keyspace.Renewed, holder, 0, "PEXPIRE", w.key, 90_000), end()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *worker) acquire(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Acquired, w.key, holder, ""}, 0, "SET", w.key, holder, "NX", "PX", 60_000)
-}
-
-func (w *worker) renew(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Renewed, w.key, holder, ""}, 0, "PEXPIRE", w.key, 90_000)
-}
-
-func (w *worker) release(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Released, w.key, holder, ""}, 0, "DEL", w.key)
-}
-
-// die leaves the lock to expire.
-func (w *worker) die(ctx context.Context, holder string) error {
-	return w.do(ctx, change{keyspace.Expired, w.key, holder, ""}, w.dying, "PEXPIRE", w.key, w.dying.Milliseconds())
-}
-
 // do sends the command of a change, at once or after a while, and then pauses.
-func (w *worker) do(ctx context.Context, c change, after time.Duration, argv ...any) error {
+func (w *worker) do(ctx context.Context, kind keyspace.EventKind, holder string, after time.Duration, argv ...any) error {
+	c := change{Event: kind, Key: w.key, Holder: holder}
 	const script = "redis.call(unpack(ARGV)) local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
 	us, err := w.rdb.Eval(context.WithoutCancel(ctx), script, nil, argv...).Int64()
 	if err != nil {

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -159,11 +158,6 @@ func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
 	}
 }
 
-func TestWatchStopsInTime(t *testing.T) {
-	addr := server.EmbeddedForTest(t).Addr()
-	startWatch(t, "--for", "1ms", "-u", "redis://"+addr).exits(t, exitFine)
-}
-
 func TestWatchOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	c := server.ForTest(t)
@@ -317,15 +311,6 @@ func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "gone") {
 		t.Errorf("nothing has happened to the lock, and it said\n%s", said)
 	}
-}
-
-func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
-	addr := server.EmbeddedForTest(t).Addr()
-	send(t, addr, "SET", "lock:a", token, "PX", "60000")
-	s := spawn(t, "watch", "-u", "redis://"+addr)
-	s.out.sees(t, `appeared lock:a`)
-	s.signal(os.Interrupt)
-	s.exits(exitInterrupted)
 }
 
 // TestASentenceTellsWhatTheScreenDoes checks that a sentence contains the mode,

@@ -17,80 +17,32 @@ func parsed(t *testing.T, args ...string) *Flags {
 }
 
 func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {
-	tests := map[string]struct {
-		args []string
-		env  map[string]string
-		want endpoint
+	for _, tt := range []struct {
+		name, args, env string
+		want            endpoint
 	}{
-		"nothing said": {
-			want: endpoint{network: "tcp", addr: "127.0.0.1:6379"},
-		},
-		"names that redis-cli users know": {
-			args: []string{"-H", "redis.test", "-p", "6380", "-n", "3", "--user", "ann", "-a", "pw"},
-			want: endpoint{network: "tcp", addr: "redis.test:6380", user: "ann", pass: "pw", db: 3},
-		},
-		"an IPv6 address": {
-			args: []string{"-H", "::1"},
-			want: endpoint{network: "tcp", addr: "[::1]:6379"},
-		},
-		"a whole URL": {
-			args: []string{"-u", "redis://ann:p%40ss@redis.test:6380/7"},
-			want: endpoint{network: "tcp", addr: "redis.test:6380", user: "ann", pass: "p@ss", db: 7},
-		},
-		"a URL with nothing but the scheme": {
-			args: []string{"-u", "redis://"},
-			want: endpoint{network: "tcp", addr: "127.0.0.1:6379"},
-		},
-		"TLS by scheme": {
-			args: []string{"-u", "rediss://redis.test"},
-			want: endpoint{network: "tcp", addr: "redis.test:6379", tls: true},
-		},
-		"TLS by flag": {
-			args: []string{"-u", "redis://redis.test", "--tls"},
-			want: endpoint{network: "tcp", addr: "redis.test:6379", tls: true},
-		},
-		"a socket by flag": {
-			args: []string{"-s", "/run/redis.sock"},
-			want: endpoint{network: "unix", addr: "/run/redis.sock"},
-		},
-		"a socket by URL": {
-			args: []string{"-u", "unix://ann:pw@/run/redis.sock?db=2"},
-			want: endpoint{network: "unix", addr: "/run/redis.sock", user: "ann", pass: "pw", db: 2},
-		},
-		"flags over the URL": {
-			args: []string{"-u", "redis://ann:pw@redis.test/1", "-n", "0", "--user", "bob", "-a", "other"},
-			want: endpoint{network: "tcp", addr: "redis.test:6379", user: "bob", pass: "other"},
-		},
-		"LOCKTOP_URL over REDIS_URL": {
-			env:  map[string]string{"LOCKTOP_URL": "redis://mine.test", "REDIS_URL": "redis://other.test"},
-			want: endpoint{network: "tcp", addr: "mine.test:6379"},
-		},
-		"REDIS_URL": {
-			env:  map[string]string{"REDIS_URL": "redis://:pw@other.test"},
-			want: endpoint{network: "tcp", addr: "other.test:6379", pass: "pw"},
-		},
-		"a password from the environment": {
-			env:  map[string]string{"REDISCLI_AUTH": "pw"},
-			args: []string{"-H", "redis.test"},
-			want: endpoint{network: "tcp", addr: "redis.test:6379", pass: "pw"},
-		},
-		"the URL's own password over the environment's": {
-			env:  map[string]string{"REDISCLI_AUTH": "other"},
-			args: []string{"-u", "redis://:pw@redis.test"},
-			want: endpoint{network: "tcp", addr: "redis.test:6379", pass: "pw"},
-		},
-		"an address in the flags drops the one in the environment, password and all": {
-			env:  map[string]string{"LOCKTOP_URL": "rediss://ann:pw@prod.test/4"},
-			args: []string{"-p", "6380"},
-			want: endpoint{network: "tcp", addr: "127.0.0.1:6380"},
-		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			for k, v := range tt.env {
-				t.Setenv(k, v)
+		{"nothing said", "", "", endpoint{network: "tcp", addr: "127.0.0.1:6379"}},
+		{"names that redis-cli users know", "-H redis.test -p 6380 -n 3 --user ann -a pw", "", endpoint{network: "tcp", addr: "redis.test:6380", user: "ann", pass: "pw", db: 3}},
+		{"an IPv6 address", "-H ::1", "", endpoint{network: "tcp", addr: "[::1]:6379"}},
+		{"a whole URL", "-u redis://ann:p%40ss@redis.test:6380/7", "", endpoint{network: "tcp", addr: "redis.test:6380", user: "ann", pass: "p@ss", db: 7}},
+		{"a URL with nothing but the scheme", "-u redis://", "", endpoint{network: "tcp", addr: "127.0.0.1:6379"}},
+		{"TLS by scheme", "-u rediss://redis.test", "", endpoint{network: "tcp", addr: "redis.test:6379", tls: true}},
+		{"TLS by flag", "-u redis://redis.test --tls", "", endpoint{network: "tcp", addr: "redis.test:6379", tls: true}},
+		{"a socket by flag", "-s /run/redis.sock", "", endpoint{network: "unix", addr: "/run/redis.sock"}},
+		{"a socket by URL", "-u unix://ann:pw@/run/redis.sock?db=2", "", endpoint{network: "unix", addr: "/run/redis.sock", user: "ann", pass: "pw", db: 2}},
+		{"flags over the URL", "-u redis://ann:pw@redis.test/1 -n 0 --user bob -a other", "", endpoint{network: "tcp", addr: "redis.test:6379", user: "bob", pass: "other"}},
+		{"LOCKTOP_URL over REDIS_URL", "", "LOCKTOP_URL=redis://mine.test REDIS_URL=redis://other.test", endpoint{network: "tcp", addr: "mine.test:6379"}},
+		{"REDIS_URL", "", "REDIS_URL=redis://:pw@other.test", endpoint{network: "tcp", addr: "other.test:6379", pass: "pw"}},
+		{"a password from the environment", "-H redis.test", "REDISCLI_AUTH=pw", endpoint{network: "tcp", addr: "redis.test:6379", pass: "pw"}},
+		{"the URL's own password over the environment's", "-u redis://:pw@redis.test", "REDISCLI_AUTH=other", endpoint{network: "tcp", addr: "redis.test:6379", pass: "pw"}},
+		{"an address in the flags drops the one in the environment, password and all", "-p 6380", "LOCKTOP_URL=rediss://ann:pw@prod.test/4", endpoint{network: "tcp", addr: "127.0.0.1:6380"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, variable := range strings.Fields(tt.env) {
+				name, value, _ := strings.Cut(variable, "=")
+				t.Setenv(name, value)
 			}
-			got, err := parsed(t, tt.args...).resolve()
+			got, err := parsed(t, strings.Fields(tt.args)...).resolve()
 			if err != nil {
 				t.Fatal(err)
 			}
