@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,12 +58,23 @@ func (c troubled) run(t *testing.T, args ...string) outcome {
 	return locktop(t, slices.Concat(args, c.flags)...)
 }
 
+// soon runs a locktop command, which must not wait for long.
+func (c troubled) soon(t *testing.T, args ...string) outcome {
+	t.Helper()
+	began := time.Now()
+	got := c.run(t, args...)
+	if took := time.Since(began); took > 3*timeoutOfTrouble {
+		t.Errorf("%v takes %v", args, took)
+	}
+	return got
+}
+
 // list runs list and returns its document and exit code.
 func (c troubled) list(t *testing.T) (doc render.Document, got outcome) {
 	t.Helper()
 	got = c.run(t, "list", "--json", "--budget", "full")
 	if got.out != "" {
-		must(t, json.Unmarshal([]byte(got.out), &doc))
+		doc = decoded[render.Document](t, got.out)
 	}
 	return doc, got
 }
@@ -123,11 +133,7 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 		case c.Addrs()[0]:
 			here++
 		}
-		got := c.run(t, "inspect", "--json", c.moving(i))
-		var seen jsonInspection
-		if err := json.Unmarshal([]byte(got.out), &seen); err != nil || got.code != exitFine {
-			t.Fatalf("inspect: exit code %d, %v, %s", got.code, err, got.errors)
-		}
+		seen := documentIn[jsonInspection](t, c.run(t, "inspect", "--json", c.moving(i)))
 		if len(seen.Holders) != 1 || seen.Holders[0].ID != token || seen.Node != lockNamed(t, doc, c.moving(i)).Node || len(seen.Raw) != 1 {
 			t.Errorf("inspect shows %+v, list had it on %s", seen, lockNamed(t, doc, c.moving(i)).Node)
 		}
@@ -135,11 +141,7 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 	if here != 7 || there != 5 {
 		t.Errorf("%d are on the old master and %d on the new one", here, there)
 	}
-	began := time.Now()
-	c.run(t, "doctor", "--for", "500ms").prints(t, exitFine, ": 32 locks")
-	if took := time.Since(began); took > 3*timeoutOfTrouble {
-		t.Errorf("doctor took %v", took)
-	}
+	c.soon(t, "doctor", "--for", "500ms").prints(t, exitFine, ": 32 locks")
 }
 
 // A lock whose slot is moving is released on the node that has it, and nothing
@@ -175,11 +177,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 				{"list"}, {"list", "--json"}, {"list", "-n", "all"}, {"inspect", c.moving(0)}, {"inspect", "no:such:key"},
 				{"doctor", "--for", "500ms"}, {"doctor", "--json", "--for", "500ms"}, {"watch", "--for", "2s"}, {"watch", "--json", "--for", "2s"},
 			} {
-				began := time.Now()
-				got := c.run(t, command...)
-				if took := time.Since(began); took > 3*timeoutOfTrouble {
-					t.Errorf("%v takes %v", command, took)
-				}
+				got := c.soon(t, command...)
 				if got.code == exitFine || got.code == exitNoLock {
 					t.Errorf("%v ends with %d: %s", command, got.code, got.errors)
 				}
@@ -253,11 +251,7 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 	must(t, hanging.Freeze())
 	defer hanging.Continue()
 	for _, command := range [][]string{{"list"}, {"inspect", c.moving(0)}, {"doctor", "--for", "500ms"}, {"watch", "--for", (2 * timeoutOfTrouble).String()}} {
-		began := time.Now()
-		got := c.run(t, command...)
-		if took := time.Since(began); took > 3*timeoutOfTrouble {
-			t.Errorf("%v takes %v", command, took)
-		}
+		got := c.soon(t, command...)
 		if got.code == exitFine || !strings.Contains(got.errors, hanging.Addr()) {
 			t.Errorf("%v ends with %d: %s", command, got.code, got.errors)
 		}

@@ -164,6 +164,15 @@ func decoded[T any](t testing.TB, text string) (document T) {
 	return document
 }
 
+// documentIn decodes what a command printed that ended well.
+func documentIn[T any](t testing.TB, got outcome) T {
+	t.Helper()
+	if got.code != exitFine {
+		t.Fatalf("it ends with %d: %s%s", got.code, got.out, got.errors)
+	}
+	return decoded[T](t, got.out)
+}
+
 // decodedLines decodes a JSON document in each line.
 func decodedLines[T any](t testing.TB, text string) (all []T) {
 	t.Helper()

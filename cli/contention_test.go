@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -82,9 +81,9 @@ func truthOf(events []loadEvent, from, until time.Time) map[blocked]time.Duratio
 // documentOf runs contention with --json, and returns its document and its span of MONITOR.
 func documentOf(t *testing.T, args ...string) (d render.ContentionDocument, from, until time.Time) {
 	t.Helper()
-	got := locktop(t, append([]string{"contention", "--json", "--classes", "100000"}, args...)...)
-	if err := json.Unmarshal([]byte(got.out), &d); err != nil || got.code != exitFine || d.Monitored == nil {
-		t.Fatalf("contention ends with %d: %v, %s%s", got.code, err, got.out, got.errors)
+	d = documentIn[render.ContentionDocument](t, locktop(t, append([]string{"contention", "--json", "--classes", "100000"}, args...)...))
+	if d.Monitored == nil {
+		t.Fatalf("MONITOR did not run: %+v", d)
 	}
 	for text, at := range map[string]*time.Time{d.Monitored.From: &from, d.Monitored.Until: &until} {
 		var err error

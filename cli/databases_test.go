@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,9 +75,7 @@ func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
 			t.Errorf("%v: %q", args, got.out)
 		}
 	}
-	got := locktop(t, append([]string{"list", "--json"}, flags...)...)
-	var doc render.Document
-	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || len(doc.Locks) != 3 || len(doc.Locks[0].Key) < 1<<20 {
-		t.Errorf("%v: JSON has not all of it", err)
+	if doc := decoded[render.Document](t, locktop(t, append([]string{"list", "--json"}, flags...)...).out); len(doc.Locks) != 3 || len(doc.Locks[0].Key) < 1<<20 {
+		t.Error("JSON has not all of it")
 	}
 }

@@ -113,8 +113,7 @@ func behind(t *testing.T, master *server.Child, replicas ...*server.Child) {
 func (s *scene) restarts() {
 	s.Helper()
 	if s.rdb.Exists(s.Context(), sceneKey).Val() == 0 {
-		s.hold(time.Minute)
-		s.recorded("the lock", hasHolder)
+		s.holdRecorded()
 	}
 	must(s.T, errors.Join(s.server.Kill(), s.server.Restart(s.Context())))
 }
@@ -122,9 +121,15 @@ func (s *scene) restarts() {
 // failsOver ends the server of the lock, whose replica then takes over.
 func (s *scene) failsOver() {
 	s.Helper()
+	s.holdRecorded()
+	must(s.T, s.server.Kill())
+}
+
+// holdRecorded lets worker-7 hold the lock, and returns when the recording has it.
+func (s *scene) holdRecorded() {
+	s.Helper()
 	s.hold(time.Minute)
 	s.recorded("the lock", hasHolder)
-	must(s.T, s.server.Kill())
 }
 
 func underSentinels(t *testing.T) *scene {
@@ -175,14 +180,12 @@ func variants() []staged {
 		}, func(*scene) {}},
 		{incident.Failover, "by REPLICAOF", "A failover lost lock:nightly", nil, func(s *scene) {
 			other := server.ForTest(s.T, "--repl-diskless-sync-delay", "0")
-			s.hold(time.Minute)
-			s.recorded("the lock", hasHolder)
+			s.holdRecorded()
 			host, port, _ := net.SplitHostPort(other.Addr())
 			s.do("REPLICAOF " + host + " " + port)
 		}},
 		{incident.Restart, "after an outage of 3 s", "A restart of the server lost lock:nightly", nil, func(s *scene) {
-			s.hold(time.Minute)
-			s.recorded("the lock", hasHolder)
+			s.holdRecorded()
 			must(s.T, s.server.Kill())
 			<-time.After(3 * time.Second)
 			must(s.T, s.server.Restart(s.Context()))

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,11 +33,7 @@ func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI 
 	} else {
 		args = slices.Concat([]string{"inspect", "--json"}, flags, []string{"--", key})
 	}
-	got := locktop(t, args...)
-	var j jsonInspection
-	if err := json.Unmarshal([]byte(got.out), &j); got.code != exitFine || err != nil {
-		t.Fatalf("%q: code %d: %v %s", key, got.code, err, got.errors)
-	}
+	j := documentIn[jsonInspection](t, locktop(t, args...))
 	shown := locktop(t, slices.Concat([]string{"inspect"}, flags, keyArguments(key))...)
 	for _, line := range []string{j.Release, j.Command} {
 		if line == "" || !strings.Contains(shown.out, line) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -221,10 +220,8 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		for _, key := range []string{moving[round%len(moving)], moving[(round*7+3)%len(moving)], "lock:0"} {
 			c.run(t, "inspect", key).prints(t, exitFine, token)
 		}
-		var diagnosis jsonDiagnosis
-		got = c.run(t, "doctor", "--json", "--for", "100ms")
-		if err := json.Unmarshal([]byte(got.out), &diagnosis); err != nil || diagnosis.Locks != want || !diagnosis.Complete || got.code != exitFine {
-			t.Errorf("doctor: %d locks, complete %v, exit code %d, %s %v", diagnosis.Locks, diagnosis.Complete, got.code, got.errors, err)
+		if d := documentIn[jsonDiagnosis](t, c.run(t, "doctor", "--json", "--for", "100ms")); d.Locks != want || !d.Complete {
+			t.Errorf("doctor: %d locks, complete %v", d.Locks, d.Complete)
 		}
 		w := startWatch(t, append([]string{"--json"}, c.flags...)...)
 		for i, key := range moving {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/gob"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os/exec"
@@ -51,12 +50,7 @@ func addressOf(t *testing.T, cn *redis.Conn) string {
 // identified runs who with --json and returns its result.
 func identified(t *testing.T, args ...string) jsonIdentity {
 	t.Helper()
-	got := locktop(t, append([]string{"who", "--json"}, args...)...)
-	var id jsonIdentity
-	if err := json.Unmarshal([]byte(got.out), &id); err != nil || got.code != exitFine {
-		t.Fatalf("who %q ends with %d: %v, %s", args, got.code, err, got.errors)
-	}
-	return id
+	return documentIn[jsonIdentity](t, locktop(t, append([]string{"who", "--json"}, args...)...))
 }
 
 func namedClient(t *testing.T, addr string, name string) *redis.Client {
@@ -142,8 +136,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 	from := renewing(t, rdb, key, token, 10*time.Second, 150*time.Millisecond)
 	for range testtier.Size(3, 3, 100) {
 		got := locktopWith(t, strings.NewReader("c4nary\n"), append([]string{"who", "--json", "--monitor", "--askpass", "-u", "redis://" + child.Addr()}, keyArguments(key)...)...)
-		var id jsonIdentity
-		if err := json.Unmarshal([]byte(got.out), &id); err != nil || id.Known != byProof || len(id.Processes) != 1 || id.Processes[0].Addr != from || id.Processes[0].User != "default" {
+		if id := decoded[jsonIdentity](t, got.out); id.Known != byProof || len(id.Processes) != 1 || id.Processes[0].Addr != from || id.Processes[0].User != "default" {
 			t.Fatalf("it ends with %d: %s%s, want %s", got.code, got.out, got.errors, from)
 		}
 	}

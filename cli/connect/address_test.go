@@ -10,10 +10,16 @@ import (
 func parsed(t *testing.T, args ...string) *Flags {
 	t.Helper()
 	var c Flags
-	if err := c.FlagSet().Parse(args); err != nil {
+	must(t, c.FlagSet().Parse(args))
+	return &c
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &c
 }
 
 func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {
@@ -43,11 +49,8 @@ func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			got, err := parsed(t, strings.Fields(tt.args)...).resolve()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != tt.want {
-				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			if err != nil || got != tt.want {
+				t.Errorf("got  %+v, %v\nwant %+v", got, err, tt.want)
 			}
 		})
 	}

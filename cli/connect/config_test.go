@@ -16,19 +16,14 @@ func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Setenv("AppData", home)
 	path, err := ConfigurationPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ca := filepath.Join(home, "ca.crt")
 	text := "contexts: {prod: {url: 'rediss://10.0.0.1', cacert: '" + ca + "', cert: '" + ca + "', key: '" + ca + "', sni: redis.test, insecure: true}}"
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 	c := parsed(t, "--context", "prod")
 	for range 2 { // export reads it twice
-		if _, err := c.Context(); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Context()
+		must(t, err)
 	}
 	const want = "--cacert CA --cert CA --key CA --sni redis.test --insecure"
 	short := func(flags []string) string { return strings.ReplaceAll(strings.Join(flags, " "), ca, "CA") }

@@ -19,9 +19,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	connected := func(t *testing.T, args ...string) *redis.Client {
 		t.Helper()
 		tgt, err := parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(tgt.Close)
 		return tgt.Client
 	}
@@ -29,9 +27,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	if name := rdb.ClientGetName(t.Context()).Val(); name != "locktop" {
 		t.Errorf("the connection is named %q", name)
 	}
-	if err := rdb.Do(t.Context(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Do(t.Context(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping").Err())
 	connected(t, "--user", "shy", "-a", "pw")
 }
 
@@ -39,11 +35,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 // of one server does not hold for another.
 func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 	t.Setenv("REDISCLI_AUTH", "canary")
-	var c Flags
-	set := c.FlagSet()
-	if err := set.Parse([]string{"-a", "canary", "--user", "app", "--tls", "--cacert", "ca.pem", "-n", "3", "--sentinel", "127.0.0.1:26379", "--master", "m", "--timeout", "7s"}); err != nil {
-		t.Fatal(err)
-	}
+	c := parsed(t, "-a", "canary", "--user", "app", "--tls", "--cacert", "ca.pem", "-n", "3", "--sentinel", "127.0.0.1:26379", "--master", "m", "--timeout", "7s")
 	for url, want := range map[string]endpoint{
 		"redis://10.0.0.1:6380":            {network: "tcp", addr: "10.0.0.1:6380"},
 		"rediss://app:own@10.0.0.1:6380/2": {network: "tcp", addr: "10.0.0.1:6380", user: "app", pass: "own", db: 2, tls: true},
@@ -62,11 +54,7 @@ func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 }
 
 func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
-	var c Flags
-	if err := c.FlagSet().Parse([]string{"--ssh", "web-1"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := c.Child(t.Context(), "127.0.0.1:6379", 0); err == nil || !strings.Contains(err.Error(), "does not go through --ssh") {
+	if _, _, err := parsed(t, "--ssh", "web-1").Child(t.Context(), "127.0.0.1:6379", 0); err == nil || !strings.Contains(err.Error(), "does not go through --ssh") {
 		t.Errorf("%v", err)
 	}
 }
@@ -75,9 +63,7 @@ func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
 func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	t.Parallel()
 	forbidden, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer forbidden.Close()
 	go func() {
 		for {
@@ -90,9 +76,7 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 		}
 	}()
 	node, err := miniserver.NewServer("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer node.Close()
 	var announced [2]net.Addr // of the masters of the two halves of the slots
 	_ = node.Register("CLUSTER", func(c *miniserver.Peer, _ string, args []string) {
@@ -132,14 +116,10 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	}
 	announced = [2]net.Addr{node.Addr(), node.Addr()}
 	tgt, err := parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tgt.Close()
 	rdb, _, err := tgt.Writer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	announced = [2]net.Addr{forbidden.Addr(), forbidden.Addr()} // it changes during the run
 	rdb.(*redis.ClusterClient).ReloadState(t.Context())
 	if err := rdb.Get(t.Context(), "k").Err(); err == nil || !strings.Contains(err.Error(), want) {

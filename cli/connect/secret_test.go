@@ -120,11 +120,7 @@ func TestASecretIsAskedForBeforeItExpires(t *testing.T) {
 // authenticate again.
 func TestANewPasswordIsToldToTheOtherConnections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
-	write := func(pass string) {
-		if err := os.WriteFile(path, []byte(pass+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(pass string) { must(t, os.WriteFile(path, []byte(pass+"\n"), 0o600)) }
 	write("old")
 	s := fileSecret("--password-file", path)
 	var one, two told
@@ -161,9 +157,7 @@ func TestAPasswordCommandThatFailsIsOneLine(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	s, err := commandSecret("--password-command", "sleep 60")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.check(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled command ends with %v", err)
 	}

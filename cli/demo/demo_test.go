@@ -14,12 +14,19 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
-	d, err := Start(t.Context(), 1, false)
+// started starts a demo until the end of the test.
+func started(t *testing.T, factor int) *Demo {
+	t.Helper()
+	d, err := Start(t.Context(), factor, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	t.Cleanup(d.Close)
+	return d
+}
+
+func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
+	d := started(t, 1)
 	formats := map[string]bool{}
 	falling := 0
 	locks := found(t, d.rdb)
@@ -36,11 +43,7 @@ func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
 
 func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
 	t.Parallel()
-	d, err := Start(t.Context(), 5, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := started(t, 5)
 	eventually(t, func() bool {
 		m := d.Load.Metrics()
 		return m.Acquired > 0 && m.Clients.Waiting > 0
@@ -76,11 +79,7 @@ func TestEachHoldHasANewOwner(t *testing.T) {
 
 func TestTheSampleLocksKeepChanging(t *testing.T) {
 	t.Parallel()
-	d, err := Start(t.Context(), 1, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := started(t, 1)
 	before := found(t, d.rdb)
 	eventually(t, func() bool {
 		changed := 0

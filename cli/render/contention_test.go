@@ -1,8 +1,8 @@
 package render
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -96,15 +96,8 @@ func schemaOf(t *testing.T, document string) *jsonschema.Schema {
 // keepsTo checks that a document that write prints keeps to its schema.
 func keepsTo(t *testing.T, schema *jsonschema.Schema, write func(io.Writer) error) {
 	t.Helper()
-	var out bytes.Buffer
-	if err := write(&out); err != nil {
-		t.Fatal(err)
-	}
-	v, err := jsonschema.UnmarshalJSON(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := schema.Validate(v); err != nil {
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(textOf(t, write)))
+	if err := errors.Join(err, schema.Validate(v)); err != nil {
 		t.Error(err)
 	}
 }

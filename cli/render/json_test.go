@@ -1,8 +1,8 @@
 package render
 
 import (
-	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -23,13 +23,19 @@ func pictureOf(locks ...keyspace.Lock) View {
 	return View{Snapshot: snap}
 }
 
-func encoded(t *testing.T, v any) string {
+// textOf returns what a function writes.
+func textOf(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
-	var out bytes.Buffer
-	if err := JSON(&out, v); err != nil {
+	var out strings.Builder
+	if err := write(&out); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	return textOf(t, func(w io.Writer) error { return JSON(w, v) })
 }
 
 func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
