@@ -54,12 +54,7 @@ The exit code is 3 if there is a finding. A server that does not answer is one.`
 	}, o.flags())
 }
 
-func (o *doctorOptions) check() error {
-	if o.duration < 0 {
-		return usageErrorf("", "--for must not be negative")
-	}
-	return nil
-}
+func (o *doctorOptions) check() error { return checkFor(o.duration) }
 
 func (p *program) doctor(ctx context.Context, t *connect.Target, s *selection, o doctorOptions) error {
 	snap, err := observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)

@@ -108,10 +108,7 @@ func (o *explainOptions) check() error {
 	if o.json && o.markdown || o.html != "" && (o.json || o.markdown) {
 		return usageErrorf("", "--json, --markdown and --html exclude each other")
 	}
-	if o.span < 0 {
-		return usageErrorf("", "--for must not be negative")
-	}
-	return nil
+	return checkFor(o.span)
 }
 
 func (p *program) explain(o *explainOptions, name string) error {

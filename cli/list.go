@@ -114,14 +114,19 @@ func (p *program) print(found render.View, o listOptions) error {
 	}
 }
 
+// checkFor checks the value of --for.
+func checkFor(d time.Duration) error {
+	if d < 0 {
+		return usageErrorf("", "--for must not be negative")
+	}
+	return nil
+}
+
 func (o *listOptions) check() error {
 	if o.json && o.csv || o.csv && o.plain || o.plain && o.json {
 		return usageErrorf("", "--json, --csv and --plain exclude each other")
 	}
-	if o.duration < 0 {
-		return usageErrorf("", "--for must not be negative")
-	}
-	return nil
+	return checkFor(o.duration)
 }
 
 // scanProgress reports the progress of a scan. It is safe for concurrent use.

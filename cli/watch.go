@@ -139,10 +139,7 @@ func (o *watchOptions) check() error {
 	if o.json && o.plain {
 		return usageErrorf("", "--json and --plain exclude each other")
 	}
-	if o.duration < 0 {
-		return usageErrorf("", "--for must not be negative")
-	}
-	return nil
+	return checkFor(o.duration)
 }
 
 func eventNames() []string {
