@@ -72,7 +72,7 @@ func (s *busyServer) next(acquires int) keyspace.Snapshot {
 		s.locks = slices.Delete(s.locks, i, i+1)
 		at = moment()
 		l := s.lock(at)
-		if j, exists := findLock(s.locks, l.ID()); !exists {
+		if j, exists := keyspace.FindLock(s.locks, l.ID()); !exists {
 			s.locks = slices.Insert(s.locks, j, l)
 			snap.Events = append(snap.Events, keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: *l, Holder: l.Holders[0]})
 		}
