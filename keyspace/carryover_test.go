@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace/internal/cache"
 )
 
@@ -44,18 +45,14 @@ func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 	if since := fourth.Locks[0].Holders[0].Since; !since.Equal(third.At) {
 		t.Errorf("the next hold began at %v, want %v", since, third.At)
 	}
-	if !look.Locks[0].Holders[0].Since.IsZero() {
-		t.Error("the look itself was changed")
-	}
+	check.True(t, look.Locks[0].Holders[0].Since.IsZero(), "the look itself was changed")
 }
 
 func TestANewLockBeginsNowOnlyIfEverythingHasBeenLookedAt(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		before := Snapshot{At: began, Complete: complete}
 		now := CarryOver(before, lookAt(1, heldBy("a", 30)))
-		if got := !now.Locks[0].Holders[0].Since.IsZero(); got != complete {
-			t.Errorf("after a look that was complete=%v its begin is known=%v", complete, got)
-		}
+		check.Equal(t, !now.Locks[0].Holders[0].Since.IsZero(), complete, "after a look that was complete=%v its begin is known=", complete)
 	}
 }
 
@@ -84,12 +81,9 @@ func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 	} {
 		s = CarryOver(s, lookAt(i+1, step.lock))
 		l := s.Locks[0]
-		if l.Renewals != step.renewals {
-			t.Errorf("look %d: %d renewals, want %d", i+1, l.Renewals, step.renewals)
-		}
-		if step.renewals > 0 && !l.Renewed.Equal(began.Add(time.Duration(step.renewed)*time.Second)) {
-			t.Errorf("look %d: renewed at %v, want %d s", i+1, l.Renewed, step.renewed)
-		}
+		check.True(t, l.Renewals == step.renewals, "look %d: %d renewals, want %d", i+1, l.Renewals, step.renewals)
+		check.True(t, step.renewals <= 0 || l.Renewed.Equal(began.Add(time.Duration(step.renewed)*time.Second)),
+			"look %d: renewed at %v, want %d s", i+1, l.Renewed, step.renewed)
 	}
 }
 
@@ -174,15 +168,11 @@ func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
 		}
 		h.Learn([]Event{{Kind: Released, Lock: Lock{Key: "k"}, Held: time.Duration(10-i) * time.Second}})
 	}
-	if got := h.typical(id); got != 8*time.Second {
-		t.Errorf("typical is %v, want 8s", got)
-	}
+	check.Equal(t, h.typical(id), 8*time.Second, "typical is")
 	for range maxHolds {
 		h.Learn([]Event{{Kind: Expired, Lock: Lock{Key: "k"}, Held: time.Second}, {Kind: Renewed, Lock: Lock{Key: "k"}}})
 	}
-	if got := h.typical(id); got != time.Second {
-		t.Errorf("typical is %v, want 1s: the old holds are to be forgotten", got)
-	}
+	check.Equal(t, h.typical(id), time.Second, "typical is")
 }
 
 func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
@@ -199,7 +189,6 @@ func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
 			hold("busy")
 		}
 	}
-	if h.typical(ID{Key: "gone"}) != 0 || h.typical(ID{Key: "busy"}) == 0 {
-		t.Error("it should forget what is gone and remember what is busy")
-	}
+	check.True(t, h.typical(ID{Key: "gone"}) == 0 && h.typical(ID{Key: "busy"}) != 0,
+		"it should forget what is gone and remember what is busy")
 }

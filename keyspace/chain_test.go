@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -44,9 +45,7 @@ func TestAChainIsFollowedInBothDirections(t *testing.T) {
 			facts = append(facts, fmt.Sprintf("%d %s of %s blocks %d, %d directly", b.Depth, b.Lock.Key, b.Owner, b.Waiters, b.Direct))
 		}
 		facts = append(facts, fmt.Sprint(c.Waiters, " waiters"), fmt.Sprint(c.Direct, " directly"), fmt.Sprint("longest ", c.Longest.Duration))
-		if got := strings.Join(facts, ", "); got != want {
-			t.Errorf("%s: it is\n%s, want\n%s", key, got, want)
-		}
+		check.Equal(t, strings.Join(facts, ", "), want, "%s: it is", key)
 	}
 }
 

@@ -3,6 +3,8 @@ package keyspace
 import (
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // Keys whose parts differ in IDs, or in a name at the end, are of one class.
@@ -13,9 +15,7 @@ func TestAlikeKeysHaveOneClass(t *testing.T) {
 		"route:device:aabb":                            "route:device:*", "presence/alice": "presence/*",
 		"nightly": "nightly", "": "", ":": ":*", "a:": "a:*",
 	} {
-		if got := AlikeClass(key); got != want {
-			t.Errorf("the class of %q is %q, want %q", key, got, want)
-		}
+		check.Equal(t, AlikeClass(key), want, "the class of %q is", key)
 	}
 	if got := AlikeClass(strings.Repeat("word:", 1000) + "x"); len(got) > maxClassName+1 {
 		t.Errorf("a class has %d bytes", len(got))
@@ -23,9 +23,7 @@ func TestAlikeKeysHaveOneClass(t *testing.T) {
 }
 
 func TestTheClassesThatAreNotShownAreNamed(t *testing.T) {
-	if got := AlikeProblem(nil); got != "" {
-		t.Errorf("without classes: %q", got)
-	}
+	check.Equal(t, AlikeProblem(nil), "", "without classes")
 	got := AlikeProblem(map[string]int{"a:*": 300, "b:*": 2000, "c:*": 301, "d:*": 250, "e:*": 250})
 	if want := "3,101 keys may be locks, but too many are alike (b:*, c:*, a:*, 2 more)"; !strings.HasPrefix(got, want) {
 		t.Errorf("it is %q, want %q …", got, want)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // The lines are those of real servers.
@@ -71,9 +73,8 @@ func TestTheValueOfALockNamesItsClients(t *testing.T) {
 		for _, one := range found {
 			got = append(got, one.ID)
 		}
-		if !slices.Equal(got, c.want) || hint != c.hint {
-			t.Errorf("%+v names %v, hint %v, want %v, %v", c.holder, got, hint, c.want, c.hint)
-		}
+		check.True(t, slices.Equal(got, c.want) && hint == c.hint,
+			"%+v names %v, hint %v, want %v, %v", c.holder, got, hint, c.want, c.hint)
 	}
 }
 
@@ -89,8 +90,6 @@ func TestAHolderNamesItsProcess(t *testing.T) {
 		if p, ok := (Holder{Label: label}).Process(); ok {
 			got = p.String()
 		}
-		if got != want {
-			t.Errorf("%q is %q, want %q", label, got, want)
-		}
+		check.True(t, got == want, "%q is %q, want %q", label, got, want)
 	}
 }

@@ -3,7 +3,7 @@ package keyspace
 import (
 	"cmp"
 	"fmt"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -181,14 +181,7 @@ func (g *waitGraph) stuck(e edge) bool {
 }
 
 // owners returns the owners that are left, in order.
-func (g *waitGraph) owners() []string {
-	all := make([]string, 0, len(g.waits))
-	for owner := range g.waits {
-		all = append(all, owner)
-	}
-	slices.Sort(all)
-	return all
-}
+func (g *waitGraph) owners() []string { return slices.Sorted(maps.Keys(g.waits)) }
 
 // cycle returns a shortest cycle of waits that begins with an owner, or nil.
 func (g *waitGraph) cycle(first string) []Wait {
@@ -233,9 +226,7 @@ func (g *waitGraph) deadlock(cycle []Wait) (d Deadlock, ok bool) {
 			d.Certain = d.Certain && age > 0
 		}
 		d.Certain = d.Certain && isThread(w.Owner)
-		if at := w.Lock.Expires; !at.IsZero() && (d.Expires.IsZero() || at.Before(d.Expires)) {
-			d.Expires = at
-		}
+		d.Expires = Earliest(d.Expires, w.Lock.Expires)
 	}
 	return d, true
 }
@@ -256,11 +247,12 @@ func (g *waitGraph) ages(w Wait) (ages []time.Duration) {
 	return ages
 }
 
-// threadID is the owner that Redisson and its likes store: the client and its thread.
-var threadID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+$`)
-
-// isThread reports whether the name of an owner is that of one thread.
-func isThread(owner string) bool { return threadID.MatchString(owner) }
+// isThread reports whether the name of an owner is that of one thread, as Redisson and its likes
+// store it: the client and its thread.
+func isThread(owner string) bool {
+	client, thread, _ := strings.Cut(owner, ":")
+	return isUUID(client) && thread != "" && digits(thread) == thread
+}
 
 // Text describes the deadlock in one or two sentences, at a time of the server.
 func (d Deadlock) Text(now time.Time) string {

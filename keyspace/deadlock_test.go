@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -102,9 +103,7 @@ func TestDeadlocksAreCyclesOfWaits(t *testing.T) {
 		}
 		found := keyspace.Findings(s)
 		found = slices.DeleteFunc(found, func(f keyspace.Finding) bool { return !strings.Contains(f.ID, "deadlock") })
-		if len(found) != tt.length {
-			t.Errorf("%s: %d findings", name, len(found))
-		}
+		check.True(t, len(found) == tt.length, "%s: %d findings", name, len(found))
 	}
 }
 
@@ -113,9 +112,7 @@ func TestADeadlockNamesItsCycleAndItsEnd(t *testing.T) {
 	s.Locks[1].Expires = t0.Add(10 * time.Second)
 	want := "Deadlock: A waits for lock:3 of B, B waits for lock:1 of C, C waits for lock:2 of A. The first deadline ends it in 10 s."
 	got := strings.NewReplacer(thread(1), "A", thread(2), "B", thread(3), "C").Replace(keyspace.Deadlocks(s)[0].Text(t0))
-	if got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
+	check.True(t, got == want, "%s\nwant %s", got, want)
 	for i := range s.Locks {
 		s.Locks[i].Expires = time.Time{}
 	}

@@ -83,46 +83,44 @@ func (d Delta) Apply(old Snapshot) Snapshot {
 		return now
 	}
 	now.Locks = make([]*Lock, 0, len(old.Locks)+len(d.Locks))
-	gone, news := d.Gone, d.Locks
-	for i := range old.Locks {
-		id := old.Locks[i].ID()
-		for len(news) > 0 && news[0].ID().Compare(id) < 0 {
-			now.Locks, news = append(now.Locks, news[0]), news[1:]
+	gone := d.Gone
+	for was, is := range pairs(old.Locks, d.Locks) {
+		if is != nil {
+			now.Locks = append(now.Locks, is)
+			continue
 		}
-		for len(gone) > 0 && gone[0].Compare(id) < 0 {
+		for len(gone) > 0 && gone[0].Compare(was.ID()) < 0 {
 			gone = gone[1:]
 		}
-		switch {
-		case len(gone) > 0 && gone[0] == id:
-		case len(news) > 0 && news[0].ID() == id:
-			now.Locks, news = append(now.Locks, news[0]), news[1:]
-		default:
-			now.Locks = append(now.Locks, old.Locks[i])
+		if len(gone) == 0 || gone[0] != was.ID() {
+			now.Locks = append(now.Locks, was)
 		}
 	}
-	now.Locks = append(now.Locks, news...)
 	return now
 }
 
 // Diff returns the events from old, which the delta was made from, to the later
 // snapshot. It is [Diff] of both, but looks only at the changed locks.
 func (d Delta) Diff(old Snapshot) []Event {
-	was, now := old, d.Snapshot
+	was := old
 	was.Locks = nil
-	gone, news := d.Gone, d.Locks
-	for i := range old.Locks {
-		id := old.Locks[i].ID()
-		for len(news) > 0 && news[0].ID().Compare(id) < 0 {
-			news = news[1:]
+	add := func(id ID) {
+		if i, known := FindLock(old.Locks, id); known {
+			was.Locks = append(was.Locks, old.Locks[i])
 		}
-		if len(gone) > 0 && gone[0] == id {
-			gone = gone[1:]
-		} else if len(news) == 0 || news[0].ID() != id {
-			continue
-		}
-		was.Locks = append(was.Locks, old.Locks[i])
 	}
-	return Diff(was, now)
+	for _, l := range d.Locks {
+		add(l.ID())
+	}
+	for _, id := range d.Gone {
+		add(id)
+	}
+	return Diff(was, d.Snapshot)
+}
+
+// FindLock returns the position of a lock in the locks of a snapshot.
+func FindLock(locks []*Lock, id ID) (int, bool) {
+	return slices.BinarySearchFunc(locks, id, func(l *Lock, id ID) int { return l.ID().Compare(id) })
 }
 
 // SameLock reports whether two reads of a lock are equal. Two reads of one deadline may

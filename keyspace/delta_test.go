@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -108,9 +109,7 @@ func TestEveryFieldOfALockCanChange(t *testing.T) {
 				}
 			}
 			fill(c.part(&other).Field(i))
-			if SameLock(&c.base, &other) {
-				t.Errorf("%s.%s is not compared", name, field.Name)
-			}
+			check.True(t, !SameLock(&c.base, &other), "%s.%s is not compared", name, field.Name)
 		}
 	}
 }
@@ -168,9 +167,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 				}
 			}
 		}
-		if kept < 60 || kept > 70 {
-			t.Errorf("%d snapshots are kept of the 60 of ten minutes", kept)
-		}
+		check.True(t, kept >= 60 && kept <= 70, "%d snapshots are kept of the 60 of ten minutes", kept)
 		tight := History{Memory: 190 << 10}
 		drops := 0
 		for _, s := range all {
@@ -186,9 +183,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 				t.Fatalf("it has %d bytes", n)
 			}
 		}
-		if drops > len(all)/2 {
-			t.Errorf("%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
-		}
+		check.True(t, drops <= len(all)/2, "%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
 		if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {
 			t.Errorf("190 KiB hold the snapshots from %v to %v", oldest, newest)
 		}

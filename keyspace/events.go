@@ -122,11 +122,7 @@ func heldFor(l Lock, until time.Time) time.Duration {
 	if len(l.Holders) != 1 || l.Holders[0].Since.IsZero() {
 		return 0
 	}
-	begin := l.Holders[0].Since
-	if l.Renewed.After(begin) {
-		begin = l.Renewed
-	}
-	return until.Sub(begin)
+	return until.Sub(Later(l.Holders[0].Since, l.Renewed))
 }
 
 func byID(locks []*Lock) map[ID]*Lock {
@@ -272,13 +268,10 @@ func (d *Differ) endKind(h Holder) EventKind {
 
 // end reports the end of a hold.
 func (d *Differ) end(l Lock, h Holder, kind EventKind) {
-	end := d.At
-	if kind == Expired && h.Expires.Before(end) {
-		end = h.Expires
-	}
 	d.add(kind, l, h)
-	if !h.Since.IsZero() && h.Since.Before(end) {
-		d.Events[len(d.Events)-1].Held = end.Sub(h.Since)
+	e := &d.Events[len(d.Events)-1]
+	if end := e.Ended(); !h.Since.IsZero() && h.Since.Before(end) {
+		e.Held = end.Sub(h.Since)
 	}
 }
 

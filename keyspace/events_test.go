@@ -2,10 +2,10 @@ package keyspace_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -99,9 +99,7 @@ func TestDiffSaysWhatHappened(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			old := keyspace.Snapshot{At: at(1000), Locks: snapshotOf(c.old...).Locks, Complete: true}
 			now := keyspace.Snapshot{At: at(2000), Locks: snapshotOf(c.now...).Locks, Complete: true}
-			if got := words(keyspace.Diff(old, now)); !slices.Equal(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			check.Same(t, words(keyspace.Diff(old, now)), c.want)
 		})
 	}
 }
@@ -130,9 +128,7 @@ func TestLocksOfTheFirstPassAreDiscovered(t *testing.T) {
 	for _, c := range []struct{ before, now bool }{{false, false}, {false, true}, {true, false}} {
 		old := keyspace.Snapshot{Complete: c.before}
 		now := keyspace.Snapshot{Locks: snapshotOf(lock...).Locks, Complete: c.now}
-		if got := words(keyspace.Diff(old, now)); !slices.Equal(got, []string{"appeared a"}) {
-			t.Errorf("complete %v then %v: got %q", c.before, c.now, got)
-		}
+		check.Same(t, words(keyspace.Diff(old, now)), []string{"appeared a"}, "complete %v then %v", c.before, c.now)
 	}
 }
 
@@ -142,9 +138,7 @@ func TestDiffTellsLocksApartByWhereTheyAre(t *testing.T) {
 	here.Node, there.Node = "one:6379", "two:6379"
 	old := keyspace.Snapshot{At: at(1000), Locks: []*keyspace.Lock{&here}, Complete: true}
 	now := keyspace.Snapshot{At: at(2000), Locks: []*keyspace.Lock{&here, &there}, Complete: true}
-	if got := words(keyspace.Diff(old, now)); !slices.Equal(got, []string{"acquired b"}) {
-		t.Errorf("got %q", got)
-	}
+	check.Same(t, words(keyspace.Diff(old, now)), []string{"acquired b"})
 }
 
 func TestEventsCarryTheLockAndTheTimeOfTheLook(t *testing.T) {
@@ -152,7 +146,5 @@ func TestEventsCarryTheLockAndTheTimeOfTheLook(t *testing.T) {
 	old := keyspace.Snapshot{At: at(1000), Locks: []*keyspace.Lock{&lock}, Complete: true}
 	now := keyspace.Snapshot{At: at(2000), Complete: true}
 	events := keyspace.Diff(old, now)
-	if len(events) != 1 || events[0].Lock.Key != "k" || !events[0].At.Equal(at(2000)) {
-		t.Errorf("got %+v", events)
-	}
+	check.True(t, len(events) == 1 && events[0].Lock.Key == "k" && events[0].At.Equal(at(2000)), "got %+v", events)
 }

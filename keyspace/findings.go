@@ -181,10 +181,7 @@ func overdue(l *Lock, now time.Time) string {
 // them at the time of their read: a later now, of another read, does not prove that they
 // still exist.
 func stampPassed(l *Lock, now time.Time) string {
-	if !l.ReadAt.IsZero() && l.ReadAt.Before(now) {
-		now = l.ReadAt
-	}
-	left, expires := l.TTL(now)
+	left, expires := l.TTL(Earliest(now, l.ReadAt))
 	if len(l.Holders) == 0 || !l.Stamped || !expires || left > -stampGrace {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -102,19 +103,12 @@ func TestFindings(t *testing.T) {
 			var ids []string
 			for _, f := range keyspace.Findings(s) {
 				ids = append(ids, f.ID)
-				if !slices.Contains(keyspace.FindingKinds(), keyspace.FindingKind{ID: f.ID, Severity: f.Severity}) {
-					t.Errorf("%s, %s is not one of the kinds", f.ID, f.Severity)
-				}
-				if f.Lock != c.lock.ID() || f.Remedy == "" || f.Severity == keyspace.Info {
-					t.Errorf("got %+v", f)
-				}
-				if !strings.Contains(f.Text, c.says) {
-					t.Errorf("it says %q, not %q", f.Text, c.says)
-				}
+				check.True(t, slices.Contains(keyspace.FindingKinds(), keyspace.FindingKind{ID: f.ID, Severity: f.Severity}),
+					"%s, %s is not one of the kinds", f.ID, f.Severity)
+				check.True(t, f.Lock == c.lock.ID() && f.Remedy != "" && f.Severity != keyspace.Info, "got %+v", f)
+				check.True(t, strings.Contains(f.Text, c.says), "it says %q, not %q", f.Text, c.says)
 			}
-			if got := strings.Join(ids, " "); got != c.want {
-				t.Errorf("found %q, want %q", got, c.want)
-			}
+			check.Equal(t, strings.Join(ids, " "), c.want, "found")
 		})
 	}
 }
@@ -199,22 +193,14 @@ func TestServerFindings(t *testing.T) {
 			for _, f := range keyspace.ServerFindings(c.snap) {
 				ids = append(ids, f.ID)
 				kind := keyspace.FindingKind{ID: f.ID, Severity: f.Severity}
-				if !slices.Contains(keyspace.FindingKinds(), kind) {
-					t.Errorf("%v is not one of the kinds", kind)
-				}
+				check.True(t, slices.Contains(keyspace.FindingKinds(), kind), "%v is not one of the kinds", kind)
 				missing = slices.DeleteFunc(missing, func(k keyspace.FindingKind) bool { return k == kind })
-				if f.Lock != (keyspace.ID{}) || f.Remedy == "" || !strings.Contains(f.Text, c.says) {
-					t.Errorf("got %+v", f)
-				}
+				check.True(t, f.Lock == (keyspace.ID{}) && f.Remedy != "" && strings.Contains(f.Text, c.says), "got %+v", f)
 			}
-			if got := strings.Join(ids, " "); got != c.want {
-				t.Errorf("found %q, want %q", got, c.want)
-			}
+			check.Equal(t, strings.Join(ids, " "), c.want, "found")
 		})
 	}
-	if len(missing) == 0 || missing[len(missing)-1].ID != "possible-deadlock" {
-		t.Errorf("no server has one of %v", missing)
-	}
+	check.True(t, len(missing) != 0 && missing[len(missing)-1].ID == "possible-deadlock", "no server has one of %v", missing)
 }
 
 func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
@@ -237,12 +223,8 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 		got = append(got, l.Key)
 	}
 	want := []string{"e stuck", "d overdue", "c two wait", "b one waits", "g asked for", "a quiet", "f quiet, too"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if s.Locks[0].Key != "a quiet" {
-		t.Error("the snapshot was changed")
-	}
+	check.True(t, slices.Equal(got, want), "got %q, want %q", got, want)
+	check.True(t, s.Locks[0].Key == "a quiet", "the snapshot was changed")
 }
 
 func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
@@ -271,9 +253,7 @@ func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
 		{"its client is gone", gone, 7000, keyspace.Stuck},
 		{"since an unknown time", unknown, 601_000, keyspace.Held},
 	} {
-		if got := c.lock.State(at(c.at)); got != c.want {
-			t.Errorf("%s: it is %s, want %s", c.name, got, c.want)
-		}
+		check.Equal(t, c.lock.State(at(c.at)), c.want, "%s: it is", c.name)
 	}
 }
 
@@ -282,9 +262,7 @@ func TestNamesAreOrderedByTheirNumbers(t *testing.T) {
 	names := slices.Clone(want)
 	slices.Sort(names)
 	slices.SortFunc(names, keyspace.CompareNames)
-	if !slices.Equal(names, want) {
-		t.Errorf("got %q", names)
-	}
+	check.True(t, slices.Equal(names, want), "got %q", names)
 }
 
 // Locks without findings and waiters are in the order of their names.
@@ -306,9 +284,7 @@ func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
 func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {
 	for after, want := range map[time.Duration]keyspace.State{-time.Second: keyspace.Held, 500 * time.Millisecond: keyspace.Held, 5 * time.Second: keyspace.Lapsed} {
 		l := keyspace.Lock{Key: "k", Kind: keyspace.Mutex, Stamped: true, Expires: t0, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: t0}}}
-		if got := l.State(t0.Add(after)); got != want {
-			t.Errorf("%v after its deadline it is %s, want %s", after, got, want)
-		}
+		check.Equal(t, l.State(t0.Add(after)), want, "%v after its deadline it is", after)
 		if l.Stamped = false; l.State(t0.Add(after)) != keyspace.Held {
 			t.Errorf("%v after the TTL of the last read it is %s", after, l.State(t0.Add(after)))
 		}

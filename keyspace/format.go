@@ -122,10 +122,7 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 // key may exist for longer, for its waiters or for a holder that has released it.
 func inheritExpiry(l *Lock, e Entry) {
 	if l.Expires.IsZero() {
-		l.Expires = e.Expires
-		if last := lastDeadline(l.Holders); !last.IsZero() && (l.Expires.IsZero() || last.Before(l.Expires)) {
-			l.Expires = last
-		}
+		l.Expires = Earliest(e.Expires, lastDeadline(l.Holders))
 	}
 	for i := range l.Holders {
 		if l.Holders[i].Expires.IsZero() {
@@ -140,9 +137,7 @@ func lastDeadline(holders []Holder) (last time.Time) {
 		if h.Expires.IsZero() {
 			return time.Time{}
 		}
-		if h.Expires.After(last) {
-			last = h.Expires
-		}
+		last = Later(last, h.Expires)
 	}
 	return last
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 )
@@ -19,22 +20,16 @@ func TestGlobsAreThoseOfRedis(t *testing.T) {
 		"aaab", "\xff\x00", "héllo", "a.b", "ba", "[abc]", "z",
 	}
 	for _, name := range names {
-		if err := rdb.Set(t.Context(), name, "", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, rdb.Set(t.Context(), name, "", 0).Err())
 	}
 	for _, glob := range []string{
 		"*", "a", "a*", "*a", "*b", "*a*b*", "?", "??", "myapp:mutex:*", "myapp:*", "x[*]y", "x\\*y", "x[?]y", "x?y", "x[a-c]y", "x[c-a]y",
 		"x[^a]y", "x[\\]]y", "[abc]", "[^abc]", "[a", "x[a-", "x\\", "x[^", "a**b", "*c*", "a.b", "x[a\\-z]y", "h*o", "**", "[z-a]", "x[]y", "x[^]y",
 	} {
 		want, err := rdb.Keys(t.Context(), glob).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		for _, name := range names {
-			if got := keyspace.MatchGlob(glob, name); got != slices.Contains(want, name) {
-				t.Errorf("%q is like %q: %v", name, glob, got)
-			}
+			check.Equal(t, keyspace.MatchGlob(glob, name), slices.Contains(want, name), "%q is like %q", name, glob)
 		}
 	}
 }

@@ -76,31 +76,21 @@ const (
 )
 
 // String returns the word that is used in JSON.
-func (c Confidence) String() string {
-	switch c {
-	case Certain:
-		return "certain"
-	case Likely:
-		return "likely"
-	case Possible:
-		return "possible"
-	default:
-		return "no"
-	}
-}
+func (c Confidence) String() string { return confidences[c] }
+
+var confidences = [...]string{No: "no", Possible: "possible", Likely: "likely", Certain: "certain"}
 
 // MarshalText implements [encoding.TextMarshaler].
 func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (c *Confidence) UnmarshalText(text []byte) error {
-	for _, known := range []Confidence{No, Possible, Likely, Certain} {
-		if string(text) == known.String() {
-			*c = known
-			return nil
-		}
+	i := slices.Index(confidences[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("unknown confidence %q", text)
 	}
-	return fmt.Errorf("unknown confidence %q", text)
+	*c = Confidence(i)
+	return nil
 }
 
 // Lock is one lock as it was read. It is a value: its slices never change after it has
@@ -186,12 +176,7 @@ type Waiter struct {
 
 // Name returns the text that names the holder on a screen: its label or, without one,
 // its ID.
-func (h Holder) Name() string {
-	if h.Label != "" {
-		return h.Label
-	}
-	return h.ID
-}
+func (h Holder) Name() string { return cmp.Or(h.Label, h.ID) }
 
 // WaiterCount returns the number of waiters that the format shows: of those that it
 // lists, or the number alone if it stores no more.
@@ -354,12 +339,9 @@ func (l *Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 
 // Age returns the duration of the longest current hold. It is 0 without holders, and for a
 // hold that was read only once and does not store its begin.
-func (l *Lock) Age(now time.Time) Age {
-	var longest Age
-	for _, h := range l.Holders {
-		if age := ageOf(h.Since, h.Seen, now); age.Duration > longest.Duration {
-			longest = age
-		}
+func (l *Lock) Age(now time.Time) (longest Age) {
+	for i := range l.Holders {
+		longest = longerAge(longest, l.Holders[i].Age(now))
 	}
 	return longest
 }
@@ -379,11 +361,34 @@ func (w Waiter) DeadFor(now time.Time) time.Duration {
 	return max(now.Sub(w.Expires), 0)
 }
 
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Earliest returns the earlier of two times. A zero time is unknown.
+func Earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Age is the duration of a hold or a wait. If AtLeast is set, it began before it was first
 // seen, and Duration is a lower bound.
 type Age struct {
 	time.Duration
 	AtLeast bool
+}
+
+func longerAge(a, b Age) Age {
+	if b.Duration > a.Duration {
+		return b
+	}
+	return a
 }
 
 func ageOf(since, seen, now time.Time) Age {

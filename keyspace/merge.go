@@ -44,7 +44,7 @@ func Merge(parts []Part, o MergeOptions) Snapshot {
 	if o.Redlock {
 		s.Locks, s.Events = mergeRedlock(parts, o.MinConfidence), nil
 		s.dropAlike()
-		slices.SortFunc(s.Locks, compareLocks)
+		slices.SortFunc(s.Locks, CompareLocks)
 	}
 	if o.Mode != "" {
 		s.Server.Mode = o.Mode
@@ -66,7 +66,7 @@ func allLocks(parts []Part) []*Lock {
 			all = append(all, p.Locks...)
 		}
 	}
-	slices.SortFunc(all, compareLocks)
+	slices.SortFunc(all, CompareLocks)
 	return all
 }
 
@@ -85,7 +85,7 @@ func (s *Snapshot) dropMovedTwice(parts []Part) {
 		}
 	}
 	s.Locks = UniqueLocks(s.Locks)
-	slices.SortFunc(s.Locks, compareLocks)
+	slices.SortFunc(s.Locks, CompareLocks)
 	for i := range s.Nodes {
 		s.Nodes[i].Locks = 0
 	}
@@ -99,20 +99,19 @@ func (s *Snapshot) dropMovedTwice(parts []Part) {
 
 // UniqueLocks returns the locks without those whose key an earlier lock has.
 func UniqueLocks(all []*Lock) []*Lock {
-	type keyID struct {
-		db  int
-		key string
-	}
-	known := make(map[keyID]bool, len(all))
+	known := make(map[ID]bool, len(all))
 	return slices.DeleteFunc(slices.Clone(all), func(l *Lock) bool {
-		at := keyID{l.DB, l.Key}
+		at := l.ID().OnAnyNode()
 		seen := known[at]
 		known[at] = true
 		return seen
 	})
 }
 
-func compareLocks(a, b *Lock) int { return a.ID().Compare(b.ID()) }
+// CompareLocks orders locks like [ID.Compare], without copies.
+func CompareLocks(a, b *Lock) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
+}
 
 // addNodesOf adds the nodes of a source.
 func (s *Snapshot) addNodesOf(p Part) {
@@ -164,9 +163,7 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 	if s.Server.Version == "" {
 		s.Server = one.Server
 	}
-	if one.At.After(s.At) {
-		s.At = one.At
-	}
+	s.At = Later(s.At, one.At)
 	if s.Events == nil { // most snapshots are of one source
 		s.Events = slices.Clip(one.Events)
 	} else {
@@ -248,18 +245,16 @@ func shift(t time.Time, d time.Duration) time.Time {
 // majority all tokens are holders and the state is Partial. Locks below atLeast are
 // left out.
 func mergeRedlock(parts []Part, atLeast Confidence) []*Lock {
-	byID := make(map[ID]*copies)
+	byID := make(map[ID]copies)
 	var order []ID
 	for i, p := range parts {
 		for _, l := range p.Locks {
-			id := ID{DB: l.DB, Key: l.Key}
-			c := byID[id]
-			if c == nil {
-				c = &copies{byServer: make([]*Lock, len(parts))}
-				byID[id] = c
+			id := l.ID().OnAnyNode()
+			if byID[id] == nil {
+				byID[id] = make(copies, len(parts))
 				order = append(order, id)
 			}
-			c.byServer[i] = l
+			byID[id][i] = l
 		}
 	}
 	locks := make([]*Lock, 0, len(order))
@@ -299,17 +294,17 @@ func (s *Snapshot) dropAlike() {
 
 // copies are the locks of all servers under one key, in the order of the servers; nil
 // = no lock.
-type copies struct{ byServer []*Lock }
+type copies []*Lock
 
 // merge makes one lock of the copies.
-func (c *copies) merge(parts []Part) Lock {
+func (c copies) merge(parts []Part) Lock {
 	l := c.mostCertain()
 	l.Kind, l.Node = Redlock, strings.Join(addrsOf(parts), ",")
 	l.Votes = make([]Vote, len(parts))
 	for i, p := range parts {
 		l.Votes[i] = c.vote(i, p)
 	}
-	for _, one := range c.byServer {
+	for _, one := range c {
 		if one != nil && one.AskedAt.After(l.AskedAt) {
 			l.AskedAt, l.AskedPercent = one.AskedAt, one.AskedPercent
 		}
@@ -360,9 +355,9 @@ func addrsOf(parts []Part) []string {
 }
 
 // mostCertain returns the copy with the highest confidence.
-func (c *copies) mostCertain() Lock {
+func (c copies) mostCertain() Lock {
 	var best *Lock
-	for _, l := range c.byServer {
+	for _, l := range c {
 		if l != nil && (best == nil || l.Confidence > best.Confidence) {
 			best = l
 		}
@@ -372,9 +367,9 @@ func (c *copies) mostCertain() Lock {
 
 // vote returns the vote of one server. A server that does not answer, or is not fully
 // scanned, is silent.
-func (c *copies) vote(i int, p Part) Vote {
+func (c copies) vote(i int, p Part) Vote {
 	v := Vote{Node: p.Addr}
-	l := c.byServer[i]
+	l := c[i]
 	switch {
 	case l == nil:
 		v.Unreachable = p.Err != nil || !p.Complete
@@ -388,22 +383,17 @@ func (c *copies) vote(i int, p Part) Vote {
 type tokenHolds []Holder
 
 // holdsByToken lists the holds of each token, those on most servers first.
-func (c *copies) holdsByToken() []tokenHolds {
+func (c copies) holdsByToken() []tokenHolds {
 	of := make(map[string]tokenHolds)
-	for _, l := range c.byServer {
+	for _, l := range c {
 		if l != nil && len(l.Holders) > 0 {
 			h := l.Holders[0]
 			of[h.ID] = append(of[h.ID], h)
 		}
 	}
-	all := make([]tokenHolds, 0, len(of))
-	for _, holds := range of {
-		all = append(all, holds)
-	}
-	slices.SortFunc(all, func(a, b tokenHolds) int {
+	return slices.SortedFunc(maps.Values(of), func(a, b tokenHolds) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a[0].ID, b[0].ID))
 	})
-	return all
 }
 
 // holder makes one holder of all holds of a token. With a majority, the hold lasts from
@@ -414,9 +404,7 @@ func (c tokenHolds) holder(quorum int) Holder {
 	begins, ends := make([]time.Time, len(c)), make([]time.Time, len(c))
 	for i, one := range c {
 		begins[i], ends[i] = one.Since, one.Expires
-		if one.Seen.After(h.Seen) {
-			h.Seen = one.Seen
-		}
+		h.Seen = Later(h.Seen, one.Seen)
 		h.Count = max(h.Count, one.Count)
 	}
 	slices.SortFunc(begins, time.Time.Compare)

@@ -110,7 +110,7 @@ func pairs(old, now []*Lock) func(yield func(was, is *Lock) bool) {
 			case len(now) == 0:
 				order = -1
 			case old[0] != now[0]:
-				order = compareLocks(old[0], now[0])
+				order = CompareLocks(old[0], now[0])
 			}
 			if order <= 0 {
 				was, old = old[0], old[1:]
@@ -172,14 +172,10 @@ type rank struct {
 
 // compareNames orders locks by their names, and those of one name as in a snapshot.
 func compareNames(a, b *Lock) int {
-	return cmp.Or(CompareNames(a.Key, b.Key), compareLocks(a, b))
+	return cmp.Or(CompareNames(a.Key, b.Key), CompareLocks(a, b))
 }
 
 // totalWait estimates the time lost to a lock, to compare locks.
 func (l *Lock) totalWait(now time.Time) time.Duration {
-	n := l.LeastWaiters(now)
-	if n == 0 {
-		return 0
-	}
-	return time.Duration(n) * l.Age(now).Duration
+	return time.Duration(l.LeastWaiters(now)) * l.Age(now).Duration
 }

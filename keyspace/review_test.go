@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -73,7 +74,5 @@ func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
 			changed++
 		}
 	}
-	if deadlocks < 100 || changed < 1000 {
-		t.Errorf("only %d deadlocks and %d other orders", deadlocks, changed)
-	}
+	check.True(t, deadlocks >= 100 && changed >= 1000, "only %d deadlocks and %d other orders", deadlocks, changed)
 }

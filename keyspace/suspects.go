@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -224,12 +225,7 @@ func (s *Suspects) IDs() []int64 {
 	if s.changes < 2 {
 		return nil
 	}
-	ids := make([]int64, 0, len(s.all))
-	for id := range s.all {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.Sorted(maps.Keys(s.all))
 }
 
 // Best returns the suspect with the most evidence. Its Client is zero if there is none.

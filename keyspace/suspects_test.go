@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -123,9 +124,7 @@ func TestTheClientThatRenewsIsNamedWithinThreeChanges(t *testing.T) {
 		}
 	}
 	t.Logf("named in %d of %d trials, after %.2f changes", named, trials, float64(changes)/float64(max(named, 1)))
-	if named < int(trials)*95/100 {
-		t.Errorf("named in %d of %d trials", named, trials)
-	}
+	check.True(t, named >= int(trials)*95/100, "named in %d of %d trials", named, trials)
 }
 
 // The client of the holder is not in the list, because its connection is another one each
@@ -163,9 +162,7 @@ func TestAClientThatRenewsAnotherLockShortlyBeforeIsNotNamed(t *testing.T) {
 			s.pass(300 * time.Millisecond)
 			s.run(100, "evalsha")
 		})
-		if got.Named && got.Client.ID != 101 {
-			t.Errorf("trial %d names %+v", trial, got)
-		}
+		check.True(t, !got.Named || got.Client.ID == 101, "trial %d names %+v", trial, got)
 	}
 }
 

@@ -85,8 +85,8 @@ const (
 func (l *Lock) LongestWait(now time.Time) (Age, Severity) {
 	var longest Age
 	for i := range l.Waiters {
-		if w := &l.Waiters[i]; w.DeadFor(now) == 0 && w.Age(now).Duration > longest.Duration {
-			longest = w.Age(now)
+		if w := &l.Waiters[i]; w.DeadFor(now) == 0 {
+			longest = longerAge(longest, w.Age(now))
 		}
 	}
 	switch {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -86,13 +87,9 @@ func TestFindingsOfThePastOfALock(t *testing.T) {
 			var found []string
 			for _, f := range keyspace.Findings(keyspace.Snapshot{At: at(c.at), Locks: []*keyspace.Lock{&c.lock}}) {
 				found = append(found, f.ID+" "+f.Severity.String())
-				if !strings.Contains(f.Text, c.says) {
-					t.Errorf("it says %q, not %q", f.Text, c.says)
-				}
+				check.True(t, strings.Contains(f.Text, c.says), "it says %q, not %q", f.Text, c.says)
 			}
-			if got := strings.Join(found, ", "); got != c.want {
-				t.Errorf("found %q, want %q", got, c.want)
-			}
+			check.Equal(t, strings.Join(found, ", "), c.want, "found")
 		})
 	}
 }
@@ -212,9 +209,7 @@ func TestOutlivedNamesTheTTLThatWouldHaveFitted(t *testing.T) {
 		for _, f := range keyspace.Findings(keyspace.Snapshot{At: at(181_000), Locks: []*keyspace.Lock{&last}}) {
 			texts = append(texts, f.Text)
 		}
-		if len(texts) != 1 || !strings.HasSuffix(texts[0], c.says) {
-			t.Errorf("found %q, want %q", texts, c.says)
-		}
+		check.True(t, len(texts) == 1 && strings.HasSuffix(texts[0], c.says), "found %q, want %q", texts, c.says)
 	}
 }
 
@@ -224,8 +219,6 @@ func TestTheLongestWaitHasASeverity(t *testing.T) {
 	l.Waiters[0].Since, l.Waiters[1].Since = at(2000), t0
 	for ms, want := range map[int]string{4900: "0 info", 5000: "5 info", 29_000: "29 info", 30_000: "30 warning", 60_000: "60 critical"} {
 		wait, severity := l.LongestWait(at(ms))
-		if got := fmt.Sprint(int(wait.Seconds()), " ", severity); got != want {
-			t.Errorf("after %d ms the wait is %q, want %q", ms, got, want)
-		}
+		check.Equal(t, fmt.Sprint(int(wait.Seconds()), " ", severity), want, "after %d ms the wait is", ms)
 	}
 }

@@ -52,13 +52,6 @@ func ChainOf(s Snapshot, l *Lock) Chain {
 	return c
 }
 
-func longerAge(a, b Age) Age {
-	if b.Duration > a.Duration {
-		return b
-	}
-	return a
-}
-
 // longest returns the longest wait for a lock.
 func (g *waitGraph) longest(l *Lock) (longest Age) {
 	for i := range l.Waiters {

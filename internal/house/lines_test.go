@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // TestLinesPerPackage prints the lines of Go of each package, for the budget in
@@ -19,9 +21,7 @@ func TestLinesPerPackage(t *testing.T) {
 	packages := make(map[string]size)
 	eachFile(t, func(name string, _ *ast.File) {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		n, s := bytes.Count(text, []byte("\n")), packages[path.Dir(name)]
 		if strings.HasSuffix(name, "_test.go") {
 			s.tests, all.tests = s.tests+n, all.tests+n

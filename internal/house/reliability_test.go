@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 var update = flag.Bool("update", false, "write what docs/reliability.md says of the tests anew")
@@ -25,9 +27,7 @@ var row = regexp.MustCompile(`^\| (P?\d+) \| (.+) \| (.*?) ?\|$`)
 // contains its number, and the page names exactly these tests.
 func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile(reliabilityPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	covered := testsByNumber(t)
 	lines := strings.Split(string(page), "\n")
 	for i, line := range lines {
@@ -58,9 +58,7 @@ func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
 	switch {
 	case want == string(page):
 	case *update:
-		if err := os.WriteFile(reliabilityPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(reliabilityPage, []byte(want), 0o644))
 	default:
 		t.Errorf("%s is stale; write it anew: go test ./internal/house -run Reliability -update", reliabilityPage)
 	}

@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"locktop/internal/check"
 )
 
 // The workflows are YAML, call only targets of the Makefile that exist, and wait for no
 // job for longer than an hour.
 func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	files, err := filepath.Glob(".github/workflows/*.yml")
 	if err != nil || len(files) != 2 {
 		t.Fatalf("workflows: %v, %v; want ci and release", files, err)
@@ -24,50 +24,37 @@ func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 	targets := 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var workflow struct {
 			Jobs map[string]struct {
 				Timeout int `yaml:"timeout-minutes"`
 				Steps   []struct{ Uses, Run string }
 			}
 		}
-		if err := yaml.Unmarshal(text, &workflow); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		check.OK(t, yaml.Unmarshal(text, &workflow), "%s", file)
 		for name, job := range workflow.Jobs {
-			if job.Timeout == 0 || job.Timeout > 60 {
-				t.Errorf("%s: job %s has a timeout of %d minutes", file, name, job.Timeout)
-			}
+			check.True(t, job.Timeout != 0 && job.Timeout <= 60, "%s: job %s has a timeout of %d minutes", file, name, job.Timeout)
 			for _, step := range job.Steps {
 				target, ok := strings.CutPrefix(step.Run, "make ")
 				if !ok {
 					continue
 				}
 				targets++
-				if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `: `).Match(makefile) {
-					t.Errorf("%s calls make %s, which the Makefile has not", file, target)
-				}
+				check.True(t, regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(target)+`: `).Match(makefile),
+					"%s calls make %s, which the Makefile has not", file, target)
 			}
 		}
 	}
-	if targets < 2 {
-		t.Errorf("the workflows call %d targets of the Makefile; want ci and dist", targets)
-	}
+	check.True(t, targets >= 2, "the workflows call %d targets of the Makefile; want ci and dist", targets)
 }
 
 // All scripts that a target of the Makefile or the run of CI calls exist.
 func TestScriptsThatAreCalledExist(t *testing.T) {
 	for _, caller := range []string{"Makefile", ".ci/run", ".ci/packaged"} {
 		text, err := os.ReadFile(caller)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		scripts := regexp.MustCompile(`(?m)(?:^|[ \t])(\.ci/[a-z]+)`).FindAllSubmatch(text, -1)
-		if len(scripts) == 0 {
-			t.Errorf("%s calls no script", caller)
-		}
+		check.True(t, len(scripts) != 0, "%s calls no script", caller)
 		for _, script := range scripts {
 			if _, err := os.Stat("" + string(script[1])); err != nil {
 				t.Errorf("%s calls %s: %v", caller, script[1], err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/humanize"
 )
 
@@ -76,23 +77,17 @@ func TestCountsHaveTheirThousandsApart(t *testing.T) {
 		0: "0", 999: "999", 4310: "4,310", -4310: "-4,310", -431: "-431", 1_234_567: "1,234,567", math.MinInt64: "-9,223,372,036,854,775,808",
 	})
 	for n, want := range map[int]string{0: "0 locks", 1: "1 lock", 4310: "4,310 locks"} {
-		if got := humanize.Plural(n, "lock"); got != want {
-			t.Errorf("%d: got %q, want %q", n, got, want)
-		}
+		check.Equal(t, humanize.Plural(n, "lock"), want, "%d", n)
 	}
 	for n, want := range map[int]string{0: "0 times", 1: "once", 4310: "4,310 times"} {
-		if got := humanize.Times(n); got != want {
-			t.Errorf("%d: got %q, want %q", n, got, want)
-		}
+		check.Equal(t, humanize.Times(n), want, "%d", n)
 	}
 }
 
 func each[V ~int64](t *testing.T, write func(V) string, cases map[V]string) {
 	t.Helper()
 	for v, want := range cases {
-		if got := write(v); got != want {
-			t.Errorf("%d: got %q, want %q", v, got, want)
-		}
+		check.Equal(t, write(v), want, "%d", v)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 func TestMomentsAreFoundInTheSpan(t *testing.T) {
@@ -45,8 +47,7 @@ func TestMomentsAreFoundInTheSpan(t *testing.T) {
 		{"-90s", now, at(22, 9, 28, 30), ""},
 	} {
 		got, err := ParseMoment(tt.text, at(22, 9, 30, 0), tt.span)
-		if !got.Equal(tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("%q is %v, %v, want %v %s", tt.text, got, err, tt.want, tt.err)
-		}
+		check.True(t, got.Equal(tt.want) && (err == nil) == (tt.err == "") && (err == nil || strings.Contains(err.Error(), tt.err)),
+			"%q is %v, %v, want %v %s", tt.text, got, err, tt.want, tt.err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 )
@@ -43,9 +44,7 @@ func TestAFrozenProxyDeliversWhenItThaws(t *testing.T) {
 		default:
 		}
 		proxy.Thaw()
-		if err := <-answered; err != nil {
-			t.Fatalf("after the thaw: %v", err)
-		}
+		check.OK(t, <-answered, "after the thaw")
 	})
 }
 
@@ -83,12 +82,8 @@ func TestTheHandshakeIsNotDelayed(t *testing.T) {
 		proxy.Delay(func() time.Duration { return time.Second })
 		began := time.Now()
 		for i := range 6 {
-			if err := rdb.Ping(ctx).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if i == 0 && time.Since(began) != 0 {
-				t.Errorf("the first answer took %v", time.Since(began))
-			}
+			check.OK(t, rdb.Ping(ctx).Err())
+			check.True(t, i != 0 || time.Since(began) == 0, "the first answer took %v", time.Since(began))
 		}
 		if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
 			t.Errorf("six answers took %v, want some undelayed and some not", took)
@@ -117,17 +112,11 @@ func TestACutOrRefusedProxyFails(t *testing.T) {
 		ctx := context.Background()
 		rdb.Ping(ctx)
 		proxy.Cut()
-		if rdb.Ping(ctx).Err() == nil {
-			t.Error("a cut connection still answers")
-		}
+		check.True(t, rdb.Ping(ctx).Err() != nil, "a cut connection still answers")
 		no := errors.New("no route")
 		proxy.Refuse(no)
-		if err := rdb.Ping(ctx).Err(); !errors.Is(err, no) {
-			t.Errorf("refused dial ended with %v", err)
-		}
+		check.Is(t, rdb.Ping(ctx).Err(), no, "refused dial ended with")
 		proxy.Refuse(nil)
-		if err := rdb.Ping(ctx).Err(); err != nil {
-			t.Errorf("after the refusal: %v", err)
-		}
+		check.Is(t, rdb.Ping(ctx).Err(), nil, "after the refusal")
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // across returns both ends of a connection over a new network.
@@ -18,7 +20,7 @@ func across(t *testing.T) (w *Network, near, far net.Conn) {
 	far, ours := net.Pipe()
 	w = New(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
 	near, err := w.Dial(t.Context(), "tcp", "x")
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return w, near, far
 }
@@ -54,9 +56,7 @@ func TestHeldBackDataArrivesAfterHeal(t *testing.T) {
 			t.Fatal("a packet got through")
 		}
 		w.Heal()
-		if got := <-heard; got != "onetwo" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, <-heard, "onetwo")
 	})
 }
 
@@ -78,9 +78,7 @@ func TestHeldBackDataArrivesAfterTheDeadlineOfItsWrite(t *testing.T) {
 			end()
 			select {
 			case got := <-heard:
-				if got != "one" {
-					t.Errorf("%s: got %q", name, got)
-				}
+				check.True(t, got == "one", "%s: got %q", name, got)
 			case <-time.After(2 * time.Hour):
 				t.Errorf("%s: nothing arrived", name)
 			}
@@ -96,9 +94,7 @@ func TestCloseDuringAPartitionLosesNoWrite(t *testing.T) {
 		io.WriteString(near, "last words")
 		near.Close()
 		w.Heal()
-		if got := <-heard; got != "last words" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, <-heard, "last words")
 		if _, more := <-heard; more {
 			t.Error("the connection stays open")
 		}
@@ -128,9 +124,7 @@ func TestCloseWakesTheReaderAlsoIfDataIsHeldBack(t *testing.T) {
 			t.Error("the reader still waits")
 		}
 		w.Heal()
-		if got := <-heard; got != "last words" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, <-heard, "last words")
 	})
 }
 
@@ -140,18 +134,14 @@ func TestRequestsPassIfOnlyRepliesAreFrozen(t *testing.T) {
 		w.PartitionReplies()
 		heard, replies := hear(far), hear(near)
 		io.WriteString(near, "request")
-		if got := <-heard; got != "request" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, <-heard, "request")
 		go io.WriteString(far, "reply")
 		time.Sleep(time.Hour)
 		if len(replies) > 0 {
 			t.Fatal("a reply got through")
 		}
 		w.Heal()
-		if got := <-replies; got != "reply" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, <-replies, "reply")
 	})
 }
 
@@ -171,13 +161,9 @@ func TestAServerDoesNotWaitForRepliesThatAreHeldBack(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if written != 3 || len(replies) > 0 {
-			t.Errorf("the server wrote %d of 3 replies, %d arrived", written, len(replies))
-		}
+		check.True(t, written == 3 && len(replies) == 0, "the server wrote %d of 3 replies, %d arrived", written, len(replies))
 		w.Heal()
-		if got := <-replies + <-replies + <-replies; got != "onetwothree" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, <-replies+<-replies+<-replies, "onetwothree")
 	})
 }
 
@@ -192,9 +178,7 @@ func TestAFrozenReadEndsAtItsDeadline(t *testing.T) {
 			}
 			began := time.Now()
 			_, err := near.Read(make([]byte, 10))
-			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
-				t.Errorf("%v after %s", err, time.Since(began))
-			}
+			check.True(t, errors.Is(err, os.ErrDeadlineExceeded) && time.Since(began) == time.Second, "%v after %s", err, time.Since(began))
 			w.Heal() // heal causes only one error
 			near.SetReadDeadline(time.Time{})
 			if replies == "" {
@@ -242,9 +226,7 @@ func TestADeadlineMayMoveDuringAFrozenRead(t *testing.T) {
 		time.AfterFunc(time.Second, func() { near.SetReadDeadline(time.Unix(1, 0)) })
 		began := time.Now()
 		_, err := near.Read(make([]byte, 10))
-		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
+		check.True(t, errors.Is(err, os.ErrDeadlineExceeded) && time.Since(began) == time.Second, "%v after %s", err, time.Since(began))
 	})
 }
 
@@ -279,9 +261,7 @@ func TestACutConnectionNeverHeals(t *testing.T) {
 			t.Errorf("%q arrived from a client that is dead", got)
 		}
 		_, err := w.Dial(t.Context(), "tcp", "127.0.0.1:1")
-		if !errors.Is(err, errDead) {
-			t.Errorf("dialed: %v", err)
-		}
+		check.True(t, errors.Is(err, errDead), "dialed: %v", err)
 	})
 }
 
@@ -361,16 +341,16 @@ func TestAPartitionAndASuspendedClientMakeNoConnection(t *testing.T) {
 
 func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	defer server.Close()
 	n := New((&net.Dialer{}).DialContext)
 	proxy, err := n.Listen("tcp", server.Addr().String())
-	must(t, err)
+	check.OK(t, err)
 	near, err := net.Dial("tcp", proxy.Addr())
-	must(t, err)
+	check.OK(t, err)
 	defer near.Close()
 	far, err := server.Accept()
-	must(t, err)
+	check.OK(t, err)
 	defer far.Close()
 	requests, replies := hear(far), hear(near)
 	io.WriteString(near, "one")
@@ -394,15 +374,11 @@ func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 	}
 	near.Close() // the client dies: what it sent still arrives
 	n.Heal()
-	if got := <-requests; got != "four" {
-		t.Errorf("the server got %q", got)
-	}
+	check.Equal(t, <-requests, "four", "the server")
 	if got, open := <-requests; open {
 		t.Errorf("the server got %q", got)
 	}
-	if err := proxy.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, proxy.Close(), nil)
 	if _, err := net.Dial("tcp", proxy.Addr()); err == nil {
 		t.Error("the address is still open")
 	}
@@ -410,34 +386,24 @@ func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 
 func TestAClosedProxyEndsItsConnections(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	defer server.Close()
 	n := New((&net.Dialer{}).DialContext)
 	proxy, err := n.Listen("tcp", server.Addr().String())
-	must(t, err)
+	check.OK(t, err)
 	near, err := net.Dial("tcp", proxy.Addr())
-	must(t, err)
+	check.OK(t, err)
 	defer near.Close()
 	far, err := server.Accept()
-	must(t, err)
+	check.OK(t, err)
 	defer far.Close()
 	requests, replies := hear(far), hear(near)
 	n.PartitionReplies()
 	io.WriteString(far, "held back")
-	if err := proxy.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, proxy.Close(), nil)
 	for _, ends := range []chan string{requests, replies} {
 		if got, open := <-ends; open {
 			t.Errorf("got %q instead of the end", got)
 		}
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"locktop/internal/check"
 )
 
 // resp returns a command as an array of bulk strings.
@@ -31,9 +33,7 @@ func copied(t testing.TB, from io.Reader) (out string, names []string) {
 		names = append(names, name)
 		return nil
 	})
-	if !errors.Is(err, io.EOF) {
-		t.Errorf("copy ends with %v", err)
-	}
+	check.True(t, errors.Is(err, io.EOF), "copy ends with %v", err)
 	return to.String(), names
 }
 
@@ -66,12 +66,8 @@ func TestCommandsAreRecognised(t *testing.T) {
 			"at once": strings.NewReader(c.stream), "byte by byte": iotest.OneByteReader(strings.NewReader(c.stream)),
 		} {
 			out, names := copied(t, from)
-			if out != c.stream {
-				t.Errorf("%s, %s: the bytes have changed: %.100q", c.what, how, out)
-			}
-			if !slices.Equal(names, c.names) {
-				t.Errorf("%s, %s: commands %q, want %q", c.what, how, names, c.names)
-			}
+			check.True(t, out == c.stream, "%s, %s: the bytes have changed: %.100q", c.what, how, out)
+			check.True(t, slices.Equal(names, c.names), "%s, %s: commands %q, want %q", c.what, how, names, c.names)
 		}
 	}
 }
@@ -122,9 +118,7 @@ func TestACommandThatIsLostEndsTheStream(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, lost) || to.String() != resp("GET", "k") {
-		t.Errorf("passed on %q, %v", to.String(), err)
-	}
+	check.True(t, errors.Is(err, lost) && to.String() == resp("GET", "k"), "passed on %q, %v", to.String(), err)
 }
 
 func TestALargeValueIsNotKept(t *testing.T) {
@@ -138,9 +132,7 @@ func TestALargeValueIsNotKept(t *testing.T) {
 	var names []string
 	err := copyRequests(&n, from, func(name string) func() error { names = append(names, name); return nil })
 	runtime.ReadMemStats(&after)
-	if !slices.Equal(names, []string{"SET", "DEL"}) {
-		t.Errorf("commands %q, want SET and DEL", names)
-	}
+	check.True(t, slices.Equal(names, []string{"SET", "DEL"}), "commands %q, want SET and DEL", names)
 	if want := len(head) + size + len(tail); int(n) != want || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes of %d, %v", n, want, err)
 	}
@@ -174,12 +166,8 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, segment uint8) {
 		whole, names := copied(t, bytes.NewReader(stream))
 		split, again := copied(t, &segments{stream, int(segment) + 1})
-		if whole != string(stream) || split != string(stream) {
-			t.Errorf("%q becomes %q, in segments %q", stream, whole, split)
-		}
-		if !slices.Equal(names, again) {
-			t.Errorf("commands %q, in segments %q", names, again)
-		}
+		check.True(t, whole == string(stream) && split == string(stream), "%q becomes %q, in segments %q", stream, whole, split)
+		check.True(t, slices.Equal(names, again), "commands %q, in segments %q", names, again)
 	})
 }
 

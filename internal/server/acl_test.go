@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/check"
 )
 
 func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
 	c := DebugForTest(t, "--databases", "3")
 	rdb := client(t, c.Addr())
-	if err := rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(), nil)
 	if got := rdb.ConfigGet(t.Context(), "databases").Val()["databases"]; got != "3" {
 		t.Errorf("it has %s databases, want 3", got)
 	}
@@ -23,12 +23,10 @@ func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 	rdb := client(t, c.Addr())
 	err := SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
 		"-@all", "+ping", "+get", "+set", "+no-such-command", "+client|setname")
-	must(t, err)
+	check.OK(t, err)
 	ann := redis.NewClient(&redis.Options{Addr: c.Addr(), Username: "ann", Password: "pw", MaxRetries: -1})
 	defer ann.Close()
-	if err := ann.Get(t.Context(), "open:a").Err(); err != redis.Nil {
-		t.Errorf("GET of a key that she may read: %v", err)
-	}
+	check.Is(t, ann.Get(t.Context(), "open:a").Err(), redis.Nil, "GET of a key that she may read")
 	if err := ann.Get(t.Context(), "other").Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
 		t.Errorf("GET of another key: %v", err)
 	}

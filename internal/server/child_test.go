@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/check"
 )
 
 // client connects to a server. It does not retry, so that a missing server is
@@ -56,7 +58,7 @@ func ping(t *testing.T, conn net.Conn) {
 
 func wantPong(t *testing.T, conn net.Conn) {
 	t.Helper()
-	must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	check.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	got := make([]byte, len("+PONG\r\n"))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "+PONG\r\n" {
 		t.Fatalf("the answer to a PING is %q, %v", got, err)
@@ -66,15 +68,13 @@ func wantPong(t *testing.T, conn net.Conn) {
 func directory(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
 	dir, err := rdb.ConfigGet(t.Context(), "dir").Result()
-	must(t, err)
+	check.OK(t, err)
 	return dir["dir"]
 }
 
 func TestChildAnswersAsSoonAsItIsStarted(t *testing.T) {
 	c := ForTest(t)
-	if err := client(t, c.Addr()).Ping(t.Context()).Err(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
 }
 
 func TestAddrIsTheChildsOwn(t *testing.T) {
@@ -89,27 +89,21 @@ func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 	rdb := client(t, ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
 	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
 		got, err := rdb.ConfigGet(t.Context(), option).Result()
-		must(t, err)
-		if got[option] != want {
-			t.Errorf("%s is %q, want %q", option, got[option], want)
-		}
+		check.OK(t, err)
+		check.True(t, got[option] == want, "%s is %q, want %q", option, got[option], want)
 	}
 }
 
 func TestChildTakesFurtherArguments(t *testing.T) {
 	c := ForTest(t, "--requirepass", "secret")
 	err := client(t, c.Addr()).Ping(t.Context()).Err()
-	if err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-		t.Errorf("without the password it answers %v", err)
-	}
+	check.True(t, err != nil && strings.HasPrefix(err.Error(), "NOAUTH"), "without the password it answers %v", err)
 }
 
 func TestChildThatCannotStartSaysWhy(t *testing.T) {
 	ForTest(t) // skips where there is no redis-server
 	_, err := StartChild(t.Context(), ChildOptions{Args: []string{"--maxclients", "many"}})
-	if err == nil || !strings.Contains(err.Error(), "couldn't be parsed into an integer") {
-		t.Errorf("the error is %v", err)
-	}
+	check.True(t, err != nil && strings.Contains(err.Error(), "couldn't be parsed into an integer"), "the error is %v", err)
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
@@ -126,12 +120,10 @@ func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 	ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := StartChild(ctx, ChildOptions{})
-	must(t, err)
+	check.OK(t, err)
 	defer c.Stop()
 	cancel()
-	if err := client(t, c.Addr()).Ping(t.Context()).Err(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
 }
 
 func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
@@ -141,19 +133,11 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	if !exists(dir) {
 		t.Fatalf("there is no directory %q to begin with", dir)
 	}
-	must(t, c.Stop())
-	if exists(dir) {
-		t.Errorf("%s is still there", dir)
-	}
-	if answers(c.Addr()) {
-		t.Error("it still answers")
-	}
-	if pid := c.PID(); pid != 0 {
-		t.Errorf("PID is still %d", pid)
-	}
-	if err := c.Stop(); err != nil {
-		t.Errorf("a second Stop says %v", err)
-	}
+	check.OK(t, c.Stop())
+	check.True(t, !exists(dir), "%s is still there", dir)
+	check.True(t, !answers(c.Addr()), "it still answers")
+	check.Equal(t, c.PID(), 0, "PID is still")
+	check.Is(t, c.Stop(), nil, "a second Stop says")
 	if err := c.Restart(t.Context()); err == nil {
 		t.Error("a stopped child was restarted")
 	}
@@ -161,31 +145,29 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 
 func TestStopAlsoEndsAFrozenServer(t *testing.T) {
 	c := ForTest(t)
-	must(t, c.Freeze())
-	must(t, c.Stop())
-	if answers(c.Addr()) {
-		t.Error("it still answers")
-	}
+	check.OK(t, c.Freeze())
+	check.OK(t, c.Stop())
+	check.True(t, !answers(c.Addr()), "it still answers")
 }
 
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
 	conn, err := net.Dial("tcp", c.Addr())
-	must(t, err)
+	check.OK(t, err)
 	defer conn.Close()
 	ping(t, conn)
 	wantPong(t, conn)
 
-	must(t, c.Freeze())
+	check.OK(t, c.Freeze())
 	ping(t, conn)
-	must(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+	check.OK(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 	var timeout net.Error
 	if n, err := conn.Read(make([]byte, 16)); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Fatalf("a frozen server answered with %d bytes, %v", n, err)
 	}
 
-	must(t, c.Continue())
+	check.OK(t, c.Continue())
 	wantPong(t, conn)
 }
 
@@ -193,23 +175,20 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 	c := ForTest(t)
 	rdb := client(t, c.Addr())
 	addr, pid := c.Addr(), c.PID()
-	must(t, rdb.Set(t.Context(), "k", "v", 0).Err())
+	check.OK(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	if err := c.Restart(t.Context()); err == nil {
 		t.Error("a running server was restarted")
 	}
 
-	must(t, c.Kill())
+	check.OK(t, c.Kill())
 	if answers(addr) {
 		t.Fatal("it answers after Kill")
 	}
-	if err := c.Kill(); err != nil {
-		t.Errorf("a second Kill says %v", err)
-	}
+	check.Is(t, c.Kill(), nil, "a second Kill says")
 
-	must(t, c.Restart(t.Context()))
-	if c.Addr() != addr || c.PID() == pid || c.PID() == 0 {
-		t.Errorf("it was %s as process %d, and is %s as process %d", addr, pid, c.Addr(), c.PID())
-	}
+	check.OK(t, c.Restart(t.Context()))
+	check.True(t, c.Addr() == addr && c.PID() != pid && c.PID() != 0,
+		"it was %s as process %d, and is %s as process %d", addr, pid, c.Addr(), c.PID())
 	if n, err := client(t, addr).DBSize(t.Context()).Result(); n != 0 || err != nil {
 		t.Errorf("it restarted with %d keys, %v", n, err)
 	}
@@ -218,7 +197,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 	c := ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := client(t, c.Addr())
-	must(t, rdb.Set(t.Context(), "k", "v", 0).Err())
+	check.OK(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	if err := c.Erase(); err == nil {
 		t.Error("a running server was erased")
 	}
@@ -226,11 +205,11 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 		erase bool
 		keys  int64
 	}{{false, 1}, {true, 0}} {
-		must(t, c.Kill())
+		check.OK(t, c.Kill())
 		if run.erase {
-			must(t, c.Erase())
+			check.OK(t, c.Erase())
 		}
-		must(t, c.Restart(t.Context()))
+		check.OK(t, c.Restart(t.Context()))
 		if n, err := client(t, c.Addr()).DBSize(t.Context()).Result(); n != run.keys || err != nil {
 			t.Errorf("erased %v: it restarted with %d keys, %v; want %d", run.erase, n, err, run.keys)
 		}
@@ -243,14 +222,10 @@ func TestAChildMayBeAnotherServer(t *testing.T) {
 	ForTest(t) // skips without redis-server
 	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
 		c, err := StartChild(t.Context(), ChildOptions{Server: command})
-		must(t, err)
+		check.OK(t, err)
 		rdb := redis.NewClient(&redis.Options{Addr: c.Addr()})
-		if err := rdb.Ping(t.Context()).Err(); err != nil {
-			t.Errorf("%s: %v", command, err)
-		}
-		if err := errors.Join(rdb.Close(), c.Stop()); err != nil {
-			t.Errorf("%s: %v", command, err)
-		}
+		check.Is(t, rdb.Ping(t.Context()).Err(), nil, "%s", command)
+		check.Is(t, errors.Join(rdb.Close(), c.Stop()), nil, "%s", command)
 	}
 	for _, command := range []string{"no-such-server", "no-such-server --port {port}", "echo {port}; false"} {
 		if c, err := StartChild(t.Context(), ChildOptions{Server: command}); err == nil {

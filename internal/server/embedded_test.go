@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/check"
 )
 
 func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
@@ -22,11 +24,9 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 		defer rdb.Close()
 		ctx := t.Context()
 
-		must(t, rdb.Set(ctx, "lock:a", "me", time.Hour).Err())
+		check.OK(t, rdb.Set(ctx, "lock:a", "me", time.Hour).Err())
 		time.Sleep(time.Hour - time.Millisecond)
-		if ttl := rdb.PTTL(ctx, "lock:a").Val(); ttl != time.Millisecond {
-			t.Errorf("a millisecond before its end the key lives for another %v", ttl)
-		}
+		check.Equal(t, rdb.PTTL(ctx, "lock:a").Val(), time.Millisecond, "a millisecond before its end the key lives for another")
 		time.Sleep(time.Millisecond)
 		if n := rdb.Exists(ctx, "lock:a").Val(); n != 0 {
 			t.Error("the key outlived its TTL")
@@ -44,19 +44,15 @@ func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
 		set := func(old, value string) error {
 			return rdb.Do(t.Context(), "set", "lock:a", value, "ifeq", old, "px", 1000).Err()
 		}
-		if err := set("me", "other"); !errors.Is(err, redis.Nil) {
-			t.Errorf("without the key: %v, want nil", err)
-		}
-		must(t, rdb.Set(t.Context(), "lock:a", "me", time.Hour).Err())
+		check.Is(t, set("me", "other"), redis.Nil, "without the key")
+		check.OK(t, rdb.Set(t.Context(), "lock:a", "me", time.Hour).Err())
 		if err := set("you", "other"); !errors.Is(err, redis.Nil) || rdb.Get(t.Context(), "lock:a").Val() != "me" {
 			t.Errorf("with another value: %v, want nil and the old value", err)
 		}
 		if err := set("me", "other"); err != nil || rdb.Get(t.Context(), "lock:a").Val() != "other" {
 			t.Errorf("with the value: %v", err)
 		}
-		if ttl := rdb.PTTL(t.Context(), "lock:a").Val(); ttl != time.Second {
-			t.Errorf("the TTL is %v, want 1 s", ttl)
-		}
+		check.Equal(t, rdb.PTTL(t.Context(), "lock:a").Val(), time.Second, "the TTL is")
 	})
 }
 
@@ -74,9 +70,7 @@ func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		check.Is(t, err, nil)
 	})
 }
 
@@ -85,7 +79,7 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 		e := NewPiped()
 		defer e.Close()
 		conn, err := e.Dial(t.Context(), "", "")
-		must(t, err)
+		check.OK(t, err)
 		const incr = "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"
 		if _, err := io.WriteString(conn, strings.Repeat(incr, 5000)); err != nil {
 			t.Fatal(err)
@@ -108,7 +102,7 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 	piped := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
 	defer piped.Close()
 
-	must(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
+	check.OK(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
 	if got, err := piped.Get(t.Context(), "k").Result(); got != "seen by both" {
 		t.Errorf("the piped client reads %q, %v", got, err)
 	}
@@ -116,16 +110,14 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
 	host, _, err := net.SplitHostPort(EmbeddedForTest(t).Addr())
-	must(t, err)
-	if !net.ParseIP(host).IsLoopback() {
-		t.Errorf("it listens on %s", host)
-	}
+	check.OK(t, err)
+	check.True(t, net.ParseIP(host).IsLoopback(), "it listens on %s", host)
 }
 
 func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
 	e := NewPiped()
 	conn, err := e.Dial(t.Context(), "", "")
-	must(t, err)
+	check.OK(t, err)
 	e.Close()
 	e.Close()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
@@ -153,7 +145,7 @@ func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 		e := NewPiped()
 		defer e.Close()
 		conn, err := e.Dial(t.Context(), "", "")
-		must(t, err)
+		check.OK(t, err)
 		defer conn.Close()
 		for range 100 {
 			if _, err := io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); err != nil {

@@ -5,18 +5,20 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
 	for range 200 { // usually the server has stopped before the check even without waiting
-		must(t, c.Freeze())
+		check.OK(t, c.Freeze())
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID()))
-		must(t, err)
+		check.OK(t, err)
 		if !strings.Contains(string(status), "State:\tT") {
 			t.Fatalf("it still runs:\n%s", status)
 		}
-		must(t, c.Continue())
+		check.OK(t, c.Continue())
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -27,7 +28,7 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 	if len(r.Nodes()) != 3 || r.Nodes()[0] != r.Master() || len(r.Replicas()) != 2 {
 		t.Fatalf("it has %d nodes", len(r.Nodes()))
 	}
-	must(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
+	check.OK(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
 	heir := r.Replicas()[1]
 	rdb := client(t, heir.Addr())
 	eventually(t, "the key to arrive", func() bool { return rdb.Get(t.Context(), "k").Val() == "v" })
@@ -35,15 +36,11 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 		t.Errorf("a replica took a write: %v", err)
 	}
 
-	must(t, r.Master().Kill())
-	must(t, r.Promote(t.Context(), heir))
-	if err := rdb.Set(t.Context(), "k", "w", 0).Err(); err != nil {
-		t.Errorf("the new master: %v", err)
-	}
-	must(t, r.Follow(t.Context(), r.Replicas()[0], heir))
-	if got := client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(); got != "w" {
-		t.Errorf("in sync with the new master it has %q", got)
-	}
+	check.OK(t, r.Master().Kill())
+	check.OK(t, r.Promote(t.Context(), heir))
+	check.Is(t, rdb.Set(t.Context(), "k", "w", 0).Err(), nil, "the new master")
+	check.OK(t, r.Follow(t.Context(), r.Replicas()[0], heir))
+	check.Equal(t, client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(), "w", "in sync with the new master it has")
 }
 
 func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
@@ -52,7 +49,7 @@ func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 	w := SentinelGroupForTest(t, SentinelOptions{})
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
 	t.Cleanup(func() { sentinel.Close() })
-	must(t, w.Master().Kill())
+	check.OK(t, w.Master().Kill())
 	old := w.Master().Addr()
 	eventually(t, "the failover", func() bool {
 		at, err := sentinel.GetMasterAddrByName(t.Context(), SentinelMaster).Result()
@@ -67,19 +64,13 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	served := map[string]bool{}
 	for _, key := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
-		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
-			t.Fatalf("%s: %v", key, err)
-		}
+		check.OK(t, rdb.Set(t.Context(), key, "v", 0).Err(), "%s", key)
 		node, err := rdb.MasterForKey(t.Context(), key)
-		must(t, err)
+		check.OK(t, err)
 		served[node.Options().Addr] = true
 	}
-	if len(served) != 3 {
-		t.Errorf("26 keys went to %d of 3 masters", len(served))
-	}
-	if c.Node(c.Addrs()[1]) != c.Nodes()[1] || c.Node("127.0.0.1:1") != nil {
-		t.Error("a node is not found by its address")
-	}
+	check.True(t, len(served) == 3, "26 keys went to %d of 3 masters", len(served))
+	check.True(t, c.Node(c.Addrs()[1]) == c.Nodes()[1] && c.Node("127.0.0.1:1") == nil, "a node is not found by its address")
 }
 
 func TestClusterReplacesAMasterThatDies(t *testing.T) {
@@ -87,7 +78,7 @@ func TestClusterReplacesAMasterThatDies(t *testing.T) {
 	t.Parallel()
 	c := ClusterForTest(t, ClusterOptions{Replicas: 1})
 	replica := client(t, c.Nodes()[3].Addr())
-	must(t, c.Nodes()[0].Kill())
+	check.OK(t, c.Nodes()[0].Kill())
 	eventually(t, "the failover", func() bool {
 		role, err := replica.Do(t.Context(), "role").Slice()
 		return err == nil && len(role) > 0 && role[0] == "master"
@@ -118,9 +109,7 @@ func TestGroupsEndWithTheTest(t *testing.T) {
 		f()
 	}
 	for _, addr := range addrs {
-		if answers(addr) {
-			t.Errorf("%s answers after the test", addr)
-		}
+		check.True(t, !answers(addr), "%s answers after the test", addr)
 	}
 }
 

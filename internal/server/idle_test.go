@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/check"
 )
 
 // A test has the server of an earlier one, without anything that the earlier one left there. A
@@ -18,14 +20,12 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	defer s.stop()
 	take := func() *Child {
 		c, err := s.take(ctx)
-		must(t, err)
+		check.OK(t, err)
 		t.Cleanup(func() { _ = c.Stop() })
 		return c
 	}
 	put := func(c *Child) {
-		if err := s.put(c); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, s.put(c), nil)
 	}
 	first := take()
 	rdb := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
@@ -35,9 +35,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	}
 	sha := rdb.ScriptLoad(ctx, "return 1").Val()
 	for _, command := range []string{"SET k v", "CLIENT PAUSE 600000 WRITE"} {
-		if err := rdb.Do(ctx, words(command)...).Err(); err != nil {
-			t.Fatalf("%s: %v", command, err)
-		}
+		check.OK(t, rdb.Do(ctx, words(command)...).Err(), "%s", command)
 	}
 	listening := rdb.Subscribe(ctx, "c")
 	defer listening.Close()
@@ -53,9 +51,8 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	if n := fresh.PubSubNumSub(ctx, "c").Val()["c"]; n != 0 {
 		t.Errorf("%d clients of the first test are connected", n)
 	}
-	if fresh.Exists(ctx, "k").Val() != 0 || fresh.ScriptExists(ctx, sha).Val()[0] || fresh.Set(ctx, "k", "w", 0).Err() != nil {
-		t.Error("it has something of the first test")
-	}
+	check.True(t, fresh.Exists(ctx, "k").Val() == 0 && !fresh.ScriptExists(ctx, sha).Val()[0] && fresh.Set(ctx, "k", "w", 0).Err() == nil,
+		"it has something of the first test")
 
 	for what, change := range map[string]func(*Child) error{
 		"setting": func(c *Child) error { return dial(c).ConfigSet(ctx, "maxmemory", "1mb").Err() },
@@ -65,9 +62,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 		"end":     (*Child).Kill,
 	} {
 		c := take()
-		if err := change(c); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		check.OK(t, change(c), "%s", what)
 		if put(c); take() == c || c.PID() != 0 {
 			t.Errorf("a server with another %s is kept", what)
 		}

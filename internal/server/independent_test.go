@@ -2,6 +2,8 @@ package server
 
 import (
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
@@ -14,16 +16,14 @@ func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
 		want  int64
 	}{{false, 1}, {true, 0}} {
 		rdb := client(t, node.Addr())
-		must(t, rdb.Set(ctx, "k", "v", 0).Err())
-		must(t, set.Down(2))
+		check.OK(t, rdb.Set(ctx, "k", "v", 0).Err())
+		check.OK(t, set.Down(2))
 		if err := rdb.Ping(ctx).Err(); err == nil {
 			t.Fatal("a node that is down answers")
 		}
-		if err := client(t, set.Nodes()[0].Addr()).Ping(ctx).Err(); err != nil {
-			t.Errorf("the other node went down with it: %v", err)
-		}
+		check.Is(t, client(t, set.Nodes()[0].Addr()).Ping(ctx).Err(), nil, "the other node went down with it")
 		for range 2 { // the second time the server is running already
-			must(t, set.Up(ctx, 2, c.empty))
+			check.OK(t, set.Up(ctx, 2, c.empty))
 		}
 		if got := client(t, node.Addr()).Exists(ctx, "k").Val(); got != c.want {
 			t.Errorf("empty %t: %d keys, want %d", c.empty, got, c.want)

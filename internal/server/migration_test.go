@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -21,7 +22,7 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	defer rdb.Close()
 	tag := tagIn(t, rdb, slot)
 	for i := range 4 {
-		must(t, rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err())
+		check.OK(t, rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err())
 	}
 	from, to := c.Nodes()[0], c.Nodes()[2]
 	m := c.HalfMigrationForTest(t, slot, to, 3)
@@ -34,10 +35,9 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 			said = append(said, err.Error())
 		}
 	}
-	if len(said) != 3 || !strings.HasPrefix(said[0], fmt.Sprintf("ASK %d %s", slot, to.Addr())) {
-		t.Errorf("the owner says %q of the keys that have moved", said)
-	}
-	must(t, m.Finish(t.Context()))
+	check.True(t, len(said) == 3 && strings.HasPrefix(said[0], fmt.Sprintf("ASK %d %s", slot, to.Addr())),
+		"the owner says %q of the keys that have moved", said)
+	check.OK(t, m.Finish(t.Context()))
 	if owner, err := c.Owner(t.Context(), slot); owner != to || client(t, to.Addr()).DBSize(t.Context()).Val() != 4 {
 		t.Errorf("it is not where it should be: %v", err)
 	}
@@ -49,7 +49,7 @@ func tagIn(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
 	for i := 0; ; i++ {
 		tag := fmt.Sprint("t", i)
 		n, err := rdb.ClusterKeySlot(t.Context(), tag).Result()
-		must(t, err)
+		check.OK(t, err)
 		if n == slot {
 			return tag
 		}

@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestOutputTailSeesReadinessHoweverTheOutputIsCut(t *testing.T) {
@@ -31,13 +33,7 @@ func TestOutputTailKeepsTheEnd(t *testing.T) {
 	j := newOutputTail()
 	_, _ = io.WriteString(j, strings.Repeat("chatter\n", tailSize))
 	_, _ = io.WriteString(j, "bind: Address already in use\n")
-	if got := j.lastLine(); got != "bind: Address already in use" {
-		t.Errorf("the last words are %q", got)
-	}
-	if !j.portTaken() {
-		t.Error("it did not notice that the port was taken")
-	}
-	if len(j.tail) > tailSize {
-		t.Errorf("it keeps %d bytes", len(j.tail))
-	}
+	check.Equal(t, j.lastLine(), "bind: Address already in use", "the last words are")
+	check.True(t, j.portTaken(), "it did not notice that the port was taken")
+	check.True(t, len(j.tail) <= tailSize, "it keeps %d bytes", len(j.tail))
 }

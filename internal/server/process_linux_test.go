@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // asParent is the environment variable that makes this test binary start a
@@ -78,9 +80,8 @@ func TestCtrlCDoesNotReachAChild(t *testing.T) {
 	t.Parallel()
 	child := ForTest(t)
 	group, err := syscall.Getpgid(child.proc.pid())
-	if err != nil || group != child.proc.pid() {
-		t.Errorf("its process group is %d, %v; want one of its own, %d", group, err, child.proc.pid())
-	}
+	check.True(t, err == nil && group == child.proc.pid(),
+		"its process group is %d, %v; want one of its own, %d", group, err, child.proc.pid())
 }
 
 // When the parent is killed, the child ends, too, and the next start removes its directory.
@@ -91,21 +92,21 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	folders := func() int {
 		removeLeftovers(tmp)
 		names, err := filepath.Glob(filepath.Join(tmp, "locktop-*"))
-		must(t, err)
+		check.OK(t, err)
 		return len(names)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asParent+"=1", "TMPDIR="+tmp)
 	stdin, err := cmd.StdinPipe()
-	must(t, err)
+	check.OK(t, err)
 	defer stdin.Close()
 	stdout, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	check.OK(t, err)
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
 	addr, err := lines.ReadString('\n')
-	must(t, err)
+	check.OK(t, err)
 	addr = strings.TrimSpace(addr)
 	if line, err := lines.ReadString('\n'); line != "thread gone\n" {
 		t.Fatalf("the parent says %q, %v", line, err)
@@ -117,7 +118,7 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 		t.Errorf("%d directories beside a start, want that of the child", n)
 	}
 
-	must(t, cmd.Process.Kill())
+	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for end := time.Now().Add(10 * time.Second); answers(addr); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

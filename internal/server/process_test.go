@@ -3,16 +3,17 @@
 package server
 
 import (
-	"errors"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
-	must(t, c.Freeze())
-	must(t, c.Stop())
+	check.OK(t, c.Freeze())
+	check.OK(t, c.Stop())
 	if state := c.proc.cmd.ProcessState; !state.Success() {
 		t.Errorf("it ended with %v", state)
 	}
@@ -21,7 +22,7 @@ func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
-	must(t, c.Kill())
+	check.OK(t, c.Kill())
 	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
 		if err := call(); err == nil || !strings.Contains(err.Error(), name+" the redis child: it does not run") {
 			t.Errorf("%s says %v", name, err)
@@ -32,12 +33,8 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 func TestAnotherServerOnThePortIsNotTheChild(t *testing.T) {
 	t.Parallel()
 	other, c := ForTest(t), ForTest(t)
-	must(t, c.Kill())
+	check.OK(t, c.Kill())
 	c.port = other.port
-	if err := c.Restart(t.Context()); !errors.Is(err, errPortTaken) {
-		t.Errorf("restart on a taken port says %v", err)
-	}
-	if pid := c.PID(); pid != 0 {
-		t.Errorf("it claims to be process %d", pid)
-	}
+	check.Is(t, c.Restart(t.Context()), errPortTaken, "restart on a taken port says")
+	check.Equal(t, c.PID(), 0, "it claims to be process")
 }

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // fakeTB is a testing.TB that records how it ended. Like testing.T, it ends the
@@ -37,18 +39,15 @@ func TestWithoutRedisATestIsSkippedWithInstructions(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(RequireRedis, "")
 	v := run(func(t TB) { ForTest(t) })
-	if !strings.Contains(v.skipped, "apt-get install redis-server") || v.failed != "" {
-		t.Errorf("skipped with %q, failed with %q", v.skipped, v.failed)
-	}
+	check.True(t, strings.Contains(v.skipped, "apt-get install redis-server") && v.failed == "",
+		"skipped with %q, failed with %q", v.skipped, v.failed)
 }
 
 func TestWithoutRedisATestFailsWhereItIsRequired(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(RequireRedis, "1")
 	v := run(func(t TB) { ForTest(t) })
-	if v.failed == "" || v.skipped != "" {
-		t.Errorf("skipped with %q, failed with %q", v.skipped, v.failed)
-	}
+	check.True(t, v.failed != "" && v.skipped == "", "skipped with %q, failed with %q", v.skipped, v.failed)
 }
 
 func TestServersForTestsEndWithTheTest(t *testing.T) {
@@ -59,24 +58,12 @@ func TestServersForTestsEndWithTheTest(t *testing.T) {
 		addrs = []string{ForTest(t).Addr(), EmbeddedForTest(t).Addr()}
 	})
 	for _, addr := range addrs {
-		if !answers(addr) {
-			t.Errorf("%s does not answer during the test", addr)
-		}
+		check.True(t, answers(addr), "%s does not answer during the test", addr)
 	}
 	for _, f := range v.cleanups {
 		f()
 	}
 	for _, addr := range addrs {
-		if answers(addr) {
-			t.Errorf("%s answers after the test", addr)
-		}
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		check.True(t, !answers(addr), "%s answers after the test", addr)
 	}
 }

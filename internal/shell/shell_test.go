@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/shell"
 	"locktop/internal/testtier"
 )
@@ -39,9 +40,7 @@ func TestMain(m *testing.M) {
 func arguments(t *testing.T, sh, line string) []string {
 	t.Helper()
 	dir, err := stub()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	run := exec.Command(sh)
 	run.Dir = t.TempDir()
 	run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
@@ -62,8 +61,8 @@ func arguments(t *testing.T, sh, line string) []string {
 	return got[:len(got)-1]
 }
 
-// check lets a shell split a command line and compares the words.
-func check(t *testing.T, sh string, words ...string) {
+// checkLine lets a shell split a command line and compares the words.
+func checkLine(t *testing.T, sh string, words ...string) {
 	t.Helper()
 	line, ok := shell.Line(append([]string{"locktop"}, words...)...)
 	if possible := !slices.ContainsFunc(words, func(s string) bool {
@@ -110,12 +109,12 @@ func TestAShellGivesTheCommandExactlyWhatWasMeant(t *testing.T) {
 			if sh != "sh" && i%testtier.Size(5, 1, 1) > 0 {
 				continue
 			}
-			check(t, path, "release", "-u", "redis://h:1", "--write", "--", s, s)
+			checkLine(t, path, "release", "-u", "redis://h:1", "--write", "--", s, s)
 		}
 	}
-	check(t, "sh", strings.Repeat("x", shell.MaxWord))
-	check(t, "sh", strings.Repeat("\x01", shell.MaxWord))
-	check(t, "sh", strings.Repeat("x", shell.MaxWord+1))
+	checkLine(t, "sh", strings.Repeat("x", shell.MaxWord))
+	checkLine(t, "sh", strings.Repeat("\x01", shell.MaxWord))
+	checkLine(t, "sh", strings.Repeat("x", shell.MaxWord+1))
 }
 
 func TestWordsThatNeedNoQuotesHaveNone(t *testing.T) {
@@ -144,5 +143,5 @@ func FuzzShell(f *testing.F) {
 	for i, s := range hostile {
 		f.Add(s, hostile[len(hostile)-1-i])
 	}
-	f.Fuzz(func(t *testing.T, a, b string) { check(t, "sh", a, b) })
+	f.Fuzz(func(t *testing.T, a, b string) { checkLine(t, "sh", a, b) })
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestSplitReadsQuotesAsAShellDoes(t *testing.T) {
@@ -22,9 +24,8 @@ func TestSplitReadsQuotesAsAShellDoes(t *testing.T) {
 		`"`:                      nil,
 	} {
 		got, err := Split(line)
-		if !slices.Equal(got, want) || (err != nil) != (want == nil && line != "") {
-			t.Errorf("Split(%q) = %q, %v; want %q", line, got, err, want)
-		}
+		check.True(t, slices.Equal(got, want) && (err != nil) == (want == nil && line != ""),
+			"Split(%q) = %q, %v; want %q", line, got, err, want)
 		if want == nil {
 			continue
 		}

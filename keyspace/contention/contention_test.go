@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
@@ -254,9 +255,8 @@ func (s *simulation) check(t *testing.T) {
 		truth += want
 		wrong += (got[p] - want).Abs()
 	}
-	if truth == 0 || (seen-truth).Abs() > truth/50 || wrong > truth/20 {
-		t.Errorf("%v of waiting are seen, want %v; %v are blamed on others", seen, truth, wrong)
-	}
+	check.True(t, truth != 0 && (seen-truth).Abs() <= truth/50 && wrong <= truth/20,
+		"%v of waiting are seen, want %v; %v are blamed on others", seen, truth, wrong)
 }
 
 // waiting returns a lock as a read shows it, with waiters.
@@ -295,9 +295,7 @@ func TestStoredWaitersBlameTheHoldThatBlocksThem(t *testing.T) {
 		{Lock: keyspace.ID{Key: "print:4711"}, Holder: "a", Waiter: "c", Waited: 4 * time.Second},
 		{Lock: keyspace.ID{Key: "print:4711"}, Holder: "b", Waiter: "c", Waited: 4 * time.Second},
 	}
-	if !slices.Equal(r.Waits, want) {
-		t.Errorf("the waits are %+v", r.Waits)
-	}
+	check.True(t, slices.Equal(r.Waits, want), "the waits are %+v", r.Waits)
 	if b := r.Blames[0]; len(r.Blames) != 2 || b.Holder != "a" || b.Clients != 2 || b.Total != 8*time.Second || b.Longest != 4*time.Second || b.Rung != contention.Stored {
 		t.Errorf("to blame are %+v", r.Blames)
 	}
@@ -305,9 +303,8 @@ func TestStoredWaitersBlameTheHoldThatBlocksThem(t *testing.T) {
 	if c.Name != "print:*" || c.Locks != 1 || c.Held != 0.8 || c.MostWaiting != 2 || c.Blocked != 1.2 || c.Worst != "a" || c.WorstShare < 0.66 || c.WorstShare > 0.67 {
 		t.Errorf("the class is %+v", c)
 	}
-	if c.P50 != (contention.Quantile{Duration: 8 * time.Second, AtLeast: true}) || c.P99 != c.P50 {
-		t.Errorf("half of the waits take %+v, 99 %% %+v; the second one still goes on", c.P50, c.P99)
-	}
+	check.True(t, c.P50 == (contention.Quantile{Duration: 8 * time.Second, AtLeast: true}) && c.P99 == c.P50,
+		"half of the waits take %+v, 99 %% %+v; the second one still goes on", c.P50, c.P99)
 }
 
 func TestWaitersWithoutNamesAreCounted(t *testing.T) {
@@ -398,9 +395,8 @@ func TestWhatMonitorShowsOfAWait(t *testing.T) {
 			got[w.Waiter] += int(w.Waited.Milliseconds())
 		}
 		k := only(t, r)
-		if !maps.Equal(got, one.waited) || k.P50.AtLeast != one.atLeast || k.Attempts != one.tries {
-			t.Errorf("%s: the waits are %v, want %v; %+v", one.name, got, one.waited, k)
-		}
+		check.True(t, maps.Equal(got, one.waited) && k.P50.AtLeast == one.atLeast && k.Attempts == one.tries,
+			"%s: the waits are %v, want %v; %+v", one.name, got, one.waited, k)
 	}
 }
 

@@ -136,20 +136,13 @@ func (g *Ledger) passed(at time.Time) {
 	if g.watched.From.IsZero() {
 		g.watched.From = at
 	}
-	g.watched.Until = later(g.watched.Until, at)
+	g.watched.Until = keyspace.Later(g.watched.Until, at)
 }
 
 // gone returns the lock without holders and waiters.
 func gone(l keyspace.Lock) keyspace.Lock {
 	l.Holders, l.Waiters, l.Waiting = nil, nil, 0
 	return l
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // observe takes a lock as it was read.
@@ -164,9 +157,7 @@ func (g *Ledger) observe(at time.Time, l keyspace.Lock) {
 }
 
 func (a *account) observe(at time.Time, l keyspace.Lock) {
-	if at.Before(a.at) { // a deadline that was read late
-		at = a.at
-	}
+	at = keyspace.Later(at, a.at) // a deadline that was read late
 	a.shared = a.shared || l.Kind == keyspace.RW || l.Kind == keyspace.Semaphore || len(l.Holders) > 1
 	if !sameHolders(a.last.Holders, l.Holders) || len(a.states) == 0 {
 		a.states = append(a.states, state{at, l.Holders})

@@ -242,7 +242,7 @@ func blame(f Past, n names) (all []blamed) {
 			return -1
 		})
 		for k := max(first-1, 0); k < len(holds) && holds[k].At.Before(w.Until); k++ {
-			from, until := later(holds[k].At, w.From), w.Until
+			from, until := keyspace.Later(holds[k].At, w.From), w.Until
 			if k == 0 {
 				from = w.From
 			}

@@ -222,7 +222,7 @@ func (w *witness) waits(name func(try) string) (all []Wait) {
 	end := func(id waiter, with try, at time.Time, goesOn bool) {
 		o := open[id]
 		delete(open, id)
-		began := later(o.first.at, monitored.From)
+		began := keyspace.Later(o.first.at, monitored.From)
 		if at.After(began) {
 			early := o.first.at.Sub(monitored.From) <= max(o.pause, readJitter)
 			all = append(all, Wait{name(with), began, at, 1, goesOn || early})

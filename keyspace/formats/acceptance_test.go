@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -67,19 +68,16 @@ func TestLocksWrittenByHandAreNamed(t *testing.T) {
 		t.Fatalf("found %q", keys(snap))
 	}
 	for i, w := range want {
-		check(t, *snap.Locks[i], w.lock, snap.At, w.ttl)
+		checkLock(t, *snap.Locks[i], w.lock, snap.At, w.ttl)
 	}
 	var states []keyspace.State
 	for _, l := range snap.Locks {
 		states = append(states, l.State(snap.At))
 	}
-	if !slices.Equal(states, []keyspace.State{keyspace.ReadHeld, keyspace.Held, keyspace.Held, keyspace.Held, keyspace.Held}) {
-		t.Errorf("their states are %v", states)
-	}
+	check.True(t, slices.Equal(states, []keyspace.State{keyspace.ReadHeld, keyspace.Held, keyspace.Held, keyspace.Held, keyspace.Held}),
+		"their states are %v", states)
 	findings := keyspace.Findings(snap)
-	if len(findings) != 1 || findings[0].ID != "never-expires" || findings[0].Lock.Key != "lock:nightly" {
-		t.Errorf("found %+v", findings)
-	}
+	check.True(t, len(findings) == 1 && findings[0].ID == "never-expires" && findings[0].Lock.Key == "lock:nightly", "found %+v", findings)
 }
 
 func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
@@ -107,9 +105,7 @@ func TestOrdinaryKeysAreNotLocks(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {
 			kinds := keyKinds(t, "ordinary")
-			if len(kinds) < 60 {
-				t.Errorf("%d kinds of ordinary keys are too few", len(kinds))
-			}
+			check.True(t, len(kinds) >= 60, "%d kinds of ordinary keys are too few", len(kinds))
 			now := clock(t, rdb)
 			for _, k := range kinds {
 				load(t, rdb, formats.At(keyspace.Sample{Commands: k.commands}, now).Commands...)
@@ -135,7 +131,7 @@ type keyKind struct {
 func keyKinds(t *testing.T, file string) (kinds []keyKind) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/" + file)
-	must(t, err)
+	check.OK(t, err)
 	for line := range strings.Lines(string(content)) {
 		line = strings.TrimSpace(line)
 		name, isName := strings.CutPrefix(line, ": ")
@@ -159,9 +155,7 @@ func argv(t *testing.T, line string) []string {
 		word, rest, _ := strings.Cut(line, " ")
 		if strings.HasPrefix(line, `"`) {
 			quoted, err := strconv.QuotedPrefix(line)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
+			check.OK(t, err, "%s", line)
 			if word, err = strconv.Unquote(quoted); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}

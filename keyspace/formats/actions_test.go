@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -59,7 +60,7 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	before := everything(t, admin)
 
 	as := func(name string, rights ...string) *redis.Client {
-		must(t, server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
+		check.OK(t, server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
 		rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: name, Password: "pw"})
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
@@ -140,7 +141,7 @@ func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 }
 
 func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
-	must(t, rdb.FlushAll(t.Context()).Err())
+	check.OK(t, rdb.FlushAll(t.Context()).Err())
 	load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 	seen := only(t, rdb, s.Want.Key)
 	if seen.Format != f.Name {
@@ -297,11 +298,11 @@ func heard(t *testing.T, rdb *redis.Client, f func()) []string {
 		t.Fatal(err)
 	}
 	f()
-	must(t, rdb.Publish(ctx, "the end", "").Err())
+	check.OK(t, rdb.Publish(ctx, "the end", "").Err())
 	var all []string
 	for {
 		m, err := ps.ReceiveMessage(ctx)
-		must(t, err)
+		check.OK(t, err)
 		if m.Channel == "the end" {
 			return all
 		}
@@ -371,7 +372,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			must(t, rdb.FlushAll(t.Context()).Err())
+			check.OK(t, rdb.FlushAll(t.Context()).Err())
 			now := clock(t, rdb)
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
@@ -385,9 +386,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 				w = strings.ReplaceAll(w, "{process}", filled[max(0, len(filled)-12):])
 				c.want[i] = strings.ReplaceAll(w, "{waiter}", filled)
 			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("heard %q, want %q", got, c.want)
-			}
+			check.True(t, slices.Equal(got, c.want), "heard %q, want %q", got, c.want)
 			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
 				t.Errorf("it left %q, want %q", left, c.left)
 			}
@@ -421,7 +420,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				must(t, rdb.FlushAll(t.Context()).Err())
+				check.OK(t, rdb.FlushAll(t.Context()).Err())
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				others := seen.Holders[1:]
@@ -434,9 +433,8 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 					t.Fatalf("%d holders are left, want %d", len(left), len(others))
 				}
 				for i, h := range left {
-					if h.ID != others[i].ID || h.Count != others[i].Count || h.Mode != others[i].Mode {
-						t.Errorf("left is %+v, want %+v", h, others[i])
-					}
+					check.True(t, h.ID == others[i].ID && h.Count == others[i].Count && h.Mode == others[i].Mode,
+						"left is %+v, want %+v", h, others[i])
 				}
 			})
 		}
@@ -526,9 +524,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		t.Errorf("it says %v", err)
 	}
 	for i, want := range []string{next, "", next} {
-		if got := nodes[lock.Votes[i].Node].Get(t.Context(), "lock:a").Val(); got != want {
-			t.Errorf("server %d has %q, want %q", i+1, got, want)
-		}
+		check.Equal(t, nodes[lock.Votes[i].Node].Get(t.Context(), "lock:a").Val(), want, "server %d has", i+1)
 	}
 	if last := written.lines[len(written.lines)-1]; last.Outcome != keyspace.Changed || len(last.Nodes) != 1 {
 		t.Errorf("written down: %+v", last)
@@ -617,9 +613,7 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 			if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
 				t.Fatal(err)
 			}
-			if got := everything(t, rdb); got != c.left {
-				t.Errorf("it left\n%s\nwant\n%s", got, c.left)
-			}
+			check.Equal(t, everything(t, rdb), c.left, "it left")
 			if left := rdb.PTTL(t.Context(), c.key).Val(); (left - c.lasts).Abs() > time.Minute {
 				t.Errorf("it has %v left, want %v", left, c.lasts)
 			}

@@ -31,14 +31,10 @@ func byName() []keyspace.Format {
 			},
 		}),
 		// Go's xiaoxuxiansheng/redis_lock. The token has the holder's process and goroutine.
-		stringLock{token: processAndGoroutine, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			About: about("xiaoxuxiansheng", "xiaoxuxiansheng/redis_lock", "github.com/xiaoxuxiansheng/redis_lock: lock.go",
+		stringLock{token: processAndGoroutine, sure: needsTTL(keyspace.Certain)}.under("REDIS_LOCK_PREFIX_",
+			about("xiaoxuxiansheng", "xiaoxuxiansheng/redis_lock", "github.com/xiaoxuxiansheng/redis_lock: lock.go",
 				"the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine"),
-			Prefixes: []string{"REDIS_LOCK_PREFIX_"},
-			Samples: []keyspace.Sample{
-				labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second)),
-			},
-		}),
+			labelled("process 20221, goroutine 34", opaqueSample("held by a goroutine", "REDIS_LOCK_PREFIX_coupon:88", "20221_34", keyspace.Certain, 30*time.Second))),
 		// Periodic tasks in Go's machinery v1: the time of the next run in ns. The library uses the
 		// same number as the TTL, and never deletes the key.
 		opaque(func(v string) bool { return digits(v, 19, 19) }, fixed(keyspace.Certain)).format(keyspace.Format{
@@ -49,15 +45,11 @@ func byName() []keyspace.Format {
 			Samples:  []keyspace.Sample{opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0)},
 		}),
 		// Mutex in node's redis-semaphore: a UUID, or a UUID with a suffix of the caller.
-		stringLock{token: suffixedUUID, sure: needsTTL(keyspace.Certain)}.format(keyspace.Format{
-			About: about("redis-semaphore-mutex", "redis-semaphore", "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
+		stringLock{token: suffixedUUID, sure: needsTTL(keyspace.Certain)}.under("mutex:",
+			about("redis-semaphore-mutex", "redis-semaphore", "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
 				"the name begins with mutex:, and the value is a UUID"),
-			Prefixes: []string{"mutex:"},
-			Samples: []keyspace.Sample{
-				labelled("resize-2", opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)),
-				opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second),
-			},
-		}),
+			labelled("resize-2", opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)),
+			opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)),
 		redisSemaphore(),
 		// Hangfire.Redis.StackExchange: a UUID that is the same in all locks of a process.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
@@ -127,19 +119,15 @@ func byName() []keyspace.Format {
 			Samples:  []keyspace.Sample{opaqueSample("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)},
 		}),
 		// celery-once, which queues a task only once.
-		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.format(keyspace.Format{
-			About: about("celery-once", "celery-once", "github.com/cameronmaske/celery-once: celery_once/backends/redis.py",
+		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.under("qo_",
+			about("celery-once", "celery-once", "github.com/cameronmaske/celery-once: celery_once/backends/redis.py",
 				"the name begins with qo_, and the value is a UUID that contains the time"),
-			Prefixes: []string{"qo_"},
-			Samples:  []keyspace.Sample{opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)},
-		}),
+			opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)),
 		// The lock of a client that fills a dogpile.cache.
-		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.format(keyspace.Format{
-			About: about("dogpile", "dogpile.cache", "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py",
+		stringLock{token: timedHex, sure: fixed(keyspace.Certain)}.under("_lock",
+			about("dogpile", "dogpile.cache", "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py",
 				"the name begins with _lock, and the value is a UUID that contains the time"),
-			Prefixes: []string{"_lock"},
-			Samples:  []keyspace.Sample{opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)},
-		}),
+			opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)),
 		// Python's python-redis-lock: base64 of 18 bytes under lock:, by default without a TTL.
 		// Waiters block on a list, which exists only for a moment after a release.
 		opaque(eighteenBytes, fixed(keyspace.Likely)).format(keyspace.Format{
@@ -197,29 +185,23 @@ func byName() []keyspace.Format {
 			Samples:   []keyspace.Sample{opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
 		}),
 		// The job locks of Python's arq. A worker sets the flag.
-		opaque(func(v string) bool { return v == "1" }, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("arq", "arq", "github.com/python-arq/arq: arq/worker.py",
+		opaque(func(v string) bool { return v == "1" }, needsTTL(keyspace.Certain)).under("arq:in-progress:",
+			about("arq", "arq", "github.com/python-arq/arq: arq/worker.py",
 				"the name begins with arq:in-progress:, and the value is 1"),
-			Prefixes: []string{"arq:in-progress:"},
-			Samples:  []keyspace.Sample{opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
-		}),
+			opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)),
 		// Sentry's locks: a random UUID without dashes.
 		opaque(func(v string) bool {
 			id, ok := undashed(v)
 			return ok && id.Version() == 4 && isHex(v, 32)
-		}, needsTTL(keyspace.Likely)).format(keyspace.Format{
-			About: about("sentry", "Sentry", "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
+		}, needsTTL(keyspace.Likely)).under("l:",
+			about("sentry", "Sentry", "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
 				"the name begins with l:, and the value is a UUID without dashes"),
-			Prefixes: []string{"l:"},
-			Samples:  []keyspace.Sample{opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
-		}),
+			opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)),
 		// .NET's RedLock.net and Python's pottery.
-		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("redlock-net", "RedLock.net, pottery", "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
+		opaque(isUUID, needsTTL(keyspace.Certain)).under("redlock:",
+			about("redlock-net", "RedLock.net, pottery", "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
 				"the name begins with redlock:, and the value is a UUID"),
-			Prefixes: []string{"redlock:"},
-			Samples:  []keyspace.Sample{opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
-		}),
+			opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)),
 		// Trigger locks in quartz-redis-jobstore: the ID of the scheduler.
 		opaque(anyToken, needsTTL(keyspace.Certain)).format(keyspace.Format{
 			About: about("quartz", "quartz-redis-jobstore", "github.com/jlinn/quartz-redis-jobstore: RedisJobStoreSchema",
@@ -234,19 +216,15 @@ func byName() []keyspace.Format {
 		opaque(func(v string) bool {
 			id, ok := undashed(v)
 			return ok && id.Version() == 4
-		}, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("lock4j", "lock4j", "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
+		}, needsTTL(keyspace.Certain)).under("lock4j:",
+			about("lock4j", "lock4j", "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
 				"the name begins with lock4j:, and the value is a UUID without dashes"),
-			Prefixes: []string{"lock4j:"},
-			Samples:  []keyspace.Sample{opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
-		}),
+			opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)),
 		// Java's alturkovic/distributed-lock: a UUID, the same in all keys of one acquire.
-		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("alturkovic", "alturkovic/distributed-lock", "github.com/alturkovic/distributed-lock: distributed-lock-redis",
+		opaque(isUUID, needsTTL(keyspace.Certain)).under("distributed_lock:",
+			about("alturkovic", "alturkovic/distributed-lock", "github.com/alturkovic/distributed-lock: distributed-lock-redis",
 				"the name begins with distributed_lock:, and the value is a UUID"),
-			Prefixes: []string{"distributed_lock:"},
-			Samples:  []keyspace.Sample{opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)},
-		}),
+			opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)),
 		// .NET's csredis and FreeRedis.
 		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
 			About: about("csredis", "csredis, FreeRedis", "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
@@ -257,12 +235,10 @@ func byName() []keyspace.Format {
 		laravel(),
 		// PHP's php-lock/lock: 32 random bytes in hexadecimal. By default the key expires after 1000
 		// years.
-		opaque(func(v string) bool { return isHex(v, 64) }, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("php-lock", "php-lock/lock", "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
+		opaque(func(v string) bool { return isHex(v, 64) }, needsTTL(keyspace.Certain)).under("php-malkusch-lock:",
+			about("php-lock", "php-lock/lock", "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
 				"the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits"),
-			Prefixes: []string{"php-malkusch-lock:"},
-			Samples:  []keyspace.Sample{opaqueSample("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
-		}),
+			opaqueSample("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)),
 		// Locks on PHP sessions in Redis. The token has the holder's host and process.
 		stringLock{token: hostAndProcess("|"), sure: fixed(keyspace.Certain)}.format(keyspace.Format{
 			About: about("phpredis", "phpredis", "github.com/phpredis/phpredis: redis_session.c",
@@ -282,12 +258,10 @@ func byName() []keyspace.Format {
 		}),
 		nextcloud(),
 		// ActiveJob::Uniqueness, which uses redlock-rb.
-		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("activejob-uniqueness", "activejob-uniqueness", "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
+		opaque(isUUID, needsTTL(keyspace.Certain)).under("activejob_uniqueness:",
+			about("activejob-uniqueness", "activejob-uniqueness", "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
 				"the name begins with activejob_uniqueness:, and the value is a UUID"),
-			Prefixes: []string{"activejob_uniqueness:"},
-			Samples:  []keyspace.Sample{opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
-		}),
+			opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)),
 		redisSemaphoreRB(),
 		sidekiqUniqueJobs(),
 		redisMutex(),
@@ -301,12 +275,10 @@ func byName() []keyspace.Format {
 			Samples: []keyspace.Sample{opaqueSample("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
 		}),
 		// GitLab's exclusive lease.
-		opaque(isUUID, needsTTL(keyspace.Certain)).format(keyspace.Format{
-			About: about("gitlab", "GitLab", "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
+		opaque(isUUID, needsTTL(keyspace.Certain)).under("gitlab:exclusive_lease:",
+			about("gitlab", "GitLab", "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
 				"the name begins with gitlab:exclusive_lease:, and the value is a UUID"),
-			Prefixes: []string{"gitlab:exclusive_lease:"},
-			Samples:  []keyspace.Sample{opaqueSample("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
-		}),
+			opaqueSample("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)),
 		goRedislockFair(),
 	}
 }

@@ -13,14 +13,11 @@ func byToken() []keyspace.Format {
 		jedisLock(),
 		// redis-py's Lock and Python libraries that use it: a UUID v1 without dashes, which
 		// contains its time. By default the key has no TTL.
-		stringLock{token: timedHex, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}.format(keyspace.Format{
-			About: about("redis-py", "redis-py, django-redis", "github.com/redis/redis-py: redis/lock.py",
+		stringLock{token: timedHex, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}.anywhere(
+			about("redis-py", "redis-py, django-redis", "github.com/redis/redis-py: redis/lock.py",
 				"the value is a UUID without dashes that contains the time, as redis-py writes it"),
-			Samples: []keyspace.Sample{
-				opaqueSample("for ever: without a timeout", "job:nightly", "{v1hex-11520000/5e}", keyspace.Likely, 0),
-				opaqueSample("with a timeout", ":1:thumbnails", "{v1hex-3000/5f}", keyspace.Likely, 15*time.Second),
-			},
-		}),
+			opaqueSample("for ever: without a timeout", "job:nightly", "{v1hex-11520000/5e}", keyspace.Likely, 0),
+			opaqueSample("with a timeout", ":1:thumbnails", "{v1hex-3000/5f}", keyspace.Likely, 15*time.Second)),
 		// Elixir's podium/redis_mutex: a UUID v1, which contains its time.
 		stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
 			id, ok := dashed(value)
@@ -29,79 +26,66 @@ func byToken() []keyspace.Format {
 			}
 			made := madeAt(id, now)
 			return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
-		}}.format(keyspace.Format{
-			About: about("redis-mutex-ex", "redis_mutex (Elixir)", "github.com/podium/redis_mutex: lib/redis_mutex",
-				"the value is a UUID that contains the time"),
-			Samples: []keyspace.Sample{opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
-		}),
+		}}.anywhere(about("redis-mutex-ex", "redis_mutex (Elixir)", "github.com/podium/redis_mutex: lib/redis_mutex",
+			"the value is a UUID that contains the time"),
+			opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)),
 		// Go's redsync, and gocron's lock, which uses redsync: base64 of 16 random bytes with
 		// padding, under any name, always with a TTL.
 		opaque(redsyncToken, func(key string, expires bool) keyspace.Confidence {
 			return needsTTL(randomToken(key))(key, expires)
-		}).format(keyspace.Format{
-			About: about("redsync", "redsync", "github.com/go-redsync/redsync: mutex.go",
-				"the value is base64 of 16 bytes, as redsync writes it"),
-			Samples: []keyspace.Sample{opaqueSample("held", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", keyspace.Likely, 8*time.Second)},
-		}),
+		}).anywhere(about("redsync", "redsync", "github.com/go-redsync/redsync: mutex.go",
+			"the value is base64 of 16 bytes, as redsync writes it"),
+			opaqueSample("held", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", keyspace.Likely, 8*time.Second)),
 		redislock(),
 		// ronnylt/redlock-php: the result of PHP's uniqid(), a time in µs as 13 hexadecimal digits.
-		stringLock{token: uniqid, sure: anyKey(keyspace.Likely)}.format(keyspace.Format{
-			About: about("redlock-php", "ronnylt/redlock-php", "github.com/ronnylt/redlock-php: src/RedLock.php",
+		stringLock{token: uniqid, sure: anyKey(keyspace.Likely)}.anywhere(
+			about("redlock-php", "ronnylt/redlock-php", "github.com/ronnylt/redlock-php: src/RedLock.php",
 				"the value is the time as PHP's uniqid() writes it"),
-			Samples: []keyspace.Sample{opaqueSample("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
-		}),
+			opaqueSample("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)),
 		// Rust's rslock: 20 raw bytes under any name.
-		opaque(func(v string) bool { return isRaw(v, 20) }, anyKey(keyspace.Likely)).format(keyspace.Format{
-			About: about("rslock", "rslock", "github.com/hexcowboy/rslock: src/lock.rs",
+		opaque(func(v string) bool { return isRaw(v, 20) }, anyKey(keyspace.Likely)).anywhere(
+			about("rslock", "rslock", "github.com/hexcowboy/rslock: src/lock.rs",
 				"the value is 20 raw bytes"),
-			Samples: []keyspace.Sample{opaqueSample("held", "chunk:0042", "\x13\xc4\x00\x9arust\xff\x81lock20by\xe1\x02", keyspace.Likely, 10*time.Second)},
-		}),
+			opaqueSample("held", "chunk:0042", "\x13\xc4\x00\x9arust\xff\x81lock20by\xe1\x02", keyspace.Likely, 10*time.Second)),
 		// Elixir's lyokato/redlock: 40 random bytes in hexadecimal.
-		opaque(func(v string) bool { return isHex(v, 80) }, anyKey(keyspace.Likely)).format(keyspace.Format{
-			About: about("redlock-ex", "redlock (Elixir)", "github.com/lyokato/redlock: lib/redlock",
+		opaque(func(v string) bool { return isHex(v, 80) }, anyKey(keyspace.Likely)).anywhere(
+			about("redlock-ex", "redlock (Elixir)", "github.com/lyokato/redlock: lib/redlock",
 				"the value is 80 hexadecimal digits"),
-			Samples: []keyspace.Sample{opaqueSample("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
-		}),
+			opaqueSample("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)),
 		// symfony/lock before 5.2.
-		opaque(thirtyTwoBytes, anyKey(keyspace.Possible)).format(keyspace.Format{
-			About: about("symfony-string", "symfony/lock before 5.2", "github.com/symfony/lock: Store/RedisStore.php of 5.1",
+		opaque(thirtyTwoBytes, anyKey(keyspace.Possible)).anywhere(
+			about("symfony-string", "symfony/lock before 5.2", "github.com/symfony/lock: Store/RedisStore.php of 5.1",
 				"the value is base64 of 32 bytes"),
-			Samples: []keyspace.Sample{opaqueSample("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
-		}),
+			opaqueSample("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)),
 		// .NET's EasyCaching: the 16 raw bytes of a GUID. .NET reverses the bytes of the first three
 		// parts.
-		opaque(func(v string) bool { return isRaw(v, 16) && v[7]>>4 == 4 && v[8]&0xc0 == 0x80 }, anyKey(keyspace.Possible)).format(keyspace.Format{
-			About: about("easycaching", "EasyCaching", "github.com/dotnetcore/EasyCaching: EasyCaching.Redis/DistributedLock",
+		opaque(func(v string) bool { return isRaw(v, 16) && v[7]>>4 == 4 && v[8]&0xc0 == 0x80 }, anyKey(keyspace.Possible)).anywhere(
+			about("easycaching", "EasyCaching", "github.com/dotnetcore/EasyCaching: EasyCaching.Redis/DistributedLock",
 				"the value is the 16 raw bytes of a random GUID"),
-			Samples: []keyspace.Sample{opaqueSample("held", "DefaultRedis:lock:menu", "\x52\x3d\x6a\x0f\x1c\x8b\x7f\x4e\xa2\xd9\x6c\x5b\x4a\x39\x28\x17", keyspace.Likely, 30*time.Second)},
-		}),
+			opaqueSample("held", "DefaultRedis:lock:menu", "\x52\x3d\x6a\x0f\x1c\x8b\x7f\x4e\xa2\xd9\x6c\x5b\x4a\x39\x28\x17", keyspace.Likely, 30*time.Second)),
 		// node's redlock: 16 random bytes in hexadecimal, the same in all keys of one acquire, under
 		// any name.
-		opaque(func(v string) bool { return isHex(v, 32) }, anyKey(keyspace.Possible)).format(keyspace.Format{
-			About: about("node-redlock", "redlock (npm)", "github.com/mike-marcacci/node-redlock: src/index.ts",
+		opaque(func(v string) bool { return isHex(v, 32) }, anyKey(keyspace.Possible)).anywhere(
+			about("node-redlock", "redlock (npm)", "github.com/mike-marcacci/node-redlock: src/index.ts",
 				"the value is 16 random bytes in hexadecimal, as node's redlock writes them"),
-			Samples: []keyspace.Sample{opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second)},
-		}),
+			opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second)),
 		// Python's redlock-py: 22 random letters and digits. The tokens of bsm/redislock have the same
 		// length; that format comes first.
-		opaque(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }, anyKey(keyspace.Possible)).format(keyspace.Format{
-			About: about("redlock-py", "redlock-py", "github.com/SPSCommerce/redlock-py: redlock/__init__.py",
+		opaque(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }, anyKey(keyspace.Possible)).anywhere(
+			about("redlock-py", "redlock-py", "github.com/SPSCommerce/redlock-py: redlock/__init__.py",
 				"the value is 22 letters and digits, as redlock-py writes them"),
-			Samples: []keyspace.Sample{opaqueSample("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)},
-		}),
+			opaqueSample("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)),
 		// Go's go-zero: 16 random letters and digits under any name. Laravel without a prefix and
 		// .NET's Foundatio store the same.
-		opaque(func(v string) bool { return len(v) == 16 && only(v, "") }, anyKey(keyspace.Possible)).format(keyspace.Format{
-			About: about("go-zero", "go-zero, Laravel without a prefix, Foundatio", "github.com/zeromicro/go-zero: core/stores/redis/redislock.go",
+		opaque(func(v string) bool { return len(v) == 16 && only(v, "") }, anyKey(keyspace.Possible)).anywhere(
+			about("go-zero", "go-zero, Laravel without a prefix, Foundatio", "github.com/zeromicro/go-zero: core/stores/redis/redislock.go",
 				"the value is 16 letters and digits, as go-zero, Laravel and Foundatio write them"),
-			Samples: []keyspace.Sample{opaqueSample("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)},
-		}),
+			opaqueSample("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)),
 		// Lock in Ruby's redis-objects: an empty string with a TTL.
-		opaque(func(v string) bool { return v == "" }, anyKey(keyspace.Possible)).format(keyspace.Format{
-			About: about("redis-objects", "redis-objects", "github.com/nateware/redis-objects: lib/redis/lock.rb",
+		opaque(func(v string) bool { return v == "" }, anyKey(keyspace.Possible)).anywhere(
+			about("redis-objects", "redis-objects", "github.com/nateware/redis-objects: lib/redis/lock.rb",
 				"the value is empty"),
-			Samples: []keyspace.Sample{opaqueSample("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)},
-		}),
+			opaqueSample("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)),
 		discourse(),
 	}
 }

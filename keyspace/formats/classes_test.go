@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -120,23 +121,19 @@ func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
 	byClass := make(map[string]int)
 	for key, l := range locks {
 		byClass[keyspace.ClassOf(key)]++
-		if l.Confidence > keyspace.Possible {
-			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
-		}
+		check.True(t, l.Confidence <= keyspace.Possible, "%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
 	}
 	t.Logf("%d of %d are possible: %v", len(locks), keys, byClass)
 	t.Logf("problems: %q", snap.Problems)
-	if 200*len(locks) > keys {
-		t.Errorf("of %d ordinary keys, %d are possible locks: %v", keys, len(locks), slices.Sorted(maps.Keys(byClass)))
-	}
+	check.True(t, 200*len(locks) <= keys,
+		"of %d ordinary keys, %d are possible locks: %v", keys, len(locks), slices.Sorted(maps.Keys(byClass)))
 	if now := len(snap.Locks) - len(locks); now != seen {
 		t.Errorf("of %d layouts that were found alone, %d are found among ordinary keys", seen, now)
 	}
 	likely := scan(t, rdb)
 	for _, l := range likely.Locks {
-		if !slices.ContainsFunc(all, func(one layout) bool { return one.key() == l.Key }) {
-			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
-		}
+		check.True(t, slices.ContainsFunc(all, func(one layout) bool { return one.key() == l.Key }),
+			"%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
 	}
 }
 
@@ -174,7 +171,7 @@ func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			s, err := w.Snapshot(ctx)
-			must(t, err)
+			check.OK(t, err)
 			for _, l := range s.Locks {
 				t.Fatalf("after %d s, %s is %s to be a %s: %q", second, l.Key, l.Confidence, l.Format, l.Evidence)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -46,21 +47,20 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				must(t, rdb.FlushAll(t.Context()).Err())
+				check.OK(t, rdb.FlushAll(t.Context()).Err())
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				seen.Node = addr
 				line, err := keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0)
-				must(t, err)
+				check.OK(t, err)
 				for _, want := range []string{"1", "0"} {
 					if got := paste(t, line); got != want {
 						t.Fatalf("%s\nanswers %q, want %q", line, got, want)
 					}
 				}
 				for _, h := range holders(t, rdb) {
-					if slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
-						t.Errorf("%s still holds it", h.ID)
-					}
+					check.True(t, !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }),
+						"%s still holds it", h.ID)
 				}
 			})
 		}
@@ -83,12 +83,10 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 			}
 			conn := rdb.Conn()
 			conn.Select(t.Context(), 3)
-			must(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
+			check.OK(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
 			line, err := keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0)
-			must(t, err)
-			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
-				t.Errorf("%.200q is not printable", line)
-			}
+			check.OK(t, err)
+			check.True(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%.200q is not printable", line)
 			if got := paste(t, line); got != c.want {
 				t.Errorf("%.100q: %.300s\nanswers %q, want %q", s, line, got, c.want)
 			}

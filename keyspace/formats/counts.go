@@ -2,7 +2,6 @@ package formats
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -65,18 +64,7 @@ func subscribers(e keyspace.Entry) int {
 
 // countsOtherwise reports whether the name of a key suggests a number without a lock.
 func countsOtherwise(key string) bool {
-	return looksLikeOther(key) || countedName(key) || counterName(key) || fenceName(key)
-}
-
-// countedName reports whether a name suggests a counter.
-func countedName(key string) bool {
-	for word := range words(key) {
-		switch strings.ToLower(word) {
-		case "count", "counts", "total", "visits", "views", "hits", "likes", "score", "attempts", "retries", "seq", "sequence", "version", "page", "offset", "size", "num", "number", "qty", "enabled", "feature", "timer":
-			return true
-		}
-	}
-	return false
+	return hasWord(key, otherThing|counted|fencing) || counterName(key)
 }
 
 // dramatiqTTL is the default of the longest hold in Python's dramatiq.

@@ -26,7 +26,7 @@ const (
 
 // vocabulary has the words in lower case. Plurals and other forms are words of their own,
 // because a name has them between separators.
-var vocabulary = vocabularyOf(map[wordUse]string{
+var vocabulary = usesOf(map[wordUse]string{
 	exclusiveUse: `lock locks locked locker locking mutex mutexes mutual sem semaphore semaphores lease leases leased leaseholder
 		leader leaders leadership elect elected election elections electing claim claims claimed claimant claimer
 		owner owners owned ownership holder holders holding hold held inflight inprogress processing running exclusive
@@ -47,8 +47,9 @@ var vocabulary = vocabularyOf(map[wordUse]string{
 		warning logging waiting missing incoming outgoing following streaming spring greeting typing rolling`,
 })
 
-func vocabularyOf(words map[wordUse]string) map[string]wordUse {
-	all := make(map[string]wordUse)
+// usesOf returns the uses of each word, from the words with each use.
+func usesOf[Use ~uint8](words map[Use]string) map[string]Use {
+	all := make(map[string]Use)
 	for use, text := range words {
 		for word := range strings.FieldsSeq(text) {
 			all[word] |= use

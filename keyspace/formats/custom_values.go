@@ -56,14 +56,7 @@ func shapeOf(value string) holderShape {
 
 // isMark reports whether a value says only that the lock is held.
 func isMark(value string) bool {
-	if value == "" || value == "1" {
-		return true
-	}
-	switch lowered(value) {
-	case "true", "yes", "y", "on", "x", "ok", "locked", "lock", "held", "busy", "taken", "running", "processing", "started", "inprogress", "acquired", "claimed":
-		return true
-	}
-	return false
+	return value == "" || value == "1" || valueWords[lowered(value)]&markWord != 0
 }
 
 // shapeOfName recognizes the name of a process or a person: one word.
@@ -80,15 +73,22 @@ func shapeOfName(value string) holderShape {
 }
 
 // isStatus reports whether a value is the state of a thing, not the name of a holder.
-func isStatus(value string) bool {
-	switch lowered(value) {
-	case "done", "ok", "pending", "success", "succeeded", "failed", "failure", "error", "false", "no", "off", "null", "none", "nil",
-		"queued", "completed", "complete", "finished", "idle", "new", "open", "closed", "enabled", "disabled", "ready", "waiting",
-		"created", "cancelled", "canceled", "paused", "stopped", "active", "inactive", "in-progress", "in_progress":
-		return true
-	}
-	return false
-}
+func isStatus(value string) bool { return valueWords[lowered(value)]&statusWord != 0 }
+
+// valueUse says what a word that is a whole value means; several may apply.
+type valueUse uint8
+
+const (
+	markWord   valueUse = 1 << iota // the lock is held
+	statusWord                      // the state of a thing
+)
+
+var valueWords = usesOf(map[valueUse]string{
+	markWord: `true yes y on x ok locked lock held busy taken running processing started inprogress acquired claimed`,
+	statusWord: `done ok pending success succeeded failed failure error false no off null none nil
+		queued completed complete finished idle new open closed enabled disabled ready waiting
+		created cancelled canceled paused stopped active inactive in-progress in_progress`,
+})
 
 // timeIn reads a value that is a time: in seconds, ms, µs or ns since 1970, or as a date. It
 // returns zero for other values, and for times that are no time of a lock.
@@ -117,43 +117,38 @@ func timeIn(value string) time.Time {
 	return at
 }
 
-// Fields of the objects and hashes in which people store locks, in lower case without
-// separators.
-var (
-	// ownerFields name a holder, the clearest first.
-	ownerFields = strings.Fields(`owner holder lockedby claimedby acquiredby heldby takenby lockowner lockholder holderidentity ownerid
-		holderid worker workerid workername host hostname node nodeid instance instanceid pod podname machine server client clientid
-		agent runner executor user username by identity pid processid thread threadid tid token lockid locktoken leaseid`)
-	// beginFields tell one hold from the next of the same holder.
-	beginFields = strings.Fields(`at since acquired acquiredat acquiretime lockedat claimedat heldsince start started startedat created createdat token lockid locktoken leaseid`)
-	timeFields  = strings.Fields(`time ts timestamp renewed renewedat renewtime refreshedat heartbeat heartbeatat lastheartbeat updatedat expires expiresat expiry expireat
-		expiration until lockeduntil deadline leaseuntil validuntil leaseexpires ttl lease duration timeout leaseduration leasedurationseconds`)
-	countFields = strings.Fields("count depth holds reentrancy entered entries")
-	// lockFields are fields that hardly anything but a lock has.
-	lockFields = strings.Fields(`owner holder lockedby claimedby acquiredby heldby takenby lockowner lockholder holderidentity acquiredat acquiretime
-		acquired lockedat claimedat lockeduntil leaseuntil leaseexpires leaseduration leasedurationseconds renewtime locktoken leaseid`)
-)
+// ownerNames are the fields that name a holder in the objects and hashes in which people store
+// locks, the clearest first, in lower case without separators, as in all of these lists.
+const ownerNames = `owner holder lockedby claimedby acquiredby heldby takenby lockowner lockholder holderidentity ownerid
+	holderid worker workerid workername host hostname node nodeid instance instanceid pod podname machine server client clientid
+	agent runner executor user username by identity pid processid thread threadid tid token lockid locktoken leaseid`
+
+const countNames = "count depth holds reentrancy entered entries"
+
+var ownerFields, countFields = strings.Fields(ownerNames), strings.Fields(countNames)
 
 // fieldUse says what a field of such an object is; several may apply.
 type fieldUse uint8
 
 const (
 	ownerField fieldUse = 1 << iota
-	beginField
+	beginField          // it tells one hold from the next of the same holder
 	timeField
 	countField
-	lockField
+	lockField // hardly anything but a lock has it
 )
 
-var fieldUses = func() map[string]fieldUse {
-	all := make(map[string]fieldUse)
-	for use, names := range map[fieldUse][]string{ownerField: ownerFields, beginField: beginFields, timeField: timeFields, countField: countFields, lockField: lockFields} {
-		for _, name := range names {
-			all[name] |= use
-		}
-	}
-	return all
-}()
+var fieldUses = usesOf(map[fieldUse]string{
+	ownerField: ownerNames,
+	beginField: `at since acquired acquiredat acquiretime lockedat claimedat heldsince start started startedat created createdat
+		token lockid locktoken leaseid`,
+	timeField: `time ts timestamp renewed renewedat renewtime refreshedat heartbeat heartbeatat lastheartbeat updatedat expires expiresat
+		expiry expireat expiration until lockeduntil deadline leaseuntil validuntil leaseexpires ttl lease duration timeout leaseduration
+		leasedurationseconds`,
+	countField: countNames,
+	lockField: `owner holder lockedby claimedby acquiredby heldby takenby lockowner lockholder holderidentity acquiredat acquiretime
+		acquired lockedat claimedat lockeduntil leaseuntil leaseexpires leaseduration leasedurationseconds renewtime locktoken leaseid`,
+})
 
 // plainField returns the name of a field in lower case without separators.
 func plainField(name string) string {

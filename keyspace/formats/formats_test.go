@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -39,9 +40,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() {
-		if err := rdb.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -54,9 +53,7 @@ func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
 		for i := range argv {
 			args[i] = argv[i]
 		}
-		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatalf("%q: %v", argv, err)
-		}
+		check.OK(t, rdb.Do(t.Context(), args...).Err(), "%q", argv)
 	}
 }
 
@@ -80,7 +77,7 @@ func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
 func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
 	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	return s
 }
 
@@ -88,12 +85,12 @@ func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Sn
 func clock(t testing.TB, rdb *redis.Client) time.Time {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	must(t, err)
+	check.OK(t, err)
 	return now
 }
 
-// check compares a decoded lock with the lock of a sample.
-func check(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duration) {
+// checkLock compares a decoded lock with the lock of a sample.
+func checkLock(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duration) {
 	t.Helper()
 	if left, ok := got.TTL(at); ok != (ttl > 0) || (left-ttl).Abs() > tolerance(got) && ok {
 		t.Errorf("%s: %v left (%v), want %v", got.Key, left, ok, ttl)
@@ -101,9 +98,7 @@ func check(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duratio
 	if got.Format != "" && (len(got.Evidence) == 0 || !slices.Equal(got.Evidence[1:], want.Evidence)) {
 		t.Errorf("%s: goes by %q, want what it tells and %q", got.Key, got.Evidence, want.Evidence)
 	}
-	if bare(got) != bare(want) {
-		t.Errorf("%s: found\n%s, want\n%s", got.Key, bare(got), bare(want))
-	}
+	check.True(t, bare(got) == bare(want), "%s: found\n%s, want\n%s", got.Key, bare(got), bare(want))
 }
 
 // tolerance returns how far a deadline may be off: some formats store whole
@@ -131,7 +126,7 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 						if len(snap.Locks) != 1 {
 							t.Fatalf("found %d locks, want one: %v", len(snap.Locks), keys(snap))
 						}
-						check(t, *snap.Locks[0], sample.Want, snap.At, sample.TTL)
+						checkLock(t, *snap.Locks[0], sample.Want, snap.At, sample.TTL)
 					})
 				}
 			}
@@ -157,12 +152,9 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			if got := keys(scan(t, rdb)); !slices.Equal(got, want) {
-				t.Errorf("found %q, want %q", got, want)
-			}
-			if len(slices.Compact(want)) < 8 || len(kinds) < 4 {
-				t.Errorf("%d locks of %d kinds are too few for a demo", len(want), len(kinds))
-			}
+			check.Same(t, keys(scan(t, rdb)), want, "found")
+			check.True(t, len(slices.Compact(want)) >= 8 && len(kinds) >= 4,
+				"%d locks of %d kinds are too few for a demo", len(want), len(kinds))
 		})
 	}
 }
@@ -207,9 +199,7 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 		[]string{"SET", "locks:fencing-token", "7"},
 		[]string{"SET", "lock:fence", client}, // a lock with the name of a counter
 	)
-	if got := keys(scan(t, rdb)); !slices.Equal(got, []string{"lock:fence"}) {
-		t.Errorf("found %q", got)
-	}
+	check.Same(t, keys(scan(t, rdb)), []string{"lock:fence"}, "found")
 }
 
 func TestAReaderHasItsOwnDeadline(t *testing.T) {
@@ -231,22 +221,19 @@ func TestAReaderHasItsOwnDeadline(t *testing.T) {
 func TestEveryFileOfAFormatIsListed(t *testing.T) {
 	listed := make(map[string]bool)
 	for _, f := range everyFormat {
-		if listed[f.Name] {
-			t.Errorf("%s is listed twice", f.Name)
-		}
+		check.True(t, !listed[f.Name], "%s is listed twice", f.Name)
 		listed[f.Name] = true
-		if f.Library == "" || f.Source == "" || f.Signature == "" || f.Type == "" || f.Decode == nil || len(f.Samples) == 0 {
-			t.Errorf("%s lacks its library, source, what tells it, type, decoder or samples", f.Name)
-		}
+		check.True(t, f.Library != "" && f.Source != "" && f.Signature != "" && f.Type != "" && f.Decode != nil && len(f.Samples) != 0,
+			"%s lacks its library, source, what tells it, type, decoder or samples", f.Name)
 	}
 	files, err := filepath.Glob("*.go")
-	must(t, err)
+	check.OK(t, err)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		source, err := os.ReadFile(file)
-		must(t, err)
+		check.OK(t, err)
 		for line := range strings.Lines(string(source)) {
 			name := regexp.MustCompile(`^(?:\t\tName: +|\tf\.Name = )"([a-z0-9-]+)"`).FindStringSubmatch(line)
 			if name != nil && !listed[name[1]] && name[1] != "marked" { // the file of Marked
@@ -285,23 +272,12 @@ func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 		shows := false
 		for _, s := range f.Samples {
 			shows = shows || len(s.Want.Waiters) > 0 || s.Want.Waiting > 0
-			if f.NoTTL && s.TTL > 0 && f.Name != "python-redis-lock" && f.Name != "custom-zset" {
-				t.Errorf("%s: a library that sets no TTL left %q with one", f.Name, s.Name)
-			}
+			check.True(t, !f.NoTTL || s.TTL <= 0 || f.Name == "python-redis-lock" || f.Name == "custom-zset",
+				"%s: a library that sets no TTL left %q with one", f.Name, s.Name)
 		}
-		if shows && !f.ShowsWaiters {
-			t.Errorf("%s: a sample has waiters, and the format does not say that it shows them", f.Name)
-		}
+		check.True(t, !shows || f.ShowsWaiters, "%s: a sample has waiters, and the format does not say that it shows them", f.Name)
 		if f.ShowsWaiters && !shows && f.Channels == nil && f.Name != "medallion-writer" { // no sample has a waiting writer
 			t.Errorf("%s: no sample has waiters, and nothing is subscribed to, and the format says that it shows them", f.Name)
 		}
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

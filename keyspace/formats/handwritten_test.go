@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -89,13 +90,9 @@ func TestHandwrittenLocksArePossibleAtFirstSight(t *testing.T) {
 			unseen := missing(all, locks)
 			likely := slices.DeleteFunc(slices.Collect(maps.Values(locks)), func(l keyspace.Lock) bool { return l.Confidence < keyspace.Likely })
 			t.Logf("%d layouts: %d seen, %d of them likely; unseen are %q", len(all), len(all)-len(unseen), len(likely), unseen)
-			if len(all) < 40 || len(unseen)*5 > len(all) {
-				t.Errorf("of %d layouts, %d are unseen: %q", len(all), len(unseen), unseen)
-			}
+			check.True(t, len(all) >= 40 && len(unseen)*5 <= len(all), "of %d layouts, %d are unseen: %q", len(all), len(unseen), unseen)
 			for _, l := range locks {
-				if len(l.Evidence) < 1 || len(l.Holders) == 0 {
-					t.Errorf("%s has the holders %v, for %q", l.Key, l.Holders, l.Evidence)
-				}
+				check.True(t, len(l.Evidence) >= 1 && len(l.Holders) != 0, "%s has the holders %v, for %q", l.Key, l.Holders, l.Evidence)
 			}
 			load(t, rdb, []string{"FLUSHALL"})
 			all = layouts(t, "handwritten_issue")
@@ -134,7 +131,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 			for range 4 {
 				time.Sleep(250 * time.Millisecond)
 				s, err := w.Snapshot(t.Context())
-				must(t, err)
+				check.OK(t, err)
 				last = found(s)
 			}
 		}
@@ -144,7 +141,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 		for range 8 {
 			time.Sleep(250 * time.Millisecond)
 			s, err := w.Snapshot(t.Context())
-			must(t, err)
+			check.OK(t, err)
 			last = found(s)
 		}
 	})
@@ -157,7 +154,5 @@ func TestHandwrittenLocksInUseAreLikely(t *testing.T) {
 	all := layouts(t, "handwritten")
 	unlikely := missing(all, inUse(t, all))
 	t.Logf("in use, %d of %d are likely; not likely are %q", len(all)-len(unlikely), len(all), unlikely)
-	if len(unlikely)*10 > len(all) {
-		t.Errorf("of %d layouts, %d are not likely: %q", len(all), len(unlikely), unlikely)
-	}
+	check.True(t, len(unlikely)*10 <= len(all), "of %d layouts, %d are not likely: %q", len(all), len(unlikely), unlikely)
 }

@@ -56,42 +56,47 @@ func looksLikeLock(key string) bool { return hintOf(key) != noHint }
 
 // looksLikeOther reports whether the name of a key suggests something else whose values
 // look like the token of a lock.
-func looksLikeOther(key string) bool {
+func looksLikeOther(key string) bool { return hasWord(key, otherThing) }
+
+// hasWord reports whether a word in a name has a use.
+func hasWord(key string, use nameUse) bool {
 	for word := range words(key) {
-		switch strings.ToLower(word) {
-		case "csrf", "xsrf", "sess", "session", "sessions", "oauth", "otp", "token", "tokens", "refresh",
-			"password", "passwd", "verify", "apikey", "key", "keys", "secret", "salt", "nonce", "ratelimit", "rate", "throttle",
-			"stat", "stats", "counter", "cache", "cart", "flag", "config", "cursor", "id", "ids", "uuid",
-			"hash", "md5", "etag", "digest", "checksum", "email", "login":
+		if nameWords[strings.ToLower(word)]&use != 0 {
 			return true
 		}
 	}
 	return false
 }
+
+// nameUse says what a word in the name of a key suggests other than a lock; several may apply.
+type nameUse uint8
+
+const (
+	otherThing  nameUse = 1 << iota // a thing whose values look like the token of a lock
+	counted                         // a counter
+	countedLast                     // a counter or a version, as the last word
+	fencing                         // a fencing token
+)
+
+var nameWords = usesOf(map[nameUse]string{
+	otherThing: `csrf xsrf sess session sessions oauth otp token tokens refresh
+		password passwd verify apikey key keys secret salt nonce ratelimit rate throttle
+		stat stats counter cache cart flag config cursor id ids uuid hash md5 etag digest checksum email login`,
+	counted: `count counts total visits views hits likes score attempts retries seq sequence version page offset size num number
+		qty enabled feature timer`,
+	countedLast: `count counts counter counters total totals attempts retries tries failed failures fails errors
+		timeouts waiters waiting acquired acquisitions released releases contended conflicts hits misses
+		seq sequence serial version versions ver rev revision epoch term id ids`,
+	fencing: `fence fences fencing fencingtoken fencingtokens`,
+})
 
 // counterName reports whether the last word of a name, without numbers, is one of a
 // counter or a version, even if other words suggest a lock: "lock:failed_attempts",
 // "lock_version".
-func counterName(key string) bool {
-	switch lastWord(key) {
-	case "count", "counts", "counter", "counters", "total", "totals", "attempts", "retries", "tries", "failed", "failures", "fails", "errors",
-		"timeouts", "waiters", "waiting", "acquired", "acquisitions", "released", "releases", "contended", "conflicts", "hits", "misses",
-		"seq", "sequence", "serial", "version", "versions", "ver", "rev", "revision", "epoch", "term", "id", "ids":
-		return true
-	}
-	return false
-}
+func counterName(key string) bool { return nameWords[lastWord(key)]&countedLast != 0 }
 
 // fenceName reports whether a name says that its value is a fencing token.
-func fenceName(key string) bool {
-	for word := range words(key) {
-		switch strings.ToLower(word) {
-		case "fence", "fences", "fencing", "fencingtoken", "fencingtokens":
-			return true
-		}
-	}
-	return false
-}
+func fenceName(key string) bool { return hasWord(key, fencing) }
 
 // lastWord returns the last word of a key that is not a number, in lower case.
 func lastWord(key string) string {

@@ -111,9 +111,7 @@ func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence)
 		if !ok || !semaphoreMember(m.Name) || at.After(e.Now.Add(time.Minute)) {
 			return keyspace.Lock{}, keyspace.No
 		}
-		if at.After(last) {
-			last = at
-		}
+		last = keyspace.Later(last, at)
 	}
 	l := keyspace.Lock{Kind: keyspace.Semaphore}
 	timeout := e.Expires.Sub(last)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -35,14 +36,11 @@ func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range scan(t, rdb).Locks {
-		if l.Confidence >= keyspace.Likely {
-			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
-		}
+		check.True(t, l.Confidence < keyspace.Likely, "%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
 	}
 	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible}).Locks {
-		if l.Key == "locks:fencing-token" || l.Key == "lock:fence:7" {
-			t.Errorf("%s, which numbers holders, is possibly a %s", l.Key, l.Format)
-		}
+		check.True(t, l.Key != "locks:fencing-token" && l.Key != "lock:fence:7",
+			"%s, which numbers holders, is possibly a %s", l.Key, l.Format)
 	}
 }
 
@@ -63,9 +61,7 @@ func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 		[]string{"SET", "scheduler:leader", "4242", "PX", "30000"},
 	)
 	got := keys(scan(t, rdb))
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("found %q, want %q", got, want)
-	}
+	check.True(t, fmt.Sprint(got) == fmt.Sprint(want), "found %q, want %q", got, want)
 }
 
 // The holders of dramatiq's permits are not known, but the number of permits in
@@ -76,12 +72,8 @@ func TestPermitsThatAreOutAreHeld(t *testing.T) {
 	want := map[string]keyspace.State{"pdf-workers": keyspace.Held}
 	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: keyspace.Possible})
 	for _, l := range snap.Locks {
-		if l.State(snap.At) != want[l.Key] {
-			t.Errorf("%s is %s, want %s", l.Key, l.State(snap.At), want[l.Key])
-		}
+		check.True(t, l.State(snap.At) == want[l.Key], "%s is %s, want %s", l.Key, l.State(snap.At), want[l.Key])
 		delete(want, l.Key)
 	}
-	if len(want) > 0 {
-		t.Errorf("it does not see %v", want)
-	}
+	check.True(t, len(want) == 0, "it does not see %v", want)
 }

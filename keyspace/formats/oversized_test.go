@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -61,9 +62,8 @@ func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 	got := make(map[string]string)
 	for _, l := range snap.Locks {
 		got[l.Key] = strings.Join(l.Evidence[1:], "; ")
-		if l.Format != "oversized" || l.Confidence != keyspace.Possible || l.Kind != keyspace.Unknown || len(l.Holders) > 0 {
-			t.Errorf("found %+v", l)
-		}
+		check.True(t, l.Format == "oversized" && l.Confidence == keyspace.Possible && l.Kind == keyspace.Unknown && len(l.Holders) == 0,
+			"found %+v", l)
 	}
 	want := map[string]string{
 		"lock:hash":   "a hash of 1000 elements is too big for a lock",
@@ -75,9 +75,7 @@ func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 		"mutex:hash":  "a hash of megabytes, which is not read, is too big for a lock",
 		"mutex:list":  "a list of megabytes, which is not read, is too big for a lock",
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("found %q, want %q", got, want)
-	}
+	check.True(t, maps.Equal(got, want), "found %q, want %q", got, want)
 	if n := received.Load(); n > 1<<20 {
 		t.Errorf("%d bytes were fetched for that", n)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -36,7 +37,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 				}
 			}
 			fill("lock:large")
-			must(t, rdb.HSet(t.Context(), "lock:growing", "6ba7b810-9dad-41d1-80b4-000000000011:1", 1).Err())
+			check.OK(t, rdb.HSet(t.Context(), "lock:growing", "6ba7b810-9dad-41d1-80b4-000000000011:1", 1).Err())
 			called := func(command string) (calls int) {
 				for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
 					_, _ = fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &calls)
@@ -45,7 +46,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			}
 			via := rdb
 			if !tracking {
-				must(t, server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
+				check.OK(t, server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
 				via = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "untracked", Password: "secret"})
 				t.Cleanup(func() { via.Close() })
 			}
@@ -53,7 +54,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			defer live.Close()
 			locks := func() []*keyspace.Lock {
 				snap, err := live.Snapshot(t.Context())
-				must(t, err)
+				check.OK(t, err)
 				return snap.Locks
 			}
 			oversized := func(key string) bool {
@@ -75,7 +76,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			for i := range changes {
 				checked := called("hlen")
 				for _, key := range []string{"lock:large", "lock:growing"} {
-					must(t, rdb.HSet(t.Context(), key, "changes", i).Err())
+					check.OK(t, rdb.HSet(t.Context(), key, "changes", i).Err())
 				}
 				await("another read", func() bool { return called("hlen") > checked })
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -199,7 +200,7 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 		default:
 		}
 		snap, err := scanner.Scan(t.Context())
-		must(t, err)
+		check.OK(t, err)
 		i := slices.IndexFunc(snap.Locks, func(l *keyspace.Lock) bool { return l.Key == o.sample.Want.Key && l.Format == format })
 		if i < 0 {
 			continue // it was released just before
@@ -234,17 +235,14 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 	defer func() { stop(); <-ended }()
 	go func() {
 		defer close(ended)
-		if err := o.run(ctx); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, o.run(ctx), nil)
 	}()
 	all := breakOften(t, o, format, times, ended)
 	stop()
 	<-ended
 	for number, robbed := range o.robbed {
-		if robbed != all.done[number] && !o.late[number] {
-			t.Errorf("%s, %s: hold %d was taken away: %v; was broken: %v", format, s.Name, number, robbed, all.done[number])
-		}
+		check.True(t, robbed == all.done[number] || o.late[number],
+			"%s, %s: hold %d was taken away: %v; was broken: %v", format, s.Name, number, robbed, all.done[number])
 	}
 	return all
 }
@@ -278,7 +276,6 @@ func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 		}
 	}
 	t.Logf("%d races in %d samples: %d broken, %d refused", done+changed, raced, done, changed)
-	if raced < testtier.Size(20, 70, 70) || done < raced || changed < testtier.Size(raced/4, raced, raced) {
-		t.Errorf("%d broken and %d refused in %d samples: that proves little", done, changed, raced)
-	}
+	check.True(t, raced >= testtier.Size(20, 70, 70) && done >= raced && changed >= testtier.Size(raced/4, raced, raced),
+		"%d broken and %d refused in %d samples: that proves little", done, changed, raced)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -30,7 +31,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	run := func(script string, argv ...any) {
 		t.Helper()
-		must(t, rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err())
+		check.OK(t, rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err())
 	}
 	load(t, rdb, []string{"HSET", "standing", first, "1"}, []string{"RPUSH", "redisson_lock_queue:{standing}", second})
 	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
@@ -42,9 +43,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 		t.Helper()
 		for !so() {
 			events, _, err := f.Next(ctx)
-			if err != nil {
-				t.Fatalf("waiting for %s, after %q: %v", what, seen, err)
-			}
+			check.OK(t, err, "waiting for %s, after %q", what, seen)
 			for _, e := range events {
 				if e.Lock.Key == key {
 					seen = append(seen, e.Kind)
@@ -58,9 +57,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 		await(string(kind), func() bool {
 			return slices.ContainsFunc(seen, func(k keyspace.EventKind) bool { return k == kind || k.Ends() })
 		})
-		if !slices.Contains(seen, kind) {
-			t.Errorf("the event is %q, want %s", seen, kind)
-		}
+		check.True(t, slices.Contains(seen, kind), "the event is %q, want %s", seen, kind)
 	}
 	await("push", func() bool { return f.Known().Complete && f.Known().Watch.Mode == keyspace.Push })
 	later := clock(t, rdb).Add(time.Minute).UnixMilli()
@@ -111,9 +108,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 		t.Helper()
 		for {
 			events, _, err := f.Next(ctx)
-			if err != nil {
-				t.Fatalf("waiting for %s, after %v: %v", state, seen, err)
-			}
+			check.OK(t, err, "waiting for %s, after %v", state, seen)
 			seen = append(seen, events...)
 			for _, l := range f.Known().Locks {
 				if l.Key != key {
@@ -143,15 +138,11 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	load(t, rdb, []string{"DEL", key}, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + dead, "0"})
 	free := await(keyspace.Waiting)
 	at := f.Known().At
-	if !happened(keyspace.Released) {
-		t.Errorf("no release in %v", seen)
-	}
+	check.True(t, happened(keyspace.Released), "no release in %v", seen)
 	if !slices.ContainsFunc(keyspace.Findings(f.Known()), func(f keyspace.Finding) bool { return f.ID == "zombie-head" && f.Lock.Key == key }) {
 		t.Errorf("findings: %+v", keyspace.Findings(f.Known()))
 	}
-	if free.Waiters[0].DeadFor(at) < 20*time.Second || free.Waiters[1].DeadFor(at) != 0 {
-		t.Errorf("waiters %+v at %s", free.Waiters, at)
-	}
+	check.True(t, free.Waiters[0].DeadFor(at) >= 20*time.Second && free.Waiters[1].DeadFor(at) == 0, "waiters %+v at %s", free.Waiters, at)
 	for _, name := range []string{key, queue} {
 		if read, err := scanner.ReadKey(ctx, name); err != nil || len(read.Locks) != 1 || read.Locks[0].Key != key || len(read.Entries) != 2 {
 			t.Errorf("%s: %+v, %v", name, read, err)
@@ -176,7 +167,5 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	if held := await(keyspace.Held); held.SoleHolder() != alive {
 		t.Errorf("held by %q", held.SoleHolder())
 	}
-	if !happened(keyspace.Acquired) {
-		t.Errorf("no acquire in %v", seen)
-	}
+	check.True(t, happened(keyspace.Acquired), "no acquire in %v", seen)
 }

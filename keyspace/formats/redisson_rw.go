@@ -127,10 +127,7 @@ func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 func readerExpires(e keyspace.Entry, reader string) time.Time {
 	var last time.Time
 	for i := 1; i <= timeoutsPerReader; i++ {
-		timeout, ok := e.Related[readerTimeoutKey(e.Key, reader, i)]
-		if ok && timeout.Expires.After(last) {
-			last = timeout.Expires
-		}
+		last = keyspace.Later(last, e.Related[readerTimeoutKey(e.Key, reader, i)].Expires)
 	}
 	return last
 }

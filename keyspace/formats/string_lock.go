@@ -46,6 +46,16 @@ func (s stringLock) format(f keyspace.Format) keyspace.Format {
 	return f
 }
 
+// under returns the format of such a mutex under the names with a prefix.
+func (s stringLock) under(prefix string, about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Prefixes: []string{prefix}, Samples: samples})
+}
+
+// anywhere returns the format of such a mutex under any name.
+func (s stringLock) anywhere(about keyspace.About, samples ...keyspace.Sample) keyspace.Format {
+	return s.format(keyspace.Format{About: about, Samples: samples})
+}
+
 // maybeLongToken reports whether a value that is longer than a probe can be a token.
 // Tokens of that length consist of host and job names, not of prose, JSON or HTML.
 func maybeLongToken(value string) bool { return only(value, "._-:@+|/=") }

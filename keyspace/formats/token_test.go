@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -38,9 +39,7 @@ func TestNamesThatSpeakForALock(t *testing.T) {
 		"clock:1":            noHint, "blocked": noHint, "leaderboard": noHint, "deadlocks": noHint, "": noHint,
 		"unlock:7": noHint, "lockout:bob": noHint, "released": noHint, "\xff\xfe": noHint, "ülock": noHint,
 	} {
-		if got := hintOf(key); got != want {
-			t.Errorf("%q: %d, want %d", key, got, want)
-		}
+		check.Equal(t, hintOf(key), want, "%q", key)
 	}
 }
 
@@ -73,8 +72,6 @@ func TestConfidenceOfTokens(t *testing.T) {
 		{"orders:1", "1", true, keyspace.No},
 		{"orders:1", "", true, keyspace.No},
 	} {
-		if got := tokenOf(c.value, time.Time{}).confidence(c.key, c.expires); got != c.want {
-			t.Errorf("%s = %s, expires=%v: %v, want %v", c.key, c.value, c.expires, got, c.want)
-		}
+		check.Equal(t, tokenOf(c.value, time.Time{}).confidence(c.key, c.expires), c.want, "%s = %s, expires=%v", c.key, c.value, c.expires)
 	}
 }

@@ -217,9 +217,7 @@ func groups(all []fault) []group {
 		if n := len(joined); n > 0 && joined[n-1].takes(&f) {
 			g := &joined[n-1]
 			g.faults = append(g.faults, f)
-			if f.to.After(g.to) {
-				g.to = f.to
-			}
+			g.to = keyspace.Later(g.to, f.to)
 			continue
 		}
 		joined = append(joined, group{[]fault{f}, f.span})
@@ -282,9 +280,7 @@ func (g *group) cost() (blocked time.Duration, clients int, atMost bool) {
 			last = f.blocked
 		}
 		blocked += f.blocked
-		if f.to.After(until) {
-			until = f.to
-		}
+		until = keyspace.Later(until, f.to)
 		clients = max(clients, f.clients)
 		atMost = atMost || f.atMost && f.blocked > 0
 	}

@@ -6,6 +6,7 @@
 package incident
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -310,12 +311,8 @@ func (b *Builder) searchDeadlocks(at time.Time) {
 		return
 	}
 	b.judged = at
-	s := keyspace.Snapshot{At: at}
-	for _, l := range b.contended {
-		s.Locks = append(s.Locks, l)
-	}
-	slices.SortFunc(s.Locks, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
-	for _, d := range keyspace.Deadlocks(s) {
+	locks := slices.SortedFunc(maps.Values(b.contended), keyspace.CompareLocks)
+	for _, d := range keyspace.Deadlocks(keyspace.Snapshot{At: at, Locks: locks}) {
 		name := ""
 		for _, w := range d.Waits {
 			name += w.Owner + "\x00" + w.Lock.Key + "\x00"

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 )
@@ -348,21 +349,15 @@ func TestTheCauseOfEachStagedIncidentIsNamed(t *testing.T) {
 			named[tt.cause] = true
 			got := text(mine[0])
 			for _, want := range tt.says {
-				if !strings.Contains(got, want) {
-					t.Errorf("no %q in:\n%s", want, got)
-				}
+				check.True(t, strings.Contains(got, want), "no %q in:\n%s", want, got)
 			}
 			for _, no := range tt.never {
-				if strings.Contains(got, no) {
-					t.Errorf("%q in:\n%s", no, got)
-				}
+				check.True(t, !strings.Contains(got, no), "%q in:\n%s", no, got)
 			}
 		})
 	}
 	for _, c := range incident.Causes() {
-		if !named[c] && !t.Failed() {
-			t.Errorf("no staged incident has the cause %s", c)
-		}
+		check.True(t, named[c] || t.Failed(), "no staged incident has the cause %s", c)
 	}
 }
 
@@ -378,9 +373,7 @@ func TestTheClockOfAClientIsNotBelieved(t *testing.T) {
 	f.emit(keyspace.Acquired, l, l.Holders[0])
 	f.pass(11 * time.Second)
 	all := f.stories(t)
-	if len(all) != 1 || !strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s") {
-		t.Errorf("the stories are %+v", all)
-	}
+	check.True(t, len(all) == 1 && strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s"), "the stories are %+v", all)
 }
 
 func TestHealthyHoldsAreNoIncident(t *testing.T) {

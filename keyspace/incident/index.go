@@ -55,7 +55,7 @@ func (x *Indexer) Index() []byte {
 	x.cycles = slices.DeleteFunc(x.cycles, func(c *cycle) bool { return x.last.Sub(c.to) > gapLength })
 	needed := x.last
 	for _, c := range x.cycles {
-		needed = earlier(needed, c.from)
+		needed = keyspace.Earliest(needed, c.from)
 	}
 	for _, n := range x.notices {
 		l.json(entryNotice, n)
@@ -338,11 +338,4 @@ func (r *indexReader) of(b *Builder, kind byte) {
 	case i >= 0 && kind == entryEnded:
 		t.finish(h, h.end, h.ended)
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -3,6 +3,8 @@ package incident
 import (
 	"sort"
 	"time"
+
+	"locktop/keyspace"
 )
 
 // series is how many clients wait, over time.
@@ -24,9 +26,7 @@ func (s *series) set(at time.Time, n int) {
 		s.total += d * time.Duration(s.now())
 		s.anyFor += d
 	}
-	if at.After(s.since) {
-		s.since = at
-	}
+	s.since = keyspace.Later(s.since, at)
 	s.most = max(s.most, n)
 	last := len(s.at) - 1
 	switch {
@@ -58,10 +58,7 @@ func (s *series) now() int {
 func (s *series) over(from, to time.Time) (blocked time.Duration, most int, any time.Duration) {
 	i := sort.Search(len(s.at), func(i int) bool { return s.at[i].After(from) })
 	for i = max(0, i-1); i < len(s.at) && s.at[i].Before(to); i++ {
-		begin, end := s.at[i], to
-		if begin.Before(from) {
-			begin = from
-		}
+		begin, end := keyspace.Later(s.at[i], from), to
 		if i+1 < len(s.at) && s.at[i+1].Before(to) {
 			end = s.at[i+1]
 		}

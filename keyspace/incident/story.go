@@ -3,6 +3,7 @@ package incident
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -302,10 +303,7 @@ func (w *writer) tell(f *fault) []Line {
 	}
 	all = append(all, end)
 	if h.next != "" && !slices.ContainsFunc(w.g.faults, func(g fault) bool { return g.cause == SlowHandOff && g.from.Equal(h.ended) }) {
-		at := h.nextAt
-		if at.Before(end.At) { // by the clock of its client
-			at = end.At
-		}
+		at := keyspace.Later(h.nextAt, end.At) // its client may have another clock
 		all = append(all, Line{At: at, Text: name(h.next) + " acquired it" + w.overlap(f)})
 	}
 	return all
@@ -437,11 +435,7 @@ func (w *writer) saved(f *fault) string {
 	case w.s.Usual.known():
 		ttl = fitting(w.s.Usual.P99 * 3 / 2)
 	}
-	end := from.Add(ttl)
-	if end.Before(f.from) {
-		end = f.from
-	}
-	saved := h.ended.Sub(end)
+	saved := h.ended.Sub(keyspace.Later(from.Add(ttl), f.from))
 	if ttl == 0 || saved < time.Second || !h.expires.IsZero() && ttl >= h.ttl {
 		return ""
 	}
@@ -465,13 +459,8 @@ func fitting(d time.Duration) time.Duration {
 // Summaries describes the locks that were seen, in one sentence each, in the order of their
 // names.
 func (b *Builder) Summaries() []string {
-	var ids []keyspace.ID
-	for id := range b.locks {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, keyspace.ID.Compare)
 	var all []string
-	for _, id := range ids {
+	for _, id := range slices.SortedFunc(maps.Keys(b.locks), keyspace.ID.Compare) {
 		all = append(all, b.summary(b.locks[id]))
 	}
 	return all

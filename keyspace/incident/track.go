@@ -19,7 +19,6 @@ type track struct {
 	sorted  []time.Duration // the same, from short to long
 	holds   int             // that ended
 	heldFor time.Duration   // of all holds that ended
-	expired int             // holds in a row that ended by expiry
 	pending []hold          // ended before a usual hold was known
 	faults  []fault
 	seen    span      // from the first change to the last
@@ -106,9 +105,7 @@ func (t *track) stretch(at time.Time) {
 	if t.seen.from.IsZero() {
 		t.seen.from = at
 	}
-	if at.After(t.seen.to) {
-		t.seen.to = at
-	}
+	t.seen.to = keyspace.Later(t.seen.to, at)
 }
 
 // waiting returns how many clients wait that do not count as dead.
@@ -143,12 +140,7 @@ func (t *track) begin(l keyspace.Lock, h keyspace.Holder, at time.Time, acquired
 
 // find returns the position of an open hold; -1: there is none.
 func (t *track) find(id string) int {
-	for i := range t.open {
-		if t.open[i].ID == id {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(t.open, func(h hold) bool { return h.ID == id })
 }
 
 // add adds an open hold, which was seen at a time.
@@ -201,15 +193,16 @@ func (t *track) free(until time.Time) *fault {
 
 // tell gives the faults of a hold its next holder.
 func (t *track) tell(h *hold) {
-	for i := range t.faults {
-		if f := &t.faults[i].hold; f.ID == h.ID && f.ended.Equal(h.ended) && f.next == "" {
-			f.next, f.nextAt = h.next, h.nextAt
+	tell := func(known *hold) {
+		if known.ID == h.ID && known.ended.Equal(h.ended) && known.next == "" {
+			known.next, known.nextAt = h.next, h.nextAt
 		}
 	}
+	for i := range t.faults {
+		tell(&t.faults[i].hold)
+	}
 	for i := range t.pending {
-		if p := &t.pending[i]; p.ID == h.ID && p.ended.Equal(h.ended) && p.next == "" {
-			p.next, p.nextAt = h.next, h.nextAt
-		}
+		tell(&t.pending[i])
 	}
 }
 
@@ -308,11 +301,6 @@ func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {
 	}
 	t.holds++
 	t.heldFor += at.Sub(h.from())
-	if end == keyspace.Expired {
-		t.expired++
-	} else {
-		t.expired = 0
-	}
 	t.ended = &h
 	if len(t.open) == 0 && end != keyspace.Vanished {
 		t.freed = at

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -55,9 +56,8 @@ func TestACrowdedClassIsSampled(t *testing.T) {
 		a.add("job:*", keys)
 		a.endPass()
 	}
-	if len(sampled) < keys || most > maxCandidates {
-		t.Errorf("in %d passes, %d of %d keys were read, at most %d in a pass", passes, len(sampled), keys, most)
-	}
+	check.True(t, len(sampled) >= keys && most <= maxCandidates,
+		"in %d passes, %d of %d keys were read, at most %d in a pass", passes, len(sampled), keys, most)
 	if a.sample = false; !a.skips("job:*", a.passes%alikeSample) {
 		t.Error("it is sampled though no more candidates can be watched")
 	}
@@ -71,9 +71,8 @@ func TestTheNumberOfClassesIsBounded(t *testing.T) {
 		a.add(key, keyspace.MaxAlike+1)
 		a.use(key + "x")
 	}
-	if len(a.counts) > maxClasses || len(a.crowded) > maxClasses || len(a.used) > maxClasses {
-		t.Errorf("%d classes are counted, %d crowded, %d used", len(a.counts), len(a.crowded), len(a.used))
-	}
+	check.True(t, len(a.counts) <= maxClasses && len(a.crowded) <= maxClasses && len(a.used) <= maxClasses,
+		"%d classes are counted, %d crowded, %d used", len(a.counts), len(a.crowded), len(a.used))
 	var none *alike
 	none.add("job:*", 1000)
 	none.use("job:1")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -47,7 +48,7 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	for i := range locks {
 		key := fmt.Sprintf("lock:%d", i)
 		at, err := timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 1000+10*i)
-		must(t, err)
+		check.OK(t, err)
 		deadlines[key] = at.Add(time.Duration(1000+10*i) * time.Millisecond)
 	}
 	l.wait(t, "100 expiries", func() bool { return count(l, keyspace.Expired) == locks })
@@ -65,9 +66,7 @@ func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	if late[locks/2] > 300*time.Millisecond { // a scan, which would delete them, runs once a second
 		t.Errorf("half of the expiries were reported %v late or more: the deadlines are not used", late[locks/2])
 	}
-	if late[0] < -2*time.Millisecond {
-		t.Errorf("an expiry was reported %v before it happened", -late[0])
-	}
+	check.True(t, late[0] >= -2*time.Millisecond, "an expiry was reported %v before it happened", -late[0])
 }
 
 // count returns the number of events of a kind. The caller has locked the log.
@@ -198,14 +197,12 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	l := started(t, rdb, justTokens())
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
 	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
-	must(t, child.Kill())
+	check.OK(t, child.Kill())
 	l.wait(t, "the loss", func() bool { return l.failed }) // a restart between two requests is no loss
-	must(t, child.Restart(t.Context()))
+	check.OK(t, child.Restart(t.Context()))
 	l.wait(t, "the end of the lock", l.has(keyspace.Lost, "lock:a"))
 	for _, e := range l.all() {
-		if e.Kind == keyspace.Released || e.Kind == keyspace.Expired {
-			t.Errorf("%s is %s", e.Lock.Key, e.Kind)
-		}
+		check.True(t, e.Kind != keyspace.Released && e.Kind != keyspace.Expired, "%s is %s", e.Lock.Key, e.Kind)
 	}
 	l.wait(t, "one note of the loss and one of the return", func() bool {
 		var kinds []keyspace.NoticeKind
@@ -237,13 +234,11 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 		}
 		mode = next(t, f).Watch.Mode
 	}
-	must(t, errors.Join(child.Kill(), child.Restart(t.Context())))
+	check.OK(t, errors.Join(child.Kill(), child.Restart(t.Context())))
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		events, _, _ := f.Next(t.Context())
 		if len(events) > 0 {
-			if events[0].Kind != keyspace.Lost {
-				t.Errorf("the restart lost the lock, and it is %s", events[0].Kind)
-			}
+			check.True(t, events[0].Kind == keyspace.Lost, "the restart lost the lock, and it is %s", events[0].Kind)
 			return
 		}
 		if time.Now().After(deadline) {
@@ -283,7 +278,7 @@ func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	t.Helper()
 	err := server.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
-	must(t, err)
+	check.OK(t, err)
 	user := fmt.Sprint(do(t, admin, "ACL", "GETUSER", "looker"))
 	return strings.Contains(user, "channels")
 }
@@ -303,7 +298,7 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := f.Snapshot(t.Context())
-		must(t, err)
+		check.OK(t, err)
 		why := strings.Join(s.Watch.Limitations, "; ")
 		if s.Watch.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
 			break
@@ -338,9 +333,9 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; {
 			events, _, err := f.Next(t.Context())
-			must(t, err)
+			check.OK(t, err)
 			s, err := f.Snapshot(t.Context())
-			must(t, err)
+			check.OK(t, err)
 			if so(append(events, s.Events...), s) {
 				return
 			}
@@ -433,7 +428,7 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	defer live.Close()
 	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
 		s, err := live.Snapshot(t.Context())
-		must(t, err)
+		check.OK(t, err)
 		if skew := s.Server.Skew; skew.Abs() > 1500*time.Millisecond {
 			t.Fatalf("after %v the clock of this very machine is %v off", time.Since(began), skew)
 		}
@@ -528,9 +523,7 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 	if s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}}); len(s.Locks) != len(want) {
 		t.Fatalf("found %d locks", len(s.Locks))
 	}
-	if exact < len(want)/4 {
-		t.Errorf("only %d of %d are known to the millisecond", exact, len(want))
-	}
+	check.True(t, exact >= len(want)/4, "only %d of %d are known to the millisecond", exact, len(want))
 }
 
 // A server refuses prefixes of which one covers another, as those of these names.
@@ -593,16 +586,14 @@ func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
 			defer cancel()
 			for len(ends) == 0 {
 				events, _, err := f.Next(ctx)
-				must(t, err)
+				check.OK(t, err)
 				for _, e := range events {
 					if e.Kind.Ends() {
 						ends = append(ends, e.Kind)
 					}
 				}
 			}
-			if len(ends) != 1 || ends[0] != c.want {
-				t.Errorf("it ends with %v, want %s", ends, c.want)
-			}
+			check.True(t, len(ends) == 1 && ends[0] == c.want, "it ends with %v, want %s", ends, c.want)
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"locktop/keyspace"
 )
 
 // Budget limits how much of one server's time all its scanners together use. When the
@@ -85,10 +87,7 @@ func (b *Budget) charge(busy, rtt time.Duration, now time.Time) {
 		b.backoff = max(b.backoff/2, 1)
 	}
 	b.baseRTT += (rtt - b.baseRTT) / baseGain
-	if saved := now.Add(-maxUnspent); b.nextAt.Before(saved) {
-		b.nextAt = saved
-	}
-	b.nextAt = b.nextAt.Add(time.Duration(float64(busy) * b.backoff / b.share))
+	b.nextAt = keyspace.Later(b.nextAt, now.Add(-maxUnspent)).Add(time.Duration(float64(busy) * b.backoff / b.share))
 }
 
 // sleep waits for d, or returns the error of ctx if ctx ends first.

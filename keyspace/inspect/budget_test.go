@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -30,7 +31,7 @@ func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) 
 	t.Helper()
 	begin := time.Now()
 	for range requests {
-		must(t, p.wait(t.Context(), time.Now()))
+		check.OK(t, p.wait(t.Context(), time.Now()))
 		time.Sleep(busy + way)
 		p.charge(busy, way, time.Now())
 	}
@@ -47,9 +48,7 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 			t.Errorf("1,000 requests of 1 ms took %v, want 10 s", took)
 		}
 		time.Sleep(time.Hour)
-		if took := keepAsking(t, p, 1000, busy, 0); took < 9700*time.Millisecond {
-			t.Errorf("after an hour of rest they took %v, want 10 s but for what may be saved", took)
-		}
+		check.AtLeast(t, keepAsking(t, p, 1000, busy, 0), 9700*time.Millisecond, "after an hour of rest they took")
 	})
 }
 
@@ -109,9 +108,7 @@ func TestAFractionOfAMillisecondDoesNotReduceTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 100*time.Microsecond)
-		if took := keepAsking(t, p, 100, time.Millisecond, 600*time.Microsecond); took > 1100*time.Millisecond {
-			t.Errorf("100 requests took %v, want 1 s", took)
-		}
+		check.AtMost(t, keepAsking(t, p, 100, time.Millisecond, 600*time.Microsecond), 1100*time.Millisecond, "100 requests took")
 	})
 }
 
@@ -121,12 +118,8 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		p.charge(time.Hour, 0, time.Now())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := p.wait(ctx, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		if p.allow(time.Now()) {
-			t.Error("it is ready long before its time")
-		}
+		check.Is(t, p.wait(ctx, time.Now()), context.DeadlineExceeded)
+		check.True(t, !p.allow(time.Now()), "it is ready long before its time")
 	})
 }
 
@@ -135,9 +128,7 @@ func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	t.Cleanup(func() {
-		if err := rdb.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, rdb.Close(), nil)
 	})
 	p := NewBudget(0.001)
 	p.charge(time.Hour, 0, time.Now())
@@ -150,9 +141,7 @@ func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	}()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
+		check.True(t, errors.Is(err, context.DeadlineExceeded), "got %v", err)
 	case <-time.After(time.Minute):
 		t.Error("it goes on")
 	}

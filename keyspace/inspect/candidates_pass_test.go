@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -37,9 +38,7 @@ func TestCandidatesTakeTurns(t *testing.T) {
 		now = now.Add(candidateTTL + time.Second)
 		h.update(nil, now)
 	}
-	if len(watched) != keys {
-		t.Errorf("%d of %d were ever watched", len(watched), keys)
-	}
+	check.True(t, len(watched) == keys, "%d of %d were ever watched", len(watched), keys)
 }
 
 // possible returns a key that is only possibly a lock.
@@ -76,9 +75,7 @@ func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 			t.Fatalf("a walk read %d possible keys", read)
 		}
 	}
-	if len(h.known) != 1 {
-		t.Errorf("%d keys are watched, want the last one", len(h.known))
-	}
+	check.True(t, len(h.known) == 1, "%d keys are watched, want the last one", len(h.known))
 }
 
 // A pass reads a limited number of keys whose first piece does not rule them out, though none
@@ -103,10 +100,6 @@ func TestKeysThatAreReadInVainTakeTurns(t *testing.T) {
 		}
 		h.endPass()
 	}
-	if len(read) < keys {
-		t.Errorf("%d of %d keys were ever read", len(read), keys)
-	}
-	if h.atLeast(0, 0) != keyspace.Possible {
-		t.Error("after all keys, it does not begin again")
-	}
+	check.True(t, len(read) >= keys, "%d of %d keys were ever read", len(read), keys)
+	check.True(t, h.atLeast(0, 0) == keyspace.Possible, "after all keys, it does not begin again")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -80,9 +81,8 @@ func TestAKeyWhoseDeadlineIsMovedOnIsALock(t *testing.T) {
 		t.Fatalf("found %q", keys(s))
 	}
 	l := s.Locks[0]
-	if l.Confidence != keyspace.Likely || len(l.Evidence) != 2 || !strings.Contains(l.Evidence[1], "moved later 2 times") {
-		t.Errorf("%v for %q", l.Confidence, l.Evidence)
-	}
+	check.True(t, l.Confidence == keyspace.Likely && len(l.Evidence) == 2 && strings.Contains(l.Evidence[1], "moved later 2 times"),
+		"%v for %q", l.Confidence, l.Evidence)
 }
 
 func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
@@ -140,7 +140,7 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	do(t, rdb, "SET", "x:never", "perhaps:never67890123456")
 	do(t, rdb, "SET", "x:ever", "perhaps:never67890123456")
 	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	if !slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) || !slices.Contains(scan.Locks[0].Evidence, "2 keys have the same value") {
 		t.Errorf("found %+v", scan.Locks)
 	}
@@ -156,7 +156,7 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].WaiterCount() != 1 {
 		t.Errorf("found %+v", scan.Locks)
 	}
@@ -230,9 +230,8 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 				likely++
 			}
 		}
-		if len(s.Locks) != many+1 || likely == 0 || len(s.Problems) != 0 {
-			t.Errorf("of %d that are renewed it shows %d, %d of them as likely: %q", many, len(s.Locks), likely, s.Problems)
-		}
+		check.True(t, len(s.Locks) == many+1 && likely != 0 && len(s.Problems) == 0,
+			"of %d that are renewed it shows %d, %d of them as likely: %q", many, len(s.Locks), likely, s.Problems)
 	})
 }
 
@@ -260,7 +259,5 @@ func TestAReportedChangeDoesNotShowAHiddenKey(t *testing.T) {
 	s := followed(t, w, func(s keyspace.Snapshot) bool {
 		return slices.ContainsFunc(s.Locks, func(l *keyspace.Lock) bool { return l.Key == "job:gate:a" && l.Holders[0].ID == "perhaps:b" })
 	})
-	if !slices.Equal(keys(s), shown) {
-		t.Errorf("it shows %q", keys(s))
-	}
+	check.True(t, slices.Equal(keys(s), shown), "it shows %q", keys(s))
 }

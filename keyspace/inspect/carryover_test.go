@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -70,7 +71,7 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		do(t, old, "DEL", "late")
 		for ended := false; !ended; { // takes the events, as a watcher in the background does
 			events, _, err := w.Next(t.Context())
-			must(t, err)
+			check.OK(t, err)
 			ended = len(byKey(events)["late"]) > 0
 		}
 		do(t, old, "SET", "unseen", "token:unseen", "PX", 600_000)
@@ -95,9 +96,8 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 			t.Errorf("events %v, want %v", got, want)
 		}
 		for _, e := range now.Events {
-			if e.Kind == keyspace.Lost && e.Held.Round(time.Second) != 35*time.Second {
-				t.Errorf("%s was held for %v when it was missed, want 35 s", e.Lock.Key, e.Held)
-			}
+			check.True(t, e.Kind != keyspace.Lost || e.Held.Round(time.Second) == 35*time.Second,
+				"%s was held for %v when it was missed, want 35 s", e.Lock.Key, e.Held)
 		}
 		i := slices.IndexFunc(now.Locks, func(l *keyspace.Lock) bool { return l.Key == "kept" })
 		if l := now.Locks[i]; !l.Holders[0].Since.Equal(begin) || l.Renewals != 1 || l.Node != "10.0.0.2:6379" {
@@ -133,9 +133,7 @@ func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 		elsewhere.Close()
 		again := follow(rdb, o)
 		defer again.Close()
-		if got := words(next(t, again).Events); !slices.Equal(got, []string{"expired token:a"}) {
-			t.Errorf("the next watcher reports %q", got)
-		}
+		check.Same(t, words(next(t, again).Events), []string{"expired token:a"}, "the next watcher reports")
 	})
 }
 
@@ -161,7 +159,7 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	samples := w.OffsetSamples()
 	follow(func() bool { return w.OffsetSamples() > samples })
 	do(t, old, "WAIT", 1, 10_000)
-	must(t, rig.Promote(t.Context(), replica))
+	check.OK(t, rig.Promote(t.Context(), replica))
 	do(t, old, "SET", "unknown to the replica", "token:2", "PX", 600_000)
 	follow(func() bool { return len(w.Known().Locks) == 2 })
 	samples = w.OffsetSamples()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -52,7 +53,7 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	until(t, f, func(s keyspace.Snapshot) bool {
 		return slices.Equal(addresses(s), []string{"somewhere", "", clients[at].Addr})
 	})
-	must(t, leaving.Close())
+	check.OK(t, leaving.Close())
 	until(t, f, func(s keyspace.Snapshot) bool { return slices.Equal(missing(s), []string{"leaving"}) })
 
 	back := connect(t, redis.Options{Addr: admin.Options().Addr, ClientName: "leaving"})
@@ -95,7 +96,5 @@ func TestWithoutClientListTheLimitationIsReported(t *testing.T) {
 	s := until(t, f, func(s keyspace.Snapshot) bool {
 		return s.Complete && strings.Contains(strings.Join(s.Watch.Limitations, "\n"), "CLIENT LIST")
 	})
-	if len(s.Problems) > 0 {
-		t.Errorf("no lock is missed, and it says %q", s.Problems)
-	}
+	check.True(t, len(s.Problems) == 0, "no lock is missed, and it says %q", s.Problems)
 }

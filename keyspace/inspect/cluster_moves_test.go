@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -59,18 +60,14 @@ func TestTheEndOfALockThatMovesIsReportedOnce(t *testing.T) {
 		var ends int
 		for _, w := range []*Watcher{from, to} {
 			for _, e := range w.unreported.events {
-				if !e.Kind.Ends() {
-					t.Errorf("%s: it is also %s", name, e.Kind)
-				}
+				check.True(t, e.Kind.Ends(), "%s: it is also %s", name, e.Kind)
 				ends++
 			}
 			if _, known := w.locks.known.get(held.lock.Key); known {
 				t.Errorf("%s: a watcher still has the lock", name)
 			}
 		}
-		if ends != 1 {
-			t.Errorf("%s: %d ends", name, ends)
-		}
+		check.True(t, ends == 1, "%s: %d ends", name, ends)
 		to.times.readStart = time.Now()
 		if reads(to, true); len(to.unreported.events) == 0 {
 			t.Errorf("%s: the next hold is not reported", name)

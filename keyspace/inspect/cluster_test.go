@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -110,15 +111,13 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 			default:
 			}
 			s, err := f.Snapshot(t.Context())
-			must(t, err)
-			if !s.Complete || len(s.Locks) != want {
-				t.Errorf("complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
-			}
+			check.OK(t, err)
+			check.True(t, s.Complete && len(s.Locks) == want,
+				"complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
 			for i, sc := range all {
 				read, err := sc.ReadKey(t.Context(), key(i))
-				if err != nil || len(read.Locks) != 1 || read.Locks[0].Holders[0].ID != "token:"+fmt.Sprint(i) {
-					t.Errorf("%s: read %+v, %v", key(i), read, err)
-				}
+				check.True(t, err == nil && len(read.Locks) == 1 && read.Locks[0].Holders[0].ID == "token:"+fmt.Sprint(i),
+					"%s: read %+v, %v", key(i), read, err)
 			}
 		}
 	}
@@ -185,9 +184,8 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 		t.Errorf("complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
 	}
 	s, err = inspect.NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
-	if err != nil || len(s.Locks) != 3 || !s.Complete {
-		t.Errorf("on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
-	}
+	check.True(t, err == nil && len(s.Locks) == 3 && s.Complete,
+		"on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
 }
 
 // In a cluster that is down because a master is missing, SCAN lists keys that
@@ -205,9 +203,7 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	o.RetryTimeout = 500 * time.Millisecond
 	began := time.Now()
 	s, err := scanners(t, c, o)[0].Scan(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") || s.Complete || s.Cost.Keys != 1 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	check.True(t, err != nil && strings.Contains(err.Error(), "CLUSTERDOWN") && !s.Complete && s.Cost.Keys == 1, "%+v, %v", s, err)
 	if took := time.Since(began); testtier.Proving() && took > 2*time.Second {
 		t.Errorf("it takes %v", took)
 	}
@@ -223,7 +219,7 @@ func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
 	t.Parallel()
 	srv := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
-	must(t, srv.Kill())
+	check.OK(t, srv.Kill())
 	f := follow(rdb, justTokens())
 	defer f.Close()
 	for range 3 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -35,7 +36,7 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 		}
 		return nil
 	})
-	must(t, err)
+	check.OK(t, err)
 	link.Delay(func() time.Duration { return roundTrip / 2 })
 	return rdb
 }
@@ -81,7 +82,7 @@ func TestAFarServerIsKnownSoon(t *testing.T) {
 	began := time.Now() // with a pause after each round trip the scan takes more than a minute
 	for {
 		snap, err := live.Snapshot(t.Context())
-		must(t, err)
+		check.OK(t, err)
 		if snap.Complete {
 			break
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/keyspace"
@@ -28,9 +29,8 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		w.unreported.limit()
 	}
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(fixed{snap: w.takeSnapshot()}, fixed{snap: w.takeSnapshot()})))
-	if len(s.Events) != eventsKept || s.EventsDropped != 3 {
-		t.Errorf("%d events, %d dropped; want %d and 3", len(s.Events), s.EventsDropped, eventsKept)
-	}
+	check.True(t, len(s.Events) == eventsKept && s.EventsDropped == 3,
+		"%d events, %d dropped; want %d and 3", len(s.Events), s.EventsDropped, eventsKept)
 }
 
 // A connection to a server that accepts it and is silent can be closed at once.
@@ -70,9 +70,7 @@ func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
 		}
 		network.Delay(func() time.Duration { return 10 * time.Millisecond })
 		cycle := func() time.Duration {
-			if err := w.cycle(t.Context(), false); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.cycle(t.Context(), false))
 			return w.idleTime()
 		}
 		for !w.scan.complete {
@@ -94,8 +92,6 @@ func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
 			}
 			time.Sleep(idle)
 		}
-		if deferred == 0 {
-			t.Error("no scan was deferred")
-		}
+		check.True(t, deferred != 0, "no scan was deferred")
 	})
 }

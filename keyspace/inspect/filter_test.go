@@ -3,6 +3,8 @@ package inspect
 import (
 	"fmt"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestNamesThatDifferInNumbersAndIDsHaveOneShape(t *testing.T) {
@@ -28,9 +30,7 @@ func TestNamesThatDifferInNumbersAndIDsHaveOneShape(t *testing.T) {
 func TestAGuessIsGivenUpOnceItWasWrong(t *testing.T) {
 	s := make(typeGuesses)
 	s.learn(shapeOf("user:1"), "hash")
-	if got := s.guess(shapeOf("user:2")); got != "hash" {
-		t.Errorf("guessed %q", got)
-	}
+	check.Equal(t, s.guess(shapeOf("user:2")), "hash", "guessed")
 	s.learn(shapeOf("user:3"), "string")
 	s.learn(shapeOf("user:4"), "hash")
 	if got := s.guess(shapeOf("user:2")); got != "" {
@@ -43,9 +43,7 @@ func TestTheMemoryForNamesIsBounded(t *testing.T) {
 	for i := range 3 * maxShapes {
 		s.learn(shapeOf(fmt.Sprintf("%x:name", i)+string(rune('g'+i%20))+word(i)), "string")
 	}
-	if len(s) > maxShapes {
-		t.Errorf("%d shapes are remembered", len(s))
-	}
+	check.True(t, len(s) <= maxShapes, "%d shapes are remembered", len(s))
 }
 
 // word returns a word without digits.

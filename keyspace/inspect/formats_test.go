@@ -3,6 +3,7 @@ package inspect
 import (
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -16,11 +17,7 @@ func TestAFormatIsFoundByEachOfItsBeginningsAndByNoOther(t *testing.T) {
 		"lock:a": keyspace.Certain, "{lock}:a": keyspace.Certain, "mutex:a": keyspace.Certain,
 		"lock:": keyspace.No, "locks:a": keyspace.No, "a": keyspace.No, "": keyspace.No,
 	} {
-		if got := x.bestProbe(key, "string", "", keyspace.Certain); got != want {
-			t.Errorf("%q promises %v, want %v", key, got, want)
-		}
-		if looked := x.needOf(key, "string") == needProbe; looked != (want == keyspace.Certain) {
-			t.Errorf("%q is looked at: %v", key, looked)
-		}
+		check.Equal(t, x.bestProbe(key, "string", "", keyspace.Certain), want, "%q promises", key)
+		check.Equal(t, x.needOf(key, "string") == needProbe, (want == keyspace.Certain), "%q is looked at", key)
 	}
 }

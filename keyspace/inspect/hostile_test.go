@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -49,7 +50,7 @@ func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string
 	do(t, rdb, "SLOWLOG", "RESET")
 	f()
 	logged, err := rdb.SlowLogGet(t.Context(), 1000).Result()
-	must(t, err)
+	check.OK(t, err)
 	var worst redis.SlowLog
 	for _, entry := range logged {
 		if entry.Duration > worst.Duration {
@@ -123,7 +124,6 @@ func TestOversizedValuesAreReadInPart(t *testing.T) {
 	if s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}}); len(s.Locks) != 1 {
 		t.Fatalf("found %q", keys(s))
 	}
-	if read.Len != int64(size) || len(read.Value) != 4096 || !read.Truncated() {
-		t.Errorf("of %d bytes it has read %d", read.Len, len(read.Value))
-	}
+	check.True(t, read.Len == int64(size) && len(read.Value) == 4096 && read.Truncated(),
+		"of %d bytes it has read %d", read.Len, len(read.Value))
 }

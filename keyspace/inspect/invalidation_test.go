@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -36,9 +37,7 @@ func proofOf(t testing.TB) proof {
 		return proof{time.Minute, testtier.Size(20, 100, 100), testtier.Size(2, 4, 4), 2 * time.Second}
 	}
 	seconds, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatalf("LOCKTOP_PROOF: %v", err)
-	}
+	check.OK(t, err, "LOCKTOP_PROOF")
 	// 2,000 changes per second, each 250 ms long.
 	return proof{time.Duration(seconds) * time.Second, 500, 0, 200 * time.Millisecond}
 }
@@ -262,7 +261,7 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	}
 	last := change{"acquired", "token:last"} // unexpected events come before it
 	at, err := timed(t.Context(), rdb, "SET", "lock:last", last.holder, "PX", 60_000)
-	must(t, err)
+	check.OK(t, err)
 	all[last] = at
 	l.wait(t, "the last change", l.has(keyspace.Acquired, "lock:last"))
 	compareChanges(t, l, all)
@@ -338,9 +337,7 @@ func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d were seen", seen, holds)
-	if seen < 95 {
-		t.Errorf("%d of %d holds were seen", seen, holds)
-	}
+	check.True(t, seen >= 95, "%d of %d holds were seen", seen, holds)
 }
 
 // acquired reports whether a hold with this token was reported.

@@ -1,12 +1,10 @@
 package inspect
 
 import (
-	"cmp"
 	"container/heap"
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -81,13 +79,8 @@ func (s lockSet) locks() []*keyspace.Lock {
 			locks = append(locks, d.lock)
 		}
 	}
-	slices.SortFunc(locks, compareIDs)
+	slices.SortFunc(locks, keyspace.CompareLocks)
 	return locks
-}
-
-// compareIDs orders locks like [keyspace.ID.Compare], without copies.
-func compareIDs(a, b *keyspace.Lock) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
 }
 
 // lockTable is the locks that a watcher knows, and what it knows of their keys.
@@ -158,14 +151,14 @@ func (t *lockTable) merge() []*keyspace.Lock {
 			news = append(news, d.lock)
 		}
 	}
-	slices.SortFunc(news, compareIDs)
+	slices.SortFunc(news, keyspace.CompareLocks)
 	same := make([]*keyspace.Lock, 0, len(t.sorted)+len(news))
 	for _, l := range t.sorted {
 		if !old[l] {
 			same = append(same, l)
 		}
 	}
-	return sorted.Insert(same, news, compareIDs)
+	return sorted.Insert(same, news, keyspace.CompareLocks)
 }
 
 // put stores a lock that was read, and when it must be read again. was is its last
@@ -298,11 +291,7 @@ func (q *deadlineQueue) Pop() any {
 // on the server's clock.
 func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
 	first := l.Expires
-	sooner := func(t time.Time) {
-		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
-	}
+	sooner := func(t time.Time) { first = keyspace.Earliest(first, t) }
 	for _, h := range l.Holders {
 		sooner(h.Expires)
 	}
@@ -317,9 +306,5 @@ func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
 	if first.IsZero() {
 		return first
 	}
-	soonest := w.reader.conn.now.Add(recheckAfter)
-	if first = first.Add(time.Millisecond); first.Before(soonest) {
-		return soonest
-	}
-	return first
+	return keyspace.Later(first.Add(time.Millisecond), w.reader.conn.now.Add(recheckAfter))
 }

@@ -56,11 +56,10 @@ func (s *Scanner) CommandsPerSecond(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, after, known := strings.Cut(info.Val(), "instantaneous_ops_per_sec:")
+	rate, known := infoValue(info.Val(), "instantaneous_ops_per_sec")
 	if !known {
 		return 0, errors.New("this user may not run INFO, so the cost of MONITOR is not known")
 	}
-	rate, _, _ := strings.Cut(after, "\r")
 	return number(rate), nil
 }
 

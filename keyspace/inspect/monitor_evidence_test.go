@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 )
@@ -57,9 +58,7 @@ func TestTokensOfLibrariesLookRandomAndNamesDoNot(t *testing.T) {
 		"billing-worker-host-01": false, "billingworkerhost01": false, "ip-10-0-113-24.eu-west-1.compute.internal": false,
 		"2026-11-23T10:15:30.123Z": false, "1700000000123": false, "host-1:12345": false, "aaaaaaaaaaaaaaaaaaaaaaaa": false,
 	} {
-		if got := keyspace.LooksRandom(token); got != want {
-			t.Errorf("%q looks random: %v, want %v", token, got, want)
-		}
+		check.Equal(t, keyspace.LooksRandom(token), want, "%q looks random", token)
 	}
 }
 
@@ -117,7 +116,7 @@ func TestMonitorNamesNoClientThatDoesNotHoldTheLock(t *testing.T) {
 				key := fmt.Sprint(c.key, ":", round, ":", i)
 				holder, contender := client(), client()
 				addr := addrOf(t, holder)
-				must(t, holder.Set(ctx, key, c.holder, time.Minute).Err())
+				check.OK(t, holder.Set(ctx, key, c.holder, time.Minute).Err())
 				go func() {
 					for ctx.Err() == nil {
 						contender.SetNX(ctx, key, c.contender, time.Second)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -36,9 +37,7 @@ func TestOnlyCommandsWithTheKeyOfALockArePassedOn(t *testing.T) {
 		got := ""
 		err := m.read(bufio.NewReaderSize(strings.NewReader(line+"\r\n"), 4096), time.Now, func(c Command) error {
 			got = fmt.Sprint(c.DB, " ", c.Addr, " ", c.Args)
-			if !c.At.Equal(time.UnixMilli(1_700_000_000_250)) {
-				t.Errorf("it was at %v", c.At)
-			}
+			check.True(t, c.At.Equal(time.UnixMilli(1_700_000_000_250)), "it was at %v", c.At)
 			return nil
 		})
 		if got != want || err == nil { // the text ends, as if the server closed the connection
@@ -101,9 +100,7 @@ func TestTheAttemptsBeforeALockIsKnownArePassedOn(t *testing.T) {
 	for range 40_000 {
 		feed(line("c", strings.Repeat("x", 100)))
 	}
-	if m.keptBytes > maxKept || len(m.kept) < 1000 {
-		t.Errorf("it keeps %d lines of %d bytes", len(m.kept), m.keptBytes)
-	}
+	check.True(t, m.keptBytes <= maxKept && len(m.kept) >= 1000, "it keeps %d lines of %d bytes", len(m.kept), m.keptBytes)
 }
 
 func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
@@ -136,7 +133,5 @@ func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
 	if want := []string{"client set", "client eval", "script del"}; !slices.Equal(got, want) || !errors.Is(err, context.Canceled) {
 		t.Errorf("it passes on %q, %v, want %q", got, err, want)
 	}
-	if err := m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil); err != nil {
-		t.Errorf("the end of the window is an error: %v", err)
-	}
+	check.Is(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil, "the end of the window is an error")
 }

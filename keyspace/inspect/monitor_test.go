@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -37,9 +38,7 @@ func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {
 		if said := strings.TrimSpace(got.Addr + " " + got.Command); said != c.want {
 			t.Errorf("%s: %q, %v, want %q", c.line, said, err, c.want)
 		}
-		if c.want != "" && !got.At.Equal(time.UnixMilli(1_700_000_000_250)) {
-			t.Errorf("it was at %v", got.At)
-		}
+		check.True(t, c.want == "" || got.At.Equal(time.UnixMilli(1_700_000_000_250)), "it was at %v", got.At)
 	}
 }
 
@@ -54,12 +53,8 @@ func TestMonitorReceivesNoMoreThanTheLimit(t *testing.T) {
 	for _, line := range []string{"+1.0 [0 x] \"GET\" \"c\"\r\n", "without an end"} {
 		counted := &counter{from: endless{line}}
 		_, err := q.read(bufio.NewReaderSize(counted, 4096))
-		if err == nil || !strings.Contains(err.Error(), "64 MiB") {
-			t.Errorf("the error is %v", err)
-		}
-		if counted.bytes > maxMonitorBytes+1<<20 {
-			t.Errorf("it received %d bytes", counted.bytes)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), "64 MiB"), "the error is %v", err)
+		check.True(t, counted.bytes <= maxMonitorBytes+1<<20, "it received %d bytes", counted.bytes)
 	}
 }
 
@@ -81,9 +76,8 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 	q := MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: 200 * time.Millisecond}
 	began := time.Now()
 	_, err := Monitor(t.Context(), rdb, q)
-	if !errors.Is(err, ErrNotSighted) || time.Since(began) < 200*time.Millisecond {
-		t.Errorf("after %v, the error is %v", time.Since(began), err)
-	}
+	check.True(t, errors.Is(err, ErrNotSighted) && time.Since(began) >= 200*time.Millisecond,
+		"after %v, the error is %v", time.Since(began), err)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for !strings.Contains(rdb.ClientList(ctx).Val(), "flags=O") {
@@ -120,13 +114,11 @@ func TestMonitorSaysThatItIsRefused(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	defer rdb.Close()
-	must(t, server.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
+	check.OK(t, server.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
 	for pass, want := range map[string]string{"secret": "this user may not run MONITOR", "wrong": "AUTH: WRONGPASS"} {
 		as := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "tester", Password: pass})
 		_, err := Monitor(t.Context(), as, MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: time.Minute})
-		if err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("the error is %v, want %s", err, want)
-		}
+		check.True(t, err != nil && strings.HasPrefix(err.Error(), want), "the error is %v, want %s", err, want)
 		as.Close()
 	}
 }

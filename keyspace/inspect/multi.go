@@ -40,15 +40,9 @@ type MultiSource struct {
 	last   keyspace.Snapshot
 }
 
-// MultiOptions configure a MultiSource.
-type MultiOptions struct {
-	Mode    string // mode of the snapshot's Server, if not the mode of the servers; in a cluster a key exists once
-	Redlock bool   // the sources are the independent servers of a Redlock
-	// MinConfidence is the required confidence of a merged Redlock. The sources should
-	// report what is Possible: the same value under one key on several servers makes it
-	// Likely.
-	MinConfidence keyspace.Confidence
-}
+// MultiOptions configure a MultiSource. The sources of a Redlock should report what is
+// Possible: the same value under one key on several servers makes it Likely.
+type MultiOptions = keyspace.MergeOptions
 
 // NewMultiSource returns a MultiSource. It sends nothing yet.
 func NewMultiSource(list SourceLister, o MultiOptions) *MultiSource {
@@ -67,7 +61,6 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if len(sources) == 0 {
 		return keyspace.Snapshot{}, fmt.Errorf("there is no server to read")
 	}
-	how := keyspace.MergeOptions{Mode: m.opts.Mode, Redlock: m.opts.Redlock, MinConfidence: m.opts.MinConfidence}
 	parts := make([]keyspace.Part, len(sources))
 	all := make([]int, len(sources))
 	for i := range all {
@@ -76,10 +69,10 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	m.readParts(ctx, sources, parts, all)
 	m.repeatMoved(ctx, sources, parts)
 	if err := noAnswer(parts); err != nil {
-		return keyspace.Merge(parts, how), err
+		return keyspace.Merge(parts, m.opts), err
 	}
 	began := time.Now()
-	s := keyspace.Merge(parts, how)
+	s := keyspace.Merge(parts, m.opts)
 	if m.opts.Redlock {
 		s = keyspace.CarryOver(m.last, s)
 		s.Events = keyspace.Diff(m.last, s)

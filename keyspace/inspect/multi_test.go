@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -56,7 +57,7 @@ func multiOf(o MultiOptions, all []NamedSource) *MultiSource {
 func snapshotOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	return s
 }
 
@@ -73,15 +74,9 @@ func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 		fixed{snap: on("node1", start, 5, "b=1")},
 		fixed{snap: on("node2", start, 5, "a=2", "c=3")},
 	)))
-	if got := keysOf(s); !slices.Equal(got, []string{"b", "a", "c"}) {
-		t.Errorf("it shows %q", got)
-	}
-	if !s.Complete || s.Server.Mode != "cluster" || len(s.Problems) != 0 {
-		t.Errorf("it is %+v", s)
-	}
-	if len(s.Nodes) != 2 || s.Nodes[1].Addr != "node2" || s.Nodes[1].Locks != 2 || !s.Nodes[1].Up {
-		t.Errorf("its nodes are %+v", s.Nodes)
-	}
+	check.Same(t, keysOf(s), []string{"b", "a", "c"}, "it shows")
+	check.True(t, s.Complete && s.Server.Mode == "cluster" && len(s.Problems) == 0, "it is %+v", s)
+	check.True(t, len(s.Nodes) == 2 && s.Nodes[1].Addr == "node2" && s.Nodes[1].Locks == 2 && s.Nodes[1].Up, "its nodes are %+v", s.Nodes)
 }
 
 func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
@@ -114,9 +109,8 @@ func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
 	s, err := multiOf(MultiOptions{}, sourcesOf(half, half)).Snapshot(t.Context())
-	if err == nil || err.Error() != "node1: EOF; node2: EOF" || s.Complete || len(s.Locks) == 0 {
-		t.Errorf("when all are lost it shows %q, %v", keysOf(s), err)
-	}
+	check.True(t, err != nil && err.Error() == "node1: EOF; node2: EOF" && !s.Complete && len(s.Locks) != 0,
+		"when all are lost it shows %q, %v", keysOf(s), err)
 }
 
 // A lock that two nodes of a cluster report has moved in between. The later
@@ -127,9 +121,7 @@ func TestALockThatMovesInAClusterIsReportedOnce(t *testing.T) {
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
 		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
 	}
-	if s.Nodes[0].Locks != 1 || s.Nodes[1].Locks != 1 {
-		t.Errorf("its nodes are %+v", s.Nodes)
-	}
+	check.True(t, s.Nodes[0].Locks == 1 && s.Nodes[1].Locks == 1, "its nodes are %+v", s.Nodes)
 }
 
 // growing is a source with one more lock in each snapshot.
@@ -175,13 +167,9 @@ func TestAServerThatTakesThePlaceOfAnotherIsANotice(t *testing.T) {
 		got := ""
 		for _, n := range snapshotOf(t, m).Notices {
 			got += n.Text
-			if n.Kind != keyspace.ServerFailover || n.At.IsZero() {
-				t.Errorf("the notice is %+v", n)
-			}
+			check.True(t, n.Kind == keyspace.ServerFailover && !n.At.IsZero(), "the notice is %+v", n)
 		}
-		if got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.addrs, got, tt.want)
-		}
+		check.True(t, got == tt.want, "%s: %q, want %q", tt.addrs, got, tt.want)
 	}
 }
 
@@ -191,9 +179,8 @@ func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 	s := snapshotOf(t, multiOf(MultiOptions{}, []NamedSource{
 		{"node1", fixed{snap: on("node1", start, 5, "a=1")}}, {"node1", fixed{snap: other}},
 	}))
-	if len(s.Nodes) != 1 || s.Nodes[0].Keys != 20 || s.Nodes[0].Locks != 3 || len(s.Locks) != 3 {
-		t.Errorf("%d locks on %+v", len(s.Locks), s.Nodes)
-	}
+	check.True(t, len(s.Nodes) == 1 && s.Nodes[0].Keys == 20 && s.Nodes[0].Locks == 3 && len(s.Locks) == 3,
+		"%d locks on %+v", len(s.Locks), s.Nodes)
 }
 
 // The remaining time of a lock is that of its own server, even if the servers'
@@ -207,14 +194,10 @@ func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 			if left, _ := l.TTL(s.At); (left - 5*time.Second).Abs() > time.Second {
 				t.Errorf("%s has %v left, want 5 s", l.Key, left)
 			}
-			if l.Holders[0].Expires != l.Expires {
-				t.Errorf("its holder has until %v, it until %v", l.Holders[0].Expires, l.Expires)
-			}
+			check.True(t, l.Holders[0].Expires == l.Expires, "its holder has until %v, it until %v", l.Holders[0].Expires, l.Expires)
 		}
 	}
-	if !ahead.Locks[0].Holders[0].Expires.Equal(start.Add(time.Hour + 5*time.Second)) {
-		t.Error("the snapshot of the source was changed")
-	}
+	check.True(t, ahead.Locks[0].Holders[0].Expires.Equal(start.Add(time.Hour+5*time.Second)), "the snapshot of the source was changed")
 }
 
 func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
@@ -297,9 +280,8 @@ func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 	all := sourcesOf(has(-3*time.Second, 1, keyspace.Likely), has(-5*time.Second, 2, keyspace.Certain), has(-4*time.Second, 1, keyspace.Likely))
 	l := snapshotOf(t, multiOf(MultiOptions{Redlock: true}, all)).Locks[0]
 	h := l.Holders[0]
-	if !h.Since.Equal(start.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != keyspace.Certain {
-		t.Errorf("found %+v, %v", h, l.Confidence)
-	}
+	check.True(t, h.Since.Equal(start.Add(-4*time.Second)) && h.Count == 2 && l.Confidence == keyspace.Certain,
+		"found %+v, %v", h, l.Confidence)
 }
 
 func TestAnEventOfARedlockIsReportedOnce(t *testing.T) {
@@ -309,9 +291,7 @@ func TestAnEventOfARedlockIsReportedOnce(t *testing.T) {
 	snapshotOf(t, f)
 	copy(all, sourcesOf(held, held, held))
 	s := snapshotOf(t, f)
-	if len(s.Events) != 1 || s.Events[0].Kind != keyspace.Acquired || s.Events[0].Holder.ID != "x" {
-		t.Errorf("it tells of %+v", s.Events)
-	}
+	check.True(t, len(s.Events) == 1 && s.Events[0].Kind == keyspace.Acquired && s.Events[0].Holder.ID == "x", "it tells of %+v", s.Events)
 	if since := s.Locks[0].Holders[0].Since; !since.Equal(s.At) {
 		t.Errorf("it is held since %v, want %v", since, s.At)
 	}
@@ -345,14 +325,11 @@ func TestTheSlotsOfANodeAreRead(t *testing.T) {
 	for n, c := range map[int][3]bool{
 		3: {}, 4: {false, true, false}, 5: {true}, 6: {}, 7: {true}, 8: {true, false, true}, 9: {true}, 10: {}, 100: {}, 16379: {}, 16383: {true},
 	} {
-		if got := [3]bool{s.own[n], s.in[n], s.out[n]}; got != c {
-			t.Errorf("of slot %d it is read %v, want %v", n, got, c)
-		}
+		check.Equal(t, [3]bool{s.own[n], s.in[n], s.out[n]}, c, "of slot %d it is read", n)
 	}
 	m := s.movesSince(slotsOf("b 127.0.0.1:3@4 myself,master - 0 0 2 connected 5-8\n"))
-	if !m.Came[4] || !m.Came[9] || m.Came[8] || !m.Went[6] || !m.Went[8] || m.Went[5] || !anyIn(m) || passedThrough(m, nil) {
-		t.Error("the moves are wrong")
-	}
+	check.True(t, m.Came[4] && m.Came[9] && !m.Came[8] && m.Went[6] && m.Went[8] && !m.Went[5] && anyIn(m) && !passedThrough(m, nil),
+		"the moves are wrong")
 	for _, text := range []string{"", "b x myself", "b x myself,master - 0 0 2 connected -5 99999-999999 [", "b x myself,master - 0 0 2 connected 9-"} {
 		slotsOf(text)
 	}

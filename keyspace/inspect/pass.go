@@ -174,9 +174,7 @@ func (p *scanPass) account(workers []*filterWorker) {
 		conns = append(conns, &w.conn)
 	}
 	for _, c := range conns {
-		if c.now.After(p.now) {
-			p.now = c.now
-		}
+		p.now = keyspace.Later(p.now, c.now)
 		p.cost.Add(c.takeCost())
 	}
 }

@@ -3,6 +3,8 @@ package inspect
 import (
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
@@ -22,9 +24,7 @@ func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
 		{1000, 10 * us, 1000},
 		{60, 9000 * us, 50}, // at least 50
 	} {
-		if got := nextCount(c.count, c.took); got != c.want {
-			t.Errorf("after %d keys in %v the next page has %d, want %d", c.count, c.took, got, c.want)
-		}
+		check.Equal(t, nextCount(c.count, c.took), c.want, "after %d keys in %v the next page has", c.count, c.took)
 	}
 }
 
@@ -36,12 +36,8 @@ func TestAPassWithoutEndIsGivenUp(t *testing.T) {
 	for ; !w.done() && pages < 1000; pages++ {
 		visited += w.advance(1000)
 	}
-	if !w.gaveUp || pages != 411 {
-		t.Errorf("after %d pages: given up=%v", pages, w.gaveUp)
-	}
-	if visited != w.keys {
-		t.Errorf("it is said to have visited %d of %d keys", visited, w.keys)
-	}
+	check.True(t, w.gaveUp && pages == 411, "after %d pages: given up=%v", pages, w.gaveUp)
+	check.True(t, visited == w.keys, "it is said to have visited %d of %d keys", visited, w.keys)
 	if p := (scanPass{cursors: cursors{all: []cursor{*w}}, verified: true}); !p.done() || p.complete() {
 		t.Error("the pass should be done, and incomplete")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -25,9 +26,7 @@ func TestThePatternOfANameIsItsFixedParts(t *testing.T) {
 		"7f:lock:é":            "*lock:é",
 		"\xff\x00:lock":        "*lock",
 	} {
-		if got := patternOf(key); got != want {
-			t.Errorf("%q has the shape %q, want %q", key, got, want)
-		}
+		check.Equal(t, patternOf(key), want, "%q has the shape", key)
 	}
 }
 
@@ -52,16 +51,11 @@ func TestAPatternReplacesPrefixes(t *testing.T) {
 	}
 	tr.rateCount = maxAllKeysRate
 	tr.updateAllKeys(known, now.Add(2*time.Second))
-	if !tr.allKeys {
-		t.Error("half of what it may hear is too much")
-	}
+	check.True(t, tr.allKeys, "half of what it may hear is too much")
 	tr.rateCount = 10 * maxAllKeysRate
 	tr.updateAllKeys(known, now.Add(4*time.Second))
-	if tr.allKeys || len(tr.uncovered) != 100 || tr.covers("new:lock") {
-		t.Errorf("it listens to all of a busy server, with %d strays", len(tr.uncovered))
-	}
+	check.True(t, !tr.allKeys && len(tr.uncovered) == 100 && !tr.covers("new:lock"),
+		"it listens to all of a busy server, with %d strays", len(tr.uncovered))
 	tr.updateAllKeys(known, now.Add(4*time.Second+allKeysPause+time.Second))
-	if !tr.allKeys {
-		t.Error("it does not try again")
-	}
+	check.True(t, tr.allKeys, "it does not try again")
 }

@@ -315,22 +315,16 @@ func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 
 // queueSize queues the command that reads the size; nil for an unknown type.
 func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
-	switch k.typ {
-	case "string":
-		return p.StrLen(ctx, k.name)
-	case "hash":
-		return p.HLen(ctx, k.name)
-	case "list":
-		return p.LLen(ctx, k.name)
-	case "set":
-		return p.SCard(ctx, k.name)
-	case "zset":
-		return p.ZCard(ctx, k.name)
-	case "stream":
-		return p.XLen(ctx, k.name)
-	default:
-		return nil
+	if queue := sizeCommands[k.typ]; queue != nil {
+		return queue(p, ctx, k.name)
 	}
+	return nil
+}
+
+// sizeCommands read the size of a key, by its type.
+var sizeCommands = map[string]func(redis.Pipeliner, context.Context, string) *redis.IntCmd{
+	"string": redis.Pipeliner.StrLen, "hash": redis.Pipeliner.HLen, "list": redis.Pipeliner.LLen,
+	"set": redis.Pipeliner.SCard, "zset": redis.Pipeliner.ZCard, "stream": redis.Pipeliner.XLen,
 }
 
 // failedWith reports whether an error of one of the commands matches.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -41,12 +42,8 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 		{"became another", answers("token", 9, time.Second), false},
 	} {
 		e, ok := c.asked.entry()
-		if ok != c.ok {
-			t.Errorf("%s: taken for an entry: %v", c.name, ok)
-		}
-		if ok && c.name == "held" && !e.Expires.Equal(start.Add(time.Second)) {
-			t.Errorf("it expires at %v", e.Expires)
-		}
+		check.True(t, ok == c.ok, "%s: taken for an entry: %v", c.name, ok)
+		check.True(t, !ok || c.name != "held" || e.Expires.Equal(start.Add(time.Second)), "it expires at %v", e.Expires)
 	}
 }
 
@@ -55,22 +52,12 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 func TestARefusedConnectionIsNotAnAnswer(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
 	t.Cleanup(func() {
-		if err := rdb.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, rdb.Close(), nil)
 	})
 	l := meteredConn{rdb: rdb}
 	p := rdb.Pipeline()
 	p.GetRange(t.Context(), "lock:a", 0, 9)
 	if err := l.send(t.Context(), "read keys", p); err == nil {
 		t.Error("it went well")
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -30,9 +31,7 @@ func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 		repeated := !kept.takeChanges().of["a"].repeated.IsZero()
 		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: repeated}
 		d.Changed(held("first"), held("next"))
-		if got := d.Events[0].Kind; got != c.want {
-			t.Errorf("reported %q: %s, want %s", c.reported, got, c.want)
-		}
+		check.Equal(t, d.Events[0].Kind, c.want, "reported %q", c.reported)
 	}
 }
 
@@ -46,9 +45,7 @@ func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	for _, c := range []struct{ reason, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {
 		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Reason: c.reason}
 		d.Changed(held("first"), held("next"))
-		if got := d.Events[0].Kind; got != c.want {
-			t.Errorf("with %q known it is %s, want %s", c.reason, got, c.want)
-		}
+		check.Equal(t, d.Events[0].Kind, c.want, "with %q known it is", c.reason)
 	}
 }
 
@@ -84,9 +81,7 @@ func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 	} {
 		d := keyspace.Differ{At: c.until.Add(-time.Second), Jitter: keyspace.DeadlineJitter, Held: c.held, Spread: c.spread}
 		d.Changed(held("first", c.until), held("next", c.until.Add(c.later)))
-		if got := d.Events[0].Kind; got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		check.Equal(t, d.Events[0].Kind, c.want, "%s", c.name)
 	}
 }
 
@@ -134,8 +129,6 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
 	f := NewWatcher(&Scanner{})
 	f.reader.conn.now = time.Now().Add(-time.Hour)
-	must(t, f.refreshKeys(t.Context(), nil, changes{}))
-	if f.times.clockOffset != 0 {
-		t.Errorf("nothing was asked, and the server's clock is %v off", f.times.clockOffset)
-	}
+	check.OK(t, f.refreshKeys(t.Context(), nil, changes{}))
+	check.True(t, f.times.clockOffset == 0, "nothing was asked, and the server's clock is %v off", f.times.clockOffset)
 }

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,22 +36,14 @@ const (
 // parseReplication parses the sections server and replication of INFO.
 func parseReplication(info string, asked time.Time) replication {
 	r := replication{sampledAt: asked}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
-		switch name {
-		case "run_id":
-			r.runID = value
-		case "role":
-			r.role = value
-		case "master_replid":
-			r.id = value
-		case "master_replid2":
-			r.formerID = value
-		case "second_repl_offset":
-			r.received = number(value) - 1 // it is the first offset of the new history
-		case "master_repl_offset":
-			r.offsets = []offsetSample{{asked, number(value)}}
-		}
+	for name, text := range map[string]*string{"run_id": &r.runID, "role": &r.role, "master_replid": &r.id, "master_replid2": &r.formerID} {
+		*text, _ = infoValue(info, name)
+	}
+	if first, known := infoValue(info, "second_repl_offset"); known { // of the new history
+		r.received = number(first) - 1
+	}
+	if offset, known := infoValue(info, "master_repl_offset"); known {
+		r.offsets = []offsetSample{{asked, number(offset)}}
 	}
 	return r
 }

@@ -240,10 +240,7 @@ func (w *Watcher) judge(key string, now, touched int64) {
 	asked, covered := verdict(max(k.touched, own), touched, now)
 	switch {
 	case asked:
-		at := time.Unix(touched+1, 0)
-		if at.After(w.reader.conn.now) {
-			at = w.reader.conn.now
-		}
+		at := keyspace.Earliest(time.Unix(touched+1, 0), w.reader.conn.now)
 		w.requests.found = append(w.requests.found, request{key, touched, at, k.touched, covered && touched >= now-1})
 		return
 	case covered:
@@ -315,8 +312,7 @@ const lruBits = 24
 // lruSecond returns the second of the server's clock for idle times, which is somewhat behind
 // now, from a section of INFO. It is false if the two do not fit.
 func lruSecond(info string, now time.Time) (int64, bool) {
-	_, rest, found := strings.Cut(info, "lru_clock:")
-	value, _, _ := strings.Cut(rest, "\r\n")
+	value, found := infoValue(info, "lru_clock")
 	behind := (now.Unix() - number(value)) & (1<<lruBits - 1)
 	return now.Unix() - behind, found && behind < int64(time.Minute/time.Second)
 }

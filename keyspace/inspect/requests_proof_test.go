@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -53,9 +54,7 @@ func TestNoneOfManyQuietLocksIsAskedFor(t *testing.T) {
 			}
 			return !begin.IsZero() && time.Since(begin) >= lasting
 		})
-		if len(asked) > 0 {
-			t.Errorf("%d of %d quiet locks count as asked for", len(asked), locks)
-		}
+		check.True(t, len(asked) == 0, "%d of %d quiet locks count as asked for", len(asked), locks)
 		return (serverCPU(t, rdb) - before) / time.Since(begin).Seconds(), idleTimes(t, rdb) - looks
 	}
 	with, looks := busy(false)
@@ -64,19 +63,15 @@ func TestNoneOfManyQuietLocksIsAskedFor(t *testing.T) {
 	without, none := busy(true)
 	t.Logf("%d quiet locks for %v: %d looks, %v in commands, and %.2f %% of a core: the server needs %.2f %% with them and %.2f %% without",
 		locks, lasting, looks, usec, 100*(with-without), 100*with, 100*without)
-	if looks < locks/2 || none > 0 {
-		t.Errorf("%d looks, and %d with an LFU policy", looks, none)
-	}
-	if testtier.Proving() && with-without > 0.01 {
-		t.Errorf("the looks cost %.2f %% of the server's time", 100*(with-without))
-	}
+	check.True(t, looks >= locks/2 && none <= 0, "%d looks, and %d with an LFU policy", looks, none)
+	check.True(t, !testtier.Proving() || with-without <= 0.01, "the looks cost %.2f %% of the server's time", 100*(with-without))
 }
 
 // serverCPU returns the CPU time of a server in seconds.
 func serverCPU(t *testing.T, rdb *redis.Client) (sum float64) {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "cpu").Result()
-	must(t, err)
+	check.OK(t, err)
 	for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
 		var seconds float64
 		_, rest, _ := strings.Cut(info, name)

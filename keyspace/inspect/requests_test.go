@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -119,9 +120,7 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set", "number:b", "some:a"}; !slices.Equal(got, want) {
 		t.Errorf("asked for are %q, want %q", got, want)
 	}
-	if why := s.Nodes[0].AskBlind; why != "" {
-		t.Errorf("requests cannot be seen: %s", why)
-	}
+	check.Equal(t, s.Nodes[0].AskBlind, "", "requests cannot be seen")
 }
 
 // Whatever a watcher reads itself is no request: a lock that is new, renewed or handed over,
@@ -225,7 +224,7 @@ func TestRequestsAreSeenOnEachNodeOfACluster(t *testing.T) {
 	for slot := range 2 {
 		for i := range 2 {
 			key := tagged(t, c, slot*16000)(i)
-			must(t, other.Set(t.Context(), key, "token:a", 10*time.Minute).Err())
+			check.OK(t, other.Set(t.Context(), key, "token:a", 10*time.Minute).Err())
 			if i == 0 {
 				want = append(want, key)
 			}

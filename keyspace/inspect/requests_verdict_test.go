@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // A touch in the second of an own read proves nothing, nor does one shortly after it.
@@ -34,9 +36,7 @@ func TestTheClockOfIdleTimesIsBehindThatOfTheServer(t *testing.T) {
 	for behind, fits := range map[int64]bool{0: true, 1: true, 59: true, 60: false, -1: false} {
 		second := now.Unix() - behind
 		got, ok := lruSecond(fmt.Sprintf("# Server\r\nhz:10\r\nlru_clock:%d\r\nport:1\r\n", second%(1<<lruBits)), now)
-		if ok != fits || ok && got != second {
-			t.Errorf("a clock that is %d s behind shows second %d, %v", behind, got-now.Unix(), ok)
-		}
+		check.True(t, ok == fits && (!ok || got == second), "a clock that is %d s behind shows second %d, %v", behind, got-now.Unix(), ok)
 	}
 	if _, ok := lruSecond("", now); ok {
 		t.Error("without a clock it is known")

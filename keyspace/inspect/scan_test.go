@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -69,9 +70,7 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&o)
 	t.Cleanup(func() {
-		if err := rdb.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -90,16 +89,14 @@ func realServer(t testing.TB, args ...string) *redis.Client {
 func do(t testing.TB, rdb *redis.Client, argv ...any) any {
 	t.Helper()
 	reply, err := rdb.Do(t.Context(), argv...).Result()
-	if err != nil {
-		t.Fatalf("%q: %v", argv, err)
-	}
+	check.OK(t, err, "%q", argv)
 	return reply
 }
 
 func scan(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
 	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	return s
 }
 
@@ -157,49 +154,37 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 	}
 	o.DB = 3
 	s := scan(t, rdb, o)
-	if !slices.Equal(keys(s), want) {
-		t.Errorf("found %d locks, want %d in order", len(s.Locks), len(want))
-	}
-	if !s.Complete || s.Cost.Keys != 7300 || s.Cost.Scanned != 7300 || s.Cost.WaitTime <= 0 {
-		t.Errorf("complete %v at a cost of %+v", s.Complete, s.Cost)
-	}
-	if !slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) || len(progress) < 4 {
-		t.Errorf("the progress was %+v", progress)
-	}
-	if early != len(want) {
-		t.Errorf("the progress showed %d locks, want %d", early, len(want))
-	}
+	check.True(t, slices.Equal(keys(s), want), "found %d locks, want %d in order", len(s.Locks), len(want))
+	check.True(t, s.Complete && s.Cost.Keys == 7300 && s.Cost.Scanned == 7300 && s.Cost.WaitTime > 0,
+		"complete %v at a cost of %+v", s.Complete, s.Cost)
+	check.True(t, slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) && len(progress) >= 4,
+		"the progress was %+v", progress)
+	check.True(t, early == len(want), "the progress showed %d locks, want %d", early, len(want))
 	l := s.Locks[0]
-	if l.Format != "tokens" || l.Confidence != keyspace.Certain || l.DB != 3 || l.Node != rdb.Options().Addr || l.Node == "" {
-		t.Errorf("found %+v", l)
-	}
+	check.True(t, l.Format == "tokens" && l.Confidence == keyspace.Certain && l.DB == 3 && l.Node == rdb.Options().Addr && l.Node != "",
+		"found %+v", l)
 	if left, ok := l.TTL(s.At); !ok || left < 50*time.Second || left > 60*time.Second || !l.Holders[0].Expires.Equal(l.Expires) {
 		t.Errorf("it has %v left", left)
 	}
-	if s.Server.Version == "" || s.Server.Mode != "standalone" || s.Server.Role != "master" || s.Server.Addr != l.Node {
-		t.Errorf("the server is %+v", s.Server)
-	}
+	check.True(t, s.Server.Version != "" && s.Server.Mode == "standalone" && s.Server.Role == "master" && s.Server.Addr == l.Node,
+		"the server is %+v", s.Server)
 }
 
 func TestAnEmptyServerHasNoLocks(t *testing.T) {
 	for name, addr := range map[string]string{"embedded": server.EmbeddedForTest(t).Addr(), "real": server.ForTest(t).Addr()} {
 		s := scan(t, connect(t, redis.Options{Addr: addr}), justTokens())
-		if len(s.Locks) != 0 || !s.Complete || s.At.IsZero() {
-			t.Errorf("%s: %+v", name, s)
-		}
+		check.True(t, len(s.Locks) == 0 && s.Complete && !s.At.IsZero(), "%s: %+v", name, s)
 	}
 }
 
 func TestTimesAreOnTheClockOfTheServer(t *testing.T) {
 	rdb := realServer(t)
 	before, err := rdb.Time(t.Context()).Result()
-	must(t, err)
+	check.OK(t, err)
 	s := scan(t, rdb, justTokens())
 	after, err := rdb.Time(t.Context()).Result()
-	must(t, err)
-	if s.At.Before(before) || s.At.After(after) {
-		t.Errorf("the snapshot is of %v, between %v and %v", s.At, before, after)
-	}
+	check.OK(t, err)
+	check.True(t, !s.At.Before(before) && !s.At.After(after), "the snapshot is of %v, between %v and %v", s.At, before, after)
 }
 
 func TestGlobsChooseTheKeys(t *testing.T) {
@@ -216,12 +201,8 @@ func TestGlobsChooseTheKeys(t *testing.T) {
 		o := justTokens()
 		o.Match = c.globs
 		s := scan(t, rdb, o)
-		if !slices.Equal(keys(s), c.want) {
-			t.Errorf("%q: found %q, want %q", c.globs, keys(s), c.want)
-		}
-		if s.Cost.Scanned != 4 {
-			t.Errorf("%q: %d of 4 keys were scanned", c.globs, s.Cost.Scanned)
-		}
+		check.True(t, slices.Equal(keys(s), c.want), "%q: found %q, want %q", c.globs, keys(s), c.want)
+		check.True(t, s.Cost.Scanned == 4, "%q: %d of 4 keys were scanned", c.globs, s.Cost.Scanned)
 	}
 }
 
@@ -319,9 +300,8 @@ func TestValuesAreReadInBounds(t *testing.T) {
 	}
 	for _, l := range s.Locks {
 		if l.Format == "tokens" {
-			if len(l.Holders[0].ID) != 4096 || l.Holders[0].Count != 1<<20+6 {
-				t.Errorf("read %d of %d bytes", len(l.Holders[0].ID), l.Holders[0].Count)
-			}
+			check.True(t, len(l.Holders[0].ID) == 4096 && l.Holders[0].Count == 1<<20+6,
+				"read %d of %d bytes", len(l.Holders[0].ID), l.Holders[0].Count)
 			continue
 		}
 		if n := len(l.Holders); n == 0 || n > 256 || l.Fence != 5000 {
@@ -351,9 +331,7 @@ func TestElementsComeAsTheyAre(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	check.True(t, slices.Equal(got, want), "got %q, want %q", got, want)
 	if zset := s.Locks[3].Holders; zset[0].Count != 1 || zset[1].Count != 2 {
 		t.Errorf("the scores are %d and %d", zset[0].Count, zset[1].Count)
 	}
@@ -382,9 +360,7 @@ func TestScanOnlyReads(t *testing.T) {
 		if slices.Contains([]string{"client", "config", "memory", "object", "debug", "pubsub"}, name) {
 			name = strings.ToLower(strings.Join(argv[:2], " "))
 		}
-		if !slices.Contains(allowed, name) {
-			t.Errorf("it sent %q", argv)
-		}
+		check.True(t, slices.Contains(allowed, name), "it sent %q", argv)
 		if i := slices.Index(argv, "count"); i > 0 && name == "scan" {
 			scans++
 			counts[argv[i+1]] = true
@@ -393,12 +369,8 @@ func TestScanOnlyReads(t *testing.T) {
 			}
 		}
 	}
-	if scans < 5000/1000 {
-		t.Errorf("only %d SCANs were seen", scans)
-	}
-	if !counts["250"] || len(counts) == 1 {
-		t.Errorf("their COUNTs were %v; they should begin at 250, and then fit the server", counts)
-	}
+	check.True(t, scans >= 5000/1000, "only %d SCANs were seen", scans)
+	check.True(t, counts["250"] && len(counts) != 1, "their COUNTs were %v; they should begin at 250, and then fit the server", counts)
 }
 
 // knows reports whether a server has a command.
@@ -420,7 +392,7 @@ func logCommands(t *testing.T, rdb *redis.Client) {
 func logged(t *testing.T, rdb *redis.Client) [][]string {
 	t.Helper()
 	entries, err := rdb.SlowLogGet(t.Context(), 100_000).Result()
-	must(t, err)
+	check.OK(t, err)
 	var all [][]string
 	for _, e := range entries {
 		if !strings.EqualFold(e.Args[0], "slowlog") {
@@ -434,7 +406,7 @@ func logged(t *testing.T, rdb *redis.Client) [][]string {
 func stats(t *testing.T, rdb *redis.Client) map[string]string {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	must(t, err)
+	check.OK(t, err)
 	calls := make(map[string]string)
 	for line := range strings.Lines(info) {
 		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
@@ -465,9 +437,7 @@ func TestADeadlineIsKnownAlsoFromTheTimeToLive(t *testing.T) {
 	if got := s.Locks[0].Expires; got.Sub(want).Abs() > 500*time.Millisecond || !s.Locks[1].Expires.IsZero() {
 		t.Errorf("they expire at %v and %v, want %v and never", got, s.Locks[1].Expires, want)
 	}
-	if len(s.Problems) > 0 {
-		t.Errorf("nothing is missed by that, and it said %q", s.Problems)
-	}
+	check.True(t, len(s.Problems) == 0, "nothing is missed by that, and it said %q", s.Problems)
 }
 
 func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
@@ -487,9 +457,7 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	probes := counting("hrandfield")
 	rdb.AddHook(probes)
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
-	if !slices.Equal(keys(s), []string{"hash", "string"}) || !s.Complete {
-		t.Errorf("found %q", keys(s))
-	}
+	check.True(t, slices.Equal(keys(s), []string{"hash", "string"}) && s.Complete, "found %q", keys(s))
 	// After a refusal the command is not sent again for each of the 2,001
 	// hashes.
 	if n := probes.sent.Load(); n == 0 || n >= 2001 {
@@ -528,9 +496,7 @@ func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
 	rights := slices.Clone(readOnly)
 	rights[slices.Index(rights, "%R~*")] = "%R~open:*"
 	s := scan(t, userOf(t, admin, rights...), justTokens())
-	if !slices.Equal(keys(s), []string{"open:1"}) {
-		t.Errorf("found %q", keys(s))
-	}
+	check.True(t, slices.Equal(keys(s), []string{"open:1"}), "found %q", keys(s))
 	if want := []string{"this user may not read 2 of the keys"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
@@ -545,9 +511,7 @@ func TestDeniedCommandsAreReported(t *testing.T) {
 	do(t, admin, "HSET", "lock:hash", "f", "1")
 	rights := strings.Fields("reset on >secret %R~* -@all +@read +scan -time -hrandfield")
 	s := scan(t, userOf(t, admin, rights...), inspect.ScanOptions{Formats: []keyspace.Format{tokens(), elementsOf("hash")}})
-	if !slices.Equal(keys(s), []string{"a", "lock:hash"}) || !s.Complete {
-		t.Errorf("found %q", keys(s))
-	}
+	check.True(t, slices.Equal(keys(s), []string{"a", "lock:hash"}) && s.Complete, "found %q", keys(s))
 	if want := []string{"this user may not run INFO, TIME"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
@@ -582,9 +546,7 @@ func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 			return keyspace.Lock{}, ofToken(e.Members[0].Name)
 		}
 		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), hashes}})
-		if !slices.Equal(keys(s), []string{"item:777", "item:778"}) {
-			t.Errorf("among keys made by %s it found %q", typ, keys(s))
-		}
+		check.True(t, slices.Equal(keys(s), []string{"item:777", "item:778"}), "among keys made by %s it found %q", typ, keys(s))
 	}
 }
 
@@ -592,15 +554,13 @@ func TestARefusedScanIsAnError(t *testing.T) {
 	admin := realServer(t)
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-scan")...)
 	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "scan keys: NOPERM") {
-		t.Errorf("got %v", err)
-	}
+	check.True(t, err != nil && strings.Contains(err.Error(), "scan keys: NOPERM"), "got %v", err)
 }
 
 // userOf connects as a new user with these permissions.
 func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
 	t.Helper()
-	must(t, server.SetUser(t.Context(), admin, "tester", rights...))
+	check.OK(t, server.SetUser(t.Context(), admin, "tester", rights...))
 	return connect(t, redis.Options{Addr: admin.Options().Addr, Username: "tester", Password: "secret"})
 }
 
@@ -620,7 +580,7 @@ func TestExpiredKeysAreNoLocks(t *testing.T) {
 func clock(t *testing.T, rdb *redis.Client) time.Time {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	must(t, err)
+	check.OK(t, err)
 	return now
 }
 
@@ -636,9 +596,7 @@ func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
 	release := occupy(t, rdb)
 	defer release()
 	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "BUSY") {
-		t.Errorf("got %v", err)
-	}
+	check.True(t, err != nil && strings.Contains(err.Error(), "BUSY"), "got %v", err)
 }
 
 // The cursor of a scan survives errors: no key is lost or read twice.
@@ -659,12 +617,8 @@ func TestAScanWithRetriesContinuesAfterABusyServer(t *testing.T) {
 		})
 	}
 	s := scan(t, rdb, o)
-	if !slices.Equal(keys(s), []string{"lock:a"}) || !s.Complete {
-		t.Errorf("found %q, complete: %v", keys(s), s.Complete)
-	}
-	if !slices.IsSorted(pages) {
-		t.Errorf("it began anew: %v", pages)
-	}
+	check.True(t, slices.Equal(keys(s), []string{"lock:a"}) && s.Complete, "found %q, complete: %v", keys(s), s.Complete)
+	check.True(t, slices.IsSorted(pages), "it began anew: %v", pages)
 }
 
 // The cost of repeated requests is included in the total.
@@ -678,9 +632,8 @@ func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
 	o := justTokens()
 	o.Budget, o.RetryTimeout = inspect.NewBudget(1), time.Minute
 	s := scan(t, rdb, o)
-	if once.pipelines <= once.at || !s.Complete || s.Cost.Commands != once.commands {
-		t.Errorf("complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, once.commands, once.pipelines)
-	}
+	check.True(t, once.pipelines > once.at && s.Complete && s.Cost.Commands == once.commands,
+		"complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, once.commands, once.pipelines)
 }
 
 // hiccup makes a server answer LOADING once, and counts the commands that are
@@ -753,15 +706,12 @@ func TestAScanWithRetriesStartsAgainOnAnotherProcess(t *testing.T) {
 	o.RetryTimeout = time.Minute
 	o.Progress = func(keyspace.Snapshot) {
 		once.Do(func() {
-			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
-				t.Error(err)
-			}
+			check.Is(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
 		})
 	}
 	s := scan(t, rdb, o)
-	if !slices.Equal(keys(s), []string{"lock:a"}) || !s.Complete || s.Cost.Scanned != 5001 {
-		t.Errorf("found %q, complete: %v, at a cost of %+v", keys(s), s.Complete, s.Cost)
-	}
+	check.True(t, slices.Equal(keys(s), []string{"lock:a"}) && s.Complete && s.Cost.Scanned == 5001,
+		"found %q, complete: %v, at a cost of %+v", keys(s), s.Complete, s.Cost)
 }
 
 func TestAScanDoesNotOutliveTheServer(t *testing.T) {
@@ -773,9 +723,7 @@ func TestAScanDoesNotOutliveTheServer(t *testing.T) {
 	var once sync.Once
 	o.Progress = func(keyspace.Snapshot) {
 		once.Do(func() {
-			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
-				t.Error(err)
-			}
+			check.Is(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
 		})
 	}
 	if s, err := inspect.NewScanner(rdb, o).Scan(t.Context()); err == nil {
@@ -795,9 +743,7 @@ func occupy(t *testing.T, rdb *redis.Client) (release func()) {
 		}
 	}
 	return func() {
-		if err := rdb.ScriptKill(context.Background()).Err(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, rdb.ScriptKill(context.Background()).Err(), nil)
 		<-over
 	}
 }
@@ -832,9 +778,7 @@ func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
 		faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
 		faulty.AddHook(loading(name))
 		s, err := inspect.NewScanner(faulty, justTokens()).Scan(t.Context())
-		if !redis.HasErrorPrefix(err, "LOADING") {
-			t.Errorf("%s goes wrong, and it got %+v, %v", name, s, err)
-		}
+		check.True(t, redis.HasErrorPrefix(err, "LOADING"), "%s goes wrong, and it got %+v, %v", name, s, err)
 	}
 	faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
 	faulty.AddHook(loading("info"))
@@ -872,9 +816,9 @@ func (r refusal) RedisError()   {}
 
 func TestAScanWithoutAServerIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	addr := l.Addr().String()
-	must(t, l.Close())
+	check.OK(t, l.Close())
 	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	var refused *net.OpError
 	if _, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context()); !errors.As(err, &refused) {
@@ -898,7 +842,7 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.OK(t, err)
 	defer l.Close()
 	rdb := connect(t, redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -910,9 +854,7 @@ func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	}()
 	select {
 	case err := <-ended:
-		if err == nil {
-			t.Error("it found a lock that was not reported")
-		}
+		check.True(t, err != nil, "it found a lock that was not reported")
 	case <-time.After(time.Minute):
 		t.Error("it goes on")
 	}
@@ -933,9 +875,7 @@ func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 	for _, l := range scan(t, rdb, justTokens()).Locks {
 		got[l.Key] = l.Holders[0].ID
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("found %d of them: %.300q", len(got), got)
-	}
+	check.True(t, maps.Equal(got, want), "found %d of them: %.300q", len(got), got)
 }
 
 // However slow the machine, the server time used is at most the budget's share
@@ -958,13 +898,5 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	// the last step.
 	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.ServerTime > limit {
 		t.Errorf("in %v the server was busy for %v", passed, s.Cost.ServerTime)
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

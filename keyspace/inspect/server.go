@@ -55,6 +55,13 @@ func describeServer(s *keyspace.Server, info string) {
 	}
 }
 
+// infoValue returns a value in a reply of INFO; false if it is not there.
+func infoValue(info, name string) (string, bool) {
+	_, after, known := strings.Cut("\n"+info, "\n"+name+":")
+	value, _, _ := strings.Cut(after, "\r")
+	return value, known
+}
+
 // number parses a number; anything else counts as 0.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -128,10 +135,7 @@ func (w *Watcher) onError(ctx context.Context, err error) {
 	}
 	pause := min(minRetry<<min(w.failures.count, 10), maxRetry)
 	w.failures.count++
-	w.failures.retryAt = time.Now().Add(minRetry)
-	if at := w.times.cycleStart.Add(pause); at.After(w.failures.retryAt) { // a wait for an answer is a pause
-		w.failures.retryAt = at
-	}
+	w.failures.retryAt = keyspace.Later(time.Now().Add(minRetry), w.times.cycleStart.Add(pause)) // a wait for an answer is a pause
 }
 
 // onSuccess records a successful cycle.

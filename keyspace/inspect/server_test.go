@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -24,13 +25,10 @@ func TestAServerIsNamedByItsProduct(t *testing.T) {
 			describeServer(&s, c.info)
 			describeServer(&s, "# Replication\r\nrole:master\r\n")
 		}
-		if s.Product != c.product || s.Version != c.version || s.Mode != c.mode || s.Software() != c.software {
-			t.Errorf("%q is %q, %q, %q: %q", c.info, s.Product, s.Version, s.Mode, s.Software())
-		}
+		check.True(t, s.Product == c.product && s.Version == c.version && s.Mode == c.mode && s.Software() == c.software,
+			"%q is %q, %q, %q: %q", c.info, s.Product, s.Version, s.Mode, s.Software())
 	}
-	if got := (keyspace.Server{Version: "7.0.15"}).Software(); got != "Redis 7.0.15" {
-		t.Errorf("a server of an old recording is %q", got)
-	}
+	check.Equal(t, (keyspace.Server{Version: "7.0.15"}).Software(), "Redis 7.0.15", "a server of an old recording is")
 }
 
 // serverError is an error as a server sends it.
@@ -58,13 +56,10 @@ func TestADeniedCommandIsDistinguishedFromADeniedKey(t *testing.T) {
 		{"ERR No permissions to access a key", false, false},
 	} {
 		err := serverError(c.text)
-		if isCommandDenied(err) != c.forbidden || isKeyDenied(err) != c.hidden || isDenied(err) != (c.forbidden || c.hidden) {
-			t.Errorf("%q: forbidden %v, hidden %v, refused %v", c.text, isCommandDenied(err), isKeyDenied(err), isDenied(err))
-		}
+		check.True(t, isCommandDenied(err) == c.forbidden && isKeyDenied(err) == c.hidden && isDenied(err) == (c.forbidden || c.hidden),
+			"%q: forbidden %v, hidden %v, refused %v", c.text, isCommandDenied(err), isKeyDenied(err), isDenied(err))
 	}
-	if isCommandDenied(nil) || isKeyDenied(nil) {
-		t.Error("no error is a refusal")
-	}
+	check.True(t, !isCommandDenied(nil) && !isKeyDenied(nil), "no error is a refusal")
 }
 
 // A new replica has its own data until the first transfer from its master has ended, and its
@@ -89,9 +84,7 @@ func TestAMasterIsDemotedUntilItHasTheDataOfItsMaster(t *testing.T) {
 	} {
 		now = now.Add(c.later)
 		w.onServerInfo(c.is, now)
-		if got := now.Before(w.server.demotedUntil); got != c.want {
-			t.Errorf("report %d: demoted %v, want %v", i, got, c.want)
-		}
+		check.Equal(t, now.Before(w.server.demotedUntil), c.want, "report %d: demoted", i)
 	}
 }
 
@@ -118,9 +111,7 @@ func TestARestartIsDistinguishedFromAFailover(t *testing.T) {
 		if f.server.change != nil {
 			got = f.server.change.Kind
 		}
-		if got != tt.want {
-			t.Errorf("%s: read as %q, want %q", name, got, tt.want)
-		}
+		check.True(t, got == tt.want, "%s: read as %q, want %q", name, got, tt.want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -90,9 +91,7 @@ func TestALockSaysWhenItWasReadAndWhereItsDeadlineIs(t *testing.T) {
 		do(t, rdb, "SET", "b", "token:1", "PX", 60_000)
 		time.Sleep(time.Second)
 		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{stamps(), tokens()}})
-		if len(s.Locks) != 2 || !s.Locks[0].Stamped || s.Locks[1].Stamped || !s.Locks[0].ReadAt.Equal(time.Now()) {
-			t.Errorf("%+v", s.Locks)
-		}
+		check.True(t, len(s.Locks) == 2 && s.Locks[0].Stamped && !s.Locks[1].Stamped && s.Locks[0].ReadAt.Equal(time.Now()), "%+v", s.Locks)
 		if found := keyspace.Findings(s); len(found) != 1 || found[0].ID != "stamp-passed" || found[0].Lock.Key != "a" {
 			t.Errorf("%+v", found)
 		}
@@ -136,9 +135,7 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 			network.Heal()
 			healed := time.Now()
 			s, took := answers(t, live, false)
-			if took > 1100*time.Millisecond {
-				t.Errorf("a stall of %v: back after %v", stall, took)
-			}
+			check.True(t, took <= 1100*time.Millisecond, "a stall of %v: back after %v", stall, took)
 			if len(s.Notices) != 2 || s.Notices[0].Kind != keyspace.ServerLost || s.Notices[1].Kind != keyspace.ServerBack {
 				t.Fatalf("notices %+v", s.Notices)
 			}
@@ -186,9 +183,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if took := time.Since(began); took > time.Second+replyTimeout+100*time.Millisecond {
-			t.Errorf("missing after %v", took)
-		}
+		check.AtMost(t, time.Since(began), time.Second+replyTimeout+100*time.Millisecond, "missing after")
 		for range 100 {
 			s, took := answers(t, both, false)
 			if s.Nodes[0].Up || len(s.Problems) != 1 || took > 0 {

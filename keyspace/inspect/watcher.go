@@ -163,9 +163,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 		s.Nodes[i].AskBlind = w.askBlind()
 	}
 	s.Cost, s.Watch = w.scan.cost, w.status()
-	if w.reader.conn.now.After(s.At) {
-		s.At = w.reader.conn.now
-	}
+	s.At = keyspace.Later(s.At, w.reader.conn.now)
 	if due, some := w.locks.deadlines.first(); some && due.Before(s.At) {
 		s.At = due
 	}
@@ -417,9 +415,7 @@ func (w *Watcher) deferScan(began time.Time) {
 	if w.tracking.mode() == keyspace.Push {
 		pause = passEvery
 	}
-	if until := w.scan.passStart.Add(max(pause/2, pause-w.scan.passWait)); until.After(w.scan.next) {
-		w.scan.next = until
-	}
+	w.scan.next = keyspace.Later(w.scan.next, w.scan.passStart.Add(max(pause/2, pause-w.scan.passWait)))
 }
 
 // wait waits until there may be something to read, at most for the idle time.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -57,9 +58,7 @@ func BenchmarkFollowing(b *testing.B) {
 				keys[i] = fmt.Sprintf("lock:%d", (n*atOnce+i)%locks)
 			}
 			us, err := rdb.Eval(b.Context(), changes, keys, n).Int64()
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.OK(b, err)
 			for _, key := range keys {
 				id := fmt.Sprint(key, " ", n)
 				made[id] = time.UnixMicro(us)
@@ -96,9 +95,7 @@ func report(b *testing.B, l *log, made map[string]time.Time, order []string, use
 		byKey[e.Lock.Key] = times[1:]
 	}
 	for key, times := range byKey {
-		if len(times) > 0 {
-			b.Errorf("%d changes of %s were not reported", len(times), key)
-		}
+		check.True(b, len(times) == 0, "%d changes of %s were not reported", len(times), key)
 	}
 	slices.Sort(late)
 	b.ReportMetric(float64(late[len(late)/2].Microseconds())/1000, "p50-ms")
@@ -112,8 +109,6 @@ func report(b *testing.B, l *log, made map[string]time.Time, order []string, use
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -22,7 +23,7 @@ func follow(rdb redis.UniversalClient, o inspect.ScanOptions) *inspect.Watcher {
 func next(t testing.TB, f *inspect.Watcher) keyspace.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	return s
 }
 
@@ -62,13 +63,9 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 	do(t, rdb, "DEL", "a")
 	do(t, rdb, "SET", "b", "token:3", "PX", 60_000)
 	third := next(t, f)
-	if !slices.Equal(keys(third), []string{"b"}) {
-		t.Errorf("after a is gone: %q", keys(third))
-	}
+	check.True(t, slices.Equal(keys(third), []string{"b"}), "after a is gone: %q", keys(third))
 	got := words(keyspace.Diff(second, third))
-	if len(got) != 3 || got[1] != "acquired token:3" || got[2] != "released token:1" {
-		t.Errorf("got %q", got)
-	}
+	check.True(t, len(got) == 3 && got[1] == "acquired token:3" && got[2] == "released token:1", "got %q", got)
 }
 
 // A known lock is read when it changes, not again in each pass.
@@ -142,15 +139,9 @@ func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
 		}
 		return s.Complete
 	})
-	if len(s.Locks) != 100 {
-		t.Errorf("found %d locks, want 100", len(s.Locks))
-	}
-	if calls < 2 || early == 0 {
-		t.Errorf("%d calls, of which %d showed a part; one cannot do it all", calls, early)
-	}
-	if s.Cost.Scanned != s.Cost.Keys {
-		t.Errorf("the complete snapshot has %d out of %d keys", s.Cost.Scanned, s.Cost.Keys)
-	}
+	check.True(t, len(s.Locks) == 100, "found %d locks, want 100", len(s.Locks))
+	check.True(t, calls >= 2 && early != 0, "%d calls, of which %d showed a part; one cannot do it all", calls, early)
+	check.True(t, s.Cost.Scanned == s.Cost.Keys, "the complete snapshot has %d out of %d keys", s.Cost.Scanned, s.Cost.Keys)
 }
 
 // fillFrom sets strings that are not locks.
@@ -160,7 +151,7 @@ func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 	for i := range n {
 		args = append(args, fmt.Sprintf("ordinary:%d", from+i), "value")
 	}
-	must(t, rdb.MSet(t.Context(), args...).Err())
+	check.OK(t, rdb.MSet(t.Context(), args...).Err())
 }
 
 func TestAWatcherSurvivesARestart(t *testing.T) {
@@ -172,22 +163,19 @@ func TestAWatcherSurvivesARestart(t *testing.T) {
 	f := follow(rdb, justTokens())
 	before := until(t, f, complete)
 
-	must(t, child.Kill())
+	check.OK(t, child.Kill())
 	for range 2 {
 		if s, err := f.Snapshot(t.Context()); err == nil {
 			t.Fatalf("no server answered, and it got %+v", s)
 		}
 	}
-	must(t, child.Restart(t.Context()))
+	check.OK(t, child.Restart(t.Context()))
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 
 	after := until(t, f, complete)
-	if !slices.Equal(keys(before), []string{"a"}) || !slices.Equal(keys(after), []string{"b"}) {
-		t.Errorf("before %q, after %q", keys(before), keys(after))
-	}
-	if !after.Locks[0].Holders[0].Since.IsZero() {
-		t.Error("b may be held for long: it was not watched")
-	}
+	check.True(t, slices.Equal(keys(before), []string{"a"}) && slices.Equal(keys(after), []string{"b"}),
+		"before %q, after %q", keys(before), keys(after))
+	check.True(t, after.Locks[0].Holders[0].Since.IsZero(), "b may be held for long: it was not watched")
 }
 
 // Known locks do not disappear when the server does not answer.
@@ -261,9 +249,7 @@ func TestAnHourOfWatching(t *testing.T) {
 			now := next(t, f)
 			for _, e := range keyspace.Diff(last, now) {
 				kinds[string(e.Kind)+" "+e.Lock.Key]++
-				if e.Kind == keyspace.Expired && e.Held != time.Minute {
-					t.Errorf("a lock of a minute was held for %v", e.Held)
-				}
+				check.True(t, e.Kind != keyspace.Expired || e.Held == time.Minute, "a lock of a minute was held for %v", e.Held)
 			}
 			if l := now.Locks[0]; second == seconds-80 && (l.Key != "often" || l.MedianHold != time.Minute) {
 				t.Errorf("holds of %s typically last %v", l.Key, l.MedianHold)
@@ -272,9 +258,7 @@ func TestAnHourOfWatching(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		want := map[string]int{"acquired often": seconds / 90, "expired often": seconds / 90, "renewed renewed": seconds / 20}
-		if fmt.Sprint(kinds) != fmt.Sprint(want) {
-			t.Errorf("got %v, want %v", kinds, want)
-		}
+		check.True(t, fmt.Sprint(kinds) == fmt.Sprint(want), "got %v, want %v", kinds, want)
 	})
 }
 

@@ -59,8 +59,7 @@ func (c *meteredConn) countClients(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(info.Val(), "connected_clients:")
-	count, _, _ := strings.Cut(after, "\r")
+	count, _ := infoValue(info.Val(), "connected_clients")
 	return number(count), nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -34,7 +35,7 @@ type rawClient struct {
 func dialRaw(t testing.TB, addr string) *rawClient {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	must(t, err)
+	check.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &rawClient{conn: conn, replies: bufio.NewReader(conn)}
 }
@@ -78,7 +79,7 @@ func gather(t testing.TB, clients, busy int) *crowd {
 	t.Cleanup(func() { stop(); running.Wait() })
 	for i := range clients {
 		one := dialRaw(t, addr)
-		must(t, one.run("PING"))
+		check.OK(t, one.run("PING"))
 		if i >= busy {
 			c.idle = append(c.idle, one)
 			continue
@@ -112,7 +113,7 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	t.Helper()
 	key, token := fmt.Sprintf("lock:%d", trial), fmt.Sprintf("token:%d", trial)
 	holder := c.idle[(trial*37)%len(c.idle)]
-	must(t, holder.run("SET", key, token, "PX", "60000"))
+	check.OK(t, holder.run("SET", key, token, "PX", "60000"))
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
 	var renewing sync.WaitGroup
@@ -139,9 +140,7 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	}
 	changes := 0
 	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, func(inspect.Investigation) { changes++ })
-	if err != nil {
-		t.Error(err)
-	}
+	check.Is(t, err, nil)
 	return got, changes, holder
 }
 
@@ -183,12 +182,8 @@ func TestTheClientOfAHolderIsNamedByCoincidence(t *testing.T) {
 	}
 	all.Wait()
 	t.Logf("%d of %d named, %d of them within %d changes, %.2f changes on average", right.Load(), trials, within.Load(), enough, float64(changes.Load())/float64(max(1, right.Load())))
-	if int(right.Load()) < trials-trials/20 {
-		t.Errorf("%d of %d are named", right.Load(), trials)
-	}
-	if int(within.Load()) < want {
-		t.Errorf("%d of %d are named within %d changes, want %d", within.Load(), trials, enough, want)
-	}
+	check.True(t, int(right.Load()) >= trials-trials/20, "%d of %d are named", right.Load(), trials)
+	check.True(t, int(within.Load()) >= want, "%d of %d are named within %d changes, want %d", within.Load(), trials, enough, want)
 }
 
 // A client renews its locks apart from each other. The changes of all show which client it is,
@@ -201,7 +196,7 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 	holder := c.idle[20]
 	keys := []string{"lock:a", "lock:b", "lock:bc"}
 	for _, key := range keys {
-		must(t, errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")))
+		check.OK(t, errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")))
 	}
 	scanner := inspect.NewScanner(c.rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
 	var locks []*keyspace.Lock
@@ -230,9 +225,8 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 		}
 	})
 	got, err := scanner.WatchHolder(ctx, *locks[0], locks[0].Holders[0], locks, func(inspect.Investigation) {})
-	if err != nil || !got.Named || got.Client.Addr != holder.addr() || got.Lock.Key != keys[0] {
-		t.Errorf("it names %+v, %v; the holder is %s", got, err, holder.addr())
-	}
+	check.True(t, err == nil && got.Named && got.Client.Addr == holder.addr() && got.Lock.Key == keys[0],
+		"it names %+v, %v; the holder is %s", got, err, holder.addr())
 }
 
 // lateReports is a connection that delays what it receives once it asks for client tracking.
@@ -268,9 +262,7 @@ func TestAHolderIsNamedAlthoughReportsAreLate(t *testing.T) {
 		return &lateReports{Conn: conn, delay: 150 * time.Millisecond}, err
 	}})
 	got, _, holder := c.investigate(t, 0, 1900*time.Millisecond, time.Minute)
-	if !got.Named || got.Client.Addr != holder.addr() {
-		t.Errorf("it names %+v, the holder is %s", got, holder.addr())
-	}
+	check.True(t, got.Named && got.Client.Addr == holder.addr(), "it names %+v, the holder is %s", got, holder.addr())
 }
 
 func TestAWatchOfAHolderSaysWhyItCannot(t *testing.T) {
@@ -315,9 +307,7 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, nil)
-	if err != nil && !errors.Is(err, context.Canceled) || got.Named {
-		t.Errorf("%+v, %v", got, err)
-	}
+	check.True(t, (err == nil || errors.Is(err, context.Canceled)) && !got.Named, "%+v, %v", got, err)
 	waitFor(t, func() bool { return !strings.Contains(admin.ClientList(t.Context()).Val(), "flags=t") })
 }
 

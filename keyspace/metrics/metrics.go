@@ -238,7 +238,7 @@ func (t *target) pass() (end time.Time, took time.Duration) {
 func (t *target) lastAnswer() (at time.Time) {
 	for _, n := range t.reading.Nodes {
 		if n.Up {
-			at = earliest(at, n.AnsweredAt)
+			at = keyspace.Earliest(at, n.AnsweredAt)
 		}
 	}
 	return at

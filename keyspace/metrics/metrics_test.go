@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/metrics"
 )
@@ -29,18 +30,14 @@ type page map[string]float64
 func scrape(t testing.TB, e *metrics.Exporter) page {
 	t.Helper()
 	var text bytes.Buffer
-	if err := e.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, e.Write(&text))
 	problems, err := promlint.New(bytes.NewReader(text.Bytes())).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("promlint: %v %v", problems, err)
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	all, err := parser.TextToMetricFamilies(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	p := make(page)
 	for name, f := range all {
 		for _, m := range f.Metric {
@@ -251,9 +248,7 @@ func TestATargetThatDoesNotAnswerHasNoGauges(t *testing.T) {
 	})
 	for series := range p {
 		for _, gauge := range []string{"locktop_locks{", "locktop_waiters", "locktop_findings", "locktop_lock_held{", "locktop_class", "locktop_pass_complete"} {
-			if strings.HasPrefix(series, gauge) {
-				t.Errorf("%s is still there", series)
-			}
+			check.True(t, !strings.HasPrefix(series, gauge), "%s is still there", series)
 		}
 	}
 }
@@ -274,9 +269,7 @@ func TestAnExporterIsReadyAfterTheFirstScanOfEachTargetThatAnswers(t *testing.T)
 	e := metrics.New(metrics.Options{}, named("a", "b")...)
 	step := func(what string, ready bool) {
 		t.Helper()
-		if e.Ready() != ready {
-			t.Errorf("%s: ready is %v", what, !ready)
-		}
+		check.True(t, e.Ready() == ready, "%s: ready is %v", what, !ready)
 	}
 	step("at first", false)
 	part := reading()
@@ -361,9 +354,7 @@ func TestTooManyClassesAreCountedTogether(t *testing.T) {
 				all += v
 			}
 		}
-		if found != classes || all != locks {
-			t.Errorf("%v findings in %d classes, want %v in %d", all, found, locks, classes)
-		}
+		check.True(t, found == classes && all == locks, "%v findings in %d classes, want %v in %d", all, found, locks, classes)
 		return classes, locks
 	}
 	e.Observe(0, reading(locks...))
@@ -506,8 +497,6 @@ func FuzzHostileNames(f *testing.F) {
 				sum += v
 			}
 		}
-		if sum != 2 {
-			t.Errorf("%v locks by class", sum)
-		}
+		check.True(t, sum == 2, "%v locks by class", sum)
 	})
 }

@@ -96,7 +96,7 @@ func (v *view) addLock(l *keyspace.Lock, now time.Time) {
 	}
 	g.locks[l.State(now)]++
 	g.waiters += l.WaiterCount()
-	g.oldest = earliest(g.oldest, since(l))
+	g.oldest = keyspace.Earliest(g.oldest, since(l))
 	v.groups[id] = g
 }
 
@@ -157,17 +157,9 @@ func mostFrequent(votes []keyspace.Vote) (token string) {
 // neither is known.
 func since(l *keyspace.Lock) (first time.Time) {
 	for _, h := range l.Holders {
-		first = earliest(first, earliest(h.Since, h.Seen))
+		first = keyspace.Earliest(first, keyspace.Earliest(h.Since, h.Seen))
 	}
 	return first
-}
-
-// earliest returns the earlier of two times. A zero time is unknown.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // maxClasses limits the classes. Each class is a series, which Prometheus keeps.

@@ -204,15 +204,8 @@ func (w *DirWriter) flush() {
 		w.due = time.Time{}
 	}
 	w.failed, w.last = time.Time{}, s.At
-	w.due = later(w.due.Add(frameInterval), s.At.Add(frameInterval/2))
+	w.due = keyspace.Later(w.due.Add(frameInterval), s.At.Add(frameInterval/2))
 	w.pending = keyspace.Snapshot{At: s.At}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // write adds a frame, and begins a new segment if it is time.

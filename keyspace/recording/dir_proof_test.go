@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -72,7 +73,7 @@ func (s *busyServer) next(acquires int) keyspace.Snapshot {
 		s.locks = slices.Delete(s.locks, i, i+1)
 		at = moment()
 		l := s.lock(at)
-		if j, exists := findLock(s.locks, l.ID()); !exists {
+		if j, exists := keyspace.FindLock(s.locks, l.ID()); !exists {
 			s.locks = slices.Insert(s.locks, j, l)
 			snap.Events = append(snap.Events, keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: *l, Holder: l.Holders[0]})
 		}
@@ -123,9 +124,7 @@ func measureDay(t *testing.T, locks, acquires int, megabytes int64, frames int) 
 	day := (size*86400/int64(frames) + segments*state) / 1e6
 	t.Logf("%d locks, each renewed every 10 s, %d acquires and releases per second: %d MB in 24 h, of these %d segments with a full state of %d kB; %v per frame",
 		locks, acquires, day, segments, state/1000, took/time.Duration(frames))
-	if day > megabytes {
-		t.Errorf("24 h have %d MB, want at most %d MB", day, megabytes)
-	}
+	check.True(t, day <= megabytes, "24 h have %d MB, want at most %d MB", day, megabytes)
 	for _, at := range []int{1, frames / 3, frames / 2, frames - 1} {
 		openAt(t, dir, begin.Add(time.Duration(at)*time.Second))
 	}

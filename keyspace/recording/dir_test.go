@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -25,9 +26,7 @@ func newDirWriter(t *testing.T, dir string, o DirOptions) (*DirWriter, func() st
 	var reports []string
 	o.Report = func(text string) { reports = append(reports, text) }
 	w, err := NewDirWriter(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { _ = w.Close() })
 	return w, func() string { return strings.Join(reports, "\n") }
 }
@@ -35,9 +34,7 @@ func newDirWriter(t *testing.T, dir string, o DirOptions) (*DirWriter, func() st
 func openDir(t testing.TB, dir string) *Reader {
 	t.Helper()
 	r, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -70,9 +67,7 @@ func hour(seed uint64) []keyspace.Snapshot {
 func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
 	s, err := r.At(moment, since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return s
 }
 
@@ -99,9 +94,7 @@ func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
 	}
 	sameToTheSecond(t, atDir(t, r, begin.Add(-time.Hour), time.Time{}), all[0])
 	sameToTheSecond(t, atDir(t, r, begin.Add(9*time.Hour), time.Time{}), all[last])
-	if r.Damage() != nil {
-		t.Error(r.Damage())
-	}
+	check.Is(t, r.Damage(), nil)
 }
 
 func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
@@ -135,9 +128,7 @@ func TestNoEventIsLostBetweenFrames(t *testing.T) {
 	}
 	dir := recordDir(t, all)
 	file, err := os.ReadFile(segmentsOf(t, dir)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if n := strings.Count(string(unzip(t, file)), framePrefix); n < 100 || n > 103 {
 		t.Errorf("%d frames in 100 s", n)
 	}
@@ -168,9 +159,7 @@ func TestOnlyTheOwnerCanReadADirectory(t *testing.T) {
 		}
 		for _, f := range files {
 			info, err := os.Stat(f)
-			if err != nil || info.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s has the permissions %v, %v", f, info.Mode(), err)
-			}
+			check.True(t, err == nil && info.Mode().Perm()&0o077 == 0, "%s has the permissions %v, %v", f, info.Mode(), err)
 		}
 	}
 }
@@ -182,9 +171,7 @@ func TestTokensAreNotRecordedUnasked(t *testing.T) {
 	for _, s := range all {
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	r := openDir(t, dir)
 	if text := fmt.Sprintf("%+v", atDir(t, r, all[29].At, all[0].At)); strings.Contains(text, "secret") || !strings.Contains(text, "redacted-") {
 		t.Errorf("there are tokens in %.300s", text)
@@ -197,9 +184,7 @@ func TestOnlyOneWriterUsesADirectory(t *testing.T) {
 	if _, err := NewDirWriter(dir, DirOptions{}); !errors.Is(err, ErrLocked) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("the error of a second writer is %v", err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	newDirWriter(t, dir, DirOptions{})
 }
 
@@ -211,9 +196,7 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	for _, s := range all[200:300] {
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	r := openDir(t, dir)
 	sameToTheSecond(t, atDir(t, r, all[50].At, time.Time{}), all[50])
 	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
@@ -235,9 +218,7 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 	all := hour(7)
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "mine.lockrec")
-	if err := os.WriteFile(foreign, []byte("a file of the user"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(foreign, []byte("a file of the user"), 0o600))
 	w, reports := newDirWriter(t, dir, DirOptions{Keep: 25 * time.Minute})
 	for i, s := range all {
 		w.Add(s)
@@ -258,9 +239,7 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 func segmentsOf(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return files
 }
 
@@ -275,9 +254,7 @@ func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
 		size := int64(0)
 		for _, name := range segmentsOf(t, dir) {
 			info, err := os.Stat(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			size += info.Size()
 		}
 		if size > limit {
@@ -287,9 +264,7 @@ func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
 	if n := strings.Count(reports(), "deleted before their time"); n != 1 {
 		t.Errorf("it reports %d times: %s", n, reports())
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	r := openDir(t, dir)
 	if _, last := r.Span(); len(r.segments) < 2 || !last.Equal(c.at) {
 		t.Errorf("%d segments until %v", len(r.segments), last)
@@ -340,9 +315,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	if got := strings.Split(reports(), "\n"); full == 0 || len(got) != 2 || !strings.Contains(got[0], want[0]) || !strings.HasSuffix(got[1], want[1]) {
 		t.Fatalf("the disk was full after frame %d, and it reports %q", full, got)
 	}
-	if err := errors.Join(w.Err(), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(w.Err(), w.Close()))
 	r := openDir(t, dir)
 	for _, i := range []int{full - 2, full + 115, 749} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
@@ -351,9 +324,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	if from, _ := r.Gap(); from.IsZero() || r.Damage() != nil {
 		t.Errorf("while the disk was full, the gap begins at %v; %v", from, r.Damage())
 	}
-	if attempts > 4+400/10 {
-		t.Errorf("%d attempts in 400 s", attempts)
-	}
+	check.True(t, attempts <= 4+400/10, "%d attempts in 400 s", attempts)
 	if n := len(segmentsOf(t, dir)); n > 5 {
 		t.Errorf("%d segments: attempts without a frame are left", n)
 	}
@@ -362,16 +333,12 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
 	all := hour(10)
 	parent := filepath.Join(t.TempDir(), "parent")
-	if err := os.WriteFile(parent, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(parent, nil, 0o600))
 	dir := filepath.Join(parent, "box")
 	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
 	for i, s := range all[:60] {
 		if i == 30 {
-			if err := os.Remove(parent); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.Remove(parent))
 		}
 		w.Add(s)
 	}
@@ -394,17 +361,11 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.CopyFS(dir, whole); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.CopyFS(dir, whole))
 			middle := segmentsOf(t, dir)[1]
 			text, err := os.ReadFile(middle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(middle, damage(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
+			check.OK(t, os.WriteFile(middle, damage(text), 0o600))
 			r := openDir(t, dir)
 			for _, i := range []int{150, 675, 297, 599} {
 				got := atDir(t, r, all[i].At, time.Time{})
@@ -451,9 +412,7 @@ func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 	for _, i := range []int{0, 10, 49} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
 	}
-	if r.Damage() != nil {
-		t.Error(r.Damage())
-	}
+	check.Is(t, r.Damage(), nil)
 }
 
 // A caller that adds a snapshot about once per second must not lose every other one.
@@ -487,18 +446,14 @@ func TestALargeChangeBeginsASegment(t *testing.T) {
 	sameToTheSecond(t, got, full)
 	sameEvents(t, got.Events, full)
 	sameToTheSecond(t, atDir(t, r, later.At, full.At), later)
-	if len(r.segments) != 2 || r.Damage() != nil {
-		t.Errorf("%d segments, %v", len(r.segments), r.Damage())
-	}
+	check.True(t, len(r.segments) == 2 && r.Damage() == nil, "%d segments, %v", len(r.segments), r.Damage())
 }
 
 func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"", "20260101T000000.000Z.lockrec"} {
 		if name != "" {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("something else"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("something else"), 0o600))
 		}
 		if _, err := Open(dir); !errors.Is(err, ErrFormat) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", name, err)
@@ -523,12 +478,8 @@ func TestAKilledWriterLosesOneSecond(t *testing.T) {
 		child := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLosesOneSecond$")
 		child.Env = append(os.Environ(), writerEnv+"="+dir)
 		out, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
+		check.OK(t, child.Start())
 		var written time.Time
 		lines := bufio.NewScanner(out)
 		for n := 0; lines.Scan(); n++ {
@@ -536,9 +487,7 @@ func TestAKilledWriterLosesOneSecond(t *testing.T) {
 				written = at
 			}
 			if n == 50+77*i {
-				if err := child.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, child.Process.Kill())
 			}
 		}
 		_ = child.Wait() // it was killed
@@ -593,9 +542,7 @@ func FuzzSegment(f *testing.F) {
 // fuzzDir opens a file as a segment of a directory.
 func fuzzDir(t *testing.T, file []byte) {
 	name := filepath.Join(t.TempDir(), "a"+segmentSuffix)
-	if err := os.WriteFile(name, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(name, file, 0o600))
 	r, err := Open(name)
 	if err != nil {
 		return

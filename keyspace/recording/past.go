@@ -15,14 +15,8 @@ type Past struct {
 	hash func(string) string
 
 	mu    sync.Mutex
-	at    time.Time // of the last frame
-	locks map[pastKey]keyspace.Lock
-}
-
-// pastKey is a key on any server: a failover during the restart may have replaced it.
-type pastKey struct {
-	db  int
-	key string
+	at    time.Time                     // of the last frame
+	locks map[keyspace.ID]keyspace.Lock // on any server: a failover during the restart may have replaced it
 }
 
 // maxPastAge is the age of a last frame that a process still continues. A client may use
@@ -42,9 +36,9 @@ func newPast(dir string, hash func(string) string) *Past {
 	if err != nil {
 		return nil
 	}
-	p := &Past{hash: hash, at: s.At, locks: make(map[pastKey]keyspace.Lock, len(s.Locks))}
+	p := &Past{hash: hash, at: s.At, locks: make(map[keyspace.ID]keyspace.Lock, len(s.Locks))}
 	for _, l := range s.Locks {
-		p.locks[pastKey{l.DB, l.Key}] = *l
+		p.locks[l.ID().OnAnyNode()] = *l
 	}
 	return p
 }
@@ -56,7 +50,7 @@ func (p *Past) Lock(now keyspace.Lock, at time.Time) (was keyspace.Lock, known b
 		return keyspace.Lock{}, false
 	}
 	p.mu.Lock()
-	was, known = p.locks[pastKey{now.DB, now.Key}]
+	was, known = p.locks[now.ID().OnAnyNode()]
 	p.mu.Unlock()
 	if age := at.Sub(p.at); !known || age < 0 || age > maxPastAge {
 		return keyspace.Lock{}, false

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -23,9 +24,7 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 		t.Error("an empty directory has a past")
 	}
 	w.Add(keyspace.Snapshot{At: end, Locks: []*keyspace.Lock{new(lock("one", "two"))}})
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	if info, err := os.Stat(filepath.Join(dir, saltName)); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("the salt: %v, %v", info, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -47,31 +48,23 @@ func record(t testing.TB, all []keyspace.Snapshot) []byte {
 	var file bytes.Buffer
 	w := NewWriter(&file, false)
 	for _, s := range all {
-		if err := w.Add(s); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Add(s))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	return file.Bytes()
 }
 
 func open(t testing.TB, file []byte) *Reader {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "a.lockrec")
-	if err := os.WriteFile(name, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(name, file, 0o600))
 	return openDir(t, name)
 }
 
 func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
 	s, err := r.At(moment, since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return s
 }
 
@@ -157,9 +150,7 @@ func TestADamagedFileLosesTheRestOfASegment(t *testing.T) {
 	}
 	for _, nothing := range [][]byte{nil, []byte("locktop"), []byte(memberStart), file[:segmentPrefix+30], bytes.Repeat([]byte("a"), 1000)} {
 		name := filepath.Join(t.TempDir(), "nothing")
-		if err := os.WriteFile(name, nothing, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(name, nothing, 0o600))
 		if _, err := Open(name); !errors.Is(err, ErrFormat) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%d bytes: %v", len(nothing), err)
 		}
@@ -199,9 +190,7 @@ func TestARecordingIsGzippedJSONLines(t *testing.T) {
 			t.Errorf("a lock is %+v", line)
 		}
 	}
-	if states != 5 || frames != len(all)+states-1 {
-		t.Errorf("%d frames in %d segments, for %d snapshots", frames, states, len(all))
-	}
+	check.True(t, states == 5 && frames == len(all)+states-1, "%d frames in %d segments, for %d snapshots", frames, states, len(all))
 }
 
 // A file has what a directory only counts: each renewal, and the exact deadline after it.
@@ -234,9 +223,7 @@ func TestAFileHasEveryRenewal(t *testing.T) {
 			}
 		}
 	}
-	if renewals == 0 {
-		t.Error("no renewal was recorded")
-	}
+	check.True(t, renewals != 0, "no renewal was recorded")
 }
 
 // fill sets every exported field of v that has a name in JSON, and of the values in it, to a distinct
@@ -287,21 +274,13 @@ func TestRedactedRecordingsHoldNoTokens(t *testing.T) {
 		var file bytes.Buffer
 		w := NewWriter(&file, true)
 		for _, s := range story(15*time.Second, 5) {
-			if err := w.Add(s); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, w.Add(s))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Close())
 		texts = append(texts, string(unzip(t, file.Bytes())))
 	}
-	if strings.Contains(texts[0], "secret") || !strings.Contains(texts[0], "redacted-") {
-		t.Errorf("there are secrets in %.300s", texts[0])
-	}
-	if texts[0] == texts[1] {
-		t.Error("two recordings have the same hashes")
-	}
+	check.True(t, !strings.Contains(texts[0], "secret") && strings.Contains(texts[0], "redacted-"), "there are secrets in %.300s", texts[0])
+	check.True(t, texts[0] != texts[1], "two recordings have the same hashes")
 }
 
 func BenchmarkSeek10Minutes(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"sort"
+	"slices"
 	"time"
 
 	"locktop/keyspace"
@@ -343,8 +343,7 @@ func (r *segmentReader) replace(f *frame) error {
 
 // findEntry returns the position of a lock in a list.
 func findEntry(locks []*lockEntry, id keyspace.ID) (int, bool) {
-	i := sort.Search(len(locks), func(i int) bool { return locks[i].lock.ID().Compare(id) >= 0 })
-	return i, i < len(locks) && locks[i].lock.ID() == id
+	return slices.BinarySearchFunc(locks, id, func(e *lockEntry, id keyspace.ID) int { return e.lock.ID().Compare(id) })
 }
 
 // snapshot returns the state without events.

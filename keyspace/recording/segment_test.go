@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 )
@@ -109,22 +110,16 @@ func writeSegment(t testing.TB, all []keyspace.Snapshot, token func(string) stri
 	for _, s := range all[1:] {
 		err = errors.Join(err, w.Add(s))
 	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err, w.Close()))
 	return file.Bytes()
 }
 
 func openSegment(t testing.TB, file []byte) *segmentReader {
 	t.Helper()
 	lines, err := newSegmentLines(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	r, err := newSegmentReader(lines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return r
 }
 
@@ -169,9 +164,7 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 				t.Fatalf("frame %d is of %v, %v", i, at, r.end)
 			}
 			events, err := r.step(i%3 > 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			sameToTheSecond(t, r.snapshot(), want)
 			if i%3 > 0 {
 				sameEvents(t, events, want)
@@ -279,9 +272,7 @@ func TestFiguresAloneAreNotInEveryFrame(t *testing.T) {
 	if n := strings.Count(string(unzip(t, writeSegment(t, all, nil))), `"state"`); n != 7 {
 		t.Errorf("%d of 61 frames have figures, want one per %v", n, statePeriod)
 	}
-	if all[0].Nodes[1].Ping == 0 {
-		t.Error("the snapshot was changed")
-	}
+	check.True(t, all[0].Nodes[1].Ping != 0, "the snapshot was changed")
 }
 
 // A reader must not need much memory for a small file.
@@ -330,9 +321,7 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 		if err := read(maxState); !endOfSegment(err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := read(len(locks) / 2 * holders * 200); !errors.Is(err, errTooLarge) {
-			t.Errorf("%s: the error of locks of twice the limit is %v", name, err)
-		}
+		check.Is(t, read(len(locks)/2*holders*200), errTooLarge, "%s: the error of locks of twice the limit is", name)
 	}
 }
 
@@ -340,13 +329,9 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 func unzip(t testing.TB, file []byte) []byte {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	text, err := io.ReadAll(zip)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return text
 }
 
@@ -368,9 +353,7 @@ func TestASegmentHasEveryField(t *testing.T) {
 		}
 		got := r.snapshot()
 		got.Events, got.Notices = events, want.Notices
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got\n%+v\nwant\n%+v", name, got, want)
-		}
+		check.True(t, reflect.DeepEqual(got, want), "%s: got\n%+v\nwant\n%+v", name, got, want)
 	}
 }
 
@@ -383,14 +366,10 @@ func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
 	}
 	var file bytes.Buffer
 	w, err := newSegmentWriter(&file, all[0], nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, s := range all[1:] {
 		size := file.Len()
-		if err := w.Add(s); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Add(s))
 		for _, end := range []int{size, size + (file.Len()-size)/2, file.Len()} {
 			last, damage, err := lastFrame(bytes.NewReader(file.Bytes()[:end]))
 			if want := s.At; err != nil || damage != nil || end == file.Len() && !last.Equal(want) || last.Before(want.Add(-time.Second)) {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"reflect"
 	"slices"
-	"sort"
 	"time"
 
 	"locktop/keyspace"
@@ -296,12 +295,12 @@ func (w *segmentWriter) event(at time.Time, e *keyspace.Event, before keyspace.S
 		out.At = e.At
 	}
 	var l eventLocks
-	now, isNow := findLock(w.last.Locks, e.Lock.ID())
+	now, isNow := keyspace.FindLock(w.last.Locks, e.Lock.ID())
 	if isNow {
 		l.now = w.known[now]
 		l.after = l.now.lock(*w.last.Locks[now])
 	}
-	was, isWas := findLock(before.Locks, e.Lock.ID())
+	was, isWas := keyspace.FindLock(before.Locks, e.Lock.ID())
 	if isWas {
 		l.was = known[was]
 		l.before = l.was.lock(*before.Locks[was])
@@ -359,10 +358,4 @@ func (w *segmentWriter) addWaiter(out *frameEvent, e *keyspace.Event, l *eventLo
 	waiter := e.Waiter
 	waiter.ID = w.secret(waiter.ID)
 	out.Waiter = &waiter
-}
-
-// findLock returns the position of a lock in an ordered list.
-func findLock(locks []*keyspace.Lock, id keyspace.ID) (int, bool) {
-	i := sort.Search(len(locks), func(i int) bool { return locks[i].ID().Compare(id) >= 0 })
-	return i, i < len(locks) && locks[i].ID() == id
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -48,9 +49,7 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 	locks := make(map[keyspace.ID]keyspace.Lock)
 	var last keyspace.Delta
 	err := r.Walk(all[first].At, all[len(all)-1].At, visitor(func(d keyspace.Delta, whole bool) {
-		if d.At.Before(last.At) {
-			t.Errorf("the frame of %v is after that of %v", d.At, last.At)
-		}
+		check.True(t, !d.At.Before(last.At), "the frame of %v is after that of %v", d.At, last.At)
 		for _, e := range d.Events {
 			events = append(events, e)
 			if e.Kind.Ends() {
@@ -113,9 +112,7 @@ func TestAWalkKnowsTheRenewalsOfAHoldThatEnds(t *testing.T) {
 	next.Expires, next.Observed = next.Holders[0].Expires, keyspace.Observed{}
 	ended := keyspace.Event{At: at, Kind: keyspace.Released, Lock: next, Holder: l.Holders[0]}
 	w.Add(keyspace.Snapshot{At: at, Complete: true, Locks: []*keyspace.Lock{&next}, Events: []keyspace.Event{ended}})
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	renewals := -1
 	err := openDir(t, dir).Walk(begin, at, visitor(func(d keyspace.Delta, _ bool) {
 		if d.At.Before(at) && d.At.After(begin) {
@@ -124,9 +121,7 @@ func TestAWalkKnowsTheRenewalsOfAHoldThatEnds(t *testing.T) {
 			}
 		}
 	}), nil)
-	if err != nil || renewals != 2 {
-		t.Errorf("%d renewals, want 2; %v", renewals, err)
-	}
+	check.True(t, err == nil && renewals == 2, "%d renewals, want 2; %v", renewals, err)
 }
 
 // counter is an Indexer that counts frames.
@@ -146,9 +141,7 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 	for range 200 {
 		w.Add(c.next(time.Minute, 4))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close())
 	segments := segmentsOf(t, dir)
 	indexes, _ := filepath.Glob(filepath.Join(dir, "*"+indexSuffix))
 	if len(segments) < 6 || len(indexes) != len(segments)-1 { // the last segment has none
@@ -170,29 +163,19 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 	}
 	// A segment that cannot be read to its end has no index.
 	part, err := os.ReadFile(filepath.Join(dir, filepath.Base(segments[1])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	damaged := &indexing{dir: t.TempDir(), indexer: &counter{}, before: "another"}
-	if err := os.WriteFile(filepath.Join(damaged.dir, filepath.Base(segments[1])), flipped(part, len(part)/2), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(damaged.dir, filepath.Base(segments[1])), flipped(part, len(part)/2), 0o600))
 	if n, err := damaged.write(filepath.Base(segments[1])); err == nil || n != 0 {
 		t.Errorf("a damaged segment has an index of %d bytes, %v", n, err)
 	}
 	text, err := os.ReadFile(indexes[2])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(indexes[2], flipped(text, len(text)-6), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, os.WriteFile(indexes[2], flipped(text, len(text)-6), 0o600))
 	if n := loaded(); n != want-1 {
 		t.Errorf("%d indexes were used beside a damaged one, want %d", n, want-1)
 	}
-	if err := os.Remove(filepath.Join(dir, filepath.Base(segments[3]))); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(filepath.Join(dir, filepath.Base(segments[3]))))
 	if n := loaded(); n != want-3 {
 		t.Errorf("%d indexes were used without a segment, want %d", n, want-3)
 	}

@@ -3,6 +3,8 @@ package release
 import (
 	"errors"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // replyError is an error as a server sends it.
@@ -37,13 +39,9 @@ func TestAnErrorInAScriptIsTheSameOnEveryServer(t *testing.T) {
 		{"ERR something else", "ERR something else", nil},
 	} {
 		err := scriptError(replyError(c.text))
-		if err.Error() != c.want {
-			t.Errorf("%q\nbecomes %q,\nwant    %q", c.text, err, c.want)
-		}
+		check.True(t, err.Error() == c.want, "%q\nbecomes %q,\nwant    %q", c.text, err, c.want)
 		for _, kind := range []error{ErrReadOnly, ErrNoPermission} {
-			if errors.Is(err, kind) != (kind == c.kind) {
-				t.Errorf("%q is %v: %v", c.text, kind, errors.Is(err, kind))
-			}
+			check.True(t, errors.Is(err, kind) == (kind == c.kind), "%q is %v: %v", c.text, kind, errors.Is(err, kind))
 		}
 	}
 	if err := errors.New("broken pipe"); scriptError(err) != err || scriptError(nil) != nil {

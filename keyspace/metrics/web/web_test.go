@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"locktop/internal/check"
 )
 
 // identity is a certificate with its key, signed by another or by itself.
@@ -40,9 +42,7 @@ var serials int64
 func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	serials++
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serials), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
@@ -54,13 +54,9 @@ func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 		parent, with = signer.cert, signer.key
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	id := &identity{key: key, certFile: filepath.Join(dir, name+".crt"), keyFile: filepath.Join(dir, name+".key")}
 	if id.cert, err = x509.ParseCertificate(raw); err != nil {
 		t.Fatal(err)
@@ -73,9 +69,7 @@ func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // running is a Server that serves a page with the text "page".
@@ -98,14 +92,10 @@ func start(t *testing.T, dir, config string) *running {
 		defer r.mu.Unlock()
 		r.notes = append(r.notes, text)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	r.Server = s
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	r.url = "http://" + l.Addr().String()
 	if s.TLS() {
 		r.url = "https://" + l.Addr().String()
@@ -117,9 +107,7 @@ func start(t *testing.T, dir, config string) *running {
 	}()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
+		check.Is(t, <-ended, nil, "Serve")
 	})
 	return r
 }
@@ -129,9 +117,7 @@ func (r *running) get(t *testing.T, config *tls.Config, user, pass string) (*htt
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if user != "" {
 		req.SetBasicAuth(user, pass)
 	}
@@ -148,12 +134,9 @@ func (r *running) get(t *testing.T, config *tls.Config, user, pass string) (*htt
 func (r *running) wants(t *testing.T, what string, config *tls.Config, user, pass string, status int) *http.Response {
 	t.Helper()
 	resp, body, err := r.get(t, config, user, pass)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	if resp.StatusCode != status || (status == http.StatusOK) != (body == "page") {
-		t.Errorf("%s: %s %q, want %d", what, resp.Status, body, status)
-	}
+	check.OK(t, err, "%s", what)
+	check.True(t, resp.StatusCode == status && (status == http.StatusOK) == (body == "page"),
+		"%s: %s %q, want %d", what, resp.Status, body, status)
 	return resp
 }
 
@@ -168,9 +151,7 @@ func (r *running) refuses(t *testing.T, what string, config *tls.Config) {
 func hashOf(t *testing.T, pass string) string {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(pass), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return string(hash)
 }
 
@@ -187,9 +168,7 @@ func trusting(ca *identity, own ...*identity) *tls.Config {
 func TestOnlyTheUsersOfTheConfigurationGetThePage(t *testing.T) {
 	r := start(t, t.TempDir(), "basic_auth_users:\n  ann: "+hashOf(t, "secret")+"\nhttp_server_config:\n  headers:\n    X-Frame-Options: deny\n")
 	resp := r.wants(t, "no user", nil, "", "", http.StatusUnauthorized)
-	if resp.Header.Get("WWW-Authenticate") == "" || resp.Header.Get("X-Frame-Options") != "deny" {
-		t.Errorf("headers %v", resp.Header)
-	}
+	check.True(t, resp.Header.Get("WWW-Authenticate") != "" && resp.Header.Get("X-Frame-Options") == "deny", "headers %v", resp.Header)
 	for range 2 { // the second time from memory
 		r.wants(t, "the user", nil, "ann", "secret", http.StatusOK)
 		r.wants(t, "a wrong password", nil, "ann", "Secret", http.StatusUnauthorized)
@@ -206,9 +185,7 @@ func TestTheHashOfNobodyIsAsDearAsThatOfAUser(t *testing.T) {
 	if cost, err := bcrypt.Cost([]byte(nobody)); err != nil || cost != 10 {
 		t.Errorf("cost %d, %v", cost, err)
 	}
-	if err := bcrypt.CompareHashAndPassword([]byte(nobody), nil); err != bcrypt.ErrMismatchedHashAndPassword {
-		t.Errorf("compare: %v", err)
-	}
+	check.Equal(t, bcrypt.CompareHashAndPassword([]byte(nobody), nil), bcrypt.ErrMismatchedHashAndPassword, "compare")
 }
 
 func TestAServerWithoutAConfigurationServesAll(t *testing.T) {
@@ -224,9 +201,8 @@ func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
 	first := newIdentity(t, dir, "server", ca)
 	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n")
 	resp := r.wants(t, "TLS", trusting(ca), "", "", http.StatusOK)
-	if resp.TLS.PeerCertificates[0].SerialNumber.Cmp(first.cert.SerialNumber) != 0 || resp.ProtoMajor != 2 {
-		t.Errorf("certificate %v over %s", resp.TLS.PeerCertificates[0].SerialNumber, resp.Proto)
-	}
+	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(first.cert.SerialNumber) == 0 && resp.ProtoMajor == 2,
+		"certificate %v over %s", resp.TLS.PeerCertificates[0].SerialNumber, resp.Proto)
 	old := trusting(ca)
 	old.MaxVersion = tls.VersionTLS11
 	r.refuses(t, "TLS 1.1", old)
@@ -234,17 +210,13 @@ func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
 	// A new certificate is used without a restart; a broken one is not.
 	second := newIdentity(t, dir, "server", ca)
 	resp = r.wants(t, "after a change", trusting(ca), "", "", http.StatusOK)
-	if resp.TLS.PeerCertificates[0].SerialNumber.Cmp(second.cert.SerialNumber) != 0 {
-		t.Error("the server still has the old certificate")
-	}
+	check.True(t, resp.TLS.PeerCertificates[0].SerialNumber.Cmp(second.cert.SerialNumber) == 0, "the server still has the old certificate")
 	write(t, second.certFile, "no certificate")
 	for range 2 {
 		r.wants(t, "with a broken certificate", trusting(ca), "", "", http.StatusOK)
 	}
 	r.mu.Lock()
-	if len(r.notes) != 1 || !strings.Contains(r.notes[0], "the old web configuration stays") {
-		t.Errorf("notes %q, want one", r.notes)
-	}
+	check.True(t, len(r.notes) == 1 && strings.Contains(r.notes[0], "the old web configuration stays"), "notes %q, want one", r.notes)
 	r.mu.Unlock()
 	if err := r.Reload(); err == nil {
 		t.Error("Reload accepts a broken certificate")
