@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
@@ -102,17 +103,11 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 		return nil
 	}
 	r.Witness(w)
-	if err := r.Start(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, r.Start(), nil)
 	<-r.Done()
-	if err := r.Close(); err != nil {
-		t.Errorf("%s: %v", s.Lock.Kind, err)
-	}
+	check.Is(t, r.Close(), nil, "%s", s.Lock.Kind)
 	m := r.Metrics()
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, w.Close(t.Context()), nil)
 	if seen := w.Results(); seen.Overlaps != 0 || seen.Unseen != 0 || seen.Holds != m.Acquired || seen.Proven < m.Released {
 		t.Errorf("%s: %d acquired, %d released; witness: %s", s.Lock.Kind, m.Acquired, m.Released, seen)
 	}
@@ -148,13 +143,9 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 		Lock: Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
 		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	w, err := witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	r.Witness(w)
 	running(t, r)
 	for w.Results().Overlaps == 0 {
@@ -165,9 +156,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 		}
 	}
 	_ = r.Close() // leases that have ended cannot be released
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, w.Close(t.Context()), nil)
 	if seen, m := w.Results(), r.Metrics(); seen.Overlaps > m.Violations.Overlap.Count {
 		t.Errorf("%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
 	}
@@ -214,9 +203,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	}
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	r, err := newRun(on, s, openBlind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -241,9 +228,7 @@ func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Clients: 16, Keys: Keys{N: 4}, Lock: Lock{Fence: true}, Hold: Const(0), Think: Const(0)}
 	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -267,14 +252,10 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	// The server's CPU time before the run must not count.
 	before := int64(0)
 	for before < 300 {
-		if err := rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err())
 		before = computed(t, rdb)
 	}
-	if err := rdb.ConfigResetStat(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rdb.ConfigResetStat(ctx).Err())
 	s := busy
 	s.Keys.N = 50
 	s.Lock.Kind = Reentrant // it sends only scripts
@@ -341,9 +322,7 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "used_cpu_sys" || name == "used_cpu_user" {
 			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			sum += seconds
 		}
 	}
@@ -355,9 +334,7 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	calls := map[string]int64{}
 	for line := range strings.Lines(info) {
 		name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
@@ -377,9 +354,7 @@ func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
 		Clients: 300, Keys: Keys{N: 1000}, Rate: 50, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second}, Duration: 5 * time.Second,
 	})
 	until(t, r, "20 acquisitions", func(m Metrics) bool { return m.Acquired >= 20 })
-	if err := rdb.Do(t.Context(), "client", "pause", "2000").Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rdb.Do(t.Context(), "client", "pause", "2000").Err())
 	<-r.Done()
 	m := r.Metrics()
 	checkSums(t, m)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
@@ -380,14 +381,10 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 	began := time.Now()
 	for part := 1; time.Since(began) < time.Minute; part++ {
 		r, err := newRun(on, s, f.open)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var h oracle.History
 		r.Record(&h)
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.Start())
 		over := time.After(time.Duration(part) * 2 * time.Second)
 		m := r.Metrics()
 		for waiting := true; waiting && m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0; m = r.Metrics() {
@@ -421,9 +418,7 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	withPartitions(&s)
 	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.5)
 	r, err := newRun(on, s, flaw{name: "none"}.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -499,22 +494,16 @@ func flaggedAcrossProcesses(t *testing.T, on Servers, third *redis.Client, f fla
 	for part := 1; !acrossProcesses(seen) && time.Since(began) < time.Minute; part++ {
 		id := fmt.Sprintf("%s%d", s.Keys.Prefix, part)
 		w, err := witness.Open(t.Context(), third, id, s.Lock.Limit())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		whole := s
 		whole.Keys.Prefix = id + ":"
 		shares, err := whole.Shares(2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var runs []*Run
 		for i, share := range shares {
 			share.Hold = holds[i]
 			r, err := newRun(on, share, f.open)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			r.Join(i + 1)
 			r.Witness(witness.Join(third, id))
 			runs = append(runs, running(t, r))
@@ -526,9 +515,7 @@ func flaggedAcrossProcesses(t *testing.T, on Servers, third *redis.Client, f fla
 		for _, r := range runs {
 			_ = r.Close() // it may be unable to release what it holds
 		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Close(t.Context()))
 		seen = w.Results()
 	}
 	return seen, took

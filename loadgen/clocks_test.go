@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // A hold has three ends: the end of the lease, the time when the holder learned
@@ -40,9 +42,7 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 					how = openWrapped(c.alter)
 				}
 				r, err := newRun(Servers{Redis: piped(t)}, s, how)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				running(t, r)
 				time.Sleep(20 * second)
 				var began, ended Event

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -14,9 +15,7 @@ import (
 func connections(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
 	all, err := rdb.ClientList(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return strings.Count(all, "\n")
 }
 

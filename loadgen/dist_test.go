@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 func take(n int, s Scenario, client int) []iteration {
@@ -81,9 +83,7 @@ func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 
 func TestAShareIsWrittenAsAPercentage(t *testing.T) {
 	for share, want := range map[float64]string{0: "0%", 0.07: "7%", 0.5: "50%", 1: "100%", 0.125: "12.5%", 1.0 / 3: "0.3333333333333333"} {
-		if got := FormatShare(share); got != want {
-			t.Errorf("%g is %s, want %s", share, got, want)
-		}
+		check.Equal(t, FormatShare(share), want, "%g", share)
 	}
 }
 
@@ -110,9 +110,7 @@ func TestAHotspotIsTheFirstKey(t *testing.T) {
 
 func TestAnEventOfNoClientHasNoOwner(t *testing.T) {
 	for client, want := range map[int]string{0: "", 1: "client-1", 30: "client-30"} {
-		if got := (Event{Client: client}).Owner(); got != want {
-			t.Errorf("the owner of client %d is %q, want %q", client, got, want)
-		}
+		check.Equal(t, (Event{Client: client}).Owner(), want, "the owner of client %d", client)
 	}
 }
 

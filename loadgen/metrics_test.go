@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 func TestPercentilesAreWithinOnePercentOfTheTruth(t *testing.T) {
@@ -28,9 +30,7 @@ func TestPercentilesAreWithinOnePercentOfTheTruth(t *testing.T) {
 			t.Errorf("%s = %s, want %s", p.name, p.got, p.want)
 		}
 	}
-	if got.Max != all[9999] {
-		t.Errorf("max = %s, want exactly %s", got.Max, all[9999])
-	}
+	check.Equal(t, got.Max, all[9999], "max =")
 }
 
 func TestNoPercentileIsAboveTheMaximum(t *testing.T) {
@@ -57,9 +57,7 @@ func TestResetForgetsEverything(t *testing.T) {
 	h := newHistogram()
 	h.add(time.Second)
 	h.reset()
-	if got := h.latency(); got != (Latency{}) {
-		t.Errorf("got %+v", got)
-	}
+	check.Equal(t, h.latency(), Latency{})
 }
 
 func TestEverySecondHasItsOwnFigures(t *testing.T) {
@@ -122,9 +120,7 @@ func TestALongGapIsEmptySeconds(t *testing.T) {
 		for _, s := range got {
 			sum += s.Acquired
 		}
-		if kept := gap < HistorySeconds; kept != (sum == 1) {
-			t.Errorf("gap of %d: %d acquisitions in the history", gap, sum)
-		}
+		check.Equal(t, gap < HistorySeconds, sum == 1, "gap of %d: %d acquisitions in the history", gap, sum)
 	}
 }
 
@@ -135,8 +131,6 @@ func TestSecondsAreACopy(t *testing.T) {
 	tl.add(2*time.Second, 0)
 	tl.advance(200 * time.Second)
 	for i, s := range got {
-		if s.Acquired != 0 {
-			t.Errorf("second %d changed afterwards", i)
-		}
+		check.Equal(t, s.Acquired, 0, "second %d changed afterwards", i)
 	}
 }

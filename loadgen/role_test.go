@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // Clients, rate, stages, and the clients of faults of all shares add up to those of the
@@ -28,9 +30,7 @@ func TestTheSharesOfAScenarioAddUp(t *testing.T) {
 			s.Faults = append(s.Faults, f)
 		}
 		shares, err := s.Shares(n)
-		if err != nil {
-			t.Fatalf("%+v by %d: %v", s, n, err)
-		}
+		check.OK(t, err, "%+v by %d", s, n)
 		clients, rate, victims, want := 0, 0.0, 0, 0
 		seeds := map[uint64]bool{}
 		for i, share := range shares {
@@ -137,13 +137,9 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 				s.Faults[0].At = time.Second
 				s.Faults[0].Client = client
 				shares, err := s.Shares(2)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				r, err := New(Servers{Redis: piped(t)}, shares[0])
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				r.Join(1)
 				running(t, r)
 				time.Sleep(5 * time.Second)

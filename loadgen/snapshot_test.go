@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"locktop/internal/check"
 	"locktop/loadgen/oracle"
 )
 
@@ -28,15 +29,11 @@ func join(t *testing.T, n int, s Scenario) *joined {
 	rdb := piped(t)
 	s.Keys.Prefix = "p:"
 	shares, err := s.Shares(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	all := &joined{}
 	for i, share := range shares {
 		r, err := New(Servers{Redis: rdb}, share)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		r.Join(i + 1)
 		r.Listen(func(e Event) {
 			all.mu.Lock()
@@ -52,21 +49,15 @@ func join(t *testing.T, n int, s Scenario) *joined {
 func sent(t *testing.T, r *Run) Snapshot {
 	t.Helper()
 	text, err := json.Marshal(r.Snapshot())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	var s Snapshot
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(text, &s))
 	return s
 }
 
 func add(t *testing.T, m *Merger, agent int, s Snapshot) {
 	t.Helper()
-	if err := m.Add(agent, s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, m.Add(agent, s))
 }
 
 // The figures of several runs, merged every second, are those of all their clients.
@@ -137,9 +128,7 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 				t.Errorf("second %d: %d acquired, %d waits; the events say %d", i, s.Acquired, s.Wait.Count, perSecond[i])
 			}
 		}
-		if got.Fairness.Jain < 0.5 || got.Fairness.Jain > 1 {
-			t.Errorf("Jain %g", got.Fairness.Jain)
-		}
+		check.Between(t, got.Fairness.Jain, 0.5, 1, "Jain")
 	})
 }
 
@@ -251,13 +240,9 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		newer := sent(t, all.runs[0])
 		wide := hdrhistogram.New(1, 1<<50, 1)
-		if err := wide.RecordValue(1 << 49); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, wide.RecordValue(1<<49))
 		outside, err := wide.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		for name, garble := range map[string]func(*Snapshot){
 			"no base64":          func(s *Snapshot) { s.Latencies[0].Counts = "!" + s.Latencies[0].Counts },
 			"half a histogram":   func(s *Snapshot) { s.Latencies[2].Counts = s.Latencies[2].Counts[:len(s.Latencies[2].Counts)/2] },
@@ -303,11 +288,7 @@ func TestMergedOutagesAndStallsAreTheLargest(t *testing.T) {
 		for _, one := range parts {
 			all.add(one)
 		}
-		if want := (Outage{Total: 3 * time.Second, Longest: 2 * time.Second, Lost: 1, Error: "a"}); all.Outage != want {
-			t.Errorf("%+v, want %+v", all.Outage, want)
-		}
-		if want := (Stall{Total: 5 * time.Second, Longest: 3 * time.Second}); all.Stall != want {
-			t.Errorf("%+v, want %+v", all.Stall, want)
-		}
+		check.Equal(t, all.Outage, Outage{Total: 3 * time.Second, Longest: 2 * time.Second, Lost: 1, Error: "a"})
+		check.Equal(t, all.Stall, Stall{Total: 5 * time.Second, Longest: 3 * time.Second})
 	}
 }

@@ -3,6 +3,8 @@ package loadgen
 import (
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // A relative threshold is a threshold once its baseline is known. Until then, no run meets it.
@@ -10,12 +12,8 @@ func TestARelativeThresholdNeedsABaseline(t *testing.T) {
 	var m Metrics
 	m.Latency.Wait = Latency{Count: 1, P99: 105 * time.Millisecond}
 	relative, err := ParseThreshold("wait.p99 <= 110% of baseline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := relative.String(); text != "wait.p99 <= 110% of baseline" {
-		t.Errorf("it reads %q", text)
-	}
+	check.OK(t, err)
+	check.Equal(t, relative.String(), "wait.p99 <= 110% of baseline")
 	if relative.Met(m) {
 		t.Error("a run meets it without a baseline")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -45,27 +46,21 @@ func TestAnAllHoldsEveryKeyWithOneToken(t *testing.T) {
 		c, began := r.client(lock.Config{}), time.Now()
 		a := all(c, lock.Options{TTL: 5 * time.Second}, "b", "a", "c")
 		lease := r.locked(a)
-		if lease.Key() != "a, b, c" {
-			r.Errorf("the lease's key is %q", lease.Key())
-		}
+		check.Equal(r, lease.Key(), "a, b, c", "the lease's key")
 		for _, key := range []string{"a", "b", "c"} {
 			r.holds(key, lease.Token())
 			r.lives(key, 5*time.Second, began)
 			r.refused(c.Mutex(key, lock.Options{}))
 			r.refused(all(c, lock.Options{}, "x", key))
 		}
-		if n := r.keys(); n != 3 {
-			r.Errorf("%d keys, want 3", n)
-		}
+		check.Equal(r, r.keys(), 3, "keys")
 		began = time.Now()
 		r.must(lease.Extend(ctx, time.Minute))
 		for _, key := range []string{"a", "b", "c"} {
 			r.lives(key, time.Minute, began)
 		}
 		r.must(lease.Unlock(ctx))
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -242,9 +237,7 @@ func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 				} {
 					lease = r.locked(still)
 					r.must(lose())
-					if err := end(lease); !errors.Is(err, lock.ErrLost) {
-						r.Errorf("%s was %s: got %v, want ErrLost", key, name, err)
-					}
+					check.Is(r, end(lease), lock.ErrLost, "%s was %s", key, name)
 					if name == "replaced" {
 						r.holds(key, "stranger")
 					}
@@ -279,7 +272,7 @@ func TestAnAllThatPolls(t *testing.T) {
 		c := r.client(lock.Config{})
 		held := r.locked(c.Mutex("b", lock.Options{}))
 		o := lock.Options{Wait: lock.Wait{Poll: 10 * time.Millisecond, MaxTries: 3}}
-		isError(r, tried(all(c, o, "a", "b").Lock(ctx)), lock.ErrHeld)
+		check.Is(r, tried(all(c, o, "a", "b").Lock(ctx)), lock.ErrHeld)
 		o.Wait.MaxTries = 0
 		next := lockAsync(ctx, all(c, o, "a", "b"))
 		time.Sleep(20 * time.Millisecond)
@@ -299,7 +292,7 @@ func TestAnAllWhenMemoryIsFull(t *testing.T) {
 				next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
 				r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
 				r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-				isError(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
+				check.Is(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
 				r.must(lease.Extend(ctx, 2*time.Minute))
 				r.must(lease.Unlock(ctx))
 				r.until("the release", func() bool { return r.rdb.Exists(ctx, "a", "b", "c").Val() == 0 })
@@ -361,10 +354,8 @@ func TestAnAllOfAUserWithFewPermissions(t *testing.T) {
 				r.must(lease.Extend(ctx, time.Second))
 				r.must(lease.Unlock(ctx))
 				r.must(r.won(next).Unlock(ctx))
-				if n := r.keys(); n != 0 {
-					r.Errorf("%d keys are left", n)
-				}
-				isError(r, tried(way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx)), lock.ErrNoPermission)
+				check.Equal(r, r.keys(), 0, "keys left")
+				check.Is(r, tried(way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx)), lock.ErrNoPermission)
 				r.until("the end of all keys", func() bool { return r.keys() == 0 })
 			})
 		})
@@ -381,10 +372,8 @@ func TestAnAllThatFailsHalfwayHoldsNothing(t *testing.T) {
 			r.Skip("Redis 6 has no ACL selectors: put a redis-server of version 7 or later on PATH")
 		}
 		c := r.user("~*", "+@all", "-set", "(+set ~a)")
-		isError(r, tried(c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Is(r, tried(c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -607,9 +596,7 @@ func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) 
 				for _, k := range order {
 					inside[k].Add(-1)
 				}
-				if err := lease.Unlock(ctx); err != nil {
-					r.Errorf("client %d: %v", i, err)
-				}
+				check.Is(r, lease.Unlock(ctx), nil, "client %d", i)
 				leases[i].Add(1)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 	"weak"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -29,9 +30,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			}
 			return broken
 		})
-		if !errors.Is(err, broken) {
-			r.Errorf("got %v, want that of the function", err)
-		}
+		check.Is(r, err, broken)
 		r.holds("orders", "")
 
 		// The lease is lost: the function and the caller learn it.
@@ -40,7 +39,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		isError(r, err, lock.ErrLost)
+		check.Is(r, err, lock.ErrLost)
 		r.holds("orders", "stranger")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 
@@ -51,9 +50,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("got %v, want the deadline's error", err)
-		}
+		check.Is(r, err, context.DeadlineExceeded)
 		r.holds("orders", "")
 
 		func() {
@@ -141,9 +138,7 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		<-ofLease.Done()
-		if !errors.Is(context.Cause(ofLease), lock.ErrReleased) {
-			r.Errorf("ended with %v, want ErrReleased", context.Cause(ofLease))
-		}
+		check.Is(r, context.Cause(ofLease), lock.ErrReleased, "ended with")
 	})
 }
 
@@ -228,9 +223,7 @@ func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
 			r.Errorf("got %v, want ErrArgument", err)
 		}
 		for _, o := range []lock.Options{{TTL: 1}, {Renew: lock.Renew{Every: 1}}, {Renew: lock.Renew{Every: time.Hour}}, {Wait: lock.Wait{Jitter: 2}}} {
-			if err := o.Validate(); !errors.Is(err, lock.ErrArgument) {
-				r.Errorf("%+v: got %v, want ErrArgument", o, err)
-			}
+			check.Is(r, o.Validate(), lock.ErrArgument, "%+v", o)
 		}
 		r.must(lock.Options{}.Validate())
 		for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": {}} {
@@ -324,9 +317,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 		defer cancel()
 		_, err := c.Mutex("others", lock.Options{}).TryLock(brief)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("got %v, want the deadline's error", err)
-		}
+		check.Is(r, err, context.DeadlineExceeded)
 		<-lease.Context().Done()
 		r.link.Thaw()
 		time.Sleep(time.Second)

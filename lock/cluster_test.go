@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -85,15 +86,11 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 			key := name + ":" + kind
 			masters[r.master(key)] = true
 			lease := r.lock(locker(ours, key, o))
-			if _, err := locker(theirs, key, o).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-				t.Errorf("%s: got %v, want ErrHeld", key, err)
-			}
+			check.Is(t, tried(locker(theirs, key, o).TryLock(ctx)), lock.ErrHeld, "%s", key)
 			next := make(chan *lock.Lease, 1)
 			go func() {
 				lease, err := locker(theirs, key, o).Lock(ctx)
-				if err != nil {
-					t.Errorf("%s: %v", key, err)
-				}
+				check.Is(t, err, nil, "%s", key)
 				next <- lease
 			}()
 			handOvers[key] = handOver{lease, next}
@@ -150,13 +147,9 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 			"fenced":           c.Mutex(key, lock.Options{Fence: true}),
 			"fenced semaphore": c.Semaphore(key, 2, lock.Options{Fence: true}),
 		} {
-			if _, err := l.TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
-				t.Errorf("%s %q: got %v, want ErrArgument", name, key, err)
-			}
+			check.Is(t, tried(l.TryLock(ctx)), lock.ErrArgument, "%s %q", name, key)
 		}
-		if err := c.Semaphore(key, 2, lock.Options{}).SetLimit(ctx, 3); !errors.Is(err, lock.ErrArgument) {
-			t.Errorf("the limit of %q: got %v, want ErrArgument", key, err)
-		}
+		check.Is(t, c.Semaphore(key, 2, lock.Options{}).SetLimit(ctx, 3), lock.ErrArgument, "the limit of %q", key)
 		for name, l := range map[string]lock.Locker{
 			"without companions":    c.Mutex(key, lock.Options{}),
 			"semaphore":             c.Semaphore(key+"s", 2, lock.Options{}),
@@ -280,7 +273,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	renewed()
 	r.must(left.Unlock(ctx))
 	_, err := c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
-	isError(t, err, lock.ErrHeld)
+	check.Is(t, err, lock.ErrHeld)
 
 	// Redis 6.0 answers ASK if only some keys are on this node; then the other node
 	// answers TRYAGAIN.
@@ -298,9 +291,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	}()
 	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer cancel()
-	if _, err := c.Mutex("{o}kept", often).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want the deadline's error", err)
-	}
+	check.Is(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
 	renewed()
 	m.finish() // MOVED
 	r.must(<-waiting)
@@ -310,9 +301,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	}
 	r.must(kept.Unlock(ctx))
 	again := r.locked(c.Mutex("{o}kept", often))
-	if again.Fence() != 2 {
-		t.Errorf("fence %d, want 2", again.Fence())
-	}
+	check.Equal(t, again.Fence(), 2, "fence")
 }
 
 // Scenario 104.
@@ -367,9 +356,7 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 	}
 	for _, addr := range addrs[1:cap(addrs)] {
-		if addr != "" {
-			t.Errorf("%s was written behind the caller's addresses", addr)
-		}
+		check.Equal(t, addr, "", "written behind the caller's addresses")
 	}
 }
 
@@ -390,7 +377,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 		for i := range 20 {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
 			lease := r.locked(m)
-			isError(t, tried(m.TryLock(ctx)), lock.ErrHeld)
+			check.Is(t, tried(m.TryLock(ctx)), lock.ErrHeld)
 			r.must(lease.Unlock(ctx))
 		}
 		r.must(c.Close())
@@ -432,7 +419,5 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	if err := <-unlocked; err == nil || errors.Is(err, lock.ErrLost) {
 		t.Errorf("got %v, want a broken connection", err)
 	}
-	if n := d.count(lock.Lost); n != 0 {
-		t.Error("the release was reported as a loss")
-	}
+	check.Equal(t, d.count(lock.Lost), 0, "the release was reported as a loss")
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -53,13 +54,9 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		failed := errors.New("enough")
 		first.end <- failed
 		<-first.done
-		if !errors.Is(first.err, failed) {
-			t.Errorf("got %v, want the error of the function", first.err)
-		}
+		check.Is(t, first.err, failed)
 		<-term.Done()
-		if cause := context.Cause(term); !errors.Is(cause, lock.ErrReleased) {
-			t.Errorf("the term ended with %v", cause)
-		}
+		check.Is(t, context.Cause(term), lock.ErrReleased, "the term ended with")
 		next := <-second.terms
 		if was, is := lock.LeaseFrom(term).Fence(), lock.LeaseFrom(next).Fence(); is <= was {
 			t.Errorf("fence %d after %d", is, was)
@@ -96,9 +93,7 @@ func TestALeaderThatIsCutOffIsSucceededAfterItsTTL(t *testing.T) {
 		}
 		link.Thaw()
 		synctest.Wait()
-		if len(first.terms) > 0 {
-			t.Error("two lead")
-		}
+		check.AtMost(t, len(first.terms), 0, "two lead")
 		second.end <- nil
 		<-second.done
 		r.must(errors.Join(second.err, (<-first.terms).Err())) // campaigns again
@@ -137,9 +132,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("flush: %w", failed)
 		})
-		if !errors.Is(err, failed) {
-			t.Errorf("after the loss of the lease got %v, want the error of the function", err)
-		}
+		check.Is(t, err, failed, "after the loss of the lease")
 
 		func() {
 			defer func() {
@@ -156,9 +149,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 		<-e.terms
 		r.must(other.Close())
 		<-e.done
-		if !errors.Is(e.err, lock.ErrClosed) {
-			t.Errorf("got %v, want ErrClosed", e.err)
-		}
+		check.Is(t, e.err, lock.ErrClosed)
 	})
 }
 
@@ -268,9 +259,7 @@ func TestElectWorksWithEveryKind(t *testing.T) {
 			lease := r.lock(other)
 			e := elect(ctx, of(1, lock.Options{}))
 			time.Sleep(10 * time.Second)
-			if len(e.terms) > 0 {
-				r.Errorf("%s: it leads too early", kind)
-			}
+			check.AtMost(r, len(e.terms), 0, "%s: it leads too early", kind)
 			r.must(lease.Unlock(ctx))
 			<-e.terms
 			e.end <- nil
@@ -307,9 +296,7 @@ func TestALeaderMayResignByUnlock(t *testing.T) {
 					}
 					return of.f(ctx)
 				})
-				if err != of.want {
-					r.Errorf("%s, error %s: got %v, want %v", kind, name, err, of.want)
-				}
+				check.Equal(r, err, of.want, "%s, error %s", kind, name)
 			}
 		}
 		terms := 0
@@ -320,8 +307,6 @@ func TestALeaderMayResignByUnlock(t *testing.T) {
 			}
 			return nil
 		}))
-		if terms != 2 {
-			r.Errorf("%d terms, want another one after a loss", terms)
-		}
+		check.Equal(r, terms, 2, "terms")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -74,9 +75,7 @@ func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		all.Wait()
-		if got := order.String(); got != strings.Join(want, " ") {
-			r.Errorf("served in the order %s", got)
-		}
+		check.Equal(r, order.String(), strings.Join(want, " "), "served in the order")
 		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
 			r.Errorf("%d keys left behind: %v", n, r.rdb.Keys(ctx, "*").Val())
 		}
@@ -91,9 +90,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		got := make(chan *lock.Lease)
 		go func() {
 			next, err := b.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-			}
+			check.Is(r, err, nil)
 			got <- next
 		}()
 		r.queued("orders", 1)
@@ -108,20 +105,14 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		}
 		next := <-got
 		r.holds("orders", next.Token())
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
-			r.Errorf("the claim did not extend to the full TTL: %v", ttl)
-		}
+		check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 50*time.Second, "the claim did not extend to the full TTL")
 		message, err := messages.ReceiveMessage(ctx)
 		r.must(err)
-		if message.Payload != next.Token() {
-			r.Errorf("the message names %q, want the next holder", message.Payload)
-		}
+		check.Equal(r, message.Payload, next.Token(), "the message names")
 		if process := next.Token()[len(next.Token())-12:]; message.Channel != "{orders}:free:"+process {
 			r.Errorf("the message is on %q, want the channel of the next holder's process", message.Channel)
 		}
-		if story := diary.story(); story != "[acquired released handed over]" {
-			r.Errorf("a's story is %s", story)
-		}
+		check.Equal(r, diary.story(), "[acquired released handed over]", "a's story")
 		r.must(next.Unlock(ctx))
 		r.holds("orders", "")
 	})
@@ -187,9 +178,7 @@ func TestAWaiterWithoutHeartbeatsIsSkipped(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
-		if delay := (<-got).Sub(released); delay > 0 {
-			r.Errorf("the next one got in after %v, want at once", delay)
-		}
+		check.AtMost(r, (<-got).Sub(released), 0, "the next one got in after")
 	})
 }
 
@@ -229,9 +218,7 @@ func TestHeartbeatsHandOverALockWhoseWatcherHasStopped(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 3*time.Second).Err())
 		r.ghosts(1, true)
 		got = r.waitFair(c, 1)
-		if took := (<-got).Sub(began); took < 3*time.Second || took > 6100*time.Millisecond {
-			r.Errorf("succeeded after %v, want it within 3 s of the lock's end", took)
-		}
+		check.Between(r, (<-got).Sub(began), 3*time.Second, 6100*time.Millisecond, "succeeded after")
 	})
 }
 
@@ -337,12 +324,8 @@ func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		all.Wait()
-		if took := time.Since(began); took < 7*time.Second || took > 7100*time.Millisecond {
-			r.Errorf("all were served after %v, want 7 s", took)
-		}
-		if order.String() != "0 1 2" {
-			r.Errorf("served in the order %s", order.String())
-		}
+		check.Between(r, time.Since(began), 7*time.Second, 7100*time.Millisecond, "all were served after")
+		check.Equal(r, order.String(), "0 1 2", "served in the order")
 	})
 }
 
@@ -403,9 +386,7 @@ func TestForgottenWaitersComeBack(t *testing.T) {
 		time.Sleep(time.Second)
 		r.must(r.rdb.Del(ctx, "{orders}:queue", "{orders}:alive").Err())
 		time.Sleep(2 * time.Second)
-		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n != 3 {
-			r.Errorf("%d of 3 came back with their next sign of life", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 3, "waiters of 3 that came back with their next sign of life")
 		r.must(lease.Unlock(ctx))
 		for range 3 {
 			<-got
@@ -420,9 +401,7 @@ func TestAllWaitersQueueAfterTheSubscription(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		got := r.waitFair(r.client(lock.Config{}), 5)
 		time.Sleep(time.Millisecond)
-		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n != 5 {
-			r.Errorf("%d of 5 are in the queue", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 5, "waiters of 5 in the queue")
 		r.must(lease.Unlock(ctx))
 		for range 5 {
 			<-got
@@ -458,9 +437,7 @@ func TestADeadQueueVanishes(t *testing.T) {
 		r.queued("orders", 3)
 		r.link.Freeze()
 		time.Sleep(15 * time.Second)
-		if n := r.rdb.DBSize(ctx).Val(); n != 1 {
-			r.Errorf("%d keys, want the lock alone", n)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 1, "keys")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		r.link.Thaw()
 		time.Sleep(time.Minute)
@@ -511,11 +488,9 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 		}()
 		r.queued("orders", 1)
 		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but with a queue
-		if _, err := c.As("c").Fair("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld: a client waits", err)
-		}
+		check.Is(r, tried(c.As("c").Fair("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
 		r.must(<-waiting)
-		isError(r, lease.Unlock(ctx), lock.ErrLost)
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
 	})
 }
 
@@ -528,14 +503,10 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		if err := r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(); err != redis.Nil {
 			r.Errorf("SET NX got in beside the fair lock: %v", err)
 		}
-		if _, err := mutex.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("the mutex got in beside the fair lock: %v", err)
-		}
+		check.Is(r, tried(mutex.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside the fair lock")
 		r.must(lease.Unlock(ctx))
 		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err())
-		if _, err := fair.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("the fair lock got in beside SET NX: %v", err)
-		}
+		check.Is(r, tried(fair.TryLock(ctx)), lock.ErrHeld, "the fair lock got in beside SET NX")
 		// A waiter of the fair lock receives the release of a mutex.
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		other := r.lock(mutex)
@@ -707,9 +678,7 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 				won := make(chan *lock.Lease)
 				go func() {
 					next, err := client.Fair("orders", c.to).Lock(ctx)
-					if err != nil {
-						r.Error(err)
-					}
+					check.Is(r, err, nil)
 					won <- next
 				}()
 				r.queued("orders", 1)
@@ -722,9 +691,7 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 				if left := r.rdb.PTTL(ctx, "orders").Val(); left <= c.to.TTL-5*time.Second || left > c.to.TTL {
 					r.Errorf("%v left", left)
 				}
-				if c.to.Fence != (next.Fence() > 0) {
-					r.Errorf("fence %d", next.Fence())
-				}
+				check.Equal(r, c.to.Fence, next.Fence() > 0, "fenced")
 				r.must(next.Unlock(ctx))
 			})
 		})
@@ -764,15 +731,13 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 				all.Go(func() {
 					short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 					defer cancel()
-					isError(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
+					check.Is(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
 				})
 			}
 			all.Wait()
 		}
 		time.Sleep(10 * time.Millisecond)
-		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n > 0 {
-			r.Errorf("%d waiters that have left are in the queue", n)
-		}
+		check.AtMost(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 0, "waiters that have left are in the queue")
 
 		doomed, kill := context.WithCancel(ctx)
 		last := lockAsync(doomed, clients[2].Fair("orders", lock.Options{}))
@@ -788,9 +753,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		next := r.lock(near.Fair("orders", lock.Options{}))
-		if took := time.Since(released); took > 0 {
-			r.Errorf("the next one got in after %v", took)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next one got in after")
 		r.must(next.Unlock(ctx))
 		kill()
 		<-last.done

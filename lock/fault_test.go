@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -95,9 +96,7 @@ func TestErrorsTellWhyTheServerRefuses(t *testing.T) {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
 			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-			if !errors.Is(err, c.want) {
-				r.Errorf("%s: got %v, want %v", c.name, err, c.want)
-			}
+			check.Is(r, err, c.want, "%s", c.name)
 			for _, args := range c.undo {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
@@ -121,7 +120,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		}()
 		time.Sleep(990 * time.Millisecond) // the key still exists, but the holder may not rely on it
 		r.link.Thaw()
-		isError(r, <-failed, lock.ErrLost)
+		check.Is(r, <-failed, lock.ErrLost)
 		synctest.Wait()
 		r.holds("orders", "")
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -69,13 +70,9 @@ func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
 				if other != "" {
 					r.must(r.rdb.Set(ctx, key, other, 10*time.Second).Err())
 				}
-				if err := lease.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-					r.Errorf("%s: got %v, want ErrLost", key, err)
-				}
+				check.Is(r, lease.Extend(ctx, time.Minute), lock.ErrLost, "%s", key)
 				r.holds(key, other)
-				if ttl := r.rdb.PTTL(ctx, key).Val(); ttl > 10*time.Second {
-					r.Errorf("%s: PTTL %v", key, ttl)
-				}
+				check.AtMost(r, r.rdb.PTTL(ctx, key).Val(), 10*time.Second, "%s: PTTL", key)
 			}
 		})
 	}

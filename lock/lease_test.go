@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -20,12 +21,8 @@ func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 		if lease.Valid() {
 			t.Errorf("%s is valid", name)
 		}
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrArgument) {
-			t.Errorf("unlock %s: got %v, want ErrArgument", name, err)
-		}
-		if err := lease.Extend(ctx, time.Second); !errors.Is(err, lock.ErrArgument) {
-			t.Errorf("extend %s: got %v, want ErrArgument", name, err)
-		}
+		check.Is(t, lease.Unlock(ctx), lock.ErrArgument, "unlock %s", name)
+		check.Is(t, lease.Extend(ctx, time.Second), lock.ErrArgument, "extend %s", name)
 	}
 }
 
@@ -77,9 +74,7 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 				default:
 					gaveUp++
 					time.Sleep(time.Second)
-					if r.rdb.Exists(ctx, key).Val() != 0 {
-						r.Errorf("%s: a lock without a lease", key)
-					}
+					check.Equal(r, r.rdb.Exists(ctx, key).Val(), 0, "%s: a lock without a lease", key)
 				}
 			}
 		}
@@ -97,14 +92,10 @@ func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 		context.AfterFunc(work, func() { _ = lease.Unlock(work) })
 		cancel()
 		<-lease.Context().Done()
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrReleased) {
-			r.Errorf("it ended with %v, want ErrReleased", cause)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrReleased, "it ended with")
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrReleased) {
-			r.Errorf("unlocked again: got %v, want ErrReleased", err)
-		}
+		check.Is(r, lease.Unlock(ctx), lock.ErrReleased, "unlocked again")
 		r.holds("orders", "stranger")
 	})
 }
@@ -119,9 +110,7 @@ func TestALeaseThatIsTiedToAContextEndsWithItThoughTheServerIsSilent(t *testing.
 		context.AfterFunc(work, func() { unlocked <- lease.Unlock(work) })
 		r.must(child.Freeze())
 		cancel()
-		if err := <-unlocked; !errors.Is(err, context.Canceled) {
-			r.Errorf("got %v, want the context's error", err)
-		}
+		check.Is(r, <-unlocked, context.Canceled)
 		if lease.Valid() {
 			r.Error("it is valid yet")
 		}

@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -14,9 +16,7 @@ func TestAnExtensionAfterTheReleaseFindsTheLockLost(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
 	q, err := NewQuorum([]*redis.Client{rdb}, QuorumConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer q.Close()
 	a := q.Redlock("orders", Options{}).redlock.newAttempt()
 	a.states[0].held = true

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -36,9 +37,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	const channel = "{k}:free"
 	before := goleak.IgnoreCurrent()
 	c, err := New(rdb, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	n := &c.core.notifier
 	q := n.use(channel, "")
 	for deadline := time.Now().Add(10 * time.Second); !q.subscribed(); time.Sleep(time.Millisecond) {
@@ -61,17 +60,13 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	}
 	c.core.stop()
 	n.mu.Unlock()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.Close())
 	_ = rdb.Close() // its connections have goroutines, too
 	err = goleak.Find(before)
 	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
 		err = goleak.Find(before)
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	check.Is(t, err, nil)
 }
 
 // subscriptions is what a server knows of the requests of a notifier.
@@ -175,9 +170,7 @@ func TestATimerThatRunsLateDropsNothing(t *testing.T) {
 		q := n.use("free", "")
 		n.endUse(q)
 		n.dropIdle(q)
-		if n.queue("free") != q {
-			t.Error("a queue was dropped before its delay was over")
-		}
+		check.Equal(t, n.queue("free"), q, "a queue was dropped before its delay was over")
 		time.Sleep(2 * unsubscribeDelay)
 		next := n.use("free", "")
 		n.dropIdle(q)
@@ -245,9 +238,7 @@ func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 				q.wakeFirst()
 			}
 			q.leave(first, c.won)
-			if woken(next) != c.wake {
-				t.Errorf("the next one was woken: %v, want %v", !c.wake, c.wake)
-			}
+			check.Equal(t, woken(next), c.wake, "the next one was woken")
 		})
 	}
 }
@@ -289,8 +280,6 @@ func TestCompanionKeysShareTheSlotOfTheirLock(t *testing.T) {
 		"a{}b":          "{a{}b}:free",
 		"":              "{}:free",
 	} {
-		if got := companionKey(key, "free"); got != want {
-			t.Errorf("companionKey(%q) = %q, want %q", key, got, want)
-		}
+		check.Equal(t, companionKey(key, "free"), want, "companionKey(%q)", key)
 	}
 }

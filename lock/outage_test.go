@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/lock"
@@ -43,9 +44,7 @@ func TestAnEvictedLockIsNoticed(t *testing.T) {
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1kb").Err())
 		_ = r.rdb.Set(ctx, "ordinary", "x", 0).Err() // makes room, or fails because there is none
 		<-lease.Context().Done()
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-			r.Errorf("it ended with %v, want ErrLost", cause)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
 	})
 }
 
@@ -61,9 +60,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 		}
 		go func() {
 			lease, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-			}
+			check.Is(r, err, nil)
 			next <- lease
 		}()
 		<-held.Context().Done()
@@ -293,12 +290,10 @@ func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))
 		r.must(child.Freeze())
 		<-lease.Context().Done() // by the local clock
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-			r.Errorf("it ended with %v, want ErrLost", cause)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
 		time.Sleep(ttl / 5)
 		r.must(child.Continue())
-		isError(r, lease.Unlock(ctx), lock.ErrLost)
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
 		next := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.holds("orders", next.Token())
 	})

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -41,17 +41,13 @@ func (r *rig) lockBriefly(m *lock.Mutex) {
 	defer cancel()
 	lease, err := m.TryLock(brief)
 	if err != nil {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			r.Error(err)
-		}
+		check.Is(r, err, context.DeadlineExceeded)
 		return
 	}
 	if stored := r.rdb.Get(ctx, lease.Key()).Val(); stored != lease.Token() {
 		r.Errorf("%q holds %q, want our token %q", lease.Key(), stored, lease.Token())
 	}
-	if err := lease.Unlock(ctx); err != nil {
-		r.Error(err)
-	}
+	check.Is(r, lease.Unlock(ctx), nil)
 }
 
 func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
@@ -59,17 +55,11 @@ func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})
 	t.Cleanup(func() { rdb.Close() })
 	c, err := lock.New(rdb, lock.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(func() { c.Close() })
 	lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if stored := rdb.Get(ctx, "orders").Val(); stored != lease.Token() {
-		t.Errorf("database 5 holds %q, want %q", stored, lease.Token())
-	}
+	check.OK(t, err)
+	check.Equal(t, rdb.Get(ctx, "orders").Val(), lease.Token(), "database 5 holds")
 }
 
 func TestAUserWhoMayNotPingCanLock(t *testing.T) {

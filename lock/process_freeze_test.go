@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -58,9 +59,7 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 		told = append(told, lines.Text())
 	}
 	r.must(worker.Wait())
-	if want := "valid=false lost=true unlock=true"; strings.Join(told, " ") != want {
-		r.Errorf("the worker found %q, want %q", told, want)
-	}
+	check.Equal(r, strings.Join(told, " "), "valid=false lost=true unlock=true", "the worker that found %q", told)
 	r.holds("mutex", next.Token())
 	r.must(next.Unlock(ctx))
 }
@@ -95,8 +94,6 @@ func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 			r.Errorf("the worker says %q (%v), want its write refused", lines.Text(), lines.Err())
 		}
 		r.must(worker.Wait())
-		if v := r.rdb.HGet(ctx, "resource", "value").Val(); v != "next" {
-			r.Errorf("the resource holds %q", v)
-		}
+		check.Equal(r, r.rdb.HGet(ctx, "resource", "value").Val(), "next", "the resource holds")
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -103,9 +104,7 @@ func (r *nodes) nodeTimeout() time.Duration {
 func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 	r.Helper()
 	q, err := lock.NewQuorum(r.via, cfg)
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	r.Cleanup(func() { _ = q.Close() })
 	return q
 }
@@ -121,9 +120,7 @@ func (r *nodes) warm(q *lock.Quorum) {
 // must ends the test if err is not nil.
 func (r *nodes) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 }
 
 // lock acquires a lock, and waits for it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -162,9 +163,7 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 		if took := time.Since(began); r.tooLate(took, 2*r.nodeTimeout()) {
 			r.Errorf("Unlock took %v", took)
 		}
-		if !errors.Is(err, lock.ErrNoQuorum) {
-			r.Errorf("got %v, want ErrNoQuorum: the copies of three of five nodes are unknown", err)
-		}
+		check.Is(r, err, lock.ErrNoQuorum)
 		r.resume(0, 1, 2)
 		r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
 	})
@@ -279,7 +278,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		isError(r, <-failed, lock.ErrLost)
+		check.Is(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		if n := r.count("orders", ""); n != 5 {
 			r.Errorf("%d nodes still have a copy", 5-n)
@@ -368,9 +367,7 @@ func TestANodeVotesOnceItIsOldEnough(t *testing.T) {
 			lease, err = m.TryLock(ctx)
 		}
 		r.must(err)
-		if took := time.Since(began); took < 900*time.Millisecond {
-			r.Errorf("it voted after %v", took)
-		}
+		check.AtLeast(r, time.Since(began), 900*time.Millisecond, "it voted after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -402,7 +399,7 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 		deadline := lease.Deadline()
 		r.freeze(0, 1, 2)
 
-		isError(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
+		check.Is(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
 		if !lease.Deadline().Equal(deadline) {
 			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
 		}
@@ -411,14 +408,10 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 			r.Errorf("it ended %v after its deadline: %v", late, context.Cause(lease.Context()))
 		}
 		time.Sleep(time.Millisecond)
-		if n := r.countOf([]int{3, 4}, "orders", ""); n != 2 {
-			r.Errorf("%d of 2 nodes were released", n)
-		}
+		check.Equal(r, r.countOf([]int{3, 4}, "orders", ""), 2, "released nodes of 2")
 		r.resume(0, 1, 2)
 		time.Sleep(time.Second)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d of 5 nodes were released in the end", n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "released nodes of 5 in the end")
 	})
 }
 
@@ -451,7 +444,7 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		isError(r, <-failed, lock.ErrLost)
+		check.Is(r, <-failed, lock.ErrLost)
 		if lease.Valid() {
 			r.Error("it came back to life")
 		}
@@ -475,14 +468,10 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 		r.must(r.rdbs[0].FlushAll(ctx).Err())
 		r.must(r.rdbs[1].FlushAll(ctx).Err())
 		time.Sleep(2 * time.Second) // two renewals: one finds the loss, one repairs it
-		if n := r.count("orders", lease.Token()); n != 5 {
-			r.Errorf("%d copies after two nodes were emptied", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 5, "copies after two nodes were emptied")
 		r.must(lease.Unlock(ctx))
 		time.Sleep(time.Second)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("a copy was put back after the release")
-		}
+		check.Equal(r, r.count("orders", ""), 5, "a copy was put back after the release")
 	})
 }
 
@@ -519,9 +508,7 @@ func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 		for _, i := range []int{2, 3} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
 		}
-		if err := lease.Extend(ctx, 10*time.Second); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost: four of five nodes forgot", err)
-		}
+		check.Is(r, lease.Extend(ctx, 10*time.Second), lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		if n := r.count("orders", ""); n != 5 {
 			r.Errorf("%d nodes still have a copy", 5-n)
@@ -537,9 +524,7 @@ func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 		r.kill(0, 1)
 		r.restart(0, 1)
 		<-lease.Context().Done()
-		if !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
-			r.Errorf("cause %v", context.Cause(lease.Context()))
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "cause")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -611,9 +596,7 @@ func TestACopyThatIsCreatedAfterTheFirstReleaseIsReleased(t *testing.T) {
 			r.Fatal("the acquire has not arrived")
 		}
 		time.Sleep(time.Second)
-		if r.count("orders", "") != 1 {
-			r.Error("the copy is left")
-		}
+		check.Equal(r, r.count("orders", ""), 1, "the copy is left")
 	})
 }
 
@@ -630,9 +613,7 @@ func TestAnExtendedCopyIsReleasedHoweverLateTheNodeIsBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.up()
 		time.Sleep(5 * time.Second)
-		if r.count("orders", "") != 1 {
-			r.Error("the copy is left")
-		}
+		check.Equal(r, r.count("orders", ""), 1, "the copy is left")
 	})
 }
 
@@ -650,9 +631,7 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 		q, err := lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.must(err)
 		defer q.Close()
-		if _, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("two addresses of one server: got %v, want ErrArgument", err)
-		}
+		check.Is(r, tried(q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)), lock.ErrArgument, "two addresses of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -667,9 +646,7 @@ func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		r.up()
 		r.down(0)
-		if _, err := orders.TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("with the votes of one server: got %v, want ErrArgument", err)
-		}
+		check.Is(r, tried(orders.TryLock(ctx)), lock.ErrArgument, "with the votes of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -928,9 +905,7 @@ func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
 		all.Wait()
 		// About 7: a woken process that comes before the releases on the other nodes fails
 		// and looks again. If all processes are woken, about 60.
-		if perHandOff := float64(r.commands(0)-before) / processes; perHandOff > 15 {
-			r.Errorf("%.1f requests to the first node per hand-off", perHandOff)
-		}
+		check.AtMost(r, float64(r.commands(0)-before)/processes, 15, "requests to the first node per hand-off")
 		r.until("the end of the registrations", func() bool { return registered() == 0 })
 	})
 }
@@ -1009,9 +984,7 @@ func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
 	won := make(chan *lock.Lease)
 	go func() {
 		next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-		if err != nil {
-			r.Error(err)
-		}
+		check.Is(r, err, nil)
 		won <- next
 	}()
 	time.Sleep(time.Second)
@@ -1030,9 +1003,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 		won := make(chan *lock.Lease)
 		go func() {
 			next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-			}
+			check.Is(r, err, nil)
 			won <- next
 		}()
 		time.Sleep(time.Second) // it is subscribed, but the message is lost
@@ -1040,9 +1011,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
 		next := <-won
-		if took := time.Since(began); took > 8*r.nodeTimeout() {
-			r.Errorf("the waiter got in after %v", took)
-		}
+		check.AtMost(r, time.Since(began), 8*r.nodeTimeout(), "the waiter got in after")
 		r.must(next.Unlock(ctx))
 	})
 }
@@ -1088,9 +1057,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		_, err := q.Redlock("orders", lock.Options{}).TryLock(ctx)
-		if !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld: three nodes answered", err)
-		}
+		check.Is(r, err, lock.ErrHeld)
 		r.must(r.rdbs[3].Del(ctx, "orders").Err())
 		r.up()
 		r.resume(2)
@@ -1115,7 +1082,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 func TestARedlockKnowsNoReplicas(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
 		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
-		isError(r, err, lock.ErrArgument)
+		check.Is(r, err, lock.ErrArgument)
 	})
 }
 
@@ -1145,13 +1112,9 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.freeze(0, 1)
 		r.must(q.Close())
-		if !errors.Is(context.Cause(lease.Context()), lock.ErrClosed) {
-			r.Errorf("cause %v", context.Cause(lease.Context()))
-		}
-		if n := r.countOf([]int{2, 3, 4}, "orders", ""); n != 3 {
-			r.Errorf("%d of 3 nodes were released", n)
-		}
-		isError(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
+		check.Is(r, context.Cause(lease.Context()), lock.ErrClosed, "cause")
+		check.Equal(r, r.countOf([]int{2, 3, 4}, "orders", ""), 3, "released nodes of 3")
+		check.Is(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
 		r.resume(0, 1)
 	})
 }
@@ -1173,6 +1136,6 @@ func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 		for _, rdb := range r.rdbs[:2] {
 			r.must(rdb.SetNX(ctx, "orders", "them", time.Minute).Err())
 		}
-		isError(r, tried(m.TryLock(ctx)), lock.ErrHeld)
+		check.Is(r, tried(m.TryLock(ctx)), lock.ErrHeld)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -71,9 +72,7 @@ func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 		if !errors.As(err, &held) || held.Token != mine.Token() {
 			r.Errorf("got %v, want held by the first owner", err)
 		}
-		if n := r.count("orders", mine.Token()); n != 1 {
-			r.Errorf("count %d", n)
-		}
+		check.Equal(r, r.count("orders", mine.Token()), 1, "count")
 	})
 }
 
@@ -84,11 +83,11 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 		first := r.lock(owner)
 		second := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		isError(r, second.Unlock(ctx), lock.ErrLost)
+		check.Is(r, second.Unlock(ctx), lock.ErrLost)
 		if first.Valid() || !errors.Is(context.Cause(first.Context()), lock.ErrLost) {
 			r.Error("the first entry outlived the key")
 		}
-		isError(r, first.Unlock(ctx), lock.ErrLost)
+		check.Is(r, first.Unlock(ctx), lock.ErrLost)
 		again, err := owner.Lock(ctx) // begins again at 1
 		r.must(err)
 		if n := r.count("orders", again.Token()); n != 1 {
@@ -134,9 +133,7 @@ func TestLeavingWorksWhenMemoryIsFull(t *testing.T) {
 			r.Errorf("after leaving once: valid %v, count %d", first.Valid(), r.count("orders", first.Token()))
 		}
 		r.must(first.Unlock(ctx))
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the lock is still there")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
 	})
 }
 
@@ -159,16 +156,12 @@ func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
 		all.Wait()
 		close(leases)
 		lease := <-leases
-		if n := r.count("orders", lease.Token()); n != 20 {
-			r.Errorf("count %d, want 20", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 20, "count")
 		for other := range leases {
 			all.Go(func() { r.must(other.Unlock(ctx)) })
 		}
 		all.Wait()
-		if n := r.count("orders", lease.Token()); n != 1 {
-			r.Errorf("count %d, want 1", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 1, "count")
 		r.must(lease.Unlock(ctx))
 		r.holds("orders", "")
 	})
@@ -204,7 +197,7 @@ func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
 		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
-		isError(r, err, lock.ErrHeld)
+		check.Is(r, err, lock.ErrHeld)
 	})
 }
 
@@ -254,24 +247,16 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
 
 		lease := r.lock(owner)
-		if take("request-1") != int64(0) {
-			r.Error("the common scripts got in beside us")
-		}
-		if got := leave("request-1"); got != fmt.Sprint(nil, redis.Nil) {
-			r.Errorf("the release by another token returned %s", got)
-		}
+		check.Equal[any](r, take("request-1"), int64(0), "the common scripts got in beside us")
+		check.Equal(r, leave("request-1"), fmt.Sprint(nil, redis.Nil), "the release by another token returned")
 		if take(lease.Token()) != int64(1) || r.count("orders", lease.Token()) != 2 {
 			r.Error("the common scripts do not see our entry")
 		}
-		if got := leave(lease.Token()); got != fmt.Sprint(0, nil) {
-			r.Errorf("leaving one of two returned %s", got)
-		}
+		check.Equal(r, leave(lease.Token()), fmt.Sprint(0, nil), "leaving one of two returned")
 		r.must(lease.Unlock(ctx))
 
 		for range 2 {
-			if take("request-1") != int64(1) {
-				r.Error("the common scripts do not find the lock free, or theirs")
-			}
+			check.Equal[any](r, take("request-1"), int64(1), "the common scripts do not find the lock free, or theirs")
 		}
 		var held *lock.HeldError
 		if _, err := owner.TryLock(ctx); !errors.As(err, &held) || held.Token != "request-1" {
@@ -302,9 +287,7 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 			r.Errorf("count %d after a new beginning", n)
 		}
 		r.must(lease.Unlock(ctx))
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the lock is still there")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
 	})
 }
 
@@ -320,18 +303,12 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		time.Sleep(time.Millisecond) // in progress
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if err := lease.Unlock(short); !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("unlock: got %v, want the deadline's error", err)
-		}
+		check.Is(r, lease.Unlock(short), context.DeadlineExceeded, "unlock")
 		<-entry.done
-		if !errors.Is(entry.err, context.DeadlineExceeded) {
-			r.Errorf("the entry: got %v, want the deadline's error", entry.err)
-		}
+		check.Is(r, entry.err, context.DeadlineExceeded, "the entry")
 		r.link.Thaw()
 		time.Sleep(time.Second)
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the lock still exists, but no client has it")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock still exists, but no client has it")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -104,9 +105,7 @@ func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 		if log.renewals == 0 || log.late > 0 {
 			r.Errorf("%d of %d renewals came after the unlock", log.late, log.renewals)
 		}
-		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-			r.Errorf("%d keys left behind", n)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 	})
 }
 
@@ -160,9 +159,7 @@ func TestUnlockWaitsForEachRequestOfARenewal(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		before := requests.Load()
 		time.Sleep(time.Minute)
-		if n := requests.Load() - before; n != 0 {
-			r.Errorf("%d requests followed the unlock", n)
-		}
+		check.Equal(r, requests.Load()-before, 0, "requests followed the unlock")
 	})
 }
 
@@ -193,9 +190,7 @@ func TestARenewalDuringAReleaseIsNotUndone(t *testing.T) {
 				r.link.Thaw()
 				r.must(<-released)
 				time.Sleep(time.Second)
-				if story := diary.story(); story != "[acquired released acquired released]" {
-					r.Errorf("the events are %s", story)
-				}
+				check.Equal(r, diary.story(), "[acquired released acquired released]", "the events")
 			})
 		})
 	}
@@ -207,16 +202,10 @@ func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
 		<-lease.Context().Done()
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-			r.Errorf("ended with %v, want ErrLost", cause)
-		}
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("unlock ended with %v, want ErrLost", err)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost, "unlock ended with")
 		r.holds("orders", "stranger")
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
-			r.Errorf("the stranger's PTTL is %v", ttl)
-		}
+		check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 50*time.Second, "the stranger's PTTL")
 	})
 }
 
@@ -232,9 +221,7 @@ func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 				time.Sleep(after)
 				r.link.Freeze()
 				<-lease.Context().Done()
-				if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-					r.Errorf("ended with %v, want ErrLost", cause)
-				}
+				check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
 				if lease.Valid() {
 					r.Error("valid after its context ended")
 				}
@@ -311,9 +298,7 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 			r.Fatalf("the server did not extend: PTTL %v", ttl)
 		}
 		r.link.Thaw()
-		if err := <-extended; !errors.Is(err, lock.ErrLost) {
-			r.Errorf("extend ended with %v, want ErrLost", err)
-		}
+		check.Is(r, <-extended, lock.ErrLost, "extend ended with")
 		if lease.Valid() {
 			r.Error("a lost lease came back to life")
 		}
@@ -341,9 +326,7 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 				if c.renew.Off {
 					want = lock.ErrLost
 				}
-				if cause := context.Cause(lease.Context()); !errors.Is(cause, want) {
-					r.Errorf("ended with %v, want %v", cause, want)
-				}
+				check.Is(r, context.Cause(lease.Context()), want, "ended with")
 				if took := time.Since(began); took > c.ends || took < c.ends-300*time.Millisecond {
 					r.Errorf("ended after %v, want %v", took, c.ends)
 				}
@@ -379,7 +362,7 @@ func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 		c := r.client(lock.Config{Observe: diary.write})
 		lease := r.lock(c.Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		isError(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
+		check.Is(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
 		before := diary.count(lock.Renewed)
 		r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
 		r.must(lease.Unlock(ctx))
@@ -394,9 +377,7 @@ func TestAFlushIsNoticedAtTheNextRenewal(t *testing.T) {
 		r.must(r.rdb.FlushAll(ctx).Err())
 		began := time.Now()
 		<-lease.Context().Done()
-		if took := time.Since(began); took > 10*time.Second {
-			r.Errorf("noticed after %v, want a third of the TTL at most", took)
-		}
+		check.AtMost(r, time.Since(began), 10*time.Second, "noticed after")
 	})
 }
 
@@ -445,12 +426,8 @@ func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 		}
 		r.link.Thaw()
 		time.Sleep(time.Minute)
-		if n := diary.count(lock.Renewed); n > 0 {
-			r.Errorf("%d renewals", n)
-		}
-		if r.rdb.Exists(ctx, "unheard").Val() != 0 {
-			r.Error("the lock is still there")
-		}
+		check.AtMost(r, diary.count(lock.Renewed), 0, "renewals")
+		check.Equal(r, r.rdb.Exists(ctx, "unheard").Val(), 0, "the lock is still there")
 	})
 }
 
@@ -470,9 +447,7 @@ func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
 				began, deadline := time.Now(), lease.Deadline()
 				r.link.FreezeReplies() // requests arrive, and each sets the TTL
 				tries := r.extensions("orders", min(c.outage, deadline.Sub(began)))
-				if len(tries) < 3 {
-					r.Errorf("%d tries within the validity", len(tries))
-				}
+				check.AtLeast(r, len(tries), 3, "tries within the validity")
 				for i := 1; i < len(tries); i++ {
 					if pause := tries[i].Sub(tries[i-1]); pause > ttl/6+ttl/20+10*time.Millisecond {
 						r.Errorf("try %d came %v after the one before", i+1, pause)
@@ -555,9 +530,7 @@ func TestARenewalLeavesAConnectionThatDoesNotAnswer(t *testing.T) {
 		dial = r.rdb.Options().Dialer
 		stopped.Freeze()
 		time.Sleep(10 * time.Minute)
-		if err := context.Cause(lease.Context()); err != nil {
-			r.Errorf("the lease ended: %v", err)
-		}
+		check.Is(r, context.Cause(lease.Context()), nil, "the lease ended")
 		r.holds("orders", lease.Token())
 	})
 }

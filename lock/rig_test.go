@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -36,9 +36,7 @@ type rig struct {
 func (r *rig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
 	c, err := lock.New(r.via, cfg)
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 	r.Cleanup(func() { c.Close() })
 	return c
 }
@@ -46,17 +44,7 @@ func (r *rig) client(cfg lock.Config) *lock.Client {
 // must ends the test if err is not nil.
 func (r *rig) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
-}
-
-// isError fails the test if err is not want.
-func isError(t testing.TB, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("got %v, want %v", err, want)
-	}
+	check.OK(r, err)
 }
 
 // lock acquires a lock, and waits for it.

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -229,9 +230,7 @@ func TestAWriterWaitsForTheReaderWhoStaysLongest(t *testing.T) {
 					r.must(first.Unlock(ctx))
 				}
 				lease := r.won(writer)
-				if took := time.Since(began); took < c.want || took > c.want+10*time.Millisecond {
-					r.Errorf("the writer entered after %v, want %v", took, c.want)
-				}
+				check.Between(r, time.Since(began), c.want, c.want+10*time.Millisecond, "the writer entered after")
 				r.must(lease.Unlock(ctx))
 			})
 		})
@@ -318,9 +317,7 @@ func TestAWriterThatReadsOnKeepsOtherWritersOut(t *testing.T) {
 		}
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		other := r.locked(c.RW("prices", lock.Options{}).Reader())
-		if _, err := owner.Writer().TryLock(ctx); !errors.Is(err, lock.ErrUpgrade) {
-			r.Errorf("back to the write lock: got %v, want ErrUpgrade", err)
-		}
+		check.Is(r, tried(owner.Writer().TryLock(ctx)), lock.ErrUpgrade, "back to the write lock")
 		r.must(read.Unlock(ctx))
 		r.must(other.Unlock(ctx))
 		r.gone("prices")
@@ -359,7 +356,7 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 		defer cancel()
 		for i, owner := range owners {
 			began := time.Now()
-			isError(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
+			check.Is(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
 			if took := time.Since(began); r.fake && took > 0 {
 				r.Errorf("it took %v to say so", took)
 			}
@@ -367,9 +364,7 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 				r.Error("the read lease ended")
 			}
 		}
-		if r.field("prices", "q") != "" {
-			r.Error("a claim was left")
-		}
+		check.Equal(r, r.field("prices", "q"), "", "a claim was left")
 		for _, read := range reads {
 			r.must(read.Unlock(ctx))
 		}
@@ -420,9 +415,7 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 
 		reply, err := r.rdb.Eval(ctx, source(r, "waiters_common.lua", "waiters_acquire.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
 		r.must(err)
-		if fmt.Sprint(reply) != "[ 0]" {
-			r.Errorf("an attempt that could not finish returned %q", reply)
-		}
+		check.Equal(r, fmt.Sprint(reply), "[ 0]", "an attempt that could not finish returned")
 		if left := r.rdb.HLen(ctx, "prices").Val(); left != 1+dead-100 {
 			r.Errorf("%d of %d readers left after one attempt", left-1, dead)
 		}
@@ -528,16 +521,12 @@ func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 		owner := c.RW("prices", lock.Options{})
 		write, read := r.locked(owner.Writer()), r.locked(owner.Reader())
 		r.must(r.rdb.HDel(ctx, "prices", "r:"+read.Token()).Err())
-		if err := read.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("a broken read lock: got %v, want ErrLost", err)
-		}
+		check.Is(r, read.Extend(ctx, time.Minute), lock.ErrLost, "a broken read lock")
 		r.must(write.Extend(ctx, time.Minute))
 
 		read = r.locked(owner.Reader())
 		r.must(r.rdb.HDel(ctx, "prices", "w").Err())
-		if err := write.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("a broken write lock: got %v, want ErrLost", err)
-		}
+		check.Is(r, write.Unlock(ctx), lock.ErrLost, "a broken write lock")
 		r.must(read.Extend(ctx, time.Minute))
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx))
@@ -604,12 +593,8 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 			})
 		}
 		r.must(all.Wait())
-		if n := section.overlaps.Load(); n > 0 {
-			r.Errorf("%d times a writer beside a writer", n)
-		}
-		if n := section.intruded.Load(); n > 0 {
-			r.Errorf("%d times a reader beside a writer", n)
-		}
+		check.AtMost(r, section.overlaps.Load(), 0, "writers beside a writer")
+		check.AtMost(r, section.intruded.Load(), 0, "readers beside a writer")
 		if section.together.Load() == 0 {
 			r.Error("never two readers at once")
 		}
@@ -962,9 +947,7 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 		began := time.Now()
 		r.must(write.Unlock(ctx))
 		lease := r.won(next)
-		if took := time.Since(began); took < 90*time.Millisecond || took > 110*time.Millisecond {
-			r.Errorf("the next writer entered after %v, want the readers' tenth of a second", took)
-		}
+		check.Between(r, time.Since(began), 90*time.Millisecond, 110*time.Millisecond, "the next writer entered after")
 		kill()
 		<-reader.done
 		r.must(lease.Unlock(ctx))
@@ -1026,7 +1009,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		r.until("a reader to wait", func() bool { return r.field("stock", "s") != "" })
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		for _, side := range []lock.Locker{c.RW("prices", lock.Options{}).Reader(), c.RW("orders", lock.Options{}).Writer()} {
-			isError(r, tried(side.TryLock(ctx)), lock.ErrOOM)
+			check.Is(r, tried(side.TryLock(ctx)), lock.ErrOOM)
 		}
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		for _, lease := range leases {
@@ -1066,13 +1049,9 @@ func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
 			before := r.rdb.Dump(ctx, key).Val()
 			rw := c.RW(key, lock.Options{})
 			for _, side := range []lock.Locker{rw.Reader(), rw.Writer()} {
-				if _, err := side.Lock(ctx); !errors.Is(err, lock.ErrWrongType) {
-					r.Errorf("%s: got %v, want ErrWrongType", key, err)
-				}
+				check.Is(r, tried(side.Lock(ctx)), lock.ErrWrongType, "%s", key)
 			}
-			if r.rdb.Dump(ctx, key).Val() != before {
-				r.Errorf("%s was touched", key)
-			}
+			check.Equal(r, r.rdb.Dump(ctx, key).Val(), before, "%s was touched", key)
 		}
 		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Extend(ctx, time.Minute))
 		r.refused(c.Reentrant("prices", lock.Options{}))
@@ -1091,9 +1070,7 @@ func TestEnteringALostHoldTakesANewOne(t *testing.T) {
 			if lease.Token() == lost.Token() || lost.Valid() {
 				r.Error("the old hold came back to life")
 			}
-			if !errors.Is(context.Cause(lost.Context()), lock.ErrLost) {
-				r.Errorf("the old lease ended with %v", context.Cause(lost.Context()))
-			}
+			check.Is(r, context.Cause(lost.Context()), lock.ErrLost, "the old lease ended with")
 			r.must(lease.Unlock(ctx))
 			r.gone("prices")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -66,9 +67,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 			r.Errorf("the holder is %v, %v", holder, err)
 		}
 		for i, lease := range leases {
-			if lease.Fence() != int64(i)+1 {
-				r.Errorf("permit %d has the fence %d", i+1, lease.Fence())
-			}
+			check.Equal(r, lease.Fence(), int64(i)+1, "permit %d has the fence", i+1)
 		}
 		if members := r.rdb.ZRange(ctx, "orders", 0, -1).Val(); len(members) != 4 || members[3] != "limit:3" {
 			r.Errorf("the key has %q", members)
@@ -144,9 +143,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 						won = append(won, w.lease)
 					}
 				}
-				if len(won) != 3 {
-					r.Errorf("%d processes have a permit", len(won))
-				}
+				check.Equal(r, len(won), 3, "processes have a permit")
 				r.unlockAll(won...)
 				r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
 			})
@@ -165,10 +162,10 @@ func TestASemaphoreRefusesArgumentsThatCannotWork(t *testing.T) {
 			c.Semaphore("orders", 1, lock.Options{TTL: 1}),
 		} {
 			for _, err := range []error{s.Validate(), tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2), s.ClearLimit(ctx), uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx))} {
-				isError(r, err, lock.ErrArgument)
+				check.Is(r, err, lock.ErrArgument)
 			}
 		}
-		isError(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
+		check.Is(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
 	})
 }
 
@@ -178,7 +175,7 @@ func TestAForeignZsetIsNotASemaphore(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
 		s := r.client(lock.Config{}).Semaphore("orders", 5, lock.Options{})
 		for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
-			isError(r, err, lock.ErrWrongType)
+			check.Is(r, err, lock.ErrWrongType)
 		}
 		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 || r.keys() != 1 {
 			r.Errorf("the zset has %d members of 2, and there are %d keys", n, r.keys())
@@ -208,9 +205,7 @@ func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
 		r.refused(next.Semaphore("orders", 2, lock.Options{}))
 		r.must(kept.Unlock(ctx))
 		r.must(lease.Unlock(ctx))
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 
 		link.Thaw()
 		for _, ttls := range [][2]time.Duration{{20 * time.Second, 40 * time.Second}, {40 * time.Second, 20 * time.Second}} {
@@ -221,9 +216,7 @@ func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
 				r.Errorf("of permits for %v, %d are left after 21 s, want 1", ttls, n)
 			}
 			time.Sleep(20 * time.Second)
-			if n := r.keys(); n != 0 {
-				r.Errorf("%d keys are left after the last permit", n)
-			}
+			check.Equal(r, r.keys(), 0, "keys left after the last permit")
 		}
 	})
 }
@@ -267,9 +260,7 @@ func TestTheNextWaiterOfAProcessKnowsWhenTheNextDeadHolderEnds(t *testing.T) {
 		o := lock.Options{TTL: time.Minute}
 		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, o)), lockAsync(ctx, c.As("second").Semaphore("orders", 2, o))
 		leases := []*lock.Lease{r.won(first), r.won(second)}
-		if took := time.Since(died); took > 20*time.Second+105*time.Millisecond {
-			r.Errorf("the second permit was free after %v, want 20.1 s", took)
-		}
+		check.AtMost(r, time.Since(died), 20*time.Second+105*time.Millisecond, "the second permit was free after")
 		r.unlockAll(leases...)
 	})
 }
@@ -286,18 +277,12 @@ func TestDeadPermitsAreRemovedAHundredAtATime(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: math.Inf(1), Member: "limit:2"}).Err())
 		s := r.client(lock.Config{}).Semaphore("orders", 20, lock.Options{})
 		leases := r.acquired(s, 5)
-		if n := r.rdb.ZCard(ctx, "orders").Val(); n != dead-500+5+1 {
-			r.Errorf("%d members after 5 acquires", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), dead-500+5+1, "members after 5 acquires")
 		leases = append(leases, r.acquired(s, 15)...)
 		r.refused(s)
-		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 20+1 {
-			r.Errorf("%d members after 20 acquires", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), 20+1, "members after 20 acquires")
 		r.unlockAll(leases...)
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -313,13 +298,9 @@ func TestALostPermitIsNotCreatedAgain(t *testing.T) {
 			s := r.client(lock.Config{}).Semaphore("orders", 2, lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}})
 			leases := r.acquired(s, 2)
 			r.must(lose(leases[0].Token()))
-			if err := leases[0].Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-				r.Errorf("%s: Extend returned %v, want ErrLost", name, err)
-			}
+			check.Is(r, leases[0].Extend(ctx, time.Minute), lock.ErrLost, "%s: Extend returned", name)
 			<-leases[0].Context().Done()
-			if err := leases[0].Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-				r.Errorf("%s: Unlock returned %v, want ErrLost", name, err)
-			}
+			check.Is(r, leases[0].Unlock(ctx), lock.ErrLost, "%s: Unlock returned", name)
 			want := int64(1)
 			if name == "deleted" {
 				<-leases[1].Context().Done()
@@ -357,9 +338,7 @@ func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
 		if d.count(lock.Renewed) == 0 || d.count(lock.Lost) > 0 {
 			r.Errorf("%d renewals, %d losses", d.count(lock.Renewed), d.count(lock.Lost))
 		}
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -497,12 +476,10 @@ func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
 		r.counts(other, 9, 3)
 		r.unlockAll(held...)
 		r.counts(s, 4, 0)
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}).Err())
 		for _, err := range []error{uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx)), s.ClearLimit(ctx)} {
-			isError(r, err, lock.ErrWrongType)
+			check.Is(r, err, lock.ErrWrongType)
 		}
 	})
 }
@@ -587,9 +564,7 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 					if took := time.Since(began); r.fake && took > 10*time.Millisecond {
 						r.Errorf("it took %v", took)
 					}
-					if n := r.acquires() - before; n > 8 {
-						r.Errorf("%d attempts for 4 permits", n)
-					}
+					check.AtMost(r, r.acquires()-before, 8, "attempts for 4 permits")
 					cancel()
 					for _, w := range waits {
 						if <-w.done; w.err == nil {
@@ -613,8 +588,8 @@ func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
 		s := c.Semaphore("orders", 3, lock.Options{Fence: true, Renew: lock.Renew{Every: 50 * time.Millisecond}})
 		leases := r.acquired(s, 2)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		isError(r, tried(s.TryLock(ctx)), lock.ErrOOM)
-		isError(r, s.SetLimit(ctx, 5), lock.ErrOOM)
+		check.Is(r, tried(s.TryLock(ctx)), lock.ErrOOM)
+		check.Is(r, s.SetLimit(ctx, 5), lock.ErrOOM)
 		before := d.count(lock.Renewed)
 		r.until("renewals", func() bool { return d.count(lock.Renewed) > before+2 })
 		r.must(leases[0].Extend(ctx, time.Minute))
@@ -669,7 +644,7 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		leases := r.acquired(s, 2)
 		r.refused(s)
 		for _, err := range []error{s.SetLimit(ctx, 3), s.ClearLimit(ctx)} {
-			isError(r, err, lock.ErrNoPermission)
+			check.Is(r, err, lock.ErrNoPermission)
 		}
 		r.counts(s, 2, 2)
 		next := lockAsync(ctx, c.As("next").Semaphore("orders", 2, lock.Options{}))
@@ -719,9 +694,7 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 					if most = max(most, inside); inside > limit {
 						r.Errorf("%d holders inside", inside)
 					}
-					if n := r.permits("orders"); n > limit {
-						r.Errorf("%d permits on the server", n)
-					}
+					check.AtMost(r, r.permits("orders"), limit, "permits on the server")
 				}
 				life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(30, 300, 300))*time.Second)
 				defer stop()
@@ -815,9 +788,7 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 					for range cycles {
 						lease := r.lock(s)
 						n := inside.Add(1)
-						if n > limit {
-							r.Errorf("%d holders inside", n)
-						}
+						check.AtMost(r, n, limit, "holders inside")
 						for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 						}
 						total.Add(1)
@@ -856,9 +827,7 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 				r.must(lease.Unlock(ctx))
 			}
 		}
-		if n := r.rdb.Exists(ctx, "orders", waitersKey).Val(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders", waitersKey).Val(), 0, "keys left")
 		if most.Load() != limit {
 			r.Errorf("at most %d holders were inside", most.Load())
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -91,9 +92,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	r.must(r.nodes.Master().Kill())
 	r.renewedElsewhere(lease, &d)
 	master, _ := r.survivors()
-	if got := master.Get(ctx, "orders").Val(); got != lease.Token() {
-		t.Errorf("the new master has %q, want %q", got, lease.Token())
-	}
+	check.Equal(t, master.Get(ctx, "orders").Val(), lease.Token(), "the new master has")
 	r.must(lease.Unlock(ctx))
 	r.must(<-next)
 }
@@ -152,9 +151,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	r.must(lease.Unlock(ctx))
 	rdb := redis.NewClient(&redis.Options{Addr: heir.Addr()})
 	t.Cleanup(func() { rdb.Close() })
-	if n := rdb.Exists(ctx, "orders").Val(); n != 0 {
-		t.Error("the release did not reach the new master")
-	}
+	check.Equal(t, rdb.Exists(ctx, "orders").Val(), 0, "the release did not reach the new master")
 }
 
 // Scenario 99.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -25,9 +26,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) {
 			r.Errorf("got %v, want both the deadline and ErrHeld", err)
 		}
-		if took := time.Since(began); took < 3*time.Second || took > 3050*time.Millisecond {
-			r.Errorf("gave up after %v, want 3 s", took)
-		}
+		check.Between(r, time.Since(began), 3*time.Second, 3050*time.Millisecond, "gave up after")
 	})
 }
 
@@ -80,9 +79,7 @@ func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "orders", token, 7*time.Second).Err())
 		began := time.Now()
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		if took := time.Since(began); took < 7*time.Second || took > 7050*time.Millisecond {
-			r.Errorf("succeeded after %v, want 7 s", took)
-		}
+		check.Between(r, time.Since(began), 7*time.Second, 7050*time.Millisecond, "succeeded after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -101,9 +98,7 @@ func TestEachWaiterSucceedsACrashedHolderAtItsDeadline(t *testing.T) {
 		second := lockAsync(limited, c.As("second").Mutex("orders", lock.Options{}))
 		r.won(first)
 		lease := r.won(second)
-		if took := time.Since(began); took < 10*time.Second || took > 10050*time.Millisecond {
-			r.Errorf("the second waiter succeeded after %v, want 10 s", took)
-		}
+		check.Between(r, time.Since(began), 10*time.Second, 10050*time.Millisecond, "the second waiter succeeded after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -115,15 +110,11 @@ func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 		defer deleted.Wait()
 		deleted.Go(func() {
 			time.Sleep(10 * time.Second)
-			if err := r.rdb.Del(ctx, "orders").Err(); err != nil {
-				r.Error(err)
-			}
+			check.Is(r, r.rdb.Del(ctx, "orders").Err(), nil)
 		})
 		began := time.Now()
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		if took := time.Since(began); took > 10300*time.Millisecond {
-			r.Errorf("noticed after %v, want 10 s and a little", took)
-		}
+		check.AtMost(r, time.Since(began), 10300*time.Millisecond, "noticed after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -151,9 +142,7 @@ func TestNoHerd(t *testing.T) {
 						if err == nil {
 							err = lease.Unlock(ctx)
 						}
-						if err != nil {
-							r.Error(err)
-						}
+						check.Is(r, err, nil)
 					})
 				}
 				want := n
@@ -191,9 +180,7 @@ func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 					if err == nil {
 						err = lease.Unlock(ctx)
 					}
-					if err != nil {
-						r.Error(err)
-					}
+					check.Is(r, err, nil)
 				}
 			})
 		}
@@ -225,9 +212,7 @@ func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		all.Wait()
-		if got := strings.Join(order, ""); got != "01234567" {
-			r.Errorf("served in the order %s", got)
-		}
+		check.Equal(r, strings.Join(order, ""), "01234567", "served in the order")
 	})
 }
 
@@ -240,9 +225,7 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
-				if _, err := c.As(fmt.Sprint(i)).Mutex("orders", lock.Options{}).Lock(waiting); !errors.Is(err, context.Canceled) {
-					r.Errorf("got %v", err)
-				}
+				check.Is(r, tried(c.As(fmt.Sprint(i)).Mutex("orders", lock.Options{}).Lock(waiting)), context.Canceled)
 			})
 		}
 		cancel()
@@ -312,19 +295,15 @@ func TestPollingTriesAsOftenAsItsOptionsSay(t *testing.T) {
 		c := r.client(lock.Config{})
 		began := time.Now()
 		_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 100 * time.Millisecond, MaxTries: 3}}).Lock(ctx)
-		isError(r, err, lock.ErrHeld)
-		if took := time.Since(began); took != 200*time.Millisecond {
-			r.Errorf("three tries took %v, want two pauses of 100 ms", took)
-		}
+		check.Is(r, err, lock.ErrHeld)
+		check.Equal(r, time.Since(began), 200*time.Millisecond, "three tries took")
 		go func() {
 			time.Sleep(time.Second)
 			r.must(r.rdb.Del(ctx, "orders").Err())
 		}()
 		began = time.Now()
 		lease := r.lock(c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 300 * time.Millisecond}}))
-		if took := time.Since(began); took != 1200*time.Millisecond {
-			r.Errorf("got in after %v, want the first multiple of 300 ms after 1 s", took)
-		}
+		check.Equal(r, time.Since(began), 1200*time.Millisecond, "got in after")
 		r.must(lease.Unlock(ctx))
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -76,9 +77,7 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 			}
 			r.must(lease.Unlock(ctx))
 			all.Wait()
-			if order.String() != upTo(processes) {
-				r.Errorf("%s: served in the order %s", kind, order.String())
-			}
+			check.Equal(r, order.String(), upTo(processes), "%s: served in the order", kind)
 			if !r.fake {
 				// A release, an attempt and the looks of a slow machine; an attempt of each
 				// process would be 20 times 5 commands. A semaphore also reads the time, the
@@ -132,9 +131,7 @@ func TestADeadProcessIsNotWoken(t *testing.T) {
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
 			lease = r.won(next)
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("%s: the next process got the lock after %v, want at once", kind, delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "%s: the next process got the lock after", kind)
 			r.must(lease.Unlock(ctx))
 		}
 	})
@@ -179,9 +176,7 @@ func TestAStoppedProcessDelaysTheNext(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		lease = r.won(next)
-		if delay := time.Since(released); delay > 2*time.Second {
-			r.Errorf("the next process got the lock after %v, want at most 2 s", delay)
-		}
+		check.AtMost(r, time.Since(released), 2*time.Second, "the next process got the lock after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -246,9 +241,7 @@ func TestAProcessThatLooksByItselfIsNotPassedOver(t *testing.T) {
 			time.Sleep(time.Minute)
 			r.must(lease.Unlock(ctx))
 			lease, err := greedy.TryLock(ctx)
-			if err != nil {
-				r.Fatalf("%s: the lock was handed to a process that came too late once: %v", kind, err)
-			}
+			check.OK(r, err, "%s: the lock was handed to a process that came too late once", kind)
 			r.must(lease.Unlock(ctx))
 			link.Thaw()
 			r.must(r.won(waiting).Unlock(ctx))
@@ -286,9 +279,7 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				time.Sleep(500 * time.Microsecond)
 				giveUp()
 				<-left.done
-				if !errors.Is(left.err, context.Canceled) {
-					r.Errorf("the leaver got %v", left.err)
-				}
+				check.Is(r, left.err, context.Canceled, "the leaver")
 				lease = r.won(next)
 				if delay := time.Since(released); delay > 10*time.Millisecond {
 					r.Errorf("%s, passed over %d times: the next process got the lock after %v, want at once", kind, passes, delay)
@@ -356,9 +347,7 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				time.Sleep(time.Millisecond) // of the message
 				giveUp(r, link, cancel)
 				<-left.done
-				if !errors.Is(left.err, context.Canceled) {
-					r.Errorf("%s, %s: the leaver got %v", kind, way, left.err)
-				}
+				check.Is(r, left.err, context.Canceled, "%s, %s: the leaver", kind, way)
 				time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
 				if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
 					r.Errorf("%s, %s: without a waiter %q are registered", kind, way, left)
@@ -369,9 +358,7 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				released := time.Now()
 				r.must(lease.Unlock(ctx))
 				lease = r.won(next)
-				if delay := time.Since(released); delay > 0 {
-					r.Errorf("%s, %s: the next process got the lock after %v, want at once", kind, way, delay)
-				}
+				check.AtMost(r, time.Since(released), 0, "%s, %s: the next process got the lock after", kind, way)
 				r.must(lease.Unlock(ctx))
 			}
 		}
@@ -422,9 +409,7 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 			r.Fatal(err)
 		}
 		lease = r.won(next)
-		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 0 {
-			r.Error("the holder is registered")
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, waitersKey).Val(), 0, "the holder is registered")
 
 		other, _ := r.process("other")
 		next = lockAsync(ctx, other.Mutex("orders", lock.Options{}))
@@ -433,9 +418,7 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		lease = r.won(next)
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the waiter got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the waiter got the lock after")
 		r.must(lease.Unlock(ctx))
 		r.registered(0)
 	})
@@ -512,9 +495,7 @@ func TestTheClientsOfAProcessShareARegistration(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(released); took > 200*time.Millisecond {
-			r.Errorf("20 holds of 10 ms took %v", took)
-		}
+		check.AtMost(r, time.Since(released), 200*time.Millisecond, "20 holds of 10 ms took")
 		time.Sleep(2 * time.Second)
 		r.registered(0)
 	})
@@ -578,9 +559,7 @@ func TestAFairWaiterThatLeavesDoesNotKeepAWakeUp(t *testing.T) {
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
 			lease = r.won(next)
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("%s: the next process got the lock after %v, want at once", way, delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "%s: the next process got the lock after", way)
 			r.must(lease.Unlock(ctx))
 
 			// A fair waiter that acquires when the mutex has expired leaves, too.
@@ -605,16 +584,12 @@ func TestRegistrationsAreRefreshedAndExpire(t *testing.T) {
 		r.registered(1)
 		r.must(r.rdb.Del(ctx, waitersKey).Err())
 		time.Sleep(2 * time.Second)
-		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 1 {
-			r.Errorf("%d processes are registered 2 s after the loss, want 1", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, waitersKey).Val(), 1, "processes registered 2 s after the loss")
 		time.Sleep(time.Minute)
 		r.registered(1)
 		link.Freeze()
 		time.Sleep(16 * time.Second)
-		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 0 {
-			r.Errorf("a dead process is registered after 16 s")
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, waitersKey).Val(), 0, "a dead process is registered after 16 s")
 		r.must(lease.Unlock(ctx))
 		stop()
 		<-next.done
@@ -644,9 +619,7 @@ func TestAllRegistrationsLastAsLongAsTheirProcessesWait(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(released); took > 0 {
-			r.Errorf("%d hand-offs took %v", processes, took)
-		}
+		check.AtMost(r, time.Since(released), 0, "%d hand-offs took", processes)
 	})
 }
 
@@ -690,9 +663,7 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 					}
 				}
 				all.Wait()
-				if keys := strings.Join(r.rdb.Keys(ctx, "*").Val(), " "); keys != "" {
-					r.Errorf("the server has %s", keys)
-				}
+				check.Equal(r, strings.Join(r.rdb.Keys(ctx, "*").Val(), " "), "", "the server has")
 			})
 		})
 	}
@@ -768,15 +739,11 @@ func TestAReleaseWakesOneWriter(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if order.String() != upTo(processes) {
-			r.Errorf("served in the order %s", order.String())
-		}
+		check.Equal(r, order.String(), upTo(processes), "served in the order")
 		if !r.fake {
 			// A release, an attempt and the looks of a slow machine; an attempt of each
 			// process would be 20 times 5 commands.
-			if perHandOff := float64(r.commands()-before) / float64(processes+1); perHandOff > 34 {
-				r.Errorf("%.1f commands per hand-off", perHandOff)
-			}
+			check.AtMost(r, float64(r.commands()-before)/float64(processes+1), 34, "commands per hand-off")
 		}
 		r.gone("orders")
 		r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
@@ -867,9 +834,7 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 		released := time.Now()
 		r.must(write.Unlock(ctx))
 		lease := r.won(next)
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the next writer got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 
 		read := r.locked(near.RW("orders", lock.Options{}).Reader())
@@ -882,9 +847,7 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 		released = time.Now()
 		r.must(read.Unlock(ctx))
 		lease = r.won(next)
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the next writer got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 		r.gone("orders")
 	})
@@ -907,9 +870,7 @@ func TestAStoppedWriterDelaysTheNext(t *testing.T) {
 		released := time.Now()
 		r.must(write.Unlock(ctx))
 		lease := r.won(next)
-		if delay := time.Since(released); delay > time.Second {
-			r.Errorf("the next writer got the lock after %v, want at most 1 s", delay)
-		}
+		check.AtMost(r, time.Since(released), time.Second, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 		link.Thaw()
 		r.must(r.won(frozen).Unlock(ctx))
@@ -1005,9 +966,7 @@ func TestAWriterThatGivesUpPassesTheClaimOn(t *testing.T) {
 		released := time.Now()
 		r.must(read.Unlock(ctx))
 		lease := r.won(calls[2])
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the next writer got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 		stops[2]()
 		r.gone("orders")
@@ -1036,9 +995,7 @@ func TestTheWritersOfAProcessShareARegistration(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(released); took > 300*time.Millisecond {
-			r.Errorf("30 holds of 10 ms took %v", took)
-		}
+		check.AtMost(r, time.Since(released), 300*time.Millisecond, "30 holds of 10 ms took")
 		time.Sleep(2 * time.Second)
 		r.registered(0)
 		r.gone("orders")

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/internal/htmlpage"
 	"locktop/loadgen/external"
@@ -56,9 +57,7 @@ func example() Card {
 func written(t *testing.T, c Card) string {
 	t.Helper()
 	var page strings.Builder
-	if err := c.WriteHTML(&page); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.WriteHTML(&page))
 	golden.WellFormed(t, page.String())
 	return page.String()
 }

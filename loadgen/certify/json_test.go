@@ -8,6 +8,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"locktop/internal/check"
 	"locktop/loadgen/external"
 )
 
@@ -32,12 +33,8 @@ func fullCard() Card {
 func encoded(t *testing.T, card Card) (v map[string]any, text []byte) {
 	t.Helper()
 	text, err := json.Marshal(card)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	check.OK(t, json.Unmarshal(text, &v))
 	return v, text
 }
 
@@ -45,18 +42,14 @@ func encoded(t *testing.T, card Card) (v map[string]any, text []byte) {
 func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 	t.Helper()
 	s, err := jsonschema.NewCompiler().Compile("../../docs/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return s
 }
 
 func TestTheSchemaKnowsEveryFieldOfACard(t *testing.T) {
 	s := schemaOf(t, "certify-card.schema.json")
 	v, _ := encoded(t, fullCard())
-	if err := s.Validate(v); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, s.Validate(v), nil)
 	verdict := v["clients"].([]any)[0].(map[string]any)["verdicts"].([]any)[0].(map[string]any)
 	if verdict["took_ms"] != 1234.567 || verdict["timeline"].([]any)[0].(map[string]any)["from_ms"] != 1.5 {
 		t.Errorf("times are not milliseconds: %v", verdict)
@@ -78,9 +71,7 @@ func TestACardCanBeReadFromItsJSON(t *testing.T) {
 	card := fullCard()
 	_, text := encoded(t, card)
 	var again Card
-	if err := json.Unmarshal(text, &again); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(text, &again))
 	for i := range card.Tests { // only what is in JSON
 		card.Tests[i] = Test{Name: card.Tests[i].Name, Title: card.Tests[i].Title, About: card.Tests[i].About}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestAValueIsReadWithItsBytes(t *testing.T) {
@@ -63,9 +65,7 @@ func TestRepliesFindTheirCommands(t *testing.T) {
 		{"+late\r\n", nil, false},
 	} {
 		v, err := readValue(bufio.NewReader(strings.NewReader(want.raw)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if c, complete := l.answered(v); c != want.to || complete != want.complete {
 			t.Errorf("reply %d: to %+v, complete %v", i+1, c, complete)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen"
 )
 
@@ -57,9 +58,7 @@ func logNormalOf(p50, p99 float64) func(*rand.Rand) float64 {
 func fitted(t *testing.T, m made) *Fit {
 	t.Helper()
 	f, err := Scenario(m.holds(rand.New(rand.NewPCG(1, 2))), m.window)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if _, err := loadgen.Parse(f.YAML()); err != nil {
 		t.Fatalf("%v\n%s", err, f.YAML())
 	}
@@ -157,9 +156,7 @@ func TestABadFitSaysSo(t *testing.T) {
 		}
 	}
 	f, err := Scenario(hot, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if note := strings.Join(f.Notes["keys"], " "); !strings.Contains(note, "a bad fit") {
 		t.Error(note)
 	}
@@ -232,9 +229,7 @@ func TestAnExpiryIsAnEndOnlyIfItIsTheUsualOne(t *testing.T) {
 			}
 		}
 		f, err := Scenario(holds, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if got := f.Scenario.Hold; math.Abs(got.Typical().Seconds()-tt.want.Mean.Seconds()) > 0.2*tt.want.Mean.Seconds() {
 			t.Errorf("with an expiry in %d holds, the hold is %s, want %s: %s", tt.each, got, tt.want, f.Notes["hold"])
 		}
@@ -271,9 +266,7 @@ func TestFewHoldsAreEnough(t *testing.T) {
 			holds = append(holds, Hold{Key: i, Kind: loadgen.Mutex, Begin: time.Duration(i) * time.Second, End: time.Minute, Ending: Ending(i % 3)})
 		}
 		f, err := Scenario(holds, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if _, err := loadgen.Parse(f.YAML()); err != nil {
 			t.Errorf("%v\n%s", err, f.YAML())
 		}

@@ -3,10 +3,11 @@ package oracle
 import (
 	"context"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // oracleTest plays the clients of one key. The test sets its clock.
@@ -91,9 +92,7 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 		}
 		second := th.enter(Participant{Client: 2, Fence: next}, 1100, 2100)
 		accepted := th.Write(first, false, th.at(1200))
-		if accepted != (fence == 0) {
-			t.Errorf("number %d: accepted %t", fence, accepted)
-		}
+		check.Equal(t, accepted, fence == 0, "number %d: accepted", fence)
 		if !th.Write(second, true, th.at(1300)) {
 			t.Error("the holder's own write was refused")
 		}
@@ -343,9 +342,7 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 			broken++
 		}
 	}
-	if broken < 20 || broken > 80 {
-		t.Errorf("%d of 100 histories broken: they prove little", broken)
-	}
+	check.Between(t, broken, 20, 80, "broken histories of 100: they prove little")
 }
 
 func TestFencesThatDecreaseAreNotThoseOfALock(t *testing.T) {
@@ -357,9 +354,7 @@ func TestFencesThatDecreaseAreNotThoseOfALock(t *testing.T) {
 			h.Acquired(v, at, at.Add(time.Second))
 			h.Ended(v, at.Add(2*time.Second), at.Add(3*time.Second), true)
 		}
-		if sound := h.Prove(time.Minute).Sound; sound != slices.IsSorted(fences) {
-			t.Errorf("%v: sound %t", fences, sound)
-		}
+		check.Equal(t, h.Prove(time.Minute).Sound, slices.IsSorted(fences), "%v: sound", fences)
 	}
 }
 
@@ -375,9 +370,7 @@ func TestAnExpiredLeaseMayBeFollowedOnlyAfterItsDeadline(t *testing.T) {
 		second := &Occupancy{participant: Participant{Client: 2}, section: &criticalSection{name: "k"}, lease: always{}}
 		h.Acquired(second, at(c.next-1), at(c.next))
 		h.Ended(first, at(20), at(21), false)
-		if got := h.Prove(time.Minute).Sound; got != c.want {
-			t.Errorf("next at %d: sound %t", c.next, got)
-		}
+		check.Equal(t, h.Prove(time.Minute).Sound, c.want, "next at %d: sound", c.next)
 	}
 }
 
@@ -590,9 +583,7 @@ func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 	}
 	beside := o.Enter(2, Participant{Client: 3}, always{}, at(200), 1)
 	o.Leave(alone, at(250))
-	if o.Write(both, false, at(1100)) != true {
-		t.Error("refused")
-	}
+	check.Equal(t, o.Write(both, false, at(1100)), true, "refused")
 	o.Leave(both, at(1200))
 	o.Unlocked(both, at(1200), at(1201))
 	o.Leave(beside, at(1300))
@@ -618,16 +609,10 @@ func TestAKeyIsNotStuckWhileAnotherOneOfItsSetIsHeld(t *testing.T) {
 	for key := range 2 {
 		o.WaiterAdded(key, &Attempt{Client: 2, Asked: at(0), Ctx: t.Context()})
 	}
-	if got := o.Violations(at(60_000)).Stuck; got != 0 {
-		t.Errorf("%d stuck while the set is held", got)
-	}
+	check.Equal(t, o.Violations(at(60_000)).Stuck, 0, "stuck while the set is held")
 	o.Leave(held, at(60_000))
-	if got := o.Violations(at(62_999)).Stuck; got != 0 {
-		t.Errorf("%d stuck within the patience", got)
-	}
-	if got := o.Violations(at(63_001)).Stuck; got != 2 {
-		t.Errorf("%d stuck after the patience, want 2", got)
-	}
+	check.Equal(t, o.Violations(at(62_999)).Stuck, 0, "stuck within the patience")
+	check.Equal(t, o.Violations(at(63_001)).Stuck, 2, "stuck after the patience")
 	_ = clock
 }
 
@@ -707,12 +692,8 @@ func TestShiftedEvidenceHasAllItsTimesLater(t *testing.T) {
 	e := Evidence{At: at(10), Length: time.Second, First: side(1, 20), Second: side(2, 30), Others: []Side{side(3, 40)}}
 	got := e.Shift(5 * time.Second)
 	want := Evidence{At: at(15), Length: time.Second, First: side(1, 25), Second: side(2, 35), Others: []Side{side(3, 45)}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if e.Others[0] != side(3, 40) {
-		t.Errorf("the evidence itself has changed: %+v", e.Others)
-	}
+	check.Same(t, got, want)
+	check.Equal(t, e.Others[0], side(3, 40), "the evidence itself has changed: %+v", e.Others)
 	if got := (Evidence{At: at(1)}).Shift(time.Second); got.First != (Side{}) || !got.Second.From.IsZero() {
 		t.Errorf("a side without a client has times: %+v", got)
 	}
@@ -742,9 +723,7 @@ func TestViolationsAddUp(t *testing.T) {
 	want.Overlap.Total, want.WorkOverlap.Total, want.LateWork.Total = 1104, 1112, 1126
 	want.Overlap.Longest, want.WorkOverlap.Longest, want.LateWork.Longest = 1003, 1007, 1014
 	want.Evidence = []Evidence{{Violation: Overlapped, Key: "b"}, {Violation: LateWork, Key: "a"}, {Violation: LateWork, Key: "b"}}
-	if !reflect.DeepEqual(a, want) {
-		t.Errorf("got  %+v\nwant %+v", a, want)
-	}
+	check.Same(t, a, want)
 }
 
 // A lock that a fault deletes while its reply is on its way is lost, too, though its hold
@@ -815,9 +794,7 @@ func TestWorkBeforeTheLatestEndOfALeaseIsNotLate(t *testing.T) {
 	th.wantViolations(violations{})
 	th.Write(v, false, th.at(1510))
 	th.wantViolations(violations{late: 1, corrupt: 1})
-	if got := th.violations().LateWork.Longest; got != 10*time.Millisecond {
-		t.Errorf("late by %s", got)
-	}
+	check.Equal(t, th.violations().LateWork.Longest, 10*time.Millisecond, "late by")
 }
 
 // A hold whose lease was over when the acquire returned is not judged, and is counted.

@@ -3,14 +3,14 @@ package scenarios
 import (
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestEveryScenarioIsValidAndHasACaption(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range All() {
-		if err := s.Validate(); err != nil {
-			t.Errorf("%s: %v", s.Name, err)
-		}
+		check.Is(t, s.Validate(), nil, "%s", s.Name)
 		if seen[s.Name] {
 			t.Errorf("%s is there twice", s.Name)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -83,9 +84,7 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics 
 		return loadgen.Metrics{}
 	}
 	<-run.Done()
-	if err := run.Close(); err != nil {
-		t.Errorf("%s: %v", s.Name, err)
-	}
+	check.Is(t, run.Close(), nil, "%s", s.Name)
 	m := run.Metrics()
 	missed := loadgen.Missed(s.Expect, m)
 	for _, missed := range missed {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -36,9 +37,7 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
 	sum, err := soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if !sum.sound() {
 		t.Errorf("%s%s", &progress, &out)
 	}
@@ -60,9 +59,7 @@ func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 		Hold: loadgen.Bimodal(30*time.Millisecond, 150*time.Millisecond, 0.3),
 	}}
 	sum, err := soak(t.Context(), broken, 1, 4*time.Second, &out, &progress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if sum.sound() || sum.violations.Overlap.Count == 0 || sum.unproved == 0 || !strings.Contains(progress.String(), "Violation:overlap") {
 		t.Errorf("not seen: %s%s", &progress, &out)
 	}
@@ -113,29 +110,21 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	g, err := openTestbed(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer g.close()
 	probe := redis.NewClient(&redis.Options{Addr: g.Nodes()[0].Addr(), ReadTimeout: 300 * time.Millisecond, MaxRetries: -1})
 	defer probe.Close()
 	reads := 0
 	for range 2 {
-		if err := g.Freeze(1); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, g.Freeze(1))
 		if probe.Set(t.Context(), "key", 1, 0).Err() == nil {
 			t.Error("a stopped server writes")
 		}
 		if probe.Get(t.Context(), "key").Err() == redis.Nil {
 			reads++
 		}
-		if err := g.Continue(1); err != nil {
-			t.Fatal(err)
-		}
-		if err := probe.Del(t.Context(), "key").Err(); err != nil {
-			t.Errorf("after the stop: %v", err)
-		}
+		check.OK(t, g.Continue(1))
+		check.Is(t, probe.Del(t.Context(), "key").Err(), nil, "after the stop")
 	}
 	if reads != 1 {
 		t.Errorf("it answered reads in %d of 2 stops", reads)
@@ -146,9 +135,7 @@ func TestLeftoversOnAServerAreFound(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	g, err := openTestbed(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	defer g.close()
 	addr := g.Nodes()[0].Addr()
 	if left, err := leftoversOn(t.Context(), addr); err != nil || len(left) > 0 {
@@ -156,18 +143,14 @@ func TestLeftoversOnAServerAreFound(t *testing.T) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	if err := rdb.Set(t.Context(), "orphan", "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rdb.Set(t.Context(), "orphan", "x", 0).Err())
 	heard := rdb.Subscribe(t.Context(), "news")
 	defer heard.Close()
 	if _, err := heard.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	left, err := leftoversOn(context.Background(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	kinds := map[string]int{}
 	for _, what := range left {
 		kind, _, _ := strings.Cut(what, " ")

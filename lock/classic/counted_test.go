@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -94,9 +95,7 @@ func TestARenewalLeavesAStrangersLockAlone(t *testing.T) {
 		r.take(r.counted(classic.Options{TTL: time.Minute}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 30*time.Second).Err())
 		time.Sleep(31 * time.Second)
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the stranger's lock was renewed")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the stranger's lock was renewed")
 	})
 }
 
@@ -137,9 +136,7 @@ func TestACountedLockIsNotRenewedAfterItsUnlockOrItsClientsDeath(t *testing.T) {
 				}
 				tape := r.record()
 				time.Sleep(time.Hour)
-				if sent := tape.String(); sent != c.want {
-					r.Errorf("sent %q, want %q", sent, c.want)
-				}
+				check.Equal(r, tape.String(), c.want, "sent")
 			})
 		})
 	}

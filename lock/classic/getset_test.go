@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -33,9 +34,7 @@ func TestAProcessWhoseClockIsAheadHoldsGetsetTogetherWithAnother(t *testing.T) {
 		return classic.NewGetset(r.rdb, "orders", classic.Options{TTL: ttl})
 	}}) {
 		t.Run(k.name, func(t *testing.T) {
-			if both := underSkew(t, k); both != (k.name == "Getset") {
-				t.Errorf("both hold the lock: %v", both)
-			}
+			check.Equal(t, underSkew(t, k), k.name == "Getset", "both hold the lock")
 		})
 	}
 }

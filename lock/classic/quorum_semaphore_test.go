@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock/classic"
 )
@@ -103,8 +104,6 @@ func TestAQuorumThatIsOutOfReachIsAnError(t *testing.T) {
 		if _, err := l.TryLock(context.Background()); err == nil || errors.Is(err, classic.ErrHeld) {
 			t.Errorf("got %v", err)
 		}
-		if n := nodes[0].rdb.DBSize(ctx).Val(); n != 0 {
-			t.Errorf("%d keys left", n)
-		}
+		check.Equal(t, nodes[0].rdb.DBSize(ctx).Val(), 0, "keys left")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/lock"
@@ -86,9 +87,7 @@ func (r *rig) client() *lock.Client {
 // must ends the test if err is not nil.
 func (r *rig) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 }
 
 // try returns a hold, which ends with the test; nil if the lock is held.

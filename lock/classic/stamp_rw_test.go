@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock/classic"
 )
 
@@ -68,9 +69,7 @@ func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
 func TestTheHashOfStampsStays(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		r.take(r.stamp(0).Reader())
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl != -1 {
-			r.Errorf("PTTL is %v, want -1: no expiry", ttl)
-		}
+		check.Equal(r, r.rdb.PTTL(ctx, "orders").Val(), -1, "PTTL")
 		if r.try(r.stamp(time.Second-time.Millisecond).Writer()) != nil {
 			r.Error("a writer got in too early")
 		}

@@ -1,0 +1,92 @@
+// Package check has the checks that tests repeat. A failed check ends in one line: what was looked
+// at, what was got and what was wanted.
+package check
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// OK ends the test if err is not nil.
+func OK(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(label(what) + err.Error())
+	}
+}
+
+// Is fails the test if err is not want, as [errors.Is] sees it; nil wants no error.
+func Is(t testing.TB, err, want error, what ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%sgot %v, want %v", label(what), err, want)
+	}
+}
+
+// Says fails the test if err is nil or its text lacks part.
+func Says(t testing.TB, err error, part string, what ...any) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), part) {
+		t.Errorf("%sgot %v, want an error with %q", label(what), err, part)
+	}
+}
+
+// Contains fails the test if text lacks part.
+func Contains(t testing.TB, text, part string, what ...any) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%sno %q in\n%s", label(what), part, text)
+	}
+}
+
+// Equal fails the test if got is not want.
+func Equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%sgot %+v, want %+v", label(what), got, want)
+	}
+}
+
+// Same is [Equal] for values that == does not compare.
+func Same(t testing.TB, got, want any, what ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\ngot  %+v\nwant %+v", label(what), got, want)
+	}
+}
+
+// Between fails the test if got is less than least or more than most.
+func Between[T cmp.Ordered](t testing.TB, got, least, most T, what ...any) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%sgot %v, want %v to %v", label(what), got, least, most)
+	}
+}
+
+// AtMost fails the test if got is more than most.
+func AtMost[T cmp.Ordered](t testing.TB, got, most T, what ...any) {
+	t.Helper()
+	if got > most {
+		t.Errorf("%sgot %v, want at most %v", label(what), got, most)
+	}
+}
+
+// AtLeast fails the test if got is less than least.
+func AtLeast[T cmp.Ordered](t testing.TB, got, least T, what ...any) {
+	t.Helper()
+	if got < least {
+		t.Errorf("%sgot %v, want at least %v", label(what), got, least)
+	}
+}
+
+// label is the beginning of a message: what are a format and its arguments.
+func label(what []any) string {
+	if len(what) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(what[0].(string), what[1:]...) + ": "
+}
