@@ -144,8 +144,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
 	})
 	check.OK(t, err)
-	w, err := witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1)
-	check.OK(t, err)
+	w := check.Must(witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1))(t)
 	r.Witness(w)
 	running(t, r)
 	for w.Results().Overlaps == 0 {
@@ -202,8 +201,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
 	}
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
-	r, err := newRun(on, s, openBlind)
-	check.OK(t, err)
+	r := check.Must(newRun(on, s, openBlind))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -227,8 +225,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Clients: 16, Keys: Keys{N: 4}, Lock: Lock{Fence: true}, Hold: Const(0), Think: Const(0)}
-	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
-	check.OK(t, err)
+	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -321,8 +318,7 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 	for line := range strings.Lines(rdb.Info(t.Context(), "cpu").Val()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "used_cpu_sys" || name == "used_cpu_user" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			check.OK(t, err)
+			seconds := check.Must(strconv.ParseFloat(value, 64))(t)
 			sum += seconds
 		}
 	}
@@ -333,8 +329,7 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 // count.
 func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 	t.Helper()
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	check.OK(t, err)
+	info := check.Must(rdb.Info(t.Context(), "commandstats").Result())(t)
 	calls := map[string]int64{}
 	for line := range strings.Lines(info) {
 		name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
@@ -358,9 +353,7 @@ func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
 	<-r.Done()
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Latency.Wait.P99 < 1500*time.Millisecond {
-		t.Errorf("p99 of the wait is %s after a pause of 2 s", m.Latency.Wait.P99)
-	}
+	check.AtLeast(t, m.Latency.Wait.P99, 1500*time.Millisecond, "p99 of the wait after a pause of 2 s")
 	if due := 50 * m.Elapsed.Seconds(); float64(m.Arrivals) < due-10 || float64(m.Arrivals) > due+2 {
 		t.Errorf("%d arrivals in %s at 50/s: the pause held them off", m.Arrivals, m.Elapsed)
 	}

@@ -64,8 +64,7 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 				for i := range 2 { // the first time it connects, and loads scripts
 					link.Delay(func() time.Duration { return 50 * time.Millisecond })
 					asked := time.Now()
-					l, err := client.lock(t.Context(), []string{string(kind)}, false)
-					check.OK(t, err)
+					l := check.Must(client.lock(t.Context(), []string{string(kind)}, false))(t)
 					link.Delay(nil)
 					first := l.(interface{ first() time.Time }).first() // early by the drift of clocks
 					if depth == 1 && !first.IsZero() || i > 0 && depth > 1 && (first.After(asked) || first.Before(asked.Add(-200*time.Millisecond))) {
@@ -95,8 +94,7 @@ func TestAMinorityOfTheNodesExplainsNoLoss(t *testing.T) {
 			Lock: Lock{Kind: Redlock, TTL: time.Second}, Clients: 2, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond),
 			Faults: []Fault{{Kind: NodeDown, Node: 1}, {Kind: DropReplies, Clients: 2, Node: 2}}, Duration: 2 * time.Second,
 		}
-		r, err := newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} }))
-		check.OK(t, err)
+		r := check.Must(newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} })))(t)
 		running(t, r)
 		<-r.Done()
 		if m := r.Metrics(); m.Lost < 5 || m.Violations.UnexplainedLoss != m.Lost || m.Faults[0].Struck != 1 || m.Faults[1].Struck != 2 {

@@ -34,8 +34,7 @@ func BenchmarkLoop(b *testing.B) {
 
 // BenchmarkBareLocks measures the same locks without simulated clients.
 func BenchmarkBareLocks(b *testing.B) {
-	c, err := lock.New(connect(b, server.ForTest(b).Addr()), lock.Config{})
-	check.OK(b, err)
+	c := check.Must(lock.New(connect(b, server.ForTest(b).Addr()), lock.Config{}))(b)
 	defer c.Close()
 	var left atomic.Int64
 	left.Store(int64(b.N))

@@ -41,8 +41,7 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 				if c.alter != nil {
 					how = openWrapped(c.alter)
 				}
-				r, err := newRun(Servers{Redis: piped(t)}, s, how)
-				check.OK(t, err)
+				r := check.Must(newRun(Servers{Redis: piped(t)}, s, how))(t)
 				running(t, r)
 				time.Sleep(20 * second)
 				var began, ended Event

@@ -14,8 +14,7 @@ import (
 // connections returns the number of connections of a server.
 func connections(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
-	all, err := rdb.ClientList(t.Context()).Result()
-	check.OK(t, err)
+	all := check.Must(rdb.ClientList(t.Context()).Result())(t)
 	return strings.Count(all, "\n")
 }
 

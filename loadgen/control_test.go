@@ -54,8 +54,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 }
 
 func TestAnInvalidScenarioChangesNothing(t *testing.T) {
-	r, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3})
-	check.OK(t, err)
+	r := check.Must(New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3}))(t)
 	if err := r.Apply(Scenario{Clients: -1}); err == nil || r.Scenario().Clients != 3 {
 		t.Errorf("%v, %d clients", err, r.Scenario().Clients)
 	}
@@ -284,8 +283,7 @@ func TestTwoRunsOnOnePrefixRefuseEachOther(t *testing.T) {
 		s := Scenario{Clients: 3, Keys: Keys{N: 2, Prefix: "{shared}:"}, Think: Const(time.Second)}
 		first := started(t, rdb, s)
 		time.Sleep(time.Minute)
-		second, err := New(Servers{Redis: rdb}, s)
-		check.OK(t, err)
+		second := check.Must(New(Servers{Redis: rdb}, s))(t)
 		check.Says(t, second.Start(), "another run uses the prefix", "a second run on the same prefix")
 		stop(t, first)
 		checkNoKeys(t, rdb)
@@ -315,9 +313,7 @@ func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
 		} {
 			check.OK(t, r.Apply(c.s))
 			for range 2 { // also after a stop
-				if n := len(rdb.Keys(t.Context(), "*:run").Val()); n != c.marked {
-					t.Errorf("%q: %d marks, want %d", c.s.Keys.Prefix, n, c.marked)
-				}
+				check.Equal(t, len(rdb.Keys(t.Context(), "*:run").Val()), c.marked, "%q: marks", c.s.Keys.Prefix)
 				stop(t, r)
 				check.OK(t, r.Start())
 			}

@@ -40,9 +40,7 @@ func TestEveryKeyIsChosen(t *testing.T) {
 		seen[c.key]++
 	}
 	for key, n := range seen {
-		if n < 900 || n > 1100 {
-			t.Errorf("key %d chosen %d times of 5000, want about 1000", key, n)
-		}
+		check.Between(t, n, 900, 1100, "choices of key %d in 5000", key)
 	}
 }
 
@@ -71,14 +69,10 @@ func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 			above++
 		}
 	}
-	if mean := sum / n; mean < 19800*time.Microsecond || mean > 20200*time.Microsecond {
-		t.Errorf("mean %s, want %s", mean, d.Mean)
-	}
+	check.Between(t, sum/n, 19800*time.Microsecond, 20200*time.Microsecond, "mean")
 	// A share of e⁻³ of an exponential distribution is above three times its
 	// mean.
-	if above < 4800 || above > 5160 {
-		t.Errorf("%d of %d above three times the mean, want about 4979", above, n)
-	}
+	check.Between(t, above, 4800, 5160, "draws of %d above three times the mean", n)
 }
 
 func TestAShareIsWrittenAsAPercentage(t *testing.T) {

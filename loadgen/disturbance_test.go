@@ -108,9 +108,7 @@ func TestEachCostlyFaultExplainsSomething(t *testing.T) {
 		o := oracle.New(oracle.Config{})
 		o.TroubleBegan(oracle.Trouble{Cause: string(kind), Client: 1, Key: oracle.Everybody})
 		costly := Fault{Kind: kind, Delay: time.Hour}.costly(Lock{TTL: time.Second})
-		if got := o.Excuses(1, time.Now(), time.Now()); got != costly {
-			t.Errorf("%s: costly %t, but it explains something: %t", kind, costly, got)
-		}
+		check.Equal(t, o.Excuses(1, time.Now(), time.Now()), costly, "%s explains something", kind)
 	}
 }
 

@@ -151,8 +151,7 @@ func process(kind Kind, ttl time.Duration) Lock {
 // checkNoProcess fails the test if a client process is left.
 func checkNoProcess(t *testing.T) {
 	t.Helper()
-	out, err := exec.Command("ps", "-A", "-o", "ppid=,stat=,args=").Output()
-	check.OK(t, err)
+	out := check.Must(exec.Command("ps", "-A", "-o", "ppid=,stat=,args=").Output())(t)
 	for line := range strings.Lines(string(out)) {
 		if fields := strings.Fields(line); fields[0] == fmt.Sprint(os.Getpid()) && strings.Contains(line, os.Args[0]) && fields[1][0] != 'Z' {
 			t.Errorf("a process is left: %s", line)
@@ -189,9 +188,7 @@ func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
 				},
 			}
 			m := raced(t, s)
-			if m.Acquired < 50 {
-				t.Errorf("only %d acquired: %s", m.Acquired, m.LastErr)
-			}
+			check.AtLeast(t, m.Acquired, 50, "acquired: %s", m.LastErr)
 			if m.Violations.Overlap.Count != 0 || m.Violations.Broken() != 0 {
 				t.Errorf("violations: %+v", m.Violations)
 			}
@@ -258,9 +255,7 @@ func TestABrokenClientProcessIsFound(t *testing.T) {
 		if found(m.Violations) == 0 {
 			t.Errorf("%s: nothing found: %+v", kind, m.Violations)
 		}
-		if m.Verdict(s.WithDefaults()).Safe {
-			t.Errorf("%s is called safe", kind)
-		}
+		check.False(t, m.Verdict(s.WithDefaults()).Safe, "%s is called safe", kind)
 	}
 }
 
@@ -306,8 +301,7 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 			config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, Exec: script, TTL: time.Minute}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
 			id:     clientIdentity{owner: "client-1"},
 		}
-		l, err := s.lock(t.Context(), []string{"k"}, false)
-		check.OK(t, err)
+		l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
 		if !kept {
 			<-l.Context().Done()
 		}
@@ -325,8 +319,7 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 			read x; sleep 0.1; echo '{"id":1,"ok":true,"token":"a","valid_ms":400}'; read x`}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
 		id: clientIdentity{owner: "client-1"},
 	}
-	l, err := s.lock(t.Context(), []string{"k"}, false)
-	check.OK(t, err)
+	l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
 	e := l.(*execLease)
 	for over := false; !over; time.Sleep(time.Millisecond) {
 		over = !time.Now().Before(e.Latest())
@@ -334,9 +327,7 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 			t.Fatalf("kept %t at %s before the latest end", kept, time.Until(e.Latest()))
 		}
 	}
-	if !e.Latest().After(e.Deadline()) {
-		t.Error("it has no leeway")
-	}
+	check.True(t, e.Latest().After(e.Deadline()), "it has no leeway")
 	check.Is(t, s.close(), nil)
 }
 
@@ -348,8 +339,7 @@ func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
 			read x; echo '{"id":2,"ok":true,"token":"b","valid_ms":59000}'; read x`, TTL: time.Minute}, Depth: 2}, network: newNetwork(new(atomic.Int64))},
 		id: clientIdentity{owner: "client-1"},
 	}
-	l, err := s.lock(t.Context(), []string{"k"}, false)
-	check.OK(t, err)
+	l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
 	if first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute); !first.Equal(want) {
 		t.Errorf("it began %s after its lease", first.Sub(want))
 	}
@@ -441,8 +431,7 @@ func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
 	testtier.Long(t, "it runs loads of client processes for seconds")
 	sleeping := func() int {
-		out, err := exec.Command("ps", "-A", "-o", "stat=,args=").Output()
-		check.OK(t, err)
+		out := check.Must(exec.Command("ps", "-A", "-o", "stat=,args=").Output())(t)
 		n := 0
 		for line := range strings.Lines(string(out)) {
 			if strings.HasSuffix(strings.TrimSpace(line), "sleep 1000") && line[0] != 'Z' {
@@ -484,8 +473,7 @@ func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
 }
 
 func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
-	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)})
-	check.OK(t, err)
+	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)}))(t)
 	if err := r.Start(); !errors.Is(err, external.ErrNotJSON) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("start: %v", err)
 	}
@@ -515,8 +503,7 @@ func TestClientProcessesBesideAnOwnKind(t *testing.T) {
 		Lock: process(Mutex, time.Second), Versus: []Lock{{Kind: Mutex}, process(Fair, time.Second)}, Clients: 3,
 		Hold: Const(time.Millisecond), Think: Const(time.Millisecond), Duration: time.Second,
 	}
-	g, err := NewGroup(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
-	check.OK(t, err)
+	g := check.Must(NewGroup(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s))(t)
 	defer g.Close()
 	check.OK(t, g.Start())
 	<-g.Done()
@@ -599,8 +586,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 			if kind.Quorum() {
 				on = nodesForTest(t)
 			}
-			r, err := New(on, s)
-			check.OK(t, err)
+			r := check.Must(New(on, s))(t)
 			running(t, r)
 			most, together := 0, kind.permits() || kind == All || s.Reads > 0
 			for done := r.Done(); done != nil; {
@@ -644,8 +630,7 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 	} {
 		s := Scenario{Lock: process(Mutex, time.Second), Clients: 1}
 		ask(&s)
-		r, err := New(Servers{Redis: rdb}, s)
-		check.OK(t, err)
+		r := check.Must(New(Servers{Redis: rdb}, s))(t)
 		if err := r.Start(); err == nil || !strings.Contains(err.Error(), setting) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", setting, err)
 		}
@@ -772,10 +757,8 @@ func TestACrashBeforeACommandIsACrash(t *testing.T) {
 }
 
 func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {
-	s, err := Parse([]byte("lock: {exec: \"python3 'my client.py'\", ttl: 2s}\nversus: [mutex, {exec: ./other}]\n"))
-	check.OK(t, err)
-	again, err := Parse(s.WithDefaults().Marshal())
-	check.OK(t, err)
+	s := check.Must(Parse([]byte("lock: {exec: \"python3 'my client.py'\", ttl: 2s}\nversus: [mutex, {exec: ./other}]\n")))(t)
+	again := check.Must(Parse(s.WithDefaults().Marshal()))(t)
 	if again.Lock.Exec != "python3 'my client.py'" || again.Lock.Kind != Exec || s.Versus[1].Exec != "./other" {
 		t.Errorf("read %+v, again %+v", s, again.Lock)
 	}
@@ -806,8 +789,7 @@ func TestCloseEndsTheStartOfClientProcesses(t *testing.T) {
 	first := fmt.Sprintf("touch '%s'; exec sleep 1000", file)
 	later := fmt.Sprintf("if mkdir '%s.d' 2>/dev/null; then %s; fi; %s", file, process(Mutex, time.Second).Exec, first) // the second process hangs
 	for _, command := range []string{first, later} {
-		g, err := NewGroup(on, Scenario{Clients: 1}.WithClient(command))
-		check.OK(t, err)
+		g := check.Must(NewGroup(on, Scenario{Clients: 1}.WithClient(command)))(t)
 		over := make(chan error)
 		go func() { over <- g.Start() }()
 		for _, err := os.Stat(file); err != nil; _, err = os.Stat(file) {

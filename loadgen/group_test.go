@@ -18,8 +18,7 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 			Lock: Lock{Kind: Mutex, Wait: Wait{Poll: 5 * time.Millisecond}}, Versus: []Lock{{Kind: Mutex}, {Kind: Fair}},
 			Keys: Keys{Pick: PickOne, N: 1}, Clients: 3, Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
 		}
-		g, err := NewGroup(Servers{Redis: rdb}, compared)
-		check.OK(t, err)
+		g := check.Must(NewGroup(Servers{Redis: rdb}, compared))(t)
 		defer func() {
 			check.Is(t, g.Close(), nil)
 			checkNoKeys(t, rdb)
@@ -52,9 +51,7 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		check.Is(t, g.Inject(Fault{Kind: Flush}), nil)
 		check.OK(t, g.Stop())
 		for _, c := range g.Beside() {
-			if c.Metrics.Running {
-				t.Errorf("%s goes on after Stop", c.Lock)
-			}
+			check.False(t, c.Metrics.Running, "%s goes on after Stop", c.Lock)
 		}
 	})
 }

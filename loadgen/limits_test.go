@@ -230,8 +230,7 @@ func TestClientsThatShareAConnectionHaveNoOther(t *testing.T) {
 	s.Clients, s.Conns, s.Lock.Kind = 12, 1, "classic/blind-delete"
 	r := started(t, rdb, s)
 	until(t, r, "all clients at work", func(m Metrics) bool { return m.Acquired > 300 })
-	all, err := rdb.ClientList(t.Context()).Result()
-	check.OK(t, err)
+	all := check.Must(rdb.ClientList(t.Context()).Result())(t)
 	if n := strings.Count(all, "cmd=evalsha") + strings.Count(all, "cmd=set ") + strings.Count(all, "cmd=del "); n != 1 {
 		t.Errorf("they have %d connections:\n%s", n, all)
 	}

@@ -50,8 +50,7 @@ func closing(t testing.TB, rdb *redis.Client) *redis.Client {
 // started returns a run that stops at the end of the test.
 func started(t testing.TB, rdb *redis.Client, s Scenario) *Run {
 	t.Helper()
-	r, err := New(Servers{Redis: rdb}, s)
-	check.OK(t, err)
+	r := check.Must(New(Servers{Redis: rdb}, s))(t)
 	return running(t, r)
 }
 
@@ -116,8 +115,7 @@ func checkSums(t testing.TB, m Metrics) {
 // checkNoKeys fails the test if the server has any keys.
 func checkNoKeys(t testing.TB, rdb *redis.Client) {
 	t.Helper()
-	keys, err := rdb.Keys(context.Background(), "*").Result()
-	check.OK(t, err)
+	keys := check.Must(rdb.Keys(context.Background(), "*").Result())(t)
 	check.AtMost(t, len(keys), 0, "keys left behind: %q", keys)
 }
 

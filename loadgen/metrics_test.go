@@ -26,9 +26,7 @@ func TestPercentilesAreWithinOnePercentOfTheTruth(t *testing.T) {
 		{"p50", got.P50, all[4999]},
 		{"p99", got.P99, all[9899]},
 	} {
-		if p.got < p.want-p.want/100 || p.got > p.want+p.want/100 {
-			t.Errorf("%s = %s, want %s", p.name, p.got, p.want)
-		}
+		check.Between(t, p.got, p.want-p.want/100, p.want+p.want/100, "%s", p.name)
 	}
 	check.Equal(t, got.Max, all[9999], "max =")
 }
@@ -48,9 +46,7 @@ func TestDurationsOutOfRangeAreCounted(t *testing.T) {
 	h := newHistogram()
 	h.add(-time.Second)
 	h.add(3 * time.Hour)
-	if got := h.hdr.TotalCount(); got != 2 {
-		t.Errorf("counted %d of 2", got)
-	}
+	check.Equal(t, h.hdr.TotalCount(), 2, "counted")
 }
 
 func TestResetForgetsEverything(t *testing.T) {
@@ -71,9 +67,7 @@ func TestEverySecondHasItsOwnFigures(t *testing.T) {
 		t.Fatalf("%d seconds, want 5: %+v", len(got), got)
 	}
 	for i, want := range []int64{2, 1, 0, 0, 1} {
-		if got[i].Acquired != want {
-			t.Errorf("second %d: %d acquired, want %d", i, got[i].Acquired, want)
-		}
+		check.Equal(t, got[i].Acquired, want, "second %d: acquired", i)
 	}
 	if got[0].Wait.Max != 60*time.Millisecond || got[1].Wait.Max != time.Millisecond || got[2].Wait != (Latency{}) {
 		t.Errorf("waits are in the wrong seconds: %+v", got)
@@ -113,9 +107,7 @@ func TestALongGapIsEmptySeconds(t *testing.T) {
 		tl := newTimeline()
 		tl.add(0, time.Second)
 		got := tl.seconds(time.Duration(gap) * time.Second)
-		if want := min(gap+1, HistorySeconds); len(got) != want {
-			t.Errorf("gap of %d: %d seconds, want %d", gap, len(got), want)
-		}
+		check.Equal(t, len(got), min(gap+1, HistorySeconds), "gap of %d: seconds", gap)
 		var sum int64
 		for _, s := range got {
 			sum += s.Acquired

@@ -205,8 +205,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			on := Servers{Redis: connect(t, addr)}
 			var m Metrics
 			for again := true; again; again = c.found(m) == 0 && m.Stall.Longest > 0 { // a machine without CPU time explains what it delays
-				r, err := newRun(on, s, c.open)
-				check.OK(t, err)
+				r := check.Must(newRun(on, s, c.open))(t)
 				running(t, r)
 				<-r.Done()
 				m = r.Metrics()
@@ -221,8 +220,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			}
 
 			// The unchanged lock keeps the same promise.
-			sound, err := New(on, s)
-			check.OK(t, err)
+			sound := check.Must(New(on, s))(t)
 			running(t, sound)
 			<-sound.Done()
 			if m := sound.Metrics(); !m.Verdict(s).Safe || m.Acquired < 5 {

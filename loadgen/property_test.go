@@ -137,8 +137,7 @@ func runRandomly(t *testing.T, s Scenario, openSession func(sessionConfig) (sess
 		if openSession == nil {
 			openSession = open
 		}
-		r, err := newRun(set.on, s, openSession)
-		check.OK(t, err)
+		r := check.Must(newRun(set.on, s, openSession))(t)
 		log, h := &eventLog{}, &oracle.History{}
 		r.Listen(log.add)
 		r.Record(h)

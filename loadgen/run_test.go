@@ -41,8 +41,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 
 func TestLockWithoutNXIsCaught(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
-	r, err := newRun(Servers{Redis: rdb}, busy, openNoNX(rdb))
-	check.OK(t, err)
+	r := check.Must(newRun(Servers{Redis: rdb}, busy, openNoNX(rdb)))(t)
 	running(t, r)
 	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Violations.Overlap.Count >= 100 })
 	if m.Violations.Overlap.Longest <= 0 {
@@ -357,8 +356,7 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 
 func TestStartAndStopMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Servers{Redis: piped(t)}, Scenario{Clients: 3})
-		check.OK(t, err)
+		r := check.Must(New(Servers{Redis: piped(t)}, Scenario{Clients: 3}))(t)
 		if m := r.Metrics(); m.Running || m.Clients.Total != 0 || m.Elapsed != 0 {
 			t.Errorf("before the start: %+v", m)
 		}
@@ -399,8 +397,7 @@ func TestAllMethodsAtOnce(t *testing.T) {
 }
 
 func TestClientsAreCapped(t *testing.T) {
-	r, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{})
-	check.OK(t, err)
+	r := check.Must(New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{}))(t)
 	for asked, want := range map[int]int{-5: 0, 0: 0, 12: 12, MaxClients + 1: MaxClients, 1 << 40: MaxClients} {
 		r.SetClients(asked)
 		check.Equal(t, r.Scenario().Clients, want, "asked for %d", asked)

@@ -40,9 +40,7 @@ func TestARunLastsAsLongAsItsStages(t *testing.T) {
 	s := Scenario{Stages: []Stage{{For: time.Second}, {For: 2 * time.Second}}}
 	check.Equal(t, s.WithDefaults().Duration, 3*time.Second, "lasts")
 	s.Duration = time.Second
-	if got := s.WithDefaults().Duration; got != time.Second {
-		t.Errorf("lasts %s though it was told", got)
-	}
+	check.Equal(t, s.WithDefaults().Duration, time.Second, "the duration, though it was told")
 }
 
 func TestKeysCarryThePrefix(t *testing.T) {
@@ -96,11 +94,9 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 func TestAValidLockIsOneOfPackageLock(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is sent
 	defer rdb.Close()
-	client, err := lock.New(rdb, lock.Config{})
-	check.OK(t, err)
+	client := check.Must(lock.New(rdb, lock.Config{}))(t)
 	defer client.Close()
-	q, err := lock.NewQuorum([]*redis.Client{rdb}, lock.QuorumConfig{})
-	check.OK(t, err)
+	q := check.Must(lock.NewQuorum([]*redis.Client{rdb}, lock.QuorumConfig{}))(t)
 	defer q.Close()
 	valid := map[Kind]int{}
 	for _, kind := range Kinds() {

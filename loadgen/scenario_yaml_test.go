@@ -19,9 +19,7 @@ var example string
 func parsed(t *testing.T, text string) Scenario {
 	t.Helper()
 	s, err := Parse([]byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	check.OK(t, err, "\n%s", text)
 	return s
 }
 

@@ -28,12 +28,10 @@ func join(t *testing.T, n int, s Scenario) *joined {
 	t.Helper()
 	rdb := piped(t)
 	s.Keys.Prefix = "p:"
-	shares, err := s.Shares(n)
-	check.OK(t, err)
+	shares := check.Must(s.Shares(n))(t)
 	all := &joined{}
 	for i, share := range shares {
-		r, err := New(Servers{Redis: rdb}, share)
-		check.OK(t, err)
+		r := check.Must(New(Servers{Redis: rdb}, share))(t)
 		r.Join(i + 1)
 		r.Listen(func(e Event) {
 			all.mu.Lock()
@@ -48,8 +46,7 @@ func join(t *testing.T, n int, s Scenario) *joined {
 // sent returns a snapshot as another process gets it.
 func sent(t *testing.T, r *Run) Snapshot {
 	t.Helper()
-	text, err := json.Marshal(r.Snapshot())
-	check.OK(t, err)
+	text := check.Must(json.Marshal(r.Snapshot()))(t)
 	var s Snapshot
 	check.OK(t, json.Unmarshal(text, &s))
 	return s
@@ -111,9 +108,7 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 		if got.Counts != want || got.Running || !got.Began.Equal(began) || want.Acquired < 100 || want.TimedOut == 0 || want.Abandoned != 4 {
 			t.Errorf("got  %+v\nwant %+v", got.Counts, want)
 		}
-		if want := sums.latencies(); got.Latency != want {
-			t.Errorf("the latencies are\n%+v, want\n%+v", got.Latency, want)
-		}
+		check.Equal(t, got.Latency, sums.latencies(), "the latencies")
 		if got.Latency.Wait.Max != time.Duration(max(all.longest(Acquired), all.longest(TimedOut))) {
 			t.Errorf("the longest wait is %s", got.Latency.Wait.Max)
 		}
@@ -241,8 +236,7 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 		newer := sent(t, all.runs[0])
 		wide := hdrhistogram.New(1, 1<<50, 1)
 		check.OK(t, wide.RecordValue(1<<49))
-		outside, err := wide.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-		check.OK(t, err)
+		outside := check.Must(wide.Encode(hdrhistogram.V2CompressedEncodingCookieBase))(t)
 		for name, garble := range map[string]func(*Snapshot){
 			"no base64":          func(s *Snapshot) { s.Latencies[0].Counts = "!" + s.Latencies[0].Counts },
 			"half a histogram":   func(s *Snapshot) { s.Latencies[2].Counts = s.Latencies[2].Counts[:len(s.Latencies[2].Counts)/2] },

@@ -191,8 +191,7 @@ func TestHolderDoesNotAcquire(t *testing.T) {
 				r.Errorf("%s is free, and the holder is %v, %v", key, held, err)
 			}
 			lease := r.locked(of)
-			held, err := of.Holder(ctx)
-			r.must(err)
+			held := check.Must(of.Holder(ctx))(r)
 			if held == nil || held.Token != lease.Token() || held.Owner() != "us" || held.TTL < 59*time.Second || held.TTL > time.Minute {
 				r.Errorf("%s: the holder is %+v", key, held)
 			}
@@ -241,8 +240,7 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 		for i := range r.links {
 			r.links[i].Refuse(errors.New("nothing must be sent"))
 		}
-		c, err := lock.New(r.via[0], lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(r.via[0], lock.Config{}))(r)
 		defer c.Close()
 		q := r.quorum(lock.QuorumConfig{})
 		type validated interface{ Validate() error }
@@ -267,9 +265,7 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 		}
 		for _, field := range reflect.VisibleFields(reflect.TypeFor[lock.Options]()) {
 			o, known := set[field.Name]
-			if !known {
-				r.Errorf("Options.%s is not tested", field.Name)
-			}
+			check.True(r, known, "Options.%s is not tested", field.Name)
 			row, everywhere := "| `"+field.Name+"` |", true
 			for _, kind := range kinds {
 				v, l := kind(o)
@@ -290,8 +286,7 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 				table += row + "\n"
 			}
 		}
-		page, err := os.ReadFile("../docs/library.md")
-		r.must(err)
+		page := check.Must(os.ReadFile("../docs/library.md"))(r)
 		if !strings.Contains(string(page), "\n"+table+"\n") {
 			r.Errorf("docs/library.md lacks this table:\n%s", table)
 		}
@@ -327,9 +322,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		}
 		for kind, want := range map[lock.EventKind]int64{lock.Failed: s.Failed, lock.NotRenewed: s.NotRenewed, lock.Expired: s.Expired,
 			lock.Undone: s.Undone, lock.GaveUp: s.GaveUp, lock.Acquired: s.Acquired, lock.Contended: s.Contended} {
-			if int64(d.count(kind)) != want {
-				r.Errorf("%d events that say %v, and %d are counted", d.count(kind), kind, want)
-			}
+			check.Equal(r, int64(d.count(kind)), want, "the count of events that say %v", kind)
 		}
 	})
 }

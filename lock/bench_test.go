@@ -17,8 +17,7 @@ import (
 func BenchmarkCycle(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(b).Addr()})
 	defer rdb.Close()
-	c, err := lock.New(rdb, lock.Config{})
-	check.OK(b, err)
+	c := check.Must(lock.New(rdb, lock.Config{}))(b)
 	defer c.Close()
 	for _, kind := range []struct {
 		name   string

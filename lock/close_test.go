@@ -38,8 +38,7 @@ func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 		r := onCluster(t, server.ClusterOptions{})
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), ReadTimeout: time.Minute})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		var leases []*lock.Lease
 		for i := range 20 { // on all masters
 			lease := r.lock(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))

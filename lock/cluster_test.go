@@ -27,7 +27,7 @@ type clusterRig struct {
 
 func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
 	t.Helper()
-	r := &clusterRig{rig: &rig{T: t}, nodes: server.ClusterForTest(t, o)}
+	r := &clusterRig{rig: &rig{tester: tester{T: t}}, nodes: server.ClusterForTest(t, o)}
 	r.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs()})
 	t.Cleanup(func() { r.rdb.Close() })
 	return r
@@ -36,8 +36,7 @@ func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
 // client returns a client that the test closes at its end.
 func (r *clusterRig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
-	c, err := lock.New(r.rdb, cfg)
-	r.must(err)
+	c := check.Must(lock.New(r.rdb, cfg))(r)
 	r.Cleanup(func() { c.Close() })
 	return c
 }
@@ -47,16 +46,14 @@ func (r *clusterRig) node(addr string) (rdb *redis.Client, id string) {
 	r.Helper()
 	rdb = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	r.Cleanup(func() { rdb.Close() })
-	id, err := rdb.Do(ctx, "cluster", "myid").Text()
-	r.must(err)
+	id = check.Must(rdb.Do(ctx, "cluster", "myid").Text())(r)
 	return rdb, id
 }
 
 // master returns the address of the master that has a key.
 func (r *clusterRig) master(key string) string {
 	r.Helper()
-	rdb, err := r.rdb.MasterForKey(ctx, key)
-	r.must(err)
+	rdb := check.Must(r.rdb.MasterForKey(ctx, key))(r)
 	return rdb.Options().Addr
 }
 
@@ -112,9 +109,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 		r.must(after.Unlock(ctx))
 	}
 	r.until("the listeners to go", func() bool { return len(r.channels()) == 0 })
-	if len(masters) != 3 {
-		t.Errorf("the locks were on %d of 3 masters", len(masters))
-	}
+	check.Equal(t, len(masters), 3, "masters of 3 with locks")
 }
 
 // channels returns the channels that have subscribers, on all nodes.
@@ -137,8 +132,7 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 	single := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: single.Addr()})
 	t.Cleanup(func() { rdb.Close() })
-	alone, err := lock.New(rdb, lock.Config{})
-	r.must(err)
+	alone := check.Must(lock.New(rdb, lock.Config{}))(r)
 	t.Cleanup(func() { alone.Close() })
 	c := r.client(lock.Config{})
 	for _, key := range []string{"a}b", "{}a", "}{", ""} {
@@ -296,9 +290,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	m.finish() // MOVED
 	r.must(<-waiting)
 	renewed()
-	if !kept.Valid() {
-		t.Error("the lease was lost on the way")
-	}
+	check.True(t, kept.Valid(), "the lease was lost on the way")
 	r.must(kept.Unlock(ctx))
 	again := r.locked(c.Mutex("{o}kept", often))
 	check.Equal(t, again.Fence(), 2, "fence")
@@ -313,14 +305,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}}
 	lease := r.lock(c.Mutex("orders", o))
-	next := make(chan error, 1)
-	go func() {
-		lease, err := other.Mutex("orders", o).Lock(ctx)
-		if err == nil {
-			err = lease.Unlock(ctx)
-		}
-		next <- err
-	}()
+	next := passAsync(other.Mutex("orders", o))
 	r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 })
 	master := r.master("orders")
 	rdb, _ := r.node(master)
@@ -348,8 +333,7 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 	addrs := append(make([]string, 0, 8), r.nodes.Addrs()[0])
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	t.Cleanup(func() { rdb.Close() })
-	c, err := lock.New(rdb, lock.Config{})
-	r.must(err)
+	c := check.Must(lock.New(rdb, lock.Config{}))(r)
 	t.Cleanup(func() { c.Close() })
 	for i := range 10 {
 		lease := r.locked(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))
@@ -372,8 +356,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 	} {
 		o.Addrs = r.nodes.Addrs()
 		rdb := redis.NewClusterClient(&o)
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		for i := range 20 {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
 			lease := r.locked(m)
@@ -403,11 +386,9 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	t.Cleanup(func() { rdb.Close() })
 	var d eventRecorder
-	c, err := lock.New(rdb, lock.Config{Observe: d.write})
-	r.must(err)
+	c := check.Must(lock.New(rdb, lock.Config{Observe: d.write}))(r)
 	t.Cleanup(func() { c.Close() })
-	warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx) // the scripts are loaded from now on
-	r.must(err)
+	warm := r.lock(c.Mutex("warm", lock.Options{})) // the scripts are loaded from now on
 	r.must(warm.Unlock(ctx))
 	lease := r.lock(c.Mutex("orders", lock.Options{}))
 	link.FreezeReplies()

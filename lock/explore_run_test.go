@@ -147,8 +147,7 @@ func (o *ordered) warmUp(t *testing.T) {
 		if p.quorum != nil {
 			l = p.quorum.Redlock("warm", lock.Options{})
 		}
-		lease, err := l.TryLock(context.Background())
-		check.OK(t, err)
+		lease := check.Must(l.TryLock(context.Background()))(t)
 		check.OK(t, errors.Join(lease.Extend(context.Background(), time.Minute), lease.Unlock(context.Background())))
 	}
 }

@@ -63,11 +63,7 @@ func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 			name := fmt.Sprint(i)
 			want = append(want, name)
 			all.Go(func() {
-				lease, err := clients[i%len(clients)].Fair("orders", lock.Options{}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(clients[i%len(clients)].Fair("orders", lock.Options{}))
 				order.add(name)
 				r.must(lease.Unlock(ctx))
 			})
@@ -76,9 +72,7 @@ func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 		r.must(first.Unlock(ctx))
 		all.Wait()
 		check.Equal(r, order.String(), strings.Join(want, " "), "served in the order")
-		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-			r.Errorf("%d keys left behind: %v", n, r.rdb.Keys(ctx, "*").Val())
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind: %v", r.rdb.Keys(ctx, "*").Val())
 	})
 }
 
@@ -106,8 +100,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		next := <-got
 		r.holds("orders", next.Token())
 		check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 50*time.Second, "the claim did not extend to the full TTL")
-		message, err := messages.ReceiveMessage(ctx)
-		r.must(err)
+		message := check.Must(messages.ReceiveMessage(ctx))(r)
 		check.Equal(r, message.Payload, next.Token(), "the message names")
 		if process := next.Token()[len(next.Token())-12:]; message.Channel != "{orders}:free:"+process {
 			r.Errorf("the message is on %q, want the channel of the next holder's process", message.Channel)
@@ -131,8 +124,7 @@ func (r *rig) ghosts(n int, listening bool) (tokens []string) {
 		if listening {
 			ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
 			r.Cleanup(func() { ear.Close() })
-			_, err := ear.Receive(ctx)
-			r.must(err)
+			check.Must(ear.Receive(ctx))(r)
 		}
 	}
 	return tokens
@@ -263,9 +255,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		if took := time.Since(left); tooLate(took, 5*time.Second) {
 			r.Errorf("it was in the queue for another %v; a dead one would be for 6 s", took)
 		}
-		if n := r.rdb.ZCard(ctx, "{orders}:alive").Val(); n != 0 {
-			r.Errorf("it has left the queue, and %d heartbeats are stored", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:alive").Val(), 0, "heartbeats stored of one that has left the queue")
 		r.must(lease.Unlock(ctx))
 		r.until("an empty server", func() bool { return r.rdb.DBSize(ctx).Val() == 0 })
 	})
@@ -286,11 +276,7 @@ func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
 			})
 			r.queued("orders", 1)
 			all.Go(func() {
-				l, err := c.As("c").Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				l := r.lock(c.As("c").Fair("orders", lock.Options{TTL: time.Minute}))
 				r.must(l.Unlock(ctx))
 			})
 			r.queued("orders", 2)
@@ -313,11 +299,7 @@ func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 				order.add(fmt.Sprint(i))
 				r.must(lease.Unlock(ctx))
 			})
@@ -338,11 +320,7 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 5 {
 			all.Go(func() {
-				l, err := c.As(fmt.Sprint(i)).Fair("orders", lock.Options{}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				l := r.lock(c.As(fmt.Sprint(i)).Fair("orders", lock.Options{}))
 				order.add(fmt.Sprint(i))
 				r.must(l.Unlock(ctx))
 			})
@@ -365,11 +343,7 @@ func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
 	got := make(chan time.Time, n)
 	for range n {
 		go func() {
-			lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-				return
-			}
+			lease := r.lock(c.Fair("orders", lock.Options{}))
 			at := time.Now()
 			r.must(lease.Unlock(ctx))
 			got <- at
@@ -452,18 +426,13 @@ func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
 		got := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() {
-			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-				return
-			}
+			next := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 			close(got)
 			r.must(next.Unlock(ctx))
 		})
 		r.queued("orders", 1)
 		r.must(lease.Unlock(ctx))
-		lease, err := greedy.Lock(ctx) // behind the waiter
-		r.must(err)
+		lease = r.lock(greedy) // behind the waiter
 		select {
 		case <-got:
 		default:
@@ -478,14 +447,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		lease := r.locked(c.Fair("orders", lock.Options{}))
-		waiting := make(chan error, 1)
-		go func() {
-			l, err := c.As("b").Fair("orders", lock.Options{}).Lock(ctx)
-			if err == nil {
-				err = l.Unlock(ctx)
-			}
-			waiting <- err
-		}()
+		waiting := passAsync(c.As("b").Fair("orders", lock.Options{}))
 		r.queued("orders", 1)
 		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but with a queue
 		check.Is(r, tried(c.As("c").Fair("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
@@ -510,14 +472,7 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		// A waiter of the fair lock receives the release of a mutex.
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		other := r.lock(mutex)
-		got := make(chan error, 1)
-		go func() {
-			l, err := fair.Lock(ctx)
-			if err == nil {
-				err = l.Unlock(ctx)
-			}
-			got <- err
-		}()
+		got := passAsync(fair)
 		r.queued("orders", 1)
 		r.must(other.Unlock(ctx))
 		r.must(<-got)
@@ -555,11 +510,7 @@ func TestAFairLockIsFencedPerHolder(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				lease, err := c.As(fmt.Sprint(i)).Fair("orders", lock.Options{Fence: true}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(c.As(fmt.Sprint(i)).Fair("orders", lock.Options{Fence: true}))
 				mu.Lock()
 				if lease.Fence() <= last {
 					r.Errorf("fence %d after %d", lease.Fence(), last)
@@ -635,11 +586,7 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 			var all sync.WaitGroup
 			for range waiters {
 				all.Go(func() {
-					l, err := c.Fair(key, lock.Options{TTL: time.Minute}).Lock(ctx)
-					if err != nil {
-						r.Error(err)
-						return
-					}
+					l := r.lock(c.Fair(key, lock.Options{TTL: time.Minute}))
 					r.must(l.Unlock(ctx))
 				})
 			}
@@ -652,9 +599,7 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 		most := testtier.Size(256, 1024, 1024)
 		few, many := cost(16), cost(most)
 		t.Logf("commands a hand-over: %.1f with 16 waiters, %.1f with %d", few, many, most)
-		if many > few*1.1 {
-			r.Errorf("a hand-over takes %.1f commands with 16 waiters and %.1f with %d", few, many, most)
-		}
+		check.AtMost(r, many, few*1.1, "commands of a hand-over with %d waiters", most)
 	})
 }
 
@@ -671,29 +616,25 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 		"fenced":      {plain, lock.Options{TTL: 20 * time.Second, Fence: true}, 2},
 		"both fenced": {lock.Options{TTL: 20 * time.Second, Fence: true}, lock.Options{TTL: 20 * time.Second, Fence: true}, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				client := r.client(lock.Config{})
-				first := r.lock(client.Fair("orders", c.from))
-				won := make(chan *lock.Lease)
-				go func() {
-					next, err := client.Fair("orders", c.to).Lock(ctx)
-					check.Is(r, err, nil)
-					won <- next
-				}()
-				r.queued("orders", 1)
-				before := r.calls("evalsha")
-				r.must(first.Unlock(ctx))
-				next := <-won
-				if sent := r.calls("evalsha") - before; sent != c.commands {
-					r.Errorf("it took %d commands, want %d", sent, c.commands)
-				}
-				if left := r.rdb.PTTL(ctx, "orders").Val(); left <= c.to.TTL-5*time.Second || left > c.to.TTL {
-					r.Errorf("%v left", left)
-				}
-				check.Equal(r, c.to.Fence, next.Fence() > 0, "fenced")
-				r.must(next.Unlock(ctx))
-			})
+		sub(t, name, onRedis, func(r *rig) {
+			client := r.client(lock.Config{})
+			first := r.lock(client.Fair("orders", c.from))
+			won := make(chan *lock.Lease)
+			go func() {
+				next, err := client.Fair("orders", c.to).Lock(ctx)
+				check.Is(r, err, nil)
+				won <- next
+			}()
+			r.queued("orders", 1)
+			before := r.calls("evalsha")
+			r.must(first.Unlock(ctx))
+			next := <-won
+			check.Equal(r, r.calls("evalsha")-before, c.commands, "commands")
+			if left := r.rdb.PTTL(ctx, "orders").Val(); left <= c.to.TTL-5*time.Second || left > c.to.TTL {
+				r.Errorf("%v left", left)
+			}
+			check.Equal(r, c.to.Fence, next.Fence() > 0, "fenced")
+			r.must(next.Unlock(ctx))
 		})
 	}
 }
@@ -720,8 +661,7 @@ func (r *rig) calls(name string) int {
 // heartbeat is later than that of a waiter that comes now.
 func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		lease := r.lock(near.Fair("orders", lock.Options{}))
 		clients := []*lock.Client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}

@@ -56,8 +56,7 @@ func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 func TestTheEndOfTheWaitingContextDoesNotEndTheLease(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		short, cancel := context.WithTimeout(ctx, time.Second)
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
-		r.must(err)
+		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short))(r)
 		cancel()
 		time.Sleep(time.Minute)
 		if !lease.Valid() || lease.Context().Err() != nil {
@@ -109,8 +108,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		m := c.Mutex("orders", lock.Options{TTL: time.Second})
-		warm, err := m.TryLock(ctx) // connected, and the script is loaded
-		r.must(err)
+		warm := r.locked(m) // connected, and the script is loaded
 		r.must(warm.Unlock(ctx))
 		r.link.FreezeReplies()
 		failed := make(chan error)

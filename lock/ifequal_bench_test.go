@@ -17,8 +17,7 @@ import (
 func BenchmarkExtension(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(b).Addr()})
 	b.Cleanup(func() { rdb.Close() })
-	sha, err := rdb.ScriptLoad(b.Context(), lua("mutex_extend")).Result()
-	check.OK(b, err)
+	sha := check.Must(rdb.ScriptLoad(b.Context(), lua("mutex_extend")).Result())(b)
 	key, token := "orders", defaultOwner()+"~"+"0193b5c1-7c2a-7e3b-8a4d-0123456789ab"
 	check.OK(b, rdb.Set(b.Context(), key, token, defaultTTL).Err())
 	for _, way := range []struct {

@@ -18,9 +18,7 @@ import (
 // Scenario 6: a failed TryLock returns nil, on which a deferred Unlock is called.
 func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 	for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": new(lock.Lease)} {
-		if lease.Valid() {
-			t.Errorf("%s is valid", name)
-		}
+		check.False(t, lease.Valid(), "%s is valid", name)
 		check.Is(t, lease.Unlock(ctx), lock.ErrArgument, "unlock %s", name)
 		check.Is(t, lease.Extend(ctx, time.Second), lock.ErrArgument, "extend %s", name)
 	}
@@ -87,8 +85,7 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		work, cancel := context.WithCancel(ctx)
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(work)
-		r.must(err)
+		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(work))(r)
 		context.AfterFunc(work, func() { _ = lease.Unlock(work) })
 		cancel()
 		<-lease.Context().Done()
@@ -104,16 +101,13 @@ func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 func TestALeaseThatIsTiedToAContextEndsWithItThoughTheServerIsSilent(t *testing.T) {
 	onChild(t, func(r *rig, child *server.Child) {
 		work, cancel := context.WithCancel(ctx)
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Hour}).Lock(work)
-		r.must(err)
+		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Hour}).Lock(work))(r)
 		unlocked := make(chan error, 1)
 		context.AfterFunc(work, func() { unlocked <- lease.Unlock(work) })
 		r.must(child.Freeze())
 		cancel()
 		check.Is(r, <-unlocked, context.Canceled)
-		if lease.Valid() {
-			r.Error("it is valid yet")
-		}
+		check.False(r, lease.Valid(), "it is valid yet")
 		r.must(child.Continue())
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 	})

@@ -139,8 +139,7 @@ func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 		"nest": "*1\r\n", "line": "+x", "array": "*4096\r\n*4096\r\n:1\r\n:1\r\n", "bulk": "$4000000\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
 	} {
 		t.Run(name, func(t *testing.T) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			check.OK(t, err)
+			ln := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			var conns sync.WaitGroup
 			conns.Go(func() {
 				for {
@@ -209,14 +208,7 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 		c := r.client(lock.Config{})
 		reader := r.client(lock.Config{})
 		first := r.lock(reader.RW("rates", lock.Options{}).Reader())
-		patient := make(chan error, 1)
-		go func() {
-			lease, err := c.As("patient").RW("rates", lock.Options{}).Writer().Lock(ctx)
-			if err == nil {
-				err = lease.Unlock(ctx)
-			}
-			patient <- err
-		}()
+		patient := passAsync(c.As("patient").RW("rates", lock.Options{}).Writer())
 		time.Sleep(10 * time.Millisecond)
 		for range 10 {
 			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)

@@ -60,8 +60,6 @@ func TestAWaiterDoesNotSleepBehindOneForAnotherName(t *testing.T) {
 		time.Sleep(time.Second)
 		freed := time.Now()
 		r.must(plain.Unlock(ctx))
-		if took := (<-next).Sub(freed); took > 10*time.Millisecond {
-			r.Errorf("the next one got in %v after the release", took)
-		}
+		check.AtMost(r, (<-next).Sub(freed), 10*time.Millisecond, "the next one got in after the release")
 	})
 }

@@ -36,8 +36,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	defer rdb.Close()
 	const channel = "{k}:free"
 	before := goleak.IgnoreCurrent()
-	c, err := New(rdb, Config{})
-	check.OK(t, err)
+	c := check.Must(New(rdb, Config{}))(t)
 	n := &c.core.notifier
 	q := n.use(channel, "")
 	for deadline := time.Now().Add(10 * time.Second); !q.subscribed(); time.Sleep(time.Millisecond) {
@@ -50,9 +49,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	for range 1000 {
 		pipe.Publish(ctx, channel, strings.Repeat("x", 10))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(pipe.Exec(ctx))(t)
 	for deadline := time.Now().Add(10 * time.Second); !inSelect("initAllChan"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the channel of go-redis is not full")
@@ -62,7 +59,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	n.mu.Unlock()
 	check.OK(t, c.Close())
 	_ = rdb.Close() // its connections have goroutines, too
-	err = goleak.Find(before)
+	err := goleak.Find(before)
 	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
 		err = goleak.Find(before)
 	}
@@ -215,9 +212,7 @@ func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
 func TestAConfirmedSubscriptionWakesTheFirstWaiter(t *testing.T) {
 	q := &waitQueue{channel: "free"}
 	first := q.join("")
-	if q.subscribed() {
-		t.Error("the queue is subscribed before the confirmation")
-	}
+	check.False(t, q.subscribed(), "the queue is subscribed before the confirmation")
 	q.onSubscribed("free")
 	if !q.subscribed() || !woken(first) {
 		t.Error("want the queue subscribed and the first waiter woken")

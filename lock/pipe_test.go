@@ -44,9 +44,7 @@ func (r *rig) lockBriefly(m *lock.Mutex) {
 		check.Is(r, err, context.DeadlineExceeded)
 		return
 	}
-	if stored := r.rdb.Get(ctx, lease.Key()).Val(); stored != lease.Token() {
-		r.Errorf("%q holds %q, want our token %q", lease.Key(), stored, lease.Token())
-	}
+	check.Equal(r, r.rdb.Get(ctx, lease.Key()).Val(), lease.Token(), "%q holds", lease.Key())
 	check.Is(r, lease.Unlock(ctx), nil)
 }
 
@@ -54,11 +52,9 @@ func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
 	child := server.ForTest(t, "--requirepass", "secret")
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})
 	t.Cleanup(func() { rdb.Close() })
-	c, err := lock.New(rdb, lock.Config{})
-	check.OK(t, err)
+	c := check.Must(lock.New(rdb, lock.Config{}))(t)
 	t.Cleanup(func() { c.Close() })
-	lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-	check.OK(t, err)
+	lease := check.Must(c.Mutex("orders", lock.Options{}).TryLock(ctx))(t)
 	check.Equal(t, rdb.Get(ctx, "orders").Val(), lease.Token(), "database 5 holds")
 }
 
@@ -68,8 +64,7 @@ func TestAUserWhoMayNotPingCanLock(t *testing.T) {
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
 		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		defer c.Close()
 		lease := r.locked(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))

@@ -37,8 +37,7 @@ func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
 // client has the lock.
 func (r *rig) freezeAndWake(l lock.Locker) {
 	worker := r.worker("hold")
-	in, err := worker.StdinPipe()
-	r.must(err)
+	in := check.Must(worker.StdinPipe())(r)
 	out, err := worker.StdoutPipe()
 	r.must(err)
 	worker.Stderr = os.Stderr
@@ -71,11 +70,9 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		worker := r.worker("write")
-		out, err := worker.StdoutPipe()
-		r.must(err)
+		out := check.Must(worker.StdoutPipe())(r)
 		worker.Stderr = os.Stderr
-		in, err := worker.StdinPipe()
-		r.must(err)
+		in := check.Must(worker.StdinPipe())(r)
 		r.must(worker.Start())
 		t.Cleanup(func() { _ = worker.Process.Kill() })
 		lines := bufio.NewScanner(out)
@@ -87,8 +84,7 @@ func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 		if written, err := store(r.rdb, next.Fence(), "next"); !written || err != nil {
 			r.Fatalf("the holder's write was refused: %v", err)
 		}
-		_, err = io.WriteString(in, "go on\n")
-		r.must(err)
+		check.Must(io.WriteString(in, "go on\n"))(r)
 		r.must(worker.Process.Signal(syscall.SIGCONT))
 		if !lines.Scan() || lines.Text() != "written=false" {
 			r.Errorf("the worker says %q (%v), want its write refused", lines.Text(), lines.Err())

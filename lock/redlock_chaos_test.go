@@ -65,13 +65,11 @@ func chaosSettings(t *testing.T) (length time.Duration, seed uint64) {
 	t.Helper()
 	length, seed = 4*time.Second, rand.Uint64()
 	if s := os.Getenv(chaosTime); s != "" {
-		d, err := time.ParseDuration(s)
-		check.OK(t, err)
+		d := check.Must(time.ParseDuration(s))(t)
 		length = d
 	}
 	if s := os.Getenv(chaosSeed); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		check.OK(t, err)
+		n := check.Must(strconv.ParseUint(s, 10, 64))(t)
 		seed = n
 	}
 	return length, seed

@@ -64,8 +64,7 @@ func (r *nodes) resetStats() {
 // stats returns the commands that a node has executed.
 func (r *nodes) stats(node int) string {
 	r.Helper()
-	info, err := r.rdbs[node].Info(ctx, "commandstats").Result()
-	r.must(err)
+	info := check.Must(r.rdbs[node].Info(ctx, "commandstats").Result())(r)
 	return info
 }
 

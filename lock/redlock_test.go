@@ -36,9 +36,7 @@ func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing
 		if took < r.nodeTimeout() {
 			r.Fatalf("took %v: the frozen node was not asked", took)
 		}
-		if n := r.countOf([]int{1, 2, 3, 4}, "orders", lease.Token()); n < 3 {
-			r.Errorf("the token is on %d nodes", n)
-		}
+		check.AtLeast(r, r.countOf([]int{1, 2, 3, 4}, "orders", lease.Token()), 3, "nodes with the token")
 		latest := began.Add(10*time.Second - drift(10*time.Second) + took - r.nodeTimeout())
 		if d := lease.Deadline(); d.After(latest) {
 			r.Errorf("the lease ends %v after the first request", d.Sub(began))
@@ -382,9 +380,7 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 		for i, most := range []time.Duration{r.nodeTimeout(), 0} { // known to be down the second time
 			began := time.Now()
 			lease := r.locked(m)
-			if took := time.Since(began); took > most {
-				r.Errorf("attempt %d took %v, want at most %v", i, took, most)
-			}
+			check.AtMost(r, time.Since(began), most, "attempt %d took", i)
 			r.must(lease.Unlock(ctx))
 		}
 	})
@@ -422,9 +418,7 @@ func TestALeaseIsRenewedByTheNodesThatAnswer(t *testing.T) {
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		r.freeze(0, 3)
 		time.Sleep(2 * time.Minute)
-		if !lease.Valid() {
-			r.Errorf("lost: %v", context.Cause(lease.Context()))
-		}
+		check.True(r, lease.Valid(), "lost: %v", context.Cause(lease.Context()))
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -445,9 +439,7 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 			link.Thaw()
 		}
 		check.Is(r, <-failed, lock.ErrLost)
-		if lease.Valid() {
-			r.Error("it came back to life")
-		}
+		check.False(r, lease.Valid(), "it came back to life")
 		time.Sleep(time.Millisecond)
 		if n := r.count("orders", ""); n != 5 {
 			r.Errorf("%d nodes still have a copy", 5-n)
@@ -628,8 +620,7 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 		}
 		alias := redis.NewClient(&redis.Options{Addr: "localhost" + r.via[1].Options().Addr[len("127.0.0.1"):]})
 		defer alias.Close()
-		q, err := lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		r.must(err)
+		q := check.Must(lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}))(r)
 		defer q.Close()
 		check.Is(r, tried(q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)), lock.ErrArgument, "two addresses of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
@@ -724,8 +715,7 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 		var locks []*lock.Redlock // each asks another node first
 		for first := range nodeCount {
 			turned := slices.Concat(r.via[first:], r.via[:first])
-			q, err := lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second})
-			r.must(err)
+			q := check.Must(lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second}))(r)
 			defer q.Close()
 			locks = append(locks, q.Redlock("orders", lock.Options{Fence: true}))
 		}
@@ -765,9 +755,7 @@ func TestARedlockIsNotHeldBeforeAQuorumKnowsItsFence(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		lease := r.locked(fenced)
-		if lease.Fence() < 12 {
-			r.Errorf("fence %d after 11", lease.Fence())
-		}
+		check.AtLeast(r, lease.Fence(), 12, "fence after 11")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -964,9 +952,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 		time.Sleep(100 * r.nodeTimeout())
 		// About 800 requests: two processes look every 3 node time-outs on average, the
 		// others every 15. If all look as often as these two, about 2,100.
-		if looks := r.commands(0) - before; looks > 1300 {
-			r.Errorf("%d processes send %d requests in 100 node time-outs", processes, looks)
-		}
+		check.AtMost(r, r.commands(0)-before, 1300, "requests of %d processes in 100 node time-outs", processes)
 		r.freeze(0)
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
@@ -1098,9 +1084,7 @@ func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 			r.Errorf("got %v, want held by billing-7", err)
 		}
 		r.must(other.Close())
-		if !lease.Valid() {
-			r.Error("closing one identity ended another's lease")
-		}
+		check.True(r, lease.Valid(), "closing one identity ended another's lease")
 		r.must(lease.Unlock(ctx))
 	})
 }

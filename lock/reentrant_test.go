@@ -88,11 +88,8 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 			r.Error("the first entry outlived the key")
 		}
 		check.Is(r, first.Unlock(ctx), lock.ErrLost)
-		again, err := owner.Lock(ctx) // begins again at 1
-		r.must(err)
-		if n := r.count("orders", again.Token()); n != 1 {
-			r.Errorf("count %d after a new beginning", n)
-		}
+		again := r.lock(owner) // begins again at 1
+		check.Equal(r, r.count("orders", again.Token()), 1, "count after a new beginning")
 	})
 }
 
@@ -112,9 +109,7 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 			r.Fatalf("the server did not count the unheard entry: %d", n)
 		}
 		second := r.lock(owner)
-		if n := r.count("orders", first.Token()); n != 2 {
-			r.Errorf("count %d after two entries", n)
-		}
+		check.Equal(r, r.count("orders", first.Token()), 2, "count after two entries")
 		r.must(second.Unlock(ctx))
 		r.must(first.Unlock(ctx))
 		r.holds("orders", "")
@@ -145,11 +140,7 @@ func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
 		leases := make(chan *lock.Lease, 20)
 		for range cap(leases) {
 			all.Go(func() {
-				lease, err := owner.Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(owner)
 				leases <- lease
 			})
 		}
@@ -173,19 +164,11 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 		c := r.client(lock.Config{})
 		owner := c.Reentrant("orders", lock.Options{})
 		first := r.lock(owner)
-		waiter := make(chan error, 1)
-		go func() {
-			lease, err := c.Reentrant("orders", lock.Options{}).Lock(ctx)
-			if err == nil {
-				err = lease.Unlock(ctx)
-			}
-			waiter <- err
-		}()
+		waiter := passAsync(c.Reentrant("orders", lock.Options{}))
 		time.Sleep(time.Second)
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		second, err := owner.Lock(short)
-		r.must(err)
+		second := check.Must(owner.Lock(short))(r)
 		r.must(second.Unlock(ctx))
 		r.must(first.Unlock(ctx))
 		r.must(<-waiter)
@@ -212,9 +195,7 @@ func TestARenewedHoldKeepsAllItsEntries(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		time.Sleep(time.Minute)
-		if !second.Valid() {
-			r.Error("the renewal ended with the first entry")
-		}
+		check.True(r, second.Valid(), "the renewal ended with the first entry")
 		r.must(second.Unlock(ctx))
 	})
 }
@@ -283,9 +264,7 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 		if cause := context.Cause(lost.Context()); !errors.Is(cause, lock.ErrLost) || diary.count(lock.Lost) != 1 {
 			r.Errorf("the old lease ended with %v, with %d events of a loss", cause, diary.count(lock.Lost))
 		}
-		if n := r.count("orders", lease.Token()); n != 1 {
-			r.Errorf("count %d after a new beginning", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 1, "count after a new beginning")
 		r.must(lease.Unlock(ctx))
 		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
 	})

@@ -93,9 +93,7 @@ func TestALockThatNoReplicaHasIsGivenBackAtOnce(t *testing.T) {
 		for name, l := range everyKind(r.client(lock.Config{}), "orders", o) {
 			check.Is(r, tried(l.TryLock(ctx)), lock.ErrNotReplicated, "%s", name)
 			synctest.Wait()
-			if n := r.keys(); n != 0 {
-				r.Errorf("%s: %d keys are left", name, n)
-			}
+			check.Equal(r, r.keys(), 0, "%s: keys left", name)
 		}
 	})
 }
@@ -171,8 +169,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	master, replica := r.nodes.Master(), r.nodes.Replicas()[0]
 	for round := range kills {
 		rdb := r.at(master)
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		acquired := make(chan *lock.Lease)
 		for i := range 64 {
 			m := c.Mutex(fmt.Sprint(round, "-", i), lock.Options{TTL: time.Minute, Replicas: 1})
@@ -192,9 +189,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 		r.must(r.nodes.Promote(ctx, replica))
 		after := r.at(replica)
 		for key, token := range tokens {
-			if got := after.Get(ctx, key).Val(); got != token {
-				t.Errorf("round %d: the new master has %q under %s, want %q", round, got, key, token)
-			}
+			check.Equal(t, after.Get(ctx, key).Val(), token, "round %d: the new master has under %s", round, key)
 		}
 		c.Close() // its server is gone
 		r.must(master.Restart(ctx))

@@ -61,14 +61,6 @@ func (r *rig) won(a *await) *lock.Lease {
 	return a.lease
 }
 
-// locked acquires a lock that must be free.
-func (r *rig) locked(l lock.Locker) *lock.Lease {
-	r.Helper()
-	lease, err := l.TryLock(ctx)
-	r.must(err)
-	return lease
-}
-
 // refused checks that a lock is held.
 func (r *rig) refused(l lock.Locker) {
 	r.Helper()
@@ -142,17 +134,14 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 		r.until("another reader to wait", func() bool { return r.field("prices", "s") != "" })
 		short, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		again, err := inside.Reader().Lock(short)
-		r.must(err)
+		again := check.Must(inside.Reader().Lock(short))(r)
 		r.must(again.Unlock(ctx))
 		if writer.over() || late.over() {
 			r.Fatal("another client acquired the lock beside the first reader")
 		}
 		r.must(first.Unlock(ctx))
 		lease := r.won(writer)
-		if late.over() {
-			r.Error("a reader that came later went first")
-		}
+		check.False(r, late.over(), "a reader that came later went first")
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(late).Unlock(ctx))
 		r.gone("prices")
@@ -162,8 +151,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 // Scenario 26: the process of the waiting writer dies.
 func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		first := r.locked(near.RW("prices", lock.Options{}).Reader())
 		doomed, kill := context.WithCancel(ctx)
@@ -194,9 +182,7 @@ func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
 		writer := lockAsync(short, far.RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
 		second := r.lock(c.RW("prices", lock.Options{}).Reader())
-		if took := time.Since(began); took != 5*time.Second {
-			r.Errorf("the reader entered after %v, the writer gave up after 5 s", took)
-		}
+		check.Equal(r, time.Since(began), 5*time.Second, "the reader entered after, the writer gave up after 5 s")
 		<-writer.done
 		if !errors.Is(writer.err, context.DeadlineExceeded) || !errors.Is(writer.err, lock.ErrHeld) {
 			r.Errorf("the writer got %v", writer.err)
@@ -213,26 +199,24 @@ func TestAWriterWaitsForTheReaderWhoStaysLongest(t *testing.T) {
 		unlocks bool
 		want    time.Duration
 	}{"leaves": {true, 5 * time.Second}, "crashes": {false, 10 * time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				client := r.client(lock.Config{})
-				began := time.Now()
-				first := r.locked(client.RW("prices", fixed(10*time.Second)).Reader())
-				second := r.locked(client.RW("prices", fixed(3*time.Second)).Reader())
-				writer := lockAsync(ctx, client.RW("prices", lock.Options{}).Writer())
-				time.Sleep(time.Second)
-				r.must(second.Unlock(ctx))
-				time.Sleep(4 * time.Second)
-				if writer.over() {
-					r.Fatal("the writer did not wait for the first reader")
-				}
-				if c.unlocks {
-					r.must(first.Unlock(ctx))
-				}
-				lease := r.won(writer)
-				check.Between(r, time.Since(began), c.want, c.want+10*time.Millisecond, "the writer entered after")
-				r.must(lease.Unlock(ctx))
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			client := r.client(lock.Config{})
+			began := time.Now()
+			first := r.locked(client.RW("prices", fixed(10*time.Second)).Reader())
+			second := r.locked(client.RW("prices", fixed(3*time.Second)).Reader())
+			writer := lockAsync(ctx, client.RW("prices", lock.Options{}).Writer())
+			time.Sleep(time.Second)
+			r.must(second.Unlock(ctx))
+			time.Sleep(4 * time.Second)
+			if writer.over() {
+				r.Fatal("the writer did not wait for the first reader")
+			}
+			if c.unlocks {
+				r.must(first.Unlock(ctx))
+			}
+			lease := r.won(writer)
+			check.Between(r, time.Since(began), c.want, c.want+10*time.Millisecond, "the writer entered after")
+			r.must(lease.Unlock(ctx))
 		})
 	}
 }
@@ -312,9 +296,7 @@ func TestAWriterThatReadsOnKeepsOtherWritersOut(t *testing.T) {
 		read := r.locked(owner.Reader())
 		r.refused(c.RW("prices", lock.Options{}).Reader())
 		r.must(write.Unlock(ctx))
-		if !read.Valid() {
-			r.Error("the read lease ended with the write lease")
-		}
+		check.True(r, read.Valid(), "the read lease ended with the write lease")
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		other := r.locked(c.RW("prices", lock.Options{}).Reader())
 		check.Is(r, tried(owner.Writer().TryLock(ctx)), lock.ErrUpgrade, "back to the write lock")
@@ -334,10 +316,8 @@ func TestAWriterReadsWithinItsLockWhileAnotherWaits(t *testing.T) {
 		r.claimed("prices")
 		short, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		read, err := owner.Reader().Lock(short)
-		r.must(err)
-		again, err := owner.Writer().Lock(short)
-		r.must(err)
+		read := check.Must(owner.Reader().Lock(short))(r)
+		again := check.Must(owner.Writer().Lock(short))(r)
 		r.must(again.Unlock(ctx))
 		r.must(write.Unlock(ctx))
 		r.refused(c.RW("prices", lock.Options{}).Reader())
@@ -360,9 +340,7 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 			if took := time.Since(began); r.fake && took > 0 {
 				r.Errorf("it took %v to say so", took)
 			}
-			if !reads[i].Valid() {
-				r.Error("the read lease ended")
-			}
+			check.True(r, reads[i].Valid(), "the read lease ended")
 		}
 		check.Equal(r, r.field("prices", "q"), "", "a claim was left")
 		for _, read := range reads {
@@ -439,8 +417,7 @@ func source(r *rig, files ...string) string {
 	r.Helper()
 	var all strings.Builder
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		r.must(err)
+		text := check.Must(os.ReadFile(file))(r)
 		all.Write(text)
 	}
 	return all.String()
@@ -478,16 +455,10 @@ func TestARenewalProlongsOneReaderOnly(t *testing.T) {
 		if got := r.field("prices", "r:"+first.Token()); got <= mine {
 			r.Errorf("from %q to %q by an extension", mine, got)
 		}
-		if got := r.field("prices", "r:"+second.Token()); got != others {
-			r.Errorf("the other reader went from %q to %q", others, got)
-		}
-		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 59*time.Second {
-			r.Errorf("the key ends after %v, before its last reader", ttl)
-		}
+		check.Equal(r, r.field("prices", "r:"+second.Token()), others, "the other reader")
+		check.AtLeast(r, r.rdb.PTTL(ctx, "prices").Val(), 59*time.Second, "the key must not end before its last reader: it ends after")
 		r.must(first.Extend(ctx, time.Second)) // shorter: the key remains for the other
-		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 19*time.Second {
-			r.Errorf("the key ends after %v, before its last reader", ttl)
-		}
+		check.AtLeast(r, r.rdb.PTTL(ctx, "prices").Val(), 19*time.Second, "the key must not end before its last reader: it ends after")
 	})
 }
 
@@ -501,9 +472,7 @@ func TestAReaderIsRenewedUntilItLeaves(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		for _, lease := range leases {
-			if !lease.Valid() {
-				r.Error("a reader was lost")
-			}
+			check.True(r, lease.Valid(), "a reader was lost")
 			r.must(lease.Unlock(ctx))
 		}
 		write := r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Writer())
@@ -686,9 +655,7 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 		}
 		lease := r.won(next)
 		time.Sleep(time.Second)
-		if late.over() {
-			r.Error("a reader is in beside the writer")
-		}
+		check.False(r, late.over(), "a reader is in beside the writer")
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(late).Unlock(ctx))
 		r.gone("prices")
@@ -723,9 +690,7 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			before := entries.Load()
 			lease := r.lock(c.RW("prices", lock.Options{}).Reader())
-			if n := entries.Load() - before; n > 2 {
-				r.Errorf("round %d: %d writers went before the reader", i, n)
-			}
+			check.AtMost(r, entries.Load()-before, 2, "round %d: writers went before the reader", i)
 			r.must(lease.Unlock(ctx))
 		}
 		close(stop)
@@ -797,9 +762,7 @@ func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
 		for _, call := range calls {
 			<-call.done
 		}
-		if took := time.Since(began); took > 0 {
-			r.Errorf("20 writers took %v to follow each other", took)
-		}
+		check.AtMost(r, time.Since(began), 0, "20 writers took to follow each other")
 	})
 }
 
@@ -843,9 +806,7 @@ func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 		r.must(read.Unlock(ctx))
 		r.must(r.won(second).Unlock(ctx))
 		r.must(r.won(first).Unlock(ctx))
-		if took := time.Since(began); took > 0 {
-			r.Errorf("the writers took %v to follow each other", took)
-		}
+		check.AtMost(r, time.Since(began), 0, "the writers took to follow each other")
 	})
 }
 
@@ -853,8 +814,7 @@ func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 // takes over the claim.
 func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		read := r.locked(near.RW("prices", lock.Options{}).Reader())
 		next := lockAsync(ctx, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
@@ -934,8 +894,7 @@ func TestAReaderThatWasRefusedJustBeforeGoesFirst(t *testing.T) {
 // Readers that died while they waited cost the next writer 0.1 s.
 func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		write := r.locked(near.RW("prices", lock.Options{}).Writer())
 		doomed, kill := context.WithCancel(ctx)
@@ -958,29 +917,26 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 // whether they or the next writer find out.
 func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 	for name, finder := range map[string]string{"found by the next writer": "writer", "found by a reader": "reader"} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-				r.must(err)
-				defer near.Close()
-				began := time.Now()
-				r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
-				clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
-				clients[finder] = near // the other finds out later
-				next := lockAsync(ctx, clients["writer"].RW("prices", lock.Options{}).Writer())
-				reader := lockAsync(ctx, clients["reader"].RW("prices", lock.Options{}).Reader())
-				time.Sleep(1500 * time.Millisecond)
-				r.link.Freeze()
-				time.Sleep(510 * time.Millisecond)
-				r.link.Thaw()
-				read := r.won(reader)
-				if took := time.Since(began); took < 2*time.Second || took > 2020*time.Millisecond || next.over() {
-					r.Errorf("the reader entered after %v, the next writer before it: %v; the dead one's TTL was 2 s", took, next.over())
-				}
-				r.must(read.Unlock(ctx))
-				r.must(r.won(next).Unlock(ctx))
-				r.gone("prices")
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
+			defer near.Close()
+			began := time.Now()
+			r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
+			clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
+			clients[finder] = near // the other finds out later
+			next := lockAsync(ctx, clients["writer"].RW("prices", lock.Options{}).Writer())
+			reader := lockAsync(ctx, clients["reader"].RW("prices", lock.Options{}).Reader())
+			time.Sleep(1500 * time.Millisecond)
+			r.link.Freeze()
+			time.Sleep(510 * time.Millisecond)
+			r.link.Thaw()
+			read := r.won(reader)
+			if took := time.Since(began); took < 2*time.Second || took > 2020*time.Millisecond || next.over() {
+				r.Errorf("the reader entered after %v, the next writer before it: %v; the dead one's TTL was 2 s", took, next.over())
+			}
+			r.must(read.Unlock(ctx))
+			r.must(r.won(next).Unlock(ctx))
+			r.gone("prices")
 		})
 	}
 }
@@ -1084,9 +1040,7 @@ func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
 		rw := c.RW("prices", lock.Options{Fence: true})
 		for want := range int64(3) {
 			read := r.locked(rw.Reader())
-			if read.Fence() != want {
-				r.Errorf("a reader's fence is %d after %d writers", read.Fence(), want)
-			}
+			check.Equal(r, read.Fence(), want, "a reader's fence")
 			r.must(read.Unlock(ctx))
 			write := r.locked(rw.Writer())
 			again := r.locked(rw.Writer())

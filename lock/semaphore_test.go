@@ -128,9 +128,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 					}
 					return n >= 3
 				})
-				if n := r.acquires() - before; n > 10 {
-					r.Errorf("%d attempts for 3 permits and %d waiting processes", n, processes)
-				}
+				check.AtMost(r, r.acquires()-before, 10, "attempts for 3 permits and %d waiting processes", processes)
 				for i, w := range waits { // a look by another one may come first, except right after it has registered
 					if r.fake && name != "expiries" && w.over() != (i < 3) {
 						r.Errorf("process %d: it has a permit: %v", i, w.over())
@@ -212,9 +210,7 @@ func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
 			r.locked(doomed.Semaphore("stock", 2, fixed(ttls[0])))
 			r.locked(doomed.Semaphore("stock", 2, fixed(ttls[1])))
 			time.Sleep(21 * time.Second)
-			if n := r.permits("stock"); n != 1 {
-				r.Errorf("of permits for %v, %d are left after 21 s, want 1", ttls, n)
-			}
+			check.Equal(r, r.permits("stock"), 1, "permits for %v that are left after 21 s", ttls)
 			time.Sleep(20 * time.Second)
 			check.Equal(r, r.keys(), 0, "keys left after the last permit")
 		}
@@ -308,9 +304,7 @@ func TestALostPermitIsNotCreatedAgain(t *testing.T) {
 			} else {
 				r.must(leases[1].Extend(ctx, time.Minute))
 			}
-			if n := r.permits("orders"); n != want {
-				r.Errorf("%s: the server has %d permits, want %d", name, n, want)
-			}
+			check.Equal(r, r.permits("orders"), want, "%s: the server has permits", name)
 			if want > 0 {
 				r.must(leases[1].Unlock(ctx))
 			}
@@ -410,9 +404,7 @@ func TestTheStoredLimitCounts(t *testing.T) {
 			if waits[0].over() || waits[1].over() {
 				r.Errorf("a waiter got in after %d of 4 holders have left", i)
 			}
-			if !lease.Valid() {
-				r.Error("a permit was taken away")
-			}
+			check.True(r, lease.Valid(), "a permit was taken away")
 			if i > 0 { // the release before has woken no process
 				r.must(r.rdb.Publish(ctx, "{orders}:free:end", "end").Err())
 				for m, err := ear.ReceiveMessage(ctx); m.Payload != "end"; m, err = ear.ReceiveMessage(ctx) {
@@ -441,10 +433,8 @@ func TestTheStoredLimitCounts(t *testing.T) {
 // counts checks the limit and the number of permits in use.
 func (r *rig) counts(s *lock.Semaphore, limit, inUse int) {
 	r.Helper()
-	gotLimit, err := s.Limit(ctx)
-	r.must(err)
-	gotInUse, err := s.InUse(ctx)
-	r.must(err)
+	gotLimit := check.Must(s.Limit(ctx))(r)
+	gotInUse := check.Must(s.InUse(ctx))(r)
 	if gotLimit != limit || gotInUse != inUse {
 		r.Errorf("%d of %d permits are in use, want %d of %d", gotInUse, gotLimit, inUse, limit)
 	}
@@ -459,9 +449,7 @@ func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
 		s, other := c.Semaphore("orders", 4, lock.Options{}), c.Semaphore("orders", 9, fixed(time.Hour))
 		r.counts(s, 4, 0)
 		r.counts(other, 9, 0)
-		if n := r.keys(); n != 0 {
-			r.Errorf("reading has written %d keys", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys written by reading")
 		held := r.acquired(s, 3)
 		dies := r.locked(other)
 		r.counts(s, 4, 4)
@@ -527,53 +515,51 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
 	} {
 		for _, own := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", by the same process: ", own), func(t *testing.T) {
-				onBoth(t, func(r *rig) {
-					holder, _ := r.process("holder")
-					c, _ := r.process("waiting")
-					lease := r.locked(holder.Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
-					short, cancel := context.WithCancel(ctx)
-					waits := make([]*await, 10)
-					for i := range waits {
-						waits[i] = lockAsync(short, identity(c, i).Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
-					}
-					want := 10
-					if name == "goroutines" {
-						want = 1
-					}
-					r.registered(1)
-					r.until("the waiters", func() bool { return c.Stats().Waiting == 10 && int(c.Stats().Contended) >= want })
-					if r.fake {
-						time.Sleep(100 * time.Millisecond)
-					}
-					by := holder
-					if own {
-						by = c
-					}
-					before, began := r.acquires(), time.Now()
-					r.must(by.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 5))
-					over := func() (n int) {
-						for _, w := range waits {
-							if w.over() {
-								n++
-							}
-						}
-						return n
-					}
-					r.until("four more holders", func() bool { return over() == 4 })
-					if took := time.Since(began); r.fake && took > 10*time.Millisecond {
-						r.Errorf("it took %v", took)
-					}
-					check.AtMost(r, r.acquires()-before, 8, "attempts for 4 permits")
-					cancel()
+			sub(t, fmt.Sprint(name, ", by the same process: ", own), onBoth, func(r *rig) {
+				holder, _ := r.process("holder")
+				c, _ := r.process("waiting")
+				lease := r.locked(holder.Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
+				short, cancel := context.WithCancel(ctx)
+				waits := make([]*await, 10)
+				for i := range waits {
+					waits[i] = lockAsync(short, identity(c, i).Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
+				}
+				want := 10
+				if name == "goroutines" {
+					want = 1
+				}
+				r.registered(1)
+				r.until("the waiters", func() bool { return c.Stats().Waiting == 10 && int(c.Stats().Contended) >= want })
+				if r.fake {
+					time.Sleep(100 * time.Millisecond)
+				}
+				by := holder
+				if own {
+					by = c
+				}
+				before, began := r.acquires(), time.Now()
+				r.must(by.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 5))
+				over := func() (n int) {
 					for _, w := range waits {
-						if <-w.done; w.err == nil {
-							r.must(w.lease.Unlock(ctx))
+						if w.over() {
+							n++
 						}
 					}
-					r.must(lease.Unlock(ctx))
-					r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey, "orders").Val() == 0 })
-				})
+					return n
+				}
+				r.until("four more holders", func() bool { return over() == 4 })
+				if took := time.Since(began); r.fake && took > 10*time.Millisecond {
+					r.Errorf("it took %v", took)
+				}
+				check.AtMost(r, r.acquires()-before, 8, "attempts for 4 permits")
+				cancel()
+				for _, w := range waits {
+					if <-w.done; w.err == nil {
+						r.must(w.lease.Unlock(ctx))
+					}
+				}
+				r.must(lease.Unlock(ctx))
+				r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey, "orders").Val() == 0 })
 			})
 		}
 	}
@@ -636,8 +622,7 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
 		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		defer c.Close()
 		r.must(r.client(lock.Config{}).Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 1))
 		s := c.Semaphore("orders", 2, lock.Options{TTL: time.Minute})
@@ -673,89 +658,87 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 // than permits, and never more permits on the server. In the end nothing is left.
 func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 	for seed := range uint64(testtier.Size(1, 2, 1000)) {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				const limit, processes, clients = 3, 4, 4
-				var mu sync.Mutex
-				valid, most, acquired := map[*lock.Lease]bool{}, 0, 0
-				count := func(lease *lock.Lease) {
-					mu.Lock()
-					defer mu.Unlock()
-					acquired++
-					valid[lease] = true
-					inside := 0
-					for other := range valid {
-						if other.Valid() {
-							inside++
-						} else {
-							delete(valid, other)
-						}
+		sub(t, fmt.Sprint("seed=", seed), inBubble, func(r *rig) {
+			const limit, processes, clients = 3, 4, 4
+			var mu sync.Mutex
+			valid, most, acquired := map[*lock.Lease]bool{}, 0, 0
+			count := func(lease *lock.Lease) {
+				mu.Lock()
+				defer mu.Unlock()
+				acquired++
+				valid[lease] = true
+				inside := 0
+				for other := range valid {
+					if other.Valid() {
+						inside++
+					} else {
+						delete(valid, other)
 					}
-					if most = max(most, inside); inside > limit {
-						r.Errorf("%d holders inside", inside)
-					}
-					check.AtMost(r, r.permits("orders"), limit, "permits on the server")
 				}
-				life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(30, 300, 300))*time.Second)
-				defer stop()
-				var all sync.WaitGroup
-				for p := range uint64(processes) {
-					c, link := r.process(fmt.Sprint("p", p))
+				if most = max(most, inside); inside > limit {
+					r.Errorf("%d holders inside", inside)
+				}
+				check.AtMost(r, r.permits("orders"), limit, "permits on the server")
+			}
+			life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(30, 300, 300))*time.Second)
+			defer stop()
+			var all sync.WaitGroup
+			for p := range uint64(processes) {
+				c, link := r.process(fmt.Sprint("p", p))
+				all.Go(func() {
+					random := rand.New(rand.NewPCG(seed, p))
+					for life.Err() == nil {
+						time.Sleep(time.Duration(random.IntN(20_000)) * time.Millisecond)
+						switch random.IntN(5) {
+						case 0:
+							link.Freeze()
+						case 1:
+							link.FreezeReplies()
+						case 2:
+							link.Cut()
+						case 3:
+							link.Delay(func() time.Duration { return time.Millisecond })
+						}
+						time.Sleep(time.Duration(random.IntN(6_000)) * time.Millisecond)
+						link.Thaw()
+					}
+				})
+				for i := range uint64(clients) {
 					all.Go(func() {
-						random := rand.New(rand.NewPCG(seed, p))
+						random := rand.New(rand.NewPCG(seed, 100*p+i+10))
+						o := lock.Options{TTL: time.Second << random.IntN(3), Fence: true}
+						s := c.As(fmt.Sprint(p, "-", i)).Semaphore("orders", limit, o)
 						for life.Err() == nil {
-							time.Sleep(time.Duration(random.IntN(20_000)) * time.Millisecond)
-							switch random.IntN(5) {
-							case 0:
-								link.Freeze()
-							case 1:
-								link.FreezeReplies()
-							case 2:
-								link.Cut()
-							case 3:
-								link.Delay(func() time.Duration { return time.Millisecond })
+							short, cancel := context.WithTimeout(life, time.Duration(random.IntN(5_000))*time.Millisecond)
+							lease, err := s.Lock(short)
+							cancel()
+							if err != nil {
+								continue
 							}
-							time.Sleep(time.Duration(random.IntN(6_000)) * time.Millisecond)
-							link.Thaw()
+							count(lease)
+							time.Sleep(time.Duration(random.IntN(3_000)) * time.Millisecond)
+							if random.IntN(4) == 0 {
+								_ = lease.Extend(life, time.Duration(100+random.IntN(5_000))*time.Millisecond)
+							}
+							if random.IntN(10) > 0 {
+								short, cancel := context.WithTimeout(ctx, time.Second)
+								_ = lease.Unlock(short)
+								cancel()
+							}
 						}
 					})
-					for i := range uint64(clients) {
-						all.Go(func() {
-							random := rand.New(rand.NewPCG(seed, 100*p+i+10))
-							o := lock.Options{TTL: time.Second << random.IntN(3), Fence: true}
-							s := c.As(fmt.Sprint(p, "-", i)).Semaphore("orders", limit, o)
-							for life.Err() == nil {
-								short, cancel := context.WithTimeout(life, time.Duration(random.IntN(5_000))*time.Millisecond)
-								lease, err := s.Lock(short)
-								cancel()
-								if err != nil {
-									continue
-								}
-								count(lease)
-								time.Sleep(time.Duration(random.IntN(3_000)) * time.Millisecond)
-								if random.IntN(4) == 0 {
-									_ = lease.Extend(life, time.Duration(100+random.IntN(5_000))*time.Millisecond)
-								}
-								if random.IntN(10) > 0 {
-									short, cancel := context.WithTimeout(ctx, time.Second)
-									_ = lease.Unlock(short)
-									cancel()
-								}
-							}
-						})
-					}
 				}
-				all.Wait()
-				runtime.GC() // abandoned leases are renewed until they are collected
-				for lease := range valid {
-					_ = lease.Unlock(ctx)
-				}
-				time.Sleep(time.Minute)
-				if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) != 1 || most < limit {
-					r.Errorf("left behind: %q; at most %d holders were inside", keys, most)
-				}
-				r.Logf("%d acquisitions", acquired)
-			})
+			}
+			all.Wait()
+			runtime.GC() // abandoned leases are renewed until they are collected
+			for lease := range valid {
+				_ = lease.Unlock(ctx)
+			}
+			time.Sleep(time.Minute)
+			if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) != 1 || most < limit {
+				r.Errorf("left behind: %q; at most %d holders were inside", keys, most)
+			}
+			r.Logf("%d acquisitions", acquired)
 		})
 	}
 }
@@ -802,9 +785,7 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 				})
 			}
 			for working.Load() > 0 {
-				if n := r.permits("orders"); n > limit {
-					r.Errorf("round %d: %d permits on the server", round, n)
-				}
+				check.AtMost(r, r.permits("orders"), limit, "round %d: permits on the server", round)
 				sampled++
 			}
 			all.Wait()
@@ -828,9 +809,7 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 			}
 		}
 		check.Equal(r, r.rdb.Exists(ctx, "orders", waitersKey).Val(), 0, "keys left")
-		if most.Load() != limit {
-			r.Errorf("at most %d holders were inside", most.Load())
-		}
+		check.Equal(r, most.Load(), limit, "most holders inside")
 		took := time.Since(began)
 		r.Logf("%d acquisitions in %v, %.0f a second; at most %d inside; %d samples on the server",
 			total.Load(), took.Round(time.Millisecond), float64(total.Load())/took.Seconds(), most.Load(), sampled)

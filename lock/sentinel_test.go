@@ -25,7 +25,7 @@ type sentinelRig struct {
 
 func onSentinels(t *testing.T, o server.SentinelOptions) *sentinelRig {
 	t.Helper()
-	r := &sentinelRig{rig: &rig{T: t}, nodes: server.SentinelGroupForTest(t, o)}
+	r := &sentinelRig{rig: &rig{tester: tester{T: t}}, nodes: server.SentinelGroupForTest(t, o)}
 	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.SentinelMaster, SentinelAddrs: r.nodes.Sentinels()})
 	r.via = r.rdb
 	t.Cleanup(func() { r.rdb.Close() })
@@ -130,7 +130,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	nodes := server.ReplicatedForTest(t, server.ReplicatedOptions{})
-	r := &rig{T: t}
+	r := &rig{tester: tester{T: t}}
 	var named atomic.Pointer[server.Child] // the server that the name resolves to
 	named.Store(nodes.Master())
 	r.via = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -64,18 +64,15 @@ func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
 		_ = c.Close()
 		all.Wait()
 	}
-	t.Run("client", func(t *testing.T) {
-		onRedis(t, func(r *rig) {
-			for round := range 50 {
-				c, err := lock.New(r.via, lock.Config{})
-				r.must(err)
-				atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
-					time.Duration(round)*100*time.Microsecond)
-			}
-			if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
-				r.Errorf("left behind: %q", keys)
-			}
-		})
+	sub(t, "client", onRedis, func(r *rig) {
+		for round := range 50 {
+			c := check.Must(lock.New(r.via, lock.Config{}))(r)
+			atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
+				time.Duration(round)*100*time.Microsecond)
+		}
+		if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
+			r.Errorf("left behind: %q", keys)
+		}
 	})
 	t.Run("quorum", func(t *testing.T) {
 		nodesOnRedis(t, 3, func(r *nodes) {
@@ -200,8 +197,7 @@ func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
 			<-hangs
 			return nil, net.ErrClosed
 		})
-		c, err := lock.New(r.via, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(r.via, lock.Config{}))(r)
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		check.Is(r, tried(c.Mutex("orders", lock.Options{}).Lock(short)), context.DeadlineExceeded)

@@ -120,8 +120,7 @@ func contend(t *testing.T, seed uint64) int {
 		link.Sent = func([]byte) { c.sent(p) }
 		link.Delay(func() time.Duration { return rand.N(latency) })
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
-		client, err := lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)})
-		check.OK(t, err)
+		client := check.Must(lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)}))(t)
 		client.DelaySubscriptions(func() time.Duration { return rand.N(slow) })
 		defer func() {
 			_ = client.Close()

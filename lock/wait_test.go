@@ -65,9 +65,7 @@ func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
 			r.must(r.rdb.Del(ctx, "orders").Err()) // publishes nothing
 		}()
 		next := r.lock(b.Mutex("orders", lock.Options{}))
-		if took := time.Since(began); took > 5050*time.Millisecond {
-			r.Errorf("b got in after %v, a's TTL was 5 s", took)
-		}
+		check.AtMost(r, time.Since(began), 5050*time.Millisecond, "b got in after, a's TTL was 5 s")
 		_ = lease
 		r.must(next.Unlock(ctx))
 	})
@@ -128,40 +126,32 @@ func TestNoHerd(t *testing.T) {
 		"goroutines": func(c *lock.Client, _ int) *lock.Client { return c },
 		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				const n = 100
-				diary := &eventRecorder{}
-				c := r.client(lock.Config{Observe: diary.write})
-				first := r.lock(c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}))
-				var all sync.WaitGroup
-				for i := range n {
-					who := identity(c, i)
-					all.Go(func() {
-						lease, err := who.Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-						if err == nil {
-							err = lease.Unlock(ctx)
-						}
-						check.Is(r, err, nil)
-					})
+		sub(t, name, onRedis, func(r *rig) {
+			const n = 100
+			diary := &eventRecorder{}
+			c := r.client(lock.Config{Observe: diary.write})
+			first := r.lock(c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}))
+			var all sync.WaitGroup
+			for i := range n {
+				who := identity(c, i)
+				all.Go(func() {
+					check.Is(r, pass(who.Mutex("orders", lock.Options{TTL: time.Minute})), nil)
+				})
+			}
+			want := n
+			if name == "goroutines" {
+				want = 1
+			}
+			r.until("everybody to wait", func() bool { return diary.count(lock.Contended) >= want })
+			r.must(first.Unlock(ctx))
+			all.Wait()
+			attempts := 0
+			for _, e := range diary.events {
+				if e.Kind == lock.Acquired {
+					attempts += e.Attempts
 				}
-				want := n
-				if name == "goroutines" {
-					want = 1
-				}
-				r.until("everybody to wait", func() bool { return diary.count(lock.Contended) >= want })
-				r.must(first.Unlock(ctx))
-				all.Wait()
-				attempts := 0
-				for _, e := range diary.events {
-					if e.Kind == lock.Acquired {
-						attempts += e.Attempts
-					}
-				}
-				if attempts > 3*(n+1) {
-					r.Errorf("%d attempts for %d acquisitions", attempts, n+1)
-				}
-			})
+			}
+			check.AtMost(r, attempts, 3*(n+1), "attempts for %d acquisitions", n+1)
 		})
 	}
 }
@@ -176,11 +166,7 @@ func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 		for i := range 16 {
 			all.Go(func() {
 				for j := range 100 {
-					lease, err := identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{}).Lock(ctx)
-					if err == nil {
-						err = lease.Unlock(ctx)
-					}
-					check.Is(r, err, nil)
+					check.Is(r, pass(identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{})), nil)
 				}
 			})
 		}
@@ -198,11 +184,7 @@ func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				lease, err := m.Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(m)
 				mu.Lock()
 				order = append(order, fmt.Sprint(i))
 				mu.Unlock()
@@ -326,9 +308,7 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 			}
 			took[pause] = true
 		}
-		if len(took) < 10 {
-			r.Errorf("only %d different pauses in 20", len(took))
-		}
+		check.AtLeast(r, len(took), 10, "different pauses in 20")
 	})
 }
 
@@ -368,20 +348,18 @@ func TestAWaiterThatEndsDuringAnAttemptNamesTheHolder(t *testing.T) {
 		},
 		"in a queue": func(c *lock.Client) lock.Locker { return c.Fair("orders", lock.Options{}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
-				short, cancel := context.WithTimeout(ctx, 3*time.Second)
-				defer cancel()
-				waiting := lockAsync(short, waiter(r.client(lock.Config{})))
-				time.Sleep(time.Second)
-				r.link.FreezeReplies() // the next request gets no reply
-				<-waiting.done
-				if !errors.Is(waiting.err, context.DeadlineExceeded) || !errors.Is(waiting.err, lock.ErrHeld) {
-					r.Errorf("got %v, want both the deadline and ErrHeld", waiting.err)
-				}
-				r.link.Thaw()
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
+			short, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			waiting := lockAsync(short, waiter(r.client(lock.Config{})))
+			time.Sleep(time.Second)
+			r.link.FreezeReplies() // the next request gets no reply
+			<-waiting.done
+			if !errors.Is(waiting.err, context.DeadlineExceeded) || !errors.Is(waiting.err, lock.ErrHeld) {
+				r.Errorf("got %v, want both the deadline and ErrHeld", waiting.err)
+			}
+			r.link.Thaw()
 		})
 	}
 }

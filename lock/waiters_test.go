@@ -29,8 +29,7 @@ func (r *rig) process(owner string) (*lock.Client, *netfault.Network) {
 	link := netfault.New(r.rdb.Options().Dialer)
 	link.Undelayed = 4 // the handshake
 	via := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Dialer: link.Dial, DisableIdentity: true})
-	c, err := lock.New(via, lock.Config{Owner: owner})
-	r.must(err)
+	c := check.Must(lock.New(via, lock.Config{Owner: owner}))(r)
 	r.Cleanup(func() {
 		link.Thaw()
 		c.Close()
@@ -115,8 +114,7 @@ func (r *rig) ghostProcess(score float64, listening bool) {
 	if listening {
 		ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
 		r.Cleanup(func() { ear.Close() })
-		_, err := ear.Receive(ctx)
-		r.must(err)
+		check.Must(ear.Receive(ctx))(r)
 	}
 }
 
@@ -145,21 +143,19 @@ func TestAReleaseThatReachesNoProcessTellsAll(t *testing.T) {
 		"dead":     func(r *rig) { r.ghostProcess(0, false) },
 		"unusable": func(r *rig) { r.must(r.rdb.Set(ctx, waitersKey, "not a zset", 0).Err()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				listener := r.rdb.Subscribe(ctx, "{orders}:free")
-				defer listener.Close()
-				_, err := listener.Receive(ctx)
-				r.must(err)
-				for _, kind := range wakingOneKinds {
-					lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
-					before(r)
-					r.must(lease.Unlock(ctx))
-					if message, err := listener.ReceiveTimeout(ctx, time.Second); err != nil {
-						r.Errorf("%s: got %v, %v; want the release", kind, message, err)
-					}
+		sub(t, name, inBubble, func(r *rig) {
+			listener := r.rdb.Subscribe(ctx, "{orders}:free")
+			defer listener.Close()
+			_, err := listener.Receive(ctx)
+			r.must(err)
+			for _, kind := range wakingOneKinds {
+				lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
+				before(r)
+				r.must(lease.Unlock(ctx))
+				if message, err := listener.ReceiveTimeout(ctx, time.Second); err != nil {
+					r.Errorf("%s: got %v, %v; want the release", kind, message, err)
 				}
-			})
+			}
 		})
 	}
 }
@@ -197,9 +193,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			link.Delay(func() time.Duration { return time.Millisecond })
 			last, passes := lease.Fence(), -1
 			for lease != nil {
-				if lease.Fence() < last {
-					r.Errorf("%s: fence %d after %d", kind, lease.Fence(), last)
-				}
+				check.AtLeast(r, lease.Fence(), last, "%s: fence", kind)
 				passes++
 				last = lease.Fence()
 				time.Sleep(5 * time.Millisecond)
@@ -208,9 +202,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 					r.Fatalf("%s: the waiter was passed over %d times", kind, passes)
 				}
 			}
-			if passes != 9 {
-				r.Errorf("%s: the waiter was passed over %d times, want 9", kind, passes)
-			}
+			check.Equal(r, passes, 9, "%s: times that the waiter was passed over", kind)
 			lease = r.won(waiting)
 			if lease.Fence() <= last {
 				r.Errorf("%s: after a hand-over the fence is %d, after %d", kind, lease.Fence(), last)
@@ -386,9 +378,7 @@ func TestAProcessThatComesTooLateKeepsItsPlace(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		lease = r.won(next)
-		if second.over() {
-			r.Error("a process that came later got the lock first")
-		}
+		check.False(r, second.over(), "a process that came later got the lock first")
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(second).Unlock(ctx))
 	})
@@ -449,25 +439,19 @@ func TestAWaiterAsksBySetNXWhileThatPays(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		sets := r.calls("set")
 		m, lease := r.waitOften(33)
-		if n := r.calls("set") - sets; n > 16 {
-			r.Errorf("33 waits for a lock that stays held sent %d SET, want one in 16 waits", n)
-		}
+		check.AtMost(r, r.calls("set")-sets, 16, "SET of 33 waits for a lock that stays held")
 		r.must(lease.Unlock(ctx))
 		scripts := r.calls("evalsha")
 		for range 50 {
 			lease := r.lock(m)
 			r.must(lease.Unlock(ctx))
 		}
-		if n := r.calls("evalsha") - scripts; n > 50+20 {
-			r.Errorf("50 cycles of a free lock called %d scripts, want one for each release", n)
-		}
+		check.AtMost(r, r.calls("evalsha")-scripts, 50+20, "50 cycles of a free lock called scripts")
 	})
 	inBubble(t, func(r *rig) { // after a SET NX that was refused, the process registers at once
 		began := time.Now()
 		_, lease := r.waitOften(33)
-		if took := time.Since(began); took > time.Second {
-			r.Errorf("33 waits took %v until they had registered", took)
-		}
+		check.AtMost(r, time.Since(began), time.Second, "33 waits took until they had registered")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -515,17 +499,13 @@ func TestAMutexAndAFairLockWakeEachOther(t *testing.T) {
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
 			lease = r.won(next)
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("a fair waiter got the lock %v after the release of a mutex", delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "a fair waiter got the lock after the release of a mutex")
 			next = lockAsync(ctx, a.Mutex("orders", o))
 			r.registered(1)
 			released = time.Now()
 			r.must(lease.Unlock(ctx))
 			r.must(r.won(next).Unlock(ctx))
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("a mutex got the lock %v after the release of a fair one", delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "a mutex got the lock after the release of a fair one")
 		}
 	})
 }
@@ -630,41 +610,38 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 		"mutex":  func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
 		"writer": func(c *lock.Client) lock.Locker { return c.RW("orders", lock.Options{}).Writer() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
-				_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
-				var clients [3]*lock.Client
-				for i := range clients {
-					rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
-					defer rdb.Close()
-					c, err := lock.New(rdb, lock.Config{})
-					r.must(err)
-					defer c.Close()
-					clients[i] = c
+		sub(t, name, onRedis, func(r *rig) {
+			r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
+			_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
+			var clients [3]*lock.Client
+			for i := range clients {
+				rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
+				defer rdb.Close()
+				c := check.Must(lock.New(rdb, lock.Config{}))(r)
+				defer c.Close()
+				clients[i] = c
+			}
+			lease := r.locked(of(clients[0]))
+			var all sync.WaitGroup
+			for _, c := range clients[1:] {
+				all.Go(func() {
+					lease := r.lock(of(c))
+					r.must(lease.Unlock(ctx))
+				})
+			}
+			r.until("waiters that listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] == 2 })
+			listener := r.rdb.Subscribe(ctx, "{orders}:free")
+			defer listener.Close()
+			_, err := listener.Receive(ctx)
+			r.must(err)
+			r.must(lease.Unlock(ctx))
+			if name == "mutex" { // a claim has the message sent to one process
+				if message, err := listener.ReceiveMessage(ctx); err != nil || message.Payload != "orders" {
+					r.Errorf("got %v, %v; want the release", message, err)
 				}
-				lease := r.locked(of(clients[0]))
-				var all sync.WaitGroup
-				for _, c := range clients[1:] {
-					all.Go(func() {
-						lease := r.lock(of(c))
-						r.must(lease.Unlock(ctx))
-					})
-				}
-				r.until("waiters that listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] == 2 })
-				listener := r.rdb.Subscribe(ctx, "{orders}:free")
-				defer listener.Close()
-				_, err := listener.Receive(ctx)
-				r.must(err)
-				r.must(lease.Unlock(ctx))
-				if name == "mutex" { // a claim has the message sent to one process
-					if message, err := listener.ReceiveMessage(ctx); err != nil || message.Payload != "orders" {
-						r.Errorf("got %v, %v; want the release", message, err)
-					}
-				}
-				all.Wait()
-				check.Equal(r, strings.Join(r.rdb.Keys(ctx, "*").Val(), " "), "", "the server has")
-			})
+			}
+			all.Wait()
+			check.Equal(r, strings.Join(r.rdb.Keys(ctx, "*").Val(), " "), "", "the server has")
 		})
 	}
 }
@@ -678,8 +655,7 @@ func TestAHolderThatMayNotPublishKeepsTheWaitersRegistered(t *testing.T) {
 		}
 		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "mute", Password: "secret"})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		defer c.Close()
 		r.ghostProcess(0, true)
 		for _, member := range []string{"ghost~000000000001", "ghost~01a20858-6c71-7eec-bac6-000000000001"} {
@@ -787,9 +763,7 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 		time.Sleep(time.Duration(least) * time.Second / 900)
 		close(stop)
 		all.Wait()
-		if holds < least {
-			r.Errorf("%d holds of 1 ms, want %d", holds, least)
-		}
+		check.AtLeast(r, holds, least, "holds of 1 ms")
 		r.gone("orders")
 	})
 }
@@ -891,43 +865,39 @@ func TestWritersThatAreStoppedOrDeadDelayTheNext(t *testing.T) {
 		"one is dead":      {(*netfault.Network).Cut, 0, 0},
 		"four are dead":    {(*netfault.Network).Cut, 3, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				near := r.client(lock.Config{})
-				write := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Writer())
-				doomed, kill := context.WithCancel(ctx)
-				var links []*netfault.Network
-				var waiting []*await
-				wait := func(ctx context.Context) *await {
-					c, link := r.process(fmt.Sprint(len(links)))
-					links = append(links, link)
-					w := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
-					r.claimed("orders")
-					r.registered(int64(len(links) - 1))
-					return w
-				}
-				for range 1 + c.others {
-					waiting = append(waiting, wait(doomed))
-				}
-				next := wait(ctx)
-				time.Sleep(10 * time.Second)
-				for _, link := range links[:len(links)-1] {
-					link.Refuse(errors.New("gone"))
-					c.end(link)
-				}
-				synctest.Wait()
-				released := time.Now()
-				r.must(write.Unlock(ctx))
-				lease := r.won(next)
-				if delay := time.Since(released); delay > c.within {
-					r.Errorf("the live writer got the lock after %v, want at most %v", delay, c.within)
-				}
-				r.must(lease.Unlock(ctx))
-				kill()
-				for _, w := range waiting {
-					<-w.done
-				}
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			near := r.client(lock.Config{})
+			write := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Writer())
+			doomed, kill := context.WithCancel(ctx)
+			var links []*netfault.Network
+			var waiting []*await
+			wait := func(ctx context.Context) *await {
+				c, link := r.process(fmt.Sprint(len(links)))
+				links = append(links, link)
+				w := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
+				r.claimed("orders")
+				r.registered(int64(len(links) - 1))
+				return w
+			}
+			for range 1 + c.others {
+				waiting = append(waiting, wait(doomed))
+			}
+			next := wait(ctx)
+			time.Sleep(10 * time.Second)
+			for _, link := range links[:len(links)-1] {
+				link.Refuse(errors.New("gone"))
+				c.end(link)
+			}
+			synctest.Wait()
+			released := time.Now()
+			r.must(write.Unlock(ctx))
+			lease := r.won(next)
+			check.AtMost(r, time.Since(released), c.within, "the live writer got the lock after")
+			r.must(lease.Unlock(ctx))
+			kill()
+			for _, w := range waiting {
+				<-w.done
+			}
 		})
 	}
 }
@@ -1093,8 +1063,7 @@ func TestCloseEndsTheConnectOfTheFirstWaiter(t *testing.T) {
 			},
 		})
 		defer via.Close()
-		c, err := lock.New(via, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(via, lock.Config{}))(r)
 		go c.Mutex("orders", lock.Options{}).Lock(ctx)
 		r.until("a connect for messages", func() bool { return len(dials) > 1 })
 		began := time.Now()

@@ -19,6 +19,15 @@ func OK(t testing.TB, err error, what ...any) {
 	}
 }
 
+// Must returns a function that ends the test if err is not nil, and returns v: Must(f())(t).
+func Must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		OK(t, err)
+		return v
+	}
+}
+
 // Is fails the test if err is not want, as [errors.Is] sees it; nil wants no error.
 func Is(t testing.TB, err, want error, what ...any) {
 	t.Helper()
@@ -41,6 +50,20 @@ func Contains(t testing.TB, text, part string, what ...any) {
 	if !strings.Contains(text, part) {
 		t.Errorf("%sno %q in\n%s", label(what), part, text)
 	}
+}
+
+// True fails the test with a message if what should be is not.
+func True(t testing.TB, is bool, message string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Errorf(message, args...)
+	}
+}
+
+// False fails the test with a message if what should not be is.
+func False(t testing.TB, is bool, message string, args ...any) {
+	t.Helper()
+	True(t, !is, message, args...)
 }
 
 // Equal fails the test if got is not want.

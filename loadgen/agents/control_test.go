@@ -23,8 +23,7 @@ func planned(t testing.TB, agents int, s loadgen.Scenario, change func(*plan)) s
 	if change != nil {
 		change(&p)
 	}
-	text, err := json.Marshal(p)
-	check.OK(t, err)
+	text := check.Must(json.Marshal(p))(t)
 	return string(text)
 }
 
@@ -38,9 +37,7 @@ func TestAPlanGivesAnAgentItsShare(t *testing.T) {
 		}
 		total += share.Clients
 	}
-	if total != 11 {
-		t.Errorf("the shares have %d clients", total)
-	}
+	check.Equal(t, total, 11, "clients of the shares")
 }
 
 func TestAnAgentRefusesPlans(t *testing.T) {
@@ -204,8 +201,7 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 		if json.Unmarshal([]byte(text), &o) != nil {
 			return
 		}
-		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, shares[1])
-		check.OK(t, err)
+		run := check.Must(loadgen.New(loadgen.Servers{Redis: rdb}, shares[1]))(t)
 		defer run.Close()
 		h := &share{agent: &Agent{}, number: 2, plan: plan{Agents: 3}, whole: scenario, run: run}
 		h.obey(o)

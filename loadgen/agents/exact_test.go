@@ -97,9 +97,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 			Count: pair.want.TotalCount(), Censored: pair.got.Censored, Mean: time.Duration(pair.want.Mean()),
 			P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9), Max: pair.got.Max,
 		}
-		if pair.got != want {
-			t.Errorf("%s: %+v, the events have %+v", name, pair.got, want)
-		}
+		check.Equal(t, pair.got, want, "%s, beside the events", name)
 	}
 	earliest, latest := slices.MinFunc(first, time.Time.Compare), slices.MaxFunc(first, time.Time.Compare)
 	if apart := latest.Sub(earliest); apart > 2*time.Second || earliest.Sub(m.Began).Abs() > 2*time.Second {
@@ -112,9 +110,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 	for _, second := range m.Seconds {
 		perSecond += second.Acquired
 	}
-	if perSecond != m.Acquired {
-		t.Errorf("%d acquired, the seconds have %d", m.Acquired, perSecond)
-	}
+	check.Equal(t, perSecond, m.Acquired, "acquired in the seconds")
 	r.checkNoKeys()
 }
 

@@ -43,8 +43,7 @@ func TestHighlightsAreFew(t *testing.T) {
 		{At: at, Kind: loadgen.Overlapped, Client: 1, Key: "a", Token: "t"},
 		{At: at, Kind: loadgen.FaultEnded, Client: 1, Fault: loadgen.Freeze, Token: "t"},
 	}
-	text, err := json.Marshal(message{Events: h.unsent()})
-	check.OK(t, err)
+	text := check.Must(json.Marshal(message{Events: h.unsent()}))(t)
 	var m message
 	check.OK(t, json.Unmarshal(text, &m))
 	if !reflect.DeepEqual(m.Events, want) {

@@ -30,8 +30,7 @@ func seen(n int) *session {
 // send has a session receive the message of an agent, as it arrives.
 func (s *session) send(t *testing.T, m message) {
 	t.Helper()
-	text, err := json.Marshal(m)
-	check.OK(t, err)
+	text := check.Must(json.Marshal(m))(t)
 	s.receive(string(text))
 }
 
@@ -181,17 +180,14 @@ func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 			return on, nil, ctx.Err()
 		}}
 		run := control{rdb, "x"}
-		mine, err := json.Marshal(ticket{"x", 2})
-		check.OK(t, err)
+		mine := check.Must(json.Marshal(ticket{"x", 2}))(t)
 		rdb.Set(t.Context(), run.key("plan"), planned(t, 2, loadgen.Scenario{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}}, nil), planLife)
 		rdb.RPush(t.Context(), tickets, mine, "of another run")
 		check.Is(t, a.Serve(ctx, false), nil, "%s", when)
 		if left := rdb.LRange(t.Context(), tickets, 0, -1).Val(); fmt.Sprint(left) != fmt.Sprintf("[%s of another run]", mine) {
 			t.Errorf("%s: the tickets are %q", when, left)
 		}
-		if n := rdb.XLen(t.Context(), run.key(messages)).Val(); n > 0 {
-			t.Errorf("%s: the agent has sent %d messages", when, n)
-		}
+		check.AtMost(t, rdb.XLen(t.Context(), run.key(messages)).Val(), 0, "%s: the agent has sent messages", when)
 	}
 }
 

@@ -45,8 +45,7 @@ func runWith(t *testing.T, kind string, o Options) Result {
 	if testtier.Proving() && !strings.HasPrefix(kind, "test:") {
 		o.Waiters = 100
 	}
-	card, err := Run(t.Context(), o)
-	check.OK(t, err)
+	card := check.Must(Run(t.Context(), o))(t)
 	v, _ := encoded(t, card)
 	check.Is(t, schemaOf(t, "certify-card.schema.json").Validate(v), nil)
 	result := card.Clients[0]
@@ -152,8 +151,7 @@ func soundKindPasses(t *testing.T, kind string, tests []string) {
 
 func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 	testtier.Long(t, "it runs tests for seconds")
-	sh, err := exec.LookPath("sh")
-	check.OK(t, err)
+	sh := check.Must(exec.LookPath("sh"))(t)
 	dir := t.TempDir()
 	check.OK(t, os.Symlink(sh, filepath.Join(dir, "sh")))
 	t.Setenv("PATH", dir)
@@ -167,9 +165,7 @@ func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 		{"script-flush": Pass, "readers": Fail, "nodes-2-down": Unsupported, "failover": Unsupported},
 	} {
 		for _, v := range card.Clients[i].Verdicts {
-			if v.Outcome != want[v.Test] {
-				t.Errorf("%s: %s: %s %s", card.Clients[i].Client.Name, v.Test, v.Outcome, v.Evidence)
-			}
+			check.Equal(t, v.Outcome, want[v.Test], "%s: %s: %s", card.Clients[i].Client.Name, v.Test, v.Evidence)
 		}
 	}
 }
@@ -197,9 +193,7 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 			}
 		}
 	}
-	if cut != 3 {
-		t.Errorf("%d verdicts were interrupted, not 3: %+v", cut, card.Clients)
-	}
+	check.Equal(t, cut, 3, "interrupted verdicts: %+v", card.Clients)
 }
 
 func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {

@@ -13,8 +13,7 @@ import (
 
 // The page about the tests has all of them, in the words of the code.
 func TestTheDocumentationHasAllTests(t *testing.T) {
-	page, err := os.ReadFile("../../docs/certify.md")
-	check.OK(t, err)
+	page := check.Must(os.ReadFile("../../docs/certify.md"))(t)
 	var want strings.Builder
 	want.WriteString("| test | what happens, and what is a failure |\n| --- | --- |\n")
 	for _, test := range Tests() {
@@ -25,8 +24,7 @@ func TestTheDocumentationHasAllTests(t *testing.T) {
 
 // It names the tests that find the flaw of each historic form.
 func TestTheDocumentationHasTheFlawOfEachHistoricForm(t *testing.T) {
-	page, err := os.ReadFile("../../docs/certify.md")
-	check.OK(t, err)
+	page := check.Must(os.ReadFile("../../docs/certify.md"))(t)
 	for form, tests := range flaws {
 		row, found := rowBefore(string(page), "| `"+form+"` |\n")
 		for _, test := range tests {

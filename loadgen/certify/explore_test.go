@@ -73,8 +73,7 @@ var knownOrders = []knownOrder{
 func explored(t *testing.T, o ExhaustOptions, kind string) Played {
 	t.Helper()
 	o.Commands = []string{command(kind)}
-	s, err := Exhaust(t.Context(), o)
-	check.OK(t, err)
+	s := check.Must(Exhaust(t.Context(), o))(t)
 	v, _ := json.Marshal(s)
 	var document any
 	check.Is(t, errors.Join(json.Unmarshal(v, &document), schemaOf(t, "certify-orders.schema.json").Validate(document)), nil)
@@ -206,16 +205,14 @@ func TestTheSchemaKnowsEveryFieldOfASearch(t *testing.T) {
 // last: a busy machine makes no overlap. A longer lease ends when the client says.
 func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 	t.Parallel()
-	s, err := openStage(t.Context(), probe(t.Context(), command("test:set"), ""), 1, "")
-	check.OK(t, err)
+	s := check.Must(openStage(t.Context(), probe(t.Context(), command("test:set"), ""), 1, ""))(t)
 	defer s.close()
 	s.play = plays()[0]
 	check.OK(t, s.ready())
 	p := s.players[asker]
 	p.request()
 	asked := p.roused
-	l, err := p.process.Lock(t.Context(), external.Terms{Keys: []string{s.key}, TTL: time.Minute})
-	check.OK(t, err)
+	l := check.Must(p.process.Lock(t.Context(), external.Terms{Keys: []string{s.key}, TTL: time.Minute}))(t)
 	if !p.roused.After(asked) || p.took == 0 {
 		t.Error("the reply to its command did not rouse the client")
 	}

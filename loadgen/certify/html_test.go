@@ -124,9 +124,7 @@ func TestThePageOfACardShowsTheTextOfAClientAsText(t *testing.T) {
 	}
 	// The versions, a column and a heading for each client, its command, kind and error, the
 	// evidence, the span in words, and two labels.
-	if shown != 2+4+2+1+1+3 {
-		t.Errorf("the text appears %d times:\n%s", shown, page)
-	}
+	check.Equal(t, shown, 2+4+2+1+1+3, "how often the text appears in\n%s", page)
 }
 
 // In every drawing all labels can be read: they overlap neither each other nor an edge.

@@ -63,7 +63,5 @@ func TestALossAfterTheEndOfTheLeaseIsNoFailure(t *testing.T) {
 		r.kept(h, "The lease ended.")
 		return passed("")
 	})
-	if v.Outcome != Pass {
-		t.Errorf("%s: %s", v.Outcome, v.Evidence)
-	}
+	check.Equal(t, v.Outcome, Pass, "%s", v.Evidence)
 }

@@ -32,8 +32,7 @@ func fullCard() Card {
 // encoded returns a card as it is in JSON.
 func encoded(t *testing.T, card Card) (v map[string]any, text []byte) {
 	t.Helper()
-	text, err := json.Marshal(card)
-	check.OK(t, err)
+	text = check.Must(json.Marshal(card))(t)
 	check.OK(t, json.Unmarshal(text, &v))
 	return v, text
 }
@@ -41,8 +40,7 @@ func encoded(t *testing.T, card Card) (v map[string]any, text []byte) {
 // schemaOf returns a schema of docs.
 func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("../../docs/" + file)
-	check.OK(t, err)
+	s := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
 	return s
 }
 
@@ -55,12 +53,8 @@ func TestTheSchemaKnowsEveryFieldOfACard(t *testing.T) {
 		t.Errorf("times are not milliseconds: %v", verdict)
 	}
 	of := s.Properties["clients"].Items2020.Properties["verdicts"].Items2020.Properties
-	if n := len(of["outcome"].Enum.Values); n != 5 {
-		t.Errorf("the schema has %d outcomes", n)
-	}
-	if n := len(of["timeline"].Items2020.Properties["kind"].Enum.Values); n != 8 {
-		t.Errorf("the schema has %d kinds of spans", n)
-	}
+	check.Equal(t, len(of["outcome"].Enum.Values), 5, "outcomes in the schema")
+	check.Equal(t, len(of["timeline"].Items2020.Properties["kind"].Enum.Values), 8, "kinds of spans in the schema")
 	verdict["colour"] = "red"
 	if s.Validate(v) == nil {
 		t.Error("the schema takes an unknown field")

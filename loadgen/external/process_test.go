@@ -29,8 +29,7 @@ func start(t *testing.T, how string) *Process {
 func startWith(t *testing.T, how string, o Options) *Process {
 	t.Helper()
 	o.Command, o.URLs, o.Client = command(how), []string{"redis://127.0.0.1:1"}, "c1"
-	p, err := Start(o)
-	check.OK(t, err)
+	p := check.Must(Start(o))(t)
 	t.Cleanup(func() {
 		_ = p.Close()
 		waitGone(t, p.PID())
@@ -63,15 +62,13 @@ func terms(key string) Terms { return Terms{Keys: []string{key}, TTL: time.Minut
 
 func mustLock(t *testing.T, p *Process, key string) *Lease {
 	t.Helper()
-	l, err := p.Lock(t.Context(), terms(key))
-	check.OK(t, err)
+	l := check.Must(p.Lock(t.Context(), terms(key)))(t)
 	return l
 }
 
 func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
 	p := start(t, "well")
-	h, err := p.Hello(t.Context())
-	check.OK(t, err)
+	h := check.Must(p.Hello(t.Context()))(t)
 	if h.Name != "test 1" || len(h.Kinds) != 1 || !h.Renews || !h.Fences || !h.Tells {
 		t.Errorf("hello is %+v", h)
 	}
@@ -238,9 +235,7 @@ func TestACancelledWaiterAnswersAtOnce(t *testing.T) {
 func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	t.Parallel()
 	p := start(t, "slow")
-	if _, err := p.Hello(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Hello(t.Context()))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := p.Lock(ctx, Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
@@ -305,9 +300,7 @@ func TestAFloodTakesNoMemory(t *testing.T) {
 func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	t.Parallel()
 	p := start(t, "well")
-	if _, err := p.Hello(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Hello(t.Context()))(t)
 	check.OK(t, p.Freeze())
 	for s := state(p.PID()); s[0] != 'T'; s = state(p.PID()) {
 		time.Sleep(time.Millisecond)
@@ -399,12 +392,10 @@ func parent() {
 func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asClient+"=parent")
-	out, err := cmd.StdoutPipe()
-	check.OK(t, err)
+	out := check.Must(cmd.StdoutPipe())(t)
 	check.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	check.OK(t, err)
+	line := check.Must(bufio.NewReader(out).ReadString('\n'))(t)
 	var pids []int
 	for word := range strings.FieldsSeq(line) {
 		pid, err := strconv.Atoi(word)

@@ -149,9 +149,7 @@ func TestAWipeExcusesAReleaseBesideAHoldThatEnteredLate(t *testing.T) {
 		th.enter(Participant{Client: 1}, 130, 1095) // its lease has begun at 95
 		th.Leave(successor, th.at(150))
 		th.Unlocked(successor, th.at(150), th.at(151))
-		if got := th.violations().ForeignUnlocks; got != foreign {
-			t.Errorf("wiped %t: %d foreign unlocks", wiped, got)
-		}
+		check.Equal(t, th.violations().ForeignUnlocks, foreign, "wiped %t: foreign unlocks", wiped)
 	}
 }
 
@@ -189,9 +187,7 @@ func TestADeletionExplainsTheNextFenceOnly(t *testing.T) {
 			th.Leave(th.enter(Participant{Client: i, Fence: 7}, 10+10*i, 9000), th.at(12+10*i))
 		}
 		th.Settle(th.at(100))
-		if got := th.violations().FenceOrder; got != want {
-			t.Errorf("deleted at %d: %d fences accused, want %d", wiped, got, want)
-		}
+		check.Equal(t, th.violations().FenceOrder, want, "deleted at %d: fences accused", wiped)
 	}
 }
 

@@ -60,9 +60,7 @@ func (th *oracleTest) wantViolations(want violations) {
 func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.enter(Participant{Client: 1}, 0, 1000)
-	if !th.Write(v, false, th.at(999)) {
-		t.Error("a write in time was refused")
-	}
+	check.True(t, th.Write(v, false, th.at(999)), "a write in time was refused")
 	th.wantViolations(violations{})
 	th.Write(v, false, th.at(1250))
 	th.wantViolations(violations{late: 1})
@@ -74,9 +72,7 @@ func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 func TestAPoliteClientDoesNotWriteLate(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.enter(Participant{}, 0, 1000)
-	if th.Write(v, true, th.at(1250)) {
-		t.Error("it wrote")
-	}
+	check.False(t, th.Write(v, true, th.at(1250)), "it wrote")
 	th.wantViolations(violations{})
 }
 
@@ -93,9 +89,7 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 		second := th.enter(Participant{Client: 2, Fence: next}, 1100, 2100)
 		accepted := th.Write(first, false, th.at(1200))
 		check.Equal(t, accepted, fence == 0, "number %d: accepted", fence)
-		if !th.Write(second, true, th.at(1300)) {
-			t.Error("the holder's own write was refused")
-		}
+		check.True(t, th.Write(second, true, th.at(1300)), "the holder's own write was refused")
 		want := violations{late: 1, corrupt: 1}
 		if fence > 0 {
 			want = violations{late: 1, fenced: 1}
@@ -165,9 +159,7 @@ func TestAClaimedReleaseIsForeignIfTheOtherLockIsGone(t *testing.T) {
 		th.Leave(late, th.at(1200))
 		th.Unlocked(late, th.at(1200), th.at(1201))
 		c.then(th, next)
-		if got := th.violations().ForeignUnlocks; got != c.foreign {
-			t.Errorf("%s: %d foreign unlocks, want %d", what, got, c.foreign)
-		}
+		check.Equal(t, th.violations().ForeignUnlocks, c.foreign, "%s: foreign unlocks", what)
 	}
 }
 
@@ -335,9 +327,7 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 			h.Ended(v, at(s.left), at(s.left), true)
 		}
 		sound, overlaps := h.Prove(time.Minute).Sound, bruteForce(history, 1).count
-		if sound != (overlaps == 0) {
-			t.Errorf("seed %d: sound %t, %d overlaps", seed, sound, overlaps)
-		}
+		check.Equal(t, sound, overlaps == 0, "seed %d: sound, %d overlaps", seed, overlaps)
 		if !sound {
 			broken++
 		}
@@ -390,9 +380,7 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	// The key was held for 100 ms and 70 ms, and is held since 300 ms.
 	th.at(500)
 	held, _ := th.Usage(500*time.Millisecond, th.clock.now)
-	if held < 0.739 || held > 0.741 {
-		t.Errorf("held %.3f of the time, want 0.740", held)
-	}
+	check.Between(t, held, 0.739, 0.741, "share of the time in which it was held")
 }
 
 func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
@@ -597,9 +585,7 @@ func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 		}
 	}
 	for i := range o.sections {
-		if n := len(o.sections[i].inside); n != 0 {
-			t.Errorf("%d holds remain of key %d", n, i)
-		}
+		check.Equal(t, len(o.sections[i].inside), 0, "holds remain of key %d", i)
 	}
 }
 
@@ -785,9 +771,7 @@ func (l leased) Latest() time.Time { return l.latest }
 func TestWorkBeforeTheLatestEndOfALeaseIsNotLate(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.Enter(0, Participant{Client: 1}, leased{leaseUntil{th.clock, th.at(1400)}, th.at(1500)}, th.at(0))
-	if th.Write(v, true, th.at(1450)) {
-		t.Error("a polite client wrote after its deadline")
-	}
+	check.False(t, th.Write(v, true, th.at(1450)), "a polite client wrote after its deadline")
 	th.Write(v, false, th.at(1450))
 	th.enter(Participant{Client: 2}, 1460, 9000)
 	th.Write(v, false, th.at(1499))

@@ -27,8 +27,7 @@ func reportOf(t *testing.T, s loadgen.Scenario, wait time.Duration) []byte {
 	r := Result{Scenario: s}
 	r.Metrics.Acquired, r.Metrics.Elapsed = 100, 10*time.Second
 	r.Metrics.Latency.Wait = loadgen.Latency{Count: 100, P50: wait}
-	file, err := json.Marshal(r)
-	check.OK(t, err)
+	file := check.Must(json.Marshal(r))(t)
 	return file
 }
 
@@ -77,8 +76,7 @@ func TestAReportIsComparedWithEarlierOnes(t *testing.T) {
 			t.Errorf("the report has no line %q:\n%s", want, lines)
 		}
 	}
-	file, err := json.Marshal(r)
-	check.OK(t, err)
+	file := check.Must(json.Marshal(r))(t)
 	var doc any
 	check.OK(t, json.Unmarshal(file, &doc))
 	check.Is(t, schemaOf(t, "load-report.schema.json").Validate(doc), nil)

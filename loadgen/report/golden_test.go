@@ -99,8 +99,7 @@ func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 	check.OK(t, r.WriteText(&text, plain))
 	check.OK(t, r.WriteHTML(&page))
 	check.OK(t, r.WriteCSV(&seconds))
-	raw, err := json.Marshal(r)
-	check.OK(t, err)
+	raw := check.Must(json.Marshal(r))(t)
 	check.OK(t, json.Indent(&document, raw, "", " "))
 	golden.Check(t, "report.txt", text.String())
 	golden.Check(t, "report.html", strings.Replace(page.String(), htmlpage.Style, "(style)\n", 1))
@@ -167,8 +166,7 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 				s.Lock.Renew.Off = true
 				var out bytes.Buffer
 				trace, waited := NewTrace(&out), time.Duration(0)
-				r, err := loadgen.New(loadgen.Servers{Redis: piped(t)}, s)
-				check.OK(t, err)
+				r := check.Must(loadgen.New(loadgen.Servers{Redis: piped(t)}, s))(t)
 				r.Listen(func(e loadgen.Event) {
 					trace.Add(e)
 					if e.Kind == loadgen.Acquired || e.Kind == loadgen.TimedOut {

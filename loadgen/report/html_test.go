@@ -52,9 +52,7 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		c.set(&r.Metrics)
 		var page strings.Builder
 		check.OK(t, r.WriteHTML(&page))
-		if got := strings.Contains(page.String(), "✓"); got != c.tick {
-			t.Errorf("%s: tick %t: %s", c.kind, got, r.Verdict().Text)
-		}
+		check.Equal(t, strings.Contains(page.String(), "✓"), c.tick, "%s: tick: %s", c.kind, r.Verdict().Text)
 		for _, want := range []string{
 			`>1 s</text>`, `>4 s</text>`, `">2</text>`, `2: stage 2 at 2 s, for 3 s<`, `">3</text>`, `3: crash of one client at 3 s; struck once<`, // an axis, its marks, and what they mean
 			`>flush at the start; never struck: never<`,          // without a mark
@@ -62,9 +60,7 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		} {
 			check.Contains(t, page.String(), want, "the page")
 		}
-		if n := strings.Count(page.String(), "crash of one client"); n != 1 {
-			t.Errorf("the fault is named %d times", n)
-		}
+		check.Equal(t, strings.Count(page.String(), "crash of one client"), 1, "how often the fault is named")
 		if strings.Contains(page.String(), `">4</text>`) || strings.Contains(page.String(), ">5 s<") {
 			t.Error("the page shows what did not happen")
 		}

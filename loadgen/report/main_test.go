@@ -42,8 +42,7 @@ func closing(t *testing.T, rdb *redis.Client) *redis.Client {
 // started returns a run that stops at the end of the test.
 func started(t *testing.T, rdb *redis.Client, s loadgen.Scenario) *loadgen.Run {
 	t.Helper()
-	r, err := loadgen.New(loadgen.Servers{Redis: rdb}, s)
-	check.OK(t, err)
+	r := check.Must(loadgen.New(loadgen.Servers{Redis: rdb}, s))(t)
 	return running(t, r)
 }
 
@@ -64,14 +63,12 @@ func stop(t *testing.T, r *loadgen.Run) {
 // example returns a scenario with every key.
 func example(t *testing.T) loadgen.Scenario {
 	t.Helper()
-	s, err := loadgen.Parse([]byte(exampleFile(t)))
-	check.OK(t, err)
+	s := check.Must(loadgen.Parse([]byte(exampleFile(t))))(t)
 	return s
 }
 
 func exampleFile(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../testdata/example.yaml")
-	check.OK(t, err)
+	text := check.Must(os.ReadFile("../testdata/example.yaml"))(t)
 	return string(text)
 }

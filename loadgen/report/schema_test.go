@@ -63,8 +63,7 @@ func readKeys(file string) []string {
 // schemaOf returns a schema of docs.
 func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("../../docs/" + file)
-	check.OK(t, err)
+	s := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
 	return s
 }
 
@@ -80,8 +79,7 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}, Witness: &witness.Results{
 		Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}}}, Err: errors.New("lost"),
 	}, Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
-	text, err := json.Marshal(report)
-	check.OK(t, err)
+	text := check.Must(json.Marshal(report))(t)
 	var v map[string]any
 	check.OK(t, json.Unmarshal(text, &v))
 	check.Is(t, s.Validate(v), nil)
@@ -90,8 +88,7 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	}
 
 	// The report contains a scenario that can be run again.
-	again, err := loadgen.Parse([]byte(v["scenario"].(string)))
-	check.OK(t, err)
+	again := check.Must(loadgen.Parse([]byte(v["scenario"].(string))))(t)
 	if string(again.WithDefaults().Marshal()) != string(r.Scenario().Marshal()) {
 		t.Errorf("read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
 	}
@@ -117,9 +114,7 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 		all = append(all, loadgen.EventKind(kind))
 	}
 	for _, kind := range all {
-		if !kinds[string(kind)] {
-			t.Errorf("the schema does not know %s", kind)
-		}
+		check.True(t, kinds[string(kind)], "the schema does not know %s", kind)
 		delete(kinds, string(kind))
 	}
 	check.AtMost(t, len(kinds), 0, "the schema knows %v", kinds)
@@ -131,8 +126,7 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 		},
 		"empty": {Seq: 1, At: at, Kind: loadgen.StageBegan},
 	} {
-		text, err := json.Marshal(e)
-		check.OK(t, err)
+		text := check.Must(json.Marshal(e))(t)
 		var v map[string]any
 		check.OK(t, json.Unmarshal(text, &v))
 		check.Is(t, s.Validate(v), nil, "%s", name)

@@ -175,9 +175,7 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 				if m.Violations.Overlap.Count != 0 || m.Violations.ForeignUnlocks != 0 || m.Violations.Broken() != 0 {
 					t.Errorf("violations: %+v", m.Violations)
 				}
-				if m.Acquired < 10 {
-					t.Errorf("only %d holds, newest error %q", m.Acquired, m.LastErr)
-				}
+				check.AtLeast(t, m.Acquired, 10, "holds, newest error %q", m.LastErr)
 				struck := 0
 				for _, f := range m.Faults {
 					struck += f.Struck

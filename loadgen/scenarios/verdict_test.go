@@ -91,9 +91,7 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics 
 		t.Errorf("%s (%s): expected %s, got %s", s.Name, s.Lock, missed, missed.Measured(m))
 	}
 	v := m.Verdict(s)
-	if !v.Safe {
-		t.Errorf("%s (%s): %s", s.Name, s.Lock, v.Text)
-	}
+	check.True(t, v.Safe, "%s (%s): %s", s.Name, s.Lock, v.Text)
 	if len(missed) > 0 || !v.Safe {
 		m.Seconds, m.Clients.States = nil, nil
 		t.Logf("%s: %+v", s.Name, m)

@@ -52,12 +52,9 @@ var lockKey = regexp.MustCompile(`^load:\{[0-9a-f]+\}:[0-9]+$`)
 // monitor starts MONITOR on a server.
 func monitor(t *testing.T, addr string) *monitored {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	check.OK(t, err)
+	conn := check.Must(net.Dial("tcp", addr))(t)
 	m := &monitored{conn: conn, ended: make(chan struct{}), grants: map[string][]*grant{}}
-	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(io.WriteString(conn, "MONITOR\r\n"))(t)
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 1<<20)
 	if !lines.Scan() || lines.Text() != "+OK" {
@@ -342,8 +339,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			case loadgen.Redlock: // an attempt takes longer; the frozen client should be a holder
 				s.Hold = loadgen.Exp(10 * time.Millisecond)
 			}
-			run, err := loadgen.New(on, s)
-			check.OK(t, err)
+			run := check.Must(loadgen.New(on, s))(t)
 			var mu sync.Mutex
 			began := map[string]loadgen.Event{} // by key and client
 			var stays []stay

@@ -36,11 +36,8 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
-	sum, err := soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress)
-	check.OK(t, err)
-	if !sum.sound() {
-		t.Errorf("%s%s", &progress, &out)
-	}
+	sum := check.Must(soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress))(t)
+	check.True(t, sum.sound(), "%s%s", &progress, &out)
 	if len(sum.faults) < 8 || sum.holds < 500 || sum.proofs != 9 {
 		t.Errorf("it shows little: %s", &out)
 	}
@@ -58,8 +55,7 @@ func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 		Lock: loadgen.Lock{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond},
 		Hold: loadgen.Bimodal(30*time.Millisecond, 150*time.Millisecond, 0.3),
 	}}
-	sum, err := soak(t.Context(), broken, 1, 4*time.Second, &out, &progress)
-	check.OK(t, err)
+	sum := check.Must(soak(t.Context(), broken, 1, 4*time.Second, &out, &progress))(t)
 	if sum.sound() || sum.violations.Overlap.Count == 0 || sum.unproved == 0 || !strings.Contains(progress.String(), "Violation:overlap") {
 		t.Errorf("not seen: %s%s", &progress, &out)
 	}
@@ -109,8 +105,7 @@ func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
-	g, err := openTestbed(t.Context(), 1)
-	check.OK(t, err)
+	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
 	probe := redis.NewClient(&redis.Options{Addr: g.Nodes()[0].Addr(), ReadTimeout: 300 * time.Millisecond, MaxRetries: -1})
 	defer probe.Close()
@@ -126,16 +121,13 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 		check.OK(t, g.Continue(1))
 		check.Is(t, probe.Del(t.Context(), "key").Err(), nil, "after the stop")
 	}
-	if reads != 1 {
-		t.Errorf("it answered reads in %d of 2 stops", reads)
-	}
+	check.Equal(t, reads, 1, "stops of 2 in which it answered reads")
 }
 
 func TestLeftoversOnAServerAreFound(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
-	g, err := openTestbed(t.Context(), 1)
-	check.OK(t, err)
+	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
 	addr := g.Nodes()[0].Addr()
 	if left, err := leftoversOn(t.Context(), addr); err != nil || len(left) > 0 {
@@ -146,11 +138,8 @@ func TestLeftoversOnAServerAreFound(t *testing.T) {
 	check.OK(t, rdb.Set(t.Context(), "orphan", "x", 0).Err())
 	heard := rdb.Subscribe(t.Context(), "news")
 	defer heard.Close()
-	if _, err := heard.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	left, err := leftoversOn(context.Background(), addr)
-	check.OK(t, err)
+	check.Must(heard.Receive(t.Context()))(t)
+	left := check.Must(leftoversOn(context.Background(), addr))(t)
 	kinds := map[string]int{}
 	for _, what := range left {
 		kind, _, _ := strings.Cut(what, " ")
@@ -179,22 +168,16 @@ func TestAViolationIsNotSound(t *testing.T) {
 	} {
 		sum := newTally(io.Discard)
 		happen(sum)
-		if sum.sound() {
-			t.Errorf("%s counts as sound", name)
-		}
+		check.False(t, sum.sound(), "%s counts as sound", name)
 	}
 }
 
 func TestMemoryThatGrowsWithTheRoundsIsALeak(t *testing.T) {
 	sum := newTally(&bytes.Buffer{})
 	sum.heap = []uint64{3 << 20, 6 << 20, 10 << 20, 13 << 20}
-	if !sum.sound() {
-		t.Error("some room is given")
-	}
+	check.True(t, sum.sound(), "some room is given")
 	sum.heap[3] = 15 << 20
-	if sum.sound() {
-		t.Error("9 MB more than in the first half, and nothing is said")
-	}
+	check.False(t, sum.sound(), "9 MB more than in the first half, and nothing is said")
 }
 
 func TestALeaseThatIsLostToAStallIsNotCountedAsAFaults(t *testing.T) {

@@ -23,8 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // onServers runs a test with an embedded server and with a real one.
 func onServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("embedded", func(t *testing.T) {
-		s, err := server.StartEmbedded()
-		check.OK(t, err)
+		s := check.Must(server.StartEmbedded())(t)
 		t.Cleanup(s.Close)
 		test(t, connect(t, s.Addr()))
 	})
@@ -39,8 +38,7 @@ func connect(t *testing.T, addr string) *redis.Client {
 
 func open(t *testing.T, rdb *redis.Client) *witness.Witness {
 	t.Helper()
-	w, err := witness.Open(t.Context(), rdb, "run", 1)
-	check.OK(t, err)
+	w := check.Must(witness.Open(t.Context(), rdb, "run", 1))(t)
 	return w
 }
 
@@ -232,8 +230,7 @@ func (h *failingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestAnEntryOfAnotherProgramIsAnError(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
 	defer rdb.Close()
-	w, err := witness.Open(t.Context(), rdb, "x", 1)
-	check.OK(t, err)
+	w := check.Must(witness.Open(t.Context(), rdb, "x", 1))(t)
 	check.OK(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err())
 	_ = w.Close(t.Context()) // the results have the error
 	check.Says(t, w.Results().Err, "is not of this program", "the results")

@@ -17,8 +17,7 @@ import (
 )
 
 func TestEveryFormIsListed(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	check.OK(t, err)
+	files := check.Must(filepath.Glob("*.go"))(t)
 	var want []string
 	for _, f := range files {
 		if f == "classic.go" || strings.HasSuffix(f, "_test.go") {

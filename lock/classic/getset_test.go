@@ -22,9 +22,7 @@ func TestClientsWhoseClocksDifferHoldGetsetTogether(t *testing.T) {
 			r.Error("two hold the lock whose clocks agree")
 		}
 		r.take(r.getset(ttl, skew))
-		if !noon.Before(first.Deadline()) {
-			r.Error("the first hold is over")
-		}
+		check.True(r, noon.Before(first.Deadline()), "the first hold is over")
 	})
 }
 
@@ -53,16 +51,13 @@ func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
 		if r.try(loser) != nil {
 			r.Fatal("two have taken over")
 		}
-		stamp, err := r.rdb.Get(ctx, "orders").Int64()
-		r.must(err)
+		stamp := check.Must(r.rdb.Get(ctx, "orders").Int64())(r)
 		if got, want := time.UnixMilli(stamp), noon.Add(2*time.Second); !got.Equal(want) {
 			r.Errorf("the key says %v, want what the loser wrote: %v", got, want)
 		}
 		const later = 3 * time.Second
 		r.take(r.getset(time.Second, later)) // all clocks are right
-		if !noon.Add(later).Before(winner.Deadline()) {
-			r.Error("the winner's hold is over")
-		}
+		check.True(r, noon.Add(later).Before(winner.Deadline()), "the winner's hold is over")
 	})
 }
 

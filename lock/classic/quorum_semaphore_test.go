@@ -68,9 +68,7 @@ func TestThreeClientsHoldTwoPermitsOfAQuorum(t *testing.T) {
 			holds = append(holds, nodes[0].take(semaphoreWithout(nodes, out, 2)))
 		}
 		for i, r := range nodes {
-			if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 {
-				r.Errorf("server %d has %d holders, want 2", i+1, n)
-			}
+			check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), 2, "server %d has holders", i+1)
 		}
 		if nodes[0].try(semaphoreWithout(nodes, -1, 2)) != nil {
 			t.Error("a fourth client got in")
@@ -79,9 +77,7 @@ func TestThreeClientsHoldTwoPermitsOfAQuorum(t *testing.T) {
 			nodes[0].must(h.Unlock(ctx))
 		}
 		for i, r := range nodes {
-			if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-				r.Errorf("server %d has %d keys left", i+1, n)
-			}
+			check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "server %d has keys left", i+1)
 		}
 	})
 }

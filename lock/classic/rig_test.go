@@ -78,8 +78,7 @@ func (r *rig) elsewhere() *rig {
 // client returns a client of package lock, which the test closes at its end.
 func (r *rig) client() *lock.Client {
 	r.Helper()
-	c, err := lock.New(r.via, lock.Config{})
-	r.must(err)
+	c := check.Must(lock.New(r.via, lock.Config{}))(r)
 	r.Cleanup(func() { c.Close() })
 	return c
 }

@@ -267,8 +267,7 @@ func TestASingleDialerReturnsOneConnection(t *testing.T) {
 			}
 		}
 		d := &singleDialer{alive: t.Context(), dial: dial}
-		first, err := d.Dial(t.Context(), "", "")
-		check.OK(t, err)
+		first := check.Must(d.Dial(t.Context(), "", ""))(t)
 		if _, err := d.Dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) || d.Conn() != first {
 			t.Errorf("a second connection: %v, want ErrClosed and the first one to stay", err)
 		}
@@ -296,8 +295,7 @@ func TestSeveralGoroutinesWaitForAReplyOfACluster(t *testing.T) {
 		},
 	})
 	t.Cleanup(func() { rdb.Close() })
-	cluster, err := NewCluster(rdb)
-	check.OK(t, err)
+	cluster := check.Must(NewCluster(rdb))(t)
 	t.Cleanup(func() { cluster.Close() })
 	cmd := &Command{Args: []string{"set", "key", "value"}}
 	reply := cluster.Send(t.Context(), cmd)

@@ -97,7 +97,5 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 	}
 	check.Is(t, err, nil, "a new stream does not log in as the second user")
 	rig.pipe.Close()
-	if len(r.listeners) != 0 {
-		t.Errorf("a closed transport has %d listeners", len(r.listeners))
-	}
+	check.Equal(t, len(r.listeners), 0, "a closed transport has listeners")
 }
