@@ -60,8 +60,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 		r.holds("orders", "")
 
 		held := r.lock(m)
-		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-		defer cancel()
+		short := r.soon(10 * time.Millisecond)
 		err = lock.Do(short, c.Mutex("orders", lock.Options{}), func(context.Context) error {
 			r.Error("run without the lock")
 			return nil
@@ -309,8 +308,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		}
 		r.link.FreezeReplies()
 		time.Sleep(900 * time.Millisecond)
-		brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-		defer cancel()
+		brief := r.soon(10 * time.Millisecond)
 		_, err := c.Mutex("others", lock.Options{}).TryLock(brief)
 		check.Is(r, err, context.DeadlineExceeded)
 		<-lease.Context().Done()

@@ -37,8 +37,7 @@ func TestAcquiresThatAreGivenUpAreUndoneAmongOthers(t *testing.T) {
 
 // lockBriefly locks with a short timeout, and checks the result.
 func (r *rig) lockBriefly(m *lock.Mutex) {
-	brief, cancel := context.WithTimeout(ctx, rand.N(400*time.Microsecond))
-	defer cancel()
+	brief := r.soon(rand.N(400 * time.Microsecond))
 	lease, err := m.TryLock(brief)
 	if err != nil {
 		check.Is(r, err, context.DeadlineExceeded)

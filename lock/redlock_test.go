@@ -195,8 +195,7 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 		}
 
 		r.restart(1, 3, 4)
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		for lease, err = m.Lock(short); errors.Is(err, lock.ErrNoQuorum); lease, err = m.Lock(short) {
 			time.Sleep(time.Millisecond) // connections need time to recover
 		}
@@ -1009,8 +1008,7 @@ func TestFailedAttemptsWakeNobody(t *testing.T) {
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node grants the lock, and the others refuse it
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		var tries int
 		waiter := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		before := r.commands(1)

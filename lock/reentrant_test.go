@@ -99,8 +99,7 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Minute})
 		first := r.lock(owner)
 		r.link.FreezeReplies()
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
+		short := r.soon(time.Second)
 		if _, err := owner.Lock(short); !errors.Is(err, context.DeadlineExceeded) {
 			r.Fatalf("got %v", err)
 		}
@@ -166,8 +165,7 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 		first := r.lock(owner)
 		waiter := passAsync(c.Reentrant("orders", lock.Options{}))
 		time.Sleep(time.Second)
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
+		short := r.soon(time.Second)
 		second := check.Must(owner.Lock(short))(r)
 		r.must(second.Unlock(ctx))
 		r.must(first.Unlock(ctx))
@@ -280,8 +278,7 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		defer cancel()
 		entry := lockAsync(long, owner)
 		time.Sleep(time.Millisecond) // in progress
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
+		short := r.soon(time.Second)
 		check.Is(r, lease.Unlock(short), context.DeadlineExceeded, "unlock")
 		<-entry.done
 		check.Is(r, entry.err, context.DeadlineExceeded, "the entry")

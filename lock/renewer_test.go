@@ -400,8 +400,7 @@ func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 			cancel()
 		}
 		r.link.FreezeReplies() // the next request is granted, but its reply is lost
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
+		short := r.soon(time.Second)
 		granted := make(chan bool, 1) // requested before the undo
 		time.AfterFunc(time.Second/2, func() { granted <- r.rdb.Exists(ctx, "unheard").Val() == 1 })
 		if _, err := c.Mutex("unheard", o).Lock(short); !errors.Is(err, context.DeadlineExceeded) {

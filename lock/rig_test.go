@@ -51,6 +51,13 @@ func (r tester) must(err error) {
 	check.OK(r, err)
 }
 
+// soon returns a context that ends after d.
+func (r tester) soon(d time.Duration) context.Context {
+	short, cancel := context.WithTimeout(ctx, d)
+	r.Cleanup(cancel)
+	return short
+}
+
 // lock acquires a lock, and waits for it.
 func (r tester) lock(l lock.Locker) *lock.Lease {
 	r.Helper()

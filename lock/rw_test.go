@@ -132,8 +132,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		late := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
 		r.until("another reader to wait", func() bool { return r.field("prices", "s") != "" })
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		again := check.Must(inside.Reader().Lock(short))(r)
 		r.must(again.Unlock(ctx))
 		if writer.over() || late.over() {
@@ -176,8 +175,7 @@ func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		first := r.locked(c.RW("prices", lock.Options{}).Reader())
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
+		short := r.soon(5 * time.Second)
 		began := time.Now()
 		writer := lockAsync(short, far.RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
@@ -314,8 +312,7 @@ func TestAWriterReadsWithinItsLockWhileAnotherWaits(t *testing.T) {
 		write := r.locked(owner.Writer())
 		waiting := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		read := check.Must(owner.Reader().Lock(short))(r)
 		again := check.Must(owner.Writer().Lock(short))(r)
 		r.must(again.Unlock(ctx))
@@ -332,8 +329,7 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 		c := r.client(lock.Config{})
 		owners := []*lock.RW{c.RW("prices", lock.Options{}), c.RW("prices", lock.Options{})}
 		reads := []*lock.Lease{r.locked(owners[0].Reader()), r.locked(owners[1].Reader())}
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		for i, owner := range owners {
 			began := time.Now()
 			check.Is(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
@@ -718,8 +714,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 			})
 		}
 		c := r.client(lock.Config{})
-		short, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
+		short := r.soon(time.Minute)
 		for i := range testtier.Size(8, 25, 25) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			began := time.Now()
@@ -772,8 +767,7 @@ func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		read := r.locked(far.RW("prices", lock.Options{}).Reader())
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
+		short := r.soon(5 * time.Second)
 		fickle := lockAsync(short, c.As("a").RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
 		patient := lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
@@ -821,8 +815,7 @@ func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 		r.claimed("prices")
 		time.Sleep(time.Second)
 		r.link.Freeze() // its requests arrive late from now on
-		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		defer cancel()
+		short := r.soon(300 * time.Millisecond)
 		fickle := lockAsync(short, near.RW("prices", lock.Options{}).Writer())
 		<-fickle.done
 		time.Sleep(time.Millisecond)

@@ -680,8 +680,7 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 				}
 				check.AtMost(r, r.permits("orders"), limit, "permits on the server")
 			}
-			life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(30, 300, 300))*time.Second)
-			defer stop()
+			life := r.soon(time.Duration(testtier.Size(30, 300, 300)) * time.Second)
 			var all sync.WaitGroup
 			for p := range uint64(processes) {
 				c, link := r.process(fmt.Sprint("p", p))

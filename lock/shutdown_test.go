@@ -198,8 +198,7 @@ func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
 			return nil, net.ErrClosed
 		})
 		c := check.Must(lock.New(r.via, lock.Config{}))(r)
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
+		short := r.soon(time.Second)
 		check.Is(r, tried(c.Mutex("orders", lock.Options{}).Lock(short)), context.DeadlineExceeded)
 		began := time.Now()
 		_ = c.Close()

@@ -19,8 +19,7 @@ import (
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
-		short, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
+		short := r.soon(3 * time.Second)
 		began := time.Now()
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) {
@@ -91,8 +90,7 @@ func TestEachWaiterSucceedsACrashedHolderAtItsDeadline(t *testing.T) {
 		began := time.Now()
 		first := lockAsync(ctx, c.As("first").Mutex("orders", fixed(3*time.Second)))
 		time.Sleep(time.Second)
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
+		limited := r.soon(time.Minute)
 		second := lockAsync(limited, c.As("second").Mutex("orders", lock.Options{}))
 		r.won(first)
 		lease := r.won(second)
@@ -350,8 +348,7 @@ func TestAWaiterThatEndsDuringAnAttemptNamesTheHolder(t *testing.T) {
 	} {
 		sub(t, name, inBubble, func(r *rig) {
 			r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
-			short, cancel := context.WithTimeout(ctx, 3*time.Second)
-			defer cancel()
+			short := r.soon(3 * time.Second)
 			waiting := lockAsync(short, waiter(r.client(lock.Config{})))
 			time.Sleep(time.Second)
 			r.link.FreezeReplies() // the next request gets no reply
