@@ -401,11 +401,7 @@ func TestAnAllDoesNotKeepAKeyThatWasHandedToIt(t *testing.T) {
 		waiting := lockAsync(ctx, c.All([]string{"a", "b"}, lock.Options{}))
 		r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
 		link.Delay(func() time.Duration { return time.Millisecond })
-		for range 9 {
-			time.Sleep(5 * time.Millisecond)
-			r.must(lease.Unlock(ctx))
-			lease = r.locked(greedy)
-		}
+		lease = r.passOver(9, greedy, lease)
 		time.Sleep(5 * time.Millisecond)
 		other := r.locked(near.Mutex("b", lock.Options{}))
 		r.must(lease.Unlock(ctx))

@@ -277,9 +277,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 		}
 		check.Is(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 
@@ -440,9 +438,7 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		check.Is(r, <-failed, lock.ErrLost)
 		check.False(r, lease.Valid(), "it came back to life")
 		time.Sleep(time.Millisecond)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 
@@ -479,9 +475,7 @@ func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Errorf("valid %v, %v", lease.Valid(), context.Cause(lease.Context()))
 		}
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 
@@ -501,9 +495,7 @@ func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 		}
 		check.Is(r, lease.Extend(ctx, 10*time.Second), lock.ErrLost)
 		time.Sleep(time.Millisecond)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 

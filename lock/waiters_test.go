@@ -106,6 +106,18 @@ func TestAnUncontendedCycleIsSixCommands(t *testing.T) {
 	})
 }
 
+// passOver releases a lease and acquires its lock again n times, before the process that is woken
+// can, and returns the last lease.
+func (r *rig) passOver(n int, greedy lock.Locker, lease *lock.Lease) *lock.Lease {
+	r.Helper()
+	for range n {
+		time.Sleep(5 * time.Millisecond)
+		r.must(lease.Unlock(ctx))
+		lease = r.locked(greedy)
+	}
+	return lease
+}
+
 // ghostProcess registers a process that never acquires the lock. With listening,
 // it subscribes like a stopped process; else it is dead.
 func (r *rig) ghostProcess(score float64, listening bool) {
@@ -257,11 +269,7 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				left := lockAsync(short, wakingOne(leaver, lock.Options{})[kind])
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
-				for range passes {
-					time.Sleep(5 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					lease = r.locked(greedy)
-				}
+				lease = r.passOver(passes, greedy, lease)
 				time.Sleep(5 * time.Millisecond)
 				next := lockAsync(ctx, wakingOne(c, lock.Options{})[kind])
 				r.registered(2)
@@ -331,11 +339,7 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				left := lockAsync(short, kinds(leaver)[kind])
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
-				for range 9 {
-					time.Sleep(5 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					lease = r.locked(greedy)
-				}
+				lease = r.passOver(9, greedy, lease)
 				time.Sleep(time.Millisecond) // of the message
 				giveUp(r, link, cancel)
 				<-left.done
@@ -1011,11 +1015,7 @@ func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
 				waiting := lockAsync(ctx, of(c, o))
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
-				for range 9 {
-					time.Sleep(5 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					lease = r.locked(greedy)
-				}
+				lease = r.passOver(9, greedy, lease)
 				time.Sleep(5 * time.Millisecond)
 				r.must(lease.Unlock(ctx))
 				r.refused(greedy) // handed over
