@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
@@ -102,17 +103,11 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 		return nil
 	}
 	r.Witness(w)
-	if err := r.Start(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, r.Start(), nil)
 	<-r.Done()
-	if err := r.Close(); err != nil {
-		t.Errorf("%s: %v", s.Lock.Kind, err)
-	}
+	check.Is(t, r.Close(), nil, "%s", s.Lock.Kind)
 	m := r.Metrics()
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, w.Close(t.Context()), nil)
 	if seen := w.Results(); seen.Overlaps != 0 || seen.Unseen != 0 || seen.Holds != m.Acquired || seen.Proven < m.Released {
 		t.Errorf("%s: %d acquired, %d released; witness: %s", s.Lock.Kind, m.Acquired, m.Released, seen)
 	}
@@ -148,13 +143,8 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 		Lock: Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
 		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
+	w := check.Must(witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1))(t)
 	r.Witness(w)
 	running(t, r)
 	for w.Results().Overlaps == 0 {
@@ -165,9 +155,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 		}
 	}
 	_ = r.Close() // leases that have ended cannot be released
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, w.Close(t.Context()), nil)
 	if seen, m := w.Results(), r.Metrics(); seen.Overlaps > m.Violations.Overlap.Count {
 		t.Errorf("%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
 	}
@@ -213,10 +201,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
 	}
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
-	r, err := newRun(on, s, openBlind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(newRun(on, s, openBlind))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -240,10 +225,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Clients: 16, Keys: Keys{N: 4}, Lock: Lock{Fence: true}, Hold: Const(0), Think: Const(0)}
-	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -267,14 +249,10 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	// The server's CPU time before the run must not count.
 	before := int64(0)
 	for before < 300 {
-		if err := rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err())
 		before = computed(t, rdb)
 	}
-	if err := rdb.ConfigResetStat(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rdb.ConfigResetStat(ctx).Err())
 	s := busy
 	s.Keys.N = 50
 	s.Lock.Kind = Reentrant // it sends only scripts
@@ -340,10 +318,7 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 	for line := range strings.Lines(rdb.Info(t.Context(), "cpu").Val()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "used_cpu_sys" || name == "used_cpu_user" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			seconds := check.Must(strconv.ParseFloat(value, 64))(t)
 			sum += seconds
 		}
 	}
@@ -354,10 +329,7 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 // count.
 func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 	t.Helper()
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := check.Must(rdb.Info(t.Context(), "commandstats").Result())(t)
 	calls := map[string]int64{}
 	for line := range strings.Lines(info) {
 		name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
@@ -377,15 +349,11 @@ func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
 		Clients: 300, Keys: Keys{N: 1000}, Rate: 50, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second}, Duration: 5 * time.Second,
 	})
 	until(t, r, "20 acquisitions", func(m Metrics) bool { return m.Acquired >= 20 })
-	if err := rdb.Do(t.Context(), "client", "pause", "2000").Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rdb.Do(t.Context(), "client", "pause", "2000").Err())
 	<-r.Done()
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Latency.Wait.P99 < 1500*time.Millisecond {
-		t.Errorf("p99 of the wait is %s after a pause of 2 s", m.Latency.Wait.P99)
-	}
+	check.AtLeast(t, m.Latency.Wait.P99, 1500*time.Millisecond, "p99 of the wait after a pause of 2 s")
 	if due := 50 * m.Elapsed.Seconds(); float64(m.Arrivals) < due-10 || float64(m.Arrivals) > due+2 {
 		t.Errorf("%d arrivals in %s at 50/s: the pause held them off", m.Arrivals, m.Elapsed)
 	}

@@ -3,12 +3,12 @@ package loadgen
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
@@ -20,9 +20,7 @@ func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 			Clients: 10, Keys: Keys{N: 1}, Seed: 1, Hold: Const(70 * time.Millisecond), Think: Const(5 * time.Millisecond), Lock: Lock{TTL: 3 * time.Second, Wait: Wait{Poll: 30 * time.Millisecond}},
 			Faults: []Fault{{At: 1500 * time.Millisecond, Kind: Flush}, {At: 2500 * time.Millisecond, Kind: ExternalDelete}}, Duration: 4 * time.Second,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var h oracle.History
 		r.Record(&h)
 		running(t, r)
@@ -31,9 +29,7 @@ func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 		if m.Violations.Overlap.Excused != 2 || !m.Verdict(r.Scenario()).Safe || !p.Sound || len(p.Cuts) != 2 {
 			t.Errorf("%s; %s", m.Verdict(r.Scenario()).Text, p)
 		}
-		if !strings.Contains(m.Violations.Excuses(), "1 overlap (flush), 1 overlap (steal)") {
-			t.Error(m.Violations.Excuses())
-		}
+		check.Contains(t, m.Violations.Excuses(), "1 overlap (flush), 1 overlap (steal)")
 	})
 }
 
@@ -45,9 +41,7 @@ func TestASlowClientHidesNoFence(t *testing.T) {
 			Faults:   []Fault{{Kind: Slow, Client: 1, Delay: time.Millisecond}, {At: time.Second, Kind: Freeze, Client: 2, For: time.Second}},
 			Duration: 5 * time.Second,
 		}, openWrapped(func(l lease) lease { return constantFence{l} }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		running(t, r)
 		<-r.Done()
 		if m := r.Metrics(); m.Acquired < 100 || m.Violations.FenceOrder != m.Acquired-1 || m.Verdict(r.Scenario()).Safe {
@@ -65,32 +59,21 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 			for _, depth := range []int{1, 3} {
 				s := Scenario{Lock: Lock{Kind: kind, TTL: 10 * time.Second}.withDefaults(), Depth: depth}
 				root, err := open(sessionConfig{Servers{Redis: rdb}, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, err)
 				client := root.as(clientIdentity{owner: "client-1"})
 				for i := range 2 { // the first time it connects, and loads scripts
 					link.Delay(func() time.Duration { return 50 * time.Millisecond })
 					asked := time.Now()
-					l, err := client.lock(t.Context(), []string{string(kind)}, false)
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := check.Must(client.lock(t.Context(), []string{string(kind)}, false))(t)
 					link.Delay(nil)
 					first := l.(interface{ first() time.Time }).first() // early by the drift of clocks
 					if depth == 1 && !first.IsZero() || i > 0 && depth > 1 && (first.After(asked) || first.Before(asked.Add(-200*time.Millisecond))) {
 						t.Errorf("%s, %d entries: the first one began %s after the request", kind, depth, first.Sub(asked))
 					}
-					if err := l.Unlock(t.Context()); err != nil {
-						t.Error(err)
-					}
+					check.Is(t, l.Unlock(t.Context()), nil)
 				}
-				if err := client.close(); err != nil {
-					t.Error(err)
-				}
-				if err := root.close(); err != nil {
-					t.Error(err)
-				}
+				check.Is(t, client.close(), nil)
+				check.Is(t, root.close(), nil)
 			}
 		}
 	})
@@ -111,10 +94,7 @@ func TestAMinorityOfTheNodesExplainsNoLoss(t *testing.T) {
 			Lock: Lock{Kind: Redlock, TTL: time.Second}, Clients: 2, Keys: Keys{N: 1}, Hold: Const(20 * time.Millisecond), Think: Const(20 * time.Millisecond),
 			Faults: []Fault{{Kind: NodeDown, Node: 1}, {Kind: DropReplies, Clients: 2, Node: 2}}, Duration: 2 * time.Second,
 		}
-		r, err := newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Must(newRun(newPipedSet(t, 5).on, s, openWrapped(func(l lease) lease { return loses{l} })))(t)
 		running(t, r)
 		<-r.Done()
 		if m := r.Metrics(); m.Lost < 5 || m.Violations.UnexplainedLoss != m.Lost || m.Faults[0].Struck != 1 || m.Faults[1].Struck != 2 {
@@ -153,9 +133,7 @@ func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 			inner, err := openNoNX(rdb)(o)
 			return wrapped{inner, func(l lease) lease { return older{l.(*noNXLease)} }}, err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		running(t, r)
 		<-r.Done()
 		if o := r.Metrics().Violations.Overlap; o.Excused < 10 || o.Excused == o.Count {

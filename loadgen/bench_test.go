@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock"
 )
@@ -21,9 +22,7 @@ func BenchmarkLoop(b *testing.B) {
 	r, err := New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
 		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, err)
 	running(b, r)
 	b.ResetTimer()
 	began := r.Metrics().Acquired
@@ -35,10 +34,7 @@ func BenchmarkLoop(b *testing.B) {
 
 // BenchmarkBareLocks measures the same locks without simulated clients.
 func BenchmarkBareLocks(b *testing.B) {
-	c, err := lock.New(connect(b, server.ForTest(b).Addr()), lock.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := check.Must(lock.New(connect(b, server.ForTest(b).Addr()), lock.Config{}))(b)
 	defer c.Close()
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -107,8 +103,6 @@ func BenchmarkMemoryOfAClient(b *testing.B) {
 		runtime.ReadMemStats(&after)
 		inUse := func(m runtime.MemStats) float64 { return float64(m.HeapAlloc + m.StackInuse) }
 		b.ReportMetric((inUse(after)-inUse(before))/clients, "B/client")
-		if err := r.Close(); err != nil {
-			b.Error(err)
-		}
+		check.Is(b, r.Close(), nil)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
@@ -379,15 +380,10 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 	t.Helper()
 	began := time.Now()
 	for part := 1; time.Since(began) < time.Minute; part++ {
-		r, err := newRun(on, s, f.open)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Must(newRun(on, s, f.open))(t)
 		var h oracle.History
 		r.Record(&h)
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.Start())
 		over := time.After(time.Duration(part) * 2 * time.Second)
 		m := r.Metrics()
 		for waiting := true; waiting && m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0; m = r.Metrics() {
@@ -420,10 +416,7 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	}
 	withPartitions(&s)
 	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.5)
-	r, err := newRun(on, s, flaw{name: "none"}.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(newRun(on, s, flaw{name: "none"}.open))(t)
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
@@ -480,15 +473,11 @@ func TestTheWitnessFlagsFlawsAcrossProcesses(t *testing.T) {
 			on := five
 			on.Redis = one.Redis
 			seen, took := flaggedAcrossProcesses(t, on, third, f, s, holds)
-			if !acrossProcesses(seen) {
-				t.Errorf("not flagged: %s", seen)
-			}
+			check.True(t, acrossProcesses(seen), "not flagged: %s", seen)
 			t.Logf("flagged after %s: %s", took.Round(10*time.Millisecond), seen)
 		})
 	}
-	if want := map[bool]int{true: 9, false: 3}[os.Getenv("LOCKTOP_PROOF") != ""]; tested != want {
-		t.Errorf("%d flaws are tested, want %d", tested, want)
-	}
+	check.Equal(t, tested, map[bool]int{true: 9, false: 3}[os.Getenv("LOCKTOP_PROOF") != ""], "flaws are tested")
 }
 
 // flaggedAcrossProcesses runs a lock by two runs that have joined, until the witness has an
@@ -498,23 +487,14 @@ func flaggedAcrossProcesses(t *testing.T, on Servers, third *redis.Client, f fla
 	began := time.Now()
 	for part := 1; !acrossProcesses(seen) && time.Since(began) < time.Minute; part++ {
 		id := fmt.Sprintf("%s%d", s.Keys.Prefix, part)
-		w, err := witness.Open(t.Context(), third, id, s.Lock.Limit())
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := check.Must(witness.Open(t.Context(), third, id, s.Lock.Limit()))(t)
 		whole := s
 		whole.Keys.Prefix = id + ":"
-		shares, err := whole.Shares(2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		shares := check.Must(whole.Shares(2))(t)
 		var runs []*Run
 		for i, share := range shares {
 			share.Hold = holds[i]
-			r, err := newRun(on, share, f.open)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := check.Must(newRun(on, share, f.open))(t)
 			r.Join(i + 1)
 			r.Witness(witness.Join(third, id))
 			runs = append(runs, running(t, r))
@@ -526,9 +506,7 @@ func flaggedAcrossProcesses(t *testing.T, on Servers, third *redis.Client, f fla
 		for _, r := range runs {
 			_ = r.Close() // it may be unable to release what it holds
 		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Close(t.Context()))
 		seen = w.Results()
 	}
 	return seen, took

@@ -188,11 +188,9 @@ const notifyWithin = time.Second
 // waitNotified waits until a lease that is over notifies its holder, and returns the time.
 // It returns zero after notifyWithin.
 func waitNotified(l lease) time.Time {
-	soon := time.NewTimer(notifyWithin)
-	defer soon.Stop()
 	select {
 	case <-l.Context().Done():
-	case <-soon.C:
+	case <-time.After(notifyWithin):
 	}
 	if l.Context().Err() == nil {
 		return time.Time{}

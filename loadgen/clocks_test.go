@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // A hold has three ends: the end of the lease, the time when the holder learned
@@ -39,10 +41,7 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 				if c.alter != nil {
 					how = openWrapped(c.alter)
 				}
-				r, err := newRun(Servers{Redis: piped(t)}, s, how)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := check.Must(newRun(Servers{Redis: piped(t)}, s, how))(t)
 				running(t, r)
 				time.Sleep(20 * second)
 				var began, ended Event

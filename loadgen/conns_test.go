@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -13,10 +14,7 @@ import (
 // connections returns the number of connections of a server.
 func connections(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
-	all, err := rdb.ClientList(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Must(rdb.ClientList(t.Context()).Result())(t)
 	return strings.Count(all, "\n")
 }
 

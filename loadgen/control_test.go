@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -16,18 +17,14 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 		before := r.Metrics()
 		s := r.Scenario()
 		s.Clients, s.Hold, s.Think = 6, Const(40*time.Millisecond), Const(40*time.Millisecond)
-		if err := r.Apply(s); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.Apply(s))
 		time.Sleep(10 * time.Second) // the holds that were chosen before last 4 s if all want one key
 		m := r.Metrics()
 		checkSums(t, m)
 		if !m.Began.Equal(before.Began) || m.Clients.Total != 6 || m.Acquired < before.Acquired+150 {
 			t.Errorf("%d clients acquired %d, then %d", m.Clients.Total, before.Acquired, m.Acquired)
 		}
-		if got := r.Scenario().Keys.Prefix; got != s.Keys.Prefix {
-			t.Errorf("the keys changed to %q", got)
-		}
+		check.Equal(t, r.Scenario().Keys.Prefix, s.Keys.Prefix, "the keys changed to")
 	})
 }
 
@@ -40,9 +37,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 			before := r.Metrics()
 			s := r.Scenario()
 			s.Lock = Lock{Kind: kind}
-			if err := r.Apply(s); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.Apply(s))
 			if got := r.Scenario().Keys.Prefix; got == s.Keys.Prefix {
 				t.Errorf("%s locks the keys of another kind", kind)
 			}
@@ -59,10 +54,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 }
 
 func TestAnInvalidScenarioChangesNothing(t *testing.T) {
-	r, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3}))(t)
 	if err := r.Apply(Scenario{Clients: -1}); err == nil || r.Scenario().Clients != 3 {
 		t.Errorf("%v, %d clients", err, r.Scenario().Clients)
 	}
@@ -76,14 +68,10 @@ func TestAnImpossibleFaultIsRefused(t *testing.T) {
 			"do not go by their clocks":        {Kind: Skew, By: time.Second},
 			"fault must be one of":             {Kind: "flood"},
 		} {
-			if err := r.Inject(f); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", f.Kind, err)
-			}
+			check.Says(t, r.Inject(f), want, "%s", f.Kind)
 		}
 		stop(t, r)
-		if err := r.Inject(Fault{Kind: Flush}); err == nil || !strings.Contains(err.Error(), "not running") {
-			t.Errorf("after the end: %v", err)
-		}
+		check.Says(t, r.Inject(Fault{Kind: Flush}), "not running", "after the end")
 	})
 }
 
@@ -96,9 +84,7 @@ func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 			1: {Kind: Freeze, For: time.Minute}, 2: {Kind: Crash}, 4: {Kind: Partition, For: time.Minute},
 		} {
 			f.Client = client
-			if err := r.Inject(f); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.Inject(f))
 		}
 		time.Sleep(5 * time.Second)
 		m := r.Metrics()
@@ -211,9 +197,7 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 		m = until(t, r, "an overlap after "+string(kind), func(m Metrics) bool {
 			if time.Now().After(next) { // the fault may have come between two holds
 				next = time.Now().Add(300 * time.Millisecond)
-				if err := r.Inject(Fault{Kind: kind}); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, r.Inject(Fault{Kind: kind}))
 			}
 			return m.Violations.Overlap.Count > before
 		})
@@ -227,13 +211,9 @@ func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 	told := 0
 	j := newEventRing(func(e Event) {
 		told++
-		if e.Seq != uint64(told) {
-			t.Errorf("event %d has number %d", told, e.Seq)
-		}
+		check.Equal(t, e.Seq, uint64(told), "event %d", told)
 	})
-	if got := j.since(0); got != nil {
-		t.Errorf("events before the first: %v", got)
-	}
+	check.Equal(t, len(j.since(0)), 0, "events before the first")
 	for i := range HistoryEvents + 100 {
 		j.note(Event{Client: i + 1})
 	}
@@ -257,9 +237,7 @@ func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		if err := rdb.Set(t.Context(), "{mine}:1", "somebody", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, rdb.Set(t.Context(), "{mine}:1", "somebody", 0).Err())
 		on := Servers{Redis: rdb}
 		if key, err := on.Occupied(t.Context(), "{mine}:"); key != "{mine}:1" || err != nil {
 			t.Errorf("looked for keys under the prefix: %q %v", key, err)
@@ -305,25 +283,14 @@ func TestTwoRunsOnOnePrefixRefuseEachOther(t *testing.T) {
 		s := Scenario{Clients: 3, Keys: Keys{N: 2, Prefix: "{shared}:"}, Think: Const(time.Second)}
 		first := started(t, rdb, s)
 		time.Sleep(time.Minute)
-		second, err := New(Servers{Redis: rdb}, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := second.Start(); err == nil || !strings.Contains(err.Error(), "another run uses the prefix") {
-			t.Errorf("a second run on the same prefix: %v", err)
-		}
+		second := check.Must(New(Servers{Redis: rdb}, s))(t)
+		check.Says(t, second.Start(), "another run uses the prefix", "a second run on the same prefix")
 		stop(t, first)
 		checkNoKeys(t, rdb)
-		if err := second.Start(); err != nil {
-			t.Errorf("after the first: %v", err)
-		}
-		if err := second.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, second.Start(), nil, "after the first")
+		check.Is(t, second.Close(), nil)
 		// The mark of a killed run expires.
-		if err := rdb.SetNX(t.Context(), "{shared}:run", "dead", minGuard).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, rdb.SetNX(t.Context(), "{shared}:run", "dead", minGuard).Err())
 		time.Sleep(minGuard + time.Second)
 		started(t, rdb, s)
 	})
@@ -344,17 +311,11 @@ func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
 			{changed, 1}, // of the run before
 			{Scenario{Clients: 1, Keys: Keys{Prefix: "{mine}:"}}, 1},
 		} {
-			if err := r.Apply(c.s); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.Apply(c.s))
 			for range 2 { // also after a stop
-				if n := len(rdb.Keys(t.Context(), "*:run").Val()); n != c.marked {
-					t.Errorf("%q: %d marks, want %d", c.s.Keys.Prefix, n, c.marked)
-				}
+				check.Equal(t, len(rdb.Keys(t.Context(), "*:run").Val()), c.marked, "%q: marks", c.s.Keys.Prefix)
 				stop(t, r)
-				if err := r.Start(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, r.Start())
 			}
 			more := r.Scenario()
 			more.Clients++
@@ -362,9 +323,7 @@ func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop(t, r)
-			if err := r.Start(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.Start())
 			if n := len(rdb.Keys(t.Context(), "*:run").Val()); n != c.marked {
 				t.Errorf("%q: %d marks after a change, want %d", c.s.Keys.Prefix, n, c.marked)
 			}

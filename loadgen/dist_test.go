@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 func take(n int, s Scenario, client int) []iteration {
@@ -38,9 +40,7 @@ func TestEveryKeyIsChosen(t *testing.T) {
 		seen[c.key]++
 	}
 	for key, n := range seen {
-		if n < 900 || n > 1100 {
-			t.Errorf("key %d chosen %d times of 5000, want about 1000", key, n)
-		}
+		check.Between(t, n, 900, 1100, "choices of key %d in 5000", key)
 	}
 }
 
@@ -69,21 +69,15 @@ func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 			above++
 		}
 	}
-	if mean := sum / n; mean < 19800*time.Microsecond || mean > 20200*time.Microsecond {
-		t.Errorf("mean %s, want %s", mean, d.Mean)
-	}
+	check.Between(t, sum/n, 19800*time.Microsecond, 20200*time.Microsecond, "mean")
 	// A share of e⁻³ of an exponential distribution is above three times its
 	// mean.
-	if above < 4800 || above > 5160 {
-		t.Errorf("%d of %d above three times the mean, want about 4979", above, n)
-	}
+	check.Between(t, above, 4800, 5160, "draws of %d above three times the mean", n)
 }
 
 func TestAShareIsWrittenAsAPercentage(t *testing.T) {
 	for share, want := range map[float64]string{0: "0%", 0.07: "7%", 0.5: "50%", 1: "100%", 0.125: "12.5%", 1.0 / 3: "0.3333333333333333"} {
-		if got := FormatShare(share); got != want {
-			t.Errorf("%g is %s, want %s", share, got, want)
-		}
+		check.Equal(t, FormatShare(share), want, "%g", share)
 	}
 }
 
@@ -110,9 +104,7 @@ func TestAHotspotIsTheFirstKey(t *testing.T) {
 
 func TestAnEventOfNoClientHasNoOwner(t *testing.T) {
 	for client, want := range map[int]string{0: "", 1: "client-1", 30: "client-30"} {
-		if got := (Event{Client: client}).Owner(); got != want {
-			t.Errorf("the owner of client %d is %q, want %q", client, got, want)
-		}
+		check.Equal(t, (Event{Client: client}).Owner(), want, "the owner of client %d", client)
 	}
 }
 

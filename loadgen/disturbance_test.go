@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen/oracle"
 )
 
@@ -37,26 +38,18 @@ func (o *outageTest) outageNow() Outage {
 func TestAnOutageLastsFromTheNewestAnsweredRequestToTheNextAnswer(t *testing.T) {
 	o, ms := newOutageTest(), time.Millisecond
 	o.reply(0, 0, 0, 400, nil) // too short to be reported
-	if got := o.outageNow(); got != (Outage{}) {
-		t.Errorf("a late answer: %+v", got)
-	}
+	check.Equal(t, o.outageNow(), Outage{}, "a late answer")
 	o.reply(0, 1000, 1100, 2100, errors.New("timeout"))
-	if got := o.outageNow(); got != (Outage{Total: 1100 * ms, Longest: 1100 * ms, Error: "timeout"}) {
-		t.Errorf("so far: %+v", got)
-	}
+	check.Equal(t, o.outageNow(), Outage{Total: 1100 * ms, Longest: 1100 * ms, Error: "timeout"}, "so far")
 	o.reply(1, 2000, 2000, 2700, nil) // of another server
 	o.reply(0, 1000, 2200, 2500, nil)
 	want := Outage{Total: 2200 * ms, Longest: 1500 * ms, Error: "timeout"}
-	if got := o.outageNow(); got != want {
-		t.Errorf("it began at 1 s and ended at 2.5 s: %+v", got)
-	}
+	check.Equal(t, o.outageNow(), want, "it began at 1 s and ended at 2.5 s")
 	o.reply(0, 2500, 2600, 2601, errors.New("reset"))
 	o.reply(0, 2500, 2602, 2603, nil)
 	want.Total, want.Error = want.Total+103*ms, "reset"
 	o.reply(0, 2603, 2700, 2701, nil)
-	if got := o.outageNow(); got != want {
-		t.Errorf("after it: %+v", got)
-	}
+	check.Equal(t, o.outageNow(), want, "after it")
 }
 
 func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
@@ -67,9 +60,7 @@ func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
 	o.faultEnded(o.at(7000))
 	o.reply(0, 5000, 9000, 9900, nil) // it began during the fault
 	o.reply(0, 9900, 9950, 9951, nil)
-	if got := o.outageNow(); got != (Outage{}) {
-		t.Errorf("a fault of the scenario counts: %+v", got)
-	}
+	check.Equal(t, o.outageNow(), Outage{}, "a fault of the scenario counts")
 	o.reply(0, 10_000, 10_000, 10_600, nil)
 	o.recordRestart(0, o.at(10_000), o.at(10_600))
 	if got := o.outageNow(); got != (Outage{Total: 600 * time.Millisecond, Longest: 600 * time.Millisecond, Lost: 1}) {
@@ -83,9 +74,7 @@ func TestAStallIsSummedUp(t *testing.T) {
 	o.recordStall(o.at(1000), o.at(1100))
 	var m Metrics
 	o.addTo(&m)
-	if m.Stall != (Stall{Total: 400 * time.Millisecond, Longest: 300 * time.Millisecond}) {
-		t.Errorf("%+v", m.Stall)
-	}
+	check.Equal(t, m.Stall, Stall{Total: 400 * time.Millisecond, Longest: 300 * time.Millisecond})
 }
 
 // A fault that is too short to cost a lease explains no loss.
@@ -109,9 +98,7 @@ func TestAFaultIsCostlyIfItMayCostALease(t *testing.T) {
 		{Fault{Kind: Greedy}, false},
 		{Fault{Kind: Leak}, false},
 	} {
-		if got := c.fault.costly(l); got != c.want {
-			t.Errorf("%+v: %t", c.fault, got)
-		}
+		check.Equal(t, c.fault.costly(l), c.want, "%+v", c.fault)
 	}
 }
 
@@ -121,9 +108,7 @@ func TestEachCostlyFaultExplainsSomething(t *testing.T) {
 		o := oracle.New(oracle.Config{})
 		o.TroubleBegan(oracle.Trouble{Cause: string(kind), Client: 1, Key: oracle.Everybody})
 		costly := Fault{Kind: kind, Delay: time.Hour}.costly(Lock{TTL: time.Second})
-		if got := o.Excuses(1, time.Now(), time.Now()); got != costly {
-			t.Errorf("%s: costly %t, but it explains something: %t", kind, costly, got)
-		}
+		check.Equal(t, o.Excuses(1, time.Now(), time.Now()), costly, "%s explains something", kind)
 	}
 }
 

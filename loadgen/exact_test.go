@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen/oracle"
 )
 
@@ -74,9 +75,7 @@ func TestAStallExplainsTheLossesThatItCanCause(t *testing.T) {
 		{Lock{Kind: Fair, TTL: 400 * time.Millisecond}, 50 * time.Millisecond},
 		{Lock{Kind: Mutex, TTL: 10 * time.Millisecond}, 10 * time.Millisecond},
 	} {
-		if got := c.lock.costlyDelay(); got != c.want {
-			t.Errorf("%s with a ttl of %s: %s, want %s", c.lock.Kind, c.lock.TTL, got, c.want)
-		}
+		check.Equal(t, c.lock.costlyDelay(), c.want, "%s with a ttl of %s", c.lock.Kind, c.lock.TTL)
 	}
 }
 
@@ -135,9 +134,7 @@ func TestTheHistogramHasEachPercentile(t *testing.T) {
 		"p50": {l.P50, 5000}, "p90": {l.P90, 9000}, "p95": {l.P95, 9500}, "p99": {l.P99, 9900}, "p99.9": {l.P999, 9990}, "max": {l.Max, 10_000}, "mean": {l.Mean, 5000},
 	} {
 		want := c[1] * time.Millisecond
-		if diff := (c[0] - want).Abs(); diff > want/100 {
-			t.Errorf("%s is %s, want %s", name, c[0], want)
-		}
+		check.AtMost(t, (c[0] - want).Abs(), want/100, "%s", name)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/external"
@@ -150,10 +151,7 @@ func process(kind Kind, ttl time.Duration) Lock {
 // checkNoProcess fails the test if a client process is left.
 func checkNoProcess(t *testing.T) {
 	t.Helper()
-	out, err := exec.Command("ps", "-A", "-o", "ppid=,stat=,args=").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := check.Must(exec.Command("ps", "-A", "-o", "ppid=,stat=,args=").Output())(t)
 	for line := range strings.Lines(string(out)) {
 		if fields := strings.Fields(line); fields[0] == fmt.Sprint(os.Getpid()) && strings.Contains(line, os.Args[0]) && fields[1][0] != 'Z' {
 			t.Errorf("a process is left: %s", line)
@@ -190,20 +188,14 @@ func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
 				},
 			}
 			m := raced(t, s)
-			if m.Acquired < 50 {
-				t.Errorf("only %d acquired: %s", m.Acquired, m.LastErr)
-			}
+			check.AtLeast(t, m.Acquired, 50, "acquired: %s", m.LastErr)
 			if m.Violations.Overlap.Count != 0 || m.Violations.Broken() != 0 {
 				t.Errorf("violations: %+v", m.Violations)
 			}
 			for _, f := range m.Faults {
-				if f.Struck != 1 {
-					t.Error(f)
-				}
+				check.Equal(t, f.Struck, 1, "%v", f)
 			}
-			if want := "locktop " + string(kind); m.Library != want {
-				t.Errorf("the library is %q, want %q", m.Library, want)
-			}
+			check.Equal(t, m.Library, "locktop "+string(kind), "the library")
 			if m.Cost.Commands == 0 {
 				t.Error("no command was counted")
 			}
@@ -223,9 +215,7 @@ func TestARedlockAsAClientProcess(t *testing.T) {
 		Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
 		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Partition, Node: 2, Clients: 4, For: time.Second}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()
@@ -265,9 +255,7 @@ func TestABrokenClientProcessIsFound(t *testing.T) {
 		if found(m.Violations) == 0 {
 			t.Errorf("%s: nothing found: %+v", kind, m.Violations)
 		}
-		if m.Verdict(s.WithDefaults()).Safe {
-			t.Errorf("%s is called safe", kind)
-		}
+		check.False(t, m.Verdict(s.WithDefaults()).Safe, "%s is called safe", kind)
 	}
 }
 
@@ -286,9 +274,7 @@ func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
 		t.Errorf("%d foreign unlocks, %d overlaps", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count)
 	}
 	for _, f := range m.Faults {
-		if f.Struck != 1 {
-			t.Error(f)
-		}
+		check.Equal(t, f.Struck, 1, "%v", f)
 	}
 }
 
@@ -315,22 +301,13 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 			config: sessionConfig{scenario: Scenario{Lock: Lock{Kind: Exec, Exec: script, TTL: time.Minute}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
 			id:     clientIdentity{owner: "client-1"},
 		}
-		l, err := s.lock(t.Context(), []string{"k"}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
 		if !kept {
 			<-l.Context().Done()
 		}
-		if got := l.(*execLease).kept(); got != kept {
-			t.Errorf("%q: kept %t", event, got)
-		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
+		check.Equal(t, l.(*execLease).kept(), kept, "%q: kept", event)
+		check.Is(t, l.Unlock(t.Context()), nil)
+		check.Is(t, s.close(), nil)
 	}
 }
 
@@ -342,10 +319,7 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 			read x; sleep 0.1; echo '{"id":1,"ok":true,"token":"a","valid_ms":400}'; read x`}, Depth: 1}, network: newNetwork(new(atomic.Int64))},
 		id: clientIdentity{owner: "client-1"},
 	}
-	l, err := s.lock(t.Context(), []string{"k"}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
 	e := l.(*execLease)
 	for over := false; !over; time.Sleep(time.Millisecond) {
 		over = !time.Now().Before(e.Latest())
@@ -353,12 +327,8 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 			t.Fatalf("kept %t at %s before the latest end", kept, time.Until(e.Latest()))
 		}
 	}
-	if !e.Latest().After(e.Deadline()) {
-		t.Error("it has no leeway")
-	}
-	if err := s.close(); err != nil {
-		t.Error(err)
-	}
+	check.True(t, e.Latest().After(e.Deadline()), "it has no leeway")
+	check.Is(t, s.close(), nil)
 }
 
 // A client process that locks twice: its first lease is that of the first reply.
@@ -369,16 +339,11 @@ func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
 			read x; echo '{"id":2,"ok":true,"token":"b","valid_ms":59000}'; read x`, TTL: time.Minute}, Depth: 2}, network: newNetwork(new(atomic.Int64))},
 		id: clientIdentity{owner: "client-1"},
 	}
-	l, err := s.lock(t.Context(), []string{"k"}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
 	if first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute); !first.Equal(want) {
 		t.Errorf("it began %s after its lease", first.Sub(want))
 	}
-	if err := s.close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, s.close(), nil)
 }
 
 func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
@@ -418,9 +383,7 @@ func TestKeysWithNamesOfTheLibraryAreDeleted(t *testing.T) {
 		Lock: process("own-keys", time.Minute), Clients: 1, Hold: Const(10 * time.Millisecond), Duration: time.Second,
 		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Crash, Clients: 1}},
 	})
-	if m.Abandoned != 1 {
-		t.Errorf("%d abandoned", m.Abandoned)
-	}
+	check.Equal(t, m.Abandoned, 1, "abandoned")
 }
 
 // A steal deletes the key of the library under its name. Where locktop may not look for it,
@@ -445,9 +408,7 @@ func TestAStealThatDeletesNothingDoesNotStrike(t *testing.T) {
 
 func TestAKeyOfALibraryIsToldFromOthers(t *testing.T) {
 	for name, want := range map[string]bool{"p:1": true, "mutex:p:1": true, "p:1:owner": true, "p:12": false, "p:2": false} {
-		if isOf(name, "p:1") != want {
-			t.Errorf("%s is of p:1: %v", name, !want)
-		}
+		check.Equal(t, isOf(name, "p:1"), want, "%s is of p:1", name)
 	}
 }
 
@@ -464,18 +425,13 @@ func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 			t.Errorf("%q does not say %q", m.LastErr, part)
 		}
 	}
-	if m.Violations.Broken() != 0 {
-		t.Errorf("violations: %+v", m.Violations)
-	}
+	check.Equal(t, m.Violations.Broken(), 0, "violations: %+v", m.Violations)
 }
 
 func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
 	testtier.Long(t, "it runs loads of client processes for seconds")
 	sleeping := func() int {
-		out, err := exec.Command("ps", "-A", "-o", "stat=,args=").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := check.Must(exec.Command("ps", "-A", "-o", "stat=,args=").Output())(t)
 		n := 0
 		for line := range strings.Lines(string(out)) {
 			if strings.HasSuffix(strings.TrimSpace(line), "sleep 1000") && line[0] != 'Z' {
@@ -499,18 +455,14 @@ func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
 				Lock: process(kind, 500*time.Millisecond), Clients: 3, Keys: Keys{N: 3}, Seed: 1,
 				Hold: Const(time.Millisecond), Think: Const(20 * time.Millisecond), Duration: 1500 * time.Millisecond,
 			})
-			if took := time.Since(began); took > 8*time.Second {
-				t.Errorf("the run took %s", took)
-			}
+			check.AtMost(t, time.Since(began), 8*time.Second, "the run took")
 			if !strings.Contains(m.LastErr, text) || strings.Contains(m.LastErr, "\n") || len(m.LastErr) > 500 {
 				t.Errorf("the error %q does not say %q in one short line", m.LastErr, text)
 			}
 			if least := int64(9); m.Acquired < least || text != "" && m.Seconds[1].Acquired == 0 {
 				t.Errorf("%d acquired, %d of them in the second second", m.Acquired, m.Seconds[1].Acquired)
 			}
-			if m.Violations.Overlap.Count > 0 {
-				t.Errorf("%d overlaps", m.Violations.Overlap.Count)
-			}
+			check.AtMost(t, m.Violations.Overlap.Count, 0, "overlaps")
 			for end := time.Now().Add(30 * time.Second); sleeping() > before; time.Sleep(50 * time.Millisecond) { // a killed process ends when it has CPU time
 				if time.Now().After(end) {
 					t.Fatalf("%d forked processes are left", sleeping()-before)
@@ -521,16 +473,11 @@ func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
 }
 
 func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
-	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)}))(t)
 	if err := r.Start(); !errors.Is(err, external.ErrNotJSON) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("start: %v", err)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, r.Close(), nil)
 	checkNoProcess(t)
 }
 
@@ -545,9 +492,7 @@ func TestStopEndsClientProcessesThatWaitOrAreFrozen(t *testing.T) {
 	})
 	began := time.Now()
 	stop(t, r)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the stop took %s", took)
-	}
+	check.AtMost(t, time.Since(began), 5*time.Second, "the stop took")
 	checkNoProcess(t)
 	checkNoKeys(t, rdb)
 }
@@ -558,18 +503,11 @@ func TestClientProcessesBesideAnOwnKind(t *testing.T) {
 		Lock: process(Mutex, time.Second), Versus: []Lock{{Kind: Mutex}, process(Fair, time.Second)}, Clients: 3,
 		Hold: Const(time.Millisecond), Think: Const(time.Millisecond), Duration: time.Second,
 	}
-	g, err := NewGroup(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := check.Must(NewGroup(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s))(t)
 	defer g.Close()
-	if err := g.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, g.Start())
 	<-g.Done()
-	if err := g.Stop(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, g.Stop(), nil)
 	sides := append([]Compared{{Metrics: g.Metrics()}}, g.Beside()...)
 	for i, library := range []string{"locktop mutex", "", "locktop fair"} {
 		if m := sides[i].Metrics; m.Acquired == 0 || m.Library != library || m.Violations.Broken() != 0 {
@@ -609,16 +547,12 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 		err = r.Start()
 		_ = r.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "cluster") {
-		t.Errorf("a cluster: %v", err)
-	}
+	check.Says(t, err, "cluster", "a cluster")
 }
 
 func TestAClientProcessHasAKnownKind(t *testing.T) {
 	for _, kind := range []Kind{Exec, "latch"} {
-		if err := ServeClient(t.Context(), Lock{Kind: kind}, strings.NewReader(""), os.Stdout); err == nil || !strings.Contains(err.Error(), "one of mutex") {
-			t.Errorf("%s: %v", kind, err)
-		}
+		check.Says(t, ServeClient(t.Context(), Lock{Kind: kind}, strings.NewReader(""), os.Stdout), "one of mutex", "%s", kind)
 	}
 }
 
@@ -652,10 +586,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 			if kind.Quorum() {
 				on = nodesForTest(t)
 			}
-			r, err := New(on, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := check.Must(New(on, s))(t)
 			running(t, r)
 			most, together := 0, kind.permits() || kind == All || s.Reads > 0
 			for done := r.Done(); done != nil; {
@@ -669,9 +600,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 					}
 				}
 			}
-			if err := r.Stop(); err != nil {
-				t.Error(err)
-			}
+			check.Is(t, r.Stop(), nil)
 			m := r.Metrics()
 			checkSums(t, m)
 			checkNoProcess(t)
@@ -701,10 +630,7 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 	} {
 		s := Scenario{Lock: process(Mutex, time.Second), Clients: 1}
 		ask(&s)
-		r, err := New(Servers{Redis: rdb}, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Must(New(Servers{Redis: rdb}, s))(t)
 		if err := r.Start(); err == nil || !strings.Contains(err.Error(), setting) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", setting, err)
 		}
@@ -713,9 +639,7 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 	r := started(t, rdb, Scenario{Lock: process(Mutex, time.Second), Clients: 1, Duration: time.Hour})
 	s := r.Scenario()
 	s.Reads = 0.5 // applies without a new start
-	if err := r.Apply(s); err == nil || !strings.Contains(err.Error(), "must offer rw") {
-		t.Errorf("apply: %v", err)
-	}
+	check.Says(t, r.Apply(s), "must offer rw", "apply")
 	stop(t, r)
 	checkNoProcess(t)
 }
@@ -731,9 +655,7 @@ func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
 	if m.Violations.Overlap.Count == 0 || m.Faults[0].Struck != 1 || m.Faults[0].Why != "" {
 		t.Errorf("%d overlaps, %s", m.Violations.Overlap.Count, m.Faults[0])
 	}
-	if m.Errors+m.Unconfirmed > 0 {
-		t.Errorf("%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
-	}
+	check.AtMost(t, m.Errors+m.Unconfirmed, 0, "%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
 
 	s.Lock, s.Duration = process(Mutex, time.Second), time.Second
 	m = raced(t, s)
@@ -741,9 +663,7 @@ func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
 		t.Errorf("%q, want %q", m.Faults[0].Why, want)
 	}
 	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Lock: s.Lock, Clients: 1, Duration: time.Hour})
-	if err := r.Inject(s.Faults[0]); err == nil || !strings.Contains(err.Error(), "not supported") {
-		t.Errorf("inject: %v", err)
-	}
+	check.Says(t, r.Inject(s.Faults[0]), "not supported", "inject")
 	stop(t, r)
 }
 
@@ -837,14 +757,8 @@ func TestACrashBeforeACommandIsACrash(t *testing.T) {
 }
 
 func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {
-	s, err := Parse([]byte("lock: {exec: \"python3 'my client.py'\", ttl: 2s}\nversus: [mutex, {exec: ./other}]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := Parse(s.WithDefaults().Marshal())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Must(Parse([]byte("lock: {exec: \"python3 'my client.py'\", ttl: 2s}\nversus: [mutex, {exec: ./other}]\n")))(t)
+	again := check.Must(Parse(s.WithDefaults().Marshal()))(t)
 	if again.Lock.Exec != "python3 'my client.py'" || again.Lock.Kind != Exec || s.Versus[1].Exec != "./other" {
 		t.Errorf("read %+v, again %+v", s, again.Lock)
 	}
@@ -862,9 +776,7 @@ func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
 	if m := r.Metrics(); !m.Running || !m.Began.Equal(before) || r.Scenario().Lock.Kind != Mutex {
 		t.Errorf("running %t, began %s after %s, with %s", m.Running, m.Began, before, r.Scenario().Lock)
 	}
-	if err := r.Apply(r.Scenario().WithClient(process(Fair, time.Second).Exec)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Apply(r.Scenario().WithClient(process(Fair, time.Second).Exec)))
 	until(t, r, "a lock of the client", func(m Metrics) bool { return m.Acquired > 0 && m.Library == "locktop fair" })
 	stop(t, r)
 	checkNoProcess(t)
@@ -877,27 +789,18 @@ func TestCloseEndsTheStartOfClientProcesses(t *testing.T) {
 	first := fmt.Sprintf("touch '%s'; exec sleep 1000", file)
 	later := fmt.Sprintf("if mkdir '%s.d' 2>/dev/null; then %s; fi; %s", file, process(Mutex, time.Second).Exec, first) // the second process hangs
 	for _, command := range []string{first, later} {
-		g, err := NewGroup(on, Scenario{Clients: 1}.WithClient(command))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := check.Must(NewGroup(on, Scenario{Clients: 1}.WithClient(command)))(t)
 		over := make(chan error)
 		go func() { over <- g.Start() }()
 		for _, err := os.Stat(file); err != nil; _, err = os.Stat(file) {
 			time.Sleep(time.Millisecond)
 		}
 		began := time.Now()
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(began); took > probeWithin/2 {
-			t.Errorf("close took %s", took)
-		}
+		check.Is(t, g.Close(), nil)
+		check.AtMost(t, time.Since(began), probeWithin/2, "close took")
 		<-over
 		checkNoProcess(t)
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Remove(file))
 	}
 }
 
@@ -905,9 +808,7 @@ func TestClientProcessesUseTheServersOfTheirQuorumOnly(t *testing.T) {
 	one, two := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:2"})
 	defer one.Close()
 	defer two.Close()
-	if n := len(Servers{Redis: one, Nodes: []*redis.Client{one, two}}.all(Exec)); n != 2 {
-		t.Errorf("%d servers of a quorum of 2", n)
-	}
+	check.Equal(t, len(Servers{Redis: one, Nodes: []*redis.Client{one, two}}.all(Exec)), 2, "servers of a quorum of 2")
 	if all := (Servers{Redis: two, Nodes: []*redis.Client{one}}).all(Exec); len(all) != 1 || all[0] != redis.UniversalClient(two) {
 		t.Errorf("beside a quorum: %v", all)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -43,9 +44,7 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Violations.Overlap != (oracle.Overlap{}) {
-			t.Errorf("overlaps: %+v", m.Violations.Overlap)
-		}
+		check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps")
 		if m.Lost+m.Expired+m.Unconfirmed == 0 {
 			t.Error("no lease came to harm: the test proves nothing")
 		}
@@ -63,9 +62,7 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 		link.Freeze()
 		before := time.Now()
 		err := r.Stop()
-		if took := time.Since(before); took > 13*time.Second {
-			t.Errorf("took %s", took)
-		}
+		check.AtMost(t, time.Since(before), 13*time.Second)
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("two leases were not released: got %q", err)
 		}
@@ -94,9 +91,7 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 		if m := r.Metrics(); m.Clients.Dead != 0 || m.Abandoned != 1 {
 			t.Errorf("it did not crash and come back: %+v", m)
 		}
-		if err := r.Stop(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, r.Stop(), nil)
 	})
 }
 
@@ -137,18 +132,14 @@ func TestServersStopAndContinue(t *testing.T) {
 			Clients: 5, Keys: Keys{N: 1}, Hold: Const(5 * time.Millisecond), Duration: 4 * time.Second,
 			Faults: []Fault{{At: time.Second, Kind: kind, For: 1500 * time.Millisecond}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		running(t, r)
 		<-r.Done()
 		m := r.Metrics()
 		if m.Latency.Wait.Max < 1400*time.Millisecond || m.Faults[0].Struck != 1 || !m.Verdict(r.Scenario()).Safe {
 			t.Errorf("%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
 		}
-		if m.Outage != (Outage{}) {
-			t.Errorf("%s: the fault counts as an outage: %+v", kind, m.Outage)
-		}
+		check.Equal(t, m.Outage, Outage{}, "%s: the fault counts as an outage", kind)
 		if after := m.Seconds[len(m.Seconds)-2]; after.Acquired == 0 {
 			t.Errorf("%s: nothing acquired afterwards", kind)
 		}
@@ -210,9 +201,7 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 			r, err := New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			running(t, r)
 			<-r.Done()
 			power.mu.Lock()
@@ -236,9 +225,7 @@ func TestAFaultIsDescribedInWords(t *testing.T) {
 		"pause of all servers at 2 s, for 500 ms":                     {At: 2 * time.Second, Kind: Pause, For: 500 * time.Millisecond},
 		"flush at 1 m": {At: time.Minute, Kind: Flush},
 	} {
-		if got := f.String(); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		check.Equal(t, f.String(), want)
 	}
 }
 
@@ -252,16 +239,10 @@ func TestALongPauseEndsWithoutAnError(t *testing.T) {
 		hook := &unpauseHook{}
 		rdb.AddHook(hook)
 		run, err := New(Servers{Redis: rdb}, Scenario{Clients: 1, Duration: 20 * time.Second, Faults: []Fault{{Kind: Pause, For: 15 * time.Second}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := run.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
+		check.OK(t, run.Start())
 		<-run.Done()
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, run.Close(), nil)
 		if m := run.Metrics(); hook.err != nil || !hook.asked || m.Faults[0].Struck != 1 {
 			t.Errorf("unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // TestAGroupRunsWhatItsScenarioIsComparedWith checks that the other runs have
@@ -16,19 +18,12 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 			Lock: Lock{Kind: Mutex, Wait: Wait{Poll: 5 * time.Millisecond}}, Versus: []Lock{{Kind: Mutex}, {Kind: Fair}},
 			Keys: Keys{Pick: PickOne, N: 1}, Clients: 3, Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
 		}
-		g, err := NewGroup(Servers{Redis: rdb}, compared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := check.Must(NewGroup(Servers{Redis: rdb}, compared))(t)
 		defer func() {
-			if err := g.Close(); err != nil {
-				t.Error(err)
-			}
+			check.Is(t, g.Close(), nil)
 			checkNoKeys(t, rdb)
 		}()
-		if err := g.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, g.Start())
 		time.Sleep(200 * time.Millisecond)
 		wantRunning := func(n int) {
 			t.Helper()
@@ -43,34 +38,20 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 			}
 		}
 		wantRunning(2)
-		if got := g.Beside()[1].Lock.Kind; got != Fair {
-			t.Errorf("the last is compared with %s, want fair", got)
-		}
-		if g.Metrics().Violations.Overlap.Count != 0 {
-			t.Error("the runs share their keys")
-		}
+		check.Equal(t, g.Beside()[1].Lock.Kind, Fair, "the last is compared with")
+		check.Equal(t, g.Metrics().Violations.Overlap.Count, 0, "the runs share their keys")
 		alone := g.Scenario()
 		alone.Versus = nil
-		if err := g.Apply(alone); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, g.Apply(alone))
 		time.Sleep(200 * time.Millisecond)
 		wantRunning(0)
-		if err := g.Apply(compared); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, g.Apply(compared))
 		time.Sleep(200 * time.Millisecond)
 		wantRunning(2)
-		if err := g.Inject(Fault{Kind: Flush}); err != nil {
-			t.Error(err)
-		}
-		if err := g.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		check.Is(t, g.Inject(Fault{Kind: Flush}), nil)
+		check.OK(t, g.Stop())
 		for _, c := range g.Beside() {
-			if c.Metrics.Running {
-				t.Errorf("%s goes on after Stop", c.Lock)
-			}
+			check.False(t, c.Metrics.Running, "%s goes on after Stop", c.Lock)
 		}
 	})
 }

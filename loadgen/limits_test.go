@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/internal/server"
 )
@@ -116,9 +117,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		{"threshold", []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "==", Value: 1}}}}, []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "=", Value: 1}}}, {Expect: []Threshold{{Metric: "odd", Op: "==", Value: 1}}}}},
 	} {
 		for i, s := range c.within {
-			if err := s.Validate(); err != nil {
-				t.Errorf("%s, within %d: %v", c.name, i, err)
-			}
+			check.Is(t, s.Validate(), nil, "%s, within %d", c.name, i)
 		}
 		for i, s := range c.beyond {
 			err := s.Validate()
@@ -231,10 +230,7 @@ func TestClientsThatShareAConnectionHaveNoOther(t *testing.T) {
 	s.Clients, s.Conns, s.Lock.Kind = 12, 1, "classic/blind-delete"
 	r := started(t, rdb, s)
 	until(t, r, "all clients at work", func(m Metrics) bool { return m.Acquired > 300 })
-	all, err := rdb.ClientList(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := check.Must(rdb.ClientList(t.Context()).Result())(t)
 	if n := strings.Count(all, "cmd=evalsha") + strings.Count(all, "cmd=set ") + strings.Count(all, "cmd=del "); n != 1 {
 		t.Errorf("they have %d connections:\n%s", n, all)
 	}

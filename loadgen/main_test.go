@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock"
 )
@@ -41,9 +42,7 @@ func piping(t testing.TB, s *server.Embedded) *redis.Client {
 
 func closing(t testing.TB, rdb *redis.Client) *redis.Client {
 	t.Cleanup(func() {
-		if err := rdb.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -51,31 +50,22 @@ func closing(t testing.TB, rdb *redis.Client) *redis.Client {
 // started returns a run that stops at the end of the test.
 func started(t testing.TB, rdb *redis.Client, s Scenario) *Run {
 	t.Helper()
-	r, err := New(Servers{Redis: rdb}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(New(Servers{Redis: rdb}, s))(t)
 	return running(t, r)
 }
 
 func running(t testing.TB, r *Run) *Run {
 	t.Helper()
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, r.Close(), nil)
 	})
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Start())
 	return r
 }
 
 func stop(t testing.TB, r *Run) {
 	t.Helper()
-	if err := r.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Stop())
 }
 
 // until polls a run until its figures meet a condition, and fails the test if
@@ -125,13 +115,8 @@ func checkSums(t testing.TB, m Metrics) {
 // checkNoKeys fails the test if the server has any keys.
 func checkNoKeys(t testing.TB, rdb *redis.Client) {
 	t.Helper()
-	keys, err := rdb.Keys(context.Background(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(keys) > 0 {
-		t.Errorf("keys left behind: %q", keys)
-	}
+	keys := check.Must(rdb.Keys(context.Background(), "*").Result())(t)
+	check.AtMost(t, len(keys), 0, "keys left behind: %q", keys)
 }
 
 // noNXSession is a session that locks with a plain SET, without NX: every acquire

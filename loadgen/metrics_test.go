@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 func TestPercentilesAreWithinOnePercentOfTheTruth(t *testing.T) {
@@ -24,13 +26,9 @@ func TestPercentilesAreWithinOnePercentOfTheTruth(t *testing.T) {
 		{"p50", got.P50, all[4999]},
 		{"p99", got.P99, all[9899]},
 	} {
-		if p.got < p.want-p.want/100 || p.got > p.want+p.want/100 {
-			t.Errorf("%s = %s, want %s", p.name, p.got, p.want)
-		}
+		check.Between(t, p.got, p.want-p.want/100, p.want+p.want/100, "%s", p.name)
 	}
-	if got.Max != all[9999] {
-		t.Errorf("max = %s, want exactly %s", got.Max, all[9999])
-	}
+	check.Equal(t, got.Max, all[9999], "max =")
 }
 
 func TestNoPercentileIsAboveTheMaximum(t *testing.T) {
@@ -48,18 +46,14 @@ func TestDurationsOutOfRangeAreCounted(t *testing.T) {
 	h := newHistogram()
 	h.add(-time.Second)
 	h.add(3 * time.Hour)
-	if got := h.hdr.TotalCount(); got != 2 {
-		t.Errorf("counted %d of 2", got)
-	}
+	check.Equal(t, h.hdr.TotalCount(), 2, "counted")
 }
 
 func TestResetForgetsEverything(t *testing.T) {
 	h := newHistogram()
 	h.add(time.Second)
 	h.reset()
-	if got := h.latency(); got != (Latency{}) {
-		t.Errorf("got %+v", got)
-	}
+	check.Equal(t, h.latency(), Latency{})
 }
 
 func TestEverySecondHasItsOwnFigures(t *testing.T) {
@@ -73,9 +67,7 @@ func TestEverySecondHasItsOwnFigures(t *testing.T) {
 		t.Fatalf("%d seconds, want 5: %+v", len(got), got)
 	}
 	for i, want := range []int64{2, 1, 0, 0, 1} {
-		if got[i].Acquired != want {
-			t.Errorf("second %d: %d acquired, want %d", i, got[i].Acquired, want)
-		}
+		check.Equal(t, got[i].Acquired, want, "second %d: acquired", i)
 	}
 	if got[0].Wait.Max != 60*time.Millisecond || got[1].Wait.Max != time.Millisecond || got[2].Wait != (Latency{}) {
 		t.Errorf("waits are in the wrong seconds: %+v", got)
@@ -115,16 +107,12 @@ func TestALongGapIsEmptySeconds(t *testing.T) {
 		tl := newTimeline()
 		tl.add(0, time.Second)
 		got := tl.seconds(time.Duration(gap) * time.Second)
-		if want := min(gap+1, HistorySeconds); len(got) != want {
-			t.Errorf("gap of %d: %d seconds, want %d", gap, len(got), want)
-		}
+		check.Equal(t, len(got), min(gap+1, HistorySeconds), "gap of %d: seconds", gap)
 		var sum int64
 		for _, s := range got {
 			sum += s.Acquired
 		}
-		if kept := gap < HistorySeconds; kept != (sum == 1) {
-			t.Errorf("gap of %d: %d acquisitions in the history", gap, sum)
-		}
+		check.Equal(t, gap < HistorySeconds, sum == 1, "gap of %d: %d acquisitions in the history", gap, sum)
 	}
 }
 
@@ -135,8 +123,6 @@ func TestSecondsAreACopy(t *testing.T) {
 	tl.add(2*time.Second, 0)
 	tl.advance(200 * time.Second)
 	for i, s := range got {
-		if s.Acquired != 0 {
-			t.Errorf("second %d changed afterwards", i)
-		}
+		check.Equal(t, s.Acquired, 0, "second %d changed afterwards", i)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -20,9 +22,7 @@ func TestCommandsAreCountedWhereTheyBegin(t *testing.T) {
 		"the rest of a long value\r\n*1\r\n$4\r\nPING\r\n":              1,
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\n*not one*\r\n*1\r\n$4\r\n": 2,
 	} {
-		if got := commandsIn([]byte(text)); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
+		check.Equal(t, commandsIn([]byte(text)), want, "%q", text)
 	}
 }
 
@@ -34,9 +34,7 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 		for node := 1; node <= 2; node++ {
 			theirs, ours := net.Pipe()
 			c, err := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, node)(t.Context(), "tcp", "x")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			near[node], far[node] = c, theirs
 			defer c.Close()
 		}
@@ -49,9 +47,7 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 		w.cut(2, false)
 		go io.WriteString(near[1], "to one")
 		go io.WriteString(near[2], "to two")
-		if got := received(1); got != "to one" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, received(1), "to one")
 		if received(2) != "" {
 			t.Fatal("a packet got through")
 		}
@@ -60,9 +56,7 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 			t.Fatal("another node was healed")
 		}
 		go w.heal(2)
-		if got := received(2); got != "to two" {
-			t.Errorf("got %q", got)
-		}
+		check.Equal(t, received(2), "to two")
 	})
 }
 
@@ -72,13 +66,8 @@ func TestClientsOfAClusterShareNoSliceOfAddresses(t *testing.T) {
 	addrs := append(make([]string, 0, 8), "127.0.0.1:1")
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	defer rdb.Close()
-	c, err := newNetwork(new(atomic.Int64)).over(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Must(newNetwork(new(atomic.Int64)).over(rdb))(t)
 	defer c.Close()
 	_ = append(c.(*redis.ClusterClient).Options().Addrs, "127.0.0.1:2")
-	if got := addrs[:2][1]; got != "" {
-		t.Errorf("%s is behind the caller's addresses", got)
-	}
+	check.Equal(t, addrs[:2][1], "", "behind the caller's addresses")
 }

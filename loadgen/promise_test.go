@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -204,10 +205,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			on := Servers{Redis: connect(t, addr)}
 			var m Metrics
 			for again := true; again; again = c.found(m) == 0 && m.Stall.Longest > 0 { // a machine without CPU time explains what it delays
-				r, err := newRun(on, s, c.open)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := check.Must(newRun(on, s, c.open))(t)
 				running(t, r)
 				<-r.Done()
 				m = r.Metrics()
@@ -216,18 +214,13 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			if c.found(m) == 0 || v.Safe || v.Harmless || strings.Contains(v.Text, Metrics{}.Together(Scenario{})) != (m.Violations.WorkOverlap.Count == 0) {
 				t.Errorf("not flagged: %s %+v", v.Text, m)
 			}
-			if !strings.Contains(v.Text, c.says) {
-				t.Errorf("the verdict is: %s", v.Text)
-			}
+			check.Contains(t, v.Text, c.says, "the verdict")
 			if len(m.Violations.Evidence) == 0 {
 				t.Error("there is no evidence")
 			}
 
 			// The unchanged lock keeps the same promise.
-			sound, err := New(on, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sound := check.Must(New(on, s))(t)
 			running(t, sound)
 			<-sound.Done()
 			if m := sound.Metrics(); !m.Verdict(s).Safe || m.Acquired < 5 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -136,16 +137,11 @@ func runRandomly(t *testing.T, s Scenario, openSession func(sessionConfig) (sess
 		if openSession == nil {
 			openSession = open
 		}
-		r, err := newRun(set.on, s, openSession)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Must(newRun(set.on, s, openSession))(t)
 		log, h := &eventLog{}, &oracle.History{}
 		r.Listen(log.add)
 		r.Record(h)
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.Start())
 		if outage > 0 {
 			time.Sleep(outage)
 			set.links[0].Freeze()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // Clients, rate, stages, and the clients of faults of all shares add up to those of the
@@ -28,9 +30,7 @@ func TestTheSharesOfAScenarioAddUp(t *testing.T) {
 			s.Faults = append(s.Faults, f)
 		}
 		shares, err := s.Shares(n)
-		if err != nil {
-			t.Fatalf("%+v by %d: %v", s, n, err)
-		}
+		check.OK(t, err, "%+v by %d", s, n)
 		clients, rate, victims, want := 0, 0.0, 0, 0
 		seeds := map[uint64]bool{}
 		for i, share := range shares {
@@ -136,20 +136,12 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 				s := Scenario{Clients: 4, Keys: Keys{N: 2, Prefix: "p:"}, Hold: Const(100 * time.Millisecond), Think: Const(100 * time.Millisecond), Faults: []Fault{f}}
 				s.Faults[0].At = time.Second
 				s.Faults[0].Client = client
-				shares, err := s.Shares(2)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r, err := New(Servers{Redis: piped(t)}, shares[0])
-				if err != nil {
-					t.Fatal(err)
-				}
+				shares := check.Must(s.Shares(2))(t)
+				r := check.Must(New(Servers{Redis: piped(t)}, shares[0]))(t)
 				r.Join(1)
 				running(t, r)
 				time.Sleep(5 * time.Second)
-				if shares[0].victims() > 2 {
-					t.Errorf("%s: %d of 2 clients have connections of their own", f.Kind, shares[0].victims())
-				}
+				check.AtMost(t, shares[0].victims(), 2, "%s: clients of 2 with connections of their own", f.Kind)
 				stop(t, r)
 				checkSums(t, r.Metrics())
 				if got := fmt.Sprint(r.Metrics().Faults); len(r.Metrics().Faults) != 1 || r.Metrics().Faults[0].Struck != 1 {

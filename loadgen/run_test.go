@@ -2,13 +2,13 @@ package loadgen
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen/oracle"
 )
@@ -29,9 +29,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	stop(t, r)
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Violations.Overlap != (oracle.Overlap{}) {
-		t.Errorf("overlaps under a sound lock: %+v", m.Violations.Overlap)
-	}
+	check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps under a sound lock")
 	if m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
 		t.Errorf("losses or errors on a healthy server: %+v", m)
 	}
@@ -43,10 +41,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 
 func TestLockWithoutNXIsCaught(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
-	r, err := newRun(Servers{Redis: rdb}, busy, openNoNX(rdb))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(newRun(Servers{Redis: rdb}, busy, openNoNX(rdb)))(t)
 	running(t, r)
 	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Violations.Overlap.Count >= 100 })
 	if m.Violations.Overlap.Longest <= 0 {
@@ -96,9 +91,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 	stop(t, r)
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Clients.Waiting+m.Clients.Holding+m.Clients.Idle != 0 {
-		t.Errorf("clients are left: %+v", m)
-	}
+	check.Equal(t, m.Clients.Waiting+m.Clients.Holding+m.Clients.Idle, 0, "clients left: %+v", m)
 }
 
 func TestLoadSurvivesTheServer(t *testing.T) {
@@ -108,15 +101,11 @@ func TestLoadSurvivesTheServer(t *testing.T) {
 	s.Lock.TTL = 500 * time.Millisecond
 	r := started(t, connect(t, child.Addr()), s)
 	until(t, r, "acquisitions", func(m Metrics) bool { return m.Acquired > 100 })
-	if err := child.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, child.Kill())
 	// Attempts that wait already do not fail; new ones cannot reach the server.
 	down := until(t, r, "errors", func(m Metrics) bool { return m.Errors > 2 && m.LastErr != "" })
 	checkSums(t, down)
-	if err := child.Restart(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, child.Restart(context.Background()))
 	until(t, r, "acquisitions again", func(m Metrics) bool { return m.Acquired > down.Acquired+500 })
 	stop(t, r)
 	checkSums(t, r.Metrics())
@@ -135,9 +124,7 @@ func TestClientsBackOffFromAFailingServer(t *testing.T) {
 		checkSums(t, m)
 		// Pauses of 0.5 s to 1 s allow 30 to 60 attempts per client, and five
 		// more that come earlier.
-		if m.Errors < 5*30 || m.Errors > 5*65 {
-			t.Errorf("%d errors in half a minute with 5 clients", m.Errors)
-		}
+		check.Between(t, m.Errors, 5*30, 5*65, "errors in half a minute with 5 clients")
 		if m.LastErr == "" || m.Acquired != 0 {
 			t.Errorf("got %+v", m)
 		}
@@ -201,15 +188,11 @@ func TestLeavingClientsAreNotToldAgainNorReplacedTwice(t *testing.T) {
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients.Total != 5 {
-			t.Errorf("%d clients, want two that stay and three that finish", m.Clients.Total)
-		}
+		check.Equal(t, m.Clients.Total, 5, "clients")
 		time.Sleep(time.Minute)
 		m = r.Metrics()
 		checkSums(t, m)
-		if m.Clients.Total != 2 {
-			t.Errorf("%d clients, want 2", m.Clients.Total)
-		}
+		check.Equal(t, m.Clients.Total, 2, "clients")
 	})
 }
 
@@ -220,9 +203,7 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		before := time.Now()
 		stop(t, r)
-		if took := time.Since(before); took > time.Second {
-			t.Errorf("took %s", took)
-		}
+		check.AtMost(t, time.Since(before), time.Second)
 		checkNoKeys(t, rdb)
 		m := r.Metrics()
 		checkSums(t, m)
@@ -289,9 +270,7 @@ func TestStolenLeaseIsLost(t *testing.T) {
 func TestImpatientClientGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		if err := rdb.Set(t.Context(), "stuck:1", "somebody", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, rdb.Set(t.Context(), "stuck:1", "somebody", 0).Err())
 		r := started(t, rdb, Scenario{
 			Clients: 1, Keys: Keys{N: 1, Prefix: "stuck:"}, Patience: 2 * time.Second, Think: Const(time.Second),
 		})
@@ -307,9 +286,7 @@ func TestImpatientClientGivesUp(t *testing.T) {
 func TestWrongTypeIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		if err := rdb.RPush(t.Context(), "list:1", "x").Err(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, rdb.RPush(t.Context(), "list:1", "x").Err())
 		r := started(t, rdb, Scenario{Clients: 1, Keys: Keys{N: 1, Prefix: "list:"}})
 		time.Sleep(10 * time.Second)
 		m := r.Metrics()
@@ -336,9 +313,7 @@ func TestSecondsAddUpToTheWhole(t *testing.T) {
 		if sum != m.Acquired || sum < 100 || worst != m.Latency.Wait.Max {
 			t.Errorf("seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
 		}
-		if len(m.Seconds) != 91 {
-			t.Errorf("%d seconds after 90.5 s", len(m.Seconds))
-		}
+		check.Equal(t, len(m.Seconds), 91, "seconds after 90.5 s")
 		time.Sleep(60 * time.Second)
 		if m := r.Metrics(); len(m.Seconds) != HistorySeconds {
 			t.Errorf("%d seconds after 150 s", len(m.Seconds))
@@ -369,9 +344,7 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 		stop(t, r)
 		first := r.Metrics()
 		r.SetClients(3)
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.Start())
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
@@ -383,18 +356,13 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 
 func TestStartAndStopMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Servers{Redis: piped(t)}, Scenario{Clients: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Must(New(Servers{Redis: piped(t)}, Scenario{Clients: 3}))(t)
 		if m := r.Metrics(); m.Running || m.Clients.Total != 0 || m.Elapsed != 0 {
 			t.Errorf("before the start: %+v", m)
 		}
 		stop(t, r)
 		for range 2 {
-			if err := r.Start(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, r.Start())
 		}
 		if m := r.Metrics(); !m.Running || m.Clients.Total != 3 {
 			t.Errorf("after two starts: %+v", m)
@@ -402,13 +370,9 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 		stop(t, r)
 		stop(t, r)
 		for range 2 {
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			check.Is(t, r.Close(), nil)
 		}
-		if err := r.Start(); !errors.Is(err, ErrClosed) {
-			t.Errorf("Start after Close: %v", err)
-		}
+		check.Is(t, r.Start(), ErrClosed, "Start after Close")
 	})
 }
 
@@ -421,12 +385,8 @@ func TestAllMethodsAtOnce(t *testing.T) {
 			for n := range 10 {
 				r.SetClients((n * i) % 30)
 				checkSums(t, r.Metrics())
-				if err := r.Stop(); err != nil {
-					t.Error(err)
-				}
-				if err := r.Start(); err != nil {
-					t.Error(err)
-				}
+				check.Is(t, r.Stop(), nil)
+				check.Is(t, r.Start(), nil)
 				if s := r.Scenario(); s.Clients < 0 || s.Clients > 30 {
 					t.Errorf("%d clients", s.Clients)
 				}
@@ -437,15 +397,10 @@ func TestAllMethodsAtOnce(t *testing.T) {
 }
 
 func TestClientsAreCapped(t *testing.T) {
-	r, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{}))(t)
 	for asked, want := range map[int]int{-5: 0, 0: 0, 12: 12, MaxClients + 1: MaxClients, 1 << 40: MaxClients} {
 		r.SetClients(asked)
-		if got := r.Scenario().Clients; got != want {
-			t.Errorf("asked for %d: %d, want %d", asked, got, want)
-		}
+		check.Equal(t, r.Scenario().Clients, want, "asked for %d", asked)
 	}
 }
 

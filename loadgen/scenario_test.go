@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -19,9 +20,7 @@ func TestDefaultsSetOnlyZeroFields(t *testing.T) {
 		Clients: 7, Seed: s.Seed, Depth: 1, Conns: 100, Arrivals: Even,
 		Hold: Const(0), Think: Exp(50 * time.Millisecond),
 	}
-	if !reflect.DeepEqual(s, want) {
-		t.Errorf("got  %+v\nwant %+v", s, want)
-	}
+	check.Same(t, s, want)
 	if s.Seed == 0 || !strings.HasPrefix(s.Keys.Prefix, "load:{") || !strings.HasSuffix(s.Keys.Prefix, "}:") {
 		t.Errorf("no seed or no prefix: %+v", s)
 	}
@@ -39,13 +38,9 @@ func TestTwoRunsShareNeitherKeysNorChoices(t *testing.T) {
 
 func TestARunLastsAsLongAsItsStages(t *testing.T) {
 	s := Scenario{Stages: []Stage{{For: time.Second}, {For: 2 * time.Second}}}
-	if got := s.WithDefaults().Duration; got != 3*time.Second {
-		t.Errorf("lasts %s", got)
-	}
+	check.Equal(t, s.WithDefaults().Duration, 3*time.Second, "lasts")
 	s.Duration = time.Second
-	if got := s.WithDefaults().Duration; got != time.Second {
-		t.Errorf("lasts %s though it was told", got)
-	}
+	check.Equal(t, s.WithDefaults().Duration, time.Second, "the duration, though it was told")
 }
 
 func TestKeysCarryThePrefix(t *testing.T) {
@@ -99,15 +94,9 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 func TestAValidLockIsOneOfPackageLock(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is sent
 	defer rdb.Close()
-	client, err := lock.New(rdb, lock.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := check.Must(lock.New(rdb, lock.Config{}))(t)
 	defer client.Close()
-	q, err := lock.NewQuorum([]*redis.Client{rdb}, lock.QuorumConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := check.Must(lock.NewQuorum([]*redis.Client{rdb}, lock.QuorumConfig{}))(t)
 	defer q.Close()
 	valid := map[Kind]int{}
 	for _, kind := range Kinds() {
@@ -122,15 +111,11 @@ func TestAValidLockIsOneOfPackageLock(t *testing.T) {
 				if kind == Redlock {
 					l = q.Redlock("a", s.Lock.options())
 				}
-				if err := l.(interface{ Validate() error }).Validate(); err != nil {
-					t.Errorf("%+v is valid, and package lock says %v", s.Lock, err)
-				}
+				check.Is(t, l.(interface{ Validate() error }).Validate(), nil, "%+v is valid, and package lock", s.Lock)
 			}
 		}
 	}
-	if len(valid) != 7 {
-		t.Errorf("valid locks of each kind: %v, want all 7 kinds", valid)
-	}
+	check.Equal(t, len(valid), 7, "valid locks of each kind: %v, want all 7 kinds", valid)
 }
 
 func TestValidScenariosAreAccepted(t *testing.T) {
@@ -141,8 +126,6 @@ func TestValidScenariosAreAccepted(t *testing.T) {
 		{Faults: []Fault{{Kind: Pause, Node: 1, For: time.Second}}}, // there is only this node
 		{Lock: Lock{Kind: Redlock}, Faults: []Fault{{Kind: Pause, Node: 2, For: time.Second}}},
 	} {
-		if err := s.Validate(); err != nil {
-			t.Errorf("%+v: %v", s, err)
-		}
+		check.Is(t, s.Validate(), nil, "%+v", s)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // example is a scenario with every key.
@@ -17,9 +19,7 @@ var example string
 func parsed(t *testing.T, text string) Scenario {
 	t.Helper()
 	s, err := Parse([]byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	check.OK(t, err, "\n%s", text)
 	return s
 }
 
@@ -44,29 +44,21 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 		Expect:     []Threshold{{Metric: "late-work.count", Op: ">", Value: 0}},
 		Seed:       42, Duration: 2 * time.Minute,
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	check.Same(t, got, want)
 }
 
 // A renewal interval that is a part of the TTL uses the final TTL.
 func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 	s := parsed(t, "lock: {kind: mutex, ttl: 9s, renew: {every: ttl/3}}")
-	if err := s.Set("lock.ttl", "3s"); err != nil {
-		t.Fatal(err)
-	}
-	if every := s.WithDefaults().Lock.Renew.every(s.Lock.TTL); every != time.Second {
-		t.Errorf("a lease of 3s is renewed every %v", every)
-	}
+	check.OK(t, s.Set("lock.ttl", "3s"))
+	check.Equal(t, s.WithDefaults().Lock.Renew.every(s.Lock.TTL), time.Second, "a lease of 3s is renewed every")
 }
 
 // A word replaces the whole setting of the file: --wait notify over {poll: 50ms}.
 func TestAWordReplacesTheSettingsOfTheFile(t *testing.T) {
 	s := parsed(t, "lock: {kind: mutex, wait: {poll: 50ms, tries: 20}, renew: {every: 1s, max: 4}}")
 	for key, value := range map[string]string{"lock.wait": "notify", "lock.renew": "on"} {
-		if err := s.Set(key, value); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, s.Set(key, value))
 	}
 	if s.Lock.Wait != (Wait{}) || s.Lock.Renew != (Renew{}) {
 		t.Errorf("waits %+v, renews %+v", s.Lock.Wait, s.Lock.Renew)

@@ -154,10 +154,8 @@ func (s *schedule) next(stay context.Context) (a arrival, open bool) {
 // sleep waits for d and reports true, or reports false when stay ends or the schedule
 // changes.
 func (s *schedule) sleep(stay context.Context, d time.Duration, changed chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-stay.Done():
 	case <-changed:

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // arrivalsOf returns the times at which the arrivals of a run were due.
@@ -29,9 +31,7 @@ func TestALowRateIsSmooth(t *testing.T) {
 			t.Fatalf("%d arrivals in 30 s at 1/s", len(due))
 		}
 		for i, at := range due {
-			if at != time.Duration(i)*time.Second {
-				t.Errorf("arrival %d was at %s", i, at)
-			}
+			check.Equal(t, at, time.Duration(i)*time.Second, "arrival %d", i)
 		}
 		if m := r.Metrics(); m.LateArrivals != 0 || m.Backlog != 0 || m.Acquired != 31 {
 			t.Errorf("got %+v", m)
@@ -72,9 +72,7 @@ func TestALateArrivalIsTimedFromWhenItWasDue(t *testing.T) {
 		if m.Acquired != 3 || m.LateArrivals != 2 || m.Backlog != 5 {
 			t.Errorf("%d acquired, %d late, %d in the backlog", m.Acquired, m.LateArrivals, m.Backlog)
 		}
-		if m.Latency.Wait.Max < 4*time.Second || m.Latency.Wait.Max > 4100*time.Millisecond {
-			t.Errorf("longest wait %s, want 4 s", m.Latency.Wait.Max)
-		}
+		check.Between(t, m.Latency.Wait.Max, 4*time.Second, 4100*time.Millisecond, "longest wait")
 	})
 }
 
@@ -121,15 +119,11 @@ func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		r, err := newRun(Servers{Redis: rdb}, Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second}, openNoNX(rdb))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		<-running(t, r).Done()
 		due := arrivalsOf(r)
 		// 2000 are expected, ± 45 with 68% confidence.
-		if len(due) < 1850 || len(due) > 2150 {
-			t.Errorf("%d arrivals in 100 s at 20/s", len(due))
-		}
+		check.Between(t, len(due), 1850, 2150, "arrivals in 100 s at 20/s")
 		slices.Sort(due)
 		var sum, squares float64
 		for i := 1; i < len(due); i++ {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"locktop/internal/check"
 	"locktop/loadgen/oracle"
 )
 
@@ -27,16 +28,10 @@ func join(t *testing.T, n int, s Scenario) *joined {
 	t.Helper()
 	rdb := piped(t)
 	s.Keys.Prefix = "p:"
-	shares, err := s.Shares(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shares := check.Must(s.Shares(n))(t)
 	all := &joined{}
 	for i, share := range shares {
-		r, err := New(Servers{Redis: rdb}, share)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Must(New(Servers{Redis: rdb}, share))(t)
 		r.Join(i + 1)
 		r.Listen(func(e Event) {
 			all.mu.Lock()
@@ -51,22 +46,15 @@ func join(t *testing.T, n int, s Scenario) *joined {
 // sent returns a snapshot as another process gets it.
 func sent(t *testing.T, r *Run) Snapshot {
 	t.Helper()
-	text, err := json.Marshal(r.Snapshot())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Must(json.Marshal(r.Snapshot()))(t)
 	var s Snapshot
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(text, &s))
 	return s
 }
 
 func add(t *testing.T, m *Merger, agent int, s Snapshot) {
 	t.Helper()
-	if err := m.Add(agent, s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, m.Add(agent, s))
 }
 
 // The figures of several runs, merged every second, are those of all their clients.
@@ -120,9 +108,7 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 		if got.Counts != want || got.Running || !got.Began.Equal(began) || want.Acquired < 100 || want.TimedOut == 0 || want.Abandoned != 4 {
 			t.Errorf("got  %+v\nwant %+v", got.Counts, want)
 		}
-		if want := sums.latencies(); got.Latency != want {
-			t.Errorf("the latencies are\n%+v, want\n%+v", got.Latency, want)
-		}
+		check.Equal(t, got.Latency, sums.latencies(), "the latencies")
 		if got.Latency.Wait.Max != time.Duration(max(all.longest(Acquired), all.longest(TimedOut))) {
 			t.Errorf("the longest wait is %s", got.Latency.Wait.Max)
 		}
@@ -137,9 +123,7 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 				t.Errorf("second %d: %d acquired, %d waits; the events say %d", i, s.Acquired, s.Wait.Count, perSecond[i])
 			}
 		}
-		if got.Fairness.Jain < 0.5 || got.Fairness.Jain > 1 {
-			t.Errorf("Jain %g", got.Fairness.Jain)
-		}
+		check.Between(t, got.Fairness.Jain, 0.5, 1, "Jain")
 	})
 }
 
@@ -251,13 +235,8 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		newer := sent(t, all.runs[0])
 		wide := hdrhistogram.New(1, 1<<50, 1)
-		if err := wide.RecordValue(1 << 49); err != nil {
-			t.Fatal(err)
-		}
-		outside, err := wide.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, wide.RecordValue(1<<49))
+		outside := check.Must(wide.Encode(hdrhistogram.V2CompressedEncodingCookieBase))(t)
 		for name, garble := range map[string]func(*Snapshot){
 			"no base64":          func(s *Snapshot) { s.Latencies[0].Counts = "!" + s.Latencies[0].Counts },
 			"half a histogram":   func(s *Snapshot) { s.Latencies[2].Counts = s.Latencies[2].Counts[:len(s.Latencies[2].Counts)/2] },
@@ -303,11 +282,7 @@ func TestMergedOutagesAndStallsAreTheLargest(t *testing.T) {
 		for _, one := range parts {
 			all.add(one)
 		}
-		if want := (Outage{Total: 3 * time.Second, Longest: 2 * time.Second, Lost: 1, Error: "a"}); all.Outage != want {
-			t.Errorf("%+v, want %+v", all.Outage, want)
-		}
-		if want := (Stall{Total: 5 * time.Second, Longest: 3 * time.Second}); all.Stall != want {
-			t.Errorf("%+v, want %+v", all.Stall, want)
-		}
+		check.Equal(t, all.Outage, Outage{Total: 3 * time.Second, Longest: 2 * time.Second, Lost: 1, Error: "a"})
+		check.Equal(t, all.Stall, Stall{Total: 5 * time.Second, Longest: 3 * time.Second})
 	}
 }

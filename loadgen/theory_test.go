@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -43,14 +44,10 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 				Duration: length,
 			})
 			until(t, r, "200 acquisitions", func(m Metrics) bool { return m.Acquired >= rate })
-			if err := child.Freeze(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, child.Freeze())
 			began := time.Now()
 			time.Sleep(pause)
-			if err := child.Continue(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, child.Continue())
 			for r.Metrics().Clients.Waiting > 2 {
 				time.Sleep(time.Millisecond)
 			}
@@ -72,9 +69,7 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 			if offered := m.Arrivals + m.Backlog; offered < rate*int64(length.Seconds()) || float64(offered) > rate*m.Elapsed.Seconds()+1 {
 				t.Errorf("%d offered in %s at %d/s", offered, m.Elapsed, rate)
 			}
-			if failed := c.timeout < pause; failed != (m.Errors > 0) {
-				t.Errorf("%d errors: %s", m.Errors, m.LastErr)
-			}
+			check.Equal(t, c.timeout < pause, m.Errors > 0, "%d errors: %s", m.Errors, m.LastErr)
 		})
 	}
 }

@@ -284,26 +284,13 @@ func (t Threshold) validate() error {
 // Met reports whether m meets the threshold. Without samples it reports false.
 func (t Threshold) Met(m Metrics) bool {
 	of, known := metricNamed(t.Metric)
-	if !known {
-		return false
-	}
-	if !of.known(m) || t.Relative {
+	if !known || !of.known(m) || t.Relative {
 		return false
 	}
 	v := of.value(m)
-	switch t.Op {
-	case "==":
-		return v == t.Value
-	case "!=":
-		return v != t.Value
-	case "<":
-		return v < t.Value
-	case "<=":
-		return v <= t.Value
-	case ">":
-		return v > t.Value
-	}
-	return v >= t.Value
+	return map[string]bool{
+		"==": v == t.Value, "!=": v != t.Value, "<": v < t.Value, "<=": v <= t.Value, ">": v > t.Value, ">=": v >= t.Value,
+	}[t.Op]
 }
 
 // Measured returns the measured value as text.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -189,9 +190,7 @@ func TestALeaseEndsBeforeAnotherClientGetsTheLock(t *testing.T) {
 			return nil
 		})
 	}
-	if err := all.Wait(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, all.Wait(), nil)
 	for i, f := range faults {
 		tell(t, f.name, losses[i])
 		for _, l := range losses[i] {
@@ -201,9 +200,7 @@ func TestALeaseEndsBeforeAnotherClientGetsTheLock(t *testing.T) {
 			}
 		}
 	}
-	if spared < 0 {
-		t.Error("contexts ended too late")
-	}
+	check.AtLeast(t, spared, 0, "contexts ended too late")
 }
 
 // tell logs how much earlier the holders noticed the loss.

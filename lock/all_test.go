@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -32,10 +33,8 @@ func bothWays(t *testing.T, f func(r *rig, all func(c *lock.Client, o lock.Optio
 	t.Helper()
 	beside(t)
 	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(r *rig) {
-				f(r, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return way(c.All(keys, o)) })
-			})
+		sub(t, name, onBoth, func(r *rig) {
+			f(r, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return way(c.All(keys, o)) })
 		})
 	}
 }
@@ -45,27 +44,21 @@ func TestAnAllHoldsEveryKeyWithOneToken(t *testing.T) {
 		c, began := r.client(lock.Config{}), time.Now()
 		a := all(c, lock.Options{TTL: 5 * time.Second}, "b", "a", "c")
 		lease := r.locked(a)
-		if lease.Key() != "a, b, c" {
-			r.Errorf("the lease's key is %q", lease.Key())
-		}
+		check.Equal(r, lease.Key(), "a, b, c", "the lease's key")
 		for _, key := range []string{"a", "b", "c"} {
 			r.holds(key, lease.Token())
 			r.lives(key, 5*time.Second, began)
 			r.refused(c.Mutex(key, lock.Options{}))
 			r.refused(all(c, lock.Options{}, "x", key))
 		}
-		if n := r.keys(); n != 3 {
-			r.Errorf("%d keys, want 3", n)
-		}
+		check.Equal(r, r.keys(), 3, "keys")
 		began = time.Now()
 		r.must(lease.Extend(ctx, time.Minute))
 		for _, key := range []string{"a", "b", "c"} {
 			r.lives(key, time.Minute, began)
 		}
 		r.must(lease.Unlock(ctx))
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -141,9 +134,7 @@ func TestAnAllCountsAKeyOnce(t *testing.T) {
 			}
 			r.must(lease.Extend(ctx, time.Minute))
 			r.must(lease.Unlock(ctx))
-			if r.keys() != 0 {
-				r.Errorf("%q: %d keys are left", names, r.keys())
-			}
+			check.Equal(r, r.keys(), 0, "%q: keys left", names)
 		}
 	})
 }
@@ -242,9 +233,7 @@ func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 				} {
 					lease = r.locked(still)
 					r.must(lose())
-					if err := end(lease); !errors.Is(err, lock.ErrLost) {
-						r.Errorf("%s was %s: got %v, want ErrLost", key, name, err)
-					}
+					check.Is(r, end(lease), lock.ErrLost, "%s was %s", key, name)
 					if name == "replaced" {
 						r.holds(key, "stranger")
 					}
@@ -279,7 +268,7 @@ func TestAnAllThatPolls(t *testing.T) {
 		c := r.client(lock.Config{})
 		held := r.locked(c.Mutex("b", lock.Options{}))
 		o := lock.Options{Wait: lock.Wait{Poll: 10 * time.Millisecond, MaxTries: 3}}
-		isError(r, tried(all(c, o, "a", "b").Lock(ctx)), lock.ErrHeld)
+		check.Is(r, tried(all(c, o, "a", "b").Lock(ctx)), lock.ErrHeld)
 		o.Wait.MaxTries = 0
 		next := lockAsync(ctx, all(c, o, "a", "b"))
 		time.Sleep(20 * time.Millisecond)
@@ -292,43 +281,39 @@ func TestAnAllThatPolls(t *testing.T) {
 // When memory is full, an All acquires nothing. Its renewal and its release work.
 func TestAnAllWhenMemoryIsFull(t *testing.T) {
 	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				c := r.client(lock.Config{})
-				lease := r.locked(way(c.All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
-				next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
-				r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
-				r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-				isError(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
-				r.must(lease.Extend(ctx, 2*time.Minute))
-				r.must(lease.Unlock(ctx))
-				r.until("the release", func() bool { return r.rdb.Exists(ctx, "a", "b", "c").Val() == 0 })
-				r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-				r.must(r.won(next).Unlock(ctx)) // it sits out full memory
-			})
+		sub(t, name, onRedis, func(r *rig) {
+			c := r.client(lock.Config{})
+			lease := r.locked(way(c.All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
+			next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
+			r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
+			r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+			check.Is(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
+			r.must(lease.Extend(ctx, 2*time.Minute))
+			r.must(lease.Unlock(ctx))
+			r.until("the release", func() bool { return r.rdb.Exists(ctx, "a", "b", "c").Val() == 0 })
+			r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+			r.must(r.won(next).Unlock(ctx)) // it sits out full memory
 		})
 	}
 }
 
 func TestAnAllAfterAScriptFlush(t *testing.T) {
 	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				diary := &eventRecorder{}
-				a := way(r.client(lock.Config{Observe: diary.write}).All([]string{"a", "b"}, lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}))
-				for range 3 {
-					r.must(r.rdb.ScriptFlush(ctx).Err())
-					lease := r.locked(a)
-					r.must(r.rdb.ScriptFlush(ctx).Err())
-					before := diary.count(lock.Renewed)
-					r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
-					r.must(r.rdb.ScriptFlush(ctx).Err())
-					r.must(lease.Unlock(ctx))
-					if n := r.keys(); n != 0 {
-						r.Fatalf("%d keys are left", n)
-					}
+		sub(t, name, onRedis, func(r *rig) {
+			diary := &eventRecorder{}
+			a := way(r.client(lock.Config{Observe: diary.write}).All([]string{"a", "b"}, lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}))
+			for range 3 {
+				r.must(r.rdb.ScriptFlush(ctx).Err())
+				lease := r.locked(a)
+				r.must(r.rdb.ScriptFlush(ctx).Err())
+				before := diary.count(lock.Renewed)
+				r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
+				r.must(r.rdb.ScriptFlush(ctx).Err())
+				r.must(lease.Unlock(ctx))
+				if n := r.keys(); n != 0 {
+					r.Fatalf("%d keys left", n)
 				}
-			})
+			}
 		})
 	}
 }
@@ -338,8 +323,7 @@ func (r *rig) user(rules ...string) *lock.Client {
 	r.Helper()
 	r.must(r.rdb.ACLSetUser(ctx, "plain", append([]string{"reset", "on", ">secret"}, rules...)...).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
-	c, err := lock.New(rdb, lock.Config{Owner: "plain"})
-	r.must(err)
+	c := check.Must(lock.New(rdb, lock.Config{Owner: "plain"}))(r)
 	r.Cleanup(func() {
 		c.Close()
 		rdb.Close()
@@ -351,22 +335,18 @@ func (r *rig) user(rules ...string) *lock.Client {
 func TestAnAllOfAUserWithFewPermissions(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				c := r.user("~a", "~b", "+@all", "-publish")
-				o := lock.Options{TTL: time.Second}
-				lease := r.locked(way(c.All([]string{"a", "b"}, o)))
-				next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b"}, o)))
-				r.refused(way(c.All([]string{"b"}, o)))
-				r.must(lease.Extend(ctx, time.Second))
-				r.must(lease.Unlock(ctx))
-				r.must(r.won(next).Unlock(ctx))
-				if n := r.keys(); n != 0 {
-					r.Errorf("%d keys are left", n)
-				}
-				isError(r, tried(way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx)), lock.ErrNoPermission)
-				r.until("the end of all keys", func() bool { return r.keys() == 0 })
-			})
+		sub(t, name, onRedis, func(r *rig) {
+			c := r.user("~a", "~b", "+@all", "-publish")
+			o := lock.Options{TTL: time.Second}
+			lease := r.locked(way(c.All([]string{"a", "b"}, o)))
+			next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b"}, o)))
+			r.refused(way(c.All([]string{"b"}, o)))
+			r.must(lease.Extend(ctx, time.Second))
+			r.must(lease.Unlock(ctx))
+			r.must(r.won(next).Unlock(ctx))
+			check.Equal(r, r.keys(), 0, "keys left")
+			check.Is(r, tried(way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx)), lock.ErrNoPermission)
+			r.until("the end of all keys", func() bool { return r.keys() == 0 })
 		})
 	}
 }
@@ -381,10 +361,8 @@ func TestAnAllThatFailsHalfwayHoldsNothing(t *testing.T) {
 			r.Skip("Redis 6 has no ACL selectors: put a redis-server of version 7 or later on PATH")
 		}
 		c := r.user("~*", "+@all", "-set", "(+set ~a)")
-		isError(r, tried(c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Is(r, tried(c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -408,9 +386,7 @@ func TestAnAllIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 				r.Fatalf("the All was passed over %d times", passes)
 			}
 		}
-		if passes != 9 {
-			r.Errorf("the All was passed over %d times, want 9", passes)
-		}
+		check.Equal(r, passes, 9, "times that the All was passed over")
 		r.must(r.won(waiting).Unlock(ctx))
 	})
 }
@@ -425,11 +401,7 @@ func TestAnAllDoesNotKeepAKeyThatWasHandedToIt(t *testing.T) {
 		waiting := lockAsync(ctx, c.All([]string{"a", "b"}, lock.Options{}))
 		r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
 		link.Delay(func() time.Duration { return time.Millisecond })
-		for range 9 {
-			time.Sleep(5 * time.Millisecond)
-			r.must(lease.Unlock(ctx))
-			lease = r.locked(greedy)
-		}
+		lease = r.passOver(9, greedy, lease)
 		time.Sleep(5 * time.Millisecond)
 		other := r.locked(near.Mutex("b", lock.Options{}))
 		r.must(lease.Unlock(ctx))
@@ -524,15 +496,12 @@ func interruptions() int { return testtier.Size(50, 1000, 10_000) }
 // Issue 18: 0 half-held sets in 10,000 interrupted acquires.
 func TestInterruptedAcquiresOfAnAllLeaveNoKey(t *testing.T) {
 	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				interrupt(r, interruptions(), r.link.Cut, func() *lock.Client {
-					c, err := lock.New(r.via, lock.Config{})
-					r.must(err)
-					return c
-				}, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return way(c.All(keys, o)) }, []string{"a", "b", "c", "d"})
-				r.until("the end of all locks", func() bool { return r.rdb.Exists(ctx, "a", "b", "c", "d").Val() == 0 })
-			})
+		sub(t, name, onRedis, func(r *rig) {
+			interrupt(r, interruptions(), r.link.Cut, func() *lock.Client {
+				c := check.Must(lock.New(r.via, lock.Config{}))(r)
+				return c
+			}, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return way(c.All(keys, o)) }, []string{"a", "b", "c", "d"})
+			r.until("the end of all locks", func() bool { return r.rdb.Exists(ctx, "a", "b", "c", "d").Val() == 0 })
 		})
 	}
 }
@@ -559,10 +528,8 @@ func TestAnAllReleasesAKeyAgainIfTheReleaseIsLost(t *testing.T) {
 // two hold a key.
 func TestAllsInOppositeOrdersNeverDeadlock(t *testing.T) {
 	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				opposite(r, r.via, way)
-			})
+		sub(t, name, onRedis, func(r *rig) {
+			opposite(r, r.via, way)
 		})
 	}
 }
@@ -578,8 +545,7 @@ func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) 
 	began := time.Now()
 	var clients sync.WaitGroup
 	for i := range leases {
-		c, err := lock.New(via, lock.Config{Owner: fmt.Sprint(i)})
-		r.must(err)
+		c := check.Must(lock.New(via, lock.Config{Owner: fmt.Sprint(i)}))(r)
 		defer c.Close()
 		clients.Go(func() {
 			for n := 0; n < 3 || time.Since(began) < period; n++ {
@@ -607,9 +573,7 @@ func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) 
 				for _, k := range order {
 					inside[k].Add(-1)
 				}
-				if err := lease.Unlock(ctx); err != nil {
-					r.Errorf("client %d: %v", i, err)
-				}
+				check.Is(r, lease.Unlock(ctx), nil, "client %d", i)
 				leases[i].Add(1)
 			}
 		})
@@ -674,9 +638,7 @@ func TestAnAllOnACluster(t *testing.T) {
 			}
 		}
 		lease := r.locked(holder.All(keys, o))
-		if n := held(); n != 4 {
-			t.Errorf("%s: %d of 4 keys are held", name, n)
-		}
+		check.Equal(t, held(), 4, "%s: held keys of 4", name)
 		r.must(r.rdb.Del(ctx, keys[2]).Err())
 		r.until("the end of the lease", func() bool { return !lease.Valid() })
 		r.until("the release of the other keys", func() bool { return held() == 0 })
@@ -694,8 +656,7 @@ func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 	defer via.Close()
 	for name, keys := range onClusterKeys {
 		interrupt(r.rig, interruptions()/len(onClusterKeys), link.Cut, func() *lock.Client {
-			c, err := lock.New(via, lock.Config{})
-			r.must(err)
+			c := check.Must(lock.New(via, lock.Config{}))(r)
 			return c
 		}, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return c.All(keys, o) }, keys)
 		r.until("the end of all locks of "+name, func() bool {

@@ -12,6 +12,7 @@ import (
 	"time"
 	"weak"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -29,9 +30,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			}
 			return broken
 		})
-		if !errors.Is(err, broken) {
-			r.Errorf("got %v, want that of the function", err)
-		}
+		check.Is(r, err, broken)
 		r.holds("orders", "")
 
 		// The lease is lost: the function and the caller learn it.
@@ -40,7 +39,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		isError(r, err, lock.ErrLost)
+		check.Is(r, err, lock.ErrLost)
 		r.holds("orders", "stranger")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 
@@ -51,9 +50,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("got %v, want the deadline's error", err)
-		}
+		check.Is(r, err, context.DeadlineExceeded)
 		r.holds("orders", "")
 
 		func() {
@@ -63,8 +60,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 		r.holds("orders", "")
 
 		held := r.lock(m)
-		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-		defer cancel()
+		short := r.soon(10 * time.Millisecond)
 		err = lock.Do(short, c.Mutex("orders", lock.Options{}), func(context.Context) error {
 			r.Error("run without the lock")
 			return nil
@@ -141,9 +137,7 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		<-ofLease.Done()
-		if !errors.Is(context.Cause(ofLease), lock.ErrReleased) {
-			r.Errorf("ended with %v, want ErrReleased", context.Cause(ofLease))
-		}
+		check.Is(r, context.Cause(ofLease), lock.ErrReleased, "ended with")
 	})
 }
 
@@ -196,8 +190,7 @@ func TestHolderDoesNotAcquire(t *testing.T) {
 				r.Errorf("%s is free, and the holder is %v, %v", key, held, err)
 			}
 			lease := r.locked(of)
-			held, err := of.Holder(ctx)
-			r.must(err)
+			held := check.Must(of.Holder(ctx))(r)
 			if held == nil || held.Token != lease.Token() || held.Owner() != "us" || held.TTL < 59*time.Second || held.TTL > time.Minute {
 				r.Errorf("%s: the holder is %+v", key, held)
 			}
@@ -228,9 +221,7 @@ func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
 			r.Errorf("got %v, want ErrArgument", err)
 		}
 		for _, o := range []lock.Options{{TTL: 1}, {Renew: lock.Renew{Every: 1}}, {Renew: lock.Renew{Every: time.Hour}}, {Wait: lock.Wait{Jitter: 2}}} {
-			if err := o.Validate(); !errors.Is(err, lock.ErrArgument) {
-				r.Errorf("%+v: got %v, want ErrArgument", o, err)
-			}
+			check.Is(r, o.Validate(), lock.ErrArgument, "%+v", o)
 		}
 		r.must(lock.Options{}.Validate())
 		for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": {}} {
@@ -248,8 +239,7 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 		for i := range r.links {
 			r.links[i].Refuse(errors.New("nothing must be sent"))
 		}
-		c, err := lock.New(r.via[0], lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(r.via[0], lock.Config{}))(r)
 		defer c.Close()
 		q := r.quorum(lock.QuorumConfig{})
 		type validated interface{ Validate() error }
@@ -274,9 +264,7 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 		}
 		for _, field := range reflect.VisibleFields(reflect.TypeFor[lock.Options]()) {
 			o, known := set[field.Name]
-			if !known {
-				r.Errorf("Options.%s is not tested", field.Name)
-			}
+			check.True(r, known, "Options.%s is not tested", field.Name)
 			row, everywhere := "| `"+field.Name+"` |", true
 			for _, kind := range kinds {
 				v, l := kind(o)
@@ -297,8 +285,7 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 				table += row + "\n"
 			}
 		}
-		page, err := os.ReadFile("../docs/library.md")
-		r.must(err)
+		page := check.Must(os.ReadFile("../docs/library.md"))(r)
 		if !strings.Contains(string(page), "\n"+table+"\n") {
 			r.Errorf("docs/library.md lacks this table:\n%s", table)
 		}
@@ -321,12 +308,9 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		}
 		r.link.FreezeReplies()
 		time.Sleep(900 * time.Millisecond)
-		brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-		defer cancel()
+		brief := r.soon(10 * time.Millisecond)
 		_, err := c.Mutex("others", lock.Options{}).TryLock(brief)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("got %v, want the deadline's error", err)
-		}
+		check.Is(r, err, context.DeadlineExceeded)
 		<-lease.Context().Done()
 		r.link.Thaw()
 		time.Sleep(time.Second)
@@ -336,9 +320,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		}
 		for kind, want := range map[lock.EventKind]int64{lock.Failed: s.Failed, lock.NotRenewed: s.NotRenewed, lock.Expired: s.Expired,
 			lock.Undone: s.Undone, lock.GaveUp: s.GaveUp, lock.Acquired: s.Acquired, lock.Contended: s.Contended} {
-			if int64(d.count(kind)) != want {
-				r.Errorf("%d events that say %v, and %d are counted", d.count(kind), kind, want)
-			}
+			check.Equal(r, int64(d.count(kind)), want, "the count of events that say %v", kind)
 		}
 	})
 }

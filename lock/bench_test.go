@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock"
 )
@@ -16,10 +17,7 @@ import (
 func BenchmarkCycle(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(b).Addr()})
 	defer rdb.Close()
-	c, err := lock.New(rdb, lock.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := check.Must(lock.New(rdb, lock.Config{}))(b)
 	defer c.Close()
 	for _, kind := range []struct {
 		name   string
@@ -56,7 +54,5 @@ func cycle(b *testing.B, l lock.Locker) {
 	if err == nil {
 		err = lease.Unlock(b.Context())
 	}
-	if err != nil {
-		b.Error(err)
-	}
+	check.Is(b, err, nil)
 }

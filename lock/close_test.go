@@ -2,13 +2,13 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -38,8 +38,7 @@ func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 		r := onCluster(t, server.ClusterOptions{})
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), ReadTimeout: time.Minute})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		var leases []*lock.Lease
 		for i := range 20 { // on all masters
 			lease := r.lock(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))
@@ -59,13 +58,9 @@ func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
 	err := end()
 	took := time.Since(began)
 	t.Logf("closed after %v: %v", took, err)
-	if took > 10*time.Second {
-		t.Errorf("Close took %v", took)
-	}
+	check.AtMost(t, took, 10*time.Second, "Close took")
 	for _, lease := range leases {
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrClosed) {
-			t.Errorf("a lease ended with %v, want ErrClosed", cause)
-		}
+		check.Is(t, context.Cause(lease.Context()), lock.ErrClosed, "a lease ended with")
 	}
 }
 
@@ -77,8 +72,6 @@ func TestCloseWaitsForNothing(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		began := time.Now()
 		r.must(c.Close())
-		if took := time.Since(began); took > 0 {
-			r.Errorf("Close took %v", took)
-		}
+		check.AtMost(r, time.Since(began), 0, "Close took")
 	})
 }

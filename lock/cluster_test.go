@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -26,7 +27,7 @@ type clusterRig struct {
 
 func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
 	t.Helper()
-	r := &clusterRig{rig: &rig{T: t}, nodes: server.ClusterForTest(t, o)}
+	r := &clusterRig{rig: &rig{tester: tester{T: t}}, nodes: server.ClusterForTest(t, o)}
 	r.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs()})
 	t.Cleanup(func() { r.rdb.Close() })
 	return r
@@ -35,8 +36,7 @@ func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
 // client returns a client that the test closes at its end.
 func (r *clusterRig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
-	c, err := lock.New(r.rdb, cfg)
-	r.must(err)
+	c := check.Must(lock.New(r.rdb, cfg))(r)
 	r.Cleanup(func() { c.Close() })
 	return c
 }
@@ -46,16 +46,14 @@ func (r *clusterRig) node(addr string) (rdb *redis.Client, id string) {
 	r.Helper()
 	rdb = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	r.Cleanup(func() { rdb.Close() })
-	id, err := rdb.Do(ctx, "cluster", "myid").Text()
-	r.must(err)
+	id = check.Must(rdb.Do(ctx, "cluster", "myid").Text())(r)
 	return rdb, id
 }
 
 // master returns the address of the master that has a key.
 func (r *clusterRig) master(key string) string {
 	r.Helper()
-	rdb, err := r.rdb.MasterForKey(ctx, key)
-	r.must(err)
+	rdb := check.Must(r.rdb.MasterForKey(ctx, key))(r)
 	return rdb.Options().Addr
 }
 
@@ -85,15 +83,11 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 			key := name + ":" + kind
 			masters[r.master(key)] = true
 			lease := r.lock(locker(ours, key, o))
-			if _, err := locker(theirs, key, o).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-				t.Errorf("%s: got %v, want ErrHeld", key, err)
-			}
+			check.Is(t, tried(locker(theirs, key, o).TryLock(ctx)), lock.ErrHeld, "%s", key)
 			next := make(chan *lock.Lease, 1)
 			go func() {
 				lease, err := locker(theirs, key, o).Lock(ctx)
-				if err != nil {
-					t.Errorf("%s: %v", key, err)
-				}
+				check.Is(t, err, nil, "%s", key)
 				next <- lease
 			}()
 			handOvers[key] = handOver{lease, next}
@@ -115,9 +109,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 		r.must(after.Unlock(ctx))
 	}
 	r.until("the listeners to go", func() bool { return len(r.channels()) == 0 })
-	if len(masters) != 3 {
-		t.Errorf("the locks were on %d of 3 masters", len(masters))
-	}
+	check.Equal(t, len(masters), 3, "masters of 3 with locks")
 }
 
 // channels returns the channels that have subscribers, on all nodes.
@@ -140,8 +132,7 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 	single := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: single.Addr()})
 	t.Cleanup(func() { rdb.Close() })
-	alone, err := lock.New(rdb, lock.Config{})
-	r.must(err)
+	alone := check.Must(lock.New(rdb, lock.Config{}))(r)
 	t.Cleanup(func() { alone.Close() })
 	c := r.client(lock.Config{})
 	for _, key := range []string{"a}b", "{}a", "}{", ""} {
@@ -150,13 +141,9 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 			"fenced":           c.Mutex(key, lock.Options{Fence: true}),
 			"fenced semaphore": c.Semaphore(key, 2, lock.Options{Fence: true}),
 		} {
-			if _, err := l.TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
-				t.Errorf("%s %q: got %v, want ErrArgument", name, key, err)
-			}
+			check.Is(t, tried(l.TryLock(ctx)), lock.ErrArgument, "%s %q", name, key)
 		}
-		if err := c.Semaphore(key, 2, lock.Options{}).SetLimit(ctx, 3); !errors.Is(err, lock.ErrArgument) {
-			t.Errorf("the limit of %q: got %v, want ErrArgument", key, err)
-		}
+		check.Is(t, c.Semaphore(key, 2, lock.Options{}).SetLimit(ctx, 3), lock.ErrArgument, "the limit of %q", key)
 		for name, l := range map[string]lock.Locker{
 			"without companions":    c.Mutex(key, lock.Options{}),
 			"semaphore":             c.Semaphore(key+"s", 2, lock.Options{}),
@@ -280,7 +267,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	renewed()
 	r.must(left.Unlock(ctx))
 	_, err := c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
-	isError(t, err, lock.ErrHeld)
+	check.Is(t, err, lock.ErrHeld)
 
 	// Redis 6.0 answers ASK if only some keys are on this node; then the other node
 	// answers TRYAGAIN.
@@ -298,21 +285,15 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	}()
 	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer cancel()
-	if _, err := c.Mutex("{o}kept", often).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want the deadline's error", err)
-	}
+	check.Is(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
 	renewed()
 	m.finish() // MOVED
 	r.must(<-waiting)
 	renewed()
-	if !kept.Valid() {
-		t.Error("the lease was lost on the way")
-	}
+	check.True(t, kept.Valid(), "the lease was lost on the way")
 	r.must(kept.Unlock(ctx))
 	again := r.locked(c.Mutex("{o}kept", often))
-	if again.Fence() != 2 {
-		t.Errorf("fence %d, want 2", again.Fence())
-	}
+	check.Equal(t, again.Fence(), 2, "fence")
 }
 
 // Scenario 104.
@@ -324,14 +305,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}}
 	lease := r.lock(c.Mutex("orders", o))
-	next := make(chan error, 1)
-	go func() {
-		lease, err := other.Mutex("orders", o).Lock(ctx)
-		if err == nil {
-			err = lease.Unlock(ctx)
-		}
-		next <- err
-	}()
+	next := passAsync(other.Mutex("orders", o))
 	r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 })
 	master := r.master("orders")
 	rdb, _ := r.node(master)
@@ -359,17 +333,14 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 	addrs := append(make([]string, 0, 8), r.nodes.Addrs()[0])
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	t.Cleanup(func() { rdb.Close() })
-	c, err := lock.New(rdb, lock.Config{})
-	r.must(err)
+	c := check.Must(lock.New(rdb, lock.Config{}))(r)
 	t.Cleanup(func() { c.Close() })
 	for i := range 10 {
 		lease := r.locked(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))
 		r.must(lease.Unlock(ctx))
 	}
 	for _, addr := range addrs[1:cap(addrs)] {
-		if addr != "" {
-			t.Errorf("%s was written behind the caller's addresses", addr)
-		}
+		check.Equal(t, addr, "", "written behind the caller's addresses")
 	}
 }
 
@@ -385,12 +356,11 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 	} {
 		o.Addrs = r.nodes.Addrs()
 		rdb := redis.NewClusterClient(&o)
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		for i := range 20 {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
 			lease := r.locked(m)
-			isError(t, tried(m.TryLock(ctx)), lock.ErrHeld)
+			check.Is(t, tried(m.TryLock(ctx)), lock.ErrHeld)
 			r.must(lease.Unlock(ctx))
 		}
 		r.must(c.Close())
@@ -416,11 +386,9 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	t.Cleanup(func() { rdb.Close() })
 	var d eventRecorder
-	c, err := lock.New(rdb, lock.Config{Observe: d.write})
-	r.must(err)
+	c := check.Must(lock.New(rdb, lock.Config{Observe: d.write}))(r)
 	t.Cleanup(func() { c.Close() })
-	warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx) // the scripts are loaded from now on
-	r.must(err)
+	warm := r.lock(c.Mutex("warm", lock.Options{})) // the scripts are loaded from now on
 	r.must(warm.Unlock(ctx))
 	lease := r.lock(c.Mutex("orders", lock.Options{}))
 	link.FreezeReplies()
@@ -432,7 +400,5 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	if err := <-unlocked; err == nil || errors.Is(err, lock.ErrLost) {
 		t.Errorf("got %v, want a broken connection", err)
 	}
-	if n := d.count(lock.Lost); n != 0 {
-		t.Error("the release was reported as a loss")
-	}
+	check.Equal(t, d.count(lock.Lost), 0, "the release was reported as a loss")
 }

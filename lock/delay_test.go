@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock"
 )
@@ -34,14 +35,10 @@ func (r *rig) delayed(kind string, rival *await, ended time.Time, delay time.Dur
 
 func TestADelayIsWholeMilliseconds(t *testing.T) {
 	for _, bad := range []time.Duration{-time.Millisecond, 1500 * time.Microsecond, 366 * 24 * time.Hour} {
-		if err := (lock.Options{Delay: bad}).Validate(); !errors.Is(err, lock.ErrArgument) {
-			t.Errorf("delay %v: got %v, want ErrArgument", bad, err)
-		}
+		check.Is(t, (lock.Options{Delay: bad}).Validate(), lock.ErrArgument, "delay %v", bad)
 	}
 	for _, good := range []time.Duration{0, time.Millisecond, 365 * 24 * time.Hour} {
-		if err := (lock.Options{Delay: good}).Validate(); err != nil {
-			t.Errorf("delay %v: %v", good, err)
-		}
+		check.Is(t, (lock.Options{Delay: good}).Validate(), nil, "delay %v", good)
 	}
 }
 
@@ -111,9 +108,7 @@ func TestALostLeaseIsNotUndoneBeforeTheDelay(t *testing.T) {
 			time.Sleep(time.Second)
 			link.Freeze()
 			<-lease.Context().Done()
-			if context.Cause(lease.Context()) != lock.ErrLost {
-				r.Errorf("%s: the lease ended with %v", kind, context.Cause(lease.Context()))
-			}
+			check.Equal(r, context.Cause(lease.Context()), lock.ErrLost, "%s: the lease ended with", kind)
 			ended := time.Now()
 			next := lockAsync(ctx, rival)
 			link.Thaw() // the server gets the renewals
@@ -136,9 +131,7 @@ func TestAMaxHoldIsFollowedByTheDelay(t *testing.T) {
 				lease := r.locked(l)
 				next := lockAsync(ctx, rivals(other, "orders")[kind])
 				<-lease.Context().Done()
-				if context.Cause(lease.Context()) != lock.ErrMaxHold {
-					r.Errorf("%s: the lease ended with %v", kind, context.Cause(lease.Context()))
-				}
+				check.Equal(r, context.Cause(lease.Context()), lock.ErrMaxHold, "%s: the lease ended with", kind)
 				r.delayed(kind, next, lease.Deadline(), delay)
 			})
 		}
@@ -171,9 +164,7 @@ func TestAHandedOverFairLockHasTheDelay(t *testing.T) {
 		r.queued("orders", 1)
 		r.must(lease.Unlock(ctx))
 		lease = r.won(next)
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl != 11*time.Second {
-			r.Errorf("PTTL is %v, want 11 s", ttl)
-		}
+		check.Equal(r, r.rdb.PTTL(ctx, "orders").Val(), 11*time.Second, "PTTL")
 		<-lease.Context().Done()
 		other, _ := r.process("rival")
 		r.delayed("fair", lockAsync(ctx, other.Fair("orders", lock.Options{})), lease.Deadline(), o.Delay)

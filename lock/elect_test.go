@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -53,13 +54,9 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		failed := errors.New("enough")
 		first.end <- failed
 		<-first.done
-		if !errors.Is(first.err, failed) {
-			t.Errorf("got %v, want the error of the function", first.err)
-		}
+		check.Is(t, first.err, failed)
 		<-term.Done()
-		if cause := context.Cause(term); !errors.Is(cause, lock.ErrReleased) {
-			t.Errorf("the term ended with %v", cause)
-		}
+		check.Is(t, context.Cause(term), lock.ErrReleased, "the term ended with")
 		next := <-second.terms
 		if was, is := lock.LeaseFrom(term).Fence(), lock.LeaseFrom(next).Fence(); is <= was {
 			t.Errorf("fence %d after %d", is, was)
@@ -91,14 +88,10 @@ func TestALeaderThatIsCutOffIsSucceededAfterItsTTL(t *testing.T) {
 			t.Errorf("the term ended with %v, and %d others lead", cause, len(second.terms))
 		}
 		next := <-second.terms
-		if late := time.Since(freeAt); late > time.Second {
-			t.Errorf("the next leader leads %v after the TTL", late)
-		}
+		check.AtMost(t, time.Since(freeAt), time.Second, "the next leader leads after the TTL")
 		link.Thaw()
 		synctest.Wait()
-		if len(first.terms) > 0 {
-			t.Error("two lead")
-		}
+		check.AtMost(t, len(first.terms), 0, "two lead")
 		second.end <- nil
 		<-second.done
 		r.must(errors.Join(second.err, (<-first.terms).Err())) // campaigns again
@@ -137,9 +130,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("flush: %w", failed)
 		})
-		if !errors.Is(err, failed) {
-			t.Errorf("after the loss of the lease got %v, want the error of the function", err)
-		}
+		check.Is(t, err, failed, "after the loss of the lease")
 
 		func() {
 			defer func() {
@@ -156,9 +147,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 		<-e.terms
 		r.must(other.Close())
 		<-e.done
-		if !errors.Is(e.err, lock.ErrClosed) {
-			t.Errorf("got %v, want ErrClosed", e.err)
-		}
+		check.Is(t, e.err, lock.ErrClosed)
 	})
 }
 
@@ -182,9 +171,7 @@ func TestElectOutlivesAnOutage(t *testing.T) {
 		link.Refuse(nil)
 		began := time.Now()
 		<-e.terms
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it leads again %v after the outage", took)
-		}
+		check.AtMost(t, time.Since(began), 2*time.Second, "it leads again after the outage")
 		e.end <- nil
 		<-e.done
 		r.must(e.err)
@@ -202,39 +189,35 @@ func TestLeadersTakeTurns(t *testing.T) {
 		"semaphore": func(c *lock.Client) lock.Locker { return c.Semaphore("orders", 1, o) },
 		"all":       func(c *lock.Client) lock.Locker { return c.All([]string{"orders", "bills"}, o) },
 	} {
-		t.Run(kind, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				end, stop := context.WithCancel(ctx)
-				order := make(chan int, 1000)
-				for i := range 3 {
-					c, link := r.process(fmt.Sprint(i))
-					link.Delay(func() time.Duration { return time.Duration(i+1) * time.Millisecond })
-					go func() {
-						_ = lock.Elect(end, of(c), func(ctx context.Context) error {
-							order <- i
-							<-ctx.Done()
-							return ctx.Err()
-						})
-					}()
+		sub(t, kind, inBubble, func(r *rig) {
+			end, stop := context.WithCancel(ctx)
+			order := make(chan int, 1000)
+			for i := range 3 {
+				c, link := r.process(fmt.Sprint(i))
+				link.Delay(func() time.Duration { return time.Duration(i+1) * time.Millisecond })
+				go func() {
+					_ = lock.Elect(end, of(c), func(ctx context.Context) error {
+						order <- i
+						<-ctx.Done()
+						return ctx.Err()
+					})
+				}()
+			}
+			seconds := testtier.Size(2, 6, 6)
+			time.Sleep(time.Duration(seconds) * time.Second)
+			stop()
+			synctest.Wait()
+			close(order)
+			var leaders []int
+			for i := range order {
+				leaders = append(leaders, i)
+			}
+			for i := 3; i < len(leaders); i++ {
+				if leaders[i] != leaders[i-3] || leaders[i] == leaders[i-1] {
+					r.Fatalf("they do not take turns: %v", leaders)
 				}
-				seconds := testtier.Size(2, 6, 6)
-				time.Sleep(time.Duration(seconds) * time.Second)
-				stop()
-				synctest.Wait()
-				close(order)
-				var leaders []int
-				for i := range order {
-					leaders = append(leaders, i)
-				}
-				for i := 3; i < len(leaders); i++ {
-					if leaders[i] != leaders[i-3] || leaders[i] == leaders[i-1] {
-						r.Fatalf("they do not take turns: %v", leaders)
-					}
-				}
-				if len(leaders) < 4*seconds {
-					r.Errorf("%d leaders in %d s, want one every 200 ms", len(leaders), seconds)
-				}
-			})
+			}
+			check.AtLeast(r, len(leaders), 4*seconds, "leaders in %d s", seconds)
 		})
 	}
 }
@@ -268,9 +251,7 @@ func TestElectWorksWithEveryKind(t *testing.T) {
 			lease := r.lock(other)
 			e := elect(ctx, of(1, lock.Options{}))
 			time.Sleep(10 * time.Second)
-			if len(e.terms) > 0 {
-				r.Errorf("%s: it leads too early", kind)
-			}
+			check.AtMost(r, len(e.terms), 0, "%s: it leads too early", kind)
 			r.must(lease.Unlock(ctx))
 			<-e.terms
 			e.end <- nil
@@ -307,9 +288,7 @@ func TestALeaderMayResignByUnlock(t *testing.T) {
 					}
 					return of.f(ctx)
 				})
-				if err != of.want {
-					r.Errorf("%s, error %s: got %v, want %v", kind, name, err, of.want)
-				}
+				check.Equal(r, err, of.want, "%s, error %s", kind, name)
 			}
 		}
 		terms := 0
@@ -320,8 +299,6 @@ func TestALeaderMayResignByUnlock(t *testing.T) {
 			}
 			return nil
 		}))
-		if terms != 2 {
-			r.Errorf("%d terms, want another one after a loss", terms)
-		}
+		check.Equal(r, terms, 2, "terms")
 	})
 }

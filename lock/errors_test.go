@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // errorReply is an error reply of a server.
@@ -56,9 +58,7 @@ func TestErrorRepliesOfEveryServerHaveTheirSentinel(t *testing.T) {
 		{"ERR Error running script: OOM", nil}, // no server sends this
 	} {
 		err := describe("acquire", "orders", errorReply(c.reply))
-		if got := sentinelOf(err); got != c.want {
-			t.Errorf("%s\ngot %v, want %v", c.reply, got, c.want)
-		}
+		check.Equal(t, sentinelOf(err), c.want, "%s", c.reply)
 		if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.reply) {
 			t.Errorf("got %v; it must match %v and have the words %q", err, c.want, c.reply)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -144,9 +145,7 @@ func TestAShorterExtendThatIsOvertakenDoesNotEndTheKeyBeforeTheLease(t *testing.
 			r.covered(lease)
 			time.Sleep(time.Second)
 		}
-		if left := time.Until(lease.Deadline()); left < 45*time.Second {
-			r.Errorf("of 1 min %v are left after 12 s", left)
-		}
+		check.AtLeast(r, time.Until(lease.Deadline()), 45*time.Second, "left of 1 min after 12 s")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -200,9 +199,7 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 		var all sync.WaitGroup
 		for _, l := range leases {
 			all.Go(func() {
-				if err := l.Extend(ctx, time.Second); err != nil {
-					r.Error(err)
-				}
+				check.Is(r, l.Extend(ctx, time.Second), nil)
 			})
 		}
 		synctest.Wait()
@@ -264,9 +261,7 @@ func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	began := time.Now()
-	if err := l.Extend(short, 2*time.Second); err != nil {
-		r.Error(err)
-	}
+	check.Is(r, l.Extend(short, 2*time.Second), nil)
 	for time.Since(began) < 1500*time.Millisecond {
 		deadline := l.Deadline()
 		ttl := r.rdb.PTTL(ctx, l.Key()).Val()
@@ -277,9 +272,7 @@ func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	began = time.Now()
-	if err := l.Unlock(short); err != nil {
-		r.Error(err)
-	}
+	check.Is(r, l.Unlock(short), nil)
 	if took := time.Since(began); tooLate(took, 500*time.Millisecond) {
 		r.Errorf("Unlock on a healthy node took %v", took)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen/oracle"
 	"locktop/lock"
@@ -126,9 +127,7 @@ func (o *ordered) start(t *testing.T, i int) {
 	if p.client, err1 = lock.New(p.via[0], config); o.kind.nodes > 0 {
 		p.quorum, err2 = lock.NewQuorum(p.via, lock.QuorumConfig{Config: config, NodeTimeout: 100 * time.Millisecond})
 	}
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(err1, err2))
 	o.clients = append(o.clients, p)
 }
 
@@ -148,13 +147,8 @@ func (o *ordered) warmUp(t *testing.T) {
 		if p.quorum != nil {
 			l = p.quorum.Redlock("warm", lock.Options{})
 		}
-		lease, err := l.TryLock(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(lease.Extend(context.Background(), time.Minute), lease.Unlock(context.Background())); err != nil {
-			t.Fatal(err)
-		}
+		lease := check.Must(l.TryLock(context.Background()))(t)
+		check.OK(t, errors.Join(lease.Extend(context.Background(), time.Minute), lease.Unlock(context.Background())))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -62,11 +63,7 @@ func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 			name := fmt.Sprint(i)
 			want = append(want, name)
 			all.Go(func() {
-				lease, err := clients[i%len(clients)].Fair("orders", lock.Options{}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(clients[i%len(clients)].Fair("orders", lock.Options{}))
 				order.add(name)
 				r.must(lease.Unlock(ctx))
 			})
@@ -74,12 +71,8 @@ func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		all.Wait()
-		if got := order.String(); got != strings.Join(want, " ") {
-			r.Errorf("served in the order %s", got)
-		}
-		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-			r.Errorf("%d keys left behind: %v", n, r.rdb.Keys(ctx, "*").Val())
-		}
+		check.Equal(r, order.String(), strings.Join(want, " "), "served in the order")
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind: %v", r.rdb.Keys(ctx, "*").Val())
 	})
 }
 
@@ -91,9 +84,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		got := make(chan *lock.Lease)
 		go func() {
 			next, err := b.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-			}
+			check.Is(r, err, nil)
 			got <- next
 		}()
 		r.queued("orders", 1)
@@ -108,20 +99,13 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		}
 		next := <-got
 		r.holds("orders", next.Token())
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
-			r.Errorf("the claim did not extend to the full TTL: %v", ttl)
-		}
-		message, err := messages.ReceiveMessage(ctx)
-		r.must(err)
-		if message.Payload != next.Token() {
-			r.Errorf("the message names %q, want the next holder", message.Payload)
-		}
+		check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 50*time.Second, "the claim did not extend to the full TTL")
+		message := check.Must(messages.ReceiveMessage(ctx))(r)
+		check.Equal(r, message.Payload, next.Token(), "the message names")
 		if process := next.Token()[len(next.Token())-12:]; message.Channel != "{orders}:free:"+process {
 			r.Errorf("the message is on %q, want the channel of the next holder's process", message.Channel)
 		}
-		if story := diary.story(); story != "[acquired released handed over]" {
-			r.Errorf("a's story is %s", story)
-		}
+		check.Equal(r, diary.story(), "[acquired released handed over]", "a's story")
 		r.must(next.Unlock(ctx))
 		r.holds("orders", "")
 	})
@@ -140,8 +124,7 @@ func (r *rig) ghosts(n int, listening bool) (tokens []string) {
 		if listening {
 			ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
 			r.Cleanup(func() { ear.Close() })
-			_, err := ear.Receive(ctx)
-			r.must(err)
+			check.Must(ear.Receive(ctx))(r)
 		}
 	}
 	return tokens
@@ -187,9 +170,7 @@ func TestAWaiterWithoutHeartbeatsIsSkipped(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
-		if delay := (<-got).Sub(released); delay > 0 {
-			r.Errorf("the next one got in after %v, want at once", delay)
-		}
+		check.AtMost(r, (<-got).Sub(released), 0, "the next one got in after")
 	})
 }
 
@@ -229,9 +210,7 @@ func TestHeartbeatsHandOverALockWhoseWatcherHasStopped(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 3*time.Second).Err())
 		r.ghosts(1, true)
 		got = r.waitFair(c, 1)
-		if took := (<-got).Sub(began); took < 3*time.Second || took > 6100*time.Millisecond {
-			r.Errorf("succeeded after %v, want it within 3 s of the lock's end", took)
-		}
+		check.Between(r, (<-got).Sub(began), 3*time.Second, 6100*time.Millisecond, "succeeded after")
 	})
 }
 
@@ -276,9 +255,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		if took := time.Since(left); tooLate(took, 5*time.Second) {
 			r.Errorf("it was in the queue for another %v; a dead one would be for 6 s", took)
 		}
-		if n := r.rdb.ZCard(ctx, "{orders}:alive").Val(); n != 0 {
-			r.Errorf("it has left the queue, and %d heartbeats are stored", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:alive").Val(), 0, "heartbeats stored of one that has left the queue")
 		r.must(lease.Unlock(ctx))
 		r.until("an empty server", func() bool { return r.rdb.DBSize(ctx).Val() == 0 })
 	})
@@ -299,11 +276,7 @@ func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
 			})
 			r.queued("orders", 1)
 			all.Go(func() {
-				l, err := c.As("c").Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				l := r.lock(c.As("c").Fair("orders", lock.Options{TTL: time.Minute}))
 				r.must(l.Unlock(ctx))
 			})
 			r.queued("orders", 2)
@@ -326,23 +299,15 @@ func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 				order.add(fmt.Sprint(i))
 				r.must(lease.Unlock(ctx))
 			})
 			time.Sleep(time.Second)
 		}
 		all.Wait()
-		if took := time.Since(began); took < 7*time.Second || took > 7100*time.Millisecond {
-			r.Errorf("all were served after %v, want 7 s", took)
-		}
-		if order.String() != "0 1 2" {
-			r.Errorf("served in the order %s", order.String())
-		}
+		check.Between(r, time.Since(began), 7*time.Second, 7100*time.Millisecond, "all were served after")
+		check.Equal(r, order.String(), "0 1 2", "served in the order")
 	})
 }
 
@@ -355,11 +320,7 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 5 {
 			all.Go(func() {
-				l, err := c.As(fmt.Sprint(i)).Fair("orders", lock.Options{}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				l := r.lock(c.As(fmt.Sprint(i)).Fair("orders", lock.Options{}))
 				order.add(fmt.Sprint(i))
 				r.must(l.Unlock(ctx))
 			})
@@ -382,11 +343,7 @@ func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
 	got := make(chan time.Time, n)
 	for range n {
 		go func() {
-			lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-				return
-			}
+			lease := r.lock(c.Fair("orders", lock.Options{}))
 			at := time.Now()
 			r.must(lease.Unlock(ctx))
 			got <- at
@@ -403,9 +360,7 @@ func TestForgottenWaitersComeBack(t *testing.T) {
 		time.Sleep(time.Second)
 		r.must(r.rdb.Del(ctx, "{orders}:queue", "{orders}:alive").Err())
 		time.Sleep(2 * time.Second)
-		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n != 3 {
-			r.Errorf("%d of 3 came back with their next sign of life", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 3, "waiters of 3 that came back with their next sign of life")
 		r.must(lease.Unlock(ctx))
 		for range 3 {
 			<-got
@@ -420,9 +375,7 @@ func TestAllWaitersQueueAfterTheSubscription(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 		got := r.waitFair(r.client(lock.Config{}), 5)
 		time.Sleep(time.Millisecond)
-		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n != 5 {
-			r.Errorf("%d of 5 are in the queue", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 5, "waiters of 5 in the queue")
 		r.must(lease.Unlock(ctx))
 		for range 5 {
 			<-got
@@ -458,9 +411,7 @@ func TestADeadQueueVanishes(t *testing.T) {
 		r.queued("orders", 3)
 		r.link.Freeze()
 		time.Sleep(15 * time.Second)
-		if n := r.rdb.DBSize(ctx).Val(); n != 1 {
-			r.Errorf("%d keys, want the lock alone", n)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 1, "keys")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		r.link.Thaw()
 		time.Sleep(time.Minute)
@@ -475,18 +426,13 @@ func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
 		got := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() {
-			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-				return
-			}
+			next := r.lock(r.client(lock.Config{}).Fair("orders", lock.Options{}))
 			close(got)
 			r.must(next.Unlock(ctx))
 		})
 		r.queued("orders", 1)
 		r.must(lease.Unlock(ctx))
-		lease, err := greedy.Lock(ctx) // behind the waiter
-		r.must(err)
+		lease = r.lock(greedy) // behind the waiter
 		select {
 		case <-got:
 		default:
@@ -501,21 +447,12 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		lease := r.locked(c.Fair("orders", lock.Options{}))
-		waiting := make(chan error, 1)
-		go func() {
-			l, err := c.As("b").Fair("orders", lock.Options{}).Lock(ctx)
-			if err == nil {
-				err = l.Unlock(ctx)
-			}
-			waiting <- err
-		}()
+		waiting := passAsync(c.As("b").Fair("orders", lock.Options{}))
 		r.queued("orders", 1)
 		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but with a queue
-		if _, err := c.As("c").Fair("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld: a client waits", err)
-		}
+		check.Is(r, tried(c.As("c").Fair("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
 		r.must(<-waiting)
-		isError(r, lease.Unlock(ctx), lock.ErrLost)
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
 	})
 }
 
@@ -528,25 +465,14 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		if err := r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(); err != redis.Nil {
 			r.Errorf("SET NX got in beside the fair lock: %v", err)
 		}
-		if _, err := mutex.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("the mutex got in beside the fair lock: %v", err)
-		}
+		check.Is(r, tried(mutex.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside the fair lock")
 		r.must(lease.Unlock(ctx))
 		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err())
-		if _, err := fair.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("the fair lock got in beside SET NX: %v", err)
-		}
+		check.Is(r, tried(fair.TryLock(ctx)), lock.ErrHeld, "the fair lock got in beside SET NX")
 		// A waiter of the fair lock receives the release of a mutex.
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		other := r.lock(mutex)
-		got := make(chan error, 1)
-		go func() {
-			l, err := fair.Lock(ctx)
-			if err == nil {
-				err = l.Unlock(ctx)
-			}
-			got <- err
-		}()
+		got := passAsync(fair)
 		r.queued("orders", 1)
 		r.must(other.Unlock(ctx))
 		r.must(<-got)
@@ -584,11 +510,7 @@ func TestAFairLockIsFencedPerHolder(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				lease, err := c.As(fmt.Sprint(i)).Fair("orders", lock.Options{Fence: true}).Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(c.As(fmt.Sprint(i)).Fair("orders", lock.Options{Fence: true}))
 				mu.Lock()
 				if lease.Fence() <= last {
 					r.Errorf("fence %d after %d", lease.Fence(), last)
@@ -664,11 +586,7 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 			var all sync.WaitGroup
 			for range waiters {
 				all.Go(func() {
-					l, err := c.Fair(key, lock.Options{TTL: time.Minute}).Lock(ctx)
-					if err != nil {
-						r.Error(err)
-						return
-					}
+					l := r.lock(c.Fair(key, lock.Options{TTL: time.Minute}))
 					r.must(l.Unlock(ctx))
 				})
 			}
@@ -681,9 +599,7 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 		most := testtier.Size(256, 1024, 1024)
 		few, many := cost(16), cost(most)
 		t.Logf("commands a hand-over: %.1f with 16 waiters, %.1f with %d", few, many, most)
-		if many > few*1.1 {
-			r.Errorf("a hand-over takes %.1f commands with 16 waiters and %.1f with %d", few, many, most)
-		}
+		check.AtMost(r, many, few*1.1, "commands of a hand-over with %d waiters", most)
 	})
 }
 
@@ -700,33 +616,25 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 		"fenced":      {plain, lock.Options{TTL: 20 * time.Second, Fence: true}, 2},
 		"both fenced": {lock.Options{TTL: 20 * time.Second, Fence: true}, lock.Options{TTL: 20 * time.Second, Fence: true}, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				client := r.client(lock.Config{})
-				first := r.lock(client.Fair("orders", c.from))
-				won := make(chan *lock.Lease)
-				go func() {
-					next, err := client.Fair("orders", c.to).Lock(ctx)
-					if err != nil {
-						r.Error(err)
-					}
-					won <- next
-				}()
-				r.queued("orders", 1)
-				before := r.calls("evalsha")
-				r.must(first.Unlock(ctx))
-				next := <-won
-				if sent := r.calls("evalsha") - before; sent != c.commands {
-					r.Errorf("it took %d commands, want %d", sent, c.commands)
-				}
-				if left := r.rdb.PTTL(ctx, "orders").Val(); left <= c.to.TTL-5*time.Second || left > c.to.TTL {
-					r.Errorf("%v left", left)
-				}
-				if c.to.Fence != (next.Fence() > 0) {
-					r.Errorf("fence %d", next.Fence())
-				}
-				r.must(next.Unlock(ctx))
-			})
+		sub(t, name, onRedis, func(r *rig) {
+			client := r.client(lock.Config{})
+			first := r.lock(client.Fair("orders", c.from))
+			won := make(chan *lock.Lease)
+			go func() {
+				next, err := client.Fair("orders", c.to).Lock(ctx)
+				check.Is(r, err, nil)
+				won <- next
+			}()
+			r.queued("orders", 1)
+			before := r.calls("evalsha")
+			r.must(first.Unlock(ctx))
+			next := <-won
+			check.Equal(r, r.calls("evalsha")-before, c.commands, "commands")
+			if left := r.rdb.PTTL(ctx, "orders").Val(); left <= c.to.TTL-5*time.Second || left > c.to.TTL {
+				r.Errorf("%v left", left)
+			}
+			check.Equal(r, c.to.Fence, next.Fence() > 0, "fenced")
+			r.must(next.Unlock(ctx))
 		})
 	}
 }
@@ -753,8 +661,7 @@ func (r *rig) calls(name string) int {
 // heartbeat is later than that of a waiter that comes now.
 func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		lease := r.lock(near.Fair("orders", lock.Options{}))
 		clients := []*lock.Client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}
@@ -764,15 +671,13 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 				all.Go(func() {
 					short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 					defer cancel()
-					isError(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
+					check.Is(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
 				})
 			}
 			all.Wait()
 		}
 		time.Sleep(10 * time.Millisecond)
-		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n > 0 {
-			r.Errorf("%d waiters that have left are in the queue", n)
-		}
+		check.AtMost(r, r.rdb.ZCard(ctx, "{orders}:queue").Val(), 0, "waiters that have left are in the queue")
 
 		doomed, kill := context.WithCancel(ctx)
 		last := lockAsync(doomed, clients[2].Fair("orders", lock.Options{}))
@@ -788,9 +693,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		next := r.lock(near.Fair("orders", lock.Options{}))
-		if took := time.Since(released); took > 0 {
-			r.Errorf("the next one got in after %v", took)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next one got in after")
 		r.must(next.Unlock(ctx))
 		kill()
 		<-last.done

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -55,8 +56,7 @@ func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 func TestTheEndOfTheWaitingContextDoesNotEndTheLease(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		short, cancel := context.WithTimeout(ctx, time.Second)
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
-		r.must(err)
+		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short))(r)
 		cancel()
 		time.Sleep(time.Minute)
 		if !lease.Valid() || lease.Context().Err() != nil {
@@ -95,9 +95,7 @@ func TestErrorsTellWhyTheServerRefuses(t *testing.T) {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
 			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-			if !errors.Is(err, c.want) {
-				r.Errorf("%s: got %v, want %v", c.name, err, c.want)
-			}
+			check.Is(r, err, c.want, "%s", c.name)
 			for _, args := range c.undo {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
@@ -110,8 +108,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		m := c.Mutex("orders", lock.Options{TTL: time.Second})
-		warm, err := m.TryLock(ctx) // connected, and the script is loaded
-		r.must(err)
+		warm := r.locked(m) // connected, and the script is loaded
 		r.must(warm.Unlock(ctx))
 		r.link.FreezeReplies()
 		failed := make(chan error)
@@ -121,7 +118,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		}()
 		time.Sleep(990 * time.Millisecond) // the key still exists, but the holder may not rely on it
 		r.link.Thaw()
-		isError(r, <-failed, lock.ErrLost)
+		check.Is(r, <-failed, lock.ErrLost)
 		synctest.Wait()
 		r.holds("orders", "")
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -29,9 +30,7 @@ func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 				r.must(r.rdb.Del(ctx, "orders").Err()) // another client deletes the key
 			}
 		}
-		if got := r.rdb.Get(ctx, "{orders}:fence").Val(); got != "30" {
-			r.Errorf("the counter is at %q after 30 holds", got)
-		}
+		check.Equal(r, r.rdb.Get(ctx, "{orders}:fence").Val(), "30", "the counter after 30 holds")
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"locktop/internal/check"
 )
 
 // Scenario 58.
@@ -24,9 +26,7 @@ func TestOfTwoClocksTheOneThatHasAdvancedFurtherDecides(t *testing.T) {
 			t.Fatalf("%s: the clocks show %v and %v", name, now.Round(0).Sub(sent.Round(0)), now.Sub(sent))
 		}
 		h := &hold{base: &base{}, sent: sent, ttl: 10 * time.Second}
-		if h.pastDeadline(now) != c.over {
-			t.Errorf("%s: over is %v", name, !c.over)
-		}
+		check.Equal(t, h.pastDeadline(now), c.over, "%s: over", name)
 	}
 }
 

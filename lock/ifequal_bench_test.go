@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -16,14 +17,9 @@ import (
 func BenchmarkExtension(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(b).Addr()})
 	b.Cleanup(func() { rdb.Close() })
-	sha, err := rdb.ScriptLoad(b.Context(), lua("mutex_extend")).Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	sha := check.Must(rdb.ScriptLoad(b.Context(), lua("mutex_extend")).Result())(b)
 	key, token := "orders", defaultOwner()+"~"+"0193b5c1-7c2a-7e3b-8a4d-0123456789ab"
-	if err := rdb.Set(b.Context(), key, token, defaultTTL).Err(); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, rdb.Set(b.Context(), key, token, defaultTTL).Err())
 	for _, way := range []struct {
 		name string
 		argv []any
@@ -44,9 +40,7 @@ func BenchmarkExtension(b *testing.B) {
 					}
 					return nil
 				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				check.OK(b, err)
 				n += 64
 			}
 			b.ReportMetric(1e9*(cpuOf(b, rdb)-before)/float64(n), "server-ns/op")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -31,9 +32,7 @@ func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		for range 5 {
 			r.must(lease.Extend(ctx, 2*time.Minute))
-			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 119*time.Second {
-				r.Errorf("PTTL %v after an extension by 2 min", ttl)
-			}
+			check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 119*time.Second, "PTTL after an extension by 2 min")
 		}
 		scripts := r.calls("eval")
 		if sets := r.calls("set"); known && (sets != 5 || scripts != 0) || !known && (sets != 1 || scripts < 5) {
@@ -47,14 +46,12 @@ func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
 // IFEQ and one that does.
 func withAndWithoutIFEQ(t *testing.T, f func(*rig)) {
 	onBoth(t, f)
-	t.Run("IFEQ", func(t *testing.T) {
-		inBubble(t, func(r *rig) {
-			r.embedded.KnowIfEqual()
-			if !r.knowsIfEqual() {
-				r.Fatal("the server does not know IFEQ")
-			}
-			f(r)
-		})
+	sub(t, "IFEQ", inBubble, func(r *rig) {
+		r.embedded.KnowIfEqual()
+		if !r.knowsIfEqual() {
+			r.Fatal("the server does not know IFEQ")
+		}
+		f(r)
 	})
 }
 
@@ -69,13 +66,9 @@ func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
 				if other != "" {
 					r.must(r.rdb.Set(ctx, key, other, 10*time.Second).Err())
 				}
-				if err := lease.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-					r.Errorf("%s: got %v, want ErrLost", key, err)
-				}
+				check.Is(r, lease.Extend(ctx, time.Minute), lock.ErrLost, "%s", key)
 				r.holds(key, other)
-				if ttl := r.rdb.PTTL(ctx, key).Val(); ttl > 10*time.Second {
-					r.Errorf("%s: PTTL %v", key, ttl)
-				}
+				check.AtMost(r, r.rdb.PTTL(ctx, key).Val(), 10*time.Second, "%s: PTTL", key)
 			}
 		})
 	}

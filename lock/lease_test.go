@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -17,15 +18,9 @@ import (
 // Scenario 6: a failed TryLock returns nil, on which a deferred Unlock is called.
 func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 	for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": new(lock.Lease)} {
-		if lease.Valid() {
-			t.Errorf("%s is valid", name)
-		}
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrArgument) {
-			t.Errorf("unlock %s: got %v, want ErrArgument", name, err)
-		}
-		if err := lease.Extend(ctx, time.Second); !errors.Is(err, lock.ErrArgument) {
-			t.Errorf("extend %s: got %v, want ErrArgument", name, err)
-		}
+		check.False(t, lease.Valid(), "%s is valid", name)
+		check.Is(t, lease.Unlock(ctx), lock.ErrArgument, "unlock %s", name)
+		check.Is(t, lease.Extend(ctx, time.Second), lock.ErrArgument, "extend %s", name)
 	}
 }
 
@@ -77,9 +72,7 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 				default:
 					gaveUp++
 					time.Sleep(time.Second)
-					if r.rdb.Exists(ctx, key).Val() != 0 {
-						r.Errorf("%s: a lock without a lease", key)
-					}
+					check.Equal(r, r.rdb.Exists(ctx, key).Val(), 0, "%s: a lock without a lease", key)
 				}
 			}
 		}
@@ -92,19 +85,14 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		work, cancel := context.WithCancel(ctx)
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(work)
-		r.must(err)
+		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(work))(r)
 		context.AfterFunc(work, func() { _ = lease.Unlock(work) })
 		cancel()
 		<-lease.Context().Done()
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrReleased) {
-			r.Errorf("it ended with %v, want ErrReleased", cause)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrReleased, "it ended with")
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrReleased) {
-			r.Errorf("unlocked again: got %v, want ErrReleased", err)
-		}
+		check.Is(r, lease.Unlock(ctx), lock.ErrReleased, "unlocked again")
 		r.holds("orders", "stranger")
 	})
 }
@@ -113,18 +101,13 @@ func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 func TestALeaseThatIsTiedToAContextEndsWithItThoughTheServerIsSilent(t *testing.T) {
 	onChild(t, func(r *rig, child *server.Child) {
 		work, cancel := context.WithCancel(ctx)
-		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Hour}).Lock(work)
-		r.must(err)
+		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Hour}).Lock(work))(r)
 		unlocked := make(chan error, 1)
 		context.AfterFunc(work, func() { unlocked <- lease.Unlock(work) })
 		r.must(child.Freeze())
 		cancel()
-		if err := <-unlocked; !errors.Is(err, context.Canceled) {
-			r.Errorf("got %v, want the context's error", err)
-		}
-		if lease.Valid() {
-			r.Error("it is valid yet")
-		}
+		check.Is(r, <-unlocked, context.Canceled)
+		check.False(r, lease.Valid(), "it is valid yet")
 		r.must(child.Continue())
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 	})

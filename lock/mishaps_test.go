@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock"
 )
@@ -76,9 +77,7 @@ func TestAWaiterSitsOutFullMemory(t *testing.T) {
 		r.until("the waiter to listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] > 0 })
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(held.Unlock(ctx))
-		if _, err := a.Mutex("others", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrOOM) {
-			r.Errorf("the memory is full, and TryLock says %v", err)
-		}
+		check.Is(r, tried(a.Mutex("others", lock.Options{}).TryLock(ctx)), lock.ErrOOM, "the memory is full, and TryLock")
 		select {
 		case err := <-got:
 			r.Fatalf("Lock ended its wait: %v", err)
@@ -104,9 +103,7 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	if _, err := a.Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrMisconfigured) || !errors.Is(err, lock.ErrLoading) {
 		t.Errorf("TryLock: got %v, want ErrMisconfigured", err)
 	}
-	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrMisconfigured) {
-		t.Errorf("Unlock: got %v, want ErrMisconfigured", err)
-	}
+	check.Is(t, held.Unlock(ctx), lock.ErrMisconfigured, "Unlock")
 	next := make(chan error, 1)
 	go func() {
 		_, err := b.Mutex("held", lock.Options{}).Lock(ctx)
@@ -142,10 +139,7 @@ func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 		"nest": "*1\r\n", "line": "+x", "array": "*4096\r\n*4096\r\n:1\r\n:1\r\n", "bulk": "$4000000\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
 	} {
 		t.Run(name, func(t *testing.T) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ln := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			var conns sync.WaitGroup
 			conns.Go(func() {
 				for {
@@ -158,9 +152,7 @@ func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 			})
 			rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), MaxRetries: -1})
 			c, err := lock.New(rdb, lock.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -216,14 +208,7 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 		c := r.client(lock.Config{})
 		reader := r.client(lock.Config{})
 		first := r.lock(reader.RW("rates", lock.Options{}).Reader())
-		patient := make(chan error, 1)
-		go func() {
-			lease, err := c.As("patient").RW("rates", lock.Options{}).Writer().Lock(ctx)
-			if err == nil {
-				err = lease.Unlock(ctx)
-			}
-			patient <- err
-		}()
+		patient := passAsync(c.As("patient").RW("rates", lock.Options{}).Writer())
 		time.Sleep(10 * time.Millisecond)
 		for range 10 {
 			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)

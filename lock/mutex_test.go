@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -27,9 +28,7 @@ func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 			r.Errorf("token %q is not the owner's label and a uuid", lease.Token())
 		}
 		r.lives("orders", 5*time.Second, began)
-		if n := r.rdb.DBSize(ctx).Val(); n != 1 {
-			r.Errorf("%d keys, want the lock alone", n)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 1, "keys")
 		if !lease.Valid() || lease.Context().Err() != nil {
 			r.Error("a fresh lease is not valid")
 		}
@@ -59,15 +58,9 @@ func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 		c := r.client(lock.Config{})
 		lease := r.lock(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))
-		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-			r.Errorf("%d keys left behind", n)
-		}
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrReleased) {
-			r.Errorf("the lease's context ended with %v", cause)
-		}
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrReleased) {
-			r.Errorf("second unlock: %v", err)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
+		check.Is(r, context.Cause(lease.Context()), lock.ErrReleased, "the lease's context ended with")
+		check.Is(r, lease.Unlock(ctx), lock.ErrReleased, "second unlock")
 		again := r.locked(c.As("b").Mutex("orders", lock.Options{}))
 		r.must(again.Unlock(ctx))
 	})
@@ -78,9 +71,7 @@ func TestUnlockLeavesAStrangersLockAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("unlock ended with %v, want ErrLost", err)
-		}
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost, "unlock ended with")
 		r.holds("orders", "stranger")
 	})
 }
@@ -93,9 +84,7 @@ func TestUnlockAfterExpiryLeavesTheNextHolderAlone(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		theirs := r.locked(b.Mutex("orders", lock.Options{}))
 		for range 2 {
-			if err := mine.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-				r.Errorf("unlock ended with %v, want ErrLost", err)
-			}
+			check.Is(r, mine.Unlock(ctx), lock.ErrLost, "unlock ended with")
 		}
 		r.holds("orders", theirs.Token())
 	})
@@ -118,9 +107,7 @@ func TestOneOfManyAttemptsAtOnceSucceeds(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if won.Load() != 1 {
-			r.Errorf("%d of 100 won", won.Load())
-		}
+		check.Equal(r, won.Load(), 1, "winners of 100")
 	})
 }
 
@@ -129,10 +116,8 @@ func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		isError(r, err, lock.ErrWrongType)
-		if v := r.rdb.HGet(ctx, "orders", "field").Val(); v != "value" {
-			r.Errorf("the hash now holds %q", v)
-		}
+		check.Is(r, err, lock.ErrWrongType)
+		check.Equal(r, r.rdb.HGet(ctx, "orders", "field").Val(), "value", "the hash now holds")
 	})
 }
 
@@ -151,9 +136,7 @@ func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 			{TTL: time.Second, Renew: lock.Renew{Max: -1}},
 			{TTL: time.Second, Renew: lock.Renew{MaxHold: -1}},
 		} {
-			if _, err := c.Mutex("orders", o).Lock(ctx); !errors.Is(err, lock.ErrArgument) {
-				r.Errorf("%+v: got %v, want ErrArgument", o, err)
-			}
+			check.Is(r, tried(c.Mutex("orders", o).Lock(ctx)), lock.ErrArgument, "%+v", o)
 		}
 	})
 }
@@ -162,7 +145,7 @@ func TestAnOwnersLabelHasABound(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
 		_, err := r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)
-		isError(r, err, lock.ErrArgument)
+		check.Is(r, err, lock.ErrArgument)
 	})
 }
 
@@ -175,9 +158,7 @@ func TestAnyBytesAreAName(t *testing.T) {
 			r.holds(key, lease.Token())
 			r.must(lease.Unlock(ctx))
 		}
-		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-			r.Errorf("%d keys left behind", n)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 	})
 }
 
@@ -196,12 +177,8 @@ func TestTheHolderOfAMutexIsRefusedToo(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
 		lease := r.locked(m)
-		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("second hold: %v", err)
-		}
-		if !lease.Valid() {
-			r.Error("the first hold ended")
-		}
+		check.Is(r, tried(m.TryLock(ctx)), lock.ErrHeld, "second hold")
+		check.True(r, lease.Valid(), "the first hold ended")
 	})
 }
 
@@ -214,9 +191,7 @@ func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err())
-		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("the mutex got in beside SET NX: %v", err)
-		}
+		check.Is(r, tried(m.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside SET NX")
 	})
 }
 
@@ -231,9 +206,7 @@ func TestExtendSetsTheTimeLeft(t *testing.T) {
 				r.Errorf("extended to %v, the deadline is %v after the begin", ttl, validity)
 			}
 		}
-		if err := lease.Extend(ctx, 0); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("extending by nothing: %v", err)
-		}
+		check.Is(r, lease.Extend(ctx, 0), lock.ErrArgument, "extending by nothing")
 	})
 }
 
@@ -242,7 +215,7 @@ func TestExtendNeverMakesALostLockAnew(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		isError(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
+		check.Is(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
 		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Error("the lease goes on after its key was deleted")
 		}
@@ -253,8 +226,7 @@ func TestExtendNeverMakesALostLockAnew(t *testing.T) {
 func TestOneRoundTripEach(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		warm, err := m.Lock(ctx) // the scripts are loaded from now on
-		r.must(err)
+		warm := r.lock(m) // the scripts are loaded from now on
 		r.must(warm.Unlock(ctx))
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		lease := r.lock(m)
@@ -293,7 +265,7 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 func TestAUserWithoutScriptsGetsNoLock(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
-		isError(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
+		check.Is(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
 		r.holds("orders", "")
 	})
 }
@@ -329,18 +301,12 @@ func TestCloseReleasesAndTurnsWaitersAway(t *testing.T) {
 		}
 		r.must(c.Close())
 		for range cap(refused) {
-			if err := <-refused; !errors.Is(err, lock.ErrClosed) {
-				r.Errorf("a waiter got %v, want ErrClosed", err)
-			}
+			check.Is(r, <-refused, lock.ErrClosed, "a waiter")
 		}
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrClosed) {
-			r.Errorf("the lease ended with %v", cause)
-		}
+		check.Is(r, context.Cause(held.Context()), lock.ErrClosed, "the lease ended with")
 		r.holds("mine", "")
 		r.holds("theirs", "stranger")
-		if _, err := c.Mutex("mine", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrClosed) {
-			r.Errorf("locking after Close: %v", err)
-		}
+		check.Is(r, tried(c.Mutex("mine", lock.Options{}).Lock(ctx)), lock.ErrClosed, "locking after Close")
 	})
 }
 

@@ -2,10 +2,10 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -35,9 +35,7 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 				time.Sleep(400 * time.Millisecond)
 			}
 			cancel()
-			if err := <-waiter; !errors.Is(err, context.Canceled) {
-				r.Errorf("%q was granted while it was held: %v", braced.Key(), err)
-			}
+			check.Is(r, <-waiter, context.Canceled, "%q was granted while it was held", braced.Key())
 			r.must(braced.Unlock(ctx))
 			r.until("the queue to be left", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 0 })
 		}
@@ -62,8 +60,6 @@ func TestAWaiterDoesNotSleepBehindOneForAnotherName(t *testing.T) {
 		time.Sleep(time.Second)
 		freed := time.Now()
 		r.must(plain.Unlock(ctx))
-		if took := (<-next).Sub(freed); took > 10*time.Millisecond {
-			r.Errorf("the next one got in %v after the release", took)
-		}
+		check.AtMost(r, (<-next).Sub(freed), 10*time.Millisecond, "the next one got in after the release")
 	})
 }

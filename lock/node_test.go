@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -13,10 +15,7 @@ import (
 func TestAnExtensionAfterTheReleaseFindsTheLockLost(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
-	q, err := NewQuorum([]*redis.Client{rdb}, QuorumConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := check.Must(NewQuorum([]*redis.Client{rdb}, QuorumConfig{}))(t)
 	defer q.Close()
 	a := q.Redlock("orders", Options{}).redlock.newAttempt()
 	a.states[0].held = true
@@ -25,9 +24,7 @@ func TestAnExtensionAfterTheReleaseFindsTheLockLost(t *testing.T) {
 	if reply != int64(0) || err != nil {
 		t.Errorf("the extension ended with %v, %v; want 0", reply, err)
 	}
-	if q.nodes.nodes[0].unresponsive.Load() {
-		t.Error("the node counts as one that does not answer")
-	}
+	check.False(t, q.nodes.nodes[0].unresponsive.Load(), "the node counts as one that does not answer")
 }
 
 // The uptime of a server may be 1 s too large: it then is 9 s old when it says 10.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -35,10 +36,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	defer rdb.Close()
 	const channel = "{k}:free"
 	before := goleak.IgnoreCurrent()
-	c, err := New(rdb, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Must(New(rdb, Config{}))(t)
 	n := &c.core.notifier
 	q := n.use(channel, "")
 	for deadline := time.Now().Add(10 * time.Second); !q.subscribed(); time.Sleep(time.Millisecond) {
@@ -51,9 +49,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	for range 1000 {
 		pipe.Publish(ctx, channel, strings.Repeat("x", 10))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(pipe.Exec(ctx))(t)
 	for deadline := time.Now().Add(10 * time.Second); !inSelect("initAllChan"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the channel of go-redis is not full")
@@ -61,17 +57,13 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	}
 	c.core.stop()
 	n.mu.Unlock()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.Close())
 	_ = rdb.Close() // its connections have goroutines, too
-	err = goleak.Find(before)
+	err := goleak.Find(before)
 	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
 		err = goleak.Find(before)
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	check.Is(t, err, nil)
 }
 
 // subscriptions is what a server knows of the requests of a notifier.
@@ -175,9 +167,7 @@ func TestATimerThatRunsLateDropsNothing(t *testing.T) {
 		q := n.use("free", "")
 		n.endUse(q)
 		n.dropIdle(q)
-		if n.queue("free") != q {
-			t.Error("a queue was dropped before its delay was over")
-		}
+		check.Equal(t, n.queue("free"), q, "a queue was dropped before its delay was over")
 		time.Sleep(2 * unsubscribeDelay)
 		next := n.use("free", "")
 		n.dropIdle(q)
@@ -222,9 +212,7 @@ func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
 func TestAConfirmedSubscriptionWakesTheFirstWaiter(t *testing.T) {
 	q := &waitQueue{channel: "free"}
 	first := q.join("")
-	if q.subscribed() {
-		t.Error("the queue is subscribed before the confirmation")
-	}
+	check.False(t, q.subscribed(), "the queue is subscribed before the confirmation")
 	q.onSubscribed("free")
 	if !q.subscribed() || !woken(first) {
 		t.Error("want the queue subscribed and the first waiter woken")
@@ -245,9 +233,7 @@ func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 				q.wakeFirst()
 			}
 			q.leave(first, c.won)
-			if woken(next) != c.wake {
-				t.Errorf("the next one was woken: %v, want %v", !c.wake, c.wake)
-			}
+			check.Equal(t, woken(next), c.wake, "the next one was woken")
 		})
 	}
 }
@@ -289,8 +275,6 @@ func TestCompanionKeysShareTheSlotOfTheirLock(t *testing.T) {
 		"a{}b":          "{a{}b}:free",
 		"":              "{}:free",
 	} {
-		if got := companionKey(key, "free"); got != want {
-			t.Errorf("companionKey(%q) = %q, want %q", key, got, want)
-		}
+		check.Equal(t, companionKey(key, "free"), want, "companionKey(%q)", key)
 	}
 }

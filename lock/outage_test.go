@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/lock"
@@ -43,9 +44,7 @@ func TestAnEvictedLockIsNoticed(t *testing.T) {
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1kb").Err())
 		_ = r.rdb.Set(ctx, "ordinary", "x", 0).Err() // makes room, or fails because there is none
 		<-lease.Context().Done()
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-			r.Errorf("it ended with %v, want ErrLost", cause)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
 	})
 }
 
@@ -61,15 +60,11 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 		}
 		go func() {
 			lease, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-			}
+			check.Is(r, err, nil)
 			next <- lease
 		}()
 		<-held.Context().Done()
-		if time.Now().Before(held.Deadline()) {
-			r.Error("the lease ended before its deadline")
-		}
+		check.False(r, time.Now().Before(held.Deadline()), "the lease ended before its deadline")
 		lease := <-next
 		if got := time.Since(paused); got < 1900*time.Millisecond {
 			r.Errorf("a client acquired the lock after %v, while the server did not write", got)
@@ -108,22 +103,20 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 		"a status":             []byte("+QUEUED\r\n"),
 		"an empty list":        []byte("*0\r\n"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				g := &corruptingDialer{dial: r.via.Options().Dialer, noise: noise}
-				r.over(g.connect)
-				c := r.client(lock.Config{})
-				warm := r.locked(c.Mutex("warm", lock.Options{}))
-				r.must(warm.Unlock(ctx))
-				g.on.Store(true)
-				if _, err := c.Mutex("orders", lock.Options{}).TryLock(ctx); err == nil {
-					r.Error("nonsense was taken for a lock")
-				}
-				g.on.Store(false)
-				r.until("what the server understood to be undone", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
-				lease := r.lock(c.Mutex("orders", lock.Options{}))
-				r.must(lease.Unlock(ctx))
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			g := &corruptingDialer{dial: r.via.Options().Dialer, noise: noise}
+			r.over(g.connect)
+			c := r.client(lock.Config{})
+			warm := r.locked(c.Mutex("warm", lock.Options{}))
+			r.must(warm.Unlock(ctx))
+			g.on.Store(true)
+			if _, err := c.Mutex("orders", lock.Options{}).TryLock(ctx); err == nil {
+				r.Error("nonsense was taken for a lock")
+			}
+			g.on.Store(false)
+			r.until("what the server understood to be undone", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+			lease := r.lock(c.Mutex("orders", lock.Options{}))
+			r.must(lease.Unlock(ctx))
 		})
 	}
 }
@@ -272,8 +265,7 @@ func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 		lease := r.lock(c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 20 * time.Millisecond}}))
 		r.until("a renewal", func() bool { return d.count(lock.Renewed) > 0 })
 		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
-		stranger, err := net.Dial("tcp", r.rdb.Options().Addr)
-		r.must(err)
+		stranger := check.Must(net.Dial("tcp", r.rdb.Options().Addr))(r)
 		defer stranger.Close()
 		if answer, _ := io.ReadAll(stranger); !bytes.Contains(answer, []byte("max number of clients")) {
 			r.Fatalf("the server is not full: %q", answer)
@@ -293,12 +285,10 @@ func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))
 		r.must(child.Freeze())
 		<-lease.Context().Done() // by the local clock
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-			r.Errorf("it ended with %v, want ErrLost", cause)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
 		time.Sleep(ttl / 5)
 		r.must(child.Continue())
-		isError(r, lease.Unlock(ctx), lock.ErrLost)
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
 		next := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.holds("orders", next.Token())
 	})

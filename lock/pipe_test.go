@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -37,39 +37,24 @@ func TestAcquiresThatAreGivenUpAreUndoneAmongOthers(t *testing.T) {
 
 // lockBriefly locks with a short timeout, and checks the result.
 func (r *rig) lockBriefly(m *lock.Mutex) {
-	brief, cancel := context.WithTimeout(ctx, rand.N(400*time.Microsecond))
-	defer cancel()
+	brief := r.soon(rand.N(400 * time.Microsecond))
 	lease, err := m.TryLock(brief)
 	if err != nil {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			r.Error(err)
-		}
+		check.Is(r, err, context.DeadlineExceeded)
 		return
 	}
-	if stored := r.rdb.Get(ctx, lease.Key()).Val(); stored != lease.Token() {
-		r.Errorf("%q holds %q, want our token %q", lease.Key(), stored, lease.Token())
-	}
-	if err := lease.Unlock(ctx); err != nil {
-		r.Error(err)
-	}
+	check.Equal(r, r.rdb.Get(ctx, lease.Key()).Val(), lease.Token(), "%q holds", lease.Key())
+	check.Is(r, lease.Unlock(ctx), nil)
 }
 
 func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
 	child := server.ForTest(t, "--requirepass", "secret")
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})
 	t.Cleanup(func() { rdb.Close() })
-	c, err := lock.New(rdb, lock.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Must(lock.New(rdb, lock.Config{}))(t)
 	t.Cleanup(func() { c.Close() })
-	lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if stored := rdb.Get(ctx, "orders").Val(); stored != lease.Token() {
-		t.Errorf("database 5 holds %q, want %q", stored, lease.Token())
-	}
+	lease := check.Must(c.Mutex("orders", lock.Options{}).TryLock(ctx))(t)
+	check.Equal(t, rdb.Get(ctx, "orders").Val(), lease.Token(), "database 5 holds")
 }
 
 func TestAUserWhoMayNotPingCanLock(t *testing.T) {
@@ -78,8 +63,7 @@ func TestAUserWhoMayNotPingCanLock(t *testing.T) {
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
 		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		defer c.Close()
 		lease := r.locked(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -55,9 +56,7 @@ func TestProcessesThatDieDelayOtherWritersOnlyBriefly(t *testing.T) {
 		j.readers.Wait()
 		holds, longest := j.longestPause()
 		t.Logf("%d holds; the lock was free for %v at most", holds, longest)
-		if holds < atLeast {
-			t.Errorf("%d holds in %v, want at least %d", holds, length, atLeast)
-		}
+		check.AtLeast(t, holds, atLeast, "holds in %v", length)
 		if limit := writerTTL + time.Second; proving() && longest > limit {
 			t.Errorf("the lock was free for %v while writers waited, want at most %v", longest, limit)
 		}

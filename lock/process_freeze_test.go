@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -36,8 +37,7 @@ func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
 // client has the lock.
 func (r *rig) freezeAndWake(l lock.Locker) {
 	worker := r.worker("hold")
-	in, err := worker.StdinPipe()
-	r.must(err)
+	in := check.Must(worker.StdinPipe())(r)
 	out, err := worker.StdoutPipe()
 	r.must(err)
 	worker.Stderr = os.Stderr
@@ -58,9 +58,7 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 		told = append(told, lines.Text())
 	}
 	r.must(worker.Wait())
-	if want := "valid=false lost=true unlock=true"; strings.Join(told, " ") != want {
-		r.Errorf("the worker found %q, want %q", told, want)
-	}
+	check.Equal(r, strings.Join(told, " "), "valid=false lost=true unlock=true", "the worker that found %q", told)
 	r.holds("mutex", next.Token())
 	r.must(next.Unlock(ctx))
 }
@@ -72,11 +70,9 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		worker := r.worker("write")
-		out, err := worker.StdoutPipe()
-		r.must(err)
+		out := check.Must(worker.StdoutPipe())(r)
 		worker.Stderr = os.Stderr
-		in, err := worker.StdinPipe()
-		r.must(err)
+		in := check.Must(worker.StdinPipe())(r)
 		r.must(worker.Start())
 		t.Cleanup(func() { _ = worker.Process.Kill() })
 		lines := bufio.NewScanner(out)
@@ -88,15 +84,12 @@ func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 		if written, err := store(r.rdb, next.Fence(), "next"); !written || err != nil {
 			r.Fatalf("the holder's write was refused: %v", err)
 		}
-		_, err = io.WriteString(in, "go on\n")
-		r.must(err)
+		check.Must(io.WriteString(in, "go on\n"))(r)
 		r.must(worker.Process.Signal(syscall.SIGCONT))
 		if !lines.Scan() || lines.Text() != "written=false" {
 			r.Errorf("the worker says %q (%v), want its write refused", lines.Text(), lines.Err())
 		}
 		r.must(worker.Wait())
-		if v := r.rdb.HGet(ctx, "resource", "value").Val(); v != "next" {
-			r.Errorf("the resource holds %q", v)
-		}
+		check.Equal(r, r.rdb.HGet(ctx, "resource", "value").Val(), "next", "the resource holds")
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -138,8 +139,7 @@ return 1`, []string{"resource"}, fence, value).Bool()
 // worker returns a process that does a job on the rig's server.
 func (r *rig) worker(job string) *exec.Cmd {
 	r.Helper()
-	self, err := os.Executable()
-	r.must(err)
+	self := check.Must(os.Executable())(r)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), workerJob+"="+job, workerAddr+"="+r.rdb.Options().Addr)
 	return cmd

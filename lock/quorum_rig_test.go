@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -18,7 +19,7 @@ import (
 
 // nodes is a set of independent servers for tests.
 type nodes struct {
-	*testing.T
+	tester
 	links    []*netfault.Network // between the lock clients and each server
 	rdbs     []*redis.Client     // another client of each server
 	via      []*redis.Client     // argument of lock.NewQuorum
@@ -28,14 +29,14 @@ type nodes struct {
 // tooLate reports whether more time has passed than a promise allows: under a fake clock, and else
 // as the function tooLate.
 func (r *nodes) tooLate(passed, limit time.Duration) bool {
-	return r.children == nil && passed > limit || tooLate(passed, limit)
+	return r.fake && passed > limit || tooLate(passed, limit)
 }
 
 // nodesInBubble runs f on n embedded servers under a fake clock.
 func nodesInBubble(t *testing.T, n int, f func(*nodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &nodes{T: t}
+		r := &nodes{tester: tester{t, true}}
 		for i := range n {
 			e := server.NewPiped()
 			t.Cleanup(e.Close)
@@ -49,7 +50,7 @@ func nodesInBubble(t *testing.T, n int, f func(*nodes)) {
 func nodesOnRedis(t *testing.T, n int, f func(*nodes), args ...string) {
 	t.Helper()
 	beside(t)
-	r := &nodes{T: t}
+	r := &nodes{tester: tester{T: t}}
 	for range n {
 		child := server.ForTest(t, args...)
 		r.children = append(r.children, child)
@@ -93,7 +94,7 @@ func (r *nodes) add(addr string, dial netfault.Dialer) {
 // nodeTimeout returns the time-out of a node. On real servers it is long enough for a
 // busy machine.
 func (r *nodes) nodeTimeout() time.Duration {
-	if r.children == nil {
+	if r.fake {
 		return 200 * time.Millisecond
 	}
 	return time.Second
@@ -102,10 +103,7 @@ func (r *nodes) nodeTimeout() time.Duration {
 // quorum returns a quorum of all nodes, which the test closes at its end.
 func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 	r.Helper()
-	q, err := lock.NewQuorum(r.via, cfg)
-	if err != nil {
-		r.Fatal(err)
-	}
+	q := check.Must(lock.NewQuorum(r.via, cfg))(r)
 	r.Cleanup(func() { _ = q.Close() })
 	return q
 }
@@ -116,30 +114,6 @@ func (r *nodes) warm(q *lock.Quorum) {
 	lease := r.lock(q.Redlock("warm", lock.Options{}))
 	r.must(lease.Unlock(ctx))
 	r.until("all nodes to be warm", func() bool { return r.count("warm", "") == len(r.rdbs) })
-}
-
-// must ends the test if err is not nil.
-func (r *nodes) must(err error) {
-	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
-}
-
-// lock acquires a lock, and waits for it.
-func (r *nodes) lock(l lock.Locker) *lock.Lease {
-	r.Helper()
-	lease, err := l.Lock(ctx)
-	r.must(err)
-	return lease
-}
-
-// locked acquires a lock that must be free.
-func (r *nodes) locked(l lock.Locker) *lock.Lease {
-	r.Helper()
-	lease, err := l.TryLock(ctx)
-	r.must(err)
-	return lease
 }
 
 // count returns on how many nodes key has a value; an empty value means no key. Nodes
@@ -153,12 +127,6 @@ func (r *nodes) count(key, value string) int {
 		}
 	}
 	return n
-}
-
-// until waits until true returns true on real servers.
-func (r *nodes) until(what string, true func() bool) {
-	r.Helper()
-	until(r.T, r.children == nil, what, true)
 }
 
 // down cuts nodes off: sent requests are lost, and new connections fail.
@@ -180,7 +148,7 @@ func (r *nodes) up() {
 func (r *nodes) freeze(which ...int) {
 	r.Helper()
 	for _, i := range which {
-		if r.children != nil {
+		if !r.fake {
 			r.must(r.children[i].Freeze())
 		} else {
 			r.links[i].Freeze()
@@ -192,7 +160,7 @@ func (r *nodes) freeze(which ...int) {
 func (r *nodes) resume(which ...int) {
 	r.Helper()
 	for _, i := range which {
-		if r.children != nil {
+		if !r.fake {
 			r.must(r.children[i].Continue())
 		} else {
 			r.links[i].Thaw()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -64,17 +65,11 @@ func chaosSettings(t *testing.T) (length time.Duration, seed uint64) {
 	t.Helper()
 	length, seed = 4*time.Second, rand.Uint64()
 	if s := os.Getenv(chaosTime); s != "" {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := check.Must(time.ParseDuration(s))(t)
 		length = d
 	}
 	if s := os.Getenv(chaosSeed); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := check.Must(strconv.ParseUint(s, 10, 64))(t)
 		seed = n
 	}
 	return length, seed

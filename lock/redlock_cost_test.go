@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -63,8 +64,7 @@ func (r *nodes) resetStats() {
 // stats returns the commands that a node has executed.
 func (r *nodes) stats(node int) string {
 	r.Helper()
-	info, err := r.rdbs[node].Info(ctx, "commandstats").Result()
-	r.must(err)
+	info := check.Must(r.rdbs[node].Info(ctx, "commandstats").Result())(r)
 	return info
 }
 
@@ -76,9 +76,7 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 		for range 3 {
 			lease := r.lock(q.Redlock("orders", lock.Options{}))
 			r.until("the third node's refusal", func() bool { return errors.Is(lease.Votes()[2].Err, lock.ErrNoPermission) })
-			if n := r.count("orders", lease.Token()); n != 2 {
-				r.Errorf("%d nodes have a copy, want 2", n)
-			}
+			check.Equal(r, r.count("orders", lease.Token()), 2, "nodes have a copy")
 			r.must(lease.Unlock(ctx))
 		}
 	})
@@ -120,9 +118,7 @@ func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		time.AfterFunc(100*time.Millisecond, func() { r.resume(3, 4) }) // their time-out has passed long ago
 		r.must(q.Close())
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d of 5 nodes were released when Close returned", n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "released nodes of 5 when Close returned")
 	})
 }
 
@@ -138,9 +134,7 @@ func TestAReleaseThatFindsTooFewCopiesReturnsErrLost(t *testing.T) {
 			return errors.Is(votes[3].Err, lock.ErrHeld) && errors.Is(votes[4].Err, lock.ErrHeld)
 		})
 		r.must(r.rdbs[0].Del(ctx, "orders").Err())
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost: two of five copies are no quorum", err)
-		}
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
 		r.until("the release", func() bool { return r.count("orders", "") == 3 && r.count("orders", "stray") == 2 })
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -35,9 +36,7 @@ func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing
 		if took < r.nodeTimeout() {
 			r.Fatalf("took %v: the frozen node was not asked", took)
 		}
-		if n := r.countOf([]int{1, 2, 3, 4}, "orders", lease.Token()); n < 3 {
-			r.Errorf("the token is on %d nodes", n)
-		}
+		check.AtLeast(r, r.countOf([]int{1, 2, 3, 4}, "orders", lease.Token()), 3, "nodes with the token")
 		latest := began.Add(10*time.Second - drift(10*time.Second) + took - r.nodeTimeout())
 		if d := lease.Deadline(); d.After(latest) {
 			r.Errorf("the lease ends %v after the first request", d.Sub(began))
@@ -162,9 +161,7 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 		if took := time.Since(began); r.tooLate(took, 2*r.nodeTimeout()) {
 			r.Errorf("Unlock took %v", took)
 		}
-		if !errors.Is(err, lock.ErrNoQuorum) {
-			r.Errorf("got %v, want ErrNoQuorum: the copies of three of five nodes are unknown", err)
-		}
+		check.Is(r, err, lock.ErrNoQuorum)
 		r.resume(0, 1, 2)
 		r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
 	})
@@ -198,8 +195,7 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 		}
 
 		r.restart(1, 3, 4)
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		for lease, err = m.Lock(short); errors.Is(err, lock.ErrNoQuorum); lease, err = m.Lock(short) {
 			time.Sleep(time.Millisecond) // connections need time to recover
 		}
@@ -279,11 +275,9 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		isError(r, <-failed, lock.ErrLost)
+		check.Is(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 
@@ -368,9 +362,7 @@ func TestANodeVotesOnceItIsOldEnough(t *testing.T) {
 			lease, err = m.TryLock(ctx)
 		}
 		r.must(err)
-		if took := time.Since(began); took < 900*time.Millisecond {
-			r.Errorf("it voted after %v", took)
-		}
+		check.AtLeast(r, time.Since(began), 900*time.Millisecond, "it voted after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -385,9 +377,7 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 		for i, most := range []time.Duration{r.nodeTimeout(), 0} { // known to be down the second time
 			began := time.Now()
 			lease := r.locked(m)
-			if took := time.Since(began); took > most {
-				r.Errorf("attempt %d took %v, want at most %v", i, took, most)
-			}
+			check.AtMost(r, time.Since(began), most, "attempt %d took", i)
 			r.must(lease.Unlock(ctx))
 		}
 	})
@@ -402,7 +392,7 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 		deadline := lease.Deadline()
 		r.freeze(0, 1, 2)
 
-		isError(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
+		check.Is(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
 		if !lease.Deadline().Equal(deadline) {
 			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
 		}
@@ -411,14 +401,10 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 			r.Errorf("it ended %v after its deadline: %v", late, context.Cause(lease.Context()))
 		}
 		time.Sleep(time.Millisecond)
-		if n := r.countOf([]int{3, 4}, "orders", ""); n != 2 {
-			r.Errorf("%d of 2 nodes were released", n)
-		}
+		check.Equal(r, r.countOf([]int{3, 4}, "orders", ""), 2, "released nodes of 2")
 		r.resume(0, 1, 2)
 		time.Sleep(time.Second)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d of 5 nodes were released in the end", n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "released nodes of 5 in the end")
 	})
 }
 
@@ -429,9 +415,7 @@ func TestALeaseIsRenewedByTheNodesThatAnswer(t *testing.T) {
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		r.freeze(0, 3)
 		time.Sleep(2 * time.Minute)
-		if !lease.Valid() {
-			r.Errorf("lost: %v", context.Cause(lease.Context()))
-		}
+		check.True(r, lease.Valid(), "lost: %v", context.Cause(lease.Context()))
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -451,14 +435,10 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		isError(r, <-failed, lock.ErrLost)
-		if lease.Valid() {
-			r.Error("it came back to life")
-		}
+		check.Is(r, <-failed, lock.ErrLost)
+		check.False(r, lease.Valid(), "it came back to life")
 		time.Sleep(time.Millisecond)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 
@@ -475,14 +455,10 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 		r.must(r.rdbs[0].FlushAll(ctx).Err())
 		r.must(r.rdbs[1].FlushAll(ctx).Err())
 		time.Sleep(2 * time.Second) // two renewals: one finds the loss, one repairs it
-		if n := r.count("orders", lease.Token()); n != 5 {
-			r.Errorf("%d copies after two nodes were emptied", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 5, "copies after two nodes were emptied")
 		r.must(lease.Unlock(ctx))
 		time.Sleep(time.Second)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("a copy was put back after the release")
-		}
+		check.Equal(r, r.count("orders", ""), 5, "a copy was put back after the release")
 	})
 }
 
@@ -499,9 +475,7 @@ func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Errorf("valid %v, %v", lease.Valid(), context.Cause(lease.Context()))
 		}
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 
@@ -519,13 +493,9 @@ func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 		for _, i := range []int{2, 3} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
 		}
-		if err := lease.Extend(ctx, 10*time.Second); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("got %v, want ErrLost: four of five nodes forgot", err)
-		}
+		check.Is(r, lease.Extend(ctx, 10*time.Second), lock.ErrLost)
 		time.Sleep(time.Millisecond)
-		if n := r.count("orders", ""); n != 5 {
-			r.Errorf("%d nodes still have a copy", 5-n)
-		}
+		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
 
@@ -537,9 +507,7 @@ func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 		r.kill(0, 1)
 		r.restart(0, 1)
 		<-lease.Context().Done()
-		if !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
-			r.Errorf("cause %v", context.Cause(lease.Context()))
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "cause")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -611,9 +579,7 @@ func TestACopyThatIsCreatedAfterTheFirstReleaseIsReleased(t *testing.T) {
 			r.Fatal("the acquire has not arrived")
 		}
 		time.Sleep(time.Second)
-		if r.count("orders", "") != 1 {
-			r.Error("the copy is left")
-		}
+		check.Equal(r, r.count("orders", ""), 1, "the copy is left")
 	})
 }
 
@@ -630,9 +596,7 @@ func TestAnExtendedCopyIsReleasedHoweverLateTheNodeIsBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.up()
 		time.Sleep(5 * time.Second)
-		if r.count("orders", "") != 1 {
-			r.Error("the copy is left")
-		}
+		check.Equal(r, r.count("orders", ""), 1, "the copy is left")
 	})
 }
 
@@ -647,12 +611,9 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 		}
 		alias := redis.NewClient(&redis.Options{Addr: "localhost" + r.via[1].Options().Addr[len("127.0.0.1"):]})
 		defer alias.Close()
-		q, err := lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		r.must(err)
+		q := check.Must(lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}))(r)
 		defer q.Close()
-		if _, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("two addresses of one server: got %v, want ErrArgument", err)
-		}
+		check.Is(r, tried(q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)), lock.ErrArgument, "two addresses of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -667,9 +628,7 @@ func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		r.up()
 		r.down(0)
-		if _, err := orders.TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("with the votes of one server: got %v, want ErrArgument", err)
-		}
+		check.Is(r, tried(orders.TryLock(ctx)), lock.ErrArgument, "with the votes of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -747,8 +706,7 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 		var locks []*lock.Redlock // each asks another node first
 		for first := range nodeCount {
 			turned := slices.Concat(r.via[first:], r.via[:first])
-			q, err := lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second})
-			r.must(err)
+			q := check.Must(lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second}))(r)
 			defer q.Close()
 			locks = append(locks, q.Redlock("orders", lock.Options{Fence: true}))
 		}
@@ -788,9 +746,7 @@ func TestARedlockIsNotHeldBeforeAQuorumKnowsItsFence(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		lease := r.locked(fenced)
-		if lease.Fence() < 12 {
-			r.Errorf("fence %d after 11", lease.Fence())
-		}
+		check.AtLeast(r, lease.Fence(), 12, "fence after 11")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -928,9 +884,7 @@ func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
 		all.Wait()
 		// About 7: a woken process that comes before the releases on the other nodes fails
 		// and looks again. If all processes are woken, about 60.
-		if perHandOff := float64(r.commands(0)-before) / processes; perHandOff > 15 {
-			r.Errorf("%.1f requests to the first node per hand-off", perHandOff)
-		}
+		check.AtMost(r, float64(r.commands(0)-before)/processes, 15, "requests to the first node per hand-off")
 		r.until("the end of the registrations", func() bool { return registered() == 0 })
 	})
 }
@@ -989,9 +943,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 		time.Sleep(100 * r.nodeTimeout())
 		// About 800 requests: two processes look every 3 node time-outs on average, the
 		// others every 15. If all look as often as these two, about 2,100.
-		if looks := r.commands(0) - before; looks > 1300 {
-			r.Errorf("%d processes send %d requests in 100 node time-outs", processes, looks)
-		}
+		check.AtMost(r, r.commands(0)-before, 1300, "requests of %d processes in 100 node time-outs", processes)
 		r.freeze(0)
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
@@ -1009,9 +961,7 @@ func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
 	won := make(chan *lock.Lease)
 	go func() {
 		next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-		if err != nil {
-			r.Error(err)
-		}
+		check.Is(r, err, nil)
 		won <- next
 	}()
 	time.Sleep(time.Second)
@@ -1030,9 +980,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 		won := make(chan *lock.Lease)
 		go func() {
 			next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-			}
+			check.Is(r, err, nil)
 			won <- next
 		}()
 		time.Sleep(time.Second) // it is subscribed, but the message is lost
@@ -1040,9 +988,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
 		next := <-won
-		if took := time.Since(began); took > 8*r.nodeTimeout() {
-			r.Errorf("the waiter got in after %v", took)
-		}
+		check.AtMost(r, time.Since(began), 8*r.nodeTimeout(), "the waiter got in after")
 		r.must(next.Unlock(ctx))
 	})
 }
@@ -1054,8 +1000,7 @@ func TestFailedAttemptsWakeNobody(t *testing.T) {
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node grants the lock, and the others refuse it
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		var tries int
 		waiter := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		before := r.commands(1)
@@ -1088,9 +1033,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		_, err := q.Redlock("orders", lock.Options{}).TryLock(ctx)
-		if !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld: three nodes answered", err)
-		}
+		check.Is(r, err, lock.ErrHeld)
 		r.must(r.rdbs[3].Del(ctx, "orders").Err())
 		r.up()
 		r.resume(2)
@@ -1115,7 +1058,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 func TestARedlockKnowsNoReplicas(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
 		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
-		isError(r, err, lock.ErrArgument)
+		check.Is(r, err, lock.ErrArgument)
 	})
 }
 
@@ -1131,9 +1074,7 @@ func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 			r.Errorf("got %v, want held by billing-7", err)
 		}
 		r.must(other.Close())
-		if !lease.Valid() {
-			r.Error("closing one identity ended another's lease")
-		}
+		check.True(r, lease.Valid(), "closing one identity ended another's lease")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -1145,13 +1086,9 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.freeze(0, 1)
 		r.must(q.Close())
-		if !errors.Is(context.Cause(lease.Context()), lock.ErrClosed) {
-			r.Errorf("cause %v", context.Cause(lease.Context()))
-		}
-		if n := r.countOf([]int{2, 3, 4}, "orders", ""); n != 3 {
-			r.Errorf("%d of 3 nodes were released", n)
-		}
-		isError(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
+		check.Is(r, context.Cause(lease.Context()), lock.ErrClosed, "cause")
+		check.Equal(r, r.countOf([]int{2, 3, 4}, "orders", ""), 3, "released nodes of 3")
+		check.Is(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
 		r.resume(0, 1)
 	})
 }
@@ -1173,6 +1110,6 @@ func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 		for _, rdb := range r.rdbs[:2] {
 			r.must(rdb.SetNX(ctx, "orders", "them", time.Minute).Err())
 		}
-		isError(r, tried(m.TryLock(ctx)), lock.ErrHeld)
+		check.Is(r, tried(m.TryLock(ctx)), lock.ErrHeld)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -71,9 +72,7 @@ func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 		if !errors.As(err, &held) || held.Token != mine.Token() {
 			r.Errorf("got %v, want held by the first owner", err)
 		}
-		if n := r.count("orders", mine.Token()); n != 1 {
-			r.Errorf("count %d", n)
-		}
+		check.Equal(r, r.count("orders", mine.Token()), 1, "count")
 	})
 }
 
@@ -84,16 +83,13 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 		first := r.lock(owner)
 		second := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		isError(r, second.Unlock(ctx), lock.ErrLost)
+		check.Is(r, second.Unlock(ctx), lock.ErrLost)
 		if first.Valid() || !errors.Is(context.Cause(first.Context()), lock.ErrLost) {
 			r.Error("the first entry outlived the key")
 		}
-		isError(r, first.Unlock(ctx), lock.ErrLost)
-		again, err := owner.Lock(ctx) // begins again at 1
-		r.must(err)
-		if n := r.count("orders", again.Token()); n != 1 {
-			r.Errorf("count %d after a new beginning", n)
-		}
+		check.Is(r, first.Unlock(ctx), lock.ErrLost)
+		again := r.lock(owner) // begins again at 1
+		check.Equal(r, r.count("orders", again.Token()), 1, "count after a new beginning")
 	})
 }
 
@@ -103,8 +99,7 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Minute})
 		first := r.lock(owner)
 		r.link.FreezeReplies()
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
+		short := r.soon(time.Second)
 		if _, err := owner.Lock(short); !errors.Is(err, context.DeadlineExceeded) {
 			r.Fatalf("got %v", err)
 		}
@@ -113,9 +108,7 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 			r.Fatalf("the server did not count the unheard entry: %d", n)
 		}
 		second := r.lock(owner)
-		if n := r.count("orders", first.Token()); n != 2 {
-			r.Errorf("count %d after two entries", n)
-		}
+		check.Equal(r, r.count("orders", first.Token()), 2, "count after two entries")
 		r.must(second.Unlock(ctx))
 		r.must(first.Unlock(ctx))
 		r.holds("orders", "")
@@ -134,9 +127,7 @@ func TestLeavingWorksWhenMemoryIsFull(t *testing.T) {
 			r.Errorf("after leaving once: valid %v, count %d", first.Valid(), r.count("orders", first.Token()))
 		}
 		r.must(first.Unlock(ctx))
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the lock is still there")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
 	})
 }
 
@@ -148,27 +139,19 @@ func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
 		leases := make(chan *lock.Lease, 20)
 		for range cap(leases) {
 			all.Go(func() {
-				lease, err := owner.Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(owner)
 				leases <- lease
 			})
 		}
 		all.Wait()
 		close(leases)
 		lease := <-leases
-		if n := r.count("orders", lease.Token()); n != 20 {
-			r.Errorf("count %d, want 20", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 20, "count")
 		for other := range leases {
 			all.Go(func() { r.must(other.Unlock(ctx)) })
 		}
 		all.Wait()
-		if n := r.count("orders", lease.Token()); n != 1 {
-			r.Errorf("count %d, want 1", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 1, "count")
 		r.must(lease.Unlock(ctx))
 		r.holds("orders", "")
 	})
@@ -180,19 +163,10 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 		c := r.client(lock.Config{})
 		owner := c.Reentrant("orders", lock.Options{})
 		first := r.lock(owner)
-		waiter := make(chan error, 1)
-		go func() {
-			lease, err := c.Reentrant("orders", lock.Options{}).Lock(ctx)
-			if err == nil {
-				err = lease.Unlock(ctx)
-			}
-			waiter <- err
-		}()
+		waiter := passAsync(c.Reentrant("orders", lock.Options{}))
 		time.Sleep(time.Second)
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		second, err := owner.Lock(short)
-		r.must(err)
+		short := r.soon(time.Second)
+		second := check.Must(owner.Lock(short))(r)
 		r.must(second.Unlock(ctx))
 		r.must(first.Unlock(ctx))
 		r.must(<-waiter)
@@ -204,7 +178,7 @@ func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
 		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
-		isError(r, err, lock.ErrHeld)
+		check.Is(r, err, lock.ErrHeld)
 	})
 }
 
@@ -219,9 +193,7 @@ func TestARenewedHoldKeepsAllItsEntries(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		time.Sleep(time.Minute)
-		if !second.Valid() {
-			r.Error("the renewal ended with the first entry")
-		}
+		check.True(r, second.Valid(), "the renewal ended with the first entry")
 		r.must(second.Unlock(ctx))
 	})
 }
@@ -254,24 +226,16 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
 
 		lease := r.lock(owner)
-		if take("request-1") != int64(0) {
-			r.Error("the common scripts got in beside us")
-		}
-		if got := leave("request-1"); got != fmt.Sprint(nil, redis.Nil) {
-			r.Errorf("the release by another token returned %s", got)
-		}
+		check.Equal[any](r, take("request-1"), int64(0), "the common scripts got in beside us")
+		check.Equal(r, leave("request-1"), fmt.Sprint(nil, redis.Nil), "the release by another token returned")
 		if take(lease.Token()) != int64(1) || r.count("orders", lease.Token()) != 2 {
 			r.Error("the common scripts do not see our entry")
 		}
-		if got := leave(lease.Token()); got != fmt.Sprint(0, nil) {
-			r.Errorf("leaving one of two returned %s", got)
-		}
+		check.Equal(r, leave(lease.Token()), fmt.Sprint(0, nil), "leaving one of two returned")
 		r.must(lease.Unlock(ctx))
 
 		for range 2 {
-			if take("request-1") != int64(1) {
-				r.Error("the common scripts do not find the lock free, or theirs")
-			}
+			check.Equal[any](r, take("request-1"), int64(1), "the common scripts do not find the lock free, or theirs")
 		}
 		var held *lock.HeldError
 		if _, err := owner.TryLock(ctx); !errors.As(err, &held) || held.Token != "request-1" {
@@ -298,13 +262,9 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 		if cause := context.Cause(lost.Context()); !errors.Is(cause, lock.ErrLost) || diary.count(lock.Lost) != 1 {
 			r.Errorf("the old lease ended with %v, with %d events of a loss", cause, diary.count(lock.Lost))
 		}
-		if n := r.count("orders", lease.Token()); n != 1 {
-			r.Errorf("count %d after a new beginning", n)
-		}
+		check.Equal(r, r.count("orders", lease.Token()), 1, "count after a new beginning")
 		r.must(lease.Unlock(ctx))
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the lock is still there")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
 	})
 }
 
@@ -318,20 +278,13 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		defer cancel()
 		entry := lockAsync(long, owner)
 		time.Sleep(time.Millisecond) // in progress
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if err := lease.Unlock(short); !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("unlock: got %v, want the deadline's error", err)
-		}
+		short := r.soon(time.Second)
+		check.Is(r, lease.Unlock(short), context.DeadlineExceeded, "unlock")
 		<-entry.done
-		if !errors.Is(entry.err, context.DeadlineExceeded) {
-			r.Errorf("the entry: got %v, want the deadline's error", entry.err)
-		}
+		check.Is(r, entry.err, context.DeadlineExceeded, "the entry")
 		r.link.Thaw()
 		time.Sleep(time.Second)
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the lock still exists, but no client has it")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock still exists, but no client has it")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -39,9 +40,7 @@ func TestADayOfRenewals(t *testing.T) {
 		if n := diary.count(lock.Renewed); n < minutes*3/2-1 || n > minutes*3/2*100/93+1 {
 			r.Errorf("%d renewals in %d minutes", n, minutes)
 		}
-		if !lease.Valid() {
-			r.Error("the lease was lost")
-		}
+		check.True(r, lease.Valid(), "the lease was lost")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -104,9 +103,7 @@ func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 		if log.renewals == 0 || log.late > 0 {
 			r.Errorf("%d of %d renewals came after the unlock", log.late, log.renewals)
 		}
-		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-			r.Errorf("%d keys left behind", n)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 	})
 }
 
@@ -160,9 +157,7 @@ func TestUnlockWaitsForEachRequestOfARenewal(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		before := requests.Load()
 		time.Sleep(time.Minute)
-		if n := requests.Load() - before; n != 0 {
-			r.Errorf("%d requests followed the unlock", n)
-		}
+		check.Equal(r, requests.Load()-before, 0, "requests followed the unlock")
 	})
 }
 
@@ -173,30 +168,26 @@ func TestARenewalDuringAReleaseIsNotUndone(t *testing.T) {
 		"Unlock": func(_ *lock.Client, l *lock.Lease) error { return l.Unlock(ctx) },
 		"Close":  func(c *lock.Client, _ *lock.Lease) error { return c.Close() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				diary := &eventRecorder{}
-				c := r.client(lock.Config{Observe: diary.write}).As("a")
-				m := c.Mutex("orders", lock.Options{TTL: 30 * time.Second})
-				warm := r.locked(m)
-				r.must(warm.Extend(ctx, 30*time.Second))
-				r.must(warm.Unlock(ctx)) // the server knows the scripts
-				lease := r.locked(m)
-				r.link.FreezeReplies()
-				time.Sleep(10 * time.Second)
-				if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 29*time.Second {
-					r.Fatalf("no renewal is in flight: PTTL %v", ttl)
-				}
-				released := inBackground(func() error { return release(c, lease) })
-				synctest.Wait()
-				r.holds("orders", "")
-				r.link.Thaw()
-				r.must(<-released)
-				time.Sleep(time.Second)
-				if story := diary.story(); story != "[acquired released acquired released]" {
-					r.Errorf("the events are %s", story)
-				}
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			diary := &eventRecorder{}
+			c := r.client(lock.Config{Observe: diary.write}).As("a")
+			m := c.Mutex("orders", lock.Options{TTL: 30 * time.Second})
+			warm := r.locked(m)
+			r.must(warm.Extend(ctx, 30*time.Second))
+			r.must(warm.Unlock(ctx)) // the server knows the scripts
+			lease := r.locked(m)
+			r.link.FreezeReplies()
+			time.Sleep(10 * time.Second)
+			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 29*time.Second {
+				r.Fatalf("no renewal is in flight: PTTL %v", ttl)
+			}
+			released := inBackground(func() error { return release(c, lease) })
+			synctest.Wait()
+			r.holds("orders", "")
+			r.link.Thaw()
+			r.must(<-released)
+			time.Sleep(time.Second)
+			check.Equal(r, diary.story(), "[acquired released acquired released]", "the events")
 		})
 	}
 }
@@ -207,16 +198,10 @@ func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
 		<-lease.Context().Done()
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-			r.Errorf("ended with %v, want ErrLost", cause)
-		}
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("unlock ended with %v, want ErrLost", err)
-		}
+		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
+		check.Is(r, lease.Unlock(ctx), lock.ErrLost, "unlock ended with")
 		r.holds("orders", "stranger")
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
-			r.Errorf("the stranger's PTTL is %v", ttl)
-		}
+		check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 50*time.Second, "the stranger's PTTL")
 	})
 }
 
@@ -226,22 +211,16 @@ func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
 // Promise P2.
 func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 1999 * time.Millisecond, 2900 * time.Millisecond, 4 * time.Second} {
-		t.Run(fmt.Sprint(after), func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
-				time.Sleep(after)
-				r.link.Freeze()
-				<-lease.Context().Done()
-				if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-					r.Errorf("ended with %v, want ErrLost", cause)
-				}
-				if lease.Valid() {
-					r.Error("valid after its context ended")
-				}
-				if left := r.rdb.PTTL(ctx, "orders").Val(); left <= 0 || left > 100*time.Millisecond {
-					r.Errorf("ended %v before its key", left)
-				}
-			})
+		sub(t, fmt.Sprint(after), inBubble, func(r *rig) {
+			lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
+			time.Sleep(after)
+			r.link.Freeze()
+			<-lease.Context().Done()
+			check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
+			check.False(r, lease.Valid(), "valid after its context ended")
+			if left := r.rdb.PTTL(ctx, "orders").Val(); left <= 0 || left > 100*time.Millisecond {
+				r.Errorf("ended %v before its key", left)
+			}
 		})
 	}
 }
@@ -311,12 +290,8 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 			r.Fatalf("the server did not extend: PTTL %v", ttl)
 		}
 		r.link.Thaw()
-		if err := <-extended; !errors.Is(err, lock.ErrLost) {
-			r.Errorf("extend ended with %v, want ErrLost", err)
-		}
-		if lease.Valid() {
-			r.Error("a lost lease came back to life")
-		}
+		check.Is(r, <-extended, lock.ErrLost, "extend ended with")
+		check.False(r, lease.Valid(), "a lost lease came back to life")
 		time.Sleep(time.Second)
 		r.holds("orders", "") // the renewed key was undone
 	})
@@ -332,22 +307,16 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 		"time":  {lock.Renew{MaxHold: 5 * time.Second}, 5 * time.Second},
 		"off":   {lock.Renew{Off: true}, 3 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				began := time.Now()
-				lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: c.renew}))
-				<-lease.Context().Done()
-				want := lock.ErrMaxHold
-				if c.renew.Off {
-					want = lock.ErrLost
-				}
-				if cause := context.Cause(lease.Context()); !errors.Is(cause, want) {
-					r.Errorf("ended with %v, want %v", cause, want)
-				}
-				if took := time.Since(began); took > c.ends || took < c.ends-300*time.Millisecond {
-					r.Errorf("ended after %v, want %v", took, c.ends)
-				}
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			began := time.Now()
+			lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: c.renew}))
+			<-lease.Context().Done()
+			want := lock.ErrMaxHold
+			if c.renew.Off {
+				want = lock.ErrLost
+			}
+			check.Is(r, context.Cause(lease.Context()), want, "ended with")
+			check.Between(r, time.Since(began), c.ends-300*time.Millisecond, c.ends, "ended after")
 		})
 	}
 }
@@ -379,7 +348,7 @@ func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 		c := r.client(lock.Config{Observe: diary.write})
 		lease := r.lock(c.Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		isError(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
+		check.Is(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
 		before := diary.count(lock.Renewed)
 		r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
 		r.must(lease.Unlock(ctx))
@@ -394,9 +363,7 @@ func TestAFlushIsNoticedAtTheNextRenewal(t *testing.T) {
 		r.must(r.rdb.FlushAll(ctx).Err())
 		began := time.Now()
 		<-lease.Context().Done()
-		if took := time.Since(began); took > 10*time.Second {
-			r.Errorf("noticed after %v, want a third of the TTL at most", took)
-		}
+		check.AtMost(r, time.Since(began), 10*time.Second, "noticed after")
 	})
 }
 
@@ -433,8 +400,7 @@ func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 			cancel()
 		}
 		r.link.FreezeReplies() // the next request is granted, but its reply is lost
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
+		short := r.soon(time.Second)
 		granted := make(chan bool, 1) // requested before the undo
 		time.AfterFunc(time.Second/2, func() { granted <- r.rdb.Exists(ctx, "unheard").Val() == 1 })
 		if _, err := c.Mutex("unheard", o).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -445,12 +411,8 @@ func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 		}
 		r.link.Thaw()
 		time.Sleep(time.Minute)
-		if n := diary.count(lock.Renewed); n > 0 {
-			r.Errorf("%d renewals", n)
-		}
-		if r.rdb.Exists(ctx, "unheard").Val() != 0 {
-			r.Error("the lock is still there")
-		}
+		check.AtMost(r, diary.count(lock.Renewed), 0, "renewals")
+		check.Equal(r, r.rdb.Exists(ctx, "unheard").Val(), 0, "the lock is still there")
 	})
 }
 
@@ -461,29 +423,25 @@ func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
 		outage time.Duration
 		lost   bool
 	}{"a reply in time": {outage: 1600 * time.Millisecond}, "no reply": {outage: 5 * time.Second, lost: true}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				const ttl = 3 * time.Second
-				lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))
-				r.must(lease.Extend(ctx, ttl)) // the server knows the script from now on
-				time.Sleep(900 * time.Millisecond)
-				began, deadline := time.Now(), lease.Deadline()
-				r.link.FreezeReplies() // requests arrive, and each sets the TTL
-				tries := r.extensions("orders", min(c.outage, deadline.Sub(began)))
-				if len(tries) < 3 {
-					r.Errorf("%d tries within the validity", len(tries))
+		sub(t, name, inBubble, func(r *rig) {
+			const ttl = 3 * time.Second
+			lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))
+			r.must(lease.Extend(ctx, ttl)) // the server knows the script from now on
+			time.Sleep(900 * time.Millisecond)
+			began, deadline := time.Now(), lease.Deadline()
+			r.link.FreezeReplies() // requests arrive, and each sets the TTL
+			tries := r.extensions("orders", min(c.outage, deadline.Sub(began)))
+			check.AtLeast(r, len(tries), 3, "tries within the validity")
+			for i := 1; i < len(tries); i++ {
+				if pause := tries[i].Sub(tries[i-1]); pause > ttl/6+ttl/20+10*time.Millisecond {
+					r.Errorf("try %d came %v after the one before", i+1, pause)
 				}
-				for i := 1; i < len(tries); i++ {
-					if pause := tries[i].Sub(tries[i-1]); pause > ttl/6+ttl/20+10*time.Millisecond {
-						r.Errorf("try %d came %v after the one before", i+1, pause)
-					}
-				}
-				r.link.Thaw()
-				time.Sleep(time.Until(deadline) + 10*time.Millisecond)
-				if lease.Valid() == c.lost {
-					r.Errorf("valid is %v after the old deadline", !c.lost)
-				}
-			})
+			}
+			r.link.Thaw()
+			time.Sleep(time.Until(deadline) + 10*time.Millisecond)
+			if lease.Valid() == c.lost {
+				r.Errorf("valid is %v after the old deadline", !c.lost)
+			}
 		})
 	}
 }
@@ -506,22 +464,20 @@ func (r *rig) extensions(key string, length time.Duration) []time.Time {
 // Scenario 63: another client shortens the TTL of the key.
 func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 	for left, survives := range map[time.Duration]bool{100 * time.Millisecond: false, 2 * time.Second: true} {
-		t.Run(fmt.Sprint(left), func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				diary := &eventRecorder{}
-				lease := r.lock(r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
-				r.must(r.rdb.PExpire(ctx, "orders", left).Err())
-				time.Sleep(1010 * time.Millisecond) // after the next renewal
-				if renewed := diary.count(lock.Renewed) > 0; renewed != survives || lease.Valid() != survives {
-					r.Errorf("renewed %v, valid %v; want both %v", renewed, lease.Valid(), survives)
-				}
-				if lost := diary.count(lock.Lost) > 0; lost == survives {
-					r.Errorf("lost is %v", lost)
-				}
-				if ttl := r.rdb.PTTL(ctx, "orders").Val(); survives && ttl < 2900*time.Millisecond || !survives && ttl > 0 {
-					r.Errorf("PTTL is %v", ttl)
-				}
-			})
+		sub(t, fmt.Sprint(left), inBubble, func(r *rig) {
+			diary := &eventRecorder{}
+			lease := r.lock(r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
+			r.must(r.rdb.PExpire(ctx, "orders", left).Err())
+			time.Sleep(1010 * time.Millisecond) // after the next renewal
+			if renewed := diary.count(lock.Renewed) > 0; renewed != survives || lease.Valid() != survives {
+				r.Errorf("renewed %v, valid %v; want both %v", renewed, lease.Valid(), survives)
+			}
+			if lost := diary.count(lock.Lost) > 0; lost == survives {
+				r.Errorf("lost is %v", lost)
+			}
+			if ttl := r.rdb.PTTL(ctx, "orders").Val(); survives && ttl < 2900*time.Millisecond || !survives && ttl > 0 {
+				r.Errorf("PTTL is %v", ttl)
+			}
 		})
 	}
 }
@@ -545,8 +501,7 @@ func TestARenewalLeavesAConnectionThatDoesNotAnswer(t *testing.T) {
 		dial := stopped.Dial
 		via := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, DisableIdentity: true, ReadTimeout: time.Minute,
 			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) { return dial(ctx, network, addr) }})
-		c, err := lock.New(via, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(via, lock.Config{}))(r)
 		defer via.Close()
 		defer c.Close()
 		defer stopped.Thaw()
@@ -555,9 +510,7 @@ func TestARenewalLeavesAConnectionThatDoesNotAnswer(t *testing.T) {
 		dial = r.rdb.Options().Dialer
 		stopped.Freeze()
 		time.Sleep(10 * time.Minute)
-		if err := context.Cause(lease.Context()); err != nil {
-			r.Errorf("the lease ended: %v", err)
-		}
+		check.Is(r, context.Cause(lease.Context()), nil, "the lease ended")
 		r.holds("orders", lease.Token())
 	})
 }

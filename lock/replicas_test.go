@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -67,9 +68,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	r.must(r.nodes.Replicas()[0].Freeze())
 	o.ReplicaTimeout = 50 * time.Millisecond
 	for name, l := range everyKind(c, "after", o) {
-		if _, err := l.Lock(ctx); !errors.Is(err, lock.ErrNotReplicated) {
-			t.Errorf("%s, with one replica that answers: got %v, want ErrNotReplicated", name, err)
-		}
+		check.Is(t, tried(l.Lock(ctx)), lock.ErrNotReplicated, "%s, with one replica that answers", name)
 		r.until("the undo", func() bool { return r.rdb.Exists(ctx, "after-"+name).Val() == 0 })
 	}
 	held := r.lock(c.Mutex("waited", lock.Options{}))
@@ -80,9 +79,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	}()
 	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited}:free").Val()) == 1 })
 	r.must(held.Unlock(ctx))
-	if err := <-waiting; !errors.Is(err, lock.ErrNotReplicated) {
-		t.Errorf("after a wait: got %v, want ErrNotReplicated", err)
-	}
+	check.Is(t, <-waiting, lock.ErrNotReplicated, "after a wait")
 	o.Replicas = 1
 	if _, err := c.Mutex("enough", o).Lock(ctx); err != nil {
 		t.Errorf("one replica is enough: %v", err)
@@ -94,13 +91,9 @@ func TestALockThatNoReplicaHasIsGivenBackAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 50 * time.Millisecond}
 		for name, l := range everyKind(r.client(lock.Config{}), "orders", o) {
-			if _, err := l.TryLock(ctx); !errors.Is(err, lock.ErrNotReplicated) {
-				r.Errorf("%s: got %v, want ErrNotReplicated", name, err)
-			}
+			check.Is(r, tried(l.TryLock(ctx)), lock.ErrNotReplicated, "%s", name)
 			synctest.Wait()
-			if n := r.keys(); n != 0 {
-				r.Errorf("%s: %d keys are left", name, n)
-			}
+			check.Equal(r, r.keys(), 0, "%s: keys left", name)
 		}
 	})
 }
@@ -119,9 +112,7 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 	}()
 	r.until("the wait for the replica", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
 	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
-	}
+	check.Is(t, <-failed, context.Canceled)
 	r.until("the undo", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 }
 
@@ -135,9 +126,7 @@ func TestReplicasThatCannotWorkAreRefused(t *testing.T) {
 			{Replicas: 1, ReplicaTimeout: time.Microsecond},
 			{Replicas: 1, TTL: time.Second, ReplicaTimeout: time.Second},
 		} {
-			if _, err := r.client(lock.Config{}).Mutex("orders", o).TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
-				r.Errorf("%+v: got %v, want ErrArgument", o, err)
-			}
+			check.Is(r, tried(r.client(lock.Config{}).Mutex("orders", o).TryLock(ctx)), lock.ErrArgument, "%+v", o)
 		}
 	})
 }
@@ -149,9 +138,7 @@ func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
 	c := r.client(lock.Config{})
 	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "2").Err())
-	if _, err := c.Mutex("orders", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrNotReplicated) {
-		t.Errorf("acquire: got %v, want ErrNotReplicated", err)
-	}
+	check.Is(t, tried(c.Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrNotReplicated, "acquire")
 	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrNotReplicated) && !(err == nil && freeScripts(r.rdb)) {
 		t.Errorf("unlock: got %v, want ErrNotReplicated", err)
 	}
@@ -182,16 +169,13 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	master, replica := r.nodes.Master(), r.nodes.Replicas()[0]
 	for round := range kills {
 		rdb := r.at(master)
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		acquired := make(chan *lock.Lease)
 		for i := range 64 {
 			m := c.Mutex(fmt.Sprint(round, "-", i), lock.Options{TTL: time.Minute, Replicas: 1})
 			go func() {
 				lease, err := m.TryLock(ctx)
-				if err != nil {
-					t.Error(err)
-				}
+				check.Is(t, err, nil)
 				acquired <- lease
 			}()
 		}
@@ -205,9 +189,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 		r.must(r.nodes.Promote(ctx, replica))
 		after := r.at(replica)
 		for key, token := range tokens {
-			if got := after.Get(ctx, key).Val(); got != token {
-				t.Errorf("round %d: the new master has %q under %s, want %q", round, got, key, token)
-			}
+			check.Equal(t, after.Get(ctx, key).Val(), token, "round %d: the new master has under %s", round, key)
 		}
 		c.Close() // its server is gone
 		r.must(master.Restart(ctx))
@@ -234,5 +216,5 @@ func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	_, err = c.Mutex("{o}b", o).Lock(ctx) // MOVED
 	r.must(err)
 	o.Replicas, o.ReplicaTimeout = 2, 20*time.Millisecond
-	isError(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrNotReplicated)
+	check.Is(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrNotReplicated)
 }

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,19 +14,25 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
 
+// tester is what the rigs of a server and of several servers share.
+type tester struct {
+	*testing.T
+	fake bool // the clock is fake
+}
+
 // rig is a Redis server for tests.
 type rig struct {
-	*testing.T
+	tester
 	link *netfault.Network // between the lock clients and the server
 	rdb  *redis.Client     // another client, on its own connection
 	via  *redis.Client     // argument of lock.New
-	fake bool              // the clock is fake
 
 	embedded *server.Embedded // of inBubble
 }
@@ -35,36 +40,50 @@ type rig struct {
 // client returns a client of the rig, which the test closes at its end.
 func (r *rig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
-	c, err := lock.New(r.via, cfg)
-	if err != nil {
-		r.Fatal(err)
-	}
+	c := check.Must(lock.New(r.via, cfg))(r)
 	r.Cleanup(func() { c.Close() })
 	return c
 }
 
 // must ends the test if err is not nil.
-func (r *rig) must(err error) {
+func (r tester) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 }
 
-// isError fails the test if err is not want.
-func isError(t testing.TB, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("got %v, want %v", err, want)
-	}
+// soon returns a context that ends after d.
+func (r tester) soon(d time.Duration) context.Context {
+	short, cancel := context.WithTimeout(ctx, d)
+	r.Cleanup(cancel)
+	return short
 }
 
 // lock acquires a lock, and waits for it.
-func (r *rig) lock(l lock.Locker) *lock.Lease {
+func (r tester) lock(l lock.Locker) *lock.Lease {
 	r.Helper()
+	return check.Must(l.Lock(ctx))(r)
+}
+
+// locked acquires a lock that must be free.
+func (r tester) locked(l lock.Locker) *lock.Lease {
+	r.Helper()
+	return check.Must(l.TryLock(ctx))(r)
+}
+
+// pass acquires a lock, waits for it, and releases it.
+func pass(l lock.Locker) error {
 	lease, err := l.Lock(ctx)
-	r.must(err)
-	return lease
+	if err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+// passAsync calls pass in a goroutine.
+func passAsync(l lock.Locker) <-chan error {
+	over := make(chan error, 1)
+	go func() { over <- pass(l) }()
+	return over
 }
 
 // holds checks the value that the server stores under key.
@@ -134,6 +153,12 @@ func onBoth(t *testing.T, f func(*rig)) {
 	t.Run("redis-server", func(t *testing.T) { onRedis(t, f) })
 }
 
+// sub runs f as a subtest, where on runs it.
+func sub(t *testing.T, name string, on func(*testing.T, func(*rig)), f func(*rig)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { on(t, f) })
+}
+
 // onBothLong is [onBoth] for tests that are long on a redis-server.
 func onBothLong(t *testing.T, why string, f func(*rig)) {
 	t.Helper()
@@ -146,7 +171,7 @@ func onBothLong(t *testing.T, why string, f func(*rig)) {
 }
 
 func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
-	r := &rig{T: t, link: netfault.New(dial)}
+	r := &rig{tester: tester{T: t}, link: netfault.New(dial)}
 	r.link.Undelayed = 4 // the handshake
 	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
 	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, DisableIdentity: true})
@@ -209,23 +234,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 32})
 }
 
-// until waits until true returns true on a real server.
-func (r *rig) until(what string, true func() bool) {
-	r.Helper()
-	until(r.T, r.fake, what, true)
-}
-
 // until waits until true returns true: it asks every millisecond, and after 50 ms of a real clock
 // less often.
-func until(t *testing.T, fake bool, what string, true func() bool) {
-	t.Helper()
+func (r tester) until(what string, true func() bool) {
+	r.Helper()
 	began, pause := time.Now(), time.Millisecond
 	for !true() {
 		waited := time.Since(began)
 		if waited > 30*time.Second {
-			t.Fatalf("still waiting for %s", what)
+			r.Fatalf("still waiting for %s", what)
 		}
-		if waited > 50*time.Millisecond && !fake {
+		if waited > 50*time.Millisecond && !r.fake {
 			pause = 10 * time.Millisecond
 		}
 		time.Sleep(pause)

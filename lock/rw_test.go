@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -58,14 +59,6 @@ func (r *rig) won(a *await) *lock.Lease {
 	<-a.done
 	r.must(a.err)
 	return a.lease
-}
-
-// locked acquires a lock that must be free.
-func (r *rig) locked(l lock.Locker) *lock.Lease {
-	r.Helper()
-	lease, err := l.TryLock(ctx)
-	r.must(err)
-	return lease
 }
 
 // refused checks that a lock is held.
@@ -139,19 +132,15 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		late := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
 		r.until("another reader to wait", func() bool { return r.field("prices", "s") != "" })
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		again, err := inside.Reader().Lock(short)
-		r.must(err)
+		short := r.soon(10 * time.Second)
+		again := check.Must(inside.Reader().Lock(short))(r)
 		r.must(again.Unlock(ctx))
 		if writer.over() || late.over() {
 			r.Fatal("another client acquired the lock beside the first reader")
 		}
 		r.must(first.Unlock(ctx))
 		lease := r.won(writer)
-		if late.over() {
-			r.Error("a reader that came later went first")
-		}
+		check.False(r, late.over(), "a reader that came later went first")
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(late).Unlock(ctx))
 		r.gone("prices")
@@ -161,8 +150,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 // Scenario 26: the process of the waiting writer dies.
 func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		first := r.locked(near.RW("prices", lock.Options{}).Reader())
 		doomed, kill := context.WithCancel(ctx)
@@ -187,15 +175,12 @@ func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		first := r.locked(c.RW("prices", lock.Options{}).Reader())
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
+		short := r.soon(5 * time.Second)
 		began := time.Now()
 		writer := lockAsync(short, far.RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
 		second := r.lock(c.RW("prices", lock.Options{}).Reader())
-		if took := time.Since(began); took != 5*time.Second {
-			r.Errorf("the reader entered after %v, the writer gave up after 5 s", took)
-		}
+		check.Equal(r, time.Since(began), 5*time.Second, "the reader entered after, the writer gave up after 5 s")
 		<-writer.done
 		if !errors.Is(writer.err, context.DeadlineExceeded) || !errors.Is(writer.err, lock.ErrHeld) {
 			r.Errorf("the writer got %v", writer.err)
@@ -212,28 +197,24 @@ func TestAWriterWaitsForTheReaderWhoStaysLongest(t *testing.T) {
 		unlocks bool
 		want    time.Duration
 	}{"leaves": {true, 5 * time.Second}, "crashes": {false, 10 * time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				client := r.client(lock.Config{})
-				began := time.Now()
-				first := r.locked(client.RW("prices", fixed(10*time.Second)).Reader())
-				second := r.locked(client.RW("prices", fixed(3*time.Second)).Reader())
-				writer := lockAsync(ctx, client.RW("prices", lock.Options{}).Writer())
-				time.Sleep(time.Second)
-				r.must(second.Unlock(ctx))
-				time.Sleep(4 * time.Second)
-				if writer.over() {
-					r.Fatal("the writer did not wait for the first reader")
-				}
-				if c.unlocks {
-					r.must(first.Unlock(ctx))
-				}
-				lease := r.won(writer)
-				if took := time.Since(began); took < c.want || took > c.want+10*time.Millisecond {
-					r.Errorf("the writer entered after %v, want %v", took, c.want)
-				}
-				r.must(lease.Unlock(ctx))
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			client := r.client(lock.Config{})
+			began := time.Now()
+			first := r.locked(client.RW("prices", fixed(10*time.Second)).Reader())
+			second := r.locked(client.RW("prices", fixed(3*time.Second)).Reader())
+			writer := lockAsync(ctx, client.RW("prices", lock.Options{}).Writer())
+			time.Sleep(time.Second)
+			r.must(second.Unlock(ctx))
+			time.Sleep(4 * time.Second)
+			if writer.over() {
+				r.Fatal("the writer did not wait for the first reader")
+			}
+			if c.unlocks {
+				r.must(first.Unlock(ctx))
+			}
+			lease := r.won(writer)
+			check.Between(r, time.Since(began), c.want, c.want+10*time.Millisecond, "the writer entered after")
+			r.must(lease.Unlock(ctx))
 		})
 	}
 }
@@ -313,14 +294,10 @@ func TestAWriterThatReadsOnKeepsOtherWritersOut(t *testing.T) {
 		read := r.locked(owner.Reader())
 		r.refused(c.RW("prices", lock.Options{}).Reader())
 		r.must(write.Unlock(ctx))
-		if !read.Valid() {
-			r.Error("the read lease ended with the write lease")
-		}
+		check.True(r, read.Valid(), "the read lease ended with the write lease")
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		other := r.locked(c.RW("prices", lock.Options{}).Reader())
-		if _, err := owner.Writer().TryLock(ctx); !errors.Is(err, lock.ErrUpgrade) {
-			r.Errorf("back to the write lock: got %v, want ErrUpgrade", err)
-		}
+		check.Is(r, tried(owner.Writer().TryLock(ctx)), lock.ErrUpgrade, "back to the write lock")
 		r.must(read.Unlock(ctx))
 		r.must(other.Unlock(ctx))
 		r.gone("prices")
@@ -335,12 +312,9 @@ func TestAWriterReadsWithinItsLockWhileAnotherWaits(t *testing.T) {
 		write := r.locked(owner.Writer())
 		waiting := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		read, err := owner.Reader().Lock(short)
-		r.must(err)
-		again, err := owner.Writer().Lock(short)
-		r.must(err)
+		short := r.soon(10 * time.Second)
+		read := check.Must(owner.Reader().Lock(short))(r)
+		again := check.Must(owner.Writer().Lock(short))(r)
 		r.must(again.Unlock(ctx))
 		r.must(write.Unlock(ctx))
 		r.refused(c.RW("prices", lock.Options{}).Reader())
@@ -355,21 +329,16 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 		c := r.client(lock.Config{})
 		owners := []*lock.RW{c.RW("prices", lock.Options{}), c.RW("prices", lock.Options{})}
 		reads := []*lock.Lease{r.locked(owners[0].Reader()), r.locked(owners[1].Reader())}
-		short, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
+		short := r.soon(10 * time.Second)
 		for i, owner := range owners {
 			began := time.Now()
-			isError(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
+			check.Is(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
 			if took := time.Since(began); r.fake && took > 0 {
 				r.Errorf("it took %v to say so", took)
 			}
-			if !reads[i].Valid() {
-				r.Error("the read lease ended")
-			}
+			check.True(r, reads[i].Valid(), "the read lease ended")
 		}
-		if r.field("prices", "q") != "" {
-			r.Error("a claim was left")
-		}
+		check.Equal(r, r.field("prices", "q"), "", "a claim was left")
 		for _, read := range reads {
 			r.must(read.Unlock(ctx))
 		}
@@ -420,9 +389,7 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 
 		reply, err := r.rdb.Eval(ctx, source(r, "waiters_common.lua", "waiters_acquire.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
 		r.must(err)
-		if fmt.Sprint(reply) != "[ 0]" {
-			r.Errorf("an attempt that could not finish returned %q", reply)
-		}
+		check.Equal(r, fmt.Sprint(reply), "[ 0]", "an attempt that could not finish returned")
 		if left := r.rdb.HLen(ctx, "prices").Val(); left != 1+dead-100 {
 			r.Errorf("%d of %d readers left after one attempt", left-1, dead)
 		}
@@ -446,8 +413,7 @@ func source(r *rig, files ...string) string {
 	r.Helper()
 	var all strings.Builder
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		r.must(err)
+		text := check.Must(os.ReadFile(file))(r)
 		all.Write(text)
 	}
 	return all.String()
@@ -485,16 +451,10 @@ func TestARenewalProlongsOneReaderOnly(t *testing.T) {
 		if got := r.field("prices", "r:"+first.Token()); got <= mine {
 			r.Errorf("from %q to %q by an extension", mine, got)
 		}
-		if got := r.field("prices", "r:"+second.Token()); got != others {
-			r.Errorf("the other reader went from %q to %q", others, got)
-		}
-		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 59*time.Second {
-			r.Errorf("the key ends after %v, before its last reader", ttl)
-		}
+		check.Equal(r, r.field("prices", "r:"+second.Token()), others, "the other reader")
+		check.AtLeast(r, r.rdb.PTTL(ctx, "prices").Val(), 59*time.Second, "the key must not end before its last reader: it ends after")
 		r.must(first.Extend(ctx, time.Second)) // shorter: the key remains for the other
-		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 19*time.Second {
-			r.Errorf("the key ends after %v, before its last reader", ttl)
-		}
+		check.AtLeast(r, r.rdb.PTTL(ctx, "prices").Val(), 19*time.Second, "the key must not end before its last reader: it ends after")
 	})
 }
 
@@ -508,9 +468,7 @@ func TestAReaderIsRenewedUntilItLeaves(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		for _, lease := range leases {
-			if !lease.Valid() {
-				r.Error("a reader was lost")
-			}
+			check.True(r, lease.Valid(), "a reader was lost")
 			r.must(lease.Unlock(ctx))
 		}
 		write := r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Writer())
@@ -528,16 +486,12 @@ func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 		owner := c.RW("prices", lock.Options{})
 		write, read := r.locked(owner.Writer()), r.locked(owner.Reader())
 		r.must(r.rdb.HDel(ctx, "prices", "r:"+read.Token()).Err())
-		if err := read.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("a broken read lock: got %v, want ErrLost", err)
-		}
+		check.Is(r, read.Extend(ctx, time.Minute), lock.ErrLost, "a broken read lock")
 		r.must(write.Extend(ctx, time.Minute))
 
 		read = r.locked(owner.Reader())
 		r.must(r.rdb.HDel(ctx, "prices", "w").Err())
-		if err := write.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Errorf("a broken write lock: got %v, want ErrLost", err)
-		}
+		check.Is(r, write.Unlock(ctx), lock.ErrLost, "a broken write lock")
 		r.must(read.Extend(ctx, time.Minute))
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx))
@@ -604,12 +558,8 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 			})
 		}
 		r.must(all.Wait())
-		if n := section.overlaps.Load(); n > 0 {
-			r.Errorf("%d times a writer beside a writer", n)
-		}
-		if n := section.intruded.Load(); n > 0 {
-			r.Errorf("%d times a reader beside a writer", n)
-		}
+		check.AtMost(r, section.overlaps.Load(), 0, "writers beside a writer")
+		check.AtMost(r, section.intruded.Load(), 0, "readers beside a writer")
 		if section.together.Load() == 0 {
 			r.Error("never two readers at once")
 		}
@@ -701,9 +651,7 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 		}
 		lease := r.won(next)
 		time.Sleep(time.Second)
-		if late.over() {
-			r.Error("a reader is in beside the writer")
-		}
+		check.False(r, late.over(), "a reader is in beside the writer")
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(late).Unlock(ctx))
 		r.gone("prices")
@@ -738,9 +686,7 @@ func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			before := entries.Load()
 			lease := r.lock(c.RW("prices", lock.Options{}).Reader())
-			if n := entries.Load() - before; n > 2 {
-				r.Errorf("round %d: %d writers went before the reader", i, n)
-			}
+			check.AtMost(r, entries.Load()-before, 2, "round %d: writers went before the reader", i)
 			r.must(lease.Unlock(ctx))
 		}
 		close(stop)
@@ -768,8 +714,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 			})
 		}
 		c := r.client(lock.Config{})
-		short, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
+		short := r.soon(time.Minute)
 		for i := range testtier.Size(8, 25, 25) {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			began := time.Now()
@@ -812,9 +757,7 @@ func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
 		for _, call := range calls {
 			<-call.done
 		}
-		if took := time.Since(began); took > 0 {
-			r.Errorf("20 writers took %v to follow each other", took)
-		}
+		check.AtMost(r, time.Since(began), 0, "20 writers took to follow each other")
 	})
 }
 
@@ -824,8 +767,7 @@ func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		read := r.locked(far.RW("prices", lock.Options{}).Reader())
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
+		short := r.soon(5 * time.Second)
 		fickle := lockAsync(short, c.As("a").RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
 		patient := lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
@@ -858,9 +800,7 @@ func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 		r.must(read.Unlock(ctx))
 		r.must(r.won(second).Unlock(ctx))
 		r.must(r.won(first).Unlock(ctx))
-		if took := time.Since(began); took > 0 {
-			r.Errorf("the writers took %v to follow each other", took)
-		}
+		check.AtMost(r, time.Since(began), 0, "the writers took to follow each other")
 	})
 }
 
@@ -868,16 +808,14 @@ func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 // takes over the claim.
 func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		read := r.locked(near.RW("prices", lock.Options{}).Reader())
 		next := lockAsync(ctx, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
 		time.Sleep(time.Second)
 		r.link.Freeze() // its requests arrive late from now on
-		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		defer cancel()
+		short := r.soon(300 * time.Millisecond)
 		fickle := lockAsync(short, near.RW("prices", lock.Options{}).Writer())
 		<-fickle.done
 		time.Sleep(time.Millisecond)
@@ -949,8 +887,7 @@ func TestAReaderThatWasRefusedJustBeforeGoesFirst(t *testing.T) {
 // Readers that died while they waited cost the next writer 0.1 s.
 func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-		r.must(err)
+		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
 		defer near.Close()
 		write := r.locked(near.RW("prices", lock.Options{}).Writer())
 		doomed, kill := context.WithCancel(ctx)
@@ -962,9 +899,7 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 		began := time.Now()
 		r.must(write.Unlock(ctx))
 		lease := r.won(next)
-		if took := time.Since(began); took < 90*time.Millisecond || took > 110*time.Millisecond {
-			r.Errorf("the next writer entered after %v, want the readers' tenth of a second", took)
-		}
+		check.Between(r, time.Since(began), 90*time.Millisecond, 110*time.Millisecond, "the next writer entered after")
 		kill()
 		<-reader.done
 		r.must(lease.Unlock(ctx))
@@ -975,29 +910,26 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 // whether they or the next writer find out.
 func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 	for name, finder := range map[string]string{"found by the next writer": "writer", "found by a reader": "reader"} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
-				r.must(err)
-				defer near.Close()
-				began := time.Now()
-				r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
-				clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
-				clients[finder] = near // the other finds out later
-				next := lockAsync(ctx, clients["writer"].RW("prices", lock.Options{}).Writer())
-				reader := lockAsync(ctx, clients["reader"].RW("prices", lock.Options{}).Reader())
-				time.Sleep(1500 * time.Millisecond)
-				r.link.Freeze()
-				time.Sleep(510 * time.Millisecond)
-				r.link.Thaw()
-				read := r.won(reader)
-				if took := time.Since(began); took < 2*time.Second || took > 2020*time.Millisecond || next.over() {
-					r.Errorf("the reader entered after %v, the next writer before it: %v; the dead one's TTL was 2 s", took, next.over())
-				}
-				r.must(read.Unlock(ctx))
-				r.must(r.won(next).Unlock(ctx))
-				r.gone("prices")
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
+			defer near.Close()
+			began := time.Now()
+			r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
+			clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
+			clients[finder] = near // the other finds out later
+			next := lockAsync(ctx, clients["writer"].RW("prices", lock.Options{}).Writer())
+			reader := lockAsync(ctx, clients["reader"].RW("prices", lock.Options{}).Reader())
+			time.Sleep(1500 * time.Millisecond)
+			r.link.Freeze()
+			time.Sleep(510 * time.Millisecond)
+			r.link.Thaw()
+			read := r.won(reader)
+			if took := time.Since(began); took < 2*time.Second || took > 2020*time.Millisecond || next.over() {
+				r.Errorf("the reader entered after %v, the next writer before it: %v; the dead one's TTL was 2 s", took, next.over())
+			}
+			r.must(read.Unlock(ctx))
+			r.must(r.won(next).Unlock(ctx))
+			r.gone("prices")
 		})
 	}
 }
@@ -1026,7 +958,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		r.until("a reader to wait", func() bool { return r.field("stock", "s") != "" })
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		for _, side := range []lock.Locker{c.RW("prices", lock.Options{}).Reader(), c.RW("orders", lock.Options{}).Writer()} {
-			isError(r, tried(side.TryLock(ctx)), lock.ErrOOM)
+			check.Is(r, tried(side.TryLock(ctx)), lock.ErrOOM)
 		}
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		for _, lease := range leases {
@@ -1066,13 +998,9 @@ func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
 			before := r.rdb.Dump(ctx, key).Val()
 			rw := c.RW(key, lock.Options{})
 			for _, side := range []lock.Locker{rw.Reader(), rw.Writer()} {
-				if _, err := side.Lock(ctx); !errors.Is(err, lock.ErrWrongType) {
-					r.Errorf("%s: got %v, want ErrWrongType", key, err)
-				}
+				check.Is(r, tried(side.Lock(ctx)), lock.ErrWrongType, "%s", key)
 			}
-			if r.rdb.Dump(ctx, key).Val() != before {
-				r.Errorf("%s was touched", key)
-			}
+			check.Equal(r, r.rdb.Dump(ctx, key).Val(), before, "%s was touched", key)
 		}
 		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Extend(ctx, time.Minute))
 		r.refused(c.Reentrant("prices", lock.Options{}))
@@ -1091,9 +1019,7 @@ func TestEnteringALostHoldTakesANewOne(t *testing.T) {
 			if lease.Token() == lost.Token() || lost.Valid() {
 				r.Error("the old hold came back to life")
 			}
-			if !errors.Is(context.Cause(lost.Context()), lock.ErrLost) {
-				r.Errorf("the old lease ended with %v", context.Cause(lost.Context()))
-			}
+			check.Is(r, context.Cause(lost.Context()), lock.ErrLost, "the old lease ended with")
 			r.must(lease.Unlock(ctx))
 			r.gone("prices")
 		}
@@ -1107,9 +1033,7 @@ func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
 		rw := c.RW("prices", lock.Options{Fence: true})
 		for want := range int64(3) {
 			read := r.locked(rw.Reader())
-			if read.Fence() != want {
-				r.Errorf("a reader's fence is %d after %d writers", read.Fence(), want)
-			}
+			check.Equal(r, read.Fence(), want, "a reader's fence")
 			r.must(read.Unlock(ctx))
 			write := r.locked(rw.Writer())
 			again := r.locked(rw.Writer())

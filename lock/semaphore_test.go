@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -66,9 +67,7 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 			r.Errorf("the holder is %v, %v", holder, err)
 		}
 		for i, lease := range leases {
-			if lease.Fence() != int64(i)+1 {
-				r.Errorf("permit %d has the fence %d", i+1, lease.Fence())
-			}
+			check.Equal(r, lease.Fence(), int64(i)+1, "permit %d has the fence", i+1)
 		}
 		if members := r.rdb.ZRange(ctx, "orders", 0, -1).Val(); len(members) != 4 || members[3] != "limit:3" {
 			r.Errorf("the key has %q", members)
@@ -129,9 +128,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 					}
 					return n >= 3
 				})
-				if n := r.acquires() - before; n > 10 {
-					r.Errorf("%d attempts for 3 permits and %d waiting processes", n, processes)
-				}
+				check.AtMost(r, r.acquires()-before, 10, "attempts for 3 permits and %d waiting processes", processes)
 				for i, w := range waits { // a look by another one may come first, except right after it has registered
 					if r.fake && name != "expiries" && w.over() != (i < 3) {
 						r.Errorf("process %d: it has a permit: %v", i, w.over())
@@ -144,9 +141,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 						won = append(won, w.lease)
 					}
 				}
-				if len(won) != 3 {
-					r.Errorf("%d processes have a permit", len(won))
-				}
+				check.Equal(r, len(won), 3, "processes have a permit")
 				r.unlockAll(won...)
 				r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
 			})
@@ -165,10 +160,10 @@ func TestASemaphoreRefusesArgumentsThatCannotWork(t *testing.T) {
 			c.Semaphore("orders", 1, lock.Options{TTL: 1}),
 		} {
 			for _, err := range []error{s.Validate(), tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2), s.ClearLimit(ctx), uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx))} {
-				isError(r, err, lock.ErrArgument)
+				check.Is(r, err, lock.ErrArgument)
 			}
 		}
-		isError(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
+		check.Is(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
 	})
 }
 
@@ -178,7 +173,7 @@ func TestAForeignZsetIsNotASemaphore(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
 		s := r.client(lock.Config{}).Semaphore("orders", 5, lock.Options{})
 		for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
-			isError(r, err, lock.ErrWrongType)
+			check.Is(r, err, lock.ErrWrongType)
 		}
 		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 || r.keys() != 1 {
 			r.Errorf("the zset has %d members of 2, and there are %d keys", n, r.keys())
@@ -208,22 +203,16 @@ func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
 		r.refused(next.Semaphore("orders", 2, lock.Options{}))
 		r.must(kept.Unlock(ctx))
 		r.must(lease.Unlock(ctx))
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 
 		link.Thaw()
 		for _, ttls := range [][2]time.Duration{{20 * time.Second, 40 * time.Second}, {40 * time.Second, 20 * time.Second}} {
 			r.locked(doomed.Semaphore("stock", 2, fixed(ttls[0])))
 			r.locked(doomed.Semaphore("stock", 2, fixed(ttls[1])))
 			time.Sleep(21 * time.Second)
-			if n := r.permits("stock"); n != 1 {
-				r.Errorf("of permits for %v, %d are left after 21 s, want 1", ttls, n)
-			}
+			check.Equal(r, r.permits("stock"), 1, "permits for %v that are left after 21 s", ttls)
 			time.Sleep(20 * time.Second)
-			if n := r.keys(); n != 0 {
-				r.Errorf("%d keys are left after the last permit", n)
-			}
+			check.Equal(r, r.keys(), 0, "keys left after the last permit")
 		}
 	})
 }
@@ -267,9 +256,7 @@ func TestTheNextWaiterOfAProcessKnowsWhenTheNextDeadHolderEnds(t *testing.T) {
 		o := lock.Options{TTL: time.Minute}
 		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, o)), lockAsync(ctx, c.As("second").Semaphore("orders", 2, o))
 		leases := []*lock.Lease{r.won(first), r.won(second)}
-		if took := time.Since(died); took > 20*time.Second+105*time.Millisecond {
-			r.Errorf("the second permit was free after %v, want 20.1 s", took)
-		}
+		check.AtMost(r, time.Since(died), 20*time.Second+105*time.Millisecond, "the second permit was free after")
 		r.unlockAll(leases...)
 	})
 }
@@ -286,18 +273,12 @@ func TestDeadPermitsAreRemovedAHundredAtATime(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: math.Inf(1), Member: "limit:2"}).Err())
 		s := r.client(lock.Config{}).Semaphore("orders", 20, lock.Options{})
 		leases := r.acquired(s, 5)
-		if n := r.rdb.ZCard(ctx, "orders").Val(); n != dead-500+5+1 {
-			r.Errorf("%d members after 5 acquires", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), dead-500+5+1, "members after 5 acquires")
 		leases = append(leases, r.acquired(s, 15)...)
 		r.refused(s)
-		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 20+1 {
-			r.Errorf("%d members after 20 acquires", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), 20+1, "members after 20 acquires")
 		r.unlockAll(leases...)
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -313,13 +294,9 @@ func TestALostPermitIsNotCreatedAgain(t *testing.T) {
 			s := r.client(lock.Config{}).Semaphore("orders", 2, lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}})
 			leases := r.acquired(s, 2)
 			r.must(lose(leases[0].Token()))
-			if err := leases[0].Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
-				r.Errorf("%s: Extend returned %v, want ErrLost", name, err)
-			}
+			check.Is(r, leases[0].Extend(ctx, time.Minute), lock.ErrLost, "%s: Extend returned", name)
 			<-leases[0].Context().Done()
-			if err := leases[0].Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-				r.Errorf("%s: Unlock returned %v, want ErrLost", name, err)
-			}
+			check.Is(r, leases[0].Unlock(ctx), lock.ErrLost, "%s: Unlock returned", name)
 			want := int64(1)
 			if name == "deleted" {
 				<-leases[1].Context().Done()
@@ -327,9 +304,7 @@ func TestALostPermitIsNotCreatedAgain(t *testing.T) {
 			} else {
 				r.must(leases[1].Extend(ctx, time.Minute))
 			}
-			if n := r.permits("orders"); n != want {
-				r.Errorf("%s: the server has %d permits, want %d", name, n, want)
-			}
+			check.Equal(r, r.permits("orders"), want, "%s: the server has permits", name)
 			if want > 0 {
 				r.must(leases[1].Unlock(ctx))
 			}
@@ -357,9 +332,7 @@ func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
 		if d.count(lock.Renewed) == 0 || d.count(lock.Lost) > 0 {
 			r.Errorf("%d renewals, %d losses", d.count(lock.Renewed), d.count(lock.Lost))
 		}
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
 
@@ -431,9 +404,7 @@ func TestTheStoredLimitCounts(t *testing.T) {
 			if waits[0].over() || waits[1].over() {
 				r.Errorf("a waiter got in after %d of 4 holders have left", i)
 			}
-			if !lease.Valid() {
-				r.Error("a permit was taken away")
-			}
+			check.True(r, lease.Valid(), "a permit was taken away")
 			if i > 0 { // the release before has woken no process
 				r.must(r.rdb.Publish(ctx, "{orders}:free:end", "end").Err())
 				for m, err := ear.ReceiveMessage(ctx); m.Payload != "end"; m, err = ear.ReceiveMessage(ctx) {
@@ -462,10 +433,8 @@ func TestTheStoredLimitCounts(t *testing.T) {
 // counts checks the limit and the number of permits in use.
 func (r *rig) counts(s *lock.Semaphore, limit, inUse int) {
 	r.Helper()
-	gotLimit, err := s.Limit(ctx)
-	r.must(err)
-	gotInUse, err := s.InUse(ctx)
-	r.must(err)
+	gotLimit := check.Must(s.Limit(ctx))(r)
+	gotInUse := check.Must(s.InUse(ctx))(r)
 	if gotLimit != limit || gotInUse != inUse {
 		r.Errorf("%d of %d permits are in use, want %d of %d", gotInUse, gotLimit, inUse, limit)
 	}
@@ -480,9 +449,7 @@ func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
 		s, other := c.Semaphore("orders", 4, lock.Options{}), c.Semaphore("orders", 9, fixed(time.Hour))
 		r.counts(s, 4, 0)
 		r.counts(other, 9, 0)
-		if n := r.keys(); n != 0 {
-			r.Errorf("reading has written %d keys", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys written by reading")
 		held := r.acquired(s, 3)
 		dies := r.locked(other)
 		r.counts(s, 4, 4)
@@ -497,12 +464,10 @@ func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
 		r.counts(other, 9, 3)
 		r.unlockAll(held...)
 		r.counts(s, 4, 0)
-		if n := r.keys(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
+		check.Equal(r, r.keys(), 0, "keys left")
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}).Err())
 		for _, err := range []error{uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx)), s.ClearLimit(ctx)} {
-			isError(r, err, lock.ErrWrongType)
+			check.Is(r, err, lock.ErrWrongType)
 		}
 	})
 }
@@ -550,55 +515,51 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
 	} {
 		for _, own := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", by the same process: ", own), func(t *testing.T) {
-				onBoth(t, func(r *rig) {
-					holder, _ := r.process("holder")
-					c, _ := r.process("waiting")
-					lease := r.locked(holder.Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
-					short, cancel := context.WithCancel(ctx)
-					waits := make([]*await, 10)
-					for i := range waits {
-						waits[i] = lockAsync(short, identity(c, i).Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
-					}
-					want := 10
-					if name == "goroutines" {
-						want = 1
-					}
-					r.registered(1)
-					r.until("the waiters", func() bool { return c.Stats().Waiting == 10 && int(c.Stats().Contended) >= want })
-					if r.fake {
-						time.Sleep(100 * time.Millisecond)
-					}
-					by := holder
-					if own {
-						by = c
-					}
-					before, began := r.acquires(), time.Now()
-					r.must(by.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 5))
-					over := func() (n int) {
-						for _, w := range waits {
-							if w.over() {
-								n++
-							}
-						}
-						return n
-					}
-					r.until("four more holders", func() bool { return over() == 4 })
-					if took := time.Since(began); r.fake && took > 10*time.Millisecond {
-						r.Errorf("it took %v", took)
-					}
-					if n := r.acquires() - before; n > 8 {
-						r.Errorf("%d attempts for 4 permits", n)
-					}
-					cancel()
+			sub(t, fmt.Sprint(name, ", by the same process: ", own), onBoth, func(r *rig) {
+				holder, _ := r.process("holder")
+				c, _ := r.process("waiting")
+				lease := r.locked(holder.Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
+				short, cancel := context.WithCancel(ctx)
+				waits := make([]*await, 10)
+				for i := range waits {
+					waits[i] = lockAsync(short, identity(c, i).Semaphore("orders", 1, lock.Options{TTL: time.Minute}))
+				}
+				want := 10
+				if name == "goroutines" {
+					want = 1
+				}
+				r.registered(1)
+				r.until("the waiters", func() bool { return c.Stats().Waiting == 10 && int(c.Stats().Contended) >= want })
+				if r.fake {
+					time.Sleep(100 * time.Millisecond)
+				}
+				by := holder
+				if own {
+					by = c
+				}
+				before, began := r.acquires(), time.Now()
+				r.must(by.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 5))
+				over := func() (n int) {
 					for _, w := range waits {
-						if <-w.done; w.err == nil {
-							r.must(w.lease.Unlock(ctx))
+						if w.over() {
+							n++
 						}
 					}
-					r.must(lease.Unlock(ctx))
-					r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey, "orders").Val() == 0 })
-				})
+					return n
+				}
+				r.until("four more holders", func() bool { return over() == 4 })
+				if took := time.Since(began); r.fake && took > 10*time.Millisecond {
+					r.Errorf("it took %v", took)
+				}
+				check.AtMost(r, r.acquires()-before, 8, "attempts for 4 permits")
+				cancel()
+				for _, w := range waits {
+					if <-w.done; w.err == nil {
+						r.must(w.lease.Unlock(ctx))
+					}
+				}
+				r.must(lease.Unlock(ctx))
+				r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey, "orders").Val() == 0 })
 			})
 		}
 	}
@@ -613,8 +574,8 @@ func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
 		s := c.Semaphore("orders", 3, lock.Options{Fence: true, Renew: lock.Renew{Every: 50 * time.Millisecond}})
 		leases := r.acquired(s, 2)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		isError(r, tried(s.TryLock(ctx)), lock.ErrOOM)
-		isError(r, s.SetLimit(ctx, 5), lock.ErrOOM)
+		check.Is(r, tried(s.TryLock(ctx)), lock.ErrOOM)
+		check.Is(r, s.SetLimit(ctx, 5), lock.ErrOOM)
 		before := d.count(lock.Renewed)
 		r.until("renewals", func() bool { return d.count(lock.Renewed) > before+2 })
 		r.must(leases[0].Extend(ctx, time.Minute))
@@ -661,15 +622,14 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
 		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		defer c.Close()
 		r.must(r.client(lock.Config{}).Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 1))
 		s := c.Semaphore("orders", 2, lock.Options{TTL: time.Minute})
 		leases := r.acquired(s, 2)
 		r.refused(s)
 		for _, err := range []error{s.SetLimit(ctx, 3), s.ClearLimit(ctx)} {
-			isError(r, err, lock.ErrNoPermission)
+			check.Is(r, err, lock.ErrNoPermission)
 		}
 		r.counts(s, 2, 2)
 		next := lockAsync(ctx, c.As("next").Semaphore("orders", 2, lock.Options{}))
@@ -698,91 +658,86 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 // than permits, and never more permits on the server. In the end nothing is left.
 func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 	for seed := range uint64(testtier.Size(1, 2, 1000)) {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				const limit, processes, clients = 3, 4, 4
-				var mu sync.Mutex
-				valid, most, acquired := map[*lock.Lease]bool{}, 0, 0
-				count := func(lease *lock.Lease) {
-					mu.Lock()
-					defer mu.Unlock()
-					acquired++
-					valid[lease] = true
-					inside := 0
-					for other := range valid {
-						if other.Valid() {
-							inside++
-						} else {
-							delete(valid, other)
-						}
-					}
-					if most = max(most, inside); inside > limit {
-						r.Errorf("%d holders inside", inside)
-					}
-					if n := r.permits("orders"); n > limit {
-						r.Errorf("%d permits on the server", n)
+		sub(t, fmt.Sprint("seed=", seed), inBubble, func(r *rig) {
+			const limit, processes, clients = 3, 4, 4
+			var mu sync.Mutex
+			valid, most, acquired := map[*lock.Lease]bool{}, 0, 0
+			count := func(lease *lock.Lease) {
+				mu.Lock()
+				defer mu.Unlock()
+				acquired++
+				valid[lease] = true
+				inside := 0
+				for other := range valid {
+					if other.Valid() {
+						inside++
+					} else {
+						delete(valid, other)
 					}
 				}
-				life, stop := context.WithTimeout(ctx, time.Duration(testtier.Size(30, 300, 300))*time.Second)
-				defer stop()
-				var all sync.WaitGroup
-				for p := range uint64(processes) {
-					c, link := r.process(fmt.Sprint("p", p))
+				if most = max(most, inside); inside > limit {
+					r.Errorf("%d holders inside", inside)
+				}
+				check.AtMost(r, r.permits("orders"), limit, "permits on the server")
+			}
+			life := r.soon(time.Duration(testtier.Size(30, 300, 300)) * time.Second)
+			var all sync.WaitGroup
+			for p := range uint64(processes) {
+				c, link := r.process(fmt.Sprint("p", p))
+				all.Go(func() {
+					random := rand.New(rand.NewPCG(seed, p))
+					for life.Err() == nil {
+						time.Sleep(time.Duration(random.IntN(20_000)) * time.Millisecond)
+						switch random.IntN(5) {
+						case 0:
+							link.Freeze()
+						case 1:
+							link.FreezeReplies()
+						case 2:
+							link.Cut()
+						case 3:
+							link.Delay(func() time.Duration { return time.Millisecond })
+						}
+						time.Sleep(time.Duration(random.IntN(6_000)) * time.Millisecond)
+						link.Thaw()
+					}
+				})
+				for i := range uint64(clients) {
 					all.Go(func() {
-						random := rand.New(rand.NewPCG(seed, p))
+						random := rand.New(rand.NewPCG(seed, 100*p+i+10))
+						o := lock.Options{TTL: time.Second << random.IntN(3), Fence: true}
+						s := c.As(fmt.Sprint(p, "-", i)).Semaphore("orders", limit, o)
 						for life.Err() == nil {
-							time.Sleep(time.Duration(random.IntN(20_000)) * time.Millisecond)
-							switch random.IntN(5) {
-							case 0:
-								link.Freeze()
-							case 1:
-								link.FreezeReplies()
-							case 2:
-								link.Cut()
-							case 3:
-								link.Delay(func() time.Duration { return time.Millisecond })
+							short, cancel := context.WithTimeout(life, time.Duration(random.IntN(5_000))*time.Millisecond)
+							lease, err := s.Lock(short)
+							cancel()
+							if err != nil {
+								continue
 							}
-							time.Sleep(time.Duration(random.IntN(6_000)) * time.Millisecond)
-							link.Thaw()
+							count(lease)
+							time.Sleep(time.Duration(random.IntN(3_000)) * time.Millisecond)
+							if random.IntN(4) == 0 {
+								_ = lease.Extend(life, time.Duration(100+random.IntN(5_000))*time.Millisecond)
+							}
+							if random.IntN(10) > 0 {
+								short, cancel := context.WithTimeout(ctx, time.Second)
+								_ = lease.Unlock(short)
+								cancel()
+							}
 						}
 					})
-					for i := range uint64(clients) {
-						all.Go(func() {
-							random := rand.New(rand.NewPCG(seed, 100*p+i+10))
-							o := lock.Options{TTL: time.Second << random.IntN(3), Fence: true}
-							s := c.As(fmt.Sprint(p, "-", i)).Semaphore("orders", limit, o)
-							for life.Err() == nil {
-								short, cancel := context.WithTimeout(life, time.Duration(random.IntN(5_000))*time.Millisecond)
-								lease, err := s.Lock(short)
-								cancel()
-								if err != nil {
-									continue
-								}
-								count(lease)
-								time.Sleep(time.Duration(random.IntN(3_000)) * time.Millisecond)
-								if random.IntN(4) == 0 {
-									_ = lease.Extend(life, time.Duration(100+random.IntN(5_000))*time.Millisecond)
-								}
-								if random.IntN(10) > 0 {
-									short, cancel := context.WithTimeout(ctx, time.Second)
-									_ = lease.Unlock(short)
-									cancel()
-								}
-							}
-						})
-					}
 				}
-				all.Wait()
-				runtime.GC() // abandoned leases are renewed until they are collected
-				for lease := range valid {
-					_ = lease.Unlock(ctx)
-				}
-				time.Sleep(time.Minute)
-				if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) != 1 || most < limit {
-					r.Errorf("left behind: %q; at most %d holders were inside", keys, most)
-				}
-				r.Logf("%d acquisitions", acquired)
-			})
+			}
+			all.Wait()
+			runtime.GC() // abandoned leases are renewed until they are collected
+			for lease := range valid {
+				_ = lease.Unlock(ctx)
+			}
+			time.Sleep(time.Minute)
+			if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) != 1 || most < limit {
+				r.Errorf("left behind: %q; at most %d holders were inside", keys, most)
+			}
+			r.Logf("%d acquisitions", acquired)
 		})
 	}
 }
@@ -815,9 +770,7 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 					for range cycles {
 						lease := r.lock(s)
 						n := inside.Add(1)
-						if n > limit {
-							r.Errorf("%d holders inside", n)
-						}
+						check.AtMost(r, n, limit, "holders inside")
 						for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 						}
 						total.Add(1)
@@ -831,9 +784,7 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 				})
 			}
 			for working.Load() > 0 {
-				if n := r.permits("orders"); n > limit {
-					r.Errorf("round %d: %d permits on the server", round, n)
-				}
+				check.AtMost(r, r.permits("orders"), limit, "round %d: permits on the server", round)
 				sampled++
 			}
 			all.Wait()
@@ -856,12 +807,8 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 				r.must(lease.Unlock(ctx))
 			}
 		}
-		if n := r.rdb.Exists(ctx, "orders", waitersKey).Val(); n != 0 {
-			r.Errorf("%d keys are left", n)
-		}
-		if most.Load() != limit {
-			r.Errorf("at most %d holders were inside", most.Load())
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders", waitersKey).Val(), 0, "keys left")
+		check.Equal(r, most.Load(), limit, "most holders inside")
 		took := time.Since(began)
 		r.Logf("%d acquisitions in %v, %.0f a second; at most %d inside; %d samples on the server",
 			total.Load(), took.Round(time.Millisecond), float64(total.Load())/took.Seconds(), most.Load(), sampled)

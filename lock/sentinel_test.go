@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -24,7 +25,7 @@ type sentinelRig struct {
 
 func onSentinels(t *testing.T, o server.SentinelOptions) *sentinelRig {
 	t.Helper()
-	r := &sentinelRig{rig: &rig{T: t}, nodes: server.SentinelGroupForTest(t, o)}
+	r := &sentinelRig{rig: &rig{tester: tester{T: t}}, nodes: server.SentinelGroupForTest(t, o)}
 	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.SentinelMaster, SentinelAddrs: r.nodes.Sentinels()})
 	r.via = r.rdb
 	t.Cleanup(func() { r.rdb.Close() })
@@ -91,9 +92,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	r.must(r.nodes.Master().Kill())
 	r.renewedElsewhere(lease, &d)
 	master, _ := r.survivors()
-	if got := master.Get(ctx, "orders").Val(); got != lease.Token() {
-		t.Errorf("the new master has %q, want %q", got, lease.Token())
-	}
+	check.Equal(t, master.Get(ctx, "orders").Val(), lease.Token(), "the new master has")
 	r.must(lease.Unlock(ctx))
 	r.must(<-next)
 }
@@ -131,7 +130,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	testtier.Long(t, "it waits for seconds on real servers")
 	t.Parallel()
 	nodes := server.ReplicatedForTest(t, server.ReplicatedOptions{})
-	r := &rig{T: t}
+	r := &rig{tester: tester{T: t}}
 	var named atomic.Pointer[server.Child] // the server that the name resolves to
 	named.Store(nodes.Master())
 	r.via = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -152,9 +151,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	r.must(lease.Unlock(ctx))
 	rdb := redis.NewClient(&redis.Options{Addr: heir.Addr()})
 	t.Cleanup(func() { rdb.Close() })
-	if n := rdb.Exists(ctx, "orders").Val(); n != 0 {
-		t.Error("the release did not reach the new master")
-	}
+	check.Equal(t, rdb.Exists(ctx, "orders").Val(), 0, "the release did not reach the new master")
 }
 
 // Scenario 99.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -36,9 +37,7 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 			}()
 			r.until("the server to act", func() bool { return r.rdb.Exists(ctx, kind).Val() == 1 })
 			r.must(c.Close())
-			if err := <-done; !errors.Is(err, lock.ErrClosed) {
-				r.Errorf("Lock said %v, want ErrClosed", err)
-			}
+			check.Is(r, <-done, lock.ErrClosed, "Lock said")
 			r.link.Thaw()
 			r.until("the release", func() bool { return r.rdb.Exists(ctx, kind).Val() == 0 })
 		}
@@ -65,18 +64,15 @@ func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
 		_ = c.Close()
 		all.Wait()
 	}
-	t.Run("client", func(t *testing.T) {
-		onRedis(t, func(r *rig) {
-			for round := range 50 {
-				c, err := lock.New(r.via, lock.Config{})
-				r.must(err)
-				atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
-					time.Duration(round)*100*time.Microsecond)
-			}
-			if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
-				r.Errorf("left behind: %q", keys)
-			}
-		})
+	sub(t, "client", onRedis, func(r *rig) {
+		for round := range 50 {
+			c := check.Must(lock.New(r.via, lock.Config{}))(r)
+			atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
+				time.Duration(round)*100*time.Microsecond)
+		}
+		if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
+			r.Errorf("left behind: %q", keys)
+		}
 	})
 	t.Run("quorum", func(t *testing.T) {
 		nodesOnRedis(t, 3, func(r *nodes) {
@@ -131,9 +127,7 @@ func TestCloseMayBeCalledFromObserve(t *testing.T) {
 			case <-time.After(5 * time.Second):
 				r.Errorf("%v: Close has not returned after 5 s", kind)
 			}
-			if took := time.Since(began); took > 2*time.Second {
-				r.Errorf("%v: Close took %v", kind, took)
-			}
+			check.AtMost(r, time.Since(began), 2*time.Second, "%v: Close took", kind)
 			runtime.KeepAlive(lease)
 		})
 	}
@@ -153,18 +147,10 @@ func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
 		}()
 		synctest.Wait()
 		r.must(a.Close())
-		if err := <-waiter; !errors.Is(err, lock.ErrClosed) {
-			r.Errorf("a waiter got %v, want ErrClosed", err)
-		}
-		if _, err := b.Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrClosed) {
-			r.Errorf("TryLock: got %v, want ErrClosed", err)
-		}
-		if _, err := a.As("c").Mutex("orders", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrClosed) {
-			r.Errorf("Lock: got %v, want ErrClosed", err)
-		}
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrClosed) {
-			r.Errorf("the lease ended with %v, want ErrClosed", cause)
-		}
+		check.Is(r, <-waiter, lock.ErrClosed, "a waiter")
+		check.Is(r, tried(b.Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed, "TryLock")
+		check.Is(r, tried(a.As("c").Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrClosed, "Lock")
+		check.Is(r, context.Cause(held.Context()), lock.ErrClosed, "the lease ended with")
 		r.holds("held", "")
 		r.must(theirs.Unlock(ctx))
 	})
@@ -211,18 +197,12 @@ func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
 			<-hangs
 			return nil, net.ErrClosed
 		})
-		c, err := lock.New(r.via, lock.Config{})
-		r.must(err)
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if _, err := c.Mutex("orders", lock.Options{}).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("got %v, want the deadline's error", err)
-		}
+		c := check.Must(lock.New(r.via, lock.Config{}))(r)
+		short := r.soon(time.Second)
+		check.Is(r, tried(c.Mutex("orders", lock.Options{}).Lock(short)), context.DeadlineExceeded)
 		began := time.Now()
 		_ = c.Close()
-		if took := time.Since(began); took > 5*time.Second {
-			r.Errorf("Close took %v", took)
-		}
+		check.AtMost(r, time.Since(began), 5*time.Second, "Close took")
 		close(hangs)
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -119,10 +120,7 @@ func contend(t *testing.T, seed uint64) int {
 		link.Sent = func([]byte) { c.sent(p) }
 		link.Delay(func() time.Duration { return rand.N(latency) })
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
-		client, err := lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := check.Must(lock.New(rdb, lock.Config{Owner: fmt.Sprint("p", p)}))(t)
 		client.DelaySubscriptions(func() time.Duration { return rand.N(slow) })
 		defer func() {
 			_ = client.Close()

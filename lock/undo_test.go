@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -72,8 +73,7 @@ func TestUndosInAnOutageTakeTheirTime(t *testing.T) {
 				return dial(ctx, network, addr)
 			}})
 		defer via.Close()
-		c, err := lock.New(via, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(via, lock.Config{}))(r)
 		defer c.Close()
 		warm := r.locked(c.Mutex("warm", lock.Options{}))
 		r.must(warm.Unlock(ctx))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -18,16 +19,13 @@ import (
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
-		short, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
+		short := r.soon(3 * time.Second)
 		began := time.Now()
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) {
 			r.Errorf("got %v, want both the deadline and ErrHeld", err)
 		}
-		if took := time.Since(began); took < 3*time.Second || took > 3050*time.Millisecond {
-			r.Errorf("gave up after %v, want 3 s", took)
-		}
+		check.Between(r, time.Since(began), 3*time.Second, 3050*time.Millisecond, "gave up after")
 	})
 }
 
@@ -66,9 +64,7 @@ func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
 			r.must(r.rdb.Del(ctx, "orders").Err()) // publishes nothing
 		}()
 		next := r.lock(b.Mutex("orders", lock.Options{}))
-		if took := time.Since(began); took > 5050*time.Millisecond {
-			r.Errorf("b got in after %v, a's TTL was 5 s", took)
-		}
+		check.AtMost(r, time.Since(began), 5050*time.Millisecond, "b got in after, a's TTL was 5 s")
 		_ = lease
 		r.must(next.Unlock(ctx))
 	})
@@ -80,9 +76,7 @@ func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "orders", token, 7*time.Second).Err())
 		began := time.Now()
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		if took := time.Since(began); took < 7*time.Second || took > 7050*time.Millisecond {
-			r.Errorf("succeeded after %v, want 7 s", took)
-		}
+		check.Between(r, time.Since(began), 7*time.Second, 7050*time.Millisecond, "succeeded after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -96,14 +90,11 @@ func TestEachWaiterSucceedsACrashedHolderAtItsDeadline(t *testing.T) {
 		began := time.Now()
 		first := lockAsync(ctx, c.As("first").Mutex("orders", fixed(3*time.Second)))
 		time.Sleep(time.Second)
-		limited, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
+		limited := r.soon(time.Minute)
 		second := lockAsync(limited, c.As("second").Mutex("orders", lock.Options{}))
 		r.won(first)
 		lease := r.won(second)
-		if took := time.Since(began); took < 10*time.Second || took > 10050*time.Millisecond {
-			r.Errorf("the second waiter succeeded after %v, want 10 s", took)
-		}
+		check.Between(r, time.Since(began), 10*time.Second, 10050*time.Millisecond, "the second waiter succeeded after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -115,15 +106,11 @@ func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 		defer deleted.Wait()
 		deleted.Go(func() {
 			time.Sleep(10 * time.Second)
-			if err := r.rdb.Del(ctx, "orders").Err(); err != nil {
-				r.Error(err)
-			}
+			check.Is(r, r.rdb.Del(ctx, "orders").Err(), nil)
 		})
 		began := time.Now()
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
-		if took := time.Since(began); took > 10300*time.Millisecond {
-			r.Errorf("noticed after %v, want 10 s and a little", took)
-		}
+		check.AtMost(r, time.Since(began), 10300*time.Millisecond, "noticed after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -137,42 +124,32 @@ func TestNoHerd(t *testing.T) {
 		"goroutines": func(c *lock.Client, _ int) *lock.Client { return c },
 		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				const n = 100
-				diary := &eventRecorder{}
-				c := r.client(lock.Config{Observe: diary.write})
-				first := r.lock(c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}))
-				var all sync.WaitGroup
-				for i := range n {
-					who := identity(c, i)
-					all.Go(func() {
-						lease, err := who.Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-						if err == nil {
-							err = lease.Unlock(ctx)
-						}
-						if err != nil {
-							r.Error(err)
-						}
-					})
+		sub(t, name, onRedis, func(r *rig) {
+			const n = 100
+			diary := &eventRecorder{}
+			c := r.client(lock.Config{Observe: diary.write})
+			first := r.lock(c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}))
+			var all sync.WaitGroup
+			for i := range n {
+				who := identity(c, i)
+				all.Go(func() {
+					check.Is(r, pass(who.Mutex("orders", lock.Options{TTL: time.Minute})), nil)
+				})
+			}
+			want := n
+			if name == "goroutines" {
+				want = 1
+			}
+			r.until("everybody to wait", func() bool { return diary.count(lock.Contended) >= want })
+			r.must(first.Unlock(ctx))
+			all.Wait()
+			attempts := 0
+			for _, e := range diary.events {
+				if e.Kind == lock.Acquired {
+					attempts += e.Attempts
 				}
-				want := n
-				if name == "goroutines" {
-					want = 1
-				}
-				r.until("everybody to wait", func() bool { return diary.count(lock.Contended) >= want })
-				r.must(first.Unlock(ctx))
-				all.Wait()
-				attempts := 0
-				for _, e := range diary.events {
-					if e.Kind == lock.Acquired {
-						attempts += e.Attempts
-					}
-				}
-				if attempts > 3*(n+1) {
-					r.Errorf("%d attempts for %d acquisitions", attempts, n+1)
-				}
-			})
+			}
+			check.AtMost(r, attempts, 3*(n+1), "attempts for %d acquisitions", n+1)
 		})
 	}
 }
@@ -187,13 +164,7 @@ func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 		for i := range 16 {
 			all.Go(func() {
 				for j := range 100 {
-					lease, err := identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{}).Lock(ctx)
-					if err == nil {
-						err = lease.Unlock(ctx)
-					}
-					if err != nil {
-						r.Error(err)
-					}
+					check.Is(r, pass(identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{})), nil)
 				}
 			})
 		}
@@ -211,11 +182,7 @@ func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				lease, err := m.Lock(ctx)
-				if err != nil {
-					r.Error(err)
-					return
-				}
+				lease := r.lock(m)
 				mu.Lock()
 				order = append(order, fmt.Sprint(i))
 				mu.Unlock()
@@ -225,9 +192,7 @@ func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		all.Wait()
-		if got := strings.Join(order, ""); got != "01234567" {
-			r.Errorf("served in the order %s", got)
-		}
+		check.Equal(r, strings.Join(order, ""), "01234567", "served in the order")
 	})
 }
 
@@ -240,9 +205,7 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
-				if _, err := c.As(fmt.Sprint(i)).Mutex("orders", lock.Options{}).Lock(waiting); !errors.Is(err, context.Canceled) {
-					r.Errorf("got %v", err)
-				}
+				check.Is(r, tried(c.As(fmt.Sprint(i)).Mutex("orders", lock.Options{}).Lock(waiting)), context.Canceled)
 			})
 		}
 		cancel()
@@ -312,19 +275,15 @@ func TestPollingTriesAsOftenAsItsOptionsSay(t *testing.T) {
 		c := r.client(lock.Config{})
 		began := time.Now()
 		_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 100 * time.Millisecond, MaxTries: 3}}).Lock(ctx)
-		isError(r, err, lock.ErrHeld)
-		if took := time.Since(began); took != 200*time.Millisecond {
-			r.Errorf("three tries took %v, want two pauses of 100 ms", took)
-		}
+		check.Is(r, err, lock.ErrHeld)
+		check.Equal(r, time.Since(began), 200*time.Millisecond, "three tries took")
 		go func() {
 			time.Sleep(time.Second)
 			r.must(r.rdb.Del(ctx, "orders").Err())
 		}()
 		began = time.Now()
 		lease := r.lock(c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 300 * time.Millisecond}}))
-		if took := time.Since(began); took != 1200*time.Millisecond {
-			r.Errorf("got in after %v, want the first multiple of 300 ms after 1 s", took)
-		}
+		check.Equal(r, time.Since(began), 1200*time.Millisecond, "got in after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -347,9 +306,7 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 			}
 			took[pause] = true
 		}
-		if len(took) < 10 {
-			r.Errorf("only %d different pauses in 20", len(took))
-		}
+		check.AtLeast(r, len(took), 10, "different pauses in 20")
 	})
 }
 
@@ -389,20 +346,17 @@ func TestAWaiterThatEndsDuringAnAttemptNamesTheHolder(t *testing.T) {
 		},
 		"in a queue": func(c *lock.Client) lock.Locker { return c.Fair("orders", lock.Options{}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
-				short, cancel := context.WithTimeout(ctx, 3*time.Second)
-				defer cancel()
-				waiting := lockAsync(short, waiter(r.client(lock.Config{})))
-				time.Sleep(time.Second)
-				r.link.FreezeReplies() // the next request gets no reply
-				<-waiting.done
-				if !errors.Is(waiting.err, context.DeadlineExceeded) || !errors.Is(waiting.err, lock.ErrHeld) {
-					r.Errorf("got %v, want both the deadline and ErrHeld", waiting.err)
-				}
-				r.link.Thaw()
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
+			short := r.soon(3 * time.Second)
+			waiting := lockAsync(short, waiter(r.client(lock.Config{})))
+			time.Sleep(time.Second)
+			r.link.FreezeReplies() // the next request gets no reply
+			<-waiting.done
+			if !errors.Is(waiting.err, context.DeadlineExceeded) || !errors.Is(waiting.err, lock.ErrHeld) {
+				r.Errorf("got %v, want both the deadline and ErrHeld", waiting.err)
+			}
+			r.link.Thaw()
 		})
 	}
 }

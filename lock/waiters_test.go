@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
@@ -28,8 +29,7 @@ func (r *rig) process(owner string) (*lock.Client, *netfault.Network) {
 	link := netfault.New(r.rdb.Options().Dialer)
 	link.Undelayed = 4 // the handshake
 	via := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Dialer: link.Dial, DisableIdentity: true})
-	c, err := lock.New(via, lock.Config{Owner: owner})
-	r.must(err)
+	c := check.Must(lock.New(via, lock.Config{Owner: owner}))(r)
 	r.Cleanup(func() {
 		link.Thaw()
 		c.Close()
@@ -76,9 +76,7 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 			}
 			r.must(lease.Unlock(ctx))
 			all.Wait()
-			if order.String() != upTo(processes) {
-				r.Errorf("%s: served in the order %s", kind, order.String())
-			}
+			check.Equal(r, order.String(), upTo(processes), "%s: served in the order", kind)
 			if !r.fake {
 				// A release, an attempt and the looks of a slow machine; an attempt of each
 				// process would be 20 times 5 commands. A semaphore also reads the time, the
@@ -108,6 +106,18 @@ func TestAnUncontendedCycleIsSixCommands(t *testing.T) {
 	})
 }
 
+// passOver releases a lease and acquires its lock again n times, before the process that is woken
+// can, and returns the last lease.
+func (r *rig) passOver(n int, greedy lock.Locker, lease *lock.Lease) *lock.Lease {
+	r.Helper()
+	for range n {
+		time.Sleep(5 * time.Millisecond)
+		r.must(lease.Unlock(ctx))
+		lease = r.locked(greedy)
+	}
+	return lease
+}
+
 // ghostProcess registers a process that never acquires the lock. With listening,
 // it subscribes like a stopped process; else it is dead.
 func (r *rig) ghostProcess(score float64, listening bool) {
@@ -116,8 +126,7 @@ func (r *rig) ghostProcess(score float64, listening bool) {
 	if listening {
 		ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
 		r.Cleanup(func() { ear.Close() })
-		_, err := ear.Receive(ctx)
-		r.must(err)
+		check.Must(ear.Receive(ctx))(r)
 	}
 }
 
@@ -132,9 +141,7 @@ func TestADeadProcessIsNotWoken(t *testing.T) {
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
 			lease = r.won(next)
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("%s: the next process got the lock after %v, want at once", kind, delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "%s: the next process got the lock after", kind)
 			r.must(lease.Unlock(ctx))
 		}
 	})
@@ -148,21 +155,19 @@ func TestAReleaseThatReachesNoProcessTellsAll(t *testing.T) {
 		"dead":     func(r *rig) { r.ghostProcess(0, false) },
 		"unusable": func(r *rig) { r.must(r.rdb.Set(ctx, waitersKey, "not a zset", 0).Err()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				listener := r.rdb.Subscribe(ctx, "{orders}:free")
-				defer listener.Close()
-				_, err := listener.Receive(ctx)
-				r.must(err)
-				for _, kind := range wakingOneKinds {
-					lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
-					before(r)
-					r.must(lease.Unlock(ctx))
-					if message, err := listener.ReceiveTimeout(ctx, time.Second); err != nil {
-						r.Errorf("%s: got %v, %v; want the release", kind, message, err)
-					}
+		sub(t, name, inBubble, func(r *rig) {
+			listener := r.rdb.Subscribe(ctx, "{orders}:free")
+			defer listener.Close()
+			_, err := listener.Receive(ctx)
+			r.must(err)
+			for _, kind := range wakingOneKinds {
+				lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
+				before(r)
+				r.must(lease.Unlock(ctx))
+				if message, err := listener.ReceiveTimeout(ctx, time.Second); err != nil {
+					r.Errorf("%s: got %v, %v; want the release", kind, message, err)
 				}
-			})
+			}
 		})
 	}
 }
@@ -179,9 +184,7 @@ func TestAStoppedProcessDelaysTheNext(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		lease = r.won(next)
-		if delay := time.Since(released); delay > 2*time.Second {
-			r.Errorf("the next process got the lock after %v, want at most 2 s", delay)
-		}
+		check.AtMost(r, time.Since(released), 2*time.Second, "the next process got the lock after")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -202,9 +205,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			link.Delay(func() time.Duration { return time.Millisecond })
 			last, passes := lease.Fence(), -1
 			for lease != nil {
-				if lease.Fence() < last {
-					r.Errorf("%s: fence %d after %d", kind, lease.Fence(), last)
-				}
+				check.AtLeast(r, lease.Fence(), last, "%s: fence", kind)
 				passes++
 				last = lease.Fence()
 				time.Sleep(5 * time.Millisecond)
@@ -213,9 +214,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 					r.Fatalf("%s: the waiter was passed over %d times", kind, passes)
 				}
 			}
-			if passes != 9 {
-				r.Errorf("%s: the waiter was passed over %d times, want 9", kind, passes)
-			}
+			check.Equal(r, passes, 9, "%s: times that the waiter was passed over", kind)
 			lease = r.won(waiting)
 			if lease.Fence() <= last {
 				r.Errorf("%s: after a hand-over the fence is %d, after %d", kind, lease.Fence(), last)
@@ -246,9 +245,7 @@ func TestAProcessThatLooksByItselfIsNotPassedOver(t *testing.T) {
 			time.Sleep(time.Minute)
 			r.must(lease.Unlock(ctx))
 			lease, err := greedy.TryLock(ctx)
-			if err != nil {
-				r.Fatalf("%s: the lock was handed to a process that came too late once: %v", kind, err)
-			}
+			check.OK(r, err, "%s: the lock was handed to a process that came too late once", kind)
 			r.must(lease.Unlock(ctx))
 			link.Thaw()
 			r.must(r.won(waiting).Unlock(ctx))
@@ -272,11 +269,7 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				left := lockAsync(short, wakingOne(leaver, lock.Options{})[kind])
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
-				for range passes {
-					time.Sleep(5 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					lease = r.locked(greedy)
-				}
+				lease = r.passOver(passes, greedy, lease)
 				time.Sleep(5 * time.Millisecond)
 				next := lockAsync(ctx, wakingOne(c, lock.Options{})[kind])
 				r.registered(2)
@@ -286,9 +279,7 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				time.Sleep(500 * time.Microsecond)
 				giveUp()
 				<-left.done
-				if !errors.Is(left.err, context.Canceled) {
-					r.Errorf("the leaver got %v", left.err)
-				}
+				check.Is(r, left.err, context.Canceled, "the leaver")
 				lease = r.won(next)
 				if delay := time.Since(released); delay > 10*time.Millisecond {
 					r.Errorf("%s, passed over %d times: the next process got the lock after %v, want at once", kind, passes, delay)
@@ -348,17 +339,11 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				left := lockAsync(short, kinds(leaver)[kind])
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
-				for range 9 {
-					time.Sleep(5 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					lease = r.locked(greedy)
-				}
+				lease = r.passOver(9, greedy, lease)
 				time.Sleep(time.Millisecond) // of the message
 				giveUp(r, link, cancel)
 				<-left.done
-				if !errors.Is(left.err, context.Canceled) {
-					r.Errorf("%s, %s: the leaver got %v", kind, way, left.err)
-				}
+				check.Is(r, left.err, context.Canceled, "%s, %s: the leaver", kind, way)
 				time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
 				if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
 					r.Errorf("%s, %s: without a waiter %q are registered", kind, way, left)
@@ -369,9 +354,7 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				released := time.Now()
 				r.must(lease.Unlock(ctx))
 				lease = r.won(next)
-				if delay := time.Since(released); delay > 0 {
-					r.Errorf("%s, %s: the next process got the lock after %v, want at once", kind, way, delay)
-				}
+				check.AtMost(r, time.Since(released), 0, "%s, %s: the next process got the lock after", kind, way)
 				r.must(lease.Unlock(ctx))
 			}
 		}
@@ -399,9 +382,7 @@ func TestAProcessThatComesTooLateKeepsItsPlace(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		lease = r.won(next)
-		if second.over() {
-			r.Error("a process that came later got the lock first")
-		}
+		check.False(r, second.over(), "a process that came later got the lock first")
 		r.must(lease.Unlock(ctx))
 		r.must(r.won(second).Unlock(ctx))
 	})
@@ -422,9 +403,7 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 			r.Fatal(err)
 		}
 		lease = r.won(next)
-		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 0 {
-			r.Error("the holder is registered")
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, waitersKey).Val(), 0, "the holder is registered")
 
 		other, _ := r.process("other")
 		next = lockAsync(ctx, other.Mutex("orders", lock.Options{}))
@@ -433,9 +412,7 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		lease = r.won(next)
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the waiter got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the waiter got the lock after")
 		r.must(lease.Unlock(ctx))
 		r.registered(0)
 	})
@@ -466,25 +443,19 @@ func TestAWaiterAsksBySetNXWhileThatPays(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		sets := r.calls("set")
 		m, lease := r.waitOften(33)
-		if n := r.calls("set") - sets; n > 16 {
-			r.Errorf("33 waits for a lock that stays held sent %d SET, want one in 16 waits", n)
-		}
+		check.AtMost(r, r.calls("set")-sets, 16, "SET of 33 waits for a lock that stays held")
 		r.must(lease.Unlock(ctx))
 		scripts := r.calls("evalsha")
 		for range 50 {
 			lease := r.lock(m)
 			r.must(lease.Unlock(ctx))
 		}
-		if n := r.calls("evalsha") - scripts; n > 50+20 {
-			r.Errorf("50 cycles of a free lock called %d scripts, want one for each release", n)
-		}
+		check.AtMost(r, r.calls("evalsha")-scripts, 50+20, "50 cycles of a free lock called scripts")
 	})
 	inBubble(t, func(r *rig) { // after a SET NX that was refused, the process registers at once
 		began := time.Now()
 		_, lease := r.waitOften(33)
-		if took := time.Since(began); took > time.Second {
-			r.Errorf("33 waits took %v until they had registered", took)
-		}
+		check.AtMost(r, time.Since(began), time.Second, "33 waits took until they had registered")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -512,9 +483,7 @@ func TestTheClientsOfAProcessShareARegistration(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(released); took > 200*time.Millisecond {
-			r.Errorf("20 holds of 10 ms took %v", took)
-		}
+		check.AtMost(r, time.Since(released), 200*time.Millisecond, "20 holds of 10 ms took")
 		time.Sleep(2 * time.Second)
 		r.registered(0)
 	})
@@ -534,17 +503,13 @@ func TestAMutexAndAFairLockWakeEachOther(t *testing.T) {
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
 			lease = r.won(next)
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("a fair waiter got the lock %v after the release of a mutex", delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "a fair waiter got the lock after the release of a mutex")
 			next = lockAsync(ctx, a.Mutex("orders", o))
 			r.registered(1)
 			released = time.Now()
 			r.must(lease.Unlock(ctx))
 			r.must(r.won(next).Unlock(ctx))
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("a mutex got the lock %v after the release of a fair one", delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "a mutex got the lock after the release of a fair one")
 		}
 	})
 }
@@ -578,9 +543,7 @@ func TestAFairWaiterThatLeavesDoesNotKeepAWakeUp(t *testing.T) {
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
 			lease = r.won(next)
-			if delay := time.Since(released); delay > 0 {
-				r.Errorf("%s: the next process got the lock after %v, want at once", way, delay)
-			}
+			check.AtMost(r, time.Since(released), 0, "%s: the next process got the lock after", way)
 			r.must(lease.Unlock(ctx))
 
 			// A fair waiter that acquires when the mutex has expired leaves, too.
@@ -605,16 +568,12 @@ func TestRegistrationsAreRefreshedAndExpire(t *testing.T) {
 		r.registered(1)
 		r.must(r.rdb.Del(ctx, waitersKey).Err())
 		time.Sleep(2 * time.Second)
-		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 1 {
-			r.Errorf("%d processes are registered 2 s after the loss, want 1", n)
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, waitersKey).Val(), 1, "processes registered 2 s after the loss")
 		time.Sleep(time.Minute)
 		r.registered(1)
 		link.Freeze()
 		time.Sleep(16 * time.Second)
-		if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != 0 {
-			r.Errorf("a dead process is registered after 16 s")
-		}
+		check.Equal(r, r.rdb.ZCard(ctx, waitersKey).Val(), 0, "a dead process is registered after 16 s")
 		r.must(lease.Unlock(ctx))
 		stop()
 		<-next.done
@@ -644,9 +603,7 @@ func TestAllRegistrationsLastAsLongAsTheirProcessesWait(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(released); took > 0 {
-			r.Errorf("%d hand-offs took %v", processes, took)
-		}
+		check.AtMost(r, time.Since(released), 0, "%d hand-offs took", processes)
 	})
 }
 
@@ -657,43 +614,38 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 		"mutex":  func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
 		"writer": func(c *lock.Client) lock.Locker { return c.RW("orders", lock.Options{}).Writer() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onRedis(t, func(r *rig) {
-				r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
-				_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
-				var clients [3]*lock.Client
-				for i := range clients {
-					rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
-					defer rdb.Close()
-					c, err := lock.New(rdb, lock.Config{})
-					r.must(err)
-					defer c.Close()
-					clients[i] = c
+		sub(t, name, onRedis, func(r *rig) {
+			r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
+			_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
+			var clients [3]*lock.Client
+			for i := range clients {
+				rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
+				defer rdb.Close()
+				c := check.Must(lock.New(rdb, lock.Config{}))(r)
+				defer c.Close()
+				clients[i] = c
+			}
+			lease := r.locked(of(clients[0]))
+			var all sync.WaitGroup
+			for _, c := range clients[1:] {
+				all.Go(func() {
+					lease := r.lock(of(c))
+					r.must(lease.Unlock(ctx))
+				})
+			}
+			r.until("waiters that listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] == 2 })
+			listener := r.rdb.Subscribe(ctx, "{orders}:free")
+			defer listener.Close()
+			_, err := listener.Receive(ctx)
+			r.must(err)
+			r.must(lease.Unlock(ctx))
+			if name == "mutex" { // a claim has the message sent to one process
+				if message, err := listener.ReceiveMessage(ctx); err != nil || message.Payload != "orders" {
+					r.Errorf("got %v, %v; want the release", message, err)
 				}
-				lease := r.locked(of(clients[0]))
-				var all sync.WaitGroup
-				for _, c := range clients[1:] {
-					all.Go(func() {
-						lease := r.lock(of(c))
-						r.must(lease.Unlock(ctx))
-					})
-				}
-				r.until("waiters that listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] == 2 })
-				listener := r.rdb.Subscribe(ctx, "{orders}:free")
-				defer listener.Close()
-				_, err := listener.Receive(ctx)
-				r.must(err)
-				r.must(lease.Unlock(ctx))
-				if name == "mutex" { // a claim has the message sent to one process
-					if message, err := listener.ReceiveMessage(ctx); err != nil || message.Payload != "orders" {
-						r.Errorf("got %v, %v; want the release", message, err)
-					}
-				}
-				all.Wait()
-				if keys := strings.Join(r.rdb.Keys(ctx, "*").Val(), " "); keys != "" {
-					r.Errorf("the server has %s", keys)
-				}
-			})
+			}
+			all.Wait()
+			check.Equal(r, strings.Join(r.rdb.Keys(ctx, "*").Val(), " "), "", "the server has")
 		})
 	}
 }
@@ -707,8 +659,7 @@ func TestAHolderThatMayNotPublishKeepsTheWaitersRegistered(t *testing.T) {
 		}
 		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "mute", Password: "secret"})
 		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(rdb, lock.Config{}))(r)
 		defer c.Close()
 		r.ghostProcess(0, true)
 		for _, member := range []string{"ghost~000000000001", "ghost~01a20858-6c71-7eec-bac6-000000000001"} {
@@ -768,15 +719,11 @@ func TestAReleaseWakesOneWriter(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if order.String() != upTo(processes) {
-			r.Errorf("served in the order %s", order.String())
-		}
+		check.Equal(r, order.String(), upTo(processes), "served in the order")
 		if !r.fake {
 			// A release, an attempt and the looks of a slow machine; an attempt of each
 			// process would be 20 times 5 commands.
-			if perHandOff := float64(r.commands()-before) / float64(processes+1); perHandOff > 34 {
-				r.Errorf("%.1f commands per hand-off", perHandOff)
-			}
+			check.AtMost(r, float64(r.commands()-before)/float64(processes+1), 34, "commands per hand-off")
 		}
 		r.gone("orders")
 		r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
@@ -820,9 +767,7 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 		time.Sleep(time.Duration(least) * time.Second / 900)
 		close(stop)
 		all.Wait()
-		if holds < least {
-			r.Errorf("%d holds of 1 ms, want %d", holds, least)
-		}
+		check.AtLeast(r, holds, least, "holds of 1 ms")
 		r.gone("orders")
 	})
 }
@@ -867,9 +812,7 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 		released := time.Now()
 		r.must(write.Unlock(ctx))
 		lease := r.won(next)
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the next writer got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 
 		read := r.locked(near.RW("orders", lock.Options{}).Reader())
@@ -882,9 +825,7 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 		released = time.Now()
 		r.must(read.Unlock(ctx))
 		lease = r.won(next)
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the next writer got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 		r.gone("orders")
 	})
@@ -907,9 +848,7 @@ func TestAStoppedWriterDelaysTheNext(t *testing.T) {
 		released := time.Now()
 		r.must(write.Unlock(ctx))
 		lease := r.won(next)
-		if delay := time.Since(released); delay > time.Second {
-			r.Errorf("the next writer got the lock after %v, want at most 1 s", delay)
-		}
+		check.AtMost(r, time.Since(released), time.Second, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 		link.Thaw()
 		r.must(r.won(frozen).Unlock(ctx))
@@ -930,43 +869,39 @@ func TestWritersThatAreStoppedOrDeadDelayTheNext(t *testing.T) {
 		"one is dead":      {(*netfault.Network).Cut, 0, 0},
 		"four are dead":    {(*netfault.Network).Cut, 3, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				near := r.client(lock.Config{})
-				write := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Writer())
-				doomed, kill := context.WithCancel(ctx)
-				var links []*netfault.Network
-				var waiting []*await
-				wait := func(ctx context.Context) *await {
-					c, link := r.process(fmt.Sprint(len(links)))
-					links = append(links, link)
-					w := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
-					r.claimed("orders")
-					r.registered(int64(len(links) - 1))
-					return w
-				}
-				for range 1 + c.others {
-					waiting = append(waiting, wait(doomed))
-				}
-				next := wait(ctx)
-				time.Sleep(10 * time.Second)
-				for _, link := range links[:len(links)-1] {
-					link.Refuse(errors.New("gone"))
-					c.end(link)
-				}
-				synctest.Wait()
-				released := time.Now()
-				r.must(write.Unlock(ctx))
-				lease := r.won(next)
-				if delay := time.Since(released); delay > c.within {
-					r.Errorf("the live writer got the lock after %v, want at most %v", delay, c.within)
-				}
-				r.must(lease.Unlock(ctx))
-				kill()
-				for _, w := range waiting {
-					<-w.done
-				}
-			})
+		sub(t, name, inBubble, func(r *rig) {
+			near := r.client(lock.Config{})
+			write := r.locked(near.RW("orders", lock.Options{TTL: time.Minute}).Writer())
+			doomed, kill := context.WithCancel(ctx)
+			var links []*netfault.Network
+			var waiting []*await
+			wait := func(ctx context.Context) *await {
+				c, link := r.process(fmt.Sprint(len(links)))
+				links = append(links, link)
+				w := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
+				r.claimed("orders")
+				r.registered(int64(len(links) - 1))
+				return w
+			}
+			for range 1 + c.others {
+				waiting = append(waiting, wait(doomed))
+			}
+			next := wait(ctx)
+			time.Sleep(10 * time.Second)
+			for _, link := range links[:len(links)-1] {
+				link.Refuse(errors.New("gone"))
+				c.end(link)
+			}
+			synctest.Wait()
+			released := time.Now()
+			r.must(write.Unlock(ctx))
+			lease := r.won(next)
+			check.AtMost(r, time.Since(released), c.within, "the live writer got the lock after")
+			r.must(lease.Unlock(ctx))
+			kill()
+			for _, w := range waiting {
+				<-w.done
+			}
 		})
 	}
 }
@@ -1005,9 +940,7 @@ func TestAWriterThatGivesUpPassesTheClaimOn(t *testing.T) {
 		released := time.Now()
 		r.must(read.Unlock(ctx))
 		lease := r.won(calls[2])
-		if delay := time.Since(released); delay > 0 {
-			r.Errorf("the next writer got the lock after %v, want at once", delay)
-		}
+		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
 		r.must(lease.Unlock(ctx))
 		stops[2]()
 		r.gone("orders")
@@ -1036,9 +969,7 @@ func TestTheWritersOfAProcessShareARegistration(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(released); took > 300*time.Millisecond {
-			r.Errorf("30 holds of 10 ms took %v", took)
-		}
+		check.AtMost(r, time.Since(released), 300*time.Millisecond, "30 holds of 10 ms took")
 		time.Sleep(2 * time.Second)
 		r.registered(0)
 		r.gone("orders")
@@ -1084,11 +1015,7 @@ func TestTheUndoOfALostClaimDoesNotReleaseTheNextAttempt(t *testing.T) {
 				waiting := lockAsync(ctx, of(c, o))
 				r.registered(1)
 				link.Delay(func() time.Duration { return time.Millisecond })
-				for range 9 {
-					time.Sleep(5 * time.Millisecond)
-					r.must(lease.Unlock(ctx))
-					lease = r.locked(greedy)
-				}
+				lease = r.passOver(9, greedy, lease)
 				time.Sleep(5 * time.Millisecond)
 				r.must(lease.Unlock(ctx))
 				r.refused(greedy) // handed over
@@ -1136,8 +1063,7 @@ func TestCloseEndsTheConnectOfTheFirstWaiter(t *testing.T) {
 			},
 		})
 		defer via.Close()
-		c, err := lock.New(via, lock.Config{})
-		r.must(err)
+		c := check.Must(lock.New(via, lock.Config{}))(r)
 		go c.Mutex("orders", lock.Options{}).Lock(ctx)
 		r.until("a connect for messages", func() bool { return len(dials) > 1 })
 		began := time.Now()

@@ -413,10 +413,8 @@ func (h *share) checkPlan(ctx context.Context) error {
 
 // sleep waits until d is over or ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -22,10 +23,7 @@ func planned(t testing.TB, agents int, s loadgen.Scenario, change func(*plan)) s
 	if change != nil {
 		change(&p)
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Must(json.Marshal(p))(t)
 	return string(text)
 }
 
@@ -39,9 +37,7 @@ func TestAPlanGivesAnAgentItsShare(t *testing.T) {
 		}
 		total += share.Clients
 	}
-	if total != 11 {
-		t.Errorf("the shares have %d clients", total)
-	}
+	check.Equal(t, total, 11, "clients of the shares")
 }
 
 func TestAnAgentRefusesPlans(t *testing.T) {
@@ -82,9 +78,7 @@ func TestOnlyAddressesOfThisMachineAreLocal(t *testing.T) {
 		"10.0.0.1:1": false, "192.0.2.1:1": false, "example.com:1": false, "localhost.example.com:1": false, "127.0.0.1.example.com:1": false,
 		"0.0.0.0:1": false, "127.0.0.1": false, ":1": false, "": false, "[::]:1": false,
 	} {
-		if got := Local(address); got != want {
-			t.Errorf("%q: %t", address, got)
-		}
+		check.Equal(t, Local(address), want, "%q", address)
 	}
 }
 
@@ -207,10 +201,7 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 		if json.Unmarshal([]byte(text), &o) != nil {
 			return
 		}
-		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, shares[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := check.Must(loadgen.New(loadgen.Servers{Redis: rdb}, shares[1]))(t)
 		defer run.Close()
 		h := &share{agent: &Agent{}, number: 2, plan: plan{Agents: 3}, whole: scenario, run: run}
 		h.obey(o)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -41,9 +42,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 	// Attempts that the end of a run cuts off have no event: the clients go idle before.
 	s := l.Scenario()
 	s.Think = loadgen.Const(time.Hour)
-	if err := l.Apply(s); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.Apply(s))
 	before, since := int64(-1), time.Duration(0)
 	r.until(l, "idle clients", func(m loadgen.Metrics) bool {
 		if m.Elapsed < since+3*time.Second/2 {
@@ -53,9 +52,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 		before, since = m.Arrivals, m.Elapsed
 		return idle
 	})
-	if err := l.Stop(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, l.Stop(), nil)
 	m := l.Metrics()
 	if gaps := l.Incomplete(); len(gaps) > 0 || m.Running || m.CutOff != 0 {
 		t.Errorf("%q, running %t, %d cut off", gaps, m.Running, m.CutOff)
@@ -100,9 +97,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 			Count: pair.want.TotalCount(), Censored: pair.got.Censored, Mean: time.Duration(pair.want.Mean()),
 			P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9), Max: pair.got.Max,
 		}
-		if pair.got != want {
-			t.Errorf("%s: %+v, the events have %+v", name, pair.got, want)
-		}
+		check.Equal(t, pair.got, want, "%s, beside the events", name)
 	}
 	earliest, latest := slices.MinFunc(first, time.Time.Compare), slices.MaxFunc(first, time.Time.Compare)
 	if apart := latest.Sub(earliest); apart > 2*time.Second || earliest.Sub(m.Began).Abs() > 2*time.Second {
@@ -115,9 +110,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 	for _, second := range m.Seconds {
 		perSecond += second.Acquired
 	}
-	if perSecond != m.Acquired {
-		t.Errorf("%d acquired, the seconds have %d", m.Acquired, perSecond)
-	}
+	check.Equal(t, perSecond, m.Acquired, "acquired in the seconds")
 	r.checkNoKeys()
 }
 
@@ -138,7 +131,5 @@ func newHistogram() *hdrhistogram.Histogram {
 }
 
 func record(t *testing.T, h *hdrhistogram.Histogram, d time.Duration) {
-	if err := h.RecordValue(int64(d)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, h.RecordValue(int64(d)))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen"
 )
@@ -42,27 +43,18 @@ func TestHighlightsAreFew(t *testing.T) {
 		{At: at, Kind: loadgen.Overlapped, Client: 1, Key: "a", Token: "t"},
 		{At: at, Kind: loadgen.FaultEnded, Client: 1, Fault: loadgen.Freeze, Token: "t"},
 	}
-	text, err := json.Marshal(message{Events: h.unsent()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Must(json.Marshal(message{Events: h.unsent()}))(t)
 	var m message
-	if err := json.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(text, &m))
 	if !reflect.DeepEqual(m.Events, want) {
 		t.Errorf("sent:\n%+v\nwant:\n%+v", m.Events, want)
 	}
 	for range 2 * maxHighlights { // while the control server does not answer
 		note(loadgen.FaultEnded, 1, "", loadgen.Freeze)
 	}
-	if n := len(h.unsent()); n != maxHighlights {
-		t.Errorf("%d events wait", n)
-	}
+	check.Equal(t, len(h.unsent()), maxHighlights, "events wait")
 	h.sent(maxHighlights - 1)
-	if n := len(h.unsent()); n != 1 {
-		t.Errorf("%d events wait after the others were sent", n)
-	}
+	check.Equal(t, len(h.unsent()), 1, "events wait after the others were sent")
 }
 
 func TestASessionForgetsOldEvents(t *testing.T) {
@@ -87,19 +79,13 @@ func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
 	s := &session{control: control{rdb, "run"}, members: []member{{AgentState: loadgen.AgentState{Stopped: true}}, {}, {AgentState: loadgen.AgentState{Lost: true}}, {}}}
 	struck := map[int]int{}
 	for range 40 {
-		if err := s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second}))
 	}
 	texts, _, err := s.control.read(t.Context(), orders, "0", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	for _, text := range texts {
 		var o order
-		if err := json.Unmarshal([]byte(text), &o); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal([]byte(text), &o))
 		struck[o.Fault.Agent]++
 	}
 	if struck[2] == 0 || struck[4] == 0 || struck[2]+struck[4] != 40 {
@@ -110,9 +96,7 @@ func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
 			t.Errorf("a fault of agent %d, which is gone, is accepted", gone)
 		}
 	}
-	if err := s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Clients: 8}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Clients: 8}))
 	texts, _, _ = s.control.read(t.Context(), orders, "0", time.Second)
 	var last order
 	if err := json.Unmarshal([]byte(texts[len(texts)-1]), &last); err != nil || last.Fault.Clients != 8 || last.Fault.Agent != 0 {

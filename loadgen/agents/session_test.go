@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -29,10 +30,7 @@ func seen(n int) *session {
 // send has a session receive the message of an agent, as it arrives.
 func (s *session) send(t *testing.T, m message) {
 	t.Helper()
-	text, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Must(json.Marshal(m))(t)
 	s.receive(string(text))
 }
 
@@ -63,9 +61,7 @@ func TestAReportOfAgentsSaysWhatNobodySaw(t *testing.T) {
 		snapshot := acquired(5)
 		snapshot.Metrics.Violations = oracle.Violations{WorkOverlap: oracle.Overlap{Count: c.worked}}
 		s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: snapshot}) // the others may be lost before their first one
-		if got := s.metrics().Verdict(s.scenario).Text; got != c.want {
-			t.Errorf("%d agents: %q\nwant %q", c.agents, got, c.want)
-		}
+		check.Equal(t, s.metrics().Verdict(s.scenario).Text, c.want, "%d agents", c.agents)
 	}
 }
 
@@ -97,9 +93,7 @@ func TestEventsOfAgentsHaveOneClock(t *testing.T) {
 			t.Errorf("an event is at %s, want %s", e.At, at)
 		}
 	}
-	if len(s.events) != 2 {
-		t.Errorf("%d events", len(s.events))
-	}
+	check.Equal(t, len(s.events), 2, "events")
 }
 
 // downHook fails all pipelines while it is down.
@@ -129,32 +123,22 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 		control.rdb.(*redis.Client).AddHook(&hook)
 		defer control.rdb.Close()
 		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		run.Join(1)
-		if err := run.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, run.Start())
 		h := &share{agent: &Agent{}, control: control, number: 1, run: run, answered: time.Now()}
 		for _, down := range []bool{false, true, true, false, false} {
 			time.Sleep(time.Second)
 			hook.down.Store(down)
 			h.report(t.Context(), messageSnapshot, nil)
 		}
-		if err := run.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, run.Close(), nil)
 		texts, _, err := control.read(t.Context(), messages, "0", time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		var numbers []int
 		for _, text := range texts {
 			var m message
-			if err := json.Unmarshal([]byte(text), &m); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, json.Unmarshal([]byte(text), &m))
 			for _, second := range m.Snapshot.Seconds {
 				numbers = append(numbers, second.Number)
 			}
@@ -196,21 +180,14 @@ func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 			return on, nil, ctx.Err()
 		}}
 		run := control{rdb, "x"}
-		mine, err := json.Marshal(ticket{"x", 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mine := check.Must(json.Marshal(ticket{"x", 2}))(t)
 		rdb.Set(t.Context(), run.key("plan"), planned(t, 2, loadgen.Scenario{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}}, nil), planLife)
 		rdb.RPush(t.Context(), tickets, mine, "of another run")
-		if err := a.Serve(ctx, false); err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
+		check.Is(t, a.Serve(ctx, false), nil, "%s", when)
 		if left := rdb.LRange(t.Context(), tickets, 0, -1).Val(); fmt.Sprint(left) != fmt.Sprintf("[%s of another run]", mine) {
 			t.Errorf("%s: the tickets are %q", when, left)
 		}
-		if n := rdb.XLen(t.Context(), run.key(messages)).Val(); n > 0 {
-			t.Errorf("%s: the agent has sent %d messages", when, n)
-		}
+		check.AtMost(t, rdb.XLen(t.Context(), run.key(messages)).Val(), 0, "%s: the agent has sent messages", when)
 	}
 }
 
@@ -223,9 +200,7 @@ func TestAnAgentSaysWhatIsGone(t *testing.T) {
 		rdb := connect(t, server.EmbeddedForTest(t).Addr())
 		h := &share{agent: &Agent{}, control: control{rdb, "x"}}
 		if there != "" {
-			if err := h.control.send(t.Context(), there, order{Order: orderStart}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, h.control.send(t.Context(), there, order{Order: orderStart}))
 		}
 		if err := h.checkPlan(t.Context()); err == nil || err.Error() != want || strings.Contains(want, "coordinator") != errors.Is(err, errCoordinatorGone) {
 			t.Errorf("with %q: %v, want %s", there, err, want)
@@ -239,8 +214,6 @@ func TestAnAgentStopsWhenTheControlServerIsSilentForLong(t *testing.T) {
 	defer rdb.Close()
 	for silent, want := range map[time.Duration]error{controlGone - requestTime: nil, controlGone + time.Second: ErrControlGone} {
 		h := &share{agent: &Agent{}, control: control{rdb, "x"}, answered: time.Now().Add(-silent)}
-		if err := h.checkPlan(t.Context()); !errors.Is(err, want) {
-			t.Errorf("after %s: %v, want %v", silent, err, want)
-		}
+		check.Is(t, h.checkPlan(t.Context()), want, "after %s", silent)
 	}
 }

@@ -316,11 +316,9 @@ func (h *hold) extend() error {
 // told waits until the client has reported the loss of the lock, and reports whether it
 // has.
 func (h *hold) told(within time.Duration) bool {
-	soon := time.NewTimer(within)
-	defer soon.Stop()
 	select {
 	case <-h.Context().Done():
-	case <-soon.C:
+	case <-time.After(within):
 	case <-h.actor.rig.ctx.Done():
 	}
 	return errors.Is(context.Cause(h.Context()), external.ErrLost)

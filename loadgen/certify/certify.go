@@ -10,6 +10,7 @@
 package certify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,15 +196,9 @@ func Run(ctx context.Context, o Options) (Card, error) {
 	if len(o.Commands) == 0 {
 		return Card{}, errors.New("there is no client to test")
 	}
-	if o.Seed == 0 {
-		o.Seed = 1
-	}
-	if o.Together == 0 {
-		o.Together = 8
-	}
-	if o.Waiters == 0 {
-		o.Waiters = 100
-	}
+	o.Seed = cmp.Or(o.Seed, 1)
+	o.Together = cmp.Or(o.Together, 8)
+	o.Waiters = cmp.Or(o.Waiters, 100)
 	r := &runner{options: o, tests: tests, now: Progress{Total: len(tests) * len(o.Commands)}}
 	for _, t := range tests {
 		r.left += o.share(t) * time.Duration(len(o.Commands))

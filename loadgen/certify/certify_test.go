@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/external"
@@ -44,14 +45,9 @@ func runWith(t *testing.T, kind string, o Options) Result {
 	if testtier.Proving() && !strings.HasPrefix(kind, "test:") {
 		o.Waiters = 100
 	}
-	card, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	card := check.Must(Run(t.Context(), o))(t)
 	v, _ := encoded(t, card)
-	if err := schemaOf(t, "certify-card.schema.json").Validate(v); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, schemaOf(t, "certify-card.schema.json").Validate(v), nil)
 	result := card.Clients[0]
 	for _, v := range result.Verdicts {
 		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, float64(v.Took)/1e9, v.Evidence)
@@ -102,9 +98,7 @@ func TestAnInterruptEndsRequestsForALockThatIsRenewed(t *testing.T) {
 	r := &rig{ctx: ctx, profile: profile{Client{Command: command("test:renewer")}}, ttl: standardTTL, began: time.Now()}
 	t.Cleanup(r.close)
 	r.judgeBy(1)
-	if err := r.open(oneServer); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.open(oneServer))
 	holder, other := r.actor(), r.actor()
 	h := holder.mustLock()
 	interrupt()
@@ -157,19 +151,12 @@ func soundKindPasses(t *testing.T, kind string, tests []string) {
 
 func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 	testtier.Long(t, "it runs tests for seconds")
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sh := check.Must(exec.LookPath("sh"))(t)
 	dir := t.TempDir()
-	if err := os.Symlink(sh, filepath.Join(dir, "sh")); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Symlink(sh, filepath.Join(dir, "sh")))
 	t.Setenv("PATH", dir)
 	card, err := Run(t.Context(), Options{Commands: []string{command("rw"), command("classic/two-key-rw")}, Tests: []string{"script-flush", "readers", "nodes-2-down", "failover"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if !strings.HasPrefix(card.Server, "embedded") {
 		t.Errorf("the server is %s", card.Server)
 	}
@@ -178,9 +165,7 @@ func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 		{"script-flush": Pass, "readers": Fail, "nodes-2-down": Unsupported, "failover": Unsupported},
 	} {
 		for _, v := range card.Clients[i].Verdicts {
-			if v.Outcome != want[v.Test] {
-				t.Errorf("%s: %s: %s %s", card.Clients[i].Client.Name, v.Test, v.Outcome, v.Evidence)
-			}
+			check.Equal(t, v.Outcome, want[v.Test], "%s: %s: %s", card.Clients[i].Client.Name, v.Test, v.Evidence)
 		}
 	}
 }
@@ -196,9 +181,7 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 			}
 		},
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	check.Is(t, err, context.Canceled, "error")
 	if len(card.Clients) != 2 || len(card.Clients[1].Verdicts) != 2 {
 		t.Fatalf("the card is not complete: %+v", card)
 	}
@@ -210,9 +193,7 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 			}
 		}
 	}
-	if cut != 3 {
-		t.Errorf("%d verdicts were interrupted, not 3: %+v", cut, card.Clients)
-	}
+	check.Equal(t, cut, 3, "interrupted verdicts: %+v", card.Clients)
 }
 
 func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {

@@ -7,30 +7,24 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // The page about the tests has all of them, in the words of the code.
 func TestTheDocumentationHasAllTests(t *testing.T) {
-	page, err := os.ReadFile("../../docs/certify.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Must(os.ReadFile("../../docs/certify.md"))(t)
 	var want strings.Builder
 	want.WriteString("| test | what happens, and what is a failure |\n| --- | --- |\n")
 	for _, test := range Tests() {
 		fmt.Fprintf(&want, "| `%s`: %s | %s |\n", test.Name, test.Title, test.About)
 	}
-	if !strings.Contains(string(page), "\n\n"+want.String()+"\n") {
-		t.Errorf("the table of docs/certify.md must be:\n%s", want.String())
-	}
+	check.Contains(t, string(page), "\n\n"+want.String()+"\n", "the table of docs/certify.md")
 }
 
 // It names the tests that find the flaw of each historic form.
 func TestTheDocumentationHasTheFlawOfEachHistoricForm(t *testing.T) {
-	page, err := os.ReadFile("../../docs/certify.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := check.Must(os.ReadFile("../../docs/certify.md"))(t)
 	for form, tests := range flaws {
 		row, found := rowBefore(string(page), "| `"+form+"` |\n")
 		for _, test := range tests {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/loadgen/external"
 )
@@ -72,15 +73,10 @@ var knownOrders = []knownOrder{
 func explored(t *testing.T, o ExhaustOptions, kind string) Played {
 	t.Helper()
 	o.Commands = []string{command(kind)}
-	s, err := Exhaust(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Must(Exhaust(t.Context(), o))(t)
 	v, _ := json.Marshal(s)
 	var document any
-	if err := errors.Join(json.Unmarshal(v, &document), schemaOf(t, "certify-orders.schema.json").Validate(document)); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, errors.Join(json.Unmarshal(v, &document), schemaOf(t, "certify-orders.schema.json").Validate(document)), nil)
 	c := s.Clients[0]
 	if len(c.Plays) != 1 || c.Client.Error != "" {
 		t.Fatalf("%s: %s: %d plays", kind, c.Client.Error, len(c.Plays))
@@ -130,9 +126,7 @@ func TestTheShortestOrderIsFound(t *testing.T) {
 	t.Parallel()
 	for _, k := range knownOrders[:testtier.Size(0, 2, len(knownOrders))] {
 		play, steps, err := parseOrder(k.order)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		p := explored(t, ExhaustOptions{Plays: []string{play.name}, Limit: 1000}, k.client)
 		if p.Found == nil || p.Found.Faults > steps.faults() || len(p.Found.taken()) > k.steps && p.Found.Faults == steps.faults() {
 			t.Errorf("%s: %+v is longer than %s", k.client, p.Found, k.order)
@@ -200,9 +194,7 @@ func TestTheSchemaKnowsEveryFieldOfASearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	schema := schemaOf(t, "certify-orders.schema.json")
-	if err := schema.Validate(v); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, schema.Validate(v), nil)
 	v["colour"] = "red"
 	if schema.Validate(v) == nil {
 		t.Error("the schema takes an unknown field")
@@ -213,22 +205,14 @@ func TestTheSchemaKnowsEveryFieldOfASearch(t *testing.T) {
 // last: a busy machine makes no overlap. A longer lease ends when the client says.
 func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 	t.Parallel()
-	s, err := openStage(t.Context(), probe(t.Context(), command("test:set"), ""), 1, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Must(openStage(t.Context(), probe(t.Context(), command("test:set"), ""), 1, ""))(t)
 	defer s.close()
 	s.play = plays()[0]
-	if err := s.ready(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, s.ready())
 	p := s.players[asker]
 	p.request()
 	asked := p.roused
-	l, err := p.process.Lock(t.Context(), external.Terms{Keys: []string{s.key}, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Must(p.process.Lock(t.Context(), external.Terms{Keys: []string{s.key}, TTL: time.Minute}))(t)
 	if !p.roused.After(asked) || p.took == 0 {
 		t.Error("the reply to its command did not rouse the client")
 	}
@@ -241,9 +225,7 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 		t.Error("a lease is valid after its end")
 	}
 	for !l.Deadline().After(c.reported) { // an extension that takes long ends no later
-		if err := l.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, l.Extend(t.Context(), time.Minute))
 	}
 	if !c.end().Equal(l.Deadline()) {
 		t.Errorf("after an extension it ends %s, want %s", c.end(), l.Deadline())

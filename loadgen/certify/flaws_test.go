@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
 )
@@ -159,14 +160,10 @@ func TestAWaiterWhoseLeaseHasEndedBeforeItGotTheLockLocksAgain(t *testing.T) {
 		ended := false
 		for try := 0; !ended && try < mostTries; try++ { // on a busy machine it may ask later
 			v := run(t, "test:set/since-asking", test).Verdicts[0]
-			if v.Outcome != Pass {
-				t.Errorf("%s: %s %s", v.Test, v.Outcome, v.Evidence)
-			}
+			check.Equal(t, v.Outcome, Pass, "%s: %s", v.Test, v.Evidence)
 			ended = strings.Contains(v.Evidence, "client-2 got a lease that had ended")
 		}
-		if !ended {
-			t.Errorf("%s: no lease had ended before its client got the lock", test)
-		}
+		check.True(t, ended, "%s: no lease had ended before its client got the lock", test)
 	}
 }
 

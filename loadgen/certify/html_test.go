@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/internal/htmlpage"
 	"locktop/loadgen/external"
@@ -56,9 +57,7 @@ func example() Card {
 func written(t *testing.T, c Card) string {
 	t.Helper()
 	var page strings.Builder
-	if err := c.WriteHTML(&page); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, c.WriteHTML(&page))
 	golden.WellFormed(t, page.String())
 	return page.String()
 }
@@ -125,9 +124,7 @@ func TestThePageOfACardShowsTheTextOfAClientAsText(t *testing.T) {
 	}
 	// The versions, a column and a heading for each client, its command, kind and error, the
 	// evidence, the span in words, and two labels.
-	if shown != 2+4+2+1+1+3 {
-		t.Errorf("the text appears %d times:\n%s", shown, page)
-	}
+	check.Equal(t, shown, 2+4+2+1+1+3, "how often the text appears in\n%s", page)
 }
 
 // In every drawing all labels can be read: they overlap neither each other nor an edge.

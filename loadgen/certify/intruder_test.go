@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -16,9 +17,7 @@ func newRig(t *testing.T, client string, ttl time.Duration) *rig {
 	r := &rig{ctx: t.Context(), profile: profile{Client{Command: command(client)}}, ttl: ttl, began: time.Now()}
 	r.judgeBy(1)
 	t.Cleanup(r.close)
-	if err := r.open(oneServer); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.open(oneServer))
 	return r
 }
 
@@ -64,7 +63,5 @@ func TestALossAfterTheEndOfTheLeaseIsNoFailure(t *testing.T) {
 		r.kept(h, "The lease ended.")
 		return passed("")
 	})
-	if v.Outcome != Pass {
-		t.Errorf("%s: %s", v.Outcome, v.Evidence)
-	}
+	check.Equal(t, v.Outcome, Pass, "%s", v.Evidence)
 }

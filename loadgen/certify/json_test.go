@@ -8,6 +8,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"locktop/internal/check"
 	"locktop/loadgen/external"
 )
 
@@ -31,43 +32,29 @@ func fullCard() Card {
 // encoded returns a card as it is in JSON.
 func encoded(t *testing.T, card Card) (v map[string]any, text []byte) {
 	t.Helper()
-	text, err := json.Marshal(card)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	text = check.Must(json.Marshal(card))(t)
+	check.OK(t, json.Unmarshal(text, &v))
 	return v, text
 }
 
 // schemaOf returns a schema of docs.
 func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("../../docs/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
 	return s
 }
 
 func TestTheSchemaKnowsEveryFieldOfACard(t *testing.T) {
 	s := schemaOf(t, "certify-card.schema.json")
 	v, _ := encoded(t, fullCard())
-	if err := s.Validate(v); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, s.Validate(v), nil)
 	verdict := v["clients"].([]any)[0].(map[string]any)["verdicts"].([]any)[0].(map[string]any)
 	if verdict["took_ms"] != 1234.567 || verdict["timeline"].([]any)[0].(map[string]any)["from_ms"] != 1.5 {
 		t.Errorf("times are not milliseconds: %v", verdict)
 	}
 	of := s.Properties["clients"].Items2020.Properties["verdicts"].Items2020.Properties
-	if n := len(of["outcome"].Enum.Values); n != 5 {
-		t.Errorf("the schema has %d outcomes", n)
-	}
-	if n := len(of["timeline"].Items2020.Properties["kind"].Enum.Values); n != 8 {
-		t.Errorf("the schema has %d kinds of spans", n)
-	}
+	check.Equal(t, len(of["outcome"].Enum.Values), 5, "outcomes in the schema")
+	check.Equal(t, len(of["timeline"].Items2020.Properties["kind"].Enum.Values), 8, "kinds of spans in the schema")
 	verdict["colour"] = "red"
 	if s.Validate(v) == nil {
 		t.Error("the schema takes an unknown field")
@@ -78,9 +65,7 @@ func TestACardCanBeReadFromItsJSON(t *testing.T) {
 	card := fullCard()
 	_, text := encoded(t, card)
 	var again Card
-	if err := json.Unmarshal(text, &again); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(text, &again))
 	for i := range card.Tests { // only what is in JSON
 		card.Tests[i] = Test{Name: card.Tests[i].Name, Title: card.Tests[i].Title, About: card.Tests[i].About}
 	}

@@ -347,10 +347,8 @@ func (r *rig) note(row, label string) {
 
 // pause waits for the time d, at most until ctx ends.
 func (r *rig) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-r.ctx.Done():
 		panic(stop{interrupted()})
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestAValueIsReadWithItsBytes(t *testing.T) {
@@ -62,10 +64,7 @@ func TestRepliesFindTheirCommands(t *testing.T) {
 		{">3\r\n+subscribe\r\n+b\r\n:2\r\n", subscribe, true},
 		{"+late\r\n", nil, false},
 	} {
-		v, err := readValue(bufio.NewReader(strings.NewReader(want.raw)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := check.Must(readValue(bufio.NewReader(strings.NewReader(want.raw))))(t)
 		if c, complete := l.answered(v); c != want.to || complete != want.complete {
 			t.Errorf("reply %d: to %+v, complete %v", i+1, c, complete)
 		}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // start starts a client that behaves in a way. At the end of the test no process of it
@@ -27,10 +29,7 @@ func start(t *testing.T, how string) *Process {
 func startWith(t *testing.T, how string, o Options) *Process {
 	t.Helper()
 	o.Command, o.URLs, o.Client = command(how), []string{"redis://127.0.0.1:1"}, "c1"
-	p, err := Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := check.Must(Start(o))(t)
 	t.Cleanup(func() {
 		_ = p.Close()
 		waitGone(t, p.PID())
@@ -63,19 +62,13 @@ func terms(key string) Terms { return Terms{Keys: []string{key}, TTL: time.Minut
 
 func mustLock(t *testing.T, p *Process, key string) *Lease {
 	t.Helper()
-	l, err := p.Lock(t.Context(), terms(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := check.Must(p.Lock(t.Context(), terms(key)))(t)
 	return l
 }
 
 func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
 	p := start(t, "well")
-	h, err := p.Hello(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := check.Must(p.Hello(t.Context()))(t)
 	if h.Name != "test 1" || len(h.Kinds) != 1 || !h.Renews || !h.Fences || !h.Tells {
 		t.Errorf("hello is %+v", h)
 	}
@@ -96,12 +89,8 @@ func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
 	if err := l.Unlock(t.Context()); err != nil || l.Valid() {
 		t.Errorf("unlock: %v, valid %t", err, l.Valid())
 	}
-	if err := l.Unlock(t.Context()); !errors.Is(err, ErrLost) {
-		t.Errorf("a second unlock: %v", err)
-	}
-	if err := p.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	check.Is(t, l.Unlock(t.Context()), ErrLost, "a second unlock")
+	check.Is(t, p.Close(), nil, "close")
 	if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, ErrClosed) {
 		t.Errorf("lock after close: %v", err)
 	}
@@ -150,9 +139,7 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 				t.Errorf("not one short line of text: %q", err)
 			}
 			<-p.Done()
-			if again := p.Close(); !errors.Is(again, want.is) {
-				t.Errorf("close returns %v", again)
-			}
+			check.Is(t, p.Close(), want.is, "close returned")
 		})
 	}
 }
@@ -181,9 +168,7 @@ func TestAClientMayAnswerInAnyOrder(t *testing.T) {
 	if !slices.Equal(answers, []string{"a t1", "b t2"}) && !slices.Equal(answers, []string{"a t2", "b t1"}) {
 		t.Errorf("the locks are %q", answers)
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, p.Close(), nil)
 }
 
 func TestAClientThatClaimsOneLockTwiceBreaksTheProtocol(t *testing.T) {
@@ -250,9 +235,7 @@ func TestACancelledWaiterAnswersAtOnce(t *testing.T) {
 func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	t.Parallel()
 	p := start(t, "slow")
-	if _, err := p.Hello(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Hello(t.Context()))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := p.Lock(ctx, Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
@@ -279,9 +262,7 @@ func TestALostLeaseEndsAndARenewalProlongsIt(t *testing.T) {
 	if cause := context.Cause(l.Context()); !errors.Is(cause, ErrLost) || l.Valid() {
 		t.Errorf("cause %v, valid %t", cause, l.Valid())
 	}
-	if left := time.Until(l.Deadline()); left < 59*time.Minute || left > time.Hour {
-		t.Errorf("the renewed lease lasts %s", left)
-	}
+	check.Between(t, time.Until(l.Deadline()), 59*time.Minute, time.Hour, "the renewed lease")
 }
 
 func TestALeaseCanBeOverFromTheStart(t *testing.T) {
@@ -300,9 +281,7 @@ func TestAnErrorOfTheClientIsNotTheEnd(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, p.Close(), nil)
 }
 
 func TestAFloodTakesNoMemory(t *testing.T) {
@@ -311,26 +290,18 @@ func TestAFloodTakesNoMemory(t *testing.T) {
 	for _, how := range []string{"no-newline", "stderr"} { // 100 MB each
 		p := start(t, how)
 		_, err := p.Hello(t.Context())
-		if flood := how == "no-newline"; flood != errors.Is(err, ErrFlood) {
-			t.Errorf("%s: %v", how, err)
-		}
+		check.Equal(t, how == "no-newline", errors.Is(err, ErrFlood), "%s: %v", how, err)
 		_ = p.Close()
 	}
 	runtime.ReadMemStats(&after)
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > 10<<20 {
-		t.Errorf("%d bytes allocated", grown)
-	}
+	check.AtMost(t, after.TotalAlloc-before.TotalAlloc, 10<<20, "bytes allocated")
 }
 
 func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	t.Parallel()
 	p := start(t, "well")
-	if _, err := p.Hello(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Hello(t.Context()))(t)
+	check.OK(t, p.Freeze())
 	for s := state(p.PID()); s[0] != 'T'; s = state(p.PID()) {
 		time.Sleep(time.Millisecond)
 	}
@@ -344,12 +315,8 @@ func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 		t.Fatalf("a frozen client answered: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	if err := p.Continue(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
+	check.OK(t, p.Continue())
+	check.Is(t, <-got, nil)
 	if err := p.Freeze(); err != nil { // Close must end it all the same
 		t.Error(err)
 	}
@@ -359,42 +326,30 @@ func TestAKilledClientIsNotToBlame(t *testing.T) {
 	p := start(t, "well")
 	l := mustLock(t, p, "a")
 	p.Kill()
-	if err := p.Err(); !errors.Is(err, ErrKilled) {
-		t.Errorf("its error is %v", err)
-	}
+	check.Is(t, p.Err(), ErrKilled, "its error")
 	if l.Valid() || !errors.Is(l.Unlock(t.Context()), ErrKilled) {
 		t.Error("a lease of a dead client")
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := p.Freeze(); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("freeze: %v", err)
-	}
+	check.Is(t, p.Close(), nil)
+	check.Is(t, p.Freeze(), os.ErrProcessDone, "freeze")
 }
 
 func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
 	t.Parallel()
 	p := start(t, "stays")
 	mustLock(t, p, "a")
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, p.Close(), nil)
 	waitGone(t, p.PID())
 }
 
 func TestForkedProcessesEndWithTheirClient(t *testing.T) {
 	p := start(t, "forks")
 	forked, err := strconv.Atoi(mustLock(t, p, "a").Token())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if state(forked) == "" {
 		t.Fatal("the client has not forked")
 	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, p.Close(), nil)
 	waitGone(t, forked)
 
 	p = start(t, "forks-and-exits")
@@ -411,9 +366,7 @@ func TestForkedProcessesEndWithTheirClient(t *testing.T) {
 
 func TestACommandThatIsNotThereSaysSo(t *testing.T) {
 	p, err := Start(Options{Command: "no-such-client --fast"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	_, err = p.Hello(t.Context())
 	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "no-such-client: ") || !strings.Contains(err.Error(), "127") {
 		t.Errorf("got %v", err)
@@ -439,18 +392,10 @@ func parent() {
 func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asClient+"=parent")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := check.Must(cmd.StdoutPipe())(t)
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := check.Must(bufio.NewReader(out).ReadString('\n'))(t)
 	var pids []int
 	for word := range strings.FieldsSeq(line) {
 		pid, err := strconv.Atoi(word)
@@ -462,9 +407,7 @@ func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 	if len(pids) != 3 {
 		t.Fatalf("the parent says %q", line)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for _, pid := range pids {
 		waitGone(t, pid)
@@ -475,9 +418,7 @@ func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 func TestATokenMayComeAgainAfterItsRelease(t *testing.T) {
 	p := start(t, "same-token")
 	for range 2 {
-		if err := mustLock(t, p, "a").Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, mustLock(t, p, "a").Unlock(t.Context()), nil)
 	}
 }
 
@@ -486,9 +427,7 @@ func TestAnExtensionCountsFromItsRequest(t *testing.T) {
 	t.Parallel()
 	l := mustLock(t, start(t, "slow"), "a")
 	asked := time.Now()
-	if err := l.Extend(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, l.Extend(t.Context(), time.Hour))
 	answered := time.Now()
 	if d := l.Deadline(); d.Before(asked.Add(time.Hour)) || d.After(answered.Add(time.Hour-100*time.Millisecond)) {
 		t.Errorf("the lease ends %s after the request, which took %s", d.Sub(asked), answered.Sub(asked))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen"
 )
 
@@ -56,10 +57,7 @@ func logNormalOf(p50, p99 float64) func(*rand.Rand) float64 {
 
 func fitted(t *testing.T, m made) *Fit {
 	t.Helper()
-	f, err := Scenario(m.holds(rand.New(rand.NewPCG(1, 2))), m.window)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Must(Scenario(m.holds(rand.New(rand.NewPCG(1, 2))), m.window))(t)
 	if _, err := loadgen.Parse(f.YAML()); err != nil {
 		t.Fatalf("%v\n%s", err, f.YAML())
 	}
@@ -156,10 +154,7 @@ func TestABadFitSaysSo(t *testing.T) {
 			hot[i].Key = -1
 		}
 	}
-	f, err := Scenario(hot, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f = check.Must(Scenario(hot, time.Minute))(t)
 	if note := strings.Join(f.Notes["keys"], " "); !strings.Contains(note, "a bad fit") {
 		t.Error(note)
 	}
@@ -231,10 +226,7 @@ func TestAnExpiryIsAnEndOnlyIfItIsTheUsualOne(t *testing.T) {
 				holds[i].End, holds[i].Ending = holds[i].Begin+time.Second, Expired
 			}
 		}
-		f, err := Scenario(holds, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Must(Scenario(holds, time.Hour))(t)
 		if got := f.Scenario.Hold; math.Abs(got.Typical().Seconds()-tt.want.Mean.Seconds()) > 0.2*tt.want.Mean.Seconds() {
 			t.Errorf("with an expiry in %d holds, the hold is %s, want %s: %s", tt.each, got, tt.want, f.Notes["hold"])
 		}
@@ -270,10 +262,7 @@ func TestFewHoldsAreEnough(t *testing.T) {
 		for i := range n + 1 {
 			holds = append(holds, Hold{Key: i, Kind: loadgen.Mutex, Begin: time.Duration(i) * time.Second, End: time.Minute, Ending: Ending(i % 3)})
 		}
-		f, err := Scenario(holds, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Must(Scenario(holds, time.Minute))(t)
 		if _, err := loadgen.Parse(f.YAML()); err != nil {
 			t.Errorf("%v\n%s", err, f.YAML())
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // explains reports whether an oracle explains a suspect by a trouble.
@@ -71,9 +73,7 @@ func TestACauseExplainsWhatItStrikes(t *testing.T) {
 		{"a deletion after the overlap", Overlapped, trouble("flush", Everybody, Everybody, 15.1, 16), false},
 	} {
 		s := suspect{violation: c.of, since: at(10), at: at(15), client: 1, keys: []int{3, 7}}
-		if got := explains(Config{}, s, c.by); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
-		}
+		check.Equal(t, explains(Config{}, s, c.by), c.want, "%s", c.name)
 	}
 }
 
@@ -101,9 +101,7 @@ func TestAQuorumIsTroubledByAMajorityOfItsServers(t *testing.T) {
 		{"the process of the clients", UnexplainedLoss, []Trouble{one(Stalled, 0)}, true},
 	} {
 		s := suspect{violation: c.of, since: at(10), at: at(15), client: 1, keys: []int{0}}
-		if got := explains(Config{Servers: 5}, s, c.by...); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
-		}
+		check.Equal(t, explains(Config{Servers: 5}, s, c.by...), c.want, "%s", c.name)
 	}
 }
 
@@ -151,9 +149,7 @@ func TestAWipeExcusesAReleaseBesideAHoldThatEnteredLate(t *testing.T) {
 		th.enter(Participant{Client: 1}, 130, 1095) // its lease has begun at 95
 		th.Leave(successor, th.at(150))
 		th.Unlocked(successor, th.at(150), th.at(151))
-		if got := th.violations().ForeignUnlocks; got != foreign {
-			t.Errorf("wiped %t: %d foreign unlocks", wiped, got)
-		}
+		check.Equal(t, th.violations().ForeignUnlocks, foreign, "wiped %t: foreign unlocks", wiped)
 	}
 }
 
@@ -191,9 +187,7 @@ func TestADeletionExplainsTheNextFenceOnly(t *testing.T) {
 			th.Leave(th.enter(Participant{Client: i, Fence: 7}, 10+10*i, 9000), th.at(12+10*i))
 		}
 		th.Settle(th.at(100))
-		if got := th.violations().FenceOrder; got != want {
-			t.Errorf("deleted at %d: %d fences accused, want %d", wiped, got, want)
-		}
+		check.Equal(t, th.violations().FenceOrder, want, "deleted at %d: fences accused", wiped)
 	}
 }
 
@@ -245,9 +239,7 @@ func TestAClientProcessIsExcusedWhileAFaultMayHoldItUp(t *testing.T) {
 		since  float64
 		want   bool
 	}{{1, 3, true}, {1, 14.9, true}, {1, 15.1, false}, {2, 3, false}} {
-		if got := o.Excuses(c.client, at(c.since), at(20)); got != c.want {
-			t.Errorf("client %d since %g s: %t", c.client, c.since, got)
-		}
+		check.Equal(t, o.Excuses(c.client, at(c.since), at(20)), c.want, "client %d since %g s", c.client, c.since)
 	}
 	if o.Violations(at(20)).Explained != nil {
 		t.Error("it counts as an explained violation")
@@ -276,9 +268,7 @@ func TestExplainedSuspectsAddUp(t *testing.T) {
 	v.Add(Violations{Explained: []Explained{{Violation: Overlapped, Cause: "flush", Count: 1}, one}})
 	v.Add(Violations{Explained: []Explained{{Violation: UnexplainedLoss, Cause: "cut", Count: 12, Client: "client-7", Clients: 1}}})
 	want := "19 suspects explained: 1 overlap (flush), 12 lost leases (cut of client-7), 6 lost leases (freeze of 2 clients)."
-	if got := v.Excuses(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	check.Equal(t, v.Excuses(), want)
 	if one.Count != 3 || (Violations{}).Excuses() != "" {
 		t.Error("the parts have changed")
 	}

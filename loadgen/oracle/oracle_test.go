@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // clock is the clock of a replayed history.
@@ -117,12 +119,8 @@ func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 		{"a reply after the end of its lease", []interval{{0, 0, 5000, 0}, {0, 1000, 2000, 900}}, overlaps{}},
 		{"an expired one in front of a good one", []interval{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, overlaps{1, 200 * us}},
 	} {
-		if got := replay(c.history, 1); got != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
-		if got := bruteForce(c.history, 1); got != c.want {
-			t.Errorf("%s: the test itself is wrong: %v, want %v", c.name, got, c.want)
-		}
+		check.Equal(t, replay(c.history, 1), c.want, "%s", c.name)
+		check.Equal(t, bruteForce(c.history, 1), c.want, "%s: the test itself is wrong", c.name)
 	}
 }
 
@@ -144,12 +142,8 @@ func TestAsManyAsTheLimitMayBeInside(t *testing.T) {
 			{0, 0, 100, 0}, {0, 1, 101, 0}, {0, 2, 102, 0}, {0, 3, 103, 0}, {0, 4, 104, 0}, {1, 5, 105, 0}, {0, 99, 200, 0},
 		}, overlaps{1, us}},
 	} {
-		if got := replay(c.history, c.limit); got != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
-		if got := bruteForce(c.history, c.limit); got != c.want {
-			t.Errorf("%s: the test itself is wrong: %v, want %v", c.name, got, c.want)
-		}
+		check.Equal(t, replay(c.history, c.limit), c.want, "%s", c.name)
+		check.Equal(t, bruteForce(c.history, c.limit), c.want, "%s: the test itself is wrong", c.name)
 	}
 }
 
@@ -177,14 +171,10 @@ func testRandomHistories(t *testing.T, limit int) {
 		}
 		history = unambiguous(history)
 		got, want := replay(history, limit), bruteForce(history, limit)
-		if got != want {
-			t.Errorf("limit %d, seed %d: got %v, want %v", limit, seed, got, want)
-		}
+		check.Equal(t, got, want, "limit %d, seed %d", limit, seed)
 		total += int(want.count)
 	}
-	if total < 500 {
-		t.Errorf("limit %d: only %d overlaps in all histories: they prove nothing", limit, total)
-	}
+	check.AtLeast(t, total, 500, "limit %d: overlaps in all histories: they prove nothing", limit)
 }
 
 // unambiguous drops holds that begin or end at the microsecond of another's
@@ -205,9 +195,7 @@ func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
 	good := leaseUntil{clock, time.Unix(1000, 0)}
 	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
 	o.Enter(0, Participant{}, good, time.Unix(0, 0))
-	if got := overlapsOf(o); got != (overlaps{}) {
-		t.Errorf("one client alone: %v", got)
-	}
+	check.Equal(t, overlapsOf(o), overlaps{}, "one client alone")
 	second := o.Enter(0, Participant{}, good, time.Unix(10, 0))
 	if got, want := overlapsOf(o), (overlaps{1, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
@@ -248,14 +236,10 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 		})
 	}
 	inside.Wait()
-	if got := overlapsOf(o).count; got != clients-1 {
-		t.Errorf("%d clients at once: counted %d", clients, got)
-	}
+	check.Equal(t, overlapsOf(o).count, clients-1, "%d clients at once: counted", clients)
 	close(leave)
 	all.Wait()
-	if n := len(o.sections[0].inside) + len(o.sections[1].inside); n != 0 {
-		t.Errorf("%d visits remain", n)
-	}
+	check.Equal(t, len(o.sections[0].inside)+len(o.sections[1].inside), 0, "visits remain")
 }
 
 func BenchmarkOracle(b *testing.B) {

@@ -3,6 +3,8 @@ package oracle
 import (
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // What troubles the clients does not count, also if troubles overlap.
@@ -24,8 +26,6 @@ func TestTheLongestCalm(t *testing.T) {
 		"no crash, no deletion": {[]Trouble{{Cause: "crash", From: at(5), lasting: true}, {Cause: "steal", From: at(15), To: at(16)}}, 10},
 	} {
 		o := Oracle{troubles: c.all}
-		if got := o.calm(span{at(10), at(20)}); got != time.Duration(c.want)*time.Second {
-			t.Errorf("%s: %s, want %d s", name, got, c.want)
-		}
+		check.Equal(t, o.calm(span{at(10), at(20)}), time.Duration(c.want)*time.Second, "%s", name)
 	}
 }

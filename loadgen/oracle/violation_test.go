@@ -3,10 +3,11 @@ package oracle
 import (
 	"context"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // oracleTest plays the clients of one key. The test sets its clock.
@@ -59,9 +60,7 @@ func (th *oracleTest) wantViolations(want violations) {
 func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.enter(Participant{Client: 1}, 0, 1000)
-	if !th.Write(v, false, th.at(999)) {
-		t.Error("a write in time was refused")
-	}
+	check.True(t, th.Write(v, false, th.at(999)), "a write in time was refused")
 	th.wantViolations(violations{})
 	th.Write(v, false, th.at(1250))
 	th.wantViolations(violations{late: 1})
@@ -73,9 +72,7 @@ func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 func TestAPoliteClientDoesNotWriteLate(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.enter(Participant{}, 0, 1000)
-	if th.Write(v, true, th.at(1250)) {
-		t.Error("it wrote")
-	}
+	check.False(t, th.Write(v, true, th.at(1250)), "it wrote")
 	th.wantViolations(violations{})
 }
 
@@ -91,12 +88,8 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 		}
 		second := th.enter(Participant{Client: 2, Fence: next}, 1100, 2100)
 		accepted := th.Write(first, false, th.at(1200))
-		if accepted != (fence == 0) {
-			t.Errorf("number %d: accepted %t", fence, accepted)
-		}
-		if !th.Write(second, true, th.at(1300)) {
-			t.Error("the holder's own write was refused")
-		}
+		check.Equal(t, accepted, fence == 0, "number %d: accepted", fence)
+		check.True(t, th.Write(second, true, th.at(1300)), "the holder's own write was refused")
 		want := violations{late: 1, corrupt: 1}
 		if fence > 0 {
 			want = violations{late: 1, fenced: 1}
@@ -166,9 +159,7 @@ func TestAClaimedReleaseIsForeignIfTheOtherLockIsGone(t *testing.T) {
 		th.Leave(late, th.at(1200))
 		th.Unlocked(late, th.at(1200), th.at(1201))
 		c.then(th, next)
-		if got := th.violations().ForeignUnlocks; got != c.foreign {
-			t.Errorf("%s: %d foreign unlocks, want %d", what, got, c.foreign)
-		}
+		check.Equal(t, th.violations().ForeignUnlocks, c.foreign, "%s: foreign unlocks", what)
 	}
 }
 
@@ -336,16 +327,12 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 			h.Ended(v, at(s.left), at(s.left), true)
 		}
 		sound, overlaps := h.Prove(time.Minute).Sound, bruteForce(history, 1).count
-		if sound != (overlaps == 0) {
-			t.Errorf("seed %d: sound %t, %d overlaps", seed, sound, overlaps)
-		}
+		check.Equal(t, sound, overlaps == 0, "seed %d: sound, %d overlaps", seed, overlaps)
 		if !sound {
 			broken++
 		}
 	}
-	if broken < 20 || broken > 80 {
-		t.Errorf("%d of 100 histories broken: they prove little", broken)
-	}
+	check.Between(t, broken, 20, 80, "broken histories of 100: they prove little")
 }
 
 func TestFencesThatDecreaseAreNotThoseOfALock(t *testing.T) {
@@ -357,9 +344,7 @@ func TestFencesThatDecreaseAreNotThoseOfALock(t *testing.T) {
 			h.Acquired(v, at, at.Add(time.Second))
 			h.Ended(v, at.Add(2*time.Second), at.Add(3*time.Second), true)
 		}
-		if sound := h.Prove(time.Minute).Sound; sound != slices.IsSorted(fences) {
-			t.Errorf("%v: sound %t", fences, sound)
-		}
+		check.Equal(t, h.Prove(time.Minute).Sound, slices.IsSorted(fences), "%v: sound", fences)
 	}
 }
 
@@ -375,9 +360,7 @@ func TestAnExpiredLeaseMayBeFollowedOnlyAfterItsDeadline(t *testing.T) {
 		second := &Occupancy{participant: Participant{Client: 2}, section: &criticalSection{name: "k"}, lease: always{}}
 		h.Acquired(second, at(c.next-1), at(c.next))
 		h.Ended(first, at(20), at(21), false)
-		if got := h.Prove(time.Minute).Sound; got != c.want {
-			t.Errorf("next at %d: sound %t", c.next, got)
-		}
+		check.Equal(t, h.Prove(time.Minute).Sound, c.want, "next at %d: sound", c.next)
 	}
 }
 
@@ -397,9 +380,7 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	// The key was held for 100 ms and 70 ms, and is held since 300 ms.
 	th.at(500)
 	held, _ := th.Usage(500*time.Millisecond, th.clock.now)
-	if held < 0.739 || held > 0.741 {
-		t.Errorf("held %.3f of the time, want 0.740", held)
-	}
+	check.Between(t, held, 0.739, 0.741, "share of the time in which it was held")
 }
 
 func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
@@ -590,9 +571,7 @@ func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 	}
 	beside := o.Enter(2, Participant{Client: 3}, always{}, at(200), 1)
 	o.Leave(alone, at(250))
-	if o.Write(both, false, at(1100)) != true {
-		t.Error("refused")
-	}
+	check.Equal(t, o.Write(both, false, at(1100)), true, "refused")
 	o.Leave(both, at(1200))
 	o.Unlocked(both, at(1200), at(1201))
 	o.Leave(beside, at(1300))
@@ -606,9 +585,7 @@ func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 		}
 	}
 	for i := range o.sections {
-		if n := len(o.sections[i].inside); n != 0 {
-			t.Errorf("%d holds remain of key %d", n, i)
-		}
+		check.Equal(t, len(o.sections[i].inside), 0, "holds remain of key %d", i)
 	}
 }
 
@@ -618,16 +595,10 @@ func TestAKeyIsNotStuckWhileAnotherOneOfItsSetIsHeld(t *testing.T) {
 	for key := range 2 {
 		o.WaiterAdded(key, &Attempt{Client: 2, Asked: at(0), Ctx: t.Context()})
 	}
-	if got := o.Violations(at(60_000)).Stuck; got != 0 {
-		t.Errorf("%d stuck while the set is held", got)
-	}
+	check.Equal(t, o.Violations(at(60_000)).Stuck, 0, "stuck while the set is held")
 	o.Leave(held, at(60_000))
-	if got := o.Violations(at(62_999)).Stuck; got != 0 {
-		t.Errorf("%d stuck within the patience", got)
-	}
-	if got := o.Violations(at(63_001)).Stuck; got != 2 {
-		t.Errorf("%d stuck after the patience, want 2", got)
-	}
+	check.Equal(t, o.Violations(at(62_999)).Stuck, 0, "stuck within the patience")
+	check.Equal(t, o.Violations(at(63_001)).Stuck, 2, "stuck after the patience")
 	_ = clock
 }
 
@@ -707,12 +678,8 @@ func TestShiftedEvidenceHasAllItsTimesLater(t *testing.T) {
 	e := Evidence{At: at(10), Length: time.Second, First: side(1, 20), Second: side(2, 30), Others: []Side{side(3, 40)}}
 	got := e.Shift(5 * time.Second)
 	want := Evidence{At: at(15), Length: time.Second, First: side(1, 25), Second: side(2, 35), Others: []Side{side(3, 45)}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if e.Others[0] != side(3, 40) {
-		t.Errorf("the evidence itself has changed: %+v", e.Others)
-	}
+	check.Same(t, got, want)
+	check.Equal(t, e.Others[0], side(3, 40), "the evidence itself has changed: %+v", e.Others)
 	if got := (Evidence{At: at(1)}).Shift(time.Second); got.First != (Side{}) || !got.Second.From.IsZero() {
 		t.Errorf("a side without a client has times: %+v", got)
 	}
@@ -742,9 +709,7 @@ func TestViolationsAddUp(t *testing.T) {
 	want.Overlap.Total, want.WorkOverlap.Total, want.LateWork.Total = 1104, 1112, 1126
 	want.Overlap.Longest, want.WorkOverlap.Longest, want.LateWork.Longest = 1003, 1007, 1014
 	want.Evidence = []Evidence{{Violation: Overlapped, Key: "b"}, {Violation: LateWork, Key: "a"}, {Violation: LateWork, Key: "b"}}
-	if !reflect.DeepEqual(a, want) {
-		t.Errorf("got  %+v\nwant %+v", a, want)
-	}
+	check.Same(t, a, want)
 }
 
 // A lock that a fault deletes while its reply is on its way is lost, too, though its hold
@@ -806,18 +771,14 @@ func (l leased) Latest() time.Time { return l.latest }
 func TestWorkBeforeTheLatestEndOfALeaseIsNotLate(t *testing.T) {
 	th := newOracleTest(t)
 	v := th.Enter(0, Participant{Client: 1}, leased{leaseUntil{th.clock, th.at(1400)}, th.at(1500)}, th.at(0))
-	if th.Write(v, true, th.at(1450)) {
-		t.Error("a polite client wrote after its deadline")
-	}
+	check.False(t, th.Write(v, true, th.at(1450)), "a polite client wrote after its deadline")
 	th.Write(v, false, th.at(1450))
 	th.enter(Participant{Client: 2}, 1460, 9000)
 	th.Write(v, false, th.at(1499))
 	th.wantViolations(violations{})
 	th.Write(v, false, th.at(1510))
 	th.wantViolations(violations{late: 1, corrupt: 1})
-	if got := th.violations().LateWork.Longest; got != 10*time.Millisecond {
-		t.Errorf("late by %s", got)
-	}
+	check.Equal(t, th.violations().LateWork.Longest, 10*time.Millisecond, "late by")
 }
 
 // A hold whose lease was over when the acquire returned is not judged, and is counted.

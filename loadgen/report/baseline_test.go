@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen"
 )
 
@@ -15,9 +16,7 @@ func baselineOf(t *testing.T, waits ...time.Duration) *Baseline {
 	t.Helper()
 	b := new(Baseline)
 	for _, wait := range waits {
-		if err := b.Add(reportOf(t, example(t), wait)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, b.Add(reportOf(t, example(t), wait)))
 	}
 	return b
 }
@@ -28,10 +27,7 @@ func reportOf(t *testing.T, s loadgen.Scenario, wait time.Duration) []byte {
 	r := Result{Scenario: s}
 	r.Metrics.Acquired, r.Metrics.Elapsed = 100, 10*time.Second
 	r.Metrics.Latency.Wait = loadgen.Latency{Count: 100, P50: wait}
-	file, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := check.Must(json.Marshal(r))(t)
 	return file
 }
 
@@ -53,9 +49,7 @@ func TestOnlyAChangeBeyondTheNoiseIsBeyond(t *testing.T) {
 		ms := func(d time.Duration) time.Duration { return d * time.Millisecond }
 		b := new(Baseline)
 		for _, wait := range c.earlier {
-			if err := b.Add(reportOf(t, example(t), ms(wait))); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, b.Add(reportOf(t, example(t), ms(wait))))
 		}
 		changes := b.changes(loadgen.Measures{"wait.p50": ms(c.now).Seconds()})
 		if len(changes) != 1 || changes[0].verdict() != c.want {
@@ -70,9 +64,7 @@ func TestAReportIsComparedWithEarlierOnes(t *testing.T) {
 	r.Metrics.Acquired, r.Metrics.Elapsed = 50, 10*time.Second
 	r.Metrics.Latency.Wait = loadgen.Latency{Count: 100, P50: 60 * time.Millisecond}
 	var text strings.Builder
-	if err := r.WriteText(&text, strings.Clone); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.WriteText(&text, strings.Clone))
 	lines := text.String()
 	for _, want := range []string{
 		"compared with 3 earlier reports median least most now change noise",
@@ -84,17 +76,10 @@ func TestAReportIsComparedWithEarlierOnes(t *testing.T) {
 			t.Errorf("the report has no line %q:\n%s", want, lines)
 		}
 	}
-	file, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := check.Must(json.Marshal(r))(t)
 	var doc any
-	if err := json.Unmarshal(file, &doc); err != nil {
-		t.Fatal(err)
-	}
-	if err := schemaOf(t, "load-report.schema.json").Validate(doc); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, json.Unmarshal(file, &doc))
+	check.Is(t, schemaOf(t, "load-report.schema.json").Validate(doc), nil)
 }
 
 func TestABaselineOfSomethingElseIsRefused(t *testing.T) {
@@ -109,8 +94,6 @@ func TestABaselineOfSomethingElseIsRefused(t *testing.T) {
 		"another load": {reportOf(t, other, time.Second), "another than that of the first report"},
 	} {
 		b := baselineOf(t, time.Second)
-		if err := b.Add(c.file); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", what, err, c.want)
-		}
+		check.Says(t, b.Add(c.file), c.want, "%s", what)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/internal/htmlpage"
 	"locktop/internal/humanize"
@@ -95,22 +96,11 @@ func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 	r := fullReport(t)
 	plain := func(s string) string { return strings.ReplaceAll(s, "\x1b", "?") }
 	var text, page, seconds, document bytes.Buffer
-	if err := r.WriteText(&text, plain); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteHTML(&page); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteCSV(&seconds); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Indent(&document, raw, "", " "); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.WriteText(&text, plain))
+	check.OK(t, r.WriteHTML(&page))
+	check.OK(t, r.WriteCSV(&seconds))
+	raw := check.Must(json.Marshal(r))(t)
+	check.OK(t, json.Indent(&document, raw, "", " "))
 	golden.Check(t, "report.txt", text.String())
 	golden.Check(t, "report.html", strings.Replace(page.String(), htmlpage.Style, "(style)\n", 1))
 	golden.Check(t, "report.csv", seconds.String())
@@ -128,9 +118,7 @@ func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
 		r := Result{Seconds: make([]loadgen.Second, seconds)}
 		r.Metrics.Elapsed = time.Duration(seconds) * time.Second
 		var page strings.Builder
-		if err := r.WriteHTML(&page); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.WriteHTML(&page))
 		chart, _, _ := strings.Cut(page.String(), "</svg>")
 		var labels []string
 		for label := range strings.SplitSeq(chart, `y="136">`) {
@@ -138,9 +126,7 @@ func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
 				labels = append(labels, text)
 			}
 		}
-		if got := strings.Join(labels, " "); got != want {
-			t.Errorf("%d seconds: labels %s, want %s", seconds, got, want)
-		}
+		check.Equal(t, strings.Join(labels, " "), want, "%d seconds: labels", seconds)
 	}
 }
 
@@ -163,9 +149,7 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 	} {
 		trace.Add(e)
 	}
-	if err := trace.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, trace.Close())
 	golden.Check(t, "trace.json", out.String())
 }
 
@@ -182,10 +166,7 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 				s.Lock.Renew.Off = true
 				var out bytes.Buffer
 				trace, waited := NewTrace(&out), time.Duration(0)
-				r, err := loadgen.New(loadgen.Servers{Redis: piped(t)}, s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := check.Must(loadgen.New(loadgen.Servers{Redis: piped(t)}, s))(t)
 				r.Listen(func(e loadgen.Event) {
 					trace.Add(e)
 					if e.Kind == loadgen.Acquired || e.Kind == loadgen.TimedOut {
@@ -195,13 +176,9 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 				running(t, r)
 				time.Sleep(10 * time.Second)
 				stop(t, r)
-				if err := trace.Close(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, trace.Close())
 				var spans []span
-				if err := json.Unmarshal(out.Bytes(), &spans); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, json.Unmarshal(out.Bytes(), &spans))
 				ends, drawn, writeBacklog := map[int]float64{}, 0.0, map[uint64]float64{}
 				kinds := map[string]int{}
 				for _, one := range spans {

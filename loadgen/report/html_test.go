@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -16,18 +17,14 @@ func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
 	r.Seconds = []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}}
 	r.Metrics.Elapsed = 3 * time.Second
 	var page strings.Builder
-	if err := r.WriteHTML(&page); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.WriteHTML(&page))
 	for _, want := range []string{
 		`<h1>&lt;script&gt;alert(&#34;1 &amp; 2&#34;)&lt;/script&gt;</h1>`,
 		`<th>overlaps</th><td class="n">7</td>`,
 		`Acquired per second (top: 40/s)`,
 		`points="0.0,90.0 300.0,0.0 600.0,60.0 "`,
 	} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page lacks %s", want)
-		}
+		check.Contains(t, page.String(), want, "the page")
 	}
 	if strings.Contains(page.String(), "<script>") || strings.Contains(page.String(), "%!") {
 		t.Errorf("the page has what it must not have:\n%s", page.String())
@@ -54,24 +51,16 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		r.Seconds = []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}, {Acquired: 30}, {Acquired: 1}}
 		c.set(&r.Metrics)
 		var page strings.Builder
-		if err := r.WriteHTML(&page); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(page.String(), "✓"); got != c.tick {
-			t.Errorf("%s: tick %t: %s", c.kind, got, r.Verdict().Text)
-		}
+		check.OK(t, r.WriteHTML(&page))
+		check.Equal(t, strings.Contains(page.String(), "✓"), c.tick, "%s: tick: %s", c.kind, r.Verdict().Text)
 		for _, want := range []string{
 			`>1 s</text>`, `>4 s</text>`, `">2</text>`, `2: stage 2 at 2 s, for 3 s<`, `">3</text>`, `3: crash of one client at 3 s; struck once<`, // an axis, its marks, and what they mean
 			`>flush at the start; never struck: never<`,          // without a mark
 			`points="0.0,90.0 200.0,0.0 400.0,60.0 600.0,30.0 "`, // the last second was incomplete
 		} {
-			if !strings.Contains(page.String(), want) {
-				t.Errorf("the page lacks %s", want)
-			}
+			check.Contains(t, page.String(), want, "the page")
 		}
-		if n := strings.Count(page.String(), "crash of one client"); n != 1 {
-			t.Errorf("the fault is named %d times", n)
-		}
+		check.Equal(t, strings.Count(page.String(), "crash of one client"), 1, "how often the fault is named")
 		if strings.Contains(page.String(), `">4</text>`) || strings.Contains(page.String(), ">5 s<") {
 			t.Error("the page shows what did not happen")
 		}
@@ -90,13 +79,9 @@ func TestThePageIsCompleteAndWellFormed(t *testing.T) {
 	r.Metrics.Violations.Evidence = []oracle.Evidence{{Violation: oracle.Overlapped, Key: "k", Length: time.Millisecond}}
 	r.Metrics.Faults = []loadgen.FaultOutcome{{Fault: loadgen.Fault{At: time.Second, Kind: loadgen.Crash}, Struck: 1}}
 	var page strings.Builder
-	if err := r.WriteHTML(&page); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.WriteHTML(&page))
 	for _, heading := range []string{"Acquired per second", "Wait p99 per second", "Latencies", "Evidence"} {
-		if !strings.Contains(page.String(), "<h2>"+heading) {
-			t.Errorf("the page has no %s", heading)
-		}
+		check.Contains(t, page.String(), "<h2>"+heading, "the page")
 	}
 	golden.WellFormed(t, page.String())
 }

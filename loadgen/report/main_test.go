@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen"
 )
@@ -33,9 +34,7 @@ func piped(t *testing.T) *redis.Client {
 
 func closing(t *testing.T, rdb *redis.Client) *redis.Client {
 	t.Cleanup(func() {
-		if err := rdb.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -43,48 +42,33 @@ func closing(t *testing.T, rdb *redis.Client) *redis.Client {
 // started returns a run that stops at the end of the test.
 func started(t *testing.T, rdb *redis.Client, s loadgen.Scenario) *loadgen.Run {
 	t.Helper()
-	r, err := loadgen.New(loadgen.Servers{Redis: rdb}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(loadgen.New(loadgen.Servers{Redis: rdb}, s))(t)
 	return running(t, r)
 }
 
 func running(t *testing.T, r *loadgen.Run) *loadgen.Run {
 	t.Helper()
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Is(t, r.Close(), nil)
 	})
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Start())
 	return r
 }
 
 func stop(t *testing.T, r *loadgen.Run) {
 	t.Helper()
-	if err := r.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.Stop())
 }
 
 // example returns a scenario with every key.
 func example(t *testing.T) loadgen.Scenario {
 	t.Helper()
-	s, err := loadgen.Parse([]byte(exampleFile(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Must(loadgen.Parse([]byte(exampleFile(t))))(t)
 	return s
 }
 
 func exampleFile(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../testdata/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Must(os.ReadFile("../testdata/example.yaml"))(t)
 	return string(text)
 }

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -114,10 +115,7 @@ func (r Result) WriteCSV(w io.Writer) error {
 }
 
 func name(s loadgen.Scenario) string {
-	if s.Name == "" {
-		return "load"
-	}
-	return s.Name
+	return cmp.Or(s.Name, "load")
 }
 
 // load describes the clients and the keys in a few words.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/scenarios"
@@ -17,9 +18,7 @@ import (
 func TestFilesAreInTheirUnits(t *testing.T) {
 	r := Result{Seconds: []loadgen.Second{{Acquired: 7, Wait: loadgen.Latency{P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Second, Max: 4 * time.Second}}}}
 	var file strings.Builder
-	if err := r.WriteCSV(&file); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.WriteCSV(&file))
 	if want := "second,acquired,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,7,1.5,2,3000,4000\n"; file.String() != want {
 		t.Errorf("got  %s\nwant %s", file.String(), want)
 	}
@@ -31,9 +30,7 @@ func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 		var chronicle SecondsRecorder
 		want := make([]int64, 151)
 		r, err := loadgen.New(loadgen.Servers{Redis: piped(t)}, loadgen.Scenario{Clients: 3, Keys: loadgen.Keys{N: 9}, Seed: 4, Hold: loadgen.Exp(30 * time.Millisecond), Think: loadgen.Exp(250 * time.Millisecond)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		began := time.Now()
 		r.Listen(func(e loadgen.Event) {
 			if e.Kind == loadgen.Acquired {
@@ -70,21 +67,15 @@ func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
 		"7, on 2 connections":             {Clients: 7, Conns: 2},
 	} {
 		var text strings.Builder
-		if err := (Result{Scenario: s.WithDefaults()}).WriteText(&text, strings.Clone); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in\n%s", want, text.String())
-		}
+		check.OK(t, (Result{Scenario: s.WithDefaults()}).WriteText(&text, strings.Clone))
+		check.Contains(t, text.String(), want)
 	}
 }
 
 func TestTheReportHasTheErrorOfTheLastRelease(t *testing.T) {
 	for unclean, want := range map[string]bool{"": false, "server is gone": true} {
 		var text strings.Builder
-		if err := (Result{Unclean: unclean}).WriteText(&text, func(s string) string { return s }); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, (Result{Unclean: unclean}).WriteText(&text, func(s string) string { return s }))
 		if got := strings.Contains(text.String(), "not released: "+unclean); got != want {
 			t.Errorf("%q: told %v in\n%s", unclean, got, text.String())
 		}
@@ -98,9 +89,7 @@ func TestTheLoadIsDescribedInAFewWords(t *testing.T) {
 		"6 clients on one key":   {Clients: 6, Keys: loadgen.Keys{N: 2, Pick: loadgen.PickOne}},
 		"7 arrivals/s on 3 keys": {Clients: 5, Rate: 7, Keys: loadgen.Keys{N: 3}},
 	} {
-		if got := load(s); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		check.Equal(t, load(s), want)
 	}
 }
 
@@ -121,9 +110,7 @@ func TestAFaultThatDidNotOccurIsReportedWithItsReason(t *testing.T) {
 			{Struck: 1}, {Why: "there were only 5 clients"}, {Why: "the run ended before its time"}, {Struck: 5, Why: "there were only 5 clients"},
 		}
 		var text strings.Builder
-		if err := (Result{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, (Result{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone))
 		if len(m.Faults) != len(want) {
 			t.Fatalf("%d faults are reported, want %d", len(m.Faults), len(want))
 		}
@@ -131,9 +118,7 @@ func TestAFaultThatDidNotOccurIsReportedWithItsReason(t *testing.T) {
 			if f.Struck != want[i].Struck || f.Why != want[i].Why {
 				t.Errorf("fault %d: %+v, want %+v", i+1, f, want[i])
 			}
-			if !strings.Contains(text.String(), f.String()) {
-				t.Errorf("the report does not say %q", f)
-			}
+			check.Contains(t, text.String(), f.String(), "the report")
 		}
 	})
 }
@@ -162,9 +147,7 @@ func TestAReportBeginsWithTheVerdictAndTheClaim(t *testing.T) {
 		m.Acquired, m.Oracles, m.Violations.LateWork.Count, m.Latency.Wait.Max, m.Latency.Wait.Count = 7, c.oracles, c.late, c.wait, int64(c.wait)
 		m.Faults = []loadgen.FaultOutcome{{Fault: r.Scenario.Faults[0], Struck: 1}}
 		var text, page strings.Builder
-		if err := errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)))
 		inOrder(t, text.String(), "scene: ", r.Verdict().Text+"\n", "\nnot released: gone\n", "\nFirst. Second <b>.\n", "\nwatch  the figures\n", "\nclaim  "+c.claim+"\n", "\nran ", "\nfault ", "\narrivals ", "\noverlaps ")
 		escaped := strings.NewReplacer(">", "&gt;").Replace
 		inOrder(t, page.String(), "<h1>scene", escaped(r.Verdict().Text), "First. Second &lt;b&gt;.", "<b>watch</b> the figures", "<b>claim</b> "+escaped(c.claim), "<svg ")
@@ -196,9 +179,7 @@ func TestAReportHasThreeViolationsOfAKind(t *testing.T) {
 		r.Metrics.Violations.Evidence = append(r.Metrics.Violations.Evidence, e)
 	}
 	var text, page strings.Builder
-	if err := errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)))
 	for form, report := range map[string]string{"text": text.String(), "HTML": page.String()} {
 		if a, b, still := strings.Count(report, "work-overlap at "), strings.Count(report, "corrupt at "), strings.Count(report, " (still inside), deadline "); a != 3 || b != 3 || still != 6 {
 			t.Errorf("%s: %d overlaps of work, %d corrupt writes, %d clients inside:\n%s", form, a, b, still, report)
@@ -214,12 +195,8 @@ func TestTheNumberOfAttemptsWithoutALockIsGrammatical(t *testing.T) {
 		var r Result
 		r.Metrics.Latency.Wait = loadgen.Latency{Count: 9, Censored: n}
 		var text strings.Builder
-		if err := r.WriteText(&text, strings.Clone); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in\n%s", want, text.String())
-		}
+		check.OK(t, r.WriteText(&text, strings.Clone))
+		check.Contains(t, text.String(), want)
 	}
 }
 
@@ -232,13 +209,9 @@ func TestEverySceneNamesAFigureOfTheReport(t *testing.T) {
 	var r Result
 	r.Metrics.Latency.Wait.Count, r.Metrics.Latency.Handoff.Count = 1, 1
 	var text strings.Builder
-	if err := r.WriteText(&text, strings.Clone); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.WriteText(&text, strings.Clone))
 	for _, figure := range figures {
-		if !strings.Contains(text.String(), figure) {
-			t.Errorf("the report has no %s:\n%s", figure, text.String())
-		}
+		check.Contains(t, text.String(), figure, "the report")
 	}
 	for _, s := range scenarios.All() {
 		named := func(figure string) bool { return strings.Contains(s.Watch, figure) }
@@ -255,7 +228,5 @@ func TestEverySceneNamesAFigureOfTheReport(t *testing.T) {
 func TestAReportNamesTheLibraryOfClientProcesses(t *testing.T) {
 	r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Exec: "./client"}}.WithDefaults()}
 	r.Metrics.Library = "redsync 4"
-	if got := r.Lock(); got != "redsync 4 (client process)" {
-		t.Errorf("got %q", got)
-	}
+	check.Equal(t, r.Lock(), "redsync 4 (client process)")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -45,9 +46,7 @@ func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 		"a wrong type":  {"clients: many", false},
 	} {
 		var v map[string]any
-		if err := yaml.Unmarshal([]byte(c.file), &v); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, yaml.Unmarshal([]byte(c.file), &v))
 		if err := s.Validate(v); (err == nil) != c.sound {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -64,10 +63,7 @@ func readKeys(file string) []string {
 // schemaOf returns a schema of docs.
 func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("../../docs/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
 	return s
 }
 
@@ -83,26 +79,16 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}, Witness: &witness.Results{
 		Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}}}, Err: errors.New("lost"),
 	}, Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
-	text, err := json.Marshal(report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Must(json.Marshal(report))(t)
 	var v map[string]any
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Validate(v); err != nil {
-		t.Error(err)
-	}
+	check.OK(t, json.Unmarshal(text, &v))
+	check.Is(t, s.Validate(v), nil)
 	if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
 		t.Errorf("the report has too little in it: %s", text)
 	}
 
 	// The report contains a scenario that can be run again.
-	again, err := loadgen.Parse([]byte(v["scenario"].(string)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := check.Must(loadgen.Parse([]byte(v["scenario"].(string))))(t)
 	if string(again.WithDefaults().Marshal()) != string(r.Scenario().Marshal()) {
 		t.Errorf("read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
 	}
@@ -128,14 +114,10 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 		all = append(all, loadgen.EventKind(kind))
 	}
 	for _, kind := range all {
-		if !kinds[string(kind)] {
-			t.Errorf("the schema does not know %s", kind)
-		}
+		check.True(t, kinds[string(kind)], "the schema does not know %s", kind)
 		delete(kinds, string(kind))
 	}
-	if len(kinds) > 0 {
-		t.Errorf("the schema knows %v", kinds)
-	}
+	check.AtMost(t, len(kinds), 0, "the schema knows %v", kinds)
 	at := time.Unix(1, 2)
 	for name, e := range map[string]loadgen.Event{
 		"full": {
@@ -144,17 +126,10 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 		},
 		"empty": {Seq: 1, At: at, Kind: loadgen.StageBegan},
 	} {
-		text, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Must(json.Marshal(e))(t)
 		var v map[string]any
-		if err := json.Unmarshal(text, &v); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Validate(v); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.OK(t, json.Unmarshal(text, &v))
+		check.Is(t, s.Validate(v), nil, "%s", name)
 		if name == "full" && len(v) != len(s.Properties) {
 			t.Errorf("%d keys, the schema has %d: %s", len(v), len(s.Properties), text)
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -108,9 +109,7 @@ func (t *Trace) lock(key string) int {
 	if !known {
 		id = len(t.locks) + 1
 		t.locks[key] = id
-		if key == "" {
-			key = "faults"
-		}
+		key = cmp.Or(key, "faults")
 		t.write(span{Name: "process_name", Phase: "M", Lock: id, Args: map[string]any{"name": key}})
 	}
 	return id

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -57,9 +58,7 @@ func run(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
 	if err == nil {
 		err = r.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	shown := func() bool { return len(s.Expect) > 0 && len(loadgen.Missed(s.Expect, r.Metrics())) == 0 }
 	for done := r.Done(); done != nil && !shown(); {
 		select {
@@ -120,9 +119,7 @@ func TestTheFlawOfEachHistoricFormIsFoundInClientProcesses(t *testing.T) {
 				for _, missed := range loadgen.Missed(s.Expect, m) {
 					t.Errorf("expected %s, got %s; faults %s, newest error %q", missed, missed.Measured(m), m.Faults, m.LastErr)
 				}
-				if want := "locktop " + string(f.kind); m.Library != want {
-					t.Errorf("the library is %q, want %q", m.Library, want)
-				}
+				check.Equal(t, m.Library, "locktop "+string(f.kind), "the library")
 				t.Logf("shown after %s and %d holds", m.Elapsed.Round(time.Millisecond), m.Acquired)
 			})
 		}
@@ -178,9 +175,7 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 				if m.Violations.Overlap.Count != 0 || m.Violations.ForeignUnlocks != 0 || m.Violations.Broken() != 0 {
 					t.Errorf("violations: %+v", m.Violations)
 				}
-				if m.Acquired < 10 {
-					t.Errorf("only %d holds, newest error %q", m.Acquired, m.LastErr)
-				}
+				check.AtLeast(t, m.Acquired, 10, "holds, newest error %q", m.LastErr)
 				struck := 0
 				for _, f := range m.Faults {
 					struck += f.Struck

@@ -3,17 +3,15 @@ package scenarios
 import (
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestEveryScenarioIsValidAndHasACaption(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range All() {
-		if err := s.Validate(); err != nil {
-			t.Errorf("%s: %v", s.Name, err)
-		}
-		if seen[s.Name] {
-			t.Errorf("%s is there twice", s.Name)
-		}
+		check.Is(t, s.Validate(), nil, "%s", s.Name)
+		check.False(t, seen[s.Name], "%s is there twice", s.Name)
 		seen[s.Name] = true
 		if n := strings.Count(s.Caption, ". ") + strings.Count(s.Caption, ".\""); n != 1 || !strings.HasSuffix(s.Caption, ".") {
 			t.Errorf("%s: the caption must be two sentences: %q", s.Name, s.Caption)

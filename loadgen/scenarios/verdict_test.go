@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -83,18 +84,14 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics 
 		return loadgen.Metrics{}
 	}
 	<-run.Done()
-	if err := run.Close(); err != nil {
-		t.Errorf("%s: %v", s.Name, err)
-	}
+	check.Is(t, run.Close(), nil, "%s", s.Name)
 	m := run.Metrics()
 	missed := loadgen.Missed(s.Expect, m)
 	for _, missed := range missed {
 		t.Errorf("%s (%s): expected %s, got %s", s.Name, s.Lock, missed, missed.Measured(m))
 	}
 	v := m.Verdict(s)
-	if !v.Safe {
-		t.Errorf("%s (%s): %s", s.Name, s.Lock, v.Text)
-	}
+	check.True(t, v.Safe, "%s (%s): %s", s.Name, s.Lock, v.Text)
 	if len(missed) > 0 || !v.Safe {
 		m.Seconds, m.Clients.States = nil, nil
 		t.Logf("%s: %+v", s.Name, m)

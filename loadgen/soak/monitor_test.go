@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -51,14 +52,9 @@ var lockKey = regexp.MustCompile(`^load:\{[0-9a-f]+\}:[0-9]+$`)
 // monitor starts MONITOR on a server.
 func monitor(t *testing.T, addr string) *monitored {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Must(net.Dial("tcp", addr))(t)
 	m := &monitored{conn: conn, ended: make(chan struct{}), grants: map[string][]*grant{}}
-	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(io.WriteString(conn, "MONITOR\r\n"))(t)
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 1<<20)
 	if !lines.Scan() || lines.Text() != "+OK" {
@@ -78,9 +74,7 @@ func (m *monitored) stop(t *testing.T, addr string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
-	if err := rdb.Echo(t.Context(), "the end").Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rdb.Echo(t.Context(), "the end").Err())
 	_ = m.conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
 	<-m.ended
 	_ = m.conn.Close()
@@ -345,10 +339,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			case loadgen.Redlock: // an attempt takes longer; the frozen client should be a holder
 				s.Hold = loadgen.Exp(10 * time.Millisecond)
 			}
-			run, err := loadgen.New(on, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := check.Must(loadgen.New(on, s))(t)
 			var mu sync.Mutex
 			began := map[string]loadgen.Event{} // by key and client
 			var stays []stay
@@ -372,13 +363,9 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 					}
 				}
 			})
-			if err := run.Start(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, run.Start())
 			<-run.Done()
-			if err := run.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, run.Close())
 			for i, w := range monitors {
 				w.stop(t, set.Nodes()[i].Addr())
 			}
@@ -508,9 +495,7 @@ func TestMonitorDetectsViolations(t *testing.T) {
 		m.hear(fmt.Sprintf(`+1.%06d [0 lua] "SET" "load:{00000000}:1" %s`, 780_000+16_000*i, line))
 	}
 	for token, want := range map[string]bool{"c": false, "d": true, "e": true} { // which one is not known
-		if got := m.holds("load:{00000000}:1", token, at(820), at(900)); got != want {
-			t.Errorf("%s after the TTL: %t", token, got)
-		}
+		check.Equal(t, m.holds("load:{00000000}:1", token, at(820), at(900)), want, "%s after the TTL", token)
 	}
 	m.lapse("load:{00000000}:1", at(900))
 	if m.holds("load:{00000000}:1", "b", at(310), at(850)) || !m.holds("load:{00000000}:1", "b", at(310), at(790)) {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -35,13 +36,8 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
-	sum, err := soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !sum.sound() {
-		t.Errorf("%s%s", &progress, &out)
-	}
+	sum := check.Must(soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress))(t)
+	check.True(t, sum.sound(), "%s%s", &progress, &out)
 	if len(sum.faults) < 8 || sum.holds < 500 || sum.proofs != 9 {
 		t.Errorf("it shows little: %s", &out)
 	}
@@ -59,10 +55,7 @@ func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 		Lock: loadgen.Lock{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond},
 		Hold: loadgen.Bimodal(30*time.Millisecond, 150*time.Millisecond, 0.3),
 	}}
-	sum, err := soak(t.Context(), broken, 1, 4*time.Second, &out, &progress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := check.Must(soak(t.Context(), broken, 1, 4*time.Second, &out, &progress))(t)
 	if sum.sound() || sum.violations.Overlap.Count == 0 || sum.unproved == 0 || !strings.Contains(progress.String(), "Violation:overlap") {
 		t.Errorf("not seen: %s%s", &progress, &out)
 	}
@@ -112,43 +105,29 @@ func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
-	g, err := openTestbed(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
 	probe := redis.NewClient(&redis.Options{Addr: g.Nodes()[0].Addr(), ReadTimeout: 300 * time.Millisecond, MaxRetries: -1})
 	defer probe.Close()
 	reads := 0
 	for range 2 {
-		if err := g.Freeze(1); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, g.Freeze(1))
 		if probe.Set(t.Context(), "key", 1, 0).Err() == nil {
 			t.Error("a stopped server writes")
 		}
 		if probe.Get(t.Context(), "key").Err() == redis.Nil {
 			reads++
 		}
-		if err := g.Continue(1); err != nil {
-			t.Fatal(err)
-		}
-		if err := probe.Del(t.Context(), "key").Err(); err != nil {
-			t.Errorf("after the stop: %v", err)
-		}
+		check.OK(t, g.Continue(1))
+		check.Is(t, probe.Del(t.Context(), "key").Err(), nil, "after the stop")
 	}
-	if reads != 1 {
-		t.Errorf("it answered reads in %d of 2 stops", reads)
-	}
+	check.Equal(t, reads, 1, "stops of 2 in which it answered reads")
 }
 
 func TestLeftoversOnAServerAreFound(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
-	g, err := openTestbed(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := check.Must(openTestbed(t.Context(), 1))(t)
 	defer g.close()
 	addr := g.Nodes()[0].Addr()
 	if left, err := leftoversOn(t.Context(), addr); err != nil || len(left) > 0 {
@@ -156,18 +135,11 @@ func TestLeftoversOnAServerAreFound(t *testing.T) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	if err := rdb.Set(t.Context(), "orphan", "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, rdb.Set(t.Context(), "orphan", "x", 0).Err())
 	heard := rdb.Subscribe(t.Context(), "news")
 	defer heard.Close()
-	if _, err := heard.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	left, err := leftoversOn(context.Background(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(heard.Receive(t.Context()))(t)
+	left := check.Must(leftoversOn(context.Background(), addr))(t)
 	kinds := map[string]int{}
 	for _, what := range left {
 		kind, _, _ := strings.Cut(what, " ")
@@ -196,22 +168,16 @@ func TestAViolationIsNotSound(t *testing.T) {
 	} {
 		sum := newTally(io.Discard)
 		happen(sum)
-		if sum.sound() {
-			t.Errorf("%s counts as sound", name)
-		}
+		check.False(t, sum.sound(), "%s counts as sound", name)
 	}
 }
 
 func TestMemoryThatGrowsWithTheRoundsIsALeak(t *testing.T) {
 	sum := newTally(&bytes.Buffer{})
 	sum.heap = []uint64{3 << 20, 6 << 20, 10 << 20, 13 << 20}
-	if !sum.sound() {
-		t.Error("some room is given")
-	}
+	check.True(t, sum.sound(), "some room is given")
 	sum.heap[3] = 15 << 20
-	if sum.sound() {
-		t.Error("9 MB more than in the first half, and nothing is said")
-	}
+	check.False(t, sum.sound(), "9 MB more than in the first half, and nothing is said")
 }
 
 func TestALeaseThatIsLostToAStallIsNotCountedAsAFaults(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen/witness"
@@ -23,10 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // onServers runs a test with an embedded server and with a real one.
 func onServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("embedded", func(t *testing.T) {
-		s, err := server.StartEmbedded()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := check.Must(server.StartEmbedded())(t)
 		t.Cleanup(s.Close)
 		test(t, connect(t, s.Addr()))
 	})
@@ -41,10 +38,7 @@ func connect(t *testing.T, addr string) *redis.Client {
 
 func open(t *testing.T, rdb *redis.Client) *witness.Witness {
 	t.Helper()
-	w, err := witness.Open(t.Context(), rdb, "run", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := check.Must(witness.Open(t.Context(), rdb, "run", 1))(t)
 	return w
 }
 
@@ -64,9 +58,7 @@ func TestAWitnessProvesOverlaps(t *testing.T) {
 		if ttl := rdb.TTL(t.Context(), "locktop:witness:{run}").Val(); ttl <= 0 {
 			t.Errorf("the stream has a TTL of %v", ttl)
 		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Close(t.Context()))
 		r := w.Results()
 		if r.Holds != 3 || r.Proven != 2 || r.Overlaps != 1 || r.Unseen != 0 || r.Err != nil || r.P99 <= 0 {
 			t.Errorf("%+v", r)
@@ -74,9 +66,7 @@ func TestAWitnessProvesOverlaps(t *testing.T) {
 		if want := "1 overlap in the order of 2 of 3 holds (first: client-1 and client-2 on b)"; len(r.Examples) != 1 || r.String()[:len(want)] != want {
 			t.Errorf("%s", r)
 		}
-		if n := rdb.DBSize(t.Context()).Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		check.Equal(t, rdb.DBSize(t.Context()).Val(), 0, "keys left")
 	})
 }
 
@@ -99,9 +89,7 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Close(t.Context()))
 		if r := w.Results(); r.Holds != clients*holds || r.Proven != r.Holds || r.Overlaps != 0 {
 			t.Errorf("%s", r)
 		}
@@ -117,9 +105,7 @@ func TestAWitnessWithoutItsServer(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	w := open(t, rdb)
 	seen := w.Enter(t.Context(), "client-1", []string{"k"}, false)
-	if err := child.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, child.Kill())
 	seen.Leave(t.Context(), valid)
 	w.Enter(t.Context(), "client-2", []string{"k"}, false).Leave(t.Context(), valid)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -151,9 +137,7 @@ func TestProcessesJoinAWitness(t *testing.T) {
 		for _, one := range joined {
 			one.Flush(t.Context()) // the confirmations have no other entry to go with
 		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Close(t.Context()))
 		r := w.Results()
 		if r.Holds != 2 || r.Proven != 2 || r.Overlaps != 1 || r.Excused != 0 || r.P99 <= 0 {
 			t.Errorf("%+v", r)
@@ -179,9 +163,7 @@ func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	other.Flush(t.Context())
 	fail.on.Store(false)
 	other.Flush(t.Context())
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Close(t.Context()))
 	if r := w.Results(); r.P50 < slowTrip || r.Unseen != 1 {
 		t.Errorf("p50 %s after 100 entries of %s, %d unseen of 1", r.P50, slowTrip, r.Unseen)
 	}
@@ -219,9 +201,7 @@ func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 		ended()
 		first.Leave(t.Context(), valid)
 		second.Leave(t.Context(), valid)
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, w.Close(t.Context()))
 		r := w.Results()
 		if unseen := r.Unseen > 0; r.Overlaps != 1 || r.Excused != 1 || unseen != failing {
 			t.Errorf("failing %t: %+v", failing, r)
@@ -250,15 +230,8 @@ func (h *failingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestAnEntryOfAnotherProgramIsAnError(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
 	defer rdb.Close()
-	w, err := witness.Open(t.Context(), rdb, "x", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	w := check.Must(witness.Open(t.Context(), rdb, "x", 1))(t)
+	check.OK(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err())
 	_ = w.Close(t.Context()) // the results have the error
-	if err := w.Results().Err; err == nil || !strings.Contains(err.Error(), "is not of this program") {
-		t.Errorf("the results have the error %v", err)
-	}
+	check.Says(t, w.Results().Err, "is not of this program", "the results")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -34,16 +35,12 @@ func TestBoundedRenewalsLetTheLockLapseUnderItsHolder(t *testing.T) {
 				}
 				time.Sleep(2 * time.Millisecond)
 				r.take(other)
-				if held := outer.Deadline().Sub(began); held != c.lapses {
-					r.Errorf("the deadline is %v after the beginning, want %v", held, c.lapses)
-				}
+				check.Equal(r, outer.Deadline().Sub(began), c.lapses, "from the beginning to the deadline")
 				if !owner.IsLocking() || !other.IsLocking() {
 					r.Error("the counters do not both say that they hold the lock")
 				}
 				inner := r.take(owner) // beside the other owner
-				if r.lost(inner.Unlock(ctx)) {
-					r.Error("the inner exit noticed")
-				}
+				check.False(r, r.lost(inner.Unlock(ctx)), "the inner exit noticed")
 				if !r.lost(outer.Unlock(ctx)) || !other.IsLocking() {
 					r.Error("the last exit did not notice, or did harm")
 				}
@@ -60,9 +57,7 @@ func TestTheOwnerOfASoundLockIsToldBeforeItLapses(t *testing.T) {
 		other := sound{r.client().Reentrant("orders", lock.Options{})}
 		outer := r.take(sound{owner}).(*lock.Lease)
 		time.Sleep(6 * time.Second)
-		if !outer.Valid() {
-			r.Error("not renewed")
-		}
+		check.True(r, outer.Valid(), "not renewed")
 		r.await(other)
 		if outer.Valid() || outer.Context().Err() == nil {
 			r.Error("the owner believes to hold what another holds")
@@ -70,9 +65,7 @@ func TestTheOwnerOfASoundLockIsToldBeforeItLapses(t *testing.T) {
 		if r.try(sound{owner}) != nil {
 			r.Error("the owner got in again beside the other")
 		}
-		if !r.lost(outer.Unlock(context.Background())) {
-			r.Error("unlocked what was lost")
-		}
+		check.True(r, r.lost(outer.Unlock(context.Background())), "unlocked what was lost")
 	})
 }
 
@@ -83,9 +76,7 @@ func TestTheCounterOutlivesTheKey(t *testing.T) {
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		r.take(r.counted(classic.Options{TTL: time.Minute}))
 		r.take(owner)
-		if !owner.IsLocking() {
-			r.Error("the counter has noticed")
-		}
+		check.True(r, owner.IsLocking(), "the counter has noticed")
 	})
 }
 
@@ -94,9 +85,7 @@ func TestARenewalLeavesAStrangersLockAlone(t *testing.T) {
 		r.take(r.counted(classic.Options{TTL: time.Minute}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 30*time.Second).Err())
 		time.Sleep(31 * time.Second)
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the stranger's lock was renewed")
-		}
+		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the stranger's lock was renewed")
 	})
 }
 
@@ -105,16 +94,12 @@ func TestTheLastExitFreesACountedLock(t *testing.T) {
 		owner, other := r.counted(classic.Options{TTL: time.Minute}), r.counted(classic.Options{TTL: time.Minute})
 		first, second := r.take(owner), r.take(owner)
 		r.must(first.Unlock(ctx))
-		if !r.lost(first.Unlock(ctx)) {
-			r.Error("an entry was left twice")
-		}
+		check.True(r, r.lost(first.Unlock(ctx)), "an entry was left twice")
 		if r.try(other) != nil || !owner.IsLocking() {
 			r.Fatal("free before the last exit")
 		}
 		r.must(second.Unlock(ctx))
-		if owner.IsLocking() {
-			r.Error("the counter is not at zero")
-		}
+		check.False(r, owner.IsLocking(), "the counter is not at zero")
 		r.take(other)
 	})
 }
@@ -137,9 +122,7 @@ func TestACountedLockIsNotRenewedAfterItsUnlockOrItsClientsDeath(t *testing.T) {
 				}
 				tape := r.record()
 				time.Sleep(time.Hour)
-				if sent := tape.String(); sent != c.want {
-					r.Errorf("sent %q, want %q", sent, c.want)
-				}
+				check.Equal(r, tape.String(), c.want, "sent")
 			})
 		})
 	}

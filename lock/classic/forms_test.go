@@ -2,7 +2,6 @@ package classic_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"path/filepath"
 	"slices"
@@ -13,14 +12,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/lock/classic"
 )
 
 func TestEveryFormIsListed(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := check.Must(filepath.Glob("*.go"))(t)
 	var want []string
 	for _, f := range files {
 		if f == "classic.go" || strings.HasSuffix(f, "_test.go") {
@@ -133,12 +130,8 @@ func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
 				hooks := dyingBefore(c.step)
 				hooks.Now = at(noon).Now
 				err := c.do(classic.Forms()[i].New(r.rdb, "orders", classic.Options{Hooks: hooks}))
-				if !errors.Is(err, errKilled) {
-					r.Errorf("got %v", err)
-				}
-				if sent := tape.String(); sent != c.sent {
-					r.Errorf("sent %s, want %s", sent, c.sent)
-				}
+				check.Is(r, err, errKilled)
+				check.Equal(r, tape.String(), c.sent, "sent")
 			})
 		})
 	}

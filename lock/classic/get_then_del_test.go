@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock/classic"
 )
 
@@ -18,9 +19,7 @@ func TestWhatTimeRunsOutUnderIsDeleted(t *testing.T) {
 			r.take(open(classic.Hooks{}))
 			return nil
 		})))
-		if r.lost(slow.Unlock(ctx)) {
-			r.Error("the slow one was told")
-		}
+		check.False(r, r.lost(slow.Unlock(ctx)), "the slow one was told")
 		if r.try(open(classic.Hooks{})) == nil {
 			r.Error("the next owner still holds the lock")
 		}

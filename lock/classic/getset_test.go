@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -21,9 +22,7 @@ func TestClientsWhoseClocksDifferHoldGetsetTogether(t *testing.T) {
 			r.Error("two hold the lock whose clocks agree")
 		}
 		r.take(r.getset(ttl, skew))
-		if !noon.Before(first.Deadline()) {
-			r.Error("the first hold is over")
-		}
+		check.True(r, noon.Before(first.Deadline()), "the first hold is over")
 	})
 }
 
@@ -33,9 +32,7 @@ func TestAProcessWhoseClockIsAheadHoldsGetsetTogetherWithAnother(t *testing.T) {
 		return classic.NewGetset(r.rdb, "orders", classic.Options{TTL: ttl})
 	}}) {
 		t.Run(k.name, func(t *testing.T) {
-			if both := underSkew(t, k); both != (k.name == "Getset") {
-				t.Errorf("both hold the lock: %v", both)
-			}
+			check.Equal(t, underSkew(t, k), k.name == "Getset", "both hold the lock")
 		})
 	}
 }
@@ -54,16 +51,13 @@ func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
 		if r.try(loser) != nil {
 			r.Fatal("two have taken over")
 		}
-		stamp, err := r.rdb.Get(ctx, "orders").Int64()
-		r.must(err)
+		stamp := check.Must(r.rdb.Get(ctx, "orders").Int64())(r)
 		if got, want := time.UnixMilli(stamp), noon.Add(2*time.Second); !got.Equal(want) {
 			r.Errorf("the key says %v, want what the loser wrote: %v", got, want)
 		}
 		const later = 3 * time.Second
 		r.take(r.getset(time.Second, later)) // all clocks are right
-		if !noon.Add(later).Before(winner.Deadline()) {
-			r.Error("the winner's hold is over")
-		}
+		check.True(r, noon.Add(later).Before(winner.Deadline()), "the winner's hold is over")
 	})
 }
 

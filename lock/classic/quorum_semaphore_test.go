@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock/classic"
 )
@@ -67,9 +68,7 @@ func TestThreeClientsHoldTwoPermitsOfAQuorum(t *testing.T) {
 			holds = append(holds, nodes[0].take(semaphoreWithout(nodes, out, 2)))
 		}
 		for i, r := range nodes {
-			if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 {
-				r.Errorf("server %d has %d holders, want 2", i+1, n)
-			}
+			check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), 2, "server %d has holders", i+1)
 		}
 		if nodes[0].try(semaphoreWithout(nodes, -1, 2)) != nil {
 			t.Error("a fourth client got in")
@@ -78,9 +77,7 @@ func TestThreeClientsHoldTwoPermitsOfAQuorum(t *testing.T) {
 			nodes[0].must(h.Unlock(ctx))
 		}
 		for i, r := range nodes {
-			if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-				r.Errorf("server %d has %d keys left", i+1, n)
-			}
+			check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "server %d has keys left", i+1)
 		}
 	})
 }
@@ -103,8 +100,6 @@ func TestAQuorumThatIsOutOfReachIsAnError(t *testing.T) {
 		if _, err := l.TryLock(context.Background()); err == nil || errors.Is(err, classic.ErrHeld) {
 			t.Errorf("got %v", err)
 		}
-		if n := nodes[0].rdb.DBSize(ctx).Val(); n != 0 {
-			t.Errorf("%d keys left", n)
-		}
+		check.Equal(t, nodes[0].rdb.DBSize(ctx).Val(), 0, "keys left")
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/lock"
@@ -77,8 +78,7 @@ func (r *rig) elsewhere() *rig {
 // client returns a client of package lock, which the test closes at its end.
 func (r *rig) client() *lock.Client {
 	r.Helper()
-	c, err := lock.New(r.via, lock.Config{})
-	r.must(err)
+	c := check.Must(lock.New(r.via, lock.Config{}))(r)
 	r.Cleanup(func() { c.Close() })
 	return c
 }
@@ -86,9 +86,7 @@ func (r *rig) client() *lock.Client {
 // must ends the test if err is not nil.
 func (r *rig) must(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.OK(r, err)
 }
 
 // try returns a hold, which ends with the test; nil if the lock is held.

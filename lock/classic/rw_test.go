@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 	"locktop/lock/classic"
 )
@@ -66,9 +67,7 @@ func TestReadersShareTheLockAndExcludeAWriter(t *testing.T) {
 			r.Error("a writer got in beside a reader")
 		}
 		r.must(reading.Unlock(ctx))
-		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-			r.Errorf("%d keys left behind", n)
-		}
+		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 		r.take(reader)
 		r.take(k.reader(r))
 	})
@@ -83,9 +82,7 @@ func TestAReaderThatLeavesLetsAWriterInBesideAnother(t *testing.T) {
 		if !time.Now().Before(staying.Deadline()) {
 			r.Fatal("the other reader's time is up")
 		}
-		if beside != (k.name != "RW") {
-			r.Errorf("a writer got in: %v", beside)
-		}
+		check.Equal(r, beside, k.name != "RW", "a writer got in")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock/classic"
 )
 
@@ -15,9 +16,7 @@ func TestACrashBeforeTheExpiryLeavesALockForEver(t *testing.T) {
 		if _, err := victim.TryLock(ctx); !errors.Is(err, errKilled) {
 			r.Fatalf("got %v", err)
 		}
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl != -1 {
-			r.Errorf("PTTL is %v, want -1: no expiry", ttl)
-		}
+		check.Equal(r, r.rdb.PTTL(ctx, "orders").Val(), -1, "PTTL")
 		if r.fake {
 			time.Sleep(365 * 24 * time.Hour)
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock/classic"
 )
 
@@ -16,9 +17,7 @@ func TestASecondReadersStampKeepsTheFirstFromUnlocking(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		first := r.take(r.stamp(0).Reader())
 		second := r.take(r.stamp(time.Millisecond).Reader())
-		if !r.lost(first.Unlock(ctx)) {
-			r.Error("the first unlocked what has the second's stamp")
-		}
+		check.True(r, r.lost(first.Unlock(ctx)), "the first unlocked what has the second's stamp")
 		if r.try(r.stamp(2*time.Millisecond).Writer()) != nil {
 			r.Error("a writer got in beside the second")
 		}
@@ -35,9 +34,7 @@ func TestReadersOfOneMillisecondFreeEachOther(t *testing.T) {
 		first, second := r.take(r.stamp(0).Reader()), r.take(r.stamp(0).Reader())
 		r.must(first.Unlock(ctx))
 		r.take(r.stamp(0).Writer())
-		if !r.lost(second.Unlock(ctx)) {
-			r.Error("the second still had its stamp")
-		}
+		check.True(r, r.lost(second.Unlock(ctx)), "the second still had its stamp")
 	})
 }
 
@@ -48,9 +45,7 @@ func TestAWriterWhoseClockIsAheadGetsInBesideAReader(t *testing.T) {
 			r.Error("a writer got in whose clock agrees")
 		}
 		r.take(r.stamp(2 * time.Second).Writer())
-		if !noon.Before(reading.Deadline()) {
-			r.Error("the reader's time is up")
-		}
+		check.True(r, noon.Before(reading.Deadline()), "the reader's time is up")
 	})
 }
 
@@ -68,9 +63,7 @@ func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
 func TestTheHashOfStampsStays(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		r.take(r.stamp(0).Reader())
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl != -1 {
-			r.Errorf("PTTL is %v, want -1: no expiry", ttl)
-		}
+		check.Equal(r, r.rdb.PTTL(ctx, "orders").Val(), -1, "PTTL")
 		if r.try(r.stamp(time.Second-time.Millisecond).Writer()) != nil {
 			r.Error("a writer got in too early")
 		}

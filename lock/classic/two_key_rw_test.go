@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/lock/classic"
@@ -18,9 +19,7 @@ func TestAReaderSetsTheTimeOfAllReaders(t *testing.T) {
 		r.take(classic.NewTwoKeyRW(r.rdb, "orders", classic.Options{TTL: time.Second}).Reader())
 		time.Sleep(1100 * time.Millisecond)
 		r.take(classic.NewTwoKeyRW(r.rdb, "orders", classic.Options{}).Writer())
-		if !time.Now().Before(long.Deadline()) {
-			r.Error("the first reader's time is up")
-		}
+		check.True(r, time.Now().Before(long.Deadline()), "the first reader's time is up")
 	})
 }
 

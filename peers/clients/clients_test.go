@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen"
 )
@@ -19,9 +20,7 @@ import (
 func clients(t *testing.T) []Client {
 	t.Helper()
 	all, missing, err := Build(t.Context(), ".", t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	if os.Getenv("LOCKTOP_REQUIRE_PEERS") == "1" && len(missing) > 0 {
 		t.Fatal(strings.Join(missing, "\n"))
 	}
@@ -39,17 +38,10 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario) loadgen.Metrics
 		servers.Nodes = append(servers.Nodes, rdb)
 	}
 	servers.Redis = servers.Nodes[0]
-	r, err := loadgen.New(servers, s.WithClient(c.Command))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	r := check.Must(loadgen.New(servers, s.WithClient(c.Command)))(t)
+	check.OK(t, r.Start())
 	<-r.Done()
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	check.Is(t, r.Close(), nil)
 	m := r.Metrics()
 	if version := strings.TrimPrefix(m.Library, c.Name); version == m.Library || version == "" && !strings.HasPrefix(c.Name, "locktop ") {
 		t.Errorf("the client says that it is %q", m.Library)
@@ -105,9 +97,7 @@ func (c Client) testLongHolds(t *testing.T) {
 	case c.deletesAny != (v.Overlap.Count > 0), !c.mayNotTell && c.deletesAny != (v.ForeignUnlocks > 0):
 		t.Errorf("overlaps %+v, foreign unlocks %d", v.Overlap, v.ForeignUnlocks)
 	case c.fixed:
-		if lost < 3 {
-			t.Errorf("%d lost or expired", lost)
-		}
+		check.AtLeast(t, lost, 3, "lost or expired")
 	case c.sinceAsking: // a client that waited longer than the TTL gets an expired lock
 		if lost < 2 || m.Released < 1 {
 			t.Errorf("%d released, %d lost or expired", m.Released, lost)
@@ -118,14 +108,8 @@ func (c Client) testLongHolds(t *testing.T) {
 }
 
 func TestTheDocumentationHasTheClient(t *testing.T) {
-	code, err := os.ReadFile("python/set_nx.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../docs/load.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := check.Must(os.ReadFile("python/set_nx.py"))(t)
+	page := check.Must(os.ReadFile("../../docs/load.md"))(t)
 	if !strings.Contains(string(page), "```python\n"+string(code)+"```\n") {
 		t.Error("docs/load.md does not have python/set_nx.py as it is")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -33,9 +34,7 @@ type identity struct {
 func TestWhoNamesTheConnectionOfEachLibrary(t *testing.T) {
 	bin := t.TempDir()
 	found, missing, err := Build(t.Context(), ".", bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Log(missing)
 	addr := server.ForTest(t).Addr()
 	holders := map[string]func(*testing.T, string) string{
@@ -74,9 +73,7 @@ func redsyncHolder(t *testing.T, addr, key string) string {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { rdb.Close() })
 	m := redsync.New(goredis.NewPool(rdb)).NewMutex(key, redsync.WithExpiry(6*time.Second))
-	if err := m.Lock(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, m.Lock())
 	repeat(t, func() {
 		if ok, err := m.Extend(); !ok || err != nil {
 			t.Errorf("extend: %v, %v", ok, err)
@@ -144,17 +141,9 @@ type program struct {
 func startProgram(t *testing.T, addr, command string) *program {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "exec "+command)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := check.Must(cmd.StdinPipe())(t)
+	out := check.Must(cmd.StdoutPipe())(t)
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	p := &program{in: in, replies: bufio.NewReader(out)}
 	hello := p.ask(t, map[string]any{"op": "hello", "v": 1, "urls": []string{"redis://" + addr}, "kind": "mutex"})

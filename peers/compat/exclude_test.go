@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -12,10 +13,7 @@ import (
 // test.
 func ourClient(t *testing.T, addr string, observe func(lock.Event)) *lock.Client {
 	t.Helper()
-	c, err := lock.New(connect(t, addr), lock.Config{Owner: "us", Observe: observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Must(lock.New(connect(t, addr), lock.Config{Owner: "us", Observe: observe}))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -37,12 +35,8 @@ func TestPeersHolderKeepsUsOut(t *testing.T) {
 			}
 			release()
 			lease, err := l.TryLock(t.Context())
-			if err != nil {
-				t.Fatalf("%s: after the peer's release: %v", k.name, err)
-			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Errorf("%s: %v", k.name, err)
-			}
+			check.OK(t, err, "%s: after the peer's release", k.name)
+			check.Is(t, lease.Unlock(t.Context()), nil, "%s", k.name)
 		}
 	})
 }
@@ -51,16 +45,11 @@ func TestOurHolderKeepsPeersOut(t *testing.T) {
 	onServer(t, func(t *testing.T, addr string, p peer) {
 		us := ourClient(t, addr, nil)
 		for _, k := range kinds() {
-			lease, err := k.lock(us, p.key(k.name)).TryLock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := check.Must(k.lock(us, p.key(k.name)).TryLock(t.Context()))(t)
 			if p.try(t, addr, k.name) != nil {
 				t.Errorf("%s: the peer got in beside us", k.name)
 			}
-			if err := lease.Unlock(t.Context()); err != nil {
-				t.Errorf("%s: the peer's attempt cost us the lock: %v", k.name, err)
-			}
+			check.Is(t, lease.Unlock(t.Context()), nil, "%s: the peer's attempt cost us the lock", k.name)
 			release := p.try(t, addr, k.name)
 			if release == nil {
 				t.Fatalf("%s: the peer cannot have the lock after our release", k.name)
@@ -99,9 +88,7 @@ func TestWeWaitForAPeersRelease(t *testing.T) {
 				t.Fatalf("%s: Lock returned while the peer held the lock: %v", k.name, err)
 			}
 			release()
-			if err := <-got; err != nil {
-				t.Errorf("%s: after the peer's release: %v", k.name, err)
-			}
+			check.Is(t, <-got, nil, "%s: after the peer's release", k.name)
 		}
 	})
 }

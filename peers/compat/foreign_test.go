@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -91,16 +92,12 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 			t.Parallel()
 			addr := server.ForTest(t).Addr()
 			_, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			began := time.Now()
 			release := f.hold(t, port)
 			scanner := inspect.NewScanner(connect(t, addr), inspect.ScanOptions{Formats: formats.All()})
 			found, err := scanner.Scan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if len(found.Locks) != 1 {
 				t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 			}
@@ -118,28 +115,16 @@ func (f foreign) hold(t *testing.T, port string) (release func()) {
 	t.Helper()
 	cmd := f.command(t, port)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := check.Must(cmd.StdinPipe())(t)
+	out := check.Must(cmd.StdoutPipe())(t)
+	check.OK(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil && err != io.EOF || line != "held\n" {
 		t.Fatalf("%s says %q, %v", f.name, line, err)
 	}
 	return func() {
-		if err := in.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s: %v", f.name, err)
-		}
+		check.Is(t, in.Close(), nil)
+		check.Is(t, cmd.Wait(), nil, "%s", f.name)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/zeromicro/go-zero/core/logx"
 	zero "github.com/zeromicro/go-zero/core/stores/redis"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/lock"
@@ -69,9 +70,7 @@ func tryRedislock(metadata string) func(*testing.T, string, string) func() {
 			return nil
 		}
 		return func() {
-			if err := l.Release(context.Background()); err != nil {
-				t.Errorf("redislock cannot release %q: %v", name, err)
-			}
+			check.Is(t, l.Release(context.Background()), nil, "redislock cannot release %q", name)
 		}
 	}
 }
@@ -84,9 +83,7 @@ func tryRueidislock(t *testing.T, addr, name string) func() {
 		KeyValidity:  ttl,
 		KeyMajority:  1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(locker.Close)
 	_, release, err := locker.TryWithContext(t.Context(), name)
 	if err != nil {
@@ -102,9 +99,7 @@ func tryValkeylock(t *testing.T, addr, name string) func() {
 		KeyValidity:  ttl,
 		KeyMajority:  1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	t.Cleanup(locker.Close)
 	_, release, err := locker.TryWithContext(t.Context(), name)
 	if err != nil {
@@ -116,16 +111,11 @@ func tryValkeylock(t *testing.T, addr, name string) func() {
 // tryGoZero asks for whole seconds, and go-zero adds half a second.
 func tryGoZero(t *testing.T, addr, name string) func() {
 	logx.Disable()
-	store, err := zero.NewRedis(zero.RedisConf{Host: addr, Type: zero.NodeType})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := check.Must(zero.NewRedis(zero.RedisConf{Host: addr, Type: zero.NodeType}))(t)
 	l := zero.NewRedisLock(store, name)
 	l.SetExpire(int(ttl/time.Second) - 1)
 	if ok, err := l.Acquire(); !ok {
-		if err != nil {
-			t.Errorf("go-zero cannot ask for %q: %v", name, err)
-		}
+		check.Is(t, err, nil, "go-zero cannot ask for %q", name)
 		return nil
 	}
 	return func() {

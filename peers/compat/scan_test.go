@@ -3,6 +3,7 @@ package compat
 import (
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -23,9 +24,7 @@ func TestScannerNamesThePeersLocks(t *testing.T) {
 		token := rdb.Get(t.Context(), p.key(name)).Val()
 		scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: all})
 		found, err := scanner.Scan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, err)
 		if len(found.Locks) != 1 {
 			t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -26,9 +27,7 @@ func (bed *Testbed) work(b *testing.B, c Contender, s Setting) {
 	sample, err := bed.runWindow(b.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
 		return bed.window(ctx, c, s)
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, err)
 	b.ReportMetric(sample.Rate(), "cycles/s")
 	b.ReportMetric(sample.ClientCost(), "client-µs/op")
 	b.ReportMetric(sample.ServerCost(), "server-µs/op")
@@ -64,9 +63,7 @@ func BenchmarkB3(b *testing.B) {
 	for _, c := range in(Keeping) {
 		b.Run(c.Name, func(b *testing.B) {
 			k, err := bed.keepLeases(b.Context(), c, Lease{TTL: 3 * time.Second, Renew: time.Second}, time.Duration(b.N)*time.Second)
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.OK(b, err)
 			b.ReportMetric(float64(k.lost), "lost")
 			b.ReportMetric(100*k.share(k.ClientCPU), "client-%")
 			b.ReportMetric(100*k.share(k.ServerCPU), "server-%")

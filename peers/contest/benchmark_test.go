@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 func TestVerdictIsShortAsSoonAsOneGoalIsMissed(t *testing.T) {
@@ -23,24 +25,16 @@ func TestRatioIsTakenWithinEachRound(t *testing.T) {
 	round := func(cycles int) Sample { return Sample{Wall: time.Second, Cycles: cycles} }
 	ours := Series{Rounds: []Sample{round(400), round(40), round(4000)}}
 	theirs := Series{Rounds: []Sample{round(100), round(20), round(500)}}
-	if got := ours.times(theirs, Sample.Rate); got != 4 {
-		t.Errorf("ours is %v times as fast, want 4: the middle one of 4, 2 and 8", got)
-	}
-	if got := ours.median(Sample.Rate); got != 400 {
-		t.Errorf("the median is %v, want 400", got)
-	}
+	check.Equal(t, ours.times(theirs, Sample.Rate), 4, "how many times as fast ours is")
+	check.Equal(t, ours.median(Sample.Rate), 400, "the median")
 }
 
 func TestQuantileOfFewDurations(t *testing.T) {
 	waits := []time.Duration{time.Millisecond, 2 * time.Millisecond, 10 * time.Millisecond}
 	for q, want := range map[float64]float64{0: 1, 0.5: 2, 0.99: 10, 1: 10} {
-		if got := quantile(waits, q); got != want {
-			t.Errorf("quantile %v is %v ms, want %v", q, got, want)
-		}
+		check.Equal(t, quantile(waits, q), want, "quantile %v in ms", q)
 	}
-	if got := quantile(nil, 0.5); got != 0 {
-		t.Errorf("the quantile of nothing is %v", got)
-	}
+	check.Equal(t, quantile(nil, 0.5), 0, "the quantile of nothing")
 }
 
 // TestEveryContenderLocksAndUnlocks keeps the benchmarks working. It runs a
@@ -55,9 +49,7 @@ func TestEveryContenderLocksAndUnlocks(t *testing.T) {
 			sample, err := bed.runWindow(t.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
 				return bed.window(ctx, c, s)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t, err)
 			if sample.Cycles != 30 || sample.Commands < 60 {
 				t.Errorf("%d cycles with %d commands, want 30 with at least 60", sample.Cycles, sample.Commands)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/loadgen/certify"
 	"locktop/loadgen/external"
@@ -53,9 +54,7 @@ func TestThePageSaysWhatWasObserved(t *testing.T) {
 	got := p.markdown()
 	golden.Check(t, "report-card.md", got)
 	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(got, -1) {
-		if strings.Count(got, `<a id="`+link[1]+`"></a>`) != 1 {
-			t.Errorf("#%s leads nowhere", link[1])
-		}
+		check.Equal(t, strings.Count(got, `<a id="`+link[1]+`"></a>`), 1, "#%s leads nowhere", link[1])
 	}
 	if strings.Contains(got, "<b>") || strings.Contains(got, "<i>") || strings.Contains(got, " [x](y)") {
 		t.Errorf("text of a client is markdown:\n%s", got)

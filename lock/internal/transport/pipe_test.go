@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 )
@@ -170,12 +171,8 @@ func TestCloseWaitsForNothing(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		r.mustEcho()
 		began := time.Now()
-		if err := r.pipe.Close(); err != nil {
-			r.Error(err)
-		}
-		if took := time.Since(began); took > 0 {
-			r.Errorf("Close took %v", took)
-		}
+		check.Is(r, r.pipe.Close(), nil)
+		check.AtMost(r, time.Since(began), 0, "Close took")
 		if _, err := r.echo(r.Context(), "hello"); !errors.Is(err, redis.ErrClosed) {
 			r.Errorf("a command after Close ended with %v, want ErrClosed", err)
 		}
@@ -200,9 +197,7 @@ func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
 			tried <- err
 		}()
 		<-entered
-		if err := r.pipe.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, r.pipe.Close())
 		if err := <-tried; err == nil {
 			t.Error("a closed transport sent a command")
 		}
@@ -249,9 +244,7 @@ func TestAReplyWithoutACommandEndsTheConnection(t *testing.T) {
 		}
 		twice.Store(false)
 		r.mustEcho()
-		if n := dials.Load(); n != 2 {
-			r.Errorf("%d connections, want a second one after the error", n)
-		}
+		check.Equal(r, dials.Load(), 2, "connections")
 	})
 }
 
@@ -274,10 +267,7 @@ func TestASingleDialerReturnsOneConnection(t *testing.T) {
 			}
 		}
 		d := &singleDialer{alive: t.Context(), dial: dial}
-		first, err := d.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := check.Must(d.Dial(t.Context(), "", ""))(t)
 		if _, err := d.Dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) || d.Conn() != first {
 			t.Errorf("a second connection: %v, want ErrClosed and the first one to stay", err)
 		}
@@ -305,10 +295,7 @@ func TestSeveralGoroutinesWaitForAReplyOfACluster(t *testing.T) {
 		},
 	})
 	t.Cleanup(func() { rdb.Close() })
-	cluster, err := NewCluster(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Must(NewCluster(rdb))(t)
 	t.Cleanup(func() { cluster.Close() })
 	cmd := &Command{Args: []string{"set", "key", "value"}}
 	reply := cluster.Send(t.Context(), cmd)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -54,9 +55,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 	admin := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
 	defer admin.Close()
 	for _, user := range []string{"first", "second"} {
-		if err := server.SetUser(t.Context(), admin, user, "on", ">pw", "~*", "&*", "+@all"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, server.SetUser(t.Context(), admin, user, "on", ">pw", "~*", "&*", "+@all"))
 	}
 	r := &rotation{user: "first", listeners: make(map[int]auth.CredentialsListener)}
 	rig := newRig(t, admin.Options().Addr, redis.NewDialer(&redis.Options{}), func(o *redis.Options) { o.StreamingCredentialsProvider = r })
@@ -82,9 +81,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := admin.Do(t.Context(), "acl", "deluser", "first").Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, admin.Do(t.Context(), "acl", "deluser", "first").Err())
 	for range 100 {
 		rig.mustEcho()
 	}
@@ -98,11 +95,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 			break
 		}
 	}
-	if err != nil {
-		t.Errorf("a new stream does not log in as the second user: %v", err)
-	}
+	check.Is(t, err, nil, "a new stream does not log in as the second user")
 	rig.pipe.Close()
-	if len(r.listeners) != 0 {
-		t.Errorf("a closed transport has %d listeners", len(r.listeners))
-	}
+	check.Equal(t, len(r.listeners), 0, "a closed transport has listeners")
 }

@@ -5,14 +5,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestCommandOnTheWire(t *testing.T) {
 	got := string(appendCommand([]byte("before "), []string{"set", "k\r\n", "", "12"}))
 	want := "before *4\r\n$3\r\nset\r\n$3\r\nk\r\n\r\n$0\r\n\r\n$2\r\n12\r\n"
-	if got != want {
-		t.Errorf("the command is %q, want %q", got, want)
-	}
+	check.Equal(t, got, want, "the command")
 }
 
 func TestReplyIsTakenWholeHoweverItArrives(t *testing.T) {
