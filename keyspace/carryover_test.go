@@ -60,9 +60,8 @@ func TestATokenWithATimeGivesTheBeginOfTheHold(t *testing.T) {
 	lock := heldBy("a", 30)
 	lock.Holders[0].Since = began.Add(-time.Hour)
 	now := CarryOver(lookAt(0, heldBy("b", 30)), lookAt(1, lock))
-	if since := now.Locks[0].Holders[0].Since; !since.Equal(began.Add(-time.Hour)) {
-		t.Errorf("it began at %v", since)
-	}
+	since := now.Locks[0].Holders[0].Since
+	check.True(t, since.Equal(began.Add(-time.Hour)), "it began at %v", since)
 }
 
 func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
@@ -163,9 +162,7 @@ func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
 	var h HoldStats
 	id := ID{Key: "k"}
 	for i := range minHolds {
-		if got := h.typical(id); got != 0 {
-			t.Errorf("after %d holds %v is typical; that is too few", i, got)
-		}
+		check.Equal(t, h.typical(id), 0, "what is typical after %d holds, which are too few", i)
 		h.Learn([]Event{{Kind: Released, Lock: Lock{Key: "k"}, Held: time.Duration(10-i) * time.Second}})
 	}
 	check.Equal(t, h.typical(id), 8*time.Second, "typical is")

@@ -17,15 +17,13 @@ func TestAlikeKeysHaveOneClass(t *testing.T) {
 	} {
 		check.Equal(t, AlikeClass(key), want, "the class of %q is", key)
 	}
-	if got := AlikeClass(strings.Repeat("word:", 1000) + "x"); len(got) > maxClassName+1 {
-		t.Errorf("a class has %d bytes", len(got))
-	}
+	got := AlikeClass(strings.Repeat("word:", 1000) + "x")
+	check.True(t, len(got) <= maxClassName+1, "a class has %d bytes", len(got))
 }
 
 func TestTheClassesThatAreNotShownAreNamed(t *testing.T) {
 	check.Equal(t, AlikeProblem(nil), "", "without classes")
 	got := AlikeProblem(map[string]int{"a:*": 300, "b:*": 2000, "c:*": 301, "d:*": 250, "e:*": 250})
-	if want := "3,101 keys may be locks, but too many are alike (b:*, c:*, a:*, 2 more)"; !strings.HasPrefix(got, want) {
-		t.Errorf("it is %q, want %q …", got, want)
-	}
+	want := "3,101 keys may be locks, but too many are alike (b:*, c:*, a:*, 2 more)"
+	check.True(t, strings.HasPrefix(got, want), "it is %q, want %q …", got, want)
 }

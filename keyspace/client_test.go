@@ -22,14 +22,12 @@ func TestClientsAreParsedFromEachServersList(t *testing.T) {
 		{"Redis 8.0", "id=9 addr=10.2.3.4:40000 laddr=10.0.0.1:6379 fd=8 name=a=b age=1 idle=0 flags=N db=0 sub=0 multi=-1 cmd=SET user=u redir=-1 resp=3 lib-name=redis-py lib-ver=5.0.1 io-thread=0 tot-net-in=1 tot-net-out=2 tot-cmds=17\n",
 			Client{ID: 9, Addr: "10.2.3.4:40000", Name: "a=b", User: "u", Library: "redis-py 5.0.1", Age: time.Second, Command: "set", Commands: 17}},
 	} {
-		if got := ParseClients(c.line); !slices.Equal(got, []Client{c.want}) {
-			t.Errorf("%s: %+v, want %+v", c.server, got, c.want)
-		}
+		got := ParseClients(c.line)
+		check.True(t, slices.Equal(got, []Client{c.want}), "%s: %+v, want %+v", c.server, got, c.want)
 	}
 	for _, flags := range []string{"S", "M", "O", "xO"} {
-		if got := ParseClients("id=3 addr=127.0.0.1:1 flags=" + flags + " cmd=x\n"); len(got) > 0 {
-			t.Errorf("with the flags %s, %+v counts as a client", flags, got)
-		}
+		got := ParseClients("id=3 addr=127.0.0.1:1 flags=" + flags + " cmd=x\n")
+		check.True(t, len(got) == 0, "with the flags %s, %+v counts as a client", flags, got)
 	}
 	if got := ParseClients("nonsense\n\nid=x addr=\n"); got != nil {
 		t.Errorf("nonsense is %+v", got)

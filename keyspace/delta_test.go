@@ -70,9 +70,7 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 		t.Errorf("a deadline read again is a change: %v", c.Locks)
 	}
 	later.Expires = at.Add(2 * DeadlineJitter)
-	if c := DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}); len(c.Locks) != 1 {
-		t.Error("a renewal is no change")
-	}
+	check.True(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks) == 1, "a renewal is no change")
 }
 
 // TestEveryFieldOfALockCanChange fails with the name of a field that SameLock
@@ -207,8 +205,7 @@ func TestAnOldSnapshotDoesNotSetTheClockBack(t *testing.T) {
 		{"a quiet server", Snapshot{At: now.Add(-16 * time.Second), Server: Server{Skew: time.Second}, Nodes: []Node{answered(17*time.Second, true)}}, time.Second, now.Add(-17 * time.Second)},
 		{"the oldest answer", Snapshot{Nodes: []Node{answered(time.Second, true), answered(4*time.Second, true), answered(9*time.Second, false)}}, 0, now.Add(-4 * time.Second)},
 	} {
-		if ahead, at := c.s.ClockAhead(now), c.s.AnsweredAt(); ahead != c.ahead || !at.Equal(c.at) {
-			t.Errorf("%s: ahead by %v, answered at %v; want %v, %v", c.name, ahead, at, c.ahead, c.at)
-		}
+		ahead, at := c.s.ClockAhead(now), c.s.AnsweredAt()
+		check.True(t, ahead == c.ahead && at.Equal(c.at), "%s: ahead by %v, answered at %v; want %v, %v", c.name, ahead, at, c.ahead, c.at)
 	}
 }

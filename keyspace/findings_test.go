@@ -275,9 +275,7 @@ func TestEqualLocksAreOrderedByTheirNumbers(t *testing.T) {
 	for _, l := range keyspace.NewReview(snap).Order(nil) {
 		got = append(got, l.Key)
 	}
-	if want := []string{"lock:1", "lock:2", "lock:10"}; !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
+	check.True(t, slices.Equal(got, []string{"lock:1", "lock:2", "lock:10"}), "got %q", got)
 }
 
 // A lock that outlives the deadline in its value is not held any more.

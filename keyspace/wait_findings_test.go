@@ -155,9 +155,8 @@ func TestAConvoyIsSeenInTheEvents(t *testing.T) {
 				last = h.read(ms, free)
 				ms += c.gap
 			}
-			if got := convoys(last, ms); got != c.want {
-				t.Errorf("it is a convoy: %v, want %v: %+v", got, c.want, last.Past)
-			}
+			got := convoys(last, ms)
+			check.True(t, got == c.want, "it is a convoy: %v, want %v: %+v", got, c.want, last.Past)
 		})
 	}
 }

@@ -20,8 +20,7 @@ func TestLinesPerPackage(t *testing.T) {
 	var all size
 	packages := make(map[string]size)
 	eachFile(t, func(name string, _ *ast.File) {
-		text, err := os.ReadFile(name)
-		check.OK(t, err)
+		text := check.Must(os.ReadFile(name))(t)
 		n, s := bytes.Count(text, []byte("\n")), packages[path.Dir(name)]
 		if strings.HasSuffix(name, "_test.go") {
 			s.tests, all.tests = s.tests+n, all.tests+n

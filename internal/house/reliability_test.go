@@ -26,8 +26,7 @@ var row = regexp.MustCompile(`^\| (P?\d+) \| (.+) \| (.*?) ?\|$`)
 // Each scenario and promise on the page is covered by a test whose comment
 // contains its number, and the page names exactly these tests.
 func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
-	page, err := os.ReadFile(reliabilityPage)
-	check.OK(t, err)
+	page := check.Must(os.ReadFile(reliabilityPage))(t)
 	covered := testsByNumber(t)
 	lines := strings.Split(string(page), "\n")
 	for i, line := range lines {

@@ -15,16 +15,14 @@ import (
 // The workflows are YAML, call only targets of the Makefile that exist, and wait for no
 // job for longer than an hour.
 func TestWorkflowsCallTargetsThatExist(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
-	check.OK(t, err)
+	makefile := check.Must(os.ReadFile("Makefile"))(t)
 	files, err := filepath.Glob(".github/workflows/*.yml")
 	if err != nil || len(files) != 2 {
 		t.Fatalf("workflows: %v, %v; want ci and release", files, err)
 	}
 	targets := 0
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		check.OK(t, err)
+		text := check.Must(os.ReadFile(file))(t)
 		var workflow struct {
 			Jobs map[string]struct {
 				Timeout int `yaml:"timeout-minutes"`

@@ -98,8 +98,7 @@ func TestAScoreThatIsATimeSaysWhen(t *testing.T) {
 		float64(now.Add(3 * time.Minute).Unix()):       ", in 3 m 00",
 		0:                                              "", 17: "", 1e12: "", 4e12: "", -1: "",
 	} {
-		if got := humanize.Score(score, now); got != want {
-			t.Errorf("%.0f: %q, want %q", score, got, want)
-		}
+		got := humanize.Score(score, now)
+		check.True(t, got == want, "%.0f: %q, want %q", score, got, want)
 	}
 }

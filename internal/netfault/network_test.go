@@ -19,8 +19,7 @@ func across(t *testing.T) (w *Network, near, far net.Conn) {
 	t.Helper()
 	far, ours := net.Pipe()
 	w = New(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
-	near, err := w.Dial(t.Context(), "tcp", "x")
-	check.OK(t, err)
+	near = check.Must(w.Dial(t.Context(), "tcp", "x"))(t)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return w, near, far
 }
@@ -95,9 +94,8 @@ func TestCloseDuringAPartitionLosesNoWrite(t *testing.T) {
 		near.Close()
 		w.Heal()
 		check.Equal(t, <-heard, "last words")
-		if _, more := <-heard; more {
-			t.Error("the connection stays open")
-		}
+		_, more := <-heard
+		check.True(t, !more, "the connection stays open")
 	})
 }
 
@@ -238,9 +236,8 @@ func TestADelayAffectsEveryPacket(t *testing.T) {
 			go io.WriteString(far, "x")
 			began := time.Now()
 			near.Read(make([]byte, 1))
-			if took := time.Since(began); took < 80*time.Millisecond || took > 120*time.Millisecond {
-				t.Errorf("a packet took %s", took)
-			}
+			took := time.Since(began)
+			check.True(t, took >= 80*time.Millisecond && took <= 120*time.Millisecond, "a packet took %s", took)
 		}
 	})
 }
@@ -257,9 +254,8 @@ func TestACutConnectionNeverHeals(t *testing.T) {
 		w.Refuse(errDead)
 		w.Cut()
 		w.Heal()
-		if got, more := <-heard; more {
-			t.Errorf("%q arrived from a client that is dead", got)
-		}
+		got, more := <-heard
+		check.True(t, !more, "%q arrived from a client that is dead", got)
 		_, err := w.Dial(t.Context(), "tcp", "127.0.0.1:1")
 		check.True(t, errors.Is(err, errDead), "dialed: %v", err)
 	})
@@ -273,14 +269,12 @@ func TestAFrozenClientSendsNothingAlsoAfterwards(t *testing.T) {
 		io.WriteString(near, "what a timer would have sent")
 		time.Sleep(time.Hour)
 		w.Resume()
-		if got, more := <-heard; more {
-			t.Errorf("the server hears %q", got)
-		}
+		got, more := <-heard
+		check.True(t, !more, "the server hears %q", got)
 		// The connection has ended. Otherwise a reply could be taken for
 		// another.
-		if _, err := near.Read(make([]byte, 1)); err == nil {
-			t.Error("the connection goes on")
-		}
+		_, err := near.Read(make([]byte, 1))
+		check.True(t, err != nil, "the connection goes on")
 	})
 }
 
@@ -297,12 +291,9 @@ func TestADelayAffectsBothDirectionsAndManyPacketsAtOnce(t *testing.T) {
 				}
 			}()
 			for i := range 10 {
-				if _, err := io.ReadFull(ends[1], make([]byte, 1)); err != nil {
-					t.Fatal(err)
-				}
-				if took, want := time.Since(began), 100*time.Millisecond+time.Duration(i)*time.Millisecond; took != want {
-					t.Errorf("%s: packet %d arrived after %s, want %s", name, i, took, want)
-				}
+				check.Must(io.ReadFull(ends[1], make([]byte, 1)))(t)
+				took, want := time.Since(began), 100*time.Millisecond+time.Duration(i)*time.Millisecond
+				check.True(t, took == want, "%s: packet %d arrived after %s, want %s", name, i, took, want)
 			}
 		}
 		io.WriteString(near, "last words")
@@ -340,17 +331,13 @@ func TestAPartitionAndASuspendedClientMakeNoConnection(t *testing.T) {
 }
 
 func TestAProxyLeadsOverTheNetwork(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	server := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer server.Close()
 	n := New((&net.Dialer{}).DialContext)
-	proxy, err := n.Listen("tcp", server.Addr().String())
-	check.OK(t, err)
-	near, err := net.Dial("tcp", proxy.Addr())
-	check.OK(t, err)
+	proxy := check.Must(n.Listen("tcp", server.Addr().String()))(t)
+	near := check.Must(net.Dial("tcp", proxy.Addr()))(t)
 	defer near.Close()
-	far, err := server.Accept()
-	check.OK(t, err)
+	far := check.Must(server.Accept())(t)
 	defer far.Close()
 	requests, replies := hear(far), hear(near)
 	io.WriteString(near, "one")
@@ -379,31 +366,25 @@ func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 		t.Errorf("the server got %q", got)
 	}
 	check.Is(t, proxy.Close(), nil)
-	if _, err := net.Dial("tcp", proxy.Addr()); err == nil {
-		t.Error("the address is still open")
-	}
+	_, err := net.Dial("tcp", proxy.Addr())
+	check.True(t, err != nil, "the address is still open")
 }
 
 func TestAClosedProxyEndsItsConnections(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	server := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer server.Close()
 	n := New((&net.Dialer{}).DialContext)
-	proxy, err := n.Listen("tcp", server.Addr().String())
-	check.OK(t, err)
-	near, err := net.Dial("tcp", proxy.Addr())
-	check.OK(t, err)
+	proxy := check.Must(n.Listen("tcp", server.Addr().String()))(t)
+	near := check.Must(net.Dial("tcp", proxy.Addr()))(t)
 	defer near.Close()
-	far, err := server.Accept()
-	check.OK(t, err)
+	far := check.Must(server.Accept())(t)
 	defer far.Close()
 	requests, replies := hear(far), hear(near)
 	n.PartitionReplies()
 	io.WriteString(far, "held back")
 	check.Is(t, proxy.Close(), nil)
 	for _, ends := range []chan string{requests, replies} {
-		if got, open := <-ends; open {
-			t.Errorf("got %q instead of the end", got)
-		}
+		got, open := <-ends
+		check.True(t, !open, "got %q instead of the end", got)
 	}
 }

@@ -13,9 +13,7 @@ func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
 	c := DebugForTest(t, "--databases", "3")
 	rdb := client(t, c.Addr())
 	check.Is(t, rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(), nil)
-	if got := rdb.ConfigGet(t.Context(), "databases").Val()["databases"]; got != "3" {
-		t.Errorf("it has %s databases, want 3", got)
-	}
+	check.Equal(t, rdb.ConfigGet(t.Context(), "databases").Val()["databases"], "3", "databases")
 }
 
 func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
@@ -42,8 +40,6 @@ func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 func TestARightThatCannotBeTakenAwayIsAnError(t *testing.T) {
 	rdb := client(t, ForTest(t).Addr())
 	for _, rule := range []string{"-client|no-such-subcommand", "no-such-rule"} {
-		if err := SetUser(t.Context(), rdb, "ann", "+@all", rule); err == nil {
-			t.Errorf("%q was accepted", rule)
-		}
+		check.True(t, SetUser(t.Context(), rdb, "ann", "+@all", rule) != nil, "%q was accepted", rule)
 	}
 }

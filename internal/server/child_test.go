@@ -51,9 +51,7 @@ func exists(name string) bool {
 // ping sends a PING on a plain connection, which no client library reconnects.
 func ping(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if _, err := io.WriteString(conn, rawPing); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(io.WriteString(conn, rawPing))(t)
 }
 
 func wantPong(t *testing.T, conn net.Conn) {
@@ -67,8 +65,7 @@ func wantPong(t *testing.T, conn net.Conn) {
 
 func directory(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
-	dir, err := rdb.ConfigGet(t.Context(), "dir").Result()
-	check.OK(t, err)
+	dir := check.Must(rdb.ConfigGet(t.Context(), "dir").Result())(t)
 	return dir["dir"]
 }
 
@@ -80,16 +77,14 @@ func TestChildAnswersAsSoonAsItIsStarted(t *testing.T) {
 func TestAddrIsTheChildsOwn(t *testing.T) {
 	c := ForTest(t)
 	info := client(t, c.Addr()).InfoMap(t.Context(), "server").Item("Server", "process_id")
-	if pid := c.PID(); info == "" || info != strconv.Itoa(pid) {
-		t.Errorf("process %s answers on the address of the child, process %d", info, pid)
-	}
+	pid := c.PID()
+	check.True(t, info != "" && info == strconv.Itoa(pid), "process %s answers on the address of the child, process %d", info, pid)
 }
 
 func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 	rdb := client(t, ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
 	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
-		got, err := rdb.ConfigGet(t.Context(), option).Result()
-		check.OK(t, err)
+		got := check.Must(rdb.ConfigGet(t.Context(), option).Result())(t)
 		check.True(t, got[option] == want, "%s is %q, want %q", option, got[option], want)
 	}
 }
@@ -110,17 +105,15 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := StartChild(ctx, ChildOptions{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v", err)
-	}
+	_, err := StartChild(ctx, ChildOptions{})
+	check.True(t, errors.Is(err, context.Canceled), "the error is %v", err)
 }
 
 func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 	t.Parallel()
 	ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := StartChild(ctx, ChildOptions{})
-	check.OK(t, err)
+	c := check.Must(StartChild(ctx, ChildOptions{}))(t)
 	defer c.Stop()
 	cancel()
 	check.Is(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
@@ -138,9 +131,7 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	check.True(t, !answers(c.Addr()), "it still answers")
 	check.Equal(t, c.PID(), 0, "PID is still")
 	check.Is(t, c.Stop(), nil, "a second Stop says")
-	if err := c.Restart(t.Context()); err == nil {
-		t.Error("a stopped child was restarted")
-	}
+	check.True(t, c.Restart(t.Context()) != nil, "a stopped child was restarted")
 }
 
 func TestStopAlsoEndsAFrozenServer(t *testing.T) {
@@ -153,8 +144,7 @@ func TestStopAlsoEndsAFrozenServer(t *testing.T) {
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
-	conn, err := net.Dial("tcp", c.Addr())
-	check.OK(t, err)
+	conn := check.Must(net.Dial("tcp", c.Addr()))(t)
 	defer conn.Close()
 	ping(t, conn)
 	wantPong(t, conn)
@@ -176,9 +166,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 	rdb := client(t, c.Addr())
 	addr, pid := c.Addr(), c.PID()
 	check.OK(t, rdb.Set(t.Context(), "k", "v", 0).Err())
-	if err := c.Restart(t.Context()); err == nil {
-		t.Error("a running server was restarted")
-	}
+	check.True(t, c.Restart(t.Context()) != nil, "a running server was restarted")
 
 	check.OK(t, c.Kill())
 	if answers(addr) {
@@ -198,9 +186,7 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 	c := ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := client(t, c.Addr())
 	check.OK(t, rdb.Set(t.Context(), "k", "v", 0).Err())
-	if err := c.Erase(); err == nil {
-		t.Error("a running server was erased")
-	}
+	check.True(t, c.Erase() != nil, "a running server was erased")
 	for _, run := range []struct {
 		erase bool
 		keys  int64
@@ -210,9 +196,8 @@ func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 			check.OK(t, c.Erase())
 		}
 		check.OK(t, c.Restart(t.Context()))
-		if n, err := client(t, c.Addr()).DBSize(t.Context()).Result(); n != run.keys || err != nil {
-			t.Errorf("erased %v: it restarted with %d keys, %v; want %d", run.erase, n, err, run.keys)
-		}
+		n, err := client(t, c.Addr()).DBSize(t.Context()).Result()
+		check.True(t, n == run.keys && err == nil, "erased %v: it restarted with %d keys, %v; want %d", run.erase, n, err, run.keys)
 	}
 }
 
@@ -221,8 +206,7 @@ func TestAChildMayBeAnotherServer(t *testing.T) {
 	t.Parallel()
 	ForTest(t) // skips without redis-server
 	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
-		c, err := StartChild(t.Context(), ChildOptions{Server: command})
-		check.OK(t, err)
+		c := check.Must(StartChild(t.Context(), ChildOptions{Server: command}))(t)
 		rdb := redis.NewClient(&redis.Options{Addr: c.Addr()})
 		check.Is(t, rdb.Ping(t.Context()).Err(), nil, "%s", command)
 		check.Is(t, errors.Join(rdb.Close(), c.Stop()), nil, "%s", command)

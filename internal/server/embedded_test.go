@@ -28,9 +28,7 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 		time.Sleep(time.Hour - time.Millisecond)
 		check.Equal(t, rdb.PTTL(ctx, "lock:a").Val(), time.Millisecond, "a millisecond before its end the key lives for another")
 		time.Sleep(time.Millisecond)
-		if n := rdb.Exists(ctx, "lock:a").Val(); n != 0 {
-			t.Error("the key outlived its TTL")
-		}
+		check.True(t, rdb.Exists(ctx, "lock:a").Val() == 0, "the key outlived its TTL")
 	})
 }
 
@@ -78,12 +76,9 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := NewPiped()
 		defer e.Close()
-		conn, err := e.Dial(t.Context(), "", "")
-		check.OK(t, err)
+		conn := check.Must(e.Dial(t.Context(), "", ""))(t)
 		const incr = "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"
-		if _, err := io.WriteString(conn, strings.Repeat(incr, 5000)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(io.WriteString(conn, strings.Repeat(incr, 5000)))(t)
 		conn.Close()
 		synctest.Wait()
 
@@ -103,9 +98,8 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 	defer piped.Close()
 
 	check.OK(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
-	if got, err := piped.Get(t.Context(), "k").Result(); got != "seen by both" {
-		t.Errorf("the piped client reads %q, %v", got, err)
-	}
+	got, err := piped.Get(t.Context(), "k").Result()
+	check.True(t, got == "seen by both", "the piped client reads %q, %v", got, err)
 }
 
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
@@ -116,8 +110,7 @@ func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
 
 func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
 	e := NewPiped()
-	conn, err := e.Dial(t.Context(), "", "")
-	check.OK(t, err)
+	conn := check.Must(e.Dial(t.Context(), "", ""))(t)
 	e.Close()
 	e.Close()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
@@ -133,9 +126,8 @@ func TestDialHeedsItsContext(t *testing.T) {
 	defer e.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.Dial(ctx, "", ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("Dial under a cancelled context says %v", err)
-	}
+	_, err := e.Dial(ctx, "", "")
+	check.True(t, errors.Is(err, context.Canceled), "Dial under a cancelled context says %v", err)
 }
 
 // The server goes on though a client does not read its replies, as long as a socket
@@ -148,9 +140,7 @@ func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 		check.OK(t, err)
 		defer conn.Close()
 		for range 100 {
-			if _, err := io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"))(t)
 			synctest.Wait()
 		}
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})

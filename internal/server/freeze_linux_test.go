@@ -14,8 +14,7 @@ func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
 	c := ForTest(t)
 	for range 200 { // usually the server has stopped before the check even without waiting
 		check.OK(t, c.Freeze())
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID()))
-		check.OK(t, err)
+		status := check.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID())))(t)
 		if !strings.Contains(string(status), "State:\tT") {
 			t.Fatalf("it still runs:\n%s", status)
 		}

@@ -19,8 +19,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	s.keep()
 	defer s.stop()
 	take := func() *Child {
-		c, err := s.take(ctx)
-		check.OK(t, err)
+		c := check.Must(s.take(ctx))(t)
 		t.Cleanup(func() { _ = c.Stop() })
 		return c
 	}
@@ -48,9 +47,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	}
 	fresh := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
 	defer fresh.Close()
-	if n := fresh.PubSubNumSub(ctx, "c").Val()["c"]; n != 0 {
-		t.Errorf("%d clients of the first test are connected", n)
-	}
+	check.Equal(t, fresh.PubSubNumSub(ctx, "c").Val()["c"], 0, "clients of the first test are connected")
 	check.True(t, fresh.Exists(ctx, "k").Val() == 0 && !fresh.ScriptExists(ctx, sha).Val()[0] && fresh.Set(ctx, "k", "w", 0).Err() == nil,
 		"it has something of the first test")
 

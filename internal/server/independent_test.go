@@ -25,8 +25,7 @@ func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
 		for range 2 { // the second time the server is running already
 			check.OK(t, set.Up(ctx, 2, c.empty))
 		}
-		if got := client(t, node.Addr()).Exists(ctx, "k").Val(); got != c.want {
-			t.Errorf("empty %t: %d keys, want %d", c.empty, got, c.want)
-		}
+		got := client(t, node.Addr()).Exists(ctx, "k").Val()
+		check.True(t, got == c.want, "empty %t: %d keys, want %d", c.empty, got, c.want)
 	}
 }

@@ -26,9 +26,8 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	}
 	from, to := c.Nodes()[0], c.Nodes()[2]
 	m := c.HalfMigrationForTest(t, slot, to, 3)
-	if here, there := client(t, from.Addr()).DBSize(t.Context()).Val(), client(t, to.Addr()).DBSize(t.Context()).Val(); here != 1 || there != 3 {
-		t.Errorf("%d keys are left and %d have moved", here, there)
-	}
+	here, there := client(t, from.Addr()).DBSize(t.Context()).Val(), client(t, to.Addr()).DBSize(t.Context()).Val()
+	check.True(t, here == 1 && there == 3, "%d keys are left and %d have moved", here, there)
 	var said []string
 	for i := range 4 {
 		if err := client(t, from.Addr()).Get(t.Context(), fmt.Sprintf("{%s}:%d", tag, i)).Err(); err != nil {
@@ -48,8 +47,7 @@ func tagIn(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
 	t.Helper()
 	for i := 0; ; i++ {
 		tag := fmt.Sprint("t", i)
-		n, err := rdb.ClusterKeySlot(t.Context(), tag).Result()
-		check.OK(t, err)
+		n := check.Must(rdb.ClusterKeySlot(t.Context(), tag).Result())(t)
 		if n == slot {
 			return tag
 		}

@@ -91,22 +91,18 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	tmp := t.TempDir()
 	folders := func() int {
 		removeLeftovers(tmp)
-		names, err := filepath.Glob(filepath.Join(tmp, "locktop-*"))
-		check.OK(t, err)
+		names := check.Must(filepath.Glob(filepath.Join(tmp, "locktop-*")))(t)
 		return len(names)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asParent+"=1", "TMPDIR="+tmp)
-	stdin, err := cmd.StdinPipe()
-	check.OK(t, err)
+	stdin := check.Must(cmd.StdinPipe())(t)
 	defer stdin.Close()
-	stdout, err := cmd.StdoutPipe()
-	check.OK(t, err)
+	stdout := check.Must(cmd.StdoutPipe())(t)
 	check.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
-	addr, err := lines.ReadString('\n')
-	check.OK(t, err)
+	addr := check.Must(lines.ReadString('\n'))(t)
 	addr = strings.TrimSpace(addr)
 	if line, err := lines.ReadString('\n'); line != "thread gone\n" {
 		t.Fatalf("the parent says %q, %v", line, err)
@@ -114,9 +110,7 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	if !answers(addr) {
 		t.Fatalf("no child answers on %q once the thread that asked for it is gone", addr)
 	}
-	if n := folders(); n != 1 {
-		t.Errorf("%d directories beside a start, want that of the child", n)
-	}
+	check.Equal(t, folders(), 1, "directories beside a start")
 
 	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()

@@ -14,9 +14,8 @@ func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 	c := ForTest(t)
 	check.OK(t, c.Freeze())
 	check.OK(t, c.Stop())
-	if state := c.proc.cmd.ProcessState; !state.Success() {
-		t.Errorf("it ended with %v", state)
-	}
+	state := c.proc.cmd.ProcessState
+	check.True(t, state.Success(), "it ended with %v", state)
 }
 
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
@@ -24,9 +23,8 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 	c := ForTest(t)
 	check.OK(t, c.Kill())
 	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
-		if err := call(); err == nil || !strings.Contains(err.Error(), name+" the redis child: it does not run") {
-			t.Errorf("%s says %v", name, err)
-		}
+		err := call()
+		check.True(t, err != nil && strings.Contains(err.Error(), name+" the redis child: it does not run"), "%s says %v", name, err)
 	}
 }
 

@@ -39,8 +39,7 @@ func TestMain(m *testing.M) {
 // output.
 func arguments(t *testing.T, sh, line string) []string {
 	t.Helper()
-	dir, err := stub()
-	check.OK(t, err)
+	dir := check.Must(stub())(t)
 	run := exec.Command(sh)
 	run.Dir = t.TempDir()
 	run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
@@ -122,9 +121,8 @@ func TestWordsThatNeedNoQuotesHaveNone(t *testing.T) {
 		"lock:orders:4711": "lock:orders:4711", "redis://10.0.0.1:6379/2": "redis://10.0.0.1:6379/2", "": "''", "two words": "'two words'",
 		"it's": `'it'\''s'`, "a\x1b": `"$(printf 'a\033')"`, "=a": "'=a'",
 	} {
-		if got, ok := shell.Word(in); got != want || !ok {
-			t.Errorf("%q is %s, want %s", in, got, want)
-		}
+		got, ok := shell.Word(in)
+		check.True(t, got == want && ok, "%q is %s, want %s", in, got, want)
 	}
 }
 
@@ -132,9 +130,8 @@ func TestWordsThatNeedNoQuotesHaveNone(t *testing.T) {
 // processes the quotes.
 func TestNoWordHasHistoryOutsideOfSingleQuotes(t *testing.T) {
 	for _, s := range []string{"a!b\x01", "!\x01", "'!'\x01"} {
-		if got, _ := shell.Word(s); strings.Contains(got, "!") {
-			t.Errorf("%q is %s", s, got)
-		}
+		got, _ := shell.Word(s)
+		check.True(t, !strings.Contains(got, "!"), "%q is %s", s, got)
 	}
 }
 

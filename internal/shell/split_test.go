@@ -33,16 +33,14 @@ func TestSplitReadsQuotesAsAShellDoes(t *testing.T) {
 			continue
 		}
 		out, err := exec.Command("sh", "-c", `printf '%s\0' `+strings.TrimSpace(line)).Output()
-		if said := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); err != nil || !slices.Equal(said, want) {
-			t.Errorf("a shell splits %q into %q, %v; want %q", line, said, err, want)
-		}
+		said := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+		check.True(t, err == nil && slices.Equal(said, want), "a shell splits %q into %q, %v; want %q", line, said, err, want)
 	}
 }
 
 func TestSplitReadsWhatLineWrites(t *testing.T) {
 	words := []string{"a", "", "it's", `\`, `"`, "$x", "~", " b ", "!", "`"}
 	line, ok := Line(words...)
-	if got, err := Split(line); !ok || err != nil || !slices.Equal(got, words) {
-		t.Errorf("%q became %q, %v", line, got, err)
-	}
+	got, err := Split(line)
+	check.True(t, ok && err == nil && slices.Equal(got, words), "%q became %q, %v", line, got, err)
 }

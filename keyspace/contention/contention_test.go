@@ -317,12 +317,10 @@ func TestWaitersWithoutNamesAreCounted(t *testing.T) {
 	g.Snapshot(snapshot(3000, three))
 	g.Snapshot(snapshot(4000, lock("a", "redisson", "x")))
 	r := g.Report()
-	if c := only(t, r); c.Waited != 9*time.Second || c.MostWaiting != 3 || c.Rung != contention.Stored || !c.P50.AtLeast {
-		t.Errorf("the class is %+v", c)
-	}
-	if b := r.Blames[0]; b.Clients != 3 || b.Total != 9*time.Second || b.Longest != 3*time.Second {
-		t.Errorf("to blame is %+v", b)
-	}
+	c := only(t, r)
+	check.True(t, c.Waited == 9*time.Second && c.MostWaiting == 3 && c.Rung == contention.Stored && c.P50.AtLeast, "the class is %+v", c)
+	b := r.Blames[0]
+	check.True(t, b.Clients == 3 && b.Total == 9*time.Second && b.Longest == 3*time.Second, "to blame is %+v", b)
 }
 
 // A client that asks at least every 2 s waits. One request alone is no wait.
@@ -336,9 +334,8 @@ func TestALockThatIsAskedForAgainAndAgainHasAWaiter(t *testing.T) {
 		}
 		g.Snapshot(snapshot(ms, l))
 	}
-	if c := only(t, g.Report()); c.Rung != contention.Asked || c.Waited != 3*time.Second || c.MostWaiting != 1 || c.Worst != "x" {
-		t.Errorf("the class is %+v", c)
-	}
+	c := only(t, g.Report())
+	check.True(t, c.Rung == contention.Asked && c.Waited == 3*time.Second && c.MostWaiting == 1 && c.Worst == "x", "the class is %+v", c)
 }
 
 // commands gives the ledger commands, each at a number of milliseconds: its client, a colon, and
@@ -409,9 +406,8 @@ func TestAWaiterHasTheLabelOfItsToken(t *testing.T) {
 	commands(g, 500, try, 600, try)
 	g.Monitored(contention.Span{From: began, Until: after(10000)})
 	g.Snapshot(snapshot(10000, lock("lock:a", "set-nx", "1")))
-	if w := g.Report().Waits; len(w) != 1 || w[0].Waiter != "etl-2" || w[0].Waited != 100*time.Millisecond {
-		t.Errorf("the waits are %+v", w)
-	}
+	w := g.Report().Waits
+	check.True(t, len(w) == 1 && w[0].Waiter == "etl-2" && w[0].Waited == 100*time.Millisecond, "the waits are %+v", w)
 }
 
 // Attempts at a semaphore with free permits, and of readers while others read, are no waits.
@@ -457,9 +453,8 @@ func TestOrdinaryCommandsMakeNoWaiters(t *testing.T) {
 	}
 	g.Monitored(contention.Span{From: began, Until: after(20000)})
 	g.Snapshot(snapshot(20000, locks...))
-	if report := g.Report(); len(report.Waits) > 0 || len(report.Blames) > 0 {
-		t.Errorf("%d waits are invented: %+v", len(report.Waits), report.Waits)
-	}
+	report := g.Report()
+	check.True(t, len(report.Waits) == 0 && len(report.Blames) == 0, "%d waits are invented: %+v", len(report.Waits), report.Waits)
 }
 
 func TestClassesAreInTheOrderOfTheirWaiting(t *testing.T) {
@@ -477,9 +472,8 @@ func TestClassesAreInTheOrderOfTheirWaiting(t *testing.T) {
 	for _, c := range r.Classes {
 		names = append(names, fmt.Sprintf("%s %d %.1f %s", c.Name, c.Locks, c.Blocked, c.Worst))
 	}
-	if want := []string{"order:* 2 1.5 b", "stock:* 1 0.5 c", "idle:* 1 0.0 "}; !slices.Equal(names, want) {
-		t.Errorf("the classes are %q, want %q", names, want)
-	}
+	want := []string{"order:* 2 1.5 b", "stock:* 1 0.5 c", "idle:* 1 0.0 "}
+	check.True(t, slices.Equal(names, want), "the classes are %q, want %q", names, want)
 	if r.Blames[0].Holder != "b" || r.Blames[0].Lock.Key != "order:2" || r.Watched.Duration() != 2*time.Second || r.Monitored.Duration() != 0 {
 		t.Errorf("the report is %+v", r)
 	}

@@ -130,8 +130,7 @@ type keyKind struct {
 // commands that create its keys follow.
 func keyKinds(t *testing.T, file string) (kinds []keyKind) {
 	t.Helper()
-	content, err := os.ReadFile("testdata/" + file)
-	check.OK(t, err)
+	content := check.Must(os.ReadFile("testdata/" + file))(t)
 	for line := range strings.Lines(string(content)) {
 		line = strings.TrimSpace(line)
 		name, isName := strings.CutPrefix(line, ": ")

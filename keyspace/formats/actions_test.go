@@ -45,9 +45,8 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	if _, err := b.Extend(t.Context(), seen, time.Hour); err == nil {
 		t.Error("it was extended")
 	}
-	if after := everything(t, rdb); after != before {
-		t.Errorf("it was\n%s\nand is\n%s", before, after)
-	}
+	after := everything(t, rdb)
+	check.True(t, after == before, "it was\n%s\nand is\n%s", before, after)
 }
 
 // Each server version has its own message for a refusal by a replica or by an
@@ -81,9 +80,8 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	if !errors.Is(err, release.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
 		t.Errorf("on a replica: %v", err)
 	}
-	if after := everything(t, admin); after != before {
-		t.Errorf("it was\n%s\nand is\n%s", before, after)
-	}
+	after := everything(t, admin)
+	check.True(t, after == before, "it was\n%s\nand is\n%s", before, after)
 }
 
 // releaser returns a force-releaser for the locks of rdb.
@@ -157,17 +155,14 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 			t.Errorf("extended with another %s: %v", what, err)
 		}
 	}
-	if after := everything(t, rdb); after != before {
-		t.Errorf("nothing was to be done, and it was\n%s\nand is\n%s", before, after)
-	}
+	after := everything(t, rdb)
+	check.True(t, after == before, "nothing was to be done, and it was\n%s\nand is\n%s", before, after)
 	if f.Actions.Extend != "" {
 		keepsDeadlines(t, rdb, seen)
 		extend(t, rdb, seen)
 		keepsDeadlines(t, rdb, only(t, rdb, seen.Key))
 	}
-	if _, err := b.ForceRelease(t.Context(), seen); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(b.ForceRelease(t.Context(), seen))(t)
 	for _, l := range scan(t, rdb).Locks {
 		for _, h := range l.Holders {
 			if l.Key == seen.Key && slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
@@ -187,14 +182,11 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	if left, ok := seen.TTL(clock(t, rdb)); ok {
 		ttl += left
 	}
-	if _, err := later(rdb, seen)(t.Context(), seen, ttl); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(later(rdb, seen)(t.Context(), seen, ttl))(t)
 	now := only(t, rdb, seen.Key)
 	for _, h := range now.Holders {
-		if left := h.Expires.Sub(clock(t, rdb)); left < ttl-time.Minute || left > ttl+time.Minute {
-			t.Errorf("%s has %v left, want %v", h.ID, left, ttl)
-		}
+		left := h.Expires.Sub(clock(t, rdb))
+		check.True(t, left >= ttl-time.Minute && left <= ttl+time.Minute, "%s has %v left, want %v", h.ID, left, ttl)
 	}
 	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < ttl-time.Minute {
 		t.Errorf("the key has %v left, want %v, or no end", left, ttl)
@@ -217,9 +209,8 @@ func later(rdb *redis.Client, l keyspace.Lock) func(context.Context, keyspace.Lo
 func keepsDeadlines(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	t.Helper()
 	if seen.Endless() {
-		if _, err := releaser(rdb).Extend(t.Context(), seen, time.Hour); !errors.Is(err, keyspace.ErrEndless) {
-			t.Errorf("a lock without a deadline was extended: %v", err)
-		}
+		_, err := releaser(rdb).Extend(t.Context(), seen, time.Hour)
+		check.True(t, errors.Is(err, keyspace.ErrEndless), "a lock without a deadline was extended: %v", err)
 		return
 	}
 	before := deadlines(t, rdb)
@@ -227,9 +218,8 @@ func keepsDeadlines(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 		t.Errorf("extended to an earlier deadline: %v", err)
 	}
 	for of, at := range deadlines(t, rdb) {
-		if moved := at.Sub(before[of]); moved.Abs() > 5*time.Second {
-			t.Errorf("the deadline of %s has moved by %v", of, moved)
-		}
+		moved := at.Sub(before[of])
+		check.True(t, moved.Abs() <= 5*time.Second, "the deadline of %s has moved by %v", of, moved)
 	}
 }
 
@@ -294,15 +284,12 @@ func heard(t *testing.T, rdb *redis.Client, f func()) []string {
 	defer cancel()
 	ps := rdb.PSubscribe(ctx, "*")
 	defer ps.Close()
-	if _, err := ps.Receive(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(ps.Receive(ctx))(t)
 	f()
 	check.OK(t, rdb.Publish(ctx, "the end", "").Err())
 	var all []string
 	for {
-		m, err := ps.ReceiveMessage(ctx)
-		check.OK(t, err)
+		m := check.Must(ps.ReceiveMessage(ctx))(t)
 		if m.Channel == "the end" {
 			return all
 		}
@@ -377,9 +364,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
 			got := heard(t, rdb, func() {
-				if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 			})
 			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
 			for i, w := range c.want {
@@ -387,9 +372,8 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 				c.want[i] = strings.ReplaceAll(w, "{waiter}", filled)
 			}
 			check.True(t, slices.Equal(got, c.want), "heard %q, want %q", got, c.want)
-			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
-				t.Errorf("it left %q, want %q", left, c.left)
-			}
+			left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val()))
+			check.True(t, slices.Equal(left, c.left), "it left %q, want %q", left, c.left)
 			for _, f := range everyFormat {
 				if f.Name == seen.Format && f.ReleaseChannel != nil {
 					announced(t, f, seen.Key, got)
@@ -405,9 +389,8 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 	t.Helper()
 	for _, m := range heard {
 		channel, payload, _ := strings.Cut(m, " ")
-		if got, ok := f.ReleaseChannel.Key(channel, payload); !ok || got != key {
-			t.Errorf("%q is taken for a message about %q", m, got)
-		}
+		got, ok := f.ReleaseChannel.Key(channel, payload)
+		check.True(t, ok && got == key, "%q is taken for a message about %q", m, got)
 	}
 }
 
@@ -425,9 +408,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				seen := only(t, rdb, s.Want.Key)
 				others := seen.Holders[1:]
 				seen.Holders = seen.Holders[:1]
-				if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 				left := holders(t, rdb)
 				if len(left) != len(others) {
 					t.Fatalf("%d holders are left, want %d", len(left), len(others))
@@ -480,15 +461,12 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"})
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
 			seen := only(t, rdb, c.key)
-			if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 			if got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result(); err != nil || got[1] != c.want {
 				t.Errorf("a waiter gets %q, %v", got, err)
 			}
-			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
-				t.Errorf("it left %q, want %q", left, c.left)
-			}
+			left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val()))
+			check.True(t, slices.Equal(left, c.left), "it left %q, want %q", left, c.left)
 		})
 	}
 }
@@ -501,9 +479,8 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}}}, now).Commands...)
 	seen := only(t, rdb, "SEMAPHORE:x:GRABBED")
 	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}}}, now).Commands...)
-	if _, err := releaser(rdb).ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
-		t.Errorf("broken: %v", err)
-	}
+	_, err := releaser(rdb).ForceRelease(t.Context(), seen)
+	check.True(t, errors.Is(err, keyspace.ErrChanged), "broken: %v", err)
 }
 
 // Of three servers that had a token, two have another token now. That one
@@ -526,9 +503,8 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	for i, want := range []string{next, "", next} {
 		check.Equal(t, nodes[lock.Votes[i].Node].Get(t.Context(), "lock:a").Val(), want, "server %d has", i+1)
 	}
-	if last := written.lines[len(written.lines)-1]; last.Outcome != keyspace.Changed || len(last.Nodes) != 1 {
-		t.Errorf("written down: %+v", last)
-	}
+	last := written.lines[len(written.lines)-1]
+	check.True(t, last.Outcome == keyspace.Changed && len(last.Nodes) == 1, "written down: %+v", last)
 }
 
 // A force-release leaves and deletes the same companion keys as a release by
@@ -575,12 +551,9 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"})
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
-			if _, err := releaser(rdb).ForceRelease(t.Context(), only(t, rdb, c.key)); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := everything(t, rdb), strings.Join(c.left, "\n"); got != want {
-				t.Errorf("it left\n%s\nwant\n%s", got, want)
-			}
+			check.Must(releaser(rdb).ForceRelease(t.Context(), only(t, rdb, c.key)))(t)
+			got, want := everything(t, rdb), strings.Join(c.left, "\n")
+			check.True(t, got == want, "it left\n%s\nwant\n%s", got, want)
 		})
 	}
 }
@@ -610,13 +583,10 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
 			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
-			if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 			check.Equal(t, everything(t, rdb), c.left, "it left")
-			if left := rdb.PTTL(t.Context(), c.key).Val(); (left - c.lasts).Abs() > time.Minute {
-				t.Errorf("it has %v left, want %v", left, c.lasts)
-			}
+			left := rdb.PTTL(t.Context(), c.key).Val()
+			check.True(t, (left-c.lasts).Abs() <= time.Minute, "it has %v left, want %v", left, c.lasts)
 		})
 	}
 }
@@ -630,15 +600,12 @@ func TestADeadlineForOnePermitShortensNoOther(t *testing.T) {
 				{"SET", "gpu", "1"}, {"ZADD", "{gpu}:timeout", "9223372036854775807", endless, "{ms+7200000}", timed},
 			}}, clock(t, rdb)).Commands...)
 			seen := only(t, rdb, "{gpu}:timeout")
-			if _, err := releaser(rdb).Expire(t.Context(), seen, time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(releaser(rdb).Expire(t.Context(), seen, time.Minute))(t)
 			now := only(t, rdb, "{gpu}:timeout")
 			for id, want := range map[string]time.Duration{endless: time.Minute, timed: 2 * time.Hour} {
 				h, _ := now.Holder(id)
-				if left := h.Expires.Sub(clock(t, rdb)); (left - want).Abs() > 5*time.Second {
-					t.Errorf("%s has %v left, want %v", id, left, want)
-				}
+				left := h.Expires.Sub(clock(t, rdb))
+				check.True(t, (left-want).Abs() <= 5*time.Second, "%s has %v left, want %v", id, left, want)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -115,9 +116,8 @@ func TestOtherCommandsAreNoAttempts(t *testing.T) {
 	} {
 		f := format(t, name)
 		for _, c := range commands {
-			if token, ok := f.Attempt(strings.Split(c, " "), "load:a"); ok {
-				t.Errorf("%s: %s is an attempt with the token %q", name, c, token)
-			}
+			token, ok := f.Attempt(strings.Split(c, " "), "load:a")
+			check.True(t, !ok, "%s: %s is an attempt with the token %q", name, c, token)
 		}
 	}
 }

@@ -92,9 +92,7 @@ func fillOrdinary(t *testing.T, rdb *redis.Client, each int) (keys int) {
 				p.Do(t.Context(), command(i)...)
 			}
 		}
-		if _, err := p.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(p.Exec(t.Context()))(t)
 	}
 	return each * len(ordinaryClasses)
 }
@@ -127,9 +125,7 @@ func TestClassesOfOrdinaryKeysAreNotPossibleLocks(t *testing.T) {
 	t.Logf("problems: %q", snap.Problems)
 	check.True(t, 200*len(locks) <= keys,
 		"of %d ordinary keys, %d are possible locks: %v", keys, len(locks), slices.Sorted(maps.Keys(byClass)))
-	if now := len(snap.Locks) - len(locks); now != seen {
-		t.Errorf("of %d layouts that were found alone, %d are found among ordinary keys", seen, now)
-	}
+	check.Equal(t, len(snap.Locks)-len(locks), seen, "of %d layouts that were found alone, some are not found among ordinary keys", seen)
 	likely := scan(t, rdb)
 	for _, l := range likely.Locks {
 		check.True(t, slices.ContainsFunc(all, func(one layout) bool { return one.key() == l.Key }),
@@ -166,12 +162,9 @@ func TestOrdinaryKeysInUseAreNotLikelyLocks(t *testing.T) {
 				p.Del(ctx, fmt.Sprintf("otp:+43660%07d", i), fmt.Sprintf("cart:%d", i))
 				p.Do(ctx, ordinaryClasses[13](i+1000*second)...)
 			}
-			if _, err := p.Exec(ctx); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(p.Exec(ctx))(t)
 			time.Sleep(time.Second)
-			s, err := w.Snapshot(ctx)
-			check.OK(t, err)
+			s := check.Must(w.Snapshot(ctx))(t)
 			for _, l := range s.Locks {
 				t.Fatalf("after %d s, %s is %s to be a %s: %q", second, l.Key, l.Confidence, l.Format, l.Evidence)
 			}

@@ -51,8 +51,7 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				seen.Node = addr
-				line, err := keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0)
-				check.OK(t, err)
+				line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 				for _, want := range []string{"1", "0"} {
 					if got := paste(t, line); got != want {
 						t.Fatalf("%s\nanswers %q, want %q", line, got, want)
@@ -84,15 +83,12 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 			conn := rdb.Conn()
 			conn.Select(t.Context(), 3)
 			check.OK(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
-			line, err := keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0)
-			check.OK(t, err)
+			line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 			check.True(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%.200q is not printable", line)
-			if got := paste(t, line); got != c.want {
-				t.Errorf("%.100q: %.300s\nanswers %q, want %q", s, line, got, c.want)
-			}
-			if left := fmt.Sprint(1 - conn.Exists(t.Context(), c.key).Val()); left != c.want {
-				t.Errorf("%.100q: it should be %s and is %s", s, c.want, left)
-			}
+			got := paste(t, line)
+			check.True(t, got == c.want, "%.100q: %.300s\nanswers %q, want %q", s, line, got, c.want)
+			left := fmt.Sprint(1 - conn.Exists(t.Context(), c.key).Val())
+			check.True(t, left == c.want, "%.100q: it should be %s and is %s", s, c.want, left)
 			conn.Close()
 		}
 	}

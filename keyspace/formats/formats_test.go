@@ -76,25 +76,22 @@ func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
 
 func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
-	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
-	check.OK(t, err)
+	s := check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
 	return s
 }
 
 // clock returns the time of the server.
 func clock(t testing.TB, rdb *redis.Client) time.Time {
 	t.Helper()
-	now, err := rdb.Time(t.Context()).Result()
-	check.OK(t, err)
+	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	return now
 }
 
 // checkLock compares a decoded lock with the lock of a sample.
 func checkLock(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duration) {
 	t.Helper()
-	if left, ok := got.TTL(at); ok != (ttl > 0) || (left-ttl).Abs() > tolerance(got) && ok {
-		t.Errorf("%s: %v left (%v), want %v", got.Key, left, ok, ttl)
-	}
+	left, ok := got.TTL(at)
+	check.True(t, ok == (ttl > 0) && ((left-ttl).Abs() <= tolerance(got) || !ok), "%s: %v left (%v), want %v", got.Key, left, ok, ttl)
 	if got.Format != "" && (len(got.Evidence) == 0 || !slices.Equal(got.Evidence[1:], want.Evidence)) {
 		t.Errorf("%s: goes by %q, want what it tells and %q", got.Key, got.Evidence, want.Evidence)
 	}
@@ -178,9 +175,8 @@ func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 			continue // its time is not text: see suo_test.go
 		}
 		age, timed := want[l.Key]
-		if got := l.Age(clock(t, rdb)).Duration; timed && (got-age).Abs() > time.Second || !timed && got != 0 {
-			t.Errorf("%s is held for %v, want %v", l.Key, got, age)
-		}
+		got := l.Age(clock(t, rdb)).Duration
+		check.True(t, (!timed || (got-age).Abs() <= time.Second) && (timed || got == 0), "%s is held for %v, want %v", l.Key, got, age)
 	}
 }
 
@@ -211,9 +207,8 @@ func TestAReaderHasItsOwnDeadline(t *testing.T) {
 	}
 	for i, want := range []time.Duration{11 * time.Second, 21 * time.Second, 30 * time.Second} {
 		h := snap.Locks[0].Holders[i]
-		if got := h.Expires.Sub(snap.At); (got - want).Abs() > time.Second {
-			t.Errorf("reader %s has %v left, want %v", h.ID, got, want)
-		}
+		got := h.Expires.Sub(snap.At)
+		check.True(t, (got-want).Abs() <= time.Second, "reader %s has %v left, want %v", h.ID, got, want)
 	}
 }
 
@@ -232,8 +227,7 @@ func TestEveryFileOfAFormatIsListed(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		source, err := os.ReadFile(file)
-		check.OK(t, err)
+		source := check.Must(os.ReadFile(file))(t)
 		for line := range strings.Lines(string(source)) {
 			name := regexp.MustCompile(`^(?:\t\tName: +|\tf\.Name = )"([a-z0-9-]+)"`).FindStringSubmatch(line)
 			if name != nil && !listed[name[1]] && name[1] != "marked" { // the file of Marked

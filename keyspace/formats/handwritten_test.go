@@ -130,8 +130,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 			}
 			for range 4 {
 				time.Sleep(250 * time.Millisecond)
-				s, err := w.Snapshot(t.Context())
-				check.OK(t, err)
+				s := check.Must(w.Snapshot(t.Context()))(t)
 				last = found(s)
 			}
 		}
@@ -140,8 +139,7 @@ func inUse(t *testing.T, all []layout) (last map[string]keyspace.Lock) {
 		}
 		for range 8 {
 			time.Sleep(250 * time.Millisecond)
-			s, err := w.Snapshot(t.Context())
-			check.OK(t, err)
+			s := check.Must(w.Snapshot(t.Context()))(t)
 			last = found(s)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -39,9 +40,8 @@ func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 	}
 	for i, want := range []time.Duration{21 * time.Second, 25 * time.Second} {
 		h := snap.Locks[0].Holders[i]
-		if got := h.Expires.Sub(snap.At); (got - want).Abs() > time.Second {
-			t.Errorf("%s has %v left, want %v", h.ID, got, want)
-		}
+		got := h.Expires.Sub(snap.At)
+		check.True(t, (got-want).Abs() <= time.Second, "%s has %v left, want %v", h.ID, got, want)
 	}
 	if l := snap.Locks[0]; !l.Expires.Equal(l.Holders[1].Expires) {
 		t.Errorf("the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[1].Expires)
@@ -70,8 +70,7 @@ func TestOtherHashesAreNotReadWriteLocks(t *testing.T) {
 		"no living holder":             {"v", "1", "s", "1", "t", "1763651002000:1763651001900", "w", "1:1763650999000:" + rwToken},
 		"a vector":                     {"v", "1", "w", "2", "t", "3"},
 	} {
-		if l, sure := rates(t, now, fields...); sure != keyspace.No {
-			t.Errorf("%s: taken for %+v", name, l)
-		}
+		l, sure := rates(t, now, fields...)
+		check.True(t, sure == keyspace.No, "%s: taken for %+v", name, l)
 	}
 }

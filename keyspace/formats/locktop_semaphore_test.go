@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -40,9 +41,8 @@ func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
 		"a limit in time":   {permit, {Name: "limit:3", Score: 1_763_651_002_000}},
 		"a limit of words":  {permit, {Name: "limit:three", Score: math.Inf(1)}},
 	} {
-		if l, sure := pool(t, now, int64(len(members)), members...); sure != keyspace.No {
-			t.Errorf("%s: taken for %+v", name, l)
-		}
+		l, sure := pool(t, now, int64(len(members)), members...)
+		check.True(t, sure == keyspace.No, "%s: taken for %+v", name, l)
 	}
 	if l, sure := pool(t, now, 300, permit); sure != keyspace.Certain || l.Limit != 0 {
 		t.Errorf("the beginning of a long zset is %+v, %v", l, sure)
@@ -68,12 +68,9 @@ func TestAnExtendBringsNoPermitBack(t *testing.T) {
 		t.Error("a dead permit was released")
 	}
 	load(t, rdb, commands("{ms+30000}")...)
-	if _, err := releaser(rdb).Extend(t.Context(), seen, 90*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if left := rdb.PTTL(t.Context(), "pool").Val(); left > 90*time.Second || left < 89*time.Second {
-		t.Errorf("the key lives for %v, its permits for 90 s", left)
-	}
+	check.Must(releaser(rdb).Extend(t.Context(), seen, 90*time.Second))(t)
+	left := rdb.PTTL(t.Context(), "pool").Val()
+	check.True(t, left <= 90*time.Second && left >= 89*time.Second, "the key lives for %v, its permits for 90 s", left)
 	if n := rdb.ZCount(t.Context(), "pool", fmt.Sprint(clock(t, rdb).Add(89*time.Second).UnixMilli()), "(inf").Val(); n != 2 {
 		t.Errorf("%d permits have the new deadline", n)
 	}

@@ -32,9 +32,7 @@ func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 		p.Set(t.Context(), key, 1+i, 0)
 		p.Set(t.Context(), "short:"+key, 1+i, time.Minute)
 	}
-	if _, err := p.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Exec(t.Context()))(t)
 	for _, l := range scan(t, rdb).Locks {
 		check.True(t, l.Confidence < keyspace.Likely, "%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
 	}

@@ -76,14 +76,10 @@ func TestAnOversizedValueIsShownWithItsSize(t *testing.T) {
 		"mutex:list":  "a list of megabytes, which is not read, is too big for a lock",
 	}
 	check.True(t, maps.Equal(got, want), "found %q, want %q", got, want)
-	if n := received.Load(); n > 1<<20 {
-		t.Errorf("%d bytes were fetched for that", n)
-	}
+	check.AtMost(t, received.Load(), 1<<20, "bytes were fetched for that")
 	load(t, rdb, []string{"CONFIG", "RESETSTAT"})
-	if sure := scan(t, rdb).Locks; len(sure) > 0 {
-		t.Errorf("without being asked for, it shows %v", sure)
-	}
-	if stats := rdb.Info(t.Context(), "commandstats").Val(); strings.Contains(stats, "cmdstat_lrange") {
-		t.Error("without being asked for, it reads them")
-	}
+	sure := scan(t, rdb).Locks
+	check.True(t, len(sure) == 0, "without being asked for, it shows %v", sure)
+	check.True(t, !strings.Contains(rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_lrange"),
+		"without being asked for, it reads them")
 }

@@ -132,9 +132,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 
 	waker := rdb.Subscribe(ctx, "redisson_lock__channel:{gate}:"+alive)
 	defer waker.Close()
-	if _, err := waker.Receive(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(waker.Receive(ctx))(t)
 	load(t, rdb, []string{"DEL", key}, []string{"PUBLISH", "redisson_lock__channel:{gate}:" + dead, "0"})
 	free := await(keyspace.Waiting)
 	at := f.Known().At
@@ -164,8 +162,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	}
 
 	load(t, rdb, []string{"DEL", queue, deadlines}, []string{"HSET", key, alive, "1"}, []string{"PEXPIRE", key, "30000"})
-	if held := await(keyspace.Held); held.SoleHolder() != alive {
-		t.Errorf("held by %q", held.SoleHolder())
-	}
+	held := await(keyspace.Held)
+	check.True(t, held.SoleHolder() == alive, "held by %q", held.SoleHolder())
 	check.True(t, happened(keyspace.Acquired), "no acquire in %v", seen)
 }

@@ -20,9 +20,8 @@ func TestATokenGivesItsTimeIfThatIsPlausible(t *testing.T) {
 	} {
 		for _, id := range []fmt.Stringer{version1(c.made, 0x5e), version7(c.made, 0x5e)} {
 			parsed, ok := dashed(id.String())
-			if got := madeAt(parsed, now); !ok || !got.Equal(c.want) {
-				t.Errorf("made at %v, %s tells %v, want %v", c.made, id, got, c.want)
-			}
+			got := madeAt(parsed, now)
+			check.True(t, ok && got.Equal(c.want), "made at %v, %s tells %v, want %v", c.made, id, got, c.want)
 		}
 	}
 	if id, _ := dashed("0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"); !madeAt(id, now).IsZero() {

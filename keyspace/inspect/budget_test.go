@@ -15,9 +15,8 @@ import (
 
 func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
 	for _, share := range []float64{-1, 0, 1, 2} {
-		if p := NewBudget(share); p != nil || p.Share() != 1 {
-			t.Errorf("a pace of %v holds up", share)
-		}
+		p := NewBudget(share)
+		check.True(t, p == nil && p.Share() == 1, "a pace of %v holds up", share)
 	}
 	if p := NewBudget(0.1); p.Share() != 0.1 {
 		t.Errorf("a pace of a tenth has a share of %v", p.Share())
@@ -44,9 +43,8 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 		const busy = time.Millisecond
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, busy, 0) // spends what was saved before
-		if took := keepAsking(t, p, 1000, busy, 0); took < 9900*time.Millisecond || took > 10100*time.Millisecond {
-			t.Errorf("1,000 requests of 1 ms took %v, want 10 s", took)
-		}
+		took := keepAsking(t, p, 1000, busy, 0)
+		check.True(t, took >= 9900*time.Millisecond && took <= 10100*time.Millisecond, "1,000 requests of 1 ms took %v, want 10 s", took)
 		time.Sleep(time.Hour)
 		check.AtLeast(t, keepAsking(t, p, 1000, busy, 0), 9700*time.Millisecond, "after an hour of rest they took")
 	})

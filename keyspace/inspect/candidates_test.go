@@ -139,8 +139,7 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	}
 	do(t, rdb, "SET", "x:never", "perhaps:never67890123456")
 	do(t, rdb, "SET", "x:ever", "perhaps:never67890123456")
-	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
-	check.OK(t, err)
+	scan := check.Must(inspect.NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
 	if !slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) || !slices.Contains(scan.Locks[0].Evidence, "2 keys have the same value") {
 		t.Errorf("found %+v", scan.Locks)
 	}
@@ -152,11 +151,8 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 	do(t, rdb, "SET", "window", "perhaps:y", "PX", 30_000)
 	sub := rdb.Subscribe(t.Context(), "free:door")
 	defer sub.Close()
-	if _, err := sub.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
-	check.OK(t, err)
+	check.Must(sub.Receive(t.Context()))(t)
+	scan := check.Must(inspect.NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
 	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].WaiterCount() != 1 {
 		t.Errorf("found %+v", scan.Locks)
 	}
@@ -164,9 +160,8 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 	defer f.Close()
 	until(t, f, complete)
 	for range 3 { // it is read again, and stays
-		if s := next(t, f); !slices.Equal(keys(s), []string{"door"}) {
-			t.Errorf("followed, found %+v", s.Locks)
-		}
+		s := next(t, f)
+		check.True(t, slices.Equal(keys(s), []string{"door"}), "followed, found %+v", s.Locks)
 	}
 }
 
@@ -189,9 +184,7 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 			for i := from; i < to; i++ {
 				p.Do(t.Context(), "SET", fmt.Sprintf("job:%d", i), fmt.Sprintf("perhaps:%d", i), "PX", 200_000)
 			}
-			if _, err := p.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(p.Exec(t.Context()))(t)
 		}
 		run := func(seconds int, act func()) (s keyspace.Snapshot) {
 			for range seconds {

@@ -92,9 +92,8 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 			"lost": {keyspace.Lost}, "lost forever": {keyspace.Lost}, "expired": {keyspace.Expired},
 			"taken": {keyspace.Lost, keyspace.Discovered}, "new": {keyspace.Discovered},
 		}
-		if got := byKey(now.Events); !maps.EqualFunc(got, want, slices.Equal) {
-			t.Errorf("events %v, want %v", got, want)
-		}
+		got := byKey(now.Events)
+		check.True(t, maps.EqualFunc(got, want, slices.Equal), "events %v, want %v", got, want)
 		for _, e := range now.Events {
 			check.True(t, e.Kind != keyspace.Lost || e.Held.Round(time.Second) == 35*time.Second,
 				"%s was held for %v when it was missed, want 35 s", e.Lock.Key, e.Held)
@@ -103,9 +102,8 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		if l := now.Locks[i]; !l.Holders[0].Since.Equal(begin) || l.Renewals != 1 || l.Node != "10.0.0.2:6379" {
 			t.Errorf("the lock that is kept has lost its past: %+v", l)
 		}
-		if more := next(t, w).Events; len(more) > 0 {
-			t.Errorf("again: %v", words(more))
-		}
+		more := next(t, w).Events
+		check.True(t, len(more) == 0, "again: %v", words(more))
 	})
 }
 
@@ -169,9 +167,8 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	w = inspect.NewWatcher(inspect.NewScanner(rdb, o))
 	defer w.Close()
 	want := map[string][]keyspace.EventKind{"received": {keyspace.Vanished}, "unknown to the replica": {keyspace.Lost}}
-	if got := byKey(next(t, w).Events); !maps.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("events %v, want %v", got, want)
-	}
+	got := byKey(next(t, w).Events)
+	check.True(t, maps.EqualFunc(got, want, slices.Equal), "events %v, want %v", got, want)
 }
 
 // A master becomes a replica and takes over the data of the new master: that empties its

@@ -26,7 +26,7 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 	})
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Dialer: link.Dial, PipelinePoolSize: -1})
 	t.Cleanup(func() { rdb.Close() })
-	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+	check.Must(rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 10_000 {
 			if i%100 == 0 {
 				p.Set(t.Context(), fmt.Sprintf("lock:%d", i), "token:a", time.Hour)
@@ -35,8 +35,7 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 			}
 		}
 		return nil
-	})
-	check.OK(t, err)
+	}))(t)
 	link.Delay(func() time.Duration { return roundTrip / 2 })
 	return rdb
 }
@@ -65,9 +64,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 	if n := steps(50 * time.Millisecond); n > 17 { // 22 with one page per step
 		t.Errorf("%d steps", n)
 	}
-	if n := steps(0); n < 8 {
-		t.Errorf("%d steps for a server that is near, where a step of several pages is beyond the budget", n)
-	}
+	check.AtLeast(t, steps(0), 8, "steps for a server that is near, where a step of several pages is beyond the budget")
 }
 
 // The round trip time is no reason to pause, as long as not all locks are
@@ -81,8 +78,7 @@ func TestAFarServerIsKnownSoon(t *testing.T) {
 	defer live.Close()
 	began := time.Now() // with a pause after each round trip the scan takes more than a minute
 	for {
-		snap, err := live.Snapshot(t.Context())
-		check.OK(t, err)
+		snap := check.Must(live.Snapshot(t.Context()))(t)
 		if snap.Complete {
 			break
 		}

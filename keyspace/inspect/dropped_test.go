@@ -49,9 +49,8 @@ func TestAConnectionAttemptCanBeClosed(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		c.close()
-		if took := time.Since(began); !dialed || took > 0 {
-			t.Errorf("dialed %v, and closing took %v", dialed, took)
-		}
+		took := time.Since(began)
+		check.True(t, dialed && took <= 0, "dialed %v, and closing took %v", dialed, took)
 	})
 }
 

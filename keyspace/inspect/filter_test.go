@@ -33,9 +33,7 @@ func TestAGuessIsGivenUpOnceItWasWrong(t *testing.T) {
 	check.Equal(t, s.guess(shapeOf("user:2")), "hash", "guessed")
 	s.learn(shapeOf("user:3"), "string")
 	s.learn(shapeOf("user:4"), "hash")
-	if got := s.guess(shapeOf("user:2")); got != "" {
-		t.Errorf("guessed %q after it was wrong", got)
-	}
+	check.Equal(t, s.guess(shapeOf("user:2")), "", "a guess after a wrong one")
 }
 
 func TestTheMemoryForNamesIsBounded(t *testing.T) {

@@ -49,8 +49,7 @@ func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string
 	do(t, rdb, "CONFIG", "SET", "slowlog-max-len", "1000")
 	do(t, rdb, "SLOWLOG", "RESET")
 	f()
-	logged, err := rdb.SlowLogGet(t.Context(), 1000).Result()
-	check.OK(t, err)
+	logged := check.Must(rdb.SlowLogGet(t.Context(), 1000).Result())(t)
 	var worst redis.SlowLog
 	for _, entry := range logged {
 		if entry.Duration > worst.Duration {

@@ -40,9 +40,8 @@ func TestOnlyACommandOfTheHolderIsAProof(t *testing.T) {
 		{"k", `"SET" "k" "k"`, sharedValue},
 	} {
 		s, ok := MonitorQuery{Key: "k", Tokens: []string{c.token}}.judge("+1700000000.250000 [0 10.2.3.4:1] " + c.command + "\r\n")
-		if got := s.Doubt; !ok && c.want != "none" || ok && got != c.want {
-			t.Errorf("%s: %v, %q, want %q", c.command, ok, got, c.want)
-		}
+		got := s.Doubt
+		check.True(t, (ok || c.want == "none") && (!ok || got == c.want), "%s: %v, %q, want %q", c.command, ok, got, c.want)
 	}
 }
 

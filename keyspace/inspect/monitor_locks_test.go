@@ -94,9 +94,8 @@ func TestTheAttemptsBeforeALockIsKnownArePassedOn(t *testing.T) {
 	feed(line("b", "2") + line("a", "3"))
 	m.Add("a", "b")
 	feed(line("a", "4"))
-	if want := []string{"a1", "a2", "a3", "b1", "b2", "a4"}; !slices.Equal(got, want) {
-		t.Errorf("it passes on %q, want %q", got, want)
-	}
+	want := []string{"a1", "a2", "a3", "b1", "b2", "a4"}
+	check.True(t, slices.Equal(got, want), "it passes on %q, want %q", got, want)
 	for range 40_000 {
 		feed(line("c", strings.Repeat("x", 100)))
 	}
@@ -130,8 +129,7 @@ func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
 		}
 		return nil
 	})
-	if want := []string{"client set", "client eval", "script del"}; !slices.Equal(got, want) || !errors.Is(err, context.Canceled) {
-		t.Errorf("it passes on %q, %v, want %q", got, err, want)
-	}
+	want := []string{"client set", "client eval", "script del"}
+	check.True(t, slices.Equal(got, want) && errors.Is(err, context.Canceled), "it passes on %q, %v, want %q", got, err, want)
 	check.Is(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil, "the end of the window is an error")
 }

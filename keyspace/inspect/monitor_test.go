@@ -35,9 +35,8 @@ func TestTheLineWithKeyAndTokenIsFound(t *testing.T) {
 		{`garbage [3 x] "` + key + token, ""},
 	} {
 		got, err := q.read(bufio.NewReaderSize(strings.NewReader("+1.0 [3 1.1.1.1:1] \"GET\" \"x\"\r\n"+c.line+"\r\n"), 4096))
-		if said := strings.TrimSpace(got.Addr + " " + got.Command); said != c.want {
-			t.Errorf("%s: %q, %v, want %q", c.line, said, err, c.want)
-		}
+		said := strings.TrimSpace(got.Addr + " " + got.Command)
+		check.True(t, said == c.want, "%s: %q, %v, want %q", c.line, said, err, c.want)
 		check.True(t, c.want == "" || got.At.Equal(time.UnixMilli(1_700_000_000_250)), "it was at %v", got.At)
 	}
 }

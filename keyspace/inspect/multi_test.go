@@ -56,8 +56,7 @@ func multiOf(o MultiOptions, all []NamedSource) *MultiSource {
 
 func snapshotOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
 	t.Helper()
-	s, err := f.Snapshot(t.Context())
-	check.OK(t, err)
+	s := check.Must(f.Snapshot(t.Context()))(t)
 	return s
 }
 
@@ -82,18 +81,14 @@ func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	down := fixed{err: errors.New("connection refused")}
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(down, fixed{snap: on("node2", start, 5, "a=2")})))
-	if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete {
-		t.Errorf("it shows %q, complete: %v", got, s.Complete)
-	}
-	if want := []string{"node1 is missing: connection refused"}; !slices.Equal(s.Problems, want) {
-		t.Errorf("it says %q, want %q", s.Problems, want)
-	}
-	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Error != "connection refused" {
-		t.Errorf("the node is %+v", n)
-	}
-	if _, err := multiOf(MultiOptions{}, sourcesOf(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
-		t.Errorf("when no server answers, the error is %v", err)
-	}
+	got := keysOf(s)
+	check.True(t, slices.Equal(got, []string{"a"}) && !s.Complete, "it shows %q, complete: %v", got, s.Complete)
+	want := []string{"node1 is missing: connection refused"}
+	check.True(t, slices.Equal(s.Problems, want), "it says %q, want %q", s.Problems, want)
+	n := s.Nodes[0]
+	check.True(t, n.Addr == "node1" && !n.Up && n.Error == "connection refused", "the node is %+v", n)
+	_, err := multiOf(MultiOptions{}, sourcesOf(down, down)).Snapshot(t.Context())
+	check.True(t, errors.Is(err, down.err), "when no server answers, the error is %v", err)
 }
 
 // The locks that a server reported before it was lost are shown, and the
@@ -102,12 +97,10 @@ func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(half, fixed{snap: on("node2", start, 5, "a=2")})))
-	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
-		t.Errorf("it shows %q, complete: %v", got, s.Complete)
-	}
-	if want := []string{"node1 is read only in part, it has 9 keys: EOF"}; !slices.Equal(s.Problems, want) {
-		t.Errorf("it says %q, want %q", s.Problems, want)
-	}
+	got := keysOf(s)
+	check.True(t, slices.Equal(got, []string{"b", "a"}) && !s.Complete, "it shows %q, complete: %v", got, s.Complete)
+	want := []string{"node1 is read only in part, it has 9 keys: EOF"}
+	check.True(t, slices.Equal(s.Problems, want), "it says %q, want %q", s.Problems, want)
 	s, err := multiOf(MultiOptions{}, sourcesOf(half, half)).Snapshot(t.Context())
 	check.True(t, err != nil && err.Error() == "node1: EOF; node2: EOF" && !s.Complete && len(s.Locks) != 0,
 		"when all are lost it shows %q, %v", keysOf(s), err)
@@ -191,9 +184,8 @@ func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 	for range 3 {
 		s := snapshotOf(t, f)
 		for _, l := range s.Locks {
-			if left, _ := l.TTL(s.At); (left - 5*time.Second).Abs() > time.Second {
-				t.Errorf("%s has %v left, want 5 s", l.Key, left)
-			}
+			left, _ := l.TTL(s.At)
+			check.True(t, (left-5*time.Second).Abs() <= time.Second, "%s has %v left, want 5 s", l.Key, left)
 			check.True(t, l.Holders[0].Expires == l.Expires, "its holder has until %v, it until %v", l.Holders[0].Expires, l.Expires)
 		}
 	}
@@ -242,9 +234,8 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		if got := strings.Join(holders, " "); got != c.holders || l.State(time.Time{}) != c.state || l.Kind != keyspace.Redlock {
 			t.Errorf("%s: %s %s by %q, want %s by %q", c.name, l.Kind, l.State(time.Time{}), got, c.state, c.holders)
 		}
-		if left, _ := l.TTL(s.At); left != c.left {
-			t.Errorf("%s: it has %v left, want %v", c.name, left, c.left)
-		}
+		left, _ := l.TTL(s.At)
+		check.True(t, left == c.left, "%s: it has %v left, want %v", c.name, left, c.left)
 		if got := spelt(l.Votes); got != c.votes || l.Node != "node1,node2,node3,node4,node5"[:6*len(c.servers)-1] {
 			t.Errorf("%s: the votes are %s on %s, want %s", c.name, got, l.Node, c.votes)
 		}
@@ -292,9 +283,8 @@ func TestAnEventOfARedlockIsReportedOnce(t *testing.T) {
 	copy(all, sourcesOf(held, held, held))
 	s := snapshotOf(t, f)
 	check.True(t, len(s.Events) == 1 && s.Events[0].Kind == keyspace.Acquired && s.Events[0].Holder.ID == "x", "it tells of %+v", s.Events)
-	if since := s.Locks[0].Holders[0].Since; !since.Equal(s.At) {
-		t.Errorf("it is held since %v, want %v", since, s.At)
-	}
+	since := s.Locks[0].Holders[0].Since
+	check.True(t, since.Equal(s.At), "it is held since %v, want %v", since, s.At)
 }
 
 // A value that is only possibly a lock is one if several nodes of a Redlock

@@ -38,16 +38,14 @@ func TestAPassWithoutEndIsGivenUp(t *testing.T) {
 	}
 	check.True(t, w.gaveUp && pages == 411, "after %d pages: given up=%v", pages, w.gaveUp)
 	check.True(t, visited == w.keys, "it is said to have visited %d of %d keys", visited, w.keys)
-	if p := (scanPass{cursors: cursors{all: []cursor{*w}}, verified: true}); !p.done() || p.complete() {
-		t.Error("the pass should be done, and incomplete")
-	}
+	p := (scanPass{cursors: cursors{all: []cursor{*w}}, verified: true})
+	check.True(t, p.done() && !p.complete(), "the pass should be done, and incomplete")
 }
 
 func TestACursorThatEndsEarlyHasVisitedEverything(t *testing.T) {
 	w := &cursor{keys: 1000, pos: 7}
 	visited := w.advance(250)
 	w.pos = 0
-	if got := visited + w.advance(250); got != 1000 || !w.done() || w.gaveUp {
-		t.Errorf("visited %d, done=%v", got, w.done())
-	}
+	got := visited + w.advance(250)
+	check.True(t, got == 1000 && w.done() && !w.gaveUp, "visited %d, done=%v", got, w.done())
 }

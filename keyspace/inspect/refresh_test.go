@@ -118,9 +118,8 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 		{"by another holder", read(again, lock("you", deadline), 600, 610), time.Time{}, false, -10},
 	} {
 		f.tracking.resync = c.resync
-		if got := f.heldFor(c.was, c.reported); got != time.Duration(c.want)*time.Millisecond {
-			t.Errorf("%s: %v, want %d ms", c.name, got, c.want)
-		}
+		got := f.heldFor(c.was, c.reported)
+		check.True(t, got == time.Duration(c.want)*time.Millisecond, "%s: %v, want %d ms", c.name, got, c.want)
 	}
 }
 

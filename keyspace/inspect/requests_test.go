@@ -27,9 +27,8 @@ func repeat(t testing.TB, rdb *redis.Client, every time.Duration, commands ...fu
 		for tick := time.NewTicker(every); ; {
 			for _, next := range commands {
 				argv := next()
-				if err := rdb.Do(ctx, argv...).Err(); err != nil && err != redis.Nil && ctx.Err() == nil {
-					t.Errorf("%q: %v", argv, err)
-				}
+				err := rdb.Do(ctx, argv...).Err()
+				check.True(t, err == nil || err == redis.Nil || ctx.Err() != nil, "%q: %v", argv, err)
 			}
 			select {
 			case <-ctx.Done():
@@ -112,14 +111,11 @@ func TestRequestsOfOtherClientsForAHeldLockAreSeen(t *testing.T) {
 	o := requestOptions()
 	scanner := inspect.NewScanner(rdb, o)
 	s := observe(t, rdb, o, func(s keyspace.Snapshot) bool {
-		if _, err := scanner.ReadKey(t.Context(), "lock:read"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(scanner.ReadKey(t.Context(), "lock:read"))(t)
 		return len(askedFor(s)) >= 6
 	})
-	if got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set", "number:b", "some:a"}; !slices.Equal(got, want) {
-		t.Errorf("asked for are %q, want %q", got, want)
-	}
+	got, want := askedFor(s), []string{"lock:eval", "lock:get", "lock:hash", "lock:set", "number:b", "some:a"}
+	check.True(t, slices.Equal(got, want), "asked for are %q, want %q", got, want)
 	check.Equal(t, s.Nodes[0].AskBlind, "", "requests cannot be seen")
 }
 
@@ -145,12 +141,8 @@ func TestOwnReadsAreNoRequests(t *testing.T) {
 	scanner := inspect.NewScanner(rdb, o)
 	end := time.Now().Add(time.Duration(testtier.Size(3, 8, 60)) * time.Second)
 	observe(t, rdb, o, func(s keyspace.Snapshot) bool {
-		if _, err := scanner.ReadKey(t.Context(), "lock:998"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := scanner.ReadLock(t.Context(), "lock:997"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(scanner.ReadKey(t.Context(), "lock:998"))(t)
+		check.Must(scanner.ReadLock(t.Context(), "lock:997"))(t)
 		for _, l := range s.Locks {
 			if !l.AskedAt.IsZero() && l.Key != "lock:999" || l.AskedPercent > 0 && l.Key != "lock:999" {
 				t.Fatalf("%s was asked for at %v, now %v", l.Key, l.AskedAt, s.At)
@@ -158,9 +150,8 @@ func TestOwnReadsAreNoRequests(t *testing.T) {
 		}
 		return time.Now().After(end)
 	})
-	if looks := called(t, rdb, "object|idletime") + called(t, rdb, "object"); looks < 2*locks {
-		t.Errorf("%d looks at %d locks prove nothing", looks, locks)
-	}
+	looks := called(t, rdb, "object|idletime") + called(t, rdb, "object")
+	check.True(t, looks >= 2*locks, "%d looks at %d locks prove nothing", looks, locks)
 }
 
 // Where requests cannot be seen, the watcher says why.

@@ -95,8 +95,7 @@ func do(t testing.TB, rdb *redis.Client, argv ...any) any {
 
 func scan(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
-	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
-	check.OK(t, err)
+	s := check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
 	return s
 }
 
@@ -131,9 +130,7 @@ func fill(t testing.TB, rdb *redis.Client, n int) {
 			p.ZAdd(t.Context(), key, redis.Z{Score: 1, Member: "element"})
 		}
 	}
-	if _, err := p.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Exec(t.Context()))(t)
 }
 
 func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
@@ -163,9 +160,8 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 	l := s.Locks[0]
 	check.True(t, l.Format == "tokens" && l.Confidence == keyspace.Certain && l.DB == 3 && l.Node == rdb.Options().Addr && l.Node != "",
 		"found %+v", l)
-	if left, ok := l.TTL(s.At); !ok || left < 50*time.Second || left > 60*time.Second || !l.Holders[0].Expires.Equal(l.Expires) {
-		t.Errorf("it has %v left", left)
-	}
+	left, ok := l.TTL(s.At)
+	check.True(t, ok && left >= 50*time.Second && left <= 60*time.Second && l.Holders[0].Expires.Equal(l.Expires), "it has %v left", left)
 	check.True(t, s.Server.Version != "" && s.Server.Mode == "standalone" && s.Server.Role == "master" && s.Server.Addr == l.Node,
 		"the server is %+v", s.Server)
 }
@@ -179,11 +175,9 @@ func TestAnEmptyServerHasNoLocks(t *testing.T) {
 
 func TestTimesAreOnTheClockOfTheServer(t *testing.T) {
 	rdb := realServer(t)
-	before, err := rdb.Time(t.Context()).Result()
-	check.OK(t, err)
+	before := check.Must(rdb.Time(t.Context()).Result())(t)
 	s := scan(t, rdb, justTokens())
-	after, err := rdb.Time(t.Context()).Result()
-	check.OK(t, err)
+	after := check.Must(rdb.Time(t.Context()).Result())(t)
 	check.True(t, !s.At.Before(before) && !s.At.After(after), "the snapshot is of %v, between %v and %v", s.At, before, after)
 }
 
@@ -234,9 +228,8 @@ func TestTheSurestFormatHasALock(t *testing.T) {
 	o := inspect.ScanOptions{Formats: []keyspace.Format{
 		hesitant("first", keyspace.Likely), hesitant("second", keyspace.Certain), tokens(),
 	}}
-	if s := scan(t, rdb, o); len(s.Locks) != 1 || s.Locks[0].Format != "second" {
-		t.Errorf("found %+v", s.Locks)
-	}
+	s := scan(t, rdb, o)
+	check.True(t, len(s.Locks) == 1 && s.Locks[0].Format == "second", "found %+v", s.Locks)
 }
 
 func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
@@ -304,9 +297,8 @@ func TestValuesAreReadInBounds(t *testing.T) {
 				"read %d of %d bytes", len(l.Holders[0].ID), l.Holders[0].Count)
 			continue
 		}
-		if n := len(l.Holders); n == 0 || n > 256 || l.Fence != 5000 {
-			t.Errorf("%s: read %d of %d elements", l.Key, n, l.Fence)
-		}
+		n := len(l.Holders)
+		check.True(t, n != 0 && n <= 256 && l.Fence == 5000, "%s: read %d of %d elements", l.Key, n, l.Fence)
 		if l.Format == "hash" && len(l.Holders[0].Label) != 4096 {
 			t.Errorf("kept %d bytes of a field", len(l.Holders[0].Label))
 		}
@@ -364,9 +356,8 @@ func TestScanOnlyReads(t *testing.T) {
 		if i := slices.Index(argv, "count"); i > 0 && name == "scan" {
 			scans++
 			counts[argv[i+1]] = true
-			if n, err := strconv.Atoi(argv[i+1]); err != nil || n > 1000 {
-				t.Errorf("it sent %q", argv)
-			}
+			n, err := strconv.Atoi(argv[i+1])
+			check.True(t, err == nil && n <= 1000, "it sent %q", argv)
 		}
 	}
 	check.True(t, scans >= 5000/1000, "only %d SCANs were seen", scans)
@@ -391,8 +382,7 @@ func logCommands(t *testing.T, rdb *redis.Client) {
 // logged returns the recorded commands, without those that read the record.
 func logged(t *testing.T, rdb *redis.Client) [][]string {
 	t.Helper()
-	entries, err := rdb.SlowLogGet(t.Context(), 100_000).Result()
-	check.OK(t, err)
+	entries := check.Must(rdb.SlowLogGet(t.Context(), 100_000).Result())(t)
 	var all [][]string
 	for _, e := range entries {
 		if !strings.EqualFold(e.Args[0], "slowlog") {
@@ -405,8 +395,7 @@ func logged(t *testing.T, rdb *redis.Client) [][]string {
 // stats returns how often each command was called.
 func stats(t *testing.T, rdb *redis.Client) map[string]string {
 	t.Helper()
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	check.OK(t, err)
+	info := check.Must(rdb.Info(t.Context(), "commandstats").Result())(t)
 	calls := make(map[string]string)
 	for line := range strings.Lines(info) {
 		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
@@ -460,9 +449,8 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	check.True(t, slices.Equal(keys(s), []string{"hash", "string"}) && s.Complete, "found %q", keys(s))
 	// After a refusal the command is not sent again for each of the 2,001
 	// hashes.
-	if n := probes.sent.Load(); n == 0 || n >= 2001 {
-		t.Errorf("it tried %d times to probe hashes", n)
-	}
+	n := probes.sent.Load()
+	check.True(t, n != 0 && n < 2001, "it tried %d times to probe hashes", n)
 }
 
 // counter counts how often a command is sent.
@@ -497,9 +485,8 @@ func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
 	rights[slices.Index(rights, "%R~*")] = "%R~open:*"
 	s := scan(t, userOf(t, admin, rights...), justTokens())
 	check.True(t, slices.Equal(keys(s), []string{"open:1"}), "found %q", keys(s))
-	if want := []string{"this user may not read 2 of the keys"}; !slices.Equal(s.Problems, want) {
-		t.Errorf("it says %q, want %q", s.Problems, want)
-	}
+	want := []string{"this user may not read 2 of the keys"}
+	check.True(t, slices.Equal(s.Problems, want), "it says %q, want %q", s.Problems, want)
 }
 
 // Only the missing permissions that hide something are reported. Without the
@@ -512,12 +499,10 @@ func TestDeniedCommandsAreReported(t *testing.T) {
 	rights := strings.Fields("reset on >secret %R~* -@all +@read +scan -time -hrandfield")
 	s := scan(t, userOf(t, admin, rights...), inspect.ScanOptions{Formats: []keyspace.Format{tokens(), elementsOf("hash")}})
 	check.True(t, slices.Equal(keys(s), []string{"a", "lock:hash"}) && s.Complete, "found %q", keys(s))
-	if want := []string{"this user may not run INFO, TIME"}; !slices.Equal(s.Problems, want) {
-		t.Errorf("it says %q, want %q", s.Problems, want)
-	}
-	if left, ok := s.Locks[0].TTL(s.At); !ok || left < 30*time.Second || left > time.Minute+time.Second {
-		t.Errorf("without the server's clock it has %v left", left)
-	}
+	want := []string{"this user may not run INFO, TIME"}
+	check.True(t, slices.Equal(s.Problems, want), "it says %q, want %q", s.Problems, want)
+	left, ok := s.Locks[0].TTL(s.At)
+	check.True(t, ok && left >= 30*time.Second && left <= time.Minute+time.Second, "without the server's clock it has %v left", left)
 }
 
 // The type of a key is guessed from its name, and the guess is checked.
@@ -533,9 +518,7 @@ func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 			}
 			p.Do(t.Context(), argv...)
 		}
-		if _, err := p.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(p.Exec(t.Context()))(t)
 		do(t, rdb, "SET", "item:777", "token:x")
 		do(t, rdb, "DEL", "item:778")
 		do(t, rdb, "HSET", "item:778", "token:y", "1")
@@ -572,15 +555,13 @@ func TestExpiredKeysAreNoLocks(t *testing.T) {
 	set := clock(t, rdb)
 	for clock(t, rdb).Sub(set) < 5*time.Millisecond { // wait until the server's clock has advanced
 	}
-	if s := scan(t, rdb, justTokens()); !slices.Equal(keys(s), []string{"b"}) {
-		t.Errorf("found %q", keys(s))
-	}
+	s := scan(t, rdb, justTokens())
+	check.True(t, slices.Equal(keys(s), []string{"b"}), "found %q", keys(s))
 }
 
 func clock(t *testing.T, rdb *redis.Client) time.Time {
 	t.Helper()
-	now, err := rdb.Time(t.Context()).Result()
-	check.OK(t, err)
+	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	return now
 }
 
@@ -726,9 +707,8 @@ func TestAScanDoesNotOutliveTheServer(t *testing.T) {
 			check.Is(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
 		})
 	}
-	if s, err := inspect.NewScanner(rdb, o).Scan(t.Context()); err == nil {
-		t.Errorf("complete: %v, after a restart in the middle", s.Complete)
-	}
+	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
+	check.True(t, err != nil, "complete: %v, after a restart in the middle", s.Complete)
 }
 
 // occupy keeps the server busy until release is called.
@@ -815,15 +795,13 @@ func (r refusal) Error() string { return string(r) }
 func (r refusal) RedisError()   {}
 
 func TestAScanWithoutAServerIsAnError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	check.OK(t, l.Close())
 	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	var refused *net.OpError
-	if _, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context()); !errors.As(err, &refused) {
-		t.Errorf("got %v", err)
-	}
+	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
+	check.True(t, errors.As(err, &refused), "got %v", err)
 }
 
 func TestAScanEndsWithItsContext(t *testing.T) {
@@ -832,9 +810,8 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := justTokens()
 	o.Progress = func(keyspace.Snapshot) { cancel() }
-	if _, err := inspect.NewScanner(rdb, o).Scan(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	_, err := inspect.NewScanner(rdb, o).Scan(ctx)
+	check.True(t, errors.Is(err, context.Canceled), "got %v", err)
 }
 
 // If a server accepts a connection and never answers, the scan ends with its
@@ -896,7 +873,5 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	}
 	// The budget may have saved 200 ms before, and the scan does not wait after
 	// the last step.
-	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.ServerTime > limit {
-		t.Errorf("in %v the server was busy for %v", passed, s.Cost.ServerTime)
-	}
+	check.True(t, s.Cost.ServerTime <= (passed+200*time.Millisecond)/10, "in %v the server was busy for %v", passed, s.Cost.ServerTime)
 }

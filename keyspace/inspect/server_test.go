@@ -130,16 +130,14 @@ func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 			f.onError(t.Context(), errors.New("the network is down"))
 		}
 		marked, _ := f.clients.annotate(l, absent, make(map[holderKey]bool), now)
-		if missed := !marked.Holders[0].DisconnectedAt.IsZero(); missed == lost {
-			t.Errorf("the server was lost: %v, and the holder is missed: %v", lost, missed)
-		}
+		missed := !marked.Holders[0].DisconnectedAt.IsZero()
+		check.True(t, missed != lost, "the server was lost: %v, and the holder is missed: %v", lost, missed)
 	}
 }
 
 func TestSeveralConnectionsWithOneNameHaveTheirHost(t *testing.T) {
 	got := connectionsOf(keyspace.ParseClients("id=1 addr=10.0.0.1:1 name=a\nid=2 addr=10.0.0.1:2 name=a\nid=3 addr=10.0.0.1:3 name=a\n" +
 		"id=4 addr=10.0.0.1:4 name=b\nid=5 addr=10.0.0.2:5 name=b\nid=6 addr=10.0.0.2:6 name=b\nid=7 addr=10.0.0.3:7 name=c\nid=8 addr=10.0.0.3:8 name=\n"))
-	if want := (connections{"a": "10.0.0.1", "b": "", "c": "10.0.0.3:7"}); !maps.Equal(got, want) {
-		t.Errorf("it is %v, want %v", got, want)
-	}
+	want := (connections{"a": "10.0.0.1", "b": "", "c": "10.0.0.3:7"})
+	check.True(t, maps.Equal(got, want), "it is %v, want %v", got, want)
 }

@@ -92,9 +92,8 @@ func TestALockSaysWhenItWasReadAndWhereItsDeadlineIs(t *testing.T) {
 		time.Sleep(time.Second)
 		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{stamps(), tokens()}})
 		check.True(t, len(s.Locks) == 2 && s.Locks[0].Stamped && !s.Locks[1].Stamped && s.Locks[0].ReadAt.Equal(time.Now()), "%+v", s.Locks)
-		if found := keyspace.Findings(s); len(found) != 1 || found[0].ID != "stamp-passed" || found[0].Lock.Key != "a" {
-			t.Errorf("%+v", found)
-		}
+		found := keyspace.Findings(s)
+		check.True(t, len(found) == 1 && found[0].ID == "stamp-passed" && found[0].Lock.Key == "a", "%+v", found)
 	})
 }
 
@@ -139,16 +138,14 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 			if len(s.Notices) != 2 || s.Notices[0].Kind != keyspace.ServerLost || s.Notices[1].Kind != keyspace.ServerBack {
 				t.Fatalf("notices %+v", s.Notices)
 			}
-			if at := s.Nodes[0].AnsweredAt; at.Before(healed) {
-				t.Errorf("the last answer was %v before the end of the stall", healed.Sub(at))
-			}
+			at := s.Nodes[0].AnsweredAt
+			check.True(t, !at.Before(healed), "the last answer was %v before the end of the stall", healed.Sub(at))
 			lost, back := s.Notices[0], s.Notices[1]
 			if early := frozen.Sub(lost.Since); early < 0 || early > time.Second || !back.Since.Equal(lost.Since) {
 				t.Errorf("lost since %v before the stall, back since %v before it", early, frozen.Sub(back.Since))
 			}
-			if outage := back.At.Sub(back.Since); outage < stall || outage > stall+2*time.Second {
-				t.Errorf("a stall of %v is reported as %v", stall, outage)
-			}
+			outage := back.At.Sub(back.Since)
+			check.True(t, outage >= stall && outage <= stall+2*time.Second, "a stall of %v is reported as %v", stall, outage)
 		})
 	}
 }

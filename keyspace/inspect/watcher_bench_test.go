@@ -43,9 +43,7 @@ func BenchmarkFollowing(b *testing.B) {
 	for i := range locks {
 		p.Set(b.Context(), fmt.Sprintf("lock:%d", i), "token:x", time.Hour)
 	}
-	if _, err := p.Exec(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(p.Exec(b.Context()))(b)
 	for b.Loop() {
 		l := listened(b, rdb, justTokens())
 		before := cpu(b)
@@ -57,8 +55,7 @@ func BenchmarkFollowing(b *testing.B) {
 			for i := range keys {
 				keys[i] = fmt.Sprintf("lock:%d", (n*atOnce+i)%locks)
 			}
-			us, err := rdb.Eval(b.Context(), changes, keys, n).Int64()
-			check.OK(b, err)
+			us := check.Must(rdb.Eval(b.Context(), changes, keys, n).Int64())(b)
 			for _, key := range keys {
 				id := fmt.Sprint(key, " ", n)
 				made[id] = time.UnixMicro(us)
@@ -80,9 +77,7 @@ func report(b *testing.B, l *log, made map[string]time.Time, order []string, use
 	for _, id := range order {
 		var key string
 		var n int
-		if _, err := fmt.Sscan(id, &key, &n); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(fmt.Sscan(id, &key, &n))(b)
 		byKey[key] = append(byKey[key], made[id])
 	}
 	var late []time.Duration

@@ -22,8 +22,7 @@ func follow(rdb redis.UniversalClient, o inspect.ScanOptions) *inspect.Watcher {
 
 func next(t testing.TB, f *inspect.Watcher) keyspace.Snapshot {
 	t.Helper()
-	s, err := f.Snapshot(t.Context())
-	check.OK(t, err)
+	s := check.Must(f.Snapshot(t.Context()))(t)
 	return s
 }
 
@@ -56,9 +55,8 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 	second := until(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
-	if since := second.Locks[1].Holders[0].Since; !since.Equal(second.At) {
-		t.Errorf("b is held since %v, want %v", since, second.At)
-	}
+	since := second.Locks[1].Holders[0].Since
+	check.True(t, since.Equal(second.At), "b is held since %v, want %v", since, second.At)
 
 	do(t, rdb, "DEL", "a")
 	do(t, rdb, "SET", "b", "token:3", "PX", 60_000)
@@ -90,9 +88,8 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 	await(func() bool { s := f.Known(); return s.Complete && s.Watch.Mode == keyspace.Push })
 	walked, read := called(t, rdb, "scan"), called(t, rdb, "getrange")
 	await(func() bool { return called(t, rdb, "scan") >= walked+6 })
-	if more := called(t, rdb, "getrange") - read; more > locks/10 {
-		t.Errorf("%d values were read again, of %d unchanged locks", more, locks)
-	}
+	more := called(t, rdb, "getrange") - read
+	check.True(t, more <= locks/10, "%d values were read again, of %d unchanged locks", more, locks)
 }
 
 // called returns how often a command was called.
@@ -110,9 +107,8 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 	for i := range 3 {
 		do(t, rdb, "PEXPIRE", "a", 20_000+i*1000)
 		s := next(t, f)
-		if got := s.Locks[0].Renewals; got != i+1 || s.At.Sub(s.Locks[0].Renewed).Abs() > time.Second {
-			t.Errorf("%d renewals, want %d", got, i+1)
-		}
+		got := s.Locks[0].Renewals
+		check.True(t, got == i+1 && s.At.Sub(s.Locks[0].Renewed).Abs() <= time.Second, "%d renewals, want %d", got, i+1)
 	}
 	if s := next(t, f); s.Locks[0].Renewals != 3 {
 		t.Errorf("%d renewals, want 3", s.Locks[0].Renewals)
@@ -185,14 +181,12 @@ func TestABusyServerTakesNoLockAway(t *testing.T) {
 	f := follow(rdb, justTokens())
 	before := until(t, f, complete)
 	release := occupy(t, rdb)
-	if _, err := f.Snapshot(t.Context()); !redis.HasErrorPrefix(err, "BUSY") {
-		t.Errorf("got %v", err)
-	}
+	_, err := f.Snapshot(t.Context())
+	check.True(t, redis.HasErrorPrefix(err, "BUSY"), "got %v", err)
 	release()
 	after := next(t, f)
-	if events := keyspace.Diff(before, after); len(events) != 0 || len(after.Locks) != 1 {
-		t.Errorf("got %q", words(events))
-	}
+	events := keyspace.Diff(before, after)
+	check.True(t, len(events) == 0 && len(after.Locks) == 1, "got %q", words(events))
 }
 
 func TestAKeyThatBecomesSomethingElseIsNoLockAnyMore(t *testing.T) {
@@ -204,9 +198,8 @@ func TestAKeyThatBecomesSomethingElseIsNoLockAnyMore(t *testing.T) {
 	do(t, rdb, "DEL", "a")
 	do(t, rdb, "RPUSH", "a", "token:1")
 	do(t, rdb, "SET", "b", "something else")
-	if s := next(t, f); len(s.Locks) != 0 {
-		t.Errorf("found %q", keys(s))
-	}
+	s := next(t, f)
+	check.True(t, len(s.Locks) == 0, "found %q", keys(s))
 }
 
 // A returned snapshot never changes.
@@ -220,9 +213,8 @@ func TestSnapshotsAreNeverChanged(t *testing.T) {
 	next(t, f)
 	do(t, rdb, "PEXPIRE", "a", 30_000)
 	next(t, f)
-	if got := fmt.Sprintf("%+v", first); got != before {
-		t.Errorf("it was\n%s, and is\n%s", before, got)
-	}
+	got := fmt.Sprintf("%+v", first)
+	check.True(t, got == before, "it was\n%s, and is\n%s", before, got)
 }
 
 // The test runs an hour in fake time, or a quarter in the first tier: a lock with a TTL of 1 min that is

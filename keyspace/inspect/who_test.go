@@ -34,8 +34,7 @@ type rawClient struct {
 
 func dialRaw(t testing.TB, addr string) *rawClient {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	check.OK(t, err)
+	conn := check.Must(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
 	return &rawClient{conn: conn, replies: bufio.NewReader(conn)}
 }

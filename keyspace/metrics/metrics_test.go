@@ -36,8 +36,7 @@ func scrape(t testing.TB, e *metrics.Exporter) page {
 		t.Fatalf("promlint: %v %v", problems, err)
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	all, err := parser.TextToMetricFamilies(&text)
-	check.OK(t, err)
+	all := check.Must(parser.TextToMetricFamilies(&text))(t)
 	p := make(page)
 	for name, f := range all {
 		for _, m := range f.Metric {
@@ -81,9 +80,8 @@ func (p page) want(t *testing.T, want map[string]float64) {
 	t.Helper()
 	for _, series := range slices.Sorted(maps.Keys(want)) {
 		got, ok := p[series]
-		if w := want[series]; !ok && w != absent || ok && got != w {
-			t.Errorf("%s is %v (there: %v), want %v", series, got, ok, w)
-		}
+		w := want[series]
+		check.True(t, (ok || w == absent) && (!ok || got == w), "%s is %v (there: %v), want %v", series, got, ok, w)
 	}
 }
 
@@ -469,9 +467,7 @@ func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 		locks = append(locks, l)
 	}
 	e.Observe(0, reading(locks...))
-	if n := len(scrape(t, e)); n > 1050 {
-		t.Errorf("%d series", n)
-	}
+	check.AtMost(t, len(scrape(t, e)), 1050, "series")
 }
 
 // No key and no name of a target breaks the page.

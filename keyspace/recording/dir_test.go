@@ -25,16 +25,14 @@ func newDirWriter(t *testing.T, dir string, o DirOptions) (*DirWriter, func() st
 	t.Helper()
 	var reports []string
 	o.Report = func(text string) { reports = append(reports, text) }
-	w, err := NewDirWriter(dir, o)
-	check.OK(t, err)
+	w := check.Must(NewDirWriter(dir, o))(t)
 	t.Cleanup(func() { _ = w.Close() })
 	return w, func() string { return strings.Join(reports, "\n") }
 }
 
 func openDir(t testing.TB, dir string) *Reader {
 	t.Helper()
-	r, err := Open(dir)
-	check.OK(t, err)
+	r := check.Must(Open(dir))(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -66,8 +64,7 @@ func hour(seed uint64) []keyspace.Snapshot {
 // atDir returns the snapshot of a moment, which must not fail.
 func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
-	s, err := r.At(moment, since)
-	check.OK(t, err)
+	s := check.Must(r.At(moment, since))(t)
 	return s
 }
 
@@ -108,9 +105,7 @@ func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
 		}
 		sameEvents(t, atDir(t, r, all[span[1]].At, all[span[0]].At).Events, want)
 	}
-	if n := len(atDir(t, r, all[50].At, time.Time{}).Events); n != 0 {
-		t.Errorf("%d unrequested events", n)
-	}
+	check.Equal(t, len(atDir(t, r, all[50].At, time.Time{}).Events), 0, "unrequested events")
 }
 
 // A snapshot between two frames has its events in the next frame.
@@ -127,11 +122,9 @@ func TestNoEventIsLostBetweenFrames(t *testing.T) {
 		all = append(all, s)
 	}
 	dir := recordDir(t, all)
-	file, err := os.ReadFile(segmentsOf(t, dir)[0])
-	check.OK(t, err)
-	if n := strings.Count(string(unzip(t, file)), framePrefix); n < 100 || n > 103 {
-		t.Errorf("%d frames in 100 s", n)
-	}
+	file := check.Must(os.ReadFile(segmentsOf(t, dir)[0]))(t)
+	n := strings.Count(string(unzip(t, file)), framePrefix)
+	check.True(t, n >= 100 && n <= 103, "%d frames in 100 s", n)
 	r := openDir(t, dir)
 	last := all[len(all)-1]
 	got := atDir(t, r, last.At, all[0].At)
@@ -173,9 +166,8 @@ func TestTokensAreNotRecordedUnasked(t *testing.T) {
 	}
 	check.OK(t, w.Close())
 	r := openDir(t, dir)
-	if text := fmt.Sprintf("%+v", atDir(t, r, all[29].At, all[0].At)); strings.Contains(text, "secret") || !strings.Contains(text, "redacted-") {
-		t.Errorf("there are tokens in %.300s", text)
-	}
+	text := fmt.Sprintf("%+v", atDir(t, r, all[29].At, all[0].At))
+	check.True(t, !strings.Contains(text, "secret") && strings.Contains(text, "redacted-"), "there are tokens in %.300s", text)
 }
 
 func TestOnlyOneWriterUsesADirectory(t *testing.T) {
@@ -207,9 +199,8 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	}
 	for _, moment := range []time.Time{all[99].At.Add(3 * time.Second), all[200].At, all[299].At, all[50].At} {
 		atDir(t, r, moment, time.Time{})
-		if from, until := r.Gap(); !from.IsZero() || !until.IsZero() {
-			t.Errorf("at %v the gap is from %v to %v", moment, from, until)
-		}
+		from, until := r.Gap()
+		check.True(t, from.IsZero() && until.IsZero(), "at %v the gap is from %v to %v", moment, from, until)
 	}
 }
 
@@ -238,8 +229,7 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 // segmentsOf returns the names of the segments in a directory.
 func segmentsOf(t *testing.T, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix))
-	check.OK(t, err)
+	files := check.Must(filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix)))(t)
 	return files
 }
 
@@ -253,22 +243,19 @@ func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
 		w.Add(c.next(time.Second, 60))
 		size := int64(0)
 		for _, name := range segmentsOf(t, dir) {
-			info, err := os.Stat(name)
-			check.OK(t, err)
+			info := check.Must(os.Stat(name))(t)
 			size += info.Size()
 		}
 		if size > limit {
 			t.Fatalf("the segments have %d bytes", size)
 		}
 	}
-	if n := strings.Count(reports(), "deleted before their time"); n != 1 {
-		t.Errorf("it reports %d times: %s", n, reports())
-	}
+	n := strings.Count(reports(), "deleted before their time")
+	check.True(t, n == 1, "it reports %d times: %s", n, reports())
 	check.OK(t, w.Close())
 	r := openDir(t, dir)
-	if _, last := r.Span(); len(r.segments) < 2 || !last.Equal(c.at) {
-		t.Errorf("%d segments until %v", len(r.segments), last)
-	}
+	_, last := r.Span()
+	check.True(t, len(r.segments) >= 2 && last.Equal(c.at), "%d segments until %v", len(r.segments), last)
 }
 
 // smallDisk is a file on a disk with some bytes left.
@@ -321,13 +308,10 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
 	}
 	atDir(t, r, all[full+50].At, time.Time{})
-	if from, _ := r.Gap(); from.IsZero() || r.Damage() != nil {
-		t.Errorf("while the disk was full, the gap begins at %v; %v", from, r.Damage())
-	}
+	from, _ := r.Gap()
+	check.True(t, !from.IsZero() && r.Damage() == nil, "while the disk was full, the gap begins at %v; %v", from, r.Damage())
 	check.True(t, attempts <= 4+400/10, "%d attempts in 400 s", attempts)
-	if n := len(segmentsOf(t, dir)); n > 5 {
-		t.Errorf("%d segments: attempts without a frame are left", n)
-	}
+	check.AtMost(t, len(segmentsOf(t, dir)), 5, "segments: attempts without a frame are left")
 }
 
 func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
@@ -363,8 +347,7 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 			dir := t.TempDir()
 			check.OK(t, os.CopyFS(dir, whole))
 			middle := segmentsOf(t, dir)[1]
-			text, err := os.ReadFile(middle)
-			check.OK(t, err)
+			text := check.Must(os.ReadFile(middle))(t)
 			check.OK(t, os.WriteFile(middle, damage(text), 0o600))
 			r := openDir(t, dir)
 			for _, i := range []int{150, 675, 297, 599} {
@@ -455,9 +438,8 @@ func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 		if name != "" {
 			check.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("something else"), 0o600))
 		}
-		if _, err := Open(dir); !errors.Is(err, ErrFormat) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v", name, err)
-		}
+		_, err := Open(dir)
+		check.True(t, errors.Is(err, ErrFormat) && !strings.Contains(err.Error(), "\n"), "%q: %v", name, err)
 	}
 	if _, err := Open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)

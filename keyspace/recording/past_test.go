@@ -25,9 +25,8 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 	}
 	w.Add(keyspace.Snapshot{At: end, Locks: []*keyspace.Lock{new(lock("one", "two"))}})
 	check.OK(t, w.Close())
-	if info, err := os.Stat(filepath.Join(dir, saltName)); err != nil || info.Mode().Perm()&0o077 != 0 {
-		t.Errorf("the salt: %v, %v", info, err)
-	}
+	info, err := os.Stat(filepath.Join(dir, saltName))
+	check.True(t, err == nil && info.Mode().Perm()&0o077 == 0, "the salt: %v, %v", info, err)
 
 	next, _ := newDirWriter(t, dir, DirOptions{})
 	now := lock("one", "another")
@@ -36,17 +35,15 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 	if h, same := was.Holder("one"); !known || !same || !h.Since.Equal(begin) || was.Node != now.Node {
 		t.Errorf("known %v: %+v", known, was)
 	}
-	if id := was.Waiters[0].ID; id == "two" || id == "another" {
-		t.Errorf("another waiter has the past of %q", id)
-	}
+	id := was.Waiters[0].ID
+	check.True(t, id != "two" && id != "another", "another waiter has the past of %q", id)
 	was, _ = next.Past().Lock(lock("next", ""), end)
 	if _, same := was.Holder("next"); same {
 		t.Error("the next holder has the past of the one before")
 	}
 	for _, at := range []time.Time{end.Add(maxPastAge + 1), end.Add(-1)} {
-		if _, known := next.Past().Lock(now, at); known {
-			t.Errorf("a past of %v is known at %v", end, at)
-		}
+		_, known := next.Past().Lock(now, at)
+		check.True(t, !known, "a past of %v is known at %v", end, at)
 	}
 	next.Past().Forget()
 	if _, known := next.Past().Lock(now, end); known {

@@ -63,8 +63,7 @@ func open(t testing.TB, file []byte) *Reader {
 
 func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
-	s, err := r.At(moment, since)
-	check.OK(t, err)
+	s := check.Must(r.At(moment, since))(t)
 	return s
 }
 
@@ -83,9 +82,8 @@ func TestEverySnapshotIsFoundAsItWas(t *testing.T) {
 	t.Parallel()
 	all := story(65*time.Second, 20)
 	r := open(t, record(t, all))
-	if first, last := r.Span(); !first.Equal(begin) || !last.Equal(all[len(all)-1].At) || r.Damage() != nil {
-		t.Errorf("from %v to %v, %v", first, last, r.Damage())
-	}
+	first, last := r.Span()
+	check.True(t, first.Equal(begin) && last.Equal(all[len(all)-1].At) && r.Damage() == nil, "from %v to %v, %v", first, last, r.Damage())
 	for i := range all {
 		want := all[(i*37)%len(all)] // back and forth
 		same(t, at(t, r, want.At.Add(time.Millisecond), time.Time{}), want)
@@ -113,9 +111,7 @@ func TestEventsSinceAMomentAreAllThere(t *testing.T) {
 			t.Fatalf("event %d is %+v, want %+v", i, got[i], want[i])
 		}
 	}
-	if n := len(at(t, r, to, time.Time{}).Events); n != 0 {
-		t.Errorf("%d unrequested events", n)
-	}
+	check.Equal(t, len(at(t, r, to, time.Time{}).Events), 0, "unrequested events")
 }
 
 // A file has a segment per 30 s. Damage costs the rest of its segment.
@@ -143,17 +139,15 @@ func TestADamagedFileLosesTheRestOfASegment(t *testing.T) {
 				}
 			}
 			at(t, r, begin.Add(58*time.Second), time.Time{})
-			if err := r.Damage(); (err != nil) != tt.damaged {
-				t.Errorf("its damage is %v", err)
-			}
+			err := r.Damage()
+			check.True(t, (err != nil) == tt.damaged, "its damage is %v", err)
 		})
 	}
 	for _, nothing := range [][]byte{nil, []byte("locktop"), []byte(memberStart), file[:segmentPrefix+30], bytes.Repeat([]byte("a"), 1000)} {
 		name := filepath.Join(t.TempDir(), "nothing")
 		check.OK(t, os.WriteFile(name, nothing, 0o600))
-		if _, err := Open(name); !errors.Is(err, ErrFormat) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%d bytes: %v", len(nothing), err)
-		}
+		_, err := Open(name)
+		check.True(t, errors.Is(err, ErrFormat) && !strings.Contains(err.Error(), "\n"), "%d bytes: %v", len(nothing), err)
 	}
 }
 

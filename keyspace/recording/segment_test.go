@@ -116,10 +116,8 @@ func writeSegment(t testing.TB, all []keyspace.Snapshot, token func(string) stri
 
 func openSegment(t testing.TB, file []byte) *segmentReader {
 	t.Helper()
-	lines, err := newSegmentLines(bytes.NewReader(file))
-	check.OK(t, err)
-	r, err := newSegmentReader(lines)
-	check.OK(t, err)
+	lines := check.Must(newSegmentLines(bytes.NewReader(file)))(t)
+	r := check.Must(newSegmentReader(lines))(t)
 	return r
 }
 
@@ -163,8 +161,7 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 			if at, ok := r.peek(); !ok || !at.Equal(want.At) {
 				t.Fatalf("frame %d is of %v, %v", i, at, r.end)
 			}
-			events, err := r.step(i%3 > 0)
-			check.OK(t, err)
+			events := check.Must(r.step(i%3 > 0))(t)
 			sameToTheSecond(t, r.snapshot(), want)
 			if i%3 > 0 {
 				sameEvents(t, events, want)
@@ -237,9 +234,7 @@ func TestADeadlineThatCreepsIsFollowed(t *testing.T) {
 	}
 	r := openSegment(t, writeSegment(t, all, nil))
 	for _, want := range all {
-		if _, err := r.step(false); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(r.step(false))(t)
 		if d := r.snapshot().Locks[0].Expires.Sub(want.Locks[0].Expires).Abs(); d > 2*keyspace.DeadlineJitter {
 			t.Fatalf("the deadline is wrong by %v", d)
 		}
@@ -287,9 +282,8 @@ func TestALineThatNeedsMuchMemoryIsDamage(t *testing.T) {
 	} {
 		lines := linesOf(strings.NewReader(text))
 		lines.unchecked = true
-		if _, err := newSegmentReader(lines); err == nil || endOfSegment(err) {
-			t.Errorf("%s: the error is %v", name, err)
-		}
+		_, err := newSegmentReader(lines)
+		check.True(t, err != nil && !endOfSegment(err), "%s: the error is %v", name, err)
 	}
 }
 
@@ -328,10 +322,8 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 // unzip returns the text of a segment.
 func unzip(t testing.TB, file []byte) []byte {
 	t.Helper()
-	zip, err := gzip.NewReader(bytes.NewReader(file))
-	check.OK(t, err)
-	text, err := io.ReadAll(zip)
-	check.OK(t, err)
+	zip := check.Must(gzip.NewReader(bytes.NewReader(file)))(t)
+	text := check.Must(io.ReadAll(zip))(t)
 	return text
 }
 

@@ -162,15 +162,13 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 		t.Errorf("%d indexes were used, want %d", n, want)
 	}
 	// A segment that cannot be read to its end has no index.
-	part, err := os.ReadFile(filepath.Join(dir, filepath.Base(segments[1])))
-	check.OK(t, err)
+	part := check.Must(os.ReadFile(filepath.Join(dir, filepath.Base(segments[1]))))(t)
 	damaged := &indexing{dir: t.TempDir(), indexer: &counter{}, before: "another"}
 	check.OK(t, os.WriteFile(filepath.Join(damaged.dir, filepath.Base(segments[1])), flipped(part, len(part)/2), 0o600))
 	if n, err := damaged.write(filepath.Base(segments[1])); err == nil || n != 0 {
 		t.Errorf("a damaged segment has an index of %d bytes, %v", n, err)
 	}
-	text, err := os.ReadFile(indexes[2])
-	check.OK(t, err)
+	text := check.Must(os.ReadFile(indexes[2]))(t)
 	check.OK(t, os.WriteFile(indexes[2], flipped(text, len(text)-6), 0o600))
 	if n := loaded(); n != want-1 {
 		t.Errorf("%d indexes were used beside a damaged one, want %d", n, want-1)

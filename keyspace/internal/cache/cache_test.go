@@ -1,6 +1,10 @@
 package cache
 
-import "testing"
+import (
+	"testing"
+
+	"locktop/internal/check"
+)
 
 func TestAMapForgetsOnlyEntriesThatAreNotUsed(t *testing.T) {
 	var m Map[int, int]
@@ -12,10 +16,8 @@ func TestAMapForgetsOnlyEntriesThatAreNotUsed(t *testing.T) {
 			m.GetOrAdd(-2, func() int { t.Error("a used entry was forgotten"); return 2 })
 		}
 	}
-	if _, known := m.Get(-1); known {
-		t.Error("an entry that was not used is still stored")
-	}
-	if n := len(m.young) + len(m.old); n > 2*Size {
-		t.Errorf("%d entries are stored, want at most %d", n, 2*Size)
-	}
+	_, known := m.Get(-1)
+	check.True(t, !known, "an entry that was not used is still stored")
+	n := len(m.young) + len(m.old)
+	check.True(t, n <= 2*Size, "%d entries are stored, want at most %d", n, 2*Size)
 }

@@ -41,8 +41,7 @@ var serials int64
 // a certificate authority.
 func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.OK(t, err)
+	key := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	serials++
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serials), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
@@ -53,8 +52,7 @@ func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 	if signer != nil {
 		parent, with = signer.cert, signer.key
 	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, with)
-	check.OK(t, err)
+	raw := check.Must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, with))(t)
 	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
 	check.OK(t, err)
 	id := &identity{key: key, certFile: filepath.Join(dir, name+".crt"), keyFile: filepath.Join(dir, name+".key")}
@@ -87,15 +85,13 @@ func start(t *testing.T, dir, config string) *running {
 	path := filepath.Join(dir, "web.yml")
 	write(t, path, config)
 	r := &running{}
-	s, err := New(path, func(text string) {
+	s := check.Must(New(path, func(text string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.notes = append(r.notes, text)
-	})
-	check.OK(t, err)
+	}))(t)
 	r.Server = s
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r.url = "http://" + l.Addr().String()
 	if s.TLS() {
 		r.url = "https://" + l.Addr().String()
@@ -116,8 +112,7 @@ func start(t *testing.T, dir, config string) *running {
 func (r *running) get(t *testing.T, config *tls.Config, user, pass string) (*http.Response, string, error) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil)
-	check.OK(t, err)
+	req := check.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil))(t)
 	if user != "" {
 		req.SetBasicAuth(user, pass)
 	}
@@ -143,15 +138,13 @@ func (r *running) wants(t *testing.T, what string, config *tls.Config, user, pas
 // refuses fails the test unless the connection is refused.
 func (r *running) refuses(t *testing.T, what string, config *tls.Config) {
 	t.Helper()
-	if resp, body, err := r.get(t, config, "", ""); err == nil {
-		t.Errorf("%s: %s %q", what, resp.Status, body)
-	}
+	_, body, err := r.get(t, config, "", "")
+	check.True(t, err != nil, "%s: it is served %q", what, body)
 }
 
 func hashOf(t *testing.T, pass string) string {
 	t.Helper()
-	hash, err := bcrypt.GenerateFromPassword([]byte(pass), bcrypt.MinCost)
-	check.OK(t, err)
+	hash := check.Must(bcrypt.GenerateFromPassword([]byte(pass), bcrypt.MinCost))(t)
 	return string(hash)
 }
 
@@ -182,9 +175,8 @@ func TestOnlyTheUsersOfTheConfigurationGetThePage(t *testing.T) {
 
 // An unknown user takes as long as a wrong password.
 func TestTheHashOfNobodyIsAsDearAsThatOfAUser(t *testing.T) {
-	if cost, err := bcrypt.Cost([]byte(nobody)); err != nil || cost != 10 {
-		t.Errorf("cost %d, %v", cost, err)
-	}
+	cost, err := bcrypt.Cost([]byte(nobody))
+	check.True(t, err == nil && cost == 10, "cost %d, %v", cost, err)
 	check.Equal(t, bcrypt.CompareHashAndPassword([]byte(nobody), nil), bcrypt.ErrMismatchedHashAndPassword, "compare")
 }
 
@@ -218,9 +210,7 @@ func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
 	r.mu.Lock()
 	check.True(t, len(r.notes) == 1 && strings.Contains(r.notes[0], "the old web configuration stays"), "notes %q, want one", r.notes)
 	r.mu.Unlock()
-	if err := r.Reload(); err == nil {
-		t.Error("Reload accepts a broken certificate")
-	}
+	check.True(t, r.Reload() != nil, "Reload accepts a broken certificate")
 	write(t, r.path, "")
 	if err := r.Reload(); err == nil || !strings.Contains(err.Error(), "restart") {
 		t.Errorf("without TLS: %v", err)
@@ -233,9 +223,8 @@ func TestHTTP2AndVersionsOfTLSAreThoseOfTheConfiguration(t *testing.T) {
 	ca := newIdentity(t, dir, "ca", nil)
 	newIdentity(t, dir, "server", ca)
 	r := start(t, dir, "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n  min_version: TLS13\n  curve_preferences: [X25519]\nhttp_server_config:\n  http2: false\n")
-	if resp := r.wants(t, "TLS 1.3", trusting(ca), "", "", http.StatusOK); resp.ProtoMajor != 1 || resp.TLS.Version != tls.VersionTLS13 {
-		t.Errorf("%s over TLS %x", resp.Proto, resp.TLS.Version)
-	}
+	resp := r.wants(t, "TLS 1.3", trusting(ca), "", "", http.StatusOK)
+	check.True(t, resp.ProtoMajor == 1 && resp.TLS.Version == tls.VersionTLS13, "%s over TLS %x", resp.Proto, resp.TLS.Version)
 	old := trusting(ca)
 	old.MaxVersion = tls.VersionTLS12
 	r.refuses(t, "TLS 1.2", old)
