@@ -262,12 +262,8 @@ func isKeyDenied(err error) bool {
 
 // isTransient reports whether a server is loading, busy, or failing over.
 func isTransient(err error) bool {
-	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
 // errRestarted means that the cursors are invalid and that the reasons of ended holds
