@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -157,10 +158,7 @@ func (d *Differ) waiterTimes(was, l Lock, began time.Time) []Waiter {
 		w := &waiters[i]
 		at := slices.IndexFunc(was.Waiters, func(before Waiter) bool { return before.ID == w.ID })
 		if at < 0 {
-			if w.Since.IsZero() {
-				w.Since = began
-			}
-			if w.Since.IsZero() {
+			if w.Since = cmp.Or(w.Since, began); w.Since.IsZero() {
 				w.Seen = d.At
 			}
 			continue

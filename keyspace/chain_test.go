@@ -64,9 +64,8 @@ func TestAWaitForTreeHasAnyDepth(t *testing.T) {
 		t.Fatalf("%d locks to the root, and a tree of %d: %+v", len(c.Paths[0]), len(c.Tree), c)
 	}
 	for i, b := range c.Tree[:40] {
-		if b.Lock.Key != fmt.Sprintf("deep:%02d", i) || b.Depth != i || b.Direct != 3 {
-			t.Fatalf("branch %d is %s at depth %d", i, b.Lock.Key, b.Depth)
-		}
+		check.Need(t, b.Lock.Key == fmt.Sprintf("deep:%02d", i) && b.Depth == i && b.Direct == 3,
+			"branch %d is %s at depth %d", i, b.Lock.Key, b.Depth)
 	}
 	if root, last := c.Tree[0], c.Tree[40]; root.Waiters != 121 || last.Lock.Key != "side" || last.Depth != 21 {
 		t.Errorf("the root blocks %d, and the last branch is %+v", root.Waiters, last)

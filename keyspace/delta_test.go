@@ -66,9 +66,8 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	l := Lock{Key: "a", Expires: at, Holders: []Holder{{ID: "x", Expires: at}}}
 	later := Lock{Key: "a", Expires: at.Add(DeadlineJitter), Holders: []Holder{{ID: "x", Expires: at.Add(DeadlineJitter)}}}
-	if c := DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}); len(c.Locks) != 0 {
-		t.Errorf("a deadline read again is a change: %v", c.Locks)
-	}
+	c := DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}})
+	check.True(t, len(c.Locks) == 0, "a deadline read again is a change: %v", c.Locks)
 	later.Expires = at.Add(2 * DeadlineJitter)
 	check.True(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks) == 1, "a renewal is no change")
 }
@@ -160,9 +159,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 			}
 			if ok {
 				kept++
-				if !reflect.DeepEqual(got, want) {
-					t.Fatalf("the snapshot of %v is not as it was", want.At)
-				}
+				check.Need(t, reflect.DeepEqual(got, want), "the snapshot of %v is not as it was", want.At)
 			}
 		}
 		check.True(t, kept >= 60 && kept <= 70, "%d snapshots are kept of the 60 of ten minutes", kept)
@@ -177,9 +174,8 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 			if !tight.snapshots.base.At.Equal(was) {
 				drops++
 			}
-			if n := tight.snapshots.bytes; n > tight.Memory {
-				t.Fatalf("it has %d bytes", n)
-			}
+			n := tight.snapshots.bytes
+			check.Need(t, n <= tight.Memory, "it has %d bytes", n)
 		}
 		check.True(t, drops <= len(all)/2, "%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
 		if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {

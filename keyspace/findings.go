@@ -337,12 +337,7 @@ func countTokens(l *Lock) (tokens, most, silent int) {
 
 // beingAcquired reports whether an acquire of a Redlock may be in progress.
 func beingAcquired(l *Lock, now time.Time) bool {
-	for _, h := range l.Holders {
-		if !h.Since.IsZero() && now.Sub(h.Since) < voteWindow {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Holders, func(h Holder) bool { return !h.Since.IsZero() && now.Sub(h.Since) < voteWindow })
 }
 
 // holderGone finds holds whose client has disconnected, also one of several: a permit that

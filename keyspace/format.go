@@ -1,6 +1,8 @@
 package keyspace
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -93,12 +95,7 @@ func (f *Format) MatchesName(key string) bool {
 
 // hasAnyPrefix reports whether key has one of the prefixes and is longer than it.
 func hasAnyPrefix(key string, with []string) bool {
-	for _, prefix := range with {
-		if len(key) > len(prefix) && strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(with, func(prefix string) bool { return len(key) > len(prefix) && strings.HasPrefix(key, prefix) })
 }
 
 // DecodeLock decodes an entry whose name matches the format, and adds to the result of
@@ -125,9 +122,7 @@ func inheritExpiry(l *Lock, e Entry) {
 		l.Expires = Earliest(e.Expires, lastDeadline(l.Holders))
 	}
 	for i := range l.Holders {
-		if l.Holders[i].Expires.IsZero() {
-			l.Holders[i].Expires = l.Expires
-		}
+		l.Holders[i].Expires = cmp.Or(l.Holders[i].Expires, l.Expires)
 	}
 }
 

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -94,10 +95,7 @@ func (h *HoldStats) of(id ID) *lockStats {
 
 // leaseOf returns the time from an event that sets a deadline to that deadline; 0 = unknown.
 func leaseOf(e *Event) time.Duration {
-	deadline := e.Holder.Expires
-	if deadline.IsZero() {
-		deadline = e.Lock.Expires
-	}
+	deadline := cmp.Or(e.Holder.Expires, e.Lock.Expires)
 	if deadline.IsZero() {
 		return 0
 	}

@@ -190,9 +190,8 @@ func TestAClientInStepWithTheLockIsNotNamedIfItIsByChance(t *testing.T) {
 			} else {
 				suspects.Idle(s.clock(), s.list(suspects.IDs()))
 			}
-			if best := suspects.Best(); best.Named {
-				t.Fatalf("trial %d names %+v", trial, best)
-			}
+			best := suspects.Best()
+			check.Need(t, !best.Named, "trial %d names %+v", trial, best)
 		}
 	}
 }

@@ -60,6 +60,14 @@ func True(t testing.TB, is bool, message string, args ...any) {
 	}
 }
 
+// Need ends the test with a message if what must be for the rest of it is not.
+func Need(t testing.TB, is bool, message string, args ...any) {
+	t.Helper()
+	if !is {
+		t.Fatalf(message, args...)
+	}
+}
+
 // False fails the test with a message if what should not be is.
 func False(t testing.TB, is bool, message string, args ...any) {
 	t.Helper()

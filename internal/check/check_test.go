@@ -15,6 +15,7 @@ type spy struct {
 func (s *spy) Helper()                   {}
 func (s *spy) Fatal(a ...any)            { s.said = fmt.Sprint(a...) }
 func (s *spy) Errorf(f string, a ...any) { s.said = fmt.Sprintf(f, a...) }
+func (s *spy) Fatalf(f string, a ...any) { s.Errorf(f, a...) }
 
 func TestAFailedCheckTellsWhatItGotAndWanted(t *testing.T) {
 	lost, held := errors.New("lost"), errors.New("held")
@@ -36,6 +37,8 @@ func TestAFailedCheckTellsWhatItGotAndWanted(t *testing.T) {
 		{func(s *spy) { Contains(s, "lost", "lo") }, ""},
 		{func(s *spy) { True(s, false, "not %d", 3) }, "not 3"},
 		{func(s *spy) { True(s, true, "not %d", 3) }, ""},
+		{func(s *spy) { Need(s, false, "not %d", 3) }, "not 3"},
+		{func(s *spy) { Need(s, true, "not %d", 3) }, ""},
 		{func(s *spy) { False(s, true, "not %d", 3) }, "not 3"},
 		{func(s *spy) { False(s, false, "not %d", 3) }, ""},
 		{func(s *spy) { Equal(s, 1, 2, "keys") }, "keys: got 1, want 2"},

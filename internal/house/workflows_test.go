@@ -17,9 +17,7 @@ import (
 func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 	makefile := check.Must(os.ReadFile("Makefile"))(t)
 	files, err := filepath.Glob(".github/workflows/*.yml")
-	if err != nil || len(files) != 2 {
-		t.Fatalf("workflows: %v, %v; want ci and release", files, err)
-	}
+	check.Need(t, err == nil && len(files) == 2, "workflows: %v, %v; want ci and release", files, err)
 	targets := 0
 	for _, file := range files {
 		text := check.Must(os.ReadFile(file))(t)

@@ -113,10 +113,8 @@ func sleep(d time.Duration, hurry chan struct{}) {
 	if d <= 0 {
 		return
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-hurry:
 	}
 }
@@ -287,12 +285,10 @@ func (c *conn) pause(g gate, hurry chan struct{}, wait time.Duration) error {
 	if left <= 0 {
 		return os.ErrDeadlineExceeded
 	}
-	timer := time.NewTimer(min(wait, left))
-	defer timer.Stop()
 	select {
 	case <-g:
 	case <-hurry:
-	case <-timer.C:
+	case <-time.After(min(wait, left)):
 	case <-c.moved:
 	case <-c.closed:
 		return net.ErrClosed

@@ -93,40 +93,29 @@ func (g gate) open() {
 	}
 }
 
-// Freeze holds back all bytes in both directions. New connections are made, as those to
-// a stopped process.
-func (n *Network) Freeze() {
+// shut shuts some gates at once.
+func (n *Network) shut(gates ...*gate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.requests.shut()
-	n.replies.shut()
+	for _, g := range gates {
+		g.shut()
+	}
 }
+
+// Freeze holds back all bytes in both directions. New connections are made, as those to
+// a stopped process.
+func (n *Network) Freeze() { n.shut(&n.requests, &n.replies) }
 
 // FreezeReplies holds back only the replies: the server runs the commands, but the
 // client does not learn the result.
-func (n *Network) FreezeReplies() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.replies.shut()
-}
+func (n *Network) FreezeReplies() { n.shut(&n.replies) }
 
 // Partition holds back all packets, also those that make a connection.
-func (n *Network) Partition() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.requests.shut()
-	n.replies.shut()
-	n.dials.shut()
-}
+func (n *Network) Partition() { n.shut(&n.requests, &n.replies, &n.dials) }
 
 // PartitionReplies holds back all packets from the server, also those that make a
 // connection.
-func (n *Network) PartitionReplies() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.replies.shut()
-	n.dials.shut()
-}
+func (n *Network) PartitionReplies() { n.shut(&n.replies, &n.dials) }
 
 // Heal delivers what was held back and lets bytes flow again. It does not end a delay.
 func (n *Network) Heal() {
@@ -147,12 +136,7 @@ func (n *Network) heal() {
 
 // Suspend simulates clients that do not run. What their timers write is never sent.
 // Replies and new connections wait.
-func (n *Network) Suspend() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.replies.shut()
-	n.running.shut()
-}
+func (n *Network) Suspend() { n.shut(&n.replies, &n.running) }
 
 // Resume ends Suspend, and heals. It closes the connections on which a write was lost:
 // otherwise the client would take another reply for the missing one.

@@ -51,9 +51,7 @@ func TestHeldBackDataArrivesAfterHeal(t *testing.T) {
 		io.WriteString(near, "one")
 		io.WriteString(near, "two")
 		time.Sleep(time.Hour)
-		if len(heard) > 0 {
-			t.Fatal("a packet got through")
-		}
+		check.Need(t, len(heard) == 0, "a packet got through")
 		w.Heal()
 		check.Equal(t, <-heard, "onetwo")
 	})
@@ -135,9 +133,7 @@ func TestRequestsPassIfOnlyRepliesAreFrozen(t *testing.T) {
 		check.Equal(t, <-heard, "request")
 		go io.WriteString(far, "reply")
 		time.Sleep(time.Hour)
-		if len(replies) > 0 {
-			t.Fatal("a reply got through")
-		}
+		check.Need(t, len(replies) == 0, "a reply got through")
 		w.Heal()
 		check.Equal(t, <-replies, "reply")
 	})
@@ -203,9 +199,8 @@ func TestDataThatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 		for name, begin := range trouble {
 			begin()
 			near.SetReadDeadline(time.Now().Add(time.Second))
-			if n, err := near.Read(make([]byte, 3)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatalf("%s: %d bytes, %v", name, n, err)
-			}
+			n, err := near.Read(make([]byte, 3))
+			check.Need(t, n <= 0 && errors.Is(err, os.ErrDeadlineExceeded), "%s: %d bytes, %v", name, n, err)
 		}
 		w.Heal()
 		near.SetReadDeadline(time.Time{})
@@ -299,9 +294,8 @@ func TestADelayAffectsBothDirectionsAndManyPacketsAtOnce(t *testing.T) {
 		io.WriteString(near, "last words")
 		near.Close()
 		got := make([]byte, 10)
-		if _, err := io.ReadFull(far, got); err != nil || string(got) != "last words" {
-			t.Errorf("closing lost what was on its way: %q, %v", got, err)
-		}
+		_, err := io.ReadFull(far, got)
+		check.True(t, err == nil && string(got) == "last words", "closing lost what was on its way: %q, %v", got, err)
 	})
 }
 

@@ -230,14 +230,21 @@ const stopGrace = 5 * time.Second
 // Stop shuts the server down, also a frozen one, waits until it has ended and removes
 // its directory. Afterwards Restart fails, and further calls of Stop do nothing.
 func (c *Child) Stop() error {
+	return c.locked("stop", func() error {
+		if c.stopped {
+			return nil
+		}
+		c.stopped = true
+		return errors.Join(c.proc.terminate(stopGrace), c.dir.remove())
+	})
+}
+
+// locked calls f while no other method runs. Its error says what f does.
+func (c *Child) locked(what string, f func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
-		return nil
-	}
-	c.stopped = true
-	if err := errors.Join(c.proc.terminate(stopGrace), c.dir.remove()); err != nil {
-		return fmt.Errorf("stop the redis child: %w", err)
+	if err := f(); err != nil {
+		return fmt.Errorf("%s the redis child: %w", what, err)
 	}
 	return nil
 }
@@ -245,12 +252,7 @@ func (c *Child) Stop() error {
 // Kill ends the server like a crash and returns when it has ended. The port and the
 // directory stay for Restart. Kill returns nil if the server does not run.
 func (c *Child) Kill() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.proc.kill(); err != nil {
-		return fmt.Errorf("kill the redis child: %w", err)
-	}
-	return nil
+	return c.locked("kill", func() error { return c.proc.kill() })
 }
 
 // Restart starts a killed server again on the same port: empty, or with its data if
@@ -271,36 +273,23 @@ func (c *Child) Restart(ctx context.Context) error {
 // Erase removes the data of a killed server, so that the next Restart starts empty.
 // It returns an error if the server runs or was stopped.
 func (c *Child) Erase() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped || c.proc.running() {
-		return errors.New("erase the redis child: it was not killed")
-	}
-	if err := c.dir.empty(); err != nil {
-		return fmt.Errorf("erase the redis child: %w", err)
-	}
-	return nil
+	return c.locked("erase", func() error {
+		if c.stopped || c.proc.running() {
+			return errors.New("it was not killed")
+		}
+		return c.dir.empty()
+	})
 }
 
 // Freeze suspends the server until Continue: its connections stay open and it does
 // not answer. On Linux the server has stopped when Freeze returns; elsewhere it may
 // run a little longer. On Windows Freeze always fails.
 func (c *Child) Freeze() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.proc.freeze(); err != nil {
-		return fmt.Errorf("freeze the redis child: %w", err)
-	}
-	return nil
+	return c.locked("freeze", func() error { return c.proc.freeze() })
 }
 
 // Continue resumes a frozen server. It does nothing for a server that runs. On
 // Windows it always fails.
 func (c *Child) Continue() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.proc.resume(); err != nil {
-		return fmt.Errorf("continue the redis child: %w", err)
-	}
-	return nil
+	return c.locked("continue", func() error { return c.proc.resume() })
 }

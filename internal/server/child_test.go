@@ -58,9 +58,8 @@ func wantPong(t *testing.T, conn net.Conn) {
 	t.Helper()
 	check.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	got := make([]byte, len("+PONG\r\n"))
-	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "+PONG\r\n" {
-		t.Fatalf("the answer to a PING is %q, %v", got, err)
-	}
+	_, err := io.ReadFull(conn, got)
+	check.Need(t, err == nil && string(got) == "+PONG\r\n", "the answer to a PING is %q, %v", got, err)
 }
 
 func directory(t *testing.T, rdb *redis.Client) string {
@@ -123,9 +122,7 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
 	dir := directory(t, client(t, c.Addr()))
-	if !exists(dir) {
-		t.Fatalf("there is no directory %q to begin with", dir)
-	}
+	check.Need(t, exists(dir), "there is no directory %q to begin with", dir)
 	check.OK(t, c.Stop())
 	check.True(t, !exists(dir), "%s is still there", dir)
 	check.True(t, !answers(c.Addr()), "it still answers")
@@ -153,9 +150,8 @@ func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 	ping(t, conn)
 	check.OK(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 	var timeout net.Error
-	if n, err := conn.Read(make([]byte, 16)); !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Fatalf("a frozen server answered with %d bytes, %v", n, err)
-	}
+	n, err := conn.Read(make([]byte, 16))
+	check.Need(t, errors.As(err, &timeout) && timeout.Timeout(), "a frozen server answered with %d bytes, %v", n, err)
 
 	check.OK(t, c.Continue())
 	wantPong(t, conn)
@@ -169,17 +165,14 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 	check.True(t, c.Restart(t.Context()) != nil, "a running server was restarted")
 
 	check.OK(t, c.Kill())
-	if answers(addr) {
-		t.Fatal("it answers after Kill")
-	}
+	check.Need(t, !answers(addr), "it answers after Kill")
 	check.Is(t, c.Kill(), nil, "a second Kill says")
 
 	check.OK(t, c.Restart(t.Context()))
 	check.True(t, c.Addr() == addr && c.PID() != pid && c.PID() != 0,
 		"it was %s as process %d, and is %s as process %d", addr, pid, c.Addr(), c.PID())
-	if n, err := client(t, addr).DBSize(t.Context()).Result(); n != 0 || err != nil {
-		t.Errorf("it restarted with %d keys, %v", n, err)
-	}
+	n, err := client(t, addr).DBSize(t.Context()).Result()
+	check.True(t, n == 0 && err == nil, "it restarted with %d keys, %v", n, err)
 }
 
 func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {

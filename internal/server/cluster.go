@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,12 +35,8 @@ const slots = 16384
 // serves. ctx limits the start. It takes about 2 s, because a node of a new cluster
 // does not serve earlier.
 func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
-	if o.Masters == 0 {
-		o.Masters = 3
-	}
-	if o.NodeTimeout == 0 {
-		o.NodeTimeout = time.Second
-	}
+	o.Masters = cmp.Or(o.Masters, 3)
+	o.NodeTimeout = cmp.Or(o.NodeTimeout, time.Second)
 	c := &Cluster{masters: o.Masters}
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Stop())

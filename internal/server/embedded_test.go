@@ -84,9 +84,8 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
 		defer rdb.Close()
-		if n, err := rdb.Get(t.Context(), "n").Int(); n != 5000 {
-			t.Errorf("%d of 5000 commands were done, %v", n, err)
-		}
+		n, err := rdb.Get(t.Context(), "n").Int()
+		check.True(t, n == 5000, "%d of 5000 commands were done, %v", n, err)
 	})
 }
 

@@ -16,18 +16,14 @@ import (
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(20 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("still waiting for %s", what)
-		}
+		check.Need(t, !time.Now().After(limit), "still waiting for %s", what)
 	}
 }
 
 func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 	t.Parallel()
 	r := ReplicatedForTest(t, ReplicatedOptions{Replicas: 2})
-	if len(r.Nodes()) != 3 || r.Nodes()[0] != r.Master() || len(r.Replicas()) != 2 {
-		t.Fatalf("it has %d nodes", len(r.Nodes()))
-	}
+	check.Need(t, len(r.Nodes()) == 3 && r.Nodes()[0] == r.Master() && len(r.Replicas()) == 2, "it has %d nodes", len(r.Nodes()))
 	check.OK(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
 	heir := r.Replicas()[1]
 	rdb := client(t, heir.Addr())
@@ -100,9 +96,7 @@ func TestGroupsEndWithTheTest(t *testing.T) {
 		w := SentinelGroupForTest(t, SentinelOptions{})
 		addrs = append(append(addrs, w.Sentinels()...), w.Master().Addr())
 	})
-	if v.failed != "" || len(addrs) != 9 {
-		t.Fatalf("%d servers, %s", len(addrs), v.failed)
-	}
+	check.Need(t, v.failed == "" && len(addrs) == 9, "%d servers, %s", len(addrs), v.failed)
 	for _, f := range v.cleanups {
 		f()
 	}

@@ -39,12 +39,8 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	listening := rdb.Subscribe(ctx, "c")
 	defer listening.Close()
 	put(first)
-	if s.began[first] == "" {
-		t.Fatal("the server is not kept for another test")
-	}
-	if again := take(); again != first {
-		t.Fatal("the second test has another server")
-	}
+	check.Need(t, s.began[first] != "", "the server is not kept for another test")
+	check.Need(t, take() == first, "the second test has another server")
 	fresh := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
 	defer fresh.Close()
 	check.Equal(t, fresh.PubSubNumSub(ctx, "c").Val()["c"], 0, "clients of the first test are connected")

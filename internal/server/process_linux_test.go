@@ -104,24 +104,17 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	lines := bufio.NewReader(stdout)
 	addr := check.Must(lines.ReadString('\n'))(t)
 	addr = strings.TrimSpace(addr)
-	if line, err := lines.ReadString('\n'); line != "thread gone\n" {
-		t.Fatalf("the parent says %q, %v", line, err)
-	}
-	if !answers(addr) {
-		t.Fatalf("no child answers on %q once the thread that asked for it is gone", addr)
-	}
+	line, err := lines.ReadString('\n')
+	check.Need(t, line == "thread gone\n", "the parent says %q, %v", line, err)
+	check.Need(t, answers(addr), "no child answers on %q once the thread that asked for it is gone", addr)
 	check.Equal(t, folders(), 1, "directories beside a start")
 
 	check.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for end := time.Now().Add(10 * time.Second); answers(addr); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the child on %s outlived its parent", addr)
-		}
+		check.Need(t, !time.Now().After(end), "the child on %s outlived its parent", addr)
 	}
 	for end := time.Now().Add(10 * time.Second); folders() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the directory of the killed child stays")
-		}
+		check.Need(t, !time.Now().After(end), "the directory of the killed child stays")
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,9 +37,7 @@ const (
 // StartSentinelGroup starts the servers and the Sentinels. It returns when the
 // Sentinels know all servers and each other. ctx limits the start.
 func StartSentinelGroup(ctx context.Context, o SentinelOptions) (*SentinelGroup, error) {
-	if o.Replicas == 0 {
-		o.Replicas = 2
-	}
+	o.Replicas = cmp.Or(o.Replicas, 2)
 	r, err := StartReplicated(ctx, ReplicatedOptions{Replicas: o.Replicas, Args: o.Args})
 	if err != nil {
 		return nil, err

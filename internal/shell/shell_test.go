@@ -47,16 +47,13 @@ func arguments(t *testing.T, sh, line string) []string {
 	var errs bytes.Buffer
 	run.Stderr = &errs
 	out, err := run.Output()
-	if err != nil || errs.Len() > 0 {
-		t.Fatalf("%s: %s: %v %s", sh, line, err, &errs)
-	}
+	check.Need(t, err == nil && errs.Len() == 0, "%s: %s: %v %s", sh, line, err, &errs)
 	if made, err := os.ReadDir(run.Dir); err != nil || len(made) > 0 {
 		t.Fatalf("%s: %s makes %v, %v", sh, line, made, err)
 	}
 	got := strings.Split(string(out), "\x00")
-	if last := got[len(got)-1]; last != "" {
-		t.Fatalf("%s: %s prints %q", sh, line, last)
-	}
+	last := got[len(got)-1]
+	check.Need(t, last == "", "%s: %s prints %q", sh, line, last)
 	return got[:len(got)-1]
 }
 
@@ -72,12 +69,9 @@ func checkLine(t *testing.T, sh string, words ...string) {
 	if !ok {
 		return
 	}
-	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
-		t.Fatalf("%q is not printable ASCII", line)
-	}
-	if got := arguments(t, sh, line); !slices.Equal(got, words) {
-		t.Fatalf("%s takes %s\nfor  %.200q\nwant %.200q", sh, line, got, words)
-	}
+	check.Need(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%q is not printable ASCII", line)
+	got := arguments(t, sh, line)
+	check.Need(t, slices.Equal(got, words), "%s takes %s\nfor  %.200q\nwant %.200q", sh, line, got, words)
 }
 
 func needSh(t testing.TB) {

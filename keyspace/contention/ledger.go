@@ -3,6 +3,7 @@
 package contention
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -133,10 +134,7 @@ func (g *Ledger) Event(e keyspace.Event) {
 
 // passed takes that the locks are known up to a time.
 func (g *Ledger) passed(at time.Time) {
-	if g.watched.From.IsZero() {
-		g.watched.From = at
-	}
-	g.watched.Until = keyspace.Later(g.watched.Until, at)
+	g.watched = Span{cmp.Or(g.watched.From, at), keyspace.Later(g.watched.Until, at)}
 }
 
 // gone returns the lock without holders and waiters.

@@ -179,9 +179,7 @@ func (a *account) names(f *keyspace.Format) names {
 		if t.deletes {
 			continue
 		}
-		if n.clients[t.token] == "" {
-			n.clients[t.token] = t.client
-		}
+		n.clients[t.token] = cmp.Or(n.clients[t.token], t.client)
 		if n.labels[t.client] == "" && f != nil {
 			n.labels[t.client] = f.Label(a.last.Key, t.token, t.at)
 		}

@@ -64,9 +64,7 @@ func TestLocksWrittenByHandAreNamed(t *testing.T) {
 			Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3}},
 		}, 30 * time.Second},
 	}
-	if len(snap.Locks) != len(want) {
-		t.Fatalf("found %q", keys(snap))
-	}
+	check.Need(t, len(snap.Locks) == len(want), "found %q", keys(snap))
 	for i, w := range want {
 		checkLock(t, *snap.Locks[i], w.lock, snap.At, w.ttl)
 	}
@@ -88,9 +86,7 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	)
 	load(t, rdb, []string{"SET", key, value}, []string{"HSET", "lock:\xff\x00", "\x1b]52;c;\x07", "2"})
 	snap := scan(t, rdb)
-	if len(snap.Locks) != 2 {
-		t.Fatalf("found %q", keys(snap))
-	}
+	check.Need(t, len(snap.Locks) == 2, "found %q", keys(snap))
 	if l := snap.Locks[0]; l.Key != key || l.Holders[0].ID != value || l.Kind != keyspace.Unknown {
 		t.Errorf("found %+v", l)
 	}

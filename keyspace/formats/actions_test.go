@@ -191,9 +191,8 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < ttl-time.Minute {
 		t.Errorf("the key has %v left, want %v, or no end", left, ttl)
 	}
-	if _, err := releaser(rdb).Expire(t.Context(), now, time.Minute); !errors.Is(err, keyspace.ErrChanged) {
-		t.Errorf("it has a deadline, and was given one: %v", err)
-	}
+	_, err := releaser(rdb).Expire(t.Context(), now, time.Minute)
+	check.True(t, errors.Is(err, keyspace.ErrChanged), "it has a deadline, and was given one: %v", err)
 }
 
 // later returns the action that sets a later deadline of a lock.
@@ -410,9 +409,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				seen.Holders = seen.Holders[:1]
 				check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 				left := holders(t, rdb)
-				if len(left) != len(others) {
-					t.Fatalf("%d holders are left, want %d", len(left), len(others))
-				}
+				check.Need(t, len(left) == len(others), "%d holders are left, want %d", len(left), len(others))
 				for i, h := range left {
 					check.True(t, h.ID == others[i].ID && h.Count == others[i].Count && h.Mode == others[i].Mode,
 						"left is %+v, want %+v", h, others[i])
@@ -462,9 +459,8 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
 			seen := only(t, rdb, c.key)
 			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
-			if got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result(); err != nil || got[1] != c.want {
-				t.Errorf("a waiter gets %q, %v", got, err)
-			}
+			got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result()
+			check.True(t, err == nil && got[1] == c.want, "a waiter gets %q, %v", got, err)
 			left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val()))
 			check.True(t, slices.Equal(left, c.left), "it left %q, want %q", left, c.left)
 		})

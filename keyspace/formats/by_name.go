@@ -181,7 +181,7 @@ func byName() []keyspace.Format {
 				"the name begins with rq:scheduler-lock:"),
 			Prefixes: []string{"rq:scheduler-lock:"},
 			// The flag for cleaned registries looks like a lock.
-			Companion: func(key string) bool { return strings.HasPrefix(key, "rq:clean_registries:") },
+			Companion: begins("rq:clean_registries:"),
 			Samples:   []keyspace.Sample{opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
 		}),
 		// The job locks of Python's arq. A worker sets the flag.

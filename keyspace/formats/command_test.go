@@ -53,9 +53,8 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 				seen.Node = addr
 				line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 				for _, want := range []string{"1", "0"} {
-					if got := paste(t, line); got != want {
-						t.Fatalf("%s\nanswers %q, want %q", line, got, want)
-					}
+					got := paste(t, line)
+					check.Need(t, got == want, "%s\nanswers %q, want %q", line, got, want)
 				}
 				for _, h := range holders(t, rdb) {
 					check.True(t, !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }),

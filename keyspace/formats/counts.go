@@ -16,12 +16,7 @@ func redissonCount() keyspace.Format {
 			"the value is a small number, and the key has no TTL"),
 		ShowsWaiters: true,
 		Type:         "string",
-		Probe: func(key, first string) keyspace.Confidence {
-			if !digits(first, 1, 4) || countsOtherwise(key) {
-				return keyspace.No
-			}
-			return keyspace.Possible // a probe does not know the subscribers
-		},
+		Probe:        probeCount,
 		Channels: func(e keyspace.Entry) []string {
 			return []string{redissonName(redissonSemaphore, e.Key), redissonName(redissonLatch, e.Key)}
 		},
@@ -44,6 +39,14 @@ func redissonCount() keyspace.Format {
 			keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Remaining: 3},
 			"SET desks 3")},
 	}
+}
+
+// probeCount is the Probe of a small number. It does not know the subscribers and the TTL.
+func probeCount(key, first string) keyspace.Confidence {
+	if !digits(first, 1, 4) || countsOtherwise(key) {
+		return keyspace.No
+	}
+	return keyspace.Possible
 }
 
 // Prefixes of the channels on which Redisson's clients wait.
@@ -79,12 +82,7 @@ func dramatiq() keyspace.Format {
 			"the value is a small number, and the key expires within a quarter of an hour"),
 		Type:          "string",
 		MaxConfidence: keyspace.Possible,
-		Probe: func(key, first string) keyspace.Confidence {
-			if !digits(first, 1, 4) || countsOtherwise(key) {
-				return keyspace.No
-			}
-			return keyspace.Possible
-		},
+		Probe:         probeCount,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			out, ok := count(e.Value)
 			if !ok || !digits(e.Value, 1, 4) || countsOtherwise(e.Key) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {

@@ -92,9 +92,8 @@ func checkLock(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Dur
 	t.Helper()
 	left, ok := got.TTL(at)
 	check.True(t, ok == (ttl > 0) && ((left-ttl).Abs() <= tolerance(got) || !ok), "%s: %v left (%v), want %v", got.Key, left, ok, ttl)
-	if got.Format != "" && (len(got.Evidence) == 0 || !slices.Equal(got.Evidence[1:], want.Evidence)) {
-		t.Errorf("%s: goes by %q, want what it tells and %q", got.Key, got.Evidence, want.Evidence)
-	}
+	check.False(t, got.Format != "" && (len(got.Evidence) == 0 || !slices.Equal(got.Evidence[1:], want.Evidence)),
+		"%s: goes by %q, want what it tells and %q", got.Key, got.Evidence, want.Evidence)
 	check.True(t, bare(got) == bare(want), "%s: found\n%s, want\n%s", got.Key, bare(got), bare(want))
 }
 
@@ -120,9 +119,7 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 						sample.Want.Format, sample.Want.NoTTL = f.Name, f.NoTTL
 						load(t, rdb, sample.Commands...)
 						snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: sample.Want.Confidence})
-						if len(snap.Locks) != 1 {
-							t.Fatalf("found %d locks, want one: %v", len(snap.Locks), keys(snap))
-						}
+						check.Need(t, len(snap.Locks) == 1, "found %d locks, want one: %v", len(snap.Locks), keys(snap))
 						checkLock(t, *snap.Locks[0], sample.Want, snap.At, sample.TTL)
 					})
 				}
@@ -202,9 +199,7 @@ func TestAReaderHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rw:catalog"}})
-	if len(snap.Locks) != 1 {
-		t.Fatalf("found %v", keys(snap))
-	}
+	check.Need(t, len(snap.Locks) == 1, "found %v", keys(snap))
 	for i, want := range []time.Duration{11 * time.Second, 21 * time.Second, 30 * time.Second} {
 		h := snap.Locks[0].Holders[i]
 		got := h.Expires.Sub(snap.At)

@@ -62,9 +62,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			await := func(what string, so func() bool) {
 				t.Helper()
 				for until := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
-					if time.Now().After(until) {
-						t.Fatalf("not within a minute: %s; %+v", what, locks())
-					}
+					check.Need(t, !time.Now().After(until), "not within a minute: %s; %+v", what, locks())
 				}
 			}
 			await("the large value", func() bool { return oversized("lock:large") })

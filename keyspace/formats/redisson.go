@@ -20,12 +20,8 @@ func redisson() keyspace.Format {
 		Type:         "hash",
 		Probe:        probeIf(keyspace.Certain, redissonOwner),
 		Companion: func(key string) bool {
-			for _, prefix := range [...]string{redissonTimeouts, redissonFence, "redisson_unlock_latch"} {
-				if rest, ok := strings.CutPrefix(key, prefix); ok && strings.HasPrefix(rest, ":") {
-					return true
-				}
-			}
-			return false
+			return strings.HasPrefix(key, redissonTimeouts+":") || strings.HasPrefix(key, redissonFence+":") ||
+				strings.HasPrefix(key, "redisson_unlock_latch:")
 		},
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{

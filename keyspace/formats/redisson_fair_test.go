@@ -111,9 +111,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 			check.OK(t, err, "waiting for %s, after %v", state, seen)
 			seen = append(seen, events...)
 			for _, l := range f.Known().Locks {
-				if l.Key != key {
-					t.Fatalf("a second lock %q", l.Key)
-				}
+				check.Need(t, l.Key == key, "a second lock %q", l.Key)
 				if l.State(f.Known().At) == state {
 					return *l
 				}
@@ -153,9 +151,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	host, port, _ := net.SplitHostPort(free.Node)
 	words := strings.Fields(strings.ReplaceAll(keyspace.WakeCommand(everyFormat, free, at), "'", ""))
 	want := []string{"redis-cli", "-h", host, "-p", port, "PUBLISH", "redisson_lock__channel:{gate}:" + alive, "0"}
-	if !slices.Equal(words, want) {
-		t.Fatalf("%q, want %q", words, want)
-	}
+	check.Need(t, slices.Equal(words, want), "%q, want %q", words, want)
 	load(t, rdb, words[5:])
 	if msg, err := waker.ReceiveMessage(ctx); err != nil || msg.Payload != "0" {
 		t.Errorf("%v, %v", msg, err)

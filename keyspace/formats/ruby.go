@@ -84,15 +84,8 @@ func redisSemaphoreRB() keyspace.Format {
 		Prefixes:     []string{rubySemaphore, uniqueJobs},
 		Match:        ends(rubyGrabbed),
 		Companion: func(key string) bool {
-			if !strings.HasPrefix(key, rubySemaphore) {
-				return false
-			}
-			for _, part := range [...]string{rubyAvailable, ":EXISTS", ":VERSION"} {
-				if strings.HasSuffix(key, part) {
-					return true
-				}
-			}
-			return false
+			return strings.HasPrefix(key, rubySemaphore) &&
+				(strings.HasSuffix(key, rubyAvailable) || strings.HasSuffix(key, ":EXISTS") || strings.HasSuffix(key, ":VERSION"))
 		},
 		Related: beside("list", rubyFree),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {

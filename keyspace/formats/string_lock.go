@@ -102,16 +102,9 @@ func anyKey(base keyspace.Confidence) func(string, bool) keyspace.Confidence {
 	return token{known: true, baseConfidence: base}.confidence
 }
 
-// begins matches names that have one of the prefixes and are longer.
-func begins(prefixes ...string) func(string) bool {
-	return func(key string) bool {
-		for _, p := range prefixes {
-			if len(key) > len(p) && strings.HasPrefix(key, p) {
-				return true
-			}
-		}
-		return false
-	}
+// begins matches names that have the prefix and are longer.
+func begins(prefix string) func(string) bool {
+	return func(key string) bool { return len(key) > len(prefix) && strings.HasPrefix(key, prefix) }
 }
 
 // ends matches names that have the suffix and are longer.

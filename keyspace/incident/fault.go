@@ -46,9 +46,7 @@ func (t *track) faultOf(h hold, until time.Time) (f fault, ok bool) {
 	if f.cause == "" {
 		return f, false
 	}
-	if f.from.IsZero() {
-		f.from = until
-	}
+	f.from = cmp.Or(f.from, until)
 	f.blocked, f.clients, _ = t.waits.over(f.from, until)
 	return f, true
 }

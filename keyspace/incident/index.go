@@ -107,13 +107,19 @@ func (l *indexLog) moment(kind byte, at time.Time) {
 	l.time(at)
 }
 
-func (l *indexLog) text(s string) {
-	n, known := l.texts[s]
+// numbered adds the number of a value, and reports whether it is a new one.
+func numbered[T comparable](l *indexLog, all map[T]int, value T) (fresh bool) {
+	n, known := all[value]
 	if !known {
-		n = len(l.texts)
-		l.texts[s] = n
+		n = len(all)
+		all[value] = n
 	}
-	if l.int(int64(n)); !known {
+	l.int(int64(n))
+	return !known
+}
+
+func (l *indexLog) text(s string) {
+	if numbered(l, l.texts, s) {
 		l.bytes(s)
 	}
 }
@@ -134,12 +140,7 @@ func (l *indexLog) json(kind byte, v any) {
 // lock begins an entry of a lock.
 func (l *indexLog) lock(kind byte, t *track, at time.Time) {
 	l.moment(kind, at)
-	n, known := l.locks[t.id]
-	if !known {
-		n = len(l.locks)
-		l.locks[t.id] = n
-	}
-	if l.int(int64(n)); !known {
+	if numbered(l, l.locks, t.id) {
 		l.int(int64(t.id.DB))
 		l.bytes(t.id.Key)
 		l.text(t.format)
@@ -274,29 +275,28 @@ func (r *indexReader) json(v any) {
 }
 
 func (r *indexReader) text() string {
-	switch n := r.int(); {
-	case n >= 0 && n < int64(len(r.texts)):
-		return r.texts[n]
-	case n == int64(len(r.texts)):
-		r.texts = append(r.texts, string(r.bytes(r.int())))
-		return r.texts[n]
+	return known(r, &r.texts, func() string { return string(r.bytes(r.int())) })
+}
+
+// known returns the value with the next number: an earlier one, or a new one that is read.
+func known[T any](r *indexReader, all *[]T, read func() T) (value T) {
+	n := r.int()
+	if n == int64(len(*all)) {
+		*all = append(*all, read())
 	}
-	r.err = errIndex
-	return ""
+	if n < 0 || n >= int64(len(*all)) {
+		r.err = errIndex
+		return value
+	}
+	return (*all)[n]
 }
 
 // lock reads a lock.
 func (r *indexReader) lock(b *Builder) *track {
-	switch n := r.int(); {
-	case n >= 0 && n < int64(len(r.locks)):
-		return r.locks[n]
-	case n == int64(len(r.locks)):
+	return known(r, &r.locks, func() *track {
 		id := keyspace.ID{DB: int(r.int()), Key: string(r.bytes(r.int()))}
-		r.locks = append(r.locks, b.track(id, r.text()))
-		return r.locks[n]
-	}
-	r.err = errIndex
-	return nil
+		return b.track(id, r.text())
+	})
 }
 
 // of reads an entry of a lock, and applies it.

@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -102,10 +103,7 @@ func (t *track) idle() bool { return len(t.open) == 0 && t.waits.now() == 0 }
 
 // stretch extends the time in which the lock was seen.
 func (t *track) stretch(at time.Time) {
-	if t.seen.from.IsZero() {
-		t.seen.from = at
-	}
-	t.seen.to = keyspace.Later(t.seen.to, at)
+	t.seen = span{cmp.Or(t.seen.from, at), keyspace.Later(t.seen.to, at)}
 }
 
 // waiting returns how many clients wait that do not count as dead.
@@ -147,11 +145,7 @@ func (t *track) find(id string) int {
 func (t *track) add(now hold, at time.Time) {
 	t.stretch(at)
 	if len(t.open) == 0 {
-		from := now.seen
-		if !now.began.IsZero() {
-			from = now.began
-		}
-		t.handOff(&now, from)
+		t.handOff(&now, now.from())
 	}
 	t.open = append(t.open, now)
 	t.freed = time.Time{}
@@ -237,13 +231,7 @@ func (h *hold) update(l *keyspace.Lock) {
 	if len(l.Holders) == 1 && (l.Renewals > h.renewals || l.Renewed.After(h.renewed)) {
 		h.renewals, h.renewed = max(l.Renewals, h.renewals), l.Renewed
 	}
-	from := h.renewed
-	if from.IsZero() {
-		from = h.read
-	}
-	if from.IsZero() {
-		from = h.began
-	}
+	from := cmp.Or(h.renewed, h.read, h.began)
 	if !from.IsZero() && h.expires.After(from) {
 		h.ttl = setting(h.expires.Sub(from))
 	}
@@ -262,9 +250,7 @@ func setting(left time.Duration) time.Duration {
 // merge adds what a later read knows of the holder.
 func (h *hold) merge(now keyspace.Holder) {
 	h.DisconnectedAt = now.DisconnectedAt
-	if now.Addr != "" {
-		h.Addr = now.Addr
-	}
+	h.Addr = cmp.Or(now.Addr, h.Addr)
 	if now.Renewed.After(h.renewed) {
 		h.renewed = now.Renewed
 		h.renewals++
@@ -273,20 +259,10 @@ func (h *hold) merge(now keyspace.Holder) {
 }
 
 // from returns when the hold began, or was first seen.
-func (h *hold) from() time.Time {
-	if h.began.IsZero() {
-		return h.seen
-	}
-	return h.began
-}
+func (h *hold) from() time.Time { return cmp.Or(h.began, h.seen) }
 
 // until returns the end of the hold, or at if it lasts.
-func (h *hold) until(at time.Time) time.Time {
-	if h.ended.IsZero() {
-		return at
-	}
-	return h.ended
-}
+func (h *hold) until(at time.Time) time.Time { return cmp.Or(h.ended, at) }
 
 // finish records the end of an open hold.
 func (t *track) finish(h hold, end keyspace.EventKind, at time.Time) {

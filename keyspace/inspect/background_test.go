@@ -237,9 +237,7 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 			check.True(t, events[0].Kind == keyspace.Lost, "the restart lost the lock, and it is %s", events[0].Kind)
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the lock is gone, and there is no event")
-		}
+		check.Need(t, !time.Now().After(deadline), "the lock is gone, and there is no event")
 	}
 }
 
@@ -297,16 +295,12 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 		if s.Watch.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("followed %+v", s.Watch)
-		}
+		check.Need(t, !time.Now().After(deadline), "followed %+v", s.Watch)
 	}
 	do(t, admin, "DEL", "lock:a")
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		events, _, err := f.Next(t.Context())
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("no release: %v", err)
-		}
+		check.Need(t, err == nil && !time.Now().After(deadline), "no release: %v", err)
 		if len(events) > 0 && events[0].Kind == keyspace.Released {
 			return
 		}
@@ -332,9 +326,7 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 			if so(append(events, s.Events...), s) {
 				return
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("still waiting for %s, following by %+v", what, s.Watch)
-			}
+			check.Need(t, !time.Now().After(deadline), "still waiting for %s, following by %+v", what, s.Watch)
 		}
 	}
 	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Watch.Mode == keyspace.Notifications })
@@ -355,9 +347,7 @@ func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool)
 		if so(s) {
 			return s
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it stays at %q, %+v", keys(s), s.Watch)
-		}
+		check.Need(t, !time.Now().After(deadline), "it stays at %q, %+v", keys(s), s.Watch)
 	}
 }
 
@@ -379,9 +369,7 @@ func TestWithoutHelloTheWatcherDoesNotWaitForPushes(t *testing.T) {
 			f := follow(rdb, justTokens())
 			defer f.Close()
 			followed(t, f, func(s keyspace.Snapshot) bool {
-				if s.Watch.Mode == keyspace.Push {
-					t.Fatal("it waits for pushes")
-				}
+				check.Need(t, s.Watch.Mode != keyspace.Push, "it waits for pushes")
 				why := strings.ToLower(strings.Join(s.Watch.Limitations, "; "))
 				return s.Complete && s.Watch.Mode == c.want && (c.want != keyspace.Polling || strings.Contains(why, "hello"))
 			})
@@ -419,9 +407,8 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	defer live.Close()
 	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
 		s := check.Must(live.Snapshot(t.Context()))(t)
-		if skew := s.Server.Skew; skew.Abs() > 1500*time.Millisecond {
-			t.Fatalf("after %v the clock of this very machine is %v off", time.Since(began), skew)
-		}
+		skew := s.Server.Skew
+		check.Need(t, skew.Abs() <= 1500*time.Millisecond, "after %v the clock of this very machine is %v off", time.Since(began), skew)
 	}
 }
 
@@ -507,9 +494,8 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 		return keyspace.Lock{Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
 	}
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
-	if s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}}); len(s.Locks) != len(want) {
-		t.Fatalf("found %d locks", len(s.Locks))
-	}
+	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
+	check.Need(t, len(s.Locks) == len(want), "found %d locks", len(s.Locks))
 	check.True(t, exact >= len(want)/4, "only %d of %d are known to the millisecond", exact, len(want))
 }
 

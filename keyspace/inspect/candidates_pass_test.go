@@ -24,14 +24,11 @@ func TestCandidatesTakeTurns(t *testing.T) {
 					found = append(found, possible(visited+i, now.Add(time.Minute)))
 				}
 			}
-			if locks := h.split(found, int64(visited), now); len(locks) != 0 {
-				t.Fatalf("%d candidates are taken for locks", len(locks))
-			}
+			locks := h.split(found, int64(visited), now)
+			check.Need(t, len(locks) == 0, "%d candidates are taken for locks", len(locks))
 		}
 		h.endPass()
-		if len(h.known) > maxCandidates {
-			t.Fatalf("%d are watched at a time", len(h.known))
-		}
+		check.Need(t, len(h.known) <= maxCandidates, "%d are watched at a time", len(h.known))
 		for key := range h.known {
 			watched[key] = true
 		}
@@ -71,9 +68,7 @@ func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 			h.split(found, int64(visited), now)
 		}
 		h.endPass()
-		if read > maxCandidateReads+page {
-			t.Fatalf("a walk read %d possible keys", read)
-		}
+		check.Need(t, read <= maxCandidateReads+page, "a walk read %d possible keys", read)
 	}
 	check.True(t, len(h.known) == 1, "%d keys are watched, want the last one", len(h.known))
 }
@@ -95,9 +90,7 @@ func TestKeysThatAreReadInVainTakeTurns(t *testing.T) {
 			}
 			weak += page
 		}
-		if weak > maxWeakReads+page {
-			t.Fatalf("a pass read %d keys", weak)
-		}
+		check.Need(t, weak <= maxWeakReads+page, "a pass read %d keys", weak)
 		h.endPass()
 	}
 	check.True(t, len(read) >= keys, "%d of %d keys were ever read", len(read), keys)

@@ -77,9 +77,7 @@ func TestAKeyWhoseDeadlineIsMovedOnIsALock(t *testing.T) {
 			do(t, rdb, "PEXPIRE", "session", 1_800_000) // used, and extended to half an hour each time
 		}
 	})
-	if !slices.Equal(keys(s), []string{"job"}) {
-		t.Fatalf("found %q", keys(s))
-	}
+	check.Need(t, slices.Equal(keys(s), []string{"job"}), "found %q", keys(s))
 	l := s.Locks[0]
 	check.True(t, l.Confidence == keyspace.Likely && len(l.Evidence) == 2 && strings.Contains(l.Evidence[1], "moved later 2 times"),
 		"%v for %q", l.Confidence, l.Evidence)
@@ -101,9 +99,8 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 			}
 		}
 	})
-	if !slices.Equal(keys(s), []string{"job"}) || !strings.Contains(s.Locks[0].Evidence[1], "another value 2 times") {
-		t.Fatalf("found %+v", s.Locks)
-	}
+	check.Need(t, slices.Equal(keys(s), []string{"job"}) && strings.Contains(s.Locks[0].Evidence[1], "another value 2 times"),
+		"found %+v", s.Locks)
 }
 
 // A candidate that was confirmed stays confirmed: when it is acquired again, it
@@ -119,9 +116,7 @@ func TestAConfirmedCandidateIsRemembered(t *testing.T) {
 			do(t, rdb, "SET", "job", "perhaps:two", "PX", 9_000)
 		}
 	})
-	if !slices.Equal(keys(s), []string{"job"}) || s.Locks[0].Holders[0].ID != "perhaps:two" {
-		t.Fatalf("found %+v", s.Locks)
-	}
+	check.Need(t, slices.Equal(keys(s), []string{"job"}) && s.Locks[0].Holders[0].ID == "perhaps:two", "found %+v", s.Locks)
 }
 
 func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {

@@ -65,9 +65,8 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		}
 		do(t, old, "PEXPIRE", "kept", 600_000)
 		do(t, rdb, "PEXPIRE", "kept", 600_000)
-		if known := keys(next(t, w)); !slices.Contains(known, "confirmed") {
-			t.Fatalf("known before: %q", known)
-		}
+		known := keys(next(t, w))
+		check.Need(t, slices.Contains(known, "confirmed"), "known before: %q", known)
 		do(t, old, "DEL", "late")
 		for ended := false; !ended; { // takes the events, as a watcher in the background does
 			events, _, err := w.Next(t.Context())
@@ -148,9 +147,8 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 	follow := func(so func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); !so(); {
-			if _, _, err := w.Next(t.Context()); err != nil || time.Now().After(deadline) {
-				t.Fatalf("%v, %+v", err, w.Known())
-			}
+			_, _, err := w.Next(t.Context())
+			check.Need(t, err == nil && !time.Now().After(deadline), "%v, %+v", err, w.Known())
 		}
 	}
 	follow(func() bool { return len(w.Known().Locks) == 1 })
@@ -187,8 +185,7 @@ func TestAMasterThatBecomesAReplicaFlushesNothing(t *testing.T) {
 	do(t, rdb, "REPLICAOF", host, port)
 	l.wait(t, "the loss", l.has(keyspace.Lost, "lock:lost"))
 	for _, e := range l.all() {
-		if e.Kind == keyspace.Flushed || e.Lock.Key == "lock:kept" && (e.Kind.Ends() || e.Kind == keyspace.Discovered) {
-			t.Errorf("%s is %s", e.Lock.Key, e.Kind)
-		}
+		check.False(t, e.Kind == keyspace.Flushed || e.Lock.Key == "lock:kept" && (e.Kind.Ends() || e.Kind == keyspace.Discovered),
+			"%s is %s", e.Lock.Key, e.Kind)
 	}
 }

@@ -151,9 +151,7 @@ func fillSlots(t testing.TB, addr string, n int) {
 		p.Set(t.Context(), fmt.Sprintf("ordinary:%d", i), "value", time.Hour)
 	}
 	_, _ = p.Exec(t.Context()) // half of the keys belong to the other node
-	if rdb.DBSize(t.Context()).Val() < int64(n)/2 {
-		t.Fatal("there are too few keys")
-	}
+	check.Need(t, rdb.DBSize(t.Context()).Val() >= int64(n)/2, "there are too few keys")
 }
 
 // A user without permission for ASKING is told how many keys could not be read.

@@ -145,7 +145,7 @@ func (c *meteredConn) takeCost() keyspace.Cost {
 }
 
 // lastAnswer is when a server answered last, on the local clock. It is safe for
-// concurrent use; a nil one stores nothing.
+// concurrent use.
 type lastAnswer struct {
 	mu     sync.Mutex
 	at     time.Time
@@ -154,9 +154,6 @@ type lastAnswer struct {
 
 // note notes the end of a request that was sent at begin.
 func (l *lastAnswer) note(begin time.Time, answered bool) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if answered {
@@ -175,16 +172,13 @@ func (l *lastAnswer) silence() time.Duration {
 
 // time returns when the server answered last; zero if it never did.
 func (l *lastAnswer) time() time.Time {
-	if l == nil {
-		return time.Time{}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.at
 }
 
 // deniedCommands collects the commands that the user may not send, or that the server
-// does not have. It is safe for concurrent use; a nil one stores nothing.
+// does not have. It is safe for concurrent use.
 type deniedCommands struct {
 	mu       sync.Mutex
 	commands []string        // sorted
@@ -193,9 +187,6 @@ type deniedCommands struct {
 
 // record records a denied command.
 func (d *deniedCommands) record(command string, why error) {
-	if d == nil {
-		return
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if isUnknownCommand(why) {
@@ -208,9 +199,6 @@ func (d *deniedCommands) record(command string, why error) {
 
 // has reports whether a command was denied.
 func (d *deniedCommands) has(command string) bool {
-	if d == nil {
-		return false
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Contains(d.commands, command)
@@ -274,12 +262,8 @@ func isKeyDenied(err error) bool {
 
 // isTransient reports whether a server is loading, busy, or failing over.
 func isTransient(err error) bool {
-	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
 // errRestarted means that the cursors are invalid and that the reasons of ended holds

@@ -138,12 +138,7 @@ func (x *formatIndex) addFor(f *keyspace.Format, typ string) {
 
 // isCompanion reports whether the name alone identifies a companion key.
 func (x *formatIndex) isCompanion(key string) bool {
-	for _, is := range x.companions {
-		if is(key) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(x.companions, func(is func(string) bool) bool { return is(key) })
 }
 
 // need is what must be read before a key can be ruled out.

@@ -35,9 +35,8 @@ func loadOversizedKeys(t *testing.T, rdb *redis.Client) {
 		redis.call('HSET', 'lock:huge', 'owner', 'web-1', 'payload', string.rep('x', 100 * 2^20))
 		return redis.call('HLEN', 'lock:hash') + redis.call('LLEN', 'lock:list')`
 	patient := connect(t, redis.Options{Addr: rdb.Options().Addr, ReadTimeout: 5 * time.Minute, MaxRetries: -1})
-	if n := do(t, patient, "EVAL", fill, 0); n != int64(2_000_000) {
-		t.Fatalf("they have %v elements", n)
-	}
+	n := do(t, patient, "EVAL", fill, 0)
+	check.Need(t, n == int64(2_000_000), "they have %v elements", n)
 	do(t, patient, "SETRANGE", "lock:string", 512<<20-1, "x")
 }
 
@@ -91,9 +90,8 @@ func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 	loadOversizedKeys(t, rdb)
 	look := func() {
 		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash"), elementsOf("list"), elementsOf("string")}})
-		if got := keys(s); !slices.Equal(got, oversizedKeys) {
-			t.Fatalf("it shows %q, want %q", got, oversizedKeys)
-		}
+		got := keys(s)
+		check.Need(t, slices.Equal(got, oversizedKeys), "it shows %q, want %q", got, oversizedKeys)
 	}
 	const stall = 5 * time.Millisecond
 	var added, longest time.Duration
@@ -120,9 +118,8 @@ func TestOversizedValuesAreReadInPart(t *testing.T) {
 		read = e
 		return keyspace.Lock{}, keyspace.Certain
 	}
-	if s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}}); len(s.Locks) != 1 {
-		t.Fatalf("found %q", keys(s))
-	}
+	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
+	check.Need(t, len(s.Locks) == 1, "found %q", keys(s))
 	check.True(t, read.Len == int64(size) && len(read.Value) == 4096 && read.Truncated(),
 		"of %d bytes it has read %d", read.Len, len(read.Value))
 }

@@ -98,9 +98,7 @@ func listened(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
 			t.Fatal(err)
 		}
 		s, err := f.Snapshot(ctx)
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("no push: %v, %+v", err, l.follow)
-		}
+		check.Need(t, err == nil && !time.Now().After(deadline), "no push: %v, %+v", err, l.follow)
 		l.follow, complete = s.Watch, s.Complete
 	}
 	done := make(chan struct{})
@@ -311,9 +309,7 @@ func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 		hold(i, time.Hour)
 	}
 	for i, inARow := 2000, 0; inARow < 5; i++ { // until the pattern is learnt
-		if i == 2100 {
-			t.Fatal("it does not learn the shape")
-		}
+		check.Need(t, i != 2100, "it does not learn the shape")
 		token := hold(i, 300*time.Millisecond)
 		time.Sleep(300 * time.Millisecond)
 		inARow++

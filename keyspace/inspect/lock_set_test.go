@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -16,9 +17,7 @@ func TestALockSetSharesItsLocksWithSnapshots(t *testing.T) {
 	set := make(lockSet)
 	set.add([]detection{{lock: keyspace.Lock{Key: "b"}}, {lock: keyspace.Lock{Key: "a"}, readInfo: readInfo{typ: "hash"}}})
 	locks := set.locks()
-	if len(locks) != 2 || set["a"].lock != locks[0] || set["b"].lock != locks[1] {
-		t.Fatalf("%v is not made of %v", set, locks)
-	}
+	check.Need(t, len(locks) == 2 && set["a"].lock == locks[0] && set["b"].lock == locks[1], "%v is not made of %v", set, locks)
 	changed := *locks[0]
 	changed.Fence = 7
 	set.put(detection{lock: changed})
@@ -57,9 +56,7 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 		before := slices.Clone(table.sorted)
 		shown := table.sorted
 		got := table.inOrder()
-		if !slices.EqualFunc(before, shown, sameFence) {
-			t.Fatal("a snapshot has changed")
-		}
+		check.Need(t, slices.EqualFunc(before, shown, sameFence), "a snapshot has changed")
 		var want []*keyspace.Lock
 		for key, d := range table.known {
 			if table.companions[key] == "" {
@@ -67,13 +64,9 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 			}
 		}
 		slices.SortFunc(want, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
-		if !slices.EqualFunc(got, want, sameFence) {
-			t.Fatalf("step %d: %v, want %v", step, got, want)
-		}
+		check.Need(t, slices.EqualFunc(got, want, sameFence), "step %d: %v, want %v", step, got, want)
 		for i := range got {
-			if table.known[got[i].Key].lock != got[i] {
-				t.Fatalf("step %d: a second copy of %q", step, got[i].Key)
-			}
+			check.Need(t, table.known[got[i].Key].lock == got[i], "step %d: a second copy of %q", step, got[i].Key)
 		}
 	}
 }
@@ -114,14 +107,10 @@ func TestADeadlineQueueReturnsLocksAtTheirLastTime(t *testing.T) {
 		got := table.deadlines.popDue(start.Add(time.Duration(now) * time.Second))
 		slices.Sort(due)
 		slices.Sort(got)
-		if !slices.Equal(got, due) {
-			t.Fatalf("after %d s %q are due, want %q", now, got, due)
-		}
+		check.Need(t, slices.Equal(got, due), "after %d s %q are due, want %q", now, got, due)
 		first, _ := table.deadlines.first()
 		for _, at := range want {
-			if at.Before(first) {
-				t.Fatalf("the first lock is due at %v, but one is at %v", first, at)
-			}
+			check.Need(t, !at.Before(first), "the first lock is due at %v, but one is at %v", first, at)
 		}
 	}
 }

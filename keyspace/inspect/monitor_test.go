@@ -103,9 +103,7 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 		t.Errorf("canceled between dial and AUTH, the error is %v", err)
 	}
 	for until := time.Now().Add(10 * time.Second); strings.Contains(rdb.ClientList(t.Context()).Val(), "flags=O"); {
-		if time.Now().After(until) {
-			t.Fatal("it still runs")
-		}
+		check.Need(t, !time.Now().After(until), "it still runs")
 	}
 }
 

@@ -54,7 +54,7 @@ func TestARefusedConnectionIsNotAnAnswer(t *testing.T) {
 	t.Cleanup(func() {
 		check.Is(t, rdb.Close(), nil)
 	})
-	l := meteredConn{rdb: rdb}
+	l := meteredConn{rdb: rdb, denied: &deniedCommands{}, answer: &lastAnswer{}}
 	p := rdb.Pipeline()
 	p.GetRange(t.Context(), "lock:a", 0, 9)
 	check.True(t, l.send(t.Context(), "read keys", p) != nil, "it went well")

@@ -126,7 +126,7 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 // An earlier reply to another command says nothing about the present difference
 // between the clocks.
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
-	f := NewWatcher(&Scanner{})
+	f := NewWatcher(NewScanner(nil, ScanOptions{}))
 	f.reader.conn.now = time.Now().Add(-time.Hour)
 	check.OK(t, f.refreshKeys(t.Context(), nil, changes{}))
 	check.True(t, f.times.clockOffset == 0, "nothing was asked, and the server's clock is %v off", f.times.clockOffset)

@@ -117,9 +117,7 @@ func TestEveryPolledLockIsAskedForSoon(t *testing.T) {
 	seen := make(map[string]bool)
 	for deadline := time.Now().Add(time.Minute); len(seen) < locks; time.Sleep(5 * time.Millisecond) {
 		s, err := b.Snapshot(t.Context())
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("%v: %d of %d are asked for", err, len(seen), locks)
-		}
+		check.Need(t, err == nil && !time.Now().After(deadline), "%v: %d of %d are asked for", err, len(seen), locks)
 		if begin.IsZero() && s.Complete && s.Watch.Mode == keyspace.Push && called(t, rdb, "getrange") > 0 && idleTimes(t, rdb) > 900 {
 			begin = time.Now()
 			for i := range locks {

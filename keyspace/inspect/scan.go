@@ -4,6 +4,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -69,9 +70,7 @@ type Overdue struct {
 // NewScanner returns a scanner that reads through rdb, which remains the caller's. It
 // sends nothing yet.
 func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
-	if o.MinConfidence == keyspace.No {
-		o.MinConfidence = keyspace.Likely
-	}
+	o.MinConfidence = cmp.Or(o.MinConfidence, keyspace.Likely)
 	if o.Progress == nil {
 		o.Progress = func(keyspace.Snapshot) {}
 	}
@@ -110,9 +109,7 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 		if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
 			return s.snapshot(p, all.locks(), false), err
 		}
-		if giveUp.IsZero() {
-			giveUp = time.Now().Add(s.opts.RetryTimeout)
-		}
+		giveUp = cmp.Or(giveUp, time.Now().Add(s.opts.RetryTimeout))
 		locks, err := s.step(ctx, p)
 		if err != nil {
 			again, err := s.resume(ctx, p, err, giveUp)

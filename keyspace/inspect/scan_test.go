@@ -263,9 +263,7 @@ func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f, others}})
-	if !slices.Equal(keys(s), []string{"a", "b", "b:also"}) {
-		t.Fatalf("found %q", keys(s))
-	}
+	check.Need(t, slices.Equal(keys(s), []string{"a", "b", "b:also"}), "found %q", keys(s))
 	if l := s.Locks[0]; l.Fence != 2 || len(l.Waiters) != 2 || l.Waiters[1].ID != "second" {
 		t.Errorf("found %+v", l)
 	}
@@ -288,9 +286,7 @@ func TestValuesAreReadInBounds(t *testing.T) {
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
 		tokens(), elementsOf("hash"), elementsOf("set"), elementsOf("zset"), elementsOf("list"),
 	}})
-	if len(s.Locks) != 5 {
-		t.Fatalf("found %q", keys(s))
-	}
+	check.Need(t, len(s.Locks) == 5, "found %q", keys(s))
 	for _, l := range s.Locks {
 		if l.Format == "tokens" {
 			check.True(t, len(l.Holders[0].ID) == 4096 && l.Holders[0].Count == 1<<20+6,
@@ -420,9 +416,7 @@ func TestADeadlineIsKnownAlsoFromTheTimeToLive(t *testing.T) {
 	want := clock(t, admin).Add(admin.PTTL(t.Context(), "a").Val())
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
 	s := scan(t, rdb, justTokens())
-	if !slices.Equal(keys(s), []string{"a", "b"}) {
-		t.Fatalf("found %q", keys(s))
-	}
+	check.Need(t, slices.Equal(keys(s), []string{"a", "b"}), "found %q", keys(s))
 	if got := s.Locks[0].Expires; got.Sub(want).Abs() > 500*time.Millisecond || !s.Locks[1].Expires.IsZero() {
 		t.Errorf("they expire at %v and %v, want %v and never", got, s.Locks[1].Expires, want)
 	}
@@ -718,9 +712,7 @@ func occupy(t *testing.T, rdb *redis.Client) (release func()) {
 	over := make(chan error, 1)
 	go func() { over <- other.Eval(context.Background(), "while true do end", nil).Err() }()
 	for deadline := time.Now().Add(10 * time.Second); !redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY"); {
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not get busy")
-		}
+		check.Need(t, !time.Now().After(deadline), "the server does not get busy")
 	}
 	return func() {
 		check.Is(t, rdb.ScriptKill(context.Background()).Err(), nil)
@@ -868,9 +860,7 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	begin := time.Now()
 	s := scan(t, rdb, o)
 	passed := time.Since(begin)
-	if !s.Complete || s.Cost.ServerTime <= 0 {
-		t.Fatalf("complete %v at a cost of %+v", s.Complete, s.Cost)
-	}
+	check.Need(t, s.Complete && s.Cost.ServerTime > 0, "complete %v at a cost of %+v", s.Complete, s.Cost)
 	// The budget may have saved 200 ms before, and the scan does not wait after
 	// the last step.
 	check.True(t, s.Cost.ServerTime <= (passed+200*time.Millisecond)/10, "in %v the server was busy for %v", passed, s.Cost.ServerTime)

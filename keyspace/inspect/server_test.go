@@ -66,7 +66,7 @@ func TestADeniedCommandIsDistinguishedFromADeniedKey(t *testing.T) {
 // loss is read a little later.
 func TestAMasterIsDemotedUntilItHasTheDataOfItsMaster(t *testing.T) {
 	var w Watcher
-	w.scanner = &Scanner{}
+	w.scanner = NewScanner(nil, ScanOptions{})
 	now := time.Now()
 	for i, c := range []struct {
 		later time.Duration
@@ -122,7 +122,7 @@ func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 	l := keyspace.Lock{Key: "a", Holders: []keyspace.Holder{{ID: "1", Label: "worker-3", Count: 1}}}
 	present, absent := connections{"worker-3": "10.2.3.4:5"}, connections{"other": "10.2.3.4:6"}
 	for _, lost := range []bool{false, true} {
-		f := &Watcher{scanner: &Scanner{}}
+		f := &Watcher{scanner: NewScanner(nil, ScanOptions{})}
 		seen := make(map[holderKey]bool)
 		f.clients.annotate(l, present, seen, now)
 		f.clients.seenConnected = seen

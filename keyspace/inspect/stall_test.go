@@ -107,9 +107,7 @@ func answers(t *testing.T, source inspect.Source, failed bool) (keyspace.Snapsho
 		if (err != nil) == failed {
 			return s, took
 		}
-		if took > time.Minute {
-			t.Fatalf("after a minute: %v", err)
-		}
+		check.Need(t, took <= time.Minute, "after a minute: %v", err)
 	}
 }
 
@@ -135,9 +133,8 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 			healed := time.Now()
 			s, took := answers(t, live, false)
 			check.True(t, took <= 1100*time.Millisecond, "a stall of %v: back after %v", stall, took)
-			if len(s.Notices) != 2 || s.Notices[0].Kind != keyspace.ServerLost || s.Notices[1].Kind != keyspace.ServerBack {
-				t.Fatalf("notices %+v", s.Notices)
-			}
+			check.Need(t, len(s.Notices) == 2 && s.Notices[0].Kind == keyspace.ServerLost && s.Notices[1].Kind == keyspace.ServerBack,
+				"notices %+v", s.Notices)
 			at := s.Nodes[0].AnsweredAt
 			check.True(t, !at.Before(healed), "the last answer was %v before the end of the stall", healed.Sub(at))
 			lost, back := s.Notices[0], s.Notices[1]
@@ -172,9 +169,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 		began := time.Now()
 		for {
 			s, took := answers(t, both, false)
-			if !slices.Equal(keys(s), []string{"b"}) || took > replyTimeout+100*time.Millisecond {
-				t.Fatalf("%q after %v", keys(s), took)
-			}
+			check.Need(t, slices.Equal(keys(s), []string{"b"}) && took <= replyTimeout+100*time.Millisecond, "%q after %v", keys(s), took)
 			if !s.Nodes[0].Up {
 				break
 			}
@@ -183,9 +178,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 		check.AtMost(t, time.Since(began), time.Second+replyTimeout+100*time.Millisecond, "missing after")
 		for range 100 {
 			s, took := answers(t, both, false)
-			if s.Nodes[0].Up || len(s.Problems) != 1 || took > 0 {
-				t.Fatalf("%+v after %v", s.Problems, took)
-			}
+			check.Need(t, !s.Nodes[0].Up && len(s.Problems) == 1 && took <= 0, "%+v after %v", s.Problems, took)
 			time.Sleep(50 * time.Millisecond)
 		}
 	})
@@ -206,9 +199,7 @@ func TestASlowServerIsNotMissing(t *testing.T) {
 		}, inspect.MultiOptions{})
 		for range testtier.Size(20, 100, 100) {
 			s, err := source.Snapshot(t.Context())
-			if err != nil || len(s.Nodes) != 2 || !s.Nodes[0].Up || !s.Nodes[1].Up {
-				t.Fatalf("%v, %+v", err, s.Problems)
-			}
+			check.Need(t, err == nil && len(s.Nodes) == 2 && s.Nodes[0].Up && s.Nodes[1].Up, "%v, %+v", err, s.Problems)
 			time.Sleep(time.Second)
 		}
 		network.Thaw()

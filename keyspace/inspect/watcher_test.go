@@ -35,9 +35,7 @@ func until(t testing.TB, f *inspect.Watcher, so func(keyspace.Snapshot) bool) ke
 		if so(s) {
 			return s
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it stays at %q", keys(s))
-		}
+		check.Need(t, !time.Now().After(deadline), "it stays at %q", keys(s))
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -49,9 +47,7 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 	do(t, rdb, "SET", "a", "token:1", "PX", 60_000)
 	f := follow(rdb, justTokens())
 	first := until(t, f, complete)
-	if !slices.Equal(keys(first), []string{"a"}) || !first.Locks[0].Holders[0].Since.IsZero() {
-		t.Fatalf("at first: %+v", first.Locks)
-	}
+	check.Need(t, slices.Equal(keys(first), []string{"a"}) && first.Locks[0].Holders[0].Since.IsZero(), "at first: %+v", first.Locks)
 
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 	second := until(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
@@ -80,9 +76,8 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 	await := func(so func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); !so(); {
-			if _, _, err := f.Next(t.Context()); err != nil || time.Now().After(deadline) {
-				t.Fatalf("%v, %+v", err, f.Known().Watch)
-			}
+			_, _, err := f.Next(t.Context())
+			check.Need(t, err == nil && !time.Now().After(deadline), "%v, %+v", err, f.Known().Watch)
 		}
 	}
 	await(func() bool { s := f.Known(); return s.Complete && s.Watch.Mode == keyspace.Push })
@@ -161,9 +156,8 @@ func TestAWatcherSurvivesARestart(t *testing.T) {
 
 	check.OK(t, child.Kill())
 	for range 2 {
-		if s, err := f.Snapshot(t.Context()); err == nil {
-			t.Fatalf("no server answered, and it got %+v", s)
-		}
+		s, err := f.Snapshot(t.Context())
+		check.Need(t, err != nil, "no server answered, and it got %+v", s)
 	}
 	check.OK(t, child.Restart(t.Context()))
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)

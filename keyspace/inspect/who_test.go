@@ -134,9 +134,7 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	o.Budget = inspect.NewBudget(inspect.DefaultShare)
 	scanner := inspect.NewScanner(c.rdb, o)
 	l, err := scanner.ReadLock(ctx, key)
-	if err != nil || l == nil {
-		t.Fatalf("the lock is %v, %v", l, err)
-	}
+	check.Need(t, err == nil && l != nil, "the lock is %v, %v", l, err)
 	changes := 0
 	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, func(inspect.Investigation) { changes++ })
 	check.Is(t, err, nil)
@@ -201,9 +199,7 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 	var locks []*keyspace.Lock
 	for _, key := range keys {
 		l, err := scanner.ReadLock(t.Context(), key)
-		if err != nil || l == nil || len(l.Holders) != 1 {
-			t.Fatalf("%s is %v, %v", key, l, err)
-		}
+		check.Need(t, err == nil && l != nil && len(l.Holders) == 1, "%s is %v, %v", key, l, err)
 		locks = append(locks, l)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -314,9 +310,7 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 func waitFor(t testing.TB, holds func() bool) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); !holds(); {
-		if time.Now().After(until) {
-			t.Fatal("it does not happen within 20 s")
-		}
+		check.Need(t, !time.Now().After(until), "it does not happen within 20 s")
 	}
 }
 

@@ -148,7 +148,7 @@ func listedFamilies(keys []string) []family {
 		return func(p *page, t *target) {
 			for _, key := range keys {
 				for _, db := range t.databasesOf(key) {
-					f(p, t.view.locks[lockID{db, key}], []string{"db", strconv.Itoa(db), "lock", key})
+					f(p, t.view.locks[keyspace.ID{DB: db, Key: key}], []string{"db", strconv.Itoa(db), "lock", key})
 				}
 			}
 		}
@@ -167,8 +167,8 @@ func (t *target) databasesOf(key string) (all []int) {
 		return []int{t.reading.DB}
 	}
 	for id := range t.locks {
-		if id.key == key {
-			all = append(all, id.db)
+		if id.Key == key {
+			all = append(all, id.DB)
 		}
 	}
 	slices.Sort(all)

@@ -119,9 +119,9 @@ type target struct {
 	blocked map[classID]time.Duration // by class with a series
 	// findings has all kinds of findings without a class.
 	findings findings
-	dropped  int64           // events that are not in the counts of groups
-	locks    map[lockID]bool // locks of Options.Locks that have been seen
-	redlock  bool            // a lock with votes has been seen
+	dropped  int64                // events that are not in the counts of groups
+	locks    map[keyspace.ID]bool // locks of Options.Locks that have been seen
+	redlock  bool                 // a lock with votes has been seen
 }
 
 // groupID identifies the locks of one format in one database.
@@ -145,14 +145,8 @@ type groupGauges struct {
 	oldest  time.Time // the earliest begin of a hold; zero = unknown
 }
 
-// lockID identifies a lock of Options.Locks.
-type lockID struct {
-	db  int
-	key string
-}
-
 func newTarget(of Target, o Options) *target {
-	t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[lockID]bool), findings: make(findings)}
+	t := &target{Target: of, groups: make(map[groupID]*group), locks: make(map[keyspace.ID]bool), findings: make(findings)}
 	for _, kind := range keyspace.FindingKinds() {
 		t.findings.add(kind, noClass, 0)
 	}

@@ -32,9 +32,7 @@ func scrape(t testing.TB, e *metrics.Exporter) page {
 	var text bytes.Buffer
 	check.OK(t, e.Write(&text))
 	problems, err := promlint.New(bytes.NewReader(text.Bytes())).Lint()
-	if err != nil || len(problems) > 0 {
-		t.Fatalf("promlint: %v %v", problems, err)
-	}
+	check.Need(t, err == nil && len(problems) == 0, "promlint: %v %v", problems, err)
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	all := check.Must(parser.TextToMetricFamilies(&text))(t)
 	p := make(page)
@@ -67,9 +65,8 @@ func (p page) add(t testing.TB, name string, m *dto.Metric) {
 		values[id(name)] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 	}
 	for series, v := range values {
-		if _, twice := p[series]; twice {
-			t.Fatalf("%s is there twice", series)
-		}
+		_, twice := p[series]
+		check.Need(t, !twice, "%s is there twice", series)
 		p[series] = v
 	}
 }

@@ -14,8 +14,8 @@ import (
 type view struct {
 	groups   map[groupID]groupGauges
 	findings findings
-	copies   map[copyState]int   // of Redlocks; nil if there are none
-	locks    map[lockID]lockView // of Options.Locks
+	copies   map[copyState]int        // of Redlocks; nil if there are none
+	locks    map[keyspace.ID]lockView // of Options.Locks
 	classes  map[classID]classGauges
 }
 
@@ -45,7 +45,7 @@ func copyStates() []copyState {
 func newView(r Reading, o Options) view {
 	v := view{
 		groups: make(map[groupID]groupGauges), findings: make(findings),
-		locks: make(map[lockID]lockView), classes: make(map[classID]classGauges),
+		locks: make(map[keyspace.ID]lockView), classes: make(map[classID]classGauges),
 	}
 	blind := make(map[string]bool)
 	for _, n := range r.Nodes {
@@ -105,11 +105,11 @@ func (v *view) addLock(l *keyspace.Lock, now time.Time) {
 func (v *view) addListed(l *keyspace.Lock, now time.Time) {
 	switch l.State(now) {
 	case keyspace.Free, keyspace.Waiting:
-		if id := (lockID{l.DB, l.Key}); !v.locks[id].held {
+		if id := l.ID().OnAnyNode(); !v.locks[id].held {
 			v.locks[id] = lockView{}
 		}
 	default:
-		v.locks[lockID{l.DB, l.Key}] = lockView{true, l.Expires, since(l)}
+		v.locks[l.ID().OnAnyNode()] = lockView{true, l.Expires, since(l)}
 	}
 }
 

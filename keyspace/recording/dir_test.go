@@ -130,9 +130,7 @@ func TestNoEventIsLostBetweenFrames(t *testing.T) {
 	got := atDir(t, r, last.At, all[0].At)
 	sameToTheSecond(t, got, last)
 	want.Events = slices.DeleteFunc(want.Events, func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
-	if len(got.Events) != len(want.Events) || len(want.Events) == 0 {
-		t.Fatalf("%d events, want %d", len(got.Events), len(want.Events))
-	}
+	check.Need(t, len(got.Events) == len(want.Events) && len(want.Events) != 0, "%d events, want %d", len(got.Events), len(want.Events))
 	for i, e := range want.Events {
 		if g := got.Events[i]; g.Kind != e.Kind || !g.At.Equal(e.At) || g.Lock.ID() != e.Lock.ID() || g.Holder.ID != e.Holder.ID {
 			t.Fatalf("an event is\n%+v, want\n%+v", g, e)
@@ -217,9 +215,8 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 		if i > 300+25*15 {
 			want-- // the first segment ended 25 minutes ago
 		}
-		if got := segmentsOf(t, dir); len(got) != want {
-			t.Fatalf("after %d s the segments are %v, want %d", 4*i, got, want)
-		}
+		got := segmentsOf(t, dir)
+		check.Need(t, len(got) == want, "after %d s the segments are %v, want %d", 4*i, got, want)
 	}
 	if _, err := os.Stat(foreign); err != nil || reports() != "" {
 		t.Error(err, reports())
@@ -246,9 +243,7 @@ func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
 			info := check.Must(os.Stat(name))(t)
 			size += info.Size()
 		}
-		if size > limit {
-			t.Fatalf("the segments have %d bytes", size)
-		}
+		check.Need(t, size <= limit, "the segments have %d bytes", size)
 	}
 	n := strings.Count(reports(), "deleted before their time")
 	check.True(t, n == 1, "it reports %d times: %s", n, reports())

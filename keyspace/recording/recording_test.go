@@ -70,12 +70,10 @@ func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 // same compares two snapshots. Time zones do not matter.
 func same(t *testing.T, got, want keyspace.Snapshot) {
 	t.Helper()
-	if !got.At.Equal(want.At) || len(got.Locks) != len(want.Locks) || got.Server != want.Server {
-		t.Fatalf("the snapshot of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
-	}
-	if c := keyspace.DeltaOf(got, want); !c.Empty() {
-		t.Fatalf("the snapshot of %v differs: %+v", want.At, c)
-	}
+	check.Need(t, got.At.Equal(want.At) && len(got.Locks) == len(want.Locks) && got.Server == want.Server,
+		"the snapshot of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
+	c := keyspace.DeltaOf(got, want)
+	check.Need(t, c.Empty(), "the snapshot of %v differs: %+v", want.At, c)
 }
 
 func TestEverySnapshotIsFoundAsItWas(t *testing.T) {
@@ -103,13 +101,10 @@ func TestEventsSinceAMomentAreAllThere(t *testing.T) {
 		}
 	}
 	got := at(t, r, to, from).Events
-	if len(got) != len(want) || len(got) == 0 {
-		t.Fatalf("%d events, want %d", len(got), len(want))
-	}
+	check.Need(t, len(got) == len(want) && len(got) != 0, "%d events, want %d", len(got), len(want))
 	for i := range got {
-		if got[i].Kind != want[i].Kind || got[i].Lock.Key != want[i].Lock.Key || !got[i].At.Equal(want[i].At) {
-			t.Fatalf("event %d is %+v, want %+v", i, got[i], want[i])
-		}
+		check.Need(t, got[i].Kind == want[i].Kind && got[i].Lock.Key == want[i].Lock.Key && got[i].At.Equal(want[i].At),
+			"event %d is %+v, want %+v", i, got[i], want[i])
 	}
 	check.Equal(t, len(at(t, r, to, time.Time{}).Events), 0, "unrequested events")
 }
@@ -205,9 +200,7 @@ func TestAFileHasEveryRenewal(t *testing.T) {
 		if want.At.Equal(all[0].At) {
 			continue // without a time before it, no events are wanted
 		}
-		if len(got.Events) != len(want.Events) {
-			t.Fatalf("%d events, want %d", len(got.Events), len(want.Events))
-		}
+		check.Need(t, len(got.Events) == len(want.Events), "%d events, want %d", len(got.Events), len(want.Events))
 		for i, e := range want.Events {
 			if g := got.Events[i]; g.Kind != e.Kind || g.Lock.Key != e.Lock.Key || !keyspace.SameLock(&g.Lock, &e.Lock) {
 				t.Fatalf("event %d is\n%+v, want\n%+v", i, g, e)

@@ -128,9 +128,8 @@ func sameToTheSecond(t *testing.T, got, want keyspace.Snapshot) {
 	if !got.At.Equal(want.At) || len(got.Locks) != len(want.Locks) || got.Complete != want.Complete || got.Watch.Mode != want.Watch.Mode {
 		t.Fatalf("the snapshot of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
 	}
-	if stateOf(got).differs(stateOf(want)) || want.Server.Uptime-got.Server.Uptime > statePeriod+time.Second {
-		t.Fatalf("the servers are %+v, want %+v", got.Nodes, want.Nodes)
-	}
+	check.Need(t, !stateOf(got).differs(stateOf(want)) && want.Server.Uptime-got.Server.Uptime <= statePeriod+time.Second,
+		"the servers are %+v, want %+v", got.Nodes, want.Nodes)
 	for i := range want.Locks {
 		sameLockToTheSecond(t, *got.Locks[i], *want.Locks[i])
 	}
@@ -142,9 +141,7 @@ func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
 	if want.Renewals > 0 {
 		same = sameButRenewal(got, want)
 	}
-	if got.ID() != want.ID() || !same {
-		t.Fatalf("a lock is\n%+v, want\n%+v", got, want)
-	}
+	check.Need(t, got.ID() == want.ID() && same, "a lock is\n%+v, want\n%+v", got, want)
 }
 
 func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
@@ -158,9 +155,8 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 		file := writeSegment(t, all, nil)
 		r := openSegment(t, file)
 		for i, want := range all {
-			if at, ok := r.peek(); !ok || !at.Equal(want.At) {
-				t.Fatalf("frame %d is of %v, %v", i, at, r.end)
-			}
+			at, ok := r.peek()
+			check.Need(t, ok && at.Equal(want.At), "frame %d is of %v, %v", i, at, r.end)
 			events := check.Must(r.step(i%3 > 0))(t)
 			sameToTheSecond(t, r.snapshot(), want)
 			if i%3 > 0 {
@@ -177,17 +173,14 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 func sameEvents(t *testing.T, got []keyspace.Event, s keyspace.Snapshot) {
 	t.Helper()
 	want := slices.DeleteFunc(slices.Clone(s.Events), func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
-	if len(got) != len(want) {
-		t.Fatalf("%d events, want %d", len(got), len(want))
-	}
+	check.Need(t, len(got) == len(want), "%d events, want %d", len(got), len(want))
 	for i, e := range want {
 		g := got[i]
 		if g.Kind != e.Kind || !g.At.Equal(e.At) || g.Held != e.Held || g.Holder.ID != e.Holder.ID || g.Holder.Label != e.Holder.Label || g.Waiter.ID != e.Waiter.ID {
 			t.Fatalf("an event is\n%+v, want\n%+v", g, e)
 		}
-		if g.Holder.Expires.Sub(e.Holder.Expires).Abs() > renewalSlack || !g.Holder.Since.Equal(e.Holder.Since) {
-			t.Fatalf("the holder of an event is\n%+v, want\n%+v", g.Holder, e.Holder)
-		}
+		check.Need(t, g.Holder.Expires.Sub(e.Holder.Expires).Abs() <= renewalSlack && g.Holder.Since.Equal(e.Holder.Since),
+			"the holder of an event is\n%+v, want\n%+v", g.Holder, e.Holder)
 		sameLockToTheSecond(t, g.Lock, e.Lock)
 	}
 }
@@ -214,9 +207,7 @@ func TestARenewalIsAPosition(t *testing.T) {
 	}
 	lines := strings.Split(string(unzip(t, writeSegment(t, all, nil))), "\n")
 	for _, line := range lines[len(lines)-30:] {
-		if strings.Contains(line, `"key"`) {
-			t.Fatalf("a renewal is %s", line)
-		}
+		check.Need(t, !strings.Contains(line, `"key"`), "a renewal is %s", line)
 	}
 }
 
@@ -235,9 +226,8 @@ func TestADeadlineThatCreepsIsFollowed(t *testing.T) {
 	r := openSegment(t, writeSegment(t, all, nil))
 	for _, want := range all {
 		check.Must(r.step(false))(t)
-		if d := r.snapshot().Locks[0].Expires.Sub(want.Locks[0].Expires).Abs(); d > 2*keyspace.DeadlineJitter {
-			t.Fatalf("the deadline is wrong by %v", d)
-		}
+		d := r.snapshot().Locks[0].Expires.Sub(want.Locks[0].Expires).Abs()
+		check.Need(t, d <= 2*keyspace.DeadlineJitter, "the deadline is wrong by %v", d)
 	}
 }
 
@@ -395,9 +385,8 @@ func TestAFlippedBitIsNoticed(t *testing.T) {
 			sameToTheSecond(t, r.snapshot(), all[frames])
 			frames++
 		}
-		if i < len(text)-100 && errors.Is(r.end, io.EOF) {
-			t.Fatalf("byte %d of %d is wrong, and it ends with %v after %d frames", i, len(text), r.end, frames)
-		}
+		check.Need(t, i >= len(text)-100 || !errors.Is(r.end, io.EOF),
+			"byte %d of %d is wrong, and it ends with %v after %d frames", i, len(text), r.end, frames)
 	}
 }
 

@@ -40,9 +40,7 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 		t.Fatal(err, reports())
 	}
 	r := openDir(t, dir)
-	if len(r.segments) < 3 {
-		t.Fatalf("%d segments are too few for this test", len(r.segments))
-	}
+	check.Need(t, len(r.segments) >= 3, "%d segments are too few for this test", len(r.segments))
 	const first = 20
 	var events, want []keyspace.Event
 	notices, ends := 0, 0
@@ -74,18 +72,15 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 	for _, s := range all[first+1:] {
 		want = append(want, slices.DeleteFunc(slices.Clone(s.Events), func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })...)
 	}
-	if len(events) != len(want) || notices != len(all)-first-1 || ends == 0 {
-		t.Fatalf("%d events of %d, %d notices of %d, %d ends", len(events), len(want), notices, len(all)-first-1, ends)
-	}
+	check.Need(t, len(events) == len(want) && notices == len(all)-first-1 && ends != 0,
+		"%d events of %d, %d notices of %d, %d ends", len(events), len(want), notices, len(all)-first-1, ends)
 	for i := range want {
-		if events[i].Kind != want[i].Kind || !events[i].At.Equal(want[i].At) || events[i].Lock.Key != want[i].Lock.Key {
-			t.Fatalf("event %d is %v, want %v", i, events[i], want[i])
-		}
+		check.Need(t, events[i].Kind == want[i].Kind && events[i].At.Equal(want[i].At) && events[i].Lock.Key == want[i].Lock.Key,
+			"event %d is %v, want %v", i, events[i], want[i])
 	}
 	end := all[len(all)-1]
-	if len(last.Locks) != len(end.Locks) || len(locks) != len(end.Locks) {
-		t.Fatalf("the last frame has %d locks, and the walk leaves %d, want %d", len(last.Locks), len(locks), len(end.Locks))
-	}
+	check.Need(t, len(last.Locks) == len(end.Locks) && len(locks) == len(end.Locks),
+		"the last frame has %d locks, and the walk leaves %d, want %d", len(last.Locks), len(locks), len(end.Locks))
 	for i, l := range end.Locks {
 		sameLockToTheSecond(t, *last.Locks[i], *l)
 	}

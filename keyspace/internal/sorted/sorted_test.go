@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestInsertKeepsTheOrder(t *testing.T) {
@@ -20,8 +22,7 @@ func TestInsertKeepsTheOrder(t *testing.T) {
 		}
 		all, more := numbers(), numbers()
 		want := slices.Sorted(slices.Values(slices.Concat(all, more)))
-		if got := Insert(all, more, cmp.Compare); !slices.Equal(got, want) {
-			t.Fatalf("%v with %v is %v", all, more, got)
-		}
+		got := Insert(all, more, cmp.Compare)
+		check.Need(t, slices.Equal(got, want), "%v with %v is %v", all, more, got)
 	}
 }

@@ -182,9 +182,7 @@ func TestTheHashOfNobodyIsAsDearAsThatOfAUser(t *testing.T) {
 
 func TestAServerWithoutAConfigurationServesAll(t *testing.T) {
 	s, err := New("", func(string) {})
-	if err != nil || s.TLS() || s.Reload() != nil {
-		t.Fatalf("%v, TLS %v", err, s.TLS())
-	}
+	check.Need(t, err == nil && !s.TLS() && s.Reload() == nil, "%v, TLS %v", err, s.TLS())
 }
 
 func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
@@ -212,9 +210,8 @@ func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {
 	r.mu.Unlock()
 	check.True(t, r.Reload() != nil, "Reload accepts a broken certificate")
 	write(t, r.path, "")
-	if err := r.Reload(); err == nil || !strings.Contains(err.Error(), "restart") {
-		t.Errorf("without TLS: %v", err)
-	}
+	err := r.Reload()
+	check.True(t, err != nil && strings.Contains(err.Error(), "restart"), "without TLS: %v", err)
 	r.wants(t, "after the attempt to switch TLS off", trusting(ca), "", "", http.StatusOK)
 }
 
