@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -37,11 +38,11 @@ func spawn(t *testing.T, args ...string) *spawned {
 func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 	t.Helper()
 	self, err := os.Executable()
-	must(t, err)
+	check.NoError(t, err)
 	s := &spawned{t: t, cmd: exec.Command(self), out: newLines(), errs: newLines(), ended: make(chan struct{})}
 	s.cmd.Args, s.cmd.Env = append([]string{"locktop"}, args...), env
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
-	must(t, s.cmd.Start())
+	check.NoError(t, s.cmd.Start())
 	go func() {
 		defer close(s.ended)
 		_ = s.cmd.Wait() // the tests look at its state
@@ -80,7 +81,7 @@ func (s *spawned) exits(code int) {
 
 func (s *spawned) signal(sig os.Signal) {
 	s.t.Helper()
-	must(s.t, s.cmd.Process.Signal(sig))
+	check.NoError(s.t, s.cmd.Process.Signal(sig))
 }
 
 // kill kills the process, and returns when it has ended.
@@ -361,9 +362,9 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	dir := t.TempDir()
 	r := newAgentRig(t, 2, func(i int) []string { return []string{"--once", "--events", inDir(dir, i)} })
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--duration", "8s", "--json")
-	must(t, r.control.Freeze())
+	check.NoError(t, r.control.Freeze())
 	time.Sleep(3 * time.Second) // the length of the pause
-	must(t, r.control.Continue())
+	check.NoError(t, r.control.Continue())
 	l.exits(exitThreshold) // the witness did not answer
 	report := l.report()
 	readEvents(t, inDir(dir, 0), inDir(dir, 1)).compare(t, "all", report.Counts)
@@ -387,7 +388,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	t.Parallel()
 	r := newAgentRig(t, 2, nil)
 	l := r.running("--agents", "2", "--clients", "20", "--keys", "4", "--ttl", "1m", "--duration", "10m", "--json")
-	must(t, r.control.Freeze())
+	check.NoError(t, r.control.Freeze())
 	frozen := time.Now()
 	for _, a := range r.agents {
 		a.exits(exitFailure)
@@ -400,7 +401,7 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	}
 	r.wantNoLocks()
 	time.Sleep(time.Until(frozen.Add(15 * time.Second))) // the length of the pause
-	must(t, r.control.Continue())
+	check.NoError(t, r.control.Continue())
 	l.exits(exitThreshold)
 	report := l.report()
 	if gaps := fmt.Sprint(report.Verdict.Gaps); !strings.Contains(gaps, "The control server has not answered for 10 s") && !strings.Contains(gaps, "was lost at") {
@@ -512,14 +513,14 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	l := r.load("--agents", "2", "--duration", "10m")
 	control := r.client(r.control)
 	popped, err := control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result()
-	must(t, err)
+	check.NoError(t, err)
 	var ticket struct {
 		Run   string
 		Agent int
 	}
-	must(t, json.Unmarshal([]byte(popped[1]), &ticket))
+	check.NoError(t, json.Unmarshal([]byte(popped[1]), &ticket))
 	refused := fmt.Sprintf(`{"message":"refused","agent":%d,"name":"host-b:7","error":"this agent may not load %s"}`, ticket.Agent, r.target.Addr())
-	must(t, control.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:agents:{" + ticket.Run + "}:messages", Values: []any{"json", refused}}).Err())
+	check.NoError(t, control.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:agents:{" + ticket.Run + "}:messages", Values: []any{"json", refused}}).Err())
 	l.exits(exitFailure)
 	if want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"; !strings.HasSuffix(l.errs.String(), want) {
 		t.Errorf("it says %q, want %s", l.errs.String(), want)
@@ -535,7 +536,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 	control := r.client(r.control)
 	contacts := make(chan struct{}, 100)
 	local, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	defer local.Close()
 	go func() {
 		for {
@@ -568,7 +569,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 			p[k] = v
 		}
 		text, err := json.Marshal(p)
-		must(t, err)
+		check.NoError(t, err)
 		run := fmt.Sprintf("run%d", i)
 		pipe := control.Pipeline()
 		pipe.Set(t.Context(), "locktop:agents:{"+run+"}:plan", text, time.Minute)
@@ -589,7 +590,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 	if len(contacts) > 0 {
 		t.Errorf("it has connected %d times to a server of a plan that it refuses", len(contacts))
 	}
-	must(t, control.FlushAll(t.Context()).Err())
+	check.NoError(t, control.FlushAll(t.Context()).Err())
 	r.load("--agents", "1", "--duration", "1s").exits(exitFine) // it still serves
 }
 

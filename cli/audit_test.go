@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -22,18 +23,18 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for range 2 { // the second run appends
 		l, err := openAudit("")
-		must(t, err)
+		check.NoError(t, err)
 		if err := l.Write(keyspace.AuditRecord{ID: "1", Action: keyspace.ForceRelease, Lock: keyspace.ID{Key: "a\x1b[2J\n"}, Outcome: keyspace.Intended}); err != nil {
 			t.Fatal(err)
 		}
-		must(t, l.close())
+		check.NoError(t, l.close())
 		if l.Write(keyspace.AuditRecord{}) == nil {
 			t.Error("a log that is closed takes another line")
 		}
 	}
 	path := filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl")
 	info, err := os.Stat(path)
-	must(t, err)
+	check.NoError(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v", info.Mode())
 	}
@@ -88,11 +89,11 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 		for n := 0; ; n++ { // a key of this node
 			key := fmt.Sprintf("lock:%d:%d", i, n)
 			node, err := rdb.MasterForKey(t.Context(), key)
-			must(t, err)
+			check.NoError(t, err)
 			if node.Options().Addr != rig.Addrs()[i] {
 				continue
 			}
-			must(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
+			check.NoError(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
 			ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0]).says(t, exitFine)
 			if lines := audited(t); len(lines) != 2 || !slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}) {
 				t.Errorf("%s of %s: %+v", key, rig.Addrs()[i], lines)
@@ -131,7 +132,7 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	home := t.TempDir()
 	socket := filepath.Join(home, "log")
 	daemon, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	must(t, err)
+	check.NoError(t, err)
 	defer daemon.Close()
 	file := filepath.Join(home, "central.jsonl")
 	configure(t, 0o600, "contexts:", "  prod:", "    url: redis://"+addr, "    audit_log: "+file)
@@ -150,16 +151,16 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	}
 	for _, want := range []keyspace.Outcome{keyspace.Intended, keyspace.Done} {
 		packet := make([]byte, 64<<10)
-		must(t, daemon.SetReadDeadline(time.Now().Add(longestWait)))
+		check.NoError(t, daemon.SetReadDeadline(time.Now().Add(longestWait)))
 		n, err := daemon.Read(packet)
-		must(t, err)
+		check.NoError(t, err)
 		head, text, _ := strings.Cut(string(packet[:n]), "]: ")
 		const priority = "<85>" // authpriv.notice
 		if decoded[auditLine](t, text).Outcome != want || !strings.HasPrefix(head, priority) || !strings.Contains(head, "locktop[") {
 			t.Errorf("got %q, want %s", packet[:n], want)
 		}
 	}
-	must(t, errors.Join(daemon.Close(), os.RemoveAll(socket)))
+	check.NoError(t, errors.Join(daemon.Close(), os.RemoveAll(socket)))
 	release("--audit-log", "syslog:"+socket, "-u", "redis://"+addr).fails(t, exitFailure, "nothing was changed")
 	if value(t, addr, "lock:a") != token {
 		t.Error("it was released without a daemon")

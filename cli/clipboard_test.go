@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // inTmux starts a tmux with its default settings, and makes this process look
@@ -32,7 +34,7 @@ func TestTmuxReceivesACopiedText(t *testing.T) {
 	tmux := inTmux(t)
 	var out bytes.Buffer
 	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"
-	must(t, (clipboard{&out}).Copy(text))
+	check.NoError(t, (clipboard{&out}).Copy(text))
 	if got := tmux("show-buffer"); got != text {
 		t.Errorf("tmux has %q, want %q", got, text)
 	}
@@ -44,7 +46,7 @@ func TestTmuxReceivesACopiedText(t *testing.T) {
 func TestATmuxThatDoesNotAnswerIsSentBothSequences(t *testing.T) {
 	t.Setenv("TMUX", filepath.Join(t.TempDir(), "gone")+",1,0")
 	var out bytes.Buffer
-	must(t, (clipboard{&out}).Copy("key"))
+	check.NoError(t, (clipboard{&out}).Copy("key"))
 	if want := "\x1b]52;c;a2V5\x07" + "\x1bPtmux;\x1b\x1b]52;c;a2V5\x07\x1b\\"; out.String() != want {
 		t.Errorf("sent %q, want %q", out.String(), want)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -49,7 +50,7 @@ func (c troubled) moving(i int) string { return fmt.Sprintf("lock:{%s}:%d", c.ta
 // lock acquires a lock for an hour.
 func (c troubled) lock(t *testing.T, key string) {
 	t.Helper()
-	must(t, c.rdb.Set(t.Context(), key, token, time.Hour).Err())
+	check.NoError(t, c.rdb.Set(t.Context(), key, token, time.Hour).Err())
 }
 
 // run runs a locktop command on the cluster.
@@ -235,7 +236,7 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 	if got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica); got.code != exitFine {
 		t.Errorf("exit code %d, %s", got.code, got.out)
 	}
-	must(t, r.Master().Kill())
+	check.NoError(t, r.Master().Kill())
 	eventually(t, func() bool {
 		got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica)
 		return got.code == exitFindings && strings.Contains(got.out, "master-link-down") && strings.Contains(got.out, r.Master().Addr())
@@ -248,7 +249,7 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]
-	must(t, hanging.Freeze())
+	check.NoError(t, hanging.Freeze())
 	defer hanging.Continue()
 	for _, command := range [][]string{{"list"}, {"inspect", c.moving(0)}, {"doctor", "--for", "500ms"}, {"watch", "--for", (2 * timeoutOfTrouble).String()}} {
 		got := c.soon(t, command...)
@@ -299,10 +300,10 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, to := range []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]} {
-		must(t, moveSlot(ctx, c.Cluster, 0, to))
+		check.NoError(t, moveSlot(ctx, c.Cluster, 0, to))
 	}
 	for i := range locks {
-		must(t, c.rdb.Del(ctx, c.moving(i)).Err())
+		check.NoError(t, c.rdb.Del(ctx, c.moving(i)).Err())
 	}
 	for i := range locks {
 		w.out.sees(t, `"released","key":"`+c.moving(i))

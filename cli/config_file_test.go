@@ -11,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/tui"
@@ -28,7 +29,7 @@ func checked(t *testing.T, lines ...string) outcome {
 func configSchema(t *testing.T) (file, context, command *jsonschema.Schema) {
 	t.Helper()
 	s, err := jsonschema.NewCompiler().Compile("../docs/config.schema.json")
-	must(t, err)
+	check.NoError(t, err)
 	return s, s.Properties["contexts"].AdditionalProperties.(*jsonschema.Schema), s.Properties["commands"].Items2020
 }
 
@@ -53,7 +54,7 @@ func TestTheSchemaOfTheConfigurationHasTheKeysOfTheReader(t *testing.T) {
 		t.Errorf("the themes are %v\nthe schema has %v", tui.Themes(), known)
 	}
 	var example struct{ Contexts map[string]map[string]any }
-	must(t, yaml.Unmarshal([]byte(locktop(t, "config").out), &example))
+	check.NoError(t, yaml.Unmarshal([]byte(locktop(t, "config").out), &example))
 	for key, of := range context.Properties {
 		initial, active := example.Contexts["example"][key]
 		if (of.Default != nil) != active || active && of.Description == "" || active && !slices.Contains([]any{false}, initial) && len(initial.([]any)) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -26,9 +27,9 @@ func configure(t *testing.T, mode os.FileMode, lines ...string) {
 // configureIn writes a configuration file for processes with another XDG_CONFIG_HOME.
 func configureIn(t *testing.T, home string, mode os.FileMode, lines ...string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(home, "locktop"), 0o700))
+	check.NoError(t, os.MkdirAll(filepath.Join(home, "locktop"), 0o700))
 	path := filepath.Join(home, "locktop", "config.yaml")
-	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), mode))
+	check.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), mode))
 	if err := os.Chmod(path, mode); err != nil { // also the bits that umask forbids
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 	var s selection
 	var look screenFlags
 	var c connect.Flags
-	must(t, c.FlagSet().Parse([]string{"--context", "prod"}))
+	check.NoError(t, c.FlagSet().Parse([]string{"--context", "prod"}))
 	may := writeFlags{}
 	if err := applyContext(&c, &s, &look, &may); err != nil || !may.production || look.theme != "mono" {
 		t.Errorf("%v, %+v, %+v", err, may, look)
@@ -69,7 +70,7 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 
 func TestAConfigurationErrorIsOneLine(t *testing.T) {
 	writable := filepath.Join(t.TempDir(), "password")
-	must(t, errors.Join(os.WriteFile(writable, []byte("c4nary"), 0o600), os.Chmod(writable, 0o666)))
+	check.NoError(t, errors.Join(os.WriteFile(writable, []byte("c4nary"), 0o600), os.Chmod(writable, 0o666)))
 	for _, c := range []struct {
 		name  string
 		mode  os.FileMode

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/connect"
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -45,9 +46,7 @@ func (o outcome) prints(t *testing.T, code int, texts ...string) {
 func wantAll(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("no %q in\n%s", part, text)
-		}
+		check.Contains(t, text, part)
 	}
 }
 
@@ -110,14 +109,6 @@ func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {
 func (o outcome) cannotConnect(t *testing.T, address, said string) {
 	t.Helper()
 	o.fails(t, exitNoConnect, "locktop: connect "+address+": ", said)
-}
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // clientTo returns a client of a server until the end of the test.
@@ -190,7 +181,7 @@ func TestAMissingSocketIsAnErrorInOneLine(t *testing.T) {
 func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
 	t.Parallel()
 	c := server.ForTest(t)
-	must(t, c.Freeze())
+	check.NoError(t, c.Freeze())
 	o := locktop(t, "list", "-u", "redis://"+c.Addr(), "--timeout", "50ms")
 	o.cannotConnect(t, "redis://"+c.Addr(), "50 ms")
 }
@@ -223,7 +214,7 @@ func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
 
 func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	defer l.Close()
 	go func() {
 		for {
@@ -331,7 +322,7 @@ func TestALoadAsksForThePassword(t *testing.T) {
 	}
 	var own ownLoad
 	var c connect.Flags
-	must(t, c.FlagSet().Parse([]string{"--user", "ann", "--askpass"}))
+	check.NoError(t, c.FlagSet().Parse([]string{"--user", "ann", "--askpass"}))
 	if err := own.refusal(&c, writeFlags{}); err != nil {
 		t.Errorf("--load: %v", err)
 	}

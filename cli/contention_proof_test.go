@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -25,7 +26,7 @@ func TestContentionSeesTheWaitsOfLibraries(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	peers, err := filepath.Abs("../peers/clients")
-	must(t, err)
+	check.NoError(t, err)
 	for name, library := range map[string]struct {
 		needs   []string // a command that fails if it cannot run
 		command string

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -175,7 +176,7 @@ func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
 	for b := range truth {
 		slot := int(rdb.ClusterKeySlot(t.Context(), b.key).Val())
 		owner, err := rig.Owner(t.Context(), slot)
-		must(t, err)
+		check.NoError(t, err)
 		masters[owner.Addr()] = true
 	}
 	if len(masters) != len(rig.Nodes()) {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -21,7 +22,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	for _, db := range []int{0, 3, 11} {
 		rdb := clientWith(t, redis.Options{Addr: addr, DB: db})
-		must(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
+		check.NoError(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	}
 	flags := []string{"-u", "redis://" + addr, "-n", "all"}
 	for _, c := range []struct {

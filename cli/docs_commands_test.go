@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"locktop/internal/check"
 	"locktop/internal/shell"
 )
 
@@ -41,7 +42,7 @@ func docPages(t *testing.T) (pages []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*.md", "contrib/*/*.md"} {
 		found, err := filepath.Glob("../" + pattern)
-		must(t, err)
+		check.NoError(t, err)
 		for _, path := range found {
 			pages = append(pages, strings.TrimPrefix(filepath.ToSlash(path), "../"))
 		}
@@ -85,7 +86,7 @@ var contribLine = regexp.MustCompile("(?m)(?:\\bExecStart=|Run: |`|: |^# +)((?:/
 func contribCommands(t *testing.T) (all []docBlock) {
 	t.Helper()
 	files, err := filepath.Glob("../contrib/*/*")
-	must(t, err)
+	check.NoError(t, err)
 	for _, path := range files {
 		if path == ruleTests {
 			continue // it repeats the texts of the alerts

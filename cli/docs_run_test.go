@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/crypto/bcrypt"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -98,11 +99,11 @@ type docSite struct {
 func newDocSite(t *testing.T) *docSite {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
-	must(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &docSite{t: t, dir: dir, servers: map[string]string{}}
 	hash, err := bcrypt.GenerateFromPassword([]byte(docPassword), bcrypt.MinCost)
-	must(t, err)
+	check.NoError(t, err)
 	s.script("my-client", `exec locktop load --as-client mutex`)
 	s.script("bin/pass", `[ "$*" = "show redis/prod" ] && echo `+docPassword)
 	s.script("bin/vault", `[ "$1 $2" = "kv get" ] && echo `+docPassword)
@@ -121,9 +122,9 @@ func newDocSite(t *testing.T) *docSite {
 	}
 	s.file(".config/locktop/config.yaml", config)
 	program, err := exec.LookPath("locktop")
-	must(t, err)
+	check.NoError(t, err)
 	for _, name := range []string{"locktop", "bin/locktop"} {
-		must(t, os.Symlink(program, filepath.Join(dir, name)))
+		check.NoError(t, os.Symlink(program, filepath.Join(dir, name)))
 	}
 	s.env = append(os.Environ(), "PATH="+dir+"/bin:"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir+"/.config", "XDG_STATE_HOME="+dir+"/.state", "TMPDIR="+dir,
 		"LOCKTOP_URL=redis://"+s.server("own"), "LOCKTOP_SENTINEL_PASS="+docPassword, "CREDENTIALS_DIRECTORY="+dir+"/secrets", "STATE_DIRECTORY="+dir+"/state")
@@ -133,14 +134,14 @@ func newDocSite(t *testing.T) *docSite {
 func (s *docSite) file(name, text string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
-	must(s.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	check.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o700))
 	write(s.t, path, text)
 	return path
 }
 
 func (s *docSite) script(name, line string) {
 	s.t.Helper()
-	must(s.t, os.Chmod(s.file(name, "#!/bin/sh\n"+line+"\n"), 0o700))
+	check.NoError(s.t, os.Chmod(s.file(name, "#!/bin/sh\n"+line+"\n"), 0o700))
 }
 
 // server returns the address of a server by its name.
@@ -201,8 +202,8 @@ func (s *docSite) recorded() {
 	s.t.Helper()
 	for _, name := range []string{"state/box", "state/box/orders"} {
 		dir := filepath.Join(s.dir, name)
-		must(s.t, os.RemoveAll(dir))
-		must(s.t, os.MkdirAll(dir, 0o700))
+		check.NoError(s.t, os.RemoveAll(dir))
+		check.NoError(s.t, os.MkdirAll(dir, 0o700))
 		now := time.Now()
 		begin := time.Date(now.Year(), now.Month(), now.Day()-1, 3, 0, 0, 0, time.Local)
 		recordSpan(s.t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(docLock, begin.Add(12*time.Minute))...)
@@ -256,7 +257,7 @@ func (s *docSite) seed(how docSeed) (end func()) {
 			ttl = 0
 		}
 		rdb.HSet(ctx, "orders:4712", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 1)
-		must(s.t, rdb.Set(ctx, docLock, value, ttl).Err())
+		check.NoError(s.t, rdb.Set(ctx, docLock, value, ttl).Err())
 		i := 0
 		stop := repeat(s.t, 200*time.Millisecond, func(ctx context.Context) {
 			switch i++; {
@@ -293,9 +294,9 @@ func (s *docSite) start(text string) *docRun {
 	inGroupOfItsOwn(r.cmd)
 	r.cmd.Dir, r.cmd.Env = s.dir, s.env
 	read, write, err := os.Pipe()
-	must(s.t, err)
+	check.NoError(s.t, err)
 	r.cmd.Stdout, r.cmd.Stderr = write, write
-	must(s.t, r.cmd.Start())
+	check.NoError(s.t, r.cmd.Start())
 	_ = write.Close()
 	go func() {
 		defer close(r.silent)
@@ -332,11 +333,11 @@ func (s *docSite) awaitExporter(r *docRun) {
 	}
 	s.exporter = address[1]
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.exporter+"/metrics", nil)
-	must(s.t, err)
+	check.NoError(s.t, err)
 	req.SetBasicAuth("prometheus", docPassword)
 	eventually(s.t, func() bool {
 		resp, err := http.DefaultClient.Do(req)
-		must(s.t, err)
+		check.NoError(s.t, err)
 		defer resp.Body.Close()
 		page, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {

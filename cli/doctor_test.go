@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -22,7 +23,7 @@ func TestDoctorGroupsFindingsOfAKind(t *testing.T) {
 		ID: "starving", Severity: keyspace.Warning, Lock: keyspace.ID{Key: "queue"}, Text: "A waiter was overtaken.", Remedy: "Use a fair lock.",
 	})
 	var out strings.Builder
-	must(t, d.write(&out, false))
+	check.NoError(t, d.write(&out, false))
 	got, _, _ := strings.Cut(out.String(), "\nServer")
 	want := `
 Locks

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
@@ -117,12 +118,12 @@ func TestADayOfManyLocksIsExplained(t *testing.T) {
 	}
 	if _, err := recording.Open(dir); err != nil {
 		w, err := recording.NewDirWriter(dir, recording.DirOptions{Keep: 48 * time.Hour, Index: func() recording.Indexer { return incident.NewIndexer() }})
-		must(t, err)
+		check.NoError(t, err)
 		f := newFleet(10_000, time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
 		for second := range 24 * 3600 {
 			w.Add(f.next(10, second%600 == 0))
 		}
-		must(t, w.Close())
+		check.NoError(t, w.Close())
 	}
 	sizes := make(map[string]int64)
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))

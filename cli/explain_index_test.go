@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
@@ -21,7 +22,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	t.Parallel()
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	must(t, err)
+	check.NoError(t, err)
 	f := newFleet(12, begin)
 	for second := range 5000 {
 		s := f.next(1+second/100%3, second%300 == 7)
@@ -51,7 +52,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 		}
 		w.Add(s)
 	}
-	must(t, w.Close())
+	check.NoError(t, w.Close())
 	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
 	segments, _ := filepath.Glob(filepath.Join(dir, "*.lockrec"))
 	if len(indexes) < 3 || len(segments) != len(indexes)+2 { // the first has none, and the open one
@@ -75,7 +76,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
 	t.Helper()
 	r, err := recording.Open(dir)
-	must(t, err)
+	check.NoError(t, err)
 	defer r.Close()
 	b := incident.NewBuilder(nil)
 	load := b.Load
@@ -83,9 +84,9 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
 		load = nil
 	}
 	_, last := r.Span()
-	must(t, errors.Join(r.Walk(from, last, b, load), r.Damage()))
+	check.NoError(t, errors.Join(r.Walk(from, last, b, load), r.Damage()))
 	var out strings.Builder
-	must(t, (render.Stories{Stories: b.Stories()}).JSON(&out))
+	check.NoError(t, (render.Stories{Stories: b.Stories()}).JSON(&out))
 	return out.String()
 }
 
@@ -94,7 +95,7 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool) string {
 func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	must(t, err)
+	check.NoError(t, err)
 	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: begin}}}
 	free := func(key string) *keyspace.Lock {
 		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}
@@ -107,7 +108,7 @@ func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 		s.Locks = append(s.Locks, free("lock:free"), held)
 		w.Add(s)
 	}
-	must(t, w.Close())
+	check.NoError(t, w.Close())
 	if indexes, _ := filepath.Glob(filepath.Join(dir, "*.index")); len(indexes) < 3 {
 		t.Fatalf("there are only %d indexes", len(indexes))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -292,7 +293,7 @@ func commonest() []staged {
 		{incident.Restart, "", "A restart of the server lost lock:nightly", nil, func(s *scene) {
 			s.hold(time.Minute)
 			s.recorded("the lock", isConnected)
-			must(s.T, errors.Join(s.server.Kill(), s.server.Restart(s.Context())))
+			check.NoError(s.T, errors.Join(s.server.Kill(), s.server.Restart(s.Context())))
 		}},
 		{incident.Stolen, "", "from worker-3, which had not released it", nil, func(s *scene) {
 			s.waitBehind("worker-3")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/keyspace"
@@ -39,7 +40,7 @@ var unlock = redis.NewScript(`redis.call('DEL', KEYS[1]) return redis.call('PUBL
 // unlocked ends a hold, and returns when the recording does not have the lock any more.
 func (s *scene) unlocked() {
 	s.Helper()
-	must(s.T, unlock.Run(s.Context(), s.rdb, []string{sceneKey}).Err())
+	check.NoError(s.T, unlock.Run(s.Context(), s.rdb, []string{sceneKey}).Err())
 	recordedUntil(s.T, s.file, "no holder", func(snap keyspace.Snapshot) bool { return !hasLock(snap, hasHolder) })
 }
 
@@ -68,7 +69,7 @@ func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 func (s *scene) acquired(l lock.Locker) *lock.Lease {
 	s.Helper()
 	lease, err := l.Lock(s.Context())
-	must(s.T, err)
+	check.NoError(s.T, err)
 	s.Cleanup(func() { runtime.KeepAlive(lease) }) // without it, nothing renews the lease
 	s.recorded("its connection", isConnected)
 	return lease
@@ -115,14 +116,14 @@ func (s *scene) restarts() {
 	if s.rdb.Exists(s.Context(), sceneKey).Val() == 0 {
 		s.holdRecorded()
 	}
-	must(s.T, errors.Join(s.server.Kill(), s.server.Restart(s.Context())))
+	check.NoError(s.T, errors.Join(s.server.Kill(), s.server.Restart(s.Context())))
 }
 
 // failsOver ends the server of the lock, whose replica then takes over.
 func (s *scene) failsOver() {
 	s.Helper()
 	s.holdRecorded()
-	must(s.T, s.server.Kill())
+	check.NoError(s.T, s.server.Kill())
 }
 
 // holdRecorded lets worker-7 hold the lock, and returns when the recording has it.
@@ -145,7 +146,7 @@ func inCluster(t *testing.T, o server.ClusterOptions) *scene {
 	c := server.ClusterForTest(t, o)
 	rdb := clientTo(t, c.Addrs()[0])
 	owner, err := c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val()))
-	must(t, err)
+	check.NoError(t, err)
 	s := record(t, owner.Addr(), "--cluster", "-u", "redis://"+c.Addrs()[0])
 	s.server, s.cluster = owner, c
 	return s
@@ -168,10 +169,10 @@ func variants() []staged {
 				return new(net.Dialer).DialContext(ctx, network, to.Load().Addr())
 			})
 			p, err := network.Listen("tcp", "")
-			must(t, err)
+			check.NoError(t, err)
 			t.Cleanup(func() { _ = p.Close() })
 			s := record(t, r.Master().Addr(), "-u", "redis://"+p.Addr())
-			must(t, r.Promote(t.Context(), r.Replicas()[0]))
+			check.NoError(t, r.Promote(t.Context(), r.Replicas()[0]))
 			s.server = r.Master()
 			s.failsOver()
 			<-time.After(2 * time.Second) // the address leads nowhere
@@ -186,9 +187,9 @@ func variants() []staged {
 		}},
 		{incident.Restart, "after an outage of 3 s", "A restart of the server lost lock:nightly", nil, func(s *scene) {
 			s.holdRecorded()
-			must(s.T, s.server.Kill())
+			check.NoError(s.T, s.server.Kill())
 			<-time.After(3 * time.Second)
-			must(s.T, s.server.Restart(s.Context()))
+			check.NoError(s.T, s.server.Restart(s.Context()))
 		}},
 		{incident.Restart, "before the Sentinels notice it", "A restart of the server lost lock:nightly", underSentinels, (*scene).restarts},
 		{incident.Restart, "in a cluster", "A restart of the server lost lock:nightly", func(t *testing.T) *scene {
@@ -331,7 +332,7 @@ func variants() []staged {
 				p.Unlink(s.Context(), sceneKey)
 				return p.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), time.Minute).Err()
 			})
-			must(s.T, err)
+			check.NoError(s.T, err)
 		}},
 		{incident.Stolen, "a lock of Redisson", "from " + thread(2), nil, func(s *scene) {
 			for range 2 {
@@ -344,7 +345,7 @@ func variants() []staged {
 				p.HSet(s.Context(), sceneKey, thread(3), 1)
 				return p.HDel(s.Context(), sceneKey, thread(2)).Err()
 			})
-			must(s.T, err)
+			check.NoError(s.T, err)
 		}},
 		{incident.HolderGone, "while its slot is moved", "The connection of worker-7", func(t *testing.T) *scene {
 			s := inCluster(t, server.ClusterOptions{})
@@ -352,9 +353,9 @@ func variants() []staged {
 			s.recorded("its connection", isConnected)
 			slot := int(s.rdb.ClusterKeySlot(t.Context(), sceneKey).Val())
 			to := another(s.cluster, slot)
-			must(t, moveSlot(t.Context(), s.cluster, slot, to))
+			check.NoError(t, moveSlot(t.Context(), s.cluster, slot, to))
 			there := namedClient(t, to.Addr(), "worker-7")
-			must(t, there.PExpire(t.Context(), sceneKey, 15*time.Second).Err())
+			check.NoError(t, there.PExpire(t.Context(), sceneKey, 15*time.Second).Err())
 			s.recorded("its new node", func(l *keyspace.Lock) bool { return l.Node == to.Addr() && isConnected(l) })
 			s.recordedUntil(3*time.Second, isConnected)
 			_ = errors.Join(holder.Close(), there.Close())

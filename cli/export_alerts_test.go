@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -72,7 +73,7 @@ func alerts(t *testing.T) []alert {
 func readText(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	must(t, err)
+	check.NoError(t, err)
 	return string(text)
 }
 
@@ -164,7 +165,7 @@ func (e *exported) flagsOf(target string) string {
 		e.t.Fatalf("no locktop_target_info of %s in\n%s", target, e.page())
 	}
 	flags, err := strconv.Unquote(line[1])
-	must(e.t, err)
+	check.NoError(e.t, err)
 	return flags
 }
 

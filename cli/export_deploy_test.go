@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 const unitFile = "../contrib/systemd/locktop-export.service"
@@ -17,7 +19,7 @@ func TestTheUnitIsHardened(t *testing.T) {
 		t.Skip("systemd-analyze is not on PATH: install systemd to run this test")
 	}
 	self, err := exec.LookPath("locktop")
-	must(t, err)
+	check.NoError(t, err)
 	unit := filepath.Join(t.TempDir(), filepath.Base(unitFile))
 	write(t, unit, strings.ReplaceAll(readText(t, unitFile), "/usr/local/bin/locktop", self))
 	for _, args := range [][]string{{"verify", "--man=no", unit}, {"security", "--offline=true", "--threshold=15", unit}} {

@@ -19,6 +19,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -90,7 +91,7 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 	pod, flags := podOf(t)
 	container := at(pod, "containers.0")
 	port, err := strconv.Atoi(strings.TrimPrefix(flags["--web.listen-address"], ":"))
-	must(t, err)
+	check.NoError(t, err)
 	_, comment, _ := strings.Cut(text, "# With the Prometheus operator:\n# ---\n")
 	monitor := objectsOf(t, regexp.MustCompile("(?m)^# ?").ReplaceAllString(comment, ""))["monitoring.coreos.com/v1 PodMonitor"]
 	annotation := regexp.MustCompile(`prometheus.io/port: "(\d+)"`).FindStringSubmatch(text)
@@ -152,9 +153,9 @@ func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
 	wantKeys(t, spec, "podSelector", "namespaceSelector", "matchLabels", "policyTypes", "ingress", "egress", "from", "to", "ports", "port", "protocol")
 	pod, flags := podOf(t)
 	redis, err := url.Parse(flags["-u"])
-	must(t, err)
+	check.NoError(t, err)
 	port, err := strconv.Atoi(redis.Port())
-	must(t, err)
+	check.NoError(t, err)
 	manifest := objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"]
 	ports := func(pairs ...any) (all []any) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -228,7 +229,7 @@ func TestTheProbesOfTheManifestPass(t *testing.T) {
 func probePasses(t *testing.T, probe any, base string) bool {
 	t.Helper()
 	exporter, err := url.Parse(base)
-	must(t, err)
+	check.NoError(t, err)
 	for way, action := range probe.(map[string]any) {
 		switch way {
 		case "tcpSocket":

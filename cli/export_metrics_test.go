@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -60,7 +61,7 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 		pages = append(pages, text)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		must(t, err)
+		check.NoError(t, err)
 		for name, family := range families {
 			m := metric{kind: strings.ToLower(family.GetType().String())}
 			for _, l := range family.GetMetric()[0].GetLabel() {
@@ -243,11 +244,11 @@ func TestTheAdvisedUserCanExport(t *testing.T) {
 func callsOf(t *testing.T, rdb *redis.Client) map[string]int {
 	t.Helper()
 	text, err := rdb.Info(t.Context(), "commandstats").Result()
-	must(t, err)
+	check.NoError(t, err)
 	calls := map[string]int{}
 	for _, m := range regexp.MustCompile(`cmdstat_(\S+):calls=(\d+)`).FindAllStringSubmatch(text, -1) {
 		calls[m[1]], err = strconv.Atoi(m[2])
-		must(t, err)
+		check.NoError(t, err)
 	}
 	return calls
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock"
 )
@@ -50,11 +51,11 @@ func startPrometheus(t *testing.T, exporters ...*exported) promServer {
 	t.Helper()
 	needPrometheus(t, "prometheus")
 	rules, err := filepath.Abs(rulesFile)
-	must(t, err)
+	check.NoError(t, err)
 	var targets []string
 	for _, e := range exporters {
 		u, err := url.Parse(e.base)
-		must(t, err)
+		check.NoError(t, err)
 		targets = append(targets, strconv.Quote(u.Host))
 	}
 	dir := t.TempDir()
@@ -83,7 +84,7 @@ func (p promServer) start(config, dir string) (ready bool) {
 	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+strings.TrimPrefix(p.addr, "http://"), "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = said, said
-	must(p.t, cmd.Start())
+	check.NoError(p.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -193,7 +194,7 @@ func TestPrometheusRaisesTheAlertOfEachFailureAndNoOther(t *testing.T) {
 		t.Errorf("raised are %q, want %q", got, all)
 	}
 	f.quiet()
-	must(t, f.redis.Kill())
+	check.NoError(t, f.redis.Kill())
 	within(t, longestWait, func() bool { return slices.Contains(prom.raised(), "LocktopDown") })
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace/inspect"
@@ -68,13 +69,13 @@ func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 		t.Errorf("a target that is up has a reason:\n%s", e.page())
 	}
 	frozen := time.Now()
-	must(t, child.Freeze())
+	check.NoError(t, child.Freeze())
 	e.sees(`locktop_up\{.*\} 0`)
 	e.reasonIs(metrics.ReplyTimeout)
 	if age := time.Since(e.time("locktop_last_answer_timestamp_seconds")); age < time.Since(frozen)-time.Second || age > time.Since(frozen)+10*time.Second {
 		t.Errorf("%v after the begin of the stall, the last answer is %v old", time.Since(frozen), age)
 	}
-	must(t, child.Continue())
+	check.NoError(t, child.Continue())
 	back := time.Now()
 	send(t, child.Addr(), "SET", "lock:b", token, "PX", "600000")
 	e.sees(`locktop_locks\{.*,state="held"\} 2`)
@@ -82,7 +83,7 @@ func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 		t.Errorf("the export read the locks %v after the end of the stall", took)
 	}
 	e.says("answers after")
-	must(t, child.Kill())
+	check.NoError(t, child.Kill())
 	e.reasonIs(metrics.Refused)
 }
 
@@ -94,7 +95,7 @@ func (e *exported) time(metric string) time.Time {
 		e.t.Fatalf("no %s", metric)
 	}
 	seconds, err := strconv.ParseFloat(value[1], 64)
-	must(e.t, err)
+	check.NoError(e.t, err)
 	return time.UnixMilli(int64(seconds * 1000))
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -24,7 +25,7 @@ func recordedUntil(t *testing.T, dir, what string, ok func(keyspace.Snapshot) bo
 		}
 		_, end := r.Span()
 		last, err = r.At(end, end.Add(-time.Minute))
-		must(t, errors.Join(err, r.Damage(), r.Close()))
+		check.NoError(t, errors.Join(err, r.Damage(), r.Close()))
 		if ok(last) {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -50,7 +51,7 @@ func TestAnExportAfterRealStalls(t *testing.T) {
 			rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, ReadTimeout: time.Minute})
 			network := netfault.New(redis.NewDialer(rdb.Options()))
 			proxy, err := network.Listen("tcp", child.Addr())
-			must(t, err)
+			check.NoError(t, err)
 			defer proxy.Close()
 			network.Delay(func() time.Duration { return c.delay })
 			send(t, child.Addr(), "SET", "lock:standing", token)
@@ -66,11 +67,11 @@ func TestAnExportAfterRealStalls(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			switch {
 			case c.debug:
-				must(t, rdb.Do(t.Context(), "DEBUG", "SLEEP", c.stall.Seconds()).Err())
+				check.NoError(t, rdb.Do(t.Context(), "DEBUG", "SLEEP", c.stall.Seconds()).Err())
 			case c.stall > 0:
-				must(t, child.Freeze())
+				check.NoError(t, child.Freeze())
 				time.Sleep(c.stall)
-				must(t, child.Continue())
+				check.NoError(t, child.Continue())
 			}
 			back, before := time.Now(), e.value("locktop_events_total", `event="acquired"`)
 			within(t, longestWait, func() bool {

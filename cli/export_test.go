@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -66,10 +67,10 @@ func (e *exported) get(path string) (int, string) {
 func fetch(t *testing.T, address string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(address)
-	must(t, err)
+	check.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	must(t, err)
+	check.NoError(t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -132,13 +133,13 @@ func TestExportWaitsForATarget(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
 	addr := child.Addr()
-	must(t, child.Kill())
+	check.NoError(t, child.Kill())
 	e := startExport(t, "-u", "redis://"+addr, "--every", "100ms")
 	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 0`)
 	if status, _ := e.get("/readyz"); status != 200 {
 		t.Errorf("not ready: %d", status)
 	}
-	must(t, child.Restart(t.Context()))
+	check.NoError(t, child.Restart(t.Context()))
 	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 1`)
 	e.says("answers after")
 	if n := strings.Count(e.errs.String(), "does not answer"); n != 1 {

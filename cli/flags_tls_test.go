@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -46,21 +47,21 @@ func newAuthority(t *testing.T) *authority {
 func (a *authority) issue(t *testing.T, name string, template *x509.Certificate) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	check.NoError(t, err)
 	if a.key == nil {
 		a.key = private
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
-	must(t, err)
+	check.NoError(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	check.NoError(t, err)
 	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", pkcs8)
 }
 
 func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
 	t.Helper()
 	path := filepath.Join(a.dir, name)
-	must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	check.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 
@@ -77,7 +78,7 @@ func leaf() *x509.Certificate {
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
@@ -251,7 +252,7 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 func copied(t *testing.T, from, to string, mode os.FileMode) {
 	t.Helper()
 	text, err := os.ReadFile(from)
-	must(t, errors.Join(err, os.WriteFile(to, text, 0o600), os.Chmod(to, mode)))
+	check.NoError(t, errors.Join(err, os.WriteFile(to, text, 0o600), os.Chmod(to, mode)))
 }
 
 // plainError returns the text of an error or a warning, which is an object of JSON if the

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -62,7 +63,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 	rig := server.ClusterForTest(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}})
 	rdb := clusterClient(t, rig)
 	for i := range 60 {
-		must(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
+		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
 	}
 	doc, said := listedOn(t, "--cluster", "-u", "redis://"+rig.Addrs()[1])
 	if len(doc.Locks) != 60 || !doc.Complete || doc.Server.Mode != "cluster" || len(doc.Nodes) != 3 || said != "" {
@@ -74,7 +75,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 	}
 
 	gone := rig.Node(doc.Nodes[2].Addr)
-	must(t, gone.Kill())
+	check.NoError(t, gone.Kill())
 	seed := rig.Addrs()[0]
 	if seed == gone.Addr() {
 		seed = rig.Addrs()[1]
@@ -99,7 +100,7 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
 	rdb := clusterClient(t, rig)
 	for i := range 12 {
-		must(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
+		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
 	}
 	eventually(t, func() bool {
 		doc, _ := listedOn(t, "--cluster", "--prefer-replica", "-u", "redis://"+rig.Addrs()[0])
@@ -127,7 +128,7 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 	})
 
 	old := rig.Master().Addr()
-	must(t, rig.Master().Kill())
+	check.NoError(t, rig.Master().Kill())
 	eventually(t, func() bool {
 		got := locktop(t, append([]string{"list", "--json"}, flags...)...)
 		return got.code == exitFine && !strings.Contains(got.out, old) && strings.Contains(got.out, `"key":"lock:a"`)
@@ -159,7 +160,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 		t.Errorf("it is %+v", few)
 	}
 
-	must(t, rig.Nodes()[0].Kill())
+	check.NoError(t, rig.Nodes()[0].Kill())
 	doc, said = listedWith(t, exitFailure, redlockFlags(rig)...)
 	most, few = lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
 	if doc.Complete || most.State != "held" || !most.Votes[0].Silent || few.State != "partial" {
@@ -174,7 +175,7 @@ func TestAllDatabasesAreRead(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for db := 0; db < 16; db += 5 {
-		must(t, clientWith(t, redis.Options{Addr: addr, DB: db}).Set(t.Context(), "lock:a", token, time.Hour).Err())
+		check.NoError(t, clientWith(t, redis.Options{Addr: addr, DB: db}).Set(t.Context(), "lock:a", token, time.Hour).Err())
 	}
 	doc, _ := listedOn(t, "-n", "all", "-u", "redis://"+addr)
 	dbs := ""

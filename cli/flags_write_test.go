@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -40,7 +41,7 @@ func aclLines(t *testing.T) (all [][]any) {
 			continue
 		}
 		out, err := exec.Command("sh", "-c", `printf '%s\n' `+line).Output()
-		must(t, err)
+		check.NoError(t, err)
 		var argv []any
 		for _, word := range strings.Fields(string(out)) {
 			argv = append(argv, word)
@@ -57,7 +58,7 @@ func aclLines(t *testing.T) (all [][]any) {
 func knows(t *testing.T, addr, command string) bool {
 	t.Helper()
 	info, err := sent(t, addr, "COMMAND", "INFO", command).Slice()
-	must(t, err)
+	check.NoError(t, err)
 	return len(info) == 1 && info[0] != nil
 }
 
@@ -65,7 +66,7 @@ func knows(t *testing.T, addr, command string) bool {
 // them.
 func aUser(t *testing.T, addr, name string, rules ...string) {
 	t.Helper()
-	must(t, server.SetUser(t.Context(), clientTo(t, addr), name, rules...))
+	check.NoError(t, server.SetUser(t.Context(), clientTo(t, addr), name, rules...))
 }
 
 // oneOfEachType returns commands that create a lock of each type of key.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/keyspace/formats"
 	"locktop/tui/widget"
 )
@@ -42,7 +43,7 @@ func TestTheTableOfFormatsFitsTheTerminal(t *testing.T) {
 		120: "FORMAT TYPE KIND CONFIDENCE ACTIONS LIBRARY SIGNATURE; ",
 	} {
 		var out bytes.Buffer
-		must(t, writeFormatsTable(&out, all, width))
+		check.NoError(t, writeFormatsTable(&out, all, width))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		for _, line := range lines {
 			if w := widget.Width(line); w > width {

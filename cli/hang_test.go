@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -68,7 +69,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 			return &cutShort{Conn: c, left: left, closed: make(chan struct{})}, nil
 		})
 		proxy, err := network.Listen("tcp", s.Addr())
-		must(t, err)
+		check.NoError(t, err)
 		t.Cleanup(func() { _ = proxy.Close() })
 		addrs = append(addrs, proxy.Addr())
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -33,7 +34,7 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	term := openTerminal(t, 120, 40, "--url", "redis://"+addr, "--load")
 	term.want("m shows ").press("m").want("setnx-crash").press("u").wait("a key without a TTL", func(string) bool { return endless() })
 	pid, err := strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}")))
-	must(t, err)
+	check.NoError(t, err)
 	term.tmux("kill-session")
 	within(t, longestWait, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	wantNoKeys(t, addr)
@@ -59,12 +60,12 @@ func TestAHangupEndsACommand(t *testing.T) {
 		{"trap '' HUP; exec locktop watch -u redis://" + addr, []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 143},
 	} {
 		cmd := exec.Command("sh", "-c", c.command)
-		must(t, cmd.Start())
+		check.NoError(t, cmd.Start())
 		within(t, longestWait, func() bool {
 			return strings.Contains(rdb.ClientList(t.Context()).Val(), "name=locktop")
 		})
 		for _, s := range c.signals {
-			must(t, cmd.Process.Signal(s))
+			check.NoError(t, cmd.Process.Signal(s))
 		}
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != c.code {

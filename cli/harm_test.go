@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -51,7 +52,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
 	t.Helper()
 	ctx, pid := t.Context(), child.PID()
-	must(t, rdb.FlushAll(ctx).Err())
+	check.NoError(t, rdb.FlushAll(ctx).Err())
 	s = formats.At(s, rdb.Time(ctx).Val())
 	for _, command := range s.Commands {
 		issue(t, rdb, command)
@@ -108,7 +109,7 @@ func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
 	t.Helper()
 	typ, err := rdb.Type(t.Context(), key).Result()
-	must(t, err)
+	check.NoError(t, err)
 	return typ == "none" || typ == "stream" && command == "xread"
 }
 
@@ -135,7 +136,7 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 		child := server.ForTest(t)
 		rdb := clientTo(t, child.Addr())
 		for _, command := range c.commands {
-			must(t, rdb.Do(t.Context(), command...).Err())
+			check.NoError(t, rdb.Do(t.Context(), command...).Err())
 		}
 		term := openTerminal(t, 140, 40, "--url", "redis://"+child.Addr(), "--write")
 		term.want(c.key, "h").press("x").press("e").want("extend " + c.key + "?")

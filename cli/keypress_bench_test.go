@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"locktop/internal/check"
 )
 
 // BenchmarkKeyToFrame presses a key of the screen while the demo's load runs,
@@ -52,9 +54,9 @@ type pseudoTerminal struct {
 func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTerminal {
 	b.Helper()
 	program, err := exec.LookPath("locktop")
-	must(b, err)
+	check.NoError(b, err)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	must(b, err)
+	check.NoError(b, err)
 	b.Cleanup(func() { master.Close() })
 	slave := slaveOf(b, master, &unix.Winsize{Row: h, Col: w})
 	defer slave.Close()
@@ -62,7 +64,7 @@ func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTermin
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "CI=", "XDG_STATE_HOME="+b.TempDir())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	must(b, cmd.Start())
+	check.NoError(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // the error is that it was interrupted
@@ -74,7 +76,7 @@ func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTermin
 func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
 	b.Helper()
 	conn, err := master.SyscallConn()
-	must(b, err)
+	check.NoError(b, err)
 	var number int
 	var failed error
 	err = conn.Control(func(fd uintptr) {
@@ -90,7 +92,7 @@ func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
 		b.Fatal(err, failed)
 	}
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	must(b, err)
+	check.NoError(b, err)
 	return slave
 }
 
@@ -104,7 +106,7 @@ func (t *pseudoTerminal) press(key string) {
 // some returns the next output of the program, or nothing if that takes too
 // long.
 func (t *pseudoTerminal) some(patience time.Duration) []byte {
-	must(t.b, t.master.SetReadDeadline(time.Now().Add(patience)))
+	check.NoError(t.b, t.master.SetReadDeadline(time.Now().Add(patience)))
 	n, err := t.master.Read(t.buf)
 	if err != nil && !os.IsTimeout(err) {
 		t.b.Fatal(err)

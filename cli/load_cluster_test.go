@@ -9,6 +9,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 
+	"locktop/internal/check"
 	rigs "locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -125,7 +126,7 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	master := rigs.ForTest(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	sentinel, err := server.NewServer("127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	defer sentinel.Close()
 	const elsewhere = "192.0.2.7" // an address reserved for documentation
 	_ = sentinel.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {

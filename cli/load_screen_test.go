@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -17,7 +18,7 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
 	rdb := clientTo(t, child.Addr())
-	must(t, rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err())
+	check.NoError(t, rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err())
 	for _, flags := range [][]string{{"--load"}, nil} {
 		term := openTerminal(t, 120, 40, append([]string{"-u", "redis://" + child.Addr()}, flags...)...)
 		if flags == nil {

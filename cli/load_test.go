@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -203,9 +204,9 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			_ = rdb.Close()
-			must(t, child.Kill())
+			check.NoError(t, child.Kill())
 			time.Sleep(1500 * time.Millisecond)
-			must(t, child.Restart(t.Context()))
+			check.NoError(t, child.Restart(t.Context()))
 			if got := <-done; got.code != c.want || c.want == exitThreshold && !strings.Contains(got.out, "A server did not answer for") {
 				t.Errorf("%q: exit code %d, want %d: %s%s", c.args, got.code, c.want, got.out, got.errors)
 			}

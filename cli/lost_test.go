@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -61,7 +62,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			manyKeys(t, r.victim.Addr())
 			l := start(t, slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", timeoutOfTrouble.String()}, r.flags)...)
 			l.errors.sees(t, `"note":"[1-9].* to go`)
-			must(t, r.victim.Kill())
+			check.NoError(t, r.victim.Kill())
 			began := time.Now()
 			var got int
 			select {
@@ -101,7 +102,7 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	manyKeys(t, s.Addr())
 	l := start(t, "list", "--json", "--progress", "--budget", "1%", "--timeout", "1s", "-u", "redis://"+s.Addr())
 	l.errors.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
-	must(t, s.Kill())
+	check.NoError(t, s.Kill())
 	l.exits(t, exitFailure)
 	doc := decoded[render.Document](t, l.out.String())
 	if doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -48,7 +49,7 @@ func healthy(t *testing.T, rdb *redis.Client, locks int) {
 			}
 			return nil
 		})
-		must(t, err)
+		check.NoError(t, err)
 	}
 }
 
@@ -60,7 +61,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 	ctx, now := context.Background(), time.Now()
 	passed := func(ago time.Duration) string { return fmt.Sprint(now.Add(-ago).UnixMilli()) }
 	old, err := uuid.NewUUID() // contains the time
-	must(t, err)
+	check.NoError(t, err)
 	v7 := uuid.Must(uuid.NewV7())
 	began := now.Add(-3 * time.Hour).UnixMilli()
 	for i := range 6 {
@@ -77,7 +78,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 		{"ZADD", "redisson_lock_timeout:{printer:attic}", passed(time.Minute), head},
 		{"SET", "vault:rotation:lock", "ops-3~" + v7.String(), "PX", 60_000_000},
 	} {
-		must(t, rdb.Do(ctx, argv...).Err())
+		check.NoError(t, rdb.Do(ctx, argv...).Err())
 	}
 	return []string{
 		"lock:report:weekly", "billing:close", "lock:import:eu", "lock:ledger:close", "lock:ledger:open",

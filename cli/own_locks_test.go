@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -25,7 +26,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	take(t, reentrant)
 
 	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
-	must(t, err)
+	check.NoError(t, err)
 	found := make(map[string]keyspace.Lock)
 	for _, l := range snap.Locks {
 		found[l.Key] = *l

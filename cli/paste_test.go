@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/shell"
 	"locktop/internal/testtier"
@@ -97,7 +98,7 @@ func (s topology) set(t *testing.T, key string) {
 		s.sendAll(t, "SET", key, token, "PX", 600_000)
 		return
 	}
-	must(t, s.stranger.Set(t.Context(), key, token, 600_000_000_000).Err())
+	check.NoError(t, s.stranger.Set(t.Context(), key, token, 600_000_000_000).Err())
 }
 
 // wantGone checks that no server has a key.
@@ -161,7 +162,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 			rdb := clientWith(t, redis.Options{Addr: addr, DB: c.db})
 			const key = "lock:it's"
 			for _, way := range []string{"locktop", "redis-cli"} {
-				must(t, rdb.Set(t.Context(), key, token, 0).Err())
+				check.NoError(t, rdb.Set(t.Context(), key, token, 0).Err())
 				line := printedLine(t, way, key, c.flags...)
 				if strings.Contains(line, "c4nary") {
 					t.Errorf("it has the password: %s", line)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // allowed returns the commands that docs/operators.md allows locktop to send,
@@ -116,7 +118,7 @@ func lookAt(t *testing.T, s topology, as ...string) {
 func checkNothingRefused(t *testing.T, addr string) {
 	t.Helper()
 	all, err := clientTo(t, addr).ACLLog(t.Context(), 100).Result()
-	must(t, err)
+	check.NoError(t, err)
 	for _, r := range all {
 		t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)
 	}

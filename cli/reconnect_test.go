@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -18,8 +19,8 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	srv := server.ForTest(t)
 	for db, key := range []string{"lock:zero", "lock:one"} {
 		rdb := clientWith(t, redis.Options{Addr: srv.Addr(), DB: db})
-		must(t, rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
-		must(t, rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
+		check.NoError(t, rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
+		check.NoError(t, rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err())
 	}
 	lacks := func(text string) func(string) bool {
 		return func(screen string) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/humanize"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -44,7 +45,7 @@ func TestReleaseOwnerReleasesTheLocksThatItStillHolds(t *testing.T) {
 	rdb := ofOwners(t, addr, n, owner)
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	program, err := executable()
-	must(t, err)
+	check.NoError(t, err)
 	line := fmt.Sprintf("%s release --owner %s --write --audit-log %s -u redis://%s; echo exit code $?; exec sleep 1000", program, owner, log, addr)
 	term := openTerminalFor(t, 200, 24, "sh", "-c", line)
 	term.want(fmt.Sprintf("%s holds %s: lock:", owner, humanize.Plural(n, "lock")), fmt.Sprintf("%d more; it is not notified", n-3), "Type y to confirm")

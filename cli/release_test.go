@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -94,7 +95,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			must(t, spoil(path))
+			check.NoError(t, spoil(path))
 			got := locktop(t, "release", "lock:a", "--yes", "--write", "--audit-log", path, "-u", "redis://"+addr)
 			if got.fails(t, exitFailure, "nothing was changed"); value(t, addr, "lock:a") != token {
 				t.Error("the lock is gone")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -157,9 +158,9 @@ const knownKey = "lock:proof:known"
 func (p *proofRate) begin(t *testing.T, seen *witnessed) {
 	for n := range 100 {
 		token := fmt.Sprintf("6ba7b810-9dad-41d1-80b4-e%011x", n)
-		must(t, p.rdb.Set(t.Context(), knownKey, token, time.Minute).Err())
+		check.NoError(t, p.rdb.Set(t.Context(), knownKey, token, time.Minute).Err())
 		time.Sleep(50 * time.Millisecond) // the work under the lock
-		must(t, p.rdb.Del(t.Context(), knownKey).Err())
+		check.NoError(t, p.rdb.Del(t.Context(), knownKey).Err())
 		time.Sleep(100 * time.Millisecond)
 		if all := seen.all(); len(all[change{keyspace.Acquired, knownKey, token, ""}]) == 1 && len(all[change{keyspace.Released, knownKey, token, ""}]) == 1 {
 			p.began = time.Now()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 )
@@ -23,7 +24,7 @@ func aDay(t *testing.T) (dir string, begin time.Time) {
 func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Duration, events ...keyspace.Event) {
 	t.Helper()
 	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	must(t, err)
+	check.NoError(t, err)
 	for at := time.Duration(0); at <= span; at += step {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
@@ -34,7 +35,7 @@ func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Durat
 		}
 		w.Add(s)
 	}
-	must(t, w.Close())
+	check.NoError(t, w.Close())
 }
 
 func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
@@ -111,7 +112,7 @@ func TestADirectoryIsShownOnTheScreen(t *testing.T) {
 		return err == nil
 	})
 	w.Add(keyspace.Snapshot{At: begin.Add(26 * time.Hour), Complete: true})
-	must(t, w.Close())
+	check.NoError(t, w.Close())
 	term := openTerminal(t, 100, 24, "replay", dir, "--at", "2026-11-22 03:12")
 	term.want("REPLAY", "lock:a", "held 23 h 12, since 04:00:00")
 	term.enter(":at 2026-11-21 06:00\r").want("held 2 h 00, since 04:00:00")

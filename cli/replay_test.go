@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 )
@@ -34,19 +35,19 @@ func minute(t *testing.T) *recording.Reader {
 func recorded(t *testing.T, all ...keyspace.Snapshot) (name string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "a.lockrec"))
-	must(t, err)
+	check.NoError(t, err)
 	w := recording.NewWriter(f, false)
 	for _, s := range all {
-		must(t, w.Add(s))
+		check.NoError(t, w.Add(s))
 	}
-	must(t, errors.Join(w.Close(), f.Close()))
+	check.NoError(t, errors.Join(w.Close(), f.Close()))
 	return f.Name()
 }
 
 func openRecording(t *testing.T, name string) *recording.Reader {
 	t.Helper()
 	r, err := recording.Open(name)
-	must(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -58,7 +59,7 @@ func TestThePlayerKeepsTime(t *testing.T) {
 		wantAt := func(doing string, second int) {
 			t.Helper()
 			snap, err := p.Snapshot(t.Context())
-			must(t, err)
+			check.NoError(t, err)
 			if got := snap.Locks[0].Holders[0].Count - 1; got != second {
 				t.Errorf("%s: second %d, want %d", doing, got, second)
 			}
@@ -94,7 +95,7 @@ func TestThePlayerLosesNoEvents(t *testing.T) {
 		n := 0
 		for range 30 {
 			snap, err := p.Snapshot(t.Context())
-			must(t, err)
+			check.NoError(t, err)
 			n += len(snap.Events)
 			time.Sleep(2300 * time.Millisecond)
 		}
@@ -108,7 +109,7 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "a.lockrec")
 	f, err := os.Create(name)
-	must(t, err)
+	check.NoError(t, err)
 	live := minute(t)
 	first, _ := live.Span()
 	ctx, stop := context.WithCancel(t.Context())

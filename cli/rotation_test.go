@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -59,7 +60,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 		}
 		return nil
 	}
-	must(t, next())
+	check.NoError(t, next())
 	return "cat '" + file + "'", repeat(t, rotateEvery, func(context.Context) {
 		if err := next(); err != nil {
 			t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -28,7 +29,7 @@ func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 	write(t, fitted, run(t, "scenarios", "--from", box))
 	t.Log(readText(t, fitted))
 	s, err := loadgen.Parse([]byte(readText(t, fitted)))
-	must(t, err)
+	check.NoError(t, err)
 	rate := s.Rate
 	for _, stage := range s.Stages {
 		rate = max(rate, stage.Rate)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 	"locktop/loadgen"
@@ -49,12 +50,12 @@ func jobRecordings(t *testing.T, begin time.Time) (file, dir string) {
 	dir = t.TempDir()
 	var all []keyspace.Snapshot
 	box, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	must(t, err)
+	check.NoError(t, err)
 	jobs(begin, func(s keyspace.Snapshot) {
 		box.Add(s)
 		all = append(all, s)
 	})
-	must(t, box.Close())
+	check.NoError(t, box.Close())
 	return recorded(t, all...), dir
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -44,7 +45,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	stranger := server.ForTest(t).Addr() // has no user ann
 	home := t.TempDir()
 	program, err := exec.LookPath("locktop")
-	must(t, err)
+	check.NoError(t, err)
 
 	credentials := filepath.Join(t.TempDir(), "credentials")
 	write(t, credentials, `{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`)
@@ -95,7 +96,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 			}
 		}
 	}
-	must(t, os.RemoveAll(filepath.Join(home, "config")))
+	check.NoError(t, os.RemoveAll(filepath.Join(home, "config")))
 	checkWritten(t, home)
 }
 

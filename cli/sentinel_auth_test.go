@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -22,7 +23,7 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 	defer cancel()
 	config := append([]string{fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1", server.SentinelMaster, port)}, lines...)
 	s, err := server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"})
-	must(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = s.Kill() })
 	return s
 }
@@ -134,7 +135,7 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 		locktop(t, "list", "--context", "d").fails(t, exitNoConnect)
 		locktop(t, "list", "--context", "d", "--sentinel-pass", canary).says(t, exitFine)
 		path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "locktop", "config.yaml")
-		must(t, os.Chmod(path, 0o644))
+		check.NoError(t, os.Chmod(path, 0o644))
 		locktop(t, "list", "--context", "d").fails(t, exitUsage, "holds a password, and others may read it")
 	})
 }

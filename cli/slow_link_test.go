@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -35,10 +36,10 @@ func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
 			network := netfault.New(redis.NewDialer(rdb.Options()))
 			network.Delay(func() time.Duration { return trip / 2 })
 			proxy, err := network.Listen("tcp", addr)
-			must(t, err)
+			check.NoError(t, err)
 			t.Cleanup(func() { proxy.Close() })
 			for i, key := range keys {
-				must(t, rdb.PExpire(t.Context(), key, time.Duration(40+i)*time.Second).Err())
+				check.NoError(t, rdb.PExpire(t.Context(), key, time.Duration(40+i)*time.Second).Err())
 			}
 			term := openTerminal(t, 140, 50, "-u", "redis://"+proxy.Addr())
 			term.want(keys[0])

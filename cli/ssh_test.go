@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -56,7 +57,7 @@ func sshHosts(t *testing.T) (folder string) {
 		cmd := exec.Command(sshd, "-D", "-e", "-f", file(host+".conf"))
 		said := newLines()
 		cmd.Stderr = said
-		must(t, cmd.Start())
+		check.NoError(t, cmd.Start())
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -70,15 +71,15 @@ func sshHosts(t *testing.T) (folder string) {
 		me.Username, file("own"), file("known"))
 	write(t, file("config"), config.String())
 	write(t, file("known"), known.String())
-	must(t, os.Mkdir(file("bin"), 0o700))
+	check.NoError(t, os.Mkdir(file("bin"), 0o700))
 	write(t, file("bin/ssh"), "#!/bin/sh\nexec "+ssh+" -F "+file("config")+" \"$@\"\n")
-	must(t, os.Chmod(file("bin/ssh"), 0o700))
+	check.NoError(t, os.Chmod(file("bin/ssh"), 0o700))
 	return folder
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // sshProcesses returns the processes of ssh that use a folder.
@@ -100,7 +101,7 @@ type process struct{ args, env, cwd string }
 func processes(t *testing.T) (all []process) {
 	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")
-	must(t, err)
+	check.NoError(t, err)
 	for _, folder := range folders {
 		args, _ := os.ReadFile(folder + "/cmdline") // it may have ended, or belong to another user
 		env, _ := os.ReadFile(folder + "/environ")
@@ -121,7 +122,7 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 	send(t, group.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
 	cluster := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := clusterClient(t, cluster)
-	must(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
+	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, 0).Err())
 	for name, flags := range map[string][]string{
 		"single":   {"-u", "redis://" + single.Addr()},
 		"sentinel": {"--sentinel", group.Sentinels()[0], "--master", server.SentinelMaster},

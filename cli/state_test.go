@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -18,7 +19,7 @@ func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
 	state := t.TempDir()
 	file := filepath.Join(state, "locktop", "screen.json")
 	program, err := executable()
-	must(t, err)
+	check.NoError(t, err)
 	open := func(flags ...string) *terminal {
 		return openTerminalFor(t, 80, 24, append([]string{"env", "XDG_STATE_HOME=" + state, program, "-u", "redis://" + addr}, flags...)...)
 	}

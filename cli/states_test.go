@@ -16,6 +16,7 @@ import (
 	googleuuid "github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -61,7 +62,7 @@ func listed(t *testing.T, addr string, flags ...string) map[string]any {
 	d := json.NewDecoder(strings.NewReader(run(t, append([]string{"list", "--json", "-u", "redis://" + addr}, flags...)...)))
 	d.UseNumber()
 	var doc any
-	must(t, d.Decode(&doc))
+	check.NoError(t, d.Decode(&doc))
 	locks := map[string]any{}
 	for _, l := range at(doc, "locks").([]any) {
 		key := at(l, "key").(string)
@@ -103,7 +104,7 @@ func (e expectation) check(t *testing.T, state string, listed map[string]any) {
 func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	must(t, err)
+	check.NoError(t, err)
 	var all []state
 	var fill func(string) string
 	for line := range strings.Lines(readText(t, file)) {
@@ -138,7 +139,7 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 func loadSamples(t *testing.T, rdb *redis.Client) []state {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
-	must(t, err)
+	check.NoError(t, err)
 	var all []state
 	for _, f := range formats.All() {
 		for _, sample := range f.Samples {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -51,9 +52,9 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	victim := newLockClient(t, rdb, "victim")
 	for i := range thefts {
 		lease, err := victim.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
-		must(t, err)
+		check.NoError(t, err)
 		time.Sleep(20 * time.Millisecond)
-		must(t, steal(t.Context(), rdb, lease.Key(), fmt.Sprintf("thief~01a2005e-013e-7cdc-b26f-%012x", i), i%2 == 0))
+		check.NoError(t, steal(t.Context(), rdb, lease.Key(), fmt.Sprintf("thief~01a2005e-013e-7cdc-b26f-%012x", i), i%2 == 0))
 		victims[lease.Token()] = true
 		_ = lease.Unlock(t.Context())
 		time.Sleep(20 * time.Millisecond)
@@ -66,7 +67,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
 	t.Helper()
 	client, err := lock.New(rdb, lock.Config{Owner: owner})
-	must(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -37,7 +38,7 @@ func needTmux(t *testing.T) {
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 	t.Helper()
 	program, err := exec.LookPath("locktop")
-	must(t, err)
+	check.NoError(t, err)
 	return openTerminalFor(t, w, h, append([]string{program}, args...)...)
 }
 
@@ -57,7 +58,7 @@ func openTerminalFor(t *testing.T, w, h int, command ...string) *terminal {
 func tmuxDir(t *testing.T) string {
 	t.Helper()
 	dir, remove, err := server.TempDir() // a socket's path must be short
-	must(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		_ = exec.Command("tmux", "-S", filepath.Join(dir, "tmux"), "kill-server").Run()
 		_ = remove()

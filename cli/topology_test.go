@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -56,7 +57,7 @@ func aCluster(t *testing.T) topology {
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := clusterClient(t, rig)
 	for _, argv := range oneOfEachType() {
-		must(t, rdb.Do(t.Context(), argv...).Err())
+		check.NoError(t, rdb.Do(t.Context(), argv...).Err())
 	}
 	moveHalf(t, rig, rdb, "lock:a")
 	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb, moving: true}
@@ -143,7 +144,7 @@ func (s topology) sent(t *testing.T) []string {
 	var names []string
 	for _, addr := range s.servers {
 		info, err := sent(t, addr, "INFO", "commandstats").Text()
-		must(t, err)
+		check.NoError(t, err)
 		for line := range strings.Lines(info) {
 			name, _, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 			if found && !slices.Contains(s.chatter, name) {
@@ -169,7 +170,7 @@ type tap struct {
 func tapOn(t *testing.T, sentinel string) *tap {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	p := &tap{addr: l.Addr().String()}
 	var conns sync.WaitGroup
 	conns.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -23,11 +24,11 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	send(t, master, "SET", "lock:kept", token, "PX", "600000")
 	send(t, master, "WAIT", "1", "5000")
 	w.out.sees(t, `acquired lock:kept`)
-	must(t, replica.Freeze())
+	check.NoError(t, replica.Freeze())
 	send(t, master, "CLIENT", "KILL", "TYPE", "replica") // what it sends from now on is lost
 	send(t, master, "SET", "lock:b", token, "PX", "600000")
 	w.out.sees(t, `acquired lock:b`)
-	must(t, errors.Join(rig.Master().Kill(), replica.Continue()))
+	check.NoError(t, errors.Join(rig.Master().Kill(), replica.Continue()))
 	w.errors.sees(t, `^locktop: .*has taken the place of `+master+`$`)
 	w.out.sees(t, `lost lock:b`)
 	send(t, replica.Addr(), "DEL", "lock:kept")
@@ -54,12 +55,12 @@ func TestWatchKnowsTheLocksOfAClusterAfterAFailover(t *testing.T) {
 	send(t, calm.Addr(), "CLUSTER", "FAILOVER")
 	w.errors.sees(t, calm.Addr()+" has taken the place of "+c.Nodes()[0].Addr())
 
-	must(t, dying.Freeze())
+	check.NoError(t, dying.Freeze())
 	master := c.Nodes()[1]
 	send(t, master.Addr(), "CLIENT", "KILL", "TYPE", "replica") // what it sends from now on is lost
 	send(t, master.Addr(), "SET", lost, token, "PX", "600000")
 	w.out.sees(t, "acquired "+lost)
-	must(t, errors.Join(master.Kill(), dying.Continue()))
+	check.NoError(t, errors.Join(master.Kill(), dying.Continue()))
 	w.out.sees(t, "lost "+lost)
 	send(t, calm.Addr(), "DEL", c.moving(0))
 	w.out.sees(t, "released "+c.moving(0))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -48,8 +49,8 @@ func watchAsAProgram(t *testing.T, rdb *redis.Client, flags ...string) *witnesse
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	check.NoError(t, err)
+	check.NoError(t, cmd.Start())
 	w := &witnessed{times: make(map[change][]time.Time), more: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
@@ -87,7 +88,7 @@ func (w *witnessed) take(c change, now time.Time) {
 func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	standing := change{keyspace.Discovered, "lock:standing", token, ""}
-	must(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
+	check.NoError(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	if !w.told(ctx, standing) && !w.told(ctx, change{keyspace.Acquired, standing.Key, token, ""}) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 )
@@ -164,9 +165,9 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	w := startWatch(t, "-u", "redis://"+c.Addr(), "--timeout", "2s")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:a`)
-	must(t, c.Kill())
+	check.NoError(t, c.Kill())
 	w.errors.sees(t, `^locktop: lost redis://`+regexp.QuoteMeta(c.Addr())+`/0: .*; trying again until it is back$`)
-	must(t, c.Restart(t.Context()))
+	check.NoError(t, c.Restart(t.Context()))
 	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
@@ -248,7 +249,7 @@ func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 			defer cancel()
 			var out bytes.Buffer
 			w := &watcher{source: source, options: tt.wants, selection: &tt.picks, printer: eventPrinter{out: &out, json: tt.json}, reported: make(map[findingKey]bool)}
-			must(t, w.run(ctx))
+			check.NoError(t, w.run(ctx))
 			said := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(out.String(), "")
 			if ok, _ := regexp.MatchString("^.*"+tt.want+"$", said); !ok {
 				t.Errorf("got\n%swant\n%s", said, tt.want)
@@ -276,7 +277,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 			notes:     messages{to: said},
 			title:     "redis://redis.test",
 		}
-		must(t, w.run(ctx))
+		check.NoError(t, w.run(ctx))
 		want := "locktop: lost redis://redis.test: refused; trying again until it is back\n" +
 			"locktop: back on redis://redis.test after 1.5 s\n" +
 			"locktop: redis://redis.test: a database was emptied\n" +

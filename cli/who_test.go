@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/connect"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace/inspect"
@@ -28,7 +29,7 @@ func renewing(t *testing.T, rdb *redis.Client, key, value string, ttl, period ti
 	t.Helper()
 	cn := rdb.Conn()
 	t.Cleanup(func() { cn.Close() })
-	must(t, cn.Set(t.Context(), key, value, ttl).Err())
+	check.NoError(t, cn.Set(t.Context(), key, value, ttl).Err())
 	from := addressOf(t, cn)
 	renew := "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end return 0"
 	repeat(t, period, func(ctx context.Context) { _ = cn.Eval(ctx, renew, []string{key}, value, ttl.Milliseconds()).Err() })
@@ -95,7 +96,7 @@ func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, name := range []string{"worker", "token", "service"} {
-		must(t, namedClient(t, addr, name).Ping(t.Context()).Err())
+		check.NoError(t, namedClient(t, addr, name).Ping(t.Context()).Err())
 	}
 	send(t, addr, "SET", "lock:invoice", "invoice-worker-3", "PX", 60_000)
 	send(t, addr, "SET", "lock:json", `{"host":"db-7","service":"main","token":"5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"}`, "PX", 60_000)
@@ -118,7 +119,7 @@ func TestWhoNamesTheClientThatActsWhenTheLockChanges(t *testing.T) {
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for i := range 20 {
-		must(t, namedClient(t, addr, fmt.Sprint("other-", i)).Set(t.Context(), fmt.Sprint("thing:", i), "x", 0).Err())
+		check.NoError(t, namedClient(t, addr, fmt.Sprint("other-", i)).Set(t.Context(), fmt.Sprint("thing:", i), "x", 0).Err())
 	}
 	from := renewing(t, namedClient(t, addr, ""), "lock:a", token, time.Minute, 1300*time.Millisecond)
 	got := locktop(t, "who", "lock:a", "-u", "redis://"+addr, "--for", "30s")
@@ -146,7 +147,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 func monitors(t *testing.T, rdb *redis.Client) bool {
 	t.Helper()
 	list, err := rdb.ClientList(t.Context()).Result()
-	must(t, err)
+	check.NoError(t, err)
 	return strings.Contains(list, " flags=O ")
 }
 
@@ -214,9 +215,9 @@ func TestTheLockPageShowsTheConnectionOfTheHolder(t *testing.T) {
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {
 		const key = "job-lock:default:report"
-		must(t, s.stranger.Set(t.Context(), key, "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Hour).Err())
+		check.NoError(t, s.stranger.Set(t.Context(), key, "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", time.Hour).Err())
 		for _, addr := range s.servers {
-			must(t, namedClient(t, addr, "batch-57").Ping(t.Context()).Err())
+			check.NoError(t, namedClient(t, addr, "batch-57").Ping(t.Context()).Err())
 			aUser(t, addr, "nolist", "reset", "on", ">pw", "~*", "&*", "+@all", "-client", "+client|setname", "+client|id", "+client|tracking")
 		}
 		term := openTerminal(t, 80, 24, s.flags...)
@@ -253,7 +254,7 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 				t.Errorf("of a lock that moves it says: %s", got.errors)
 			}
 			key = "lock:stays"
-			must(t, s.stranger.Set(t.Context(), key, token, time.Minute).Err())
+			check.NoError(t, s.stranger.Set(t.Context(), key, token, time.Minute).Err())
 		}
 		s.forget(t)
 		locktop(t, slices.Concat([]string{"who", key, "--for", "300ms"}, s.flags)...).says(t, exitFailure, "the lock did not change within")
@@ -297,13 +298,13 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := namedClient(t, child.Addr(), "")
 	path, err := exec.LookPath("locktop")
-	must(t, err)
+	check.NoError(t, err)
 	for _, how := range []string{"stopped", "killed"} {
 		lease := map[string]int{"stopped": 2000, "killed": 60_000}[how]
 		send(t, child.Addr(), "SET", "lock:a", token, "PX", lease)
 		cmd := exec.Command(path, "who", "lock:a", "--monitor", "-u", "redis://"+child.Addr())
 		inGroupOfItsOwn(cmd)
-		must(t, cmd.Start())
+		check.NoError(t, cmd.Start())
 		eventually(t, func() bool { // the start of a process can take longer than the lock
 			rdb.PExpire(t.Context(), "lock:a", time.Duration(lease)*time.Millisecond)
 			return monitors(t, rdb)
@@ -328,12 +329,12 @@ func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 	testtier.Long(t, "every limit of a child is waited for")
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	defer silent.Close()
 	cmd := exec.Command("locktop", monitorCommandName, "--timeout", "10m", "-u", "redis://"+silent.Addr().String())
 	stdin, err := cmd.StdinPipe() // open until the child has ended
-	must(t, err)
-	must(t, cmd.Start())
+	check.NoError(t, err)
+	check.NoError(t, cmd.Start())
 	kill := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
 	if err := gob.NewEncoder(stdin).Encode(monitorTask{MonitorQuery: inspect.MonitorQuery{Key: "lock:a", Window: time.Millisecond}}); err != nil {
@@ -353,11 +354,11 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 	}
 	child := server.ForTest(t, "--requirepass", canary)
 	rdb := clientWith(t, redis.Options{Addr: child.Addr(), Password: canary})
-	must(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
+	check.NoError(t, rdb.Set(t.Context(), "lock:a", token, time.Minute).Err())
 	ctx, stop := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, "locktop", "who", "lock:a", "--monitor", "--askpass", "-u", "redis://"+child.Addr())
 	cmd.Stdin = strings.NewReader(canary + "\n")
-	must(t, cmd.Start())
+	check.NoError(t, cmd.Start())
 	eventually(t, func() bool { return monitors(t, rdb) })
 	seen := false
 	for _, p := range processes(t) {
@@ -386,7 +387,7 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	cn := rdb.Conn()
 	t.Cleanup(func() { cn.Close() })
 	from := addressOf(t, cn)
-	must(t, cn.HSet(t.Context(), "stock", id+":52", 1).Err())
+	check.NoError(t, cn.HSet(t.Context(), "stock", id+":52", 1).Err())
 	repeat(t, 1300*time.Millisecond, func(ctx context.Context) {
 		_ = cn.Eval(ctx, "return redis.call('pexpire',KEYS[1],30000)", []string{"stock"}).Err()
 	})
@@ -409,10 +410,10 @@ func TestTheChildGetsThePasswordNotAsAnArgument(t *testing.T) {
 	} {
 		var c connect.Flags
 		set := c.FlagSet()
-		must(t, set.Parse(args))
-		must(t, c.AskPassword(t.Context(), connect.Prompt{}))
+		check.NoError(t, set.Parse(args))
+		check.NoError(t, c.AskPassword(t.Context(), connect.Prompt{}))
 		got, password, err := c.Child(t.Context(), "10.0.0.1:6380", 3)
-		must(t, err)
+		check.NoError(t, err)
 		tls := strings.Contains(strings.Join(args, " "), "tls") || strings.HasPrefix(args[1], "rediss")
 		want := fmt.Sprintf("redis%s://ann@10.0.0.1:6380?db=3", map[bool]string{true: "s"}[tls])
 		if password != "c4nary" || got[1] != want || !slices.Contains(got, "--askpass") || strings.Contains(strings.Join(got, " "), "c4nary") {

@@ -64,7 +64,7 @@ func TestAWaitForTreeHasAnyDepth(t *testing.T) {
 		t.Fatalf("%d locks to the root, and a tree of %d: %+v", len(c.Paths[0]), len(c.Tree), c)
 	}
 	for i, b := range c.Tree[:40] {
-		check.Need(t, b.Lock.Key == fmt.Sprintf("deep:%02d", i) && b.Depth == i && b.Direct == 3,
+		check.Require(t, b.Lock.Key == fmt.Sprintf("deep:%02d", i) && b.Depth == i && b.Direct == 3,
 			"branch %d is %s at depth %d", i, b.Lock.Key, b.Depth)
 	}
 	if root, last := c.Tree[0], c.Tree[40]; root.Waiters != 121 || last.Lock.Key != "side" || last.Depth != 21 {

@@ -159,7 +159,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 			}
 			if ok {
 				kept++
-				check.Need(t, reflect.DeepEqual(got, want), "the snapshot of %v is not as it was", want.At)
+				check.Require(t, reflect.DeepEqual(got, want), "the snapshot of %v is not as it was", want.At)
 			}
 		}
 		check.True(t, kept >= 60 && kept <= 70, "%d snapshots are kept of the 60 of ten minutes", kept)
@@ -175,7 +175,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 				drops++
 			}
 			n := tight.snapshots.bytes
-			check.Need(t, n <= tight.Memory, "it has %d bytes", n)
+			check.Require(t, n <= tight.Memory, "it has %d bytes", n)
 		}
 		check.True(t, drops <= len(all)/2, "%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
 		if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {

@@ -99,7 +99,7 @@ func TestDiffSaysWhatHappened(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			old := keyspace.Snapshot{At: at(1000), Locks: snapshotOf(c.old...).Locks, Complete: true}
 			now := keyspace.Snapshot{At: at(2000), Locks: snapshotOf(c.now...).Locks, Complete: true}
-			check.Same(t, words(keyspace.Diff(old, now)), c.want)
+			check.DeepEqual(t, words(keyspace.Diff(old, now)), c.want)
 		})
 	}
 }
@@ -128,7 +128,7 @@ func TestLocksOfTheFirstPassAreDiscovered(t *testing.T) {
 	for _, c := range []struct{ before, now bool }{{false, false}, {false, true}, {true, false}} {
 		old := keyspace.Snapshot{Complete: c.before}
 		now := keyspace.Snapshot{Locks: snapshotOf(lock...).Locks, Complete: c.now}
-		check.Same(t, words(keyspace.Diff(old, now)), []string{"appeared a"}, "complete %v then %v", c.before, c.now)
+		check.DeepEqual(t, words(keyspace.Diff(old, now)), []string{"appeared a"}, "complete %v then %v", c.before, c.now)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestDiffTellsLocksApartByWhereTheyAre(t *testing.T) {
 	here.Node, there.Node = "one:6379", "two:6379"
 	old := keyspace.Snapshot{At: at(1000), Locks: []*keyspace.Lock{&here}, Complete: true}
 	now := keyspace.Snapshot{At: at(2000), Locks: []*keyspace.Lock{&here, &there}, Complete: true}
-	check.Same(t, words(keyspace.Diff(old, now)), []string{"acquired b"})
+	check.DeepEqual(t, words(keyspace.Diff(old, now)), []string{"acquired b"})
 }
 
 func TestEventsCarryTheLockAndTheTimeOfTheLook(t *testing.T) {

@@ -59,12 +59,12 @@ func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
 		if !reflect.DeepEqual(review.Findings, keyspace.Findings(s)) || !reflect.DeepEqual(review.Deadlocks, keyspace.Deadlocks(s)) {
 			t.Fatalf("step %d: it finds\n%+v, want\n%+v", step, review.Findings, want.Findings)
 		}
-		check.Need(t, review.Waiters == want.Waiters && review.AtLeast == want.AtLeast && (!all || review.CheckedAt.Equal(now)),
+		check.Require(t, review.Waiters == want.Waiters && review.AtLeast == want.AtLeast && (!all || review.CheckedAt.Equal(now)),
 			"step %d: %d waiters, at least: %v, checked at %v; want %+v", step, review.Waiters, review.AtLeast, review.CheckedAt, want)
 		order := review.Order(review.Findings)
-		check.Need(t, slices.Equal(order, want.Order(want.Findings)), "step %d: another order", step)
+		check.Require(t, slices.Equal(order, want.Order(want.Findings)), "step %d: another order", step)
 		some := review.Findings[:len(review.Findings)/2]
-		check.Need(t, slices.Equal(review.Order(some), want.Order(some)), "step %d: another order without some of the findings", step)
+		check.Require(t, slices.Equal(review.Order(some), want.Order(some)), "step %d: another order without some of the findings", step)
 		deadlocks += len(review.Deadlocks)
 		if !slices.Equal(order, was) {
 			changed++

@@ -191,7 +191,7 @@ func TestAClientInStepWithTheLockIsNotNamedIfItIsByChance(t *testing.T) {
 				suspects.Idle(s.clock(), s.list(suspects.IDs()))
 			}
 			best := suspects.Best()
-			check.Need(t, !best.Named, "trial %d names %+v", trial, best)
+			check.Require(t, !best.Named, "trial %d names %+v", trial, best)
 		}
 	}
 }

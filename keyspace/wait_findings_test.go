@@ -146,7 +146,7 @@ func TestAConvoyIsSeenInTheEvents(t *testing.T) {
 				held := mutex(keyspace.Holder{ID: fmt.Sprint("owner-", cycle), Count: 1, Expires: at(ms + 60_000)})
 				held.Waiters, held.Expires = waiter, at(ms+60_000)
 				last = h.read(ms, held)
-				check.Need(t, !convoys(last, ms) || ms >= 10_000, "it is a convoy after %d ms already", ms)
+				check.Require(t, !convoys(last, ms) || ms >= 10_000, "it is a convoy after %d ms already", ms)
 				free := mutex()
 				free.Waiters = waiter
 				ms += c.hold

@@ -103,11 +103,11 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 		return nil
 	}
 	r.Witness(w)
-	check.Is(t, r.Start(), nil)
+	check.ErrorIs(t, r.Start(), nil)
 	<-r.Done()
-	check.Is(t, r.Close(), nil, "%s", s.Lock.Kind)
+	check.ErrorIs(t, r.Close(), nil, "%s", s.Lock.Kind)
 	m := r.Metrics()
-	check.Is(t, w.Close(t.Context()), nil)
+	check.ErrorIs(t, w.Close(t.Context()), nil)
 	if seen := w.Results(); seen.Overlaps != 0 || seen.Unseen != 0 || seen.Holds != m.Acquired || seen.Proven < m.Released {
 		t.Errorf("%s: %d acquired, %d released; witness: %s", s.Lock.Kind, m.Acquired, m.Released, seen)
 	}
@@ -143,7 +143,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 		Lock: Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
 		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
 	})
-	check.OK(t, err)
+	check.NoError(t, err)
 	w := check.Must(witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1))(t)
 	r.Witness(w)
 	running(t, r)
@@ -155,7 +155,7 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 		}
 	}
 	_ = r.Close() // leases that have ended cannot be released
-	check.Is(t, w.Close(t.Context()), nil)
+	check.ErrorIs(t, w.Close(t.Context()), nil)
 	if seen, m := w.Results(), r.Metrics(); seen.Overlaps > m.Violations.Overlap.Count {
 		t.Errorf("%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
 	}
@@ -249,10 +249,10 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	// The server's CPU time before the run must not count.
 	before := int64(0)
 	for before < 300 {
-		check.OK(t, rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err())
+		check.NoError(t, rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err())
 		before = computed(t, rdb)
 	}
-	check.OK(t, rdb.ConfigResetStat(ctx).Err())
+	check.NoError(t, rdb.ConfigResetStat(ctx).Err())
 	s := busy
 	s.Keys.N = 50
 	s.Lock.Kind = Reentrant // it sends only scripts
@@ -349,7 +349,7 @@ func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
 		Clients: 300, Keys: Keys{N: 1000}, Rate: 50, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second}, Duration: 5 * time.Second,
 	})
 	until(t, r, "20 acquisitions", func(m Metrics) bool { return m.Acquired >= 20 })
-	check.OK(t, rdb.Do(t.Context(), "client", "pause", "2000").Err())
+	check.NoError(t, rdb.Do(t.Context(), "client", "pause", "2000").Err())
 	<-r.Done()
 	m := r.Metrics()
 	checkSums(t, m)

@@ -20,7 +20,7 @@ func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 			Clients: 10, Keys: Keys{N: 1}, Seed: 1, Hold: Const(70 * time.Millisecond), Think: Const(5 * time.Millisecond), Lock: Lock{TTL: 3 * time.Second, Wait: Wait{Poll: 30 * time.Millisecond}},
 			Faults: []Fault{{At: 1500 * time.Millisecond, Kind: Flush}, {At: 2500 * time.Millisecond, Kind: ExternalDelete}}, Duration: 4 * time.Second,
 		})
-		check.OK(t, err)
+		check.NoError(t, err)
 		var h oracle.History
 		r.Record(&h)
 		running(t, r)
@@ -41,7 +41,7 @@ func TestASlowClientHidesNoFence(t *testing.T) {
 			Faults:   []Fault{{Kind: Slow, Client: 1, Delay: time.Millisecond}, {At: time.Second, Kind: Freeze, Client: 2, For: time.Second}},
 			Duration: 5 * time.Second,
 		}, openWrapped(func(l lease) lease { return constantFence{l} }))
-		check.OK(t, err)
+		check.NoError(t, err)
 		running(t, r)
 		<-r.Done()
 		if m := r.Metrics(); m.Acquired < 100 || m.Violations.FenceOrder != m.Acquired-1 || m.Verdict(r.Scenario()).Safe {
@@ -59,7 +59,7 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 			for _, depth := range []int{1, 3} {
 				s := Scenario{Lock: Lock{Kind: kind, TTL: 10 * time.Second}.withDefaults(), Depth: depth}
 				root, err := open(sessionConfig{Servers{Redis: rdb}, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
-				check.OK(t, err)
+				check.NoError(t, err)
 				client := root.as(clientIdentity{owner: "client-1"})
 				for i := range 2 { // the first time it connects, and loads scripts
 					link.Delay(func() time.Duration { return 50 * time.Millisecond })
@@ -70,10 +70,10 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 					if depth == 1 && !first.IsZero() || i > 0 && depth > 1 && (first.After(asked) || first.Before(asked.Add(-200*time.Millisecond))) {
 						t.Errorf("%s, %d entries: the first one began %s after the request", kind, depth, first.Sub(asked))
 					}
-					check.Is(t, l.Unlock(t.Context()), nil)
+					check.ErrorIs(t, l.Unlock(t.Context()), nil)
 				}
-				check.Is(t, client.close(), nil)
-				check.Is(t, root.close(), nil)
+				check.ErrorIs(t, client.close(), nil)
+				check.ErrorIs(t, root.close(), nil)
 			}
 		}
 	})
@@ -133,7 +133,7 @@ func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 			inner, err := openNoNX(rdb)(o)
 			return wrapped{inner, func(l lease) lease { return older{l.(*noNXLease)} }}, err
 		})
-		check.OK(t, err)
+		check.NoError(t, err)
 		running(t, r)
 		<-r.Done()
 		if o := r.Metrics().Violations.Overlap; o.Excused < 10 || o.Excused == o.Count {

@@ -22,7 +22,7 @@ func BenchmarkLoop(b *testing.B) {
 	r, err := New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
 		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
 	})
-	check.OK(b, err)
+	check.NoError(b, err)
 	running(b, r)
 	b.ResetTimer()
 	began := r.Metrics().Acquired
@@ -103,6 +103,6 @@ func BenchmarkMemoryOfAClient(b *testing.B) {
 		runtime.ReadMemStats(&after)
 		inUse := func(m runtime.MemStats) float64 { return float64(m.HeapAlloc + m.StackInuse) }
 		b.ReportMetric((inUse(after)-inUse(before))/clients, "B/client")
-		check.Is(b, r.Close(), nil)
+		check.ErrorIs(b, r.Close(), nil)
 	}
 }

@@ -383,7 +383,7 @@ func runUntilFlagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duratio
 		r := check.Must(newRun(on, s, f.open))(t)
 		var h oracle.History
 		r.Record(&h)
-		check.OK(t, r.Start())
+		check.NoError(t, r.Start())
 		over := time.After(time.Duration(part) * 2 * time.Second)
 		m := r.Metrics()
 		for waiting := true; waiting && m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0; m = r.Metrics() {
@@ -506,7 +506,7 @@ func flaggedAcrossProcesses(t *testing.T, on Servers, third *redis.Client, f fla
 		for _, r := range runs {
 			_ = r.Close() // it may be unable to release what it holds
 		}
-		check.OK(t, w.Close(t.Context()))
+		check.NoError(t, w.Close(t.Context()))
 		seen = w.Results()
 	}
 	return seen, took

@@ -17,7 +17,7 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 		before := r.Metrics()
 		s := r.Scenario()
 		s.Clients, s.Hold, s.Think = 6, Const(40*time.Millisecond), Const(40*time.Millisecond)
-		check.OK(t, r.Apply(s))
+		check.NoError(t, r.Apply(s))
 		time.Sleep(10 * time.Second) // the holds that were chosen before last 4 s if all want one key
 		m := r.Metrics()
 		checkSums(t, m)
@@ -37,7 +37,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 			before := r.Metrics()
 			s := r.Scenario()
 			s.Lock = Lock{Kind: kind}
-			check.OK(t, r.Apply(s))
+			check.NoError(t, r.Apply(s))
 			if got := r.Scenario().Keys.Prefix; got == s.Keys.Prefix {
 				t.Errorf("%s locks the keys of another kind", kind)
 			}
@@ -68,10 +68,10 @@ func TestAnImpossibleFaultIsRefused(t *testing.T) {
 			"do not go by their clocks":        {Kind: Skew, By: time.Second},
 			"fault must be one of":             {Kind: "flood"},
 		} {
-			check.Says(t, r.Inject(f), want, "%s", f.Kind)
+			check.ErrorContains(t, r.Inject(f), want, "%s", f.Kind)
 		}
 		stop(t, r)
-		check.Says(t, r.Inject(Fault{Kind: Flush}), "not running", "after the end")
+		check.ErrorContains(t, r.Inject(Fault{Kind: Flush}), "not running", "after the end")
 	})
 }
 
@@ -84,7 +84,7 @@ func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 			1: {Kind: Freeze, For: time.Minute}, 2: {Kind: Crash}, 4: {Kind: Partition, For: time.Minute},
 		} {
 			f.Client = client
-			check.OK(t, r.Inject(f))
+			check.NoError(t, r.Inject(f))
 		}
 		time.Sleep(5 * time.Second)
 		m := r.Metrics()
@@ -197,7 +197,7 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 		m = until(t, r, "an overlap after "+string(kind), func(m Metrics) bool {
 			if time.Now().After(next) { // the fault may have come between two holds
 				next = time.Now().Add(300 * time.Millisecond)
-				check.OK(t, r.Inject(Fault{Kind: kind}))
+				check.NoError(t, r.Inject(Fault{Kind: kind}))
 			}
 			return m.Violations.Overlap.Count > before
 		})
@@ -237,7 +237,7 @@ func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		check.OK(t, rdb.Set(t.Context(), "{mine}:1", "somebody", 0).Err())
+		check.NoError(t, rdb.Set(t.Context(), "{mine}:1", "somebody", 0).Err())
 		on := Servers{Redis: rdb}
 		if key, err := on.Occupied(t.Context(), "{mine}:"); key != "{mine}:1" || err != nil {
 			t.Errorf("looked for keys under the prefix: %q %v", key, err)
@@ -284,13 +284,13 @@ func TestTwoRunsOnOnePrefixRefuseEachOther(t *testing.T) {
 		first := started(t, rdb, s)
 		time.Sleep(time.Minute)
 		second := check.Must(New(Servers{Redis: rdb}, s))(t)
-		check.Says(t, second.Start(), "another run uses the prefix", "a second run on the same prefix")
+		check.ErrorContains(t, second.Start(), "another run uses the prefix", "a second run on the same prefix")
 		stop(t, first)
 		checkNoKeys(t, rdb)
-		check.Is(t, second.Start(), nil, "after the first")
-		check.Is(t, second.Close(), nil)
+		check.ErrorIs(t, second.Start(), nil, "after the first")
+		check.ErrorIs(t, second.Close(), nil)
 		// The mark of a killed run expires.
-		check.OK(t, rdb.SetNX(t.Context(), "{shared}:run", "dead", minGuard).Err())
+		check.NoError(t, rdb.SetNX(t.Context(), "{shared}:run", "dead", minGuard).Err())
 		time.Sleep(minGuard + time.Second)
 		started(t, rdb, s)
 	})
@@ -311,11 +311,11 @@ func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
 			{changed, 1}, // of the run before
 			{Scenario{Clients: 1, Keys: Keys{Prefix: "{mine}:"}}, 1},
 		} {
-			check.OK(t, r.Apply(c.s))
+			check.NoError(t, r.Apply(c.s))
 			for range 2 { // also after a stop
 				check.Equal(t, len(rdb.Keys(t.Context(), "*:run").Val()), c.marked, "%q: marks", c.s.Keys.Prefix)
 				stop(t, r)
-				check.OK(t, r.Start())
+				check.NoError(t, r.Start())
 			}
 			more := r.Scenario()
 			more.Clients++
@@ -323,7 +323,7 @@ func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop(t, r)
-			check.OK(t, r.Start())
+			check.NoError(t, r.Start())
 			if n := len(rdb.Keys(t.Context(), "*:run").Val()); n != c.marked {
 				t.Errorf("%q: %d marks after a change, want %d", c.s.Keys.Prefix, n, c.marked)
 			}

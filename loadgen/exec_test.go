@@ -215,7 +215,7 @@ func TestARedlockAsAClientProcess(t *testing.T) {
 		Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
 		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Partition, Node: 2, Clients: 4, For: time.Second}},
 	})
-	check.OK(t, err)
+	check.NoError(t, err)
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()
@@ -306,8 +306,8 @@ func TestAClientProcessThatReportsALossHasNotKeptTheLock(t *testing.T) {
 			<-l.Context().Done()
 		}
 		check.Equal(t, l.(*execLease).kept(), kept, "%q: kept", event)
-		check.Is(t, l.Unlock(t.Context()), nil)
-		check.Is(t, s.close(), nil)
+		check.ErrorIs(t, l.Unlock(t.Context()), nil)
+		check.ErrorIs(t, s.close(), nil)
 	}
 }
 
@@ -328,7 +328,7 @@ func TestAClientProcessKeepsItsLockUntilTheLatestEnd(t *testing.T) {
 		}
 	}
 	check.True(t, e.Latest().After(e.Deadline()), "it has no leeway")
-	check.Is(t, s.close(), nil)
+	check.ErrorIs(t, s.close(), nil)
 }
 
 // A client process that locks twice: its first lease is that of the first reply.
@@ -343,7 +343,7 @@ func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
 	if first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute); !first.Equal(want) {
 		t.Errorf("it began %s after its lease", first.Sub(want))
 	}
-	check.Is(t, s.close(), nil)
+	check.ErrorIs(t, s.close(), nil)
 }
 
 func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
@@ -477,7 +477,7 @@ func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
 	if err := r.Start(); !errors.Is(err, external.ErrNotJSON) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("start: %v", err)
 	}
-	check.Is(t, r.Close(), nil)
+	check.ErrorIs(t, r.Close(), nil)
 	checkNoProcess(t)
 }
 
@@ -505,9 +505,9 @@ func TestClientProcessesBesideAnOwnKind(t *testing.T) {
 	}
 	g := check.Must(NewGroup(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s))(t)
 	defer g.Close()
-	check.OK(t, g.Start())
+	check.NoError(t, g.Start())
 	<-g.Done()
-	check.Is(t, g.Stop(), nil)
+	check.ErrorIs(t, g.Stop(), nil)
 	sides := append([]Compared{{Metrics: g.Metrics()}}, g.Beside()...)
 	for i, library := range []string{"locktop mutex", "", "locktop fair"} {
 		if m := sides[i].Metrics; m.Acquired == 0 || m.Library != library || m.Violations.Broken() != 0 {
@@ -547,12 +547,12 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 		err = r.Start()
 		_ = r.Close()
 	}
-	check.Says(t, err, "cluster", "a cluster")
+	check.ErrorContains(t, err, "cluster", "a cluster")
 }
 
 func TestAClientProcessHasAKnownKind(t *testing.T) {
 	for _, kind := range []Kind{Exec, "latch"} {
-		check.Says(t, ServeClient(t.Context(), Lock{Kind: kind}, strings.NewReader(""), os.Stdout), "one of mutex", "%s", kind)
+		check.ErrorContains(t, ServeClient(t.Context(), Lock{Kind: kind}, strings.NewReader(""), os.Stdout), "one of mutex", "%s", kind)
 	}
 }
 
@@ -600,7 +600,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 					}
 				}
 			}
-			check.Is(t, r.Stop(), nil)
+			check.ErrorIs(t, r.Stop(), nil)
 			m := r.Metrics()
 			checkSums(t, m)
 			checkNoProcess(t)
@@ -639,7 +639,7 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 	r := started(t, rdb, Scenario{Lock: process(Mutex, time.Second), Clients: 1, Duration: time.Hour})
 	s := r.Scenario()
 	s.Reads = 0.5 // applies without a new start
-	check.Says(t, r.Apply(s), "must offer rw", "apply")
+	check.ErrorContains(t, r.Apply(s), "must offer rw", "apply")
 	stop(t, r)
 	checkNoProcess(t)
 }
@@ -663,7 +663,7 @@ func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
 		t.Errorf("%q, want %q", m.Faults[0].Why, want)
 	}
 	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Lock: s.Lock, Clients: 1, Duration: time.Hour})
-	check.Says(t, r.Inject(s.Faults[0]), "not supported", "inject")
+	check.ErrorContains(t, r.Inject(s.Faults[0]), "not supported", "inject")
 	stop(t, r)
 }
 
@@ -776,7 +776,7 @@ func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
 	if m := r.Metrics(); !m.Running || !m.Began.Equal(before) || r.Scenario().Lock.Kind != Mutex {
 		t.Errorf("running %t, began %s after %s, with %s", m.Running, m.Began, before, r.Scenario().Lock)
 	}
-	check.OK(t, r.Apply(r.Scenario().WithClient(process(Fair, time.Second).Exec)))
+	check.NoError(t, r.Apply(r.Scenario().WithClient(process(Fair, time.Second).Exec)))
 	until(t, r, "a lock of the client", func(m Metrics) bool { return m.Acquired > 0 && m.Library == "locktop fair" })
 	stop(t, r)
 	checkNoProcess(t)
@@ -796,11 +796,11 @@ func TestCloseEndsTheStartOfClientProcesses(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		began := time.Now()
-		check.Is(t, g.Close(), nil)
+		check.ErrorIs(t, g.Close(), nil)
 		check.AtMost(t, time.Since(began), probeWithin/2, "close took")
 		<-over
 		checkNoProcess(t)
-		check.OK(t, os.Remove(file))
+		check.NoError(t, os.Remove(file))
 	}
 }
 

@@ -91,7 +91,7 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 		if m := r.Metrics(); m.Clients.Dead != 0 || m.Abandoned != 1 {
 			t.Errorf("it did not crash and come back: %+v", m)
 		}
-		check.Is(t, r.Stop(), nil)
+		check.ErrorIs(t, r.Stop(), nil)
 	})
 }
 
@@ -132,7 +132,7 @@ func TestServersStopAndContinue(t *testing.T) {
 			Clients: 5, Keys: Keys{N: 1}, Hold: Const(5 * time.Millisecond), Duration: 4 * time.Second,
 			Faults: []Fault{{At: time.Second, Kind: kind, For: 1500 * time.Millisecond}},
 		})
-		check.OK(t, err)
+		check.NoError(t, err)
 		running(t, r)
 		<-r.Done()
 		m := r.Metrics()
@@ -201,7 +201,7 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 			r, err := New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
 			})
-			check.OK(t, err)
+			check.NoError(t, err)
 			running(t, r)
 			<-r.Done()
 			power.mu.Lock()
@@ -239,10 +239,10 @@ func TestALongPauseEndsWithoutAnError(t *testing.T) {
 		hook := &unpauseHook{}
 		rdb.AddHook(hook)
 		run, err := New(Servers{Redis: rdb}, Scenario{Clients: 1, Duration: 20 * time.Second, Faults: []Fault{{Kind: Pause, For: 15 * time.Second}}})
-		check.OK(t, err)
-		check.OK(t, run.Start())
+		check.NoError(t, err)
+		check.NoError(t, run.Start())
 		<-run.Done()
-		check.Is(t, run.Close(), nil)
+		check.ErrorIs(t, run.Close(), nil)
 		if m := run.Metrics(); hook.err != nil || !hook.asked || m.Faults[0].Struck != 1 {
 			t.Errorf("unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
 		}

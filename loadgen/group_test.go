@@ -20,10 +20,10 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		}
 		g := check.Must(NewGroup(Servers{Redis: rdb}, compared))(t)
 		defer func() {
-			check.Is(t, g.Close(), nil)
+			check.ErrorIs(t, g.Close(), nil)
 			checkNoKeys(t, rdb)
 		}()
-		check.OK(t, g.Start())
+		check.NoError(t, g.Start())
 		time.Sleep(200 * time.Millisecond)
 		wantRunning := func(n int) {
 			t.Helper()
@@ -42,14 +42,14 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		check.Equal(t, g.Metrics().Violations.Overlap.Count, 0, "the runs share their keys")
 		alone := g.Scenario()
 		alone.Versus = nil
-		check.OK(t, g.Apply(alone))
+		check.NoError(t, g.Apply(alone))
 		time.Sleep(200 * time.Millisecond)
 		wantRunning(0)
-		check.OK(t, g.Apply(compared))
+		check.NoError(t, g.Apply(compared))
 		time.Sleep(200 * time.Millisecond)
 		wantRunning(2)
-		check.Is(t, g.Inject(Fault{Kind: Flush}), nil)
-		check.OK(t, g.Stop())
+		check.ErrorIs(t, g.Inject(Fault{Kind: Flush}), nil)
+		check.NoError(t, g.Stop())
 		for _, c := range g.Beside() {
 			check.False(t, c.Metrics.Running, "%s goes on after Stop", c.Lock)
 		}

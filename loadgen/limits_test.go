@@ -117,7 +117,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		{"threshold", []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "==", Value: 1}}}}, []Scenario{{Thresholds: []Threshold{{Metric: "stuck.count", Op: "=", Value: 1}}}, {Expect: []Threshold{{Metric: "odd", Op: "==", Value: 1}}}}},
 	} {
 		for i, s := range c.within {
-			check.Is(t, s.Validate(), nil, "%s, within %d", c.name, i)
+			check.ErrorIs(t, s.Validate(), nil, "%s, within %d", c.name, i)
 		}
 		for i, s := range c.beyond {
 			err := s.Validate()

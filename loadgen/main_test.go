@@ -42,7 +42,7 @@ func piping(t testing.TB, s *server.Embedded) *redis.Client {
 
 func closing(t testing.TB, rdb *redis.Client) *redis.Client {
 	t.Cleanup(func() {
-		check.Is(t, rdb.Close(), nil)
+		check.ErrorIs(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -57,15 +57,15 @@ func started(t testing.TB, rdb *redis.Client, s Scenario) *Run {
 func running(t testing.TB, r *Run) *Run {
 	t.Helper()
 	t.Cleanup(func() {
-		check.Is(t, r.Close(), nil)
+		check.ErrorIs(t, r.Close(), nil)
 	})
-	check.OK(t, r.Start())
+	check.NoError(t, r.Start())
 	return r
 }
 
 func stop(t testing.TB, r *Run) {
 	t.Helper()
-	check.OK(t, r.Stop())
+	check.NoError(t, r.Stop())
 }
 
 // until polls a run until its figures meet a condition, and fails the test if

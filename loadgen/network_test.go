@@ -34,7 +34,7 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 		for node := 1; node <= 2; node++ {
 			theirs, ours := net.Pipe()
 			c, err := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, node)(t.Context(), "tcp", "x")
-			check.OK(t, err)
+			check.NoError(t, err)
 			near[node], far[node] = c, theirs
 			defer c.Close()
 		}

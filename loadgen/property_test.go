@@ -141,7 +141,7 @@ func runRandomly(t *testing.T, s Scenario, openSession func(sessionConfig) (sess
 		log, h := &eventLog{}, &oracle.History{}
 		r.Listen(log.add)
 		r.Record(h)
-		check.OK(t, r.Start())
+		check.NoError(t, r.Start())
 		if outage > 0 {
 			time.Sleep(outage)
 			set.links[0].Freeze()

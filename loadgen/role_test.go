@@ -30,7 +30,7 @@ func TestTheSharesOfAScenarioAddUp(t *testing.T) {
 			s.Faults = append(s.Faults, f)
 		}
 		shares, err := s.Shares(n)
-		check.OK(t, err, "%+v by %d", s, n)
+		check.NoError(t, err, "%+v by %d", s, n)
 		clients, rate, victims, want := 0, 0.0, 0, 0
 		seeds := map[uint64]bool{}
 		for i, share := range shares {

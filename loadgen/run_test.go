@@ -101,11 +101,11 @@ func TestLoadSurvivesTheServer(t *testing.T) {
 	s.Lock.TTL = 500 * time.Millisecond
 	r := started(t, connect(t, child.Addr()), s)
 	until(t, r, "acquisitions", func(m Metrics) bool { return m.Acquired > 100 })
-	check.OK(t, child.Kill())
+	check.NoError(t, child.Kill())
 	// Attempts that wait already do not fail; new ones cannot reach the server.
 	down := until(t, r, "errors", func(m Metrics) bool { return m.Errors > 2 && m.LastErr != "" })
 	checkSums(t, down)
-	check.OK(t, child.Restart(context.Background()))
+	check.NoError(t, child.Restart(context.Background()))
 	until(t, r, "acquisitions again", func(m Metrics) bool { return m.Acquired > down.Acquired+500 })
 	stop(t, r)
 	checkSums(t, r.Metrics())
@@ -270,7 +270,7 @@ func TestStolenLeaseIsLost(t *testing.T) {
 func TestImpatientClientGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		check.OK(t, rdb.Set(t.Context(), "stuck:1", "somebody", 0).Err())
+		check.NoError(t, rdb.Set(t.Context(), "stuck:1", "somebody", 0).Err())
 		r := started(t, rdb, Scenario{
 			Clients: 1, Keys: Keys{N: 1, Prefix: "stuck:"}, Patience: 2 * time.Second, Think: Const(time.Second),
 		})
@@ -286,7 +286,7 @@ func TestImpatientClientGivesUp(t *testing.T) {
 func TestWrongTypeIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		check.OK(t, rdb.RPush(t.Context(), "list:1", "x").Err())
+		check.NoError(t, rdb.RPush(t.Context(), "list:1", "x").Err())
 		r := started(t, rdb, Scenario{Clients: 1, Keys: Keys{N: 1, Prefix: "list:"}})
 		time.Sleep(10 * time.Second)
 		m := r.Metrics()
@@ -344,7 +344,7 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 		stop(t, r)
 		first := r.Metrics()
 		r.SetClients(3)
-		check.OK(t, r.Start())
+		check.NoError(t, r.Start())
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
@@ -362,7 +362,7 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 		}
 		stop(t, r)
 		for range 2 {
-			check.OK(t, r.Start())
+			check.NoError(t, r.Start())
 		}
 		if m := r.Metrics(); !m.Running || m.Clients.Total != 3 {
 			t.Errorf("after two starts: %+v", m)
@@ -370,9 +370,9 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 		stop(t, r)
 		stop(t, r)
 		for range 2 {
-			check.Is(t, r.Close(), nil)
+			check.ErrorIs(t, r.Close(), nil)
 		}
-		check.Is(t, r.Start(), ErrClosed, "Start after Close")
+		check.ErrorIs(t, r.Start(), ErrClosed, "Start after Close")
 	})
 }
 
@@ -385,8 +385,8 @@ func TestAllMethodsAtOnce(t *testing.T) {
 			for n := range 10 {
 				r.SetClients((n * i) % 30)
 				checkSums(t, r.Metrics())
-				check.Is(t, r.Stop(), nil)
-				check.Is(t, r.Start(), nil)
+				check.ErrorIs(t, r.Stop(), nil)
+				check.ErrorIs(t, r.Start(), nil)
 				if s := r.Scenario(); s.Clients < 0 || s.Clients > 30 {
 					t.Errorf("%d clients", s.Clients)
 				}

@@ -20,7 +20,7 @@ func TestDefaultsSetOnlyZeroFields(t *testing.T) {
 		Clients: 7, Seed: s.Seed, Depth: 1, Conns: 100, Arrivals: Even,
 		Hold: Const(0), Think: Exp(50 * time.Millisecond),
 	}
-	check.Same(t, s, want)
+	check.DeepEqual(t, s, want)
 	if s.Seed == 0 || !strings.HasPrefix(s.Keys.Prefix, "load:{") || !strings.HasSuffix(s.Keys.Prefix, "}:") {
 		t.Errorf("no seed or no prefix: %+v", s)
 	}
@@ -111,7 +111,7 @@ func TestAValidLockIsOneOfPackageLock(t *testing.T) {
 				if kind == Redlock {
 					l = q.Redlock("a", s.Lock.options())
 				}
-				check.Is(t, l.(interface{ Validate() error }).Validate(), nil, "%+v is valid, and package lock", s.Lock)
+				check.ErrorIs(t, l.(interface{ Validate() error }).Validate(), nil, "%+v is valid, and package lock", s.Lock)
 			}
 		}
 	}
@@ -126,6 +126,6 @@ func TestValidScenariosAreAccepted(t *testing.T) {
 		{Faults: []Fault{{Kind: Pause, Node: 1, For: time.Second}}}, // there is only this node
 		{Lock: Lock{Kind: Redlock}, Faults: []Fault{{Kind: Pause, Node: 2, For: time.Second}}},
 	} {
-		check.Is(t, s.Validate(), nil, "%+v", s)
+		check.ErrorIs(t, s.Validate(), nil, "%+v", s)
 	}
 }

@@ -19,7 +19,7 @@ var example string
 func parsed(t *testing.T, text string) Scenario {
 	t.Helper()
 	s, err := Parse([]byte(text))
-	check.OK(t, err, "\n%s", text)
+	check.NoError(t, err, "\n%s", text)
 	return s
 }
 
@@ -44,13 +44,13 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 		Expect:     []Threshold{{Metric: "late-work.count", Op: ">", Value: 0}},
 		Seed:       42, Duration: 2 * time.Minute,
 	}
-	check.Same(t, got, want)
+	check.DeepEqual(t, got, want)
 }
 
 // A renewal interval that is a part of the TTL uses the final TTL.
 func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 	s := parsed(t, "lock: {kind: mutex, ttl: 9s, renew: {every: ttl/3}}")
-	check.OK(t, s.Set("lock.ttl", "3s"))
+	check.NoError(t, s.Set("lock.ttl", "3s"))
 	check.Equal(t, s.WithDefaults().Lock.Renew.every(s.Lock.TTL), time.Second, "a lease of 3s is renewed every")
 }
 
@@ -58,7 +58,7 @@ func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 func TestAWordReplacesTheSettingsOfTheFile(t *testing.T) {
 	s := parsed(t, "lock: {kind: mutex, wait: {poll: 50ms, tries: 20}, renew: {every: 1s, max: 4}}")
 	for key, value := range map[string]string{"lock.wait": "notify", "lock.renew": "on"} {
-		check.OK(t, s.Set(key, value))
+		check.NoError(t, s.Set(key, value))
 	}
 	if s.Lock.Wait != (Wait{}) || s.Lock.Renew != (Renew{}) {
 		t.Errorf("waits %+v, renews %+v", s.Lock.Wait, s.Lock.Renew)

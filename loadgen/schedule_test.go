@@ -119,7 +119,7 @@ func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		r, err := newRun(Servers{Redis: rdb}, Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second}, openNoNX(rdb))
-		check.OK(t, err)
+		check.NoError(t, err)
 		<-running(t, r).Done()
 		due := arrivalsOf(r)
 		// 2000 are expected, ± 45 with 68% confidence.

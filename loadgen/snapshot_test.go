@@ -48,13 +48,13 @@ func sent(t *testing.T, r *Run) Snapshot {
 	t.Helper()
 	text := check.Must(json.Marshal(r.Snapshot()))(t)
 	var s Snapshot
-	check.OK(t, json.Unmarshal(text, &s))
+	check.NoError(t, json.Unmarshal(text, &s))
 	return s
 }
 
 func add(t *testing.T, m *Merger, agent int, s Snapshot) {
 	t.Helper()
-	check.OK(t, m.Add(agent, s))
+	check.NoError(t, m.Add(agent, s))
 }
 
 // The figures of several runs, merged every second, are those of all their clients.
@@ -235,7 +235,7 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		newer := sent(t, all.runs[0])
 		wide := hdrhistogram.New(1, 1<<50, 1)
-		check.OK(t, wide.RecordValue(1<<49))
+		check.NoError(t, wide.RecordValue(1<<49))
 		outside := check.Must(wide.Encode(hdrhistogram.V2CompressedEncodingCookieBase))(t)
 		for name, garble := range map[string]func(*Snapshot){
 			"no base64":          func(s *Snapshot) { s.Latencies[0].Counts = "!" + s.Latencies[0].Counts },

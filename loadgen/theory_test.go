@@ -44,10 +44,10 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 				Duration: length,
 			})
 			until(t, r, "200 acquisitions", func(m Metrics) bool { return m.Acquired >= rate })
-			check.OK(t, child.Freeze())
+			check.NoError(t, child.Freeze())
 			began := time.Now()
 			time.Sleep(pause)
-			check.OK(t, child.Continue())
+			check.NoError(t, child.Continue())
 			for r.Metrics().Clients.Waiting > 2 {
 				time.Sleep(time.Millisecond)
 			}

@@ -190,7 +190,7 @@ func TestALeaseEndsBeforeAnotherClientGetsTheLock(t *testing.T) {
 			return nil
 		})
 	}
-	check.Is(t, all.Wait(), nil)
+	check.ErrorIs(t, all.Wait(), nil)
 	for i, f := range faults {
 		tell(t, f.name, losses[i])
 		for _, l := range losses[i] {

@@ -233,7 +233,7 @@ func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 				} {
 					lease = r.locked(still)
 					r.must(lose())
-					check.Is(r, end(lease), lock.ErrLost, "%s was %s", key, name)
+					check.ErrorIs(r, end(lease), lock.ErrLost, "%s was %s", key, name)
 					if name == "replaced" {
 						r.holds(key, "stranger")
 					}
@@ -268,7 +268,7 @@ func TestAnAllThatPolls(t *testing.T) {
 		c := r.client(lock.Config{})
 		held := r.locked(c.Mutex("b", lock.Options{}))
 		o := lock.Options{Wait: lock.Wait{Poll: 10 * time.Millisecond, MaxTries: 3}}
-		check.Is(r, tried(all(c, o, "a", "b").Lock(ctx)), lock.ErrHeld)
+		check.ErrorIs(r, tried(all(c, o, "a", "b").Lock(ctx)), lock.ErrHeld)
 		o.Wait.MaxTries = 0
 		next := lockAsync(ctx, all(c, o, "a", "b"))
 		time.Sleep(20 * time.Millisecond)
@@ -287,7 +287,7 @@ func TestAnAllWhenMemoryIsFull(t *testing.T) {
 			next := lockAsync(ctx, way(c.As("next").All([]string{"a", "b", "c"}, lock.Options{TTL: time.Minute})))
 			r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
 			r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-			check.Is(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
+			check.ErrorIs(r, tried(way(c.All([]string{"d", "e"}, lock.Options{})).TryLock(ctx)), lock.ErrOOM)
 			r.must(lease.Extend(ctx, 2*time.Minute))
 			r.must(lease.Unlock(ctx))
 			r.until("the release", func() bool { return r.rdb.Exists(ctx, "a", "b", "c").Val() == 0 })
@@ -345,7 +345,7 @@ func TestAnAllOfAUserWithFewPermissions(t *testing.T) {
 			r.must(lease.Unlock(ctx))
 			r.must(r.won(next).Unlock(ctx))
 			check.Equal(r, r.keys(), 0, "keys left")
-			check.Is(r, tried(way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx)), lock.ErrNoPermission)
+			check.ErrorIs(r, tried(way(c.All([]string{"a", "b", "forbidden"}, o)).TryLock(ctx)), lock.ErrNoPermission)
 			r.until("the end of all keys", func() bool { return r.keys() == 0 })
 		})
 	}
@@ -361,7 +361,7 @@ func TestAnAllThatFailsHalfwayHoldsNothing(t *testing.T) {
 			r.Skip("Redis 6 has no ACL selectors: put a redis-server of version 7 or later on PATH")
 		}
 		c := r.user("~*", "+@all", "-set", "(+set ~a)")
-		check.Is(r, tried(c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
+		check.ErrorIs(r, tried(c.All([]string{"a", "b"}, lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
 		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
@@ -573,7 +573,7 @@ func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) 
 				for _, k := range order {
 					inside[k].Add(-1)
 				}
-				check.Is(r, lease.Unlock(ctx), nil, "client %d", i)
+				check.ErrorIs(r, lease.Unlock(ctx), nil, "client %d", i)
 				leases[i].Add(1)
 			}
 		})

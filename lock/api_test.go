@@ -30,7 +30,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			}
 			return broken
 		})
-		check.Is(r, err, broken)
+		check.ErrorIs(r, err, broken)
 		r.holds("orders", "")
 
 		// The lease is lost: the function and the caller learn it.
@@ -39,7 +39,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		check.Is(r, err, lock.ErrLost)
+		check.ErrorIs(r, err, lock.ErrLost)
 		r.holds("orders", "stranger")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 
@@ -50,7 +50,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		check.Is(r, err, context.DeadlineExceeded)
+		check.ErrorIs(r, err, context.DeadlineExceeded)
 		r.holds("orders", "")
 
 		func() {
@@ -137,7 +137,7 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		<-ofLease.Done()
-		check.Is(r, context.Cause(ofLease), lock.ErrReleased, "ended with")
+		check.ErrorIs(r, context.Cause(ofLease), lock.ErrReleased, "ended with")
 	})
 }
 
@@ -221,7 +221,7 @@ func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
 			r.Errorf("got %v, want ErrArgument", err)
 		}
 		for _, o := range []lock.Options{{TTL: 1}, {Renew: lock.Renew{Every: 1}}, {Renew: lock.Renew{Every: time.Hour}}, {Wait: lock.Wait{Jitter: 2}}} {
-			check.Is(r, o.Validate(), lock.ErrArgument, "%+v", o)
+			check.ErrorIs(r, o.Validate(), lock.ErrArgument, "%+v", o)
 		}
 		r.must(lock.Options{}.Validate())
 		for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": {}} {
@@ -310,7 +310,7 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		brief := r.soon(10 * time.Millisecond)
 		_, err := c.Mutex("others", lock.Options{}).TryLock(brief)
-		check.Is(r, err, context.DeadlineExceeded)
+		check.ErrorIs(r, err, context.DeadlineExceeded)
 		<-lease.Context().Done()
 		r.link.Thaw()
 		time.Sleep(time.Second)

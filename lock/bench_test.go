@@ -54,5 +54,5 @@ func cycle(b *testing.B, l lock.Locker) {
 	if err == nil {
 		err = lease.Unlock(b.Context())
 	}
-	check.Is(b, err, nil)
+	check.ErrorIs(b, err, nil)
 }

@@ -60,7 +60,7 @@ func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
 	t.Logf("closed after %v: %v", took, err)
 	check.AtMost(t, took, 10*time.Second, "Close took")
 	for _, lease := range leases {
-		check.Is(t, context.Cause(lease.Context()), lock.ErrClosed, "a lease ended with")
+		check.ErrorIs(t, context.Cause(lease.Context()), lock.ErrClosed, "a lease ended with")
 	}
 }
 

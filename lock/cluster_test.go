@@ -83,11 +83,11 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 			key := name + ":" + kind
 			masters[r.master(key)] = true
 			lease := r.lock(locker(ours, key, o))
-			check.Is(t, tried(locker(theirs, key, o).TryLock(ctx)), lock.ErrHeld, "%s", key)
+			check.ErrorIs(t, tried(locker(theirs, key, o).TryLock(ctx)), lock.ErrHeld, "%s", key)
 			next := make(chan *lock.Lease, 1)
 			go func() {
 				lease, err := locker(theirs, key, o).Lock(ctx)
-				check.Is(t, err, nil, "%s", key)
+				check.ErrorIs(t, err, nil, "%s", key)
 				next <- lease
 			}()
 			handOvers[key] = handOver{lease, next}
@@ -141,9 +141,9 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 			"fenced":           c.Mutex(key, lock.Options{Fence: true}),
 			"fenced semaphore": c.Semaphore(key, 2, lock.Options{Fence: true}),
 		} {
-			check.Is(t, tried(l.TryLock(ctx)), lock.ErrArgument, "%s %q", name, key)
+			check.ErrorIs(t, tried(l.TryLock(ctx)), lock.ErrArgument, "%s %q", name, key)
 		}
-		check.Is(t, c.Semaphore(key, 2, lock.Options{}).SetLimit(ctx, 3), lock.ErrArgument, "the limit of %q", key)
+		check.ErrorIs(t, c.Semaphore(key, 2, lock.Options{}).SetLimit(ctx, 3), lock.ErrArgument, "the limit of %q", key)
 		for name, l := range map[string]lock.Locker{
 			"without companions":    c.Mutex(key, lock.Options{}),
 			"semaphore":             c.Semaphore(key+"s", 2, lock.Options{}),
@@ -267,7 +267,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	renewed()
 	r.must(left.Unlock(ctx))
 	_, err := c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
-	check.Is(t, err, lock.ErrHeld)
+	check.ErrorIs(t, err, lock.ErrHeld)
 
 	// Redis 6.0 answers ASK if only some keys are on this node; then the other node
 	// answers TRYAGAIN.
@@ -285,7 +285,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	}()
 	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer cancel()
-	check.Is(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
+	check.ErrorIs(t, tried(c.Mutex("{o}kept", often).Lock(short)), context.DeadlineExceeded)
 	renewed()
 	m.finish() // MOVED
 	r.must(<-waiting)
@@ -360,7 +360,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 		for i := range 20 {
 			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
 			lease := r.locked(m)
-			check.Is(t, tried(m.TryLock(ctx)), lock.ErrHeld)
+			check.ErrorIs(t, tried(m.TryLock(ctx)), lock.ErrHeld)
 			r.must(lease.Unlock(ctx))
 		}
 		r.must(c.Close())

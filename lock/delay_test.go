@@ -35,10 +35,10 @@ func (r *rig) delayed(kind string, rival *await, ended time.Time, delay time.Dur
 
 func TestADelayIsWholeMilliseconds(t *testing.T) {
 	for _, bad := range []time.Duration{-time.Millisecond, 1500 * time.Microsecond, 366 * 24 * time.Hour} {
-		check.Is(t, (lock.Options{Delay: bad}).Validate(), lock.ErrArgument, "delay %v", bad)
+		check.ErrorIs(t, (lock.Options{Delay: bad}).Validate(), lock.ErrArgument, "delay %v", bad)
 	}
 	for _, good := range []time.Duration{0, time.Millisecond, 365 * 24 * time.Hour} {
-		check.Is(t, (lock.Options{Delay: good}).Validate(), nil, "delay %v", good)
+		check.ErrorIs(t, (lock.Options{Delay: good}).Validate(), nil, "delay %v", good)
 	}
 }
 

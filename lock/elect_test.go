@@ -54,9 +54,9 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		failed := errors.New("enough")
 		first.end <- failed
 		<-first.done
-		check.Is(t, first.err, failed)
+		check.ErrorIs(t, first.err, failed)
 		<-term.Done()
-		check.Is(t, context.Cause(term), lock.ErrReleased, "the term ended with")
+		check.ErrorIs(t, context.Cause(term), lock.ErrReleased, "the term ended with")
 		next := <-second.terms
 		if was, is := lock.LeaseFrom(term).Fence(), lock.LeaseFrom(next).Fence(); is <= was {
 			t.Errorf("fence %d after %d", is, was)
@@ -130,7 +130,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("flush: %w", failed)
 		})
-		check.Is(t, err, failed, "after the loss of the lease")
+		check.ErrorIs(t, err, failed, "after the loss of the lease")
 
 		func() {
 			defer func() {
@@ -147,7 +147,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 		<-e.terms
 		r.must(other.Close())
 		<-e.done
-		check.Is(t, e.err, lock.ErrClosed)
+		check.ErrorIs(t, e.err, lock.ErrClosed)
 	})
 }
 

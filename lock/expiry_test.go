@@ -199,7 +199,7 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 		var all sync.WaitGroup
 		for _, l := range leases {
 			all.Go(func() {
-				check.Is(r, l.Extend(ctx, time.Second), nil)
+				check.ErrorIs(r, l.Extend(ctx, time.Second), nil)
 			})
 		}
 		synctest.Wait()
@@ -261,7 +261,7 @@ func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	began := time.Now()
-	check.Is(r, l.Extend(short, 2*time.Second), nil)
+	check.ErrorIs(r, l.Extend(short, 2*time.Second), nil)
 	for time.Since(began) < 1500*time.Millisecond {
 		deadline := l.Deadline()
 		ttl := r.rdb.PTTL(ctx, l.Key()).Val()
@@ -272,7 +272,7 @@ func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	began = time.Now()
-	check.Is(r, l.Unlock(short), nil)
+	check.ErrorIs(r, l.Unlock(short), nil)
 	if took := time.Since(began); tooLate(took, 500*time.Millisecond) {
 		r.Errorf("Unlock on a healthy node took %v", took)
 	}

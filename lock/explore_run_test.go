@@ -127,7 +127,7 @@ func (o *ordered) start(t *testing.T, i int) {
 	if p.client, err1 = lock.New(p.via[0], config); o.kind.nodes > 0 {
 		p.quorum, err2 = lock.NewQuorum(p.via, lock.QuorumConfig{Config: config, NodeTimeout: 100 * time.Millisecond})
 	}
-	check.OK(t, errors.Join(err1, err2))
+	check.NoError(t, errors.Join(err1, err2))
 	o.clients = append(o.clients, p)
 }
 
@@ -148,7 +148,7 @@ func (o *ordered) warmUp(t *testing.T) {
 			l = p.quorum.Redlock("warm", lock.Options{})
 		}
 		lease := check.Must(l.TryLock(context.Background()))(t)
-		check.OK(t, errors.Join(lease.Extend(context.Background(), time.Minute), lease.Unlock(context.Background())))
+		check.NoError(t, errors.Join(lease.Extend(context.Background(), time.Minute), lease.Unlock(context.Background())))
 	}
 }
 

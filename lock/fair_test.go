@@ -84,7 +84,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		got := make(chan *lock.Lease)
 		go func() {
 			next, err := b.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-			check.Is(r, err, nil)
+			check.ErrorIs(r, err, nil)
 			got <- next
 		}()
 		r.queued("orders", 1)
@@ -450,9 +450,9 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 		waiting := passAsync(c.As("b").Fair("orders", lock.Options{}))
 		r.queued("orders", 1)
 		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but with a queue
-		check.Is(r, tried(c.As("c").Fair("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
+		check.ErrorIs(r, tried(c.As("c").Fair("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
 		r.must(<-waiting)
-		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrLost)
 	})
 }
 
@@ -465,10 +465,10 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		if err := r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(); err != redis.Nil {
 			r.Errorf("SET NX got in beside the fair lock: %v", err)
 		}
-		check.Is(r, tried(mutex.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside the fair lock")
+		check.ErrorIs(r, tried(mutex.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside the fair lock")
 		r.must(lease.Unlock(ctx))
 		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err())
-		check.Is(r, tried(fair.TryLock(ctx)), lock.ErrHeld, "the fair lock got in beside SET NX")
+		check.ErrorIs(r, tried(fair.TryLock(ctx)), lock.ErrHeld, "the fair lock got in beside SET NX")
 		// A waiter of the fair lock receives the release of a mutex.
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		other := r.lock(mutex)
@@ -622,7 +622,7 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 			won := make(chan *lock.Lease)
 			go func() {
 				next, err := client.Fair("orders", c.to).Lock(ctx)
-				check.Is(r, err, nil)
+				check.ErrorIs(r, err, nil)
 				won <- next
 			}()
 			r.queued("orders", 1)
@@ -671,7 +671,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 				all.Go(func() {
 					short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 					defer cancel()
-					check.Is(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
+					check.ErrorIs(r, tried(c.Fair("orders", lock.Options{}).Lock(short)), lock.ErrHeld)
 				})
 			}
 			all.Wait()

@@ -95,7 +95,7 @@ func TestErrorsTellWhyTheServerRefuses(t *testing.T) {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
 			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-			check.Is(r, err, c.want, "%s", c.name)
+			check.ErrorIs(r, err, c.want, "%s", c.name)
 			for _, args := range c.undo {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
@@ -118,7 +118,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		}()
 		time.Sleep(990 * time.Millisecond) // the key still exists, but the holder may not rely on it
 		r.link.Thaw()
-		check.Is(r, <-failed, lock.ErrLost)
+		check.ErrorIs(r, <-failed, lock.ErrLost)
 		synctest.Wait()
 		r.holds("orders", "")
 	})

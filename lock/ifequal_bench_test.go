@@ -19,7 +19,7 @@ func BenchmarkExtension(b *testing.B) {
 	b.Cleanup(func() { rdb.Close() })
 	sha := check.Must(rdb.ScriptLoad(b.Context(), lua("mutex_extend")).Result())(b)
 	key, token := "orders", defaultOwner()+"~"+"0193b5c1-7c2a-7e3b-8a4d-0123456789ab"
-	check.OK(b, rdb.Set(b.Context(), key, token, defaultTTL).Err())
+	check.NoError(b, rdb.Set(b.Context(), key, token, defaultTTL).Err())
 	for _, way := range []struct {
 		name string
 		argv []any
@@ -40,7 +40,7 @@ func BenchmarkExtension(b *testing.B) {
 					}
 					return nil
 				})
-				check.OK(b, err)
+				check.NoError(b, err)
 				n += 64
 			}
 			b.ReportMetric(1e9*(cpuOf(b, rdb)-before)/float64(n), "server-ns/op")

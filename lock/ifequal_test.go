@@ -66,7 +66,7 @@ func TestAnExtensionChangesNoKeyOfAnother(t *testing.T) {
 				if other != "" {
 					r.must(r.rdb.Set(ctx, key, other, 10*time.Second).Err())
 				}
-				check.Is(r, lease.Extend(ctx, time.Minute), lock.ErrLost, "%s", key)
+				check.ErrorIs(r, lease.Extend(ctx, time.Minute), lock.ErrLost, "%s", key)
 				r.holds(key, other)
 				check.AtMost(r, r.rdb.PTTL(ctx, key).Val(), 10*time.Second, "%s: PTTL", key)
 			}

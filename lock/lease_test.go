@@ -19,8 +19,8 @@ import (
 func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 	for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": new(lock.Lease)} {
 		check.False(t, lease.Valid(), "%s is valid", name)
-		check.Is(t, lease.Unlock(ctx), lock.ErrArgument, "unlock %s", name)
-		check.Is(t, lease.Extend(ctx, time.Second), lock.ErrArgument, "extend %s", name)
+		check.ErrorIs(t, lease.Unlock(ctx), lock.ErrArgument, "unlock %s", name)
+		check.ErrorIs(t, lease.Extend(ctx, time.Second), lock.ErrArgument, "extend %s", name)
 	}
 }
 
@@ -89,10 +89,10 @@ func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 		context.AfterFunc(work, func() { _ = lease.Unlock(work) })
 		cancel()
 		<-lease.Context().Done()
-		check.Is(r, context.Cause(lease.Context()), lock.ErrReleased, "it ended with")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrReleased, "it ended with")
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
-		check.Is(r, lease.Unlock(ctx), lock.ErrReleased, "unlocked again")
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "unlocked again")
 		r.holds("orders", "stranger")
 	})
 }
@@ -106,7 +106,7 @@ func TestALeaseThatIsTiedToAContextEndsWithItThoughTheServerIsSilent(t *testing.
 		context.AfterFunc(work, func() { unlocked <- lease.Unlock(work) })
 		r.must(child.Freeze())
 		cancel()
-		check.Is(r, <-unlocked, context.Canceled)
+		check.ErrorIs(r, <-unlocked, context.Canceled)
 		check.False(r, lease.Valid(), "it is valid yet")
 		r.must(child.Continue())
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })

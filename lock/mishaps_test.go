@@ -77,7 +77,7 @@ func TestAWaiterSitsOutFullMemory(t *testing.T) {
 		r.until("the waiter to listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] > 0 })
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(held.Unlock(ctx))
-		check.Is(r, tried(a.Mutex("others", lock.Options{}).TryLock(ctx)), lock.ErrOOM, "the memory is full, and TryLock")
+		check.ErrorIs(r, tried(a.Mutex("others", lock.Options{}).TryLock(ctx)), lock.ErrOOM, "the memory is full, and TryLock")
 		select {
 		case err := <-got:
 			r.Fatalf("Lock ended its wait: %v", err)
@@ -103,7 +103,7 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	if _, err := a.Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrMisconfigured) || !errors.Is(err, lock.ErrLoading) {
 		t.Errorf("TryLock: got %v, want ErrMisconfigured", err)
 	}
-	check.Is(t, held.Unlock(ctx), lock.ErrMisconfigured, "Unlock")
+	check.ErrorIs(t, held.Unlock(ctx), lock.ErrMisconfigured, "Unlock")
 	next := make(chan error, 1)
 	go func() {
 		_, err := b.Mutex("held", lock.Options{}).Lock(ctx)
@@ -152,7 +152,7 @@ func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 			})
 			rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), MaxRetries: -1})
 			c, err := lock.New(rdb, lock.Config{})
-			check.OK(t, err)
+			check.NoError(t, err)
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)

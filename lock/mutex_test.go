@@ -59,8 +59,8 @@ func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 		lease := r.lock(c.Mutex("orders", lock.Options{}))
 		r.must(lease.Unlock(ctx))
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
-		check.Is(r, context.Cause(lease.Context()), lock.ErrReleased, "the lease's context ended with")
-		check.Is(r, lease.Unlock(ctx), lock.ErrReleased, "second unlock")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrReleased, "the lease's context ended with")
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "second unlock")
 		again := r.locked(c.As("b").Mutex("orders", lock.Options{}))
 		r.must(again.Unlock(ctx))
 	})
@@ -71,7 +71,7 @@ func TestUnlockLeavesAStrangersLockAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
-		check.Is(r, lease.Unlock(ctx), lock.ErrLost, "unlock ended with")
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrLost, "unlock ended with")
 		r.holds("orders", "stranger")
 	})
 }
@@ -84,7 +84,7 @@ func TestUnlockAfterExpiryLeavesTheNextHolderAlone(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		theirs := r.locked(b.Mutex("orders", lock.Options{}))
 		for range 2 {
-			check.Is(r, mine.Unlock(ctx), lock.ErrLost, "unlock ended with")
+			check.ErrorIs(r, mine.Unlock(ctx), lock.ErrLost, "unlock ended with")
 		}
 		r.holds("orders", theirs.Token())
 	})
@@ -116,7 +116,7 @@ func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		check.Is(r, err, lock.ErrWrongType)
+		check.ErrorIs(r, err, lock.ErrWrongType)
 		check.Equal(r, r.rdb.HGet(ctx, "orders", "field").Val(), "value", "the hash now holds")
 	})
 }
@@ -136,7 +136,7 @@ func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 			{TTL: time.Second, Renew: lock.Renew{Max: -1}},
 			{TTL: time.Second, Renew: lock.Renew{MaxHold: -1}},
 		} {
-			check.Is(r, tried(c.Mutex("orders", o).Lock(ctx)), lock.ErrArgument, "%+v", o)
+			check.ErrorIs(r, tried(c.Mutex("orders", o).Lock(ctx)), lock.ErrArgument, "%+v", o)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestAnOwnersLabelHasABound(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
 		_, err := r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)
-		check.Is(r, err, lock.ErrArgument)
+		check.ErrorIs(r, err, lock.ErrArgument)
 	})
 }
 
@@ -177,7 +177,7 @@ func TestTheHolderOfAMutexIsRefusedToo(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
 		lease := r.locked(m)
-		check.Is(r, tried(m.TryLock(ctx)), lock.ErrHeld, "second hold")
+		check.ErrorIs(r, tried(m.TryLock(ctx)), lock.ErrHeld, "second hold")
 		check.True(r, lease.Valid(), "the first hold ended")
 	})
 }
@@ -191,7 +191,7 @@ func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err())
-		check.Is(r, tried(m.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside SET NX")
+		check.ErrorIs(r, tried(m.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside SET NX")
 	})
 }
 
@@ -206,7 +206,7 @@ func TestExtendSetsTheTimeLeft(t *testing.T) {
 				r.Errorf("extended to %v, the deadline is %v after the begin", ttl, validity)
 			}
 		}
-		check.Is(r, lease.Extend(ctx, 0), lock.ErrArgument, "extending by nothing")
+		check.ErrorIs(r, lease.Extend(ctx, 0), lock.ErrArgument, "extending by nothing")
 	})
 }
 
@@ -215,7 +215,7 @@ func TestExtendNeverMakesALostLockAnew(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		check.Is(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
+		check.ErrorIs(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
 		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Error("the lease goes on after its key was deleted")
 		}
@@ -265,7 +265,7 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 func TestAUserWithoutScriptsGetsNoLock(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
-		check.Is(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
+		check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)), lock.ErrNoPermission)
 		r.holds("orders", "")
 	})
 }
@@ -301,12 +301,12 @@ func TestCloseReleasesAndTurnsWaitersAway(t *testing.T) {
 		}
 		r.must(c.Close())
 		for range cap(refused) {
-			check.Is(r, <-refused, lock.ErrClosed, "a waiter")
+			check.ErrorIs(r, <-refused, lock.ErrClosed, "a waiter")
 		}
-		check.Is(r, context.Cause(held.Context()), lock.ErrClosed, "the lease ended with")
+		check.ErrorIs(r, context.Cause(held.Context()), lock.ErrClosed, "the lease ended with")
 		r.holds("mine", "")
 		r.holds("theirs", "stranger")
-		check.Is(r, tried(c.Mutex("mine", lock.Options{}).Lock(ctx)), lock.ErrClosed, "locking after Close")
+		check.ErrorIs(r, tried(c.Mutex("mine", lock.Options{}).Lock(ctx)), lock.ErrClosed, "locking after Close")
 	})
 }
 

@@ -35,7 +35,7 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 				time.Sleep(400 * time.Millisecond)
 			}
 			cancel()
-			check.Is(r, <-waiter, context.Canceled, "%q was granted while it was held", braced.Key())
+			check.ErrorIs(r, <-waiter, context.Canceled, "%q was granted while it was held", braced.Key())
 			r.must(braced.Unlock(ctx))
 			r.until("the queue to be left", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 0 })
 		}

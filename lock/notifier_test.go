@@ -57,13 +57,13 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	}
 	c.core.stop()
 	n.mu.Unlock()
-	check.OK(t, c.Close())
+	check.NoError(t, c.Close())
 	_ = rdb.Close() // its connections have goroutines, too
 	err := goleak.Find(before)
 	for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
 		err = goleak.Find(before)
 	}
-	check.Is(t, err, nil)
+	check.ErrorIs(t, err, nil)
 }
 
 // subscriptions is what a server knows of the requests of a notifier.

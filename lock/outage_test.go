@@ -44,7 +44,7 @@ func TestAnEvictedLockIsNoticed(t *testing.T) {
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1kb").Err())
 		_ = r.rdb.Set(ctx, "ordinary", "x", 0).Err() // makes room, or fails because there is none
 		<-lease.Context().Done()
-		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
 	})
 }
 
@@ -60,7 +60,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 		}
 		go func() {
 			lease, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
-			check.Is(r, err, nil)
+			check.ErrorIs(r, err, nil)
 			next <- lease
 		}()
 		<-held.Context().Done()
@@ -285,10 +285,10 @@ func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}))
 		r.must(child.Freeze())
 		<-lease.Context().Done() // by the local clock
-		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "it ended with")
 		time.Sleep(ttl / 5)
 		r.must(child.Continue())
-		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrLost)
 		next := r.locked(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.holds("orders", next.Token())
 	})

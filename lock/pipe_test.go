@@ -40,11 +40,11 @@ func (r *rig) lockBriefly(m *lock.Mutex) {
 	brief := r.soon(rand.N(400 * time.Microsecond))
 	lease, err := m.TryLock(brief)
 	if err != nil {
-		check.Is(r, err, context.DeadlineExceeded)
+		check.ErrorIs(r, err, context.DeadlineExceeded)
 		return
 	}
 	check.Equal(r, r.rdb.Get(ctx, lease.Key()).Val(), lease.Token(), "%q holds", lease.Key())
-	check.Is(r, lease.Unlock(ctx), nil)
+	check.ErrorIs(r, lease.Unlock(ctx), nil)
 }
 
 func TestLocksAreWhereTheClientPointsTo(t *testing.T) {

@@ -134,7 +134,7 @@ func TestAReleaseThatFindsTooFewCopiesReturnsErrLost(t *testing.T) {
 			return errors.Is(votes[3].Err, lock.ErrHeld) && errors.Is(votes[4].Err, lock.ErrHeld)
 		})
 		r.must(r.rdbs[0].Del(ctx, "orders").Err())
-		check.Is(r, lease.Unlock(ctx), lock.ErrLost)
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrLost)
 		r.until("the release", func() bool { return r.count("orders", "") == 3 && r.count("orders", "stray") == 2 })
 	})
 }

@@ -161,7 +161,7 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 		if took := time.Since(began); r.tooLate(took, 2*r.nodeTimeout()) {
 			r.Errorf("Unlock took %v", took)
 		}
-		check.Is(r, err, lock.ErrNoQuorum)
+		check.ErrorIs(r, err, lock.ErrNoQuorum)
 		r.resume(0, 1, 2)
 		r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
 	})
@@ -275,7 +275,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		check.Is(r, <-failed, lock.ErrLost)
+		check.ErrorIs(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
@@ -392,7 +392,7 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 		deadline := lease.Deadline()
 		r.freeze(0, 1, 2)
 
-		check.Is(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
+		check.ErrorIs(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
 		if !lease.Deadline().Equal(deadline) {
 			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
 		}
@@ -435,7 +435,7 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		for _, link := range r.links {
 			link.Thaw()
 		}
-		check.Is(r, <-failed, lock.ErrLost)
+		check.ErrorIs(r, <-failed, lock.ErrLost)
 		check.False(r, lease.Valid(), "it came back to life")
 		time.Sleep(time.Millisecond)
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
@@ -493,7 +493,7 @@ func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 		for _, i := range []int{2, 3} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
 		}
-		check.Is(r, lease.Extend(ctx, 10*time.Second), lock.ErrLost)
+		check.ErrorIs(r, lease.Extend(ctx, 10*time.Second), lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
@@ -507,7 +507,7 @@ func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 		r.kill(0, 1)
 		r.restart(0, 1)
 		<-lease.Context().Done()
-		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "cause")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "cause")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -613,7 +613,7 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 		defer alias.Close()
 		q := check.Must(lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}))(r)
 		defer q.Close()
-		check.Is(r, tried(q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)), lock.ErrArgument, "two addresses of one server")
+		check.ErrorIs(r, tried(q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)), lock.ErrArgument, "two addresses of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -628,7 +628,7 @@ func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		r.up()
 		r.down(0)
-		check.Is(r, tried(orders.TryLock(ctx)), lock.ErrArgument, "with the votes of one server")
+		check.ErrorIs(r, tried(orders.TryLock(ctx)), lock.ErrArgument, "with the votes of one server")
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
 	})
 }
@@ -961,7 +961,7 @@ func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
 	won := make(chan *lock.Lease)
 	go func() {
 		next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-		check.Is(r, err, nil)
+		check.ErrorIs(r, err, nil)
 		won <- next
 	}()
 	time.Sleep(time.Second)
@@ -980,7 +980,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 		won := make(chan *lock.Lease)
 		go func() {
 			next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-			check.Is(r, err, nil)
+			check.ErrorIs(r, err, nil)
 			won <- next
 		}()
 		time.Sleep(time.Second) // it is subscribed, but the message is lost
@@ -1033,7 +1033,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		_, err := q.Redlock("orders", lock.Options{}).TryLock(ctx)
-		check.Is(r, err, lock.ErrHeld)
+		check.ErrorIs(r, err, lock.ErrHeld)
 		r.must(r.rdbs[3].Del(ctx, "orders").Err())
 		r.up()
 		r.resume(2)
@@ -1058,7 +1058,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 func TestARedlockKnowsNoReplicas(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
 		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
-		check.Is(r, err, lock.ErrArgument)
+		check.ErrorIs(r, err, lock.ErrArgument)
 	})
 }
 
@@ -1086,9 +1086,9 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.freeze(0, 1)
 		r.must(q.Close())
-		check.Is(r, context.Cause(lease.Context()), lock.ErrClosed, "cause")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrClosed, "cause")
 		check.Equal(r, r.countOf([]int{2, 3, 4}, "orders", ""), 3, "released nodes of 3")
-		check.Is(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
+		check.ErrorIs(r, tried(q.Redlock("orders", lock.Options{}).TryLock(ctx)), lock.ErrClosed)
 		r.resume(0, 1)
 	})
 }
@@ -1110,6 +1110,6 @@ func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 		for _, rdb := range r.rdbs[:2] {
 			r.must(rdb.SetNX(ctx, "orders", "them", time.Minute).Err())
 		}
-		check.Is(r, tried(m.TryLock(ctx)), lock.ErrHeld)
+		check.ErrorIs(r, tried(m.TryLock(ctx)), lock.ErrHeld)
 	})
 }

@@ -83,11 +83,11 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 		first := r.lock(owner)
 		second := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		check.Is(r, second.Unlock(ctx), lock.ErrLost)
+		check.ErrorIs(r, second.Unlock(ctx), lock.ErrLost)
 		if first.Valid() || !errors.Is(context.Cause(first.Context()), lock.ErrLost) {
 			r.Error("the first entry outlived the key")
 		}
-		check.Is(r, first.Unlock(ctx), lock.ErrLost)
+		check.ErrorIs(r, first.Unlock(ctx), lock.ErrLost)
 		again := r.lock(owner) // begins again at 1
 		check.Equal(r, r.count("orders", again.Token()), 1, "count after a new beginning")
 	})
@@ -178,7 +178,7 @@ func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
 		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
-		check.Is(r, err, lock.ErrHeld)
+		check.ErrorIs(r, err, lock.ErrHeld)
 	})
 }
 
@@ -279,9 +279,9 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		entry := lockAsync(long, owner)
 		time.Sleep(time.Millisecond) // in progress
 		short := r.soon(time.Second)
-		check.Is(r, lease.Unlock(short), context.DeadlineExceeded, "unlock")
+		check.ErrorIs(r, lease.Unlock(short), context.DeadlineExceeded, "unlock")
 		<-entry.done
-		check.Is(r, entry.err, context.DeadlineExceeded, "the entry")
+		check.ErrorIs(r, entry.err, context.DeadlineExceeded, "the entry")
 		r.link.Thaw()
 		time.Sleep(time.Second)
 		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock still exists, but no client has it")

@@ -198,8 +198,8 @@ func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
 		<-lease.Context().Done()
-		check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
-		check.Is(r, lease.Unlock(ctx), lock.ErrLost, "unlock ended with")
+		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
+		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrLost, "unlock ended with")
 		r.holds("orders", "stranger")
 		check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 50*time.Second, "the stranger's PTTL")
 	})
@@ -216,7 +216,7 @@ func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 			time.Sleep(after)
 			r.link.Freeze()
 			<-lease.Context().Done()
-			check.Is(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
+			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
 			check.False(r, lease.Valid(), "valid after its context ended")
 			if left := r.rdb.PTTL(ctx, "orders").Val(); left <= 0 || left > 100*time.Millisecond {
 				r.Errorf("ended %v before its key", left)
@@ -290,7 +290,7 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 			r.Fatalf("the server did not extend: PTTL %v", ttl)
 		}
 		r.link.Thaw()
-		check.Is(r, <-extended, lock.ErrLost, "extend ended with")
+		check.ErrorIs(r, <-extended, lock.ErrLost, "extend ended with")
 		check.False(r, lease.Valid(), "a lost lease came back to life")
 		time.Sleep(time.Second)
 		r.holds("orders", "") // the renewed key was undone
@@ -315,7 +315,7 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 			if c.renew.Off {
 				want = lock.ErrLost
 			}
-			check.Is(r, context.Cause(lease.Context()), want, "ended with")
+			check.ErrorIs(r, context.Cause(lease.Context()), want, "ended with")
 			check.Between(r, time.Since(began), c.ends-300*time.Millisecond, c.ends, "ended after")
 		})
 	}
@@ -348,7 +348,7 @@ func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 		c := r.client(lock.Config{Observe: diary.write})
 		lease := r.lock(c.Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}))
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		check.Is(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
+		check.ErrorIs(r, tried(c.Mutex("more", lock.Options{}).Lock(ctx)), lock.ErrOOM)
 		before := diary.count(lock.Renewed)
 		r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
 		r.must(lease.Unlock(ctx))
@@ -510,7 +510,7 @@ func TestARenewalLeavesAConnectionThatDoesNotAnswer(t *testing.T) {
 		dial = r.rdb.Options().Dialer
 		stopped.Freeze()
 		time.Sleep(10 * time.Minute)
-		check.Is(r, context.Cause(lease.Context()), nil, "the lease ended")
+		check.ErrorIs(r, context.Cause(lease.Context()), nil, "the lease ended")
 		r.holds("orders", lease.Token())
 	})
 }

@@ -68,7 +68,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	r.must(r.nodes.Replicas()[0].Freeze())
 	o.ReplicaTimeout = 50 * time.Millisecond
 	for name, l := range everyKind(c, "after", o) {
-		check.Is(t, tried(l.Lock(ctx)), lock.ErrNotReplicated, "%s, with one replica that answers", name)
+		check.ErrorIs(t, tried(l.Lock(ctx)), lock.ErrNotReplicated, "%s, with one replica that answers", name)
 		r.until("the undo", func() bool { return r.rdb.Exists(ctx, "after-"+name).Val() == 0 })
 	}
 	held := r.lock(c.Mutex("waited", lock.Options{}))
@@ -79,7 +79,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	}()
 	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited}:free").Val()) == 1 })
 	r.must(held.Unlock(ctx))
-	check.Is(t, <-waiting, lock.ErrNotReplicated, "after a wait")
+	check.ErrorIs(t, <-waiting, lock.ErrNotReplicated, "after a wait")
 	o.Replicas = 1
 	if _, err := c.Mutex("enough", o).Lock(ctx); err != nil {
 		t.Errorf("one replica is enough: %v", err)
@@ -91,7 +91,7 @@ func TestALockThatNoReplicaHasIsGivenBackAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 50 * time.Millisecond}
 		for name, l := range everyKind(r.client(lock.Config{}), "orders", o) {
-			check.Is(r, tried(l.TryLock(ctx)), lock.ErrNotReplicated, "%s", name)
+			check.ErrorIs(r, tried(l.TryLock(ctx)), lock.ErrNotReplicated, "%s", name)
 			synctest.Wait()
 			check.Equal(r, r.keys(), 0, "%s: keys left", name)
 		}
@@ -112,7 +112,7 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 	}()
 	r.until("the wait for the replica", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
 	cancel()
-	check.Is(t, <-failed, context.Canceled)
+	check.ErrorIs(t, <-failed, context.Canceled)
 	r.until("the undo", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 }
 
@@ -126,7 +126,7 @@ func TestReplicasThatCannotWorkAreRefused(t *testing.T) {
 			{Replicas: 1, ReplicaTimeout: time.Microsecond},
 			{Replicas: 1, TTL: time.Second, ReplicaTimeout: time.Second},
 		} {
-			check.Is(r, tried(r.client(lock.Config{}).Mutex("orders", o).TryLock(ctx)), lock.ErrArgument, "%+v", o)
+			check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", o).TryLock(ctx)), lock.ErrArgument, "%+v", o)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
 	c := r.client(lock.Config{})
 	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "2").Err())
-	check.Is(t, tried(c.Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrNotReplicated, "acquire")
+	check.ErrorIs(t, tried(c.Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrNotReplicated, "acquire")
 	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrNotReplicated) && !(err == nil && freeScripts(r.rdb)) {
 		t.Errorf("unlock: got %v, want ErrNotReplicated", err)
 	}
@@ -175,7 +175,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 			m := c.Mutex(fmt.Sprint(round, "-", i), lock.Options{TTL: time.Minute, Replicas: 1})
 			go func() {
 				lease, err := m.TryLock(ctx)
-				check.Is(t, err, nil)
+				check.ErrorIs(t, err, nil)
 				acquired <- lease
 			}()
 		}
@@ -216,5 +216,5 @@ func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	_, err = c.Mutex("{o}b", o).Lock(ctx) // MOVED
 	r.must(err)
 	o.Replicas, o.ReplicaTimeout = 2, 20*time.Millisecond
-	check.Is(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrNotReplicated)
+	check.ErrorIs(t, tried(c.Mutex("{o}c", o).Lock(ctx)), lock.ErrNotReplicated)
 }

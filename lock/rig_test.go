@@ -48,7 +48,7 @@ func (r *rig) client(cfg lock.Config) *lock.Client {
 // must ends the test if err is not nil.
 func (r tester) must(err error) {
 	r.Helper()
-	check.OK(r, err)
+	check.NoError(r, err)
 }
 
 // soon returns a context that ends after d.

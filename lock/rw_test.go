@@ -297,7 +297,7 @@ func TestAWriterThatReadsOnKeepsOtherWritersOut(t *testing.T) {
 		check.True(r, read.Valid(), "the read lease ended with the write lease")
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		other := r.locked(c.RW("prices", lock.Options{}).Reader())
-		check.Is(r, tried(owner.Writer().TryLock(ctx)), lock.ErrUpgrade, "back to the write lock")
+		check.ErrorIs(r, tried(owner.Writer().TryLock(ctx)), lock.ErrUpgrade, "back to the write lock")
 		r.must(read.Unlock(ctx))
 		r.must(other.Unlock(ctx))
 		r.gone("prices")
@@ -332,7 +332,7 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 		short := r.soon(10 * time.Second)
 		for i, owner := range owners {
 			began := time.Now()
-			check.Is(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
+			check.ErrorIs(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
 			if took := time.Since(began); r.fake && took > 0 {
 				r.Errorf("it took %v to say so", took)
 			}
@@ -486,12 +486,12 @@ func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 		owner := c.RW("prices", lock.Options{})
 		write, read := r.locked(owner.Writer()), r.locked(owner.Reader())
 		r.must(r.rdb.HDel(ctx, "prices", "r:"+read.Token()).Err())
-		check.Is(r, read.Extend(ctx, time.Minute), lock.ErrLost, "a broken read lock")
+		check.ErrorIs(r, read.Extend(ctx, time.Minute), lock.ErrLost, "a broken read lock")
 		r.must(write.Extend(ctx, time.Minute))
 
 		read = r.locked(owner.Reader())
 		r.must(r.rdb.HDel(ctx, "prices", "w").Err())
-		check.Is(r, write.Unlock(ctx), lock.ErrLost, "a broken write lock")
+		check.ErrorIs(r, write.Unlock(ctx), lock.ErrLost, "a broken write lock")
 		r.must(read.Extend(ctx, time.Minute))
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx))
@@ -958,7 +958,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		r.until("a reader to wait", func() bool { return r.field("stock", "s") != "" })
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		for _, side := range []lock.Locker{c.RW("prices", lock.Options{}).Reader(), c.RW("orders", lock.Options{}).Writer()} {
-			check.Is(r, tried(side.TryLock(ctx)), lock.ErrOOM)
+			check.ErrorIs(r, tried(side.TryLock(ctx)), lock.ErrOOM)
 		}
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		for _, lease := range leases {
@@ -998,7 +998,7 @@ func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
 			before := r.rdb.Dump(ctx, key).Val()
 			rw := c.RW(key, lock.Options{})
 			for _, side := range []lock.Locker{rw.Reader(), rw.Writer()} {
-				check.Is(r, tried(side.Lock(ctx)), lock.ErrWrongType, "%s", key)
+				check.ErrorIs(r, tried(side.Lock(ctx)), lock.ErrWrongType, "%s", key)
 			}
 			check.Equal(r, r.rdb.Dump(ctx, key).Val(), before, "%s was touched", key)
 		}
@@ -1019,7 +1019,7 @@ func TestEnteringALostHoldTakesANewOne(t *testing.T) {
 			if lease.Token() == lost.Token() || lost.Valid() {
 				r.Error("the old hold came back to life")
 			}
-			check.Is(r, context.Cause(lost.Context()), lock.ErrLost, "the old lease ended with")
+			check.ErrorIs(r, context.Cause(lost.Context()), lock.ErrLost, "the old lease ended with")
 			r.must(lease.Unlock(ctx))
 			r.gone("prices")
 		}

@@ -160,10 +160,10 @@ func TestASemaphoreRefusesArgumentsThatCannotWork(t *testing.T) {
 			c.Semaphore("orders", 1, lock.Options{TTL: 1}),
 		} {
 			for _, err := range []error{s.Validate(), tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2), s.ClearLimit(ctx), uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx))} {
-				check.Is(r, err, lock.ErrArgument)
+				check.ErrorIs(r, err, lock.ErrArgument)
 			}
 		}
-		check.Is(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
+		check.ErrorIs(r, c.Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 0), lock.ErrArgument)
 	})
 }
 
@@ -173,7 +173,7 @@ func TestAForeignZsetIsNotASemaphore(t *testing.T) {
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 9e15, Member: "z"}).Err())
 		s := r.client(lock.Config{}).Semaphore("orders", 5, lock.Options{})
 		for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
-			check.Is(r, err, lock.ErrWrongType)
+			check.ErrorIs(r, err, lock.ErrWrongType)
 		}
 		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 || r.keys() != 1 {
 			r.Errorf("the zset has %d members of 2, and there are %d keys", n, r.keys())
@@ -294,9 +294,9 @@ func TestALostPermitIsNotCreatedAgain(t *testing.T) {
 			s := r.client(lock.Config{}).Semaphore("orders", 2, lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}})
 			leases := r.acquired(s, 2)
 			r.must(lose(leases[0].Token()))
-			check.Is(r, leases[0].Extend(ctx, time.Minute), lock.ErrLost, "%s: Extend returned", name)
+			check.ErrorIs(r, leases[0].Extend(ctx, time.Minute), lock.ErrLost, "%s: Extend returned", name)
 			<-leases[0].Context().Done()
-			check.Is(r, leases[0].Unlock(ctx), lock.ErrLost, "%s: Unlock returned", name)
+			check.ErrorIs(r, leases[0].Unlock(ctx), lock.ErrLost, "%s: Unlock returned", name)
 			want := int64(1)
 			if name == "deleted" {
 				<-leases[1].Context().Done()
@@ -467,7 +467,7 @@ func TestTheLimitAndThePermitsInUseCanBeRead(t *testing.T) {
 		check.Equal(r, r.keys(), 0, "keys left")
 		r.must(r.rdb.ZAdd(ctx, "orders", redis.Z{Score: 1, Member: "a"}).Err())
 		for _, err := range []error{uncounted(s.Limit(ctx)), uncounted(s.InUse(ctx)), s.ClearLimit(ctx)} {
-			check.Is(r, err, lock.ErrWrongType)
+			check.ErrorIs(r, err, lock.ErrWrongType)
 		}
 	})
 }
@@ -574,8 +574,8 @@ func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
 		s := c.Semaphore("orders", 3, lock.Options{Fence: true, Renew: lock.Renew{Every: 50 * time.Millisecond}})
 		leases := r.acquired(s, 2)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
-		check.Is(r, tried(s.TryLock(ctx)), lock.ErrOOM)
-		check.Is(r, s.SetLimit(ctx, 5), lock.ErrOOM)
+		check.ErrorIs(r, tried(s.TryLock(ctx)), lock.ErrOOM)
+		check.ErrorIs(r, s.SetLimit(ctx, 5), lock.ErrOOM)
 		before := d.count(lock.Renewed)
 		r.until("renewals", func() bool { return d.count(lock.Renewed) > before+2 })
 		r.must(leases[0].Extend(ctx, time.Minute))
@@ -629,7 +629,7 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		leases := r.acquired(s, 2)
 		r.refused(s)
 		for _, err := range []error{s.SetLimit(ctx, 3), s.ClearLimit(ctx)} {
-			check.Is(r, err, lock.ErrNoPermission)
+			check.ErrorIs(r, err, lock.ErrNoPermission)
 		}
 		r.counts(s, 2, 2)
 		next := lockAsync(ctx, c.As("next").Semaphore("orders", 2, lock.Options{}))

@@ -106,7 +106,7 @@ func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 		defer deleted.Wait()
 		deleted.Go(func() {
 			time.Sleep(10 * time.Second)
-			check.Is(r, r.rdb.Del(ctx, "orders").Err(), nil)
+			check.ErrorIs(r, r.rdb.Del(ctx, "orders").Err(), nil)
 		})
 		began := time.Now()
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
@@ -133,7 +133,7 @@ func TestNoHerd(t *testing.T) {
 			for i := range n {
 				who := identity(c, i)
 				all.Go(func() {
-					check.Is(r, pass(who.Mutex("orders", lock.Options{TTL: time.Minute})), nil)
+					check.ErrorIs(r, pass(who.Mutex("orders", lock.Options{TTL: time.Minute})), nil)
 				})
 			}
 			want := n
@@ -164,7 +164,7 @@ func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 		for i := range 16 {
 			all.Go(func() {
 				for j := range 100 {
-					check.Is(r, pass(identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{})), nil)
+					check.ErrorIs(r, pass(identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{})), nil)
 				}
 			})
 		}
@@ -205,7 +205,7 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
-				check.Is(r, tried(c.As(fmt.Sprint(i)).Mutex("orders", lock.Options{}).Lock(waiting)), context.Canceled)
+				check.ErrorIs(r, tried(c.As(fmt.Sprint(i)).Mutex("orders", lock.Options{}).Lock(waiting)), context.Canceled)
 			})
 		}
 		cancel()
@@ -275,7 +275,7 @@ func TestPollingTriesAsOftenAsItsOptionsSay(t *testing.T) {
 		c := r.client(lock.Config{})
 		began := time.Now()
 		_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 100 * time.Millisecond, MaxTries: 3}}).Lock(ctx)
-		check.Is(r, err, lock.ErrHeld)
+		check.ErrorIs(r, err, lock.ErrHeld)
 		check.Equal(r, time.Since(began), 200*time.Millisecond, "three tries took")
 		go func() {
 			time.Sleep(time.Second)

@@ -245,7 +245,7 @@ func TestAProcessThatLooksByItselfIsNotPassedOver(t *testing.T) {
 			time.Sleep(time.Minute)
 			r.must(lease.Unlock(ctx))
 			lease, err := greedy.TryLock(ctx)
-			check.OK(r, err, "%s: the lock was handed to a process that came too late once", kind)
+			check.NoError(r, err, "%s: the lock was handed to a process that came too late once", kind)
 			r.must(lease.Unlock(ctx))
 			link.Thaw()
 			r.must(r.won(waiting).Unlock(ctx))
@@ -279,7 +279,7 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				time.Sleep(500 * time.Microsecond)
 				giveUp()
 				<-left.done
-				check.Is(r, left.err, context.Canceled, "the leaver")
+				check.ErrorIs(r, left.err, context.Canceled, "the leaver")
 				lease = r.won(next)
 				if delay := time.Since(released); delay > 10*time.Millisecond {
 					r.Errorf("%s, passed over %d times: the next process got the lock after %v, want at once", kind, passes, delay)
@@ -343,7 +343,7 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				time.Sleep(time.Millisecond) // of the message
 				giveUp(r, link, cancel)
 				<-left.done
-				check.Is(r, left.err, context.Canceled, "%s, %s: the leaver", kind, way)
+				check.ErrorIs(r, left.err, context.Canceled, "%s, %s: the leaver", kind, way)
 				time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
 				if left := r.rdb.ZRange(ctx, waitersKey, 0, -1).Val(); len(left) > 0 {
 					r.Errorf("%s, %s: without a waiter %q are registered", kind, way, left)

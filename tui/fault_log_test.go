@@ -2,9 +2,12 @@ package tui
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen"
 )
 
@@ -35,6 +38,13 @@ func on(kind loadgen.EventKind, client int, key string, fence int64) loadgen.Eve
 
 func fault(kind loadgen.EventKind, what loadgen.FaultKind, client int, text string) loadgen.Event {
 	return loadgen.Event{Kind: kind, Fault: what, Client: client, Text: text}
+}
+
+func TestTheFaultLogKnowsEachHolderOfASemaphore(t *testing.T) {
+	var l faultLog
+	l.apply([]loadgen.Event{acquired(1, "load:1", 0), acquired(2, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Leak, 1, ""), on(loadgen.Abandoned, 1, "load:1", 0)},
+		true, loadgen.Lock{Kind: loadgen.Semaphore, Permits: 2}, 0)
+	check.True(t, slices.ContainsFunc(l.lines, func(e logEntry) bool { return strings.Contains(e.text, "client-1 forgets its permit of load:1") }), "%+v", l.lines)
 }
 
 // played returns a Config whose load has events to narrate.

@@ -4,22 +4,16 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // parsed returns the connection that args describe.
 func parsed(t *testing.T, args ...string) *Flags {
 	t.Helper()
 	var c Flags
-	must(t, c.FlagSet().Parse(args))
+	check.NoError(t, c.FlagSet().Parse(args))
 	return &c
-}
-
-// must ends the test at an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {

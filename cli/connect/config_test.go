@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // Another process does not read the context: it gets the files of TLS as flags. The line of an
@@ -16,14 +18,14 @@ func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Setenv("AppData", home)
 	path, err := ConfigurationPath()
-	must(t, err)
+	check.NoError(t, err)
 	ca := filepath.Join(home, "ca.crt")
 	text := "contexts: {prod: {url: 'rediss://10.0.0.1', cacert: '" + ca + "', cert: '" + ca + "', key: '" + ca + "', sni: redis.test, insecure: true}}"
-	must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
+	check.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 	c := parsed(t, "--context", "prod")
 	for range 2 { // export reads it twice
 		_, err := c.Context()
-		must(t, err)
+		check.NoError(t, err)
 	}
 	const want = "--cacert CA --cert CA --key CA --sni redis.test --insecure"
 	short := func(flags []string) string { return strings.ReplaceAll(strings.Join(flags, " "), ca, "CA") }

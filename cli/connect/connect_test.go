@@ -11,6 +11,7 @@ import (
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -19,7 +20,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	connected := func(t *testing.T, args ...string) *redis.Client {
 		t.Helper()
 		tgt, err := parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{})
-		must(t, err)
+		check.NoError(t, err)
 		t.Cleanup(tgt.Close)
 		return tgt.Client
 	}
@@ -27,7 +28,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	if name := rdb.ClientGetName(t.Context()).Val(); name != "locktop" {
 		t.Errorf("the connection is named %q", name)
 	}
-	must(t, rdb.Do(t.Context(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping").Err())
+	check.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping").Err())
 	connected(t, "--user", "shy", "-a", "pw")
 }
 
@@ -63,7 +64,7 @@ func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
 func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	t.Parallel()
 	forbidden, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	defer forbidden.Close()
 	go func() {
 		for {
@@ -76,7 +77,7 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 		}
 	}()
 	node, err := miniserver.NewServer("127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	defer node.Close()
 	var announced [2]net.Addr // of the masters of the two halves of the slots
 	_ = node.Register("CLUSTER", func(c *miniserver.Peer, _ string, args []string) {
@@ -116,10 +117,10 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	}
 	announced = [2]net.Addr{node.Addr(), node.Addr()}
 	tgt, err := parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{})
-	must(t, err)
+	check.NoError(t, err)
 	defer tgt.Close()
 	rdb, _, err := tgt.Writer()
-	must(t, err)
+	check.NoError(t, err)
 	announced = [2]net.Addr{forbidden.Addr(), forbidden.Addr()} // it changes during the run
 	rdb.(*redis.ClusterClient).ReloadState(t.Context())
 	if err := rdb.Get(t.Context(), "k").Err(); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/auth"
+
+	"locktop/internal/check"
 )
 
 // told collects the credentials that a connection gets.
@@ -120,7 +122,7 @@ func TestASecretIsAskedForBeforeItExpires(t *testing.T) {
 // authenticate again.
 func TestANewPasswordIsToldToTheOtherConnections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
-	write := func(pass string) { must(t, os.WriteFile(path, []byte(pass+"\n"), 0o600)) }
+	write := func(pass string) { check.NoError(t, os.WriteFile(path, []byte(pass+"\n"), 0o600)) }
 	write("old")
 	s := fileSecret("--password-file", path)
 	var one, two told
@@ -157,7 +159,7 @@ func TestAPasswordCommandThatFailsIsOneLine(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	s, err := commandSecret("--password-command", "sleep 60")
-	must(t, err)
+	check.NoError(t, err)
 	if err := s.check(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled command ends with %v", err)
 	}

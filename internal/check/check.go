@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// OK ends the test if err is not nil.
-func OK(t testing.TB, err error, what ...any) {
+// NoError ends the test if err is not nil.
+func NoError(t testing.TB, err error, what ...any) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(label(what) + err.Error())
@@ -23,21 +23,21 @@ func OK(t testing.TB, err error, what ...any) {
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		OK(t, err)
+		NoError(t, err)
 		return v
 	}
 }
 
-// Is fails the test if err is not want, as [errors.Is] sees it; nil wants no error.
-func Is(t testing.TB, err, want error, what ...any) {
+// ErrorIs fails the test if err is not want, as [errors.Is] sees it; nil wants no error.
+func ErrorIs(t testing.TB, err, want error, what ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%sgot %v, want %v", label(what), err, want)
 	}
 }
 
-// Says fails the test if err is nil or its text lacks part.
-func Says(t testing.TB, err error, part string, what ...any) {
+// ErrorContains fails the test if err is nil or its text lacks part.
+func ErrorContains(t testing.TB, err error, part string, what ...any) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), part) {
 		t.Errorf("%sgot %v, want an error with %q", label(what), err, part)
@@ -52,26 +52,27 @@ func Contains(t testing.TB, text, part string, what ...any) {
 	}
 }
 
-// True fails the test with a message if what should be is not.
-func True(t testing.TB, is bool, message string, args ...any) {
+// True fails the test with a message if the condition is false. The arguments of the message are
+// evaluated in any case.
+func True(t testing.TB, condition bool, message string, args ...any) {
 	t.Helper()
-	if !is {
+	if !condition {
 		t.Errorf(message, args...)
 	}
 }
 
-// Need ends the test with a message if what must be for the rest of it is not.
-func Need(t testing.TB, is bool, message string, args ...any) {
+// Require is [True] for a condition that the rest of the test needs: it ends the test.
+func Require(t testing.TB, condition bool, message string, args ...any) {
 	t.Helper()
-	if !is {
+	if !condition {
 		t.Fatalf(message, args...)
 	}
 }
 
-// False fails the test with a message if what should not be is.
-func False(t testing.TB, is bool, message string, args ...any) {
+// False fails the test with a message if the condition is true.
+func False(t testing.TB, condition bool, message string, args ...any) {
 	t.Helper()
-	True(t, !is, message, args...)
+	True(t, !condition, message, args...)
 }
 
 // Equal fails the test if got is not want.
@@ -82,8 +83,8 @@ func Equal[T comparable](t testing.TB, got, want T, what ...any) {
 	}
 }
 
-// Same is [Equal] for values that == does not compare.
-func Same(t testing.TB, got, want any, what ...any) {
+// DeepEqual is [Equal] for values that == does not compare.
+func DeepEqual(t testing.TB, got, want any, what ...any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s\ngot  %+v\nwant %+v", label(what), got, want)

@@ -57,7 +57,7 @@ func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
 	switch {
 	case want == string(page):
 	case *update:
-		check.OK(t, os.WriteFile(reliabilityPage, []byte(want), 0o644))
+		check.NoError(t, os.WriteFile(reliabilityPage, []byte(want), 0o644))
 	default:
 		t.Errorf("%s is stale; write it anew: go test ./internal/house -run Reliability -update", reliabilityPage)
 	}

@@ -17,7 +17,7 @@ import (
 func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 	makefile := check.Must(os.ReadFile("Makefile"))(t)
 	files, err := filepath.Glob(".github/workflows/*.yml")
-	check.Need(t, err == nil && len(files) == 2, "workflows: %v, %v; want ci and release", files, err)
+	check.Require(t, err == nil && len(files) == 2, "workflows: %v, %v; want ci and release", files, err)
 	targets := 0
 	for _, file := range files {
 		text := check.Must(os.ReadFile(file))(t)
@@ -27,7 +27,7 @@ func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 				Steps   []struct{ Uses, Run string }
 			}
 		}
-		check.OK(t, yaml.Unmarshal(text, &workflow), "%s", file)
+		check.NoError(t, yaml.Unmarshal(text, &workflow), "%s", file)
 		for name, job := range workflow.Jobs {
 			check.True(t, job.Timeout != 0 && job.Timeout <= 60, "%s: job %s has a timeout of %d minutes", file, name, job.Timeout)
 			for _, step := range job.Steps {
@@ -48,7 +48,7 @@ func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 func TestScriptsThatAreCalledExist(t *testing.T) {
 	for _, caller := range []string{"Makefile", ".ci/run", ".ci/packaged"} {
 		text, err := os.ReadFile(caller)
-		check.OK(t, err)
+		check.NoError(t, err)
 		scripts := regexp.MustCompile(`(?m)(?:^|[ \t])(\.ci/[a-z]+)`).FindAllSubmatch(text, -1)
 		check.True(t, len(scripts) != 0, "%s calls no script", caller)
 		for _, script := range scripts {

@@ -44,7 +44,7 @@ func TestAFrozenProxyDeliversWhenItThaws(t *testing.T) {
 		default:
 		}
 		proxy.Thaw()
-		check.OK(t, <-answered, "after the thaw")
+		check.NoError(t, <-answered, "after the thaw")
 	})
 }
 
@@ -82,7 +82,7 @@ func TestTheHandshakeIsNotDelayed(t *testing.T) {
 		proxy.Delay(func() time.Duration { return time.Second })
 		began := time.Now()
 		for i := range 6 {
-			check.OK(t, rdb.Ping(ctx).Err())
+			check.NoError(t, rdb.Ping(ctx).Err())
 			check.True(t, i != 0 || time.Since(began) == 0, "the first answer took %v", time.Since(began))
 		}
 		took := time.Since(began)
@@ -96,10 +96,10 @@ func TestAFrozenReplyHidesACompletedCommand(t *testing.T) {
 		defer cancel()
 		rdb.Ping(ctx)
 		proxy.FreezeReplies()
-		check.Need(t, rdb.Set(ctx, "k", "v", 0).Err() != nil, "a reply passed")
+		check.Require(t, rdb.Set(ctx, "k", "v", 0).Err() != nil, "a reply passed")
 		proxy.Thaw()
 		v := rdb.Get(context.Background(), "k").Val()
-		check.Need(t, v == "v", "the server has %q, want what was set unheard", v)
+		check.Require(t, v == "v", "the server has %q, want what was set unheard", v)
 	})
 }
 
@@ -111,8 +111,8 @@ func TestACutOrRefusedProxyFails(t *testing.T) {
 		check.True(t, rdb.Ping(ctx).Err() != nil, "a cut connection still answers")
 		no := errors.New("no route")
 		proxy.Refuse(no)
-		check.Is(t, rdb.Ping(ctx).Err(), no, "refused dial ended with")
+		check.ErrorIs(t, rdb.Ping(ctx).Err(), no, "refused dial ended with")
 		proxy.Refuse(nil)
-		check.Is(t, rdb.Ping(ctx).Err(), nil, "after the refusal")
+		check.ErrorIs(t, rdb.Ping(ctx).Err(), nil, "after the refusal")
 	})
 }

@@ -51,7 +51,7 @@ func TestHeldBackDataArrivesAfterHeal(t *testing.T) {
 		io.WriteString(near, "one")
 		io.WriteString(near, "two")
 		time.Sleep(time.Hour)
-		check.Need(t, len(heard) == 0, "a packet got through")
+		check.Require(t, len(heard) == 0, "a packet got through")
 		w.Heal()
 		check.Equal(t, <-heard, "onetwo")
 	})
@@ -133,7 +133,7 @@ func TestRequestsPassIfOnlyRepliesAreFrozen(t *testing.T) {
 		check.Equal(t, <-heard, "request")
 		go io.WriteString(far, "reply")
 		time.Sleep(time.Hour)
-		check.Need(t, len(replies) == 0, "a reply got through")
+		check.Require(t, len(replies) == 0, "a reply got through")
 		w.Heal()
 		check.Equal(t, <-replies, "reply")
 	})
@@ -200,7 +200,7 @@ func TestDataThatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 			begin()
 			near.SetReadDeadline(time.Now().Add(time.Second))
 			n, err := near.Read(make([]byte, 3))
-			check.Need(t, n <= 0 && errors.Is(err, os.ErrDeadlineExceeded), "%s: %d bytes, %v", name, n, err)
+			check.Require(t, n <= 0 && errors.Is(err, os.ErrDeadlineExceeded), "%s: %d bytes, %v", name, n, err)
 		}
 		w.Heal()
 		near.SetReadDeadline(time.Time{})
@@ -359,7 +359,7 @@ func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 	if got, open := <-requests; open {
 		t.Errorf("the server got %q", got)
 	}
-	check.Is(t, proxy.Close(), nil)
+	check.ErrorIs(t, proxy.Close(), nil)
 	_, err := net.Dial("tcp", proxy.Addr())
 	check.True(t, err != nil, "the address is still open")
 }
@@ -376,7 +376,7 @@ func TestAClosedProxyEndsItsConnections(t *testing.T) {
 	requests, replies := hear(far), hear(near)
 	n.PartitionReplies()
 	io.WriteString(far, "held back")
-	check.Is(t, proxy.Close(), nil)
+	check.ErrorIs(t, proxy.Close(), nil)
 	for _, ends := range []chan string{requests, replies} {
 		got, open := <-ends
 		check.True(t, !open, "got %q instead of the end", got)

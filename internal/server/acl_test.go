@@ -12,7 +12,7 @@ import (
 func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
 	c := DebugForTest(t, "--databases", "3")
 	rdb := client(t, c.Addr())
-	check.Is(t, rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(), nil)
+	check.ErrorIs(t, rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(), nil)
 	check.Equal(t, rdb.ConfigGet(t.Context(), "databases").Val()["databases"], "3", "databases")
 }
 
@@ -21,10 +21,10 @@ func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 	rdb := client(t, c.Addr())
 	err := SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
 		"-@all", "+ping", "+get", "+set", "+no-such-command", "+client|setname")
-	check.OK(t, err)
+	check.NoError(t, err)
 	ann := redis.NewClient(&redis.Options{Addr: c.Addr(), Username: "ann", Password: "pw", MaxRetries: -1})
 	defer ann.Close()
-	check.Is(t, ann.Get(t.Context(), "open:a").Err(), redis.Nil, "GET of a key that she may read")
+	check.ErrorIs(t, ann.Get(t.Context(), "open:a").Err(), redis.Nil, "GET of a key that she may read")
 	if err := ann.Get(t.Context(), "other").Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
 		t.Errorf("GET of another key: %v", err)
 	}

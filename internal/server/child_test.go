@@ -56,10 +56,10 @@ func ping(t *testing.T, conn net.Conn) {
 
 func wantPong(t *testing.T, conn net.Conn) {
 	t.Helper()
-	check.OK(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	check.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 	got := make([]byte, len("+PONG\r\n"))
 	_, err := io.ReadFull(conn, got)
-	check.Need(t, err == nil && string(got) == "+PONG\r\n", "the answer to a PING is %q, %v", got, err)
+	check.Require(t, err == nil && string(got) == "+PONG\r\n", "the answer to a PING is %q, %v", got, err)
 }
 
 func directory(t *testing.T, rdb *redis.Client) string {
@@ -70,7 +70,7 @@ func directory(t *testing.T, rdb *redis.Client) string {
 
 func TestChildAnswersAsSoonAsItIsStarted(t *testing.T) {
 	c := ForTest(t)
-	check.Is(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
+	check.ErrorIs(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
 }
 
 func TestAddrIsTheChildsOwn(t *testing.T) {
@@ -115,26 +115,26 @@ func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 	c := check.Must(StartChild(ctx, ChildOptions{}))(t)
 	defer c.Stop()
 	cancel()
-	check.Is(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
+	check.ErrorIs(t, client(t, c.Addr()).Ping(t.Context()).Err(), nil)
 }
 
 func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
 	dir := directory(t, client(t, c.Addr()))
-	check.Need(t, exists(dir), "there is no directory %q to begin with", dir)
-	check.OK(t, c.Stop())
+	check.Require(t, exists(dir), "there is no directory %q to begin with", dir)
+	check.NoError(t, c.Stop())
 	check.True(t, !exists(dir), "%s is still there", dir)
 	check.True(t, !answers(c.Addr()), "it still answers")
 	check.Equal(t, c.PID(), 0, "PID is still")
-	check.Is(t, c.Stop(), nil, "a second Stop says")
+	check.ErrorIs(t, c.Stop(), nil, "a second Stop says")
 	check.True(t, c.Restart(t.Context()) != nil, "a stopped child was restarted")
 }
 
 func TestStopAlsoEndsAFrozenServer(t *testing.T) {
 	c := ForTest(t)
-	check.OK(t, c.Freeze())
-	check.OK(t, c.Stop())
+	check.NoError(t, c.Freeze())
+	check.NoError(t, c.Stop())
 	check.True(t, !answers(c.Addr()), "it still answers")
 }
 
@@ -146,14 +146,14 @@ func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 	ping(t, conn)
 	wantPong(t, conn)
 
-	check.OK(t, c.Freeze())
+	check.NoError(t, c.Freeze())
 	ping(t, conn)
-	check.OK(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+	check.NoError(t, conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
 	var timeout net.Error
 	n, err := conn.Read(make([]byte, 16))
-	check.Need(t, errors.As(err, &timeout) && timeout.Timeout(), "a frozen server answered with %d bytes, %v", n, err)
+	check.Require(t, errors.As(err, &timeout) && timeout.Timeout(), "a frozen server answered with %d bytes, %v", n, err)
 
-	check.OK(t, c.Continue())
+	check.NoError(t, c.Continue())
 	wantPong(t, conn)
 }
 
@@ -161,14 +161,14 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 	c := ForTest(t)
 	rdb := client(t, c.Addr())
 	addr, pid := c.Addr(), c.PID()
-	check.OK(t, rdb.Set(t.Context(), "k", "v", 0).Err())
+	check.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	check.True(t, c.Restart(t.Context()) != nil, "a running server was restarted")
 
-	check.OK(t, c.Kill())
-	check.Need(t, !answers(addr), "it answers after Kill")
-	check.Is(t, c.Kill(), nil, "a second Kill says")
+	check.NoError(t, c.Kill())
+	check.Require(t, !answers(addr), "it answers after Kill")
+	check.ErrorIs(t, c.Kill(), nil, "a second Kill says")
 
-	check.OK(t, c.Restart(t.Context()))
+	check.NoError(t, c.Restart(t.Context()))
 	check.True(t, c.Addr() == addr && c.PID() != pid && c.PID() != 0,
 		"it was %s as process %d, and is %s as process %d", addr, pid, c.Addr(), c.PID())
 	n, err := client(t, addr).DBSize(t.Context()).Result()
@@ -178,17 +178,17 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
 	c := ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := client(t, c.Addr())
-	check.OK(t, rdb.Set(t.Context(), "k", "v", 0).Err())
+	check.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	check.True(t, c.Erase() != nil, "a running server was erased")
 	for _, run := range []struct {
 		erase bool
 		keys  int64
 	}{{false, 1}, {true, 0}} {
-		check.OK(t, c.Kill())
+		check.NoError(t, c.Kill())
 		if run.erase {
-			check.OK(t, c.Erase())
+			check.NoError(t, c.Erase())
 		}
-		check.OK(t, c.Restart(t.Context()))
+		check.NoError(t, c.Restart(t.Context()))
 		n, err := client(t, c.Addr()).DBSize(t.Context()).Result()
 		check.True(t, n == run.keys && err == nil, "erased %v: it restarted with %d keys, %v; want %d", run.erase, n, err, run.keys)
 	}
@@ -201,8 +201,8 @@ func TestAChildMayBeAnotherServer(t *testing.T) {
 	for _, command := range []string{"redis-server", "redis-server --save '' --port {port}"} {
 		c := check.Must(StartChild(t.Context(), ChildOptions{Server: command}))(t)
 		rdb := redis.NewClient(&redis.Options{Addr: c.Addr()})
-		check.Is(t, rdb.Ping(t.Context()).Err(), nil, "%s", command)
-		check.Is(t, errors.Join(rdb.Close(), c.Stop()), nil, "%s", command)
+		check.ErrorIs(t, rdb.Ping(t.Context()).Err(), nil, "%s", command)
+		check.ErrorIs(t, errors.Join(rdb.Close(), c.Stop()), nil, "%s", command)
 	}
 	for _, command := range []string{"no-such-server", "no-such-server --port {port}", "echo {port}; false"} {
 		if c, err := StartChild(t.Context(), ChildOptions{Server: command}); err == nil {

@@ -24,7 +24,7 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 		defer rdb.Close()
 		ctx := t.Context()
 
-		check.OK(t, rdb.Set(ctx, "lock:a", "me", time.Hour).Err())
+		check.NoError(t, rdb.Set(ctx, "lock:a", "me", time.Hour).Err())
 		time.Sleep(time.Hour - time.Millisecond)
 		check.Equal(t, rdb.PTTL(ctx, "lock:a").Val(), time.Millisecond, "a millisecond before its end the key lives for another")
 		time.Sleep(time.Millisecond)
@@ -42,8 +42,8 @@ func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
 		set := func(old, value string) error {
 			return rdb.Do(t.Context(), "set", "lock:a", value, "ifeq", old, "px", 1000).Err()
 		}
-		check.Is(t, set("me", "other"), redis.Nil, "without the key")
-		check.OK(t, rdb.Set(t.Context(), "lock:a", "me", time.Hour).Err())
+		check.ErrorIs(t, set("me", "other"), redis.Nil, "without the key")
+		check.NoError(t, rdb.Set(t.Context(), "lock:a", "me", time.Hour).Err())
 		if err := set("you", "other"); !errors.Is(err, redis.Nil) || rdb.Get(t.Context(), "lock:a").Val() != "me" {
 			t.Errorf("with another value: %v, want nil and the old value", err)
 		}
@@ -68,7 +68,7 @@ func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
 			}
 			return nil
 		})
-		check.Is(t, err, nil)
+		check.ErrorIs(t, err, nil)
 	})
 }
 
@@ -96,14 +96,14 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 	piped := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
 	defer piped.Close()
 
-	check.OK(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
+	check.NoError(t, tcp.Set(t.Context(), "k", "seen by both", 0).Err())
 	got, err := piped.Get(t.Context(), "k").Result()
 	check.True(t, got == "seen by both", "the piped client reads %q, %v", got, err)
 }
 
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
 	host, _, err := net.SplitHostPort(EmbeddedForTest(t).Addr())
-	check.OK(t, err)
+	check.NoError(t, err)
 	check.True(t, net.ParseIP(host).IsLoopback(), "it listens on %s", host)
 }
 
@@ -136,7 +136,7 @@ func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 		e := NewPiped()
 		defer e.Close()
 		conn, err := e.Dial(t.Context(), "", "")
-		check.OK(t, err)
+		check.NoError(t, err)
 		defer conn.Close()
 		for range 100 {
 			check.Must(io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"))(t)

@@ -13,9 +13,9 @@ func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
 	for range 200 { // usually the server has stopped before the check even without waiting
-		check.OK(t, c.Freeze())
+		check.NoError(t, c.Freeze())
 		status := check.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID())))(t)
-		check.Need(t, strings.Contains(string(status), "State:\tT"), "it still runs:\n%s", status)
-		check.OK(t, c.Continue())
+		check.Require(t, strings.Contains(string(status), "State:\tT"), "it still runs:\n%s", status)
+		check.NoError(t, c.Continue())
 	}
 }

@@ -16,25 +16,25 @@ import (
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(20 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
-		check.Need(t, !time.Now().After(limit), "still waiting for %s", what)
+		check.Require(t, !time.Now().After(limit), "still waiting for %s", what)
 	}
 }
 
 func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 	t.Parallel()
 	r := ReplicatedForTest(t, ReplicatedOptions{Replicas: 2})
-	check.Need(t, len(r.Nodes()) == 3 && r.Nodes()[0] == r.Master() && len(r.Replicas()) == 2, "it has %d nodes", len(r.Nodes()))
-	check.OK(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
+	check.Require(t, len(r.Nodes()) == 3 && r.Nodes()[0] == r.Master() && len(r.Replicas()) == 2, "it has %d nodes", len(r.Nodes()))
+	check.NoError(t, client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err())
 	heir := r.Replicas()[1]
 	rdb := client(t, heir.Addr())
 	eventually(t, "the key to arrive", func() bool { return rdb.Get(t.Context(), "k").Val() == "v" })
 	err := rdb.Set(t.Context(), "k", "w", 0).Err()
 	check.True(t, err != nil && strings.HasPrefix(err.Error(), "READONLY"), "a replica took a write: %v", err)
 
-	check.OK(t, r.Master().Kill())
-	check.OK(t, r.Promote(t.Context(), heir))
-	check.Is(t, rdb.Set(t.Context(), "k", "w", 0).Err(), nil, "the new master")
-	check.OK(t, r.Follow(t.Context(), r.Replicas()[0], heir))
+	check.NoError(t, r.Master().Kill())
+	check.NoError(t, r.Promote(t.Context(), heir))
+	check.ErrorIs(t, rdb.Set(t.Context(), "k", "w", 0).Err(), nil, "the new master")
+	check.NoError(t, r.Follow(t.Context(), r.Replicas()[0], heir))
 	check.Equal(t, client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(), "w", "in sync with the new master it has")
 }
 
@@ -44,7 +44,7 @@ func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 	w := SentinelGroupForTest(t, SentinelOptions{})
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
 	t.Cleanup(func() { sentinel.Close() })
-	check.OK(t, w.Master().Kill())
+	check.NoError(t, w.Master().Kill())
 	old := w.Master().Addr()
 	eventually(t, "the failover", func() bool {
 		at, err := sentinel.GetMasterAddrByName(t.Context(), SentinelMaster).Result()
@@ -59,7 +59,7 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	served := map[string]bool{}
 	for _, key := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
-		check.OK(t, rdb.Set(t.Context(), key, "v", 0).Err(), "%s", key)
+		check.NoError(t, rdb.Set(t.Context(), key, "v", 0).Err(), "%s", key)
 		node := check.Must(rdb.MasterForKey(t.Context(), key))(t)
 		served[node.Options().Addr] = true
 	}
@@ -72,7 +72,7 @@ func TestClusterReplacesAMasterThatDies(t *testing.T) {
 	t.Parallel()
 	c := ClusterForTest(t, ClusterOptions{Replicas: 1})
 	replica := client(t, c.Nodes()[3].Addr())
-	check.OK(t, c.Nodes()[0].Kill())
+	check.NoError(t, c.Nodes()[0].Kill())
 	eventually(t, "the failover", func() bool {
 		role, err := replica.Do(t.Context(), "role").Slice()
 		return err == nil && len(role) > 0 && role[0] == "master"
@@ -96,7 +96,7 @@ func TestGroupsEndWithTheTest(t *testing.T) {
 		w := SentinelGroupForTest(t, SentinelOptions{})
 		addrs = append(append(addrs, w.Sentinels()...), w.Master().Addr())
 	})
-	check.Need(t, v.failed == "" && len(addrs) == 9, "%d servers, %s", len(addrs), v.failed)
+	check.Require(t, v.failed == "" && len(addrs) == 9, "%d servers, %s", len(addrs), v.failed)
 	for _, f := range v.cleanups {
 		f()
 	}

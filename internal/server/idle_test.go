@@ -24,7 +24,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 		return c
 	}
 	put := func(c *Child) {
-		check.Is(t, s.put(c), nil)
+		check.ErrorIs(t, s.put(c), nil)
 	}
 	first := take()
 	rdb := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
@@ -34,13 +34,13 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	}
 	sha := rdb.ScriptLoad(ctx, "return 1").Val()
 	for _, command := range []string{"SET k v", "CLIENT PAUSE 600000 WRITE"} {
-		check.OK(t, rdb.Do(ctx, words(command)...).Err(), "%s", command)
+		check.NoError(t, rdb.Do(ctx, words(command)...).Err(), "%s", command)
 	}
 	listening := rdb.Subscribe(ctx, "c")
 	defer listening.Close()
 	put(first)
-	check.Need(t, s.began[first] != "", "the server is not kept for another test")
-	check.Need(t, take() == first, "the second test has another server")
+	check.Require(t, s.began[first] != "", "the server is not kept for another test")
+	check.Require(t, take() == first, "the second test has another server")
 	fresh := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
 	defer fresh.Close()
 	check.Equal(t, fresh.PubSubNumSub(ctx, "c").Val()["c"], 0, "clients of the first test are connected")
@@ -55,7 +55,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 		"end":     (*Child).Kill,
 	} {
 		c := take()
-		check.OK(t, change(c), "%s", what)
+		check.NoError(t, change(c), "%s", what)
 		if put(c); take() == c || c.PID() != 0 {
 			t.Errorf("a server with another %s is kept", what)
 		}

@@ -22,7 +22,7 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	defer rdb.Close()
 	tag := tagIn(t, rdb, slot)
 	for i := range 4 {
-		check.OK(t, rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err())
+		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err())
 	}
 	from, to := c.Nodes()[0], c.Nodes()[2]
 	m := c.HalfMigrationForTest(t, slot, to, 3)
@@ -36,7 +36,7 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	}
 	check.True(t, len(said) == 3 && strings.HasPrefix(said[0], fmt.Sprintf("ASK %d %s", slot, to.Addr())),
 		"the owner says %q of the keys that have moved", said)
-	check.OK(t, m.Finish(t.Context()))
+	check.NoError(t, m.Finish(t.Context()))
 	if owner, err := c.Owner(t.Context(), slot); owner != to || client(t, to.Addr()).DBSize(t.Context()).Val() != 4 {
 		t.Errorf("it is not where it should be: %v", err)
 	}

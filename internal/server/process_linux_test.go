@@ -99,22 +99,22 @@ func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
 	stdin := check.Must(cmd.StdinPipe())(t)
 	defer stdin.Close()
 	stdout := check.Must(cmd.StdoutPipe())(t)
-	check.OK(t, cmd.Start())
+	check.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	lines := bufio.NewReader(stdout)
 	addr := check.Must(lines.ReadString('\n'))(t)
 	addr = strings.TrimSpace(addr)
 	line, err := lines.ReadString('\n')
-	check.Need(t, line == "thread gone\n", "the parent says %q, %v", line, err)
-	check.Need(t, answers(addr), "no child answers on %q once the thread that asked for it is gone", addr)
+	check.Require(t, line == "thread gone\n", "the parent says %q, %v", line, err)
+	check.Require(t, answers(addr), "no child answers on %q once the thread that asked for it is gone", addr)
 	check.Equal(t, folders(), 1, "directories beside a start")
 
-	check.OK(t, cmd.Process.Kill())
+	check.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for end := time.Now().Add(10 * time.Second); answers(addr); time.Sleep(time.Millisecond) {
-		check.Need(t, !time.Now().After(end), "the child on %s outlived its parent", addr)
+		check.Require(t, !time.Now().After(end), "the child on %s outlived its parent", addr)
 	}
 	for end := time.Now().Add(10 * time.Second); folders() > 0; time.Sleep(time.Millisecond) {
-		check.Need(t, !time.Now().After(end), "the directory of the killed child stays")
+		check.Require(t, !time.Now().After(end), "the directory of the killed child stays")
 	}
 }

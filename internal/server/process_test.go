@@ -12,8 +12,8 @@ import (
 func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
-	check.OK(t, c.Freeze())
-	check.OK(t, c.Stop())
+	check.NoError(t, c.Freeze())
+	check.NoError(t, c.Stop())
 	state := c.proc.cmd.ProcessState
 	check.True(t, state.Success(), "it ended with %v", state)
 }
@@ -21,7 +21,7 @@ func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
 func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t)
-	check.OK(t, c.Kill())
+	check.NoError(t, c.Kill())
 	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
 		err := call()
 		check.True(t, err != nil && strings.Contains(err.Error(), name+" the redis child: it does not run"), "%s says %v", name, err)
@@ -31,8 +31,8 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 func TestAnotherServerOnThePortIsNotTheChild(t *testing.T) {
 	t.Parallel()
 	other, c := ForTest(t), ForTest(t)
-	check.OK(t, c.Kill())
+	check.NoError(t, c.Kill())
 	c.port = other.port
-	check.Is(t, c.Restart(t.Context()), errPortTaken, "restart on a taken port says")
+	check.ErrorIs(t, c.Restart(t.Context()), errPortTaken, "restart on a taken port says")
 	check.Equal(t, c.PID(), 0, "it claims to be process")
 }

@@ -47,13 +47,13 @@ func arguments(t *testing.T, sh, line string) []string {
 	var errs bytes.Buffer
 	run.Stderr = &errs
 	out, err := run.Output()
-	check.Need(t, err == nil && errs.Len() == 0, "%s: %s: %v %s", sh, line, err, &errs)
+	check.Require(t, err == nil && errs.Len() == 0, "%s: %s: %v %s", sh, line, err, &errs)
 	if made, err := os.ReadDir(run.Dir); err != nil || len(made) > 0 {
 		t.Fatalf("%s: %s makes %v, %v", sh, line, made, err)
 	}
 	got := strings.Split(string(out), "\x00")
 	last := got[len(got)-1]
-	check.Need(t, last == "", "%s: %s prints %q", sh, line, last)
+	check.Require(t, last == "", "%s: %s prints %q", sh, line, last)
 	return got[:len(got)-1]
 }
 
@@ -69,9 +69,9 @@ func checkLine(t *testing.T, sh string, words ...string) {
 	if !ok {
 		return
 	}
-	check.Need(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%q is not printable ASCII", line)
+	check.Require(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%q is not printable ASCII", line)
 	got := arguments(t, sh, line)
-	check.Need(t, slices.Equal(got, words), "%s takes %s\nfor  %.200q\nwant %.200q", sh, line, got, words)
+	check.Require(t, slices.Equal(got, words), "%s takes %s\nfor  %.200q\nwant %.200q", sh, line, got, words)
 }
 
 func needSh(t testing.TB) {

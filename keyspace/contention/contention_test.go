@@ -272,7 +272,7 @@ func ledger() *contention.Ledger { return contention.NewLedger(formats.All()) }
 // only returns the only class of a report.
 func only(t *testing.T, r contention.Report) contention.Class {
 	t.Helper()
-	check.Need(t, len(r.Classes) == 1, "there are %d classes: %+v", len(r.Classes), r.Classes)
+	check.Require(t, len(r.Classes) == 1, "there are %d classes: %+v", len(r.Classes), r.Classes)
 	return r.Classes[0]
 }
 

@@ -64,7 +64,7 @@ func TestLocksWrittenByHandAreNamed(t *testing.T) {
 			Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3}},
 		}, 30 * time.Second},
 	}
-	check.Need(t, len(snap.Locks) == len(want), "found %q", keys(snap))
+	check.Require(t, len(snap.Locks) == len(want), "found %q", keys(snap))
 	for i, w := range want {
 		checkLock(t, *snap.Locks[i], w.lock, snap.At, w.ttl)
 	}
@@ -86,7 +86,7 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	)
 	load(t, rdb, []string{"SET", key, value}, []string{"HSET", "lock:\xff\x00", "\x1b]52;c;\x07", "2"})
 	snap := scan(t, rdb)
-	check.Need(t, len(snap.Locks) == 2, "found %q", keys(snap))
+	check.Require(t, len(snap.Locks) == 2, "found %q", keys(snap))
 	if l := snap.Locks[0]; l.Key != key || l.Holders[0].ID != value || l.Kind != keyspace.Unknown {
 		t.Errorf("found %+v", l)
 	}
@@ -150,7 +150,7 @@ func argv(t *testing.T, line string) []string {
 		word, rest, _ := strings.Cut(line, " ")
 		if strings.HasPrefix(line, `"`) {
 			quoted, err := strconv.QuotedPrefix(line)
-			check.OK(t, err, "%s", line)
+			check.NoError(t, err, "%s", line)
 			if word, err = strconv.Unquote(quoted); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}

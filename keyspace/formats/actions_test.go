@@ -59,7 +59,7 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	before := everything(t, admin)
 
 	as := func(name string, rights ...string) *redis.Client {
-		check.OK(t, server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
+		check.NoError(t, server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...))
 		rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: name, Password: "pw"})
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
@@ -139,7 +139,7 @@ func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 }
 
 func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
-	check.OK(t, rdb.FlushAll(t.Context()).Err())
+	check.NoError(t, rdb.FlushAll(t.Context()).Err())
 	load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 	seen := only(t, rdb, s.Want.Key)
 	if seen.Format != f.Name {
@@ -285,7 +285,7 @@ func heard(t *testing.T, rdb *redis.Client, f func()) []string {
 	defer ps.Close()
 	check.Must(ps.Receive(ctx))(t)
 	f()
-	check.OK(t, rdb.Publish(ctx, "the end", "").Err())
+	check.NoError(t, rdb.Publish(ctx, "the end", "").Err())
 	var all []string
 	for {
 		m := check.Must(ps.ReceiveMessage(ctx))(t)
@@ -358,7 +358,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			check.OK(t, rdb.FlushAll(t.Context()).Err())
+			check.NoError(t, rdb.FlushAll(t.Context()).Err())
 			now := clock(t, rdb)
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
@@ -402,14 +402,14 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				check.OK(t, rdb.FlushAll(t.Context()).Err())
+				check.NoError(t, rdb.FlushAll(t.Context()).Err())
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				others := seen.Holders[1:]
 				seen.Holders = seen.Holders[:1]
 				check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 				left := holders(t, rdb)
-				check.Need(t, len(left) == len(others), "%d holders are left, want %d", len(left), len(others))
+				check.Require(t, len(left) == len(others), "%d holders are left, want %d", len(left), len(others))
 				for i, h := range left {
 					check.True(t, h.ID == others[i].ID && h.Count == others[i].Count && h.Mode == others[i].Mode,
 						"left is %+v, want %+v", h, others[i])

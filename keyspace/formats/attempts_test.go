@@ -126,6 +126,6 @@ func format(t *testing.T, name string) keyspace.Format {
 	t.Helper()
 	all := everyFormat
 	i := slices.IndexFunc(all, func(f keyspace.Format) bool { return f.Name == name })
-	check.Need(t, i >= 0, "there is no format %s", name)
+	check.Require(t, i >= 0, "there is no format %s", name)
 	return all[i]
 }

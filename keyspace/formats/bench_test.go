@@ -28,7 +28,7 @@ func BenchmarkScan(b *testing.B) {
 		bare = append(bare, middle.Sub(begin).Seconds())
 		full = append(full, time.Since(middle).Seconds())
 		ratio = append(ratio, full[len(full)-1]/bare[len(bare)-1])
-		check.Need(b, len(snap.Locks) == 5, "found %q, want five locks", keys(snap))
+		check.Require(b, len(snap.Locks) == 5, "found %q, want five locks", keys(snap))
 	}
 	b.ReportMetric(1000*median(bare), "bare-ms")
 	b.ReportMetric(1000*median(full), "scan-ms")

@@ -47,14 +47,14 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
-				check.OK(t, rdb.FlushAll(t.Context()).Err())
+				check.NoError(t, rdb.FlushAll(t.Context()).Err())
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				seen.Node = addr
 				line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 				for _, want := range []string{"1", "0"} {
 					got := paste(t, line)
-					check.Need(t, got == want, "%s\nanswers %q, want %q", line, got, want)
+					check.Require(t, got == want, "%s\nanswers %q, want %q", line, got, want)
 				}
 				for _, h := range holders(t, rdb) {
 					check.True(t, !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }),
@@ -81,7 +81,7 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 			}
 			conn := rdb.Conn()
 			conn.Select(t.Context(), 3)
-			check.OK(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
+			check.NoError(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
 			line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 			check.True(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%.200q is not printable", line)
 			got := paste(t, line)

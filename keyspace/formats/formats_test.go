@@ -40,7 +40,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() {
-		check.Is(t, rdb.Close(), nil)
+		check.ErrorIs(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -53,7 +53,7 @@ func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
 		for i := range argv {
 			args[i] = argv[i]
 		}
-		check.OK(t, rdb.Do(t.Context(), args...).Err(), "%q", argv)
+		check.NoError(t, rdb.Do(t.Context(), args...).Err(), "%q", argv)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 						sample.Want.Format, sample.Want.NoTTL = f.Name, f.NoTTL
 						load(t, rdb, sample.Commands...)
 						snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, MinConfidence: sample.Want.Confidence})
-						check.Need(t, len(snap.Locks) == 1, "found %d locks, want one: %v", len(snap.Locks), keys(snap))
+						check.Require(t, len(snap.Locks) == 1, "found %d locks, want one: %v", len(snap.Locks), keys(snap))
 						checkLock(t, *snap.Locks[0], sample.Want, snap.At, sample.TTL)
 					})
 				}
@@ -146,7 +146,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			check.Same(t, keys(scan(t, rdb)), want, "found")
+			check.DeepEqual(t, keys(scan(t, rdb)), want, "found")
 			check.True(t, len(slices.Compact(want)) >= 8 && len(kinds) >= 4,
 				"%d locks of %d kinds are too few for a demo", len(want), len(kinds))
 		})
@@ -192,14 +192,14 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 		[]string{"SET", "locks:fencing-token", "7"},
 		[]string{"SET", "lock:fence", client}, // a lock with the name of a counter
 	)
-	check.Same(t, keys(scan(t, rdb)), []string{"lock:fence"}, "found")
+	check.DeepEqual(t, keys(scan(t, rdb)), []string{"lock:fence"}, "found")
 }
 
 func TestAReaderHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rw:catalog"}})
-	check.Need(t, len(snap.Locks) == 1, "found %v", keys(snap))
+	check.Require(t, len(snap.Locks) == 1, "found %v", keys(snap))
 	for i, want := range []time.Duration{11 * time.Second, 21 * time.Second, 30 * time.Second} {
 		h := snap.Locks[0].Holders[i]
 		got := h.Expires.Sub(snap.At)
@@ -217,7 +217,7 @@ func TestEveryFileOfAFormatIsListed(t *testing.T) {
 			"%s lacks its library, source, what tells it, type, decoder or samples", f.Name)
 	}
 	files, err := filepath.Glob("*.go")
-	check.OK(t, err)
+	check.NoError(t, err)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue

@@ -35,7 +35,7 @@ func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: everyFormat, Match: []string{"rates:eur"}})
-	check.Need(t, len(snap.Locks) == 1, "found %v", keys(snap))
+	check.Require(t, len(snap.Locks) == 1, "found %v", keys(snap))
 	for i, want := range []time.Duration{21 * time.Second, 25 * time.Second} {
 		h := snap.Locks[0].Holders[i]
 		got := h.Expires.Sub(snap.At)

@@ -37,7 +37,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 				}
 			}
 			fill("lock:large")
-			check.OK(t, rdb.HSet(t.Context(), "lock:growing", "6ba7b810-9dad-41d1-80b4-000000000011:1", 1).Err())
+			check.NoError(t, rdb.HSet(t.Context(), "lock:growing", "6ba7b810-9dad-41d1-80b4-000000000011:1", 1).Err())
 			called := func(command string) (calls int) {
 				for line := range strings.Lines(rdb.Info(t.Context(), "commandstats").Val()) {
 					_, _ = fmt.Sscanf(line, "cmdstat_"+command+":calls=%d,", &calls)
@@ -46,7 +46,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			}
 			via := rdb
 			if !tracking {
-				check.OK(t, server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
+				check.NoError(t, server.SetUser(t.Context(), rdb, "untracked", "reset", "on", ">secret", "~*", "+@all", "-client", "+client|setname", "+client|id"))
 				via = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "untracked", Password: "secret"})
 				t.Cleanup(func() { via.Close() })
 			}
@@ -62,7 +62,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			await := func(what string, so func() bool) {
 				t.Helper()
 				for until := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
-					check.Need(t, !time.Now().After(until), "not within a minute: %s; %+v", what, locks())
+					check.Require(t, !time.Now().After(until), "not within a minute: %s; %+v", what, locks())
 				}
 			}
 			await("the large value", func() bool { return oversized("lock:large") })
@@ -73,7 +73,7 @@ func TestAWatcherNeverReadsTheElementsOfAnOversizedValue(t *testing.T) {
 			for i := range changes {
 				checked := called("hlen")
 				for _, key := range []string{"lock:large", "lock:growing"} {
-					check.OK(t, rdb.HSet(t.Context(), key, "changes", i).Err())
+					check.NoError(t, rdb.HSet(t.Context(), key, "changes", i).Err())
 				}
 				await("another read", func() bool { return called("hlen") > checked })
 			}

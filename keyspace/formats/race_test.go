@@ -200,7 +200,7 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 		default:
 		}
 		snap, err := scanner.Scan(t.Context())
-		check.OK(t, err)
+		check.NoError(t, err)
 		i := slices.IndexFunc(snap.Locks, func(l *keyspace.Lock) bool { return l.Key == o.sample.Want.Key && l.Format == format })
 		if i < 0 {
 			continue // it was released just before
@@ -235,7 +235,7 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 	defer func() { stop(); <-ended }()
 	go func() {
 		defer close(ended)
-		check.Is(t, o.run(ctx), nil)
+		check.ErrorIs(t, o.run(ctx), nil)
 	}()
 	all := breakOften(t, o, format, times, ended)
 	stop()

@@ -31,7 +31,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	run := func(script string, argv ...any) {
 		t.Helper()
-		check.OK(t, rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err())
+		check.NoError(t, rdb.Eval(t.Context(), script, []string{key, queue, deadlines}, argv...).Err())
 	}
 	load(t, rdb, []string{"HSET", "standing", first, "1"}, []string{"RPUSH", "redisson_lock_queue:{standing}", second})
 	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: everyFormat}))
@@ -43,7 +43,7 @@ func TestAFairLockWithoutWaitersIsReleasedWithoutAMessage(t *testing.T) {
 		t.Helper()
 		for !so() {
 			events, _, err := f.Next(ctx)
-			check.OK(t, err, "waiting for %s, after %q", what, seen)
+			check.NoError(t, err, "waiting for %s, after %q", what, seen)
 			for _, e := range events {
 				if e.Lock.Key == key {
 					seen = append(seen, e.Kind)
@@ -108,10 +108,10 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 		t.Helper()
 		for {
 			events, _, err := f.Next(ctx)
-			check.OK(t, err, "waiting for %s, after %v", state, seen)
+			check.NoError(t, err, "waiting for %s, after %v", state, seen)
 			seen = append(seen, events...)
 			for _, l := range f.Known().Locks {
-				check.Need(t, l.Key == key, "a second lock %q", l.Key)
+				check.Require(t, l.Key == key, "a second lock %q", l.Key)
 				if l.State(f.Known().At) == state {
 					return *l
 				}
@@ -151,7 +151,7 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	host, port, _ := net.SplitHostPort(free.Node)
 	words := strings.Fields(strings.ReplaceAll(keyspace.WakeCommand(everyFormat, free, at), "'", ""))
 	want := []string{"redis-cli", "-h", host, "-p", port, "PUBLISH", "redisson_lock__channel:{gate}:" + alive, "0"}
-	check.Need(t, slices.Equal(words, want), "%q, want %q", words, want)
+	check.Require(t, slices.Equal(words, want), "%q, want %q", words, want)
 	load(t, rdb, words[5:])
 	if msg, err := waker.ReceiveMessage(ctx); err != nil || msg.Payload != "0" {
 		t.Errorf("%v, %v", msg, err)

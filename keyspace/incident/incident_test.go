@@ -461,7 +461,7 @@ func TestAnIndexOfAnyBytesIsReadSafely(t *testing.T) {
 	f.pass(time.Second)
 	index := x.Index()
 	for i := range index {
-		check.Need(t, incident.NewBuilder(nil).Load(index[:i]) != nil, "the first %d bytes of %d are no error", i, len(index))
+		check.Require(t, incident.NewBuilder(nil).Load(index[:i]) != nil, "the first %d bytes of %d are no error", i, len(index))
 		for _, by := range []byte{1, 0x80, 0xff} {
 			bad := slices.Clone(index)
 			bad[i] ^= by

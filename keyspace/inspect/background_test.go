@@ -193,9 +193,9 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	l := started(t, rdb, justTokens())
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
 	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
-	check.OK(t, child.Kill())
+	check.NoError(t, child.Kill())
 	l.wait(t, "the loss", func() bool { return l.failed }) // a restart between two requests is no loss
-	check.OK(t, child.Restart(t.Context()))
+	check.NoError(t, child.Restart(t.Context()))
 	l.wait(t, "the end of the lock", l.has(keyspace.Lost, "lock:a"))
 	for _, e := range l.all() {
 		check.True(t, e.Kind != keyspace.Released && e.Kind != keyspace.Expired, "%s is %s", e.Lock.Key, e.Kind)
@@ -230,14 +230,14 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 		}
 		mode = next(t, f).Watch.Mode
 	}
-	check.OK(t, errors.Join(child.Kill(), child.Restart(t.Context())))
+	check.NoError(t, errors.Join(child.Kill(), child.Restart(t.Context())))
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		events, _, _ := f.Next(t.Context())
 		if len(events) > 0 {
 			check.True(t, events[0].Kind == keyspace.Lost, "the restart lost the lock, and it is %s", events[0].Kind)
 			return
 		}
-		check.Need(t, !time.Now().After(deadline), "the lock is gone, and there is no event")
+		check.Require(t, !time.Now().After(deadline), "the lock is gone, and there is no event")
 	}
 }
 
@@ -271,7 +271,7 @@ func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	t.Helper()
 	err := server.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
-	check.OK(t, err)
+	check.NoError(t, err)
 	user := fmt.Sprint(do(t, admin, "ACL", "GETUSER", "looker"))
 	return strings.Contains(user, "channels")
 }
@@ -295,12 +295,12 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 		if s.Watch.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
 			break
 		}
-		check.Need(t, !time.Now().After(deadline), "followed %+v", s.Watch)
+		check.Require(t, !time.Now().After(deadline), "followed %+v", s.Watch)
 	}
 	do(t, admin, "DEL", "lock:a")
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		events, _, err := f.Next(t.Context())
-		check.Need(t, err == nil && !time.Now().After(deadline), "no release: %v", err)
+		check.Require(t, err == nil && !time.Now().After(deadline), "no release: %v", err)
 		if len(events) > 0 && events[0].Kind == keyspace.Released {
 			return
 		}
@@ -321,12 +321,12 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; {
 			events, _, err := f.Next(t.Context())
-			check.OK(t, err)
+			check.NoError(t, err)
 			s := check.Must(f.Snapshot(t.Context()))(t)
 			if so(append(events, s.Events...), s) {
 				return
 			}
-			check.Need(t, !time.Now().After(deadline), "still waiting for %s, following by %+v", what, s.Watch)
+			check.Require(t, !time.Now().After(deadline), "still waiting for %s, following by %+v", what, s.Watch)
 		}
 	}
 	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Watch.Mode == keyspace.Notifications })
@@ -347,7 +347,7 @@ func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool)
 		if so(s) {
 			return s
 		}
-		check.Need(t, !time.Now().After(deadline), "it stays at %q, %+v", keys(s), s.Watch)
+		check.Require(t, !time.Now().After(deadline), "it stays at %q, %+v", keys(s), s.Watch)
 	}
 }
 
@@ -369,7 +369,7 @@ func TestWithoutHelloTheWatcherDoesNotWaitForPushes(t *testing.T) {
 			f := follow(rdb, justTokens())
 			defer f.Close()
 			followed(t, f, func(s keyspace.Snapshot) bool {
-				check.Need(t, s.Watch.Mode != keyspace.Push, "it waits for pushes")
+				check.Require(t, s.Watch.Mode != keyspace.Push, "it waits for pushes")
 				why := strings.ToLower(strings.Join(s.Watch.Limitations, "; "))
 				return s.Complete && s.Watch.Mode == c.want && (c.want != keyspace.Polling || strings.Contains(why, "hello"))
 			})
@@ -408,7 +408,7 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
 		s := check.Must(live.Snapshot(t.Context()))(t)
 		skew := s.Server.Skew
-		check.Need(t, skew.Abs() <= 1500*time.Millisecond, "after %v the clock of this very machine is %v off", time.Since(began), skew)
+		check.Require(t, skew.Abs() <= 1500*time.Millisecond, "after %v the clock of this very machine is %v off", time.Since(began), skew)
 	}
 }
 
@@ -495,7 +495,7 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 	}
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
-	check.Need(t, len(s.Locks) == len(want), "found %d locks", len(s.Locks))
+	check.Require(t, len(s.Locks) == len(want), "found %d locks", len(s.Locks))
 	check.True(t, exact >= len(want)/4, "only %d of %d are known to the millisecond", exact, len(want))
 }
 
@@ -559,7 +559,7 @@ func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
 			defer cancel()
 			for len(ends) == 0 {
 				events, _, err := f.Next(ctx)
-				check.OK(t, err)
+				check.NoError(t, err)
 				for _, e := range events {
 					if e.Kind.Ends() {
 						ends = append(ends, e.Kind)

@@ -30,7 +30,7 @@ func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) 
 	t.Helper()
 	begin := time.Now()
 	for range requests {
-		check.OK(t, p.wait(t.Context(), time.Now()))
+		check.NoError(t, p.wait(t.Context(), time.Now()))
 		time.Sleep(busy + way)
 		p.charge(busy, way, time.Now())
 	}
@@ -116,7 +116,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		p.charge(time.Hour, 0, time.Now())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		check.Is(t, p.wait(ctx, time.Now()), context.DeadlineExceeded)
+		check.ErrorIs(t, p.wait(ctx, time.Now()), context.DeadlineExceeded)
 		check.True(t, !p.allow(time.Now()), "it is ready long before its time")
 	})
 }
@@ -126,7 +126,7 @@ func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	t.Cleanup(func() {
-		check.Is(t, rdb.Close(), nil)
+		check.ErrorIs(t, rdb.Close(), nil)
 	})
 	p := NewBudget(0.001)
 	p.charge(time.Hour, 0, time.Now())

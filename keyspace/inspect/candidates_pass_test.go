@@ -25,10 +25,10 @@ func TestCandidatesTakeTurns(t *testing.T) {
 				}
 			}
 			locks := h.split(found, int64(visited), now)
-			check.Need(t, len(locks) == 0, "%d candidates are taken for locks", len(locks))
+			check.Require(t, len(locks) == 0, "%d candidates are taken for locks", len(locks))
 		}
 		h.endPass()
-		check.Need(t, len(h.known) <= maxCandidates, "%d are watched at a time", len(h.known))
+		check.Require(t, len(h.known) <= maxCandidates, "%d are watched at a time", len(h.known))
 		for key := range h.known {
 			watched[key] = true
 		}
@@ -68,7 +68,7 @@ func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 			h.split(found, int64(visited), now)
 		}
 		h.endPass()
-		check.Need(t, read <= maxCandidateReads+page, "a walk read %d possible keys", read)
+		check.Require(t, read <= maxCandidateReads+page, "a walk read %d possible keys", read)
 	}
 	check.True(t, len(h.known) == 1, "%d keys are watched, want the last one", len(h.known))
 }
@@ -90,7 +90,7 @@ func TestKeysThatAreReadInVainTakeTurns(t *testing.T) {
 			}
 			weak += page
 		}
-		check.Need(t, weak <= maxWeakReads+page, "a pass read %d keys", weak)
+		check.Require(t, weak <= maxWeakReads+page, "a pass read %d keys", weak)
 		h.endPass()
 	}
 	check.True(t, len(read) >= keys, "%d of %d keys were ever read", len(read), keys)

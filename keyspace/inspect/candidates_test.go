@@ -77,7 +77,7 @@ func TestAKeyWhoseDeadlineIsMovedOnIsALock(t *testing.T) {
 			do(t, rdb, "PEXPIRE", "session", 1_800_000) // used, and extended to half an hour each time
 		}
 	})
-	check.Need(t, slices.Equal(keys(s), []string{"job"}), "found %q", keys(s))
+	check.Require(t, slices.Equal(keys(s), []string{"job"}), "found %q", keys(s))
 	l := s.Locks[0]
 	check.True(t, l.Confidence == keyspace.Likely && len(l.Evidence) == 2 && strings.Contains(l.Evidence[1], "moved later 2 times"),
 		"%v for %q", l.Confidence, l.Evidence)
@@ -99,7 +99,7 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 			}
 		}
 	})
-	check.Need(t, slices.Equal(keys(s), []string{"job"}) && strings.Contains(s.Locks[0].Evidence[1], "another value 2 times"),
+	check.Require(t, slices.Equal(keys(s), []string{"job"}) && strings.Contains(s.Locks[0].Evidence[1], "another value 2 times"),
 		"found %+v", s.Locks)
 }
 
@@ -116,7 +116,7 @@ func TestAConfirmedCandidateIsRemembered(t *testing.T) {
 			do(t, rdb, "SET", "job", "perhaps:two", "PX", 9_000)
 		}
 	})
-	check.Need(t, slices.Equal(keys(s), []string{"job"}) && s.Locks[0].Holders[0].ID == "perhaps:two", "found %+v", s.Locks)
+	check.Require(t, slices.Equal(keys(s), []string{"job"}) && s.Locks[0].Holders[0].ID == "perhaps:two", "found %+v", s.Locks)
 }
 
 func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {

@@ -66,11 +66,11 @@ func TestAFailoverIsNotTheBeginOfTheLocks(t *testing.T) {
 		do(t, old, "PEXPIRE", "kept", 600_000)
 		do(t, rdb, "PEXPIRE", "kept", 600_000)
 		known := keys(next(t, w))
-		check.Need(t, slices.Contains(known, "confirmed"), "known before: %q", known)
+		check.Require(t, slices.Contains(known, "confirmed"), "known before: %q", known)
 		do(t, old, "DEL", "late")
 		for ended := false; !ended; { // takes the events, as a watcher in the background does
 			events, _, err := w.Next(t.Context())
-			check.OK(t, err)
+			check.NoError(t, err)
 			ended = len(byKey(events)["late"]) > 0
 		}
 		do(t, old, "SET", "unseen", "token:unseen", "PX", 600_000)
@@ -130,7 +130,7 @@ func TestTheEventsOfAClosedWatcherAreReported(t *testing.T) {
 		elsewhere.Close()
 		again := follow(rdb, o)
 		defer again.Close()
-		check.Same(t, words(next(t, again).Events), []string{"expired token:a"}, "the next watcher reports")
+		check.DeepEqual(t, words(next(t, again).Events), []string{"expired token:a"}, "the next watcher reports")
 	})
 }
 
@@ -148,14 +148,14 @@ func TestALockThatTheReplicaHadReceivedWasNotLost(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); !so(); {
 			_, _, err := w.Next(t.Context())
-			check.Need(t, err == nil && !time.Now().After(deadline), "%v, %+v", err, w.Known())
+			check.Require(t, err == nil && !time.Now().After(deadline), "%v, %+v", err, w.Known())
 		}
 	}
 	follow(func() bool { return len(w.Known().Locks) == 1 })
 	samples := w.OffsetSamples()
 	follow(func() bool { return w.OffsetSamples() > samples })
 	do(t, old, "WAIT", 1, 10_000)
-	check.OK(t, rig.Promote(t.Context(), replica))
+	check.NoError(t, rig.Promote(t.Context(), replica))
 	do(t, old, "SET", "unknown to the replica", "token:2", "PX", 600_000)
 	follow(func() bool { return len(w.Known().Locks) == 2 })
 	samples = w.OffsetSamples()

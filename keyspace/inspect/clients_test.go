@@ -52,7 +52,7 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	until(t, f, func(s keyspace.Snapshot) bool {
 		return slices.Equal(addresses(s), []string{"somewhere", "", clients[at].Addr})
 	})
-	check.OK(t, leaving.Close())
+	check.NoError(t, leaving.Close())
 	until(t, f, func(s keyspace.Snapshot) bool { return slices.Equal(missing(s), []string{"leaving"}) })
 
 	back := connect(t, redis.Options{Addr: admin.Options().Addr, ClientName: "leaving"})

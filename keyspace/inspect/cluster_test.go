@@ -109,7 +109,7 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 			default:
 			}
 			s, err := f.Snapshot(t.Context())
-			check.OK(t, err)
+			check.NoError(t, err)
 			check.True(t, s.Complete && len(s.Locks) == want,
 				"complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
 			for i, sc := range all {
@@ -151,7 +151,7 @@ func fillSlots(t testing.TB, addr string, n int) {
 		p.Set(t.Context(), fmt.Sprintf("ordinary:%d", i), "value", time.Hour)
 	}
 	_, _ = p.Exec(t.Context()) // half of the keys belong to the other node
-	check.Need(t, rdb.DBSize(t.Context()).Val() >= int64(n)/2, "there are too few keys")
+	check.Require(t, rdb.DBSize(t.Context()).Val() >= int64(n)/2, "there are too few keys")
 }
 
 // A user without permission for ASKING is told how many keys could not be read.
@@ -212,7 +212,7 @@ func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
 	t.Parallel()
 	srv := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
-	check.OK(t, srv.Kill())
+	check.NoError(t, srv.Kill())
 	f := follow(rdb, justTokens())
 	defer f.Close()
 	for range 3 {

@@ -56,7 +56,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 		o := polite()
 		o.Progress = func(keyspace.Snapshot) { n++ }
 		snap, err := inspect.NewScanner(farFrom(t, roundTrip), o).Scan(t.Context())
-		check.Need(t, err == nil && len(snap.Locks) == 100 && snap.Complete, "%d locks, %v", len(snap.Locks), err)
+		check.Require(t, err == nil && len(snap.Locks) == 100 && snap.Complete, "%d locks, %v", len(snap.Locks), err)
 		return n
 	}
 	if n := steps(50 * time.Millisecond); n > 17 { // 22 with one page per step
@@ -81,7 +81,7 @@ func TestAFarServerIsKnownSoon(t *testing.T) {
 			break
 		}
 		took := time.Since(began)
-		check.Need(t, took <= time.Minute, "%d of %d keys after %v", snap.Cost.Scanned, snap.Cost.Keys, took)
+		check.Require(t, took <= time.Minute, "%d of %d keys after %v", snap.Cost.Scanned, snap.Cost.Keys, took)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -69,7 +69,7 @@ func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
 		}
 		network.Delay(func() time.Duration { return 10 * time.Millisecond })
 		cycle := func() time.Duration {
-			check.OK(t, w.cycle(t.Context(), false))
+			check.NoError(t, w.cycle(t.Context(), false))
 			return w.idleTime()
 		}
 		for !w.scan.complete {
@@ -83,7 +83,7 @@ func TestADeferredScanIsNotTriedAllTheTime(t *testing.T) {
 			if atOnce++; idle > 0 || time.Since(before) > 0 {
 				atOnce = 0
 			}
-			check.Need(t, atOnce <= 100, "the cycles follow each other without a pause, and read nothing")
+			check.Require(t, atOnce <= 100, "the cycles follow each other without a pause, and read nothing")
 			if w.keepsEvents(time.Now()) && idle <= shortScanTime {
 				deferred++
 			}

@@ -36,7 +36,7 @@ func loadOversizedKeys(t *testing.T, rdb *redis.Client) {
 		return redis.call('HLEN', 'lock:hash') + redis.call('LLEN', 'lock:list')`
 	patient := connect(t, redis.Options{Addr: rdb.Options().Addr, ReadTimeout: 5 * time.Minute, MaxRetries: -1})
 	n := do(t, patient, "EVAL", fill, 0)
-	check.Need(t, n == int64(2_000_000), "they have %v elements", n)
+	check.Require(t, n == int64(2_000_000), "they have %v elements", n)
 	do(t, patient, "SETRANGE", "lock:string", 512<<20-1, "x")
 }
 
@@ -91,7 +91,7 @@ func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 	look := func() {
 		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash"), elementsOf("list"), elementsOf("string")}})
 		got := keys(s)
-		check.Need(t, slices.Equal(got, oversizedKeys), "it shows %q, want %q", got, oversizedKeys)
+		check.Require(t, slices.Equal(got, oversizedKeys), "it shows %q, want %q", got, oversizedKeys)
 	}
 	const stall = 5 * time.Millisecond
 	var added, longest time.Duration
@@ -119,7 +119,7 @@ func TestOversizedValuesAreReadInPart(t *testing.T) {
 		return keyspace.Lock{}, keyspace.Certain
 	}
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}})
-	check.Need(t, len(s.Locks) == 1, "found %q", keys(s))
+	check.Require(t, len(s.Locks) == 1, "found %q", keys(s))
 	check.True(t, read.Len == int64(size) && len(read.Value) == 4096 && read.Truncated(),
 		"of %d bytes it has read %d", read.Len, len(read.Value))
 }

@@ -37,7 +37,7 @@ func proofOf(t testing.TB) proof {
 		return proof{time.Minute, testtier.Size(20, 100, 100), testtier.Size(2, 4, 4), 2 * time.Second}
 	}
 	seconds, err := strconv.Atoi(s)
-	check.OK(t, err, "LOCKTOP_PROOF")
+	check.NoError(t, err, "LOCKTOP_PROOF")
 	// 2,000 changes per second, each 250 ms long.
 	return proof{time.Duration(seconds) * time.Second, 500, 0, 200 * time.Millisecond}
 }
@@ -98,7 +98,7 @@ func listened(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
 			t.Fatal(err)
 		}
 		s, err := f.Snapshot(ctx)
-		check.Need(t, err == nil && !time.Now().After(deadline), "no push: %v, %+v", err, l.follow)
+		check.Require(t, err == nil && !time.Now().After(deadline), "no push: %v, %+v", err, l.follow)
 		l.follow, complete = s.Watch, s.Complete
 	}
 	done := make(chan struct{})
@@ -309,7 +309,7 @@ func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 		hold(i, time.Hour)
 	}
 	for i, inARow := 2000, 0; inARow < 5; i++ { // until the pattern is learnt
-		check.Need(t, i != 2100, "it does not learn the shape")
+		check.Require(t, i != 2100, "it does not learn the shape")
 		token := hold(i, 300*time.Millisecond)
 		time.Sleep(300 * time.Millisecond)
 		inARow++

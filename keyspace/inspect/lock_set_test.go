@@ -17,7 +17,7 @@ func TestALockSetSharesItsLocksWithSnapshots(t *testing.T) {
 	set := make(lockSet)
 	set.add([]detection{{lock: keyspace.Lock{Key: "b"}}, {lock: keyspace.Lock{Key: "a"}, readInfo: readInfo{typ: "hash"}}})
 	locks := set.locks()
-	check.Need(t, len(locks) == 2 && set["a"].lock == locks[0] && set["b"].lock == locks[1], "%v is not made of %v", set, locks)
+	check.Require(t, len(locks) == 2 && set["a"].lock == locks[0] && set["b"].lock == locks[1], "%v is not made of %v", set, locks)
 	changed := *locks[0]
 	changed.Fence = 7
 	set.put(detection{lock: changed})
@@ -56,7 +56,7 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 		before := slices.Clone(table.sorted)
 		shown := table.sorted
 		got := table.inOrder()
-		check.Need(t, slices.EqualFunc(before, shown, sameFence), "a snapshot has changed")
+		check.Require(t, slices.EqualFunc(before, shown, sameFence), "a snapshot has changed")
 		var want []*keyspace.Lock
 		for key, d := range table.known {
 			if table.companions[key] == "" {
@@ -64,9 +64,9 @@ func TestALockTableKeepsItsLocksInOrder(t *testing.T) {
 			}
 		}
 		slices.SortFunc(want, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
-		check.Need(t, slices.EqualFunc(got, want, sameFence), "step %d: %v, want %v", step, got, want)
+		check.Require(t, slices.EqualFunc(got, want, sameFence), "step %d: %v, want %v", step, got, want)
 		for i := range got {
-			check.Need(t, table.known[got[i].Key].lock == got[i], "step %d: a second copy of %q", step, got[i].Key)
+			check.Require(t, table.known[got[i].Key].lock == got[i], "step %d: a second copy of %q", step, got[i].Key)
 		}
 	}
 }
@@ -107,10 +107,10 @@ func TestADeadlineQueueReturnsLocksAtTheirLastTime(t *testing.T) {
 		got := table.deadlines.popDue(start.Add(time.Duration(now) * time.Second))
 		slices.Sort(due)
 		slices.Sort(got)
-		check.Need(t, slices.Equal(got, due), "after %d s %q are due, want %q", now, got, due)
+		check.Require(t, slices.Equal(got, due), "after %d s %q are due, want %q", now, got, due)
 		first, _ := table.deadlines.first()
 		for _, at := range want {
-			check.Need(t, !at.Before(first), "the first lock is due at %v, but one is at %v", first, at)
+			check.Require(t, !at.Before(first), "the first lock is due at %v, but one is at %v", first, at)
 		}
 	}
 }

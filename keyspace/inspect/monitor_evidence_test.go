@@ -115,7 +115,7 @@ func TestMonitorNamesNoClientThatDoesNotHoldTheLock(t *testing.T) {
 				key := fmt.Sprint(c.key, ":", round, ":", i)
 				holder, contender := client(), client()
 				addr := addrOf(t, holder)
-				check.OK(t, holder.Set(ctx, key, c.holder, time.Minute).Err())
+				check.NoError(t, holder.Set(ctx, key, c.holder, time.Minute).Err())
 				go func() {
 					for ctx.Err() == nil {
 						contender.SetNX(ctx, key, c.contender, time.Second)

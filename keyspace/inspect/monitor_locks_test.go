@@ -131,5 +131,5 @@ func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
 	})
 	want := []string{"client set", "client eval", "script del"}
 	check.True(t, slices.Equal(got, want) && errors.Is(err, context.Canceled), "it passes on %q, %v, want %q", got, err, want)
-	check.Is(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil, "the end of the window is an error")
+	check.ErrorIs(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil, "the end of the window is an error")
 }

@@ -103,7 +103,7 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 		t.Errorf("canceled between dial and AUTH, the error is %v", err)
 	}
 	for until := time.Now().Add(10 * time.Second); strings.Contains(rdb.ClientList(t.Context()).Val(), "flags=O"); {
-		check.Need(t, !time.Now().After(until), "it still runs")
+		check.Require(t, !time.Now().After(until), "it still runs")
 	}
 }
 
@@ -111,7 +111,7 @@ func TestMonitorSaysThatItIsRefused(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	defer rdb.Close()
-	check.OK(t, server.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
+	check.NoError(t, server.SetUser(t.Context(), rdb, "tester", "reset", "on", ">secret", "~*", "+ping"))
 	for pass, want := range map[string]string{"secret": "this user may not run MONITOR", "wrong": "AUTH: WRONGPASS"} {
 		as := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "tester", Password: pass})
 		_, err := Monitor(t.Context(), as, MonitorQuery{Key: "a", Tokens: []string{"b"}, Window: time.Minute})

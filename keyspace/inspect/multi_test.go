@@ -73,7 +73,7 @@ func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 		fixed{snap: on("node1", start, 5, "b=1")},
 		fixed{snap: on("node2", start, 5, "a=2", "c=3")},
 	)))
-	check.Same(t, keysOf(s), []string{"b", "a", "c"}, "it shows")
+	check.DeepEqual(t, keysOf(s), []string{"b", "a", "c"}, "it shows")
 	check.True(t, s.Complete && s.Server.Mode == "cluster" && len(s.Problems) == 0, "it is %+v", s)
 	check.True(t, len(s.Nodes) == 2 && s.Nodes[1].Addr == "node2" && s.Nodes[1].Locks == 2 && s.Nodes[1].Up, "its nodes are %+v", s.Nodes)
 }

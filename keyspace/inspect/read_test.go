@@ -52,7 +52,7 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 func TestARefusedConnectionIsNotAnAnswer(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
 	t.Cleanup(func() {
-		check.Is(t, rdb.Close(), nil)
+		check.ErrorIs(t, rdb.Close(), nil)
 	})
 	l := meteredConn{rdb: rdb, denied: &deniedCommands{}, answer: &lastAnswer{}}
 	p := rdb.Pipeline()

@@ -69,7 +69,7 @@ func TestNoneOfManyQuietLocksIsAskedFor(t *testing.T) {
 func serverCPU(t *testing.T, rdb *redis.Client) (sum float64) {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "cpu").Result()
-	check.OK(t, err)
+	check.NoError(t, err)
 	for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
 		var seconds float64
 		_, rest, _ := strings.Cut(info, name)
@@ -117,7 +117,7 @@ func TestEveryPolledLockIsAskedForSoon(t *testing.T) {
 	seen := make(map[string]bool)
 	for deadline := time.Now().Add(time.Minute); len(seen) < locks; time.Sleep(5 * time.Millisecond) {
 		s, err := b.Snapshot(t.Context())
-		check.Need(t, err == nil && !time.Now().After(deadline), "%v: %d of %d are asked for", err, len(seen), locks)
+		check.Require(t, err == nil && !time.Now().After(deadline), "%v: %d of %d are asked for", err, len(seen), locks)
 		if begin.IsZero() && s.Complete && s.Watch.Mode == keyspace.Push && called(t, rdb, "getrange") > 0 && idleTimes(t, rdb) > 900 {
 			begin = time.Now()
 			for i := range locks {

@@ -53,7 +53,7 @@ func observe(t testing.TB, rdb *redis.Client, o inspect.ScanOptions, so func(key
 		if err == nil && so(s) {
 			return s
 		}
-		check.Need(t, !time.Now().After(deadline), "%v, asked for are %q, of %d: %+v", err, askedFor(s), len(s.Locks), s.Watch)
+		check.Require(t, !time.Now().After(deadline), "%v, asked for are %q, of %d: %+v", err, askedFor(s), len(s.Locks), s.Watch)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestOwnReadsAreNoRequests(t *testing.T) {
 		check.Must(scanner.ReadKey(t.Context(), "lock:998"))(t)
 		check.Must(scanner.ReadLock(t.Context(), "lock:997"))(t)
 		for _, l := range s.Locks {
-			check.Need(t, (l.AskedAt.IsZero() || l.Key == "lock:999") && (l.AskedPercent <= 0 || l.Key == "lock:999"),
+			check.Require(t, (l.AskedAt.IsZero() || l.Key == "lock:999") && (l.AskedPercent <= 0 || l.Key == "lock:999"),
 				"%s was asked for at %v, now %v", l.Key, l.AskedAt, s.At)
 		}
 		return time.Now().After(end)
@@ -191,7 +191,7 @@ func TestItSaysWhyRequestsCannotBeSeenForAWhileOrOnAReplica(t *testing.T) {
 	do(t, rdb, "CONFIG", "SET", "rdb-key-save-delay", 100_000_000) // µs per key: the child waits
 	do(t, rdb, "BGSAVE")
 	observe(t, rdb, justTokens(), func(s keyspace.Snapshot) bool {
-		check.Need(t, len(askedFor(s)) == 0, "a request was seen while a child saves")
+		check.Require(t, len(askedFor(s)) == 0, "a request was seen while a child saves")
 		return strings.Contains(s.Nodes[0].AskBlind, "child process")
 	})
 	do(t, rdb, "FLUSHALL") // ends the child
@@ -210,7 +210,7 @@ func TestRequestsAreSeenOnEachNodeOfACluster(t *testing.T) {
 	for slot := range 2 {
 		for i := range 2 {
 			key := tagged(t, c, slot*16000)(i)
-			check.OK(t, other.Set(t.Context(), key, "token:a", 10*time.Minute).Err())
+			check.NoError(t, other.Set(t.Context(), key, "token:a", 10*time.Minute).Err())
 			if i == 0 {
 				want = append(want, key)
 			}
@@ -244,6 +244,6 @@ func TestRequestsAreSeenOnEachNodeOfACluster(t *testing.T) {
 			}
 			return
 		}
-		check.Need(t, !time.Now().After(deadline), "%v: asked for are %q, want %q", err, askedFor(s), want)
+		check.Require(t, !time.Now().After(deadline), "%v: asked for are %q, want %q", err, askedFor(s), want)
 	}
 }

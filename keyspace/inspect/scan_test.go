@@ -70,7 +70,7 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&o)
 	t.Cleanup(func() {
-		check.Is(t, rdb.Close(), nil)
+		check.ErrorIs(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -89,7 +89,7 @@ func realServer(t testing.TB, args ...string) *redis.Client {
 func do(t testing.TB, rdb *redis.Client, argv ...any) any {
 	t.Helper()
 	reply, err := rdb.Do(t.Context(), argv...).Result()
-	check.OK(t, err, "%q", argv)
+	check.NoError(t, err, "%q", argv)
 	return reply
 }
 
@@ -263,7 +263,7 @@ func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f, others}})
-	check.Need(t, slices.Equal(keys(s), []string{"a", "b", "b:also"}), "found %q", keys(s))
+	check.Require(t, slices.Equal(keys(s), []string{"a", "b", "b:also"}), "found %q", keys(s))
 	if l := s.Locks[0]; l.Fence != 2 || len(l.Waiters) != 2 || l.Waiters[1].ID != "second" {
 		t.Errorf("found %+v", l)
 	}
@@ -286,7 +286,7 @@ func TestValuesAreReadInBounds(t *testing.T) {
 	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
 		tokens(), elementsOf("hash"), elementsOf("set"), elementsOf("zset"), elementsOf("list"),
 	}})
-	check.Need(t, len(s.Locks) == 5, "found %q", keys(s))
+	check.Require(t, len(s.Locks) == 5, "found %q", keys(s))
 	for _, l := range s.Locks {
 		if l.Format == "tokens" {
 			check.True(t, len(l.Holders[0].ID) == 4096 && l.Holders[0].Count == 1<<20+6,
@@ -416,7 +416,7 @@ func TestADeadlineIsKnownAlsoFromTheTimeToLive(t *testing.T) {
 	want := clock(t, admin).Add(admin.PTTL(t.Context(), "a").Val())
 	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
 	s := scan(t, rdb, justTokens())
-	check.Need(t, slices.Equal(keys(s), []string{"a", "b"}), "found %q", keys(s))
+	check.Require(t, slices.Equal(keys(s), []string{"a", "b"}), "found %q", keys(s))
 	if got := s.Locks[0].Expires; got.Sub(want).Abs() > 500*time.Millisecond || !s.Locks[1].Expires.IsZero() {
 		t.Errorf("they expire at %v and %v, want %v and never", got, s.Locks[1].Expires, want)
 	}
@@ -537,7 +537,7 @@ func TestARefusedScanIsAnError(t *testing.T) {
 // userOf connects as a new user with these permissions.
 func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
 	t.Helper()
-	check.OK(t, server.SetUser(t.Context(), admin, "tester", rights...))
+	check.NoError(t, server.SetUser(t.Context(), admin, "tester", rights...))
 	return connect(t, redis.Options{Addr: admin.Options().Addr, Username: "tester", Password: "secret"})
 }
 
@@ -681,7 +681,7 @@ func TestAScanWithRetriesStartsAgainOnAnotherProcess(t *testing.T) {
 	o.RetryTimeout = time.Minute
 	o.Progress = func(keyspace.Snapshot) {
 		once.Do(func() {
-			check.Is(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
+			check.ErrorIs(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
 		})
 	}
 	s := scan(t, rdb, o)
@@ -698,7 +698,7 @@ func TestAScanDoesNotOutliveTheServer(t *testing.T) {
 	var once sync.Once
 	o.Progress = func(keyspace.Snapshot) {
 		once.Do(func() {
-			check.Is(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
+			check.ErrorIs(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
 		})
 	}
 	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
@@ -712,10 +712,10 @@ func occupy(t *testing.T, rdb *redis.Client) (release func()) {
 	over := make(chan error, 1)
 	go func() { over <- other.Eval(context.Background(), "while true do end", nil).Err() }()
 	for deadline := time.Now().Add(10 * time.Second); !redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY"); {
-		check.Need(t, !time.Now().After(deadline), "the server does not get busy")
+		check.Require(t, !time.Now().After(deadline), "the server does not get busy")
 	}
 	return func() {
-		check.Is(t, rdb.ScriptKill(context.Background()).Err(), nil)
+		check.ErrorIs(t, rdb.ScriptKill(context.Background()).Err(), nil)
 		<-over
 	}
 }
@@ -789,7 +789,7 @@ func (r refusal) RedisError()   {}
 func TestAScanWithoutAServerIsAnError(t *testing.T) {
 	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
-	check.OK(t, l.Close())
+	check.NoError(t, l.Close())
 	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	var refused *net.OpError
 	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
@@ -811,7 +811,7 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t, err)
+	check.NoError(t, err)
 	defer l.Close()
 	rdb := connect(t, redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -860,7 +860,7 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	begin := time.Now()
 	s := scan(t, rdb, o)
 	passed := time.Since(begin)
-	check.Need(t, s.Complete && s.Cost.ServerTime > 0, "complete %v at a cost of %+v", s.Complete, s.Cost)
+	check.Require(t, s.Complete && s.Cost.ServerTime > 0, "complete %v at a cost of %+v", s.Complete, s.Cost)
 	// The budget may have saved 200 ms before, and the scan does not wait after
 	// the last step.
 	check.True(t, s.Cost.ServerTime <= (passed+200*time.Millisecond)/10, "in %v the server was busy for %v", passed, s.Cost.ServerTime)

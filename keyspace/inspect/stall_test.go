@@ -107,7 +107,7 @@ func answers(t *testing.T, source inspect.Source, failed bool) (keyspace.Snapsho
 		if (err != nil) == failed {
 			return s, took
 		}
-		check.Need(t, took <= time.Minute, "after a minute: %v", err)
+		check.Require(t, took <= time.Minute, "after a minute: %v", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 			healed := time.Now()
 			s, took := answers(t, live, false)
 			check.True(t, took <= 1100*time.Millisecond, "a stall of %v: back after %v", stall, took)
-			check.Need(t, len(s.Notices) == 2 && s.Notices[0].Kind == keyspace.ServerLost && s.Notices[1].Kind == keyspace.ServerBack,
+			check.Require(t, len(s.Notices) == 2 && s.Notices[0].Kind == keyspace.ServerLost && s.Notices[1].Kind == keyspace.ServerBack,
 				"notices %+v", s.Notices)
 			at := s.Nodes[0].AnsweredAt
 			check.True(t, !at.Before(healed), "the last answer was %v before the end of the stall", healed.Sub(at))
@@ -169,7 +169,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 		began := time.Now()
 		for {
 			s, took := answers(t, both, false)
-			check.Need(t, slices.Equal(keys(s), []string{"b"}) && took <= replyTimeout+100*time.Millisecond, "%q after %v", keys(s), took)
+			check.Require(t, slices.Equal(keys(s), []string{"b"}) && took <= replyTimeout+100*time.Millisecond, "%q after %v", keys(s), took)
 			if !s.Nodes[0].Up {
 				break
 			}
@@ -178,7 +178,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 		check.AtMost(t, time.Since(began), time.Second+replyTimeout+100*time.Millisecond, "missing after")
 		for range 100 {
 			s, took := answers(t, both, false)
-			check.Need(t, !s.Nodes[0].Up && len(s.Problems) == 1 && took <= 0, "%+v after %v", s.Problems, took)
+			check.Require(t, !s.Nodes[0].Up && len(s.Problems) == 1 && took <= 0, "%+v after %v", s.Problems, took)
 			time.Sleep(50 * time.Millisecond)
 		}
 	})
@@ -199,7 +199,7 @@ func TestASlowServerIsNotMissing(t *testing.T) {
 		}, inspect.MultiOptions{})
 		for range testtier.Size(20, 100, 100) {
 			s, err := source.Snapshot(t.Context())
-			check.Need(t, err == nil && len(s.Nodes) == 2 && s.Nodes[0].Up && s.Nodes[1].Up, "%v, %+v", err, s.Problems)
+			check.Require(t, err == nil && len(s.Nodes) == 2 && s.Nodes[0].Up && s.Nodes[1].Up, "%v, %+v", err, s.Problems)
 			time.Sleep(time.Second)
 		}
 		network.Thaw()

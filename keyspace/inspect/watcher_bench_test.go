@@ -104,6 +104,6 @@ func report(b *testing.B, l *log, made map[string]time.Time, order []string, use
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage
-	check.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	check.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

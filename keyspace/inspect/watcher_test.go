@@ -35,7 +35,7 @@ func until(t testing.TB, f *inspect.Watcher, so func(keyspace.Snapshot) bool) ke
 		if so(s) {
 			return s
 		}
-		check.Need(t, !time.Now().After(deadline), "it stays at %q", keys(s))
+		check.Require(t, !time.Now().After(deadline), "it stays at %q", keys(s))
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -47,7 +47,7 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 	do(t, rdb, "SET", "a", "token:1", "PX", 60_000)
 	f := follow(rdb, justTokens())
 	first := until(t, f, complete)
-	check.Need(t, slices.Equal(keys(first), []string{"a"}) && first.Locks[0].Holders[0].Since.IsZero(), "at first: %+v", first.Locks)
+	check.Require(t, slices.Equal(keys(first), []string{"a"}) && first.Locks[0].Holders[0].Since.IsZero(), "at first: %+v", first.Locks)
 
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 	second := until(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
@@ -77,7 +77,7 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); !so(); {
 			_, _, err := f.Next(t.Context())
-			check.Need(t, err == nil && !time.Now().After(deadline), "%v, %+v", err, f.Known().Watch)
+			check.Require(t, err == nil && !time.Now().After(deadline), "%v, %+v", err, f.Known().Watch)
 		}
 	}
 	await(func() bool { s := f.Known(); return s.Complete && s.Watch.Mode == keyspace.Push })
@@ -142,7 +142,7 @@ func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 	for i := range n {
 		args = append(args, fmt.Sprintf("ordinary:%d", from+i), "value")
 	}
-	check.OK(t, rdb.MSet(t.Context(), args...).Err())
+	check.NoError(t, rdb.MSet(t.Context(), args...).Err())
 }
 
 func TestAWatcherSurvivesARestart(t *testing.T) {
@@ -154,12 +154,12 @@ func TestAWatcherSurvivesARestart(t *testing.T) {
 	f := follow(rdb, justTokens())
 	before := until(t, f, complete)
 
-	check.OK(t, child.Kill())
+	check.NoError(t, child.Kill())
 	for range 2 {
 		s, err := f.Snapshot(t.Context())
-		check.Need(t, err != nil, "no server answered, and it got %+v", s)
+		check.Require(t, err != nil, "no server answered, and it got %+v", s)
 	}
-	check.OK(t, child.Restart(t.Context()))
+	check.NoError(t, child.Restart(t.Context()))
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 
 	after := until(t, f, complete)

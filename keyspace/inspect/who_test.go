@@ -78,7 +78,7 @@ func gather(t testing.TB, clients, busy int) *crowd {
 	t.Cleanup(func() { stop(); running.Wait() })
 	for i := range clients {
 		one := dialRaw(t, addr)
-		check.OK(t, one.run("PING"))
+		check.NoError(t, one.run("PING"))
 		if i >= busy {
 			c.idle = append(c.idle, one)
 			continue
@@ -112,7 +112,7 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	t.Helper()
 	key, token := fmt.Sprintf("lock:%d", trial), fmt.Sprintf("token:%d", trial)
 	holder := c.idle[(trial*37)%len(c.idle)]
-	check.OK(t, holder.run("SET", key, token, "PX", "60000"))
+	check.NoError(t, holder.run("SET", key, token, "PX", "60000"))
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
 	var renewing sync.WaitGroup
@@ -134,10 +134,10 @@ func (c *crowd) investigate(t testing.TB, trial int, period, most time.Duration)
 	o.Budget = inspect.NewBudget(inspect.DefaultShare)
 	scanner := inspect.NewScanner(c.rdb, o)
 	l, err := scanner.ReadLock(ctx, key)
-	check.Need(t, err == nil && l != nil, "the lock is %v, %v", l, err)
+	check.Require(t, err == nil && l != nil, "the lock is %v, %v", l, err)
 	changes := 0
 	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, func(inspect.Investigation) { changes++ })
-	check.Is(t, err, nil)
+	check.ErrorIs(t, err, nil)
 	return got, changes, holder
 }
 
@@ -193,13 +193,13 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 	holder := c.idle[20]
 	keys := []string{"lock:a", "lock:b", "lock:bc"}
 	for _, key := range keys {
-		check.OK(t, errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")))
+		check.NoError(t, errors.Join(holder.run("HSET", key, id+":7", "1"), holder.run("PEXPIRE", key, "60000")))
 	}
 	scanner := inspect.NewScanner(c.rdb, inspect.ScanOptions{Formats: []keyspace.Format{elementsOf("hash")}})
 	var locks []*keyspace.Lock
 	for _, key := range keys {
 		l, err := scanner.ReadLock(t.Context(), key)
-		check.Need(t, err == nil && l != nil && len(l.Holders) == 1, "%s is %v, %v", key, l, err)
+		check.Require(t, err == nil && l != nil && len(l.Holders) == 1, "%s is %v, %v", key, l, err)
 		locks = append(locks, l)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -310,7 +310,7 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 func waitFor(t testing.TB, holds func() bool) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); !holds(); {
-		check.Need(t, !time.Now().After(until), "it does not happen within 20 s")
+		check.Require(t, !time.Now().After(until), "it does not happen within 20 s")
 	}
 }
 

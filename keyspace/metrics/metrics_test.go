@@ -30,9 +30,9 @@ type page map[string]float64
 func scrape(t testing.TB, e *metrics.Exporter) page {
 	t.Helper()
 	var text bytes.Buffer
-	check.OK(t, e.Write(&text))
+	check.NoError(t, e.Write(&text))
 	problems, err := promlint.New(bytes.NewReader(text.Bytes())).Lint()
-	check.Need(t, err == nil && len(problems) == 0, "promlint: %v %v", problems, err)
+	check.Require(t, err == nil && len(problems) == 0, "promlint: %v %v", problems, err)
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	all := check.Must(parser.TextToMetricFamilies(&text))(t)
 	p := make(page)
@@ -66,7 +66,7 @@ func (p page) add(t testing.TB, name string, m *dto.Metric) {
 	}
 	for series, v := range values {
 		_, twice := p[series]
-		check.Need(t, !twice, "%s is there twice", series)
+		check.Require(t, !twice, "%s is there twice", series)
 		p[series] = v
 	}
 }

@@ -91,7 +91,7 @@ func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
 	}
 	sameToTheSecond(t, atDir(t, r, begin.Add(-time.Hour), time.Time{}), all[0])
 	sameToTheSecond(t, atDir(t, r, begin.Add(9*time.Hour), time.Time{}), all[last])
-	check.Is(t, r.Damage(), nil)
+	check.ErrorIs(t, r.Damage(), nil)
 }
 
 func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
@@ -130,7 +130,7 @@ func TestNoEventIsLostBetweenFrames(t *testing.T) {
 	got := atDir(t, r, last.At, all[0].At)
 	sameToTheSecond(t, got, last)
 	want.Events = slices.DeleteFunc(want.Events, func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
-	check.Need(t, len(got.Events) == len(want.Events) && len(want.Events) != 0, "%d events, want %d", len(got.Events), len(want.Events))
+	check.Require(t, len(got.Events) == len(want.Events) && len(want.Events) != 0, "%d events, want %d", len(got.Events), len(want.Events))
 	for i, e := range want.Events {
 		if g := got.Events[i]; g.Kind != e.Kind || !g.At.Equal(e.At) || g.Lock.ID() != e.Lock.ID() || g.Holder.ID != e.Holder.ID {
 			t.Fatalf("an event is\n%+v, want\n%+v", g, e)
@@ -162,7 +162,7 @@ func TestTokensAreNotRecordedUnasked(t *testing.T) {
 	for _, s := range all {
 		w.Add(s)
 	}
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	r := openDir(t, dir)
 	text := fmt.Sprintf("%+v", atDir(t, r, all[29].At, all[0].At))
 	check.True(t, !strings.Contains(text, "secret") && strings.Contains(text, "redacted-"), "there are tokens in %.300s", text)
@@ -174,7 +174,7 @@ func TestOnlyOneWriterUsesADirectory(t *testing.T) {
 	if _, err := NewDirWriter(dir, DirOptions{}); !errors.Is(err, ErrLocked) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("the error of a second writer is %v", err)
 	}
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	newDirWriter(t, dir, DirOptions{})
 }
 
@@ -186,7 +186,7 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	for _, s := range all[200:300] {
 		w.Add(s)
 	}
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	r := openDir(t, dir)
 	sameToTheSecond(t, atDir(t, r, all[50].At, time.Time{}), all[50])
 	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
@@ -207,7 +207,7 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 	all := hour(7)
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "mine.lockrec")
-	check.OK(t, os.WriteFile(foreign, []byte("a file of the user"), 0o600))
+	check.NoError(t, os.WriteFile(foreign, []byte("a file of the user"), 0o600))
 	w, reports := newDirWriter(t, dir, DirOptions{Keep: 25 * time.Minute})
 	for i, s := range all {
 		w.Add(s)
@@ -216,7 +216,7 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 			want-- // the first segment ended 25 minutes ago
 		}
 		got := segmentsOf(t, dir)
-		check.Need(t, len(got) == want, "after %d s the segments are %v, want %d", 4*i, got, want)
+		check.Require(t, len(got) == want, "after %d s the segments are %v, want %d", 4*i, got, want)
 	}
 	if _, err := os.Stat(foreign); err != nil || reports() != "" {
 		t.Error(err, reports())
@@ -243,11 +243,11 @@ func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
 			info := check.Must(os.Stat(name))(t)
 			size += info.Size()
 		}
-		check.Need(t, size <= limit, "the segments have %d bytes", size)
+		check.Require(t, size <= limit, "the segments have %d bytes", size)
 	}
 	n := strings.Count(reports(), "deleted before their time")
 	check.True(t, n == 1, "it reports %d times: %s", n, reports())
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	r := openDir(t, dir)
 	_, last := r.Span()
 	check.True(t, len(r.segments) >= 2 && last.Equal(c.at), "%d segments until %v", len(r.segments), last)
@@ -297,7 +297,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	if got := strings.Split(reports(), "\n"); full == 0 || len(got) != 2 || !strings.Contains(got[0], want[0]) || !strings.HasSuffix(got[1], want[1]) {
 		t.Fatalf("the disk was full after frame %d, and it reports %q", full, got)
 	}
-	check.OK(t, errors.Join(w.Err(), w.Close()))
+	check.NoError(t, errors.Join(w.Err(), w.Close()))
 	r := openDir(t, dir)
 	for _, i := range []int{full - 2, full + 115, 749} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
@@ -312,12 +312,12 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
 	all := hour(10)
 	parent := filepath.Join(t.TempDir(), "parent")
-	check.OK(t, os.WriteFile(parent, nil, 0o600))
+	check.NoError(t, os.WriteFile(parent, nil, 0o600))
 	dir := filepath.Join(parent, "box")
 	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
 	for i, s := range all[:60] {
 		if i == 30 {
-			check.OK(t, os.Remove(parent))
+			check.NoError(t, os.Remove(parent))
 		}
 		w.Add(s)
 	}
@@ -340,10 +340,10 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			check.OK(t, os.CopyFS(dir, whole))
+			check.NoError(t, os.CopyFS(dir, whole))
 			middle := segmentsOf(t, dir)[1]
 			text := check.Must(os.ReadFile(middle))(t)
-			check.OK(t, os.WriteFile(middle, damage(text), 0o600))
+			check.NoError(t, os.WriteFile(middle, damage(text), 0o600))
 			r := openDir(t, dir)
 			for _, i := range []int{150, 675, 297, 599} {
 				got := atDir(t, r, all[i].At, time.Time{})
@@ -390,7 +390,7 @@ func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 	for _, i := range []int{0, 10, 49} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
 	}
-	check.Is(t, r.Damage(), nil)
+	check.ErrorIs(t, r.Damage(), nil)
 }
 
 // A caller that adds a snapshot about once per second must not lose every other one.
@@ -431,7 +431,7 @@ func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"", "20260101T000000.000Z.lockrec"} {
 		if name != "" {
-			check.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("something else"), 0o600))
+			check.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("something else"), 0o600))
 		}
 		_, err := Open(dir)
 		check.True(t, errors.Is(err, ErrFormat) && !strings.Contains(err.Error(), "\n"), "%q: %v", name, err)
@@ -455,8 +455,8 @@ func TestAKilledWriterLosesOneSecond(t *testing.T) {
 		child := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLosesOneSecond$")
 		child.Env = append(os.Environ(), writerEnv+"="+dir)
 		out, err := child.StdoutPipe()
-		check.OK(t, err)
-		check.OK(t, child.Start())
+		check.NoError(t, err)
+		check.NoError(t, child.Start())
 		var written time.Time
 		lines := bufio.NewScanner(out)
 		for n := 0; lines.Scan(); n++ {
@@ -464,7 +464,7 @@ func TestAKilledWriterLosesOneSecond(t *testing.T) {
 				written = at
 			}
 			if n == 50+77*i {
-				check.OK(t, child.Process.Kill())
+				check.NoError(t, child.Process.Kill())
 			}
 		}
 		_ = child.Wait() // it was killed
@@ -519,7 +519,7 @@ func FuzzSegment(f *testing.F) {
 // fuzzDir opens a file as a segment of a directory.
 func fuzzDir(t *testing.T, file []byte) {
 	name := filepath.Join(t.TempDir(), "a"+segmentSuffix)
-	check.OK(t, os.WriteFile(name, file, 0o600))
+	check.NoError(t, os.WriteFile(name, file, 0o600))
 	r, err := Open(name)
 	if err != nil {
 		return

@@ -24,7 +24,7 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 		t.Error("an empty directory has a past")
 	}
 	w.Add(keyspace.Snapshot{At: end, Locks: []*keyspace.Lock{new(lock("one", "two"))}})
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	info, err := os.Stat(filepath.Join(dir, saltName))
 	check.True(t, err == nil && info.Mode().Perm()&0o077 == 0, "the salt: %v, %v", info, err)
 

@@ -48,16 +48,16 @@ func record(t testing.TB, all []keyspace.Snapshot) []byte {
 	var file bytes.Buffer
 	w := NewWriter(&file, false)
 	for _, s := range all {
-		check.OK(t, w.Add(s))
+		check.NoError(t, w.Add(s))
 	}
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	return file.Bytes()
 }
 
 func open(t testing.TB, file []byte) *Reader {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "a.lockrec")
-	check.OK(t, os.WriteFile(name, file, 0o600))
+	check.NoError(t, os.WriteFile(name, file, 0o600))
 	return openDir(t, name)
 }
 
@@ -70,10 +70,10 @@ func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 // same compares two snapshots. Time zones do not matter.
 func same(t *testing.T, got, want keyspace.Snapshot) {
 	t.Helper()
-	check.Need(t, got.At.Equal(want.At) && len(got.Locks) == len(want.Locks) && got.Server == want.Server,
+	check.Require(t, got.At.Equal(want.At) && len(got.Locks) == len(want.Locks) && got.Server == want.Server,
 		"the snapshot of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
 	c := keyspace.DeltaOf(got, want)
-	check.Need(t, c.Empty(), "the snapshot of %v differs: %+v", want.At, c)
+	check.Require(t, c.Empty(), "the snapshot of %v differs: %+v", want.At, c)
 }
 
 func TestEverySnapshotIsFoundAsItWas(t *testing.T) {
@@ -101,9 +101,9 @@ func TestEventsSinceAMomentAreAllThere(t *testing.T) {
 		}
 	}
 	got := at(t, r, to, from).Events
-	check.Need(t, len(got) == len(want) && len(got) != 0, "%d events, want %d", len(got), len(want))
+	check.Require(t, len(got) == len(want) && len(got) != 0, "%d events, want %d", len(got), len(want))
 	for i := range got {
-		check.Need(t, got[i].Kind == want[i].Kind && got[i].Lock.Key == want[i].Lock.Key && got[i].At.Equal(want[i].At),
+		check.Require(t, got[i].Kind == want[i].Kind && got[i].Lock.Key == want[i].Lock.Key && got[i].At.Equal(want[i].At),
 			"event %d is %+v, want %+v", i, got[i], want[i])
 	}
 	check.Equal(t, len(at(t, r, to, time.Time{}).Events), 0, "unrequested events")
@@ -140,7 +140,7 @@ func TestADamagedFileLosesTheRestOfASegment(t *testing.T) {
 	}
 	for _, nothing := range [][]byte{nil, []byte("locktop"), []byte(memberStart), file[:segmentPrefix+30], bytes.Repeat([]byte("a"), 1000)} {
 		name := filepath.Join(t.TempDir(), "nothing")
-		check.OK(t, os.WriteFile(name, nothing, 0o600))
+		check.NoError(t, os.WriteFile(name, nothing, 0o600))
 		_, err := Open(name)
 		check.True(t, errors.Is(err, ErrFormat) && !strings.Contains(err.Error(), "\n"), "%d bytes: %v", len(nothing), err)
 	}
@@ -200,7 +200,7 @@ func TestAFileHasEveryRenewal(t *testing.T) {
 		if want.At.Equal(all[0].At) {
 			continue // without a time before it, no events are wanted
 		}
-		check.Need(t, len(got.Events) == len(want.Events), "%d events, want %d", len(got.Events), len(want.Events))
+		check.Require(t, len(got.Events) == len(want.Events), "%d events, want %d", len(got.Events), len(want.Events))
 		for i, e := range want.Events {
 			if g := got.Events[i]; g.Kind != e.Kind || g.Lock.Key != e.Lock.Key || !keyspace.SameLock(&g.Lock, &e.Lock) {
 				t.Fatalf("event %d is\n%+v, want\n%+v", i, g, e)
@@ -261,9 +261,9 @@ func TestRedactedRecordingsHoldNoTokens(t *testing.T) {
 		var file bytes.Buffer
 		w := NewWriter(&file, true)
 		for _, s := range story(15*time.Second, 5) {
-			check.OK(t, w.Add(s))
+			check.NoError(t, w.Add(s))
 		}
-		check.OK(t, w.Close())
+		check.NoError(t, w.Close())
 		texts = append(texts, string(unzip(t, file.Bytes())))
 	}
 	check.True(t, !strings.Contains(texts[0], "secret") && strings.Contains(texts[0], "redacted-"), "there are secrets in %.300s", texts[0])

@@ -110,7 +110,7 @@ func writeSegment(t testing.TB, all []keyspace.Snapshot, token func(string) stri
 	for _, s := range all[1:] {
 		err = errors.Join(err, w.Add(s))
 	}
-	check.OK(t, errors.Join(err, w.Close()))
+	check.NoError(t, errors.Join(err, w.Close()))
 	return file.Bytes()
 }
 
@@ -128,7 +128,7 @@ func sameToTheSecond(t *testing.T, got, want keyspace.Snapshot) {
 	if !got.At.Equal(want.At) || len(got.Locks) != len(want.Locks) || got.Complete != want.Complete || got.Watch.Mode != want.Watch.Mode {
 		t.Fatalf("the snapshot of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
 	}
-	check.Need(t, !stateOf(got).differs(stateOf(want)) && want.Server.Uptime-got.Server.Uptime <= statePeriod+time.Second,
+	check.Require(t, !stateOf(got).differs(stateOf(want)) && want.Server.Uptime-got.Server.Uptime <= statePeriod+time.Second,
 		"the servers are %+v, want %+v", got.Nodes, want.Nodes)
 	for i := range want.Locks {
 		sameLockToTheSecond(t, *got.Locks[i], *want.Locks[i])
@@ -141,7 +141,7 @@ func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
 	if want.Renewals > 0 {
 		same = sameButRenewal(got, want)
 	}
-	check.Need(t, got.ID() == want.ID() && same, "a lock is\n%+v, want\n%+v", got, want)
+	check.Require(t, got.ID() == want.ID() && same, "a lock is\n%+v, want\n%+v", got, want)
 }
 
 func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
@@ -156,7 +156,7 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 		r := openSegment(t, file)
 		for i, want := range all {
 			at, ok := r.peek()
-			check.Need(t, ok && at.Equal(want.At), "frame %d is of %v, %v", i, at, r.end)
+			check.Require(t, ok && at.Equal(want.At), "frame %d is of %v, %v", i, at, r.end)
 			events := check.Must(r.step(i%3 > 0))(t)
 			sameToTheSecond(t, r.snapshot(), want)
 			if i%3 > 0 {
@@ -173,13 +173,13 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 func sameEvents(t *testing.T, got []keyspace.Event, s keyspace.Snapshot) {
 	t.Helper()
 	want := slices.DeleteFunc(slices.Clone(s.Events), func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })
-	check.Need(t, len(got) == len(want), "%d events, want %d", len(got), len(want))
+	check.Require(t, len(got) == len(want), "%d events, want %d", len(got), len(want))
 	for i, e := range want {
 		g := got[i]
 		if g.Kind != e.Kind || !g.At.Equal(e.At) || g.Held != e.Held || g.Holder.ID != e.Holder.ID || g.Holder.Label != e.Holder.Label || g.Waiter.ID != e.Waiter.ID {
 			t.Fatalf("an event is\n%+v, want\n%+v", g, e)
 		}
-		check.Need(t, g.Holder.Expires.Sub(e.Holder.Expires).Abs() <= renewalSlack && g.Holder.Since.Equal(e.Holder.Since),
+		check.Require(t, g.Holder.Expires.Sub(e.Holder.Expires).Abs() <= renewalSlack && g.Holder.Since.Equal(e.Holder.Since),
 			"the holder of an event is\n%+v, want\n%+v", g.Holder, e.Holder)
 		sameLockToTheSecond(t, g.Lock, e.Lock)
 	}
@@ -207,7 +207,7 @@ func TestARenewalIsAPosition(t *testing.T) {
 	}
 	lines := strings.Split(string(unzip(t, writeSegment(t, all, nil))), "\n")
 	for _, line := range lines[len(lines)-30:] {
-		check.Need(t, !strings.Contains(line, `"key"`), "a renewal is %s", line)
+		check.Require(t, !strings.Contains(line, `"key"`), "a renewal is %s", line)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestADeadlineThatCreepsIsFollowed(t *testing.T) {
 	for _, want := range all {
 		check.Must(r.step(false))(t)
 		d := r.snapshot().Locks[0].Expires.Sub(want.Locks[0].Expires).Abs()
-		check.Need(t, d <= 2*keyspace.DeadlineJitter, "the deadline is wrong by %v", d)
+		check.Require(t, d <= 2*keyspace.DeadlineJitter, "the deadline is wrong by %v", d)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 		if err := read(maxState); !endOfSegment(err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		check.Is(t, read(len(locks)/2*holders*200), errTooLarge, "%s: the error of locks of twice the limit is", name)
+		check.ErrorIs(t, read(len(locks)/2*holders*200), errTooLarge, "%s: the error of locks of twice the limit is", name)
 	}
 }
 
@@ -348,10 +348,10 @@ func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
 	}
 	var file bytes.Buffer
 	w, err := newSegmentWriter(&file, all[0], nil, false)
-	check.OK(t, err)
+	check.NoError(t, err)
 	for _, s := range all[1:] {
 		size := file.Len()
-		check.OK(t, w.Add(s))
+		check.NoError(t, w.Add(s))
 		for _, end := range []int{size, size + (file.Len()-size)/2, file.Len()} {
 			last, damage, err := lastFrame(bytes.NewReader(file.Bytes()[:end]))
 			if want := s.At; err != nil || damage != nil || end == file.Len() && !last.Equal(want) || last.Before(want.Add(-time.Second)) {
@@ -385,7 +385,7 @@ func TestAFlippedBitIsNoticed(t *testing.T) {
 			sameToTheSecond(t, r.snapshot(), all[frames])
 			frames++
 		}
-		check.Need(t, i >= len(text)-100 || !errors.Is(r.end, io.EOF),
+		check.Require(t, i >= len(text)-100 || !errors.Is(r.end, io.EOF),
 			"byte %d of %d is wrong, and it ends with %v after %d frames", i, len(text), r.end, frames)
 	}
 }

@@ -40,7 +40,7 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 		t.Fatal(err, reports())
 	}
 	r := openDir(t, dir)
-	check.Need(t, len(r.segments) >= 3, "%d segments are too few for this test", len(r.segments))
+	check.Require(t, len(r.segments) >= 3, "%d segments are too few for this test", len(r.segments))
 	const first = 20
 	var events, want []keyspace.Event
 	notices, ends := 0, 0
@@ -72,14 +72,14 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 	for _, s := range all[first+1:] {
 		want = append(want, slices.DeleteFunc(slices.Clone(s.Events), func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })...)
 	}
-	check.Need(t, len(events) == len(want) && notices == len(all)-first-1 && ends != 0,
+	check.Require(t, len(events) == len(want) && notices == len(all)-first-1 && ends != 0,
 		"%d events of %d, %d notices of %d, %d ends", len(events), len(want), notices, len(all)-first-1, ends)
 	for i := range want {
-		check.Need(t, events[i].Kind == want[i].Kind && events[i].At.Equal(want[i].At) && events[i].Lock.Key == want[i].Lock.Key,
+		check.Require(t, events[i].Kind == want[i].Kind && events[i].At.Equal(want[i].At) && events[i].Lock.Key == want[i].Lock.Key,
 			"event %d is %v, want %v", i, events[i], want[i])
 	}
 	end := all[len(all)-1]
-	check.Need(t, len(last.Locks) == len(end.Locks) && len(locks) == len(end.Locks),
+	check.Require(t, len(last.Locks) == len(end.Locks) && len(locks) == len(end.Locks),
 		"the last frame has %d locks, and the walk leaves %d, want %d", len(last.Locks), len(locks), len(end.Locks))
 	for i, l := range end.Locks {
 		sameLockToTheSecond(t, *last.Locks[i], *l)
@@ -107,7 +107,7 @@ func TestAWalkKnowsTheRenewalsOfAHoldThatEnds(t *testing.T) {
 	next.Expires, next.Observed = next.Holders[0].Expires, keyspace.Observed{}
 	ended := keyspace.Event{At: at, Kind: keyspace.Released, Lock: next, Holder: l.Holders[0]}
 	w.Add(keyspace.Snapshot{At: at, Complete: true, Locks: []*keyspace.Lock{&next}, Events: []keyspace.Event{ended}})
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	renewals := -1
 	err := openDir(t, dir).Walk(begin, at, visitor(func(d keyspace.Delta, _ bool) {
 		if d.At.Before(at) && d.At.After(begin) {
@@ -136,7 +136,7 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 	for range 200 {
 		w.Add(c.next(time.Minute, 4))
 	}
-	check.OK(t, w.Close())
+	check.NoError(t, w.Close())
 	segments := segmentsOf(t, dir)
 	indexes, _ := filepath.Glob(filepath.Join(dir, "*"+indexSuffix))
 	if len(segments) < 6 || len(indexes) != len(segments)-1 { // the last segment has none
@@ -159,16 +159,16 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 	// A segment that cannot be read to its end has no index.
 	part := check.Must(os.ReadFile(filepath.Join(dir, filepath.Base(segments[1]))))(t)
 	damaged := &indexing{dir: t.TempDir(), indexer: &counter{}, before: "another"}
-	check.OK(t, os.WriteFile(filepath.Join(damaged.dir, filepath.Base(segments[1])), flipped(part, len(part)/2), 0o600))
+	check.NoError(t, os.WriteFile(filepath.Join(damaged.dir, filepath.Base(segments[1])), flipped(part, len(part)/2), 0o600))
 	if n, err := damaged.write(filepath.Base(segments[1])); err == nil || n != 0 {
 		t.Errorf("a damaged segment has an index of %d bytes, %v", n, err)
 	}
 	text := check.Must(os.ReadFile(indexes[2]))(t)
-	check.OK(t, os.WriteFile(indexes[2], flipped(text, len(text)-6), 0o600))
+	check.NoError(t, os.WriteFile(indexes[2], flipped(text, len(text)-6), 0o600))
 	if n := loaded(); n != want-1 {
 		t.Errorf("%d indexes were used beside a damaged one, want %d", n, want-1)
 	}
-	check.OK(t, os.Remove(filepath.Join(dir, filepath.Base(segments[3]))))
+	check.NoError(t, os.Remove(filepath.Join(dir, filepath.Base(segments[3]))))
 	if n := loaded(); n != want-3 {
 		t.Errorf("%d indexes were used without a segment, want %d", n, want-3)
 	}

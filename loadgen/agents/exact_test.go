@@ -42,7 +42,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 	// Attempts that the end of a run cuts off have no event: the clients go idle before.
 	s := l.Scenario()
 	s.Think = loadgen.Const(time.Hour)
-	check.OK(t, l.Apply(s))
+	check.NoError(t, l.Apply(s))
 	before, since := int64(-1), time.Duration(0)
 	r.until(l, "idle clients", func(m loadgen.Metrics) bool {
 		if m.Elapsed < since+3*time.Second/2 {
@@ -52,7 +52,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 		before, since = m.Arrivals, m.Elapsed
 		return idle
 	})
-	check.Is(t, l.Stop(), nil)
+	check.ErrorIs(t, l.Stop(), nil)
 	m := l.Metrics()
 	if gaps := l.Incomplete(); len(gaps) > 0 || m.Running || m.CutOff != 0 {
 		t.Errorf("%q, running %t, %d cut off", gaps, m.Running, m.CutOff)
@@ -131,5 +131,5 @@ func newHistogram() *hdrhistogram.Histogram {
 }
 
 func record(t *testing.T, h *hdrhistogram.Histogram, d time.Duration) {
-	check.OK(t, h.RecordValue(int64(d)))
+	check.NoError(t, h.RecordValue(int64(d)))
 }

@@ -45,7 +45,7 @@ func TestHighlightsAreFew(t *testing.T) {
 	}
 	text := check.Must(json.Marshal(message{Events: h.unsent()}))(t)
 	var m message
-	check.OK(t, json.Unmarshal(text, &m))
+	check.NoError(t, json.Unmarshal(text, &m))
 	if !reflect.DeepEqual(m.Events, want) {
 		t.Errorf("sent:\n%+v\nwant:\n%+v", m.Events, want)
 	}
@@ -79,13 +79,13 @@ func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
 	s := &session{control: control{rdb, "run"}, members: []member{{AgentState: loadgen.AgentState{Stopped: true}}, {}, {AgentState: loadgen.AgentState{Lost: true}}, {}}}
 	struck := map[int]int{}
 	for range 40 {
-		check.OK(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second}))
+		check.NoError(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second}))
 	}
 	texts, _, err := s.control.read(t.Context(), orders, "0", time.Second)
-	check.OK(t, err)
+	check.NoError(t, err)
 	for _, text := range texts {
 		var o order
-		check.OK(t, json.Unmarshal([]byte(text), &o))
+		check.NoError(t, json.Unmarshal([]byte(text), &o))
 		struck[o.Fault.Agent]++
 	}
 	if struck[2] == 0 || struck[4] == 0 || struck[2]+struck[4] != 40 {
@@ -96,7 +96,7 @@ func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
 			t.Errorf("a fault of agent %d, which is gone, is accepted", gone)
 		}
 	}
-	check.OK(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Clients: 8}))
+	check.NoError(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Clients: 8}))
 	texts, _, _ = s.control.read(t.Context(), orders, "0", time.Second)
 	var last order
 	if err := json.Unmarshal([]byte(texts[len(texts)-1]), &last); err != nil || last.Fault.Clients != 8 || last.Fault.Agent != 0 {

@@ -123,22 +123,22 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 		control.rdb.(*redis.Client).AddHook(&hook)
 		defer control.rdb.Close()
 		run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
-		check.OK(t, err)
+		check.NoError(t, err)
 		run.Join(1)
-		check.OK(t, run.Start())
+		check.NoError(t, run.Start())
 		h := &share{agent: &Agent{}, control: control, number: 1, run: run, answered: time.Now()}
 		for _, down := range []bool{false, true, true, false, false} {
 			time.Sleep(time.Second)
 			hook.down.Store(down)
 			h.report(t.Context(), messageSnapshot, nil)
 		}
-		check.Is(t, run.Close(), nil)
+		check.ErrorIs(t, run.Close(), nil)
 		texts, _, err := control.read(t.Context(), messages, "0", time.Second)
-		check.OK(t, err)
+		check.NoError(t, err)
 		var numbers []int
 		for _, text := range texts {
 			var m message
-			check.OK(t, json.Unmarshal([]byte(text), &m))
+			check.NoError(t, json.Unmarshal([]byte(text), &m))
 			for _, second := range m.Snapshot.Seconds {
 				numbers = append(numbers, second.Number)
 			}
@@ -183,7 +183,7 @@ func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 		mine := check.Must(json.Marshal(ticket{"x", 2}))(t)
 		rdb.Set(t.Context(), run.key("plan"), planned(t, 2, loadgen.Scenario{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}}, nil), planLife)
 		rdb.RPush(t.Context(), tickets, mine, "of another run")
-		check.Is(t, a.Serve(ctx, false), nil, "%s", when)
+		check.ErrorIs(t, a.Serve(ctx, false), nil, "%s", when)
 		if left := rdb.LRange(t.Context(), tickets, 0, -1).Val(); fmt.Sprint(left) != fmt.Sprintf("[%s of another run]", mine) {
 			t.Errorf("%s: the tickets are %q", when, left)
 		}
@@ -200,7 +200,7 @@ func TestAnAgentSaysWhatIsGone(t *testing.T) {
 		rdb := connect(t, server.EmbeddedForTest(t).Addr())
 		h := &share{agent: &Agent{}, control: control{rdb, "x"}}
 		if there != "" {
-			check.OK(t, h.control.send(t.Context(), there, order{Order: orderStart}))
+			check.NoError(t, h.control.send(t.Context(), there, order{Order: orderStart}))
 		}
 		if err := h.checkPlan(t.Context()); err == nil || err.Error() != want || strings.Contains(want, "coordinator") != errors.Is(err, errCoordinatorGone) {
 			t.Errorf("with %q: %v, want %s", there, err, want)
@@ -214,6 +214,6 @@ func TestAnAgentStopsWhenTheControlServerIsSilentForLong(t *testing.T) {
 	defer rdb.Close()
 	for silent, want := range map[time.Duration]error{controlGone - requestTime: nil, controlGone + time.Second: ErrControlGone} {
 		h := &share{agent: &Agent{}, control: control{rdb, "x"}, answered: time.Now().Add(-silent)}
-		check.Is(t, h.checkPlan(t.Context()), want, "after %s", silent)
+		check.ErrorIs(t, h.checkPlan(t.Context()), want, "after %s", silent)
 	}
 }

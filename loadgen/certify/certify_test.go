@@ -47,7 +47,7 @@ func runWith(t *testing.T, kind string, o Options) Result {
 	}
 	card := check.Must(Run(t.Context(), o))(t)
 	v, _ := encoded(t, card)
-	check.Is(t, schemaOf(t, "certify-card.schema.json").Validate(v), nil)
+	check.ErrorIs(t, schemaOf(t, "certify-card.schema.json").Validate(v), nil)
 	result := card.Clients[0]
 	for _, v := range result.Verdicts {
 		t.Logf("%s: %-16s %-12s %4.1fs %s", kind, v.Test, v.Outcome, float64(v.Took)/1e9, v.Evidence)
@@ -98,7 +98,7 @@ func TestAnInterruptEndsRequestsForALockThatIsRenewed(t *testing.T) {
 	r := &rig{ctx: ctx, profile: profile{Client{Command: command("test:renewer")}}, ttl: standardTTL, began: time.Now()}
 	t.Cleanup(r.close)
 	r.judgeBy(1)
-	check.OK(t, r.open(oneServer))
+	check.NoError(t, r.open(oneServer))
 	holder, other := r.actor(), r.actor()
 	h := holder.mustLock()
 	interrupt()
@@ -153,10 +153,10 @@ func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 	testtier.Long(t, "it runs tests for seconds")
 	sh := check.Must(exec.LookPath("sh"))(t)
 	dir := t.TempDir()
-	check.OK(t, os.Symlink(sh, filepath.Join(dir, "sh")))
+	check.NoError(t, os.Symlink(sh, filepath.Join(dir, "sh")))
 	t.Setenv("PATH", dir)
 	card, err := Run(t.Context(), Options{Commands: []string{command("rw"), command("classic/two-key-rw")}, Tests: []string{"script-flush", "readers", "nodes-2-down", "failover"}})
-	check.OK(t, err)
+	check.NoError(t, err)
 	if !strings.HasPrefix(card.Server, "embedded") {
 		t.Errorf("the server is %s", card.Server)
 	}
@@ -181,7 +181,7 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 			}
 		},
 	})
-	check.Is(t, err, context.Canceled, "error")
+	check.ErrorIs(t, err, context.Canceled, "error")
 	if len(card.Clients) != 2 || len(card.Clients[1].Verdicts) != 2 {
 		t.Fatalf("the card is not complete: %+v", card)
 	}

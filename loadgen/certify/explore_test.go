@@ -76,7 +76,7 @@ func explored(t *testing.T, o ExhaustOptions, kind string) Played {
 	s := check.Must(Exhaust(t.Context(), o))(t)
 	v, _ := json.Marshal(s)
 	var document any
-	check.Is(t, errors.Join(json.Unmarshal(v, &document), schemaOf(t, "certify-orders.schema.json").Validate(document)), nil)
+	check.ErrorIs(t, errors.Join(json.Unmarshal(v, &document), schemaOf(t, "certify-orders.schema.json").Validate(document)), nil)
 	c := s.Clients[0]
 	if len(c.Plays) != 1 || c.Client.Error != "" {
 		t.Fatalf("%s: %s: %d plays", kind, c.Client.Error, len(c.Plays))
@@ -126,7 +126,7 @@ func TestTheShortestOrderIsFound(t *testing.T) {
 	t.Parallel()
 	for _, k := range knownOrders[:testtier.Size(0, 2, len(knownOrders))] {
 		play, steps, err := parseOrder(k.order)
-		check.OK(t, err)
+		check.NoError(t, err)
 		p := explored(t, ExhaustOptions{Plays: []string{play.name}, Limit: 1000}, k.client)
 		if p.Found == nil || p.Found.Faults > steps.faults() || len(p.Found.taken()) > k.steps && p.Found.Faults == steps.faults() {
 			t.Errorf("%s: %+v is longer than %s", k.client, p.Found, k.order)
@@ -194,7 +194,7 @@ func TestTheSchemaKnowsEveryFieldOfASearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	schema := schemaOf(t, "certify-orders.schema.json")
-	check.Is(t, schema.Validate(v), nil)
+	check.ErrorIs(t, schema.Validate(v), nil)
 	v["colour"] = "red"
 	if schema.Validate(v) == nil {
 		t.Error("the schema takes an unknown field")
@@ -208,7 +208,7 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 	s := check.Must(openStage(t.Context(), probe(t.Context(), command("test:set"), ""), 1, ""))(t)
 	defer s.close()
 	s.play = plays()[0]
-	check.OK(t, s.ready())
+	check.NoError(t, s.ready())
 	p := s.players[asker]
 	p.request()
 	asked := p.roused
@@ -225,7 +225,7 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 		t.Error("a lease is valid after its end")
 	}
 	for !l.Deadline().After(c.reported) { // an extension that takes long ends no later
-		check.OK(t, l.Extend(t.Context(), time.Minute))
+		check.NoError(t, l.Extend(t.Context(), time.Minute))
 	}
 	if !c.end().Equal(l.Deadline()) {
 		t.Errorf("after an extension it ends %s, want %s", c.end(), l.Deadline())

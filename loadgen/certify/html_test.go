@@ -57,7 +57,7 @@ func example() Card {
 func written(t *testing.T, c Card) string {
 	t.Helper()
 	var page strings.Builder
-	check.OK(t, c.WriteHTML(&page))
+	check.NoError(t, c.WriteHTML(&page))
 	golden.WellFormed(t, page.String())
 	return page.String()
 }

@@ -17,7 +17,7 @@ func newRig(t *testing.T, client string, ttl time.Duration) *rig {
 	r := &rig{ctx: t.Context(), profile: profile{Client{Command: command(client)}}, ttl: ttl, began: time.Now()}
 	r.judgeBy(1)
 	t.Cleanup(r.close)
-	check.OK(t, r.open(oneServer))
+	check.NoError(t, r.open(oneServer))
 	return r
 }
 

@@ -33,7 +33,7 @@ func fullCard() Card {
 func encoded(t *testing.T, card Card) (v map[string]any, text []byte) {
 	t.Helper()
 	text = check.Must(json.Marshal(card))(t)
-	check.OK(t, json.Unmarshal(text, &v))
+	check.NoError(t, json.Unmarshal(text, &v))
 	return v, text
 }
 
@@ -47,7 +47,7 @@ func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 func TestTheSchemaKnowsEveryFieldOfACard(t *testing.T) {
 	s := schemaOf(t, "certify-card.schema.json")
 	v, _ := encoded(t, fullCard())
-	check.Is(t, s.Validate(v), nil)
+	check.ErrorIs(t, s.Validate(v), nil)
 	verdict := v["clients"].([]any)[0].(map[string]any)["verdicts"].([]any)[0].(map[string]any)
 	if verdict["took_ms"] != 1234.567 || verdict["timeline"].([]any)[0].(map[string]any)["from_ms"] != 1.5 {
 		t.Errorf("times are not milliseconds: %v", verdict)
@@ -65,7 +65,7 @@ func TestACardCanBeReadFromItsJSON(t *testing.T) {
 	card := fullCard()
 	_, text := encoded(t, card)
 	var again Card
-	check.OK(t, json.Unmarshal(text, &again))
+	check.NoError(t, json.Unmarshal(text, &again))
 	for i := range card.Tests { // only what is in JSON
 		card.Tests[i] = Test{Name: card.Tests[i].Name, Title: card.Tests[i].Title, About: card.Tests[i].About}
 	}

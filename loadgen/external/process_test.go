@@ -89,8 +89,8 @@ func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
 	if err := l.Unlock(t.Context()); err != nil || l.Valid() {
 		t.Errorf("unlock: %v, valid %t", err, l.Valid())
 	}
-	check.Is(t, l.Unlock(t.Context()), ErrLost, "a second unlock")
-	check.Is(t, p.Close(), nil, "close")
+	check.ErrorIs(t, l.Unlock(t.Context()), ErrLost, "a second unlock")
+	check.ErrorIs(t, p.Close(), nil, "close")
 	if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, ErrClosed) {
 		t.Errorf("lock after close: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 				t.Errorf("not one short line of text: %q", err)
 			}
 			<-p.Done()
-			check.Is(t, p.Close(), want.is, "close returned")
+			check.ErrorIs(t, p.Close(), want.is, "close returned")
 		})
 	}
 }
@@ -168,7 +168,7 @@ func TestAClientMayAnswerInAnyOrder(t *testing.T) {
 	if !slices.Equal(answers, []string{"a t1", "b t2"}) && !slices.Equal(answers, []string{"a t2", "b t1"}) {
 		t.Errorf("the locks are %q", answers)
 	}
-	check.Is(t, p.Close(), nil)
+	check.ErrorIs(t, p.Close(), nil)
 }
 
 func TestAClientThatClaimsOneLockTwiceBreaksTheProtocol(t *testing.T) {
@@ -281,7 +281,7 @@ func TestAnErrorOfTheClientIsNotTheEnd(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	check.Is(t, p.Close(), nil)
+	check.ErrorIs(t, p.Close(), nil)
 }
 
 func TestAFloodTakesNoMemory(t *testing.T) {
@@ -301,7 +301,7 @@ func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	t.Parallel()
 	p := start(t, "well")
 	check.Must(p.Hello(t.Context()))(t)
-	check.OK(t, p.Freeze())
+	check.NoError(t, p.Freeze())
 	for s := state(p.PID()); s[0] != 'T'; s = state(p.PID()) {
 		time.Sleep(time.Millisecond)
 	}
@@ -315,8 +315,8 @@ func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 		t.Fatalf("a frozen client answered: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	check.OK(t, p.Continue())
-	check.Is(t, <-got, nil)
+	check.NoError(t, p.Continue())
+	check.ErrorIs(t, <-got, nil)
 	if err := p.Freeze(); err != nil { // Close must end it all the same
 		t.Error(err)
 	}
@@ -326,30 +326,30 @@ func TestAKilledClientIsNotToBlame(t *testing.T) {
 	p := start(t, "well")
 	l := mustLock(t, p, "a")
 	p.Kill()
-	check.Is(t, p.Err(), ErrKilled, "its error")
+	check.ErrorIs(t, p.Err(), ErrKilled, "its error")
 	if l.Valid() || !errors.Is(l.Unlock(t.Context()), ErrKilled) {
 		t.Error("a lease of a dead client")
 	}
-	check.Is(t, p.Close(), nil)
-	check.Is(t, p.Freeze(), os.ErrProcessDone, "freeze")
+	check.ErrorIs(t, p.Close(), nil)
+	check.ErrorIs(t, p.Freeze(), os.ErrProcessDone, "freeze")
 }
 
 func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
 	t.Parallel()
 	p := start(t, "stays")
 	mustLock(t, p, "a")
-	check.Is(t, p.Close(), nil)
+	check.ErrorIs(t, p.Close(), nil)
 	waitGone(t, p.PID())
 }
 
 func TestForkedProcessesEndWithTheirClient(t *testing.T) {
 	p := start(t, "forks")
 	forked, err := strconv.Atoi(mustLock(t, p, "a").Token())
-	check.OK(t, err)
+	check.NoError(t, err)
 	if state(forked) == "" {
 		t.Fatal("the client has not forked")
 	}
-	check.Is(t, p.Close(), nil)
+	check.ErrorIs(t, p.Close(), nil)
 	waitGone(t, forked)
 
 	p = start(t, "forks-and-exits")
@@ -366,7 +366,7 @@ func TestForkedProcessesEndWithTheirClient(t *testing.T) {
 
 func TestACommandThatIsNotThereSaysSo(t *testing.T) {
 	p, err := Start(Options{Command: "no-such-client --fast"})
-	check.OK(t, err)
+	check.NoError(t, err)
 	_, err = p.Hello(t.Context())
 	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "no-such-client: ") || !strings.Contains(err.Error(), "127") {
 		t.Errorf("got %v", err)
@@ -393,7 +393,7 @@ func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asClient+"=parent")
 	out := check.Must(cmd.StdoutPipe())(t)
-	check.OK(t, cmd.Start())
+	check.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	line := check.Must(bufio.NewReader(out).ReadString('\n'))(t)
 	var pids []int
@@ -407,7 +407,7 @@ func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 	if len(pids) != 3 {
 		t.Fatalf("the parent says %q", line)
 	}
-	check.OK(t, cmd.Process.Kill())
+	check.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for _, pid := range pids {
 		waitGone(t, pid)
@@ -418,7 +418,7 @@ func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 func TestATokenMayComeAgainAfterItsRelease(t *testing.T) {
 	p := start(t, "same-token")
 	for range 2 {
-		check.Is(t, mustLock(t, p, "a").Unlock(t.Context()), nil)
+		check.ErrorIs(t, mustLock(t, p, "a").Unlock(t.Context()), nil)
 	}
 }
 
@@ -427,7 +427,7 @@ func TestAnExtensionCountsFromItsRequest(t *testing.T) {
 	t.Parallel()
 	l := mustLock(t, start(t, "slow"), "a")
 	asked := time.Now()
-	check.OK(t, l.Extend(t.Context(), time.Hour))
+	check.NoError(t, l.Extend(t.Context(), time.Hour))
 	answered := time.Now()
 	if d := l.Deadline(); d.Before(asked.Add(time.Hour)) || d.After(answered.Add(time.Hour-100*time.Millisecond)) {
 		t.Errorf("the lease ends %s after the request, which took %s", d.Sub(asked), answered.Sub(asked))

@@ -678,7 +678,7 @@ func TestShiftedEvidenceHasAllItsTimesLater(t *testing.T) {
 	e := Evidence{At: at(10), Length: time.Second, First: side(1, 20), Second: side(2, 30), Others: []Side{side(3, 40)}}
 	got := e.Shift(5 * time.Second)
 	want := Evidence{At: at(15), Length: time.Second, First: side(1, 25), Second: side(2, 35), Others: []Side{side(3, 45)}}
-	check.Same(t, got, want)
+	check.DeepEqual(t, got, want)
 	check.Equal(t, e.Others[0], side(3, 40), "the evidence itself has changed: %+v", e.Others)
 	if got := (Evidence{At: at(1)}).Shift(time.Second); got.First != (Side{}) || !got.Second.From.IsZero() {
 		t.Errorf("a side without a client has times: %+v", got)
@@ -709,7 +709,7 @@ func TestViolationsAddUp(t *testing.T) {
 	want.Overlap.Total, want.WorkOverlap.Total, want.LateWork.Total = 1104, 1112, 1126
 	want.Overlap.Longest, want.WorkOverlap.Longest, want.LateWork.Longest = 1003, 1007, 1014
 	want.Evidence = []Evidence{{Violation: Overlapped, Key: "b"}, {Violation: LateWork, Key: "a"}, {Violation: LateWork, Key: "b"}}
-	check.Same(t, a, want)
+	check.DeepEqual(t, a, want)
 }
 
 // A lock that a fault deletes while its reply is on its way is lost, too, though its hold

@@ -16,7 +16,7 @@ func baselineOf(t *testing.T, waits ...time.Duration) *Baseline {
 	t.Helper()
 	b := new(Baseline)
 	for _, wait := range waits {
-		check.OK(t, b.Add(reportOf(t, example(t), wait)))
+		check.NoError(t, b.Add(reportOf(t, example(t), wait)))
 	}
 	return b
 }
@@ -49,7 +49,7 @@ func TestOnlyAChangeBeyondTheNoiseIsBeyond(t *testing.T) {
 		ms := func(d time.Duration) time.Duration { return d * time.Millisecond }
 		b := new(Baseline)
 		for _, wait := range c.earlier {
-			check.OK(t, b.Add(reportOf(t, example(t), ms(wait))))
+			check.NoError(t, b.Add(reportOf(t, example(t), ms(wait))))
 		}
 		changes := b.changes(loadgen.Measures{"wait.p50": ms(c.now).Seconds()})
 		if len(changes) != 1 || changes[0].verdict() != c.want {
@@ -64,7 +64,7 @@ func TestAReportIsComparedWithEarlierOnes(t *testing.T) {
 	r.Metrics.Acquired, r.Metrics.Elapsed = 50, 10*time.Second
 	r.Metrics.Latency.Wait = loadgen.Latency{Count: 100, P50: 60 * time.Millisecond}
 	var text strings.Builder
-	check.OK(t, r.WriteText(&text, strings.Clone))
+	check.NoError(t, r.WriteText(&text, strings.Clone))
 	lines := text.String()
 	for _, want := range []string{
 		"compared with 3 earlier reports median least most now change noise",
@@ -78,8 +78,8 @@ func TestAReportIsComparedWithEarlierOnes(t *testing.T) {
 	}
 	file := check.Must(json.Marshal(r))(t)
 	var doc any
-	check.OK(t, json.Unmarshal(file, &doc))
-	check.Is(t, schemaOf(t, "load-report.schema.json").Validate(doc), nil)
+	check.NoError(t, json.Unmarshal(file, &doc))
+	check.ErrorIs(t, schemaOf(t, "load-report.schema.json").Validate(doc), nil)
 }
 
 func TestABaselineOfSomethingElseIsRefused(t *testing.T) {
@@ -94,6 +94,6 @@ func TestABaselineOfSomethingElseIsRefused(t *testing.T) {
 		"another load": {reportOf(t, other, time.Second), "another than that of the first report"},
 	} {
 		b := baselineOf(t, time.Second)
-		check.Says(t, b.Add(c.file), c.want, "%s", what)
+		check.ErrorContains(t, b.Add(c.file), c.want, "%s", what)
 	}
 }

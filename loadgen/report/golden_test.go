@@ -96,11 +96,11 @@ func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 	r := fullReport(t)
 	plain := func(s string) string { return strings.ReplaceAll(s, "\x1b", "?") }
 	var text, page, seconds, document bytes.Buffer
-	check.OK(t, r.WriteText(&text, plain))
-	check.OK(t, r.WriteHTML(&page))
-	check.OK(t, r.WriteCSV(&seconds))
+	check.NoError(t, r.WriteText(&text, plain))
+	check.NoError(t, r.WriteHTML(&page))
+	check.NoError(t, r.WriteCSV(&seconds))
 	raw := check.Must(json.Marshal(r))(t)
-	check.OK(t, json.Indent(&document, raw, "", " "))
+	check.NoError(t, json.Indent(&document, raw, "", " "))
 	golden.Check(t, "report.txt", text.String())
 	golden.Check(t, "report.html", strings.Replace(page.String(), htmlpage.Style, "(style)\n", 1))
 	golden.Check(t, "report.csv", seconds.String())
@@ -118,7 +118,7 @@ func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
 		r := Result{Seconds: make([]loadgen.Second, seconds)}
 		r.Metrics.Elapsed = time.Duration(seconds) * time.Second
 		var page strings.Builder
-		check.OK(t, r.WriteHTML(&page))
+		check.NoError(t, r.WriteHTML(&page))
 		chart, _, _ := strings.Cut(page.String(), "</svg>")
 		var labels []string
 		for label := range strings.SplitSeq(chart, `y="136">`) {
@@ -149,7 +149,7 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 	} {
 		trace.Add(e)
 	}
-	check.OK(t, trace.Close())
+	check.NoError(t, trace.Close())
 	golden.Check(t, "trace.json", out.String())
 }
 
@@ -176,9 +176,9 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 				running(t, r)
 				time.Sleep(10 * time.Second)
 				stop(t, r)
-				check.OK(t, trace.Close())
+				check.NoError(t, trace.Close())
 				var spans []span
-				check.OK(t, json.Unmarshal(out.Bytes(), &spans))
+				check.NoError(t, json.Unmarshal(out.Bytes(), &spans))
 				ends, drawn, writeBacklog := map[int]float64{}, 0.0, map[uint64]float64{}
 				kinds := map[string]int{}
 				for _, one := range spans {

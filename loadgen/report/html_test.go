@@ -17,7 +17,7 @@ func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
 	r.Seconds = []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}}
 	r.Metrics.Elapsed = 3 * time.Second
 	var page strings.Builder
-	check.OK(t, r.WriteHTML(&page))
+	check.NoError(t, r.WriteHTML(&page))
 	for _, want := range []string{
 		`<h1>&lt;script&gt;alert(&#34;1 &amp; 2&#34;)&lt;/script&gt;</h1>`,
 		`<th>overlaps</th><td class="n">7</td>`,
@@ -51,7 +51,7 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 		r.Seconds = []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}, {Acquired: 30}, {Acquired: 1}}
 		c.set(&r.Metrics)
 		var page strings.Builder
-		check.OK(t, r.WriteHTML(&page))
+		check.NoError(t, r.WriteHTML(&page))
 		check.Equal(t, strings.Contains(page.String(), "✓"), c.tick, "%s: tick: %s", c.kind, r.Verdict().Text)
 		for _, want := range []string{
 			`>1 s</text>`, `>4 s</text>`, `">2</text>`, `2: stage 2 at 2 s, for 3 s<`, `">3</text>`, `3: crash of one client at 3 s; struck once<`, // an axis, its marks, and what they mean
@@ -79,7 +79,7 @@ func TestThePageIsCompleteAndWellFormed(t *testing.T) {
 	r.Metrics.Violations.Evidence = []oracle.Evidence{{Violation: oracle.Overlapped, Key: "k", Length: time.Millisecond}}
 	r.Metrics.Faults = []loadgen.FaultOutcome{{Fault: loadgen.Fault{At: time.Second, Kind: loadgen.Crash}, Struck: 1}}
 	var page strings.Builder
-	check.OK(t, r.WriteHTML(&page))
+	check.NoError(t, r.WriteHTML(&page))
 	for _, heading := range []string{"Acquired per second", "Wait p99 per second", "Latencies", "Evidence"} {
 		check.Contains(t, page.String(), "<h2>"+heading, "the page")
 	}

@@ -34,7 +34,7 @@ func piped(t *testing.T) *redis.Client {
 
 func closing(t *testing.T, rdb *redis.Client) *redis.Client {
 	t.Cleanup(func() {
-		check.Is(t, rdb.Close(), nil)
+		check.ErrorIs(t, rdb.Close(), nil)
 	})
 	return rdb
 }
@@ -49,15 +49,15 @@ func started(t *testing.T, rdb *redis.Client, s loadgen.Scenario) *loadgen.Run {
 func running(t *testing.T, r *loadgen.Run) *loadgen.Run {
 	t.Helper()
 	t.Cleanup(func() {
-		check.Is(t, r.Close(), nil)
+		check.ErrorIs(t, r.Close(), nil)
 	})
-	check.OK(t, r.Start())
+	check.NoError(t, r.Start())
 	return r
 }
 
 func stop(t *testing.T, r *loadgen.Run) {
 	t.Helper()
-	check.OK(t, r.Stop())
+	check.NoError(t, r.Stop())
 }
 
 // example returns a scenario with every key.

@@ -18,7 +18,7 @@ import (
 func TestFilesAreInTheirUnits(t *testing.T) {
 	r := Result{Seconds: []loadgen.Second{{Acquired: 7, Wait: loadgen.Latency{P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Second, Max: 4 * time.Second}}}}
 	var file strings.Builder
-	check.OK(t, r.WriteCSV(&file))
+	check.NoError(t, r.WriteCSV(&file))
 	if want := "second,acquired,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,7,1.5,2,3000,4000\n"; file.String() != want {
 		t.Errorf("got  %s\nwant %s", file.String(), want)
 	}
@@ -30,7 +30,7 @@ func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 		var chronicle SecondsRecorder
 		want := make([]int64, 151)
 		r, err := loadgen.New(loadgen.Servers{Redis: piped(t)}, loadgen.Scenario{Clients: 3, Keys: loadgen.Keys{N: 9}, Seed: 4, Hold: loadgen.Exp(30 * time.Millisecond), Think: loadgen.Exp(250 * time.Millisecond)})
-		check.OK(t, err)
+		check.NoError(t, err)
 		began := time.Now()
 		r.Listen(func(e loadgen.Event) {
 			if e.Kind == loadgen.Acquired {
@@ -67,7 +67,7 @@ func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
 		"7, on 2 connections":             {Clients: 7, Conns: 2},
 	} {
 		var text strings.Builder
-		check.OK(t, (Result{Scenario: s.WithDefaults()}).WriteText(&text, strings.Clone))
+		check.NoError(t, (Result{Scenario: s.WithDefaults()}).WriteText(&text, strings.Clone))
 		check.Contains(t, text.String(), want)
 	}
 }
@@ -75,7 +75,7 @@ func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
 func TestTheReportHasTheErrorOfTheLastRelease(t *testing.T) {
 	for unclean, want := range map[string]bool{"": false, "server is gone": true} {
 		var text strings.Builder
-		check.OK(t, (Result{Unclean: unclean}).WriteText(&text, func(s string) string { return s }))
+		check.NoError(t, (Result{Unclean: unclean}).WriteText(&text, func(s string) string { return s }))
 		if got := strings.Contains(text.String(), "not released: "+unclean); got != want {
 			t.Errorf("%q: told %v in\n%s", unclean, got, text.String())
 		}
@@ -110,7 +110,7 @@ func TestAFaultThatDidNotOccurIsReportedWithItsReason(t *testing.T) {
 			{Struck: 1}, {Why: "there were only 5 clients"}, {Why: "the run ended before its time"}, {Struck: 5, Why: "there were only 5 clients"},
 		}
 		var text strings.Builder
-		check.OK(t, (Result{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone))
+		check.NoError(t, (Result{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone))
 		if len(m.Faults) != len(want) {
 			t.Fatalf("%d faults are reported, want %d", len(m.Faults), len(want))
 		}
@@ -147,7 +147,7 @@ func TestAReportBeginsWithTheVerdictAndTheClaim(t *testing.T) {
 		m.Acquired, m.Oracles, m.Violations.LateWork.Count, m.Latency.Wait.Max, m.Latency.Wait.Count = 7, c.oracles, c.late, c.wait, int64(c.wait)
 		m.Faults = []loadgen.FaultOutcome{{Fault: r.Scenario.Faults[0], Struck: 1}}
 		var text, page strings.Builder
-		check.OK(t, errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)))
+		check.NoError(t, errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)))
 		inOrder(t, text.String(), "scene: ", r.Verdict().Text+"\n", "\nnot released: gone\n", "\nFirst. Second <b>.\n", "\nwatch  the figures\n", "\nclaim  "+c.claim+"\n", "\nran ", "\nfault ", "\narrivals ", "\noverlaps ")
 		escaped := strings.NewReplacer(">", "&gt;").Replace
 		inOrder(t, page.String(), "<h1>scene", escaped(r.Verdict().Text), "First. Second &lt;b&gt;.", "<b>watch</b> the figures", "<b>claim</b> "+escaped(c.claim), "<svg ")
@@ -179,7 +179,7 @@ func TestAReportHasThreeViolationsOfAKind(t *testing.T) {
 		r.Metrics.Violations.Evidence = append(r.Metrics.Violations.Evidence, e)
 	}
 	var text, page strings.Builder
-	check.OK(t, errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)))
+	check.NoError(t, errors.Join(r.WriteText(&text, strings.Clone), r.WriteHTML(&page)))
 	for form, report := range map[string]string{"text": text.String(), "HTML": page.String()} {
 		if a, b, still := strings.Count(report, "work-overlap at "), strings.Count(report, "corrupt at "), strings.Count(report, " (still inside), deadline "); a != 3 || b != 3 || still != 6 {
 			t.Errorf("%s: %d overlaps of work, %d corrupt writes, %d clients inside:\n%s", form, a, b, still, report)
@@ -195,7 +195,7 @@ func TestTheNumberOfAttemptsWithoutALockIsGrammatical(t *testing.T) {
 		var r Result
 		r.Metrics.Latency.Wait = loadgen.Latency{Count: 9, Censored: n}
 		var text strings.Builder
-		check.OK(t, r.WriteText(&text, strings.Clone))
+		check.NoError(t, r.WriteText(&text, strings.Clone))
 		check.Contains(t, text.String(), want)
 	}
 }
@@ -209,7 +209,7 @@ func TestEverySceneNamesAFigureOfTheReport(t *testing.T) {
 	var r Result
 	r.Metrics.Latency.Wait.Count, r.Metrics.Latency.Handoff.Count = 1, 1
 	var text strings.Builder
-	check.OK(t, r.WriteText(&text, strings.Clone))
+	check.NoError(t, r.WriteText(&text, strings.Clone))
 	for _, figure := range figures {
 		check.Contains(t, text.String(), figure, "the report")
 	}

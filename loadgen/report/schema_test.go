@@ -46,7 +46,7 @@ func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 		"a wrong type":  {"clients: many", false},
 	} {
 		var v map[string]any
-		check.OK(t, yaml.Unmarshal([]byte(c.file), &v))
+		check.NoError(t, yaml.Unmarshal([]byte(c.file), &v))
 		if err := s.Validate(v); (err == nil) != c.sound {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -81,8 +81,8 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 	}, Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
 	text := check.Must(json.Marshal(report))(t)
 	var v map[string]any
-	check.OK(t, json.Unmarshal(text, &v))
-	check.Is(t, s.Validate(v), nil)
+	check.NoError(t, json.Unmarshal(text, &v))
+	check.ErrorIs(t, s.Validate(v), nil)
 	if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
 		t.Errorf("the report has too little in it: %s", text)
 	}
@@ -128,8 +128,8 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 	} {
 		text := check.Must(json.Marshal(e))(t)
 		var v map[string]any
-		check.OK(t, json.Unmarshal(text, &v))
-		check.Is(t, s.Validate(v), nil, "%s", name)
+		check.NoError(t, json.Unmarshal(text, &v))
+		check.ErrorIs(t, s.Validate(v), nil, "%s", name)
 		if name == "full" && len(v) != len(s.Properties) {
 			t.Errorf("%d keys, the schema has %d: %s", len(v), len(s.Properties), text)
 		}

@@ -58,7 +58,7 @@ func run(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
 	if err == nil {
 		err = r.Start()
 	}
-	check.OK(t, err)
+	check.NoError(t, err)
 	shown := func() bool { return len(s.Expect) > 0 && len(loadgen.Missed(s.Expect, r.Metrics())) == 0 }
 	for done := r.Done(); done != nil && !shown(); {
 		select {

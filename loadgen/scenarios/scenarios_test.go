@@ -10,7 +10,7 @@ import (
 func TestEveryScenarioIsValidAndHasACaption(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range All() {
-		check.Is(t, s.Validate(), nil, "%s", s.Name)
+		check.ErrorIs(t, s.Validate(), nil, "%s", s.Name)
 		check.False(t, seen[s.Name], "%s is there twice", s.Name)
 		seen[s.Name] = true
 		if n := strings.Count(s.Caption, ". ") + strings.Count(s.Caption, ".\""); n != 1 || !strings.HasSuffix(s.Caption, ".") {

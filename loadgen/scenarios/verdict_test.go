@@ -84,7 +84,7 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics 
 		return loadgen.Metrics{}
 	}
 	<-run.Done()
-	check.Is(t, run.Close(), nil, "%s", s.Name)
+	check.ErrorIs(t, run.Close(), nil, "%s", s.Name)
 	m := run.Metrics()
 	missed := loadgen.Missed(s.Expect, m)
 	for _, missed := range missed {

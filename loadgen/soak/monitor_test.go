@@ -74,7 +74,7 @@ func (m *monitored) stop(t *testing.T, addr string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
-	check.OK(t, rdb.Echo(t.Context(), "the end").Err())
+	check.NoError(t, rdb.Echo(t.Context(), "the end").Err())
 	_ = m.conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
 	<-m.ended
 	_ = m.conn.Close()
@@ -363,9 +363,9 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 					}
 				}
 			})
-			check.OK(t, run.Start())
+			check.NoError(t, run.Start())
 			<-run.Done()
-			check.OK(t, run.Close())
+			check.NoError(t, run.Close())
 			for i, w := range monitors {
 				w.stop(t, set.Nodes()[i].Addr())
 			}

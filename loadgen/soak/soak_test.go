@@ -111,15 +111,15 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	defer probe.Close()
 	reads := 0
 	for range 2 {
-		check.OK(t, g.Freeze(1))
+		check.NoError(t, g.Freeze(1))
 		if probe.Set(t.Context(), "key", 1, 0).Err() == nil {
 			t.Error("a stopped server writes")
 		}
 		if probe.Get(t.Context(), "key").Err() == redis.Nil {
 			reads++
 		}
-		check.OK(t, g.Continue(1))
-		check.Is(t, probe.Del(t.Context(), "key").Err(), nil, "after the stop")
+		check.NoError(t, g.Continue(1))
+		check.ErrorIs(t, probe.Del(t.Context(), "key").Err(), nil, "after the stop")
 	}
 	check.Equal(t, reads, 1, "stops of 2 in which it answered reads")
 }
@@ -135,7 +135,7 @@ func TestLeftoversOnAServerAreFound(t *testing.T) {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	check.OK(t, rdb.Set(t.Context(), "orphan", "x", 0).Err())
+	check.NoError(t, rdb.Set(t.Context(), "orphan", "x", 0).Err())
 	heard := rdb.Subscribe(t.Context(), "news")
 	defer heard.Close()
 	check.Must(heard.Receive(t.Context()))(t)

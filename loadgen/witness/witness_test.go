@@ -58,7 +58,7 @@ func TestAWitnessProvesOverlaps(t *testing.T) {
 		if ttl := rdb.TTL(t.Context(), "locktop:witness:{run}").Val(); ttl <= 0 {
 			t.Errorf("the stream has a TTL of %v", ttl)
 		}
-		check.OK(t, w.Close(t.Context()))
+		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
 		if r.Holds != 3 || r.Proven != 2 || r.Overlaps != 1 || r.Unseen != 0 || r.Err != nil || r.P99 <= 0 {
 			t.Errorf("%+v", r)
@@ -89,7 +89,7 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 			})
 		}
 		all.Wait()
-		check.OK(t, w.Close(t.Context()))
+		check.NoError(t, w.Close(t.Context()))
 		if r := w.Results(); r.Holds != clients*holds || r.Proven != r.Holds || r.Overlaps != 0 {
 			t.Errorf("%s", r)
 		}
@@ -105,7 +105,7 @@ func TestAWitnessWithoutItsServer(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	w := open(t, rdb)
 	seen := w.Enter(t.Context(), "client-1", []string{"k"}, false)
-	check.OK(t, child.Kill())
+	check.NoError(t, child.Kill())
 	seen.Leave(t.Context(), valid)
 	w.Enter(t.Context(), "client-2", []string{"k"}, false).Leave(t.Context(), valid)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -137,7 +137,7 @@ func TestProcessesJoinAWitness(t *testing.T) {
 		for _, one := range joined {
 			one.Flush(t.Context()) // the confirmations have no other entry to go with
 		}
-		check.OK(t, w.Close(t.Context()))
+		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
 		if r.Holds != 2 || r.Proven != 2 || r.Overlaps != 1 || r.Excused != 0 || r.P99 <= 0 {
 			t.Errorf("%+v", r)
@@ -163,7 +163,7 @@ func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	other.Flush(t.Context())
 	fail.on.Store(false)
 	other.Flush(t.Context())
-	check.OK(t, w.Close(t.Context()))
+	check.NoError(t, w.Close(t.Context()))
 	if r := w.Results(); r.P50 < slowTrip || r.Unseen != 1 {
 		t.Errorf("p50 %s after 100 entries of %s, %d unseen of 1", r.P50, slowTrip, r.Unseen)
 	}
@@ -201,7 +201,7 @@ func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 		ended()
 		first.Leave(t.Context(), valid)
 		second.Leave(t.Context(), valid)
-		check.OK(t, w.Close(t.Context()))
+		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
 		if unseen := r.Unseen > 0; r.Overlaps != 1 || r.Excused != 1 || unseen != failing {
 			t.Errorf("failing %t: %+v", failing, r)
@@ -231,7 +231,7 @@ func TestAnEntryOfAnotherProgramIsAnError(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
 	defer rdb.Close()
 	w := check.Must(witness.Open(t.Context(), rdb, "x", 1))(t)
-	check.OK(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err())
+	check.NoError(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:witness:{x}", Values: []any{"entry", "no JSON"}}).Err())
 	_ = w.Close(t.Context()) // the results have the error
-	check.Says(t, w.Results().Err, "is not of this program", "the results")
+	check.ErrorContains(t, w.Results().Err, "is not of this program", "the results")
 }

@@ -130,7 +130,7 @@ func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
 				hooks := dyingBefore(c.step)
 				hooks.Now = at(noon).Now
 				err := c.do(classic.Forms()[i].New(r.rdb, "orders", classic.Options{Hooks: hooks}))
-				check.Is(r, err, errKilled)
+				check.ErrorIs(r, err, errKilled)
 				check.Equal(r, tape.String(), c.sent, "sent")
 			})
 		})

@@ -86,7 +86,7 @@ func (r *rig) client() *lock.Client {
 // must ends the test if err is not nil.
 func (r *rig) must(err error) {
 	r.Helper()
-	check.OK(r, err)
+	check.NoError(r, err)
 }
 
 // try returns a hold, which ends with the test; nil if the lock is held.

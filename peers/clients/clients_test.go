@@ -20,7 +20,7 @@ import (
 func clients(t *testing.T) []Client {
 	t.Helper()
 	all, missing, err := Build(t.Context(), ".", t.TempDir())
-	check.OK(t, err)
+	check.NoError(t, err)
 	if os.Getenv("LOCKTOP_REQUIRE_PEERS") == "1" && len(missing) > 0 {
 		t.Fatal(strings.Join(missing, "\n"))
 	}
@@ -39,9 +39,9 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario) loadgen.Metrics
 	}
 	servers.Redis = servers.Nodes[0]
 	r := check.Must(loadgen.New(servers, s.WithClient(c.Command)))(t)
-	check.OK(t, r.Start())
+	check.NoError(t, r.Start())
 	<-r.Done()
-	check.Is(t, r.Close(), nil)
+	check.ErrorIs(t, r.Close(), nil)
 	m := r.Metrics()
 	if version := strings.TrimPrefix(m.Library, c.Name); version == m.Library || version == "" && !strings.HasPrefix(c.Name, "locktop ") {
 		t.Errorf("the client says that it is %q", m.Library)

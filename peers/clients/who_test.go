@@ -34,7 +34,7 @@ type identity struct {
 func TestWhoNamesTheConnectionOfEachLibrary(t *testing.T) {
 	bin := t.TempDir()
 	found, missing, err := Build(t.Context(), ".", bin)
-	check.OK(t, err)
+	check.NoError(t, err)
 	t.Log(missing)
 	addr := server.ForTest(t).Addr()
 	holders := map[string]func(*testing.T, string) string{
@@ -73,7 +73,7 @@ func redsyncHolder(t *testing.T, addr, key string) string {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { rdb.Close() })
 	m := redsync.New(goredis.NewPool(rdb)).NewMutex(key, redsync.WithExpiry(6*time.Second))
-	check.OK(t, m.Lock())
+	check.NoError(t, m.Lock())
 	repeat(t, func() {
 		if ok, err := m.Extend(); !ok || err != nil {
 			t.Errorf("extend: %v, %v", ok, err)
@@ -143,7 +143,7 @@ func startProgram(t *testing.T, addr, command string) *program {
 	cmd := exec.Command("/bin/sh", "-c", "exec "+command)
 	in := check.Must(cmd.StdinPipe())(t)
 	out := check.Must(cmd.StdoutPipe())(t)
-	check.OK(t, cmd.Start())
+	check.NoError(t, cmd.Start())
 	t.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	p := &program{in: in, replies: bufio.NewReader(out)}
 	hello := p.ask(t, map[string]any{"op": "hello", "v": 1, "urls": []string{"redis://" + addr}, "kind": "mutex"})

@@ -35,8 +35,8 @@ func TestPeersHolderKeepsUsOut(t *testing.T) {
 			}
 			release()
 			lease, err := l.TryLock(t.Context())
-			check.OK(t, err, "%s: after the peer's release", k.name)
-			check.Is(t, lease.Unlock(t.Context()), nil, "%s", k.name)
+			check.NoError(t, err, "%s: after the peer's release", k.name)
+			check.ErrorIs(t, lease.Unlock(t.Context()), nil, "%s", k.name)
 		}
 	})
 }
@@ -49,7 +49,7 @@ func TestOurHolderKeepsPeersOut(t *testing.T) {
 			if p.try(t, addr, k.name) != nil {
 				t.Errorf("%s: the peer got in beside us", k.name)
 			}
-			check.Is(t, lease.Unlock(t.Context()), nil, "%s: the peer's attempt cost us the lock", k.name)
+			check.ErrorIs(t, lease.Unlock(t.Context()), nil, "%s: the peer's attempt cost us the lock", k.name)
 			release := p.try(t, addr, k.name)
 			if release == nil {
 				t.Fatalf("%s: the peer cannot have the lock after our release", k.name)
@@ -88,7 +88,7 @@ func TestWeWaitForAPeersRelease(t *testing.T) {
 				t.Fatalf("%s: Lock returned while the peer held the lock: %v", k.name, err)
 			}
 			release()
-			check.Is(t, <-got, nil, "%s: after the peer's release", k.name)
+			check.ErrorIs(t, <-got, nil, "%s: after the peer's release", k.name)
 		}
 	})
 }

@@ -92,12 +92,12 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 			t.Parallel()
 			addr := server.ForTest(t).Addr()
 			_, port, err := net.SplitHostPort(addr)
-			check.OK(t, err)
+			check.NoError(t, err)
 			began := time.Now()
 			release := f.hold(t, port)
 			scanner := inspect.NewScanner(connect(t, addr), inspect.ScanOptions{Formats: formats.All()})
 			found, err := scanner.Scan(t.Context())
-			check.OK(t, err)
+			check.NoError(t, err)
 			if len(found.Locks) != 1 {
 				t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 			}
@@ -117,14 +117,14 @@ func (f foreign) hold(t *testing.T, port string) (release func()) {
 	cmd.Stderr = os.Stderr
 	in := check.Must(cmd.StdinPipe())(t)
 	out := check.Must(cmd.StdoutPipe())(t)
-	check.OK(t, cmd.Start())
+	check.NoError(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil && err != io.EOF || line != "held\n" {
 		t.Fatalf("%s says %q, %v", f.name, line, err)
 	}
 	return func() {
-		check.Is(t, in.Close(), nil)
-		check.Is(t, cmd.Wait(), nil, "%s", f.name)
+		check.ErrorIs(t, in.Close(), nil)
+		check.ErrorIs(t, cmd.Wait(), nil, "%s", f.name)
 	}
 }
 

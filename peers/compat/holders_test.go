@@ -70,7 +70,7 @@ func tryRedislock(metadata string) func(*testing.T, string, string) func() {
 			return nil
 		}
 		return func() {
-			check.Is(t, l.Release(context.Background()), nil, "redislock cannot release %q", name)
+			check.ErrorIs(t, l.Release(context.Background()), nil, "redislock cannot release %q", name)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func tryRueidislock(t *testing.T, addr, name string) func() {
 		KeyValidity:  ttl,
 		KeyMajority:  1,
 	})
-	check.OK(t, err)
+	check.NoError(t, err)
 	t.Cleanup(locker.Close)
 	_, release, err := locker.TryWithContext(t.Context(), name)
 	if err != nil {
@@ -99,7 +99,7 @@ func tryValkeylock(t *testing.T, addr, name string) func() {
 		KeyValidity:  ttl,
 		KeyMajority:  1,
 	})
-	check.OK(t, err)
+	check.NoError(t, err)
 	t.Cleanup(locker.Close)
 	_, release, err := locker.TryWithContext(t.Context(), name)
 	if err != nil {
@@ -115,7 +115,7 @@ func tryGoZero(t *testing.T, addr, name string) func() {
 	l := zero.NewRedisLock(store, name)
 	l.SetExpire(int(ttl/time.Second) - 1)
 	if ok, err := l.Acquire(); !ok {
-		check.Is(t, err, nil, "go-zero cannot ask for %q", name)
+		check.ErrorIs(t, err, nil, "go-zero cannot ask for %q", name)
 		return nil
 	}
 	return func() {

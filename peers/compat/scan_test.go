@@ -24,7 +24,7 @@ func TestScannerNamesThePeersLocks(t *testing.T) {
 		token := rdb.Get(t.Context(), p.key(name)).Val()
 		scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: all})
 		found, err := scanner.Scan(t.Context())
-		check.OK(t, err)
+		check.NoError(t, err)
 		if len(found.Locks) != 1 {
 			t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 		}

@@ -27,7 +27,7 @@ func (bed *Testbed) work(b *testing.B, c Contender, s Setting) {
 	sample, err := bed.runWindow(b.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
 		return bed.window(ctx, c, s)
 	})
-	check.OK(b, err)
+	check.NoError(b, err)
 	b.ReportMetric(sample.Rate(), "cycles/s")
 	b.ReportMetric(sample.ClientCost(), "client-µs/op")
 	b.ReportMetric(sample.ServerCost(), "server-µs/op")
@@ -63,7 +63,7 @@ func BenchmarkB3(b *testing.B) {
 	for _, c := range in(Keeping) {
 		b.Run(c.Name, func(b *testing.B) {
 			k, err := bed.keepLeases(b.Context(), c, Lease{TTL: 3 * time.Second, Renew: time.Second}, time.Duration(b.N)*time.Second)
-			check.OK(b, err)
+			check.NoError(b, err)
 			b.ReportMetric(float64(k.lost), "lost")
 			b.ReportMetric(100*k.share(k.ClientCPU), "client-%")
 			b.ReportMetric(100*k.share(k.ServerCPU), "server-%")

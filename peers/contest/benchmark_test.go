@@ -49,7 +49,7 @@ func TestEveryContenderLocksAndUnlocks(t *testing.T) {
 			sample, err := bed.runWindow(t.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
 				return bed.window(ctx, c, s)
 			})
-			check.OK(t, err)
+			check.NoError(t, err)
 			if sample.Cycles != 30 || sample.Commands < 60 {
 				t.Errorf("%d cycles with %d commands, want 30 with at least 60", sample.Cycles, sample.Commands)
 			}

@@ -23,6 +23,6 @@ func TestInsertKeepsTheOrder(t *testing.T) {
 		all, more := numbers(), numbers()
 		want := slices.Sorted(slices.Values(slices.Concat(all, more)))
 		got := Insert(all, more, cmp.Compare)
-		check.Need(t, slices.Equal(got, want), "%v with %v is %v", all, more, got)
+		check.Require(t, slices.Equal(got, want), "%v with %v is %v", all, more, got)
 	}
 }

@@ -54,7 +54,7 @@ func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 	}
 	raw := check.Must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, with))(t)
 	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
-	check.OK(t, err)
+	check.NoError(t, err)
 	id := &identity{key: key, certFile: filepath.Join(dir, name+".crt"), keyFile: filepath.Join(dir, name+".key")}
 	if id.cert, err = x509.ParseCertificate(raw); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func newIdentity(t *testing.T, dir, name string, signer *identity) *identity {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	check.OK(t, os.WriteFile(name, []byte(text), 0o600))
+	check.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // running is a Server that serves a page with the text "page".
@@ -103,7 +103,7 @@ func start(t *testing.T, dir, config string) *running {
 	}()
 	t.Cleanup(func() {
 		stop()
-		check.Is(t, <-ended, nil, "Serve")
+		check.ErrorIs(t, <-ended, nil, "Serve")
 	})
 	return r
 }
@@ -129,7 +129,7 @@ func (r *running) get(t *testing.T, config *tls.Config, user, pass string) (*htt
 func (r *running) wants(t *testing.T, what string, config *tls.Config, user, pass string, status int) *http.Response {
 	t.Helper()
 	resp, body, err := r.get(t, config, user, pass)
-	check.OK(t, err, "%s", what)
+	check.NoError(t, err, "%s", what)
 	check.True(t, resp.StatusCode == status && (status == http.StatusOK) == (body == "page"),
 		"%s: %s %q, want %d", what, resp.Status, body, status)
 	return resp
@@ -182,7 +182,7 @@ func TestTheHashOfNobodyIsAsDearAsThatOfAUser(t *testing.T) {
 
 func TestAServerWithoutAConfigurationServesAll(t *testing.T) {
 	s, err := New("", func(string) {})
-	check.Need(t, err == nil && !s.TLS() && s.Reload() == nil, "%v, TLS %v", err, s.TLS())
+	check.Require(t, err == nil && !s.TLS() && s.Reload() == nil, "%v, TLS %v", err, s.TLS())
 }
 
 func TestTheServerHasTheCertificateOfTheConfiguration(t *testing.T) {

@@ -171,7 +171,7 @@ func TestCloseWaitsForNothing(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		r.mustEcho()
 		began := time.Now()
-		check.Is(r, r.pipe.Close(), nil)
+		check.ErrorIs(r, r.pipe.Close(), nil)
 		check.AtMost(r, time.Since(began), 0, "Close took")
 		if _, err := r.echo(r.Context(), "hello"); !errors.Is(err, redis.ErrClosed) {
 			r.Errorf("a command after Close ended with %v, want ErrClosed", err)
@@ -197,7 +197,7 @@ func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
 			tried <- err
 		}()
 		<-entered
-		check.OK(t, r.pipe.Close())
+		check.NoError(t, r.pipe.Close())
 		if err := <-tried; err == nil {
 			t.Error("a closed transport sent a command")
 		}

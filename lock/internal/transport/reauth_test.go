@@ -55,7 +55,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 	admin := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
 	defer admin.Close()
 	for _, user := range []string{"first", "second"} {
-		check.OK(t, server.SetUser(t.Context(), admin, user, "on", ">pw", "~*", "&*", "+@all"))
+		check.NoError(t, server.SetUser(t.Context(), admin, user, "on", ">pw", "~*", "&*", "+@all"))
 	}
 	r := &rotation{user: "first", listeners: make(map[int]auth.CredentialsListener)}
 	rig := newRig(t, admin.Options().Addr, redis.NewDialer(&redis.Options{}), func(o *redis.Options) { o.StreamingCredentialsProvider = r })
@@ -81,7 +81,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	check.OK(t, admin.Do(t.Context(), "acl", "deluser", "first").Err())
+	check.NoError(t, admin.Do(t.Context(), "acl", "deluser", "first").Err())
 	for range 100 {
 		rig.mustEcho()
 	}
@@ -95,7 +95,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 			break
 		}
 	}
-	check.Is(t, err, nil, "a new stream does not log in as the second user")
+	check.ErrorIs(t, err, nil, "a new stream does not log in as the second user")
 	rig.pipe.Close()
 	check.Equal(t, len(r.listeners), 0, "a closed transport has listeners")
 }
