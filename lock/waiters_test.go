@@ -76,8 +76,9 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 			}
 			r.must(lease.Unlock(ctx))
 			all.Wait()
-			check.Equal(r, order.String(), upTo(processes), "%s: served in the order", kind)
-			if !r.fake {
+			if r.fake {
+				check.Equal(r, order.String(), upTo(processes), "%s: served in the order", kind)
+			} else { // a look of a slow machine may come before the process that was woken
 				// A release, an attempt and the looks of a slow machine; an attempt of each
 				// process would be 20 times 5 commands. A semaphore also reads the time, the
 				// limit and the last deadline.
