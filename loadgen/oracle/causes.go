@@ -25,6 +25,7 @@ type rule struct {
 	explains []Violation
 	majority bool          // the causes together must strike a majority of the servers of a quorum
 	after    time.Duration // how long after its end the cause may still have effects
+	requeues bool          // the waiting clients join the queue of a fair lock again at the end of the cause
 	why      string
 }
 
@@ -62,6 +63,7 @@ var rules = []rule{{
 	causes:   []string{Stalled},
 	explains: []Violation{UnexplainedLoss, Overtaken, Unnotified},
 	after:    settling,
+	requeues: true,
 	why:      "no client ran",
 }, {
 	causes:   []string{"freeze"},
@@ -159,6 +161,7 @@ func losesLocks(cause string) bool { return slices.Contains(rules[0].causes, cau
 type suspect struct {
 	violation Violation
 	since, at time.Time // the last moment at which everything was certainly right, and when it was not
+	joined    time.Time // of an overtaken client that could join the queue then: it was in the queue when the other one asked
 	client    int       // whose troubles explain it; Everybody = those of no client
 	keys      []int     // whose troubles explain it
 	count     *int64    // of violations of its kind
@@ -188,8 +191,8 @@ func (o *Oracle) Settle(until time.Time) {
 }
 
 // suspect keeps a possible violation of a holder, or of a client that waits, until Settle.
-func (o *Oracle) suspect(count *int64, e Evidence, client int, keys []int, since time.Time) {
-	s := suspect{violation: e.Violation, since: since, at: e.At, client: client, keys: keys, count: count, evidence: &e}
+func (o *Oracle) suspect(s suspect) {
+	s.violation, s.at = s.evidence.Violation, s.evidence.At
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.suspects = append(o.suspects, s)
@@ -232,7 +235,7 @@ func (o *Oracle) explain(s suspect) (by *Trouble, why string) {
 		struck := make(map[int]bool)
 		for i := range o.troubles {
 			t := &o.troubles[len(o.troubles)-1-i]
-			if !slices.Contains(r.causes, t.Cause) || !t.strikes(s, r.after) {
+			if !slices.Contains(r.causes, t.Cause) || !t.strikes(s, r) {
 				continue
 			}
 			struck[t.Server] = true
@@ -244,11 +247,15 @@ func (o *Oracle) explain(s suspect) (by *Trouble, why string) {
 	return nil, ""
 }
 
-// strikes reports whether the trouble concerns a suspect, and was at work, or had effects,
-// between since and the violation.
-func (t *Trouble) strikes(s suspect, after time.Duration) bool {
+// strikes reports whether the trouble concerns a suspect, and was at work, or had effects that
+// the rule knows, between since and the violation.
+func (t *Trouble) strikes(s suspect, r rule) bool {
+	since := s.since
+	if r.requeues && s.joined.After(since) {
+		since = s.joined
+	}
 	return (t.Client == Everybody || t.Client == s.client) && (t.Key == Everybody || slices.Contains(s.keys, t.Key)) &&
-		!t.From.After(s.at) && (t.lasting || !t.To.Add(after).Before(s.since))
+		!t.From.After(s.at) && (t.lasting || !t.To.Add(r.after).Before(since))
 }
 
 // Excuses reports whether a trouble may be the reason that the process of a client has not

@@ -263,9 +263,9 @@ func (a *anyHold) lastHeld(now time.Time) time.Time {
 // Unnotified suspects that a lease is over without its holder being notified.
 func (o *Oracle) Unnotified(v *Occupancy, now time.Time) {
 	over := earlier(v.lease.Deadline(), now)
-	o.suspect(&o.found.Unnotified, Evidence{
+	o.suspect(suspect{count: &o.found.Unnotified, client: v.participant.Client, keys: v.keys(), since: over, evidence: &Evidence{
 		Violation: Unnotified, Key: v.section.name, At: now, Length: now.Sub(over), First: v.side(now),
-	}, v.participant.Client, v.keys(), over)
+	}})
 }
 
 // Lost suspects the loss of a renewed lease before its holder was done.
@@ -274,9 +274,9 @@ func (o *Oracle) Lost(v *Occupancy, now time.Time) {
 	if renewed := v.lease.Deadline().Add(-o.config.TTL); !v.nested() && o.config.TTL > 0 && renewed.After(since) && renewed.Before(now) {
 		since = renewed // the lock was certainly there
 	}
-	o.suspect(&o.found.UnexplainedLoss, Evidence{
+	o.suspect(suspect{count: &o.found.UnexplainedLoss, client: v.participant.Client, keys: v.keys(), since: since, evidence: &Evidence{
 		Violation: UnexplainedLoss, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
-	}, v.participant.Client, v.keys(), since)
+	}})
 }
 
 // keys returns the keys of the hold.

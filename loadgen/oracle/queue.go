@@ -52,19 +52,20 @@ func (o *Oracle) WaiterGone(key, client int, now time.Time) {
 	s.unqueue(client)
 }
 
-// queueWithin is how long after its first refusal a client of a fair lock may take to
-// join the queue, because it subscribes first.
+// queueWithin is how long after its first refusal, or after a stall, a client of a fair lock
+// may take to join the queue, because it subscribes first.
 const queueWithin = 2 * time.Second
 
 // checkOvertaken checks whether the lock served the holder before a client that was in the
 // queue when the holder asked.
 func (o *Oracle) checkOvertaken(v *Occupancy) {
+	joined := v.participant.Asked.Add(-queueWithin) // a client that could join then was in the queue
 	for _, a := range v.section.queue {
-		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.participant.Asked) && a.Ctx.Err() == nil {
-			o.suspect(&o.found.Overtaken, Evidence{
+		if !a.queued.IsZero() && a.queued.Before(joined) && a.Ctx.Err() == nil {
+			o.suspect(suspect{count: &o.found.Overtaken, client: a.Client, keys: []int{v.section.index}, since: a.Asked, joined: joined, evidence: &Evidence{
 				Violation: Overtaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
-			}, a.Client, []int{v.section.index}, a.Asked)
+			}})
 			return
 		}
 	}

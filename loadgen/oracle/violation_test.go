@@ -442,12 +442,15 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		name          string
 		refused, came int // ms
 		gone          bool
+		stall         int // its end; 0 = there is none
 		want          int64
 	}{
-		{"long in the queue", 100, 3000, false, 1},
-		{"in flight", 100, 2000, false, 0},
-		{"it came later", 2500, 2400, false, 0},
-		{"it waits no longer", 100, 3000, true, 0},
+		{"long in the queue", 100, 3000, false, 0, 1},
+		{"in flight", 100, 2000, false, 0, 0},
+		{"it came later", 2500, 2400, false, 0, 0},
+		{"it waits no longer", 100, 3000, true, 0, 0},
+		{"a stall that it has not recovered from", 100, 5000, false, 2600, 0},
+		{"a stall from which it could queue again", 100, 5000, false, 2400, 1},
 	} {
 		th := newOracleTest(t)
 		th.config.InOrder = true
@@ -456,6 +459,9 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		th.Queued(0, 1, th.at(c.refused))
 		if c.gone {
 			leave()
+		}
+		if c.stall > 0 {
+			th.Troubled(Trouble{Cause: Stalled, Client: Everybody, Key: Everybody, From: th.at(c.stall - 300), To: th.at(c.stall)})
 		}
 		th.enter(Participant{Client: 2}, c.came, 10_000)
 		th.Settle(th.clock.now)

@@ -13,9 +13,9 @@ func (o *Oracle) checkFence(v *Occupancy) {
 		return
 	}
 	if s.entered > 1 && v.participant.Fence <= s.number {
-		o.suspect(&o.found.FenceOrder, Evidence{
+		o.suspect(suspect{count: &o.found.FenceOrder, client: Everybody, keys: []int{s.index}, since: earlier(s.numberSince, v.since), evidence: &Evidence{
 			Violation: FenceOrder, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
-		}, Everybody, []int{s.index}, earlier(s.numberSince, v.since))
+		}})
 	}
 	s.number, s.numberSince = v.participant.Fence, v.since
 }
