@@ -153,8 +153,9 @@ func (b *Builder) found(t *track) []fault {
 		return false
 	})
 	for _, c := range b.cycles {
-		if i := slices.IndexFunc(c.Waits, func(w keyspace.Wait) bool { return w.Lock.ID().OnAnyNode() == t.id }); i >= 0 {
-			all = append(all, fault{cause: Deadlock, span: c.span, cycle: c, blocked: c.cost[i].Blocked, clients: c.cost[i].Clients})
+		if slices.ContainsFunc(c.Waits, func(w keyspace.Wait) bool { return w.Lock.ID().OnAnyNode() == t.id }) {
+			cost := c.blocked()
+			all = append(all, fault{cause: Deadlock, span: c.span, cycle: c, blocked: cost.Blocked, clients: cost.Clients})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b fault) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })

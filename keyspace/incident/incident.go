@@ -61,6 +61,8 @@ type Story struct {
 	Usual    Usual
 	Unknown  []string // what the frames do not show, one clause each
 	Next     string   // the next step of an operator, one or two sentences
+
+	cycle *cycle // of a deadlock
 }
 
 // Line is one moment of a story.
@@ -236,7 +238,8 @@ func (b *Builder) Usual(id keyspace.ID) Usual {
 }
 
 // Stories returns the incidents of all locks, the most expensive first: by the time of the
-// clients that waited. Locks that are only contended are last.
+// clients that waited. Locks that are only contended are last. A deadlock is one incident, of
+// one of its locks.
 func (b *Builder) Stories() []Story {
 	var all []Story
 	for _, t := range b.locks {
@@ -247,7 +250,12 @@ func (b *Builder) Stories() []Story {
 		all = append(all, b.stories(t)...)
 	}
 	slices.SortFunc(all, worse)
-	return all
+	told := make(map[*cycle]bool)
+	return slices.DeleteFunc(all, func(s Story) bool {
+		again := s.cycle != nil && told[s.cycle]
+		told[s.cycle] = true
+		return again
+	})
 }
 
 // cycle is a deadlock that was seen in several frames.
@@ -265,6 +273,17 @@ func (c *cycle) locks() (all []string) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// blocked returns how long how many clients waited for the locks of the deadlock.
+func (c *cycle) blocked() (all wait) {
+	for i, w := range c.Waits {
+		if !slices.ContainsFunc(c.Waits[:i], func(before keyspace.Wait) bool { return before.Lock.ID() == w.Lock.ID() }) {
+			all.Blocked += c.cost[i].Blocked
+			all.Clients += c.cost[i].Clients
+		}
+	}
+	return all
 }
 
 // listed returns "a, b and c".

@@ -282,7 +282,7 @@ func incidents() []staged {
 			f.pass(60 * time.Second)
 		}, incident.Deadlock, []string{"was in a deadlock of 3 owners from 03:10:0", "until 03:10:59, with other:a and other:b: each owner waited for the next one",
 			"-050403020100:1 waits for other:a, which 1f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 0s | \n", "waits for job:nightly, which 0f0e0d0c-0b0a-0908-0706-050403020100:1 holds | 56s",
-			"acquire job:nightly, other:a and other:b in the same order"}, []string{"froze", "possible only", "To end it now"}},
+			"acquire job:nightly, other:a and other:b in the same order", "3 clients lost 2 m 51 in all"}, []string{"froze", "possible only", "To end it now"}},
 		{"a deadlock of three that lasts", func(f *film) {
 			f.deadlock()
 			f.pass(20 * time.Second)
@@ -345,6 +345,9 @@ func TestTheCauseOfEachStagedIncidentIsNamed(t *testing.T) {
 					t.Log(s.Cause, text(s))
 				}
 				t.Fatalf("%d stories, want one of %s", len(mine), tt.cause)
+			}
+			if tt.cause == incident.Deadlock {
+				check.Equal(t, len(all), 1, "stories of one deadlock")
 			}
 			named[tt.cause] = true
 			got := text(mine[0])

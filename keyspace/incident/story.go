@@ -41,7 +41,7 @@ func (b *Builder) stories(t *track) []Story {
 // story tells one incident.
 func (b *Builder) story(t *track, g *group) Story {
 	main := g.main()
-	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.from, To: g.to, Usual: t.usual()}
+	s := Story{Lock: t.id, Format: t.format, Cause: main.cause, From: g.from, To: g.to, Usual: t.usual(), cycle: main.cycle}
 	s.Blocked, s.Clients, s.AtMost = g.cost()
 	for i := range g.faults {
 		f := &g.faults[i]
