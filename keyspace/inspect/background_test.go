@@ -571,6 +571,27 @@ func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
 	}
 }
 
+// A lock expires, a waiting client acquires it and releases it at once, and all that is read
+// later. The release message is of the second hold.
+func TestTheReleaseOfTheNextHoldIsNoneOfALockThatExpired(t *testing.T) {
+	t.Parallel()
+	admin := realServer(t)
+	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
+	var reads slowReads
+	rdb.AddHook(&reads)
+	l := started(t, rdb, announcing())
+	deadline := time.Now().Add(time.Second)
+	do(t, admin, "EVAL", "redis.call('SET', KEYS[1], 'token:1') return redis.call('PEXPIREAT', KEYS[1], ARGV[1])", 1, "lock:a", deadline.UnixMilli())
+	l.wait(t, "the hold", l.has(keyspace.Acquired, "lock:a"))
+	later := deadline.Add(500 * time.Millisecond)
+	reads.until.Store(&later)
+	time.Sleep(time.Until(deadline.Add(50 * time.Millisecond)))
+	do(t, admin, "SET", "lock:a", "token:2", "NX", "PX", 60_000)
+	do(t, admin, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', 'free:' .. KEYS[1], '')", 1, "lock:a")
+	l.wait(t, "the end", func() bool { return count(l, keyspace.Expired)+count(l, keyspace.Released) > 0 })
+	check.Equal(t, count(l, keyspace.Expired), 1, "holds that expired")
+}
+
 // A release message does not name the database. While a lock of one database expires, the
 // lock with the same key in another one is released.
 func TestAReleaseInAnotherDatabaseIsNoneOfALockThatExpires(t *testing.T) {

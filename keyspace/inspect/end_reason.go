@@ -40,7 +40,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 		return "", true, nil
 	case c.of[key].evicted:
 		return keyspace.Evicted, true, nil
-	case w.provesRelease(was.lock, c.of[key].released):
+	case w.provesRelease(was.lock, c.of[key]):
 		w.noteReleased(was.lock, c.of[key].toWaiter)
 		return keyspace.Released, true, nil
 	case before != nil && w.lostWith(before, was):
@@ -89,14 +89,20 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	return "", false, nil
 }
 
-// provesRelease reports whether a message, received at a local time, proves that a lock was
-// released; zero = there was none. A message does not name the database. If the server has
+// provesRelease reports whether a release message proves that the holds of a lock were released.
+// If another change at the deadline was reported before the message, the holds have expired, and
+// the message may be of the next one. A message does not name the database. If the server has
 // several, one at the deadline may be of the same key in another database.
-func (w *Watcher) provesRelease(l keyspace.Lock, at time.Time) bool {
-	if at.IsZero() {
-		return false
+func (w *Watcher) provesRelease(l keyspace.Lock, c change) bool {
+	expiredBy := func(local time.Time) bool {
+		return allExpiredBy(l, local.Add(w.times.clockOffset+w.tracking.slack()))
 	}
-	return w.server.databases < 2 || !allExpiredBy(l, w.reader.conn.now) || !allExpiredBy(l, at.Add(w.times.clockOffset+w.tracking.slack()))
+	switch {
+	case c.released.IsZero(), c.since.Before(c.released) && expiredBy(c.since):
+		return false
+	default:
+		return w.server.databases < 2 || !allExpiredBy(l, w.reader.conn.now) || !expiredBy(c.released)
+	}
 }
 
 // maxUnread is how long the state between two changes of a lock may stay unread. A lock has

@@ -67,8 +67,8 @@ type changes struct {
 type change struct {
 	since    time.Time // first report
 	repeated time.Time // last report, if there was more than one
-	released time.Time // last message that the lock was released; zero = none
-	toWaiter bool      // that message was published to one waiter only
+	released time.Time // first message that the lock was released; zero = none
+	toWaiter bool      // a message was published to one waiter only
 	evicted  bool      // the server evicted the key
 }
 
@@ -77,7 +77,7 @@ func (c *changes) add(key string, later change) {
 	was, known := c.of[key]
 	if known {
 		later.since, later.repeated = was.since, cmp.Or(later.repeated, later.since)
-		later.released = cmp.Or(later.released, was.released)
+		later.released = cmp.Or(was.released, later.released)
 		later.toWaiter, later.evicted = later.toWaiter || was.toWaiter, later.evicted || was.evicted
 	} else {
 		c.keys = append(c.keys, key)
