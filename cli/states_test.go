@@ -107,6 +107,7 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 	check.NoError(t, err)
 	var all []state
 	var fill func(string) string
+	commands := rdb.Pipeline()
 	for line := range strings.Lines(readText(t, file)) {
 		words := split(t, strings.TrimSpace(line))
 		if len(words) == 0 || words[0] == "#" {
@@ -129,9 +130,10 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 		case "@sub":
 			listen(t, rdb, words[1])
 		default:
-			issue(t, rdb, words)
+			commands.Do(t.Context(), anys(words)...)
 		}
 	}
+	issueAll(t, commands)
 	return all
 }
 
@@ -141,10 +143,11 @@ func loadSamples(t *testing.T, rdb *redis.Client) []state {
 	now, err := rdb.Time(t.Context()).Result()
 	check.NoError(t, err)
 	var all []state
+	commands := rdb.Pipeline()
 	for _, f := range formats.All() {
 		for _, sample := range f.Samples {
 			for _, argv := range formats.At(sample, now).Commands {
-				issue(t, rdb, argv)
+				commands.Do(t.Context(), anys(argv)...)
 			}
 			want := sample.Want
 			e := expectation{want.Key, []string{
@@ -160,6 +163,7 @@ func loadSamples(t *testing.T, rdb *redis.Client) []state {
 			all = append(all, s)
 		}
 	}
+	issueAll(t, commands)
 	return all
 }
 
@@ -175,13 +179,28 @@ func listen(t *testing.T, rdb *redis.Client, channel string) {
 
 func issue(t *testing.T, rdb *redis.Client, words []string) {
 	t.Helper()
-	args := make([]any, len(words))
-	for i, w := range words {
-		args[i] = w
-	}
-	if err := rdb.Do(context.Background(), args...).Err(); err != nil && err != redis.Nil {
+	if err := rdb.Do(context.Background(), anys(words)...).Err(); err != nil && err != redis.Nil {
 		t.Fatalf("%q: %v", words, err)
 	}
+}
+
+// issueAll sends the commands together: the TTL of some is a few seconds.
+func issueAll(t *testing.T, commands redis.Pipeliner) {
+	t.Helper()
+	sent, _ := commands.Exec(t.Context()) // each command has its own error
+	for _, cmd := range sent {
+		if err := cmd.Err(); err != nil && err != redis.Nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func anys(words []string) []any {
+	all := make([]any, len(words))
+	for i, w := range words {
+		all[i] = w
+	}
+	return all
 }
 
 // split splits a line as redis-cli does.
