@@ -52,7 +52,7 @@ two applies, and why. A scan of all keys finds the first lock under a new prefix
 of a new shape such as RANDOM:lock. It runs about once per second, and less often
 with millions of keys. Further locks appear at once. If the connection breaks,
 locktop reconnects; if the server does not answer at the end of --for, the exit code
-is 1.
+is 1. A warning tells if the first scan has not ended by then.
 
 A lock is reported as stolen only with proof: another holder has the same deadline,
 or the library publishes its releases and has published none. With other libraries, a
@@ -265,18 +265,24 @@ func (w *watcher) reportFindings() error {
 	return nil
 }
 
-// missing returns the exitError for a watch that ends while a server does not answer,
-// or nil.
+// missing returns the exitError for a watch that ends while a server does not answer, or nil.
+// It warns of a watch that ends before its first scan.
 func (w *watcher) missing() error {
 	known := w.source.Known()
-	text := unreachable(known.Nodes)
+	text, unread := unreachable(known.Nodes), ""
+	if read := known.Cost; !w.scanned && !known.Complete && read.Scanned < read.Keys {
+		unread = fmt.Sprintf("%s of %s had been read by then", humanize.Count(read.Scanned), humanize.Plural(read.Keys, "key"))
+	}
 	if !w.lostAt.IsZero() {
 		text = fmt.Sprintf("%s has not answered for %s", w.title, humanize.Duration(time.Since(w.lostAt)))
-		if read := known.Cost; !w.scanned && read.Scanned < read.Keys {
-			text += fmt.Sprintf(", and %s of %s had been read by then", humanize.Count(read.Scanned), humanize.Plural(read.Keys, "key"))
+		if unread != "" {
+			text += ", and " + unread
 		}
 	}
 	if text == "" {
+		if unread != "" {
+			w.notes.warning("the first scan goes on: %s", unread)
+		}
 		return nil
 	}
 	return &exitError{code: exitFailure, err: fmt.Errorf("incomplete: %s", text)}

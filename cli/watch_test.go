@@ -338,3 +338,18 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 		t.Errorf("what is over is complained of: %q", ended)
 	}
 }
+
+// A watch may end before its first scan: locks that it has not found are missing then.
+func TestAWatchThatEndsBeforeItsFirstScanSaysSo(t *testing.T) {
+	for complete, want := range map[bool]string{
+		false: "warning: the first scan goes on: 100 of 3,000 keys had been read by then\n",
+		true:  "",
+	} {
+		var said bytes.Buffer
+		read := keyspace.Snapshot{Complete: complete, Cost: keyspace.Cost{Scanned: 100, Keys: 3000}}
+		w := &watcher{source: &aging{known: read}, notes: messages{to: &said}}
+		check.NoError(t, w.missing())
+		check.Contains(t, said.String(), want)
+		check.Equal(t, said.Len() > 0, !complete, "it warns")
+	}
+}
