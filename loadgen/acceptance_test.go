@@ -73,7 +73,7 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 			on = five
 		}
 		all.Go(func() {
-			// By chance, one of the faults may not be applied in a short run.
+			// By chance, or on a busy machine, a short run may not have everything.
 			for try := 1; ; try++ {
 				missing := runWithFaults(t, on, third, faultyScenario(kind))
 				if len(missing) == 0 || t.Failed() {
@@ -90,7 +90,7 @@ func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 }
 
 // runWithFaults runs a scenario, checks that the lock held, also by a witness on another
-// server, and returns the faults that were not applied.
+// server, and returns what it did not have: faults, or enough holds.
 func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (missing []string) {
 	r, err := New(on, s)
 	if err != nil {
@@ -112,8 +112,11 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 		t.Errorf("%s: %d acquired, %d released; witness: %s", s.Lock.Kind, m.Acquired, m.Released, seen)
 	}
 	checkSums(t, m)
-	if m.Violations.Overlap.Count+m.Violations.LateWork.Count+m.Violations.AcceptedStaleWrites+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || m.Acquired < 30 || !m.Verdict(s).Safe {
+	if m.Violations.Overlap.Count+m.Violations.LateWork.Count+m.Violations.AcceptedStaleWrites+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || !m.Verdict(s).Safe {
 		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
+	}
+	if m.Acquired < 30 { // the machine is busy
+		missing = append(missing, "30 holds")
 	}
 	struck := map[FaultKind]int{}
 	for _, e := range r.Events(0) {
