@@ -55,11 +55,11 @@ func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 	}
 }
 
-// listed runs list --json and returns the locks by key. No key may appear
-// twice.
+// listed runs list --json and returns the locks by key. No key may appear twice. It does not pause
+// for the server, because some locks expire soon.
 func listed(t *testing.T, addr string, flags ...string) map[string]any {
 	t.Helper()
-	d := json.NewDecoder(strings.NewReader(run(t, append([]string{"list", "--json", "-u", "redis://" + addr}, flags...)...)))
+	d := json.NewDecoder(strings.NewReader(run(t, append([]string{"list", "--json", "--budget", "full", "-u", "redis://" + addr}, flags...)...)))
 	d.UseNumber()
 	var doc any
 	check.NoError(t, d.Decode(&doc))
