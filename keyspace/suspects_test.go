@@ -64,7 +64,7 @@ func (s *simulated) list(ids []int64) []Client {
 			ids = append(ids, int64(i+1))
 		}
 	}
-	var all []Client
+	all := make([]Client, 0, len(ids))
 	for _, id := range ids {
 		c := s.clients[id-1]
 		one := Client{ID: id, Command: c.command, Age: s.now.Truncate(time.Second), Idle: s.now.Truncate(time.Second) - c.last.Truncate(time.Second), Commands: -1}

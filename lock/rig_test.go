@@ -231,7 +231,7 @@ func TestMain(m *testing.M) {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
 	logging.Disable() // go-redis logs every failed connection
-	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 32})
+	goleak.VerifyTestMain(server.Tests{M: m, Parallel: testtier.Size(12, 32, 32)})
 }
 
 // until waits until true returns true: it asks every millisecond, and after 50 ms of a real clock

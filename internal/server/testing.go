@@ -35,8 +35,7 @@ type Tests struct {
 	Parallel int                    // how many parallel tests run at the same time; at most four under the race detector
 }
 
-// Run runs the tests. [ForTest] gives the server of a test to a later one. Garbage collections are
-// rarer, because the embedded server allocates an interpreter for every script.
+// Run runs the tests. [ForTest] gives the server of a test to a later one.
 func (ts Tests) Run() int {
 	tune(ts.Parallel)
 	idle.keep()
@@ -53,7 +52,6 @@ func tune(parallel int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
 		panic(err)
 	}
-	debug.SetGCPercent(400)
 }
 
 // ForTest starts a redis-server with further arguments. The server ends with the test.

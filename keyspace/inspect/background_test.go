@@ -354,6 +354,7 @@ func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool)
 // Without HELLO a connection stays in RESP2. Such a server accepts CLIENT
 // TRACKING and then sends nothing.
 func TestWithoutHelloTheWatcherDoesNotWaitForPushes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		args []string

@@ -49,7 +49,7 @@ func (e endless) Read(p []byte) (int, error) { return copy(p, e.line), nil }
 func TestMonitorReceivesNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	q := MonitorQuery{Key: "a", Tokens: []string{"b"}}
-	for _, line := range []string{"+1.0 [0 x] \"GET\" \"c\"\r\n", "without an end"} {
+	for _, line := range []string{"+1.0 [0 x] \"GET\" \"" + strings.Repeat("c", 1000) + "\"\r\n", strings.Repeat("without an end", 100)} {
 		counted := &counter{from: endless{line}}
 		_, err := q.read(bufio.NewReaderSize(counted, 4096))
 		check.True(t, err != nil && strings.Contains(err.Error(), "64 MiB"), "the error is %v", err)

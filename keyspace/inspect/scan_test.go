@@ -502,8 +502,9 @@ func TestDeniedCommandsAreReported(t *testing.T) {
 // The type of a key is guessed from its name, and the guess is checked.
 func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 	t.Parallel()
+	rdb := realServer(t)
 	for _, typ := range []string{"RPUSH", "SADD", "SET", "HSET"} {
-		rdb := realServer(t)
+		do(t, rdb, "FLUSHALL")
 		p := rdb.Pipeline()
 		for i := range 5000 {
 			argv := []any{typ, fmt.Sprintf("item:%d", i), "a"}
@@ -588,7 +589,7 @@ func TestAScanWithRetriesContinuesAfterABusyServer(t *testing.T) {
 		pages = append(pages, s.Cost.Scanned)
 		once.Do(func() {
 			release := occupy(t, rdb)
-			time.AfterFunc(100*time.Millisecond, release)
+			time.AfterFunc(50*time.Millisecond, release)
 		})
 	}
 	s := scan(t, rdb, o)

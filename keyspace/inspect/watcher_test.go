@@ -214,7 +214,7 @@ func TestSnapshotsAreNeverChanged(t *testing.T) {
 // The test runs an hour in fake time, or a quarter in the first tier: a lock with a TTL of 1 min that is
 // acquired again when it expires, and one that is renewed all the time.
 func TestAnHourOfWatching(t *testing.T) {
-	seconds := testtier.Size(900, 3600, 3600)
+	seconds := testtier.Size(540, 3600, 3600)
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()
 		defer embedded.Close()

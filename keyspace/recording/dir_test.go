@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,14 +53,15 @@ func recordDir(t *testing.T, all []keyspace.Snapshot) string {
 }
 
 // hour returns a snapshot per 4 s of about an hour: three segments, the first two with 300.
-func hour(seed uint64) []keyspace.Snapshot {
-	c := newChurn(seed)
+// The tests share the snapshots.
+var hour = sync.OnceValue(func() []keyspace.Snapshot {
+	c := newChurn(1)
 	var all []keyspace.Snapshot
 	for range 750 {
 		all = append(all, c.next(4*time.Second, 12))
 	}
 	return all
-}
+})
 
 // atDir returns the snapshot of a moment, which must not fail.
 func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
@@ -70,13 +72,13 @@ func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
 
 func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
 	t.Parallel()
-	all := hour(1)
+	all := hour()
 	r := openDir(t, recordDir(t, all))
 	last := len(all) - 1
 	if first, end := r.Span(); !first.Equal(all[0].At) || !end.Equal(all[last].At) || len(r.segments) != 3 {
 		t.Errorf("%d segments from %v to %v", len(r.segments), first, end)
 	}
-	for i := range 40 {
+	for i := range testtier.Size(12, 40, 40) {
 		want := all[(i*317)%len(all)] // back and forth
 		sameToTheSecond(t, atDir(t, r, want.At.Add(time.Millisecond), time.Time{}), want)
 	}
@@ -96,7 +98,7 @@ func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
 
 func TestADirectoryHasTheEventsSinceAMoment(t *testing.T) {
 	t.Parallel()
-	all := hour(2)
+	all := hour()
 	r := openDir(t, recordDir(t, all))
 	for _, span := range [][2]int{{290, 320}, {10, 20}, {299, 300}, {300, 301}, {748, 749}, {5, 600}} {
 		var want keyspace.Snapshot
@@ -142,7 +144,7 @@ func TestOnlyTheOwnerCanReadADirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no such permissions")
 	}
-	dir := recordDir(t, hour(4)[:10])
+	dir := recordDir(t, hour()[:10])
 	for _, name := range []string{".", "*"} {
 		files, err := filepath.Glob(filepath.Join(dir, name))
 		if err != nil || len(files) == 0 {
@@ -158,7 +160,7 @@ func TestOnlyTheOwnerCanReadADirectory(t *testing.T) {
 func TestTokensAreNotRecordedUnasked(t *testing.T) {
 	dir := t.TempDir()
 	w, _ := newDirWriter(t, dir, DirOptions{})
-	all := hour(5)[:30]
+	all := hour()[:30]
 	for _, s := range all {
 		w.Add(s)
 	}
@@ -180,7 +182,7 @@ func TestOnlyOneWriterUsesADirectory(t *testing.T) {
 
 func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	t.Parallel()
-	all := hour(6)
+	all := hour()
 	dir := recordDir(t, all[:100])
 	w, _ := newDirWriter(t, dir, DirOptions{Tokens: true})
 	for _, s := range all[200:300] {
@@ -204,7 +206,7 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 
 func TestOldSegmentsAreDeleted(t *testing.T) {
 	t.Parallel()
-	all := hour(7)
+	all := hour()
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "mine.lockrec")
 	check.NoError(t, os.WriteFile(foreign, []byte("a file of the user"), 0o600))
@@ -234,9 +236,9 @@ func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
 	t.Parallel()
 	c := newChurn(8)
 	dir := t.TempDir()
-	const limit = 100 << 10
+	const limit = 50 << 10
 	w, reports := newDirWriter(t, dir, DirOptions{KeepSize: limit})
-	for range 700 {
+	for range 350 {
 		w.Add(c.next(time.Second, 60))
 		size := int64(0)
 		for _, name := range segmentsOf(t, dir) {
@@ -271,7 +273,7 @@ func (d smallDisk) Write(b []byte) (int, error) {
 
 func TestAFullDiskIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	all := hour(9)
+	all := hour()[:500]
 	dir := t.TempDir()
 	w, reports := newDirWriter(t, dir, DirOptions{Tokens: true})
 	left, attempts := 20_000, 0
@@ -299,7 +301,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 	}
 	check.NoError(t, errors.Join(w.Err(), w.Close()))
 	r := openDir(t, dir)
-	for _, i := range []int{full - 2, full + 115, 749} {
+	for _, i := range []int{full - 2, full + 115, 499} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
 	}
 	atDir(t, r, all[full+50].At, time.Time{})
@@ -310,7 +312,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 }
 
 func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
-	all := hour(10)
+	all := hour()
 	parent := filepath.Join(t.TempDir(), "parent")
 	check.NoError(t, os.WriteFile(parent, nil, 0o600))
 	dir := filepath.Join(parent, "box")
@@ -329,7 +331,7 @@ func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
 
 func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 	t.Parallel()
-	all := hour(11)
+	all := hour()
 	whole := os.DirFS(recordDir(t, all))
 	for name, damage := range map[string]func([]byte) []byte{
 		"a bit in the full state": func(b []byte) []byte { return flipped(b, segmentPrefix+100) },
@@ -345,7 +347,7 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 			text := check.Must(os.ReadFile(middle))(t)
 			check.NoError(t, os.WriteFile(middle, damage(text), 0o600))
 			r := openDir(t, dir)
-			for _, i := range []int{150, 675, 297, 599} {
+			for _, i := range []int{20, 625, 297, 599} {
 				got := atDir(t, r, all[i].At, time.Time{})
 				if i == 599 { // at the end of the damaged segment
 					named := r.Damage() != nil && strings.Contains(r.Damage().Error(), filepath.Base(middle))
@@ -357,7 +359,7 @@ func TestADamagedSegmentDoesNotAffectTheOthers(t *testing.T) {
 				sameToTheSecond(t, got, all[i])
 			}
 			var shown time.Time
-			for _, want := range all[250:725] { // playing goes on after the damage
+			for _, want := range all[290:625] { // playing goes on after the damage
 				got := atDir(t, r, want.At, shown)
 				shown = want.At
 				if want.At.After(all[600].At) {

@@ -187,7 +187,7 @@ func TestAFileHasEveryRenewal(t *testing.T) {
 	t.Parallel()
 	c := newChurn(7)
 	var all []keyspace.Snapshot
-	for range 150 {
+	for range 60 {
 		all = append(all, c.next(time.Second, 60))
 	}
 	r := open(t, record(t, all))

@@ -146,7 +146,7 @@ func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
 
 func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(testtier.Size(2, 6, 6)) {
+	for seed := range uint64(testtier.Size(1, 6, 6)) {
 		c := newChurn(seed)
 		var all []keyspace.Snapshot
 		for range 150 {
