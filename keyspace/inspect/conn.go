@@ -71,6 +71,15 @@ func (c *meteredConn) send(ctx context.Context, what string, p redis.Pipeliner) 
 	return nil
 }
 
+// dials returns how many connections the pools have dialed because they had no idle one.
+func (c *meteredConn) dials() uint32 {
+	s := c.rdb.PoolStats()
+	if s.PipelineStats == nil {
+		return s.Misses
+	}
+	return s.Misses + s.PipelineStats.Misses
+}
+
 // checkRunID returns errRestarted if the server has another run ID, as far as it
 // reports one. The pool replaces broken connections without an error, so a restart may
 // not show otherwise.

@@ -45,14 +45,15 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	return nil
 }
 
-// verifyServer checks after a disconnect that the server is the same process. On
-// another process, the reasons of ended holds are unknown.
+// verifyServer checks after a disconnect, also of a connection of the pool, that the server is the
+// same process. On another process, the reasons of ended holds are unknown.
 func (w *Watcher) verifyServer(ctx context.Context) error {
 	w.tracking.reap()
-	if !w.tracking.disconnected {
+	dials := w.reader.conn.dials()
+	if !w.tracking.disconnected && dials == w.tracking.verifiedDials {
 		return nil
 	}
-	w.tracking.disconnected = false
+	w.tracking.disconnected, w.tracking.verifiedDials = false, dials
 	return w.reader.conn.checkRunID(ctx, w.server.info.RunID)
 }
 
@@ -103,6 +104,9 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) err
 	w.noteRead(began)
 	if w.reader.conn.cost.Commands > asked { // otherwise the time is old
 		w.syncClock(began)
+		if err := w.verifyServer(ctx); err != nil {
+			return err
+		}
 	}
 	for _, key := range w.reader.notLocks {
 		w.locks.ignored[key] = began

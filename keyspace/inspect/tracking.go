@@ -37,6 +37,7 @@ type tracking struct {
 	pending          changes // changes that were received and not read
 	resync           bool    // a report may have been lost: all locks must be read
 	disconnected     bool    // a connection was lost: the server may be another process
+	verifiedDials    uint32  // dials of the pool when the server was checked last
 	trackErr         error   // why the server does not report changes
 	useNotifications bool    // keyspace notifications are used in place of tracking
 
