@@ -379,33 +379,48 @@ func existsInProject(command string) error {
 		return errors.New("it names no package")
 	}
 	pkg := filepath.Join(dir, strings.TrimSuffix(words[packages], "..."))
-	sources, err := filepath.Glob(filepath.Join(pkg, "*.go"))
-	if err != nil || len(sources) == 0 && filepath.Base(pkg) != "peers" {
+	source, err := sourceOf(pkg)
+	if err != nil || source == "" && filepath.Base(pkg) != "peers" {
 		return fmt.Errorf("there is no package in %s: %w", pkg, err)
-	}
-	var source strings.Builder
-	for _, name := range sources {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		source.Write(text)
 	}
 	for i, word := range words {
 		flag, isFlag := strings.CutPrefix(word, "-")
 		switch {
 		case goCommand == "run" && isFlag && i > packages:
-			if !compiled(`flag\.\w+\((?:&[\w.]+, )?"` + regexp.QuoteMeta(flag) + `"`).MatchString(source.String()) {
+			if !compiled(`flag\.\w+\((?:&[\w.]+, )?"` + regexp.QuoteMeta(flag) + `"`).MatchString(source) {
 				return fmt.Errorf("%s has no flag -%s", pkg, flag)
 			}
 		case goCommand == "test" && word == "-run" && words[i+1] != "^$":
-			if !compiled(`func Test\w*` + strings.TrimPrefix(words[i+1], "Test")).MatchString(source.String()) {
+			if !compiled(`func Test\w*` + strings.TrimPrefix(words[i+1], "Test")).MatchString(source) {
 				return fmt.Errorf("%s has no test %s", pkg, words[i+1])
 			}
 		}
 	}
 	return nil
 }
+
+// sourceOf returns the text of the files of a package. It reads them once.
+func sourceOf(pkg string) (string, error) {
+	if known, ok := packages.Load(pkg); ok {
+		return known.(string), nil
+	}
+	names, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	var all []byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, text...)
+	}
+	packages.Store(pkg, string(all))
+	return string(all), nil
+}
+
+var packages sync.Map // of sourceOf, by the folder
 
 // makeHas returns an error unless a makefile has the targets and variables of a command.
 func makeHas(dir string, words []string) error {
