@@ -386,17 +386,15 @@ func eventually(t *testing.T, holds func() bool) {
 	within(t, patience, holds)
 }
 
-// within waits until a condition holds, at most for some time.
+// within waits until a condition holds, at most for some time. The pause between two looks grows
+// with the time that has passed, because a look may cost a process.
 func within(t *testing.T, limit time.Duration, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(limit)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
+	for began := time.Now(); !holds(); {
+		passed := time.Since(began)
+		if passed > limit {
 			t.Fatalf("it does not come about within %v", limit)
 		}
+		time.Sleep(min(max(passed/8, 5*time.Millisecond), 50*time.Millisecond))
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
@@ -75,7 +77,7 @@ func fenced(text, page, label string) (all []docBlock) {
 
 // bare returns a command without its comment.
 func bare(command string) string {
-	return strings.TrimSpace(regexp.MustCompile(`(^|\s)#.*`).ReplaceAllString(command, ""))
+	return strings.TrimSpace(compiled(`(^|\s)#.*`).ReplaceAllString(command, ""))
 }
 
 // contribLine is how files of contrib mention a command: as that of a unit, in an alert, in
@@ -98,7 +100,7 @@ func contribCommands(t *testing.T) (all []docBlock) {
 			if strings.HasSuffix(command, "`") {
 				continue // the name of a command
 			}
-			command = strings.TrimSpace(regexp.MustCompile(`\{\{.*`).ReplaceAllString(command, ""))
+			command = strings.TrimSpace(compiled(`\{\{.*`).ReplaceAllString(command, ""))
 			all = append(all, docBlock{file, 1 + strings.Count(text[:at[2]], "\n"), []string{command}})
 		}
 	}
@@ -161,7 +163,7 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 	for _, block := range docBlocks(t) {
 		for _, command := range block.commands {
 			text := bare(command)
-			if regexp.MustCompile(docProject).MatchString(text) {
+			if compiled(docProject).MatchString(text) {
 				project++
 				if err := existsInProject(text); err != nil {
 					t.Errorf("%s: %s: %v", block, text, err)
@@ -171,7 +173,7 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 			if rule := docRuleFor(text); rule != nil {
 				run++
 				used[rule.command] = true
-				if regexp.MustCompile(`^(\S*locktop|go run \.|for) `).MatchString(text) {
+				if compiled(`^(\S*locktop|go run \.|for) `).MatchString(text) {
 					if err := existsInLocktop(text); err != nil {
 						t.Errorf("%s: %s: %v", block, text, err)
 					}
@@ -180,7 +182,7 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 			}
 			found := false
 			for _, e := range docExemptions {
-				if found = regexp.MustCompile(e.command).MatchString(text); found {
+				if found = compiled(e.command).MatchString(text); found {
 					exempt++
 					used[e.command] = true
 					break
@@ -229,7 +231,7 @@ func TestEveryBlockOfCommandsHasALabel(t *testing.T) {
 		}
 		for _, block := range fenced(text, page, "") {
 			known := slices.ContainsFunc(docNotCommands, func(e docExemption) bool {
-				fits := regexp.MustCompile(e.command).MatchString(block.commands[0])
+				fits := compiled(e.command).MatchString(block.commands[0])
 				used[e.command] = used[e.command] || fits
 				return fits
 			})
@@ -254,16 +256,16 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 		if page == "CHANGELOG.md" {
 			continue // it is about the past
 		}
-		text := regexp.MustCompile("(?ms)^ *```.*?^ *```").ReplaceAllString(readText(t, "../"+page), "")
-		for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
+		text := compiled("(?ms)^ *```.*?^ *```").ReplaceAllString(readText(t, "../"+page), "")
+		for _, span := range compiled("`([^`]+)`").FindAllStringSubmatch(text, -1) {
 			command := strings.Join(strings.Fields(span[1]), " ")
 			switch {
-			case regexp.MustCompile(docProject).MatchString(command):
+			case compiled(docProject).MatchString(command):
 				count++
 				if err := existsInProject(command); err != nil {
 					t.Errorf("%s: %s: %v", page, command, err)
 				}
-			case regexp.MustCompile(`^(sudo )?(\./)?locktop |^go run \. `).MatchString(command):
+			case compiled(`^(sudo )?(\./)?locktop |^go run \. `).MatchString(command):
 				count++
 				if err := existsInLocktop(command); err != nil {
 					t.Errorf("%s: %s: %v", page, command, err)
@@ -282,7 +284,7 @@ func TestTheExamplesOfTheHelpExist(t *testing.T) {
 	root := Documentation()
 	for _, cmd := range append(root.Commands(), root) {
 		for _, example := range strings.Split(cmd.Example, "\n") {
-			example = regexp.MustCompile(`(\S)   *.*`).ReplaceAllString(strings.TrimSpace(example), "$1")
+			example = compiled(`(\S)   *.*`).ReplaceAllString(strings.TrimSpace(example), "$1")
 			for part := range strings.SplitSeq(example, ";") {
 				part = strings.TrimSpace(part)
 				if _, after, loop := strings.Cut(part, "locktop "); loop {
@@ -299,10 +301,32 @@ func TestTheExamplesOfTheHelpExist(t *testing.T) {
 	}
 }
 
+// compiled is regexp.MustCompile for a pattern that many commands are compared with.
+func compiled(pattern string) *regexp.Regexp {
+	known, ok := patterns.Load(pattern)
+	if !ok {
+		known, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
+	}
+	return known.(*regexp.Regexp)
+}
+
+var patterns sync.Map // of compiled, by the pattern
+
+// documented returns the command line. parsing guards its flags, which are set by each command that is
+// looked up.
+var (
+	parsing    sync.Mutex
+	documented = sync.OnceValue(func() *cobra.Command {
+		root := Documentation()
+		root.InitDefaultHelpCmd()
+		return root
+	})
+)
+
 // existsInLocktop returns an error unless locktop has the command and its flags, and takes
 // that number of arguments. It looks only at the text before a pipe or a redirection.
 func existsInLocktop(command string) error {
-	words, err := shell.Split(bare(regexp.MustCompile(` [|>&] .*`).ReplaceAllString(command, "")))
+	words, err := shell.Split(bare(compiled(` [|>&] .*`).ReplaceAllString(command, "")))
 	if err != nil {
 		return err
 	}
@@ -316,8 +340,9 @@ func existsInLocktop(command string) error {
 			break
 		}
 	}
-	root := Documentation()
-	root.InitDefaultHelpCmd()
+	parsing.Lock()
+	defer parsing.Unlock()
+	root := documented()
 	cmd, rest, err := root.Find(words)
 	if err != nil {
 		return err
@@ -354,33 +379,48 @@ func existsInProject(command string) error {
 		return errors.New("it names no package")
 	}
 	pkg := filepath.Join(dir, strings.TrimSuffix(words[packages], "..."))
-	sources, err := filepath.Glob(filepath.Join(pkg, "*.go"))
-	if err != nil || len(sources) == 0 && filepath.Base(pkg) != "peers" {
+	source, err := sourceOf(pkg)
+	if err != nil || source == "" && filepath.Base(pkg) != "peers" {
 		return fmt.Errorf("there is no package in %s: %w", pkg, err)
-	}
-	var source strings.Builder
-	for _, name := range sources {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		source.Write(text)
 	}
 	for i, word := range words {
 		flag, isFlag := strings.CutPrefix(word, "-")
 		switch {
 		case goCommand == "run" && isFlag && i > packages:
-			if !regexp.MustCompile(`flag\.\w+\((?:&[\w.]+, )?"` + regexp.QuoteMeta(flag) + `"`).MatchString(source.String()) {
+			if !compiled(`flag\.\w+\((?:&[\w.]+, )?"` + regexp.QuoteMeta(flag) + `"`).MatchString(source) {
 				return fmt.Errorf("%s has no flag -%s", pkg, flag)
 			}
 		case goCommand == "test" && word == "-run" && words[i+1] != "^$":
-			if !regexp.MustCompile(`func Test\w*` + strings.TrimPrefix(words[i+1], "Test")).MatchString(source.String()) {
+			if !compiled(`func Test\w*` + strings.TrimPrefix(words[i+1], "Test")).MatchString(source) {
 				return fmt.Errorf("%s has no test %s", pkg, words[i+1])
 			}
 		}
 	}
 	return nil
 }
+
+// sourceOf returns the text of the files of a package. It reads them once.
+func sourceOf(pkg string) (string, error) {
+	if known, ok := packages.Load(pkg); ok {
+		return known.(string), nil
+	}
+	names, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	var all []byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, text...)
+	}
+	packages.Store(pkg, string(all))
+	return string(all), nil
+}
+
+var packages sync.Map // of sourceOf, by the folder
 
 // makeHas returns an error unless a makefile has the targets and variables of a command.
 func makeHas(dir string, words []string) error {
@@ -394,7 +434,7 @@ func makeHas(dir string, words []string) error {
 		if isVariable {
 			pattern = `\$\(` + variable + `\)`
 		}
-		if !regexp.MustCompile(pattern).Match(text) {
+		if !compiled(pattern).Match(text) {
 			return fmt.Errorf("the makefile has no %s", word)
 		}
 	}

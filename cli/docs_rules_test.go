@@ -1,7 +1,5 @@
 package cli
 
-import "regexp"
-
 // docWay is how the test runs a command of the docs.
 type docWay int
 
@@ -105,7 +103,7 @@ var docRules = []docRule{
 // docRuleFor returns the rule for a command, or nil.
 func docRuleFor(command string) *docRule {
 	for i, r := range docRules {
-		if regexp.MustCompile(r.command).MatchString(bare(command)) {
+		if compiled(r.command).MatchString(bare(command)) {
 			return &docRules[i]
 		}
 	}

@@ -38,7 +38,8 @@ func subset(of *pflag.FlagSet, keep func(name string) bool) *pflag.FlagSet {
 func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
 	for _, set := range sets {
-		set.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{section: {set.Name()}} })
+		of := map[string][]string{section: {set.Name()}}
+		set.VisitAll(func(f *pflag.Flag) { f.Annotations = of })
 		cmd.Flags().AddFlagSet(set)
 	}
 	for name, values := range map[string]func() []string{

@@ -48,7 +48,7 @@ func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[strin
 // Promise P11.
 func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	clients := testtier.Size(12, 12, 200)
+	clients := testtier.Size(6, 12, 200)
 	addr := server.ForTest(t).Addr()
 	rdb := clientWith(t, redis.Options{Addr: addr, PoolSize: 50})
 	ctx, stop := context.WithCancel(t.Context())

@@ -158,6 +158,7 @@ func TestDoctorIsContentWithASoundServer(t *testing.T) {
 
 // Each server of a Redlock removes the token that was seen, and no other.
 func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
+	rig := server.IndependentForTest(t, 3)
 	for _, c := range []struct {
 		name string
 		have []string // the token on each server
@@ -167,8 +168,8 @@ func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
 		{"left over on one server", []string{"", token, ""}, []string{"", "", ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rig := server.IndependentForTest(t, len(c.have))
 			for i, addr := range nodesOf(rig) {
+				send(t, addr, "FLUSHALL")
 				if c.have[i] != "" {
 					send(t, addr, "SET", "lock:a", c.have[i], "PX", "60000")
 				}

@@ -11,12 +11,12 @@ import (
 	"locktop/keyspace/recording"
 )
 
-// aDay records a day into a directory, one snapshot per minute: the count of the lock is the
+// aDay records a day into a directory, one snapshot per step: the count of the lock is the
 // number of seconds since the begin.
-func aDay(t *testing.T) (dir string, begin time.Time) {
+func aDay(t *testing.T, step time.Duration) (dir string, begin time.Time) {
 	t.Helper()
 	dir, begin = t.TempDir(), time.Date(2026, 11, 21, 4, 0, 0, 0, time.Local)
-	recordSpan(t, dir, begin, time.Minute, 24*time.Hour)
+	recordSpan(t, dir, begin, step, 24*time.Hour)
 	return dir, begin
 }
 
@@ -40,7 +40,7 @@ func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Durat
 
 func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 	t.Parallel()
-	dir, begin := aDay(t)
+	dir, begin := aDay(t, time.Minute)
 	r := openRecording(t, dir)
 	for at, want := range map[string]time.Duration{
 		"":                    24*time.Hour - replayFromEnd,
@@ -79,7 +79,7 @@ func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 
 func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 	t.Parallel()
-	dir, begin := aDay(t)
+	dir, begin := aDay(t, 12*time.Minute)
 	segments, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
 	if err != nil || len(segments) == 0 {
 		t.Fatal(segments, err)
@@ -104,7 +104,7 @@ func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 
 func TestADirectoryIsShownOnTheScreen(t *testing.T) {
 	t.Parallel()
-	dir, begin := aDay(t)
+	dir, begin := aDay(t, 12*time.Minute)
 	var w *recording.DirWriter
 	eventually(t, func() bool { // a process that begins at this moment may have the files of aDay
 		var err error

@@ -232,7 +232,7 @@ func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	var h oracle.History
 	r.Record(&h)
 	running(t, r)
-	want := int64(testtier.Size(1_000, 10_000, 10_000))
+	want := int64(testtier.Size(500, 10_000, 10_000))
 	until(t, r, "the acquisitions", func(m Metrics) bool { return m.Acquired >= want })
 	stop(t, r)
 	if p := h.Prove(time.Minute); !p.Sound || p.Holds < want {

@@ -16,12 +16,12 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		before := r.Metrics()
 		s := r.Scenario()
-		s.Clients, s.Hold, s.Think = 6, Const(40*time.Millisecond), Const(40*time.Millisecond)
+		s.Clients, s.Hold, s.Think = 6, Const(150*time.Millisecond), Const(150*time.Millisecond)
 		check.NoError(t, r.Apply(s))
 		time.Sleep(10 * time.Second) // the holds that were chosen before last 4 s if all want one key
 		m := r.Metrics()
 		checkSums(t, m)
-		if !m.Began.Equal(before.Began) || m.Clients.Total != 6 || m.Acquired < before.Acquired+150 {
+		if !m.Began.Equal(before.Began) || m.Clients.Total != 6 || m.Acquired < before.Acquired+50 { // 20 at the old rate
 			t.Errorf("%d clients acquired %d, then %d", m.Clients.Total, before.Acquired, m.Acquired)
 		}
 		check.Equal(t, r.Scenario().Keys.Prefix, s.Keys.Prefix, "the keys changed to")
@@ -77,11 +77,11 @@ func TestAnImpossibleFaultIsRefused(t *testing.T) {
 
 func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// With so many keys, no client waits for one that has a fault.
-		r := started(t, piped(t), Scenario{Clients: 5, Keys: Keys{N: 100_000}, Hold: Const(time.Second), Think: Const(10 * time.Millisecond)})
+		// With this seed, no client waits for one that has a fault.
+		r := started(t, piped(t), Scenario{Clients: 5, Keys: Keys{N: 1000}, Seed: 1, Hold: Const(time.Second), Think: Const(10 * time.Millisecond)})
 		time.Sleep(5 * time.Second)
 		for client, f := range map[int]Fault{
-			1: {Kind: Freeze, For: time.Minute}, 2: {Kind: Crash}, 4: {Kind: Partition, For: time.Minute},
+			1: {Kind: Freeze, For: 20 * time.Second}, 2: {Kind: Crash}, 4: {Kind: Partition, For: 20 * time.Second},
 		} {
 			f.Client = client
 			check.NoError(t, r.Inject(f))
@@ -101,9 +101,9 @@ func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 		if seen[Freeze] != 1 || seen[Crash] != 2 || seen[Partition] != 4 {
 			t.Errorf("events tell of %v", seen)
 		}
-		time.Sleep(3 * time.Minute)
+		time.Sleep(40 * time.Second)
 		if c := r.Metrics().Clients.States; c[0] > Inside || c[1] != Dead || c[3] > Inside {
-			t.Errorf("minutes later: %v", c)
+			t.Errorf("after the faults: %v", c)
 		}
 	})
 }

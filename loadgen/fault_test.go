@@ -34,7 +34,7 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 			Clients: 8, Keys: Keys{N: 3}, Lock: Lock{TTL: 2 * time.Second}, Seed: 1,
 			Hold: Exp(300 * time.Millisecond), Think: Exp(300 * time.Millisecond),
 		})
-		for range 5 {
+		for range testtier.Size(2, 5, 5) {
 			time.Sleep(5 * time.Second)
 			link.Freeze()
 			time.Sleep(3 * time.Second)

@@ -15,8 +15,8 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		compared := Scenario{
-			Lock: Lock{Kind: Mutex, Wait: Wait{Poll: 5 * time.Millisecond}}, Versus: []Lock{{Kind: Mutex}, {Kind: Fair}},
-			Keys: Keys{Pick: PickOne, N: 1}, Clients: 3, Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
+			Lock: Lock{Kind: Mutex, Wait: Wait{Poll: 20 * time.Millisecond}}, Versus: []Lock{{Kind: Mutex}, {Kind: Fair}},
+			Keys: Keys{Pick: PickOne, N: 1}, Clients: 3, Hold: Const(8 * time.Millisecond), Think: Const(20 * time.Millisecond),
 		}
 		g := check.Must(NewGroup(Servers{Redis: rdb}, compared))(t)
 		defer func() {

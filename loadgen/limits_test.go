@@ -137,7 +137,7 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	} {
 		t.Run(string(f.Kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(10 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
+				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(50 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
 				s.Faults[0].At, s.Faults[0].Client = time.Second, 2
 				if f.Kind == Skew {
 					s.Lock.Kind = "classic/getset"
@@ -168,7 +168,7 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 	} {
 		t.Run(string(f.Kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(10 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
+				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(50 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
 				s.Faults[0].At, s.Faults[0].Client, s.Faults[0].For = time.Second, 2, 10*time.Second
 				if f.Kind == Skew {
 					s.Lock.Kind = "classic/getset"

@@ -140,7 +140,7 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 				r := check.Must(New(Servers{Redis: piped(t)}, shares[0]))(t)
 				r.Join(1)
 				running(t, r)
-				time.Sleep(5 * time.Second)
+				time.Sleep(3 * time.Second)
 				check.AtMost(t, shares[0].victims(), 2, "%s: clients of 2 with connections of their own", f.Kind)
 				stop(t, r)
 				checkSums(t, r.Metrics())

@@ -225,7 +225,7 @@ func TestTheEndOfAWarmUpReachesTheMergedFigures(t *testing.T) {
 // A snapshot that no run sends is refused, and changes nothing.
 func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(10 * time.Millisecond), Think: Const(10 * time.Millisecond)})
+		all := join(t, 2, Scenario{Clients: 4, Keys: Keys{N: 1}, Hold: Const(50 * time.Millisecond), Think: Const(50 * time.Millisecond)})
 		var m Merger
 		time.Sleep(2500 * time.Millisecond)
 		for i, r := range all.runs {

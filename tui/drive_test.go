@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -75,22 +74,31 @@ func (d *driver) run(cmd tea.Cmd) {
 }
 
 // settle delivers messages until nothing more happens without the clock
-// advancing.
+// advancing. Then it checks the frame, unless nothing was delivered.
 func (d *driver) settle() *driver {
 	d.t.Helper()
-	for {
+	for delivered := false; ; delivered = true {
 		synctest.Wait()
 		select {
 		case msg := <-d.msgs:
-			d.deliver(msg)
+			d.update(msg)
 		default:
+			if delivered {
+				d.checkShape()
+			}
 			return d
 		}
 	}
 }
 
+// deliver delivers what a user does, and checks the frame after it.
 func (d *driver) deliver(msg tea.Msg) {
 	d.t.Helper()
+	d.update(msg)
+	d.checkShape()
+}
+
+func (d *driver) update(msg tea.Msg) {
 	switch msg := msg.(type) {
 	case nil:
 	case tea.BatchMsg:
@@ -105,7 +113,6 @@ func (d *driver) deliver(msg tea.Msg) {
 		d.cleared = d.cleared || msg == tea.ClearScreen()
 		_, cmd := d.app.Update(msg)
 		d.run(cmd)
-		d.checkShape()
 	}
 }
 
@@ -151,8 +158,8 @@ func faultOf(frame string, w, h int) string {
 // except visible runes and SGR sequences.
 func measured(line string) (width int, fault string) {
 	for line != "" {
-		if line[0] == '\x1b' && sgr.MatchString(line) {
-			line = line[len(sgr.FindString(line)):]
+		if rest, ok := cutSGR(line); ok {
+			line = rest
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(line)
@@ -169,8 +176,14 @@ func measured(line string) (width int, fault string) {
 	return width, ""
 }
 
-// sgr matches an SGR sequence at the beginning of a line.
-var sgr = regexp.MustCompile(`^\x1b\[[0-9;]*m`)
+// cutSGR removes an SGR sequence from the beginning of a line.
+func cutSGR(line string) (rest string, ok bool) {
+	args, ok := strings.CutPrefix(line, "\x1b[")
+	if !ok {
+		return line, false
+	}
+	return strings.CutPrefix(strings.TrimLeft(args, "0123456789;"), "m")
+}
 
 func (d *driver) size(w, h int) *driver {
 	d.t.Helper()
@@ -429,6 +442,7 @@ func sampleServer() *fakeServer {
 
 // fakeLoad is a load that only returns what the test sets.
 type fakeLoad struct {
+	usual    loadgen.Scenario // without s
 	mu       sync.Mutex
 	m        loadgen.Metrics
 	clients  int
@@ -479,12 +493,20 @@ func (g *fakeLoad) Metrics() loadgen.Metrics {
 func (g *fakeLoad) Scenario() loadgen.Scenario {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.s != nil {
+	switch {
+	case g.s != nil:
 		return *g.s
+	case g.usual.Name == "":
+		g.usual = hotKey(g.clients)
 	}
+	return g.usual
+}
+
+// hotKey returns the scenario of a load that no test has given another.
+func hotKey(clients int) loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "hot-key", Caption: "Twenty clients fight over three keys. Each holds one for a moment, then thinks.",
-		Clients: g.clients, Keys: loadgen.Keys{N: 3, Prefix: "load:{0}:"}, Lock: loadgen.Lock{TTL: 5 * time.Second},
+		Clients: clients, Keys: loadgen.Keys{N: 3, Prefix: "load:{0}:"}, Lock: loadgen.Lock{TTL: 5 * time.Second},
 		Hold: loadgen.Exp(20 * time.Millisecond), Think: loadgen.Const(50 * time.Millisecond),
 	}.WithDefaults()
 }

@@ -90,6 +90,7 @@ func TestQuitRestoresTheTerminal(t *testing.T) {
 }
 
 func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	looking := make(chan struct{})
 	hung := sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
@@ -146,6 +147,7 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 		os.Stdout.WriteString("Run returned: " + err.Error())
 		os.Exit(0)
 	}
+	t.Parallel()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAPanicRestoresTheTerminalFirst$")
 	cmd.Env = append(os.Environ(), "LOCKTOP_TEST_PANIC=1")
 	out, err := cmd.Output()

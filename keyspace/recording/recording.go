@@ -75,5 +75,7 @@ func (w *Writer) Close() error {
 	if w.segment == nil {
 		return nil
 	}
-	return w.segment.Close()
+	ended := w.segment
+	w.segment = nil
+	return ended.Close()
 }

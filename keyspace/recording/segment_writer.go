@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"locktop/keyspace"
@@ -48,7 +49,8 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 func newSegmentWriter(to io.Writer, s keyspace.Snapshot, token func(string) string, exact bool) (*segmentWriter, error) {
 	out := &countingWriter{Writer: to}
 	w := &segmentWriter{out: out, buffer: bufio.NewWriterSize(out, 64<<10), token: token, exact: exact}
-	w.zip = gzip.NewWriter(w.buffer)
+	w.zip = zips.Get().(*gzip.Writer)
+	w.zip.Reset(w.buffer)
 	w.zip.Extra = segmentExtra(s.At)
 	if err := w.writeLine(segmentHeader{segmentVersion, s.At, len(s.Locks)}); err != nil {
 		return nil, err
@@ -115,13 +117,18 @@ func sameList(a, b []*keyspace.Lock) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Close ends the segment.
+// Close ends the segment, which must not be used again.
 func (w *segmentWriter) Close() error {
 	if err := w.zip.Close(); err != nil {
 		return err
 	}
+	zips.Put(w.zip)
+	w.zip = nil
 	return w.buffer.Flush()
 }
+
+// zips has the compressors of earlier segments. A new one takes 800 KB.
+var zips = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // full reports whether the frames are larger than a new full state is worth, or than limit.
 func (w *segmentWriter) full(limit int64) bool {

@@ -182,9 +182,12 @@ func TestAClientThatClaimsOneLockTwiceBreaksTheProtocol(t *testing.T) {
 
 func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
 	t.Parallel()
-	for how, want := range map[string]error{"silent": ErrNoHello, "hangs": ErrLate} {
-		p := startWith(t, how, Options{HelloWithin: time.Second, ReplyWithin: 100 * time.Millisecond})
-		if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, want) {
+	for how, c := range map[string]struct {
+		hello time.Duration
+		want  error
+	}{"silent": {100 * time.Millisecond, ErrNoHello}, "hangs": {0, ErrLate}} {
+		p := startWith(t, how, Options{HelloWithin: c.hello, ReplyWithin: 100 * time.Millisecond})
+		if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", how, err)
 		}
 		<-p.Done()
@@ -299,7 +302,7 @@ func TestAFloodTakesNoMemory(t *testing.T) {
 
 func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	t.Parallel()
-	p := start(t, "well")
+	p := startWith(t, "well", Options{ByeWithin: 100 * time.Millisecond})
 	check.Must(p.Hello(t.Context()))(t)
 	check.NoError(t, p.Freeze())
 	for s := state(p.PID()); s[0] != 'T'; s = state(p.PID()) {
@@ -336,7 +339,7 @@ func TestAKilledClientIsNotToBlame(t *testing.T) {
 
 func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
 	t.Parallel()
-	p := start(t, "stays")
+	p := startWith(t, "stays", Options{ByeWithin: 100 * time.Millisecond})
 	mustLock(t, p, "a")
 	check.ErrorIs(t, p.Close(), nil)
 	waitGone(t, p.PID())

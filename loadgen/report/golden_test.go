@@ -174,7 +174,7 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 					}
 				})
 				running(t, r)
-				time.Sleep(10 * time.Second)
+				time.Sleep(5 * time.Second)
 				stop(t, r)
 				check.NoError(t, trace.Close())
 				var spans []span

@@ -18,12 +18,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(server.Tests{M: m, Parallel: 4})
 }
 
-// connect returns a client of a server on loopback.
-func connect(t *testing.T, addr string) *redis.Client {
-	t.Helper()
-	return closing(t, redis.NewClient(&redis.Options{Addr: addr}))
-}
-
 // piped returns a client of a server inside the test's synctest bubble.
 func piped(t *testing.T) *redis.Client {
 	t.Helper()

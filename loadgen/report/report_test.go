@@ -29,7 +29,7 @@ func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var chronicle SecondsRecorder
 		want := make([]int64, 151)
-		r, err := loadgen.New(loadgen.Servers{Redis: piped(t)}, loadgen.Scenario{Clients: 3, Keys: loadgen.Keys{N: 9}, Seed: 4, Hold: loadgen.Exp(30 * time.Millisecond), Think: loadgen.Exp(250 * time.Millisecond)})
+		r, err := loadgen.New(loadgen.Servers{Redis: piped(t)}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{N: 9}, Seed: 4, Hold: loadgen.Exp(30 * time.Millisecond), Think: loadgen.Const(600 * time.Millisecond)})
 		check.NoError(t, err)
 		began := time.Now()
 		r.Listen(func(e loadgen.Event) {

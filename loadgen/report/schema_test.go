@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
 	"locktop/internal/check"
-	"locktop/internal/server"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/loadgen/witness"
@@ -68,30 +68,31 @@ func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 }
 
 func TestReportsMatchTheirSchema(t *testing.T) {
-	t.Parallel()
 	s := schemaOf(t, "load-report.schema.json")
-	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
-		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 1100 * time.Millisecond,
-		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: 600 * time.Millisecond}, {At: time.Hour, Kind: loadgen.Flush}},
-		Thresholds: []loadgen.Threshold{{Metric: "wait.p99", Op: "<", Value: 0}},
-	})
-	<-r.Done()
-	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}, Witness: &witness.Results{
-		Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}}}, Err: errors.New("lost"),
-	}, Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
-	text := check.Must(json.Marshal(report))(t)
-	var v map[string]any
-	check.NoError(t, json.Unmarshal(text, &v))
-	check.ErrorIs(t, s.Validate(v), nil)
-	if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
-		t.Errorf("the report has too little in it: %s", text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), loadgen.Scenario{
+			Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 1100 * time.Millisecond,
+			Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: 600 * time.Millisecond}, {At: time.Hour, Kind: loadgen.Flush}},
+			Thresholds: []loadgen.Threshold{{Metric: "wait.p99", Op: "<", Value: 0}},
+		})
+		<-r.Done()
+		report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}, Witness: &witness.Results{
+			Counts: witness.Counts{Examples: []witness.Overlap{{Key: "k", Client: "client-2", Others: []string{"client-1"}}}}, Err: errors.New("lost"),
+		}, Agents: []loadgen.AgentState{{Number: 1, Name: "web-1:77", Clients: 5, Metrics: r.Metrics()}}}
+		text := check.Must(json.Marshal(report))(t)
+		var v map[string]any
+		check.NoError(t, json.Unmarshal(text, &v))
+		check.ErrorIs(t, s.Validate(v), nil)
+		if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
+			t.Errorf("the report has too little in it: %s", text)
+		}
 
-	// The report contains a scenario that can be run again.
-	again := check.Must(loadgen.Parse([]byte(v["scenario"].(string))))(t)
-	if string(again.WithDefaults().Marshal()) != string(r.Scenario().Marshal()) {
-		t.Errorf("read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
-	}
+		// The report contains a scenario that can be run again.
+		again := check.Must(loadgen.Parse([]byte(v["scenario"].(string))))(t)
+		if string(again.WithDefaults().Marshal()) != string(r.Scenario().Marshal()) {
+			t.Errorf("read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
+		}
+	})
 }
 
 // A threshold has the names of the figures in reports.

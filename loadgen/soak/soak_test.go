@@ -109,10 +109,11 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	defer g.close()
 	probe := redis.NewClient(&redis.Options{Addr: g.Nodes()[0].Addr(), ReadTimeout: 300 * time.Millisecond, MaxRetries: -1})
 	defer probe.Close()
+	writer := probe.WithTimeout(30 * time.Millisecond)
 	reads := 0
 	for range 2 {
 		check.NoError(t, g.Freeze(1))
-		if probe.Set(t.Context(), "key", 1, 0).Err() == nil {
+		if writer.Set(t.Context(), "key", 1, 0).Err() == nil {
 			t.Error("a stopped server writes")
 		}
 		if probe.Get(t.Context(), "key").Err() == redis.Nil {

@@ -77,7 +77,8 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 		w := open(t, rdb)
 		var lock sync.Mutex
 		var all sync.WaitGroup
-		const clients, holds = 20, 150
+		const clients = 20
+		holds := testtier.Size(30, 150, 150)
 		for client := range clients {
 			all.Go(func() {
 				for range holds {
@@ -90,7 +91,7 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 		}
 		all.Wait()
 		check.NoError(t, w.Close(t.Context()))
-		if r := w.Results(); r.Holds != clients*holds || r.Proven != r.Holds || r.Overlaps != 0 {
+		if r := w.Results(); r.Holds != int64(clients*holds) || r.Proven != r.Holds || r.Overlaps != 0 {
 			t.Errorf("%s", r)
 		}
 	})

@@ -10,13 +10,15 @@ import (
 // Width returns the number of cells of s. s must not contain escape sequences; [Plain] returns
 // such text.
 func Width(s string) int {
-	n, done := simpleWidth(s)
-	s = s[done:]
-	for s != "" {
+	n := 0
+	for {
+		cells, done := simpleWidth(s)
+		if s, n = s[done:], n+cells; s == "" {
+			return n
+		}
 		cluster, w := ansi.FirstGraphemeCluster(s, ansi.GraphemeWidth)
 		s, n = s[len(cluster):], n+w
 	}
-	return n
 }
 
 // Fit returns s in exactly w cells. It pads s with blanks on the right, or shortens s in the
@@ -56,18 +58,30 @@ func (g Glyphs) FitRight(s string, w int) string {
 	return g.FitEnd(s, w)
 }
 
-// simpleWidth returns the width of the longest prefix of s that contains only ASCII, lines and
-// blocks. It excludes the character before any other one, because the two can form a grapheme
-// cluster.
+// simpleWidth returns the width of the longest prefix of s that contains only simple characters. It
+// excludes the character before any other one, because the two can form a grapheme cluster.
 func simpleWidth(s string) (cells, bytes int) {
 	last := 0
 	for i, r := range s {
-		if r >= utf8.RuneSelf && (r < 0x2500 || r > 0x259f) {
+		if !simple(r) {
 			return max(0, cells-1), last
 		}
 		cells, last = cells+1, i
 	}
 	return cells, len(s)
+}
+
+// simple reports whether a character is one cell wide, also beside another simple one. These are most
+// characters that the screen draws.
+func simple(r rune) bool {
+	switch {
+	case r < utf8.RuneSelf, r >= 0x2500 && r <= 0x259f: // ASCII, lines and blocks
+		return true
+	case r >= 0xb0 && r <= 0xff, r >= 0x2010 && r <= 0x2027: // Latin letters, dashes and dots
+		return true
+	default: // arrows and circles
+		return r >= 0x2190 && r <= 0x2193 || r >= 0x25c1 && r <= 0x25ef
+	}
 }
 
 // takeLast returns the longest suffix of s that fits into w cells.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -40,6 +41,31 @@ func TestFitEndAndFitRightKeepTheBeginning(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestASimpleCharacterIsOneCellWide(t *testing.T) {
+	var all []rune
+	for r := rune(' '); r <= utf8.MaxRune; r++ {
+		if r != 0x7f && simple(r) {
+			all = append(all, r)
+		}
+	}
+	for _, r := range all {
+		if n := ansi.StringWidth(string(r)); n != 1 {
+			t.Errorf("%q is %d cells wide", r, n)
+		}
+	}
+	if text := string(all) + string(all); ansi.StringWidth(text) != 2*len(all) {
+		t.Errorf("%d characters are %d cells wide", 2*len(all), ansi.StringWidth(text))
+	}
+}
+
+func TestWidthIsThatOfTheTerminal(t *testing.T) {
+	for _, s := range []string{"東京 – a", "e\u0301·e", "·\u0301…", "a東b京c", "👩\u200d👧 ×2", "\u0600a", "→\ufe0f", "🇩🇪·🇩🇪", "각-각"} {
+		if got, want := Width(s), ansi.StringWidth(s); got != want {
+			t.Errorf("Width(%q) = %d, want %d", s, got, want)
 		}
 	}
 }

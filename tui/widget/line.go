@@ -97,13 +97,17 @@ func (l *Line) setStyle(st Style) {
 // JoinHorizontal puts two blocks side by side. The lines of left are w cells wide, those of right v
 // cells. Blanks replace missing lines.
 func JoinHorizontal(left []string, w int, right []string, v int) []string {
-	return strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, block(left, w), block(right, v)), "\n")
+	lines := make([]string, max(len(left), len(right), 1))
+	for i := range lines {
+		lines[i] = lineOr(left, i, w) + lineOr(right, i, v)
+	}
+	return lines
 }
 
-// block returns lines, or one blank line of w cells if there is none.
-func block(lines []string, w int) string {
-	if len(lines) == 0 {
-		return strings.Repeat(" ", max(w, 0))
+// lineOr returns line i, or w blanks if there is none.
+func lineOr(lines []string, i, w int) string {
+	if i < len(lines) {
+		return lines[i]
 	}
-	return strings.Join(lines, "\n")
+	return strings.Repeat(" ", max(w, 0))
 }
