@@ -35,6 +35,7 @@ func (r *nodes) tooLate(passed, limit time.Duration) bool {
 // nodesInBubble runs f on n embedded servers under a fake clock.
 func nodesInBubble(t *testing.T, n int, f func(*nodes)) {
 	t.Helper()
+	beside(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := &nodes{tester: tester{t, true}}
 		for i := range n {

@@ -128,6 +128,7 @@ func alone(t *testing.T) { parallel.Store(t, true) }
 // inBubble runs f on the embedded server under a fake clock.
 func inBubble(t *testing.T, f func(*rig)) {
 	t.Helper()
+	beside(t)
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
 		t.Cleanup(e.Close)
