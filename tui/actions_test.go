@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -164,6 +166,24 @@ func TestActions(t *testing.T) {
 			drive(t, w, func(d *driver) { play(d, b) })
 		})
 	}
+}
+
+func TestTheQuestionNamesFiveOfManyLocks(t *testing.T) {
+	w, b := writeConfig()
+	source := sampleServer()
+	for i := range 4 {
+		l := source.locks[3]
+		l.Key = fmt.Sprint("job:", i)
+		source.locks = append(source.locks, l)
+	}
+	w.Source = source
+	drive(t, w, func(d *driver) {
+		for range source.locks {
+			d.press("t")
+		}
+		d.press("x", "r").want("release 9 tagged locks?", "and 4 more").press("y")
+		check.Equal(t, len(b.done), 9, "locks that are released")
+	})
 }
 
 func TestALockOfAFormatWithoutActionsCannotBeChanged(t *testing.T) {
