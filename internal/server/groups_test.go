@@ -53,6 +53,7 @@ func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 }
 
 func TestClusterServesAllSlotsAtOnce(t *testing.T) {
+	testtier.Long(t, "it starts a cluster")
 	t.Parallel()
 	c := ClusterForTest(t, ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaxRedirects: -1})
