@@ -46,10 +46,14 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 }
 
 // verifyServer checks after a disconnect, also of a connection of the pool, that the server is the
-// same process. On another process, the reasons of ended holds are unknown.
+// same process. On another process, the reasons of ended holds are unknown. After an outage,
+// detectReplaced looks at the server.
 func (w *Watcher) verifyServer(ctx context.Context) error {
 	w.tracking.reap()
 	dials := w.reader.conn.dials()
+	if w.failures.missedEvents {
+		w.tracking.verifiedDials = dials
+	}
 	if !w.tracking.disconnected && dials == w.tracking.verifiedDials {
 		return nil
 	}
