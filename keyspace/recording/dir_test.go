@@ -446,8 +446,8 @@ func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 // writerEnv is the directory in which TestAKilledWriterLosesOneSecond records as a child.
 const writerEnv = "LOCKTOP_TEST_RECORD"
 
+// Between its fork and its exec, a child has the locks of all directories: the test is not parallel.
 func TestAKilledWriterLosesOneSecond(t *testing.T) {
-	t.Parallel()
 	if dir := os.Getenv(writerEnv); dir != "" {
 		recordUntilKilled(dir)
 		return
