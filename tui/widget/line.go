@@ -97,17 +97,13 @@ func (l *Line) setStyle(st Style) {
 // JoinHorizontal puts two blocks side by side. The lines of left are w cells wide, those of right v
 // cells. Blanks replace missing lines.
 func JoinHorizontal(left []string, w int, right []string, v int) []string {
-	lines := make([]string, max(len(left), len(right), 1))
-	for i := range lines {
-		lines[i] = lineOr(left, i, w) + lineOr(right, i, v)
-	}
-	return lines
+	return strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, block(left, w), block(right, v)), "\n")
 }
 
-// lineOr returns line i, or w blanks if there is none.
-func lineOr(lines []string, i, w int) string {
-	if i < len(lines) {
-		return lines[i]
+// block returns lines, or one blank line of w cells if there is none.
+func block(lines []string, w int) string {
+	if len(lines) == 0 {
+		return strings.Repeat(" ", max(w, 0))
 	}
-	return strings.Repeat(" ", max(w, 0))
+	return strings.Join(lines, "\n")
 }
