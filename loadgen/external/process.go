@@ -30,8 +30,6 @@ type Options struct {
 	// judged. It counts only as far as the request took that long. Default 100 ms, and at
 	// most a quarter of the lease.
 	Leeway time.Duration
-	// ByeWithin is the time between bye and SIGKILL. Default 1 s.
-	ByeWithin time.Duration
 	// Excused reports whether a fault may explain that a client has not answered since
 	// this time. Then it is not late. Nil: never.
 	Excused func(since time.Time) bool
@@ -41,6 +39,7 @@ type Options struct {
 const (
 	maxLine   = 16 << 10    // bytes of a line
 	maxEvents = 1000        // events without a reply between them
+	byeWithin = time.Second // between bye and SIGKILL
 	drain     = time.Second // how long output is read after the exit
 )
 
@@ -71,7 +70,6 @@ type Process struct {
 func Start(o Options) (*Process, error) {
 	o.HelloWithin = cmp.Or(o.HelloWithin, 30*time.Second)
 	o.ReplyWithin = cmp.Or(o.ReplyWithin, 10*time.Second)
-	o.ByeWithin = cmp.Or(o.ByeWithin, time.Second)
 	p := &Process{
 		options: o, greeted: make(chan struct{}), done: make(chan struct{}),
 		pending: make(map[int64]*call), leases: make(map[string]*Lease),
@@ -367,11 +365,11 @@ func (p *Process) Close() error {
 	}
 	p.mu.Unlock()
 	if running {
-		_ = p.write(Request{Op: opBye}, p.options.ByeWithin)
+		_ = p.write(Request{Op: opBye}, byeWithin)
 		_ = p.stdin.Close()
 		select {
 		case <-p.done:
-		case <-time.After(p.options.ByeWithin):
+		case <-time.After(byeWithin):
 		}
 	}
 	p.killFor(ErrClosed)

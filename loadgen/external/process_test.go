@@ -302,7 +302,7 @@ func TestAFloodTakesNoMemory(t *testing.T) {
 
 func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	t.Parallel()
-	p := startWith(t, "well", Options{ByeWithin: 100 * time.Millisecond})
+	p := start(t, "well")
 	check.Must(p.Hello(t.Context()))(t)
 	check.NoError(t, p.Freeze())
 	for s := state(p.PID()); s[0] != 'T'; s = state(p.PID()) {
@@ -339,7 +339,7 @@ func TestAKilledClientIsNotToBlame(t *testing.T) {
 
 func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
 	t.Parallel()
-	p := startWith(t, "stays", Options{ByeWithin: 100 * time.Millisecond})
+	p := start(t, "stays")
 	mustLock(t, p, "a")
 	check.ErrorIs(t, p.Close(), nil)
 	waitGone(t, p.PID())
