@@ -137,6 +137,6 @@ func TestADayOfManyLocksIsExplained(t *testing.T) {
 		t.Logf("explain takes %v; kB by kind of file: %v\n%.1500s", time.Since(start).Round(time.Millisecond), sizes, out)
 	}
 	start := time.Now()
-	stories := allStories(t, dir, time.Time{}, false)
+	stories := allStories(t, dir, time.Time{}, false, nil)
 	t.Logf("without indexes explain takes %v; %d incidents", time.Since(start).Round(time.Millisecond), strings.Count(stories, `"headline"`))
 }

@@ -153,8 +153,11 @@ func (b *Builder) found(t *track) []fault {
 		return false
 	})
 	for _, c := range b.cycles {
-		if slices.ContainsFunc(c.Waits, func(w keyspace.Wait) bool { return w.Lock.ID().OnAnyNode() == t.id }) {
-			cost := c.blocked()
+		if i := slices.IndexFunc(c.Waits, func(w keyspace.Wait) bool { return w.Lock.ID().OnAnyNode() == t.id }); i >= 0 {
+			cost := c.cost[i]
+			if b.keep == nil { // the other locks are known, too
+				cost = c.blocked()
+			}
 			all = append(all, fault{cause: Deadlock, span: c.span, cycle: c, blocked: cost.Blocked, clients: cost.Clients})
 		}
 	}

@@ -239,7 +239,7 @@ func (b *Builder) Usual(id keyspace.ID) Usual {
 
 // Stories returns the incidents of all locks, the most expensive first: by the time of the
 // clients that waited. Locks that are only contended are last. A deadlock is one incident, of
-// one of its locks.
+// one of its locks; without a selection of locks, it has the cost of all of them.
 func (b *Builder) Stories() []Story {
 	var all []Story
 	for _, t := range b.locks {

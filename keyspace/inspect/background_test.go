@@ -1,11 +1,9 @@
 package inspect_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -233,40 +231,13 @@ func (b *beforeRead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// lateEnd is a connection whose end is noticed late, if it receives the changes.
-type lateEnd struct {
-	net.Conn
-	tracks atomic.Bool
-}
-
-func (c *lateEnd) Write(b []byte) (int, error) {
-	if bytes.Contains(bytes.ToLower(b), []byte("tracking")) {
-		c.tracks.Store(true)
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *lateEnd) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if err != nil && c.tracks.Load() {
-		time.Sleep(500 * time.Millisecond)
-	}
-	return n, err
-}
-
 // The connection pool reconnects without an error. If the server restarts when a changed lock is
 // about to be read, no request fails.
 func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
 	other := connect(t, redis.Options{Addr: child.Addr()})
-	rdb := connect(t, redis.Options{Addr: child.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &lateEnd{Conn: c}, nil
-	}})
+	rdb := connectLate(t, child.Addr(), 500*time.Millisecond, true)
 	var read beforeRead
 	rdb.AddHook(&read)
 	do(t, other, "SET", "lock:a", "token:1", "PX", 600_000)
@@ -567,20 +538,6 @@ func TestPrefixesThatCoverEachOtherAreNotSent(t *testing.T) {
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 4 })
 }
 
-// slowReads is a hook that delays the pipelines of a client until a time.
-type slowReads struct{ until atomic.Pointer[time.Time] }
-
-func (*slowReads) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (*slowReads) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (s *slowReads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if until := s.until.Load(); until != nil {
-			time.Sleep(time.Until(*until))
-		}
-		return next(ctx, cmds)
-	}
-}
-
 // The deadline of a lock becomes short, and the lock expires before it is read. That
 // cannot be told from a release, so it is not called one. A release that is read late is.
 func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
@@ -598,13 +555,13 @@ func TestAnEndThatIsReadLateIsAReleaseOnlyIfItMustBe(t *testing.T) {
 			admin := realServer(t)
 			do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
 			rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-			var reads slowReads
-			rdb.AddHook(&reads)
+			var read beforeRead
+			rdb.AddHook(&read)
 			f := follow(rdb, justTokens())
 			defer f.Close()
 			followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
-			later := time.Now().Add(400 * time.Millisecond)
-			reads.until.Store(&later)
+			late := func() { time.Sleep(400 * time.Millisecond) }
+			read.call.Store(&late)
 			do(t, admin, c.end...)
 			var ends []keyspace.EventKind
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -629,14 +586,14 @@ func TestTheReleaseOfTheNextHoldIsNoneOfALockThatExpired(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
 	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
-	var reads slowReads
-	rdb.AddHook(&reads)
+	var read beforeRead
+	rdb.AddHook(&read)
 	l := started(t, rdb, announcing())
 	deadline := time.Now().Add(time.Second)
 	do(t, admin, "EVAL", "redis.call('SET', KEYS[1], 'token:1') return redis.call('PEXPIREAT', KEYS[1], ARGV[1])", 1, "lock:a", deadline.UnixMilli())
 	l.wait(t, "the hold", l.has(keyspace.Acquired, "lock:a"))
-	later := deadline.Add(500 * time.Millisecond)
-	reads.until.Store(&later)
+	late := func() { time.Sleep(time.Until(deadline.Add(500 * time.Millisecond))) }
+	read.call.Store(&late)
 	time.Sleep(time.Until(deadline.Add(50 * time.Millisecond)))
 	do(t, admin, "SET", "lock:a", "token:2", "NX", "PX", 60_000)
 	do(t, admin, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', 'free:' .. KEYS[1], '')", 1, "lock:a")

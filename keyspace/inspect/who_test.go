@@ -224,10 +224,12 @@ func TestTheOtherLocksOfAClientNameItToo(t *testing.T) {
 		"it names %+v, %v; the holder is %s", got, err, holder.addr())
 }
 
-// lateReports is a connection that delays what it receives once it asks for client tracking.
+// lateReports is a connection that delays what it receives, or only its end, once it asks for client
+// tracking.
 type lateReports struct {
 	net.Conn
 	delay    time.Duration
+	endOnly  bool
 	tracking atomic.Bool
 }
 
@@ -240,10 +242,19 @@ func (c *lateReports) Write(p []byte) (int, error) {
 
 func (c *lateReports) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.tracking.Load() {
+	if c.tracking.Load() && (err != nil || !c.endOnly) {
 		time.Sleep(c.delay)
 	}
 	return n, err
+}
+
+// connectLate returns a client that receives the reports of the server, or only the end of their
+// connection, with a delay.
+func connectLate(t *testing.T, addr string, delay time.Duration, endOnly bool) *redis.Client {
+	return connect(t, redis.Options{Addr: addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &lateReports{Conn: conn, delay: delay, endOnly: endOnly}, err
+	}})
 }
 
 // The server reports each change late, so that lists that come before the report show the
@@ -252,10 +263,7 @@ func TestAHolderIsNamedAlthoughReportsAreLate(t *testing.T) {
 	testtier.Long(t, "reports of a server arrive late for seconds")
 	t.Parallel()
 	c := gather(t, 40, 4)
-	c.rdb = connect(t, redis.Options{Addr: c.rdb.Options().Addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return &lateReports{Conn: conn, delay: 150 * time.Millisecond}, err
-	}})
+	c.rdb = connectLate(t, c.rdb.Options().Addr, 150*time.Millisecond, false)
 	got, _, holder := c.investigate(t, 0, 1900*time.Millisecond, time.Minute)
 	check.True(t, got.Named && got.Client.Addr == holder.addr(), "it names %+v, the holder is %s", got, holder.addr())
 }
