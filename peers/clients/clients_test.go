@@ -27,8 +27,9 @@ func clients(t *testing.T) []Client {
 	return all
 }
 
-// load runs clients on servers of their own, and fails the test unless all of them work.
-func load(t *testing.T, c Client, nodes int, s loadgen.Scenario) loadgen.Metrics {
+// load runs clients on servers of their own for s.Duration, and then for up to a minute until
+// they acquired often enough. It fails the test unless all of them work.
+func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) loadgen.Metrics {
 	t.Helper()
 	on := server.IndependentForTest(t, nodes)
 	servers := loadgen.Servers{Power: on}
@@ -38,9 +39,14 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario) loadgen.Metrics
 		servers.Nodes = append(servers.Nodes, rdb)
 	}
 	servers.Redis = servers.Nodes[0]
+	least := s.Duration
+	s.Duration += time.Minute
 	r := check.Must(loadgen.New(servers, s.WithClient(c.Command)))(t)
 	check.NoError(t, r.Start())
-	<-r.Done()
+	for m := r.Metrics(); m.Running && (m.Elapsed < least || m.Acquired < enough); m = r.Metrics() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	check.NoError(t, r.Stop())
 	check.ErrorIs(t, r.Close(), nil)
 	m := r.Metrics()
 	if version := strings.TrimPrefix(m.Library, c.Name); version == m.Library || version == "" && !strings.HasPrefix(c.Name, "locktop ") {
@@ -77,7 +83,7 @@ func (c Client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
 	m := load(t, c, nodes, loadgen.Scenario{
 		Lock: loadgen.Lock{TTL: 2 * time.Second}, Clients: 4, Keys: loadgen.Keys{N: 1}, Duration: 2 * time.Second,
 		Hold: loadgen.Const(2 * time.Millisecond), Think: loadgen.Const(5 * time.Millisecond), Faults: faults,
-	})
+	}, 5)
 	unconfirmed := m.Unconfirmed
 	if len(faults) == 0 {
 		unconfirmed = 0 // only a node that stops leaves a release without an answer
@@ -95,7 +101,7 @@ func (c Client) testLongHolds(t *testing.T) {
 		Lock: loadgen.Lock{TTL: time.Second}, Clients: 2, Keys: loadgen.Keys{N: 1}, Duration: 8 * time.Second,
 		Hold: loadgen.Const(1500 * time.Millisecond), Think: loadgen.Const(time.Millisecond), Seed: 1,
 		Faults: []loadgen.Fault{{At: 4500 * time.Millisecond, Kind: loadgen.Freeze, Clients: 2, For: 2500 * time.Millisecond}},
-	})
+	}, 1)
 	lost := m.Lost + m.Expired
 	switch v := m.Violations; {
 	case c.deletesAny != (v.Overlap.Count > 0), !c.mayNotTell && c.deletesAny != (v.ForeignUnlocks > 0):
