@@ -74,7 +74,7 @@ func TestAWaiterSitsOutFullMemory(t *testing.T) {
 			_, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
 			got <- err
 		}()
-		r.until("the waiter to listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] > 0 })
+		r.untilListening("orders", 1)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(held.Unlock(ctx))
 		check.ErrorIs(r, tried(a.Mutex("others", lock.Options{}).TryLock(ctx)), lock.ErrOOM, "the memory is full, and TryLock")
@@ -94,6 +94,12 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})
 	held := r.lock(a.Mutex("held", lock.Options{TTL: time.Minute}))
+	next := make(chan error, 1)
+	go func() {
+		_, err := b.Mutex("held", lock.Options{}).Lock(ctx)
+		next <- err
+	}()
+	r.untilListening("held", 1)
 	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // in place of the file
 	r.must(r.rdb.ConfigSet(ctx, "save", "3600 1").Err())
 	r.rdb.BgSave(ctx)
@@ -104,11 +110,6 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 		t.Errorf("TryLock: got %v, want ErrMisconfigured", err)
 	}
 	check.ErrorIs(t, held.Unlock(ctx), lock.ErrMisconfigured, "Unlock")
-	next := make(chan error, 1)
-	go func() {
-		_, err := b.Mutex("held", lock.Options{}).Lock(ctx)
-		next <- err
-	}()
 	r.must(r.rdb.ConfigSet(ctx, "stop-writes-on-bgsave-error", "no").Err())
 	r.must(<-next)
 }

@@ -251,3 +251,10 @@ func (r tester) until(what string, true func() bool) {
 		time.Sleep(pause)
 	}
 }
+
+// untilListening waits until n clients listen for a release of the lock.
+func (r *rig) untilListening(key string, n int64) {
+	r.Helper()
+	channel := "{" + key + "}:free"
+	r.until("the waiters to listen", func() bool { return r.rdb.PubSubNumSub(ctx, channel).Val()[channel] == n })
+}

@@ -322,7 +322,7 @@ func TestAReleaseWakesAWaiterAtOnce(t *testing.T) {
 		for range rounds {
 			lease := r.lock(a)
 			next := lockAsync(ctx, b)
-			r.until("the waiter to listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] > 0 })
+			r.untilListening("orders", 1)
 			began := time.Now()
 			r.must(lease.Unlock(ctx))
 			after := r.won(next)

@@ -634,7 +634,7 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 					r.must(lease.Unlock(ctx))
 				})
 			}
-			r.until("waiters that listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] == 2 })
+			r.untilListening("orders", 2)
 			listener := r.rdb.Subscribe(ctx, "{orders}:free")
 			defer listener.Close()
 			_, err := listener.Receive(ctx)
