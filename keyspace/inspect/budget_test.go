@@ -11,6 +11,7 @@ import (
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/keyspace"
 )
 
 func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
@@ -118,6 +119,32 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		check.ErrorIs(t, p.wait(ctx, time.Now()), context.DeadlineExceeded)
 		check.True(t, !p.allow(time.Now()), "it is ready long before its time")
+	})
+}
+
+// The last step only verifies the server. Its budget is spent, and the scan ends at once.
+func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
+	scan := func(t *testing.T, rdb *redis.Client) {
+		t.Cleanup(func() { check.NoError(t, rdb.Close()) })
+		p := NewBudget(0.1)
+		o := ScanOptions{Budget: p, Progress: func(keyspace.Snapshot) { p.charge(time.Hour, 0, time.Now()) }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := NewScanner(rdb, o).Scan(ctx)
+		check.NoError(t, err)
+	}
+	t.Run("embedded", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e := server.NewPiped()
+			defer e.Close()
+			began := time.Now()
+			scan(t, redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true}))
+			check.AtMost(t, time.Since(began), time.Second, "the scan takes")
+		})
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		scan(t, redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()}))
 	})
 }
 

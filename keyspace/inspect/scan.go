@@ -106,8 +106,10 @@ func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
 	for !p.done() {
 		p.concurrentFrom = concurrencyThreshold(s.opts.Budget)
 		p.setThreshold(weak)
-		if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
-			return s.snapshot(p, all.locks(), false), err
+		if !p.cursors.done() { // the last step only verifies the server
+			if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
+				return s.snapshot(p, all.locks(), false), err
+			}
 		}
 		giveUp = cmp.Or(giveUp, time.Now().Add(s.opts.RetryTimeout))
 		locks, err := s.step(ctx, p)
