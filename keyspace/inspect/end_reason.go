@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type pendingReason struct {
 type endings struct {
 	pending   map[string]pendingReason     // by key: locks whose holder is gone for a reason that will be known soon
 	published cache.Map[keyspace.ID, bool] // locks and families whose releases are published; true = also without waiters
+	evictedAt time.Time                    // local time of the last INFO that counts more evictions than the one before; zero = none
 }
 
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
@@ -52,7 +54,8 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, 
 	case w.failures.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
 		return "", true, nil
 	}
-	if evicted, err := evictions.evictedSince(ctx, w); err != nil || evicted && now.lock.Key == "" {
+	aliveAt := was.firstRead.Add(w.heldFor(was, cmp.Or(w.endings.pending[key].since, c.of[key].since)))
+	if evicted, err := evictions.evictedSince(ctx, w, aliveAt); err != nil || evicted && now.lock.Key == "" {
 		return keyspace.Evicted, true, err
 	}
 	p, pending := w.endings.pending[key]
@@ -171,24 +174,31 @@ func allExpiredBy(l keyspace.Lock, now time.Time) bool {
 	return !slices.ContainsFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() || h.Expires.After(now) })
 }
 
-// evictionCheck asks the server at most once, and only if needed, whether it has
-// evicted keys since the last check.
-type evictionCheck struct {
-	asked   bool
-	evicted bool
+// evictionCheck asks the server at most once, and only if needed, how many keys it has
+// evicted.
+type evictionCheck struct{ asked bool }
+
+// evictedSince reports whether the server may have evicted keys after a local time.
+func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher, at time.Time) (bool, error) {
+	if !e.asked && w.server.info.MaxMemory != 0 && w.server.info.Policy != "" && w.server.info.Policy != "noeviction" {
+		p := w.reader.conn.rdb.Pipeline()
+		stats := p.Info(ctx, "stats")
+		if err := w.reader.conn.send(ctx, "count evictions", p); err != nil {
+			return false, err
+		}
+		e.asked = true
+		info := w.server.info
+		describeServer(&info, stats.Val())
+		w.countEvictions(info)
+	}
+	return w.endings.evictedAt.After(at), nil
 }
 
-func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher) (bool, error) {
-	if e.asked || w.server.info.MaxMemory == 0 || w.server.info.Policy == "" || w.server.info.Policy == "noeviction" {
-		return e.evicted, nil
+// countEvictions compares the number of evicted keys with that of the last INFO of the same
+// server. A scan and an evictionCheck may read the INFO that counts an eviction.
+func (w *Watcher) countEvictions(s keyspace.Server) {
+	if s.RunID == w.server.info.RunID && s.Evicted > w.server.info.Evicted {
+		w.endings.evictedAt = time.Now()
 	}
-	p := w.reader.conn.rdb.Pipeline()
-	stats := p.Info(ctx, "stats")
-	if err := w.reader.conn.send(ctx, "count evictions", p); err != nil {
-		return false, err
-	}
-	before := w.server.info.Evicted
-	describeServer(&w.server.info, stats.Val())
-	e.asked, e.evicted = true, w.server.info.Evicted > before
-	return e.evicted, nil
+	w.server.info.Evicted = s.Evicted
 }

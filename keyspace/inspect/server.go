@@ -97,6 +97,7 @@ type modeState struct {
 func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 	const rounding = 2 * time.Second // clock and uptime are in whole seconds
 	was, passed := w.server.info, now.Sub(w.server.readAt)
+	w.countEvictions(s)
 	w.server.info, w.server.readAt = s, now
 	switch {
 	case was.RunID != s.RunID || s.Role != "slave":
