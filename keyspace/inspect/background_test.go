@@ -569,6 +569,29 @@ func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 	check.True(t, exact >= len(want)/4, "only %d of %d are known to the millisecond", exact, len(want))
 }
 
+// This user may not read a lock any more, which does not change.
+func TestALostPermissionIsNoticedWithoutAChange(t *testing.T) {
+	t.Parallel()
+	admin := realServer(t)
+	do(t, admin, "SET", "lock:a", "token:1")
+	do(t, admin, "SET", "other:b", "token:2")
+	f := follow(userOf(t, admin, "on", ">secret", "~*", "&*", "+@all"), justTokens())
+	defer f.Close()
+	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
+	for _, c := range []struct{ pattern, want string }{{"~other:*", "not read known locks any more"}, {"~*", "read all known locks again"}} {
+		do(t, admin, "ACL", "SETUSER", "tester", "resetkeys", c.pattern)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for said := false; !said; {
+			events, notices, err := f.Next(ctx)
+			check.Require(t, err == nil && len(events) == 0, "waiting for %q: %v, %v", c.want, err, words(events))
+			said = slices.ContainsFunc(notices, func(n keyspace.Notice) bool {
+				return n.Kind == keyspace.RightsChanged && strings.Contains(n.Text, c.want)
+			})
+		}
+	}
+}
+
 // A server refuses prefixes of which one covers another, as those of these names.
 func TestPrefixesThatCoverEachOtherAreNotSent(t *testing.T) {
 	t.Parallel()

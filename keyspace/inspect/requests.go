@@ -222,6 +222,8 @@ func (w *Watcher) look(ctx context.Context, keys []string) error {
 		case redis.HasErrorPrefix(idle.Err(), "An LFU"):
 			r.refusedAs, r.refused = w.server.info.Policy, "the server records no idle times with an LFU policy (maxmemory-policy)"
 			return nil
+		case isKeyDenied(idle.Err()): // a read finds out what this user may still read
+			w.locks.readAgain(keys[i], conn.now)
 		case idle.Err() == nil && conn.answeredBy[idle] == "":
 			w.judge(keys[i], second, second-int64(idle.Val()/time.Second))
 		}
