@@ -1,33 +1,67 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 )
 
-// Three threads of Redisson hold a fair lock each, and wait for the next one.
+// lockInARing lets three threads of Redisson hold a fair lock each, and wait for the next one.
+func lockInARing(send func(args ...any)) {
+	thread := func(n int) string { return fmt.Sprintf("8743c9c0-0795-4907-87fd-6c719a6b4586:%d", n%3+1) }
+	for n := range 3 {
+		key := fmt.Sprintf("gate:%d", n+1)
+		send("HSET", key, thread(n), "1")
+		send("PEXPIRE", key, "600000")
+		send("RPUSH", "redisson_lock_queue:{"+key+"}", thread(n+2))
+		send("ZADD", "redisson_lock_timeout:{"+key+"}", "99999999999999", thread(n+2))
+	}
+}
+
+// The first scan takes longer than the time to observe the locks, which begins after it.
+func TestADeadlockIsFoundAlsoIfTheFirstScanIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		near := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		defer near.Close()
+		lockInARing(func(args ...any) { check.NoError(t, near.Do(t.Context(), args...).Err()) })
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(3 * time.Second)
+			return e.Dial(ctx, network, addr)
+		}})
+		defer rdb.Close()
+		live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()})))
+		defer live.Close()
+		snap, err := observed(t.Context(), live, time.Second)
+		check.NoError(t, err)
+		found := keyspace.Findings(snap)
+		check.True(t, len(found) == 3 && found[0].ID == "deadlock", "%+v", found)
+	})
+}
+
 func TestADeadlockOfThreeThreadsIsFound(t *testing.T) {
 	testtier.Long(t, "it watches a deadlock until it is old enough to report")
 	t.Parallel()
 	addr := server.ForTest(t).Addr()
-	thread := func(n int) string { return fmt.Sprintf("8743c9c0-0795-4907-87fd-6c719a6b4586:%d", n%3+1) }
-	for n := range 3 {
-		key := fmt.Sprintf("gate:%d", n+1)
-		send(t, addr, "HSET", key, thread(n), "1")
-		send(t, addr, "PEXPIRE", key, "600000")
-		send(t, addr, "RPUSH", "redisson_lock_queue:{"+key+"}", thread(n+2))
-		send(t, addr, "ZADD", "redisson_lock_timeout:{"+key+"}", "99999999999999", thread(n+2))
-	}
+	lockInARing(func(args ...any) { send(t, addr, args...) })
 	url := "redis://" + addr
-	for _, args := range [][]string{{"list", "--stuck", "--for", "2s"}, {"doctor", "--for", "2s"}} {
-		within(t, longestWait, func() bool { // a busy machine may read the locks once in this time
-			out := locktop(t, append(args, "-u", url)...).out
-			return strings.Contains(out, "gate:2") && strings.Contains(out, "deadlock") && !strings.Contains(out, "possible")
-		})
+	for _, args := range [][]string{{"list", "--stuck", "--for", "1s"}, {"doctor", "--for", "1s"}} {
+		out := locktop(t, append(args, "-u", url)...).out
+		check.True(t, strings.Contains(out, "gate:2") && strings.Contains(out, "deadlock") && !strings.Contains(out, "possible"), "%v: %s", args, out)
 	}
 	if got := locktop(t, "list", "--stuck", "-u", url); strings.Count(got.out, "possible-deadlock") != 3 {
 		t.Errorf("a single read: %s%s", got.out, got.errors)

@@ -34,7 +34,7 @@ type doctorOptions struct {
 func (o *doctorOptions) flags() *pflag.FlagSet {
 	set := flagSection("Output")
 	set.BoolVar(&o.json, "json", false, "print one JSON document; errors are JSON, too")
-	set.DurationVar(&o.duration, "for", 3*time.Second, "`time` to observe the server; some problems need a while to show")
+	set.DurationVar(&o.duration, "for", 3*time.Second, "`time` to observe the server after the first scan; some problems need a while to show")
 	return set
 }
 
@@ -78,18 +78,27 @@ func (p *program) doctor(ctx context.Context, t *connect.Target, s *selection, o
 	return nil
 }
 
-// observed takes snapshots for at least the time atLeast and until a scan has passed
-// through the whole keyspace. It returns the last snapshot. During atLeast it ignores
-// errors, because a server may answer later.
+// observed takes snapshots until a scan has passed through the whole keyspace, and from then
+// on for at least the time atLeast, on the server's clock. It returns the last snapshot. During
+// atLeast it ignores errors, because a server may answer later.
 func observed(ctx context.Context, source tui.Source, atLeast time.Duration) (keyspace.Snapshot, error) {
 	began := time.Now()
+	var first time.Time // after the scan
 	for {
 		snap, err := source.Snapshot(ctx)
 		if ctx.Err() != nil {
 			return snap, ctx.Err()
 		}
-		if time.Since(began) >= atLeast && (err != nil || scanned(snap)) {
-			return snap, err
+		switch {
+		case err != nil:
+			if time.Since(began) >= atLeast {
+				return snap, err
+			}
+		case scanned(snap):
+			first = cmp.Or(first, snap.At)
+			if snap.At.Sub(first).Abs() >= atLeast { // a clock may be set back
+				return snap, nil
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -30,7 +30,7 @@ func (o *listOptions) flags() *pflag.FlagSet {
 	set.BoolVar(&o.csv, "csv", false, "print comma-separated values, for spreadsheets")
 	set.BoolVar(&o.plain, "plain", false, "print one sentence per lock, for screen readers and grep")
 	set.BoolVar(&o.progress, "progress", false, "print the progress to stderr, also if stderr is no terminal")
-	set.DurationVar(&o.duration, "for", 0, "`time` to observe the server before the list: how long a lock is held often shows only then")
+	set.DurationVar(&o.duration, "for", 0, "`time` to observe the locks after the first scan: how long a lock is held often shows only then")
 	set.BoolVar(&o.failIfStuck, "fail-if-stuck", false, "exit with code 3 if a lock has a finding")
 	return set
 }
