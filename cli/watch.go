@@ -50,9 +50,10 @@ milliseconds after the change. Without notifications, locktop reads the locks 10
 times per second and may miss a shorter hold; locktop doctor reports which of the
 two applies, and why. A scan of all keys finds the first lock under a new prefix or
 of a new shape such as RANDOM:lock. It runs about once per second, and less often
-with millions of keys. Further locks appear at once. If the connection breaks,
-locktop reconnects; if the server does not answer at the end of --for, the exit code
-is 1. A warning tells if the first scan has not ended by then.
+with millions of keys. A lock that ends before that scan, or within about 0.2 s after
+it, may be missed. Later locks appear at once. If the connection breaks, locktop
+reconnects; if the server does not answer at the end of --for, the exit code is 1. A
+warning tells if the first scan has not ended by then.
 
 A lock is reported as stolen only with proof: another holder has the same deadline,
 or the library publishes its releases and has published none. With other libraries, a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,13 +46,49 @@ func TestAConnectionAttemptCanBeClosed(t *testing.T) {
 				dialed = true
 				return ours, nil
 			},
-		}, []string{""}, nil)
+		}, []string{""}, nil, make(chan struct{}, 1))
 		synctest.Wait()
 		began := time.Now()
 		c.close()
 		took := time.Since(began)
 		check.True(t, dialed && took <= 0, "dialed %v, and closing took %v", dialed, took)
 	})
+}
+
+// After a scan has found the first lock under a prefix, the server reports changes under it
+// before the next scan.
+func TestAPrefixIsTrackedBeforeTheNextScan(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
+	t.Cleanup(func() { check.NoError(t, rdb.Close()) })
+	w := NewWatcher(NewScanner(rdb, ScanOptions{Formats: []keyspace.Format{{
+		About: keyspace.About{Name: "any"}, Type: "string", ShowsWaiters: true, // no look for requests is due between two scans
+		Probe: func(_, _ string) keyspace.Confidence { return keyspace.Certain },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
+		},
+	}}}))
+	defer w.Close()
+	await := func(so func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !so(); {
+			_, _, err := w.Next(t.Context())
+			check.Require(t, err == nil && time.Now().Before(deadline), "%v, %+v", err, w.status())
+		}
+	}
+	soon := 0
+	for i := 0; i < 12 && soon < 4; i++ { // a busy machine may be late
+		prefix := fmt.Sprintf("first%d:", i)
+		check.NoError(t, rdb.Set(t.Context(), prefix+"a", "token:1", 0).Err())
+		await(func() bool { return w.locks.known[prefix+"a"] != nil })
+		scan := w.scan.passStart
+		await(func() bool { return w.tracking.conn != nil && slices.Contains(w.tracking.conn.prefixes, prefix) })
+		if i > 0 && w.scan.passStart.Equal(scan) { // at first it polls and scans often
+			soon++
+		}
+		t.Logf("%s is tracked %v after it was found", prefix, time.Since(scan))
+	}
+	check.Equal(t, soon, 4, "prefixes that are tracked before another scan")
 }
 
 // A scan that waits until the events are taken does not keep the watcher busy meanwhile.

@@ -34,7 +34,7 @@ type invalidationConn struct {
 	ps            *redis.PubSub
 	ready         chan struct{}   // closed when the server has accepted or refused
 	ended         chan struct{}   // closed when the connection has ended
-	wake          chan struct{}   // capacity 1: changes were received
+	wake          chan struct{}   // capacity 1
 	alive         context.Context // ends with the connection
 	stop          context.CancelFunc
 	prefixes      []string // prefixes
@@ -109,11 +109,12 @@ func addTo(set *map[string]bool, key string) {
 }
 
 // dialInvalidations connects to the server of a client as the same user. It returns at
-// once; ready is closed when the server has answered.
-func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscription) *invalidationConn {
+// once; ready is closed when the server has answered. It sends to wake then, and when it has
+// received changes or has ended.
+func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscription, wake chan struct{}) *invalidationConn {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &invalidationConn{
-		ready: make(chan struct{}), ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		ready: make(chan struct{}), ended: make(chan struct{}), wake: wake,
 		alive: ctx, stop: stop, prefixes: prefixes, subscriptions: wanted, lastMessage: time.Now(),
 	}
 	c.rdb = redis.NewClient(c.options(o))
@@ -251,6 +252,7 @@ func (c *invalidationConn) run(ctx context.Context) {
 	defer c.ps.Close()
 	err := c.subscribe(ctx)
 	close(c.ready)
+	c.notify()
 	if err == nil {
 		watchdog := make(chan struct{})
 		defer func() { c.stop(); <-watchdog }()

@@ -32,6 +32,7 @@ type tracking struct {
 
 	conn             *invalidationConn // the connection in use; nil = none
 	nextConn         *invalidationConn // a connection that is not ready yet
+	wake             chan struct{}     // ready when the connections have something to read
 	dialedAt         time.Time
 	backoff          time.Duration
 	pending          changes // changes that were received and not read
@@ -54,7 +55,7 @@ type marks struct {
 
 // newTracking returns the tracking of the server of s.
 func newTracking(s *Scanner) tracking {
-	t := tracking{coverage: newCoverage(), trackErr: errors.New("client tracking is not requested yet")}
+	t := tracking{wake: make(chan struct{}, 1), coverage: newCoverage(), trackErr: errors.New("client tracking is not requested yet")}
 	if c, ok := s.rdb.(interface{ Options() *redis.Options }); ok {
 		t.options = c.Options()
 	}
@@ -72,10 +73,7 @@ func (t *tracking) maintain(known lockSet) {
 	t.reap()
 	t.promote()
 	t.coverage.updateAllKeys(known, time.Now())
-	if t.nextConn != nil || time.Since(t.dialedAt) < max(t.backoff, prefixDebounce) {
-		return
-	}
-	if t.conn == nil || t.conn.current().outdated || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0) {
+	if at, due := t.nextDial(); due && !time.Now().Before(at) {
 		t.dialedAt, t.coverage.stale = time.Now(), false
 		wanted := t.releases
 		if t.useNotifications {
@@ -85,8 +83,15 @@ func (t *tracking) maintain(known lockSet) {
 		if t.coverage.allKeys {
 			asked = []string{""}
 		}
-		t.nextConn = dialInvalidations(t.options, asked, wanted)
+		t.nextConn = dialInvalidations(t.options, asked, wanted, t.wake)
 	}
+}
+
+// nextDial returns when the next connection is due; false if none is needed, or one is not ready
+// yet.
+func (t *tracking) nextDial() (at time.Time, due bool) {
+	needed := t.conn == nil || t.conn.current().outdated || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0)
+	return t.dialedAt.Add(max(t.backoff, prefixDebounce)), needed && t.nextConn == nil && t.options != nil
 }
 
 // reap removes a lost connection.
@@ -182,18 +187,6 @@ func (t *tracking) takeChanges() changes {
 	t.pending = changes{}
 	t.marks.received = max(t.marks.received, c.mark)
 	return c
-}
-
-// wake returns a channel that is ready when changes were received.
-func (t *tracking) wake() <-chan struct{} {
-	switch {
-	case t.nextConn != nil && t.conn == nil:
-		return t.nextConn.ready
-	case t.conn != nil:
-		return t.conn.wake
-	default:
-		return nil
-	}
 }
 
 // mode returns how changes are detected now.

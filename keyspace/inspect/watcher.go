@@ -422,7 +422,7 @@ func (w *Watcher) deferScan(began time.Time) {
 func (w *Watcher) wait(ctx context.Context, idle time.Duration) error {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
-	wake := w.tracking.wake()
+	wake := w.tracking.wake
 	if w.failures.count > 0 {
 		wake = nil
 	}
@@ -459,6 +459,9 @@ func (w *Watcher) idleTime() time.Duration {
 		}
 	}
 	sooner(w.scan.next)
+	if at, due := w.tracking.nextDial(); due {
+		sooner(at)
+	}
 	if w.requests.relevant {
 		sooner(w.requests.next)
 	}

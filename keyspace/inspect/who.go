@@ -214,7 +214,7 @@ func (s *Scanner) newHolderWatch(ctx context.Context, l keyspace.Lock, holder ke
 	}
 	w.suspects = keyspace.NewSuspects(w.typ)
 	w.addOthers(others)
-	w.changes = dialInvalidations(c.Options(), withoutCovered(slices.Collect(maps.Keys(w.locks))), nil)
+	w.changes = dialInvalidations(c.Options(), withoutCovered(slices.Collect(maps.Keys(w.locks))), nil, make(chan struct{}, 1))
 	return w, nil
 }
 
