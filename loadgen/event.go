@@ -62,6 +62,7 @@ type Event struct {
 	Fence  int64
 	Shared bool // for reading
 	Fault  FaultKind
+	Node   int // server that a fault affects, from 1; 0 = all
 	Took   time.Duration
 	Text   string // may hold bytes from the server
 

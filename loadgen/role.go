@@ -44,18 +44,19 @@ func (r *Run) Join(agent int) { r.role = role{agent: agent} }
 func (r *Run) Keep() { r.role = role{keeper: true} }
 
 // ServerFault tells a run that has joined others that the keeper is about to apply a fault
-// of servers or, if over is true, that the fault is over. It does nothing if the run is not
-// running.
-func (r *Run) ServerFault(kind FaultKind, over bool) {
+// of servers or, if over is true, that the fault is over. node is the server, from 1; 0 = the
+// default of the fault. It does nothing if the run is not running.
+func (r *Run) ServerFault(kind FaultKind, node int, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.running {
 		return
 	}
+	fault := Fault{Kind: kind, Node: node}.withDefaults()
 	if over {
-		r.fleet.end(Fault{Kind: kind}, oracle.Everybody)
+		r.fleet.end(fault, oracle.Everybody)
 	} else {
-		r.fleet.begin(Fault{Kind: kind}, oracle.Everybody)
+		r.fleet.begin(fault, oracle.Everybody)
 	}
 }
 

@@ -82,26 +82,32 @@ func (a *app) Init() tea.Cmd {
 
 // Update implements tea.Model.
 func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	cmd := a.handle(msg)
+	return a, tea.Batch(cmd, a.startSums())
+}
+
+// handle handles a message.
+func (a *app) handle(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		a.screen.w, a.screen.h = msg.Width, msg.Height
 		a.page().arrange(&a.state)
 	case tickMsg:
-		return a, a.tick(msg)
+		return a.tick(msg)
 	case tea.ResumeMsg:
-		return a, a.resume()
+		return a.resume()
 	case tea.KeyMsg:
-		return a, a.onKeys(msg)
+		return a.onKeys(msg)
 	case tea.MouseMsg:
-		return a, a.onMouse(msg)
+		return a.onMouse(msg)
 	case snapshotMsg:
 		if msg.jump != a.seekCount { // the answer is older than the last seek
 			a.refresher.busy, a.refresher.next = false, a.now
-			return a, nil
+			return nil
 		}
 		a.refresher.end(msg.at, msg.err)
 		if msg.err != nil {
-			return a, nil
+			return nil
 		}
 		if a.seekSeen != a.seekCount {
 			a.resetReplay()
@@ -110,7 +116,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.model.changed() {
 			a.page().arrange(&a.state)
 		}
-		return a, a.notifyCritical()
+		return a.notifyCritical()
 	case tea.FocusMsg:
 		a.alarm.inFocus = true
 	case tea.BlurMsg:
@@ -129,24 +135,24 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.err != nil {
 			a.rejectStart(shortError(msg.err))
 		}
-		return a, a.run.applied()
+		return a.run.applied()
 	case loadMsg:
 		if msg.err != nil {
 			a.rejectStart(widget.Plain(msg.err.Error()))
-			return a, nil
+			return nil
 		}
 		a.run.load, a.run.scenario, a.run.launching = msg.load, msg.scenario, true
-		return a, startLoad(a.run.load)
+		return startLoad(a.run.load)
 	case doneMsg:
 		if msg.err != nil {
-			return a, a.reject(shortError(msg.err))
+			return a.reject(shortError(msg.err))
 		}
 		a.notify(msg.text)
 	case programMsg:
 		a.onProgram(msg)
-		return a, a.resume()
+		return a.resume()
 	case commandMsg:
-		return a, a.runCommand(msg.text)
+		return a.runCommand(msg.text)
 	case openLockMsg:
 		a.showLock(msg)
 	case openPageMsg:
@@ -154,7 +160,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case crashMsg:
 		panic(fmt.Sprintf("%v\n\n%s", msg.value, msg.stack))
 	}
-	return a, nil
+	return nil
 }
 
 func (a *app) tick(msg tickMsg) tea.Cmd {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
@@ -50,16 +52,21 @@ func (n *lane) past(v timeWindow) contention.Past {
 
 // lastMinuteOf returns the past of a lock in the last minute, or since the watch began.
 func (s *state) lastMinuteOf(id keyspace.ID) contention.Past {
-	v := s.lastMinute(1)
-	began, _ := s.history.Span()
-	if v.from = later(v.from, began); s.timeline.exact[id.Key] != nil {
-		v.from = v.to.Add(-time.Minute) // the lane knows when the load began
-	}
-	n, v := s.lane(id, v)
+	n, _ := s.lane(id, timeWindow{})
 	if n == nil {
 		return contention.Past{}
 	}
-	return n.past(v)
+	return s.lastMinuteIn(n)
+}
+
+// lastMinuteIn is lastMinuteOf for the lock of a lane.
+func (s *state) lastMinuteIn(n *lane) contention.Past {
+	v := s.lastMinute(1)
+	if !n.exact { // else the lane knows when the load began
+		began, _ := s.history.Span()
+		v.from = later(v.from, began)
+	}
+	return n.past(s.onClockOf(n, v))
 }
 
 // each calls yield with each lane that is made, but of several of one lock only with that which [timeline.of] prefers.
@@ -81,9 +88,8 @@ func (c *timeline) each(yield func(keyspace.ID, *lane) bool) {
 func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
 	var most time.Duration
 	for id, n := range s.timeline.each {
-		_, v := s.lane(id, s.lastMinute(1))
 		var sum time.Duration
-		for w := range n.parts(v) {
+		for w := range n.parts(s.onClockOf(n, s.lastMinute(1))) {
 			sum += time.Duration(w.n) * w.to.Sub(w.from)
 		}
 		if sum > most || sum == most && sum > 0 && id.Compare(worst) < 0 {
@@ -95,27 +101,84 @@ func (s *state) mostBlocked() (worst keyspace.ID, figures contention.Class) {
 	return worst, sum.Class(0, "")
 }
 
-// waiting is what the locks page says of the waiting in the last minute. Computing it takes longer for
-// more locks.
+// waiting is what the locks page says of the waiting in the last minute.
 type waiting struct {
-	at      time.Time // when it was computed; zero = not for these locks
+	known   bool      // it was computed
+	at      time.Time // for which it was computed
 	filter  string    // by which the locks were chosen
 	most    keyspace.ID
 	figures contention.Class                  // of that lock
 	rows    []lockRow                         // grouped by class, those with the most waiting first
-	classes map[keyspace.ID]*contention.Class // that of each row, by its lock
+	classes map[keyspace.ID]*contention.Class // that of each row, by its lock; nil = the rows are not grouped by class
 }
 
-// update computes the waiting anew if it is old, or was computed for other locks.
-func (w *waiting) update(s *state, p *locksPage) {
-	now := s.clock()
-	if w.filter == p.filter.text && now.Sub(w.at).Abs() < derivedFor(max(len(s.timeline.lanes), len(s.current().locks))) {
+// planSums plans to compute the waiting anew if it is old, or was computed for other locks. That takes
+// longer for more locks, so a copy of the state is computed beside the screen; see [app.startSums].
+func (p *locksPage) planSums(s *state) {
+	if p.summing || p.shows(&p.waiting) && s.clock().Sub(p.waiting.at).Abs() < derivedFor(max(len(s.timeline.lanes), len(s.current().locks))) {
 		return
 	}
-	*w = waiting{at: now, filter: p.filter.text}
-	w.most, w.figures = s.mostBlocked()
+	var locks []*keyspace.Lock
 	if p.group == byClass {
-		w.groupByClass(s, append(mapped(p.rows, func(r lockRow) *keyspace.Lock { return r.lock }), p.recent(s)...))
+		locks = mapped(p.rows, func(r lockRow) *keyspace.Lock { return r.lock })
+	}
+	apart, grouped, filter := s.copied(), p.group == byClass, p.filter
+	p.plan = func() waiting {
+		s := apart()
+		w := waiting{known: true, at: s.clock(), filter: filter.text}
+		w.most, w.figures = s.mostBlocked()
+		if grouped {
+			w.groupByClass(s, append(locks, s.recent(&filter)...))
+		}
+		return w
+	}
+}
+
+// shows reports whether the waiting was computed for the filter and the groups of the page.
+func (p *locksPage) shows(w *waiting) bool {
+	return w.known && w.filter == p.filter.text && (w.classes != nil) == (p.group == byClass)
+}
+
+// startSums starts what planSums has planned. The next sums wait until onSums.
+func (a *app) startSums() tea.Cmd {
+	p := a.locks()
+	plan := p.plan
+	if p.plan = nil; plan == nil {
+		return nil
+	}
+	p.summing = true
+	return sumWaiting(plan, a.seekCount)
+}
+
+// onSums shows the waiting, unless the view is another one by now.
+func (a *app) onSums(w waiting, jump int) {
+	p := a.locks()
+	if p.summing = false; p.shows(&w) && jump == a.seekCount {
+		p.waiting = w
+	}
+	if a.place() == onLocks {
+		p.arrange(&a.state)
+	}
+}
+
+// copied copies what the waiting of the last minute is computed from. The function that it returns
+// makes a state of the copy, also in another goroutine.
+func (s *state) copied() func() *state {
+	model, clock, lanes := s.current(), s.clock(), s.timeline.copies()
+	began, _ := s.history.Span()
+	whole := later(s.timeline.whole, began)
+	return func() *state {
+		c := timeline{lanes: make(map[keyspace.ID]*lane, len(lanes)), exact: make(map[string]*lane), whole: whole}
+		for i := range lanes {
+			n := &lanes[i].lane
+			if n.exact {
+				c.exact[lanes[i].id.Key] = n
+				continue
+			}
+			n.whole = later(n.whole, began)
+			c.lanes[lanes[i].id] = n
+		}
+		return &state{paused: &pausedView{model: model, clock: clock}, timeline: c}
 	}
 }
 
@@ -133,6 +196,7 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 	}
 	classes := make(map[classID]*class)
 	var order []classID
+	var found lane // of one lock after the other
 	for _, l := range locks {
 		id := classID{l.DB, keyspace.ClassOf(l.Key)}
 		c := classes[id]
@@ -140,7 +204,11 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 			c = &class{lock: l}
 			classes[id], order = c, append(order, id)
 		}
-		past := s.lastMinuteOf(l.ID().OnAnyNode())
+		n := s.timeline.of(l.ID())
+		if n == nil {
+			n = s.timeline.find(&found, l, s.current().snap.At)
+		}
+		past := s.lastMinuteIn(n)
 		if rate := past.PerSecond(); rate > c.worst {
 			c.worst, c.lock = rate, l
 		}
@@ -157,9 +225,8 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 }
 
 // recent returns the locks that do not exist now, but were held or waited for in the last minute,
-// in the order of their names.
-func (p *locksPage) recent(s *state) (all []*keyspace.Lock) {
-	since, past := s.lastMinute(1), s.past()
+// in the order of their names. Only their names are known.
+func (s *state) recent(f *filter) (all []*keyspace.Lock) {
 	there := make(map[keyspace.ID]bool, len(s.current().locks))
 	for _, l := range s.current().locks {
 		there[l.ID().OnAnyNode()] = true
@@ -168,18 +235,30 @@ func (p *locksPage) recent(s *state) (all []*keyspace.Lock) {
 		}
 	}
 	for id, n := range s.timeline.each {
-		if _, v := s.lane(id, since); !there[id] && n.lastSeen().After(v.from) && p.filter.lane(id.Key, n.owners) {
-			there[id] = true
-			l := keyspace.Lock{Key: id.Key, DB: id.DB}
-			for _, i := range s.log.latest(id, len(past), 1) {
-				l = past[i].Lock
-				l.Holders, l.Waiters, l.Waiting = nil, nil, 0
-			}
-			all = append(all, &l)
+		if v := s.onClockOf(n, s.lastMinute(1)); !there[id] && n.lastSeen().After(v.from) && f.lane(id.Key, n.owners) {
+			all = append(all, &keyspace.Lock{Key: id.Key, DB: id.DB})
 		}
 	}
 	slices.SortFunc(all, func(a, b *keyspace.Lock) int { return a.ID().Compare(b.ID()) })
 	return all
+}
+
+// classRows returns the rows of the classes, each with its lock as it is now. A lock that does not
+// exist is as it was last seen, without holders and waiters.
+func (p *locksPage) classRows(s *state) []lockRow {
+	rows, past := slices.Clone(p.waiting.rows), s.past()
+	for i, r := range rows {
+		l, there := s.current().lock(r.lock.ID())
+		if !there {
+			l = *r.lock
+			for _, k := range s.log.latest(l.ID(), len(past), 1) {
+				l = past[k].Lock
+			}
+			l.Holders, l.Waiters, l.Waiting = nil, nil, 0
+		}
+		rows[i].lock = &l
+	}
+	return rows
 }
 
 // classOf returns the class of a row's lock if the rows are grouped by class, else nil.

@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +11,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/termenv"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
+	"locktop/keyspace/contention"
+	"locktop/loadgen"
 	"locktop/tui/widget"
 )
 
@@ -136,4 +141,128 @@ func TestALaneKnowsTheWaitsOfNamedClients(t *testing.T) {
 	if most := 2 * (2*maxHolds + 1) * each; n.waiters() != 0 || p.Period > most || p.PerSecond() < 0.49 || p.PerSecond() > 0.51 {
 		t.Errorf("%d wait, and %.2f in %v on average", n.waiters(), p.PerSecond(), p.Period)
 	}
+}
+
+// The sums beside the screen are those of each lock by itself, at the time when they were planned: what
+// happens later to the lanes does not change them.
+func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	a := newApp(t.Context(), Config{})
+	p, filters := a.locks(), []string{"", "order", "!order", "waiter", "owner-1"}
+	p.groupBy(byClass)
+	var was keyspace.Snapshot
+	var plan func() waiting
+	var want waiting
+	waited, gone := 0, 0
+	for step := range 600 {
+		if random.IntN(300) == 0 {
+			a.resetReplay()
+			was = keyspace.Snapshot{}
+		}
+		now := keyspace.Snapshot{At: after(time.Duration(step) * time.Second), Complete: random.IntN(2) == 0}
+		for i := range 9 {
+			key := fmt.Sprintf("%s:%05d", []string{"job", "order", "report"}[i%3], i+step/10*9) // other locks after 10 s
+			l := randomLock(random, key, was, now.At)
+			if l.Waiting = 0; random.IntN(5) == 0 {
+				l.Waiting = len(l.Waiters) + random.IntN(3)
+			}
+			if random.IntN(3) == 0 {
+				l.AskedAt = now.At
+			}
+			if len(l.Holders)+len(l.Waiters) > 0 {
+				now.Locks = append(now.Locks, &l)
+			}
+		}
+		slices.SortFunc(now.Locks, keyspace.CompareLocks)
+		now = keyspace.CarryOver(was, now)
+		a.now = now.At
+		ended := make(chan waiting, 1)
+		if plan != nil {
+			go func() { ended <- plan() }()
+		}
+		a.apply(newViewModel(now, now.At, a.live)) // meanwhile
+		client := 1 + random.IntN(3)
+		kind := []loadgen.EventKind{loadgen.Arrived, loadgen.Acquired, loadgen.Released, loadgen.TimedOut}[random.IntN(4)]
+		a.timeline.apply([]loadgen.Event{{At: now.At, Kind: kind, Client: client, Key: fmt.Sprint("order:0000", random.IntN(9)), Token: "t"}}, false, false)
+		if plan != nil {
+			got := <-ended
+			if g, w := textOf(got), textOf(want); g != w {
+				t.Fatalf("step %d, filter %q: the sums are\n%s\nwant\n%s", step, want.filter, g, w)
+			}
+		}
+		if was = now; len(a.live.locks) == 0 {
+			plan = nil
+			continue
+		}
+		p.filter = parseFilter(filters[random.IntN(len(filters))])
+		p.arrange(&a.state)
+		plan = p.plan
+		want = waiting{filter: p.filter.text}
+		want.most, want.figures = a.mostBlocked()
+		recent := a.recent(&p.filter)
+		sumOneByOne(&want, a, recent)
+		waited += len(want.figures.Rung)
+		gone += len(recent)
+	}
+	if waited == 0 || gone == 0 {
+		t.Errorf("clients waited %d times, %d locks were gone", waited, gone)
+	}
+}
+
+// Sums that arrive after a change of the filter, of the groups or of the time are not shown: others begin.
+func TestSumsOfAnotherViewAreNotShown(t *testing.T) {
+	for name, change := range map[string]func(a *app){
+		"a filter": func(a *app) { a.locks().filter = parseFilter("0001") },
+		"groups":   func(a *app) { a.locks().groupBy(byOwner) },
+		"a seek":   func(a *app) { a.seekCount++ },
+		"nothing":  func(*app) {},
+	} {
+		a := appWith(10)
+		p := a.locks()
+		p.waiting, p.summing = waiting{}, false
+		p.groupBy(byClass)
+		p.arrange(&a.state)
+		sums := a.startSums()
+		p.arrange(&a.state)
+		check.True(t, a.startSums() == nil, "%s: two sums at once", name)
+		change(a)
+		_, next := a.Update(sums())
+		check.Equal(t, p.waiting.known, name == "nothing", "%s: the sums are shown", name)
+		check.Equal(t, next != nil, name != "nothing", "%s: others begin", name)
+	}
+}
+
+// sumOneByOne sums up the locks that the filter selects, and some that are gone, by their pasts on the screen.
+func sumOneByOne(w *waiting, a *app, gone []*keyspace.Lock) {
+	sums := make(map[string]*contention.Sum)
+	add := func(l *keyspace.Lock) {
+		name := keyspace.ClassOf(l.Key)
+		if sums[name] == nil {
+			sums[name] = new(contention.Sum)
+		}
+		sums[name].Add(a.lastMinuteOf(l.ID()))
+	}
+	for _, l := range a.current().locks {
+		if a.locks().filter.lock(l, a.current().snap.At, "") {
+			add(l)
+		}
+	}
+	for _, l := range gone {
+		add(l)
+	}
+	w.classes = make(map[keyspace.ID]*contention.Class)
+	for name, sum := range sums {
+		class := sum.Class(0, name)
+		w.classes[keyspace.ID{Key: name}] = &class
+	}
+}
+
+// textOf returns the figures of the waiting, in the order of the classes.
+func textOf(w waiting) string {
+	lines := []string{fmt.Sprintf("%q: most %v %+v", w.filter, w.most, w.figures)}
+	for _, c := range w.classes {
+		lines = append(lines, fmt.Sprintf("%+v", *c))
+	}
+	slices.Sort(lines[1:])
+	return strings.Join(lines, "\n")
 }

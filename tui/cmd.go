@@ -46,6 +46,14 @@ func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump i
 	})
 }
 
+// sumWaiting computes the waiting for locks. jump is the number of seeks so far.
+func sumWaiting(compute func() waiting, jump int) tea.Cmd {
+	return guarded(func() tea.Msg {
+		w := compute()
+		return answer(func(a *app) { a.onSums(w, jump) })
+	})
+}
+
 // connect requests another target.
 func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 	return guarded(func() tea.Msg {

@@ -227,8 +227,12 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 		a.add(e, text)
 		return
 	}
+	verb := strikes(e.Fault)
+	if e.Text != "" { // the commands, or the server
+		verb += " " + e.Text
+	}
 	if e.Key != "" { // from an agent, which does not send the holds
-		a.add(e, fmt.Sprintf("%s %s while holding %s", e.Owner(), strikes(e.Fault), e.Key))
+		a.add(e, fmt.Sprintf("%s %s while holding %s", e.Owner(), verb, e.Key))
 		return
 	}
 	for slot, h := range a.holds {
@@ -236,12 +240,11 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 		if h.client == e.Client && (e.Fault == loadgen.Freeze || e.Fault == loadgen.Partition) { // no renewals, and the client does not know
 			h.stopped, h.fault = e.At, e.Fault
 			a.holds[slot] = h
-			verb := strikes(e.Fault)
-			if e.Text != "" { // only unsound kinds of lock name the commands
-				a.add(e, fmt.Sprintf("%s %s %s while holding %s", e.Owner(), verb, e.Text, key))
-				continue
+			text := fmt.Sprintf("%s %s while holding %s", e.Owner(), verb, key)
+			if e.Text == "" { // a lock with several commands or servers may still be renewed
+				text += "; its lease is no longer renewed"
 			}
-			a.add(e, fmt.Sprintf("%s %s while holding %s; its lease is no longer renewed", e.Owner(), verb, key))
+			a.add(e, text)
 		}
 	}
 }

@@ -70,6 +70,12 @@ func TestTheFaultLog(t *testing.T) {
 			g.addEvents(on(loadgen.WriteAccepted, 3, "load:2", 0))
 			d.wait(tickInterval).want("client-3 works past its lease and writes to load:2", "no fencing check")
 		},
+		"a client that is cut off from one server, of this process and of an agent": func(d *driver, g *fakeLoad) {
+			ofAgent := fault(loadgen.FaultBegan, loadgen.Partition, 300_002, "node 3")
+			ofAgent.Key = "load:2"
+			g.addEvents(acquired(1, "load:1", 1), fault(loadgen.FaultBegan, loadgen.Partition, 1, "node 2"), ofAgent)
+			d.wait(tickInterval).want("client-1 is cut off from the server node 2 while holding load:1", "client-300002 is cut off from the server node 3 while holding load:2").wantNot("no longer renewed")
+		},
 		"a release in time is not in the fault log": func(d *driver, g *fakeLoad) {
 			g.addEvents(acquired(2, "load:1", 1), on(loadgen.Released, 2, "load:1", 1), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(3, "load:1", 2))
 			d.wait(tickInterval).wantNot("what happened")

@@ -211,6 +211,8 @@ func (p *locksPage) emptyText(s *state) []string {
 		return []string{"", "no snapshot yet: the server has not answered"}
 	case s.live == nil:
 		return []string{"", "looking " + s.screen.glyphs.Ellipsis}
+	case p.group == byClass && p.waiting.classes == nil:
+		return []string{"", "summing up " + s.screen.glyphs.Ellipsis}
 	case len(s.current().locks) > 0:
 		return []string{"", s.keymap.named("no lock matches the filter; {back} clears it")}
 	case !s.current().snap.Complete:

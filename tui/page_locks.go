@@ -22,6 +22,8 @@ type locksPage struct {
 	hide     bool   // hide the preview
 	group    string // one of groups
 	waiting  waiting
+	plan     func() waiting // computes it anew; nil = not necessary
+	summing  bool           // it is computed
 
 	moved  bool          // the user moved the cursor; until then the first row is selected
 	chosen keyspace.ID   // selected lock
@@ -225,7 +227,7 @@ func (p *locksPage) groupBy(group string) {
 	if (group == byClass) != (p.group == byClass) {
 		p.sort, p.reversed = bySeverity, false
 	}
-	p.group, p.waiting.at = group, time.Time{}
+	p.group = group
 }
 
 // order describes the sort order.
@@ -266,14 +268,9 @@ func (p *locksPage) arrange(s *state) {
 		}
 	}
 	p.filter.found, p.filter.all = len(p.rows), len(model.locks)
-	p.waiting.update(s, p)
+	p.planSums(s)
 	if p.group == byClass {
-		p.rows = slices.Clone(p.waiting.rows)
-		for i, r := range p.rows {
-			if l, there := model.lock(r.lock.ID()); there {
-				p.rows[i].lock = &l
-			}
-		}
+		p.rows = p.classRows(s)
 	}
 	p.sortRows(s)
 	if p.group == byOwner {

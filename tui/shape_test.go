@@ -258,6 +258,37 @@ func BenchmarkScreen(b *testing.B) {
 	}
 }
 
+// BenchmarkClasses measures the sums of the classes of locks: how long a key waits for them, and how long
+// they take beside the screen. A third of the locks have a waiter.
+func BenchmarkClasses(b *testing.B) {
+	for _, locks := range []int{5_000, 200_000} {
+		a := appWith(locks)
+		p := a.locks()
+		p.groupBy(byClass)
+		a.now = midnight.Add(30 * time.Second)
+		b.Run(fmt.Sprintf("screen/%d", locks), func(b *testing.B) {
+			var sums waiting
+			for b.Loop() {
+				p.waiting.known, p.summing = false, false
+				p.arrange(&a.state)
+				if plan := p.plan; !sums.known {
+					b.StopTimer()
+					sums = plan()
+					b.StartTimer()
+				}
+				a.onSums(sums, a.seekCount)
+			}
+		})
+		p.waiting.known = false
+		p.arrange(&a.state)
+		b.Run(fmt.Sprintf("beside/%d", locks), func(b *testing.B) {
+			for b.Loop() {
+				p.plan()
+			}
+		})
+	}
+}
+
 func TestTheTitleOfTheSortedColumnIsNotCut(t *testing.T) {
 	for _, c := range lockColumns() {
 		if c.less != nil && c.Min < widget.Width(c.Title)+1 {

@@ -215,8 +215,11 @@ func (n *lane) discard() bool {
 }
 
 // found returns a lane with the holds that a lock has at a time. It changes no state.
-func (c *timeline) found(l *keyspace.Lock, at time.Time) *lane {
-	n := &lane{whole: c.whole}
+func (c *timeline) found(l *keyspace.Lock, at time.Time) *lane { return c.find(new(lane), l, at) }
+
+// find is found with a lane whose memory is used again.
+func (c *timeline) find(n *lane, l *keyspace.Lock, at time.Time) *lane {
+	*n = lane{whole: c.whole, holds: n.holds[:0], letters: n.letters[:0]}
 	for i := range l.Holders {
 		n.begin(c.hold(l, &l.Holders[i], at))
 	}
@@ -229,6 +232,28 @@ func (c *timeline) hold(l *keyspace.Lock, h *keyspace.Holder, at time.Time) time
 		holder: h.ID, name: h.Name(), owner: c.number(h.ID), from: at.Add(-max(0, h.Age(at).Duration)),
 		shared: h.Mode == keyspace.Read || l.Kind == keyspace.Semaphore,
 	}
+}
+
+// lockLane is a lane and its lock.
+type lockLane struct {
+	id   keyspace.ID
+	lane lane
+}
+
+// copies returns copies of the lanes of [timeline.each], without overlaps and letters. A wait that goes on
+// is one that ends in the far future.
+func (c *timeline) copies() []lockLane {
+	all := make([]lockLane, 0, len(c.lanes)+len(c.exact))
+	holds, waits := make([]timelineHold, 0, max(len(c.begun), len(c.lanes))), make([]laneWait, 0, len(c.lanes)) // of all lanes
+	for id, n := range c.each {
+		firstHold, firstWait := len(holds), len(waits)
+		holds, waits = append(holds, n.holds...), append(waits, n.waits...)
+		for client, since := range n.waiting {
+			waits = append(waits, laneWait{client: client, n: 1, from: since, to: farFuture})
+		}
+		all = append(all, lockLane{id, lane{exact: n.exact, holds: holds[firstHold:], waits: waits[firstWait:], whole: n.whole, unnamed: n.unnamed}})
+	}
+	return all
 }
 
 func (c *timeline) onEvent(e *keyspace.Event) {
@@ -355,16 +380,18 @@ func (c *timeline) prune(now time.Time) {
 	}
 }
 
+var farFuture = time.Unix(1<<40, 0)
+
 // lastSeen returns the end of the lane's last hold or wait, or a time in the far future while
 // the lock is held or waited for.
 func (n *lane) lastSeen() time.Time {
 	if n.waiters() > 0 {
-		return time.Unix(1<<40, 0)
+		return farFuture
 	}
 	var last time.Time
 	for i := range n.holds {
 		if n.holds[i].to.IsZero() {
-			return time.Unix(1<<40, 0)
+			return farFuture
 		}
 		last = later(last, n.holds[i].to)
 	}

@@ -80,10 +80,15 @@ func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
 			n = s.timeline.found(&l, s.current().snap.At)
 		}
 	}
+	return n, s.onClockOf(n, v)
+}
+
+// onClockOf returns a window on the clock of a lane.
+func (s *state) onClockOf(n *lane, v timeWindow) timeWindow {
 	if n != nil && n.exact {
 		v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
 	}
-	return n, v
+	return v
 }
 
 // strip draws the past of a lock.

@@ -379,6 +379,29 @@ func TestTheClockOfAClientIsNotBelieved(t *testing.T) {
 	check.True(t, len(all) == 1 && strings.Contains(text(all[0]), "03:10:00 worker-7 acquired it: TTL 10 s"), "the stories are %+v", all)
 }
 
+// Of several incidents that begin together and cost the same, that of the lock with the smaller key is told first.
+func TestEqualIncidentsAreToldInTheOrderOfTheirKeys(t *testing.T) {
+	keys := []string{"job:c", "job:a", "job:d", "job:b"}
+	f := newFilm()
+	for _, key := range keys {
+		f.acquire(key, "worker-7", time.Minute)
+		f.wait(key, 2)
+	}
+	f.pass(10 * time.Second)
+	for _, key := range keys {
+		f.disconnect(key)
+	}
+	f.pass(52 * time.Second)
+	for range 50 { // the locks are in a map
+		var told []string
+		for _, s := range f.b.Stories() {
+			check.Equal(t, s.Blocked, 104*time.Second, "the cost of %s", s.Lock.Key)
+			told = append(told, s.Lock.Key)
+		}
+		check.Equal(t, strings.Join(told, " "), "job:a job:b job:c job:d", "the order of the stories")
+	}
+}
+
 func TestHealthyHoldsAreNoIncident(t *testing.T) {
 	release := func(kind keyspace.EventKind) func(*film, int) {
 		return func(f *film, i int) {

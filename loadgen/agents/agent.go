@@ -321,7 +321,7 @@ func (h *share) obey(o order) {
 		}
 	case orderServerFault:
 		if o.Fault != nil {
-			h.run.ServerFault(o.Fault.Kind, o.Over)
+			h.run.ServerFault(o.Fault.Kind, o.Fault.Node, o.Over)
 		}
 	}
 	if err != nil {

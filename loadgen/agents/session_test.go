@@ -149,6 +149,43 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 	})
 }
 
+// The events of an agent name the server of a fault as those of its coordinator do, at its begin and at its end.
+func TestAgentsNameTheServerOfAFault(t *testing.T) {
+	rdb := connect(t, server.EmbeddedForTest(t).Addr())
+	run, err := loadgen.New(loadgen.Servers{Redis: rdb}, loadgen.Scenario{Clients: 2, Keys: loadgen.Keys{Prefix: "p:"}})
+	check.NoError(t, err)
+	run.Join(1)
+	check.NoError(t, run.Start())
+	defer run.Close()
+	agent := &share{agent: &Agent{}, control: control{rdb, "x"}, number: 1, run: run}
+	coordinator := seen(1)
+	coordinator.control = agent.control
+	for _, f := range []loadgen.Fault{{Kind: loadgen.NodeDown, Node: 2}, {Kind: loadgen.Pause, Node: 3}, {Kind: loadgen.RestartEmpty}, {Kind: loadgen.Flush}} {
+		agent.obey(order{Order: orderServerFault, Fault: &f})
+		ended := loadgen.Event{Kind: loadgen.FaultEnded, Fault: f.Kind, Node: f.Node}
+		coordinator.onServerFault(ended)
+		coordinator.faults.Wait() // the order is sent
+	}
+	texts, _, err := agent.control.read(t.Context(), orders, "0", time.Second)
+	check.NoError(t, err)
+	for _, text := range texts {
+		var o order
+		check.NoError(t, json.Unmarshal([]byte(text), &o))
+		agent.obey(o)
+	}
+	var got []string
+	for _, e := range run.Events(0) {
+		if e.Kind == loadgen.FaultBegan || e.Kind == loadgen.FaultEnded {
+			got = append(got, fmt.Sprintf("%s of %s: %s", e.Kind, e.Fault, e.Text))
+		}
+	}
+	want := []string{
+		"fault of node-down: node 2", "fault of pause: node 3", "fault of node-restart-empty: node 1", "fault of flush: ",
+		"healed of node-down: node 2", "healed of pause: node 3", "healed of node-restart-empty: node 1", "healed of flush: ",
+	}
+	check.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"), "the events of the agent")
+}
+
 // popHook calls popped when the agent has taken a ticket.
 type popHook struct{ popped func() }
 

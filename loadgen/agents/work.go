@@ -208,7 +208,7 @@ func (s *session) onServerFault(e loadgen.Event) {
 	s.mu.Unlock()
 	if e.Kind == loadgen.FaultEnded {
 		s.faults.Go(func() {
-			_ = s.order(order{Order: orderServerFault, Fault: &loadgen.Fault{Kind: e.Fault}, Over: true})
+			_ = s.order(order{Order: orderServerFault, Fault: &loadgen.Fault{Kind: e.Fault, Node: e.Node}, Over: true})
 		})
 	}
 }
