@@ -228,7 +228,10 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 		return
 	}
 	verb := strikes(e.Fault)
-	if e.Text != "" { // the commands, or the server
+	switch {
+	case e.Fault == loadgen.Partition && e.Text != "":
+		verb = "is cut off from " + e.Text
+	case e.Text != "": // the commands
 		verb += " " + e.Text
 	}
 	if e.Key != "" { // from an agent, which does not send the holds

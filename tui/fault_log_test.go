@@ -74,7 +74,7 @@ func TestTheFaultLog(t *testing.T) {
 			ofAgent := fault(loadgen.FaultBegan, loadgen.Partition, 300_002, "node 3")
 			ofAgent.Key = "load:2"
 			g.addEvents(acquired(1, "load:1", 1), fault(loadgen.FaultBegan, loadgen.Partition, 1, "node 2"), ofAgent)
-			d.wait(tickInterval).want("client-1 is cut off from the server node 2 while holding load:1", "client-300002 is cut off from the server node 3 while holding load:2").wantNot("no longer renewed")
+			d.wait(tickInterval).want("client-1 is cut off from node 2 while holding load:1", "client-300002 is cut off from node 3 while holding load:2").wantNot("no longer renewed")
 		},
 		"a release in time is not in the fault log": func(d *driver, g *fakeLoad) {
 			g.addEvents(acquired(2, "load:1", 1), on(loadgen.Released, 2, "load:1", 1), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(3, "load:1", 2))
