@@ -78,13 +78,22 @@ func (s *idleServers) put(c *Child) error {
 	return children{c}.stop()
 }
 
-// renew disconnects the clients of a server, deletes its data, scripts and statistics, and
+// renew disconnects the clients of a server, deletes its data, scripts, statistics and users, and
 // returns its settings. It fails for a server before 7.0, and for one that is not a master alone.
 func renew(ctx context.Context, c *Child) (settings string, err error) {
 	rdb := redis.NewClient(&redis.Options{Addr: c.Addr(), MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true})
 	defer rdb.Close()
+	names, err := rdb.Do(ctx, "ACL", "USERS").StringSlice()
+	if err != nil {
+		return "", fmt.Errorf("renew a redis child: %w", err)
+	}
 	var config, users, roles *redis.Cmd
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, name := range names {
+			if name != "default" {
+				p.Do(ctx, "ACL", "DELUSER", name)
+			}
+		}
 		for _, command := range []string{
 			"CLIENT UNPAUSE", "CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub",
 			"FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH", "SLOWLOG RESET", "LATENCY RESET", "ACL LOG RESET", "CONFIG RESETSTAT",

@@ -33,7 +33,7 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 		t.Skip("a server before Redis 7.0 is not given to another test; put a newer redis-server on PATH")
 	}
 	sha := rdb.ScriptLoad(ctx, "return 1").Val()
-	for _, command := range []string{"SET k v", "CLIENT PAUSE 600000 WRITE"} {
+	for _, command := range []string{"SET k v", "ACL SETUSER ann on", "CLIENT PAUSE 600000 WRITE"} {
 		check.NoError(t, rdb.Do(ctx, words(command)...).Err(), "%s", command)
 	}
 	listening := rdb.Subscribe(ctx, "c")
@@ -44,12 +44,12 @@ func TestAServerOfAnEarlierTestIsLikeNew(t *testing.T) {
 	fresh := redis.NewClient(&redis.Options{Addr: first.Addr(), MaxRetries: -1, DisableIdentity: true})
 	defer fresh.Close()
 	check.Equal(t, fresh.PubSubNumSub(ctx, "c").Val()["c"], 0, "clients of the first test are connected")
-	check.True(t, fresh.Exists(ctx, "k").Val() == 0 && !fresh.ScriptExists(ctx, sha).Val()[0] && fresh.Set(ctx, "k", "w", 0).Err() == nil,
+	check.True(t, fresh.Exists(ctx, "k").Val() == 0 && !fresh.ScriptExists(ctx, sha).Val()[0] && fresh.Set(ctx, "k", "w", 0).Err() == nil && len(fresh.Do(ctx, "ACL", "USERS").Val().([]any)) == 1,
 		"it has something of the first test")
 
 	for what, change := range map[string]func(*Child) error{
 		"setting": func(c *Child) error { return dial(c).ConfigSet(ctx, "maxmemory", "1mb").Err() },
-		"user":    func(c *Child) error { return dial(c).Do(ctx, words("ACL SETUSER ann on")...).Err() },
+		"user":    func(c *Child) error { return dial(c).Do(ctx, words("ACL SETUSER default -debug")...).Err() },
 		"role":    func(c *Child) error { return dial(c).Do(ctx, words("REPLICAOF 127.0.0.1 1")...).Err() },
 		"freeze":  (*Child).Freeze,
 		"end":     (*Child).Kill,
