@@ -102,7 +102,7 @@ func ExampleLease_Context() {
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 
-	lease, err := client.Mutex("report:weekly", lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}).Lock(context.Background())
+	lease, err := client.Mutex("report:weekly", lock.Options{TTL: time.Second}).Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return

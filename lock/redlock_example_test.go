@@ -27,33 +27,28 @@ func ExampleQuorum_Redlock() {
 		servers, nodes = append(servers, e), append(nodes, rdb)
 	}
 
-	config := lock.QuorumConfig{
+	quorum, err := lock.NewQuorum(nodes, lock.QuorumConfig{
 		Config:      lock.Config{Owner: "billing-7"},
 		NodeTimeout: 500 * time.Millisecond,
-	}
-	quorum, err := lock.NewQuorum(nodes, config)
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	defer quorum.Close()
+	orders := quorum.Redlock("orders:4711", lock.Options{})
+
 	servers[0].Close()
-	lease, err := quorum.Redlock("orders:4711", lock.Options{}).Lock(context.Background())
+	lease, err := orders.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("one server down:", lease.Valid())
 	_ = lease.Unlock(context.Background())
-	_ = quorum.Close()
 
 	servers[1].Close()
-	quorum, err = lock.NewQuorum(nodes, config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer quorum.Close()
-	_, err = quorum.Redlock("orders:4711", lock.Options{}).Lock(context.Background())
+	_, err = orders.Lock(context.Background())
 	fmt.Println("two servers down:", errors.Is(err, lock.ErrNoQuorum))
 	// Output:
 	// one server down: true
