@@ -45,12 +45,9 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 		m := r.Metrics()
 		checkSums(t, m)
 		check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps")
-		if m.Lost+m.Expired+m.Unconfirmed == 0 {
-			t.Error("no lease came to harm: the test proves nothing")
-		}
-		if newest := m.Seconds[len(m.Seconds)-3:]; newest[0].Acquired+newest[1].Acquired == 0 {
-			t.Errorf("nothing acquired after the thaw: %+v", newest)
-		}
+		check.True(t, m.Lost+m.Expired+m.Unconfirmed != 0, "no lease came to harm: the test proves nothing")
+		newest := m.Seconds[len(m.Seconds)-3:]
+		check.True(t, newest[0].Acquired+newest[1].Acquired != 0, "nothing acquired after the thaw: %+v", newest)
 	})
 }
 
@@ -63,14 +60,10 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 		before := time.Now()
 		err := r.Stop()
 		check.AtMost(t, time.Since(before), 13*time.Second)
-		if err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("two leases were not released: got %q", err)
-		}
+		check.True(t, err != nil && !strings.Contains(err.Error(), "\n"), "two leases were not released: got %q", err)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Unconfirmed != 2 || m.Released != 0 || m.Clients.Total != 0 || m.LastErr == "" {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.Unconfirmed == 2 && m.Released == 0 && m.Clients.Total == 0 && m.LastErr != "", "got %+v", m)
 		link.Thaw()
 		time.Sleep(time.Minute)
 		checkNoKeys(t, rdb)
@@ -88,9 +81,8 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 			},
 		})
 		time.Sleep(30 * time.Second)
-		if m := r.Metrics(); m.Clients.Dead != 0 || m.Abandoned != 1 {
-			t.Errorf("it did not crash and come back: %+v", m)
-		}
+		m := r.Metrics()
+		check.True(t, m.Clients.Dead == 0 && m.Abandoned == 1, "it did not crash and come back: %+v", m)
 		check.ErrorIs(t, r.Stop(), nil)
 	})
 }
@@ -110,9 +102,7 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			m := r.Metrics()
 			checkSums(t, m)
-			if m.Faults[0].Struck != 1 || m.Lost+m.Expired == 0 {
-				t.Fatalf("%s: nothing was taken away: %+v", kind, m.Faults)
-			}
+			check.Require(t, m.Faults[0].Struck == 1 && m.Lost+m.Expired != 0, "%s: nothing was taken away: %+v", kind, m.Faults)
 			// A refused write of the victim, which does not know of its loss,
 			// does not count.
 			if m.Violations.Fenced > 1 || m.Violations.FenceOrder > 0 || m.Violations.UnexplainedLoss > 0 {
@@ -140,9 +130,7 @@ func TestServersStopAndContinue(t *testing.T) {
 			t.Errorf("%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
 		}
 		check.Equal(t, m.Outage, Outage{}, "%s: the fault counts as an outage", kind)
-		if after := m.Seconds[len(m.Seconds)-2]; after.Acquired == 0 {
-			t.Errorf("%s: nothing acquired afterwards", kind)
-		}
+		check.True(t, m.Seconds[len(m.Seconds)-2].Acquired != 0, "%s: nothing acquired afterwards", kind)
 	}
 }
 
@@ -156,9 +144,8 @@ func TestFaultsThatTheServersDoNotSupportAreRefused(t *testing.T) {
 		"node goes with":           {Kind: Freeze, Node: 1},
 		"can be switched off":      {Kind: NodeDown},
 	} {
-		if _, err := New(on, Scenario{Faults: []Fault{f}}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", f, err, want)
-		}
+		_, err := New(on, Scenario{Faults: []Fault{f}})
+		check.True(t, err != nil && strings.Contains(err.Error(), want), "%+v: %v, want %q", f, err, want)
 	}
 }
 
@@ -243,9 +230,8 @@ func TestALongPauseEndsWithoutAnError(t *testing.T) {
 		check.NoError(t, run.Start())
 		<-run.Done()
 		check.ErrorIs(t, run.Close(), nil)
-		if m := run.Metrics(); hook.err != nil || !hook.asked || m.Faults[0].Struck != 1 {
-			t.Errorf("unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
-		}
+		m := run.Metrics()
+		check.True(t, hook.err == nil && hook.asked && m.Faults[0].Struck == 1, "unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
 	})
 }
 

@@ -32,12 +32,9 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	m := r.Metrics()
 	checkSums(t, m)
 	check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps under a sound lock")
-	if m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
-		t.Errorf("losses or errors on a healthy server: %+v", m)
-	}
-	if m.Running || m.Clients.Total != 0 {
-		t.Errorf("running after Stop: %+v", m)
-	}
+	check.True(t, m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut == 0 && m.Released == m.Acquired,
+		"losses or errors on a healthy server: %+v", m)
+	check.True(t, !m.Running && m.Clients.Total == 0, "running after Stop: %+v", m)
 	checkNoKeys(t, rdb)
 }
 
@@ -46,9 +43,7 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 	r := check.Must(newRun(Servers{Redis: rdb}, busy, openNoNX(rdb)))(t)
 	running(t, r)
 	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Violations.Overlap.Count >= 100 })
-	if m.Violations.Overlap.Longest <= 0 {
-		t.Errorf("overlaps without a length: %+v", m.Violations.Overlap)
-	}
+	check.True(t, m.Violations.Overlap.Longest > 0, "overlaps without a length: %+v", m.Violations.Overlap)
 	stop(t, r)
 	checkSums(t, r.Metrics())
 }
@@ -127,9 +122,7 @@ func TestClientsBackOffFromAFailingServer(t *testing.T) {
 		// Pauses of 0.5 s to 1 s allow 30 to 60 attempts per client, and five
 		// more that come earlier.
 		check.Between(t, m.Errors, 5*30, 5*65, "errors in half a minute with 5 clients")
-		if m.LastErr == "" || m.Acquired != 0 {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.LastErr != "" && m.Acquired == 0, "got %+v", m)
 	})
 }
 
@@ -142,15 +135,11 @@ func TestRemovedClientFinishesItsHold(t *testing.T) {
 		time.Sleep(58 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients.Holding != 1 || m.Clients.Total != 1 {
-			t.Fatalf("did not finish its hold: %+v", m)
-		}
+		check.Require(t, m.Clients.Holding == 1 && m.Clients.Total == 1, "did not finish its hold: %+v", m)
 		time.Sleep(2 * time.Second)
 		m = r.Metrics()
 		checkSums(t, m)
-		if m.Clients.Total != 0 || m.Released != 1 || m.Lost != 0 || !m.Running {
-			t.Errorf("did not go: %+v", m)
-		}
+		check.True(t, m.Clients.Total == 0 && m.Released == 1 && m.Lost == 0 && m.Running, "did not go: %+v", m)
 		checkNoKeys(t, rdb)
 	})
 }
@@ -168,12 +157,10 @@ func TestARemovedClientStopsWaiting(t *testing.T) {
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients.Total != 1 || m.Clients.Holding != 1 || m.Arrivals != 2 || m.CutOff != 1 || m.TimedOut+m.Errors != 0 {
-			t.Errorf("an attempt that was called off should count as that: %+v", m)
-		}
-		if m.Latency.Wait.Max != time.Second || m.Latency.Wait.Censored != 1 || m.Fairness.Starved != time.Second {
-			t.Errorf("it waited for 1 s: %+v, longest wait %s", m.Latency.Wait, m.Fairness.Starved)
-		}
+		check.True(t, m.Clients.Total == 1 && m.Clients.Holding == 1 && m.Arrivals == 2 && m.CutOff == 1 && m.TimedOut+m.Errors == 0,
+			"an attempt that was called off should count as that: %+v", m)
+		check.True(t, m.Latency.Wait.Max == time.Second && m.Latency.Wait.Censored == 1 && m.Fairness.Starved == time.Second,
+			"it waited for 1 s: %+v, longest wait %s", m.Latency.Wait, m.Fairness.Starved)
 	})
 }
 
@@ -210,9 +197,8 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 		m := r.Metrics()
 		checkSums(t, m)
 		// A holder may be stopped, and release, a moment before a waiter is stopped.
-		if m.Acquired < 2 || m.Released != m.Acquired || m.Arrivals != 5 || m.Acquired+m.CutOff != 5 || m.Running {
-			t.Errorf("two held and three waited: %+v", m)
-		}
+		check.True(t, m.Acquired >= 2 && m.Released == m.Acquired && m.Arrivals == 5 && m.Acquired+m.CutOff == 5 && !m.Running,
+			"two held and three waited: %+v", m)
 		time.Sleep(time.Minute)
 		if again := r.Metrics(); again.Elapsed != m.Elapsed || m.Elapsed < 10*time.Second || m.Elapsed > 11*time.Second {
 			t.Errorf("the clock went on from %s to %s", m.Elapsed, again.Elapsed)
@@ -232,9 +218,7 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Expired != 1 || m.Released != 0 || m.Clients.Holding != 0 || m.LastErr != "" {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.Expired == 1 && m.Released == 0 && m.Clients.Holding == 0 && m.LastErr == "", "got %+v", m)
 	})
 }
 
@@ -244,9 +228,8 @@ func TestRenewedLeaseIsNotLost(t *testing.T) {
 			Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
 		})
 		time.Sleep(11 * time.Second)
-		if m := r.Metrics(); m.Released != 1 || m.Lost+m.Expired != 0 {
-			t.Errorf("got %+v", m)
-		}
+		m := r.Metrics()
+		check.True(t, m.Released == 1 && m.Lost+m.Expired == 0, "got %+v", m)
 	})
 }
 
@@ -257,15 +240,12 @@ func TestStolenLeaseIsLost(t *testing.T) {
 			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour), Think: Const(time.Hour),
 		})
 		time.Sleep(time.Second)
-		if n, err := rdb.Del(t.Context(), r.Scenario().Keys.names()...).Result(); err != nil || n != 1 {
-			t.Fatalf("deleted %d keys, %v", n, err)
-		}
+		n, err := rdb.Del(t.Context(), r.Scenario().Keys.names()...).Result()
+		check.Require(t, err == nil && n == 1, "deleted %d keys, %v", n, err)
 		time.Sleep(10 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Lost != 1 || m.Clients.Holding != 0 {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.Lost == 1 && m.Clients.Holding == 0, "got %+v", m)
 	})
 }
 
@@ -279,9 +259,8 @@ func TestImpatientClientGivesUp(t *testing.T) {
 		time.Sleep(28 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.TimedOut != 9 || m.Clients.Waiting != 1 || m.Errors != 0 || m.LastErr != "" {
-			t.Errorf("2 s of patience every 3 s, after 28 s: %+v", m)
-		}
+		check.True(t, m.TimedOut == 9 && m.Clients.Waiting == 1 && m.Errors == 0 && m.LastErr == "",
+			"2 s of patience every 3 s, after 28 s: %+v", m)
 	})
 }
 
@@ -293,9 +272,7 @@ func TestWrongTypeIsAnError(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Errors < 8 || m.Errors > 30 || m.LastErr == "" {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.Errors >= 8 && m.Errors <= 30 && m.LastErr != "", "got %+v", m)
 	})
 }
 
@@ -312,14 +289,11 @@ func TestSecondsAddUpToTheWhole(t *testing.T) {
 			sum += s.Acquired
 			worst = max(worst, s.Wait.Max)
 		}
-		if sum != m.Acquired || sum < 100 || worst != m.Latency.Wait.Max {
-			t.Errorf("seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
-		}
+		check.True(t, sum == m.Acquired && sum >= 100 && worst == m.Latency.Wait.Max,
+			"seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
 		check.Equal(t, len(m.Seconds), 91, "seconds after 90.5 s")
 		time.Sleep(60 * time.Second)
-		if m := r.Metrics(); len(m.Seconds) != HistorySeconds {
-			t.Errorf("%d seconds after 150 s", len(m.Seconds))
-		}
+		check.Equal(t, len(r.Metrics().Seconds), HistorySeconds, "seconds after 150 s")
 	})
 }
 
@@ -332,9 +306,7 @@ func TestWaitIsTimedFromTheArrival(t *testing.T) {
 		})
 		time.Sleep(4 * time.Second)
 		m := r.Metrics()
-		if m.Acquired != 2 || m.Latency.Wait.Max < 2*time.Second || m.Latency.Wait.Max > 2100*time.Millisecond {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.Acquired == 2 && m.Latency.Wait.Max >= 2*time.Second && m.Latency.Wait.Max <= 2100*time.Millisecond, "got %+v", m)
 	})
 }
 
@@ -350,18 +322,16 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients.Total != 3 || !m.Running || m.Elapsed != time.Second || m.Acquired == 0 || m.Acquired >= first.Acquired {
-			t.Errorf("got %+v after %+v", m, first)
-		}
+		check.True(t, m.Clients.Total == 3 && m.Running && m.Elapsed == time.Second && m.Acquired != 0 && m.Acquired < first.Acquired,
+			"got %+v after %+v", m, first)
 	})
 }
 
 func TestStartAndStopMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := check.Must(New(Servers{Redis: piped(t)}, Scenario{Clients: 3}))(t)
-		if m := r.Metrics(); m.Running || m.Clients.Total != 0 || m.Elapsed != 0 {
-			t.Errorf("before the start: %+v", m)
-		}
+		m := r.Metrics()
+		check.True(t, !m.Running && m.Clients.Total == 0 && m.Elapsed == 0, "before the start: %+v", m)
 		stop(t, r)
 		for range 2 {
 			check.NoError(t, r.Start())
@@ -389,9 +359,7 @@ func TestAllMethodsAtOnce(t *testing.T) {
 				checkSums(t, r.Metrics())
 				check.ErrorIs(t, r.Stop(), nil)
 				check.ErrorIs(t, r.Start(), nil)
-				if s := r.Scenario(); s.Clients < 0 || s.Clients > 30 {
-					t.Errorf("%d clients", s.Clients)
-				}
+				check.Between(t, r.Scenario().Clients, 0, 30, "clients")
 			}
 		})
 	}
@@ -407,9 +375,8 @@ func TestClientsAreCapped(t *testing.T) {
 }
 
 func TestAnInvalidScenarioIsRefused(t *testing.T) {
-	if _, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Keys: Keys{N: -1}}); err == nil {
-		t.Error("accepted")
-	}
+	_, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Keys: Keys{N: -1}})
+	check.True(t, err != nil, "accepted")
 }
 
 // SetClients sets the number of clients, 0 to MaxClients, for now and for the next
