@@ -81,9 +81,8 @@ func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 		}
 		r.must(worker.Process.Signal(syscall.SIGSTOP))
 		next := r.lock(r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute, Fence: true}))
-		if written, err := store(r.rdb, next.Fence(), "next"); !written || err != nil {
-			r.Fatalf("the holder's write was refused: %v", err)
-		}
+		written, err := store(r.rdb, next.Fence(), "next")
+		check.Require(r, written && err == nil, "the holder's write was refused: %v", err)
 		check.Must(io.WriteString(in, "go on\n"))(r)
 		r.must(worker.Process.Signal(syscall.SIGCONT))
 		if !lines.Scan() || lines.Text() != "written=false" {

@@ -112,8 +112,7 @@ func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 // warm connects q to every node.
 func (r *nodes) warm(q *lock.Quorum) {
 	r.Helper()
-	lease := r.lock(q.Redlock("warm", lock.Options{}))
-	r.must(lease.Unlock(ctx))
+	r.must(pass(q.Redlock("warm", lock.Options{})))
 	r.until("all nodes to be warm", func() bool { return r.count("warm", "") == len(r.rdbs) })
 }
 

@@ -61,9 +61,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 2, ReplicaTimeout: 5 * time.Second}
 	for name, l := range everyKind(c, "before", o) {
-		if _, err := l.Lock(ctx); err != nil {
-			t.Errorf("%s, with two replicas: %v", name, err)
-		}
+		check.ErrorIs(t, tried(l.Lock(ctx)), nil, "%s, with two replicas", name)
 	}
 	r.must(r.nodes.Replicas()[0].Freeze())
 	o.ReplicaTimeout = 50 * time.Millisecond
@@ -81,9 +79,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	r.must(held.Unlock(ctx))
 	check.ErrorIs(t, <-waiting, lock.ErrNotReplicated, "after a wait")
 	o.Replicas = 1
-	if _, err := c.Mutex("enough", o).Lock(ctx); err != nil {
-		t.Errorf("one replica is enough: %v", err)
-	}
+	check.ErrorIs(t, tried(c.Mutex("enough", o).Lock(ctx)), nil, "one replica is enough")
 }
 
 // The embedded server has no replicas.
@@ -139,9 +135,8 @@ func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
 	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "2").Err())
 	check.ErrorIs(t, tried(c.Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrNotReplicated, "acquire")
-	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrNotReplicated) && !(err == nil && freeScripts(r.rdb)) {
-		t.Errorf("unlock: got %v, want ErrNotReplicated", err)
-	}
+	err := held.Unlock(ctx)
+	check.True(t, errors.Is(err, lock.ErrNotReplicated) || err == nil && freeScripts(r.rdb), "unlock: got %v, want ErrNotReplicated", err)
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
 	r.until("the release to be made good", func() bool { return r.rdb.Exists(ctx, "held").Val() == 0 })
 }

@@ -90,21 +90,16 @@ func passAsync(l lock.Locker) <-chan error {
 func (r *rig) holds(key, want string) {
 	r.Helper()
 	got, err := r.rdb.Get(context.Background(), key).Result()
-	if err != nil && err != redis.Nil {
-		r.Fatal(err)
-	}
-	if got != want {
-		r.Fatalf("%q holds %q, want %q", key, got, want)
-	}
+	check.Require(r, err == nil || err == redis.Nil, "%v", err)
+	check.Require(r, got == want, "%q holds %q, want %q", key, got, want)
 }
 
 // lives checks that the server keeps a key for ttl from a moment after began.
 func (r *rig) lives(key string, ttl time.Duration, began time.Time) {
 	r.Helper()
 	left := r.rdb.PTTL(context.Background(), key).Val()
-	if passed := time.Since(began) + time.Millisecond; left > ttl || left < ttl-passed {
-		r.Errorf("PTTL of %s is %v after at most %v, want %v", key, left, passed, ttl)
-	}
+	passed := time.Since(began) + time.Millisecond
+	check.True(r, left <= ttl && left >= ttl-passed, "PTTL of %s is %v after at most %v, want %v", key, left, passed, ttl)
 }
 
 // tooLate reports whether more time has passed than a promise allows on a quiet machine. Only
@@ -242,9 +237,7 @@ func (r tester) until(what string, true func() bool) {
 	began, pause := time.Now(), time.Millisecond
 	for !true() {
 		waited := time.Since(began)
-		if waited > 30*time.Second {
-			r.Fatalf("still waiting for %s", what)
-		}
+		check.Require(r, waited <= 30*time.Second, "still waiting for %s", what)
 		if waited > 50*time.Millisecond && !r.fake {
 			pause = 10 * time.Millisecond
 		}

@@ -27,8 +27,7 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 			},
 		} {
 			c := r.client(lock.Config{})
-			warm := r.lock(of(c, "warm"))
-			r.must(warm.Unlock(ctx))
+			r.must(pass(of(c, "warm")))
 			r.link.FreezeReplies()
 			done := make(chan error)
 			go func() {
@@ -70,9 +69,8 @@ func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
 			atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
 				time.Duration(round)*100*time.Microsecond)
 		}
-		if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
-			r.Errorf("left behind: %q", keys)
-		}
+		keys := r.rdb.Keys(ctx, "*").Val()
+		check.True(r, len(keys) == 0, "left behind: %q", keys)
 	})
 	t.Run("quorum", func(t *testing.T) {
 		nodesOnRedis(t, 3, func(r *nodes) {
@@ -83,9 +81,8 @@ func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
 					time.Duration(round)*200*time.Microsecond)
 			}
 			for _, rdb := range r.rdbs {
-				if keys := rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
-					r.Errorf("left behind: %q", keys)
-				}
+				keys := rdb.Keys(ctx, "*").Val()
+				check.True(r, len(keys) == 0, "left behind: %q", keys)
 			}
 		})
 	})
@@ -174,9 +171,8 @@ func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 		for range n {
 			root.As("request")
 		}
-		if grown := heap() - before; grown > 20*n {
-			r.Errorf("%d identities that were never used take %d bytes each", n, grown/n)
-		}
+		grown := heap() - before
+		check.True(r, grown <= 20*n, "%d identities that were never used take %d bytes each", n, grown/n)
 		short, cancel := context.WithCancel(ctx)
 		cancel()
 		for range 1000 { // waiting goroutines hold contexts that derive from the root
