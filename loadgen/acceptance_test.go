@@ -140,11 +140,10 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 // A witness finds that clients are inside at once, without the oracle and its clock.
 func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	t.Parallel()
-	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{
+	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{
 		Lock: Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
 		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
-	})
-	check.NoError(t, err)
+	}))(t)
 	w := check.Must(witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1))(t)
 	r.Witness(w)
 	running(t, r)

@@ -206,12 +206,11 @@ func TestARedlockAsAClientProcess(t *testing.T) {
 		on.Nodes = append(on.Nodes, connect(t, server.ForTest(t).Addr()))
 	}
 	on.Redis = on.Nodes[0]
-	r, err := New(on, Scenario{
+	r := check.Must(New(on, Scenario{
 		Lock: process(Redlock, time.Second), Clients: 4, Keys: Keys{N: 1}, Duration: 3 * time.Second,
 		Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
 		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Partition, Node: 2, Clients: 4, For: time.Second}},
-	})
-	check.NoError(t, err)
+	}))(t)
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()

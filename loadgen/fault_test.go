@@ -118,11 +118,10 @@ func TestServersStopAndContinue(t *testing.T) {
 	set := server.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())
 	for _, kind := range []FaultKind{Pause, Stop} {
-		r, err := New(Servers{Redis: rdb, Power: set}, Scenario{
+		r := check.Must(New(Servers{Redis: rdb, Power: set}, Scenario{
 			Clients: 5, Keys: Keys{N: 1}, Hold: Const(5 * time.Millisecond), Duration: 4 * time.Second,
 			Faults: []Fault{{At: time.Second, Kind: kind, For: 1500 * time.Millisecond}},
-		})
-		check.NoError(t, err)
+		}))(t)
 		running(t, r)
 		<-r.Done()
 		m := r.Metrics()
@@ -185,10 +184,9 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rdb, power := piped(t), &fakePower{}
 			c.fault.At, c.fault.Node = time.Second, 1
-			r, err := New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
+			r := check.Must(New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
-			})
-			check.NoError(t, err)
+			}))(t)
 			running(t, r)
 			<-r.Done()
 			power.mu.Lock()

@@ -217,8 +217,7 @@ func TestElectWorksWithEveryKind(t *testing.T) {
 		var clients [2]*lock.Client
 		var quorums [2]*lock.Quorum
 		for i := range clients {
-			c, err := lock.New(r.via[0], lock.Config{})
-			r.must(err)
+			c := check.Must(lock.New(r.via[0], lock.Config{}))(r)
 			defer c.Close()
 			clients[i], quorums[i] = c, r.quorum(lock.QuorumConfig{})
 		}

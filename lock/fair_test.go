@@ -85,8 +85,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		r.queued("orders", 1)
 		messages := r.rdb.PSubscribe(ctx, "{orders}:free*")
 		defer messages.Close()
-		_, err := messages.Receive(ctx)
-		r.must(err)
+		check.Must(messages.Receive(ctx))(r)
 
 		r.must(lease.Unlock(ctx))
 		holder := r.rdb.Get(ctx, "orders").Val()

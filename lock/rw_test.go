@@ -373,8 +373,7 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 			p.HSet(ctx, "prices", fmt.Sprint("r:crashed~", i), "1:1763683200000")
 		}
 		p.PExpire(ctx, "prices", time.Hour)
-		_, err := p.Exec(ctx)
-		r.must(err)
+		check.Must(p.Exec(ctx))(r)
 
 		reply, err := r.rdb.Eval(ctx, source(r, "waiters_common.lua", "waiters_acquire.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
 		r.must(err)
@@ -934,8 +933,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		}
 		for key, field := range map[string]string{"prices": "r:" + leases[0].Token(), "stock": "w"} {
 			var count, deadline int64
-			_, err := fmt.Sscanf(r.field(key, field), "%d:%d", &count, &deadline)
-			r.must(err)
+			check.Must(fmt.Sscanf(r.field(key, field), "%d:%d", &count, &deadline))(r)
 			check.AtLeast(r, time.Until(time.UnixMilli(deadline)), 59*time.Minute, "%s: left after an extension by an hour", key)
 		}
 		for _, lease := range leases {

@@ -66,8 +66,7 @@ var hour = sync.OnceValue(func() []keyspace.Snapshot {
 // atDir returns the snapshot of a moment, which must not fail.
 func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(r.At(moment, since))(t)
-	return s
+	return check.Must(r.At(moment, since))(t)
 }
 
 func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
@@ -147,9 +146,7 @@ func TestOnlyTheOwnerCanReadADirectory(t *testing.T) {
 	dir := recordDir(t, hour()[:10])
 	for _, name := range []string{".", "*"} {
 		files, err := filepath.Glob(filepath.Join(dir, name))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
+		check.Require(t, err == nil && len(files) != 0, "%v, %v", files, err)
 		for _, f := range files {
 			info, err := os.Stat(f)
 			check.True(t, err == nil && info.Mode().Perm()&0o077 == 0, "%s has the permissions %v, %v", f, info.Mode(), err)
@@ -194,9 +191,8 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
 	during := atDir(t, r, all[150].At, time.Time{})
 	sameToTheSecond(t, during, all[99])
-	if from, until := r.Gap(); !from.Equal(all[99].At) || !until.Equal(all[200].At) {
-		t.Errorf("while nothing recorded, the gap is from %v to %v", from, until)
-	}
+	from, until := r.Gap()
+	check.True(t, from.Equal(all[99].At) && until.Equal(all[200].At), "while nothing recorded, the gap is from %v to %v", from, until)
 	for _, moment := range []time.Time{all[99].At.Add(3 * time.Second), all[200].At, all[299].At, all[50].At} {
 		atDir(t, r, moment, time.Time{})
 		from, until := r.Gap()
@@ -228,8 +224,7 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 // segmentsOf returns the names of the segments in a directory.
 func segmentsOf(t *testing.T, dir string) []string {
 	t.Helper()
-	files := check.Must(filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix)))(t)
-	return files
+	return check.Must(filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix)))(t)
 }
 
 func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
@@ -438,9 +433,8 @@ func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 		_, err := Open(dir)
 		check.True(t, errors.Is(err, ErrFormat) && !strings.Contains(err.Error(), "\n"), "%q: %v", name, err)
 	}
-	if _, err := Open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing directory: %v", err)
-	}
+	_, err := Open(filepath.Join(dir, "missing"))
+	check.True(t, errors.Is(err, os.ErrNotExist), "a missing directory: %v", err)
 }
 
 // writerEnv is the directory in which TestAKilledWriterLosesOneSecond records as a child.
@@ -456,8 +450,7 @@ func TestAKilledWriterLosesOneSecond(t *testing.T) {
 		dir := t.TempDir()
 		child := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLosesOneSecond$")
 		child.Env = append(os.Environ(), writerEnv+"="+dir)
-		out, err := child.StdoutPipe()
-		check.NoError(t, err)
+		out := check.Must(child.StdoutPipe())(t)
 		check.NoError(t, child.Start())
 		var written time.Time
 		lines := bufio.NewScanner(out)

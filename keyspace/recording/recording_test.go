@@ -63,8 +63,7 @@ func open(t testing.TB, file []byte) *Reader {
 
 func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(r.At(moment, since))(t)
-	return s
+	return check.Must(r.At(moment, since))(t)
 }
 
 // same compares two snapshots. Time zones do not matter.

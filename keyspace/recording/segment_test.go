@@ -117,8 +117,7 @@ func writeSegment(t testing.TB, all []keyspace.Snapshot, token func(string) stri
 func openSegment(t testing.TB, file []byte) *segmentReader {
 	t.Helper()
 	lines := check.Must(newSegmentLines(bytes.NewReader(file)))(t)
-	r := check.Must(newSegmentReader(lines))(t)
-	return r
+	return check.Must(newSegmentReader(lines))(t)
 }
 
 // sameToTheSecond compares two snapshots to the precision of a segment. A deadline may
@@ -163,9 +162,8 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 				sameEvents(t, events, want)
 			}
 		}
-		if _, ok := r.peek(); ok || !errors.Is(r.end, io.EOF) {
-			t.Fatalf("it ends with %v", r.end)
-		}
+		_, ok := r.peek()
+		check.Require(t, !ok && errors.Is(r.end, io.EOF), "it ends with %v", r.end)
 	}
 }
 
@@ -302,9 +300,8 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 			}
 			return err
 		}
-		if err := read(maxState); !endOfSegment(err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := read(maxState)
+		check.True(t, endOfSegment(err), "%s: %v", name, err)
 		check.ErrorIs(t, read(len(locks)/2*holders*200), errTooLarge, "%s: the error of locks of twice the limit is", name)
 	}
 }
@@ -313,8 +310,7 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 func unzip(t testing.TB, file []byte) []byte {
 	t.Helper()
 	zip := check.Must(gzip.NewReader(bytes.NewReader(file)))(t)
-	text := check.Must(io.ReadAll(zip))(t)
-	return text
+	return check.Must(io.ReadAll(zip))(t)
 }
 
 // A reader must see every field of a snapshot that has a name in JSON.

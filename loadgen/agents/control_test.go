@@ -159,15 +159,13 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 		order{Order: orderFault, Fault: &loadgen.Fault{Kind: loadgen.Crash, Client: 2}}, order{Order: orderServerFault, Fault: &loadgen.Fault{Kind: loadgen.Flush}, Over: true},
 		order{Order: orderScenario, Scenario: "clients: 6"}, ticket{"x", 3},
 	} {
-		text, err := json.Marshal(m)
-		check.NoError(f, err)
+		text := check.Must(json.Marshal(m))(f)
 		f.Add(string(text))
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	f.Cleanup(func() { _ = rdb.Close() })
 	scenario := loadgen.Scenario{Clients: 6, Keys: loadgen.Keys{Prefix: "p:"}, Faults: []loadgen.Fault{{Kind: loadgen.Freeze, Clients: 2}, {Kind: loadgen.Flush}}}.WithDefaults()
-	shares, err := scenario.Shares(3)
-	check.NoError(f, err)
+	shares := check.Must(scenario.Shares(3))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		s := &session{config: Config{Note: func(string) {}}, scenario: scenario, members: make([]member, 3), struck: make([]int, 2), began: time.Now()}
 		_ = s.join(text)
