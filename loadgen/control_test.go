@@ -19,8 +19,7 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 		s.Clients, s.Hold, s.Think = 6, Const(150*time.Millisecond), Const(150*time.Millisecond)
 		check.NoError(t, r.Apply(s))
 		time.Sleep(10 * time.Second) // the holds that were chosen before last 4 s if all want one key
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Began.Equal(before.Began) && m.Clients.Total == 6 && m.Acquired >= before.Acquired+50,
 			"%d clients acquired %d, then %d", m.Clients.Total, before.Acquired, m.Acquired) // 20 at the old rate
 		check.Equal(t, r.Scenario().Keys.Prefix, s.Keys.Prefix, "the keys changed to")
@@ -39,8 +38,7 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 			check.NoError(t, r.Apply(s))
 			check.True(t, r.Scenario().Keys.Prefix != s.Keys.Prefix, "%s locks the keys of another kind", kind)
 			time.Sleep(500 * time.Millisecond)
-			m := r.Metrics()
-			checkSums(t, m)
+			m := summed(t, r)
 			check.True(t, m.Began.After(before.Began) && m.Acquired >= 10 && m.Errors <= 0,
 				"%s: %d acquired, newest error %q", kind, m.Acquired, m.LastErr)
 		}
@@ -83,8 +81,7 @@ func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 			check.NoError(t, r.Inject(f))
 		}
 		time.Sleep(5 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		if c := m.Clients.States; c[0] != Frozen || c[1] != Dead || c[2] > Inside || c[3] != Partitioned || c[4] > Inside || m.Clients.Dead != 1 {
 			t.Errorf("cells %v", c)
 		}
@@ -126,8 +123,7 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 			Faults: []Fault{{At: 3 * time.Second, Kind: Leak}},
 		})
 		time.Sleep(20 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Violations.Stuck == 1 && m.Abandoned == 1 && m.Cost.Renewals >= 30,
 			"%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Cost.Renewals)
 		stop(t, r)
@@ -314,8 +310,7 @@ func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
 			Lock: Lock{Kind: Fair}, Warmup: 30 * time.Second, Duration: 90 * time.Second,
 		})
 		<-r.Done()
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Elapsed >= 59*time.Second && m.Elapsed <= 61*time.Second && len(m.Seconds) <= 62,
 			"the figures are of %s, %d seconds", m.Elapsed, len(m.Seconds))
 		check.True(t, m.Latency.Wait.Max <= time.Second && m.Fairness.Starved <= time.Second,

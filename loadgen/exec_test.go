@@ -165,8 +165,7 @@ func raced(t *testing.T, s Scenario) Metrics {
 	rdb := connect(t, server.ForTest(t).Addr())
 	r := started(t, rdb, s)
 	<-r.Done()
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	checkNoKeys(t, rdb)
 	checkNoProcess(t)
 	return m
@@ -213,8 +212,7 @@ func TestARedlockAsAClientProcess(t *testing.T) {
 	}))(t)
 	running(t, r)
 	<-r.Done()
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	check.True(t, m.Acquired >= 20 && m.Library == "locktop redlock" && m.Faults[0].Struck != 0 && m.Violations.Broken() <= 0,
 		"%d acquired by %q, %s, newest error %q, %+v", m.Acquired, m.Library, m.Faults[0], m.LastErr, m.Violations)
 	for _, rdb := range on.Nodes {
@@ -579,8 +577,7 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 				}
 			}
 			check.ErrorIs(t, r.Stop(), nil)
-			m := r.Metrics()
-			checkSums(t, m)
+			m := summed(t, r)
 			checkNoProcess(t)
 			if failed := m.Errors + m.Unconfirmed; m.Acquired < 20 || failed > 0 && !kind.Quorum() { // nodes have 40 ms for a reply, which a busy machine exceeds
 				t.Errorf("%d acquired, %d errors, %d unconfirmed: %s", m.Acquired, m.Errors, m.Unconfirmed, m.LastErr)

@@ -38,12 +38,11 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			link.Freeze()
 			time.Sleep(3 * time.Second)
-			checkSums(t, r.Metrics())
+			summed(t, r)
 			link.Thaw()
 		}
 		time.Sleep(5 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps")
 		check.True(t, m.Lost+m.Expired+m.Unconfirmed != 0, "no lease came to harm: the test proves nothing")
 		newest := m.Seconds[len(m.Seconds)-3:]
@@ -61,8 +60,7 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 		err := r.Stop()
 		check.AtMost(t, time.Since(before), 13*time.Second)
 		check.True(t, err != nil && !strings.Contains(err.Error(), "\n"), "two leases were not released: got %q", err)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Unconfirmed == 2 && m.Released == 0 && m.Clients.Total == 0 && m.LastErr != "", "got %+v", m)
 		link.Thaw()
 		time.Sleep(time.Minute)
@@ -100,8 +98,7 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 				Lock: Lock{Fence: true, TTL: time.Second}, Faults: []Fault{{At: time.Second, Kind: kind}},
 			})
 			time.Sleep(5 * time.Second)
-			m := r.Metrics()
-			checkSums(t, m)
+			m := summed(t, r)
 			check.Require(t, m.Faults[0].Struck == 1 && m.Lost+m.Expired != 0, "%s: nothing was taken away: %+v", kind, m.Faults)
 			// A refused write of the victim, which does not know of its loss,
 			// does not count.

@@ -82,6 +82,14 @@ func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 	return Metrics{}
 }
 
+// summed returns the metrics of a run, and fails the test unless their sums are correct.
+func summed(t testing.TB, r *Run) Metrics {
+	t.Helper()
+	m := r.Metrics()
+	checkSums(t, m)
+	return m
+}
+
 // checkSums fails the test unless the sums that Metrics promises are correct.
 func checkSums(t testing.TB, m Metrics) {
 	t.Helper()

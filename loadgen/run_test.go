@@ -29,8 +29,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	enough := int64(testtier.Size(300, 1000, 1000))
 	until(t, r, "the acquisitions", func(m Metrics) bool { return m.Acquired >= enough })
 	stop(t, r)
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps under a sound lock")
 	check.True(t, m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut == 0 && m.Released == m.Acquired,
 		"losses or errors on a healthy server: %+v", m)
@@ -45,7 +44,7 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Violations.Overlap.Count >= 100 })
 	check.True(t, m.Violations.Overlap.Longest > 0, "overlaps without a length: %+v", m.Violations.Overlap)
 	stop(t, r)
-	checkSums(t, r.Metrics())
+	summed(t, r)
 }
 
 func TestSumsAgreeInAllMetrics(t *testing.T) {
@@ -65,7 +64,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 			case <-done:
 				return
 			case <-time.After(time.Millisecond):
-				checkSums(t, r.Metrics())
+				summed(t, r)
 			}
 		}
 	})
@@ -86,8 +85,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 	close(done)
 	all.Wait()
 	stop(t, r)
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	check.Equal(t, m.Clients.Waiting+m.Clients.Holding+m.Clients.Idle, 0, "clients left: %+v", m)
 }
 
@@ -105,7 +103,7 @@ func TestLoadSurvivesTheServer(t *testing.T) {
 	check.NoError(t, child.Restart(context.Background()))
 	until(t, r, "acquisitions again", func(m Metrics) bool { return m.Acquired > down.Acquired+100 })
 	stop(t, r)
-	checkSums(t, r.Metrics())
+	summed(t, r)
 }
 
 func TestClientsBackOffFromAFailingServer(t *testing.T) {
@@ -117,8 +115,7 @@ func TestClientsBackOffFromAFailingServer(t *testing.T) {
 		gone.Close()
 		r := started(t, piping(t, gone), Scenario{Clients: 5, Think: Const(0)})
 		time.Sleep(30 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		// Pauses of 0.5 s to 1 s allow 30 to 60 attempts per client, and five
 		// more that come earlier.
 		check.Between(t, m.Errors, 5*30, 5*65, "errors in half a minute with 5 clients")
@@ -133,12 +130,10 @@ func TestRemovedClientFinishesItsHold(t *testing.T) {
 		time.Sleep(time.Second)
 		r.SetClients(0)
 		time.Sleep(58 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.Require(t, m.Clients.Holding == 1 && m.Clients.Total == 1, "did not finish its hold: %+v", m)
 		time.Sleep(2 * time.Second)
-		m = r.Metrics()
-		checkSums(t, m)
+		m = summed(t, r)
 		check.True(t, m.Clients.Total == 0 && m.Released == 1 && m.Lost == 0 && m.Running, "did not go: %+v", m)
 		checkNoKeys(t, rdb)
 	})
@@ -155,8 +150,7 @@ func TestARemovedClientStopsWaiting(t *testing.T) {
 		}
 		r.SetClients(1)
 		time.Sleep(time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Clients.Total == 1 && m.Clients.Holding == 1 && m.Arrivals == 2 && m.CutOff == 1 && m.TimedOut+m.Errors == 0,
 			"an attempt that was called off should count as that: %+v", m)
 		check.True(t, m.Latency.Wait.Max == time.Second && m.Latency.Wait.Censored == 1 && m.Fairness.Starved == time.Second,
@@ -175,12 +169,10 @@ func TestLeavingClientsAreNotToldAgainNorReplacedTwice(t *testing.T) {
 		r.SetClients(1) // three clients are to leave, but hold for a minute
 		r.SetClients(2)
 		time.Sleep(time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.Equal(t, m.Clients.Total, 5, "clients")
 		time.Sleep(time.Minute)
-		m = r.Metrics()
-		checkSums(t, m)
+		m = summed(t, r)
 		check.Equal(t, m.Clients.Total, 2, "clients")
 	})
 }
@@ -194,8 +186,7 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 		stop(t, r)
 		check.AtMost(t, time.Since(before), time.Second)
 		checkNoKeys(t, rdb)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		// A holder may be stopped, and release, a moment before a waiter is stopped.
 		check.True(t, m.Acquired >= 2 && m.Released == m.Acquired && m.Arrivals == 5 && m.Acquired+m.CutOff == 5 && !m.Running,
 			"two held and three waited: %+v", m)
@@ -216,8 +207,7 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 			t.Fatalf("should hold: %+v", m)
 		}
 		time.Sleep(200 * time.Millisecond)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Expired == 1 && m.Released == 0 && m.Clients.Holding == 0 && m.LastErr == "", "got %+v", m)
 	})
 }
@@ -243,8 +233,7 @@ func TestStolenLeaseIsLost(t *testing.T) {
 		n, err := rdb.Del(t.Context(), r.Scenario().Keys.names()...).Result()
 		check.Require(t, err == nil && n == 1, "deleted %d keys, %v", n, err)
 		time.Sleep(10 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Lost == 1 && m.Clients.Holding == 0, "got %+v", m)
 	})
 }
@@ -257,8 +246,7 @@ func TestImpatientClientGivesUp(t *testing.T) {
 			Clients: 1, Keys: Keys{N: 1, Prefix: "stuck:"}, Patience: 2 * time.Second, Think: Const(time.Second),
 		})
 		time.Sleep(28 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.TimedOut == 9 && m.Clients.Waiting == 1 && m.Errors == 0 && m.LastErr == "",
 			"2 s of patience every 3 s, after 28 s: %+v", m)
 	})
@@ -270,8 +258,7 @@ func TestWrongTypeIsAnError(t *testing.T) {
 		check.NoError(t, rdb.RPush(t.Context(), "list:1", "x").Err())
 		r := started(t, rdb, Scenario{Clients: 1, Keys: Keys{N: 1, Prefix: "list:"}})
 		time.Sleep(10 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Errors >= 8 && m.Errors <= 30 && m.LastErr != "", "got %+v", m)
 	})
 }
@@ -320,8 +307,7 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 		r.SetClients(3)
 		check.NoError(t, r.Start())
 		time.Sleep(time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.True(t, m.Clients.Total == 3 && m.Running && m.Elapsed == time.Second && m.Acquired != 0 && m.Acquired < first.Acquired,
 			"got %+v after %+v", m, first)
 	})
@@ -356,7 +342,7 @@ func TestAllMethodsAtOnce(t *testing.T) {
 		all.Go(func() {
 			for n := range 10 {
 				r.SetClients((n * i) % 30)
-				checkSums(t, r.Metrics())
+				summed(t, r)
 				check.ErrorIs(t, r.Stop(), nil)
 				check.ErrorIs(t, r.Start(), nil)
 				check.Between(t, r.Scenario().Clients, 0, 30, "clients")

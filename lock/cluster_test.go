@@ -189,11 +189,9 @@ func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	}
 	ear := r.rdb.Subscribe(ctx, "{a}b}:free")
 	defer ear.Close()
-	_, err := ear.Receive(ctx) // the confirmation
-	r.must(err)
+	check.Must(ear.Receive(ctx))(r) // the confirmation
 	r.must(read.Unlock(ctx))
-	_, err = ear.ReceiveMessage(ctx)
-	r.must(err)
+	check.Must(ear.ReceiveMessage(ctx))(r)
 	for range 3 {
 		r.must(<-writers)
 	}
@@ -385,8 +383,7 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	r.must(warm.Unlock(ctx))
 	lease := r.lock(c.Mutex("orders", lock.Options{}))
 	link.FreezeReplies()
-	unlocked := make(chan error, 1)
-	go func() { unlocked <- lease.Unlock(ctx) }()
+	unlocked := inBackground(func() error { return lease.Unlock(ctx) })
 	r.until("the server to act", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 	link.Cut()
 	link.Thaw()

@@ -114,9 +114,7 @@ func (r *rig) ghosts(n int, listening bool) (tokens []string) {
 		r.must(r.rdb.ZAdd(ctx, "{orders}:alive", redis.Z{Score: float64(now + 6000), Member: ghost}).Err())
 		tokens = append(tokens, ghost)
 		if listening {
-			ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
-			r.Cleanup(func() { ear.Close() })
-			check.Must(ear.Receive(ctx))(r)
+			r.hear("{orders}:free:" + process)
 		}
 	}
 	return tokens
@@ -224,11 +222,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		c := r.client(lock.Config{Observe: diary.write})
 		lease := r.lock(c.Fair("orders", lock.Options{TTL: time.Hour}))
 		impatient, cancel := context.WithCancel(ctx)
-		gaveUp := make(chan error, 1)
-		go func() {
-			_, err := c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(impatient)
-			gaveUp <- err
-		}()
+		gaveUp := inBackground(func() error { return tried(c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(impatient)) })
 		r.queued("orders", 1)
 		r.until("the waiter to know the holder", func() bool { return diary.count(lock.Contended) == 1 })
 		cancel()
@@ -621,8 +615,7 @@ func (r *rig) calls(name string) int {
 // heartbeat is later than that of a waiter that comes now.
 func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		lease := r.lock(near.Fair("orders", lock.Options{}))
 		clients := []*lock.Client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}
 		for range 20 {

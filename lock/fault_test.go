@@ -102,11 +102,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		warm := r.locked(m) // connected, and the script is loaded
 		r.must(warm.Unlock(ctx))
 		r.link.FreezeReplies()
-		failed := make(chan error)
-		go func() {
-			_, err := m.Lock(ctx)
-			failed <- err
-		}()
+		failed := inBackground(func() error { return tried(m.Lock(ctx)) })
 		time.Sleep(990 * time.Millisecond) // the key still exists, but the holder may not rely on it
 		r.link.Thaw()
 		check.ErrorIs(r, <-failed, lock.ErrLost)

@@ -67,11 +67,7 @@ func TestAWaiterSitsOutFullMemory(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		a, b := r.client(lock.Config{}), r.client(lock.Config{})
 		held := r.lock(a.Mutex("orders", lock.Options{}))
-		got := make(chan error, 1)
-		go func() {
-			_, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
-			got <- err
-		}()
+		got := inBackground(func() error { return tried(b.Mutex("orders", lock.Options{}).Lock(ctx)) })
 		r.untilListening("orders", 1)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(held.Unlock(ctx))
@@ -92,11 +88,7 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})
 	held := r.lock(a.Mutex("held", lock.Options{TTL: time.Minute}))
-	next := make(chan error, 1)
-	go func() {
-		_, err := b.Mutex("held", lock.Options{}).Lock(ctx)
-		next <- err
-	}()
+	next := inBackground(func() error { return tried(b.Mutex("held", lock.Options{}).Lock(ctx)) })
 	r.untilListening("held", 1)
 	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // in place of the file
 	r.must(r.rdb.ConfigSet(ctx, "save", "3600 1").Err())

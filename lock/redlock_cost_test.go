@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
+	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -32,8 +33,7 @@ func TestARefusedRedlockNamesTheHolder(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
-		lease := r.lock(q.Redlock("orders", lock.Options{}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{}))
 		r.resetStats()
 		var held *lock.HeldError
 		_, err := q.As("other").Redlock("orders", lock.Options{}).TryLock(ctx)
@@ -84,9 +84,7 @@ func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
 		for range 10 {
-			for _, link := range r.links {
-				link.FreezeReplies()
-			}
+			r.onLinks((*netfault.Network).FreezeReplies)
 			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			_, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(short)
 			cancel()
@@ -104,8 +102,7 @@ func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: 20 * time.Millisecond})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.freeze(3, 4)
 		r.must(lease.Unlock(ctx))
 		time.AfterFunc(100*time.Millisecond, func() { r.resume(3, 4) }) // their time-out has passed long ago

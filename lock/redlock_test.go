@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -147,8 +148,7 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.freeze(0, 1, 2)
 		began := time.Now()
 		err := lease.Unlock(ctx)
@@ -248,18 +248,10 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		r.warm(q)
-		for _, link := range r.links {
-			link.FreezeReplies()
-		}
-		failed := make(chan error)
-		go func() {
-			_, err := q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)
-			failed <- err
-		}()
+		r.onLinks((*netfault.Network).FreezeReplies)
+		failed := inBackground(func() error { return tried(q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)) })
 		time.Sleep(989 * time.Millisecond) // TTL − 1 % − 2 ms is 988 ms
-		for _, link := range r.links {
-			link.Thaw()
-		}
+		r.onLinks((*netfault.Network).Thaw)
 		check.ErrorIs(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
@@ -366,8 +358,7 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 10 * time.Second}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: 10 * time.Second}))
 		deadline := lease.Deadline()
 		r.freeze(0, 1, 2)
 
@@ -405,15 +396,10 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}))
 		time.Sleep(500 * time.Millisecond)
-		for _, link := range r.links {
-			link.FreezeReplies() // the nodes extend, but their replies are lost
-		}
-		failed := make(chan error)
-		go func() { failed <- lease.Extend(ctx, 10*time.Second) }()
+		r.onLinks((*netfault.Network).FreezeReplies) // the nodes extend, but their replies are lost
+		failed := inBackground(func() error { return lease.Extend(ctx, 10*time.Second) })
 		<-lease.Context().Done()
-		for _, link := range r.links {
-			link.Thaw()
-		}
+		r.onLinks((*netfault.Network).Thaw)
 		check.ErrorIs(r, <-failed, lock.ErrLost)
 		check.False(r, lease.Valid(), "it came back to life")
 		time.Sleep(time.Millisecond)
@@ -444,8 +430,7 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		for _, i := range []int{0, 2, 4} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err()) // an operator deletes the lock
 		}
@@ -461,8 +446,7 @@ func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
-		lease := r.lock(q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}))
 		for _, i := range []int{0, 1} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
 		}
@@ -493,8 +477,7 @@ func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.kill(0, 1, 2)
 		r.restart(0, 1, 2)
 		n := r.count("orders", lease.Token())
@@ -735,8 +718,7 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 
 func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
-		lease := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}))
 		for _, rdb := range r.rdbs {
 			n := rdb.DBSize(ctx).Val()
 			check.True(r, n == 1 && lease.Fence() == 0, "%d keys, fence %d", n, lease.Fence())
@@ -751,9 +733,7 @@ func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 		r.warm(q)
 		for i := range tries(20) {
 			key := fmt.Sprint("orders", i)
-			for _, link := range r.links {
-				link.FreezeReplies()
-			}
+			r.onLinks((*netfault.Network).FreezeReplies)
 			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 			began := time.Now()
 			_, err := q.Redlock(key, lock.Options{TTL: time.Minute}).Lock(short)
@@ -761,9 +741,7 @@ func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 			check.Require(r, errors.Is(err, context.DeadlineExceeded), "got %v, want the deadline's error", err)
 			took := time.Since(began)
 			check.True(r, r.children != nil || took <= 20*time.Millisecond, "gave up after %v", took)
-			for _, link := range r.links {
-				link.Thaw()
-			}
+			r.onLinks((*netfault.Network).Thaw)
 			r.until("the undo", func() bool { return r.count(key, "") == 5 })
 		}
 	})
@@ -774,8 +752,7 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		for range 50 {
-			lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}))
-			r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+			lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}))
 			r.must(r.rdbs[2].FlushAll(ctx).Err())
 			r.must(lease.Extend(ctx, time.Minute))
 			time.Sleep(time.Millisecond) // the third node has reported that its copy is gone
@@ -924,8 +901,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 func TestFailedAttemptsWakeNobody(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Hour}))
 		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node grants the lock, and the others refuse it
 		short := r.soon(10 * time.Second)
 		var tries int
@@ -1003,8 +979,7 @@ func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.freeze(0, 1)
 		r.must(q.Close())
 		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrClosed, "cause")
@@ -1019,8 +994,7 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		m := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
-		lease := r.lock(m)
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(m)
 		for _, rdb := range r.rdbs {
 			ok, err := rdb.SetNX(ctx, "orders", "them", time.Minute).Result()
 			check.True(r, !ok && err == nil, "they got in beside us: %v %v", ok, err)

@@ -274,8 +274,7 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 		r.must(err)
 		r.must(lease.Extend(ctx, 2*time.Second)) // the server knows the script from now on
 		r.link.FreezeReplies()
-		extended := make(chan error, 1)
-		go func() { extended <- lease.Extend(ctx, time.Minute) }()
+		extended := inBackground(func() error { return lease.Extend(ctx, time.Minute) })
 		<-lease.Context().Done()
 		ttl := r.rdb.PTTL(ctx, "orders").Val()
 		check.Require(r, ttl >= 50*time.Second, "the server did not extend: PTTL %v", ttl)

@@ -70,11 +70,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 		r.until("the undo", func() bool { return r.rdb.Exists(ctx, "after-"+name).Val() == 0 })
 	}
 	held := r.lock(c.Mutex("waited", lock.Options{}))
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := c.As("other").Mutex("waited", o).Lock(ctx)
-		waiting <- err
-	}()
+	waiting := inBackground(func() error { return tried(c.As("other").Mutex("waited", o).Lock(ctx)) })
 	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited}:free").Val()) == 1 })
 	r.must(held.Unlock(ctx))
 	check.ErrorIs(t, <-waiting, lock.ErrNotReplicated, "after a wait")
@@ -101,11 +97,7 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 	r.must(r.nodes.Replicas()[0].Freeze())
 	m := c.Mutex("orders", lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 30 * time.Second})
 	giveUp, cancel := context.WithCancel(ctx)
-	failed := make(chan error, 1)
-	go func() {
-		_, err := m.Lock(giveUp)
-		failed <- err
-	}()
+	failed := inBackground(func() error { return tried(m.Lock(giveUp)) })
 	r.until("the wait for the replica", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
 	cancel()
 	check.ErrorIs(t, <-failed, context.Canceled)

@@ -45,6 +45,23 @@ func (r *rig) client(cfg lock.Config) *lock.Client {
 	return c
 }
 
+// near returns a client that does not go through the network, which the test closes at its end.
+func (r *rig) near() *lock.Client {
+	r.Helper()
+	c := check.Must(lock.New(r.rdb, lock.Config{}))(r)
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+// hear subscribes to a channel until the end of the test.
+func (r *rig) hear(channel string) *redis.PubSub {
+	r.Helper()
+	ear := r.rdb.Subscribe(ctx, channel)
+	r.Cleanup(func() { ear.Close() })
+	check.Must(ear.Receive(ctx))(r) // the confirmation
+	return ear
+}
+
 // must ends the test if err is not nil.
 func (r tester) must(err error) {
 	r.Helper()
@@ -81,9 +98,7 @@ func pass(l lock.Locker) error {
 
 // passAsync calls pass in a goroutine.
 func passAsync(l lock.Locker) <-chan error {
-	over := make(chan error, 1)
-	go func() { over <- pass(l) }()
-	return over
+	return inBackground(func() error { return pass(l) })
 }
 
 // holds checks the value that the server stores under key.

@@ -154,8 +154,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 // Scenario 26: the process of the waiting writer dies.
 func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		first := r.locked(near.RW("prices", lock.Options{}).Reader())
 		doomed, kill := context.WithCancel(ctx)
 		writer := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
@@ -781,8 +780,7 @@ func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 // takes over the claim.
 func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		read := r.locked(near.RW("prices", lock.Options{}).Reader())
 		next := lockAsync(ctx, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
@@ -854,8 +852,7 @@ func TestAReaderThatWasRefusedJustBeforeGoesFirst(t *testing.T) {
 // Readers that died while they waited cost the next writer 0.1 s.
 func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		write := r.locked(near.RW("prices", lock.Options{}).Writer())
 		doomed, kill := context.WithCancel(ctx)
 		reader := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Reader())
@@ -878,8 +875,7 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 	for name, finder := range map[string]string{"found by the next writer": "writer", "found by a reader": "reader"} {
 		sub(t, name, inBubble, func(r *rig) {
-			near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-			defer near.Close()
+			near := r.near()
 			began := time.Now()
 			r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
 			clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}

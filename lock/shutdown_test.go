@@ -29,11 +29,7 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 			c := r.client(lock.Config{})
 			r.must(pass(of(c, "warm")))
 			r.link.FreezeReplies()
-			done := make(chan error)
-			go func() {
-				_, err := of(c, kind).Lock(ctx)
-				done <- err
-			}()
+			done := inBackground(func() error { return tried(of(c, kind).Lock(ctx)) })
 			r.until("the server to act", func() bool { return r.rdb.Exists(ctx, kind).Val() == 1 })
 			r.must(c.Close())
 			check.ErrorIs(r, <-done, lock.ErrClosed, "Lock said")
@@ -137,11 +133,7 @@ func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
 		b := a.As("b")
 		held := r.lock(b.Mutex("held", lock.Options{}))
 		theirs := r.lock(root.Mutex("theirs", lock.Options{}))
-		waiter := make(chan error, 1)
-		go func() {
-			_, err := b.Mutex("theirs", lock.Options{}).Lock(ctx)
-			waiter <- err
-		}()
+		waiter := inBackground(func() error { return tried(b.Mutex("theirs", lock.Options{}).Lock(ctx)) })
 		synctest.Wait()
 		r.must(a.Close())
 		check.ErrorIs(r, <-waiter, lock.ErrClosed, "a waiter")

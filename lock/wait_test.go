@@ -245,11 +245,7 @@ func TestAMessageIsNotLostWithACancelledWaiter(t *testing.T) {
 func TestAWaiterSurvivesAnOutage(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
-		got := make(chan error, 1)
-		go func() {
-			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-			got <- err
-		}()
+		got := inBackground(func() error { return tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)) })
 		time.Sleep(time.Second)
 		r.link.Refuse(errors.New("no route"))
 		r.link.Cut()

@@ -121,9 +121,7 @@ func (r *rig) ghostProcess(score float64, listening bool) {
 	const process = "000000000001"
 	r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: score, Member: "ghost~" + process}).Err())
 	if listening {
-		ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
-		r.Cleanup(func() { ear.Close() })
-		check.Must(ear.Receive(ctx))(r)
+		r.hear("{orders}:free:" + process)
 	}
 }
 
@@ -149,10 +147,7 @@ func TestAReleaseThatReachesNoProcessTellsAll(t *testing.T) {
 		"unusable": func(r *rig) { r.must(r.rdb.Set(ctx, waitersKey, "not a zset", 0).Err()) },
 	} {
 		sub(t, name, inBubble, func(r *rig) {
-			listener := r.rdb.Subscribe(ctx, "{orders}:free")
-			defer listener.Close()
-			_, err := listener.Receive(ctx)
-			r.must(err)
+			listener := r.hear("{orders}:free")
 			for _, kind := range wakingOneKinds {
 				lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
 				before(r)
@@ -587,10 +582,7 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 				all.Go(func() { r.must(pass(of(c))) })
 			}
 			r.untilListening("orders", 2)
-			listener := r.rdb.Subscribe(ctx, "{orders}:free")
-			defer listener.Close()
-			_, err := listener.Receive(ctx)
-			r.must(err)
+			listener := r.hear("{orders}:free")
 			r.must(lease.Unlock(ctx))
 			if name == "mutex" { // a claim has the message sent to one process
 				message, err := listener.ReceiveMessage(ctx)
