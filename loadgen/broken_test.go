@@ -420,9 +420,8 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()
-	if m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || m.Acquired < 3 {
-		t.Errorf("%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
-	}
+	check.True(t, m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0 && m.Acquired >= 3,
+		"%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
 	p := h.Prove(time.Minute)
 	check.True(t, p.Sound, "%v", p)
 }

@@ -60,9 +60,8 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 					return at.Sub(began.At)
 				}
 				near := func(got, want time.Duration) bool { return (got - want).Abs() < 50*time.Millisecond }
-				if !near(since(began.Deadline), c.lock.TTL) || !began.Told.IsZero() {
-					t.Errorf("as it begins: until %s, told %s", since(began.Deadline), began.Told)
-				}
+				check.True(t, near(since(began.Deadline), c.lock.TTL) && began.Told.IsZero(),
+					"as it begins: until %s, told %s", since(began.Deadline), began.Told)
 				if ended.Kind != c.how || !near(since(ended.Deadline), c.deadline) && c.how != Abandoned || !near(since(ended.Told), c.told) || !near(ended.Took, c.left) {
 					t.Errorf("%s: until %s, told after %s, left after %s", ended.Kind, since(ended.Deadline), since(ended.Told), ended.Took)
 				}

@@ -49,9 +49,8 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 
 func TestAnInvalidScenarioChangesNothing(t *testing.T) {
 	r := check.Must(New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3}))(t)
-	if err := r.Apply(Scenario{Clients: -1}); err == nil || r.Scenario().Clients != 3 {
-		t.Errorf("%v, %d clients", err, r.Scenario().Clients)
-	}
+	err := r.Apply(Scenario{Clients: -1})
+	check.True(t, err != nil && r.Scenario().Clients == 3, "%v, %d clients", err, r.Scenario().Clients)
 }
 
 func TestAnImpossibleFaultIsRefused(t *testing.T) {
@@ -185,9 +184,8 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 			return m.Violations.Overlap.Count > before
 		})
 	}
-	if m.Violations.Overlap.Excused != m.Violations.Overlap.Count || !m.Verdict(r.Scenario()).Safe {
-		t.Errorf("%+v: %s", m.Violations.Overlap, m.Verdict(r.Scenario()).Text)
-	}
+	check.True(t, m.Violations.Overlap.Excused == m.Violations.Overlap.Count && m.Verdict(r.Scenario()).Safe,
+		"%+v: %s", m.Violations.Overlap, m.Verdict(r.Scenario()).Text)
 }
 
 func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {

@@ -90,9 +90,8 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 func TestARateIsAShareOfItsWhole(t *testing.T) {
 	m := Metrics{Counts: Counts{Arrivals: 200, Acquired: 100, Lost: 3, Expired: 4, TimedOut: 10, Errors: 20, LateArrivals: 30}}
 	for name, want := range map[string]float64{"lost.rate": 0.07, "timed-out.rate": 0.05, "errors.rate": 0.1, "late.rate": 0.15} {
-		if of, _ := metricNamed(name); of.value(m) != want {
-			t.Errorf("%s is %g, want %g", name, of.value(m), want)
-		}
+		of, _ := metricNamed(name)
+		check.True(t, of.value(m) == want, "%s is %g, want %g", name, of.value(m), want)
 	}
 }
 
@@ -105,9 +104,7 @@ func TestEachFigureHasItsOwnName(t *testing.T) {
 	for name, base := range map[string]int{"wait": 10, "release": 20, "held": 30, "hand-off": 40, "renewal-late": 50} {
 		for i, what := range []string{"mean", "p50", "p90", "p95", "p99", "p99.9", "max"} {
 			of, known := metricNamed(name + "." + what)
-			if !known || of.value(m) != float64(base+i+1) {
-				t.Errorf("%s.%s is %g, want %d", name, what, of.value(m), base+i+1)
-			}
+			check.True(t, known && of.value(m) == float64(base+i+1), "%s.%s is %g, want %d", name, what, of.value(m), base+i+1)
 		}
 	}
 	for _, name := range MeasureNames() {

@@ -681,9 +681,8 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 			}
 			check.Require(t, len(frozen) == 2 && frozen[1].Sub(frozen[0]) >= fault.For, "frozen at %v", frozen)
 			for _, e := range r.Events(0) { // the command waits until the end of the freeze, and with it the client
-				if e.Client == 1 && e.Kind == Released && e.At.After(frozen[0]) && e.At.Before(frozen[1]) {
-					t.Errorf("the client released a lock %s before the freeze was over", frozen[1].Sub(e.At))
-				}
+				check.True(t, e.Client != 1 || e.Kind != Released || !e.At.After(frozen[0]) || !e.At.Before(frozen[1]),
+					"the client released a lock %s before the freeze was over", frozen[1].Sub(e.At))
 			}
 			check.True(t, m.Violations.Broken() <= 0 || !c.kind.Sound(), "violations: %+v", m.Violations)
 		})

@@ -122,9 +122,8 @@ func TestServersStopAndContinue(t *testing.T) {
 		running(t, r)
 		<-r.Done()
 		m := r.Metrics()
-		if m.Latency.Wait.Max < 1400*time.Millisecond || m.Faults[0].Struck != 1 || !m.Verdict(r.Scenario()).Safe {
-			t.Errorf("%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
-		}
+		check.True(t, m.Latency.Wait.Max >= 1400*time.Millisecond && m.Faults[0].Struck == 1 && m.Verdict(r.Scenario()).Safe,
+			"%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
 		check.Equal(t, m.Outage, Outage{}, "%s: the fault counts as an outage", kind)
 		check.True(t, m.Seconds[len(m.Seconds)-2].Acquired != 0, "%s: nothing acquired afterwards", kind)
 	}

@@ -71,9 +71,7 @@ func TestAWrittenScenarioIsReadUnchanged(t *testing.T) {
 		{Name: "rw", Lock: Lock{Kind: RW}, Reads: 0.85, Depth: 3, Hold: Bimodal(time.Millisecond, time.Second, 0.07), Think: Uniform(0, time.Second)},
 		{Name: "skew", Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: -90 * time.Second, Client: 2}, {Kind: Crash, Before: "GET"}}},
 	} {
-		if got := parsed(t, string(s.Marshal())); !reflect.DeepEqual(got, s) {
-			t.Errorf("got  %+v\nwant %+v\n%s", got, s, s.Marshal())
-		}
+		check.DeepEqual(t, parsed(t, string(s.Marshal())), s, "%s", s.Marshal())
 	}
 }
 

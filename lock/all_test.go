@@ -126,9 +126,8 @@ func TestAnAllCountsAKeyOnce(t *testing.T) {
 		c := r.client(lock.Config{})
 		for keys, names := range map[string][]string{"a": {"a", "a"}, "a, b": {"b", "a", "b"}} {
 			lease := r.locked(all(c, lock.Options{}, names...))
-			if lease.Key() != keys || r.keys() != int64(len(strings.Split(keys, ", "))) {
-				r.Errorf("%q are %d keys, %q", names, r.keys(), lease.Key())
-			}
+			check.True(r, lease.Key() == keys && r.keys() == int64(len(strings.Split(keys, ", "))),
+				"%q are %d keys, %q", names, r.keys(), lease.Key())
 			r.must(lease.Extend(ctx, time.Minute))
 			r.must(lease.Unlock(ctx))
 			check.Equal(r, r.keys(), 0, "%q: keys left", names)
@@ -232,9 +231,8 @@ func TestCloseReleasesAnAll(t *testing.T) {
 		r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{d}:waiters").Val() == 1 })
 		r.must(c.Close())
 		<-waiting.done
-		if !errors.Is(waiting.err, lock.ErrClosed) || context.Cause(lease.Context()) != lock.ErrClosed {
-			r.Errorf("got %v and %v, want ErrClosed", waiting.err, context.Cause(lease.Context()))
-		}
+		check.True(r, errors.Is(waiting.err, lock.ErrClosed) && context.Cause(lease.Context()) == lock.ErrClosed,
+			"got %v and %v, want ErrClosed", waiting.err, context.Cause(lease.Context()))
 		r.must(other.Unlock(ctx))
 		r.until("the end of all keys", func() bool { return r.keys() == 0 })
 	})

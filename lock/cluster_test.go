@@ -310,9 +310,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	killed, before := time.Now(), d.count(lock.Renewed)
 	r.until("a renewal at the new master", func() bool { return d.count(lock.Renewed) >= before+2 })
 	t.Logf("renewed %v after the kill", time.Since(killed))
-	if !lease.Valid() {
-		t.Fatalf("the lease is over: %v", context.Cause(lease.Context()))
-	}
+	check.Require(t, lease.Valid(), "the lease is over: %v", context.Cause(lease.Context()))
 	r.must(lease.Unlock(ctx))
 	r.must(<-next)
 }

@@ -274,9 +274,7 @@ func TestALateReplyToARenewalCounts(t *testing.T) {
 		brief := r.lock(c.Mutex("brief", lock.Options{TTL: 900 * time.Millisecond}))
 		for range 150 {
 			time.Sleep(100 * time.Millisecond)
-			if !lease.Valid() || !brief.Valid() {
-				r.Fatalf("lost: %v, %v", context.Cause(lease.Context()), context.Cause(brief.Context()))
-			}
+			check.Require(r, lease.Valid() && brief.Valid(), "lost: %v, %v", context.Cause(lease.Context()), context.Cause(brief.Context()))
 		}
 		r.must(lease.Unlock(ctx))
 		r.must(brief.Unlock(ctx))

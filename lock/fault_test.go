@@ -85,8 +85,7 @@ func TestErrorsTellWhyTheServerRefuses(t *testing.T) {
 			for _, args := range c.setup {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
-			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-			check.ErrorIs(r, err, c.want, "%s", c.name)
+			check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)), c.want, "%s", c.name)
 			for _, args := range c.undo {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}

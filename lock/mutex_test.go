@@ -40,9 +40,8 @@ func TestTryLockReturnsTheHolderAndTheTTL(t *testing.T) {
 		_, err := b.Mutex("orders", lock.Options{}).TryLock(ctx)
 		var held *lock.HeldError
 		check.Require(r, errors.Is(err, lock.ErrHeld) && errors.As(err, &held), "want ErrHeld, got %v", err)
-		if held.Owner() != "a" || held.Token != lease.Token() || held.TTL <= 4*time.Second || held.TTL > 5*time.Second {
-			r.Errorf("held by %+v, owner %q; want a's token for 5 s", held, held.Owner())
-		}
+		check.True(r, held.Owner() == "a" && held.Token == lease.Token() && held.TTL > 4*time.Second && held.TTL <= 5*time.Second,
+			"held by %+v, owner %q; want a's token for 5 s", held, held.Owner())
 		r.holds("orders", lease.Token())
 	})
 }
@@ -109,8 +108,7 @@ func TestOneOfManyAttemptsAtOnceSucceeds(t *testing.T) {
 func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
-		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		check.ErrorIs(r, err, lock.ErrWrongType)
+		check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrWrongType)
 		check.Equal(r, r.rdb.HGet(ctx, "orders", "field").Val(), "value", "the hash now holds")
 	})
 }
@@ -138,8 +136,7 @@ func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 func TestAnOwnersLabelHasABound(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
-		_, err := r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)
-		check.ErrorIs(r, err, lock.ErrArgument)
+		check.ErrorIs(r, tried(r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrArgument)
 	})
 }
 

@@ -363,9 +363,7 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 		r.freeze(0, 1, 2)
 
 		check.ErrorIs(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
-		if !lease.Deadline().Equal(deadline) {
-			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
-		}
+		check.True(r, lease.Deadline().Equal(deadline), "the deadline moved by %v", lease.Deadline().Sub(deadline))
 		<-lease.Context().Done()
 		if late := time.Since(deadline); late != 0 || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Errorf("it ended %v after its deadline: %v", late, context.Cause(lease.Context()))
@@ -435,9 +433,8 @@ func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err()) // an operator deletes the lock
 		}
 		time.Sleep(time.Second + 10*time.Millisecond) // TTL/3
-		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
-			r.Errorf("valid %v, %v", lease.Valid(), context.Cause(lease.Context()))
-		}
+		check.True(r, !lease.Valid() && errors.Is(context.Cause(lease.Context()), lock.ErrLost),
+			"valid %v, %v", lease.Valid(), context.Cause(lease.Context()))
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
@@ -866,9 +863,8 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(began); took > 60*r.nodeTimeout() {
-			r.Errorf("the waiters got in after %v, want less than 60 node time-outs of %v", took, r.nodeTimeout())
-		}
+		took := time.Since(began)
+		check.True(r, took <= 60*r.nodeTimeout(), "the waiters got in after %v, want less than 60 node time-outs of %v", took, r.nodeTimeout())
 	})
 }
 
@@ -956,8 +952,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 
 func TestARedlockKnowsNoReplicas(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
-		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
-		check.ErrorIs(r, err, lock.ErrArgument)
+		check.ErrorIs(r, tried(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)), lock.ErrArgument)
 	})
 }
 

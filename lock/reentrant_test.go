@@ -160,8 +160,7 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
-		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
-		check.ErrorIs(r, err, lock.ErrHeld)
+		check.ErrorIs(r, tried(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
 	})
 }
 

@@ -256,13 +256,9 @@ func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
 		latest := slowly(func() {
 			lease = r.lock(c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}))
 		})
-		if lease.Deadline().After(latest) {
-			r.Errorf("acquired until %v after the server may let go", lease.Deadline().Sub(latest))
-		}
+		check.False(r, lease.Deadline().After(latest), "acquired until %v after the server may let go", lease.Deadline().Sub(latest))
 		latest = slowly(func() { r.must(lease.Extend(ctx, 10*time.Second)) })
-		if lease.Deadline().After(latest) {
-			r.Errorf("extended until %v after the server may let go", lease.Deadline().Sub(latest))
-		}
+		check.False(r, lease.Deadline().After(latest), "extended until %v after the server may let go", lease.Deadline().Sub(latest))
 	})
 }
 

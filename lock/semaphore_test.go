@@ -168,9 +168,8 @@ func TestAForeignZsetIsNotASemaphore(t *testing.T) {
 		for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
 			check.ErrorIs(r, err, lock.ErrWrongType)
 		}
-		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 || r.keys() != 1 {
-			r.Errorf("the zset has %d members of 2, and there are %d keys", n, r.keys())
-		}
+		n := r.rdb.ZCard(ctx, "orders").Val()
+		check.True(r, n == 2 && r.keys() == 1, "the zset has %d members of 2, and there are %d keys", n, r.keys())
 	})
 }
 
@@ -761,9 +760,8 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 			}
 			all.Wait()
 			close(kept)
-			if n := r.permits("orders"); n != inside.Load() || n == 0 {
-				r.Errorf("round %d: %d permits on the server, %d holders", round, n, inside.Load())
-			}
+			n := r.permits("orders")
+			check.True(r, n == inside.Load() && n != 0, "round %d: %d permits on the server, %d holders", round, n, inside.Load())
 			most.Store(max(most.Load(), inside.Load()))
 			for lease := range kept {
 				inside.Add(-1)

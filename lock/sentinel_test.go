@@ -63,9 +63,7 @@ func (r *sentinelRig) renewedElsewhere(lease *lock.Lease, d *eventRecorder) {
 		return d.count(lock.Renewed) >= before+2 || lease.Context().Err() != nil
 	})
 	r.Logf("renewed after %v", time.Since(began))
-	if !lease.Valid() {
-		r.Fatalf("the lease is over: %v", context.Cause(lease.Context()))
-	}
+	check.Require(r, lease.Valid(), "the lease is over: %v", context.Cause(lease.Context()))
 }
 
 // Scenario 103: the master dies.

@@ -46,21 +46,15 @@ func recordDir(t *testing.T, all []keyspace.Snapshot) string {
 	for _, s := range all {
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil || reports() != "" {
-		t.Fatal(err, reports())
-	}
+	err := w.Close()
+	check.Require(t, err == nil && reports() == "", "%v, %v", err, reports())
 	return dir
 }
 
 // hour returns a snapshot per 4 s of about an hour: three segments, the first two with 300.
 // The tests share the snapshots.
 var hour = sync.OnceValue(func() []keyspace.Snapshot {
-	c := newChurn(1)
-	var all []keyspace.Snapshot
-	for range 750 {
-		all = append(all, c.next(4*time.Second, 12))
-	}
-	return all
+	return newChurn(1).run(750, 4*time.Second, 12)
 })
 
 // atDir returns the snapshot of a moment, which must not fail.
@@ -216,9 +210,8 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 		got := segmentsOf(t, dir)
 		check.Require(t, len(got) == want, "after %d s the segments are %v, want %d", 4*i, got, want)
 	}
-	if _, err := os.Stat(foreign); err != nil || reports() != "" {
-		t.Error(err, reports())
-	}
+	_, err := os.Stat(foreign)
+	check.True(t, err == nil && reports() == "", "%v, %v", err, reports())
 }
 
 // segmentsOf returns the names of the segments in a directory.
@@ -283,9 +276,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 		if left == 0 && full == 0 {
 			full = i
 		}
-		if works := left > 0; (w.Err() == nil) != works && (full == 0 || i < full+100) {
-			t.Fatalf("after frame %d the error is %v", i, w.Err())
-		}
+		check.Require(t, (w.Err() == nil) == (left > 0) || full != 0 && i >= full+100, "after frame %d the error is %v", i, w.Err())
 		if full > 0 && i == full+100 {
 			left = 1 << 30
 		}
@@ -318,9 +309,8 @@ func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
 		}
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil || strings.Count(reports(), "\n") != 1 || !strings.HasSuffix(reports(), "continues") {
-		t.Fatal(err, reports())
-	}
+	err := w.Close()
+	check.Require(t, err == nil && strings.Count(reports(), "\n") == 1 && strings.HasSuffix(reports(), "continues"), "%v, %v", err, reports())
 	sameToTheSecond(t, atDir(t, openDir(t, dir), all[59].At, time.Time{}), all[59])
 }
 
@@ -380,9 +370,8 @@ func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 		all = append(all, second.next(time.Second, 12))
 		w.Add(all[len(all)-1])
 	}
-	if err := w.Close(); err != nil || reports() != "" {
-		t.Fatal(err, reports())
-	}
+	err := w.Close()
+	check.Require(t, err == nil && reports() == "", "%v, %v", err, reports())
 	r := openDir(t, dir)
 	for _, i := range []int{0, 10, 49} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
@@ -483,11 +472,7 @@ func recordUntilKilled(dir string) {
 }
 
 func FuzzSegment(f *testing.F) {
-	c := newChurn(15)
-	var all []keyspace.Snapshot
-	for range 8 {
-		all = append(all, c.next(time.Second, 6))
-	}
+	all := newChurn(15).run(8, time.Second, 6)
 	file := writeSegment(f, all, nil)
 	f.Add(file, true)
 	f.Add(file[:len(file)-3], true)

@@ -66,9 +66,7 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 		notices += len(d.Notices)
 		last = d
 	}), nil)
-	if err != nil || r.Damage() != nil {
-		t.Fatal(err, r.Damage())
-	}
+	check.Require(t, err == nil && r.Damage() == nil, "%v, %v", err, r.Damage())
 	for _, s := range all[first+1:] {
 		want = append(want, slices.DeleteFunc(slices.Clone(s.Events), func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })...)
 	}

@@ -148,9 +148,7 @@ func TestAnInterruptedExplorationReturnsItsCounts(t *testing.T) {
 func TestTheIDOfAnOrder(t *testing.T) {
 	const id = "permits-nodes/a.bd.ak.b.af.bl.br"
 	p, o, err := parseOrder(id)
-	if err != nil || p.name+"/"+o.String() != id || o.faults() != 5 {
-		t.Errorf("%s/%s with %d faults, %v", p.name, o, o.faults(), err)
-	}
+	check.True(t, err == nil && p.name+"/"+o.String() == id && o.faults() == 5, "%s/%s with %d faults, %v", p.name, o, o.faults(), err)
 	for _, wrong := range []string{"", "release", "release/", "release/c", "release/ax", "release/a..b", "release/afk", "nothing/a"} {
 		check.True(t, CheckOrder(wrong) != nil, "%q is the ID of an order", wrong)
 	}
@@ -208,7 +206,5 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 	for !l.Deadline().After(c.reported) { // an extension that takes long ends no later
 		check.NoError(t, l.Extend(t.Context(), time.Minute))
 	}
-	if !c.end().Equal(l.Deadline()) {
-		t.Errorf("after an extension it ends %s, want %s", c.end(), l.Deadline())
-	}
+	check.True(t, c.end().Equal(l.Deadline()), "after an extension it ends %s, want %s", c.end(), l.Deadline())
 }

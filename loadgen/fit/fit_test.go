@@ -58,9 +58,8 @@ func logNormalOf(p50, p99 float64) func(*rand.Rand) float64 {
 func fitted(t *testing.T, m made) *Fit {
 	t.Helper()
 	f := check.Must(Scenario(m.holds(rand.New(rand.NewPCG(1, 2))), m.window))(t)
-	if _, err := loadgen.Parse(f.YAML()); err != nil {
-		t.Fatalf("%v\n%s", err, f.YAML())
-	}
+	_, err := loadgen.Parse(f.YAML())
+	check.Require(t, err == nil, "%v\n%s", err, f.YAML())
 	return f
 }
 
@@ -246,8 +245,7 @@ func TestFewHoldsAreEnough(t *testing.T) {
 			holds = append(holds, Hold{Key: i, Kind: loadgen.Mutex, Begin: time.Duration(i) * time.Second, End: time.Minute, Ending: Ending(i % 3)})
 		}
 		f := check.Must(Scenario(holds, time.Minute))(t)
-		if _, err := loadgen.Parse(f.YAML()); err != nil {
-			t.Errorf("%v\n%s", err, f.YAML())
-		}
+		_, err := loadgen.Parse(f.YAML())
+		check.True(t, err == nil, "%v\n%s", err, f.YAML())
 	}
 }

@@ -252,9 +252,8 @@ func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
 	for _, one := range o.troubles {
 		count[one.Cause]++
 	}
-	if count[Stalled] != 1 || count[Unanswered] != 10 || count["flush"] != 10 || len(o.Losses()) != 10 {
-		t.Errorf("%v, %d losses", count, len(o.Losses()))
-	}
+	check.True(t, count[Stalled] == 1 && count[Unanswered] == 10 && count["flush"] == 10 && len(o.Losses()) == 10,
+		"%v, %d losses", count, len(o.Losses()))
 }
 
 func TestExplainedSuspectsAddUp(t *testing.T) {

@@ -82,9 +82,8 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 
 		// The report contains a scenario that can be run again.
 		again := check.Must(loadgen.Parse([]byte(v["scenario"].(string))))(t)
-		if string(again.WithDefaults().Marshal()) != string(r.Scenario().Marshal()) {
-			t.Errorf("read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
-		}
+		check.True(t, string(again.WithDefaults().Marshal()) == string(r.Scenario().Marshal()),
+			"read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
 	})
 }
 

@@ -57,9 +57,7 @@ func monitor(t *testing.T, addr string) *monitored {
 	check.Must(io.WriteString(conn, "MONITOR\r\n"))(t)
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 1<<20)
-	if !lines.Scan() || lines.Text() != "+OK" {
-		t.Fatalf("MONITOR: %s", lines.Text())
-	}
+	check.Require(t, lines.Scan() && lines.Text() == "+OK", "MONITOR: %s", lines.Text())
 	go func() {
 		defer close(m.ended)
 		for lines.Scan() {
@@ -393,9 +391,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 				if h.deadline.Before(h.to) {
 					outlived++
 				}
-				if wrong := h.clocks(kind.Sound()); wrong != "" {
-					t.Errorf("%s had %s from %s: %s", h.token, h.key, h.from.Format("05.000000"), wrong)
-				}
+				check.Equal(t, h.clocks(kind.Sound()), "", "%s had %s from %s", h.token, h.key, h.from.Format("05.000000"))
 			}
 			check.True(t, !kind.Sound() || outlived != 0, "no holder outlived its lease")
 			if kind == "classic/two-key-rw" || kind == "classic/stamp-rw" || kind == "classic/getset" || kind == "classic/counted" {

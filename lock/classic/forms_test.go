@@ -53,9 +53,8 @@ func TestAFormIsFreeOnceItsTimeIsUpAndNotBefore(t *testing.T) {
 		first := r.take(k.open(r, 50*time.Millisecond))
 		r.await(k.open(r, 50*time.Millisecond))
 		const cut = time.Millisecond // the resolution of Redis
-		if now := time.Now(); now.Before(first.Deadline().Add(-cut)) {
-			r.Errorf("taken over %v before the first hold's deadline", first.Deadline().Sub(now))
-		}
+		now := time.Now()
+		check.False(r, now.Before(first.Deadline().Add(-cut)), "taken over %v before the first hold's deadline", first.Deadline().Sub(now))
 	})
 }
 
