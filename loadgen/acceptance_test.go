@@ -133,20 +133,17 @@ func runWithFaults(t *testing.T, on Servers, third *redis.Client, s Scenario) (m
 		missing = append(missing, "crash in a hold")
 	}
 	keys, err := on.Redis.Keys(context.Background(), r.Scenario().Keys.Prefix+"*").Result()
-	if err != nil || len(keys) > 0 {
-		t.Errorf("%s: keys left behind: %q %v", s.Lock.Kind, keys, err)
-	}
+	check.True(t, err == nil && len(keys) == 0, "%s: keys left behind: %q %v", s.Lock.Kind, keys, err)
 	return missing
 }
 
 // A witness finds that clients are inside at once, without the oracle and its clock.
 func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	t.Parallel()
-	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{
+	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{
 		Lock: Lock{Kind: "classic/blind-delete", TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Duration: time.Minute,
 		Hold: Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3), Think: Exp(10 * time.Millisecond),
-	})
-	check.NoError(t, err)
+	}))(t)
 	w := check.Must(witness.Open(t.Context(), connect(t, server.ForTest(t).Addr()), "blind", 1))(t)
 	r.Witness(w)
 	running(t, r)
@@ -159,9 +156,8 @@ func TestAWitnessFindsALockThatDeletesBlindly(t *testing.T) {
 	}
 	_ = r.Close() // leases that have ended cannot be released
 	check.ErrorIs(t, w.Close(t.Context()), nil)
-	if seen, m := w.Results(), r.Metrics(); seen.Overlaps > m.Violations.Overlap.Count {
-		t.Errorf("%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
-	}
+	seen, m := w.Results(), r.Metrics()
+	check.True(t, seen.Overlaps <= m.Violations.Overlap.Count, "%s, and the oracle knows %d overlaps", seen, m.Violations.Overlap.Count)
 }
 
 // blindSession is a session that locks like a Mutex and unlocks with DEL.
@@ -213,15 +209,12 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	})
 	stop(t, r)
 	m := r.Metrics()
-	if m.Violations.Overlap.Count == 0 || m.Violations.ForeignUnlocks == 0 || m.Verdict(s).Safe {
-		t.Errorf("not caught: %+v", m)
-	}
+	check.True(t, m.Violations.Overlap.Count != 0 && m.Violations.ForeignUnlocks != 0 && !m.Verdict(s).Safe, "not caught: %+v", m)
 	if len(m.Violations.Evidence) == 0 || m.Violations.Evidence[0].First.Token == "" || m.Violations.Evidence[0].Second.Token == "" || m.Violations.Evidence[0].First.Client == m.Violations.Evidence[0].Second.Client {
 		t.Errorf("no evidence of both sides: %+v", m.Violations.Evidence)
 	}
-	if p := h.Prove(time.Minute); p.Sound || !p.Known {
-		t.Errorf("the history was accepted: %s", p)
-	}
+	p := h.Prove(time.Minute)
+	check.True(t, !p.Sound && p.Known, "the history was accepted: %s", p)
 }
 
 // Scenario 111, first half. Promise P1.
@@ -235,9 +228,8 @@ func TestTheHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	want := int64(testtier.Size(500, 10_000, 10_000))
 	until(t, r, "the acquisitions", func(m Metrics) bool { return m.Acquired >= want })
 	stop(t, r)
-	if p := h.Prove(time.Minute); !p.Sound || p.Holds < want {
-		t.Error(p)
-	}
+	p := h.Prove(time.Minute)
+	check.True(t, p.Sound && p.Holds >= want, "%v", p)
 }
 
 // topLevel are the commands that clients send. The server also counts the
@@ -278,9 +270,8 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	}
 	// The connections of the test also send HELLO and, from Redis 7.2 on,
 	// CLIENT SETINFO.
-	if diff := m.Cost.Commands - sent; diff < -10 || diff > 10 {
-		t.Errorf("%d commands by our count, %d by the server's: %v", m.Cost.Commands, sent, calls)
-	}
+	diff := m.Cost.Commands - sent
+	check.True(t, diff >= -10 && diff <= 10, "%d commands by our count, %d by the server's: %v", m.Cost.Commands, sent, calls)
 	// Attempts that are cancelled at the end are not counted as released, but
 	// they are undone.
 	inFlight := int64(10 * s.Clients)
@@ -309,9 +300,8 @@ func TestAttemptsAreTheRequestsThatTheServerAnswered(t *testing.T) {
 	m := r.Metrics()
 	refused := commandStats(t, rdb)["pttl"]
 	lost := m.TimedOut + m.CutOff // their last requests may have no reply
-	if diff := m.Cost.Attempts - m.Acquired - refused; diff < 0 || diff > lost {
-		t.Errorf("%d attempts, %d acquired, %d refused, %d given up", m.Cost.Attempts, m.Acquired, refused, lost)
-	}
+	diff := m.Cost.Attempts - m.Acquired - refused
+	check.True(t, diff >= 0 && diff <= lost, "%d attempts, %d acquired, %d refused, %d given up", m.Cost.Attempts, m.Acquired, refused, lost)
 }
 
 // computed returns the server's CPU time so far, in ms.
@@ -354,8 +344,7 @@ func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
 	until(t, r, "20 acquisitions", func(m Metrics) bool { return m.Acquired >= 20 })
 	check.NoError(t, rdb.Do(t.Context(), "client", "pause", "2000").Err())
 	<-r.Done()
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	check.AtLeast(t, m.Latency.Wait.P99, 1500*time.Millisecond, "p99 of the wait after a pause of 2 s")
 	if due := 50 * m.Elapsed.Seconds(); float64(m.Arrivals) < due-10 || float64(m.Arrivals) > due+2 {
 		t.Errorf("%d arrivals in %s at 50/s: the pause held them off", m.Arrivals, m.Elapsed)

@@ -16,19 +16,17 @@ import (
 // The audit's defect A1: after a flush, the proof accused a sound lock.
 func TestTheProofDoesNotAccuseALockThatAFlushDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Servers{Redis: piped(t)}, Scenario{
+		r := check.Must(New(Servers{Redis: piped(t)}, Scenario{
 			Clients: 10, Keys: Keys{N: 1}, Seed: 1, Hold: Const(70 * time.Millisecond), Think: Const(5 * time.Millisecond), Lock: Lock{TTL: 3 * time.Second, Wait: Wait{Poll: 30 * time.Millisecond}},
 			Faults: []Fault{{At: 1500 * time.Millisecond, Kind: Flush}, {At: 2500 * time.Millisecond, Kind: ExternalDelete}}, Duration: 4 * time.Second,
-		})
-		check.NoError(t, err)
+		}))(t)
 		var h oracle.History
 		r.Record(&h)
 		running(t, r)
 		<-r.Done()
 		m, p := r.Metrics(), h.Prove(time.Minute)
-		if m.Violations.Overlap.Excused != 2 || !m.Verdict(r.Scenario()).Safe || !p.Sound || len(p.Cuts) != 2 {
-			t.Errorf("%s; %s", m.Verdict(r.Scenario()).Text, p)
-		}
+		check.True(t, m.Violations.Overlap.Excused == 2 && m.Verdict(r.Scenario()).Safe && p.Sound && len(p.Cuts) == 2,
+			"%s; %s", m.Verdict(r.Scenario()).Text, p)
 		check.Contains(t, m.Violations.Excuses(), "1 overlap (flush), 1 overlap (steal)")
 	})
 }
@@ -58,8 +56,7 @@ func TestTheFirstEntryBeginsWhenItIsSent(t *testing.T) {
 		for _, kind := range []Kind{Reentrant, RW, "classic/counted"} {
 			for _, depth := range []int{1, 3} {
 				s := Scenario{Lock: Lock{Kind: kind, TTL: 10 * time.Second}.withDefaults(), Depth: depth}
-				root, err := open(sessionConfig{Servers{Redis: rdb}, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}})
-				check.NoError(t, err)
+				root := check.Must(open(sessionConfig{Servers{Redis: rdb}, s, newNetwork(new(atomic.Int64)), func(lock.Event) {}}))(t)
 				client := root.as(clientIdentity{owner: "client-1"})
 				for i := range 2 { // the first time it connects, and loads scripts
 					link.Delay(func() time.Duration { return 50 * time.Millisecond })
@@ -136,8 +133,7 @@ func TestAnExcuseReachesBackToTheFirstEntry(t *testing.T) {
 		check.NoError(t, err)
 		running(t, r)
 		<-r.Done()
-		if o := r.Metrics().Violations.Overlap; o.Excused < 10 || o.Excused == o.Count {
-			t.Errorf("%+v", o)
-		}
+		o := r.Metrics().Violations.Overlap
+		check.True(t, o.Excused >= 10 && o.Excused != o.Count, "%+v", o)
 	})
 }

@@ -19,10 +19,9 @@ const crowd = 64
 // BenchmarkLoop runs the loop with all features, hardly any contention, and no
 // hold or think time. Compare its rate with that of BenchmarkBareLocks.
 func BenchmarkLoop(b *testing.B) {
-	r, err := New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
+	r := check.Must(New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
 		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
-	})
-	check.NoError(b, err)
+	}))(b)
 	running(b, r)
 	b.ResetTimer()
 	began := r.Metrics().Acquired

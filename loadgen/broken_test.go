@@ -347,9 +347,7 @@ func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
 	all := flaws()
-	if len(all) != 12 {
-		t.Fatalf("there are %d", len(all))
-	}
+	check.Require(t, len(all) == 12, "there are %d", len(all))
 	for _, f := range all {
 		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
 			if !slices.Contains(foundSoon, f.name) {
@@ -422,12 +420,10 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()
-	if m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || m.Acquired < 3 {
-		t.Errorf("%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
-	}
-	if p := h.Prove(time.Minute); !p.Sound {
-		t.Error(p)
-	}
+	check.True(t, m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0 && m.Acquired >= 3,
+		"%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
+	p := h.Prove(time.Minute)
+	check.True(t, p.Sound, "%v", p)
 }
 
 // unseen are the flaws that never let two clients in at once, so that a witness cannot see

@@ -60,22 +60,19 @@ func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T
 					return at.Sub(began.At)
 				}
 				near := func(got, want time.Duration) bool { return (got - want).Abs() < 50*time.Millisecond }
-				if !near(since(began.Deadline), c.lock.TTL) || !began.Told.IsZero() {
-					t.Errorf("as it begins: until %s, told %s", since(began.Deadline), began.Told)
-				}
+				check.True(t, near(since(began.Deadline), c.lock.TTL) && began.Told.IsZero(),
+					"as it begins: until %s, told %s", since(began.Deadline), began.Told)
 				if ended.Kind != c.how || !near(since(ended.Deadline), c.deadline) && c.how != Abandoned || !near(since(ended.Told), c.told) || !near(ended.Took, c.left) {
 					t.Errorf("%s: until %s, told after %s, left after %s", ended.Kind, since(ended.Deadline), since(ended.Told), ended.Took)
 				}
-				if m := r.Metrics(); (m.Violations.Unnotified > 0) != (c.alter != nil) {
-					t.Errorf("%d were not told", m.Violations.Unnotified)
-				}
+				m := r.Metrics()
+				check.True(t, (m.Violations.Unnotified > 0) == (c.alter != nil), "%d were not told", m.Violations.Unnotified)
 
 				var line map[string]string
 				text, _ := json.Marshal(ended)
 				_ = json.Unmarshal(text, &line) // fails for numbers, which are not needed
-				if at, _ := time.Parse(time.RFC3339Nano, line["deadline"]); !at.Equal(ended.Deadline) {
-					t.Errorf("deadline %s in %s", ended.Deadline, text)
-				}
+				at, _ := time.Parse(time.RFC3339Nano, line["deadline"])
+				check.True(t, at.Equal(ended.Deadline), "deadline %s in %s", ended.Deadline, text)
 				if at, _ := time.Parse(time.RFC3339Nano, line["told"]); !at.Equal(ended.Told) {
 					t.Errorf("told %s in %s", ended.Told, text)
 				}
@@ -93,13 +90,10 @@ func TestALostLeaseNotifiesItsHolderBeforeTheDeadline(t *testing.T) {
 		})
 		time.Sleep(9 * time.Second)
 		for _, e := range r.Events(0) {
-			if e.Kind == Lost && (e.Told.IsZero() || !e.Told.Before(e.Deadline) || e.Told.After(e.At)) {
-				t.Errorf("told %s, deadline %s, now %s", e.Told, e.Deadline, e.At)
-			}
+			check.True(t, e.Kind != Lost || !e.Told.IsZero() && e.Told.Before(e.Deadline) && !e.Told.After(e.At),
+				"told %s, deadline %s, now %s", e.Told, e.Deadline, e.At)
 		}
-		if m := r.Metrics(); m.Lost != 1 {
-			t.Errorf("%d lost", m.Lost)
-		}
+		check.Equal(t, r.Metrics().Lost, 1, "lost")
 	})
 }
 
@@ -119,15 +113,12 @@ func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
 			}
 		}
 		for tenth := range 29 {
-			if at := time.Duration(tenth) * 100 * time.Millisecond; arrived[at] != 1 {
-				t.Errorf("%d clients arrived after %s", arrived[at], at)
-			}
+			at := time.Duration(tenth) * 100 * time.Millisecond
+			check.True(t, arrived[at] == 1, "%d clients arrived after %s", arrived[at], at)
 		}
 		r.SetClients(20) // the first attempts of new clients lie between those of the others
 		time.Sleep(2 * time.Second)
-		if m := r.Metrics(); m.Arrivals < 29+20+10 || m.Arrivals > 29+20+21 {
-			t.Errorf("%d arrivals", m.Arrivals)
-		}
+		check.Between(t, r.Metrics().Arrivals, 29+20+10, 29+20+21, "arrivals")
 	})
 }
 
@@ -149,8 +140,7 @@ func TestALeavingClientDoesNotThinkFirst(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		stop(t, r)
-		if took := time.Since(began); took > time.Second || context.Cause(t.Context()) != nil {
-			t.Errorf("it took %s", took)
-		}
+		took := time.Since(began)
+		check.True(t, took <= time.Second && context.Cause(t.Context()) == nil, "it took %s", took)
 	})
 }

@@ -42,9 +42,8 @@ func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) 
 			before := r.Metrics().Acquired
 			until(t, r, "all clients at work", func(m Metrics) bool { return m.Clients.Total == clients && m.Acquired > before+300 })
 			got := connections(t, rdb)
-			if got < max(1, clients*c.atLeast) || got > max(2, clients*c.atMost)+ours {
-				t.Errorf("%s, conns %d: %d clients have %d connections", c.kind, c.conns, clients, got)
-			}
+			check.True(t, got >= max(1, clients*c.atLeast) && got <= max(2, clients*c.atMost)+ours,
+				"%s, conns %d: %d clients have %d connections", c.kind, c.conns, clients, got)
 		}
 		stop(t, r)
 	}

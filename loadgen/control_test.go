@@ -19,11 +19,9 @@ func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 		s.Clients, s.Hold, s.Think = 6, Const(150*time.Millisecond), Const(150*time.Millisecond)
 		check.NoError(t, r.Apply(s))
 		time.Sleep(10 * time.Second) // the holds that were chosen before last 4 s if all want one key
-		m := r.Metrics()
-		checkSums(t, m)
-		if !m.Began.Equal(before.Began) || m.Clients.Total != 6 || m.Acquired < before.Acquired+50 { // 20 at the old rate
-			t.Errorf("%d clients acquired %d, then %d", m.Clients.Total, before.Acquired, m.Acquired)
-		}
+		m := summed(t, r)
+		check.True(t, m.Began.Equal(before.Began) && m.Clients.Total == 6 && m.Acquired >= before.Acquired+50,
+			"%d clients acquired %d, then %d", m.Clients.Total, before.Acquired, m.Acquired) // 20 at the old rate
 		check.Equal(t, r.Scenario().Keys.Prefix, s.Keys.Prefix, "the keys changed to")
 	})
 }
@@ -38,15 +36,11 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 			s := r.Scenario()
 			s.Lock = Lock{Kind: kind}
 			check.NoError(t, r.Apply(s))
-			if got := r.Scenario().Keys.Prefix; got == s.Keys.Prefix {
-				t.Errorf("%s locks the keys of another kind", kind)
-			}
+			check.True(t, r.Scenario().Keys.Prefix != s.Keys.Prefix, "%s locks the keys of another kind", kind)
 			time.Sleep(500 * time.Millisecond)
-			m := r.Metrics()
-			checkSums(t, m)
-			if !m.Began.After(before.Began) || m.Acquired < 10 || m.Errors > 0 {
-				t.Errorf("%s: %d acquired, newest error %q", kind, m.Acquired, m.LastErr)
-			}
+			m := summed(t, r)
+			check.True(t, m.Began.After(before.Began) && m.Acquired >= 10 && m.Errors <= 0,
+				"%s: %d acquired, newest error %q", kind, m.Acquired, m.LastErr)
 		}
 		stop(t, r)
 		checkNoKeys(t, rdb)
@@ -55,9 +49,8 @@ func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 
 func TestAnInvalidScenarioChangesNothing(t *testing.T) {
 	r := check.Must(New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3}))(t)
-	if err := r.Apply(Scenario{Clients: -1}); err == nil || r.Scenario().Clients != 3 {
-		t.Errorf("%v, %d clients", err, r.Scenario().Clients)
-	}
+	err := r.Apply(Scenario{Clients: -1})
+	check.True(t, err != nil && r.Scenario().Clients == 3, "%v, %d clients", err, r.Scenario().Clients)
 }
 
 func TestAnImpossibleFaultIsRefused(t *testing.T) {
@@ -87,8 +80,7 @@ func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 			check.NoError(t, r.Inject(f))
 		}
 		time.Sleep(5 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		if c := m.Clients.States; c[0] != Frozen || c[1] != Dead || c[2] > Inside || c[3] != Partitioned || c[4] > Inside || m.Clients.Dead != 1 {
 			t.Errorf("cells %v", c)
 		}
@@ -98,13 +90,10 @@ func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 				seen[e.Fault] = e.Client
 			}
 		}
-		if seen[Freeze] != 1 || seen[Crash] != 2 || seen[Partition] != 4 {
-			t.Errorf("events tell of %v", seen)
-		}
+		check.True(t, seen[Freeze] == 1 && seen[Crash] == 2 && seen[Partition] == 4, "events tell of %v", seen)
 		time.Sleep(40 * time.Second)
-		if c := r.Metrics().Clients.States; c[0] > Inside || c[1] != Dead || c[3] > Inside {
-			t.Errorf("after the faults: %v", c)
-		}
+		c := r.Metrics().Clients.States
+		check.True(t, c[0] <= Inside && c[1] == Dead && c[3] <= Inside, "after the faults: %v", c)
 	})
 }
 
@@ -120,9 +109,8 @@ func TestACrashedClientIsReplaced(t *testing.T) {
 		}
 		before := r.Metrics().Acquired
 		time.Sleep(20 * time.Second)
-		if m := r.Metrics(); m.Clients.Dead != 0 || m.Acquired < before+3 {
-			t.Errorf("%d dead, %d more acquired", m.Clients.Dead, m.Acquired-before)
-		}
+		m := r.Metrics()
+		check.True(t, m.Clients.Dead == 0 && m.Acquired >= before+3, "%d dead, %d more acquired", m.Clients.Dead, m.Acquired-before)
 	})
 }
 
@@ -134,11 +122,9 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 			Faults: []Fault{{At: 3 * time.Second, Kind: Leak}},
 		})
 		time.Sleep(20 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Violations.Stuck != 1 || m.Abandoned != 1 || m.Cost.Renewals < 30 {
-			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Cost.Renewals)
-		}
+		m := summed(t, r)
+		check.True(t, m.Violations.Stuck == 1 && m.Abandoned == 1 && m.Cost.Renewals >= 30,
+			"%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Cost.Renewals)
 		stop(t, r)
 		if m := r.Metrics(); m.Violations.Stuck == 0 || m.Violations.UnexplainedStuck > 0 || !m.Verdict(r.Scenario()).Safe {
 			t.Errorf("the fault does not explain the key: %+v", m.Violations)
@@ -157,9 +143,7 @@ func TestAKeyThatNobodyHoldsBreaksThePromiseOfALock(t *testing.T) {
 				Lock: Lock{Kind: kind, TTL: time.Second}, Clients: 1, Keys: Keys{N: 1, Prefix: "p:"}, Hold: Const(100 * time.Millisecond), Think: Const(time.Second),
 			})
 			time.Sleep(3 * time.Second / 2) // the client thinks
-			if ok := rdb.SetNX(t.Context(), "p:1", "an orphan", 0).Val(); !ok {
-				t.Fatal("the key is held")
-			}
+			check.Require(t, rdb.SetNX(t.Context(), "p:1", "an orphan", 0).Val(), "the key is held")
 			time.Sleep(20 * time.Second)
 			stop(t, r)
 			m := r.Metrics()
@@ -180,9 +164,7 @@ func TestAGreedyClientComesBackAtOnce(t *testing.T) {
 		time.Sleep(60 * time.Second)
 		// The holds begin at 0 and 10 s, each second from 20 to 40 s, and then
 		// every 10 s.
-		if m := r.Metrics(); m.Acquired < 22 || m.Acquired > 25 {
-			t.Errorf("%d holds", m.Acquired)
-		}
+		check.Between(t, r.Metrics().Acquired, 22, 25, "holds")
 	})
 }
 
@@ -202,9 +184,8 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 			return m.Violations.Overlap.Count > before
 		})
 	}
-	if m.Violations.Overlap.Excused != m.Violations.Overlap.Count || !m.Verdict(r.Scenario()).Safe {
-		t.Errorf("%+v: %s", m.Violations.Overlap, m.Verdict(r.Scenario()).Text)
-	}
+	check.True(t, m.Violations.Overlap.Excused == m.Violations.Overlap.Count && m.Verdict(r.Scenario()).Safe,
+		"%+v: %s", m.Violations.Overlap, m.Verdict(r.Scenario()).Text)
 }
 
 func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
@@ -218,17 +199,13 @@ func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 		j.note(Event{Client: i + 1})
 	}
 	all := j.since(0)
-	if len(all) != HistoryEvents || all[0].Seq != 101 || all[len(all)-1].Seq != HistoryEvents+100 {
-		t.Errorf("%d events, the first is number %d", len(all), all[0].Seq)
-	}
+	check.True(t, len(all) == HistoryEvents && all[0].Seq == 101 && all[len(all)-1].Seq == HistoryEvents+100,
+		"%d events, the first is number %d", len(all), all[0].Seq)
 	for i, e := range all {
-		if e.Client != int(e.Seq) || i > 0 && e.Seq != all[i-1].Seq+1 {
-			t.Fatalf("event %d out of order: %+v", i, e)
-		}
+		check.Require(t, e.Client == int(e.Seq) && (i <= 0 || e.Seq == all[i-1].Seq+1), "event %d out of order: %+v", i, e)
 	}
-	if got := j.since(HistoryEvents + 98); len(got) != 2 || got[1].Seq != HistoryEvents+100 {
-		t.Errorf("the newest two: %v", got)
-	}
+	got := j.since(HistoryEvents + 98)
+	check.True(t, len(got) == 2 && got[1].Seq == HistoryEvents+100, "the newest two: %v", got)
 	if got := j.since(HistoryEvents + 100); got != nil || told != HistoryEvents+100 {
 		t.Errorf("nothing new, but %v; told of %d", got, told)
 	}
@@ -239,9 +216,8 @@ func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 		rdb := piped(t)
 		check.NoError(t, rdb.Set(t.Context(), "{mine}:1", "somebody", 0).Err())
 		on := Servers{Redis: rdb}
-		if key, err := on.Occupied(t.Context(), "{mine}:"); key != "{mine}:1" || err != nil {
-			t.Errorf("looked for keys under the prefix: %q %v", key, err)
-		}
+		key, err := on.Occupied(t.Context(), "{mine}:")
+		check.True(t, key == "{mine}:1" && err == nil, "looked for keys under the prefix: %q %v", key, err)
 		if key, err := on.Occupied(t.Context(), "{min?"); key != "" || err != nil {
 			t.Errorf("a prefix is no pattern, but %q %v", key, err)
 		}
@@ -249,9 +225,7 @@ func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		stop(t, r)
 		keys := rdb.Keys(t.Context(), "*").Val()
-		if len(keys) != 1 || keys[0] != "{mine}:1" {
-			t.Errorf("left: %q", keys)
-		}
+		check.True(t, len(keys) == 1 && keys[0] == "{mine}:1", "left: %q", keys)
 	})
 }
 
@@ -262,17 +236,14 @@ func TestNumbersOfHoldersHaveATimeToLiveFromTheBeginning(t *testing.T) {
 		for range 50 {
 			time.Sleep(20 * time.Millisecond)
 			for _, key := range rdb.Keys(t.Context(), "*").Val() {
-				if ttl := rdb.PTTL(t.Context(), key).Val(); ttl == -1 {
-					t.Fatalf("%s stays for ever", key)
-				}
+				check.Require(t, rdb.PTTL(t.Context(), key).Val() != -1, "%s stays for ever", key)
 			}
 		}
 		time.Sleep(25 * time.Second)
 		for _, key := range r.Scenario().Keys.names() {
 			// The next holder would have created a deleted counter again.
-			if left := rdb.PTTL(t.Context(), companion(key, "fence")).Val(); left <= 0 {
-				t.Errorf("the counter of %s vanished while the run goes on, or stays for ever: %s", key, left)
-			}
+			left := rdb.PTTL(t.Context(), companion(key, "fence")).Val()
+			check.True(t, left > 0, "the counter of %s vanished while the run goes on, or stays for ever: %s", key, left)
 		}
 	})
 }
@@ -319,14 +290,10 @@ func TestOnlyAChosenPrefixIsMarked(t *testing.T) {
 			}
 			more := r.Scenario()
 			more.Clients++
-			if err := r.Apply(more); err != nil { // without a new start
-				t.Fatal(err)
-			}
+			check.NoError(t, r.Apply(more)) // without a new start
 			stop(t, r)
 			check.NoError(t, r.Start())
-			if n := len(rdb.Keys(t.Context(), "*:run").Val()); n != c.marked {
-				t.Errorf("%q: %d marks after a change, want %d", c.s.Keys.Prefix, n, c.marked)
-			}
+			check.Equal(t, len(rdb.Keys(t.Context(), "*:run").Val()), c.marked, "%q: marks after a change", c.s.Keys.Prefix)
 		}
 	})
 }
@@ -341,14 +308,11 @@ func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
 			Lock: Lock{Kind: Fair}, Warmup: 30 * time.Second, Duration: 90 * time.Second,
 		})
 		<-r.Done()
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Elapsed < 59*time.Second || m.Elapsed > 61*time.Second || len(m.Seconds) > 62 {
-			t.Errorf("the figures are of %s, %d seconds", m.Elapsed, len(m.Seconds))
-		}
-		if m.Latency.Wait.Max > time.Second || m.Fairness.Starved > time.Second {
-			t.Errorf("the waits of the warm-up count: %+v", m.Latency.Wait)
-		}
+		m := summed(t, r)
+		check.True(t, m.Elapsed >= 59*time.Second && m.Elapsed <= 61*time.Second && len(m.Seconds) <= 62,
+			"the figures are of %s, %d seconds", m.Elapsed, len(m.Seconds))
+		check.True(t, m.Latency.Wait.Max <= time.Second && m.Fairness.Starved <= time.Second,
+			"the waits of the warm-up count: %+v", m.Latency.Wait)
 		if m.Acquired < 57 || m.Acquired > 63 || m.CommandsPerHold() > 8 || m.Utilisation < 0.9 {
 			t.Errorf("%d acquired in 60 s, %.1f commands a hold, held %.2f of the time", m.Acquired, m.CommandsPerHold(), m.Utilisation)
 		}
@@ -391,12 +355,10 @@ func TestAForgottenLockIsReleasedAtTheEnd(t *testing.T) {
 					Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Hour), Faults: []Fault{{Kind: Leak}},
 				})
 				time.Sleep(3 * time.Second)
-				if m := r.Metrics(); m.Abandoned != 1 {
-					t.Fatalf("nothing was forgotten: %+v", m)
-				}
-				if n, err := rdb.Exists(t.Context(), r.Scenario().Keys.names()...).Result(); n != 1 || err != nil {
-					t.Fatalf("%d locks are held, %v", n, err)
-				}
+				m := r.Metrics()
+				check.Require(t, m.Abandoned == 1, "nothing was forgotten: %+v", m)
+				n, err := rdb.Exists(t.Context(), r.Scenario().Keys.names()...).Result()
+				check.Require(t, n == 1 && err == nil, "%d locks are held, %v", n, err)
 				if c.stolen {
 					rdb.Del(t.Context(), r.Scenario().Keys.names()...)
 					time.Sleep(9 * time.Second)

@@ -21,9 +21,8 @@ func take(n int, s Scenario, client int) []iteration {
 
 func TestSameSeedSameChoices(t *testing.T) {
 	s := Scenario{Seed: 42}.WithDefaults()
-	if a, b := take(1000, s, 7), take(1000, s, 7); !slices.Equal(a, b) {
-		t.Error("one client, one seed, two sequences")
-	}
+	a, b := take(1000, s, 7), take(1000, s, 7)
+	check.True(t, slices.Equal(a, b), "one client, one seed, two sequences")
 	if a, b := take(10, s, 7), take(10, s, 8); slices.Equal(a, b) {
 		t.Error("two clients choose alike")
 	}
@@ -47,9 +46,8 @@ func TestEveryKeyIsChosen(t *testing.T) {
 func TestConstantIsConstant(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 10 {
-		if got := (Const(time.Second)).draw(r); got != time.Second {
-			t.Fatalf("drew %s", got)
-		}
+		got := (Const(time.Second)).draw(r)
+		check.Require(t, got == time.Second, "drew %s", got)
 	}
 }
 
@@ -61,9 +59,7 @@ func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 	above := 0
 	for range n {
 		got := d.draw(r)
-		if got < 0 {
-			t.Fatalf("drew %s", got)
-		}
+		check.Require(t, got >= 0, "drew %s", got)
 		sum += got
 		if got > 3*d.Mean {
 			above++
@@ -95,9 +91,8 @@ func TestAHotspotIsTheFirstKey(t *testing.T) {
 			got[picker.pick(random)]++
 		}
 		for i, want := range c.want {
-			if diff := got[i] - want; diff < -100 || diff > 100 {
-				t.Errorf("%d keys with skew %g: got %v, want about %v", c.n, c.skew, got, c.want)
-			}
+			diff := got[i] - want
+			check.True(t, diff >= -100 && diff <= 100, "%d keys with skew %g: got %v, want about %v", c.n, c.skew, got, c.want)
 		}
 	}
 }

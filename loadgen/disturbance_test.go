@@ -63,9 +63,7 @@ func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
 	check.Equal(t, o.outageNow(), Outage{}, "a fault of the scenario counts")
 	o.reply(0, 10_000, 10_000, 10_600, nil)
 	o.recordRestart(0, o.at(10_000), o.at(10_600))
-	if got := o.outageNow(); got != (Outage{Total: 600 * time.Millisecond, Longest: 600 * time.Millisecond, Lost: 1}) {
-		t.Errorf("after the fault: %+v", got)
-	}
+	check.Equal(t, o.outageNow(), (Outage{Total: 600 * time.Millisecond, Longest: 600 * time.Millisecond, Lost: 1}), "after the fault")
 }
 
 func TestAStallIsSummedUp(t *testing.T) {
@@ -125,11 +123,9 @@ func TestTheVerdictSaysWhatWasExplained(t *testing.T) {
 		if len(m.Violations.Explained) == 1 {
 			want.Why = m.Violations.Explained[0].Why
 		}
-		if len(m.Violations.Explained) != 1 || m.Violations.Explained[0] != want || want.Why == "" {
-			t.Errorf("explained: %+v", m.Violations.Explained)
-		}
-		if v := m.Verdict(r.Scenario()); !v.Safe || !strings.Contains(v.Text, "1 suspect explained: 1 lost lease (freeze of client-1).") {
-			t.Errorf("%t: %s", v.Safe, v.Text)
-		}
+		check.True(t, len(m.Violations.Explained) == 1 && m.Violations.Explained[0] == want && want.Why != "",
+			"explained: %+v", m.Violations.Explained)
+		v := m.Verdict(r.Scenario())
+		check.True(t, v.Safe && strings.Contains(v.Text, "1 suspect explained: 1 lost lease (freeze of client-1)."), "%t: %s", v.Safe, v.Text)
 	})
 }

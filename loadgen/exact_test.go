@@ -28,20 +28,15 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		if m := r.metrics(at(4)); m.Fairness.Starved != 2*time.Second || m.Clients.Waiting != 1 || m.LateArrivals != 1 {
 			t.Errorf("while it waits: %+v", m)
 		}
-		if m := r.metrics(at(9)); m.Fairness.Starved != 7*time.Second {
-			t.Errorf("the wait since 7 s is not the longest: %s", m.Fairness.Starved)
-		}
+		check.Equal(t, r.metrics(at(9)).Fairness.Starved, 7*time.Second, "the longest wait")
 		r.giveUp(1, at(7), how, errors.New("because"))
 		m := r.metrics(at(20))
-		if of(m) != 1 || m.TimedOut+m.Refused+m.Errors+m.CutOff != 1 || m.Clients.Waiting != 0 || m.Clients.Idle != 1 {
-			t.Errorf("outcome %d: %+v", how, m)
-		}
+		check.True(t, of(m) == 1 && m.TimedOut+m.Refused+m.Errors+m.CutOff == 1 && m.Clients.Waiting == 0 && m.Clients.Idle == 1,
+			"outcome %d: %+v", how, m)
 		if m.Fairness.Starved != 5*time.Second || m.Latency.Wait.Max != 5*time.Second || m.Latency.Wait.Count != 2 || m.Latency.Wait.Censored != 1 {
 			t.Errorf("outcome %d: it waited for 5 s: %+v %+v", how, m.Latency.Wait, m.Fairness)
 		}
-		if m.Fairness.Jain != 0.5 { // one of two clients got all holds
-			t.Errorf("Jain %g", m.Fairness.Jain)
-		}
+		check.Equal(t, m.Fairness.Jain, 0.5, "Jain") // one of two clients got all holds
 	}
 }
 
@@ -85,9 +80,8 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 		"<=": {true, true, false}, ">": {false, false, true}, ">=": {false, true, true},
 	} {
 		for i, v := range []int64{1, 2, 3} {
-			if got := (Threshold{Metric: "stuck.count", Op: op, Value: 2}).Met(Metrics{Violations: oracle.Violations{Stuck: v}}); got != want[i] {
-				t.Errorf("%d %s 2: %t", v, op, got)
-			}
+			got := (Threshold{Metric: "stuck.count", Op: op, Value: 2}).Met(Metrics{Violations: oracle.Violations{Stuck: v}})
+			check.True(t, got == want[i], "%d %s 2: %t", v, op, got)
 		}
 	}
 }
@@ -96,9 +90,8 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 func TestARateIsAShareOfItsWhole(t *testing.T) {
 	m := Metrics{Counts: Counts{Arrivals: 200, Acquired: 100, Lost: 3, Expired: 4, TimedOut: 10, Errors: 20, LateArrivals: 30}}
 	for name, want := range map[string]float64{"lost.rate": 0.07, "timed-out.rate": 0.05, "errors.rate": 0.1, "late.rate": 0.15} {
-		if of, _ := metricNamed(name); of.value(m) != want {
-			t.Errorf("%s is %g, want %g", name, of.value(m), want)
-		}
+		of, _ := metricNamed(name)
+		check.True(t, of.value(m) == want, "%s is %g, want %g", name, of.value(m), want)
 	}
 }
 
@@ -111,16 +104,12 @@ func TestEachFigureHasItsOwnName(t *testing.T) {
 	for name, base := range map[string]int{"wait": 10, "release": 20, "held": 30, "hand-off": 40, "renewal-late": 50} {
 		for i, what := range []string{"mean", "p50", "p90", "p95", "p99", "p99.9", "max"} {
 			of, known := metricNamed(name + "." + what)
-			if !known || of.value(m) != float64(base+i+1) {
-				t.Errorf("%s.%s is %g, want %d", name, what, of.value(m), base+i+1)
-			}
+			check.True(t, known && of.value(m) == float64(base+i+1), "%s.%s is %g, want %d", name, what, of.value(m), base+i+1)
 		}
 	}
 	for _, name := range MeasureNames() {
 		of, _ := metricNamed(name)
-		if of.from != nil && (Threshold{Metric: name, Op: ">="}).Met(Metrics{}) {
-			t.Errorf("%s of nothing is met", name)
-		}
+		check.True(t, of.from == nil || !(Threshold{Metric: name, Op: ">="}).Met(Metrics{}), "%s of nothing is met", name)
 	}
 }
 
@@ -140,16 +129,13 @@ func TestTheHistogramHasEachPercentile(t *testing.T) {
 
 func TestAForeignUnlockOfASoundLockIsAViolation(t *testing.T) {
 	for kind, safe := range map[Kind]bool{Mutex: false, "classic/blind-delete": true} {
-		if v := (Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{ForeignUnlocks: 1}}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
-			t.Errorf("%s: %+v", kind, v)
-		}
+		v := (Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{ForeignUnlocks: 1}}).Verdict(Scenario{Lock: Lock{Kind: kind}})
+		check.True(t, v.Safe == safe && !v.Harmless, "%s: %+v", kind, v)
 	}
 	for name, v := range map[string]oracle.Violations{
 		"untold": {Unnotified: 1}, "lost": {UnexplainedLoss: 1}, "overtaken": {Overtaken: 1}, "number": {FenceOrder: 1}, "overlap": {Overlap: oracle.Overlap{Count: 2, Excused: 1}},
 	} {
-		if (Metrics{Counts: Counts{Acquired: 1}, Violations: v}).Verdict(Scenario{}).Safe {
-			t.Errorf("%s counts as safe", name)
-		}
+		check.False(t, (Metrics{Counts: Counts{Acquired: 1}, Violations: v}).Verdict(Scenario{}).Safe, "%s counts as safe", name)
 	}
 	if !(Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{Overlap: oracle.Overlap{Count: 2, Excused: 2}}}).Verdict(Scenario{}).Safe {
 		t.Error("what is excused counts as a violation")
@@ -189,7 +175,6 @@ func TestJitterGoesBothWays(t *testing.T) {
 		lag := lag(100*time.Millisecond, 30*time.Millisecond)
 		least, most = min(least, lag), max(most, lag)
 	}
-	if least < 70*time.Millisecond || least > 75*time.Millisecond || most > 130*time.Millisecond || most < 125*time.Millisecond {
-		t.Errorf("from %s to %s, want 70 to 130 ms", least, most)
-	}
+	check.True(t, least >= 70*time.Millisecond && least <= 75*time.Millisecond && most <= 130*time.Millisecond && most >= 125*time.Millisecond,
+		"from %s to %s, want 70 to 130 ms", least, most)
 }

@@ -165,8 +165,7 @@ func raced(t *testing.T, s Scenario) Metrics {
 	rdb := connect(t, server.ForTest(t).Addr())
 	r := started(t, rdb, s)
 	<-r.Done()
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	checkNoKeys(t, rdb)
 	checkNoProcess(t)
 	return m
@@ -189,16 +188,12 @@ func TestOurLocksAsClientProcessesAreSoundUnderFaults(t *testing.T) {
 			}
 			m := raced(t, s)
 			check.AtLeast(t, m.Acquired, 50, "acquired: %s", m.LastErr)
-			if m.Violations.Overlap.Count != 0 || m.Violations.Broken() != 0 {
-				t.Errorf("violations: %+v", m.Violations)
-			}
+			check.True(t, m.Violations.Overlap.Count == 0 && m.Violations.Broken() == 0, "violations: %+v", m.Violations)
 			for _, f := range m.Faults {
 				check.Equal(t, f.Struck, 1, "%v", f)
 			}
 			check.Equal(t, m.Library, "locktop "+string(kind), "the library")
-			if m.Cost.Commands == 0 {
-				t.Error("no command was counted")
-			}
+			check.True(t, m.Cost.Commands != 0, "no command was counted")
 		})
 	}
 }
@@ -210,19 +205,16 @@ func TestARedlockAsAClientProcess(t *testing.T) {
 		on.Nodes = append(on.Nodes, connect(t, server.ForTest(t).Addr()))
 	}
 	on.Redis = on.Nodes[0]
-	r, err := New(on, Scenario{
+	r := check.Must(New(on, Scenario{
 		Lock: process(Redlock, time.Second), Clients: 4, Keys: Keys{N: 1}, Duration: 3 * time.Second,
 		Hold: Const(2 * time.Millisecond), Think: Const(5 * time.Millisecond),
 		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Partition, Node: 2, Clients: 4, For: time.Second}},
-	})
-	check.NoError(t, err)
+	}))(t)
 	running(t, r)
 	<-r.Done()
-	m := r.Metrics()
-	checkSums(t, m)
-	if m.Acquired < 20 || m.Library != "locktop redlock" || m.Faults[0].Struck == 0 || m.Violations.Broken() > 0 {
-		t.Errorf("%d acquired by %q, %s, newest error %q, %+v", m.Acquired, m.Library, m.Faults[0], m.LastErr, m.Violations)
-	}
+	m := summed(t, r)
+	check.True(t, m.Acquired >= 20 && m.Library == "locktop redlock" && m.Faults[0].Struck != 0 && m.Violations.Broken() <= 0,
+		"%d acquired by %q, %s, newest error %q, %+v", m.Acquired, m.Library, m.Faults[0], m.LastErr, m.Violations)
 	for _, rdb := range on.Nodes {
 		checkNoKeys(t, rdb)
 	}
@@ -252,9 +244,7 @@ func TestABrokenClientProcessIsFound(t *testing.T) {
 			}
 		}
 		m := raced(t, s)
-		if found(m.Violations) == 0 {
-			t.Errorf("%s: nothing found: %+v", kind, m.Violations)
-		}
+		check.True(t, found(m.Violations) != 0, "%s: nothing found: %+v", kind, m.Violations)
 		check.False(t, m.Verdict(s.WithDefaults()).Safe, "%s is called safe", kind)
 	}
 }
@@ -270,9 +260,8 @@ func TestAClientThatHidesALossHasNotRemovedTheLockOfAnother(t *testing.T) {
 			{At: 2100 * time.Millisecond, Kind: Freeze, For: 430 * time.Millisecond},
 		},
 	})
-	if m.Violations.ForeignUnlocks != 0 || m.Violations.Overlap.Count != 0 {
-		t.Errorf("%d foreign unlocks, %d overlaps", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count)
-	}
+	check.True(t, m.Violations.ForeignUnlocks == 0 && m.Violations.Overlap.Count == 0,
+		"%d foreign unlocks, %d overlaps", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count)
 	for _, f := range m.Faults {
 		check.Equal(t, f.Struck, 1, "%v", f)
 	}
@@ -285,9 +274,8 @@ func TestALateReleaseThatRemovedTheLockOfAnotherIsFoundWithoutAnOverlap(t *testi
 		Hold: Const(600 * time.Millisecond), Think: Const(2 * time.Second),
 		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, Client: 1, For: 1200 * time.Millisecond}},
 	})
-	if m.Violations.ForeignUnlocks != 1 || m.Violations.Overlap.Count != 0 || m.Acquired != 2 || m.Lost != 1 {
-		t.Errorf("%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count, m.Acquired, m.Lost)
-	}
+	check.True(t, m.Violations.ForeignUnlocks == 1 && m.Violations.Overlap.Count == 0 && m.Acquired == 2 && m.Lost == 1,
+		"%d foreign unlocks, %d overlaps, %d acquired, %d lost", m.Violations.ForeignUnlocks, m.Violations.Overlap.Count, m.Acquired, m.Lost)
 }
 
 // A client that reports a loss has lost the lock, whatever its release says, and the hold is
@@ -340,9 +328,8 @@ func TestTheFirstEntryOfAClientProcessBeginsWithItsLease(t *testing.T) {
 		id: clientIdentity{owner: "client-1"},
 	}
 	l := check.Must(s.lock(t.Context(), []string{"k"}, false))(t)
-	if first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute); !first.Equal(want) {
-		t.Errorf("it began %s after its lease", first.Sub(want))
-	}
+	first, want := l.(*execLease).first(), l.Deadline().Add(-time.Minute)
+	check.True(t, first.Equal(want), "it began %s after its lease", first.Sub(want))
 	check.ErrorIs(t, s.close(), nil)
 }
 
@@ -353,12 +340,8 @@ func TestAFrozenClientProcessDoesNotRenew(t *testing.T) {
 		Hold: Const(20 * time.Millisecond), Think: Const(time.Millisecond),
 		Faults: []Fault{{At: time.Second, Kind: Freeze, Clients: 2, For: 900 * time.Millisecond}},
 	})
-	if m.Lost+m.Expired != 2 || m.Faults[0].Struck != 2 {
-		t.Errorf("%d lost, %d expired; %s", m.Lost, m.Expired, m.Faults[0])
-	}
-	if m.Violations.Overlap.Count > 0 || m.Violations.Broken() > 0 {
-		t.Errorf("violations: %+v", m.Violations)
-	}
+	check.True(t, m.Lost+m.Expired == 2 && m.Faults[0].Struck == 2, "%d lost, %d expired; %s", m.Lost, m.Expired, m.Faults[0])
+	check.True(t, m.Violations.Overlap.Count <= 0 && m.Violations.Broken() <= 0, "violations: %+v", m.Violations)
 }
 
 func TestTheGeneratorExtendsTheLeasesOfAClientThatDoesNotRenew(t *testing.T) {
@@ -417,13 +400,10 @@ func TestAClientProcessThatExitsIsReplaced(t *testing.T) {
 	m := raced(t, Scenario{
 		Lock: process("exits", time.Second), Clients: 3, Hold: Const(100 * time.Millisecond), Think: Const(time.Millisecond), Duration: 2 * time.Second,
 	})
-	if m.Errors+m.Unconfirmed < 4 || m.Seconds[1].Acquired == 0 {
-		t.Errorf("%d errors, %d unconfirmed, %d acquired in the second second", m.Errors, m.Unconfirmed, m.Seconds[1].Acquired)
-	}
+	check.True(t, m.Errors+m.Unconfirmed >= 4 && m.Seconds[1].Acquired != 0,
+		"%d errors, %d unconfirmed, %d acquired in the second second", m.Errors, m.Unconfirmed, m.Seconds[1].Acquired)
 	for _, part := range []string{"client locktop mutex", "it exited", "exit status 7", "out of luck"} {
-		if !strings.Contains(m.LastErr, part) {
-			t.Errorf("%q does not say %q", m.LastErr, part)
-		}
+		check.Contains(t, m.LastErr, part)
 	}
 	check.Equal(t, m.Violations.Broken(), 0, "violations: %+v", m.Violations)
 }
@@ -456,12 +436,10 @@ func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
 				Hold: Const(time.Millisecond), Think: Const(20 * time.Millisecond), Duration: 1500 * time.Millisecond,
 			})
 			check.AtMost(t, time.Since(began), 8*time.Second, "the run took")
-			if !strings.Contains(m.LastErr, text) || strings.Contains(m.LastErr, "\n") || len(m.LastErr) > 500 {
-				t.Errorf("the error %q does not say %q in one short line", m.LastErr, text)
-			}
-			if least := int64(9); m.Acquired < least || text != "" && m.Seconds[1].Acquired == 0 {
-				t.Errorf("%d acquired, %d of them in the second second", m.Acquired, m.Seconds[1].Acquired)
-			}
+			check.True(t, strings.Contains(m.LastErr, text) && !strings.Contains(m.LastErr, "\n") && len(m.LastErr) <= 500,
+				"the error %q does not say %q in one short line", m.LastErr, text)
+			check.True(t, m.Acquired >= 9 && (text == "" || m.Seconds[1].Acquired != 0),
+				"%d acquired, %d of them in the second second", m.Acquired, m.Seconds[1].Acquired)
 			check.AtMost(t, m.Violations.Overlap.Count, 0, "overlaps")
 			for end := time.Now().Add(30 * time.Second); sleeping() > before; time.Sleep(50 * time.Millisecond) { // a killed process ends when it has CPU time
 				if time.Now().After(end) {
@@ -474,9 +452,8 @@ func TestTheRunGoesOnBesideAClientProcessThatMisbehaves(t *testing.T) {
 
 func TestALoadOfAClientProcessThatDoesNotGreetFails(t *testing.T) {
 	r := check.Must(New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, Scenario{Lock: process("garbage", time.Second)}))(t)
-	if err := r.Start(); !errors.Is(err, external.ErrNotJSON) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("start: %v", err)
-	}
+	err := r.Start()
+	check.True(t, errors.Is(err, external.ErrNotJSON) && !strings.Contains(err.Error(), "\n"), "start: %v", err)
 	check.ErrorIs(t, r.Close(), nil)
 	checkNoProcess(t)
 }
@@ -536,9 +513,8 @@ func TestSettingsThatDoNotGoWithAClientProcessAreRefused(t *testing.T) {
 		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Freeze, Before: "DEL it"}}}, "before"},
 		{Scenario{Lock: Lock{Exec: "x"}, Faults: []Fault{{Kind: Slow, Delay: time.Second, Before: "DEL"}}}, "before"},
 	} {
-		if err := c.s.Validate(); err == nil || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%+v: %v", c.s.Lock, err)
-		}
+		err := c.s.Validate()
+		check.True(t, err != nil && strings.Contains(err.Error(), c.text) && !strings.Contains(err.Error(), "\n"), "%+v: %v", c.s.Lock, err)
 	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer cluster.Close()
@@ -601,21 +577,16 @@ func TestEachKindAsAClientProcessHasItsSettings(t *testing.T) {
 				}
 			}
 			check.ErrorIs(t, r.Stop(), nil)
-			m := r.Metrics()
-			checkSums(t, m)
+			m := summed(t, r)
 			checkNoProcess(t)
 			if failed := m.Errors + m.Unconfirmed; m.Acquired < 20 || failed > 0 && !kind.Quorum() { // nodes have 40 ms for a reply, which a busy machine exceeds
 				t.Errorf("%d acquired, %d errors, %d unconfirmed: %s", m.Acquired, m.Errors, m.Unconfirmed, m.LastErr)
 			}
-			if kind.Sound() && (m.Violations.Overlap.Count > 0 || m.Violations.Broken() > 0) {
-				t.Errorf("violations: %+v", m.Violations)
-			}
+			check.True(t, !kind.Sound() || m.Violations.Overlap.Count <= 0 && m.Violations.Broken() <= 0, "violations: %+v", m.Violations)
 			if kind == Reentrant && m.CommandsPerHold() < 6 {
 				t.Errorf("%.1f commands per hold of 3 entries", m.CommandsPerHold())
 			}
-			if together && most < 2 {
-				t.Errorf("at most %d inside at once", most)
-			}
+			check.True(t, !together || most >= 2, "at most %d inside at once", most)
 		})
 	}
 }
@@ -631,9 +602,8 @@ func TestAScenarioThatTheHelloDoesNotOfferSaysSo(t *testing.T) {
 		s := Scenario{Lock: process(Mutex, time.Second), Clients: 1}
 		ask(&s)
 		r := check.Must(New(Servers{Redis: rdb}, s))(t)
-		if err := r.Start(); err == nil || !strings.Contains(err.Error(), setting) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", setting, err)
-		}
+		err := r.Start()
+		check.True(t, err != nil && strings.Contains(err.Error(), setting) && !strings.Contains(err.Error(), "\n"), "%s: %v", setting, err)
 		_ = r.Close()
 	}
 	r := started(t, rdb, Scenario{Lock: process(Mutex, time.Second), Clients: 1, Duration: time.Hour})
@@ -652,16 +622,14 @@ func TestTheClockOfAClientProcessIsAheadIfItsHelloOffersThat(t *testing.T) {
 		Faults: []Fault{{At: 500 * time.Millisecond, Kind: Skew, By: 3 * time.Second, For: 2 * time.Second}},
 	}
 	m := raced(t, s)
-	if m.Violations.Overlap.Count == 0 || m.Faults[0].Struck != 1 || m.Faults[0].Why != "" {
-		t.Errorf("%d overlaps, %s", m.Violations.Overlap.Count, m.Faults[0])
-	}
+	check.True(t, m.Violations.Overlap.Count != 0 && m.Faults[0].Struck == 1 && m.Faults[0].Why == "",
+		"%d overlaps, %s", m.Violations.Overlap.Count, m.Faults[0])
 	check.AtMost(t, m.Errors+m.Unconfirmed, 0, "%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
 
 	s.Lock, s.Duration = process(Mutex, time.Second), time.Second
 	m = raced(t, s)
-	if want := "not supported: the hello of locktop mutex does not say"; m.Faults[0].Struck != 0 || !strings.HasPrefix(m.Faults[0].Why, want) {
-		t.Errorf("%q, want %q", m.Faults[0].Why, want)
-	}
+	want := "not supported: the hello of locktop mutex does not say"
+	check.True(t, m.Faults[0].Struck == 0 && strings.HasPrefix(m.Faults[0].Why, want), "%q, want %q", m.Faults[0].Why, want)
 	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{Lock: s.Lock, Clients: 1, Duration: time.Hour})
 	check.ErrorContains(t, r.Inject(s.Faults[0]), "not supported", "inject")
 	stop(t, r)
@@ -701,9 +669,7 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 			r := started(t, connect(t, server.ForTest(t).Addr()), s)
 			<-r.Done()
 			m := r.Metrics()
-			if m.Faults[0].Struck != c.struck || (m.Faults[0].Why == "") != (c.struck > 0) {
-				t.Fatal(m.Faults[0])
-			}
+			check.Require(t, m.Faults[0].Struck == c.struck && (m.Faults[0].Why == "") == (c.struck > 0), "%v", m.Faults[0])
 			if c.struck == 0 {
 				return
 			}
@@ -713,17 +679,12 @@ func TestAFaultStrikesAClientProcessBeforeACommand(t *testing.T) {
 					frozen = append(frozen, e.At)
 				}
 			}
-			if len(frozen) != 2 || frozen[1].Sub(frozen[0]) < fault.For {
-				t.Fatalf("frozen at %v", frozen)
-			}
+			check.Require(t, len(frozen) == 2 && frozen[1].Sub(frozen[0]) >= fault.For, "frozen at %v", frozen)
 			for _, e := range r.Events(0) { // the command waits until the end of the freeze, and with it the client
-				if e.Client == 1 && e.Kind == Released && e.At.After(frozen[0]) && e.At.Before(frozen[1]) {
-					t.Errorf("the client released a lock %s before the freeze was over", frozen[1].Sub(e.At))
-				}
+				check.True(t, e.Client != 1 || e.Kind != Released || !e.At.After(frozen[0]) || !e.At.Before(frozen[1]),
+					"the client released a lock %s before the freeze was over", frozen[1].Sub(e.At))
 			}
-			if m.Violations.Broken() > 0 && c.kind.Sound() {
-				t.Errorf("violations: %+v", m.Violations)
-			}
+			check.True(t, m.Violations.Broken() <= 0 || !c.kind.Sound(), "violations: %+v", m.Violations)
 		})
 	}
 }
@@ -736,9 +697,8 @@ func TestAFreezeBeforeAReleaseExplainsTheLoss(t *testing.T) {
 		Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, Before: "EVAL", For: 600 * time.Millisecond}},
 	}
 	m := raced(t, s)
-	if m.Faults[0].Struck != 1 || m.Lost+m.Expired != 1 || m.Violations.Broken() != 0 {
-		t.Errorf("%s, %d lost, %d expired, %d without a cause", m.Faults[0], m.Lost, m.Expired, m.Violations.UnexplainedLoss)
-	}
+	check.True(t, m.Faults[0].Struck == 1 && m.Lost+m.Expired == 1 && m.Violations.Broken() == 0,
+		"%s, %d lost, %d expired, %d without a cause", m.Faults[0], m.Lost, m.Expired, m.Violations.UnexplainedLoss)
 }
 
 func TestACrashBeforeACommandIsACrash(t *testing.T) {
@@ -749,9 +709,8 @@ func TestACrashBeforeACommandIsACrash(t *testing.T) {
 		Faults: []Fault{{At: 300 * time.Millisecond, Kind: Crash, Before: "EXPIRE"}},
 	})
 	m := until(t, r, "a dead client and a key without a TTL", func(m Metrics) bool { return m.Clients.Dead == 1 && m.Violations.Stuck == 1 })
-	if m.Faults[0].Struck != 1 || m.Errors != 1 || m.Unconfirmed > 0 || !strings.Contains(m.LastErr, errDead.Error()) {
-		t.Errorf("%s, %d errors, %d unconfirmed: %s", m.Faults[0], m.Errors, m.Unconfirmed, m.LastErr)
-	}
+	check.True(t, m.Faults[0].Struck == 1 && m.Errors == 1 && m.Unconfirmed <= 0 && strings.Contains(m.LastErr, errDead.Error()),
+		"%s, %d errors, %d unconfirmed: %s", m.Faults[0], m.Errors, m.Unconfirmed, m.LastErr)
 	stop(t, r)
 	checkNoProcess(t)
 }
@@ -759,9 +718,8 @@ func TestACrashBeforeACommandIsACrash(t *testing.T) {
 func TestAFileCanHaveTheCommandOfAClient(t *testing.T) {
 	s := check.Must(Parse([]byte("lock: {exec: \"python3 'my client.py'\", ttl: 2s}\nversus: [mutex, {exec: ./other}]\n")))(t)
 	again := check.Must(Parse(s.WithDefaults().Marshal()))(t)
-	if again.Lock.Exec != "python3 'my client.py'" || again.Lock.Kind != Exec || s.Versus[1].Exec != "./other" {
-		t.Errorf("read %+v, again %+v", s, again.Lock)
-	}
+	check.True(t, again.Lock.Exec == "python3 'my client.py'" && again.Lock.Kind == Exec && s.Versus[1].Exec == "./other",
+		"read %+v, again %+v", s, again.Lock)
 }
 
 func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
@@ -769,9 +727,7 @@ func TestACommandThatDoesNotStartChangesNothing(t *testing.T) {
 	before := r.Metrics().Began
 	err := r.Apply(r.Scenario().WithClient("echo out of luck >&2; exit 3"))
 	for _, part := range []string{"it exited", "exit status 3", "out of luck"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v does not say %q", err, part)
-		}
+		check.ErrorContains(t, err, part)
 	}
 	if m := r.Metrics(); !m.Running || !m.Began.Equal(before) || r.Scenario().Lock.Kind != Mutex {
 		t.Errorf("running %t, began %s after %s, with %s", m.Running, m.Began, before, r.Scenario().Lock)
@@ -809,16 +765,13 @@ func TestClientProcessesUseTheServersOfTheirQuorumOnly(t *testing.T) {
 	defer one.Close()
 	defer two.Close()
 	check.Equal(t, len(Servers{Redis: one, Nodes: []*redis.Client{one, two}}.all(Exec)), 2, "servers of a quorum of 2")
-	if all := (Servers{Redis: two, Nodes: []*redis.Client{one}}).all(Exec); len(all) != 1 || all[0] != redis.UniversalClient(two) {
-		t.Errorf("beside a quorum: %v", all)
-	}
+	all := (Servers{Redis: two, Nodes: []*redis.Client{one}}).all(Exec)
+	check.True(t, len(all) == 1 && all[0] == redis.UniversalClient(two), "beside a quorum: %v", all)
 }
 
 func TestAClientHasNoCaptionAboutAHistoricForm(t *testing.T) {
 	for kind, want := range map[Kind]string{"": "About.", Mutex: "About.", Exec: "About.", RW: "About.", "classic/blind-delete": ""} {
 		s := Scenario{Caption: "About.", Watch: "it", Lock: Lock{Kind: kind}}.WithClient("true")
-		if s.Caption != want || (s.Watch == "") != (want == "") {
-			t.Errorf("%s: caption %q, watch %q", kind, s.Caption, s.Watch)
-		}
+		check.True(t, s.Caption == want && (s.Watch == "") == (want == ""), "%s: caption %q, watch %q", kind, s.Caption, s.Watch)
 	}
 }

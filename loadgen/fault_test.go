@@ -38,19 +38,15 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			link.Freeze()
 			time.Sleep(3 * time.Second)
-			checkSums(t, r.Metrics())
+			summed(t, r)
 			link.Thaw()
 		}
 		time.Sleep(5 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps")
-		if m.Lost+m.Expired+m.Unconfirmed == 0 {
-			t.Error("no lease came to harm: the test proves nothing")
-		}
-		if newest := m.Seconds[len(m.Seconds)-3:]; newest[0].Acquired+newest[1].Acquired == 0 {
-			t.Errorf("nothing acquired after the thaw: %+v", newest)
-		}
+		check.True(t, m.Lost+m.Expired+m.Unconfirmed != 0, "no lease came to harm: the test proves nothing")
+		newest := m.Seconds[len(m.Seconds)-3:]
+		check.True(t, newest[0].Acquired+newest[1].Acquired != 0, "nothing acquired after the thaw: %+v", newest)
 	})
 }
 
@@ -63,14 +59,9 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 		before := time.Now()
 		err := r.Stop()
 		check.AtMost(t, time.Since(before), 13*time.Second)
-		if err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("two leases were not released: got %q", err)
-		}
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Unconfirmed != 2 || m.Released != 0 || m.Clients.Total != 0 || m.LastErr == "" {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, err != nil && !strings.Contains(err.Error(), "\n"), "two leases were not released: got %q", err)
+		m := summed(t, r)
+		check.True(t, m.Unconfirmed == 2 && m.Released == 0 && m.Clients.Total == 0 && m.LastErr != "", "got %+v", m)
 		link.Thaw()
 		time.Sleep(time.Minute)
 		checkNoKeys(t, rdb)
@@ -88,9 +79,8 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 			},
 		})
 		time.Sleep(30 * time.Second)
-		if m := r.Metrics(); m.Clients.Dead != 0 || m.Abandoned != 1 {
-			t.Errorf("it did not crash and come back: %+v", m)
-		}
+		m := r.Metrics()
+		check.True(t, m.Clients.Dead == 0 && m.Abandoned == 1, "it did not crash and come back: %+v", m)
 		check.ErrorIs(t, r.Stop(), nil)
 	})
 }
@@ -108,11 +98,8 @@ func TestStealAndFlushKeepTheFences(t *testing.T) {
 				Lock: Lock{Fence: true, TTL: time.Second}, Faults: []Fault{{At: time.Second, Kind: kind}},
 			})
 			time.Sleep(5 * time.Second)
-			m := r.Metrics()
-			checkSums(t, m)
-			if m.Faults[0].Struck != 1 || m.Lost+m.Expired == 0 {
-				t.Fatalf("%s: nothing was taken away: %+v", kind, m.Faults)
-			}
+			m := summed(t, r)
+			check.Require(t, m.Faults[0].Struck == 1 && m.Lost+m.Expired != 0, "%s: nothing was taken away: %+v", kind, m.Faults)
 			// A refused write of the victim, which does not know of its loss,
 			// does not count.
 			if m.Violations.Fenced > 1 || m.Violations.FenceOrder > 0 || m.Violations.UnexplainedLoss > 0 {
@@ -128,21 +115,17 @@ func TestServersStopAndContinue(t *testing.T) {
 	set := server.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())
 	for _, kind := range []FaultKind{Pause, Stop} {
-		r, err := New(Servers{Redis: rdb, Power: set}, Scenario{
+		r := check.Must(New(Servers{Redis: rdb, Power: set}, Scenario{
 			Clients: 5, Keys: Keys{N: 1}, Hold: Const(5 * time.Millisecond), Duration: 4 * time.Second,
 			Faults: []Fault{{At: time.Second, Kind: kind, For: 1500 * time.Millisecond}},
-		})
-		check.NoError(t, err)
+		}))(t)
 		running(t, r)
 		<-r.Done()
 		m := r.Metrics()
-		if m.Latency.Wait.Max < 1400*time.Millisecond || m.Faults[0].Struck != 1 || !m.Verdict(r.Scenario()).Safe {
-			t.Errorf("%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
-		}
+		check.True(t, m.Latency.Wait.Max >= 1400*time.Millisecond && m.Faults[0].Struck == 1 && m.Verdict(r.Scenario()).Safe,
+			"%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
 		check.Equal(t, m.Outage, Outage{}, "%s: the fault counts as an outage", kind)
-		if after := m.Seconds[len(m.Seconds)-2]; after.Acquired == 0 {
-			t.Errorf("%s: nothing acquired afterwards", kind)
-		}
+		check.True(t, m.Seconds[len(m.Seconds)-2].Acquired != 0, "%s: nothing acquired afterwards", kind)
 	}
 }
 
@@ -156,9 +139,8 @@ func TestFaultsThatTheServersDoNotSupportAreRefused(t *testing.T) {
 		"node goes with":           {Kind: Freeze, Node: 1},
 		"can be switched off":      {Kind: NodeDown},
 	} {
-		if _, err := New(on, Scenario{Faults: []Fault{f}}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", f, err, want)
-		}
+		_, err := New(on, Scenario{Faults: []Fault{f}})
+		check.True(t, err != nil && strings.Contains(err.Error(), want), "%+v: %v, want %q", f, err, want)
 	}
 }
 
@@ -198,10 +180,9 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rdb, power := piped(t), &fakePower{}
 			c.fault.At, c.fault.Node = time.Second, 1
-			r, err := New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
+			r := check.Must(New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
 				Lock: Lock{Kind: Redlock}, Clients: 2, Think: Const(time.Second), Duration: 10 * time.Second, Faults: []Fault{c.fault},
-			})
-			check.NoError(t, err)
+			}))(t)
 			running(t, r)
 			<-r.Done()
 			power.mu.Lock()
@@ -243,9 +224,8 @@ func TestALongPauseEndsWithoutAnError(t *testing.T) {
 		check.NoError(t, run.Start())
 		<-run.Done()
 		check.ErrorIs(t, run.Close(), nil)
-		if m := run.Metrics(); hook.err != nil || !hook.asked || m.Faults[0].Struck != 1 {
-			t.Errorf("unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
-		}
+		m := run.Metrics()
+		check.True(t, hook.err == nil && hook.asked && m.Faults[0].Struck == 1, "unpaused %t, %v; %+v", hook.asked, hook.err, m.Faults)
 	})
 }
 

@@ -28,13 +28,10 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		wantRunning := func(n int) {
 			t.Helper()
 			others := g.Beside()
-			if len(others) != n {
-				t.Fatalf("%d runs beside the first, want %d", len(others), n)
-			}
+			check.Require(t, len(others) == n, "%d runs beside the first, want %d", len(others), n)
 			for _, c := range others {
-				if !c.Metrics.Running || c.Metrics.Acquired == 0 {
-					t.Errorf("%s: running %v, %d acquired", c.Lock, c.Metrics.Running, c.Metrics.Acquired)
-				}
+				check.True(t, c.Metrics.Running && c.Metrics.Acquired != 0,
+					"%s: running %v, %d acquired", c.Lock, c.Metrics.Running, c.Metrics.Acquired)
 			}
 		}
 		wantRunning(2)

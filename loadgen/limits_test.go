@@ -121,9 +121,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		}
 		for i, s := range c.beyond {
 			err := s.Validate()
-			if err == nil {
-				t.Errorf("%s, beyond %d: accepted", c.name, i)
-			}
+			check.True(t, err != nil, "%s, beyond %d: accepted", c.name, i)
 			fmt.Fprintf(&said, "%s: %v\n", c.name, err)
 		}
 	}
@@ -145,17 +143,13 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 				r := started(t, piped(t), s)
 				time.Sleep(10 * time.Second)
 				for _, e := range r.Events(0) {
-					if e.Kind == FaultBegan && e.Client != 2 || e.Kind == FaultEnded {
-						t.Errorf("%s of client %d", e.Kind, e.Client)
-					}
+					check.True(t, (e.Kind != FaultBegan || e.Client == 2) && e.Kind != FaultEnded, "%s of client %d", e.Kind, e.Client)
 				}
-				if m := r.Metrics(); m.Faults[0].Struck != 1 {
-					t.Errorf("%+v", m.Faults)
-				}
+				m := r.Metrics()
+				check.True(t, m.Faults[0].Struck == 1, "%+v", m.Faults)
 				want := map[FaultKind]ClientState{Crash: Dead, Freeze: Frozen, Partition: Partitioned, DropReplies: Partitioned}[f.Kind]
-				if got := r.Metrics().Clients.States[1]; want != Thinking && got != want {
-					t.Errorf("the client is %s, not %s", got, want)
-				}
+				got := r.Metrics().Clients.States[1]
+				check.True(t, want == Thinking || got == want, "the client is %s, not %s", got, want)
 			})
 		})
 	}
@@ -187,12 +181,8 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 				before := r.Metrics()
 				time.Sleep(20 * time.Second)
 				m := r.Metrics()
-				if m.Clients.States[1] > Inside || m.Faults[0].Struck != 1 {
-					t.Errorf("%s, %+v", m.Clients.States[1], m.Faults)
-				}
-				if arrived := m.Arrivals - before.Arrivals; arrived < 36 || arrived > 42 {
-					t.Errorf("%d arrivals in 20 s of two clients that come every second", arrived)
-				}
+				check.True(t, m.Clients.States[1] <= Inside && m.Faults[0].Struck == 1, "%s, %+v", m.Clients.States[1], m.Faults)
+				check.Between(t, m.Arrivals-before.Arrivals, 36, 42, "arrivals in 20 s of two clients that come every second")
 			})
 		})
 	}
@@ -212,9 +202,7 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 				if most := int64(10); reads == 0 && (m.Acquired > most || m.Acquired < most/2) || reads == 1 && m.Acquired < 5*most {
 					t.Errorf("%s, reads %g: %d holds of 100 ms in 1 s", kind, reads, m.Acquired)
 				}
-				if m.Violations.Overlap.Count+m.Violations.WorkOverlap.Count > 0 {
-					t.Errorf("%s, reads %g: %+v", kind, reads, m.Violations.Overlap)
-				}
+				check.True(t, m.Violations.Overlap.Count+m.Violations.WorkOverlap.Count <= 0, "%s, reads %g: %+v", kind, reads, m.Violations.Overlap)
 				stop(t, r)
 			})
 		}
@@ -231,8 +219,7 @@ func TestClientsThatShareAConnectionHaveNoOther(t *testing.T) {
 	r := started(t, rdb, s)
 	until(t, r, "all clients at work", func(m Metrics) bool { return m.Acquired > 300 })
 	all := check.Must(rdb.ClientList(t.Context()).Result())(t)
-	if n := strings.Count(all, "cmd=evalsha") + strings.Count(all, "cmd=set ") + strings.Count(all, "cmd=del "); n != 1 {
-		t.Errorf("they have %d connections:\n%s", n, all)
-	}
+	n := strings.Count(all, "cmd=evalsha") + strings.Count(all, "cmd=set ") + strings.Count(all, "cmd=del ")
+	check.True(t, n == 1, "they have %d connections:\n%s", n, all)
 	stop(t, r)
 }

@@ -82,6 +82,14 @@ func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 	return Metrics{}
 }
 
+// summed returns the metrics of a run, and fails the test unless their sums are correct.
+func summed(t testing.TB, r *Run) Metrics {
+	t.Helper()
+	m := r.Metrics()
+	checkSums(t, m)
+	return m
+}
+
 // checkSums fails the test unless the sums that Metrics promises are correct.
 func checkSums(t testing.TB, m Metrics) {
 	t.Helper()
@@ -91,9 +99,8 @@ func checkSums(t testing.TB, m Metrics) {
 	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff; !m.Running && m.Latency.Wait.Count != got+m.Backlog || m.Running && m.Latency.Wait.Count != got {
 		t.Errorf("%d waits, but %d attempts are over, and %d arrivals had no client: %+v", m.Latency.Wait.Count, got, m.Backlog, m)
 	}
-	if m.Latency.Wait.Censored != m.Latency.Wait.Count-m.Acquired {
-		t.Errorf("%d of %d waits censored, but %d acquired", m.Latency.Wait.Censored, m.Latency.Wait.Count, m.Acquired)
-	}
+	check.True(t, m.Latency.Wait.Censored == m.Latency.Wait.Count-m.Acquired,
+		"%d of %d waits censored, but %d acquired", m.Latency.Wait.Censored, m.Latency.Wait.Count, m.Acquired)
 	if got := m.Released + m.Expired + m.Lost + m.Unconfirmed + m.Abandoned + int64(m.Clients.Holding); m.Acquired != got {
 		t.Errorf("%d acquired, but %d released + expired + lost + unconfirmed + abandoned + holding: %+v", m.Acquired, got, m)
 	}
@@ -107,9 +114,8 @@ func checkSums(t testing.TB, m Metrics) {
 	if cells[Frozen]+cells[Partitioned] > 0 {
 		return // these clients also have another state
 	}
-	if cells[Thinking] != m.Clients.Idle || cells[Queued] != m.Clients.Waiting || cells[Inside] != m.Clients.Holding {
-		t.Errorf("cells %v do not agree with %d idle, %d waiting, %d holding", cells, m.Clients.Idle, m.Clients.Waiting, m.Clients.Holding)
-	}
+	check.True(t, cells[Thinking] == m.Clients.Idle && cells[Queued] == m.Clients.Waiting && cells[Inside] == m.Clients.Holding,
+		"cells %v do not agree with %d idle, %d waiting, %d holding", cells, m.Clients.Idle, m.Clients.Waiting, m.Clients.Holding)
 }
 
 // checkNoKeys fails the test if the server has any keys.

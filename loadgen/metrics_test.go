@@ -36,9 +36,7 @@ func TestNoPercentileIsAboveTheMaximum(t *testing.T) {
 		h := newHistogram()
 		h.add(d)
 		got := h.latency()
-		if got.P50 > got.Max || got.P99 > got.Max || got.Max != d {
-			t.Errorf("one value, %s: got %+v", d, got)
-		}
+		check.True(t, got.P50 <= got.Max && got.P99 <= got.Max && got.Max == d, "one value, %s: got %+v", d, got)
 	}
 }
 
@@ -63,15 +61,12 @@ func TestEverySecondHasItsOwnFigures(t *testing.T) {
 	tl.add(1*time.Second, time.Millisecond)
 	tl.add(4500*time.Millisecond, 2*time.Millisecond)
 	got := tl.seconds(4500 * time.Millisecond)
-	if len(got) != 5 {
-		t.Fatalf("%d seconds, want 5: %+v", len(got), got)
-	}
+	check.Require(t, len(got) == 5, "%d seconds, want 5: %+v", len(got), got)
 	for i, want := range []int64{2, 1, 0, 0, 1} {
 		check.Equal(t, got[i].Acquired, want, "second %d: acquired", i)
 	}
-	if got[0].Wait.Max != 60*time.Millisecond || got[1].Wait.Max != time.Millisecond || got[2].Wait != (Latency{}) {
-		t.Errorf("waits are in the wrong seconds: %+v", got)
-	}
+	check.True(t, got[0].Wait.Max == 60*time.Millisecond && got[1].Wait.Max == time.Millisecond && got[2].Wait == (Latency{}),
+		"waits are in the wrong seconds: %+v", got)
 }
 
 func TestALateAcquireCountsInTheCurrentSecond(t *testing.T) {
@@ -79,9 +74,7 @@ func TestALateAcquireCountsInTheCurrentSecond(t *testing.T) {
 	tl.advance(3 * time.Second)
 	tl.add(2999*time.Millisecond, time.Millisecond)
 	got := tl.seconds(3 * time.Second)
-	if len(got) != 4 || got[3].Acquired != 1 || got[2].Acquired != 0 {
-		t.Errorf("got %+v", got)
-	}
+	check.True(t, len(got) == 4 && got[3].Acquired == 1 && got[2].Acquired == 0, "got %+v", got)
 }
 
 func TestHistoryKeepsTheNewestSeconds(t *testing.T) {
@@ -92,13 +85,10 @@ func TestHistoryKeepsTheNewestSeconds(t *testing.T) {
 		}
 	}
 	got := tl.seconds(999 * time.Second)
-	if len(got) != HistorySeconds {
-		t.Fatalf("%d seconds, want %d", len(got), HistorySeconds)
-	}
+	check.Require(t, len(got) == HistorySeconds, "%d seconds, want %d", len(got), HistorySeconds)
 	for i, s := range got {
-		if want := int64(1000 - HistorySeconds + i); s.Acquired != want {
-			t.Fatalf("second %d from the end: %d acquired, want %d", HistorySeconds-i, s.Acquired, want)
-		}
+		want := int64(1000 - HistorySeconds + i)
+		check.Require(t, s.Acquired == want, "second %d from the end: %d acquired, want %d", HistorySeconds-i, s.Acquired, want)
 	}
 }
 

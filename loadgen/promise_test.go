@@ -215,9 +215,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 				t.Errorf("not flagged: %s %+v", v.Text, m)
 			}
 			check.Contains(t, v.Text, c.says, "the verdict")
-			if len(m.Violations.Evidence) == 0 {
-				t.Error("there is no evidence")
-			}
+			check.True(t, len(m.Violations.Evidence) != 0, "there is no evidence")
 
 			// The unchanged lock keeps the same promise.
 			sound := check.Must(New(on, s))(t)

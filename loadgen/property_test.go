@@ -299,9 +299,8 @@ func TestNoSoundKindIsAccusedUnderRandomFaults(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs: %d holds, %d suspects explained, %d overlaps excused, %d cuts, faults: %v", n, holds, explained, excused, cut, struck)
-	if holds < int64(20*n) || n >= 500 && (explained == 0 || excused == 0 || cut == 0) {
-		t.Errorf("%d runs: %d holds, %d suspects explained, %d cuts: they prove little", n, holds, explained, cut)
-	}
+	check.True(t, holds >= int64(20*n) && (n < 500 || explained != 0 && excused != 0 && cut != 0),
+		"%d runs: %d holds, %d suspects explained, %d cuts: they prove little", n, holds, explained, cut)
 }
 
 // Each broken kind is accused in at least 90% of the runs under random faults in which the log
@@ -349,12 +348,8 @@ func TestEachBrokenKindIsAccusedUnderRandomFaults(t *testing.T) {
 		}
 	}
 	for _, f := range all {
-		if 10*accused[f.name] < 9*seen[f.name] {
-			t.Errorf("%s: accused in %d of %d runs", f.name, accused[f.name], seen[f.name])
-		}
+		check.True(t, 10*accused[f.name] >= 9*seen[f.name], "%s: accused in %d of %d runs", f.name, accused[f.name], seen[f.name])
 		t.Logf("%s: accused in %d of %d runs with a certain violation", f.name, accused[f.name], seen[f.name])
-		if n >= 500 && seen[f.name] < 3 {
-			t.Errorf("%s: only %d runs have a certain violation: they prove little", f.name, seen[f.name])
-		}
+		check.True(t, n < 500 || seen[f.name] >= 3, "%s: only %d runs have a certain violation: they prove little", f.name, seen[f.name])
 	}
 }

@@ -41,9 +41,7 @@ func TestTheSharesOfAScenarioAddUp(t *testing.T) {
 			rate += share.Rate
 			seeds[share.Seed] = true
 			for _, f := range share.Faults {
-				if f.Kind != Crash || f.Clients < 1 || f.Agent != 0 {
-					t.Errorf("agent %d has the fault %+v", i+1, f)
-				}
+				check.True(t, f.Kind == Crash && f.Clients >= 1 && f.Agent == 0, "agent %d has the fault %+v", i+1, f)
 				victims += f.Clients
 			}
 		}
@@ -59,9 +57,8 @@ func TestTheSharesOfAScenarioAddUp(t *testing.T) {
 				clients += share.Stages[j].Clients
 				rate += share.Stages[j].Rate
 			}
-			if clients != stage.Clients || math.Abs(rate-stage.Rate) > 1e-6 {
-				t.Errorf("stage %d has %d of %d clients, rate %g of %g", j, clients, stage.Clients, rate, stage.Rate)
-			}
+			check.True(t, clients == stage.Clients && math.Abs(rate-stage.Rate) <= 1e-6,
+				"stage %d has %d of %d clients, rate %g of %g", j, clients, stage.Clients, rate, stage.Rate)
 		}
 	}
 }
@@ -77,9 +74,8 @@ func TestAFaultOfAClientGoesToOneAgent(t *testing.T) {
 				for place := 1; place <= s.Part(i, n); place++ {
 					for j := range n {
 						f, ok := s.Share(Fault{Kind: Freeze, Client: next}, j, n)
-						if ok != (i == j) || ok && (f.Client != (i+1)*MaxClients+place || f.Clients != 0) {
-							t.Errorf("client %d of %d: agent %d of %d gets %t, %+v; agent %d has it", next, clients, j+1, n, ok, f, i+1)
-						}
+						check.True(t, ok == (i == j) && (!ok || f.Client == (i+1)*MaxClients+place && f.Clients == 0),
+							"client %d of %d: agent %d of %d gets %t, %+v; agent %d has it", next, clients, j+1, n, ok, f, i+1)
 					}
 					next++
 				}
@@ -92,13 +88,11 @@ func TestAFaultOfAClientGoesToOneAgent(t *testing.T) {
 					t.Errorf("agent %d gets a fault of servers: %+v", j+1, f)
 				}
 				f, ok := s.Share(Fault{Kind: Crash, Clients: 3, Agent: n}, j, n)
-				if ok != (j == n-1) || ok && (f.Clients != 3 || f.Agent != 0) {
-					t.Errorf("agent %d of %d gets the fault of agent %d: %t, %+v", j+1, n, n, ok, f)
-				}
+				check.True(t, ok == (j == n-1) && (!ok || f.Clients == 3 && f.Agent == 0),
+					"agent %d of %d gets the fault of agent %d: %t, %+v", j+1, n, n, ok, f)
 			}
-			if f, ok := s.Share(Fault{Kind: Crash, Client: 1, Agent: n}, n-1, n); !ok || f.Client != n*MaxClients+1 {
-				t.Errorf("client 1 of agent %d is %+v, %t", n, f, ok)
-			}
+			f, ok := s.Share(Fault{Kind: Crash, Client: 1, Agent: n}, n-1, n)
+			check.True(t, ok && f.Client == n*MaxClients+1, "client 1 of agent %d is %+v, %t", n, f, ok)
 		}
 	}
 }
@@ -116,13 +110,11 @@ func TestSharesThatCannotBeMade(t *testing.T) {
 		"agents do not compare locks (versus)":             {Scenario{Versus: []Lock{{}}}, 2},
 		"share 1 of 2: reads must be 0% to 100%, not 200%": {Scenario{Lock: Lock{Kind: RW}, Reads: 2}, 2},
 	} {
-		if _, err := c.s.Shares(c.n); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		_, err := c.s.Shares(c.n)
+		check.True(t, err != nil && err.Error() == want, "got %v, want %s", err, want)
 	}
-	if _, err := (Scenario{Stages: []Stage{{For: time.Second, Rate: 5}}}).Shares(4); err != nil {
-		t.Errorf("a stage that leaves the clients as they are: %v", err)
-	}
+	_, err := (Scenario{Stages: []Stage{{For: time.Second, Rate: 5}}}).Shares(4)
+	check.True(t, err == nil, "a stage that leaves the clients as they are: %v", err)
 }
 
 // Faults of clients affect those of a run that has joined others, whose numbers are large.
@@ -143,10 +135,9 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				check.AtMost(t, shares[0].victims(), 2, "%s: clients of 2 with connections of their own", f.Kind)
 				stop(t, r)
-				checkSums(t, r.Metrics())
-				if got := fmt.Sprint(r.Metrics().Faults); len(r.Metrics().Faults) != 1 || r.Metrics().Faults[0].Struck != 1 {
-					t.Errorf("%s of client %d: %s", f.Kind, client, got)
-				}
+				summed(t, r)
+				got := fmt.Sprint(r.Metrics().Faults)
+				check.True(t, len(r.Metrics().Faults) == 1 && r.Metrics().Faults[0].Struck == 1, "%s of client %d: %s", f.Kind, client, got)
 			})
 		}
 	}
@@ -155,10 +146,8 @@ func TestFaultsAffectTheClientsOfAnAgent(t *testing.T) {
 // Agents cannot see stuck keys, so no report says that there were none.
 func TestAgentsDoNotJudgeStuckKeys(t *testing.T) {
 	stuck, overlap := Threshold{Metric: "stuck.count", Op: "=="}, Threshold{Metric: "overlap.count", Op: "=="}
-	if _, err := (Scenario{Thresholds: []Threshold{overlap, stuck}}).Shares(2); err == nil || !strings.Contains(err.Error(), "agents cannot see stuck keys") {
-		t.Errorf("a threshold on stuck keys: %v", err)
-	}
-	if s := (Scenario{Expect: []Threshold{stuck, overlap}}).Seen(); len(s.Expect) != 1 || s.Expect[0] != overlap {
-		t.Errorf("%v", s.Expect)
-	}
+	_, err := (Scenario{Thresholds: []Threshold{overlap, stuck}}).Shares(2)
+	check.True(t, err != nil && strings.Contains(err.Error(), "agents cannot see stuck keys"), "a threshold on stuck keys: %v", err)
+	s := (Scenario{Expect: []Threshold{stuck, overlap}}).Seen()
+	check.True(t, len(s.Expect) == 1 && s.Expect[0] == overlap, "%v", s.Expect)
 }

@@ -29,15 +29,11 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	enough := int64(testtier.Size(300, 1000, 1000))
 	until(t, r, "the acquisitions", func(m Metrics) bool { return m.Acquired >= enough })
 	stop(t, r)
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	check.Equal(t, m.Violations.Overlap, oracle.Overlap{}, "overlaps under a sound lock")
-	if m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
-		t.Errorf("losses or errors on a healthy server: %+v", m)
-	}
-	if m.Running || m.Clients.Total != 0 {
-		t.Errorf("running after Stop: %+v", m)
-	}
+	check.True(t, m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut == 0 && m.Released == m.Acquired,
+		"losses or errors on a healthy server: %+v", m)
+	check.True(t, !m.Running && m.Clients.Total == 0, "running after Stop: %+v", m)
 	checkNoKeys(t, rdb)
 }
 
@@ -46,11 +42,9 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 	r := check.Must(newRun(Servers{Redis: rdb}, busy, openNoNX(rdb)))(t)
 	running(t, r)
 	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Violations.Overlap.Count >= 100 })
-	if m.Violations.Overlap.Longest <= 0 {
-		t.Errorf("overlaps without a length: %+v", m.Violations.Overlap)
-	}
+	check.True(t, m.Violations.Overlap.Longest > 0, "overlaps without a length: %+v", m.Violations.Overlap)
 	stop(t, r)
-	checkSums(t, r.Metrics())
+	summed(t, r)
 }
 
 func TestSumsAgreeInAllMetrics(t *testing.T) {
@@ -70,7 +64,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 			case <-done:
 				return
 			case <-time.After(time.Millisecond):
-				checkSums(t, r.Metrics())
+				summed(t, r)
 			}
 		}
 	})
@@ -91,8 +85,7 @@ func TestSumsAgreeInAllMetrics(t *testing.T) {
 	close(done)
 	all.Wait()
 	stop(t, r)
-	m := r.Metrics()
-	checkSums(t, m)
+	m := summed(t, r)
 	check.Equal(t, m.Clients.Waiting+m.Clients.Holding+m.Clients.Idle, 0, "clients left: %+v", m)
 }
 
@@ -110,7 +103,7 @@ func TestLoadSurvivesTheServer(t *testing.T) {
 	check.NoError(t, child.Restart(context.Background()))
 	until(t, r, "acquisitions again", func(m Metrics) bool { return m.Acquired > down.Acquired+100 })
 	stop(t, r)
-	checkSums(t, r.Metrics())
+	summed(t, r)
 }
 
 func TestClientsBackOffFromAFailingServer(t *testing.T) {
@@ -122,14 +115,11 @@ func TestClientsBackOffFromAFailingServer(t *testing.T) {
 		gone.Close()
 		r := started(t, piping(t, gone), Scenario{Clients: 5, Think: Const(0)})
 		time.Sleep(30 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		// Pauses of 0.5 s to 1 s allow 30 to 60 attempts per client, and five
 		// more that come earlier.
 		check.Between(t, m.Errors, 5*30, 5*65, "errors in half a minute with 5 clients")
-		if m.LastErr == "" || m.Acquired != 0 {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.LastErr != "" && m.Acquired == 0, "got %+v", m)
 	})
 }
 
@@ -140,17 +130,11 @@ func TestRemovedClientFinishesItsHold(t *testing.T) {
 		time.Sleep(time.Second)
 		r.SetClients(0)
 		time.Sleep(58 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Clients.Holding != 1 || m.Clients.Total != 1 {
-			t.Fatalf("did not finish its hold: %+v", m)
-		}
+		m := summed(t, r)
+		check.Require(t, m.Clients.Holding == 1 && m.Clients.Total == 1, "did not finish its hold: %+v", m)
 		time.Sleep(2 * time.Second)
-		m = r.Metrics()
-		checkSums(t, m)
-		if m.Clients.Total != 0 || m.Released != 1 || m.Lost != 0 || !m.Running {
-			t.Errorf("did not go: %+v", m)
-		}
+		m = summed(t, r)
+		check.True(t, m.Clients.Total == 0 && m.Released == 1 && m.Lost == 0 && m.Running, "did not go: %+v", m)
 		checkNoKeys(t, rdb)
 	})
 }
@@ -166,14 +150,11 @@ func TestARemovedClientStopsWaiting(t *testing.T) {
 		}
 		r.SetClients(1)
 		time.Sleep(time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Clients.Total != 1 || m.Clients.Holding != 1 || m.Arrivals != 2 || m.CutOff != 1 || m.TimedOut+m.Errors != 0 {
-			t.Errorf("an attempt that was called off should count as that: %+v", m)
-		}
-		if m.Latency.Wait.Max != time.Second || m.Latency.Wait.Censored != 1 || m.Fairness.Starved != time.Second {
-			t.Errorf("it waited for 1 s: %+v, longest wait %s", m.Latency.Wait, m.Fairness.Starved)
-		}
+		m := summed(t, r)
+		check.True(t, m.Clients.Total == 1 && m.Clients.Holding == 1 && m.Arrivals == 2 && m.CutOff == 1 && m.TimedOut+m.Errors == 0,
+			"an attempt that was called off should count as that: %+v", m)
+		check.True(t, m.Latency.Wait.Max == time.Second && m.Latency.Wait.Censored == 1 && m.Fairness.Starved == time.Second,
+			"it waited for 1 s: %+v, longest wait %s", m.Latency.Wait, m.Fairness.Starved)
 	})
 }
 
@@ -188,12 +169,10 @@ func TestLeavingClientsAreNotToldAgainNorReplacedTwice(t *testing.T) {
 		r.SetClients(1) // three clients are to leave, but hold for a minute
 		r.SetClients(2)
 		time.Sleep(time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		check.Equal(t, m.Clients.Total, 5, "clients")
 		time.Sleep(time.Minute)
-		m = r.Metrics()
-		checkSums(t, m)
+		m = summed(t, r)
 		check.Equal(t, m.Clients.Total, 2, "clients")
 	})
 }
@@ -207,12 +186,10 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 		stop(t, r)
 		check.AtMost(t, time.Since(before), time.Second)
 		checkNoKeys(t, rdb)
-		m := r.Metrics()
-		checkSums(t, m)
+		m := summed(t, r)
 		// A holder may be stopped, and release, a moment before a waiter is stopped.
-		if m.Acquired < 2 || m.Released != m.Acquired || m.Arrivals != 5 || m.Acquired+m.CutOff != 5 || m.Running {
-			t.Errorf("two held and three waited: %+v", m)
-		}
+		check.True(t, m.Acquired >= 2 && m.Released == m.Acquired && m.Arrivals == 5 && m.Acquired+m.CutOff == 5 && !m.Running,
+			"two held and three waited: %+v", m)
 		time.Sleep(time.Minute)
 		if again := r.Metrics(); again.Elapsed != m.Elapsed || m.Elapsed < 10*time.Second || m.Elapsed > 11*time.Second {
 			t.Errorf("the clock went on from %s to %s", m.Elapsed, again.Elapsed)
@@ -230,11 +207,8 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 			t.Fatalf("should hold: %+v", m)
 		}
 		time.Sleep(200 * time.Millisecond)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Expired != 1 || m.Released != 0 || m.Clients.Holding != 0 || m.LastErr != "" {
-			t.Errorf("got %+v", m)
-		}
+		m := summed(t, r)
+		check.True(t, m.Expired == 1 && m.Released == 0 && m.Clients.Holding == 0 && m.LastErr == "", "got %+v", m)
 	})
 }
 
@@ -244,9 +218,8 @@ func TestRenewedLeaseIsNotLost(t *testing.T) {
 			Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
 		})
 		time.Sleep(11 * time.Second)
-		if m := r.Metrics(); m.Released != 1 || m.Lost+m.Expired != 0 {
-			t.Errorf("got %+v", m)
-		}
+		m := r.Metrics()
+		check.True(t, m.Released == 1 && m.Lost+m.Expired == 0, "got %+v", m)
 	})
 }
 
@@ -257,15 +230,11 @@ func TestStolenLeaseIsLost(t *testing.T) {
 			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour), Think: Const(time.Hour),
 		})
 		time.Sleep(time.Second)
-		if n, err := rdb.Del(t.Context(), r.Scenario().Keys.names()...).Result(); err != nil || n != 1 {
-			t.Fatalf("deleted %d keys, %v", n, err)
-		}
+		n, err := rdb.Del(t.Context(), r.Scenario().Keys.names()...).Result()
+		check.Require(t, err == nil && n == 1, "deleted %d keys, %v", n, err)
 		time.Sleep(10 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Lost != 1 || m.Clients.Holding != 0 {
-			t.Errorf("got %+v", m)
-		}
+		m := summed(t, r)
+		check.True(t, m.Lost == 1 && m.Clients.Holding == 0, "got %+v", m)
 	})
 }
 
@@ -277,11 +246,9 @@ func TestImpatientClientGivesUp(t *testing.T) {
 			Clients: 1, Keys: Keys{N: 1, Prefix: "stuck:"}, Patience: 2 * time.Second, Think: Const(time.Second),
 		})
 		time.Sleep(28 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.TimedOut != 9 || m.Clients.Waiting != 1 || m.Errors != 0 || m.LastErr != "" {
-			t.Errorf("2 s of patience every 3 s, after 28 s: %+v", m)
-		}
+		m := summed(t, r)
+		check.True(t, m.TimedOut == 9 && m.Clients.Waiting == 1 && m.Errors == 0 && m.LastErr == "",
+			"2 s of patience every 3 s, after 28 s: %+v", m)
 	})
 }
 
@@ -291,11 +258,8 @@ func TestWrongTypeIsAnError(t *testing.T) {
 		check.NoError(t, rdb.RPush(t.Context(), "list:1", "x").Err())
 		r := started(t, rdb, Scenario{Clients: 1, Keys: Keys{N: 1, Prefix: "list:"}})
 		time.Sleep(10 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Errors < 8 || m.Errors > 30 || m.LastErr == "" {
-			t.Errorf("got %+v", m)
-		}
+		m := summed(t, r)
+		check.True(t, m.Errors >= 8 && m.Errors <= 30 && m.LastErr != "", "got %+v", m)
 	})
 }
 
@@ -312,14 +276,11 @@ func TestSecondsAddUpToTheWhole(t *testing.T) {
 			sum += s.Acquired
 			worst = max(worst, s.Wait.Max)
 		}
-		if sum != m.Acquired || sum < 100 || worst != m.Latency.Wait.Max {
-			t.Errorf("seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
-		}
+		check.True(t, sum == m.Acquired && sum >= 100 && worst == m.Latency.Wait.Max,
+			"seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
 		check.Equal(t, len(m.Seconds), 91, "seconds after 90.5 s")
 		time.Sleep(60 * time.Second)
-		if m := r.Metrics(); len(m.Seconds) != HistorySeconds {
-			t.Errorf("%d seconds after 150 s", len(m.Seconds))
-		}
+		check.Equal(t, len(r.Metrics().Seconds), HistorySeconds, "seconds after 150 s")
 	})
 }
 
@@ -332,9 +293,7 @@ func TestWaitIsTimedFromTheArrival(t *testing.T) {
 		})
 		time.Sleep(4 * time.Second)
 		m := r.Metrics()
-		if m.Acquired != 2 || m.Latency.Wait.Max < 2*time.Second || m.Latency.Wait.Max > 2100*time.Millisecond {
-			t.Errorf("got %+v", m)
-		}
+		check.True(t, m.Acquired == 2 && m.Latency.Wait.Max >= 2*time.Second && m.Latency.Wait.Max <= 2100*time.Millisecond, "got %+v", m)
 	})
 }
 
@@ -348,20 +307,17 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 		r.SetClients(3)
 		check.NoError(t, r.Start())
 		time.Sleep(time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Clients.Total != 3 || !m.Running || m.Elapsed != time.Second || m.Acquired == 0 || m.Acquired >= first.Acquired {
-			t.Errorf("got %+v after %+v", m, first)
-		}
+		m := summed(t, r)
+		check.True(t, m.Clients.Total == 3 && m.Running && m.Elapsed == time.Second && m.Acquired != 0 && m.Acquired < first.Acquired,
+			"got %+v after %+v", m, first)
 	})
 }
 
 func TestStartAndStopMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := check.Must(New(Servers{Redis: piped(t)}, Scenario{Clients: 3}))(t)
-		if m := r.Metrics(); m.Running || m.Clients.Total != 0 || m.Elapsed != 0 {
-			t.Errorf("before the start: %+v", m)
-		}
+		m := r.Metrics()
+		check.True(t, !m.Running && m.Clients.Total == 0 && m.Elapsed == 0, "before the start: %+v", m)
 		stop(t, r)
 		for range 2 {
 			check.NoError(t, r.Start())
@@ -386,12 +342,10 @@ func TestAllMethodsAtOnce(t *testing.T) {
 		all.Go(func() {
 			for n := range 10 {
 				r.SetClients((n * i) % 30)
-				checkSums(t, r.Metrics())
+				summed(t, r)
 				check.ErrorIs(t, r.Stop(), nil)
 				check.ErrorIs(t, r.Start(), nil)
-				if s := r.Scenario(); s.Clients < 0 || s.Clients > 30 {
-					t.Errorf("%d clients", s.Clients)
-				}
+				check.Between(t, r.Scenario().Clients, 0, 30, "clients")
 			}
 		})
 	}
@@ -407,9 +361,8 @@ func TestClientsAreCapped(t *testing.T) {
 }
 
 func TestAnInvalidScenarioIsRefused(t *testing.T) {
-	if _, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Keys: Keys{N: -1}}); err == nil {
-		t.Error("accepted")
-	}
+	_, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Keys: Keys{N: -1}})
+	check.True(t, err != nil, "accepted")
 }
 
 // SetClients sets the number of clients, 0 to MaxClients, for now and for the next

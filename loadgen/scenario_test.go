@@ -1,7 +1,6 @@
 package loadgen
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -21,19 +20,14 @@ func TestDefaultsSetOnlyZeroFields(t *testing.T) {
 		Hold: Const(0), Think: Exp(50 * time.Millisecond),
 	}
 	check.DeepEqual(t, s, want)
-	if s.Seed == 0 || !strings.HasPrefix(s.Keys.Prefix, "load:{") || !strings.HasSuffix(s.Keys.Prefix, "}:") {
-		t.Errorf("no seed or no prefix: %+v", s)
-	}
-	if again := s.WithDefaults(); !reflect.DeepEqual(again, s) {
-		t.Errorf("defaults of defaults differ: %+v and %+v", again, s)
-	}
+	check.True(t, s.Seed != 0 && strings.HasPrefix(s.Keys.Prefix, "load:{") && strings.HasSuffix(s.Keys.Prefix, "}:"),
+		"no seed or no prefix: %+v", s)
+	check.DeepEqual(t, s.WithDefaults(), s, "defaults of defaults differ")
 }
 
 func TestTwoRunsShareNeitherKeysNorChoices(t *testing.T) {
 	a, b := Scenario{}.WithDefaults(), Scenario{}.WithDefaults()
-	if a.Keys.Prefix == b.Keys.Prefix || a.Seed == b.Seed {
-		t.Errorf("the same twice: %+v and %+v", a, b)
-	}
+	check.True(t, a.Keys.Prefix != b.Keys.Prefix && a.Seed != b.Seed, "the same twice: %+v and %+v", a, b)
 }
 
 func TestARunLastsAsLongAsItsStages(t *testing.T) {
@@ -45,9 +39,7 @@ func TestARunLastsAsLongAsItsStages(t *testing.T) {
 
 func TestKeysCarryThePrefix(t *testing.T) {
 	names := Keys{N: 2, Prefix: "p:"}.names()
-	if len(names) != 2 || names[0] != "p:1" || names[1] != "p:2" {
-		t.Errorf("got %q", names)
-	}
+	check.True(t, len(names) == 2 && names[0] == "p:1" && names[1] == "p:2", "got %q", names)
 }
 
 func TestValidateNamesTheFieldInOneLine(t *testing.T) {
@@ -84,9 +76,7 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 		"threshold: there is no ": {Thresholds: []Threshold{{Metric: "p99", Op: "<"}}},
 	} {
 		err := s.Validate()
-		if err == nil || !strings.HasPrefix(err.Error(), field) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: got %q", field, err)
-		}
+		check.True(t, err != nil && strings.HasPrefix(err.Error(), field) && !strings.Contains(err.Error(), "\n"), "%s: got %q", field, err)
 	}
 }
 

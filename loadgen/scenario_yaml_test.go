@@ -60,9 +60,7 @@ func TestAWordReplacesTheSettingsOfTheFile(t *testing.T) {
 	for key, value := range map[string]string{"lock.wait": "notify", "lock.renew": "on"} {
 		check.NoError(t, s.Set(key, value))
 	}
-	if s.Lock.Wait != (Wait{}) || s.Lock.Renew != (Renew{}) {
-		t.Errorf("waits %+v, renews %+v", s.Lock.Wait, s.Lock.Renew)
-	}
+	check.True(t, s.Lock.Wait == (Wait{}) && s.Lock.Renew == (Renew{}), "waits %+v, renews %+v", s.Lock.Wait, s.Lock.Renew)
 }
 
 func TestAWrittenScenarioIsReadUnchanged(t *testing.T) {
@@ -73,9 +71,7 @@ func TestAWrittenScenarioIsReadUnchanged(t *testing.T) {
 		{Name: "rw", Lock: Lock{Kind: RW}, Reads: 0.85, Depth: 3, Hold: Bimodal(time.Millisecond, time.Second, 0.07), Think: Uniform(0, time.Second)},
 		{Name: "skew", Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: -90 * time.Second, Client: 2}, {Kind: Crash, Before: "GET"}}},
 	} {
-		if got := parsed(t, string(s.Marshal())); !reflect.DeepEqual(got, s) {
-			t.Errorf("got  %+v\nwant %+v\n%s", got, s, s.Marshal())
-		}
+		check.DeepEqual(t, parsed(t, string(s.Marshal())), s, "%s", s.Marshal())
 	}
 }
 
@@ -119,9 +115,8 @@ func TestAnErrorInAFileNamesTheLineTheKeyAndAValidValue(t *testing.T) {
 		{"hold: {dist: bimodal, fast: 1ms, slow: 2ms}", "line 1: hold: bimodal needs fast slow share"},
 	} {
 		_, err := Parse([]byte(c.file))
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q:\n got %v\nwant %s…", c.file, err, c.want)
-		}
+		check.True(t, err != nil && strings.HasPrefix(err.Error(), c.want) && !strings.Contains(err.Error(), "\n"),
+			"%q:\n got %v\nwant %s…", c.file, err, c.want)
 	}
 }
 
@@ -133,8 +128,8 @@ func TestEveryFieldOfAScenarioHasAKey(t *testing.T) {
 		known = append(known, name)
 	}
 	var without []string
-	var check func(reflect.Type)
-	check = func(of reflect.Type) {
+	var walk func(reflect.Type)
+	walk = func(of reflect.Type) {
 		for i := range of.NumField() {
 			f := of.Field(i)
 			if f.IsExported() && f.Tag.Get("yaml") == "" {
@@ -142,20 +137,18 @@ func TestEveryFieldOfAScenarioHasAKey(t *testing.T) {
 			}
 			switch {
 			case f.Type.Kind() == reflect.Struct:
-				check(f.Type)
+				walk(f.Type)
 			case f.Type.Kind() == reflect.Slice && f.Type.Elem() != reflect.TypeFor[Threshold]():
-				check(f.Type.Elem())
+				walk(f.Type.Elem())
 			}
 		}
 		for _, f := range fieldsOf(reflect.New(of).Elem()) {
 			for _, option := range f.options {
-				if !slices.Contains(known, option) {
-					t.Errorf("%s: %q is neither an option nor a format", f.keys, option)
-				}
+				check.True(t, slices.Contains(known, option), "%s: %q is neither an option nor a format", f.keys, option)
 			}
 		}
 	}
-	check(reflect.TypeFor[Scenario]())
+	walk(reflect.TypeFor[Scenario]())
 	slices.Sort(without)
 	// "off" stands for the mapping of Renew.
 	if without = slices.Compact(without); !slices.Equal(without, []string{"Renew.Off"}) {
@@ -183,9 +176,8 @@ func FuzzAnyFileIsReadOrRefused(f *testing.F) {
 func TestAFileForClientProcessesIsCheckedAsTheirs(t *testing.T) {
 	file := []byte("lock: {kind: mutex, ttl: 2s}\nkeys: 3\ndepth: 2\n")
 	s, err := ParseWithClient(file, "./client")
-	if err != nil || s.Depth != 2 || s.Lock.Kind != Exec || s.Lock.Exec != "./client" || s.Lock.TTL != 2*time.Second {
-		t.Errorf("%+v, %v", s, err)
-	}
+	check.True(t, err == nil && s.Depth == 2 && s.Lock.Kind == Exec && s.Lock.Exec == "./client" && s.Lock.TTL == 2*time.Second,
+		"%+v, %v", s, err)
 	if _, err := Parse(file); err == nil || !strings.Contains(err.Error(), "line 3: depth goes with a lock that can be entered again") {
 		t.Errorf("for the own clients: %v", err)
 	}

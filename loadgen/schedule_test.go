@@ -27,15 +27,12 @@ func TestALowRateIsSmooth(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 50, Rate: 1, Hold: Const(0)})
 		time.Sleep(30*time.Second + time.Millisecond)
 		due := arrivalsOf(r)
-		if len(due) != 31 {
-			t.Fatalf("%d arrivals in 30 s at 1/s", len(due))
-		}
+		check.Require(t, len(due) == 31, "%d arrivals in 30 s at 1/s", len(due))
 		for i, at := range due {
 			check.Equal(t, at, time.Duration(i)*time.Second, "arrival %d", i)
 		}
-		if m := r.Metrics(); m.LateArrivals != 0 || m.Backlog != 0 || m.Acquired != 31 {
-			t.Errorf("got %+v", m)
-		}
+		m := r.Metrics()
+		check.True(t, m.LateArrivals == 0 && m.Backlog == 0 && m.Acquired == 31, "got %+v", m)
 	})
 }
 
@@ -48,16 +45,12 @@ func TestANewRateMovesTheArrivalsThatAreNotDueYet(t *testing.T) {
 		<-r.Done()
 		m := r.Metrics()
 		// One arrival at the beginning, and then 20 and 100 in ten seconds.
-		if m.Arrivals < 119 || m.Arrivals > 122 || m.Elapsed != 30*time.Second {
-			t.Errorf("%d arrivals in %s", m.Arrivals, m.Elapsed)
-		}
+		check.True(t, m.Arrivals >= 119 && m.Arrivals <= 122 && m.Elapsed == 30*time.Second, "%d arrivals in %s", m.Arrivals, m.Elapsed)
 		count := map[int]int{}
 		for _, at := range arrivalsOf(r) {
 			count[int(at/(10*time.Second))]++
 		}
-		if count[0] != 1 || count[1] < 19 || count[1] > 21 || count[2] < 99 || count[2] > 101 {
-			t.Errorf("by ten seconds: %v", count)
-		}
+		check.True(t, count[0] == 1 && count[1] >= 19 && count[1] <= 21 && count[2] >= 99 && count[2] <= 101, "by ten seconds: %v", count)
 	})
 }
 
@@ -67,11 +60,9 @@ func TestALateArrivalIsTimedFromWhenItWasDue(t *testing.T) {
 		// waits 2 s for a client, the third 4 s.
 		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(3 * time.Second)})
 		time.Sleep(7 * time.Second)
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Acquired != 3 || m.LateArrivals != 2 || m.Backlog != 5 {
-			t.Errorf("%d acquired, %d late, %d in the backlog", m.Acquired, m.LateArrivals, m.Backlog)
-		}
+		m := summed(t, r)
+		check.True(t, m.Acquired == 3 && m.LateArrivals == 2 && m.Backlog == 5,
+			"%d acquired, %d late, %d in the backlog", m.Acquired, m.LateArrivals, m.Backlog)
 		check.Between(t, m.Latency.Wait.Max, 4*time.Second, 4100*time.Millisecond, "longest wait")
 	})
 }
@@ -88,18 +79,16 @@ func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		a, open := s.next(t.Context())
-		if !open || a.late || !a.due.Equal(began.Add(time.Second)) {
-			t.Errorf("due %s, late %t, open %t: the number of the one that left is lost", a.due.Sub(began), a.late, open)
-		}
+		check.True(t, open && !a.late && a.due.Equal(began.Add(time.Second)),
+			"due %s, late %t, open %t: the number of the one that left is lost", a.due.Sub(began), a.late, open)
 	})
 }
 
 func TestWithoutARateClientsArriveAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(0, time.Now(), nil)
-		if _, open := s.next(t.Context()); open {
-			t.Error("there is a schedule")
-		}
+		_, open := s.next(t.Context())
+		check.False(t, open, "there is a schedule")
 		s.set(0.001, time.Now())
 		s.next(t.Context())
 		done := make(chan bool)
@@ -109,9 +98,7 @@ func TestWithoutARateClientsArriveAtAnyTime(t *testing.T) {
 		}()
 		synctest.Wait()
 		s.set(0, time.Now())
-		if <-done {
-			t.Error("a client still waits for an arrival when the schedule ends")
-		}
+		check.False(t, <-done, "a client still waits for an arrival when the schedule ends")
 	})
 }
 
@@ -135,9 +122,7 @@ func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 		mean := sum / n
 		// The standard deviation of exponential gaps equals their mean; that of
 		// even gaps is 0.
-		if spread := math.Sqrt(squares/n-mean*mean) / mean; spread < 0.9 || spread > 1.1 {
-			t.Errorf("gaps of %.1f ms on average, deviation %.2f of that", 1000*mean, spread)
-		}
+		check.Between(t, math.Sqrt(squares/n-mean*mean)/mean, 0.9, 1.1, "deviation of gaps of %.1f ms on average", 1000*mean)
 	})
 }
 
@@ -149,9 +134,7 @@ func TestABacklogKeepsItsTimesWhenTheRateChanges(t *testing.T) {
 	s.set(1, at(1))
 	s.set(0, at(5.5))
 	n, oldest := s.backlog(at(100))
-	if n != 15 || !oldest.Equal(began) {
-		t.Errorf("%d in the backlog since %s, want 15 since the beginning", n, oldest.Sub(began))
-	}
+	check.True(t, n == 15 && oldest.Equal(began), "%d in the backlog since %s, want 15 since the beginning", n, oldest.Sub(began))
 	due := s.unserved(at(100))
 	for i, want := range []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 3, 4, 5} {
 		if i >= len(due) || due[i].Sub(at(want)).Abs() > time.Microsecond {

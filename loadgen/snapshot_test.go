@@ -73,9 +73,8 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 			}
 			merged := m.Metrics()
 			checkSums(t, merged)
-			if seconds := int(merged.Elapsed/time.Second) + 1; !merged.Running || merged.Clients.Total != 10 || len(merged.Seconds) != seconds {
-				t.Errorf("%d seconds after %s", len(merged.Seconds), merged.Elapsed)
-			}
+			check.True(t, merged.Running && merged.Clients.Total == 10 && len(merged.Seconds) == int(merged.Elapsed/time.Second)+1,
+				"%d seconds after %s", len(merged.Seconds), merged.Elapsed)
 		}
 		for _, r := range all.runs {
 			stop(t, r)
@@ -109,9 +108,7 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 			t.Errorf("got  %+v\nwant %+v", got.Counts, want)
 		}
 		check.Equal(t, got.Latency, sums.latencies(), "the latencies")
-		if got.Latency.Wait.Max != time.Duration(max(all.longest(Acquired), all.longest(TimedOut))) {
-			t.Errorf("the longest wait is %s", got.Latency.Wait.Max)
-		}
+		check.Equal(t, got.Latency.Wait.Max, time.Duration(max(all.longest(Acquired), all.longest(TimedOut))), "the longest wait is")
 		perSecond := map[int]int64{}
 		for _, e := range all.events {
 			if e.Kind == Acquired {
@@ -119,9 +116,8 @@ func TestMergedSnapshotsAreTheFiguresOfAllRuns(t *testing.T) {
 			}
 		}
 		for i, s := range got.Seconds {
-			if s.Acquired != perSecond[i] || s.Wait.Count < s.Acquired {
-				t.Errorf("second %d: %d acquired, %d waits; the events say %d", i, s.Acquired, s.Wait.Count, perSecond[i])
-			}
+			check.True(t, s.Acquired == perSecond[i] && s.Wait.Count >= s.Acquired,
+				"second %d: %d acquired, %d waits; the events say %d", i, s.Acquired, s.Wait.Count, perSecond[i])
 		}
 		check.Between(t, got.Fairness.Jain, 0.5, 1, "Jain")
 	})
@@ -149,9 +145,7 @@ func TestTheClientsOfALostAgentHaveCrashed(t *testing.T) {
 			add(t, &m, i+1, sent(t, r))
 		}
 		before, two := m.Metrics(), m.Of(2)
-		if two.Clients.Waiting == 0 {
-			t.Fatalf("no client of agent 2 waits: %+v", two.Clients)
-		}
+		check.Require(t, two.Clients.Waiting != 0, "no client of agent 2 waits: %+v", two.Clients)
 		m.Lost(2)
 		got := m.Metrics()
 		for _, m := range []Metrics{got, m.Of(2)} {
@@ -184,13 +178,10 @@ func TestMergedTimesAreThoseOfTheCommonClock(t *testing.T) {
 		add(t, &m, agent, s)
 	}
 	got := m.Metrics()
-	if !got.Began.Equal(began) || len(got.Violations.Evidence) != 2 {
-		t.Fatalf("it began at %s, evidence %+v", got.Began, got.Violations.Evidence)
-	}
+	check.Require(t, got.Began.Equal(began) && len(got.Violations.Evidence) == 2,
+		"it began at %s, evidence %+v", got.Began, got.Violations.Evidence)
 	for _, e := range got.Violations.Evidence {
-		if !e.At.Equal(began.Add(2*time.Second)) || !e.First.From.Equal(began.Add(time.Second)) {
-			t.Errorf("%+v", e)
-		}
+		check.True(t, e.At.Equal(began.Add(2*time.Second)) && e.First.From.Equal(began.Add(time.Second)), "%+v", e)
 	}
 }
 
@@ -216,9 +207,8 @@ func TestTheEndOfAWarmUpReachesTheMergedFigures(t *testing.T) {
 		for _, s := range got.Seconds {
 			sum += s.Acquired
 		}
-		if got.Elapsed.Round(time.Second) != 3*time.Second || len(got.Seconds) > 4 || sum < got.Acquired-4 || sum > got.Acquired {
-			t.Errorf("%s: %d acquired, %d in %d seconds", got.Elapsed, got.Acquired, sum, len(got.Seconds))
-		}
+		check.True(t, got.Elapsed.Round(time.Second) == 3*time.Second && len(got.Seconds) <= 4 && sum >= got.Acquired-4 && sum <= got.Acquired,
+			"%s: %d acquired, %d in %d seconds", got.Elapsed, got.Acquired, sum, len(got.Seconds))
 	})
 }
 
@@ -254,18 +244,13 @@ func TestAGarbledSnapshotChangesNothing(t *testing.T) {
 			bad.Metrics.Clients.States = slices.Clone(newer.Metrics.Clients.States)
 			garble(&bad)
 			for _, agent := range []int{1, 3} {
-				if err := m.Add(agent, bad); err == nil {
-					t.Errorf("%s: no error", name)
-				}
+				check.True(t, m.Add(agent, bad) != nil, "%s: no error", name)
 			}
-			if after := m.Metrics(); !reflect.DeepEqual(before, after) {
-				t.Errorf("%s: before %+v\nafter %+v", name, before, after)
-			}
+			after := m.Metrics()
+			check.True(t, reflect.DeepEqual(before, after), "%s: before %+v\nafter %+v", name, before, after)
 		}
 		add(t, &m, 1, newer)
-		if m.Metrics().Acquired <= before.Acquired {
-			t.Error("a good snapshot has no effect")
-		}
+		check.True(t, m.Metrics().Acquired > before.Acquired, "a good snapshot has no effect")
 	})
 }
 

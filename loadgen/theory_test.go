@@ -53,15 +53,12 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 			}
 			took := time.Since(began)
 			<-r.Done()
-			m := r.Metrics()
-			checkSums(t, m)
+			m := summed(t, r)
 			// The machine may have slept for longer, and it took a while to
 			// serve the waiters.
 			late := took - pause
 			near := func(name string, got, want time.Duration) {
-				if math.Abs(float64(got-want)) > 0.05*float64(want)+float64(late) {
-					t.Errorf("%s is %s, theory has %s", name, got, want)
-				}
+				check.True(t, math.Abs(float64(got-want)) <= 0.05*float64(want)+float64(late), "%s is %s, theory has %s", name, got, want)
 			}
 			near("p90", m.Latency.Wait.P90, c.p90)
 			near("p99", m.Latency.Wait.P99, c.p99)
@@ -82,11 +79,9 @@ func TestArrivalsWithoutAClientCountAsLongAsTheyWaited(t *testing.T) {
 			Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(time.Hour), Duration: 10 * time.Second,
 		})
 		<-r.Done()
-		m := r.Metrics()
-		checkSums(t, m)
-		if m.Arrivals != 1 || m.Backlog != 10 || m.Latency.Wait.Count != 11 || m.Latency.Wait.Censored != 10 {
-			t.Errorf("%d arrivals, %d without a client, %d waits, %d of them cut off", m.Arrivals, m.Backlog, m.Latency.Wait.Count, m.Latency.Wait.Censored)
-		}
+		m := summed(t, r)
+		check.True(t, m.Arrivals == 1 && m.Backlog == 10 && m.Latency.Wait.Count == 11 && m.Latency.Wait.Censored == 10,
+			"%d arrivals, %d without a client, %d waits, %d of them cut off", m.Arrivals, m.Backlog, m.Latency.Wait.Count, m.Latency.Wait.Censored)
 		if m.Latency.Wait.Max != 9*time.Second || m.Fairness.Starved != 9*time.Second || m.Latency.Wait.P50.Round(time.Second) != 4*time.Second {
 			t.Errorf("the first of them waited for 9 s: %+v, longest %s", m.Latency.Wait, m.Fairness.Starved)
 		}

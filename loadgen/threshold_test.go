@@ -15,13 +15,11 @@ func TestARelativeThresholdNeedsABaseline(t *testing.T) {
 	check.Equal(t, relative.String(), "wait.p99 <= 110% of baseline")
 	check.False(t, relative.Met(m), "a run meets it without a baseline")
 	for baseline, met := range map[float64]bool{0.1: true, 0.09: false} {
-		if at := relative.Against(baseline); at.Met(m) != met || at.Relative {
-			t.Errorf("against %v s: %s, met: %v", baseline, at, !met)
-		}
+		at := relative.Against(baseline)
+		check.True(t, at.Met(m) == met && !at.Relative, "against %v s: %s, met: %v", baseline, at, !met)
 	}
 	for _, wrong := range []string{"wait.p99 < 110 of baseline", "wait.p99 < x% of baseline", "wait.p99 < -5% of baseline"} {
-		if _, err := ParseThreshold(wrong); err == nil {
-			t.Errorf("%q is a threshold", wrong)
-		}
+		_, err := ParseThreshold(wrong)
+		check.True(t, err != nil, "%q is a threshold", wrong)
 	}
 }

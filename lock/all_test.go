@@ -71,18 +71,16 @@ func TestAnAllIsHeldCompletelyOrNotAtAll(t *testing.T) {
 			var held *lock.HeldError
 			a := all(c, lock.Options{}, "a", "b", "c")
 			_, err := a.TryLock(ctx)
-			if !errors.As(err, &held) || held.Key != key || held.Token != lease.Token() || held.Owner() != "holder" {
-				r.Errorf("got %v, want the holder of %s", err, key)
-			}
+			check.True(r, errors.As(err, &held) && held.Key == key && held.Token == lease.Token() && held.Owner() == "holder",
+				"got %v, want the holder of %s", err, key)
 			r.until("the other keys to be free", func() bool { return r.keys() == 1 })
 			if h, err := a.Holder(ctx); err != nil || h == nil || h.Key != key || h.Token != lease.Token() {
 				r.Errorf("the holder is %v, %v", h, err)
 			}
 			r.must(lease.Unlock(ctx))
 		}
-		if h, err := all(c, lock.Options{}, "a", "b").Holder(ctx); h != nil || err != nil {
-			r.Errorf("free keys are held by %v, %v", h, err)
-		}
+		h, err := all(c, lock.Options{}, "a", "b").Holder(ctx)
+		check.True(r, h == nil && err == nil, "free keys are held by %v, %v", h, err)
 		r.must(r.rdb.HSet(ctx, "b", "field", 1).Err())
 		if _, err := all(c, lock.Options{}, "a", "b", "c").TryLock(ctx); !errors.Is(err, lock.ErrWrongType) && !r.fake {
 			r.Errorf("got %v, want ErrWrongType", err)
@@ -115,9 +113,8 @@ func TestAnAllRefusesBadArguments(t *testing.T) {
 			_, lockErr := a.Lock(ctx)
 			_, holderErr := a.Holder(ctx)
 			for _, err := range []error{err, lockErr, holderErr, a.Validate()} {
-				if !errors.Is(err, lock.ErrArgument) || !strings.Contains(err.Error(), bad.text) || strings.Contains(err.Error(), "\n") {
-					r.Errorf("%d keys, %+v: got %v", len(bad.keys), bad.o, err)
-				}
+				check.True(r, errors.Is(err, lock.ErrArgument) && strings.Contains(err.Error(), bad.text) && !strings.Contains(err.Error(), "\n"),
+					"%d keys, %+v: got %v", len(bad.keys), bad.o, err)
 			}
 		}
 	})
@@ -129,9 +126,8 @@ func TestAnAllCountsAKeyOnce(t *testing.T) {
 		c := r.client(lock.Config{})
 		for keys, names := range map[string][]string{"a": {"a", "a"}, "a, b": {"b", "a", "b"}} {
 			lease := r.locked(all(c, lock.Options{}, names...))
-			if lease.Key() != keys || r.keys() != int64(len(strings.Split(keys, ", "))) {
-				r.Errorf("%q are %d keys, %q", names, r.keys(), lease.Key())
-			}
+			check.True(r, lease.Key() == keys && r.keys() == int64(len(strings.Split(keys, ", "))),
+				"%q are %d keys, %q", names, r.keys(), lease.Key())
 			r.must(lease.Extend(ctx, time.Minute))
 			r.must(lease.Unlock(ctx))
 			check.Equal(r, r.keys(), 0, "%q: keys left", names)
@@ -159,13 +155,7 @@ func TestAnAllAndTheLocksOfItsKeysWakeEachOther(t *testing.T) {
 					lease := r.locked(pair[0])
 					next := lockAsync(ctx, pair[1])
 					r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{"+key+"}:waiters").Val() == 1 })
-					released := time.Now()
-					r.must(lease.Unlock(ctx))
-					lease = r.won(next)
-					if delay := time.Since(released); delay > 0 && r.fake || tooLate(delay, 500*time.Millisecond) {
-						r.Errorf("%s of %s: the waiter got the lock after %v, want at once", kind, key, delay)
-					}
-					r.must(lease.Unlock(ctx))
+					r.passesOn(lease, next, 0, "%s of %s: the waiter got the lock after", kind, key)
 					r.until("the end of all keys", func() bool { return r.keys() == 0 })
 				}
 			}
@@ -186,22 +176,10 @@ func TestAnAllPassesAWakeUpOn(t *testing.T) {
 		r.until("the All to wait for a", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 1 })
 		next := lockAsync(ctx, second.Mutex("a", o))
 		r.until("two to wait for a", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 2 })
-		released := time.Now()
-		r.must(a.Unlock(ctx))
-		a = r.won(next)
-		if delay := time.Since(released); delay > 0 && r.fake || tooLate(delay, 500*time.Millisecond) {
-			r.Errorf("the mutex was woken after %v, want at once", delay)
-		}
-		r.must(a.Unlock(ctx))
+		r.passesOn(a, next, 0, "the mutex was woken after")
 		r.until("the All to wait for b", func() bool { return r.rdb.ZCard(ctx, "{b}:waiters").Val() == 1 })
 		r.until("the end of the wait for a", func() bool { return r.rdb.ZCard(ctx, "{a}:waiters").Val() == 0 })
-		released = time.Now()
-		r.must(b.Unlock(ctx))
-		lease := r.won(both)
-		if delay := time.Since(released); delay > 0 && r.fake || tooLate(delay, 500*time.Millisecond) {
-			r.Errorf("the All was woken after %v, want at once", delay)
-		}
-		r.must(lease.Unlock(ctx))
+		r.passesOn(b, both, 0, "the All was woken after")
 		r.until("the end of all keys", func() bool { return r.keys() == 0 })
 	})
 }
@@ -220,9 +198,8 @@ func TestAnAllThatLosesAKeyIsLost(t *testing.T) {
 				lease := r.locked(renewed)
 				r.must(lose())
 				r.until("the end of the lease", func() bool { return !lease.Valid() })
-				if cause := context.Cause(lease.Context()); cause != lock.ErrLost || lease.Valid() {
-					r.Errorf("%s was %s: the lease ended with %v", key, name, cause)
-				}
+				cause := context.Cause(lease.Context())
+				check.True(r, cause == lock.ErrLost && !lease.Valid(), "%s was %s: the lease ended with %v", key, name, cause)
 				r.rdb.Del(ctx, key)
 				r.until("the release of the other keys", func() bool { return r.keys() == 0 })
 
@@ -254,9 +231,8 @@ func TestCloseReleasesAnAll(t *testing.T) {
 		r.until("a registered waiter", func() bool { return r.rdb.ZCard(ctx, "{d}:waiters").Val() == 1 })
 		r.must(c.Close())
 		<-waiting.done
-		if !errors.Is(waiting.err, lock.ErrClosed) || context.Cause(lease.Context()) != lock.ErrClosed {
-			r.Errorf("got %v and %v, want ErrClosed", waiting.err, context.Cause(lease.Context()))
-		}
+		check.True(r, errors.Is(waiting.err, lock.ErrClosed) && context.Cause(lease.Context()) == lock.ErrClosed,
+			"got %v and %v, want ErrClosed", waiting.err, context.Cause(lease.Context()))
 		r.must(other.Unlock(ctx))
 		r.until("the end of all keys", func() bool { return r.keys() == 0 })
 	})
@@ -310,9 +286,8 @@ func TestAnAllAfterAScriptFlush(t *testing.T) {
 				r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
 				r.must(r.rdb.ScriptFlush(ctx).Err())
 				r.must(lease.Unlock(ctx))
-				if n := r.keys(); n != 0 {
-					r.Fatalf("%d keys left", n)
-				}
+				n := r.keys()
+				check.Require(r, n == 0, "%d keys left", n)
 			}
 		})
 	}
@@ -355,9 +330,7 @@ func TestAnAllOfAUserWithFewPermissions(t *testing.T) {
 func TestAnAllThatFailsHalfwayHoldsNothing(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		if r.rdb.ACLSetUser(ctx, "plain", "(+set ~a)").Err() != nil {
-			if !strings.Contains(r.rdb.Info(ctx, "server").Val(), "redis_version:6.") {
-				r.Fatal("the server refuses an ACL rule with a selector")
-			}
+			check.Require(r, strings.Contains(r.rdb.Info(ctx, "server").Val(), "redis_version:6."), "the server refuses an ACL rule with a selector")
 			r.Skip("Redis 6 has no ACL selectors: put a redis-server of version 7 or later on PATH")
 		}
 		c := r.user("~*", "+@all", "-set", "(+set ~a)")
@@ -432,11 +405,8 @@ func TestAnAllKeepsItsPlaceWhenItWaitsForAnotherKey(t *testing.T) {
 		r.until("the All to wait for b", func() bool { return r.rdb.ZCard(ctx, "{b}:waiters").Val() == 2 })
 		r.must(b.Unlock(ctx))
 		r.until("a lease", func() bool { return both.over() || single.over() })
-		if single.over() {
-			r.Fatal("a process that came later got b first")
-		}
-		lease := r.won(both)
-		r.must(lease.Unlock(ctx))
+		check.Require(r, !single.over(), "a process that came later got b first")
+		r.must(r.won(both).Unlock(ctx))
 		r.must(r.won(single).Unlock(ctx))
 	})
 }
@@ -485,9 +455,8 @@ func interrupt(r *rig, n int, cut func(), newClient func() *lock.Client, all fun
 	clients.Wait()
 	total := max(int64(n), done.Load()-8) // each client counts one that it does not make
 	r.Logf("%d acquires, %d leases", total, leases.Load())
-	if l := leases.Load(); l == 0 || l == total {
-		r.Errorf("%d of %d acquires succeeded: the interruptions come too early or too late", l, total)
-	}
+	l := leases.Load()
+	check.True(r, l != 0 && l != total, "%d of %d acquires succeeded: the interruptions come too early or too late", l, total)
 }
 
 // interruptions returns the number of acquires to interrupt.
@@ -498,8 +467,7 @@ func TestInterruptedAcquiresOfAnAllLeaveNoKey(t *testing.T) {
 	for name, way := range ways {
 		sub(t, name, onRedis, func(r *rig) {
 			interrupt(r, interruptions(), r.link.Cut, func() *lock.Client {
-				c := check.Must(lock.New(r.via, lock.Config{}))(r)
-				return c
+				return check.Must(lock.New(r.via, lock.Config{}))(r)
 			}, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return way(c.All(keys, o)) }, []string{"a", "b", "c", "d"})
 			r.until("the end of all locks", func() bool { return r.rdb.Exists(ctx, "a", "b", "c", "d").Val() == 0 })
 		})
@@ -516,9 +484,7 @@ func TestAnAllReleasesAKeyAgainIfTheReleaseIsLost(t *testing.T) {
 		r.must(r.rdb.Set(ctx, "stock", "stranger", 0).Err())
 		r.refused(c.All([]string{"orders", "stock"}, lock.Options{TTL: 2 * time.Hour}).Scatter())
 		time.Sleep(time.Second)
-		if r.rdb.Exists(ctx, "orders").Val() == 0 {
-			r.Fatal("the release was not lost")
-		}
+		check.Require(r, r.rdb.Exists(ctx, "orders").Val() != 0, "the release was not lost")
 		time.Sleep(r.via.Options().ReadTimeout)
 		r.holds("orders", "")
 	})
@@ -566,9 +532,7 @@ func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) 
 					longest.Store(waited)
 				}
 				for _, k := range order {
-					if inside[k].Add(1) != 1 && lease.Valid() {
-						r.Errorf("two clients hold %s", keys[k])
-					}
+					check.True(r, inside[k].Add(1) == 1 || !lease.Valid(), "two clients hold %s", keys[k])
 				}
 				for _, k := range order {
 					inside[k].Add(-1)
@@ -585,9 +549,7 @@ func opposite(r *rig, via redis.UniversalClient, way func(*lock.All) *lock.All) 
 	}
 	r.Logf("%d clients had %d leases in %v, each at least %d; the longest wait was %v",
 		len(leases), total, time.Since(began).Round(time.Millisecond), fewest, time.Duration(longest.Load()).Round(time.Millisecond))
-	if fewest == 0 {
-		r.Error("a client had no lease")
-	}
+	check.True(r, fewest != 0, "a client had no lease")
 }
 
 // onClusterKeys are keys in several slots, in one slot, and with a name that leaves no room
@@ -630,9 +592,8 @@ func TestAnAllOnACluster(t *testing.T) {
 				r.must(lease.Extend(ctx, time.Minute))
 				r.must(lease.Unlock(ctx))
 				lease = r.won(next)
-				if delay := time.Since(released); tooLate(delay, time.Second) {
-					t.Errorf("%s, %s: the waiter got the lock after %v", name, key, delay)
-				}
+				delay := time.Since(released)
+				check.False(t, tooLate(delay, time.Second), "%s, %s: the waiter got the lock after %v", name, key, delay)
 				r.must(lease.Unlock(ctx))
 				r.until("the release", func() bool { return held() == 0 })
 			}
@@ -656,8 +617,7 @@ func TestInterruptedAcquiresOfAnAllOnAClusterLeaveNoKey(t *testing.T) {
 	defer via.Close()
 	for name, keys := range onClusterKeys {
 		interrupt(r.rig, interruptions()/len(onClusterKeys), link.Cut, func() *lock.Client {
-			c := check.Must(lock.New(via, lock.Config{}))(r)
-			return c
+			return check.Must(lock.New(via, lock.Config{}))(r)
 		}, func(c *lock.Client, o lock.Options, keys ...string) *lock.All { return c.All(keys, o) }, keys)
 		r.until("the end of all locks of "+name, func() bool {
 			n := int64(0)

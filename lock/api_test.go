@@ -25,9 +25,8 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 		valued := context.WithValue(ctx, contextKey{}, "traced")
 		broken := errors.New("broken")
 		err := lock.Do(valued, m, func(ctx context.Context) error {
-			if ctx.Value(contextKey{}) != "traced" || ctx.Err() != nil || r.rdb.Exists(ctx, "orders").Val() != 1 {
-				r.Error("not within the lock, or without the caller's values")
-			}
+			check.True(r, ctx.Value(contextKey{}) == "traced" && ctx.Err() == nil && r.rdb.Exists(ctx, "orders").Val() == 1,
+				"not within the lock, or without the caller's values")
 			return broken
 		})
 		check.ErrorIs(r, err, broken)
@@ -65,9 +64,8 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 			r.Error("run without the lock")
 			return nil
 		})
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want the deadline's error and ErrHeld", err)
-		}
+		check.True(r, errors.Is(err, context.DeadlineExceeded) && errors.Is(err, lock.ErrHeld),
+			"got %v, want the deadline's error and ErrHeld", err)
 		r.must(held.Unlock(ctx))
 	})
 }
@@ -77,8 +75,7 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		lead := func(key string) *lock.Lease {
-			lease := r.lock(c.Mutex(key, lock.Options{TTL: time.Second}))
-			return lease
+			return r.lock(c.Mutex(key, lock.Options{TTL: time.Second}))
 		}
 		plain := lead("plain").Context()
 		derived, cancel := context.WithCancel(lead("derived").Context())
@@ -109,14 +106,10 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 			synctest.Wait()
 		}
 		for name, ctx := range map[string]context.Context{"plain": plain, "derived": derived, "merged": merged} {
-			if ctx.Err() != nil {
-				r.Errorf("%s has ended: %v", name, context.Cause(ctx))
-			}
+			check.True(r, ctx.Err() == nil, "%s has ended: %v", name, context.Cause(ctx))
 		}
 		for name, token := range dropped {
-			if got := r.rdb.Get(ctx, name).Val(); got == token {
-				r.Errorf("%s: an unreachable lease is renewed", name)
-			}
+			check.True(r, r.rdb.Get(ctx, name).Val() != token, "%s: an unreachable lease is renewed", name)
 		}
 		runtime.KeepAlive(plain)
 		runtime.KeepAlive(derived)
@@ -132,9 +125,8 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 		why := errors.New("enough")
 		ofParent, ofLease := lease.ContextFrom(parent), lease.ContextFrom(ctx)
 		cancel(why)
-		if context.Cause(ofParent) != why || ofLease.Err() != nil {
-			r.Errorf("%v, %v; want the first one ended with its parent", context.Cause(ofParent), context.Cause(ofLease))
-		}
+		check.True(r, context.Cause(ofParent) == why && ofLease.Err() == nil,
+			"%v, %v; want the first one ended with its parent", context.Cause(ofParent), context.Cause(ofLease))
 		r.must(lease.Unlock(ctx))
 		<-ofLease.Done()
 		check.ErrorIs(r, context.Cause(ofLease), lock.ErrReleased, "ended with")
@@ -163,9 +155,7 @@ func TestALeaseKeepsNoContextThatHasEnded(t *testing.T) {
 					kept++
 				}
 			}
-			if kept > 1 { // the compiler may keep the last one
-				r.Errorf("%s: %d of %d contexts are kept after their end", name, kept, len(values))
-			}
+			check.AtMost(r, kept, 1, "%s: of %d contexts are kept after their end", name, len(values)) // the compiler may keep the last one
 			r.must(lease.Unlock(ctx))
 		}
 	})
@@ -199,27 +189,22 @@ func TestHolderDoesNotAcquire(t *testing.T) {
 	})
 	nodesInBubble(t, 3, func(r *nodes) {
 		l := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{})
-		if held, err := l.Holder(ctx); held != nil || err != nil {
-			r.Errorf("it is free, and the holder is %v, %v", held, err)
-		}
+		held, err := l.Holder(ctx)
+		check.True(r, held == nil && err == nil, "it is free, and the holder is %v, %v", held, err)
 		lease := r.lock(l)
 		time.Sleep(time.Millisecond)
 		if held, err := l.Holder(ctx); err != nil || held == nil || held.Token != lease.Token() {
 			r.Errorf("the holder is %v, %v", held, err)
 		}
 		r.down(0, 1)
-		if _, err := l.Holder(ctx); !errors.Is(err, lock.ErrNoQuorum) {
-			r.Errorf("got %v, want ErrNoQuorum", err)
-		}
+		check.ErrorIs(r, tried(l.Holder(ctx)), lock.ErrNoQuorum)
 		r.up()
 	})
 }
 
 func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		if _, err := lock.New(r.via, lock.Config{Owner: strings.Repeat("x", 101)}); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("got %v, want ErrArgument", err)
-		}
+		check.ErrorIs(r, tried(lock.New(r.via, lock.Config{Owner: strings.Repeat("x", 101)})), lock.ErrArgument)
 		for _, o := range []lock.Options{{TTL: 1}, {Renew: lock.Renew{Every: 1}}, {Renew: lock.Renew{Every: time.Hour}}, {Wait: lock.Wait{Jitter: 2}}} {
 			check.ErrorIs(r, o.Validate(), lock.ErrArgument, "%+v", o)
 		}
@@ -277,18 +262,15 @@ func TestTheTableOfOptionsIsTrue(t *testing.T) {
 					continue
 				}
 				row, everywhere = row+" no |", false
-				if !errors.Is(err, lock.ErrArgument) || !strings.Contains(err.Error(), "Options."+field.Name+" does not apply") {
-					r.Errorf("%T: got %v, want the name of the option %s", v, err, field.Name)
-				}
+				check.True(r, errors.Is(err, lock.ErrArgument) && strings.Contains(err.Error(), "Options."+field.Name+" does not apply"),
+					"%T: got %v, want the name of the option %s", v, err, field.Name)
 			}
 			if !everywhere {
 				table += row + "\n"
 			}
 		}
 		page := check.Must(os.ReadFile("../docs/library.md"))(r)
-		if !strings.Contains(string(page), "\n"+table+"\n") {
-			r.Errorf("docs/library.md lacks this table:\n%s", table)
-		}
+		check.True(r, strings.Contains(string(page), "\n"+table+"\n"), "docs/library.md lacks this table:\n%s", table)
 	})
 }
 
@@ -300,24 +282,20 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 		lease := r.lock(m)
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
-		if _, err := c.As("other").Mutex("orders", lock.Options{}).Lock(short); err == nil {
-			r.Fatal("two hold it")
-		}
+		_, err := c.As("other").Mutex("orders", lock.Options{}).Lock(short)
+		check.Require(r, err != nil, "two hold it")
 		if s := c.Stats(); s.Leases != 1 || s.Waiting != 0 || s.Acquired != 1 || s.Contended != 1 || s.GaveUp != 1 {
 			r.Errorf("%+v", s)
 		}
 		r.link.FreezeReplies()
 		time.Sleep(900 * time.Millisecond)
 		brief := r.soon(10 * time.Millisecond)
-		_, err := c.Mutex("others", lock.Options{}).TryLock(brief)
-		check.ErrorIs(r, err, context.DeadlineExceeded)
+		check.ErrorIs(r, tried(c.Mutex("others", lock.Options{}).TryLock(brief)), context.DeadlineExceeded)
 		<-lease.Context().Done()
 		r.link.Thaw()
 		time.Sleep(time.Second)
 		s := c.Stats()
-		if s.Failed != 1 || s.NotRenewed < 2 || s.Expired != 1 || s.Undone < 1 || s.Leases != 0 {
-			r.Errorf("%+v", s)
-		}
+		check.True(r, s.Failed == 1 && s.NotRenewed >= 2 && s.Expired == 1 && s.Undone >= 1 && s.Leases == 0, "%+v", s)
 		for kind, want := range map[lock.EventKind]int64{lock.Failed: s.Failed, lock.NotRenewed: s.NotRenewed, lock.Expired: s.Expired,
 			lock.Undone: s.Undone, lock.GaveUp: s.GaveUp, lock.Acquired: s.Acquired, lock.Contended: s.Contended} {
 			check.Equal(r, int64(d.count(kind)), want, "the count of events that say %v", kind)
@@ -329,10 +307,8 @@ func TestStatsAndEventsReportFailures(t *testing.T) {
 func TestStatsNeedNoObserver(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease := r.locked(c.Mutex("orders", lock.Options{}))
-		r.must(lease.Unlock(ctx))
-		if got := c.Stats(); got.Acquired != 1 || got.Released != 1 {
-			t.Errorf("acquired %d, released %d, want 1 and 1", got.Acquired, got.Released)
-		}
+		r.must(r.locked(c.Mutex("orders", lock.Options{})).Unlock(ctx))
+		got := c.Stats()
+		check.True(t, got.Acquired == 1 && got.Released == 1, "acquired %d, released %d, want 1 and 1", got.Acquired, got.Released)
 	})
 }

@@ -68,8 +68,7 @@ func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
 func TestCloseWaitsForNothing(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		lease := r.locked(c.Mutex("orders", lock.Options{}))
-		r.must(lease.Unlock(ctx))
+		r.must(r.locked(c.Mutex("orders", lock.Options{})).Unlock(ctx))
 		began := time.Now()
 		r.must(c.Close())
 		check.AtMost(r, time.Since(began), 0, "Close took")

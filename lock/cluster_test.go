@@ -103,9 +103,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 		if after == nil {
 			t.FailNow()
 		}
-		if h.lease.Fence() != 1 || after.Fence() != 2 {
-			t.Errorf("%s: fences %d and %d, want 1 and 2", key, h.lease.Fence(), after.Fence())
-		}
+		check.True(t, h.lease.Fence() == 1 && after.Fence() == 2, "%s: fences %d and %d, want 1 and 2", key, h.lease.Fence(), after.Fence())
 		r.must(after.Unlock(ctx))
 	}
 	r.until("the listeners to go", func() bool { return len(r.channels()) == 0 })
@@ -191,11 +189,9 @@ func TestWritersOfANameWithoutRoomForCompanionsAreWokenTogether(t *testing.T) {
 	}
 	ear := r.rdb.Subscribe(ctx, "{a}b}:free")
 	defer ear.Close()
-	_, err := ear.Receive(ctx) // the confirmation
-	r.must(err)
+	check.Must(ear.Receive(ctx))(r) // the confirmation
 	r.must(read.Unlock(ctx))
-	_, err = ear.ReceiveMessage(ctx)
-	r.must(err)
+	check.Must(ear.ReceiveMessage(ctx))(r)
 	for range 3 {
 		r.must(<-writers)
 	}
@@ -272,9 +268,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	// Redis 6.0 answers ASK if only some keys are on this node; then the other node
 	// answers TRYAGAIN.
 	err = m.source.EvalSha(ctx, "none", []string{"{o}kept", "{o}kept::fence"}).Err()
-	if !redis.HasErrorPrefix(err, "TRYAGAIN") && !redis.HasErrorPrefix(err, "ASK ") {
-		t.Fatalf("the staging is wrong: %v", err)
-	}
+	check.Require(t, redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK "), "the staging is wrong: %v", err)
 	waiting := make(chan error, 1)
 	go func() { // one of its keys is on each node
 		lease, err := c.Reentrant("{o}left", often).Lock(ctx)
@@ -309,17 +303,14 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 })
 	master := r.master("orders")
 	rdb, _ := r.node(master)
-	if n, err := rdb.Wait(ctx, 1, 5*time.Second).Result(); n < 1 {
-		t.Fatalf("the replica lags: %v", err)
-	}
+	n, err := rdb.Wait(ctx, 1, 5*time.Second).Result()
+	check.Require(t, n >= 1, "the replica lags: %v", err)
 
 	r.must(r.nodes.Node(master).Kill())
 	killed, before := time.Now(), d.count(lock.Renewed)
 	r.until("a renewal at the new master", func() bool { return d.count(lock.Renewed) >= before+2 })
 	t.Logf("renewed %v after the kill", time.Since(killed))
-	if !lease.Valid() {
-		t.Fatalf("the lease is over: %v", context.Cause(lease.Context()))
-	}
+	check.Require(t, lease.Valid(), "the lease is over: %v", context.Cause(lease.Context()))
 	r.must(lease.Unlock(ctx))
 	r.must(<-next)
 }
@@ -336,8 +327,7 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 	c := check.Must(lock.New(rdb, lock.Config{}))(r)
 	t.Cleanup(func() { c.Close() })
 	for i := range 10 {
-		lease := r.locked(c.Mutex(fmt.Sprint("orders", i), lock.Options{}))
-		r.must(lease.Unlock(ctx))
+		r.must(r.locked(c.Mutex(fmt.Sprint("orders", i), lock.Options{})).Unlock(ctx))
 	}
 	for _, addr := range addrs[1:cap(addrs)] {
 		check.Equal(t, addr, "", "written behind the caller's addresses")
@@ -369,9 +359,8 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 			node, _ := r.node(addr)
 			// A connection that has received READONLY still answers after its server
 			// has become a replica.
-			if stats := node.InfoMap(ctx, "commandstats").Val()["Commandstats"]; stats["cmdstat_readonly"] != "" {
-				t.Errorf("%s: node %s received READONLY", name, addr)
-			}
+			check.True(t, node.InfoMap(ctx, "commandstats").Val()["Commandstats"]["cmdstat_readonly"] == "",
+				"%s: node %s received READONLY", name, addr)
 		}
 	}
 }
@@ -392,13 +381,11 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	r.must(warm.Unlock(ctx))
 	lease := r.lock(c.Mutex("orders", lock.Options{}))
 	link.FreezeReplies()
-	unlocked := make(chan error, 1)
-	go func() { unlocked <- lease.Unlock(ctx) }()
+	unlocked := inBackground(func() error { return lease.Unlock(ctx) })
 	r.until("the server to act", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 	link.Cut()
 	link.Thaw()
-	if err := <-unlocked; err == nil || errors.Is(err, lock.ErrLost) {
-		t.Errorf("got %v, want a broken connection", err)
-	}
+	err := <-unlocked
+	check.True(t, err != nil && !errors.Is(err, lock.ErrLost), "got %v, want a broken connection", err)
 	check.Equal(t, d.count(lock.Lost), 0, "the release was reported as a loss")
 }

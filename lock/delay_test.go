@@ -27,9 +27,8 @@ func (r *rig) delayed(kind string, rival *await, ended time.Time, delay time.Dur
 	r.Helper()
 	next := r.won(rival)
 	over := time.Since(ended)
-	if over < delay || r.fake && over > delay+100*time.Millisecond || tooLate(over, delay+5*time.Second) {
-		r.Errorf("%s: another client had the lock %v after the end of the lease, want %v", kind, over, delay)
-	}
+	check.True(r, over >= delay && (!r.fake || over <= delay+100*time.Millisecond) && !tooLate(over, delay+5*time.Second),
+		"%s: another client had the lock %v after the end of the lease, want %v", kind, over, delay)
 	r.must(next.Unlock(ctx))
 }
 
@@ -204,9 +203,8 @@ func TestARedlockThatExpiresStaysHeldForTheDelay(t *testing.T) {
 func (r *rig) kept(what string, rival lock.Locker, most, slack time.Duration) {
 	r.Helper()
 	var held *lock.HeldError
-	if _, err := rival.TryLock(ctx); !errors.As(err, &held) || held.TTL > most || held.TTL < most-slack {
-		r.Errorf("%s: got %v, want a TTL of %v", what, err, most)
-	}
+	_, err := rival.TryLock(ctx)
+	check.True(r, errors.As(err, &held) && held.TTL <= most && held.TTL >= most-slack, "%s: got %v, want a TTL of %v", what, err, most)
 }
 
 // Every request that sets a TTL adds the delay: the first attempt, a plain command, that of

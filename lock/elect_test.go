@@ -48,9 +48,7 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		term := <-first.terms
 		second := elect(ctx, b.Mutex("orders", lock.Options{Fence: true}))
 		r.registered(1)
-		if !lock.LeaseFrom(term).Valid() || len(second.terms) > 0 {
-			t.Error("want one leader, with a valid lease")
-		}
+		check.True(t, lock.LeaseFrom(term).Valid() && len(second.terms) == 0, "want one leader, with a valid lease")
 		failed := errors.New("enough")
 		first.end <- failed
 		<-first.done
@@ -58,9 +56,8 @@ func TestALeaderThatResignsIsSucceededAtOnce(t *testing.T) {
 		<-term.Done()
 		check.ErrorIs(t, context.Cause(term), lock.ErrReleased, "the term ended with")
 		next := <-second.terms
-		if was, is := lock.LeaseFrom(term).Fence(), lock.LeaseFrom(next).Fence(); is <= was {
-			t.Errorf("fence %d after %d", is, was)
-		}
+		was, is := lock.LeaseFrom(term).Fence(), lock.LeaseFrom(next).Fence()
+		check.True(t, is > was, "fence %d after %d", is, was)
 		second.end <- nil
 		<-second.done
 		r.must(second.err)
@@ -95,9 +92,7 @@ func TestALeaderThatIsCutOffIsSucceededAfterItsTTL(t *testing.T) {
 		second.end <- nil
 		<-second.done
 		r.must(errors.Join(second.err, (<-first.terms).Err())) // campaigns again
-		if next.Err() == nil {
-			t.Error("the term goes on after the resignation")
-		}
+		check.True(t, next.Err() != nil, "the term goes on after the resignation")
 		first.end <- nil
 		<-first.done
 		r.must(first.err)
@@ -117,9 +112,8 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 		<-e.done
 		<-waiting.done
 		for doing, err := range map[string]error{"lead": e.err, "wait for": waiting.err} {
-			if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "lock: "+doing+` "orders": `) {
-				t.Errorf("got %v, want context.Canceled and the name of the lock", err)
-			}
+			check.True(t, errors.Is(err, context.Canceled) && strings.HasPrefix(err.Error(), "lock: "+doing+` "orders": `),
+				"got %v, want context.Canceled and the name of the lock", err)
 		}
 		synctest.Wait() // for the undo of an attempt that was in flight
 		r.holds("orders", "")
@@ -134,9 +128,7 @@ func TestElectEndsWithItsContextTheClientAndAFailure(t *testing.T) {
 
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
+				check.True(t, recover() != nil, "no panic")
 			}()
 			_ = lock.Elect(ctx, c.Mutex("orders", o), func(context.Context) error { panic("bug") })
 		}()
@@ -158,9 +150,8 @@ func TestElectOutlivesAnOutage(t *testing.T) {
 		refused := errors.New("connection refused")
 		link.Refuse(refused)
 		link.Cut()
-		if err := lock.Elect(ctx, c.Mutex("orders", lock.Options{}), func(context.Context) error { return nil }); err == nil {
-			t.Error("want an error if the server cannot be reached at the beginning")
-		}
+		check.True(t, lock.Elect(ctx, c.Mutex("orders", lock.Options{}), func(context.Context) error { return nil }) != nil,
+			"want an error if the server cannot be reached at the beginning")
 		link.Refuse(nil)
 		e := elect(ctx, c.Mutex("orders", lock.Options{TTL: time.Second}))
 		term := <-e.terms
@@ -213,9 +204,7 @@ func TestLeadersTakeTurns(t *testing.T) {
 				leaders = append(leaders, i)
 			}
 			for i := 3; i < len(leaders); i++ {
-				if leaders[i] != leaders[i-3] || leaders[i] == leaders[i-1] {
-					r.Fatalf("they do not take turns: %v", leaders)
-				}
+				check.Require(r, leaders[i] == leaders[i-3] && leaders[i] != leaders[i-1], "they do not take turns: %v", leaders)
 			}
 			check.AtLeast(r, len(leaders), 4*seconds, "leaders in %d s", seconds)
 		})
@@ -228,8 +217,7 @@ func TestElectWorksWithEveryKind(t *testing.T) {
 		var clients [2]*lock.Client
 		var quorums [2]*lock.Quorum
 		for i := range clients {
-			c, err := lock.New(r.via[0], lock.Config{})
-			r.must(err)
+			c := check.Must(lock.New(r.via[0], lock.Config{}))(r)
 			defer c.Close()
 			clients[i], quorums[i] = c, r.quorum(lock.QuorumConfig{})
 		}

@@ -59,8 +59,7 @@ func TestErrorRepliesOfEveryServerHaveTheirSentinel(t *testing.T) {
 	} {
 		err := describe("acquire", "orders", errorReply(c.reply))
 		check.Equal(t, sentinelOf(err), c.want, "%s", c.reply)
-		if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.reply) {
-			t.Errorf("got %v; it must match %v and have the words %q", err, c.want, c.reply)
-		}
+		check.True(t, (c.want == nil || errors.Is(err, c.want)) && strings.Contains(err.Error(), c.reply),
+			"got %v; it must match %v and have the words %q", err, c.want, c.reply)
 	}
 }

@@ -20,9 +20,8 @@ import (
 func (r *rig) covered(lease *lock.Lease) {
 	r.Helper()
 	left := time.Until(lease.Deadline()) // before the server is asked
-	if ttl := r.rdb.PTTL(ctx, lease.Key()).Val(); lease.Valid() && ttl < left {
-		r.Fatalf("the lease of %q is valid for %v, its key lives for %v", lease.Key(), left, ttl)
-	}
+	ttl := r.rdb.PTTL(ctx, lease.Key()).Val()
+	check.Require(r, !lease.Valid() || ttl >= left, "the lease of %q is valid for %v, its key lives for %v", lease.Key(), left, ttl)
 }
 
 // An extension beyond the TTL is not shortened by the next renewal or entry. If the
@@ -36,14 +35,10 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 			lease := r.lock(l)
 			r.must(lease.Extend(ctx, 30*time.Second))
 			time.Sleep(5 * time.Second)
-			if left := time.Until(lease.Deadline()); left < 24*time.Second {
-				r.Errorf("%s: of 30 s %v are left after 5 s", lease.Key(), left)
-			}
+			check.AtLeast(r, time.Until(lease.Deadline()), 24*time.Second, "%s: left of 30 s after 5 s", lease.Key())
 			if l == lock.Locker(again) || lease.Key() == "rw" {
 				entry := r.locked(l)
-				if left := time.Until(lease.Deadline()); left < 24*time.Second {
-					r.Errorf("%s: of 25 s %v are left after another entry", lease.Key(), left)
-				}
+				check.AtLeast(r, time.Until(lease.Deadline()), 24*time.Second, "%s: left of 25 s after another entry", lease.Key())
 				r.must(entry.Unlock(ctx))
 				r.link.FreezeReplies()
 				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -58,9 +53,8 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 				time.Sleep(70 * time.Millisecond)
 			}
 			r.link.Thaw()
-			if err := lease.Unlock(ctx); err != nil && lease.Valid() {
-				r.Error(err)
-			}
+			err := lease.Unlock(ctx)
+			check.True(r, err == nil || !lease.Valid(), "%v", err)
 		}
 	})
 }
@@ -74,9 +68,7 @@ func TestALeaseIsRenewedAfterALongExtension(t *testing.T) {
 			lease := r.locked(c.Mutex("orders", lock.Options{TTL: 3 * time.Second}))
 			r.must(lease.Extend(ctx, longer))
 			time.Sleep(longer - longer/50)
-			if left := time.Until(lease.Deadline()); left < longer/200 {
-				r.Errorf("extended to %v, of the last 2 %% %v are left", longer, left)
-			}
+			check.AtLeast(r, time.Until(lease.Deadline()), longer/200, "extended to %v, left of the last 2 %%", longer)
 			time.Sleep(longer/100 + 10*time.Second)
 			r.covered(lease)
 			if left := time.Until(lease.Deadline()); !lease.Valid() || left > 3*time.Second {
@@ -107,9 +99,7 @@ func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
 			}
 			breakNetwork()
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-			if err := lease.Extend(short, ttl); err == nil {
-				r.Fatal("the reply did not get lost")
-			}
+			check.Require(r, lease.Extend(short, ttl) != nil, "the reply did not get lost")
 			cancel()
 			r.link.Refuse(errors.New("connection refused"))
 			r.link.Cut()
@@ -137,9 +127,7 @@ func TestAShorterExtendThatIsOvertakenDoesNotEndTheKeyBeforeTheLease(t *testing.
 		warm := r.locked(c.Mutex("warm", o))
 		r.must(warm.Extend(ctx, o.TTL)) // the server knows the scripts
 		lease := r.locked(c.Mutex("orders", o))
-		if err := lease.Extend(ctx, 8*time.Second); err == nil {
-			r.Fatal("the connection was not closed")
-		}
+		check.Require(r, lease.Extend(ctx, 8*time.Second) != nil, "the connection was not closed")
 		r.must(lease.Extend(ctx, time.Minute))
 		for range 10 {
 			r.covered(lease)
@@ -166,9 +154,7 @@ func TestAnExtendedRedlockLastsAsLongAsItsCopies(t *testing.T) {
 					kept++
 				}
 			}
-			if lease.Valid() && kept < 2 {
-				r.Fatalf("the lease is valid for %v, and %d copies are", left, kept)
-			}
+			check.Require(r, !lease.Valid() || kept >= 2, "the lease is valid for %v, and %d copies are", left, kept)
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
@@ -209,9 +195,8 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 		all.Wait()
 		synctest.Wait()
 		for _, l := range leases {
-			if left := time.Until(l.Deadline()); left > time.Second {
-				r.Fatalf("valid for %v after Extend(1s)", left)
-			}
+			left := time.Until(l.Deadline())
+			check.Require(r, left <= time.Second, "valid for %v after Extend(1s)", left)
 			r.covered(l)
 		}
 	})
@@ -273,9 +258,8 @@ func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
 	}
 	began = time.Now()
 	check.ErrorIs(r, l.Unlock(short), nil)
-	if took := time.Since(began); tooLate(took, 500*time.Millisecond) {
-		r.Errorf("Unlock on a healthy node took %v", took)
-	}
+	took := time.Since(began)
+	check.False(r, tooLate(took, 500*time.Millisecond), "Unlock on a healthy node took %v", took)
 }
 
 // The round trip takes longer than a sixth of the TTL.
@@ -284,16 +268,13 @@ func TestALateReplyToARenewalCounts(t *testing.T) {
 		r.link.Delay(func() time.Duration { return 100 * time.Millisecond })
 		c := r.client(lock.Config{})
 		for range 3 { // the handshake is not delayed
-			warm := r.lock(c.Mutex("warm", lock.Options{TTL: time.Minute}))
-			r.must(warm.Unlock(ctx))
+			r.must(pass(c.Mutex("warm", lock.Options{TTL: time.Minute})))
 		}
 		lease := r.lock(c.Mutex("orders", lock.Options{TTL: time.Second}))
 		brief := r.lock(c.Mutex("brief", lock.Options{TTL: 900 * time.Millisecond}))
 		for range 150 {
 			time.Sleep(100 * time.Millisecond)
-			if !lease.Valid() || !brief.Valid() {
-				r.Fatalf("lost: %v, %v", context.Cause(lease.Context()), context.Cause(brief.Context()))
-			}
+			check.Require(r, lease.Valid() && brief.Valid(), "lost: %v, %v", context.Cause(lease.Context()), context.Cause(brief.Context()))
 		}
 		r.must(lease.Unlock(ctx))
 		r.must(brief.Unlock(ctx))
@@ -331,9 +312,8 @@ func TestUnlockEndsWithItsContextWhileARenewalIsTakenIn(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if took := time.Since(began); took > 100*time.Millisecond {
-			r.Errorf("Unlock outlived its context by %v", took-100*time.Millisecond)
-		}
+		took := time.Since(began)
+		check.True(r, took <= 100*time.Millisecond, "Unlock outlived its context by %v", took-100*time.Millisecond)
 		<-proceed
 		synctest.Wait()
 	})

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/loadgen/oracle"
 	"locktop/lock"
@@ -386,9 +387,7 @@ func TestExplore(t *testing.T) {
 			e.all(t)
 			t.Logf("%s: %d orders of %d steps on average, with at most %d deviations and %d faults; all with at most %d changes: %v. %d more led to a state that was known, %d were not reproducible.",
 				kind.name, e.orders, e.steps/max(e.orders+e.alike+e.unlike, 1), maxDeviations, maxFaults, e.complete, time.Since(began).Round(time.Millisecond), e.alike, e.unlike)
-			if e.violation != "" {
-				t.Error("\n" + e.violation)
-			}
+			check.True(t, e.violation == "", "%v", "\n"+e.violation)
 		})
 	}
 }
@@ -408,9 +407,8 @@ func TestExploreFindsAndRepeatsABrokenPromise(t *testing.T) {
 		if first == "" {
 			first = e.violation
 		}
-		if !strings.Contains(e.violation, "*") || !strings.Contains(e.violation, "kept by 0 servers") || e.violation != first {
-			t.Fatalf("want an order that is not the usual one, each time the same:\n%s\n%s", e.violation, first)
-		}
+		check.Require(t, strings.Contains(e.violation, "*") && strings.Contains(e.violation, "kept by 0 servers") && e.violation == first,
+			"want an order that is not the usual one, each time the same:\n%s\n%s", e.violation, first)
 	}
 }
 
@@ -419,9 +417,7 @@ func repeat(t *testing.T, text string) {
 	name, changes, _ := strings.Cut(text, "/")
 	p, err := parseOrder(changes)
 	i := slices.IndexFunc(exploredKinds, func(k exploredKind) bool { return k.name == name })
-	if err != nil || i < 0 {
-		t.Fatalf("%s=%q: %v", exploreOrder, text, err)
-	}
+	check.Require(t, err == nil && i >= 0, "%s=%q: %v", exploreOrder, text, err)
 	p.traced = true
 	kind := exploredKinds[i]
 	kind.scripts = kind.loads()

@@ -81,30 +81,22 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		diary := &eventRecorder{}
 		a, b := r.client(lock.Config{Owner: "a", Observe: diary.write}), r.client(lock.Config{Owner: "b"})
 		lease := r.lock(a.Fair("orders", lock.Options{TTL: time.Minute}))
-		got := make(chan *lock.Lease)
-		go func() {
-			next, err := b.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
-			check.ErrorIs(r, err, nil)
-			got <- next
-		}()
+		got := lockAsync(ctx, b.Fair("orders", lock.Options{TTL: time.Minute}))
 		r.queued("orders", 1)
 		messages := r.rdb.PSubscribe(ctx, "{orders}:free*")
 		defer messages.Close()
-		_, err := messages.Receive(ctx)
-		r.must(err)
+		check.Must(messages.Receive(ctx))(r)
 
 		r.must(lease.Unlock(ctx))
-		if holder := r.rdb.Get(ctx, "orders").Val(); !strings.HasPrefix(holder, "b~") {
-			r.Errorf("after the unlock the lock is held by %q, want b", holder)
-		}
-		next := <-got
+		holder := r.rdb.Get(ctx, "orders").Val()
+		check.True(r, strings.HasPrefix(holder, "b~"), "after the unlock the lock is held by %q, want b", holder)
+		next := r.won(got)
 		r.holds("orders", next.Token())
 		check.AtLeast(r, r.rdb.PTTL(ctx, "orders").Val(), 50*time.Second, "the claim did not extend to the full TTL")
 		message := check.Must(messages.ReceiveMessage(ctx))(r)
 		check.Equal(r, message.Payload, next.Token(), "the message names")
-		if process := next.Token()[len(next.Token())-12:]; message.Channel != "{orders}:free:"+process {
-			r.Errorf("the message is on %q, want the channel of the next holder's process", message.Channel)
-		}
+		check.True(r, message.Channel == "{orders}:free:"+next.Token()[len(next.Token())-12:],
+			"the message is on %q, want the channel of the next holder's process", message.Channel)
 		check.Equal(r, diary.story(), "[acquired released handed over]", "a's story")
 		r.must(next.Unlock(ctx))
 		r.holds("orders", "")
@@ -122,9 +114,7 @@ func (r *rig) ghosts(n int, listening bool) (tokens []string) {
 		r.must(r.rdb.ZAdd(ctx, "{orders}:alive", redis.Z{Score: float64(now + 6000), Member: ghost}).Err())
 		tokens = append(tokens, ghost)
 		if listening {
-			ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
-			r.Cleanup(func() { ear.Close() })
-			check.Must(ear.Receive(ctx))(r)
+			r.hear("{orders}:free:" + process)
 		}
 	}
 	return tokens
@@ -139,9 +129,8 @@ func TestADeadWaiterIsPassedOver(t *testing.T) {
 		got := r.waitFair(r.client(lock.Config{}), 1)
 		r.queued("orders", 4)
 		r.must(lease.Unlock(ctx))
-		if holder := r.rdb.Get(ctx, "orders").Val(); strings.HasPrefix(holder, "dead:") {
-			r.Errorf("handed to %q", holder)
-		}
+		holder := r.rdb.Get(ctx, "orders").Val()
+		check.False(r, strings.HasPrefix(holder, "dead:"), "handed to %q", holder)
 		<-got
 	})
 }
@@ -156,9 +145,7 @@ func TestAFrozenWaiterIsPassedOver(t *testing.T) {
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		r.holds("orders", frozen)
-		if delay := (<-got).Sub(released); delay < 900*time.Millisecond || delay > 1050*time.Millisecond {
-			r.Errorf("the next one got in after %v, want the claim time of 1 s", delay)
-		}
+		check.Between(r, (<-got).Sub(released), 900*time.Millisecond, 1050*time.Millisecond, "the next one got in after")
 	})
 }
 
@@ -186,12 +173,10 @@ func TestAnUnlockWhoseContextEndsDoesNotDelayTheNextHolder(t *testing.T) {
 			dead, cancel := context.WithCancel(ctx)
 			cancel()
 			released := time.Now()
-			if err := lease.Unlock(dead); err != nil && !errors.Is(err, context.Canceled) {
-				r.Errorf("got %v", err)
-			}
-			if took := (<-got).Sub(released); r.fake && took > 900*time.Millisecond || tooLate(took, 900*time.Millisecond) {
-				r.Fatalf("the next one got in after %v", took)
-			}
+			err := lease.Unlock(dead)
+			check.True(r, err == nil || errors.Is(err, context.Canceled), "got %v", err)
+			took := (<-got).Sub(released)
+			check.Require(r, (!r.fake || took <= 900*time.Millisecond) && !tooLate(took, 900*time.Millisecond), "the next one got in after %v", took)
 		}
 	})
 }
@@ -225,9 +210,7 @@ func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
 			r.must(lease.Unlock(ctx))
 			<-got
 		}
-		if stats := r.rdb.Info(ctx, "commandstats").Val(); !strings.Contains(stats, "cmdstat_subscribe:calls=1,") {
-			r.Errorf("want one subscription:\n%s", stats)
-		}
+		check.Contains(r, r.rdb.Info(ctx, "commandstats").Val(), "cmdstat_subscribe:calls=1,", "want one subscription")
 		r.until("the subscription to end", func() bool { return len(r.rdb.PubSubChannels(ctx, "*").Val()) == 0 })
 	})
 }
@@ -239,22 +222,16 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		c := r.client(lock.Config{Observe: diary.write})
 		lease := r.lock(c.Fair("orders", lock.Options{TTL: time.Hour}))
 		impatient, cancel := context.WithCancel(ctx)
-		gaveUp := make(chan error, 1)
-		go func() {
-			_, err := c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(impatient)
-			gaveUp <- err
-		}()
+		gaveUp := inBackground(func() error { return tried(c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(impatient)) })
 		r.queued("orders", 1)
 		r.until("the waiter to know the holder", func() bool { return diary.count(lock.Contended) == 1 })
 		cancel()
-		if err := <-gaveUp; !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want both the cancellation and ErrHeld", err)
-		}
+		err := <-gaveUp
+		check.True(r, errors.Is(err, context.Canceled) && errors.Is(err, lock.ErrHeld), "got %v, want both the cancellation and ErrHeld", err)
 		left := time.Now()
 		r.queued("orders", 0)
-		if took := time.Since(left); tooLate(took, 5*time.Second) {
-			r.Errorf("it was in the queue for another %v; a dead one would be for 6 s", took)
-		}
+		took := time.Since(left)
+		check.False(r, tooLate(took, 5*time.Second), "it was in the queue for another %v; a dead one would be for 6 s", took)
 		check.Equal(r, r.rdb.ZCard(ctx, "{orders}:alive").Val(), 0, "heartbeats stored of one that has left the queue")
 		r.must(lease.Unlock(ctx))
 		r.until("an empty server", func() bool { return r.rdb.DBSize(ctx).Val() == 0 })
@@ -275,18 +252,14 @@ func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
 				}
 			})
 			r.queued("orders", 1)
-			all.Go(func() {
-				l := r.lock(c.As("c").Fair("orders", lock.Options{TTL: time.Minute}))
-				r.must(l.Unlock(ctx))
-			})
+			all.Go(func() { r.must(pass(c.As("c").Fair("orders", lock.Options{TTL: time.Minute}))) })
 			r.queued("orders", 2)
 			all.Go(func() { r.must(lease.Unlock(ctx)) })
 			all.Go(cancel)
 			began := time.Now()
 			all.Wait()
-			if took := time.Since(began); r.fake && took > 0 {
-				r.Errorf("c waited %v: a claim ran out", took)
-			}
+			took := time.Since(began)
+			check.True(r, !r.fake || took <= 0, "c waited %v: a claim ran out", took)
 		}
 	})
 }
@@ -331,9 +304,8 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if order.String() != "0 1 2 3 4" || time.Since(began) > 0 {
-			r.Errorf("served in the order %s after %v", order.String(), time.Since(began))
-		}
+		check.True(r, order.String() == "0 1 2 3 4" && time.Since(began) <= 0,
+			"served in the order %s after %v", order.String(), time.Since(began))
 	})
 }
 
@@ -395,9 +367,8 @@ func TestAHandOverReachesEveryWaiterInTheQueue(t *testing.T) {
 			}
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
-			if took := (<-got).Sub(released); took > 100*time.Millisecond {
-				r.Fatalf("round %d: the waiter has the lock after %v", round, took)
-			}
+			took := (<-got).Sub(released)
+			check.Require(r, took <= 100*time.Millisecond, "round %d: the waiter has the lock after %v", round, took)
 		}
 	})
 }
@@ -462,9 +433,7 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		fair, mutex := c.Fair("orders", lock.Options{}), c.As("m").Mutex("orders", lock.Options{})
 		nx := redis.SetArgs{Mode: "NX", TTL: time.Minute}
 		lease := r.lock(fair)
-		if err := r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(); err != redis.Nil {
-			r.Errorf("SET NX got in beside the fair lock: %v", err)
-		}
+		check.Equal[error](r, r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(), redis.Nil, "SET NX got in beside the fair lock")
 		check.ErrorIs(r, tried(mutex.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside the fair lock")
 		r.must(lease.Unlock(ctx))
 		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err())
@@ -512,9 +481,7 @@ func TestAFairLockIsFencedPerHolder(t *testing.T) {
 			all.Go(func() {
 				lease := r.lock(c.As(fmt.Sprint(i)).Fair("orders", lock.Options{Fence: true}))
 				mu.Lock()
-				if lease.Fence() <= last {
-					r.Errorf("fence %d after %d", lease.Fence(), last)
-				}
+				check.True(r, lease.Fence() > last, "fence %d after %d", lease.Fence(), last)
 				last = lease.Fence()
 				mu.Unlock()
 				r.must(lease.Unlock(ctx))
@@ -546,13 +513,9 @@ func TestAFairLockServesProcessesInOrderOfArrival(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		r.must(all.Wait())
 		served := r.rdb.LRange(ctx, "served", 0, -1).Val()
-		if len(served) != n {
-			r.Fatalf("%d of %d were served", len(served), n)
-		}
+		check.Require(r, len(served) == n, "%d of %d were served", len(served), n)
 		for i := range served {
-			if served[i] != arrived[i] {
-				r.Fatalf("waiter %d was served out of order", i)
-			}
+			check.Require(r, served[i] == arrived[i], "waiter %d was served out of order", i)
 		}
 	})
 }
@@ -585,10 +548,7 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 			lease := r.lock(c.Fair(key, lock.Options{TTL: time.Minute}))
 			var all sync.WaitGroup
 			for range waiters {
-				all.Go(func() {
-					l := r.lock(c.Fair(key, lock.Options{TTL: time.Minute}))
-					r.must(l.Unlock(ctx))
-				})
+				all.Go(func() { r.must(pass(c.Fair(key, lock.Options{TTL: time.Minute}))) })
 			}
 			r.queued(key, int64(waiters))
 			before := r.commands()
@@ -619,20 +579,14 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 		sub(t, name, onRedis, func(r *rig) {
 			client := r.client(lock.Config{})
 			first := r.lock(client.Fair("orders", c.from))
-			won := make(chan *lock.Lease)
-			go func() {
-				next, err := client.Fair("orders", c.to).Lock(ctx)
-				check.ErrorIs(r, err, nil)
-				won <- next
-			}()
+			won := lockAsync(ctx, client.Fair("orders", c.to))
 			r.queued("orders", 1)
 			before := r.calls("evalsha")
 			r.must(first.Unlock(ctx))
-			next := <-won
+			next := r.won(won)
 			check.Equal(r, r.calls("evalsha")-before, c.commands, "commands")
-			if left := r.rdb.PTTL(ctx, "orders").Val(); left <= c.to.TTL-5*time.Second || left > c.to.TTL {
-				r.Errorf("%v left", left)
-			}
+			left := r.rdb.PTTL(ctx, "orders").Val()
+			check.True(r, left > c.to.TTL-5*time.Second && left <= c.to.TTL, "%v left", left)
 			check.Equal(r, c.to.Fence, next.Fence() > 0, "fenced")
 			r.must(next.Unlock(ctx))
 		})
@@ -661,8 +615,7 @@ func (r *rig) calls(name string) int {
 // heartbeat is later than that of a waiter that comes now.
 func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		lease := r.lock(near.Fair("orders", lock.Options{}))
 		clients := []*lock.Client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}
 		for range 20 {
@@ -685,9 +638,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 		r.link.Freeze() // the client dies
 		const waiterLife = 6 * time.Second
 		for _, z := range r.rdb.ZRangeWithScores(ctx, "{orders}:alive", 0, -1).Val() {
-			if ahead := time.Until(time.UnixMilli(int64(z.Score))); ahead > waiterLife {
-				r.Errorf("%v counts as alive for another %v", z.Member, ahead)
-			}
+			check.AtMost(r, time.Until(time.UnixMilli(int64(z.Score))), waiterLife, "%v counts as alive for another", z.Member)
 		}
 		time.Sleep(waiterLife)
 		released := time.Now()

@@ -19,9 +19,7 @@ func TestADeadContextSendsNothing(t *testing.T) {
 		cancel()
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
 		for _, try := range []func(context.Context) (*lock.Lease, error){m.TryLock, m.Lock} {
-			if _, err := try(dead); !errors.Is(err, context.Canceled) {
-				r.Errorf("got %v, want the context's error", err)
-			}
+			check.ErrorIs(r, tried(try(dead)), context.Canceled)
 		}
 	})
 }
@@ -31,9 +29,8 @@ func TestAnUnlockWithADeadContextStillReleases(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
 		dead, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := lease.Unlock(dead); err != nil && !errors.Is(err, context.Canceled) {
-			r.Errorf("got %v", err)
-		}
+		err := lease.Unlock(dead)
+		check.True(r, err == nil || errors.Is(err, context.Canceled), "got %v", err)
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 	})
 }
@@ -43,9 +40,7 @@ func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
 		r.link.Refuse(errors.New("no route"))
 		r.link.Cut()
-		if err := lease.Unlock(ctx); err == nil {
-			r.Fatal("an unlock that did not reach the server succeeded")
-		}
+		check.Require(r, lease.Unlock(ctx) != nil, "an unlock that did not reach the server succeeded")
 		r.holds("orders", lease.Token())
 		r.link.Refuse(nil)
 		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
@@ -59,9 +54,7 @@ func TestTheEndOfTheWaitingContextDoesNotEndTheLease(t *testing.T) {
 		lease := check.Must(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short))(r)
 		cancel()
 		time.Sleep(time.Minute)
-		if !lease.Valid() || lease.Context().Err() != nil {
-			r.Error("the lease ended with the context it was waited for with")
-		}
+		check.True(r, lease.Valid() && lease.Context().Err() == nil, "the lease ended with the context it was waited for with")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -72,9 +65,7 @@ func TestAClosedPortIsAnErrorAtOnce(t *testing.T) {
 		r.link.Refuse(refused)
 		began := time.Now()
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		if !errors.Is(err, refused) || time.Since(began) > 0 {
-			r.Errorf("got %v after %v", err, time.Since(began))
-		}
+		check.True(r, errors.Is(err, refused) && time.Since(began) <= 0, "got %v after %v", err, time.Since(began))
 	})
 }
 
@@ -94,8 +85,7 @@ func TestErrorsTellWhyTheServerRefuses(t *testing.T) {
 			for _, args := range c.setup {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
-			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-			check.ErrorIs(r, err, c.want, "%s", c.name)
+			check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)), c.want, "%s", c.name)
 			for _, args := range c.undo {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
@@ -111,11 +101,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		warm := r.locked(m) // connected, and the script is loaded
 		r.must(warm.Unlock(ctx))
 		r.link.FreezeReplies()
-		failed := make(chan error)
-		go func() {
-			_, err := m.Lock(ctx)
-			failed <- err
-		}()
+		failed := inBackground(func() error { return tried(m.Lock(ctx)) })
 		time.Sleep(990 * time.Millisecond) // the key still exists, but the holder may not rely on it
 		r.link.Thaw()
 		check.ErrorIs(r, <-failed, lock.ErrLost)

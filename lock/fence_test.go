@@ -16,9 +16,7 @@ func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 		var last int64
 		for i := range 30 {
 			lease := r.lock(m)
-			if lease.Fence() <= last {
-				r.Fatalf("round %d: fence %d after %d", i, lease.Fence(), last)
-			}
+			check.Require(r, lease.Fence() > last, "round %d: fence %d after %d", i, lease.Fence(), last)
 			last = lease.Fence()
 			switch i % 3 {
 			case 0:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/lock"
 )
 
@@ -43,7 +44,7 @@ var givingUp = []struct {
 }
 
 // tried returns the error of an acquire.
-func tried(_ *lock.Lease, err error) error { return err }
+func tried[T any](_ T, err error) error { return err }
 
 // within acquires with a timeout.
 func within(d time.Duration, acquire func(context.Context) (*lock.Lease, error)) error {
@@ -78,18 +79,15 @@ func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 			way := givingUp[i%len(givingUp)]
 			for kind, l := range everyKind(c, fmt.Sprint("orders", i), lock.Options{TTL: time.Minute}) {
 				err := way.try(r, l)
-				if err == nil || way.want != nil && !errors.Is(err, way.want) {
-					r.Fatalf("%s, %s: got %v, want %v", kind, way.name, err, way.want)
-				}
+				check.Require(r, err != nil && (way.want == nil || errors.Is(err, way.want)), "%s, %s: got %v, want %v", kind, way.name, err, way.want)
 				r.link.Thaw()
 				if way.want == nil {
 					r.until("the undo", func() bool { return r.keys() == 0 })
 					continue
 				}
 				lease := r.locked(other)
-				if n := r.keys(); n != 1 {
-					r.Fatalf("%s, %s: %d orphans", kind, way.name, n-1)
-				}
+				n := r.keys()
+				check.Require(r, n == 1, "%s, %s: %d orphans", kind, way.name, n-1)
 				r.must(lease.Unlock(ctx))
 			}
 		}

@@ -22,9 +22,8 @@ func TestOfTwoClocksTheOneThatHasAdvancedFurtherDecides(t *testing.T) {
 	} {
 		now := sent.Add(c.wall)
 		moveMonotonic(&now, c.monotonic-c.wall)
-		if now.Sub(sent) != c.monotonic || now.Round(0).Sub(sent.Round(0)) != c.wall {
-			t.Fatalf("%s: the clocks show %v and %v", name, now.Round(0).Sub(sent.Round(0)), now.Sub(sent))
-		}
+		check.Require(t, now.Sub(sent) == c.monotonic && now.Round(0).Sub(sent.Round(0)) == c.wall,
+			"%s: the clocks show %v and %v", name, now.Round(0).Sub(sent.Round(0)), now.Sub(sent))
 		h := &hold{base: &base{}, sent: sent, ttl: 10 * time.Second}
 		check.Equal(t, h.pastDeadline(now), c.over, "%s: over", name)
 	}

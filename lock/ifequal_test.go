@@ -16,18 +16,15 @@ import (
 func (r *rig) knowsIfEqual() bool {
 	r.Helper()
 	err := r.rdb.Do(ctx, "set", "missing", "value", "ifeq", "value", "px", 1000).Err()
-	if !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "syntax error") {
-		r.Fatalf("SET with IFEQ: %v", err)
-	}
+	check.Require(r, errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "syntax error"), "SET with IFEQ: %v", err)
 	return errors.Is(err, redis.Nil)
 }
 
 func TestAnExtensionUsesIFEQIfTheServerKnowsIt(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		known := r.knowsIfEqual()
-		if version := r.rdb.InfoMap(ctx, "server").Item("Server", "valkey_version"); !known && strings.HasPrefix(version, "8.1.") {
-			r.Errorf("Valkey %s does not know IFEQ", version)
-		}
+		version := r.rdb.InfoMap(ctx, "server").Item("Server", "valkey_version")
+		check.True(r, known || !strings.HasPrefix(version, "8.1."), "Valkey %s does not know IFEQ", version)
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}))
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		for range 5 {
@@ -48,9 +45,7 @@ func withAndWithoutIFEQ(t *testing.T, f func(*rig)) {
 	onBoth(t, f)
 	sub(t, "IFEQ", inBubble, func(r *rig) {
 		r.embedded.KnowIfEqual()
-		if !r.knowsIfEqual() {
-			r.Fatal("the server does not know IFEQ")
-		}
+		check.Require(r, r.knowsIfEqual(), "the server does not know IFEQ")
 		f(r)
 	})
 }

@@ -31,13 +31,10 @@ func TestARepeatedRequestOfATokenHasTheSameHold(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}))
 		acquire := source(r, "waiters_common.lua", "waiters_acquire.lua", "mutex_acquire.lua")
 		again, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, lease.Token(), 60_000).Int64()
-		if err != nil || again != lease.Fence() {
-			r.Errorf("the same token got fence %d, %v; want %d, that of its hold", again, err, lease.Fence())
-		}
+		check.True(r, err == nil && again == lease.Fence(),
+			"the same token got fence %d, %v; want %d, that of its hold", again, err, lease.Fence())
 		refusal, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, "another", 60_000).Slice()
-		if err != nil || len(refusal) != 2 || refusal[0] != lease.Token() {
-			r.Errorf("another token got %v, %v; want a refusal", refusal, err)
-		}
+		check.True(r, err == nil && len(refusal) == 2 && refusal[0] == lease.Token(), "another token got %v, %v; want a refusal", refusal, err)
 		r.holds("orders", lease.Token())
 		r.must(lease.Unlock(ctx))
 		r.holds("orders", "")
@@ -63,9 +60,7 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 				switch key := fmt.Sprint("orders", round, "-", name); {
 				case err == nil:
 					granted++
-					if !lease.Valid() || r.rdb.Exists(ctx, key).Val() == 0 {
-						r.Errorf("%s: a lease without a lock", key)
-					}
+					check.True(r, lease.Valid() && r.rdb.Exists(ctx, key).Val() != 0, "%s: a lease without a lock", key)
 					r.must(lease.Unlock(ctx))
 				case lease != nil || !errors.Is(err, context.DeadlineExceeded):
 					r.Fatalf("%s: got %v, %v", key, lease, err)

@@ -40,9 +40,7 @@ func TestAWaiterFindsALockThatWasDeleted(t *testing.T) {
 			time.AfterFunc(time.Minute, func() { r.rdb.Del(ctx, held.Key()) })
 			began := time.Now()
 			next := r.lock(of(b))
-			if took := time.Since(began) - time.Minute; took < 0 || took > 8*time.Second {
-				r.Errorf("%s: found %v after it was deleted", held.Key(), took)
-			}
+			check.Between(r, time.Since(began)-time.Minute, 0, 8*time.Second, "%s: found after it was deleted", held.Key())
 			r.must(next.Unlock(ctx))
 		}
 	})
@@ -69,11 +67,7 @@ func TestAWaiterSitsOutFullMemory(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		a, b := r.client(lock.Config{}), r.client(lock.Config{})
 		held := r.lock(a.Mutex("orders", lock.Options{}))
-		got := make(chan error, 1)
-		go func() {
-			_, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
-			got <- err
-		}()
+		got := inBackground(func() error { return tried(b.Mutex("orders", lock.Options{}).Lock(ctx)) })
 		r.untilListening("orders", 1)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(held.Unlock(ctx))
@@ -94,11 +88,7 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})
 	held := r.lock(a.Mutex("held", lock.Options{TTL: time.Minute}))
-	next := make(chan error, 1)
-	go func() {
-		_, err := b.Mutex("held", lock.Options{}).Lock(ctx)
-		next <- err
-	}()
+	next := inBackground(func() error { return tried(b.Mutex("held", lock.Options{}).Lock(ctx)) })
 	r.untilListening("held", 1)
 	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // in place of the file
 	r.must(r.rdb.ConfigSet(ctx, "save", "3600 1").Err())
@@ -106,9 +96,8 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	r.until("the save to fail", func() bool {
 		return strings.Contains(r.rdb.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
 	})
-	if _, err := a.Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrMisconfigured) || !errors.Is(err, lock.ErrLoading) {
-		t.Errorf("TryLock: got %v, want ErrMisconfigured", err)
-	}
+	_, err := a.Mutex("orders", lock.Options{}).TryLock(ctx)
+	check.True(t, errors.Is(err, lock.ErrMisconfigured) && errors.Is(err, lock.ErrLoading), "TryLock: got %v, want ErrMisconfigured", err)
 	check.ErrorIs(t, held.Unlock(ctx), lock.ErrMisconfigured, "Unlock")
 	r.must(r.rdb.ConfigSet(ctx, "stop-writes-on-bgsave-error", "no").Err())
 	r.must(<-next)
@@ -123,9 +112,8 @@ func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 		} {
 			r.must(r.rdb.Set(ctx, "{"+key+"}:fence", "no number", 0).Err())
 			for _, try := range []func(context.Context) (*lock.Lease, error){l.TryLock, l.Lock} {
-				if _, err := try(ctx); err == nil {
-					r.Errorf("%s: locked without a number", key)
-				}
+				_, err := try(ctx)
+				check.True(r, err != nil, "%s: locked without a number", key)
 			}
 			if r.rdb.Exists(ctx, key).Val() > 0 {
 				r.Errorf("%s: no client has it, but it is held for %v", key, r.rdb.PTTL(ctx, key).Val())
@@ -161,14 +149,11 @@ func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 			defer cancel()
 			_, err = c.Mutex("orders", lock.Options{TTL: 100 * time.Millisecond}).TryLock(short)
 			runtime.ReadMemStats(&after)
-			if err == nil || short.Err() != nil {
-				t.Errorf("TryLock said %v", err)
-			}
+			check.True(t, err != nil && short.Err() == nil, "TryLock said %v", err)
 			// An endless reply that is not cut off takes gigabytes in 5 s. Other tests have freed
 			// memory that the process may ask for again.
-			if grown := int64(after.Sys) - int64(before.Sys); grown > 128<<20 {
-				t.Errorf("it took %d MB", grown>>20)
-			}
+			grown := int64(after.Sys) - int64(before.Sys)
+			check.True(t, grown <= 128<<20, "it took %d MB", grown>>20)
 			_ = c.Close()
 			_ = rdb.Close()
 			_ = ln.Close()
@@ -213,9 +198,8 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		for range 10 {
 			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-			if _, err := c.As("impatient").RW("rates", lock.Options{}).Writer().Lock(short); !errors.Is(err, context.DeadlineExceeded) {
-				r.Fatalf("got %v, want the deadline's error", err)
-			}
+			_, err := c.As("impatient").RW("rates", lock.Options{}).Writer().Lock(short)
+			check.Require(r, errors.Is(err, context.DeadlineExceeded), "got %v, want the deadline's error", err)
 			cancel()
 			time.Sleep(time.Millisecond) // for background work
 			if _, err := reader.RW("rates", lock.Options{}).Reader().TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
@@ -224,8 +208,7 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 		}
 		r.must(first.Unlock(ctx))
 		r.must(<-patient)
-		lease := r.locked(reader.RW("rates", lock.Options{}).Reader())
-		r.must(lease.Unlock(ctx))
+		r.must(r.locked(reader.RW("rates", lock.Options{}).Reader()).Unlock(ctx))
 	})
 }
 
@@ -242,9 +225,7 @@ func TestAFenceOfARedlockOutlivesAServersMemory(t *testing.T) {
 				for err != nil {
 					lease, err = q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
 				}
-				if lease.Fence() <= last {
-					r.Fatalf("fence %d after %d", lease.Fence(), last)
-				}
+				check.Require(r, lease.Fence() > last, "fence %d after %d", lease.Fence(), last)
 				last = lease.Fence()
 				r.must(lease.Unlock(ctx))
 				time.Sleep(300 * time.Millisecond) // late requests

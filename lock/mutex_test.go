@@ -24,14 +24,11 @@ func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 		began := time.Now()
 		lease := r.locked(r.client(lock.Config{Owner: "billing-7"}).Mutex("orders", lock.Options{TTL: 5 * time.Second}))
 		r.holds("orders", lease.Token())
-		if label, id, _ := strings.Cut(lease.Token(), "~"); label != "billing-7" || len(id) != 36 {
-			r.Errorf("token %q is not the owner's label and a uuid", lease.Token())
-		}
+		label, id, _ := strings.Cut(lease.Token(), "~")
+		check.True(r, label == "billing-7" && len(id) == 36, "token %q is not the owner's label and a uuid", lease.Token())
 		r.lives("orders", 5*time.Second, began)
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 1, "keys")
-		if !lease.Valid() || lease.Context().Err() != nil {
-			r.Error("a fresh lease is not valid")
-		}
+		check.True(r, lease.Valid() && lease.Context().Err() == nil, "a fresh lease is not valid")
 	})
 }
 
@@ -42,12 +39,9 @@ func TestTryLockReturnsTheHolderAndTheTTL(t *testing.T) {
 		lease := r.locked(a.Mutex("orders", lock.Options{TTL: 5 * time.Second}))
 		_, err := b.Mutex("orders", lock.Options{}).TryLock(ctx)
 		var held *lock.HeldError
-		if !errors.Is(err, lock.ErrHeld) || !errors.As(err, &held) {
-			r.Fatalf("want ErrHeld, got %v", err)
-		}
-		if held.Owner() != "a" || held.Token != lease.Token() || held.TTL <= 4*time.Second || held.TTL > 5*time.Second {
-			r.Errorf("held by %+v, owner %q; want a's token for 5 s", held, held.Owner())
-		}
+		check.Require(r, errors.Is(err, lock.ErrHeld) && errors.As(err, &held), "want ErrHeld, got %v", err)
+		check.True(r, held.Owner() == "a" && held.Token == lease.Token() && held.TTL > 4*time.Second && held.TTL <= 5*time.Second,
+			"held by %+v, owner %q; want a's token for 5 s", held, held.Owner())
 		r.holds("orders", lease.Token())
 	})
 }
@@ -61,8 +55,7 @@ func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrReleased, "the lease's context ended with")
 		check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "second unlock")
-		again := r.locked(c.As("b").Mutex("orders", lock.Options{}))
-		r.must(again.Unlock(ctx))
+		r.must(r.locked(c.As("b").Mutex("orders", lock.Options{})).Unlock(ctx))
 	})
 }
 
@@ -115,8 +108,7 @@ func TestOneOfManyAttemptsAtOnceSucceeds(t *testing.T) {
 func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
-		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		check.ErrorIs(r, err, lock.ErrWrongType)
+		check.ErrorIs(r, tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrWrongType)
 		check.Equal(r, r.rdb.HGet(ctx, "orders", "field").Val(), "value", "the hash now holds")
 	})
 }
@@ -144,8 +136,7 @@ func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 func TestAnOwnersLabelHasABound(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Refuse(errors.New("nothing must be sent"))
-		_, err := r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)
-		check.ErrorIs(r, err, lock.ErrArgument)
+		check.ErrorIs(r, tried(r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrArgument)
 	})
 }
 
@@ -186,9 +177,8 @@ func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
 		lease := r.lock(m)
-		if set := r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}); set.Err() != redis.Nil {
-			r.Errorf("SET NX got in beside the mutex: %v", set)
-		}
+		set := r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute})
+		check.True(r, set.Err() == redis.Nil, "SET NX got in beside the mutex: %v", set)
 		r.must(lease.Unlock(ctx))
 		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err())
 		check.ErrorIs(r, tried(m.TryLock(ctx)), lock.ErrHeld, "the mutex got in beside SET NX")
@@ -216,9 +206,7 @@ func TestExtendNeverMakesALostLockAnew(t *testing.T) {
 		lease := r.lock(r.client(lock.Config{}).Mutex("orders", lock.Options{}))
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		check.ErrorIs(r, lease.Extend(ctx, time.Minute), lock.ErrLost)
-		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
-			r.Error("the lease goes on after its key was deleted")
-		}
+		check.True(r, !lease.Valid() && errors.Is(context.Cause(lease.Context()), lock.ErrLost), "the lease goes on after its key was deleted")
 		r.holds("orders", "")
 	})
 }
@@ -229,17 +217,13 @@ func TestOneRoundTripEach(t *testing.T) {
 		warm := r.lock(m) // the scripts are loaded from now on
 		r.must(warm.Unlock(ctx))
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
-		lease := r.lock(m)
-		r.must(lease.Unlock(ctx))
+		r.must(pass(m))
 		stats := r.rdb.Info(ctx, "commandstats").Val()
 		for command, want := range map[string]string{"evalsha": "calls=1,", "set": "calls=1,", "get": "calls=1,", "del": "calls=1,"} {
-			if !strings.Contains(stats, "cmdstat_"+command+":"+want) {
-				r.Errorf("%s: want %s in\n%s", command, want, stats)
-			}
+			check.Contains(r, stats, "cmdstat_"+command+":"+want, "%s", command)
 		}
-		if strings.Contains(stats, "cmdstat_subscribe") || strings.Contains(stats, "cmdstat_eval:") {
-			r.Errorf("more than two commands:\n%s", stats)
-		}
+		check.True(r, !strings.Contains(stats, "cmdstat_subscribe") && !strings.Contains(stats, "cmdstat_eval:"),
+			"more than two commands:\n%s", stats)
 	})
 }
 
@@ -249,14 +233,11 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 		lease := r.locked(m)
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		var held *lock.HeldError
-		if _, err := m.TryLock(ctx); !errors.As(err, &held) || held.Token != lease.Token() || held.TTL <= 0 {
-			r.Errorf("got %v, want the holder", err)
-		}
+		_, err := m.TryLock(ctx)
+		check.True(r, errors.As(err, &held) && held.Token == lease.Token() && held.TTL > 0, "got %v, want the holder", err)
 		stats := r.rdb.Info(ctx, "commandstats").Val()
 		for command, want := range map[string]string{"set": "calls=2,", "evalsha": "calls=1,", "get": "calls=1,", "pttl": "calls=1,"} {
-			if !strings.Contains(stats, "cmdstat_"+command+":"+want) {
-				r.Errorf("%s: want %s in\n%s", command, want, stats)
-			}
+			check.Contains(r, stats, "cmdstat_"+command+":"+want, "%s", command)
 		}
 	})
 }
@@ -319,9 +300,7 @@ func TestClosingOneIdentityLeavesTheOthers(t *testing.T) {
 		r.must(a.Close())
 		r.holds("for-a", "")
 		r.holds("for-b", leaseB.Token())
-		if leaseA.Valid() || !leaseB.Valid() {
-			r.Error("the wrong lease ended")
-		}
+		check.True(r, !leaseA.Valid() && leaseB.Valid(), "the wrong lease ended")
 		r.must(leaseB.Unlock(ctx))
 	})
 }
@@ -334,21 +313,16 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 		m := c.Mutex("orders", lock.Options{TTL: 3 * time.Second})
 		lease := r.lock(m)
 		_, err := c.As("b").Mutex("orders", lock.Options{}).TryLock(ctx)
-		if !errors.Is(err, lock.ErrHeld) {
-			r.Fatal(err)
-		}
+		check.Require(r, errors.Is(err, lock.ErrHeld), "%v", err)
 		time.Sleep(1500 * time.Millisecond)
 		r.must(lease.Unlock(ctx))
 		lease = r.lock(c.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}))
 		<-lease.Context().Done()
 		synctest.Wait() // events come from another goroutine
-		if got, want := diary.story(), "[acquired contended renewed released acquired expired]"; got != want {
-			r.Errorf("the story is %s, want %s", got, want)
-		}
+		got, want := diary.story(), "[acquired contended renewed released acquired expired]"
+		check.True(r, got == want, "the story is %s, want %s", got, want)
 		for _, e := range diary.events {
-			if e.Kind == lock.Released && e.Held < time.Second {
-				r.Errorf("released after %v, want 1.5 s", e.Held)
-			}
+			check.True(r, e.Kind != lock.Released || e.Held >= time.Second, "released after %v, want 1.5 s", e.Held)
 		}
 	})
 }

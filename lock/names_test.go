@@ -19,15 +19,10 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 		} {
 			plain := r.lock(pair[0])
 			braced := r.lock(pair[1])
-			if plain.Fence() != 1 || braced.Fence() != 1 {
-				r.Errorf("%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), plain.Fence(), braced.Fence())
-			}
+			check.True(r, plain.Fence() == 1 && braced.Fence() == 1,
+				"%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), plain.Fence(), braced.Fence())
 			patient, cancel := context.WithCancel(ctx)
-			waiter := make(chan error, 1)
-			go func() {
-				_, err := pair[1].Lock(patient)
-				waiter <- err
-			}()
+			waiter := inBackground(func() error { return tried(pair[1].Lock(patient)) })
 			r.until("a waiter in the queue", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 1 })
 			r.must(plain.Unlock(ctx))
 			r.holds(plain.Key(), "")

@@ -21,9 +21,7 @@ func TestAnExtensionAfterTheReleaseFindsTheLockLost(t *testing.T) {
 	a.states[0].held = true
 	a.states[0].closeAcquires()
 	reply, err := a.extend(t.Context(), a.token, time.Minute).wait(t.Context())
-	if reply != int64(0) || err != nil {
-		t.Errorf("the extension ended with %v, %v; want 0", reply, err)
-	}
+	check.True(t, reply == int64(0) && err == nil, "the extension ended with %v, %v; want 0", reply, err)
 	check.False(t, q.nodes.nodes[0].unresponsive.Load(), "the node counts as one that does not answer")
 }
 
@@ -32,14 +30,12 @@ func TestANodeVotesWhenItIsCertainlyOldEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{upSince: bootTime("10")}
 		for age := 9 * time.Second; age <= 21*time.Second; age += time.Second / 2 {
-			if err := n.checkUptime(20 * time.Second); (err == nil) != (age >= 20*time.Second) {
-				t.Errorf("a node that is %v old, with a MinUptime of 20 s: %v", age, err)
-			}
+			err := n.checkUptime(20 * time.Second)
+			check.True(t, (err == nil) == (age >= 20*time.Second), "a node that is %v old, with a MinUptime of 20 s: %v", age, err)
 			time.Sleep(time.Second / 2)
 		}
 		n.upSince = bootTime("unknown")
-		if n.checkUptime(time.Millisecond) == nil || n.checkUptime(0) != nil {
-			t.Error("a node without an uptime votes if there is a MinUptime, or does not if there is none")
-		}
+		check.True(t, n.checkUptime(time.Millisecond) != nil && n.checkUptime(0) == nil,
+			"a node without an uptime votes if there is a MinUptime, or does not if there is none")
 	})
 }

@@ -40,9 +40,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	n := &c.core.notifier
 	q := n.use(channel, "")
 	for deadline := time.Now().Add(10 * time.Second); !q.subscribed(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no confirmation of the subscription")
-		}
+		check.Require(t, !time.Now().After(deadline), "no confirmation of the subscription")
 	}
 	n.mu.Lock() // the listener waits for it with its first message
 	pipe := rdb.Pipeline()
@@ -51,9 +49,7 @@ func TestACloseWithManyMessagesLeavesNoGoroutine(t *testing.T) {
 	}
 	check.Must(pipe.Exec(ctx))(t)
 	for deadline := time.Now().Add(10 * time.Second); !inSelect("initAllChan"); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the channel of go-redis is not full")
-		}
+		check.Require(t, !time.Now().After(deadline), "the channel of go-redis is not full")
 	}
 	c.core.stop()
 	n.mu.Unlock()
@@ -114,16 +110,13 @@ func TestAQueueReceivesMessagesWhileItHasUsers(t *testing.T) {
 					synctest.Wait()
 				}
 				for q := range used {
-					if n.queue(q.channel) != q || n.queue(q.processChannel) != q {
-						t.Fatalf("seed %d, step %d: messages do not reach the queue of %s, which has users", seed, step, q.channel)
-					}
+					check.Require(t, n.queue(q.channel) == q && n.queue(q.processChannel) == q,
+						"seed %d, step %d: messages do not reach the queue of %s, which has users", seed, step, q.channel)
 				}
 			}
 			server.apply(n.takeRequests())
 			for q := range used {
-				if !server[q.channel] || !server[q.processChannel] {
-					t.Fatalf("seed %d: %s has users and is not subscribed", seed, q.channel)
-				}
+				check.Require(t, server[q.channel] && server[q.processChannel], "seed %d: %s has users and is not subscribed", seed, q.channel)
 				for range used[q] {
 					n.endUse(q)
 				}
@@ -131,9 +124,8 @@ func TestAQueueReceivesMessagesWhileItHasUsers(t *testing.T) {
 			time.Sleep(unsubscribeDelay)
 			synctest.Wait()
 			server.apply(n.takeRequests())
-			if len(server) > 0 || len(n.queues) > 0 {
-				t.Fatalf("seed %d: nobody waits: the server has %v, the process %v", seed, server, n.queues)
-			}
+			check.Require(t, len(server) == 0 && len(n.queues) == 0,
+				"seed %d: nobody waits: the server has %v, the process %v", seed, server, n.queues)
 		})
 	}
 }
@@ -148,9 +140,8 @@ func TestAQueueThatWasUsedWithinTheDelayStaysSubscribed(t *testing.T) {
 			time.Sleep(unsubscribeDelay - time.Nanosecond)
 			synctest.Wait()
 		}
-		if r := n.takeRequests(); len(r) != 1 || !r[0].subscribe {
-			t.Errorf("requests %v, want one SUBSCRIBE", r)
-		}
+		r := n.takeRequests()
+		check.True(t, len(r) == 1 && r[0].subscribe, "requests %v, want one SUBSCRIBE", r)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if r := n.takeRequests(); len(r) != 1 || r[0].subscribe {
@@ -171,9 +162,7 @@ func TestATimerThatRunsLateDropsNothing(t *testing.T) {
 		time.Sleep(2 * unsubscribeDelay)
 		next := n.use("free", "")
 		n.dropIdle(q)
-		if next == q || n.queue("free") != next {
-			t.Error("a dropped queue has taken the next one with it")
-		}
+		check.True(t, next != q && n.queue("free") == next, "a dropped queue has taken the next one with it")
 	})
 }
 
@@ -191,9 +180,7 @@ func TestAMessageWakesTheFirstWaiterOnly(t *testing.T) {
 	q := &waitQueue{}
 	first, next := q.join(""), q.join("")
 	q.wakeFirst()
-	if !woken(first) || woken(next) {
-		t.Error("want only the first waiter woken")
-	}
+	check.True(t, woken(first) && !woken(next), "want only the first waiter woken")
 }
 
 func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
@@ -203,9 +190,7 @@ func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
 	woken(first) // it tries now
 	q.wakeFirst()
 	q.wakeFirst()
-	if !woken(first) || woken(first) {
-		t.Error("want one more attempt")
-	}
+	check.True(t, woken(first) && !woken(first), "want one more attempt")
 }
 
 // A release before the confirmation has sent no message to this process.
@@ -214,9 +199,7 @@ func TestAConfirmedSubscriptionWakesTheFirstWaiter(t *testing.T) {
 	first := q.join("")
 	check.False(t, q.subscribed(), "the queue is subscribed before the confirmation")
 	q.onSubscribed("free")
-	if !q.subscribed() || !woken(first) {
-		t.Error("want the queue subscribed and the first waiter woken")
-	}
+	check.True(t, q.subscribed() && woken(first), "want the queue subscribed and the first waiter woken")
 }
 
 func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
@@ -241,9 +224,8 @@ func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 func TestAWaiterThatJoinsASubscribedQueueTriesOnce(t *testing.T) {
 	n := &notifier{queues: map[string]*waitQueue{"free": {freeConfirmed: true}}, started: true}
 	local := &localQueue{}
-	if _, w := local.subscribe(n, "free", ""); !woken(w) {
-		t.Error("a message between the attempt and the queue is lost")
-	}
+	_, w := local.subscribe(n, "free", "")
+	check.True(t, woken(w), "a message between the attempt and the queue is lost")
 	if _, w := local.reuseSubscription(n, ""); woken(w) {
 		t.Error("a waiter that joined before its attempt was woken without a message")
 	}
@@ -254,17 +236,11 @@ func TestAHandOverWakesTheWaiterWithTheToken(t *testing.T) {
 	q := &waitQueue{channel: "free"}
 	first, next := q.join(""), q.join(token)
 	q.onMessage("free:ours", token)
-	if woken(first) || !woken(next) {
-		t.Error("want only the waiter with the token woken")
-	}
+	check.True(t, !woken(first) && woken(next), "want only the waiter with the token woken")
 	q.onMessage("free:ours", gone)
-	if woken(first) || woken(next) {
-		t.Error("a hand-over to a waiter that has left woke another one")
-	}
+	check.True(t, !woken(first) && !woken(next), "a hand-over to a waiter that has left woke another one")
 	q.onMessage("free", "some:key")
-	if !woken(first) || woken(next) {
-		t.Error("want the first waiter woken when the lock is free")
-	}
+	check.True(t, woken(first) && !woken(next), "want the first waiter woken when the lock is free")
 }
 
 func TestCompanionKeysShareTheSlotOfTheirLock(t *testing.T) {

@@ -66,12 +66,8 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 		<-held.Context().Done()
 		check.False(r, time.Now().Before(held.Deadline()), "the lease ended before its deadline")
 		lease := <-next
-		if got := time.Since(paused); got < 1900*time.Millisecond {
-			r.Errorf("a client acquired the lock after %v, while the server did not write", got)
-		}
-		if lease != nil && held.Valid() {
-			r.Error("two hold it")
-		}
+		check.AtLeast(r, time.Since(paused), 1900*time.Millisecond, "while the server did not write a client acquired the lock after")
+		check.True(r, lease == nil || !held.Valid(), "two hold it")
 	})
 }
 
@@ -107,16 +103,13 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 			g := &corruptingDialer{dial: r.via.Options().Dialer, noise: noise}
 			r.over(g.connect)
 			c := r.client(lock.Config{})
-			warm := r.locked(c.Mutex("warm", lock.Options{}))
-			r.must(warm.Unlock(ctx))
+			r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx))
 			g.on.Store(true)
-			if _, err := c.Mutex("orders", lock.Options{}).TryLock(ctx); err == nil {
-				r.Error("nonsense was taken for a lock")
-			}
+			_, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+			check.True(r, err != nil, "nonsense was taken for a lock")
 			g.on.Store(false)
 			r.until("what the server understood to be undone", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
-			lease := r.lock(c.Mutex("orders", lock.Options{}))
-			r.must(lease.Unlock(ctx))
+			r.must(pass(c.Mutex("orders", lock.Options{})))
 		})
 	}
 }
@@ -199,21 +192,17 @@ func TestNoMomentIsSentToTheServer(t *testing.T) {
 				process = lease.Token()[len(lease.Token())-12:]
 			}
 			waiting, cancel := context.WithTimeout(ctx, 3*time.Second)
-			if _, err := c.As("another").Fair("fair", o).Lock(waiting); key == "fair" && err == nil {
-				r.Error("a lock was had twice")
-			}
+			_, err := c.As("another").Fair("fair", o).Lock(waiting)
+			check.True(r, key != "fair" || err != nil, "a lock was had twice")
 			cancel()
 			r.must(lease.Unlock(ctx))
 		}
-		if len(sent.arguments()) < 50 {
-			r.Fatalf("only %d arguments were seen", len(sent.arguments()))
-		}
+		check.Require(r, len(sent.arguments()) >= 50, "only %d arguments were seen", len(sent.arguments()))
 		now := time.Now()
 		for _, arg := range sent.arguments() {
 			for _, moment := range []int64{now.Unix(), now.UnixMilli(), now.UnixMicro()} {
-				if n, err := strconv.ParseInt(arg, 10, 64); err == nil && arg != process && n > moment/2 && n < moment*2 {
-					r.Errorf("%s was sent, which is a moment", arg)
-				}
+				n, err := strconv.ParseInt(arg, 10, 64)
+				check.True(r, err != nil || arg == process || n <= moment/2 || n >= moment*2, "%s was sent, which is a moment", arg)
 			}
 		}
 	})
@@ -267,9 +256,8 @@ func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
 		stranger := check.Must(net.Dial("tcp", r.rdb.Options().Addr))(r)
 		defer stranger.Close()
-		if answer, _ := io.ReadAll(stranger); !bytes.Contains(answer, []byte("max number of clients")) {
-			r.Fatalf("the server is not full: %q", answer)
-		}
+		answer, _ := io.ReadAll(stranger)
+		check.Require(r, bytes.Contains(answer, []byte("max number of clients")), "the server is not full: %q", answer)
 		before := d.count(lock.Renewed)
 		r.until("renewals", func() bool { return d.count(lock.Renewed) > before+3 })
 		r.must(lease.Unlock(ctx))

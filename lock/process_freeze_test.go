@@ -44,9 +44,7 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 	r.must(worker.Start())
 	r.Cleanup(func() { _ = worker.Process.Kill() })
 	lines := bufio.NewScanner(out)
-	if !lines.Scan() || lines.Text() != "held" {
-		r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
-	}
+	check.Require(r, lines.Scan() && lines.Text() == "held", "the worker says %q (%v)", lines.Text(), lines.Err())
 	time.Sleep(rand.N(time.Second / 2)) // a renewal may be in flight
 	r.must(worker.Process.Signal(syscall.SIGSTOP))
 	next := r.lock(l)
@@ -76,19 +74,15 @@ func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 		r.must(worker.Start())
 		t.Cleanup(func() { _ = worker.Process.Kill() })
 		lines := bufio.NewScanner(out)
-		if !lines.Scan() || lines.Text() != "held" {
-			r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
-		}
+		check.Require(r, lines.Scan() && lines.Text() == "held", "the worker says %q (%v)", lines.Text(), lines.Err())
 		r.must(worker.Process.Signal(syscall.SIGSTOP))
 		next := r.lock(r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute, Fence: true}))
-		if written, err := store(r.rdb, next.Fence(), "next"); !written || err != nil {
-			r.Fatalf("the holder's write was refused: %v", err)
-		}
+		written, err := store(r.rdb, next.Fence(), "next")
+		check.Require(r, written && err == nil, "the holder's write was refused: %v", err)
 		check.Must(io.WriteString(in, "go on\n"))(r)
 		r.must(worker.Process.Signal(syscall.SIGCONT))
-		if !lines.Scan() || lines.Text() != "written=false" {
-			r.Errorf("the worker says %q (%v), want its write refused", lines.Text(), lines.Err())
-		}
+		check.True(r, lines.Scan() && lines.Text() == "written=false",
+			"the worker says %q (%v), want its write refused", lines.Text(), lines.Err())
 		r.must(worker.Wait())
 		check.Equal(r, r.rdb.HGet(ctx, "resource", "value").Val(), "next", "the resource holds")
 	})

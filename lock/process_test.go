@@ -50,9 +50,8 @@ func TestAMutexKeepsProcessesApart(t *testing.T) {
 			})
 		}
 		r.must(all.Wait())
-		if n, err := r.rdb.Get(ctx, "counter").Int(); err != nil || n != increments {
-			r.Errorf("the counter is at %d (%v), want %d", n, err, increments)
-		}
+		n, err := r.rdb.Get(ctx, "counter").Int()
+		check.True(r, err == nil && n == increments, "the counter is at %d (%v), want %d", n, err, increments)
 		r.holds("mutex", "")
 	})
 }

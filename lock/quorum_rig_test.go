@@ -112,9 +112,23 @@ func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 // warm connects q to every node.
 func (r *nodes) warm(q *lock.Quorum) {
 	r.Helper()
-	lease := r.lock(q.Redlock("warm", lock.Options{}))
-	r.must(lease.Unlock(ctx))
+	r.must(pass(q.Redlock("warm", lock.Options{})))
 	r.until("all nodes to be warm", func() bool { return r.count("warm", "") == len(r.rdbs) })
+}
+
+// everywhere acquires a lock for orders, and waits until every node has its copy.
+func (r *nodes) everywhere(l lock.Locker) *lock.Lease {
+	r.Helper()
+	lease := r.lock(l)
+	r.until("all copies", func() bool { return r.count("orders", lease.Token()) == len(r.rdbs) })
+	return lease
+}
+
+// onLinks changes the network to every node.
+func (r *nodes) onLinks(change func(*netfault.Network)) {
+	for _, link := range r.links {
+		change(link)
+	}
 }
 
 // count returns on how many nodes key has a value; an empty value means no key. Nodes

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
+	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -17,14 +18,11 @@ func TestAFreeRedlockTakesTwoCommandsANode(t *testing.T) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
 		r.resetStats()
-		lease := r.lock(q.Redlock("orders", lock.Options{}))
-		r.must(lease.Unlock(ctx))
+		r.must(pass(q.Redlock("orders", lock.Options{})))
 		for i := range r.rdbs {
 			r.until("the release on all nodes", func() bool { return strings.Contains(r.stats(i), "cmdstat_del:calls=1,") })
 			for command, want := range map[string]string{"set": "calls=1,", "evalsha": "calls=1,"} {
-				if stats := r.stats(i); !strings.Contains(stats, "cmdstat_"+command+":"+want) {
-					r.Errorf("node %d: %s: want %s in\n%s", i, command, want, stats)
-				}
+				check.Contains(r, r.stats(i), "cmdstat_"+command+":"+want, "node %d: %s", i, command)
 			}
 		}
 	})
@@ -35,20 +33,17 @@ func TestARefusedRedlockNamesTheHolder(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
-		lease := r.lock(q.Redlock("orders", lock.Options{}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{}))
 		r.resetStats()
 		var held *lock.HeldError
-		if _, err := q.As("other").Redlock("orders", lock.Options{}).TryLock(ctx); !errors.As(err, &held) || held.Token != lease.Token() || held.TTL <= 0 {
-			r.Errorf("got %v, want the holder", err)
-		}
+		_, err := q.As("other").Redlock("orders", lock.Options{}).TryLock(ctx)
+		check.True(r, errors.As(err, &held) && held.Token == lease.Token() && held.TTL > 0, "got %v, want the holder", err)
 		for i, want := range []string{"cmdstat_set:calls=2,", "cmdstat_evalsha:calls=1,", "cmdstat_evalsha:calls=1,"} {
 			r.until(want, func() bool { return strings.Contains(r.stats(i), want) })
 		}
 		for i := range r.rdbs[1:] {
-			if stats := r.stats(i + 1); strings.Contains(stats, "cmdstat_set") {
-				r.Errorf("node %d was asked for the lock:\n%s", i+1, stats)
-			}
+			stats := r.stats(i + 1)
+			check.False(r, strings.Contains(stats, "cmdstat_set"), "node %d was asked for the lock:\n%s", i+1, stats)
 		}
 	})
 }
@@ -64,8 +59,7 @@ func (r *nodes) resetStats() {
 // stats returns the commands that a node has executed.
 func (r *nodes) stats(node int) string {
 	r.Helper()
-	info := check.Must(r.rdbs[node].Info(ctx, "commandstats").Result())(r)
-	return info
+	return check.Must(r.rdbs[node].Info(ctx, "commandstats").Result())(r)
 }
 
 // A free lock is acquired without a script, but released by one.
@@ -90,15 +84,11 @@ func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
 		for range 10 {
-			for _, link := range r.links {
-				link.FreezeReplies()
-			}
+			r.onLinks((*netfault.Network).FreezeReplies)
 			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			_, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(short)
 			cancel()
-			if err == nil {
-				r.Fatal("got a lock from nodes that do not answer")
-			}
+			check.Require(r, err != nil, "got a lock from nodes that do not answer")
 			for _, link := range r.links {
 				link.Cut()
 				link.Thaw()
@@ -112,8 +102,7 @@ func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: 20 * time.Millisecond})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.freeze(3, 4)
 		r.must(lease.Unlock(ctx))
 		time.AfterFunc(100*time.Millisecond, func() { r.resume(3, 4) }) // their time-out has passed long ago

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
+	"locktop/internal/netfault"
 	"locktop/internal/testtier"
 	"locktop/lock"
 )
@@ -33,14 +34,11 @@ func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing
 		began := time.Now()
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 10 * time.Second}))
 		took := time.Since(began)
-		if took < r.nodeTimeout() {
-			r.Fatalf("took %v: the frozen node was not asked", took)
-		}
+		check.Require(r, took >= r.nodeTimeout(), "took %v: the frozen node was not asked", took)
 		check.AtLeast(r, r.countOf([]int{1, 2, 3, 4}, "orders", lease.Token()), 3, "nodes with the token")
 		latest := began.Add(10*time.Second - drift(10*time.Second) + took - r.nodeTimeout())
-		if d := lease.Deadline(); d.After(latest) {
-			r.Errorf("the lease ends %v after the first request", d.Sub(began))
-		}
+		d := lease.Deadline()
+		check.False(r, d.After(latest), "the lease ends %v after the first request", d.Sub(began))
 		r.must(lease.Unlock(ctx))
 		r.resume(0)
 		r.until("the release on all nodes", func() bool { return r.count("orders", "") == 5 })
@@ -116,9 +114,7 @@ func TestAnOutageIsNotContention(t *testing.T) {
 		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
 		r.down(0, 1, 2)
 		_, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{}).Lock(ctx)
-		if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrNoQuorum alone", err)
-		}
+		check.True(r, errors.Is(err, lock.ErrNoQuorum) && !errors.Is(err, lock.ErrHeld), "got %v, want ErrNoQuorum alone", err)
 	})
 }
 
@@ -134,9 +130,8 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 				r.freeze(pair...)
 				began := time.Now()
 				lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
-				if took := time.Since(began); r.tooLate(took, 3*r.nodeTimeout()) {
-					r.Errorf("%v frozen, warm %v: Lock took %v", pair, warm, took)
-				}
+				took := time.Since(began)
+				check.False(r, r.tooLate(took, 3*r.nodeTimeout()), "%v frozen, warm %v: Lock took %v", pair, warm, took)
 				began = time.Now()
 				r.must(lease.Unlock(ctx))
 				if took := time.Since(began); r.tooLate(took, r.nodeTimeout()) {
@@ -153,14 +148,12 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 	nodesOnBothLong(t, 5, "it waits for the time limits of frozen nodes", func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.freeze(0, 1, 2)
 		began := time.Now()
 		err := lease.Unlock(ctx)
-		if took := time.Since(began); r.tooLate(took, 2*r.nodeTimeout()) {
-			r.Errorf("Unlock took %v", took)
-		}
+		took := time.Since(began)
+		check.False(r, r.tooLate(took, 2*r.nodeTimeout()), "Unlock took %v", took)
 		check.ErrorIs(r, err, lock.ErrNoQuorum)
 		r.resume(0, 1, 2)
 		r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
@@ -181,16 +174,12 @@ func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 		for range 3 {
 			began := time.Now()
 			_, err = m.Lock(ctx)
-			if took := time.Since(began); tooLate(took, 3*r.nodeTimeout()) {
-				r.Errorf("it took %v to notice", took)
-			}
-			if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
-				r.Fatalf("got %v, want ErrNoQuorum", err)
-			}
+			took := time.Since(began)
+			check.False(r, tooLate(took, 3*r.nodeTimeout()), "it took %v to notice", took)
+			check.Require(r, errors.Is(err, lock.ErrNoQuorum) && !errors.Is(err, lock.ErrHeld), "got %v, want ErrNoQuorum", err)
 			var none *lock.NoQuorumError
-			if !errors.As(err, &none) || len(none.Votes) != 5 || none.Needed != 3 || !errors.Is(err, syscall.ECONNREFUSED) {
-				r.Errorf("the error does not tell of the nodes: %v", err)
-			}
+			check.True(r, errors.As(err, &none) && len(none.Votes) == 5 && none.Needed == 3 && errors.Is(err, syscall.ECONNREFUSED),
+				"the error does not tell of the nodes: %v", err)
 			r.until("nothing to be left", func() bool { return r.count("orders", "") == 2 })
 		}
 
@@ -225,12 +214,9 @@ func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 				r.freeze(0, 2, 4)
 				began := time.Now()
 				_, err := m.Lock(ctx)
-				if took := time.Since(began); r.tooLate(took, 4*r.nodeTimeout()) {
-					r.Errorf("it took %v to notice", took)
-				}
-				if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
-					r.Errorf("got %v, want ErrNoQuorum", err)
-				}
+				took := time.Since(began)
+				check.False(r, r.tooLate(took, 4*r.nodeTimeout()), "it took %v to notice", took)
+				check.True(r, errors.Is(err, lock.ErrNoQuorum) && !errors.Is(err, lock.ErrHeld), "got %v, want ErrNoQuorum", err)
 				if breaks {
 					time.Sleep(3 * r.nodeTimeout()) // no event tells when the last attempt gives up
 				}
@@ -250,8 +236,7 @@ func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 		for i := range tries(10) {
 			key := fmt.Sprint("orders", i)
 			r.freeze(i % 5)
-			lease := r.lock(q.Redlock(key, lock.Options{TTL: time.Minute}))
-			r.must(lease.Unlock(ctx))
+			r.must(pass(q.Redlock(key, lock.Options{TTL: time.Minute})))
 			r.resume(i % 5)
 			r.until("the orphan to go", func() bool { return r.count(key, "") == 5 })
 		}
@@ -263,18 +248,10 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		r.warm(q)
-		for _, link := range r.links {
-			link.FreezeReplies()
-		}
-		failed := make(chan error)
-		go func() {
-			_, err := q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)
-			failed <- err
-		}()
+		r.onLinks((*netfault.Network).FreezeReplies)
+		failed := inBackground(func() error { return tried(q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)) })
 		time.Sleep(989 * time.Millisecond) // TTL − 1 % − 2 ms is 988 ms
-		for _, link := range r.links {
-			link.Thaw()
-		}
+		r.onLinks((*netfault.Network).Thaw)
 		check.ErrorIs(r, <-failed, lock.ErrLost)
 		time.Sleep(time.Millisecond)
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
@@ -308,9 +285,7 @@ func TestOneOfManyThatStartAtOnceGetsARedlock(t *testing.T) {
 			}
 			close(start)
 			all.Wait()
-			if len(won) != 1 {
-				r.Fatalf("round %d: %d winners", round, len(won))
-			}
+			check.Require(r, len(won) == 1, "round %d: %d winners", round, len(won))
 			r.must((<-won).Unlock(ctx))
 		}
 	})
@@ -334,12 +309,8 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 				r.restart(2)
 
 				b, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout(), MinUptime: guard}).Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)
-				if guard > 0 && !errors.Is(err, lock.ErrNoQuorum) {
-					r.Errorf("got %v, want ErrNoQuorum: no node is an hour old", err)
-				}
-				if guard == 0 && (err != nil || !a.Valid() || !b.Valid()) {
-					r.Errorf("want two holders, got %v", err)
-				}
+				check.True(r, guard <= 0 || errors.Is(err, lock.ErrNoQuorum), "got %v, want ErrNoQuorum: no node is an hour old", err)
+				check.True(r, guard != 0 || err == nil && a.Valid() && b.Valid(), "want two holders, got %v", err)
 				if guard > 0 {
 					r.until("nothing of the second to be left", func() bool { return r.count("orders", a.Token())+r.count("orders", "") == 5 })
 				}
@@ -387,15 +358,12 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 10 * time.Second}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: 10 * time.Second}))
 		deadline := lease.Deadline()
 		r.freeze(0, 1, 2)
 
 		check.ErrorIs(r, lease.Extend(ctx, 30*time.Second), lock.ErrNoQuorum)
-		if !lease.Deadline().Equal(deadline) {
-			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
-		}
+		check.True(r, lease.Deadline().Equal(deadline), "the deadline moved by %v", lease.Deadline().Sub(deadline))
 		<-lease.Context().Done()
 		if late := time.Since(deadline); late != 0 || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
 			r.Errorf("it ended %v after its deadline: %v", late, context.Cause(lease.Context()))
@@ -426,15 +394,10 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}))
 		time.Sleep(500 * time.Millisecond)
-		for _, link := range r.links {
-			link.FreezeReplies() // the nodes extend, but their replies are lost
-		}
-		failed := make(chan error)
-		go func() { failed <- lease.Extend(ctx, 10*time.Second) }()
+		r.onLinks((*netfault.Network).FreezeReplies) // the nodes extend, but their replies are lost
+		failed := inBackground(func() error { return lease.Extend(ctx, 10*time.Second) })
 		<-lease.Context().Done()
-		for _, link := range r.links {
-			link.Thaw()
-		}
+		r.onLinks((*netfault.Network).Thaw)
 		check.ErrorIs(r, <-failed, lock.ErrLost)
 		check.False(r, lease.Valid(), "it came back to life")
 		time.Sleep(time.Millisecond)
@@ -449,9 +412,8 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		r.up()
 		time.Sleep(time.Minute)
-		if n := r.count("orders", lease.Token()); n != 5 {
-			r.Fatalf("%d copies: the node that was down was left without", n)
-		}
+		n := r.count("orders", lease.Token())
+		check.Require(r, n == 5, "%d copies: the node that was down was left without", n)
 		r.must(r.rdbs[0].FlushAll(ctx).Err())
 		r.must(r.rdbs[1].FlushAll(ctx).Err())
 		time.Sleep(2 * time.Second) // two renewals: one finds the loss, one repairs it
@@ -466,15 +428,13 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: 3 * time.Second}))
 		for _, i := range []int{0, 2, 4} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err()) // an operator deletes the lock
 		}
 		time.Sleep(time.Second + 10*time.Millisecond) // TTL/3
-		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
-			r.Errorf("valid %v, %v", lease.Valid(), context.Cause(lease.Context()))
-		}
+		check.True(r, !lease.Valid() && errors.Is(context.Cause(lease.Context()), lock.ErrLost),
+			"valid %v, %v", lease.Valid(), context.Cause(lease.Context()))
 		check.Equal(r, r.count("orders", ""), 5, "nodes without a copy")
 	})
 }
@@ -483,8 +443,7 @@ func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
-		lease := r.lock(q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}))
 		for _, i := range []int{0, 1} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
 		}
@@ -515,13 +474,11 @@ func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.kill(0, 1, 2)
 		r.restart(0, 1, 2)
-		if n := r.count("orders", lease.Token()); n != 3 {
-			r.Fatalf("%d copies came back", n)
-		}
+		n := r.count("orders", lease.Token())
+		check.Require(r, n == 3, "%d copies came back", n)
 		err := lease.Extend(ctx, time.Minute)
 		for ; errors.Is(err, lock.ErrNoQuorum); err = lease.Extend(ctx, time.Minute) {
 			time.Sleep(time.Millisecond) // connections need time to recover
@@ -551,14 +508,10 @@ func TestTheTTLOfARedlockIsThatOfAQuorum(t *testing.T) {
 			}
 			_, err := q.Redlock(key, lock.Options{}).TryLock(ctx)
 			var held *lock.HeldError
-			if !errors.As(err, &held) || held.Token != "them" {
-				r.Fatalf("got %v, want held by them", err)
-			}
+			check.Require(r, errors.As(err, &held) && held.Token == "them", "got %v, want held by them", err)
 			// All nodes were asked, or enough: the result is never more than the
 			// truth.
-			if held.TTL > c.want-drift(c.want) || held.TTL <= 0 {
-				r.Errorf("%v: %v left, want %v less drift", c.ttls, held.TTL, c.want)
-			}
+			check.True(r, held.TTL <= c.want-drift(c.want) && held.TTL > 0, "%v: %v left, want %v less drift", c.ttls, held.TTL, c.want)
 		}
 	})
 }
@@ -570,14 +523,11 @@ func TestACopyThatIsCreatedAfterTheFirstReleaseIsReleased(t *testing.T) {
 		late(r.links[0], "orders", readTimeout+time.Millisecond)
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: 2 * readTimeout})
 		r.warm(q)
-		if _, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).TryLock(ctx); !errors.Is(err, lock.ErrNoQuorum) {
-			r.Fatalf("got %v, want ErrNoQuorum", err)
-		}
+		_, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).TryLock(ctx)
+		check.Require(r, errors.Is(err, lock.ErrNoQuorum), "got %v, want ErrNoQuorum", err)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if r.count("orders", "") != 0 {
-			r.Fatal("the acquire has not arrived")
-		}
+		check.Require(r, r.count("orders", "") == 0, "the acquire has not arrived")
 		time.Sleep(time.Second)
 		check.Equal(r, r.count("orders", ""), 1, "the copy is left")
 	})
@@ -590,9 +540,7 @@ func TestAnExtendedCopyIsReleasedHoweverLateTheNodeIsBack(t *testing.T) {
 		lease := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{TTL: 10 * time.Second}))
 		r.must(lease.Extend(ctx, time.Hour))
 		r.down(0)
-		if err := lease.Unlock(ctx); err == nil {
-			r.Fatal("a release that did not reach the node succeeded")
-		}
+		check.Require(r, lease.Unlock(ctx) != nil, "a release that did not reach the node succeeded")
 		time.Sleep(time.Minute)
 		r.up()
 		time.Sleep(5 * time.Second)
@@ -603,12 +551,8 @@ func TestAnExtendedCopyIsReleasedHoweverLateTheNodeIsBack(t *testing.T) {
 // Scenario 78.
 func TestNodesMustBeDifferentServers(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
-		if _, err := lock.NewQuorum(append(r.via, r.via[0]), lock.QuorumConfig{}); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("one address twice: got %v, want ErrArgument", err)
-		}
-		if _, err := lock.NewQuorum(nil, lock.QuorumConfig{}); !errors.Is(err, lock.ErrArgument) {
-			r.Errorf("no nodes: got %v, want ErrArgument", err)
-		}
+		check.ErrorIs(r, tried(lock.NewQuorum(append(r.via, r.via[0]), lock.QuorumConfig{})), lock.ErrArgument, "one address twice")
+		check.ErrorIs(r, tried(lock.NewQuorum(nil, lock.QuorumConfig{})), lock.ErrArgument, "no nodes")
 		alias := redis.NewClient(&redis.Options{Addr: "localhost" + r.via[1].Options().Addr[len("127.0.0.1"):]})
 		defer alias.Close()
 		q := check.Must(lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}))(r)
@@ -624,8 +568,7 @@ func TestTheSecondAddressOfANodeDoesNotVote(t *testing.T) {
 		r.add("localhost"+r.via[1].Options().Addr[len("127.0.0.1"):], redis.NewDialer(&redis.Options{}))
 		orders := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
 		r.down(2)
-		lease := r.locked(orders)
-		r.must(lease.Unlock(ctx))
+		r.must(r.locked(orders).Unlock(ctx))
 		r.up()
 		r.down(0)
 		check.ErrorIs(r, tried(orders.TryLock(ctx)), lock.ErrArgument, "with the votes of one server")
@@ -679,9 +622,7 @@ func TestClocksThatJumpMatterOnceAHolderCannotSpareThem(t *testing.T) {
 					r.must(rdb.PExpire(ctx, "orders", 0).Err())
 				}
 				_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}).TryLock(ctx)
-				if free := 5 - copies + jumps; (err == nil) != (free >= 3) {
-					r.Errorf("%d copies, %d jumps: the second one got %v", copies, jumps, err)
-				}
+				check.True(r, (err == nil) == ((5-copies+jumps) >= 3), "%d copies, %d jumps: the second one got %v", copies, jumps, err)
 			})
 		}
 	}
@@ -717,9 +658,7 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 				r.must(r.rdbs[(first+step+i%2)%nodeCount].Set(ctx, "orders", "stray", time.Minute).Err())
 			}
 			lease := r.lock(locks[first])
-			if lease.Fence() <= last {
-				r.Fatalf("round %d: fence %d after %d", i, lease.Fence(), last)
-			}
+			check.Require(r, lease.Fence() > last, "round %d: fence %d after %d", i, lease.Fence(), last)
 			last = lease.Fence()
 			r.must(lease.Unlock(ctx))
 			for _, step := range []int{1, 3} {
@@ -762,29 +701,24 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 		r.must(r.rdbs[3].Set(ctx, "{orders}:fence", 5, 0).Err())
 		r.freeze(4)
 		lease := r.lock(q.Redlock("orders", lock.Options{Fence: true}))
-		if lease.Fence() != 11 {
-			r.Fatalf("fence %d, want 11", lease.Fence())
-		}
+		check.Require(r, lease.Fence() == 11, "fence %d, want 11", lease.Fence())
 		r.must(r.rdbs[4].Set(ctx, "{orders}:fence", 50, 0).Err()) // by later holders
 		r.resume(4)
 		time.Sleep(time.Millisecond)
 		// A node that is asked only after the others have answered counts up once more.
 		for i, least := range []int{11, 11, 11, 11, 51} {
-			if got, err := r.rdbs[i].Get(ctx, "{orders}:fence").Int(); got < least {
-				r.Errorf("node %d counts on from %d, %v; want at least %d", i, got, err, least)
-			}
+			got, err := r.rdbs[i].Get(ctx, "{orders}:fence").Int()
+			check.True(r, got >= least, "node %d counts on from %d, %v; want at least %d", i, got, err, least)
 		}
 	})
 }
 
 func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
-		lease := r.lock(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}))
 		for _, rdb := range r.rdbs {
-			if n := rdb.DBSize(ctx).Val(); n != 1 || lease.Fence() != 0 {
-				r.Errorf("%d keys, fence %d", n, lease.Fence())
-			}
+			n := rdb.DBSize(ctx).Val()
+			check.True(r, n == 1 && lease.Fence() == 0, "%d keys, fence %d", n, lease.Fence())
 		}
 	})
 }
@@ -796,22 +730,15 @@ func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 		r.warm(q)
 		for i := range tries(20) {
 			key := fmt.Sprint("orders", i)
-			for _, link := range r.links {
-				link.FreezeReplies()
-			}
+			r.onLinks((*netfault.Network).FreezeReplies)
 			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 			began := time.Now()
 			_, err := q.Redlock(key, lock.Options{TTL: time.Minute}).Lock(short)
 			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) {
-				r.Fatalf("got %v, want the deadline's error", err)
-			}
-			if took := time.Since(began); r.children == nil && took > 20*time.Millisecond {
-				r.Errorf("gave up after %v", took)
-			}
-			for _, link := range r.links {
-				link.Thaw()
-			}
+			check.Require(r, errors.Is(err, context.DeadlineExceeded), "got %v, want the deadline's error", err)
+			took := time.Since(began)
+			check.True(r, r.children != nil || took <= 20*time.Millisecond, "gave up after %v", took)
+			r.onLinks((*netfault.Network).Thaw)
 			r.until("the undo", func() bool { return r.count(key, "") == 5 })
 		}
 	})
@@ -822,8 +749,7 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		for range 50 {
-			lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}))
-			r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+			lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}))
 			r.must(r.rdbs[2].FlushAll(ctx).Err())
 			r.must(lease.Extend(ctx, time.Minute))
 			time.Sleep(time.Millisecond) // the third node has reported that its copy is gone
@@ -833,9 +759,7 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 			r.must(lease.Unlock(ctx))
 			r.links[2].Thaw()
 			time.Sleep(time.Millisecond)
-			if n := r.count("orders", ""); n != 3 {
-				r.Fatal("a copy stands after the release")
-			}
+			check.Require(r, r.count("orders", "") == 3, "a copy stands after the release")
 		}
 	})
 }
@@ -850,9 +774,7 @@ func TestAReleaseOnTheFirstNodeWakesAWaiter(t *testing.T) {
 			for len(waits) < 10 && !slices.Contains(waits, 0) {
 				waits = append(waits, r.handOver(holder, waiter))
 			}
-			if !slices.Contains(waits, 0) {
-				r.Errorf("after the release %s the waiter got in after %v, each time by chance", name, waits)
-			}
+			check.True(r, slices.Contains(waits, 0), "after the release %s the waiter got in after %v, each time by chance", name, waits)
 		}
 	})
 }
@@ -869,10 +791,7 @@ func TestAReleaseOfARedlockWakesOneProcess(t *testing.T) {
 		var all sync.WaitGroup
 		for range processes {
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
-			all.Go(func() {
-				lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
-				r.must(lease.Unlock(ctx))
-			})
+			all.Go(func() { r.must(pass(q.Redlock("orders", lock.Options{TTL: time.Hour}))) })
 		}
 		registered := func() int64 { return r.rdbs[0].ZCard(ctx, waitersKey).Val() }
 		r.until("all processes to register", func() bool { return registered() == processes+1 })
@@ -907,9 +826,8 @@ func TestAProcessThatComesBackToARedlockIsTheLast(t *testing.T) {
 		<-first.done
 		r.must(first.err)
 		waiting := []*await{register(1, 1), register(0, 2)}
-		if all := registered(); !strings.HasPrefix(all[1], "first~") {
-			r.Errorf("the first process has had the lock, and the order is %s", all)
-		}
+		all := registered()
+		check.True(r, strings.HasPrefix(all[1], "first~"), "the first process has had the lock, and the order is %s", all)
 		r.must(first.lease.Unlock(ctx))
 		for _, call := range waiting {
 			go func() {
@@ -932,10 +850,7 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 		var all sync.WaitGroup
 		for range processes {
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-			all.Go(func() {
-				lease := r.lock(q.Redlock("orders", lock.Options{}))
-				r.must(lease.Unlock(ctx))
-			})
+			all.Go(func() { r.must(pass(q.Redlock("orders", lock.Options{}))) })
 		}
 		r.until("all processes to register", func() bool { return r.rdbs[0].ZCard(ctx, waitersKey).Val() == processes })
 		time.Sleep(10 * time.Second) // each knows its place
@@ -948,9 +863,8 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
 		all.Wait()
-		if took := time.Since(began); took > 60*r.nodeTimeout() {
-			r.Errorf("the waiters got in after %v, want less than 60 node time-outs of %v", took, r.nodeTimeout())
-		}
+		took := time.Since(began)
+		check.True(r, took <= 60*r.nodeTimeout(), "the waiters got in after %v, want less than 60 node time-outs of %v", took, r.nodeTimeout())
 	})
 }
 
@@ -958,16 +872,11 @@ func TestRegisteredProcessesGetInWithoutTheFirstNode(t *testing.T) {
 func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
 	r.Helper()
 	lease := r.lock(holder.Redlock("orders", lock.Options{}))
-	won := make(chan *lock.Lease)
-	go func() {
-		next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-		check.ErrorIs(r, err, nil)
-		won <- next
-	}()
+	won := lockAsync(ctx, waiter.Redlock("orders", lock.Options{}))
 	time.Sleep(time.Second)
 	began := time.Now()
 	r.must(lease.Unlock(ctx))
-	next := <-won
+	next := r.won(won)
 	took := time.Since(began)
 	r.must(next.Unlock(ctx))
 	return took
@@ -977,19 +886,10 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		lease := r.lock(holder.Redlock("orders", lock.Options{TTL: time.Hour}))
-		won := make(chan *lock.Lease)
-		go func() {
-			next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
-			check.ErrorIs(r, err, nil)
-			won <- next
-		}()
+		won := lockAsync(ctx, waiter.Redlock("orders", lock.Options{}))
 		time.Sleep(time.Second) // it is subscribed, but the message is lost
 		r.freeze(0)
-		began := time.Now()
-		r.must(lease.Unlock(ctx))
-		next := <-won
-		check.AtMost(r, time.Since(began), 8*r.nodeTimeout(), "the waiter got in after")
-		r.must(next.Unlock(ctx))
+		r.passesOn(lease, won, 8*r.nodeTimeout(), "the waiter got in after")
 	})
 }
 
@@ -997,8 +897,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 func TestFailedAttemptsWakeNobody(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Hour}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Hour}))
 		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node grants the lock, and the others refuse it
 		short := r.soon(10 * time.Second)
 		var tries int
@@ -1006,12 +905,8 @@ func TestFailedAttemptsWakeNobody(t *testing.T) {
 		before := r.commands(1)
 		_, err := waiter.Redlock("orders", lock.Options{}).Lock(short)
 		tries = r.commands(1) - before
-		if !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
-			r.Errorf("got %v", err)
-		}
-		if tries > 200 { // usually about 80; waiters that wake each other make many more
-			r.Errorf("%d requests in 10 s", tries)
-		}
+		check.True(r, errors.Is(err, lock.ErrHeld) && errors.Is(err, context.DeadlineExceeded), "got %v", err)
+		check.AtMost(r, tries, 200, "requests in 10 s") // usually about 80; waiters that wake each other make many more
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -1057,8 +952,7 @@ func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 
 func TestARedlockKnowsNoReplicas(t *testing.T) {
 	nodesInBubble(t, 1, func(r *nodes) {
-		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
-		check.ErrorIs(r, err, lock.ErrArgument)
+		check.ErrorIs(r, tried(r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)), lock.ErrArgument)
 	})
 }
 
@@ -1070,9 +964,7 @@ func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 		other := q.As("billing-8")
 		_, err := other.Redlock("orders", lock.Options{}).TryLock(ctx)
 		var held *lock.HeldError
-		if !errors.As(err, &held) || held.Owner() != "billing-7" {
-			r.Errorf("got %v, want held by billing-7", err)
-		}
+		check.True(r, errors.As(err, &held) && held.Owner() == "billing-7", "got %v, want held by billing-7", err)
 		r.must(other.Close())
 		check.True(r, lease.Valid(), "closing one identity ended another's lease")
 		r.must(lease.Unlock(ctx))
@@ -1082,8 +974,7 @@ func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		lease := r.lock(q.Redlock("orders", lock.Options{TTL: time.Minute}))
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		lease := r.everywhere(q.Redlock("orders", lock.Options{TTL: time.Minute}))
 		r.freeze(0, 1)
 		r.must(q.Close())
 		check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrClosed, "cause")
@@ -1098,12 +989,10 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		m := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
-		lease := r.lock(m)
-		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		lease := r.everywhere(m)
 		for _, rdb := range r.rdbs {
-			if ok, err := rdb.SetNX(ctx, "orders", "them", time.Minute).Result(); ok || err != nil {
-				r.Errorf("they got in beside us: %v %v", ok, err)
-			}
+			ok, err := rdb.SetNX(ctx, "orders", "them", time.Minute).Result()
+			check.True(r, !ok && err == nil, "they got in beside us: %v %v", ok, err)
 		}
 		r.must(lease.Unlock(ctx))
 		r.until("the release", func() bool { return r.count("orders", "") == 3 })

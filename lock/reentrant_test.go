@@ -18,9 +18,7 @@ import (
 // count returns the number of holder's entries on the server.
 func (r *rig) count(key, holder string) int {
 	n, err := r.rdb.HGet(ctx, key, holder).Int()
-	if err != nil && err != redis.Nil {
-		r.Fatal(err)
-	}
+	check.Require(r, err == nil || err == redis.Nil, "%v", err)
 	return n
 }
 
@@ -32,31 +30,23 @@ func TestTheOwnerEntersAgainAndLeavesAsOften(t *testing.T) {
 		for want := 1; want <= 3; want++ {
 			lease := r.lock(owner)
 			leases = append(leases, lease)
-			if n := r.count("orders", lease.Token()); n != want {
-				r.Fatalf("count %d after %d entries", n, want)
-			}
+			n := r.count("orders", lease.Token())
+			check.Require(r, n == want, "count %d after %d entries", n, want)
 		}
 		for left := 2; left >= 0; left-- {
 			lease := leases[2-left]
 			r.must(lease.Unlock(ctx))
-			if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrReleased) {
-				r.Error("an unlocked entry is still valid")
-			}
-			if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrReleased) { // and gives back no other entry
-				r.Errorf("unlocking an entry twice: %v", err)
-			}
-			if n := r.count("orders", lease.Token()); n != left {
-				r.Fatalf("count %d, want %d left", n, left)
-			}
+			check.True(r, !lease.Valid() && errors.Is(context.Cause(lease.Context()), lock.ErrReleased), "an unlocked entry is still valid")
+			check.ErrorIs(r, lease.Unlock(ctx), lock.ErrReleased, "unlocking an entry twice") // and gives back no other entry
+			n := r.count("orders", lease.Token())
+			check.Require(r, n == left, "count %d, want %d left", n, left)
 			if left == 0 {
 				continue
 			}
-			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl <= 9*time.Second {
-				r.Errorf("PTTL fell to %v", ttl)
-			}
-			if last := leases[2]; !last.Valid() || last.Context().Err() != nil {
-				r.Error("another entry ended too early")
-			}
+			ttl := r.rdb.PTTL(ctx, "orders").Val()
+			check.True(r, ttl > 9*time.Second, "PTTL fell to %v", ttl)
+			last := leases[2]
+			check.True(r, last.Valid() && last.Context().Err() == nil, "another entry ended too early")
 		}
 		r.holds("orders", "")
 	})
@@ -69,9 +59,7 @@ func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
 		mine := r.lock(c.Reentrant("orders", lock.Options{}))
 		_, err := c.Reentrant("orders", lock.Options{}).TryLock(ctx)
 		var held *lock.HeldError
-		if !errors.As(err, &held) || held.Token != mine.Token() {
-			r.Errorf("got %v, want held by the first owner", err)
-		}
+		check.True(r, errors.As(err, &held) && held.Token == mine.Token(), "got %v, want held by the first owner", err)
 		check.Equal(r, r.count("orders", mine.Token()), 1, "count")
 	})
 }
@@ -84,9 +72,7 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 		second := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		check.ErrorIs(r, second.Unlock(ctx), lock.ErrLost)
-		if first.Valid() || !errors.Is(context.Cause(first.Context()), lock.ErrLost) {
-			r.Error("the first entry outlived the key")
-		}
+		check.True(r, !first.Valid() && errors.Is(context.Cause(first.Context()), lock.ErrLost), "the first entry outlived the key")
 		check.ErrorIs(r, first.Unlock(ctx), lock.ErrLost)
 		again := r.lock(owner) // begins again at 1
 		check.Equal(r, r.count("orders", again.Token()), 1, "count after a new beginning")
@@ -100,13 +86,11 @@ func TestALostReplyIsNotCountedTwice(t *testing.T) {
 		first := r.lock(owner)
 		r.link.FreezeReplies()
 		short := r.soon(time.Second)
-		if _, err := owner.Lock(short); !errors.Is(err, context.DeadlineExceeded) {
-			r.Fatalf("got %v", err)
-		}
+		_, err := owner.Lock(short)
+		check.Require(r, errors.Is(err, context.DeadlineExceeded), "got %v", err)
 		r.link.Thaw()
-		if n := r.count("orders", first.Token()); n != 2 {
-			r.Fatalf("the server did not count the unheard entry: %d", n)
-		}
+		n := r.count("orders", first.Token())
+		check.Require(r, n == 2, "the server did not count the unheard entry: %d", n)
 		second := r.lock(owner)
 		check.Equal(r, r.count("orders", first.Token()), 2, "count after two entries")
 		r.must(second.Unlock(ctx))
@@ -123,9 +107,8 @@ func TestLeavingWorksWhenMemoryIsFull(t *testing.T) {
 		second := r.lock(owner)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(second.Unlock(ctx))
-		if !first.Valid() || r.count("orders", first.Token()) != 1 {
-			r.Errorf("after leaving once: valid %v, count %d", first.Valid(), r.count("orders", first.Token()))
-		}
+		check.True(r, first.Valid() && r.count("orders", first.Token()) == 1,
+			"after leaving once: valid %v, count %d", first.Valid(), r.count("orders", first.Token()))
 		r.must(first.Unlock(ctx))
 		check.Equal(r, r.rdb.Exists(ctx, "orders").Val(), 0, "the lock is still there")
 	})
@@ -177,8 +160,7 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		_ = r.lock(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}))
-		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
-		check.ErrorIs(r, err, lock.ErrHeld)
+		check.ErrorIs(r, tried(r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)), lock.ErrHeld)
 	})
 }
 
@@ -188,9 +170,8 @@ func TestARenewedHoldKeepsAllItsEntries(t *testing.T) {
 		first := r.lock(owner)
 		second := r.lock(owner)
 		time.Sleep(time.Minute)
-		if n := r.count("orders", first.Token()); n != 2 || !first.Valid() || !second.Valid() {
-			r.Errorf("after a minute: count %d, valid %v %v", n, first.Valid(), second.Valid())
-		}
+		n := r.count("orders", first.Token())
+		check.True(r, n == 2 && first.Valid() && second.Valid(), "after a minute: count %d, valid %v %v", n, first.Valid(), second.Valid())
 		r.must(first.Unlock(ctx))
 		time.Sleep(time.Minute)
 		check.True(r, second.Valid(), "the renewal ended with the first entry")
@@ -228,9 +209,7 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 		lease := r.lock(owner)
 		check.Equal[any](r, take("request-1"), int64(0), "the common scripts got in beside us")
 		check.Equal(r, leave("request-1"), fmt.Sprint(nil, redis.Nil), "the release by another token returned")
-		if take(lease.Token()) != int64(1) || r.count("orders", lease.Token()) != 2 {
-			r.Error("the common scripts do not see our entry")
-		}
+		check.True(r, take(lease.Token()) == int64(1) && r.count("orders", lease.Token()) == 2, "the common scripts do not see our entry")
 		check.Equal(r, leave(lease.Token()), fmt.Sprint(0, nil), "leaving one of two returned")
 		r.must(lease.Unlock(ctx))
 
@@ -238,12 +217,10 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 			check.Equal[any](r, take("request-1"), int64(1), "the common scripts do not find the lock free, or theirs")
 		}
 		var held *lock.HeldError
-		if _, err := owner.TryLock(ctx); !errors.As(err, &held) || held.Token != "request-1" {
-			r.Errorf("got %v, want held by request-1", err)
-		}
-		if a, b := leave("request-1"), leave("request-1"); a != fmt.Sprint(0, nil) || b != fmt.Sprint(1, nil) {
-			r.Errorf("leaving twice returned %s and %s", a, b)
-		}
+		_, err := owner.TryLock(ctx)
+		check.True(r, errors.As(err, &held) && held.Token == "request-1", "got %v, want held by request-1", err)
+		a, b := leave("request-1"), leave("request-1")
+		check.True(r, a == fmt.Sprint(0, nil) && b == fmt.Sprint(1, nil), "leaving twice returned %s and %s", a, b)
 		lease = r.locked(owner)
 		r.must(lease.Unlock(ctx))
 	})
@@ -256,9 +233,8 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 		lost := r.lock(owner)
 		r.must(r.rdb.Del(ctx, "orders").Err()) // another client deletes the key
 		lease := r.lock(owner)
-		if lease.Token() == lost.Token() || lost.Valid() || lease.Fence() <= lost.Fence() {
-			r.Errorf("the old hold came back to life: valid %v, fence %d after %d", lost.Valid(), lease.Fence(), lost.Fence())
-		}
+		check.True(r, lease.Token() != lost.Token() && !lost.Valid() && lease.Fence() > lost.Fence(),
+			"the old hold came back to life: valid %v, fence %d after %d", lost.Valid(), lease.Fence(), lost.Fence())
 		if cause := context.Cause(lost.Context()); !errors.Is(cause, lock.ErrLost) || diary.count(lock.Lost) != 1 {
 			r.Errorf("the old lease ended with %v, with %d events of a loss", cause, diary.count(lock.Lost))
 		}
@@ -328,9 +304,8 @@ func TestEachEntryOfALostHoldCanBeUnlocked(t *testing.T) {
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		for i, lease := range leases {
 			limited, cancel := context.WithTimeout(ctx, 5*time.Second) // without it, it would wait forever
-			if err := lease.Unlock(limited); err == nil || limited.Err() != nil {
-				r.Errorf("unlocking entry %d: %v", i+1, err)
-			}
+			err := lease.Unlock(limited)
+			check.True(r, err != nil && limited.Err() == nil, "unlocking entry %d: %v", i+1, err)
 			cancel()
 		}
 	})

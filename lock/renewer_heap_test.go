@@ -3,6 +3,8 @@ package lock
 import (
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // Close also finds a hold that the renewer is handling.
@@ -12,12 +14,9 @@ func TestCloseFindsAHoldThatTheRenewerHandles(t *testing.T) {
 	now := time.Now()
 	h := &hold{base: &base{client: &Client{}}, sent: now, ttl: time.Minute, renewAt: now.Add(time.Second), slot: -1}
 	r.add(h)
-	if due, _ := r.popDue(now.Add(2 * time.Second)); len(due) != 1 || due[0] != h {
-		t.Fatalf("%d are due, want the one", len(due))
-	}
-	if all := r.all(func(*hold) bool { return true }); len(all) != 1 {
-		t.Errorf("Close finds %d holds, want the one", len(all))
-	}
+	due, _ := r.popDue(now.Add(2 * time.Second))
+	check.Require(t, len(due) == 1 && due[0] == h, "%d are due, want the one", len(due))
+	check.Equal(t, len(r.all(func(*hold) bool { return true })), 1, "holds that Close finds")
 	if due, next := r.popDue(now.Add(3 * time.Second)); len(due) != 0 || next > time.Hour {
 		t.Errorf("it is due twice; the next look is in %v", next)
 	}
@@ -26,7 +25,5 @@ func TestCloseFindsAHoldThatTheRenewerHandles(t *testing.T) {
 		t.Error("it is not due again")
 	}
 	r.remove(h)
-	if all := r.all(func(*hold) bool { return true }); len(all) != 0 {
-		t.Errorf("Close finds %d holds, want none", len(all))
-	}
+	check.Equal(t, len(r.all(func(*hold) bool { return true })), 0, "holds that Close finds")
 }

@@ -32,14 +32,11 @@ func TestADayOfRenewals(t *testing.T) {
 		minutes := testtier.Size(120, 24*60, 24*60)
 		for range minutes {
 			time.Sleep(time.Minute)
-			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 79*time.Second {
-				r.Fatalf("PTTL fell to %v", ttl)
-			}
+			ttl := r.rdb.PTTL(ctx, "orders").Val()
+			check.Require(r, ttl >= 79*time.Second, "PTTL fell to %v", ttl)
 		}
 		// Every 40 s, up to 1/20 and 1/64 early.
-		if n := diary.count(lock.Renewed); n < minutes*3/2-1 || n > minutes*3/2*100/93+1 {
-			r.Errorf("%d renewals in %d minutes", n, minutes)
-		}
+		check.Between(r, diary.count(lock.Renewed), minutes*3/2-1, minutes*3/2*100/93+1, "renewals in %d minutes", minutes)
 		check.True(r, lease.Valid(), "the lease was lost")
 		r.must(lease.Unlock(ctx))
 	})
@@ -100,9 +97,7 @@ func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if log.renewals == 0 || log.late > 0 {
-			r.Errorf("%d of %d renewals came after the unlock", log.late, log.renewals)
-		}
+		check.True(r, log.renewals != 0 && log.late <= 0, "%d of %d renewals came after the unlock", log.late, log.renewals)
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 	})
 }
@@ -178,9 +173,8 @@ func TestARenewalDuringAReleaseIsNotUndone(t *testing.T) {
 			lease := r.locked(m)
 			r.link.FreezeReplies()
 			time.Sleep(10 * time.Second)
-			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 29*time.Second {
-				r.Fatalf("no renewal is in flight: PTTL %v", ttl)
-			}
+			ttl := r.rdb.PTTL(ctx, "orders").Val()
+			check.Require(r, ttl >= 29*time.Second, "no renewal is in flight: PTTL %v", ttl)
 			released := inBackground(func() error { return release(c, lease) })
 			synctest.Wait()
 			r.holds("orders", "")
@@ -218,9 +212,8 @@ func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 			<-lease.Context().Done()
 			check.ErrorIs(r, context.Cause(lease.Context()), lock.ErrLost, "ended with")
 			check.False(r, lease.Valid(), "valid after its context ended")
-			if left := r.rdb.PTTL(ctx, "orders").Val(); left <= 0 || left > 100*time.Millisecond {
-				r.Errorf("ended %v before its key", left)
-			}
+			left := r.rdb.PTTL(ctx, "orders").Val()
+			check.True(r, left > 0 && left <= 100*time.Millisecond, "ended %v before its key", left)
 		})
 	}
 }
@@ -236,9 +229,8 @@ func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		r.link.Refuse(nil)
 		time.Sleep(5 * time.Second)
-		if !lease.Valid() || diary.count(lock.Renewed) == 0 {
-			r.Errorf("the lease did not survive an outage shorter than its TTL: %s", diary.story())
-		}
+		check.True(r, lease.Valid() && diary.count(lock.Renewed) != 0,
+			"the lease did not survive an outage shorter than its TTL: %s", diary.story())
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -256,22 +248,17 @@ func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
 			r.link.FreezeReplies()
 			time.AfterFunc(time.Second, r.link.Thaw)
 			do()
-			if took := time.Until(latest); took > 9*time.Second {
-				r.Fatalf("the reply was not late: %v left of 10 s", took)
-			}
+			took := time.Until(latest)
+			check.Require(r, took <= 9*time.Second, "the reply was not late: %v left of 10 s", took)
 			return latest
 		}
 		var lease *lock.Lease
 		latest := slowly(func() {
 			lease = r.lock(c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}))
 		})
-		if lease.Deadline().After(latest) {
-			r.Errorf("acquired until %v after the server may let go", lease.Deadline().Sub(latest))
-		}
+		check.False(r, lease.Deadline().After(latest), "acquired until %v after the server may let go", lease.Deadline().Sub(latest))
 		latest = slowly(func() { r.must(lease.Extend(ctx, 10*time.Second)) })
-		if lease.Deadline().After(latest) {
-			r.Errorf("extended until %v after the server may let go", lease.Deadline().Sub(latest))
-		}
+		check.False(r, lease.Deadline().After(latest), "extended until %v after the server may let go", lease.Deadline().Sub(latest))
 	})
 }
 
@@ -283,12 +270,10 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 		r.must(err)
 		r.must(lease.Extend(ctx, 2*time.Second)) // the server knows the script from now on
 		r.link.FreezeReplies()
-		extended := make(chan error, 1)
-		go func() { extended <- lease.Extend(ctx, time.Minute) }()
+		extended := inBackground(func() error { return lease.Extend(ctx, time.Minute) })
 		<-lease.Context().Done()
-		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
-			r.Fatalf("the server did not extend: PTTL %v", ttl)
-		}
+		ttl := r.rdb.PTTL(ctx, "orders").Val()
+		check.Require(r, ttl >= 50*time.Second, "the server did not extend: PTTL %v", ttl)
 		r.link.Thaw()
 		check.ErrorIs(r, <-extended, lock.ErrLost, "extend ended with")
 		check.False(r, lease.Valid(), "a lost lease came back to life")
@@ -334,9 +319,7 @@ func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
 		}
 		r.until("two renewals each", func() bool { return diary.count(lock.Renewed) >= 2*n })
 		for _, l := range leases {
-			if !l.Valid() {
-				r.Fatalf("%s was lost", l.Key())
-			}
+			check.Require(r, l.Valid(), "%s was lost", l.Key())
 		}
 	})
 }
@@ -394,21 +377,17 @@ func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 		r.must(r.rdb.HSet(ctx, "hash", "field", "value").Err())
 		for _, key := range []string{"held", "hash"} {
 			short, cancel := context.WithTimeout(ctx, time.Second)
-			if _, err := c.Mutex(key, o).Lock(short); err == nil {
-				r.Errorf("%s was locked", key)
-			}
+			_, err := c.Mutex(key, o).Lock(short)
+			check.True(r, err != nil, "%s was locked", key)
 			cancel()
 		}
 		r.link.FreezeReplies() // the next request is granted, but its reply is lost
 		short := r.soon(time.Second)
 		granted := make(chan bool, 1) // requested before the undo
 		time.AfterFunc(time.Second/2, func() { granted <- r.rdb.Exists(ctx, "unheard").Val() == 1 })
-		if _, err := c.Mutex("unheard", o).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
-			r.Fatalf("got %v, want the deadline's error", err)
-		}
-		if !<-granted {
-			r.Fatal("it was not granted")
-		}
+		_, err := c.Mutex("unheard", o).Lock(short)
+		check.Require(r, errors.Is(err, context.DeadlineExceeded), "got %v, want the deadline's error", err)
+		check.Require(r, <-granted, "it was not granted")
 		r.link.Thaw()
 		time.Sleep(time.Minute)
 		check.AtMost(r, diary.count(lock.Renewed), 0, "renewals")
@@ -433,15 +412,11 @@ func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
 			tries := r.extensions("orders", min(c.outage, deadline.Sub(began)))
 			check.AtLeast(r, len(tries), 3, "tries within the validity")
 			for i := 1; i < len(tries); i++ {
-				if pause := tries[i].Sub(tries[i-1]); pause > ttl/6+ttl/20+10*time.Millisecond {
-					r.Errorf("try %d came %v after the one before", i+1, pause)
-				}
+				check.AtMost(r, tries[i].Sub(tries[i-1]), ttl/6+ttl/20+10*time.Millisecond, "try %d came after the one before", i+1)
 			}
 			r.link.Thaw()
 			time.Sleep(time.Until(deadline) + 10*time.Millisecond)
-			if lease.Valid() == c.lost {
-				r.Errorf("valid is %v after the old deadline", !c.lost)
-			}
+			check.True(r, lease.Valid() != c.lost, "valid is %v after the old deadline", !c.lost)
 		})
 	}
 }
@@ -469,15 +444,12 @@ func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 			lease := r.lock(r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}))
 			r.must(r.rdb.PExpire(ctx, "orders", left).Err())
 			time.Sleep(1010 * time.Millisecond) // after the next renewal
-			if renewed := diary.count(lock.Renewed) > 0; renewed != survives || lease.Valid() != survives {
-				r.Errorf("renewed %v, valid %v; want both %v", renewed, lease.Valid(), survives)
-			}
-			if lost := diary.count(lock.Lost) > 0; lost == survives {
-				r.Errorf("lost is %v", lost)
-			}
-			if ttl := r.rdb.PTTL(ctx, "orders").Val(); survives && ttl < 2900*time.Millisecond || !survives && ttl > 0 {
-				r.Errorf("PTTL is %v", ttl)
-			}
+			renewed := diary.count(lock.Renewed) > 0
+			check.True(r, renewed == survives && lease.Valid() == survives, "renewed %v, valid %v; want both %v", renewed, lease.Valid(), survives)
+			lost := diary.count(lock.Lost) > 0
+			check.True(r, lost != survives, "lost is %v", lost)
+			ttl := r.rdb.PTTL(ctx, "orders").Val()
+			check.True(r, (!survives || ttl >= 2900*time.Millisecond) && (survives || ttl <= 0), "PTTL is %v", ttl)
 		})
 	}
 }

@@ -61,9 +61,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 2, ReplicaTimeout: 5 * time.Second}
 	for name, l := range everyKind(c, "before", o) {
-		if _, err := l.Lock(ctx); err != nil {
-			t.Errorf("%s, with two replicas: %v", name, err)
-		}
+		check.ErrorIs(t, tried(l.Lock(ctx)), nil, "%s, with two replicas", name)
 	}
 	r.must(r.nodes.Replicas()[0].Freeze())
 	o.ReplicaTimeout = 50 * time.Millisecond
@@ -72,18 +70,12 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 		r.until("the undo", func() bool { return r.rdb.Exists(ctx, "after-"+name).Val() == 0 })
 	}
 	held := r.lock(c.Mutex("waited", lock.Options{}))
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := c.As("other").Mutex("waited", o).Lock(ctx)
-		waiting <- err
-	}()
+	waiting := inBackground(func() error { return tried(c.As("other").Mutex("waited", o).Lock(ctx)) })
 	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited}:free").Val()) == 1 })
 	r.must(held.Unlock(ctx))
 	check.ErrorIs(t, <-waiting, lock.ErrNotReplicated, "after a wait")
 	o.Replicas = 1
-	if _, err := c.Mutex("enough", o).Lock(ctx); err != nil {
-		t.Errorf("one replica is enough: %v", err)
-	}
+	check.ErrorIs(t, tried(c.Mutex("enough", o).Lock(ctx)), nil, "one replica is enough")
 }
 
 // The embedded server has no replicas.
@@ -105,11 +97,7 @@ func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
 	r.must(r.nodes.Replicas()[0].Freeze())
 	m := c.Mutex("orders", lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 30 * time.Second})
 	giveUp, cancel := context.WithCancel(ctx)
-	failed := make(chan error, 1)
-	go func() {
-		_, err := m.Lock(giveUp)
-		failed <- err
-	}()
+	failed := inBackground(func() error { return tried(m.Lock(giveUp)) })
 	r.until("the wait for the replica", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
 	cancel()
 	check.ErrorIs(t, <-failed, context.Canceled)
@@ -139,9 +127,8 @@ func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
 	held := r.lock(c.Mutex("held", lock.Options{TTL: time.Minute}))
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "2").Err())
 	check.ErrorIs(t, tried(c.Mutex("orders", lock.Options{}).Lock(ctx)), lock.ErrNotReplicated, "acquire")
-	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrNotReplicated) && !(err == nil && freeScripts(r.rdb)) {
-		t.Errorf("unlock: got %v, want ErrNotReplicated", err)
-	}
+	err := held.Unlock(ctx)
+	check.True(t, errors.Is(err, lock.ErrNotReplicated) || err == nil && freeScripts(r.rdb), "unlock: got %v, want ErrNotReplicated", err)
 	r.must(r.rdb.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
 	r.until("the release to be made good", func() bool { return r.rdb.Exists(ctx, "held").Val() == 0 })
 }

@@ -45,6 +45,23 @@ func (r *rig) client(cfg lock.Config) *lock.Client {
 	return c
 }
 
+// near returns a client that does not go through the network, which the test closes at its end.
+func (r *rig) near() *lock.Client {
+	r.Helper()
+	c := check.Must(lock.New(r.rdb, lock.Config{}))(r)
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+// hear subscribes to a channel until the end of the test.
+func (r *rig) hear(channel string) *redis.PubSub {
+	r.Helper()
+	ear := r.rdb.Subscribe(ctx, channel)
+	r.Cleanup(func() { ear.Close() })
+	check.Must(ear.Receive(ctx))(r) // the confirmation
+	return ear
+}
+
 // must ends the test if err is not nil.
 func (r tester) must(err error) {
 	r.Helper()
@@ -81,30 +98,23 @@ func pass(l lock.Locker) error {
 
 // passAsync calls pass in a goroutine.
 func passAsync(l lock.Locker) <-chan error {
-	over := make(chan error, 1)
-	go func() { over <- pass(l) }()
-	return over
+	return inBackground(func() error { return pass(l) })
 }
 
 // holds checks the value that the server stores under key.
 func (r *rig) holds(key, want string) {
 	r.Helper()
 	got, err := r.rdb.Get(context.Background(), key).Result()
-	if err != nil && err != redis.Nil {
-		r.Fatal(err)
-	}
-	if got != want {
-		r.Fatalf("%q holds %q, want %q", key, got, want)
-	}
+	check.Require(r, err == nil || err == redis.Nil, "%v", err)
+	check.Require(r, got == want, "%q holds %q, want %q", key, got, want)
 }
 
 // lives checks that the server keeps a key for ttl from a moment after began.
 func (r *rig) lives(key string, ttl time.Duration, began time.Time) {
 	r.Helper()
 	left := r.rdb.PTTL(context.Background(), key).Val()
-	if passed := time.Since(began) + time.Millisecond; left > ttl || left < ttl-passed {
-		r.Errorf("PTTL of %s is %v after at most %v, want %v", key, left, passed, ttl)
-	}
+	passed := time.Since(began) + time.Millisecond
+	check.True(r, left <= ttl && left >= ttl-passed, "PTTL of %s is %v after at most %v, want %v", key, left, passed, ttl)
 }
 
 // tooLate reports whether more time has passed than a promise allows on a quiet machine. Only
@@ -242,9 +252,7 @@ func (r tester) until(what string, true func() bool) {
 	began, pause := time.Now(), time.Millisecond
 	for !true() {
 		waited := time.Since(began)
-		if waited > 30*time.Second {
-			r.Fatalf("still waiting for %s", what)
-		}
+		check.Require(r, waited <= 30*time.Second, "still waiting for %s", what)
 		if waited > 50*time.Millisecond && !r.fake {
 			pause = 10 * time.Millisecond
 		}

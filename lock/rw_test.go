@@ -54,28 +54,38 @@ func (a *await) over() bool {
 }
 
 // won waits for the lease.
-func (r *rig) won(a *await) *lock.Lease {
+func (r tester) won(a *await) *lock.Lease {
 	r.Helper()
 	<-a.done
 	r.must(a.err)
 	return a.lease
 }
 
-// refused checks that a lock is held.
-func (r *rig) refused(l lock.Locker) {
+// passesOn releases a lease and checks how long after it a call of Lock has the lock. On a real
+// server most has half a second more. Then the lock is free.
+func (r tester) passesOn(lease *lock.Lease, next *await, most time.Duration, what ...any) {
 	r.Helper()
-	if lease, err := l.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-		r.Errorf("got %v, %v, want ErrHeld", lease, err)
+	released := time.Now()
+	r.must(lease.Unlock(ctx))
+	lease = r.won(next)
+	if took := time.Since(released); r.fake || tooLate(took, most+500*time.Millisecond) {
+		check.AtMost(r, took, most, what...)
 	}
+	r.must(lease.Unlock(ctx))
+}
+
+// refused checks that a lock is held.
+func (r tester) refused(l lock.Locker) {
+	r.Helper()
+	lease, err := l.TryLock(ctx)
+	check.True(r, errors.Is(err, lock.ErrHeld), "got %v, %v, want ErrHeld", lease, err)
 }
 
 // field returns a field of the lock's hash; "" if it does not exist.
 func (r *rig) field(key, field string) string {
 	r.Helper()
 	v, err := r.rdb.HGet(ctx, key, field).Result()
-	if err != nil && err != redis.Nil {
-		r.Fatal(err)
-	}
+	check.Require(r, err == nil || err == redis.Nil, "%v", err)
 	return v
 }
 
@@ -88,9 +98,8 @@ func (r *rig) claimed(key string) {
 // gone checks that no keys of a lock remain.
 func (r *rig) gone(key string) {
 	r.Helper()
-	if all := r.rdb.HGetAll(ctx, key).Val(); len(all) > 0 {
-		r.Errorf("left behind: %v", all)
-	}
+	all := r.rdb.HGetAll(ctx, key).Val()
+	check.True(r, len(all) == 0, "left behind: %v", all)
 }
 
 // Scenario 24.
@@ -103,15 +112,12 @@ func TestAWriterEntersWhenTheLastReaderHasLeft(t *testing.T) {
 		r.claimed("prices")
 		r.must(first.Unlock(ctx))
 		r.refused(c.RW("prices", lock.Options{}).Writer())
-		if writer.over() || r.field("prices", "w") != "" {
-			r.Fatal("the writer did not wait for the second reader")
-		}
+		check.Require(r, !writer.over() && r.field("prices", "w") == "", "the writer did not wait for the second reader")
 		began := time.Now()
 		r.must(second.Unlock(ctx))
 		lease := r.won(writer)
-		if took := time.Since(began); r.fake && took > 0 {
-			r.Errorf("the writer entered %v after the last reader left", took)
-		}
+		took := time.Since(began)
+		check.True(r, !r.fake || took <= 0, "the writer entered %v after the last reader left", took)
 		r.refused(c.RW("prices", lock.Options{}).Reader())
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		r.must(lease.Unlock(ctx))
@@ -135,9 +141,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 		short := r.soon(10 * time.Second)
 		again := check.Must(inside.Reader().Lock(short))(r)
 		r.must(again.Unlock(ctx))
-		if writer.over() || late.over() {
-			r.Fatal("another client acquired the lock beside the first reader")
-		}
+		check.Require(r, !writer.over() && !late.over(), "another client acquired the lock beside the first reader")
 		r.must(first.Unlock(ctx))
 		lease := r.won(writer)
 		check.False(r, late.over(), "a reader that came later went first")
@@ -150,8 +154,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 // Scenario 26: the process of the waiting writer dies.
 func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		first := r.locked(near.RW("prices", lock.Options{}).Reader())
 		doomed, kill := context.WithCancel(ctx)
 		writer := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
@@ -161,9 +164,7 @@ func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 		r.link.Freeze()
 		began := time.Now()
 		second := r.lock(near.RW("prices", lock.Options{}).Reader())
-		if took := time.Since(began); took < 500*time.Millisecond || took > 760*time.Millisecond {
-			r.Errorf("a reader waited %v for a dead writer, want what was left of 0.75 s", took)
-		}
+		check.Between(r, time.Since(began), 500*time.Millisecond, 760*time.Millisecond, "a reader waited for a dead writer")
 		kill()
 		<-writer.done
 		r.must(first.Unlock(ctx))
@@ -182,9 +183,7 @@ func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
 		second := r.lock(c.RW("prices", lock.Options{}).Reader())
 		check.Equal(r, time.Since(began), 5*time.Second, "the reader entered after, the writer gave up after 5 s")
 		<-writer.done
-		if !errors.Is(writer.err, context.DeadlineExceeded) || !errors.Is(writer.err, lock.ErrHeld) {
-			r.Errorf("the writer got %v", writer.err)
-		}
+		check.True(r, errors.Is(writer.err, context.DeadlineExceeded) && errors.Is(writer.err, lock.ErrHeld), "the writer got %v", writer.err)
 		r.must(first.Unlock(ctx))
 		r.must(second.Unlock(ctx))
 		r.gone("prices")
@@ -206,9 +205,7 @@ func TestAWriterWaitsForTheReaderWhoStaysLongest(t *testing.T) {
 			time.Sleep(time.Second)
 			r.must(second.Unlock(ctx))
 			time.Sleep(4 * time.Second)
-			if writer.over() {
-				r.Fatal("the writer did not wait for the first reader")
-			}
+			check.Require(r, !writer.over(), "the writer did not wait for the first reader")
 			if c.unlocks {
 				r.must(first.Unlock(ctx))
 			}
@@ -239,9 +236,7 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		lease := r.lock(c.RW("prices", lock.Options{}).Writer())
-		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond {
-			r.Errorf("the writer entered after %v, the dead reader's TTL was 2 s", took)
-		}
+		check.Between(r, time.Since(began), 2*time.Second, 2010*time.Millisecond, "the writer entered after, the dead reader's TTL was 2 s")
 		r.must(lease.Unlock(ctx))
 		live.Wait()
 	})
@@ -263,9 +258,7 @@ func TestAWriterCountsOnTheReadersWhoAreLeft(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		lease := r.lock(r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
-		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond {
-			r.Errorf("the writer entered after %v, the dead readers' TTL was 2 s", took)
-		}
+		check.Between(r, time.Since(began), 2*time.Second, 2010*time.Millisecond, "the writer entered after, the dead readers' TTL was 2 s")
 		r.must(lease.Unlock(ctx))
 	})
 }
@@ -276,8 +269,7 @@ func TestAReadersExpiryIsItsOwn(t *testing.T) {
 		c := r.client(lock.Config{})
 		r.locked(c.RW("prices", fixed(4*time.Second)).Reader())
 		time.Sleep(3 * time.Second)
-		second := r.locked(c.RW("prices", fixed(time.Minute)).Reader())
-		r.must(second.Unlock(ctx))
+		r.must(r.locked(c.RW("prices", fixed(time.Minute)).Reader()).Unlock(ctx))
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		time.Sleep(2 * time.Second)
 		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Unlock(ctx))
@@ -333,9 +325,8 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 		for i, owner := range owners {
 			began := time.Now()
 			check.ErrorIs(r, tried(owner.Writer().Lock(short)), lock.ErrUpgrade)
-			if took := time.Since(began); r.fake && took > 0 {
-				r.Errorf("it took %v to say so", took)
-			}
+			took := time.Since(began)
+			check.True(r, !r.fake || took <= 0, "it took %v to say so", took)
 			check.True(r, reads[i].Valid(), "the read lease ended")
 		}
 		check.Equal(r, r.field("prices", "q"), "", "a claim was left")
@@ -356,14 +347,11 @@ func TestAReaderLeavesAsOftenAsItEntered(t *testing.T) {
 		r.claimed("prices")
 		for left := 2; left > 0; left-- {
 			r.must(leases[left].Unlock(ctx))
-			if got := r.field("prices", "r:"+leases[0].Token()); !strings.HasPrefix(got, fmt.Sprint(left, ":")) {
-				r.Errorf("the reader is stored as %q, want %d entries", got, left)
-			}
+			got := r.field("prices", "r:"+leases[0].Token())
+			check.True(r, strings.HasPrefix(got, fmt.Sprint(left, ":")), "the reader is stored as %q, want %d entries", got, left)
 			r.refused(c.RW("prices", lock.Options{}).Writer())
 		}
-		if writer.over() {
-			r.Fatal("the writer did not wait for the last entry")
-		}
+		check.Require(r, !writer.over(), "the writer did not wait for the last entry")
 		r.must(leases[0].Unlock(ctx))
 		lease := r.won(writer)
 		if n := r.rdb.HLen(ctx, "prices").Val(); n != 2 { // the version, the writer
@@ -384,20 +372,17 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 			p.HSet(ctx, "prices", fmt.Sprint("r:crashed~", i), "1:1763683200000")
 		}
 		p.PExpire(ctx, "prices", time.Hour)
-		_, err := p.Exec(ctx)
-		r.must(err)
+		check.Must(p.Exec(ctx))(r)
 
 		reply, err := r.rdb.Eval(ctx, source(r, "waiters_common.lua", "waiters_acquire.lua", "waiters_release.lua", "rw_common.lua", "rw_next.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
 		r.must(err)
 		check.Equal(r, fmt.Sprint(reply), "[ 0]", "an attempt that could not finish returned")
-		if left := r.rdb.HLen(ctx, "prices").Val(); left != 1+dead-100 {
-			r.Errorf("%d of %d readers left after one attempt", left-1, dead)
-		}
+		left := r.rdb.HLen(ctx, "prices").Val()
+		check.True(r, left == 1+dead-100, "%d of %d readers left after one attempt", left-1, dead)
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		lease := r.locked(r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
-		if n := r.rdb.HLen(ctx, "prices").Val(); n != 2 {
-			r.Errorf("%d fields beside the writer", n-2)
-		}
+		n := r.rdb.HLen(ctx, "prices").Val()
+		check.True(r, n == 2, "%d fields beside the writer", n-2)
 		for line := range strings.Lines(r.rdb.Info(ctx, "commandstats").Val()) {
 			if strings.HasPrefix(line, "cmdstat_eval") {
 				r.Log(strings.TrimSpace(line))
@@ -442,15 +427,13 @@ func TestARenewalProlongsOneReaderOnly(t *testing.T) {
 		first := r.locked(c.RW("prices", fixed(10*time.Second)).Reader())
 		second := r.locked(c.RW("prices", fixed(20*time.Second)).Reader())
 		third := r.locked(c.RW("prices", fixed(time.Second)).Reader())
-		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 19*time.Second {
-			r.Errorf("the key ends after %v since a third reader came, before the second is over", ttl)
-		}
+		ttl := r.rdb.PTTL(ctx, "prices").Val()
+		check.True(r, ttl >= 19*time.Second, "the key ends after %v since a third reader came, before the second is over", ttl)
 		r.must(third.Unlock(ctx))
 		mine, others := r.field("prices", "r:"+first.Token()), r.field("prices", "r:"+second.Token())
 		r.must(first.Extend(ctx, time.Minute))
-		if got := r.field("prices", "r:"+first.Token()); got <= mine {
-			r.Errorf("from %q to %q by an extension", mine, got)
-		}
+		got := r.field("prices", "r:"+first.Token())
+		check.True(r, got > mine, "from %q to %q by an extension", mine, got)
 		check.Equal(r, r.field("prices", "r:"+second.Token()), others, "the other reader")
 		check.AtLeast(r, r.rdb.PTTL(ctx, "prices").Val(), 59*time.Second, "the key must not end before its last reader: it ends after")
 		r.must(first.Extend(ctx, time.Second)) // shorter: the key remains for the other
@@ -560,9 +543,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 		r.must(all.Wait())
 		check.AtMost(r, section.overlaps.Load(), 0, "writers beside a writer")
 		check.AtMost(r, section.intruded.Load(), 0, "readers beside a writer")
-		if section.together.Load() == 0 {
-			r.Error("never two readers at once")
-		}
+		check.True(r, section.together.Load() != 0, "never two readers at once")
 		r.until("nothing to be left", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
 	})
 }
@@ -606,9 +587,7 @@ func TestAMassOfReadersHoldsTogether(t *testing.T) {
 		writer := lockAsync(ctx, c.RW("prices", lock.Options{TTL: time.Minute}).Writer())
 		r.claimed("prices")
 		for _, lease := range leases {
-			if writer.over() {
-				r.Fatal("the writer entered beside readers")
-			}
+			check.Require(r, !writer.over(), "the writer entered beside readers")
 			r.must(lease.Unlock(ctx))
 		}
 		r.must(r.won(writer).Unlock(ctx))
@@ -636,17 +615,14 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 		for _, call := range kept {
 			leases = append(leases, r.won(call)) // all of them before the first leaves
 		}
-		if took := time.Since(began); took > 0 || next.over() {
-			r.Errorf("the readers were let in after %v, the next writer: %v", took, next.over())
-		}
+		took := time.Since(began)
+		check.True(r, took <= 0 && !next.over(), "the readers were let in after %v, the next writer: %v", took, next.over())
 		time.Sleep(time.Millisecond)
 		r.refused(c.RW("prices", lock.Options{}).Reader())
 		late := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
 		time.Sleep(10 * time.Second)
 		for _, lease := range leases {
-			if late.over() || next.over() {
-				r.Fatal("another client acquired the lock beside the readers that were kept waiting")
-			}
+			check.Require(r, !late.over() && !next.over(), "another client acquired the lock beside the readers that were kept waiting")
 			r.must(lease.Unlock(ctx))
 		}
 		lease := r.won(next)
@@ -723,9 +699,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 				r.Errorf("round %d: %v", i, err)
 				break
 			}
-			if took := time.Since(began); took > 25*time.Millisecond {
-				r.Errorf("round %d: the writer waited %v for readers that stay 20 ms", i, took)
-			}
+			check.AtMost(r, time.Since(began), 25*time.Millisecond, "round %d: the writer waited for readers that stay 20 ms", i)
 			r.must(lease.Unlock(ctx))
 		}
 		close(stop)
@@ -773,9 +747,7 @@ func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
 		patient := lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
 		<-fickle.done
 		time.Sleep(time.Millisecond)
-		if r.field("prices", "q") == "" {
-			r.Error("no writer claims to be next although one waits")
-		}
+		check.True(r, r.field("prices", "q") != "", "no writer claims to be next although one waits")
 		r.must(read.Unlock(ctx))
 		r.must(r.won(patient).Unlock(ctx))
 	})
@@ -808,8 +780,7 @@ func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 // takes over the claim.
 func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		read := r.locked(near.RW("prices", lock.Options{}).Reader())
 		next := lockAsync(ctx, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
@@ -819,9 +790,7 @@ func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 		fickle := lockAsync(short, near.RW("prices", lock.Options{}).Writer())
 		<-fickle.done
 		time.Sleep(time.Millisecond)
-		if r.field("prices", "q") == "" {
-			r.Error("a writer that gave up took another's claim along")
-		}
+		check.True(r, r.field("prices", "q") != "", "a writer that gave up took another's claim along")
 		r.must(read.Unlock(ctx))
 		r.refused(near.RW("prices", lock.Options{}).Writer())
 		r.refused(near.RW("prices", lock.Options{}).Reader())
@@ -868,13 +837,9 @@ func TestAReaderThatWasRefusedJustBeforeGoesFirst(t *testing.T) {
 				r.must(write.Unlock(ctx))
 				for _, reader := range reading {
 					synctest.Wait()
-					if !reader.over() {
-						r.Fatalf("refused %v before, %d behind it: a reader still waits", before, late)
-					}
+					check.Require(r, reader.over(), "refused %v before, %d behind it: a reader still waits", before, late)
 				}
-				if delay := time.Since(released); delay > 0 {
-					r.Errorf("refused %v before, %d behind it: the readers got in after %v, want at once", before, late, delay)
-				}
+				check.AtMost(r, time.Since(released), 0, "refused %v before, %d behind it: the readers got in after", before, late)
 				for _, reader := range reading {
 					r.must(r.won(reader).Unlock(ctx))
 				}
@@ -887,8 +852,7 @@ func TestAReaderThatWasRefusedJustBeforeGoesFirst(t *testing.T) {
 // Readers that died while they waited cost the next writer 0.1 s.
 func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-		defer near.Close()
+		near := r.near()
 		write := r.locked(near.RW("prices", lock.Options{}).Writer())
 		doomed, kill := context.WithCancel(ctx)
 		reader := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Reader())
@@ -911,8 +875,7 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 	for name, finder := range map[string]string{"found by the next writer": "writer", "found by a reader": "reader"} {
 		sub(t, name, inBubble, func(r *rig) {
-			near := check.Must(lock.New(r.rdb, lock.Config{}))(r) // not through the proxy
-			defer near.Close()
+			near := r.near()
 			began := time.Now()
 			r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
 			clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
@@ -966,11 +929,8 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		}
 		for key, field := range map[string]string{"prices": "r:" + leases[0].Token(), "stock": "w"} {
 			var count, deadline int64
-			_, err := fmt.Sscanf(r.field(key, field), "%d:%d", &count, &deadline)
-			r.must(err)
-			if left := time.Until(time.UnixMilli(deadline)); left < 59*time.Minute {
-				r.Errorf("%s: %v left after an extension by an hour", key, left)
-			}
+			check.Must(fmt.Sscanf(r.field(key, field), "%d:%d", &count, &deadline))(r)
+			check.AtLeast(r, time.Until(time.UnixMilli(deadline)), 59*time.Minute, "%s: left after an extension by an hour", key)
 		}
 		for _, lease := range leases {
 			r.must(lease.Unlock(ctx))
@@ -979,8 +939,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 		<-waiting.done // it has survived the outage
 		r.must(waiting.err)
 		r.must(waiting.lease.Unlock(ctx))
-		lease := r.lock(c.RW("stock", lock.Options{}).Writer())
-		r.must(lease.Unlock(ctx))
+		r.must(pass(c.RW("stock", lock.Options{}).Writer()))
 		r.gone("prices")
 		r.gone("stock")
 	})
@@ -1016,9 +975,7 @@ func TestEnteringALostHoldTakesANewOne(t *testing.T) {
 			lost := r.locked(side(owner))
 			r.must(r.rdb.Del(ctx, "prices").Err())
 			lease := r.locked(side(owner))
-			if lease.Token() == lost.Token() || lost.Valid() {
-				r.Error("the old hold came back to life")
-			}
+			check.True(r, lease.Token() != lost.Token() && !lost.Valid(), "the old hold came back to life")
 			check.ErrorIs(r, context.Cause(lost.Context()), lock.ErrLost, "the old lease ended with")
 			r.must(lease.Unlock(ctx))
 			r.gone("prices")
@@ -1037,9 +994,8 @@ func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
 			r.must(read.Unlock(ctx))
 			write := r.locked(rw.Writer())
 			again := r.locked(rw.Writer())
-			if write.Fence() != want+1 || again.Fence() != want+1 {
-				r.Errorf("the writer's fences are %d and %d, want %d", write.Fence(), again.Fence(), want+1)
-			}
+			check.True(r, write.Fence() == want+1 && again.Fence() == want+1,
+				"the writer's fences are %d and %d, want %d", write.Fence(), again.Fence(), want+1)
 			r.must(again.Unlock(ctx))
 			r.must(write.Unlock(ctx))
 		}

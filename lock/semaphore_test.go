@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,25 +59,21 @@ func TestASemaphoreHasAsManyHoldersAsItsLimit(t *testing.T) {
 		leases := append(r.acquired(c.Semaphore("orders", 3, o), 2), r.locked(other.Semaphore("orders", 3, o)))
 		var held *lock.HeldError
 		_, err := other.Semaphore("orders", 3, o).TryLock(ctx)
-		if !errors.As(err, &held) || held.Token != leases[0].Token() || held.TTL <= 9*time.Second || held.TTL > 10*time.Second {
-			r.Errorf("got %v, want the permit with the nearest deadline", err)
-		}
+		check.True(r, errors.As(err, &held) && held.Token == leases[0].Token() && held.TTL > 9*time.Second && held.TTL <= 10*time.Second,
+			"got %v, want the permit with the nearest deadline", err)
 		if holder, err := c.Semaphore("orders", 3, o).Holder(ctx); err != nil || holder.Token != leases[0].Token() {
 			r.Errorf("the holder is %v, %v", holder, err)
 		}
 		for i, lease := range leases {
 			check.Equal(r, lease.Fence(), int64(i)+1, "permit %d has the fence", i+1)
 		}
-		if members := r.rdb.ZRange(ctx, "orders", 0, -1).Val(); len(members) != 4 || members[3] != "limit:3" {
-			r.Errorf("the key has %q", members)
-		}
+		members := r.rdb.ZRange(ctx, "orders", 0, -1).Val()
+		check.True(r, len(members) == 4 && members[3] == "limit:3", "the key has %q", members)
 		r.must(leases[1].Unlock(ctx))
 		leases[1] = r.locked(other.Semaphore("orders", 3, o))
 		r.refused(c.Semaphore("orders", 3, o))
 		r.unlockAll(leases...)
-		if keys := r.rdb.Keys(ctx, "*").Val(); !slices.Equal(keys, []string{"{orders}:fence"}) {
-			r.Errorf("the server has %q", keys)
-		}
+		check.DeepEqual(r, r.rdb.Keys(ctx, "*").Val(), []string{"{orders}:fence"}, "the server has")
 	})
 }
 
@@ -130,9 +125,7 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 				})
 				check.AtMost(r, r.acquires()-before, 10, "attempts for 3 permits and %d waiting processes", processes)
 				for i, w := range waits { // a look by another one may come first, except right after it has registered
-					if r.fake && name != "expiries" && w.over() != (i < 3) {
-						r.Errorf("process %d: it has a permit: %v", i, w.over())
-					}
+					check.True(r, !r.fake || name == "expiries" || w.over() == (i < 3), "process %d: it has a permit: %v", i, w.over())
 				}
 				cancel()
 				var won []*lock.Lease
@@ -175,9 +168,8 @@ func TestAForeignZsetIsNotASemaphore(t *testing.T) {
 		for _, err := range []error{tried(s.TryLock(ctx)), tried(s.Lock(ctx)), s.SetLimit(ctx, 2)} {
 			check.ErrorIs(r, err, lock.ErrWrongType)
 		}
-		if n := r.rdb.ZCard(ctx, "orders").Val(); n != 2 || r.keys() != 1 {
-			r.Errorf("the zset has %d members of 2, and there are %d keys", n, r.keys())
-		}
+		n := r.rdb.ZCard(ctx, "orders").Val()
+		check.True(r, n == 2 && r.keys() == 1, "the zset has %d members of 2, and there are %d keys", n, r.keys())
 	})
 }
 
@@ -194,12 +186,8 @@ func TestADeadHolderCostsOnePermitForItsOwnTTL(t *testing.T) {
 		link.Freeze()
 		died := time.Now()
 		lease := r.won(lockAsync(ctx, next.Semaphore("orders", 2, lock.Options{TTL: time.Minute})))
-		if took := time.Since(died); took < 20*time.Second || took > 20*time.Second+5*time.Millisecond {
-			r.Errorf("the permit of the dead holder was free after %v, want 20 s", took)
-		}
-		if lost.Valid() || !kept.Valid() {
-			r.Errorf("the dead holder is valid: %v, the other one: %v", lost.Valid(), kept.Valid())
-		}
+		check.Between(r, time.Since(died), 20*time.Second, 20*time.Second+5*time.Millisecond, "the permit of the dead holder was free after")
+		check.True(r, !lost.Valid() && kept.Valid(), "the dead holder is valid: %v, the other one: %v", lost.Valid(), kept.Valid())
 		r.refused(next.Semaphore("orders", 2, lock.Options{}))
 		r.must(kept.Unlock(ctx))
 		r.must(lease.Unlock(ctx))
@@ -234,9 +222,7 @@ func TestTheNextWaiterOfAProcessKnowsTheNearestDeadline(t *testing.T) {
 		time.Sleep(18*time.Second + 500*time.Millisecond)
 		r.must(kept.Unlock(ctx))
 		leases := []*lock.Lease{r.won(first), r.won(second)}
-		if took := time.Since(died); took > 20*time.Second+5*time.Millisecond {
-			r.Errorf("the permit of the dead holder was free after %v, want 20 s", took)
-		}
+		check.AtMost(r, time.Since(died), 20*time.Second+5*time.Millisecond, "the permit of the dead holder was free after")
 		r.unlockAll(leases...)
 	})
 }
@@ -329,9 +315,7 @@ func TestARenewalDoesNotRaceTheReleaseOfAPermit(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if d.count(lock.Renewed) == 0 || d.count(lock.Lost) > 0 {
-			r.Errorf("%d renewals, %d losses", d.count(lock.Renewed), d.count(lock.Lost))
-		}
+		check.True(r, d.count(lock.Renewed) != 0 && d.count(lock.Lost) <= 0, "%d renewals, %d losses", d.count(lock.Renewed), d.count(lock.Lost))
 		check.Equal(r, r.keys(), 0, "keys left")
 	})
 }
@@ -389,21 +373,17 @@ func TestTheStoredLimitCounts(t *testing.T) {
 		s, other := a.Semaphore("orders", 4, lock.Options{}), b.Semaphore("orders", 9, lock.Options{})
 		held := r.acquired(s, 4)
 		r.must(other.SetLimit(ctx, 2))
-		if last := r.rdb.ZRange(ctx, "orders", -1, -1).Val(); last[0] != "limit:2" {
-			r.Errorf("the key shows %q", last)
-		}
+		last := r.rdb.ZRange(ctx, "orders", -1, -1).Val()
+		check.True(r, last[0] == "limit:2", "the key shows %q", last)
 		waits := []*await{lockAsync(ctx, other)}
 		r.registered(1) // first, so that it is not the process of the holders whom a release would wake
 		waits = append(waits, lockAsync(ctx, s))
 		r.registered(2)
 		ear := r.rdb.PSubscribe(ctx, "{orders}:free:*")
 		defer ear.Close()
-		_, err := ear.Receive(ctx)
-		r.must(err)
+		check.Must(ear.Receive(ctx))(r)
 		for i, lease := range held {
-			if waits[0].over() || waits[1].over() {
-				r.Errorf("a waiter got in after %d of 4 holders have left", i)
-			}
+			check.True(r, !waits[0].over() && !waits[1].over(), "a waiter got in after %d of 4 holders have left", i)
 			check.True(r, lease.Valid(), "a permit was taken away")
 			if i > 0 { // the release before has woken no process
 				r.must(r.rdb.Publish(ctx, "{orders}:free:end", "end").Err())
@@ -435,9 +415,7 @@ func (r *rig) counts(s *lock.Semaphore, limit, inUse int) {
 	r.Helper()
 	gotLimit := check.Must(s.Limit(ctx))(r)
 	gotInUse := check.Must(s.InUse(ctx))(r)
-	if gotLimit != limit || gotInUse != inUse {
-		r.Errorf("%d of %d permits are in use, want %d of %d", gotInUse, gotLimit, inUse, limit)
-	}
+	check.True(r, gotLimit == limit && gotInUse == inUse, "%d of %d permits are in use, want %d of %d", gotInUse, gotLimit, inUse, limit)
 }
 
 // uncounted returns the error of a count.
@@ -493,9 +471,8 @@ func TestClearingTheLimitWakesAsManyWaitersAsThereArePermits(t *testing.T) {
 		began := time.Now()
 		r.must(s.ClearLimit(ctx))
 		r.until("three more holders", func() bool { n, err := s.InUse(ctx); return err == nil && n == 4 })
-		if took := time.Since(began); r.fake && took > 10*time.Millisecond {
-			r.Errorf("it took %v", took)
-		}
+		took := time.Since(began)
+		check.True(r, !r.fake || took <= 10*time.Millisecond, "it took %v", took)
 		r.registered(3)
 		cancel()
 		for _, w := range waits {
@@ -548,9 +525,8 @@ func TestARaisedLimitReachesAllWaitersOfAProcess(t *testing.T) {
 					return n
 				}
 				r.until("four more holders", func() bool { return over() == 4 })
-				if took := time.Since(began); r.fake && took > 10*time.Millisecond {
-					r.Errorf("it took %v", took)
-				}
+				took := time.Since(began)
+				check.True(r, !r.fake || took <= 10*time.Millisecond, "it took %v", took)
 				check.AtMost(r, r.acquires()-before, 8, "attempts for 4 permits")
 				cancel()
 				for _, w := range waits {
@@ -582,15 +558,10 @@ func TestPermitsAreKeptAndReleasedWhenMemoryIsFull(t *testing.T) {
 		token := "late~" + leases[0].Token()[len(leases[0].Token())-36:]
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
 		r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1, Member: token}).Err())
-		ear := r.rdb.Subscribe(ctx, "{orders}:free:"+token[len(token)-12:])
-		defer ear.Close()
-		_, err := ear.Receive(ctx)
-		r.must(err)
+		r.hear("{orders}:free:" + token[len(token)-12:])
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 		r.must(leases[1].Unlock(ctx)) // hands a permit to the token
-		if left := r.rdb.ZScore(ctx, "orders", token).Val(); left == 0 {
-			r.Error("the permit was not handed over")
-		}
+		check.True(r, r.rdb.ZScore(ctx, "orders", token).Val() != 0, "the permit was not handed over")
 		r.must(leases[0].Unlock(ctx))
 		r.until("the end of the reservation", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 	})
@@ -618,12 +589,8 @@ func TestASemaphoreDoesNotNoticeAScriptFlush(t *testing.T) {
 // to all.
 func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
+		c := r.user("~orders", "+@all")
 		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
-		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
-		defer rdb.Close()
-		c := check.Must(lock.New(rdb, lock.Config{}))(r)
-		defer c.Close()
 		r.must(r.client(lock.Config{}).Semaphore("orders", 1, lock.Options{}).SetLimit(ctx, 1))
 		s := c.Semaphore("orders", 2, lock.Options{TTL: time.Minute})
 		leases := r.acquired(s, 2)
@@ -643,13 +610,10 @@ func TestWithoutPermissionForCompanionsTheOwnLimitCounts(t *testing.T) {
 		first, second := lockAsync(ctx, c.As("first").Semaphore("orders", 2, lock.Options{})), lockAsync(ctx, c.As("second").Semaphore("orders", 2, lock.Options{}))
 		after := r.won(first)
 		leases = append(leases[:0], after, r.won(second))
-		if took := time.Since(died); tooLate(took, 2*time.Second) {
-			r.Errorf("two waiters of a process got the permits of dead holders after %v", took)
-		}
+		took := time.Since(died)
+		check.False(r, tooLate(took, 2*time.Second), "two waiters of a process got the permits of dead holders after %v", took)
 		r.unlockAll(leases...)
-		if keys := r.rdb.Keys(ctx, "*").Val(); !slices.Equal(keys, []string{"{orders}:limit"}) {
-			r.Errorf("the server has %q", keys)
-		}
+		check.DeepEqual(r, r.rdb.Keys(ctx, "*").Val(), []string{"{orders}:limit"}, "the server has")
 	})
 }
 
@@ -734,9 +698,8 @@ func TestThereAreNeverMoreHoldersThanTheLimit(t *testing.T) {
 				_ = lease.Unlock(ctx)
 			}
 			time.Sleep(time.Minute)
-			if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) != 1 || most < limit {
-				r.Errorf("left behind: %q; at most %d holders were inside", keys, most)
-			}
+			keys := r.rdb.Keys(ctx, "*").Val()
+			check.True(r, len(keys) == 1 && most >= limit, "left behind: %q; at most %d holders were inside", keys, most)
 			r.Logf("%d acquisitions", acquired)
 		})
 	}
@@ -774,9 +737,8 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 						for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 						}
 						total.Add(1)
-						if _, twice := fences.LoadOrStore(lease.Fence(), true); twice {
-							r.Errorf("fence %d twice", lease.Fence())
-						}
+						_, twice := fences.LoadOrStore(lease.Fence(), true)
+						check.False(r, twice, "fence %d twice", lease.Fence())
 						runtime.Gosched()
 						inside.Add(-1)
 						r.must(lease.Unlock(ctx))
@@ -798,9 +760,8 @@ func TestTheHoldersAndThePermitsOnTheServerAgree(t *testing.T) {
 			}
 			all.Wait()
 			close(kept)
-			if n := r.permits("orders"); n != inside.Load() || n == 0 {
-				r.Errorf("round %d: %d permits on the server, %d holders", round, n, inside.Load())
-			}
+			n := r.permits("orders")
+			check.True(r, n == inside.Load() && n != 0, "round %d: %d permits on the server, %d holders", round, n, inside.Load())
 			most.Store(max(most.Load(), inside.Load()))
 			for lease := range kept {
 				inside.Add(-1)
@@ -842,12 +803,10 @@ func TestTheLimitChangesUnderLoad(t *testing.T) {
 						began := time.Now()
 						lease := r.lock(s)
 						acquired.Add(1)
-						if n, most := inside.Add(1), highestNow.Load(); n > most {
-							r.Errorf("%d holders inside, the limit was %d", n, most)
-						}
-						if waited := time.Since(began); tooLate(waited, 7*time.Second) {
-							r.Errorf("a waiter waited for %v", waited)
-						}
+						n, most := inside.Add(1), highestNow.Load()
+						check.True(r, n <= most, "%d holders inside, the limit was %d", n, most)
+						waited := time.Since(began)
+						check.False(r, tooLate(waited, 7*time.Second), "a waiter waited for %v", waited)
 						time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 						inside.Add(-1)
 						r.must(lease.Unlock(ctx))
@@ -869,9 +828,8 @@ func TestTheLimitChangesUnderLoad(t *testing.T) {
 		all.Wait()
 		perAcquire := float64(r.acquires()-before) / float64(acquired.Load())
 		r.Logf("%d acquisitions, %.2f counts of permits for each", acquired.Load(), perAcquire)
-		if perAcquire > 3.5 { // one in the acquire, one in the release, and one that registers a waiter
-			r.Errorf("%.2f attempts and releases for each acquisition", perAcquire)
-		}
+		check.True(r, perAcquire <= 3.5,
+			"%.2f attempts and releases for each acquisition", perAcquire) // one in the acquire, one in the release, and one that registers a waiter
 	})
 }
 
@@ -896,9 +854,7 @@ func TestTheNextWaitersFollowDeadOnes(t *testing.T) {
 		died := time.Now()
 		for _, waiter := range waiters[2:] {
 			lease := r.won(waiter)
-			if took := time.Since(died); took < 1900*time.Millisecond || took > 2600*time.Millisecond {
-				r.Errorf("acquired %v after the death of the holders, want 2 s", took)
-			}
+			check.Between(r, time.Since(died), 1900*time.Millisecond, 2600*time.Millisecond, "the time from the death of the holders to an acquire")
 			r.must(lease.Unlock(ctx))
 		}
 	})

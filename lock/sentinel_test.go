@@ -63,9 +63,7 @@ func (r *sentinelRig) renewedElsewhere(lease *lock.Lease, d *eventRecorder) {
 		return d.count(lock.Renewed) >= before+2 || lease.Context().Err() != nil
 	})
 	r.Logf("renewed after %v", time.Since(began))
-	if !lease.Valid() {
-		r.Fatalf("the lease is over: %v", context.Cause(lease.Context()))
-	}
+	check.Require(r, lease.Valid(), "the lease is over: %v", context.Cause(lease.Context()))
 }
 
 // Scenario 103: the master dies.
@@ -118,9 +116,8 @@ func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	r.survivors()
 	r.must(r.nodes.Master().Continue())
 	_, err = misled.Mutex("stock", lock.Options{}).TryLock(ctx)
-	if !errors.Is(err, lock.ErrNotReplicated) && !errors.Is(err, lock.ErrReadOnly) && !(err == nil && freeScripts(stale)) {
-		t.Errorf("got %v, want a refusal", err)
-	}
+	check.True(t, errors.Is(err, lock.ErrNotReplicated) || errors.Is(err, lock.ErrReadOnly) || err == nil && freeScripts(stale),
+		"got %v, want a refusal", err)
 	r.must(lease.Unlock(ctx))
 }
 
@@ -163,9 +160,7 @@ func TestALeaseIsRenewedWhenTheServerTakesNoMoreClients(t *testing.T) {
 		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
 		newcomer := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, MaxRetries: -1})
 		defer newcomer.Close()
-		if err := newcomer.Ping(ctx).Err(); err == nil {
-			r.Fatal("the server takes more clients")
-		}
+		check.Require(r, newcomer.Ping(ctx).Err() != nil, "the server takes more clients")
 		before := d.count(lock.Renewed)
 		r.until("renewals", func() bool { return d.count(lock.Renewed) >= before+5 || lease.Context().Err() != nil })
 		r.must(lease.Unlock(ctx))

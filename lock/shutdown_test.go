@@ -27,14 +27,9 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 			},
 		} {
 			c := r.client(lock.Config{})
-			warm := r.lock(of(c, "warm"))
-			r.must(warm.Unlock(ctx))
+			r.must(pass(of(c, "warm")))
 			r.link.FreezeReplies()
-			done := make(chan error)
-			go func() {
-				_, err := of(c, kind).Lock(ctx)
-				done <- err
-			}()
+			done := inBackground(func() error { return tried(of(c, kind).Lock(ctx)) })
 			r.until("the server to act", func() bool { return r.rdb.Exists(ctx, kind).Val() == 1 })
 			r.must(c.Close())
 			check.ErrorIs(r, <-done, lock.ErrClosed, "Lock said")
@@ -70,9 +65,8 @@ func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
 			atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
 				time.Duration(round)*100*time.Microsecond)
 		}
-		if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
-			r.Errorf("left behind: %q", keys)
-		}
+		keys := r.rdb.Keys(ctx, "*").Val()
+		check.True(r, len(keys) == 0, "left behind: %q", keys)
 	})
 	t.Run("quorum", func(t *testing.T) {
 		nodesOnRedis(t, 3, func(r *nodes) {
@@ -83,9 +77,8 @@ func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
 					time.Duration(round)*200*time.Microsecond)
 			}
 			for _, rdb := range r.rdbs {
-				if keys := rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
-					r.Errorf("left behind: %q", keys)
-				}
+				keys := rdb.Keys(ctx, "*").Val()
+				check.True(r, len(keys) == 0, "left behind: %q", keys)
 			}
 		})
 	})
@@ -140,11 +133,7 @@ func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
 		b := a.As("b")
 		held := r.lock(b.Mutex("held", lock.Options{}))
 		theirs := r.lock(root.Mutex("theirs", lock.Options{}))
-		waiter := make(chan error, 1)
-		go func() {
-			_, err := b.Mutex("theirs", lock.Options{}).Lock(ctx)
-			waiter <- err
-		}()
+		waiter := inBackground(func() error { return tried(b.Mutex("theirs", lock.Options{}).Lock(ctx)) })
 		synctest.Wait()
 		r.must(a.Close())
 		check.ErrorIs(r, <-waiter, lock.ErrClosed, "a waiter")
@@ -174,9 +163,8 @@ func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 		for range n {
 			root.As("request")
 		}
-		if grown := heap() - before; grown > 20*n {
-			r.Errorf("%d identities that were never used take %d bytes each", n, grown/n)
-		}
+		grown := heap() - before
+		check.True(r, grown <= 20*n, "%d identities that were never used take %d bytes each", n, grown/n)
 		short, cancel := context.WithCancel(ctx)
 		cancel()
 		for range 1000 { // waiting goroutines hold contexts that derive from the root

@@ -191,9 +191,7 @@ func (c *contest) try(end context.Context, choose *rand.Rand, client *lock.Clien
 	c.check(who.name)
 	if err != nil {
 		c.note(func() { who.waits, who.giveUp = false, nil })
-		if ctx.Err() == nil {
-			c.Errorf("%s: %v", who.name, err)
-		}
+		check.True(c, ctx.Err() != nil, "%s: %v", who.name, err)
 		return
 	}
 	c.use(end, choose, lease, who, hold)
@@ -224,9 +222,7 @@ func (c *contest) use(end context.Context, choose *rand.Rand, lease *lock.Lease,
 	c.mu.Unlock()
 	sleep(end, max(linger, 0))
 	c.note(func() { who.inside = false })
-	if err := lease.Unlock(context.Background()); err != nil {
-		c.Errorf("%s: unlock: %v", who.name, err)
-	}
+	check.ErrorIs(c, lease.Unlock(context.Background()), nil, "%s: unlock", who.name)
 }
 
 // sent is called when a process sends a request: often a caller gives up at this moment,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
@@ -183,9 +184,7 @@ func (w *simulated) start(number, generation int, embedded []*server.Embedded) *
 	var err1, err2 error
 	p.client, err1 = lock.New(p.via[0], lock.Config{Owner: p.label(0)})
 	p.quorum, err2 = lock.NewQuorum(p.via[1:], lock.QuorumConfig{Config: lock.Config{Owner: p.label(0)}, NodeTimeout: 100 * time.Millisecond})
-	if err := errors.Join(err1, err2); err != nil {
-		w.Fatal(err)
-	}
+	check.NoError(w, errors.Join(err1, err2))
 	return p
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -33,13 +34,10 @@ func TestAClosedTaskGroupIsIdleOnceNoTaskRuns(t *testing.T) {
 		}
 		group.close()
 		<-group.idle()
-		if n := running.Load(); n != 0 {
-			t.Fatalf("%d tasks run in a group that is closed and idle", n)
-		}
+		n := running.Load()
+		check.Require(t, n == 0, "%d tasks run in a group that is closed and idle", n)
 		callers.Wait()
 		<-group.idle()
-		if group.begin() {
-			t.Fatal("a task began in a closed group")
-		}
+		check.Require(t, !group.begin(), "a task began in a closed group")
 	}
 }

@@ -48,14 +48,11 @@ func TestAnAcquireThatItsUndoOvertakesIsUndone(t *testing.T) {
 		r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx)) // the server knows the scripts
 		began := time.Now()
 		_, err := c.Mutex("orders", lock.Options{TTL: time.Minute}).TryLock(ctx)
-		if took := time.Since(began); err == nil || took != readTimeout {
-			r.Fatalf("got %v after %v, want the end of the connection after %v", err, took, readTimeout)
-		}
+		took := time.Since(began)
+		check.Require(r, err != nil && took == readTimeout, "got %v after %v, want the end of the connection after %v", err, took, readTimeout)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if n := r.rdb.Exists(ctx, "orders").Val(); n != 1 {
-			r.Fatal("the acquire has not arrived")
-		}
+		check.Require(r, r.rdb.Exists(ctx, "orders").Val() == 1, "the acquire has not arrived")
 		time.Sleep(time.Second)
 		r.holds("orders", "")
 	})
@@ -75,8 +72,7 @@ func TestUndosInAnOutageTakeTheirTime(t *testing.T) {
 		defer via.Close()
 		c := check.Must(lock.New(via, lock.Config{}))(r)
 		defer c.Close()
-		warm := r.locked(c.Mutex("warm", lock.Options{}))
-		r.must(warm.Unlock(ctx))
+		r.must(r.locked(c.Mutex("warm", lock.Options{})).Unlock(ctx))
 		r.link.FreezeReplies()
 		var all sync.WaitGroup
 		undos := testtier.Size(20, 100, 100)
@@ -93,14 +89,12 @@ func TestUndosInAnOutageTakeTheirTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := dials.Load()
 		time.Sleep(time.Minute)
-		if n := dials.Load() - before; n > int64(undos)*60*2 || n == 0 {
-			r.Errorf("%d dials a minute for %d undos", n, undos)
-		}
+		n := dials.Load() - before
+		check.True(r, n <= int64(undos)*60*2 && n != 0, "%d dials a minute for %d undos", n, undos)
 		r.link.Thaw()
 		r.link.Refuse(nil)
 		time.Sleep(3 * time.Second)
-		if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
-			r.Errorf("left behind: %q", keys)
-		}
+		keys := r.rdb.Keys(ctx, "*").Val()
+		check.True(r, len(keys) == 0, "left behind: %q", keys)
 	})
 }

@@ -22,9 +22,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		short := r.soon(3 * time.Second)
 		began := time.Now()
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want both the deadline and ErrHeld", err)
-		}
+		check.True(r, errors.Is(err, context.DeadlineExceeded) && errors.Is(err, lock.ErrHeld), "got %v, want both the deadline and ErrHeld", err)
 		check.Between(r, time.Since(began), 3*time.Second, 3050*time.Millisecond, "gave up after")
 	})
 }
@@ -44,9 +42,8 @@ func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
 			lease = r.lock(a.Mutex(key, lock.Options{TTL: time.Minute}))
 			began := time.Now()
 			next := r.lock(b.Mutex(key, lock.Options{TTL: time.Minute}))
-			if took := time.Since(began); took > 0 {
-				r.Fatalf("round %d: b slept for %v though the lock was free", i, took)
-			}
+			took := time.Since(began)
+			check.Require(r, took <= 0, "round %d: b slept for %v though the lock was free", i, took)
 			r.must(next.Unlock(ctx))
 		}
 	})
@@ -248,11 +245,7 @@ func TestAMessageIsNotLostWithACancelledWaiter(t *testing.T) {
 func TestAWaiterSurvivesAnOutage(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
-		got := make(chan error, 1)
-		go func() {
-			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-			got <- err
-		}()
+		got := inBackground(func() error { return tried(r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)) })
 		time.Sleep(time.Second)
 		r.link.Refuse(errors.New("no route"))
 		r.link.Cut()
@@ -297,13 +290,9 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 		for range 20 {
 			began := time.Now()
 			_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: time.Second, Jitter: 0.5, MaxTries: 2}}).Lock(ctx)
-			if !errors.Is(err, lock.ErrHeld) {
-				r.Fatal(err)
-			}
+			check.Require(r, errors.Is(err, lock.ErrHeld), "%v", err)
 			pause := time.Since(began)
-			if pause < 500*time.Millisecond || pause > 1500*time.Millisecond {
-				r.Errorf("a pause of %v, want 1 s ± 50 %%", pause)
-			}
+			check.Between(r, pause, 500*time.Millisecond, 1500*time.Millisecond, "a pause of 1 s ± 50 %%")
 			took[pause] = true
 		}
 		check.AtLeast(r, len(took), 10, "different pauses in 20")
@@ -331,9 +320,8 @@ func TestAReleaseWakesAWaiterAtOnce(t *testing.T) {
 		}
 		slices.Sort(took)
 		r.Logf("handed on after %v (median), %v (p99)", took[rounds/2], took[rounds*99/100])
-		if r.fake && took[rounds-1] > 0 || took[rounds/2] > 100*time.Millisecond {
-			r.Errorf("handed on after %v (median), %v (longest)", took[rounds/2], took[rounds-1])
-		}
+		check.True(r, (!r.fake || took[rounds-1] <= 0) && took[rounds/2] <= 100*time.Millisecond,
+			"handed on after %v (median), %v (longest)", took[rounds/2], took[rounds-1])
 	})
 }
 
@@ -353,9 +341,8 @@ func TestAWaiterThatEndsDuringAnAttemptNamesTheHolder(t *testing.T) {
 			time.Sleep(time.Second)
 			r.link.FreezeReplies() // the next request gets no reply
 			<-waiting.done
-			if !errors.Is(waiting.err, context.DeadlineExceeded) || !errors.Is(waiting.err, lock.ErrHeld) {
-				r.Errorf("got %v, want both the deadline and ErrHeld", waiting.err)
-			}
+			check.True(r, errors.Is(waiting.err, context.DeadlineExceeded) && errors.Is(waiting.err, lock.ErrHeld),
+				"got %v, want both the deadline and ErrHeld", waiting.err)
 			r.link.Thaw()
 		})
 	}

@@ -83,9 +83,7 @@ func TestAReleaseWakesOneProcess(t *testing.T) {
 				// process would be 20 times 5 commands. A semaphore also reads the time, the
 				// limit and the last deadline.
 				most := map[string]float64{"mutex": 14, "reentrant": 14, "semaphore": 19}[kind]
-				if perHandOff := float64(r.commands()-before) / float64(processes+1); perHandOff > most {
-					r.Errorf("%s: %.1f commands per hand-off", kind, perHandOff)
-				}
+				check.AtMost(r, float64(r.commands()-before)/float64(processes+1), most, "%s: commands per hand-off", kind)
 			}
 			r.until("the end of the registrations", func() bool { return r.rdb.Exists(ctx, waitersKey).Val() == 0 })
 		}
@@ -101,9 +99,7 @@ func TestAnUncontendedCycleIsSixCommands(t *testing.T) {
 		for range 10 {
 			r.must(r.locked(m).Unlock(ctx))
 		}
-		if n := r.commands() - before - 1; n != 60 { // without INFO
-			r.Errorf("10 cycles are %d commands, want 60", n)
-		}
+		check.Equal(r, r.commands()-before-1, 60, "commands of 10 cycles") // without INFO
 	})
 }
 
@@ -125,9 +121,7 @@ func (r *rig) ghostProcess(score float64, listening bool) {
 	const process = "000000000001"
 	r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: score, Member: "ghost~" + process}).Err())
 	if listening {
-		ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
-		r.Cleanup(func() { ear.Close() })
-		check.Must(ear.Receive(ctx))(r)
+		r.hear("{orders}:free:" + process)
 	}
 }
 
@@ -139,11 +133,7 @@ func TestADeadProcessIsNotWoken(t *testing.T) {
 			next := lockAsync(ctx, wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
 			r.registered(1)
 			r.ghostProcess(0, false)
-			released := time.Now()
-			r.must(lease.Unlock(ctx))
-			lease = r.won(next)
-			check.AtMost(r, time.Since(released), 0, "%s: the next process got the lock after", kind)
-			r.must(lease.Unlock(ctx))
+			r.passesOn(lease, next, 0, "%s: the next process got the lock after", kind)
 		}
 	})
 }
@@ -157,17 +147,13 @@ func TestAReleaseThatReachesNoProcessTellsAll(t *testing.T) {
 		"unusable": func(r *rig) { r.must(r.rdb.Set(ctx, waitersKey, "not a zset", 0).Err()) },
 	} {
 		sub(t, name, inBubble, func(r *rig) {
-			listener := r.rdb.Subscribe(ctx, "{orders}:free")
-			defer listener.Close()
-			_, err := listener.Receive(ctx)
-			r.must(err)
+			listener := r.hear("{orders}:free")
 			for _, kind := range wakingOneKinds {
 				lease := r.locked(wakingOne(r.client(lock.Config{}), lock.Options{})[kind])
 				before(r)
 				r.must(lease.Unlock(ctx))
-				if message, err := listener.ReceiveTimeout(ctx, time.Second); err != nil {
-					r.Errorf("%s: got %v, %v; want the release", kind, message, err)
-				}
+				message, err := listener.ReceiveTimeout(ctx, time.Second)
+				check.True(r, err == nil, "%s: got %v, %v; want the release", kind, message, err)
 			}
 		})
 	}
@@ -182,11 +168,7 @@ func TestAStoppedProcessDelaysTheNext(t *testing.T) {
 		r.registered(1)
 		r.ghostProcess(0, true)
 		time.Sleep(20 * time.Second)
-		released := time.Now()
-		r.must(lease.Unlock(ctx))
-		lease = r.won(next)
-		check.AtMost(r, time.Since(released), 2*time.Second, "the next process got the lock after")
-		r.must(lease.Unlock(ctx))
+		r.passesOn(lease, next, 2*time.Second, "the next process got the lock after")
 	})
 }
 
@@ -217,9 +199,7 @@ func TestAWaiterIsPassedOverABoundedNumberOfTimes(t *testing.T) {
 			}
 			check.Equal(r, passes, 9, "%s: times that the waiter was passed over", kind)
 			lease = r.won(waiting)
-			if lease.Fence() <= last {
-				r.Errorf("%s: after a hand-over the fence is %d, after %d", kind, lease.Fence(), last)
-			}
+			check.True(r, lease.Fence() > last, "%s: after a hand-over the fence is %d, after %d", kind, lease.Fence(), last)
 			r.covered(lease) // the claim sets the whole TTL
 			r.must(lease.Unlock(ctx))
 			link.Thaw()
@@ -282,9 +262,7 @@ func TestAWaiterThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 				<-left.done
 				check.ErrorIs(r, left.err, context.Canceled, "the leaver")
 				lease = r.won(next)
-				if delay := time.Since(released); delay > 10*time.Millisecond {
-					r.Errorf("%s, passed over %d times: the next process got the lock after %v, want at once", kind, passes, delay)
-				}
+				check.AtMost(r, time.Since(released), 10*time.Millisecond, "%s, passed over %d times: the next process got the lock after", kind, passes)
 				r.must(lease.Unlock(ctx))
 				link.Thaw()
 			}
@@ -352,11 +330,7 @@ func TestAWaiterThatGivesUpIsHandedNoLock(t *testing.T) {
 				next := lockAsync(ctx, kinds(c)[kind])
 				r.registered(1)
 				time.Sleep(5 * time.Millisecond)
-				released := time.Now()
-				r.must(lease.Unlock(ctx))
-				lease = r.won(next)
-				check.AtMost(r, time.Since(released), 0, "%s, %s: the next process got the lock after", kind, way)
-				r.must(lease.Unlock(ctx))
+				r.passesOn(lease, next, 0, "%s, %s: the next process got the lock after", kind, way)
 			}
 		}
 	})
@@ -400,9 +374,8 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 		r.registered(1)
 		name := r.rdb.ZRange(ctx, waitersKey, 0, 0).Val()[0]
 		r.must(r.rdb.Del(ctx, "orders").Err())
-		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
-			r.Fatal(err)
-		}
+		err := lease.Unlock(ctx)
+		check.Require(r, errors.Is(err, lock.ErrLost), "%v", err)
 		lease = r.won(next)
 		check.Equal(r, r.rdb.ZCard(ctx, waitersKey).Val(), 0, "the holder is registered")
 
@@ -410,11 +383,7 @@ func TestAProcessIsRegisteredOnlyWhileItWaits(t *testing.T) {
 		next = lockAsync(ctx, other.Mutex("orders", lock.Options{}))
 		r.registered(1)
 		r.must(r.rdb.ZAdd(ctx, waitersKey, redis.Z{Score: 1, Member: name}).Err())
-		released := time.Now()
-		r.must(lease.Unlock(ctx))
-		lease = r.won(next)
-		check.AtMost(r, time.Since(released), 0, "the waiter got the lock after")
-		r.must(lease.Unlock(ctx))
+		r.passesOn(lease, next, 0, "the waiter got the lock after")
 		r.registered(0)
 	})
 }
@@ -448,8 +417,7 @@ func TestAWaiterAsksBySetNXWhileThatPays(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 		scripts := r.calls("evalsha")
 		for range 50 {
-			lease := r.lock(m)
-			r.must(lease.Unlock(ctx))
+			r.must(pass(m))
 		}
 		check.AtMost(r, r.calls("evalsha")-scripts, 50+20, "50 cycles of a free lock called scripts")
 	})
@@ -501,16 +469,11 @@ func TestAMutexAndAFairLockWakeEachOther(t *testing.T) {
 			lease := r.locked(a.Mutex("orders", o))
 			next := lockAsync(ctx, b.Fair("orders", o))
 			r.queued("orders", 1)
-			released := time.Now()
-			r.must(lease.Unlock(ctx))
-			lease = r.won(next)
-			check.AtMost(r, time.Since(released), 0, "a fair waiter got the lock after the release of a mutex")
+			r.passesOn(lease, next, 0, "a fair waiter got the lock after the release of a mutex")
+			lease = r.locked(b.Fair("orders", o))
 			next = lockAsync(ctx, a.Mutex("orders", o))
 			r.registered(1)
-			released = time.Now()
-			r.must(lease.Unlock(ctx))
-			r.must(r.won(next).Unlock(ctx))
-			check.AtMost(r, time.Since(released), 0, "a mutex got the lock after the release of a fair one")
+			r.passesOn(lease, next, 0, "a mutex got the lock after the release of a fair one")
 		}
 	})
 }
@@ -541,11 +504,7 @@ func TestAFairWaiterThatLeavesDoesNotKeepAWakeUp(t *testing.T) {
 			giveUp(cancel)
 			<-left.done
 			time.Sleep(500 * time.Millisecond) // the leaver is subscribed yet
-			released := time.Now()
-			r.must(lease.Unlock(ctx))
-			lease = r.won(next)
-			check.AtMost(r, time.Since(released), 0, "%s: the next process got the lock after", way)
-			r.must(lease.Unlock(ctx))
+			r.passesOn(lease, next, 0, "%s: the next process got the lock after", way)
 
 			// A fair waiter that acquires when the mutex has expired leaves, too.
 			r.must(r.rdb.Set(ctx, "orders", "crashed", time.Second).Err())
@@ -589,17 +548,13 @@ func TestAllRegistrationsLastAsLongAsTheirProcessesWait(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range processes {
 			c, _ := r.process(fmt.Sprint(i))
-			all.Go(func() {
-				lease := r.lock(c.Mutex("orders", lock.Options{}))
-				r.must(lease.Unlock(ctx))
-			})
+			all.Go(func() { r.must(pass(c.Mutex("orders", lock.Options{}))) })
 		}
 		r.registered(processes)
 		for s := range testtier.Size(60, 600, 600) {
 			time.Sleep(time.Second)
-			if n := r.rdb.ZCard(ctx, waitersKey).Val(); n != processes {
-				r.Fatalf("%d processes are registered after %d s, want %d", n, s, processes)
-			}
+			n := r.rdb.ZCard(ctx, waitersKey).Val()
+			check.Require(r, n == processes, "%d processes are registered after %d s, want %d", n, s, processes)
 		}
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
@@ -616,34 +571,22 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 		"writer": func(c *lock.Client) lock.Locker { return c.RW("orders", lock.Options{}).Writer() },
 	} {
 		sub(t, name, onRedis, func(r *rig) {
-			r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~orders", "+@all").Err())
-			_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
 			var clients [3]*lock.Client
 			for i := range clients {
-				rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
-				defer rdb.Close()
-				c := check.Must(lock.New(rdb, lock.Config{}))(r)
-				defer c.Close()
-				clients[i] = c
+				clients[i] = r.user("~orders", "+@all")
 			}
+			_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
 			lease := r.locked(of(clients[0]))
 			var all sync.WaitGroup
 			for _, c := range clients[1:] {
-				all.Go(func() {
-					lease := r.lock(of(c))
-					r.must(lease.Unlock(ctx))
-				})
+				all.Go(func() { r.must(pass(of(c))) })
 			}
 			r.untilListening("orders", 2)
-			listener := r.rdb.Subscribe(ctx, "{orders}:free")
-			defer listener.Close()
-			_, err := listener.Receive(ctx)
-			r.must(err)
+			listener := r.hear("{orders}:free")
 			r.must(lease.Unlock(ctx))
 			if name == "mutex" { // a claim has the message sent to one process
-				if message, err := listener.ReceiveMessage(ctx); err != nil || message.Payload != "orders" {
-					r.Errorf("got %v, %v; want the release", message, err)
-				}
+				message, err := listener.ReceiveMessage(ctx)
+				check.True(r, err == nil && message.Payload == "orders", "got %v, %v; want the release", message, err)
 			}
 			all.Wait()
 			check.Equal(r, strings.Join(r.rdb.Keys(ctx, "*").Val(), " "), "", "the server has")
@@ -655,13 +598,10 @@ func TestWithoutPermissionForTheWaitersAReleaseWakesAll(t *testing.T) {
 // are: they look by themselves.
 func TestAHolderThatMayNotPublishKeepsTheWaitersRegistered(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		if r.rdb.ACLSetUser(ctx, "mute", "on", ">secret", "~*", "+@all", "resetchannels").Err() != nil {
+		if r.rdb.ACLSetUser(ctx, "plain", "resetchannels").Err() != nil {
 			r.Skip("Redis 6.0 has no channel permissions")
 		}
-		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "mute", Password: "secret"})
-		defer rdb.Close()
-		c := check.Must(lock.New(rdb, lock.Config{}))(r)
-		defer c.Close()
+		c := r.user("~*", "+@all", "resetchannels")
 		r.ghostProcess(0, true)
 		for _, member := range []string{"ghost~000000000001", "ghost~01a20858-6c71-7eec-bac6-000000000001"} {
 			r.must(r.rdb.Del(ctx, waitersKey).Err())
@@ -669,12 +609,9 @@ func TestAHolderThatMayNotPublishKeepsTheWaitersRegistered(t *testing.T) {
 			for kind, l := range wakingOne(c, lock.Options{}) {
 				r.must(r.locked(l).Unlock(ctx))
 				waiting := r.rdb.ZRangeWithScores(ctx, waitersKey, 0, -1).Val()
-				if len(waiting) != 1 || waiting[0] != (redis.Z{Score: 1763900000123456, Member: member}) {
-					r.Errorf("%s: after the release %v are registered, want %s", kind, waiting, member)
-				}
-				if r.rdb.Exists(ctx, "orders").Val() != 0 {
-					r.Errorf("%s: it is handed to %s, whose process does not know", kind, member)
-				}
+				check.True(r, len(waiting) == 1 && waiting[0] == (redis.Z{Score: 1763900000123456, Member: member}),
+					"%s: after the release %v are registered, want %s", kind, waiting, member)
+				check.True(r, r.rdb.Exists(ctx, "orders").Val() == 0, "%s: it is handed to %s, whose process does not know", kind, member)
 			}
 		}
 	})
@@ -749,9 +686,8 @@ func TestWritersThatComeBackAtOnceWaitTheirTurn(t *testing.T) {
 					lease := r.lock(c.RW("orders", lock.Options{}).Writer())
 					mu.Lock()
 					holds++
-					if others := holds - last[i] - 1; last[i] > 0 && others > processes-1 {
-						r.Errorf("process %d got the lock after %d others", i, others)
-					}
+					others := holds - last[i] - 1
+					check.True(r, last[i] <= 0 || others <= processes-1, "process %d got the lock after %d others", i, others)
 					last[i] = holds
 					mu.Unlock()
 					time.Sleep(time.Millisecond)
@@ -788,9 +724,7 @@ func TestAReleaseGivesTheNextWriterTheClaim(t *testing.T) {
 		lease := r.won(first)
 		link.Freeze()
 		r.must(lease.Unlock(ctx))
-		if claim := r.field("orders", "q"); !strings.Contains(claim, ":second~") {
-			r.Errorf("after the release the claim is %q", claim)
-		}
+		check.Contains(r, r.field("orders", "q"), ":second~", "the claim after the release")
 		r.refused(near.RW("orders", lock.Options{}).Reader())
 		r.refused(near.RW("orders", lock.Options{}).Writer())
 		r.registered(0)
@@ -810,11 +744,7 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 		c, _ := r.process("next")
 		next := lockAsync(ctx, c.RW("orders", lock.Options{}).Writer())
 		r.registered(2)
-		released := time.Now()
-		r.must(write.Unlock(ctx))
-		lease := r.won(next)
-		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
-		r.must(lease.Unlock(ctx))
+		r.passesOn(write, next, 0, "the next writer got the lock after")
 
 		read := r.locked(near.RW("orders", lock.Options{}).Reader())
 		r.ghostProcess(1, false)
@@ -823,11 +753,7 @@ func TestADeadWriterIsNotWoken(t *testing.T) {
 		r.refused(near.RW("orders", lock.Options{}).Reader()) // the ghost has not got the claim
 		time.Sleep(10 * time.Second)
 		r.refused(near.RW("orders", lock.Options{}).Reader())
-		released = time.Now()
-		r.must(read.Unlock(ctx))
-		lease = r.won(next)
-		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
-		r.must(lease.Unlock(ctx))
+		r.passesOn(read, next, 0, "the next writer got the lock after")
 		r.gone("orders")
 	})
 }
@@ -846,11 +772,7 @@ func TestAStoppedWriterDelaysTheNext(t *testing.T) {
 		r.registered(1)
 		time.Sleep(20 * time.Second)
 		link.Freeze()
-		released := time.Now()
-		r.must(write.Unlock(ctx))
-		lease := r.won(next)
-		check.AtMost(r, time.Since(released), time.Second, "the next writer got the lock after")
-		r.must(lease.Unlock(ctx))
+		r.passesOn(write, next, time.Second, "the next writer got the lock after")
 		link.Thaw()
 		r.must(r.won(frozen).Unlock(ctx))
 		r.gone("orders")
@@ -894,11 +816,7 @@ func TestWritersThatAreStoppedOrDeadDelayTheNext(t *testing.T) {
 				c.end(link)
 			}
 			synctest.Wait()
-			released := time.Now()
-			r.must(write.Unlock(ctx))
-			lease := r.won(next)
-			check.AtMost(r, time.Since(released), c.within, "the live writer got the lock after")
-			r.must(lease.Unlock(ctx))
+			r.passesOn(write, next, c.within, "the live writer got the lock after")
 			kill()
 			for _, w := range waiting {
 				<-w.done
@@ -930,19 +848,13 @@ func TestAWriterThatGivesUpPassesTheClaimOn(t *testing.T) {
 		stops[0]()
 		<-calls[0].done
 		time.Sleep(time.Millisecond) // for background work
-		if claim := r.field("orders", "q"); !strings.Contains(claim, ":writer2~") {
-			r.Errorf("after the next writer has given up the claim is %q", claim)
-		}
+		check.Contains(r, r.field("orders", "q"), ":writer2~", "the claim after the next writer has given up")
 		r.registered(0)
 		for range 20 { // the claim is renewed
 			r.refused(near.RW("orders", lock.Options{}).Reader())
 			time.Sleep(time.Second)
 		}
-		released := time.Now()
-		r.must(read.Unlock(ctx))
-		lease := r.won(calls[2])
-		check.AtMost(r, time.Since(released), 0, "the next writer got the lock after")
-		r.must(lease.Unlock(ctx))
+		r.passesOn(read, calls[2], 0, "the next writer got the lock after")
 		stops[2]()
 		r.gone("orders")
 	})
@@ -985,10 +897,7 @@ func TestAWriterIsWokenWhenMemoryIsFull(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 2 {
 			c, _ := r.process(fmt.Sprint(i))
-			all.Go(func() {
-				lease := r.lock(c.RW("orders", lock.Options{}).Writer())
-				r.must(lease.Unlock(ctx))
-			})
+			all.Go(func() { r.must(pass(c.RW("orders", lock.Options{}).Writer())) })
 			if r.claimed("orders"); i > 0 {
 				r.registered(1)
 			}
@@ -1069,9 +978,8 @@ func TestCloseEndsTheConnectOfTheFirstWaiter(t *testing.T) {
 		r.until("a connect for messages", func() bool { return len(dials) > 1 })
 		began := time.Now()
 		r.must(c.Close())
-		if took := time.Since(began); tooLate(took, 5*time.Second) {
-			r.Errorf("closed after %s", took)
-		}
+		took := time.Since(began)
+		check.False(r, tooLate(took, 5*time.Second), "closed after %s", took)
 		r.must(lease.Unlock(ctx))
 	})
 }

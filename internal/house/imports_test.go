@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // imports is the complete table of allowed imports between packages. An import
@@ -107,9 +109,8 @@ func TestImportsKeepToTheTable(t *testing.T) {
 			allowed = slices.Concat(allowed, []string{"internal/server", "internal/check", "internal/golden", "internal/netfault", "internal/testtier", f.pkg}, testImports[f.pkg])
 		}
 		for _, imp := range f.imports {
-			if ours, ok := strings.CutPrefix(imp, "locktop/"); ok && !slices.Contains(allowed, ours) {
-				t.Errorf("%s imports %s; allowed for %s: %v", f.name, imp, f.pkg, allowed)
-			}
+			ours, ok := strings.CutPrefix(imp, "locktop/")
+			check.True(t, !ok || slices.Contains(allowed, ours), "%s imports %s; allowed for %s: %v", f.name, imp, f.pkg, allowed)
 		}
 	}
 }
@@ -120,9 +121,7 @@ func TestGuardedThingsStayWhereTheyBelong(t *testing.T) {
 			continue
 		}
 		for thing, packages := range guarded {
-			if f.uses(thing) && !slices.Contains(packages, f.pkg) {
-				t.Errorf("%s uses %s; only these may: %v", f.name, thing, packages)
-			}
+			check.True(t, !f.uses(thing) || slices.Contains(packages, f.pkg), "%s uses %s; only these may: %v", f.name, thing, packages)
 		}
 		for _, function := range f.clock {
 			if may := guarded["time.Now"]; !slices.Contains(may, f.pkg) && !slices.Contains(may, f.pkg+"."+function) {
@@ -163,9 +162,8 @@ func TestNoCodeWritesStyleSequences(t *testing.T) {
 			if !ok || lit.Kind != token.STRING {
 				return true
 			}
-			if text, err := strconv.Unquote(lit.Value); err == nil && sequence.MatchString(text) {
-				t.Errorf("%s has the string %s", name, lit.Value)
-			}
+			text, err := strconv.Unquote(lit.Value)
+			check.True(t, err != nil || !sequence.MatchString(text), "%s has the string %s", name, lit.Value)
 			return true
 		})
 	})
@@ -194,9 +192,7 @@ func sources(t *testing.T) []source {
 		s := source{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), clock: clockReaders(file)}
 		for _, imp := range file.Imports {
 			value, err := strconv.Unquote(imp.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			s.imports = append(s.imports, value)
 		}
 		all = append(all, s)
@@ -209,9 +205,7 @@ func sources(t *testing.T) []source {
 func eachFile(t *testing.T, visit func(name string, file *ast.File)) {
 	t.Helper()
 	files, err := parsed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		visit(name, files[name])
 	}

@@ -47,14 +47,12 @@ func TestWorkflowsCallTargetsThatExist(t *testing.T) {
 // All scripts that a target of the Makefile or the run of CI calls exist.
 func TestScriptsThatAreCalledExist(t *testing.T) {
 	for _, caller := range []string{"Makefile", ".ci/run", ".ci/packaged"} {
-		text, err := os.ReadFile(caller)
-		check.NoError(t, err)
+		text := check.Must(os.ReadFile(caller))(t)
 		scripts := regexp.MustCompile(`(?m)(?:^|[ \t])(\.ci/[a-z]+)`).FindAllSubmatch(text, -1)
 		check.True(t, len(scripts) != 0, "%s calls no script", caller)
 		for _, script := range scripts {
-			if _, err := os.Stat("" + string(script[1])); err != nil {
-				t.Errorf("%s calls %s: %v", caller, script[1], err)
-			}
+			_, err := os.Stat("" + string(script[1]))
+			check.True(t, err == nil, "%s calls %s: %v", caller, script[1], err)
 		}
 	}
 }

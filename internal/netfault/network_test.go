@@ -113,9 +113,7 @@ func TestCloseWakesTheReaderAlsoIfDataIsHeldBack(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-read:
-			if !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
+			check.ErrorIs(t, err, net.ErrClosed)
 		default:
 			t.Error("the reader still waits")
 		}
@@ -205,9 +203,8 @@ func TestDataThatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 		w.Heal()
 		near.SetReadDeadline(time.Time{})
 		got := make([]byte, 5)
-		if _, err := io.ReadFull(near, got); err != nil || string(got) != "first" {
-			t.Errorf("got %q, %v", got, err)
-		}
+		_, err := io.ReadFull(near, got)
+		check.True(t, err == nil && string(got) == "first", "got %q, %v", got, err)
 	})
 }
 
@@ -312,9 +309,8 @@ func TestAPartitionAndASuspendedClientMakeNoConnection(t *testing.T) {
 		} {
 			trouble[0]()
 			soon, cancel := context.WithTimeout(t.Context(), time.Second)
-			if _, err := w.Dial(soon, "tcp", "x"); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
-			}
+			_, err := w.Dial(soon, "tcp", "x")
+			check.True(t, errors.Is(err, context.DeadlineExceeded), "%s: %v", name, err)
 			cancel()
 			time.AfterFunc(time.Second, trouble[1])
 			if _, err := w.Dial(t.Context(), "tcp", "x"); err != nil {
@@ -335,9 +331,8 @@ func TestAProxyLeadsOverTheNetwork(t *testing.T) {
 	defer far.Close()
 	requests, replies := hear(far), hear(near)
 	io.WriteString(near, "one")
-	if got := <-requests; got != "one" {
-		t.Fatalf("the server got %q", got)
-	}
+	got := <-requests
+	check.Require(t, got == "one", "the server got %q", got)
 	n.FreezeReplies()
 	io.WriteString(far, "two")
 	io.WriteString(near, "three")

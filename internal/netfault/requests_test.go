@@ -94,9 +94,8 @@ func TestACommandWaitsAndThoseInFrontOfItDoNot(t *testing.T) {
 	front := resp("GET", "k")
 	go func() { _, _ = io.WriteString(client, front+resp("DEL", "k")+resp("PING")) }()
 	got := make([]byte, len(front))
-	if _, err := io.ReadFull(server, got); err != nil || string(got) != front {
-		t.Fatalf("got %q, %v", got, err)
-	}
+	_, err := io.ReadFull(server, got)
+	check.Require(t, err == nil && string(got) == front, "got %q, %v", got, err)
 	<-held
 	release <- nil
 	behind := make([]byte, len(resp("DEL", "k")+resp("PING")))
@@ -104,9 +103,7 @@ func TestACommandWaitsAndThoseInFrontOfItDoNot(t *testing.T) {
 		t.Errorf("got %q, %v", behind, err)
 	}
 	client.Close()
-	if err := <-ended; !errors.Is(err, io.EOF) {
-		t.Error(err)
-	}
+	check.ErrorIs(t, <-ended, io.EOF)
 }
 
 func TestACommandThatIsLostEndsTheStream(t *testing.T) {

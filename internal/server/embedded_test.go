@@ -47,9 +47,8 @@ func TestAPipedServerExecutesSetIfEqualIfItShall(t *testing.T) {
 		if err := set("you", "other"); !errors.Is(err, redis.Nil) || rdb.Get(t.Context(), "lock:a").Val() != "me" {
 			t.Errorf("with another value: %v, want nil and the old value", err)
 		}
-		if err := set("me", "other"); err != nil || rdb.Get(t.Context(), "lock:a").Val() != "other" {
-			t.Errorf("with the value: %v", err)
-		}
+		err := set("me", "other")
+		check.True(t, err == nil && rdb.Get(t.Context(), "lock:a").Val() == "other", "with the value: %v", err)
 		check.Equal(t, rdb.PTTL(t.Context(), "lock:a").Val(), time.Second, "the TTL is")
 	})
 }
@@ -112,9 +111,8 @@ func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
 	conn := check.Must(e.Dial(t.Context(), "", ""))(t)
 	e.Close()
 	e.Close()
-	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("a connection survived Close")
-	}
+	_, err := conn.Read(make([]byte, 1))
+	check.True(t, err != nil, "a connection survived Close")
 	if _, err := e.Dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Dial after Close says %v, want net.ErrClosed", err)
 	}
@@ -135,8 +133,7 @@ func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := NewPiped()
 		defer e.Close()
-		conn, err := e.Dial(t.Context(), "", "")
-		check.NoError(t, err)
+		conn := check.Must(e.Dial(t.Context(), "", ""))(t)
 		defer conn.Close()
 		for range 100 {
 			check.Must(io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"))(t)
@@ -144,8 +141,7 @@ func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 		}
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
 		defer rdb.Close()
-		if n, err := rdb.Get(t.Context(), "n").Int(); err != nil || n != 100 {
-			t.Errorf("the server has run %d of 100 commands, %v", n, err)
-		}
+		n, err := rdb.Get(t.Context(), "n").Int()
+		check.True(t, err == nil && n == 100, "the server has run %d of 100 commands, %v", n, err)
 	})
 }

@@ -37,9 +37,8 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	check.True(t, len(said) == 3 && strings.HasPrefix(said[0], fmt.Sprintf("ASK %d %s", slot, to.Addr())),
 		"the owner says %q of the keys that have moved", said)
 	check.NoError(t, m.Finish(t.Context()))
-	if owner, err := c.Owner(t.Context(), slot); owner != to || client(t, to.Addr()).DBSize(t.Context()).Val() != 4 {
-		t.Errorf("it is not where it should be: %v", err)
-	}
+	owner, err := c.Owner(t.Context(), slot)
+	check.True(t, owner == to && client(t, to.Addr()).DBSize(t.Context()).Val() == 4, "it is not where it should be: %v", err)
 }
 
 // tagIn returns a hash tag whose keys are in a slot.

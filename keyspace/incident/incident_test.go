@@ -495,7 +495,6 @@ func TestAnIndexOfAnyBytesIsReadSafely(t *testing.T) {
 		}
 	}
 	b := incident.NewBuilder(nil)
-	if err := b.Load(index); err != nil || b.Usual(keyspace.ID{Key: key}).Holds != 10 {
-		t.Error(err, b.Usual(keyspace.ID{Key: key}))
-	}
+	err := b.Load(index)
+	check.True(t, err == nil && b.Usual(keyspace.ID{Key: key}).Holds == 10, "%v, %v", err, b.Usual(keyspace.ID{Key: key}))
 }

@@ -112,9 +112,8 @@ func measureDay(t *testing.T, locks, acquires int, megabytes int64, frames int) 
 		took += time.Since(start)
 	}
 	state := w.segment.state
-	if err := w.Close(); err != nil || reports() != "" {
-		t.Fatal(err, reports())
-	}
+	err := w.Close()
+	check.Require(t, err == nil && reports() == "", "%v, %v", err, reports())
 	size := -int64(len(w.segments)) * state // the frames alone
 	for _, f := range w.segments {
 		size += f.size
@@ -137,7 +136,5 @@ func openAt(t *testing.T, dir string, moment time.Time) {
 	r := openDir(t, dir)
 	snap := atDir(t, r, moment, moment.Add(-2*time.Minute))
 	t.Logf("opened at %v in %v: %d locks, %d events", moment.Sub(begin), time.Since(start), len(snap.Locks), len(snap.Events))
-	if len(snap.Locks) == 0 || r.Damage() != nil {
-		t.Error(r.Damage())
-	}
+	check.True(t, len(snap.Locks) != 0 && r.Damage() == nil, "%v", r.Damage())
 }

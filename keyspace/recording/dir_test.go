@@ -46,28 +46,21 @@ func recordDir(t *testing.T, all []keyspace.Snapshot) string {
 	for _, s := range all {
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil || reports() != "" {
-		t.Fatal(err, reports())
-	}
+	err := w.Close()
+	check.Require(t, err == nil && reports() == "", "%v, %v", err, reports())
 	return dir
 }
 
 // hour returns a snapshot per 4 s of about an hour: three segments, the first two with 300.
 // The tests share the snapshots.
 var hour = sync.OnceValue(func() []keyspace.Snapshot {
-	c := newChurn(1)
-	var all []keyspace.Snapshot
-	for range 750 {
-		all = append(all, c.next(4*time.Second, 12))
-	}
-	return all
+	return newChurn(1).run(750, 4*time.Second, 12)
 })
 
 // atDir returns the snapshot of a moment, which must not fail.
 func atDir(t *testing.T, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(r.At(moment, since))(t)
-	return s
+	return check.Must(r.At(moment, since))(t)
 }
 
 func TestADirectoryHasEverySnapshotToTheSecond(t *testing.T) {
@@ -147,9 +140,7 @@ func TestOnlyTheOwnerCanReadADirectory(t *testing.T) {
 	dir := recordDir(t, hour()[:10])
 	for _, name := range []string{".", "*"} {
 		files, err := filepath.Glob(filepath.Join(dir, name))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
+		check.Require(t, err == nil && len(files) != 0, "%v, %v", files, err)
 		for _, f := range files {
 			info, err := os.Stat(f)
 			check.True(t, err == nil && info.Mode().Perm()&0o077 == 0, "%s has the permissions %v, %v", f, info.Mode(), err)
@@ -194,9 +185,8 @@ func TestAnotherWriterContinuesTheDirectory(t *testing.T) {
 	sameToTheSecond(t, atDir(t, r, all[250].At, time.Time{}), all[250])
 	during := atDir(t, r, all[150].At, time.Time{})
 	sameToTheSecond(t, during, all[99])
-	if from, until := r.Gap(); !from.Equal(all[99].At) || !until.Equal(all[200].At) {
-		t.Errorf("while nothing recorded, the gap is from %v to %v", from, until)
-	}
+	from, until := r.Gap()
+	check.True(t, from.Equal(all[99].At) && until.Equal(all[200].At), "while nothing recorded, the gap is from %v to %v", from, until)
 	for _, moment := range []time.Time{all[99].At.Add(3 * time.Second), all[200].At, all[299].At, all[50].At} {
 		atDir(t, r, moment, time.Time{})
 		from, until := r.Gap()
@@ -220,16 +210,14 @@ func TestOldSegmentsAreDeleted(t *testing.T) {
 		got := segmentsOf(t, dir)
 		check.Require(t, len(got) == want, "after %d s the segments are %v, want %d", 4*i, got, want)
 	}
-	if _, err := os.Stat(foreign); err != nil || reports() != "" {
-		t.Error(err, reports())
-	}
+	_, err := os.Stat(foreign)
+	check.True(t, err == nil && reports() == "", "%v, %v", err, reports())
 }
 
 // segmentsOf returns the names of the segments in a directory.
 func segmentsOf(t *testing.T, dir string) []string {
 	t.Helper()
-	files := check.Must(filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix)))(t)
-	return files
+	return check.Must(filepath.Glob(filepath.Join(dir, "2*"+segmentSuffix)))(t)
 }
 
 func TestADirectoryIsNeverLargerThanAllowed(t *testing.T) {
@@ -288,9 +276,7 @@ func TestAFullDiskIsReportedOnce(t *testing.T) {
 		if left == 0 && full == 0 {
 			full = i
 		}
-		if works := left > 0; (w.Err() == nil) != works && (full == 0 || i < full+100) {
-			t.Fatalf("after frame %d the error is %v", i, w.Err())
-		}
+		check.Require(t, (w.Err() == nil) == (left > 0) || full != 0 && i >= full+100, "after frame %d the error is %v", i, w.Err())
 		if full > 0 && i == full+100 {
 			left = 1 << 30
 		}
@@ -323,9 +309,8 @@ func TestRecordingBeginsWhenTheDirectoryIsWritable(t *testing.T) {
 		}
 		w.Add(s)
 	}
-	if err := w.Close(); err != nil || strings.Count(reports(), "\n") != 1 || !strings.HasSuffix(reports(), "continues") {
-		t.Fatal(err, reports())
-	}
+	err := w.Close()
+	check.Require(t, err == nil && strings.Count(reports(), "\n") == 1 && strings.HasSuffix(reports(), "continues"), "%v, %v", err, reports())
 	sameToTheSecond(t, atDir(t, openDir(t, dir), all[59].At, time.Time{}), all[59])
 }
 
@@ -385,9 +370,8 @@ func TestAClockThatGoesBackIsNoDamage(t *testing.T) {
 		all = append(all, second.next(time.Second, 12))
 		w.Add(all[len(all)-1])
 	}
-	if err := w.Close(); err != nil || reports() != "" {
-		t.Fatal(err, reports())
-	}
+	err := w.Close()
+	check.Require(t, err == nil && reports() == "", "%v, %v", err, reports())
 	r := openDir(t, dir)
 	for _, i := range []int{0, 10, 49} {
 		sameToTheSecond(t, atDir(t, r, all[i].At, time.Time{}), all[i])
@@ -438,9 +422,8 @@ func TestADirectoryWithoutSegmentsIsNoRecording(t *testing.T) {
 		_, err := Open(dir)
 		check.True(t, errors.Is(err, ErrFormat) && !strings.Contains(err.Error(), "\n"), "%q: %v", name, err)
 	}
-	if _, err := Open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing directory: %v", err)
-	}
+	_, err := Open(filepath.Join(dir, "missing"))
+	check.True(t, errors.Is(err, os.ErrNotExist), "a missing directory: %v", err)
 }
 
 // writerEnv is the directory in which TestAKilledWriterLosesOneSecond records as a child.
@@ -456,8 +439,7 @@ func TestAKilledWriterLosesOneSecond(t *testing.T) {
 		dir := t.TempDir()
 		child := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLosesOneSecond$")
 		child.Env = append(os.Environ(), writerEnv+"="+dir)
-		out, err := child.StdoutPipe()
-		check.NoError(t, err)
+		out := check.Must(child.StdoutPipe())(t)
 		check.NoError(t, child.Start())
 		var written time.Time
 		lines := bufio.NewScanner(out)
@@ -490,11 +472,7 @@ func recordUntilKilled(dir string) {
 }
 
 func FuzzSegment(f *testing.F) {
-	c := newChurn(15)
-	var all []keyspace.Snapshot
-	for range 8 {
-		all = append(all, c.next(time.Second, 6))
-	}
+	all := newChurn(15).run(8, time.Second, 6)
 	file := writeSegment(f, all, nil)
 	f.Add(file, true)
 	f.Add(file[:len(file)-3], true)

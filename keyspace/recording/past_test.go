@@ -32,9 +32,8 @@ func TestAPastKnowsTheSameHolders(t *testing.T) {
 	now := lock("one", "another")
 	now.Node = "replica:6379"
 	was, known := next.Past().Lock(now, end.Add(maxPastAge))
-	if h, same := was.Holder("one"); !known || !same || !h.Since.Equal(begin) || was.Node != now.Node {
-		t.Errorf("known %v: %+v", known, was)
-	}
+	h, same := was.Holder("one")
+	check.True(t, known && same && h.Since.Equal(begin) && was.Node == now.Node, "known %v: %+v", known, was)
 	id := was.Waiters[0].ID
 	check.True(t, id != "two" && id != "another", "another waiter has the past of %q", id)
 	was, _ = next.Past().Lock(lock("next", ""), end)

@@ -63,8 +63,7 @@ func open(t testing.TB, file []byte) *Reader {
 
 func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(r.At(moment, since))(t)
-	return s
+	return check.Must(r.At(moment, since))(t)
 }
 
 // same compares two snapshots. Time zones do not matter.
@@ -185,11 +184,7 @@ func TestARecordingIsGzippedJSONLines(t *testing.T) {
 // A file has what a directory only counts: each renewal, and the exact deadline after it.
 func TestAFileHasEveryRenewal(t *testing.T) {
 	t.Parallel()
-	c := newChurn(7)
-	var all []keyspace.Snapshot
-	for range 60 {
-		all = append(all, c.next(time.Second, 60))
-	}
+	all := newChurn(7).run(60, time.Second, 60)
 	r := open(t, record(t, all))
 	var shown time.Time
 	renewals := 0
@@ -249,9 +244,8 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 
 func TestTextsOfAnyBytesAreKept(t *testing.T) {
 	for _, text := range []string{"", "lock:1", "ключ", "a\xffb", "\x00", "\x00bG9jaw==", "\xed\xa0\x80"} {
-		if escaped := escapeText(text); !utf8.ValidString(escaped) || unescapeText(escaped) != text {
-			t.Errorf("%q becomes %q and %q", text, escaped, unescapeText(escaped))
-		}
+		escaped := escapeText(text)
+		check.True(t, utf8.ValidString(escaped) && unescapeText(escaped) == text, "%q becomes %q and %q", text, escaped, unescapeText(escaped))
 	}
 }
 

@@ -30,6 +30,14 @@ func newChurn(seed uint64) *churn {
 	return &churn{Rand: rand.New(rand.NewPCG(seed, 2)), at: begin}
 }
 
+// run returns the next n snapshots.
+func (c *churn) run(n int, later time.Duration, keys int) (all []keyspace.Snapshot) {
+	for range n {
+		all = append(all, c.next(later, keys))
+	}
+	return all
+}
+
 // next returns the snapshot of some time later.
 func (c *churn) next(later time.Duration, keys int) keyspace.Snapshot {
 	c.at = c.at.Add(later)
@@ -117,8 +125,7 @@ func writeSegment(t testing.TB, all []keyspace.Snapshot, token func(string) stri
 func openSegment(t testing.TB, file []byte) *segmentReader {
 	t.Helper()
 	lines := check.Must(newSegmentLines(bytes.NewReader(file)))(t)
-	r := check.Must(newSegmentReader(lines))(t)
-	return r
+	return check.Must(newSegmentReader(lines))(t)
 }
 
 // sameToTheSecond compares two snapshots to the precision of a segment. A deadline may
@@ -147,11 +154,7 @@ func sameLockToTheSecond(t *testing.T, got, want keyspace.Lock) {
 func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testtier.Size(1, 6, 6)) {
-		c := newChurn(seed)
-		var all []keyspace.Snapshot
-		for range 150 {
-			all = append(all, c.next(time.Second, 60))
-		}
+		all := newChurn(seed).run(150, time.Second, 60)
 		file := writeSegment(t, all, nil)
 		r := openSegment(t, file)
 		for i, want := range all {
@@ -163,9 +166,8 @@ func TestASegmentHasEverySnapshotToTheSecond(t *testing.T) {
 				sameEvents(t, events, want)
 			}
 		}
-		if _, ok := r.peek(); ok || !errors.Is(r.end, io.EOF) {
-			t.Fatalf("it ends with %v", r.end)
-		}
+		_, ok := r.peek()
+		check.Require(t, !ok && errors.Is(r.end, io.EOF), "it ends with %v", r.end)
 	}
 }
 
@@ -302,9 +304,8 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 			}
 			return err
 		}
-		if err := read(maxState); !endOfSegment(err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := read(maxState)
+		check.True(t, endOfSegment(err), "%s: %v", name, err)
 		check.ErrorIs(t, read(len(locks)/2*holders*200), errTooLarge, "%s: the error of locks of twice the limit is", name)
 	}
 }
@@ -313,8 +314,7 @@ func TestASegmentWhoseLocksNeedMuchMemoryIsDamage(t *testing.T) {
 func unzip(t testing.TB, file []byte) []byte {
 	t.Helper()
 	zip := check.Must(gzip.NewReader(bytes.NewReader(file)))(t)
-	text := check.Must(io.ReadAll(zip))(t)
-	return text
+	return check.Must(io.ReadAll(zip))(t)
 }
 
 // A reader must see every field of a snapshot that has a name in JSON.
@@ -341,11 +341,7 @@ func TestASegmentHasEveryField(t *testing.T) {
 
 func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
 	t.Parallel()
-	c := newChurn(3)
-	var all []keyspace.Snapshot
-	for range 40 {
-		all = append(all, c.next(time.Second, 60))
-	}
+	all := newChurn(3).run(40, time.Second, 60)
 	var file bytes.Buffer
 	w, err := newSegmentWriter(&file, all[0], nil, false)
 	check.NoError(t, err)
@@ -364,11 +360,7 @@ func TestASegmentThatIsCutOffIsGoodToItsLastFrame(t *testing.T) {
 // No frame after the damage may be applied.
 func TestAFlippedBitIsNoticed(t *testing.T) {
 	t.Parallel()
-	c := newChurn(4)
-	var all []keyspace.Snapshot
-	for range 60 {
-		all = append(all, c.next(time.Second, 30))
-	}
+	all := newChurn(4).run(60, time.Second, 30)
 	text := unzip(t, writeSegment(t, all, nil))
 	state := bytes.Index(text, []byte(framePrefix))
 	for i := state; i < len(text); i += testtier.Size(7499, 1499, 1499) {
@@ -401,7 +393,6 @@ func TestASegmentHasNoTokens(t *testing.T) {
 		all = append(all, s)
 	}
 	text := string(unzip(t, writeSegment(t, all, newRedactor().hash)))
-	if strings.Contains(text, "secret") || strings.Count(text, "redacted-") < 100 {
-		t.Errorf("it has %d redacted tokens, and the text %.300s", strings.Count(text, "redacted-"), text[max(0, strings.Index(text, "secret")-100):])
-	}
+	check.True(t, !strings.Contains(text, "secret") && strings.Count(text, "redacted-") >= 100,
+		"it has %d redacted tokens, and the text %.300s", strings.Count(text, "redacted-"), text[max(0, strings.Index(text, "secret")-100):])
 }

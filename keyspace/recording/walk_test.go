@@ -66,9 +66,7 @@ func TestAWalkShowsEveryFrame(t *testing.T) {
 		notices += len(d.Notices)
 		last = d
 	}), nil)
-	if err != nil || r.Damage() != nil {
-		t.Fatal(err, r.Damage())
-	}
+	check.Require(t, err == nil && r.Damage() == nil, "%v, %v", err, r.Damage())
 	for _, s := range all[first+1:] {
 		want = append(want, slices.DeleteFunc(slices.Clone(s.Events), func(e keyspace.Event) bool { return e.Kind == keyspace.Renewed })...)
 	}
@@ -139,37 +137,28 @@ func TestAnIndexBelongsToItsSegment(t *testing.T) {
 	check.NoError(t, w.Close())
 	segments := segmentsOf(t, dir)
 	indexes, _ := filepath.Glob(filepath.Join(dir, "*"+indexSuffix))
-	if len(segments) < 6 || len(indexes) != len(segments)-1 { // the last segment has none
-		t.Fatalf("%d indexes of %d segments", len(indexes), len(segments))
-	}
+	check.Require(t, len(segments) >= 6 && len(indexes) == len(segments)-1,
+		"%d indexes of %d segments", len(indexes), len(segments)) // the last segment has none
 	loaded := func() (n int) {
 		r := openDir(t, dir)
 		first, last := r.Span()
 		frames := 0
 		load := func(index []byte) error { n++; _, err := fmt.Sscan(string(index), &frames); return err }
-		if err := r.Walk(first, last, &counter{}, load); err != nil || n > 0 && frames < 10 {
-			t.Fatal(frames, err)
-		}
+		err := r.Walk(first, last, &counter{}, load)
+		check.Require(t, err == nil && (n <= 0 || frames >= 10), "%v, %v", frames, err)
 		return n
 	}
 	want := len(segments) - 2 // the first is always read
-	if n := loaded(); n != want {
-		t.Errorf("%d indexes were used, want %d", n, want)
-	}
+	check.Equal(t, loaded(), want, "indexes were used")
 	// A segment that cannot be read to its end has no index.
 	part := check.Must(os.ReadFile(filepath.Join(dir, filepath.Base(segments[1]))))(t)
 	damaged := &indexing{dir: t.TempDir(), indexer: &counter{}, before: "another"}
 	check.NoError(t, os.WriteFile(filepath.Join(damaged.dir, filepath.Base(segments[1])), flipped(part, len(part)/2), 0o600))
-	if n, err := damaged.write(filepath.Base(segments[1])); err == nil || n != 0 {
-		t.Errorf("a damaged segment has an index of %d bytes, %v", n, err)
-	}
+	n, err := damaged.write(filepath.Base(segments[1]))
+	check.True(t, err != nil && n == 0, "a damaged segment has an index of %d bytes, %v", n, err)
 	text := check.Must(os.ReadFile(indexes[2]))(t)
 	check.NoError(t, os.WriteFile(indexes[2], flipped(text, len(text)-6), 0o600))
-	if n := loaded(); n != want-1 {
-		t.Errorf("%d indexes were used beside a damaged one, want %d", n, want-1)
-	}
+	check.Equal(t, loaded(), want-1, "indexes were used beside a damaged one")
 	check.NoError(t, os.Remove(filepath.Join(dir, filepath.Base(segments[3]))))
-	if n := loaded(); n != want-3 {
-		t.Errorf("%d indexes were used without a segment, want %d", n, want-3)
-	}
+	check.Equal(t, loaded(), want-3, "indexes were used without a segment")
 }

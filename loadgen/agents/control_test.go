@@ -32,9 +32,7 @@ func TestAPlanGivesAnAgentItsShare(t *testing.T) {
 	total := 0
 	for agent := 1; agent <= 4; agent++ {
 		p, share, err := parsePlan(planned(t, 4, s.WithDefaults(), func(p *plan) { p.Witness = true }), agent)
-		if err != nil || !p.Witness || share.Keys.Prefix != "p:" || share.Rate != 7.5 {
-			t.Errorf("agent %d: %+v %+v %v", agent, p, share, err)
-		}
+		check.True(t, err == nil && p.Witness && share.Keys.Prefix == "p:" && share.Rate == 7.5, "agent %d: %+v %+v %v", agent, p, share, err)
 		total += share.Clients
 	}
 	check.Equal(t, total, 11, "clients of the shares")
@@ -63,13 +61,11 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 		{planned(t, loadgen.MaxAgents+1, good, nil), 1, "agents must be 1 to 1000, not 1001"},
 		{planned(t, 11, good, nil), 11, "10 clients are too few for 11 agents"},
 	} {
-		if _, _, err := parsePlan(c.text, c.agent); err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%.60s, agent %d: %v, want %s", c.text, c.agent, err, c.want)
-		}
+		_, _, err := parsePlan(c.text, c.agent)
+		check.True(t, err != nil && strings.HasPrefix(err.Error(), c.want), "%.60s, agent %d: %v, want %s", c.text, c.agent, err, c.want)
 	}
-	if _, _, err := parsePlan(planned(t, 10, good, nil), 10); err != nil {
-		t.Error(err)
-	}
+	_, _, err := parsePlan(planned(t, 10, good, nil), 10)
+	check.ErrorIs(t, err, nil)
 }
 
 func TestOnlyAddressesOfThisMachineAreLocal(t *testing.T) {
@@ -115,15 +111,12 @@ func TestTheDifferenceOfTwoClocksGoesByTheFastestReply(t *testing.T) {
 			ms := time.Millisecond
 			rdb.AddHook(&clockHook{ahead, []time.Duration{200 * ms, 200 * ms, 0, 200 * ms, 200 * ms}})
 			behind, err := clockBehind(t.Context(), rdb, func() time.Time { return time.Now().Add(shift) })
-			if off := behind - (ahead - shift); err != nil || off.Abs() > 50*ms {
-				t.Errorf("ahead %s, shift %s: %s, %v", ahead, shift, behind, err)
-			}
+			check.True(t, err == nil && (behind-(ahead-shift)).Abs() <= 50*ms, "ahead %s, shift %s: %s, %v", ahead, shift, behind, err)
 		}
 	}
 	rdb := connect(t, "127.0.0.1:1")
-	if _, err := clockBehind(t.Context(), rdb, time.Now); err == nil {
-		t.Error("the clock of no server")
-	}
+	_, err := clockBehind(t.Context(), rdb, time.Now)
+	check.True(t, err != nil, "the clock of no server")
 }
 
 // Any plan is refused, or gives a share that can run.
@@ -155,9 +148,7 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 	h := newHistogram()
 	_ = h.RecordValue(int64(time.Millisecond)) // in its bounds
 	counts, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	snapshot := loadgen.Snapshot{
 		Metrics:   loadgen.Metrics{Running: true, Elapsed: 3 * time.Second, Clients: loadgen.ClientCounts{Total: 1, Idle: 1, States: []loadgen.ClientState{0}}},
 		Latencies: [5]loadgen.Distribution{{Counts: string(counts)}}, Seconds: []loadgen.SecondShare{{Number: 2, Acquired: 4}},
@@ -168,19 +159,13 @@ func FuzzAnyMessageIsReadOrIgnored(f *testing.F) {
 		order{Order: orderFault, Fault: &loadgen.Fault{Kind: loadgen.Crash, Client: 2}}, order{Order: orderServerFault, Fault: &loadgen.Fault{Kind: loadgen.Flush}, Over: true},
 		order{Order: orderScenario, Scenario: "clients: 6"}, ticket{"x", 3},
 	} {
-		text, err := json.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := check.Must(json.Marshal(m))(f)
 		f.Add(string(text))
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	f.Cleanup(func() { _ = rdb.Close() })
 	scenario := loadgen.Scenario{Clients: 6, Keys: loadgen.Keys{Prefix: "p:"}, Faults: []loadgen.Fault{{Kind: loadgen.Freeze, Clients: 2}, {Kind: loadgen.Flush}}}.WithDefaults()
-	shares, err := scenario.Shares(3)
-	if err != nil {
-		f.Fatal(err)
-	}
+	shares := check.Must(scenario.Shares(3))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		s := &session{config: Config{Note: func(string) {}}, scenario: scenario, members: make([]member, 3), struck: make([]int, 2), began: time.Now()}
 		_ = s.join(text)

@@ -54,9 +54,8 @@ func compareWithEvents(t *testing.T, r *rig) {
 	})
 	check.ErrorIs(t, l.Stop(), nil)
 	m := l.Metrics()
-	if gaps := l.Incomplete(); len(gaps) > 0 || m.Running || m.CutOff != 0 {
-		t.Errorf("%q, running %t, %d cut off", gaps, m.Running, m.CutOff)
-	}
+	gaps := l.Incomplete()
+	check.True(t, len(gaps) == 0 && !m.Running && m.CutOff == 0, "%q, running %t, %d cut off", gaps, m.Running, m.CutOff)
 	wait, held := newHistogram(), newHistogram()
 	first := make([]time.Time, n)
 	r.mu.Lock()
@@ -65,9 +64,8 @@ func compareWithEvents(t *testing.T, r *rig) {
 	for agent, events := range r.events {
 		var own loadgen.Counts
 		for _, e := range events {
-			if e.Client <= agent*loadgen.MaxClients || e.Client > agent*loadgen.MaxClients+s.Part(agent-1, n) {
-				t.Fatalf("agent %d has client %d", agent, e.Client)
-			}
+			check.Require(t, e.Client > agent*loadgen.MaxClients && e.Client <= agent*loadgen.MaxClients+s.Part(agent-1, n),
+				"agent %d has client %d", agent, e.Client)
 			for _, c := range []*loadgen.Counts{&own, &sum} {
 				count(c, e.Kind)
 			}
@@ -83,9 +81,7 @@ func compareWithEvents(t *testing.T, r *rig) {
 		}
 		first[agent-1] = events[0].At
 	}
-	if m.Counts != sum || sum.Acquired < enough || len(r.events) != n {
-		t.Errorf("got  %+v\nwant %+v", m.Counts, sum)
-	}
+	check.True(t, m.Counts == sum && sum.Acquired >= enough && len(r.events) == n, "got  %+v\nwant %+v", m.Counts, sum)
 	for name, pair := range map[string]struct {
 		got  loadgen.Latency
 		want *hdrhistogram.Histogram

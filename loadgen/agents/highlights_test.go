@@ -2,7 +2,6 @@ package agents
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
 
@@ -46,9 +45,7 @@ func TestHighlightsAreFew(t *testing.T) {
 	text := check.Must(json.Marshal(message{Events: h.unsent()}))(t)
 	var m message
 	check.NoError(t, json.Unmarshal(text, &m))
-	if !reflect.DeepEqual(m.Events, want) {
-		t.Errorf("sent:\n%+v\nwant:\n%+v", m.Events, want)
-	}
+	check.DeepEqual(t, m.Events, want)
 	for range 2 * maxHighlights { // while the control server does not answer
 		note(loadgen.FaultEnded, 1, "", loadgen.Freeze)
 	}
@@ -65,9 +62,8 @@ func TestASessionForgetsOldEvents(t *testing.T) {
 	}
 	for seen, want := range map[uint64][2]uint64{0: {11, maxEvents}, 5: {11, maxEvents}, 11: {12, maxEvents - 1}, maxEvents + 9: {maxEvents + 10, 1}, maxEvents + 10: {0, 0}, 1 << 40: {0, 0}} {
 		got := l.Events(seen)
-		if uint64(len(got)) != want[1] || len(got) > 0 && got[0].Seq != want[0] {
-			t.Errorf("after %d there are %d events, want %d from %d on", seen, len(got), want[1], want[0])
-		}
+		check.True(t, uint64(len(got)) == want[1] && (len(got) == 0 || got[0].Seq == want[0]),
+			"after %d there are %d events, want %d from %d on", seen, len(got), want[1], want[0])
 	}
 }
 
@@ -88,13 +84,10 @@ func TestAFaultOfOneClientStrikesAnAgentThatRuns(t *testing.T) {
 		check.NoError(t, json.Unmarshal([]byte(text), &o))
 		struck[o.Fault.Agent]++
 	}
-	if struck[2] == 0 || struck[4] == 0 || struck[2]+struck[4] != 40 {
-		t.Errorf("struck by agent: %v", struck)
-	}
+	check.True(t, struck[2] != 0 && struck[4] != 0 && struck[2]+struck[4] == 40, "struck by agent: %v", struck)
 	for _, gone := range []int{1, 3} {
-		if err := s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Agent: gone}); err == nil {
-			t.Errorf("a fault of agent %d, which is gone, is accepted", gone)
-		}
+		check.True(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Agent: gone}) != nil,
+			"a fault of agent %d, which is gone, is accepted", gone)
 	}
 	check.NoError(t, s.inject(loadgen.Fault{Kind: loadgen.Freeze, For: time.Second, Clients: 8}))
 	texts, _, _ = s.control.read(t.Context(), orders, "0", time.Second)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/loadgen"
@@ -103,9 +104,8 @@ func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 					l := r.start(len(clocks), s)
 					<-l.Done()
 					m, seen := l.Metrics(), l.Witness()
-					if seen.Overlaps != seen.Excused || seen.Unseen != 0 || seen.Err != nil || seen.Holds != m.Acquired {
-						t.Errorf("history %d: %d acquired; %+v", history, m.Acquired, seen)
-					}
+					check.True(t, seen.Overlaps == seen.Excused && seen.Unseen == 0 && seen.Err == nil && seen.Holds == m.Acquired,
+						"history %d: %d acquired; %+v", history, m.Acquired, seen)
 					if gaps := l.Incomplete(); len(gaps) > 0 || !m.Verdict(s).Safe || m.Acquired < 10 || seen.Proven < m.Acquired/2 {
 						t.Errorf("history %d: %q %s: %v; %+v", history, gaps, m.Verdict(s).Text, m.Violations.Evidence, m.Counts)
 					}
@@ -128,9 +128,7 @@ func TestTheWitnessRaisesNoAlarmOnSoundLocks(t *testing.T) {
 		sum.excused += one.excused
 	}
 	for kind, times := range struck {
-		if times == 0 { // by chance, one may not occur in a single history
-			t.Errorf("%s never occurred in %d histories", kind, n)
-		}
+		check.True(t, times != 0, "%s never occurred in %d histories", kind, n) // by chance, one may not occur in a single history
 	}
 	t.Logf("%d histories: %d of %d holds proven; %d overlaps after faults that delete locks; faults %v", n, sum.proven, sum.acquired, sum.excused, struck)
 }
@@ -149,9 +147,7 @@ func TestTheWitnessFlagsHistoricLocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, found := scenarios.Find(name)
-			if !found {
-				t.Fatal("there is no such scene")
-			}
+			check.Require(t, found, "there is no such scene")
 			n := 1
 			if s.Lock.Kind.Quorum() {
 				n = 5
@@ -168,9 +164,7 @@ func TestTheWitnessFlagsHistoricLocks(t *testing.T) {
 			took := time.Since(began)
 			_ = l.Stop() // leases that have ended cannot be released
 			seen := l.Witness()
-			if !acrossAgents(l) || seen.Excused != 0 {
-				t.Errorf("not flagged: %+v", seen)
-			}
+			check.True(t, acrossAgents(l) && seen.Excused == 0, "not flagged: %+v", seen)
 			t.Logf("flagged after %s: %s", took.Round(10*time.Millisecond), seen)
 			r.checkNoKeys()
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/loadgen"
 )
@@ -111,13 +112,9 @@ func (r *rig) start(n int, s loadgen.Scenario) *Load {
 		Control: r.control, Servers: r.on, Target: Target{Addresses: r.targets}, Scenario: s, Agents: n, Witness: true,
 		Patience: 30 * time.Second, Note: r.note,
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, err)
 	r.t.Cleanup(func() { _ = l.Close() })
-	if err := l.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, l.Start())
 	return l
 }
 

@@ -74,9 +74,8 @@ func TestALostAgentIsNotHeard(t *testing.T) {
 	s.merger.Lost(1)
 	s.send(t, message{Message: messageSnapshot, Agent: 1, Snapshot: acquired(70), Events: []sentEvent{{Kind: loadgen.FaultBegan}}})
 	s.send(t, message{Message: messageSnapshot, Agent: 2, Snapshot: acquired(600)})
-	if n := s.metrics().Acquired; n != 605 || len(s.events) > 0 {
-		t.Errorf("%d acquired, want 605; %d events", n, len(s.events))
-	}
+	n := s.metrics().Acquired
+	check.True(t, n == 605 && len(s.events) == 0, "%d acquired, want 605; %d events", n, len(s.events))
 }
 
 // The events of agents are at the times of the control server, whatever their clocks say.
@@ -89,9 +88,7 @@ func TestEventsOfAgentsHaveOneClock(t *testing.T) {
 		s.send(t, message{Message: messageSnapshot, Agent: i + 1, Snapshot: snapshot, Events: []sentEvent{{At: at.Add(-behind), Kind: loadgen.FaultBegan}}})
 	}
 	for _, e := range s.events {
-		if !e.At.Equal(at) {
-			t.Errorf("an event is at %s, want %s", e.At, at)
-		}
+		check.True(t, e.At.Equal(at), "an event is at %s, want %s", e.At, at)
 	}
 	check.Equal(t, len(s.events), 2, "events")
 }
@@ -143,9 +140,8 @@ func TestNoSecondIsLostWithASnapshot(t *testing.T) {
 				numbers = append(numbers, second.Number)
 			}
 		}
-		if len(texts) != 3 || len(numbers) < 4 || !slices.Equal(numbers, []int{0, 1, 2, 3, 4}[:len(numbers)]) {
-			t.Errorf("%d messages with the seconds %v", len(texts), numbers)
-		}
+		check.True(t, len(texts) == 3 && len(numbers) >= 4 && slices.Equal(numbers, []int{0, 1, 2, 3, 4}[:len(numbers)]),
+			"%d messages with the seconds %v", len(texts), numbers)
 	})
 }
 
@@ -221,9 +217,8 @@ func TestAnInterruptedAgentGivesItsTicketBack(t *testing.T) {
 		rdb.Set(t.Context(), run.key("plan"), planned(t, 2, loadgen.Scenario{Clients: 4, Keys: loadgen.Keys{Prefix: "p:"}}, nil), planLife)
 		rdb.RPush(t.Context(), tickets, mine, "of another run")
 		check.ErrorIs(t, a.Serve(ctx, false), nil, "%s", when)
-		if left := rdb.LRange(t.Context(), tickets, 0, -1).Val(); fmt.Sprint(left) != fmt.Sprintf("[%s of another run]", mine) {
-			t.Errorf("%s: the tickets are %q", when, left)
-		}
+		left := rdb.LRange(t.Context(), tickets, 0, -1).Val()
+		check.True(t, fmt.Sprint(left) == fmt.Sprintf("[%s of another run]", mine), "%s: the tickets are %q", when, left)
 		check.AtMost(t, rdb.XLen(t.Context(), run.key(messages)).Val(), 0, "%s: the agent has sent messages", when)
 	}
 }

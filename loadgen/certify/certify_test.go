@@ -66,9 +66,8 @@ func TestTheFlawOfEachHistoricFormIsFound(t *testing.T) {
 				if v.Outcome != Fail {
 					continue
 				}
-				if !slices.ContainsFunc(v.Timeline, func(s Span) bool { return s.Kind == Violated && s.Label != "" }) {
-					t.Errorf("the timeline of %s does not show the failure: %+v", v.Test, v.Timeline)
-				}
+				check.True(t, slices.ContainsFunc(v.Timeline, func(s Span) bool { return s.Kind == Violated && s.Label != "" }),
+					"the timeline of %s does not show the failure: %+v", v.Test, v.Timeline)
 			}
 		})
 	}
@@ -102,9 +101,8 @@ func TestAnInterruptEndsRequestsForALockThatIsRenewed(t *testing.T) {
 	holder, other := r.actor(), r.actor()
 	h := holder.mustLock()
 	interrupt()
-	if _, err := other.ask(h); err == nil || errors.Is(err, external.ErrHeld) {
-		t.Errorf("an interrupted request ends with %v", err)
-	}
+	_, err := other.ask(h)
+	check.True(t, err != nil && !errors.Is(err, external.ErrHeld), "an interrupted request ends with %v", err)
 }
 
 func TestSoundKindsPass(t *testing.T) {
@@ -140,12 +138,8 @@ func concluded(t *testing.T, kind string, r Result) []Verdict {
 func soundKindPasses(t *testing.T, kind string, tests []string) {
 	t.Helper()
 	for _, v := range concluded(t, kind, run(t, kind, tests...)) {
-		if v.Outcome == Fail || v.Outcome == Inconclusive {
-			t.Errorf("%s: %s: %s %s", kind, v.Test, v.Outcome, v.Evidence)
-		}
-		if v.Outcome == Unsupported && !strings.HasPrefix(v.Evidence, "hello") {
-			t.Errorf("%s: %s: %s", kind, v.Test, v.Evidence)
-		}
+		check.True(t, v.Outcome != Fail && v.Outcome != Inconclusive, "%s: %s: %s %s", kind, v.Test, v.Outcome, v.Evidence)
+		check.True(t, v.Outcome != Unsupported || strings.HasPrefix(v.Evidence, "hello"), "%s: %s: %s", kind, v.Test, v.Evidence)
 	}
 }
 
@@ -157,9 +151,7 @@ func TestWithoutRedisServerTheEmbeddedServerIsUsed(t *testing.T) {
 	t.Setenv("PATH", dir)
 	card, err := Run(t.Context(), Options{Commands: []string{command("rw"), command("classic/two-key-rw")}, Tests: []string{"script-flush", "readers", "nodes-2-down", "failover"}})
 	check.NoError(t, err)
-	if !strings.HasPrefix(card.Server, "embedded") {
-		t.Errorf("the server is %s", card.Server)
-	}
+	check.True(t, strings.HasPrefix(card.Server, "embedded"), "the server is %s", card.Server)
 	for i, want := range []map[string]Outcome{
 		{"script-flush": Pass, "readers": Pass, "nodes-2-down": Unsupported, "failover": Unsupported},
 		{"script-flush": Pass, "readers": Fail, "nodes-2-down": Unsupported, "failover": Unsupported},
@@ -182,9 +174,7 @@ func TestAnInterruptedRunReturnsTheVerdictsSoFar(t *testing.T) {
 		},
 	})
 	check.ErrorIs(t, err, context.Canceled, "error")
-	if len(card.Clients) != 2 || len(card.Clients[1].Verdicts) != 2 {
-		t.Fatalf("the card is not complete: %+v", card)
-	}
+	check.Require(t, len(card.Clients) == 2 && len(card.Clients[1].Verdicts) == 2, "the card is not complete: %+v", card)
 	cut := 0
 	for _, c := range card.Clients {
 		for _, v := range c.Verdicts {
@@ -220,9 +210,8 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 	} {
 		n := 0
 		v := decide(t.Context(), func() Verdict { n++; return c.runs[n-1] })
-		if v.Outcome != c.want || v.Evidence != c.evidence || n != len(c.runs) {
-			t.Errorf("%s: %s %q after %d runs", name, v.Outcome, v.Evidence, n)
-		}
+		check.True(t, v.Outcome == c.want && v.Evidence == c.evidence && n == len(c.runs),
+			"%s: %s %q after %d runs", name, v.Outcome, v.Evidence, n)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
@@ -230,9 +219,8 @@ func TestAFailureWithoutAnOverlapNeedsASecondRun(t *testing.T) {
 		run  Verdict
 		want Outcome
 	}{{fail, Inconclusive}, {short, Inconclusive}, {overlap, Fail}} {
-		if v := decide(ctx, func() Verdict { return c.run }); v.Outcome != c.want {
-			t.Errorf("%s %q after an interrupt, want %s", v.Outcome, v.Evidence, c.want)
-		}
+		v := decide(ctx, func() Verdict { return c.run })
+		check.True(t, v.Outcome == c.want, "%s %q after an interrupt, want %s", v.Outcome, v.Evidence, c.want)
 	}
 }
 
@@ -244,8 +232,7 @@ func TestAnotherServerRunsTheTestsWithOneServer(t *testing.T) {
 	}
 	r := runWith(t, "mutex", Options{Server: "redis-server --save '' --port {port}", Tests: []string{"script-flush", "nodes-2-down", "failover"}})
 	for test, want := range map[string]Outcome{"script-flush": Pass, "nodes-2-down": Unsupported, "failover": Unsupported} {
-		if v, _ := r.Verdict(test); v.Outcome != want {
-			t.Errorf("%s: %s %s", test, v.Outcome, v.Evidence)
-		}
+		v, _ := r.Verdict(test)
+		check.True(t, v.Outcome == want, "%s: %s %s", test, v.Outcome, v.Evidence)
 	}
 }

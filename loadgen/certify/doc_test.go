@@ -28,9 +28,7 @@ func TestTheDocumentationHasTheFlawOfEachHistoricForm(t *testing.T) {
 	for form, tests := range flaws {
 		row, found := rowBefore(string(page), "| `"+form+"` |\n")
 		for _, test := range tests {
-			if !found || !strings.Contains(row, "`"+test+"`") {
-				t.Errorf("the page lacks that %s finds the flaw of %s", test, form)
-			}
+			check.True(t, found && strings.Contains(row, "`"+test+"`"), "the page lacks that %s finds the flaw of %s", test, form)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -78,9 +77,7 @@ func explored(t *testing.T, o ExhaustOptions, kind string) Played {
 	var document any
 	check.ErrorIs(t, errors.Join(json.Unmarshal(v, &document), schemaOf(t, "certify-orders.schema.json").Validate(document)), nil)
 	c := s.Clients[0]
-	if len(c.Plays) != 1 || c.Client.Error != "" {
-		t.Fatalf("%s: %s: %d plays", kind, c.Client.Error, len(c.Plays))
-	}
+	check.Require(t, len(c.Plays) == 1 && c.Client.Error == "", "%s: %s: %d plays", kind, c.Client.Error, len(c.Plays))
 	p := c.Plays[0]
 	t.Logf("%s: %s: orders %v, left %d, same %d, together %d, own %d, other %d, doubtful %d in %s %s", kind, p.Play, p.Orders, p.Left, p.Same,
 		p.Together, p.Own, p.Other, p.Doubtful, time.Duration(p.Took), p.Error)
@@ -102,9 +99,8 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 			for p.Slow == runs { // the machine was too slow in each run, which says nothing
 				p = explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
 			}
-			if p.Found == nil || testtier.Proving() && p.Found.Seen < runs-2-p.Other-p.Slow { // the machine may be busy twice
-				t.Errorf("%s: not in each of %d runs: %+v", k.order, runs, p.Found)
-			}
+			check.True(t, p.Found != nil && (!testtier.Proving() || p.Found.Seen >= runs-2-p.Other-p.Slow),
+				"%s: not in each of %d runs: %+v", k.order, runs, p.Found) // the machine may be busy twice
 		})
 	}
 }
@@ -113,9 +109,8 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 func TestAKnownOrderShowsNoFlawOfASoundClient(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{"release/a.af.b.a", "release/b.bk", "extend/a.af.b.a", "again/a.af.b.a.a"}[:testtier.Size(1, 4, 4)] {
-		if p := explored(t, ExhaustOptions{Order: order, Repeat: 1}, "test:set"); p.Found != nil || p.Other > 0 || !slices.Equal(p.Orders, []int{1}) {
-			t.Errorf("%s: %+v", order, p)
-		}
+		p := explored(t, ExhaustOptions{Order: order, Repeat: 1}, "test:set")
+		check.True(t, p.Found == nil && p.Other <= 0 && slices.Equal(p.Orders, []int{1}), "%s: %+v", order, p)
 	}
 }
 
@@ -128,13 +123,11 @@ func TestTheShortestOrderIsFound(t *testing.T) {
 		play, steps, err := parseOrder(k.order)
 		check.NoError(t, err)
 		p := explored(t, ExhaustOptions{Plays: []string{play.name}, Limit: 1000}, k.client)
-		if p.Found == nil || p.Found.Faults > steps.faults() || len(p.Found.taken()) > k.steps && p.Found.Faults == steps.faults() {
-			t.Errorf("%s: %+v is longer than %s", k.client, p.Found, k.order)
-		}
+		check.True(t, p.Found != nil && p.Found.Faults <= steps.faults() && (len(p.Found.taken()) <= k.steps || p.Found.Faults != steps.faults()),
+			"%s: %+v is longer than %s", k.client, p.Found, k.order)
 	}
-	if p := explored(t, ExhaustOptions{Plays: []string{"release"}, Limit: testtier.Size(0, 100, 5000)}, "test:set"); p.Found != nil || len(p.Orders) < 2 {
-		t.Errorf("a sound client: %+v", p)
-	}
+	p := explored(t, ExhaustOptions{Plays: []string{"release"}, Limit: testtier.Size(0, 100, 5000)}, "test:set")
+	check.True(t, p.Found == nil && len(p.Orders) >= 2, "a sound client: %+v", p)
 }
 
 // An interrupt ends the exploration, with what was found so far.
@@ -147,24 +140,17 @@ func TestAnInterruptedExplorationReturnsItsCounts(t *testing.T) {
 			cancel()
 		}
 	}})
-	if !errors.Is(err, context.Canceled) || len(s.Clients) != 1 || len(s.Clients[0].Plays) != 1 {
-		t.Fatalf("%v: %+v", err, s)
-	}
-	if p := s.Clients[0].Plays[0]; !slices.Equal(p.Orders, []int{2}) || p.Left == 0 || p.Error == "" {
-		t.Errorf("%+v", p)
-	}
+	check.Require(t, errors.Is(err, context.Canceled) && len(s.Clients) == 1 && len(s.Clients[0].Plays) == 1, "%v: %+v", err, s)
+	p := s.Clients[0].Plays[0]
+	check.True(t, slices.Equal(p.Orders, []int{2}) && p.Left != 0 && p.Error != "", "%+v", p)
 }
 
 func TestTheIDOfAnOrder(t *testing.T) {
 	const id = "permits-nodes/a.bd.ak.b.af.bl.br"
 	p, o, err := parseOrder(id)
-	if err != nil || p.name+"/"+o.String() != id || o.faults() != 5 {
-		t.Errorf("%s/%s with %d faults, %v", p.name, o, o.faults(), err)
-	}
+	check.True(t, err == nil && p.name+"/"+o.String() == id && o.faults() == 5, "%s/%s with %d faults, %v", p.name, o, o.faults(), err)
 	for _, wrong := range []string{"", "release", "release/", "release/c", "release/ax", "release/a..b", "release/afk", "nothing/a"} {
-		if err := CheckOrder(wrong); err == nil {
-			t.Errorf("%q is the ID of an order", wrong)
-		}
+		check.True(t, CheckOrder(wrong) != nil, "%q is the ID of an order", wrong)
 	}
 }
 
@@ -173,12 +159,9 @@ func TestTheIDOfAnOrder(t *testing.T) {
 func TestOnlyCommandsOnDifferentServersAreLeftOut(t *testing.T) {
 	a1, a2, b1, b2 := option{choice{0, noFault}, 1}, option{choice{0, noFault}, 2}, option{choice{1, noFault}, 1}, option{choice{1, noFault}, 2}
 	unknown, fault := option{choice{1, noFault}, 0}, option{choice{1, killed}, 2}
-	if got := awake([]option{a1, a2, unknown, fault}, b2); !reflect.DeepEqual(got, []option{a1}) {
-		t.Errorf("after a command on server 2: %v", got)
-	}
-	if got := awake([]option{a1}, b1); len(got) > 0 {
-		t.Errorf("after a command on the same server: %v", got)
-	}
+	check.DeepEqual(t, awake([]option{a1, a2, unknown, fault}, b2), []option{a1}, "after a command on server 2")
+	got := awake([]option{a1}, b1)
+	check.True(t, len(got) == 0, "after a command on the same server: %v", got)
 	if got := awake([]option{a1}, fault); len(got) > 0 {
 		t.Errorf("after a fault: %v", got)
 	}
@@ -196,9 +179,7 @@ func TestTheSchemaKnowsEveryFieldOfASearch(t *testing.T) {
 	schema := schemaOf(t, "certify-orders.schema.json")
 	check.ErrorIs(t, schema.Validate(v), nil)
 	v["colour"] = "red"
-	if schema.Validate(v) == nil {
-		t.Error("the schema takes an unknown field")
-	}
+	check.True(t, schema.Validate(v) != nil, "the schema takes an unknown field")
 }
 
 // A lease that was just reported ends as if the client had written the answer when it could go on
@@ -213,9 +194,7 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 	p.request()
 	asked := p.roused
 	l := check.Must(p.process.Lock(t.Context(), external.Terms{Keys: []string{s.key}, TTL: time.Minute}))(t)
-	if !p.roused.After(asked) || p.took == 0 {
-		t.Error("the reply to its command did not rouse the client")
-	}
+	check.True(t, p.roused.After(asked) && p.took != 0, "the reply to its command did not rouse the client")
 	read := time.Now() // later than the answer
 	c := &claim{player: p, lease: l, reported: l.Deadline(), certain: p.certain(l)}
 	if most := p.roused.Add(l.Latest().Sub(read)); c.certain.After(most) || c.end().After(c.certain) || c.end().After(c.reported) {
@@ -227,7 +206,5 @@ func TestALeaseEndsNotLaterThanForTheClient(t *testing.T) {
 	for !l.Deadline().After(c.reported) { // an extension that takes long ends no later
 		check.NoError(t, l.Extend(t.Context(), time.Minute))
 	}
-	if !c.end().Equal(l.Deadline()) {
-		t.Errorf("after an extension it ends %s, want %s", c.end(), l.Deadline())
-	}
+	check.True(t, c.end().Equal(l.Deadline()), "after an extension it ends %s, want %s", c.end(), l.Deadline())
 }

@@ -113,9 +113,7 @@ func TestSoundClientsPass(t *testing.T) {
 		result := run(t, "test:"+style, tests...)
 		t.Logf("%s: %d passed, %d observed", style, result.Count(Pass), result.Count(Observed))
 		for _, v := range concluded(t, "test:"+style, result) {
-			if v.Outcome == Fail || v.Outcome == Inconclusive {
-				t.Errorf("%s: %s: %s: %s", style, v.Test, v.Outcome, v.Evidence)
-			}
+			check.True(t, v.Outcome != Fail && v.Outcome != Inconclusive, "%s: %s: %s: %s", style, v.Test, v.Outcome, v.Evidence)
 		}
 	}
 	if !testtier.InLong() {
@@ -146,9 +144,7 @@ func TestEveryTestHasAClientThatFailsIt(t *testing.T) {
 		known = append(known, f.test)
 	}
 	for _, name := range testNames() {
-		if !slices.Contains(known, name) {
-			t.Errorf("no client fails %s", name)
-		}
+		check.True(t, slices.Contains(known, name), "no client fails %s", name)
 	}
 }
 
@@ -171,9 +167,8 @@ func TestAWaiterWhoseLeaseHasEndedBeforeItGotTheLockLocksAgain(t *testing.T) {
 func TestALateReleaseThatTakesLongerThanTheLeaseOfTheNextHolder(t *testing.T) {
 	testtier.Long(t, "its client tries a release for 2 s")
 	t.Parallel()
-	if v := run(t, "test:set/patient", "late-unlock").Verdicts[0]; v.Outcome != Pass {
-		t.Errorf("%s %s", v.Outcome, v.Evidence)
-	}
+	v := run(t, "test:set/patient", "late-unlock").Verdicts[0]
+	check.True(t, v.Outcome == Pass, "%s %s", v.Outcome, v.Evidence)
 }
 
 // testNames returns the names of all tests.
@@ -192,14 +187,11 @@ func TestAWaiterThatStarvesIsAFailure(t *testing.T) {
 		events = append(events, loadgen.Event{Kind: loadgen.Arrived, Client: client}, loadgen.Event{Kind: loadgen.Acquired, Client: client})
 	}
 	least, most, passed := fairness(events, 3)
-	if least != 0 || most != 30 || passed != 60 {
-		t.Errorf("%d to %d holds, passed over %d times", least, most, passed)
-	}
+	check.True(t, least == 0 && most == 30 && passed == 60, "%d to %d holds, passed over %d times", least, most, passed)
 	m := loadgen.Metrics{}
 	m.Acquired = 60
-	if v := new(rig).judgeWaiters(m, events, 3); v.Outcome != Fail {
-		t.Errorf("%s: %s", v.Outcome, v.Evidence)
-	}
+	v := new(rig).judgeWaiters(m, events, 3)
+	check.True(t, v.Outcome == Fail, "%s: %s", v.Outcome, v.Evidence)
 	if v := new(rig).judgeWaiters(m, append(events, loadgen.Event{Kind: loadgen.Acquired, Client: 3}), 3); v.Outcome != Observed {
 		t.Errorf("%s: %s", v.Outcome, v.Evidence)
 	}

@@ -71,19 +71,13 @@ func TestThePageOfACard(t *testing.T) {
 func TestThePageOfACardIsComplete(t *testing.T) {
 	page := written(t, example())
 	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1)
-	if len(links) != 4 { // two clients, a failure and an observation
-		t.Errorf("links: %q", links)
-	}
+	check.True(t, len(links) == 4, "links: %q", links) // two clients, a failure and an observation
 	for _, link := range links {
 		id, ok := strings.CutPrefix(link[1], "#")
-		if !ok || strings.Count(page, `id="`+id+`"`) != 1 {
-			t.Errorf("%s leads nowhere", link[1])
-		}
+		check.True(t, ok && strings.Count(page, `id="`+id+`"`) == 1, "%s leads nowhere", link[1])
 	}
 	for _, outside := range []string{"://", "src=", "url(", "@import", "<script", "<link"} {
-		if strings.Contains(page, outside) {
-			t.Errorf("the page contains %s", outside)
-		}
+		check.False(t, strings.Contains(page, outside), "the page contains %s", outside)
 	}
 }
 
@@ -101,12 +95,8 @@ func TestThePageOfACardShowsTheTextOfAClientAsText(t *testing.T) {
 		{Client: Client{Name: hostile, Error: hostile}, Verdicts: []Verdict{{Test: "one", Outcome: Inconclusive, Evidence: hostile + control}}},
 	}}
 	page := written(t, c)
-	if strings.Contains(page, "<script") || strings.Contains(page, "onload='") {
-		t.Errorf("text is code:\n%s", page)
-	}
-	if strings.ContainsAny(page, "\x00\x1b\u202e") {
-		t.Errorf("the page has characters that cannot be seen: %q", page)
-	}
+	check.True(t, !strings.Contains(page, "<script") && !strings.Contains(page, "onload='"), "text is code:\n%s", page)
+	check.False(t, strings.ContainsAny(page, "\x00\x1b\u202e"), "the page has characters that cannot be seen: %q", page)
 	shown := 0
 	for d := xml.NewDecoder(strings.NewReader(page)); ; {
 		token, err := d.Token()
@@ -117,9 +107,7 @@ func TestThePageOfACardShowsTheTextOfAClientAsText(t *testing.T) {
 		case xml.CharData:
 			shown += strings.Count(string(token), hostile)
 		case xml.StartElement:
-			if token.Name.Local == "script" {
-				t.Error("the page has a script")
-			}
+			check.True(t, token.Name.Local != "script", "the page has a script")
 		}
 	}
 	// The versions, a column and a heading for each client, its command, kind and error, the
@@ -144,18 +132,15 @@ func TestNothingInADrawingIsHidden(t *testing.T) {
 		}
 		d := layOut(all)
 		for i, r := range d.rows {
-			if r.top+r.height > d.height || i > 0 && r.top < d.rows[i-1].top+d.rows[i-1].height {
-				t.Fatalf("row %d of %+v is outside of its place", i, d)
-			}
+			check.Require(t, r.top+r.height <= d.height && (i <= 0 || r.top >= d.rows[i-1].top+d.rows[i-1].height),
+				"row %d of %+v is outside of its place", i, d)
 			for j, l := range r.labels {
 				width := charWidth * float64(utf8.RuneCountInString(l.text))
-				if l.x < namesWidth || l.x+width > drawnWidth || float64(l.line+1)*textHeight+barHeight > r.height {
-					t.Fatalf("label %+v of row %+v is outside of it", l, r)
-				}
+				check.Require(t, l.x >= namesWidth && l.x+width <= drawnWidth && float64(l.line+1)*textHeight+barHeight <= r.height,
+					"label %+v of row %+v is outside of it", l, r)
 				for _, other := range r.labels[:j] {
-					if other.line == l.line && l.x < other.x+charWidth*float64(utf8.RuneCountInString(other.text)) && other.x < l.x+width {
-						t.Fatalf("%+v and %+v overlap", other, l)
-					}
+					check.Require(t, other.line != l.line || l.x >= other.x+charWidth*float64(utf8.RuneCountInString(other.text)) || other.x >= l.x+width,
+						"%+v and %+v overlap", other, l)
 				}
 				shown--
 			}
@@ -165,9 +150,7 @@ func TestNothingInADrawingIsHidden(t *testing.T) {
 				}
 			}
 		}
-		if shown != 0 {
-			t.Fatalf("%d labels are not shown of %+v", shown, all)
-		}
+		check.Require(t, shown == 0, "%d labels are not shown of %+v", shown, all)
 	}
 }
 
@@ -180,8 +163,6 @@ func TestTheAxisOfADrawing(t *testing.T) {
 		700 * time.Microsecond:  "[0s 100µs 200µs 300µs 400µs 500µs 600µs 700µs]",
 		0:                       "[0s 1µs]",
 	} {
-		if got := fmt.Sprint(layOut([]Span{{"client-1", 0, Milliseconds(took), Holding, ""}}).ticks()); got != want {
-			t.Errorf("%s: %s, want %s", took, got, want)
-		}
+		check.Equal(t, fmt.Sprint(layOut([]Span{{"client-1", 0, Milliseconds(took), Holding, ""}}).ticks()), want, "%s", took)
 	}
 }

@@ -48,9 +48,7 @@ func TestAnIntruderIsNotAskedAfterTheEndOfTheLease(t *testing.T) {
 		r.await(standardTTL, func() bool { return !h.Valid() })
 		return passed("%s", r.intruder(b, h, "A client asked."))
 	})
-	if v.Outcome != Inconclusive || !strings.Contains(v.Evidence, "ended before client-2 asked") {
-		t.Errorf("%s: %s", v.Outcome, v.Evidence)
-	}
+	check.True(t, v.Outcome == Inconclusive && strings.Contains(v.Evidence, "ended before client-2 asked"), "%s: %s", v.Outcome, v.Evidence)
 }
 
 // The release of a lock after the end of its lease is no failure, whatever it reports.

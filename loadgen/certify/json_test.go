@@ -2,7 +2,6 @@ package certify
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
 
@@ -40,8 +39,7 @@ func encoded(t *testing.T, card Card) (v map[string]any, text []byte) {
 // schemaOf returns a schema of docs.
 func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 	t.Helper()
-	s := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
-	return s
+	return check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
 }
 
 func TestTheSchemaKnowsEveryFieldOfACard(t *testing.T) {
@@ -49,16 +47,13 @@ func TestTheSchemaKnowsEveryFieldOfACard(t *testing.T) {
 	v, _ := encoded(t, fullCard())
 	check.ErrorIs(t, s.Validate(v), nil)
 	verdict := v["clients"].([]any)[0].(map[string]any)["verdicts"].([]any)[0].(map[string]any)
-	if verdict["took_ms"] != 1234.567 || verdict["timeline"].([]any)[0].(map[string]any)["from_ms"] != 1.5 {
-		t.Errorf("times are not milliseconds: %v", verdict)
-	}
+	check.True(t, verdict["took_ms"] == 1234.567 && verdict["timeline"].([]any)[0].(map[string]any)["from_ms"] == 1.5,
+		"times are not milliseconds: %v", verdict)
 	of := s.Properties["clients"].Items2020.Properties["verdicts"].Items2020.Properties
 	check.Equal(t, len(of["outcome"].Enum.Values), 5, "outcomes in the schema")
 	check.Equal(t, len(of["timeline"].Items2020.Properties["kind"].Enum.Values), 8, "kinds of spans in the schema")
 	verdict["colour"] = "red"
-	if s.Validate(v) == nil {
-		t.Error("the schema takes an unknown field")
-	}
+	check.True(t, s.Validate(v) != nil, "the schema takes an unknown field")
 }
 
 func TestACardCanBeReadFromItsJSON(t *testing.T) {
@@ -69,7 +64,5 @@ func TestACardCanBeReadFromItsJSON(t *testing.T) {
 	for i := range card.Tests { // only what is in JSON
 		card.Tests[i] = Test{Name: card.Tests[i].Name, Title: card.Tests[i].Title, About: card.Tests[i].About}
 	}
-	if !reflect.DeepEqual(card, again) {
-		t.Errorf("wrote %+v\nread %+v", card, again)
-	}
+	check.DeepEqual(t, card, again)
 }

@@ -19,14 +19,11 @@ func TestAValueIsReadWithItsBytes(t *testing.T) {
 		"|1\r\n+ttl\r\n:9\r\n+OK\r\n": "[ttl 9 OK]",
 	} {
 		v, err := readValue(bufio.NewReader(strings.NewReader(raw + "+next\r\n")))
-		if err != nil || v.text != want || string(v.raw) != raw {
-			t.Errorf("%q: %q from %q, %v", raw, v.text, v.raw, err)
-		}
+		check.True(t, err == nil && v.text == want && string(v.raw) == raw, "%q: %q from %q, %v", raw, v.text, v.raw, err)
 	}
 	for _, raw := range []string{"", "x\r\n", "?1\r\n", "$5\r\nabc", "*2\r\n+a\r\n", "*x\r\n", "$99999999999\r\n", "*99999999\r\n"} {
-		if v, err := readValue(bufio.NewReader(strings.NewReader(raw))); err == nil {
-			t.Errorf("%q is %q", raw, v.text)
-		}
+		v, err := readValue(bufio.NewReader(strings.NewReader(raw)))
+		check.True(t, err != nil, "%q is %q", raw, v.text)
 	}
 }
 
@@ -36,13 +33,10 @@ func TestACommandIsReadAsAnArrayOrALine(t *testing.T) {
 		"set k v\r\n":                    {"SET", "k", "v"},
 	} {
 		got, words, err := readCommand(bufio.NewReader(strings.NewReader(raw)))
-		if err != nil || string(got) != raw || !slices.Equal(words, want) {
-			t.Errorf("%q: %q from %q, %v", raw, words, got, err)
-		}
+		check.True(t, err == nil && string(got) == raw && slices.Equal(words, want), "%q: %q from %q, %v", raw, words, got, err)
 	}
-	if _, words, err := readCommand(bufio.NewReader(strings.NewReader("\r\n"))); err == nil {
-		t.Errorf("an empty line is %q", words)
-	}
+	_, words, err := readCommand(bufio.NewReader(strings.NewReader("\r\n")))
+	check.True(t, err != nil, "an empty line is %q", words)
 }
 
 // A reply belongs to the oldest command without one; what the server pushes belongs to none.
@@ -65,8 +59,7 @@ func TestRepliesFindTheirCommands(t *testing.T) {
 		{"+late\r\n", nil, false},
 	} {
 		v := check.Must(readValue(bufio.NewReader(strings.NewReader(want.raw))))(t)
-		if c, complete := l.answered(v); c != want.to || complete != want.complete {
-			t.Errorf("reply %d: to %+v, complete %v", i+1, c, complete)
-		}
+		c, complete := l.answered(v)
+		check.True(t, c == want.to && complete == want.complete, "reply %d: to %+v, complete %v", i+1, c, complete)
 	}
 }

@@ -55,9 +55,7 @@ func waitGone(t *testing.T, pid int) {
 		if s == "" || s[0] == 'Z' {
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatalf("process %d is left, in state %s", pid, s)
-		}
+		check.Require(t, !time.Now().After(end), "process %d is left, in state %s", pid, s)
 	}
 }
 
@@ -66,27 +64,21 @@ func terms(key string) Terms { return Terms{Keys: []string{key}, TTL: time.Minut
 
 func mustLock(t *testing.T, p *Process, key string) *Lease {
 	t.Helper()
-	l := check.Must(p.Lock(t.Context(), terms(key)))(t)
-	return l
+	return check.Must(p.Lock(t.Context(), terms(key)))(t)
 }
 
 func TestAClientLocksExtendsAndUnlocks(t *testing.T) {
 	p := start(t, "well")
 	h := check.Must(p.Hello(t.Context()))(t)
-	if h.Name != "test 1" || len(h.Kinds) != 1 || !h.Renews || !h.Fences || !h.Tells {
-		t.Errorf("hello is %+v", h)
-	}
+	check.True(t, h.Name == "test 1" && len(h.Kinds) == 1 && h.Renews && h.Fences && h.Tells, "hello is %+v", h)
 	asked := time.Now()
 	l := mustLock(t, p, "a")
-	if l.Token() != "t1" || l.Fence() != 1 || !l.Valid() {
-		t.Errorf("got token %q, fence %d, valid %t", l.Token(), l.Fence(), l.Valid())
-	}
+	check.True(t, l.Token() == "t1" && l.Fence() == 1 && l.Valid(), "got token %q, fence %d, valid %t", l.Token(), l.Fence(), l.Valid())
 	if first := l.Deadline(); first.Before(asked.Add(59*time.Second)) || first.After(time.Now().Add(time.Minute)) {
 		t.Errorf("the deadline is %s after the request", first.Sub(asked))
 	}
-	if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, ErrHeld) {
-		t.Errorf("a held lock: %v", err)
-	}
+	_, err := p.Lock(t.Context(), terms("a"))
+	check.True(t, errors.Is(err, ErrHeld), "a held lock: %v", err)
 	if err := l.Extend(t.Context(), time.Hour); err != nil || time.Until(l.Deadline()) < 59*time.Minute {
 		t.Errorf("after an extend the lease lasts %s, error %v", time.Until(l.Deadline()), err)
 	}
@@ -131,17 +123,11 @@ func TestEachWayToBreakTheProtocolHasItsError(t *testing.T) {
 				err = p.Err()
 			}
 			var broken *Error
-			if !errors.As(err, &broken) || !errors.Is(err, want.is) {
-				t.Fatalf("got %v, want %v", err, want.is)
-			}
+			check.Require(t, errors.As(err, &broken) && errors.Is(err, want.is), "got %v, want %v", err, want.is)
 			for _, part := range want.text {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
-				}
+				check.True(t, strings.Contains(err.Error(), part), "%q does not say %q", err, part)
 			}
-			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 1000 {
-				t.Errorf("not one short line of text: %q", err)
-			}
+			check.True(t, !strings.ContainsAny(err.Error(), "\n\x1b") && len(err.Error()) <= 1000, "not one short line of text: %q", err)
 			<-p.Done()
 			check.ErrorIs(t, p.Close(), want.is, "close returned")
 		})
@@ -169,9 +155,8 @@ func TestAClientMayAnswerInAnyOrder(t *testing.T) {
 	go ask("b")
 	answers := []string{<-got, <-got}
 	slices.Sort(answers)
-	if !slices.Equal(answers, []string{"a t1", "b t2"}) && !slices.Equal(answers, []string{"a t2", "b t1"}) {
-		t.Errorf("the locks are %q", answers)
-	}
+	check.True(t, slices.Equal(answers, []string{"a t1", "b t2"}) || slices.Equal(answers, []string{"a t2", "b t1"}),
+		"the locks are %q", answers)
 	check.ErrorIs(t, p.Close(), nil)
 }
 
@@ -179,9 +164,8 @@ func TestAClientThatClaimsOneLockTwiceBreaksTheProtocol(t *testing.T) {
 	p := start(t, "same-token")
 	mustLock(t, p, "a")
 	_, err := p.Lock(t.Context(), terms("b"))
-	if !errors.Is(err, ErrField) || !strings.Contains(err.Error(), `the token "mine" is that of another lock that it holds`) {
-		t.Errorf("got %v", err)
-	}
+	check.True(t, errors.Is(err, ErrField) && strings.Contains(err.Error(), `the token "mine" is that of another lock that it holds`),
+		"got %v", err)
 }
 
 func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
@@ -191,9 +175,8 @@ func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
 		want  error
 	}{"silent": {100 * time.Millisecond, ErrNoHello}, "hangs": {0, ErrLate}} {
 		p := startWith(t, how, Options{HelloWithin: c.hello, ReplyWithin: 100 * time.Millisecond})
-		if _, err := p.Lock(t.Context(), terms("a")); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", how, err)
-		}
+		_, err := p.Lock(t.Context(), terms("a"))
+		check.True(t, errors.Is(err, c.want), "%s: %v", how, err)
 		<-p.Done()
 	}
 }
@@ -201,9 +184,8 @@ func TestAClientThatDoesNotAnswerIsLate(t *testing.T) {
 func TestAClientThatReadsNothingIsLate(t *testing.T) {
 	p := startWith(t, "never-reads", Options{ReplyWithin: 100 * time.Millisecond})
 	long := strings.Repeat("k", 100_000) // more than a pipe holds
-	if _, err := p.Lock(t.Context(), terms(long)); !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), "stdin") {
-		t.Errorf("got %v", err)
-	}
+	_, err := p.Lock(t.Context(), terms(long))
+	check.True(t, errors.Is(err, ErrLate) && strings.Contains(err.Error(), "stdin"), "got %v", err)
 }
 
 func TestAFaultExcusesALateReply(t *testing.T) {
@@ -213,20 +195,15 @@ func TestAFaultExcusesALateReply(t *testing.T) {
 		asked <- since
 		return true
 	}})
-	if l := mustLock(t, p, "a"); !l.Valid() {
-		t.Error("the lease is not valid")
-	}
-	if len(asked) == 0 {
-		t.Error("nobody asked for an excuse: the reply was in time")
-	}
+	check.True(t, mustLock(t, p, "a").Valid(), "the lease is not valid")
+	check.True(t, len(asked) != 0, "nobody asked for an excuse: the reply was in time")
 }
 
 func TestTheTimeOfAWaitIsNotLate(t *testing.T) {
 	t.Parallel()
 	p := startWith(t, "slow", Options{ReplyWithin: time.Second})
-	if _, err := p.Lock(t.Context(), Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: 10 * time.Second}); err != nil {
-		t.Error(err)
-	}
+	_, err := p.Lock(t.Context(), Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: 10 * time.Second})
+	check.ErrorIs(t, err, nil)
 }
 
 func TestACancelledWaiterAnswersAtOnce(t *testing.T) {
@@ -234,9 +211,8 @@ func TestACancelledWaiterAnswersAtOnce(t *testing.T) {
 	p := start(t, "cancels")
 	cancel := make(chan struct{})
 	time.AfterFunc(10*time.Millisecond, func() { close(cancel) })
-	if _, err := p.Lock(t.Context(), Terms{Keys: []string{"k"}, TTL: time.Minute, Wait: time.Hour, Cancel: cancel}); !errors.Is(err, ErrHeld) {
-		t.Errorf("a cancelled request ended with %v", err)
-	}
+	_, err := p.Lock(t.Context(), Terms{Keys: []string{"k"}, TTL: time.Minute, Wait: time.Hour, Cancel: cancel})
+	check.True(t, errors.Is(err, ErrHeld), "a cancelled request ended with %v", err)
 }
 
 func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
@@ -245,20 +221,15 @@ func TestALockGrantedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	check.Must(p.Hello(t.Context()))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := p.Lock(ctx, Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
+	_, err := p.Lock(ctx, Terms{Keys: []string{"a"}, TTL: time.Minute, Wait: time.Minute})
+	check.Require(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
 	for {
 		l, err := p.Lock(t.Context(), terms("a"))
 		if err == nil {
-			if l.Token() == "t1" {
-				t.Error("the lock of the caller that gave up")
-			}
+			check.True(t, l.Token() != "t1", "the lock of the caller that gave up")
 			return
 		}
-		if !errors.Is(err, ErrHeld) {
-			t.Fatal(err)
-		}
+		check.Require(t, errors.Is(err, ErrHeld), "%v", err)
 	}
 }
 
@@ -266,17 +237,15 @@ func TestALostLeaseEndsAndARenewalProlongsIt(t *testing.T) {
 	p := start(t, "loses")
 	l := mustLock(t, p, "a")
 	<-l.Context().Done()
-	if cause := context.Cause(l.Context()); !errors.Is(cause, ErrLost) || l.Valid() {
-		t.Errorf("cause %v, valid %t", cause, l.Valid())
-	}
+	cause := context.Cause(l.Context())
+	check.True(t, errors.Is(cause, ErrLost) && !l.Valid(), "cause %v, valid %t", cause, l.Valid())
 	check.Between(t, time.Until(l.Deadline()), 59*time.Minute, time.Hour, "the renewed lease")
 }
 
 func TestALeaseCanBeOverFromTheStart(t *testing.T) {
 	p := start(t, "expired")
-	if l := mustLock(t, p, "a"); l.Valid() || time.Until(l.Deadline()) > -4*time.Second {
-		t.Errorf("valid %t, deadline in %s", l.Valid(), time.Until(l.Deadline()))
-	}
+	l := mustLock(t, p, "a")
+	check.True(t, !l.Valid() && time.Until(l.Deadline()) <= -4*time.Second, "valid %t, deadline in %s", l.Valid(), time.Until(l.Deadline()))
 }
 
 func TestAnErrorOfTheClientIsNotTheEnd(t *testing.T) {
@@ -284,9 +253,7 @@ func TestAnErrorOfTheClientIsNotTheEnd(t *testing.T) {
 	for range 2 {
 		_, err := p.Lock(t.Context(), terms("a"))
 		var broken *Error
-		if err == nil || errors.As(err, &broken) || !strings.Contains(err.Error(), "READONLY") {
-			t.Errorf("got %v", err)
-		}
+		check.True(t, err != nil && !errors.As(err, &broken) && strings.Contains(err.Error(), "READONLY"), "got %v", err)
 	}
 	check.ErrorIs(t, p.Close(), nil)
 }
@@ -324,9 +291,7 @@ func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	}
 	check.NoError(t, p.Continue())
 	check.ErrorIs(t, <-got, nil)
-	if err := p.Freeze(); err != nil { // Close must end it all the same
-		t.Error(err)
-	}
+	check.ErrorIs(t, p.Freeze(), nil) // Close must end it all the same
 }
 
 func TestAKilledClientIsNotToBlame(t *testing.T) {
@@ -334,9 +299,7 @@ func TestAKilledClientIsNotToBlame(t *testing.T) {
 	l := mustLock(t, p, "a")
 	p.Kill()
 	check.ErrorIs(t, p.Err(), ErrKilled, "its error")
-	if l.Valid() || !errors.Is(l.Unlock(t.Context()), ErrKilled) {
-		t.Error("a lease of a dead client")
-	}
+	check.True(t, !l.Valid() && errors.Is(l.Unlock(t.Context()), ErrKilled), "a lease of a dead client")
 	check.ErrorIs(t, p.Close(), nil)
 	check.ErrorIs(t, p.Freeze(), os.ErrProcessDone, "freeze")
 }
@@ -353,18 +316,14 @@ func TestForkedProcessesEndWithTheirClient(t *testing.T) {
 	p := start(t, "forks")
 	forked, err := strconv.Atoi(mustLock(t, p, "a").Token())
 	check.NoError(t, err)
-	if state(forked) == "" {
-		t.Fatal("the client has not forked")
-	}
+	check.Require(t, state(forked) != "", "the client has not forked")
 	check.ErrorIs(t, p.Close(), nil)
 	waitGone(t, forked)
 
 	p = start(t, "forks-and-exits")
 	_, failed := p.Lock(t.Context(), terms("a"))
 	var broken *Error
-	if !errors.As(failed, &broken) || !errors.Is(failed, ErrExited) {
-		t.Fatal(failed)
-	}
+	check.Require(t, errors.As(failed, &broken) && errors.Is(failed, ErrExited), "%v", failed)
 	if forked, err = strconv.Atoi(broken.Stderr); err != nil {
 		t.Fatal(err)
 	}
@@ -375,9 +334,8 @@ func TestACommandThatIsNotThereSaysSo(t *testing.T) {
 	p, err := Start(Options{Command: "no-such-client --fast"})
 	check.NoError(t, err)
 	_, err = p.Hello(t.Context())
-	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "no-such-client: ") || !strings.Contains(err.Error(), "127") {
-		t.Errorf("got %v", err)
-	}
+	check.True(t, errors.Is(err, ErrExited) && strings.Contains(err.Error(), "no-such-client: ") && strings.Contains(err.Error(), "127"),
+		"got %v", err)
 	<-p.Done()
 }
 
@@ -406,14 +364,10 @@ func TestNoProcessIsLeftAfterAKillOfTheParent(t *testing.T) {
 	var pids []int
 	for word := range strings.FieldsSeq(line) {
 		pid, err := strconv.Atoi(word)
-		if err != nil || state(pid) == "" {
-			t.Fatalf("%s does not run", word)
-		}
+		check.Require(t, err == nil && state(pid) != "", "%s does not run", word)
 		pids = append(pids, pid)
 	}
-	if len(pids) != 3 {
-		t.Fatalf("the parent says %q", line)
-	}
+	check.Require(t, len(pids) == 3, "the parent says %q", line)
 	check.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for _, pid := range pids {

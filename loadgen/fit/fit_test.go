@@ -58,18 +58,15 @@ func logNormalOf(p50, p99 float64) func(*rand.Rand) float64 {
 func fitted(t *testing.T, m made) *Fit {
 	t.Helper()
 	f := check.Must(Scenario(m.holds(rand.New(rand.NewPCG(1, 2))), m.window))(t)
-	if _, err := loadgen.Parse(f.YAML()); err != nil {
-		t.Fatalf("%v\n%s", err, f.YAML())
-	}
+	_, err := loadgen.Parse(f.YAML())
+	check.Require(t, err == nil, "%v\n%s", err, f.YAML())
 	return f
 }
 
 func near(t *testing.T, what string, got, want, tolerance float64) {
 	t.Helper()
 	t.Logf("%s: %.4g, true %.4g", what, got, want)
-	if math.Abs(got-want) > tolerance*want {
-		t.Errorf("%s is %.4g, want %.4g ± %.0f %%", what, got, want, 100*tolerance)
-	}
+	check.True(t, math.Abs(got-want) <= tolerance*want, "%s is %.4g, want %.4g ± %.0f %%", what, got, want, 100*tolerance)
 }
 
 func TestKnownParametersAreFound(t *testing.T) {
@@ -106,9 +103,8 @@ func TestCensoredHoldsAreNotTakenForShortOnes(t *testing.T) {
 		{loadgen.ShapeExp, func(r *rand.Rand) float64 { return 80 * r.ExpFloat64() }, 80},
 	} {
 		f := fitted(t, made{rates: []float64{40}, keys: 9, hold: tt.hold, window: 2 * time.Minute})
-		if f.Scenario.Hold.Shape != tt.shape || strings.Contains(f.Notes["hold"][0], "bad fit") {
-			t.Errorf("%s: %s", f.Scenario.Hold, f.Notes["hold"])
-		}
+		check.True(t, f.Scenario.Hold.Shape == tt.shape && !strings.Contains(f.Notes["hold"][0], "bad fit"),
+			"%s: %s", f.Scenario.Hold, f.Notes["hold"])
 		near(t, string(tt.shape), f.Scenario.Hold.Typical().Seconds(), tt.want, 0.05)
 		if tt.shape == loadgen.ShapeLogNormal {
 			near(t, "p99", f.Scenario.Hold.High.Seconds(), 600, 0.15)
@@ -129,23 +125,17 @@ func TestTheProductLimitEstimatorIsThatOfTheBook(t *testing.T) {
 		left[s.at] = 1 - s.below - s.share
 	}
 	for at, survival := range want {
-		if math.Abs(left[at]-survival) > 0.001 {
-			t.Errorf("the survival after %v weeks is %.3f, want %.3f", at, left[at], survival)
-		}
+		check.True(t, math.Abs(left[at]-survival) <= 0.001, "the survival after %v weeks is %.3f, want %.3f", at, left[at], survival)
 	}
 }
 
 func TestABadFitSaysSo(t *testing.T) {
 	three := func(r *rand.Rand) float64 { return []float64{0.01, 0.3, 9}[r.IntN(3)] }
 	f := fitted(t, made{rates: []float64{20}, keys: 5, hold: three, window: time.Minute})
-	if note := f.Notes["hold"][0]; !strings.Contains(note, "a bad fit") {
-		t.Error(note)
-	}
+	check.Contains(t, f.Notes["hold"][0], "a bad fit")
 	f = fitted(t, made{rates: []float64{20}, keys: 5, hold: logNormalOf(1, 9), window: time.Minute})
 	for key, notes := range f.Notes {
-		if strings.Contains(strings.Join(notes, " "), "bad fit") {
-			t.Errorf("%s: %s", key, notes)
-		}
+		check.False(t, strings.Contains(strings.Join(notes, " "), "bad fit"), "%s: %s", key, notes)
 	}
 	// One key has half of the holds, and the other 1000 the same share each: no zipf.
 	hot := made{rates: []float64{50}, keys: 1000, hold: logNormalOf(1, 9), window: time.Minute}.holds(rand.New(rand.NewPCG(1, 2)))
@@ -155,9 +145,7 @@ func TestABadFitSaysSo(t *testing.T) {
 		}
 	}
 	f = check.Must(Scenario(hot, time.Minute))(t)
-	if note := strings.Join(f.Notes["keys"], " "); !strings.Contains(note, "a bad fit") {
-		t.Error(note)
-	}
+	check.Contains(t, strings.Join(f.Notes["keys"], " "), "a bad fit")
 }
 
 func TestABurstBecomesAStage(t *testing.T) {
@@ -189,9 +177,7 @@ func TestTheLockIsThatOfMostHolds(t *testing.T) {
 		want  loadgen.Renew
 	}{{1700 * time.Millisecond, loadgen.Renew{PerTTL: 3}}, {2 * time.Second, loadgen.Renew{Every: 2 * time.Second}}, {0, loadgen.Renew{Off: true}}} {
 		f, err := Scenario(renewed(tt.every), time.Minute)
-		if err != nil || f.Scenario.Lock.Renew != tt.want {
-			t.Errorf("renewed every %s: %+v, %v", tt.every, f.Scenario.Lock, err)
-		}
+		check.True(t, err == nil && f.Scenario.Lock.Renew == tt.want, "renewed every %s: %+v, %v", tt.every, f.Scenario.Lock, err)
 	}
 	for i := range all {
 		h := &all[i]
@@ -201,9 +187,7 @@ func TestTheLockIsThatOfMostHolds(t *testing.T) {
 		}
 	}
 	f, err := Scenario(all, time.Minute)
-	if err != nil || f.Scenario.Lock.Kind != loadgen.RW {
-		t.Fatal(f.Scenario.Lock, err)
-	}
+	check.Require(t, err == nil && f.Scenario.Lock.Kind == loadgen.RW, "%v, %v", f.Scenario.Lock, err)
 	near(t, "reads", f.Scenario.Reads, 0.75, 0.05)
 	for i := range all {
 		all[i].Kind, all[i].Reader, all[i].Permits = loadgen.Semaphore, false, 7
@@ -247,24 +231,21 @@ func TestTheThinkTimeIsThatBetweenTheHoldsOfAnOwner(t *testing.T) {
 	}
 	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Begin, b.Begin) })
 	f, err := Scenario(holds, time.Minute)
-	if err != nil || f.Scenario.Think.Shape != loadgen.ShapeExp || !strings.Contains(f.Notes["think"][0], "with 10 clients") {
-		t.Fatal(f.Scenario.Think, f.Notes["think"], err)
-	}
+	check.Require(t, err == nil && f.Scenario.Think.Shape == loadgen.ShapeExp && strings.Contains(f.Notes["think"][0], "with 10 clients"),
+		"%v, %v, %v", f.Scenario.Think, f.Notes["think"], err)
 	near(t, "think", f.Scenario.Think.Mean.Seconds(), 1, 0.12)
 }
 
 func TestFewHoldsAreEnough(t *testing.T) {
-	if _, err := Scenario(nil, time.Minute); err != ErrNoHolds {
-		t.Error(err)
-	}
+	_, err := Scenario(nil, time.Minute)
+	check.True(t, err == ErrNoHolds, "%v", err)
 	for n := range 5 {
 		var holds []Hold
 		for i := range n + 1 {
 			holds = append(holds, Hold{Key: i, Kind: loadgen.Mutex, Begin: time.Duration(i) * time.Second, End: time.Minute, Ending: Ending(i % 3)})
 		}
 		f := check.Must(Scenario(holds, time.Minute))(t)
-		if _, err := loadgen.Parse(f.YAML()); err != nil {
-			t.Errorf("%v\n%s", err, f.YAML())
-		}
+		_, err := loadgen.Parse(f.YAML())
+		check.True(t, err == nil, "%v\n%s", err, f.YAML())
 	}
 }

@@ -38,9 +38,8 @@ func TestACauseExplainsOnlyWhatItCanProduce(t *testing.T) {
 	} {
 		for _, v := range Kinds() {
 			s := suspect{violation: v, since: at(10), at: at(15), client: 1, keys: []int{3}}
-			if got := explains(Config{}, s, Trouble{Cause: cause, Client: Everybody, Key: Everybody, From: at(11), To: at(12)}); got != slices.Contains(want, v) {
-				t.Errorf("%s explains %s: %t", cause, v, got)
-			}
+			got := explains(Config{}, s, Trouble{Cause: cause, Client: Everybody, Key: Everybody, From: at(11), To: at(12)})
+			check.True(t, got == slices.Contains(want, v), "%s explains %s: %t", cause, v, got)
 		}
 	}
 }
@@ -117,9 +116,8 @@ func TestARestartThatBecomesKnownLaterExcuses(t *testing.T) {
 	th.Settle(th.at(2000))
 	th.Settle(th.at(3000))
 	th.wantViolations(violations{overlaps: 1, excused: 1})
-	if got, want := th.violations().Excuses(), "1 suspect explained: 1 overlap (restart)."; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	got, want := th.violations().Excuses(), "1 suspect explained: 1 overlap (restart)."
+	check.True(t, got == want, "got %s, want %s", got, want)
 }
 
 // A reply that was on its way while a fault deleted its lock, and while another client
@@ -170,9 +168,8 @@ func TestNoFaultOfAClientExplainsAFence(t *testing.T) {
 			th.Leave(th.enter(Participant{Client: i, Fence: 7}, 10*i, 1000), th.at(10*i+5))
 		}
 		th.Settle(th.at(100))
-		if got := th.violations(); got.FenceOrder != 2 || got.Explained != nil {
-			t.Errorf("%q: %d fences, explained: %+v", cause, got.FenceOrder, got.Explained)
-		}
+		got := th.violations()
+		check.True(t, got.FenceOrder == 2 && got.Explained == nil, "%q: %d fences, explained: %+v", cause, got.FenceOrder, got.Explained)
 	}
 }
 
@@ -241,9 +238,7 @@ func TestAClientProcessIsExcusedWhileAFaultMayHoldItUp(t *testing.T) {
 	}{{1, 3, true}, {1, 14.9, true}, {1, 15.1, false}, {2, 3, false}} {
 		check.Equal(t, o.Excuses(c.client, at(c.since), at(20)), c.want, "client %d since %g s", c.client, c.since)
 	}
-	if o.Violations(at(20)).Explained != nil {
-		t.Error("it counts as an explained violation")
-	}
+	check.True(t, o.Violations(at(20)).Explained == nil, "it counts as an explained violation")
 }
 
 func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
@@ -257,9 +252,8 @@ func TestTroublesOfOneKindInARowBecomeOne(t *testing.T) {
 	for _, one := range o.troubles {
 		count[one.Cause]++
 	}
-	if count[Stalled] != 1 || count[Unanswered] != 10 || count["flush"] != 10 || len(o.Losses()) != 10 {
-		t.Errorf("%v, %d losses", count, len(o.Losses()))
-	}
+	check.True(t, count[Stalled] == 1 && count[Unanswered] == 10 && count["flush"] == 10 && len(o.Losses()) == 10,
+		"%v, %d losses", count, len(o.Losses()))
 }
 
 func TestExplainedSuspectsAddUp(t *testing.T) {
@@ -269,12 +263,8 @@ func TestExplainedSuspectsAddUp(t *testing.T) {
 	v.Add(Violations{Explained: []Explained{{Violation: UnexplainedLoss, Cause: "cut", Count: 12, Client: "client-7", Clients: 1}}})
 	want := "19 suspects explained: 1 overlap (flush), 12 lost leases (cut of client-7), 6 lost leases (freeze of 2 clients)."
 	check.Equal(t, v.Excuses(), want)
-	if one.Count != 3 || (Violations{}).Excuses() != "" {
-		t.Error("the parts have changed")
-	}
+	check.True(t, one.Count == 3 && (Violations{}).Excuses() == "", "the parts have changed")
 	for _, kind := range slices.Concat(rules[0].explains, rules[2].explains, rules[4].explains) {
-		if strings.HasPrefix(Explained{Violation: kind}.String(), "0 s ") {
-			t.Errorf("%s has no name", kind)
-		}
+		check.False(t, strings.HasPrefix(Explained{Violation: kind}.String(), "0 s "), "%s has no name", kind)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // cutTest is a history of one key, in milliseconds.
@@ -61,9 +63,8 @@ func TestAHistoryIsCutWhereLocksAreDeleted(t *testing.T) {
 		other := &Occupancy{since: h.at(0), section: &criticalSection{name: "other"}, lease: always{}}
 		h.Acquired(other, h.at(0), h.at(1))
 		h.Cut([]string{"k", "other"}, c.cuts)
-		if p := h.Prove(time.Minute); p.Sound != c.sound || !p.Known || p.Unknown != c.unknown {
-			t.Errorf("%s: %s, %d unknown", c.name, p, p.Unknown)
-		}
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound == c.sound && p.Known && p.Unknown == c.unknown, "%s: %s, %d unknown", c.name, p, p.Unknown)
 	}
 }
 
@@ -74,9 +75,8 @@ func TestFencesMayFallWhereTheHistoryIsCut(t *testing.T) {
 			h.hold(i, fence, 10*i, 10*i+1, 10*i+5)
 		}
 		h.Cut([]string{"k"}, []Trouble{{Cause: "failover", Client: Everybody, Key: Everybody, From: h.at(17), To: h.at(18)}})
-		if p := h.Prove(time.Minute); p.Sound != slices.Equal(fences, []int64{8, 9, 1, 2}) {
-			t.Errorf("%v: %s", fences, p)
-		}
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound == slices.Equal(fences, []int64{8, 9, 1, 2}), "%v: %s", fences, p)
 	}
 }
 
@@ -88,9 +88,8 @@ func TestACutThatLastsLeavesOutWhatFollows(t *testing.T) {
 	h.hold(2, 0, 70, 71, 80)
 	h.Cut([]string{"k"}, []Trouble{{Cause: "node-restart-empty", Client: Everybody, Key: Everybody, From: h.at(50), lasting: true}, {Cause: "flush", Key: Everybody, From: h.at(51), To: h.at(51)}, {Cause: "flush", Key: Everybody, From: h.at(52), To: h.at(52)}})
 	want := "the history of 3 holds is that of a lock (cut at 2 × flush, node-restart-empty, which deleted locks: nothing is known of 2 holds)"
-	if p := h.Prove(time.Minute); p.String() != want {
-		t.Errorf("got  %s\nwant %s", p, want)
-	}
+	p := h.Prove(time.Minute)
+	check.True(t, p.String() == want, "got  %s\nwant %s", p, want)
 	var none *History
 	none.Cut(nil, []Trouble{{}})
 }
@@ -105,8 +104,7 @@ func TestAHoldThatWasOverBeforeItsReplyIsFound(t *testing.T) {
 		h.Acquired(v, h.at(0), h.at(50))
 		h.Ended(v, h.at(55), h.at(56), false)
 		h.hold(3, 0, 9, 10, 15)
-		if p := h.Prove(time.Minute); p.Sound != sound {
-			t.Errorf("over at %d: %s", deadline, p)
-		}
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound == sound, "over at %d: %s", deadline, p)
 	}
 }

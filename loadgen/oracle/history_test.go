@@ -70,16 +70,14 @@ func testProof(t *testing.T, limit int) {
 		}
 		got := h.Prove(time.Minute)
 		result, _ := porcupine.CheckOperationsVerbose(lockModel(limit), operations(slices.Concat(h.parts...)), time.Minute)
-		if want := result == porcupine.Ok; !got.Known || got.Sound != want {
-			t.Errorf("seed %d: sound %t (%s), porcupine says %t", seed, got.Sound, got.Why, want)
-		}
+		want := result == porcupine.Ok
+		check.True(t, got.Known && got.Sound == want, "seed %d: sound %t (%s), porcupine says %t", seed, got.Sound, got.Why, want)
 		if !got.Sound {
 			broken++
 		}
 	}
-	if broken < 100 || broken > 500 || late < 100 {
-		t.Errorf("%d of 600 histories broken, %d holds over before their reply: they prove little", broken, late)
-	}
+	check.True(t, broken >= 100 && broken <= 500 && late >= 100,
+		"%d of 600 histories broken, %d holds over before their reply: they prove little", broken, late)
 }
 
 func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
@@ -91,9 +89,8 @@ func TestTheFirstViolationOfAHistoryIsNamed(t *testing.T) {
 		h.Ended(v, at(interval[1]), at(interval[1]), true)
 	}
 	p := h.Prove(time.Minute)
-	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms"; p.String() != want {
-		t.Errorf("got  %s\nwant %s", p, want)
-	}
+	want := "the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms"
+	check.True(t, p.String() == want, "got  %s\nwant %s", p, want)
 }
 
 func TestAViolationOfTheLimitIsNamed(t *testing.T) {
@@ -128,9 +125,8 @@ func historyWithWaiters(n int) *History {
 func TestAHistoryWithManyWaitersIsProvedQuickly(t *testing.T) {
 	h := historyWithWaiters(100_000)
 	began := time.Now()
-	if p := h.Prove(time.Minute); !p.Sound || !p.Known || p.Holds != 100_000 {
-		t.Error(p)
-	}
+	p := h.Prove(time.Minute)
+	check.True(t, p.Sound && p.Known && p.Holds == 100_000, "%v", p)
 	check.AtMost(t, time.Since(began), 3*time.Second)
 }
 

@@ -197,9 +197,8 @@ func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
 	o.Enter(0, Participant{}, good, time.Unix(0, 0))
 	check.Equal(t, overlapsOf(o), overlaps{}, "one client alone")
 	second := o.Enter(0, Participant{}, good, time.Unix(10, 0))
-	if got, want := overlapsOf(o), (overlaps{1, 0}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	got, want := overlapsOf(o), (overlaps{1, 0})
+	check.True(t, got == want, "got %v, want %v", got, want)
 	o.Leave(second, time.Unix(13, 0))
 	if got, want := overlapsOf(o), (overlaps{1, 3 * time.Second}); got != want {
 		t.Errorf("got %v, want %v", got, want)
@@ -267,9 +266,8 @@ func BenchmarkOracleOfASemaphore(b *testing.B) {
 	for b.Loop() {
 		o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
 	}
-	if v := o.Violations(time.Now()); v.Harm() > 0 {
-		b.Error(v)
-	}
+	v := o.Violations(time.Now())
+	check.True(b, v.Harm() <= 0, "%v", v)
 }
 
 // The lock is so broken that a thousand clients are inside all the time.
@@ -291,7 +289,6 @@ func TestTheOracleReportsEveryViolation(t *testing.T) {
 	for range maxEvidence + 5 {
 		o.keep(nil, Evidence{Violation: Overlapped, Key: "k"})
 	}
-	if reported != maxEvidence+5 || len(o.evidence[Overlapped]) != maxEvidence {
-		t.Errorf("%d were reported, %d are kept", reported, len(o.evidence[Overlapped]))
-	}
+	check.True(t, reported == maxEvidence+5 && len(o.evidence[Overlapped]) == maxEvidence,
+		"%d were reported, %d are kept", reported, len(o.evidence[Overlapped]))
 }

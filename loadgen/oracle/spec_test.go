@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen/oracle"
 )
 
@@ -68,8 +69,7 @@ func TestSpecNamesEachBrokenPromise(t *testing.T) {
 			s.Attempt(owner, oracle.Attempted{Keys: []string{"k"}, TTL: time.Minute * 2, Limit: 1})
 		}
 		s.Attempt("set", oracle.Attempted{Keys: []string{"l", "m"}})
-		if got := broken(s); (want == "") != (len(got) == 0) || !strings.Contains(strings.Join(got, "\n"), want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		got := broken(s)
+		check.True(t, (want == "") == (len(got) == 0) && strings.Contains(strings.Join(got, "\n"), want), "got %q, want %q", got, want)
 	}
 }

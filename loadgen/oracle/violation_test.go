@@ -52,9 +52,7 @@ func (th *oracleTest) wantViolations(want violations) {
 	th.t.Helper()
 	m := th.violations()
 	got := violations{m.Overlap.Count, m.Overlap.Excused, m.LateWork.Count, m.Fenced, m.AcceptedStaleWrites, m.Stuck, m.ForeignUnlocks}
-	if got != want {
-		th.t.Errorf("saw  %+v\nwant %+v", got, want)
-	}
+	check.Equal(th.t, got, want)
 }
 
 func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
@@ -96,9 +94,7 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 		}
 		th.wantViolations(want)
 		e := th.violations().Evidence[0]
-		if e.First.Client != 2 || e.Second.Client != 3 || e.Cause != "freeze" {
-			t.Errorf("evidence %+v", e)
-		}
+		check.True(t, e.First.Client == 2 && e.Second.Client == 3 && e.Cause == "freeze", "evidence %+v", e)
 	}
 }
 
@@ -111,9 +107,8 @@ func TestReadersDoNotExcludeEachOther(t *testing.T) {
 	th.wantViolations(violations{overlaps: 1})
 	th.Leave(second, th.at(50))
 	th.Leave(first, th.at(50))
-	if m := th.violations(); m.Overlap.Longest != 30*time.Millisecond || m.Evidence[0].Second.Reader || !m.Evidence[0].First.Reader {
-		t.Errorf("got %+v", m)
-	}
+	m := th.violations()
+	check.True(t, m.Overlap.Longest == 30*time.Millisecond && !m.Evidence[0].Second.Reader && m.Evidence[0].First.Reader, "got %+v", m)
 	th.enter(Participant{Client: 4, Shared: true}, 60, 1060)
 	th.wantViolations(violations{overlaps: 2})
 }
@@ -187,9 +182,8 @@ func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th.wantViolations(violations{stuck: 1})
 	th.enter(Participant{Client: 2}, 90_000, 100_000) // no client wanted it in between
 	th.wantViolations(violations{stuck: 1})
-	if e := th.violations().Evidence; len(e) != 1 || e[0].Length != 4*time.Second {
-		t.Errorf("evidence %+v", e)
-	}
+	e := th.violations().Evidence
+	check.True(t, len(e) == 1 && e[0].Length == 4*time.Second, "evidence %+v", e)
 }
 
 // The spans are those of all keys that were or are stuck, but for a forgotten lock.
@@ -208,12 +202,9 @@ func TestTheTimesOfStuckKeysAreKnown(t *testing.T) {
 		if forgotten {
 			want = nil
 		}
-		if got := th.stuckSpans(th.at(33_001)); !slices.Equal(got, want) {
-			t.Errorf("forgotten %t: %v, want %v", forgotten, got, want)
-		}
-		if got := th.stuckSpans(th.at(33_000)); len(got) != min(len(want), 1) {
-			t.Errorf("forgotten %t, after the patience: %v", forgotten, got)
-		}
+		check.DeepEqual(t, th.stuckSpans(th.at(33_001)), want, "forgotten %t", forgotten)
+		got := th.stuckSpans(th.at(33_000))
+		check.True(t, len(got) == min(len(want), 1), "forgotten %t, after the patience: %v", forgotten, got)
 		if v := th.violations(); v.Stuck != 1 || v.Broken() != 0 || v.Harm() != 1 {
 			t.Errorf("%+v", v)
 		}
@@ -229,21 +220,15 @@ func TestTheEvidenceSaysWhoIsStillInside(t *testing.T) {
 	th.Write(first, false, th.at(1300))
 	th.Leave(first, th.at(1400))
 	for _, e := range th.violations().Evidence {
-		if !e.First.Inside || e.Second.Inside {
-			t.Errorf("%s: %+v", e.Violation, e)
-		}
+		check.True(t, e.First.Inside && !e.Second.Inside, "%s: %+v", e.Violation, e)
 	}
 	third := th.enter(Participant{Client: 3}, 1500, 1600)
 	th.enter(Participant{Client: 4}, 1700, 2700)
 	th.Leave(third, th.at(1800))
 	all := th.violations().Evidence
-	if len(all) != 4 {
-		t.Fatalf("%+v", all)
-	}
+	check.Require(t, len(all) == 4, "%+v", all)
 	for _, e := range all {
-		if e.First.Client == 4 && (e.First.Inside || !e.Second.Inside) {
-			t.Errorf("the first has left: %+v", e)
-		}
+		check.True(t, e.First.Client != 4 || !e.First.Inside && e.Second.Inside, "the first has left: %+v", e)
 	}
 }
 
@@ -265,9 +250,8 @@ func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 		th.enter(Participant{Client: 2}, 200, 1200)
 		th.wantViolations(violations{overlaps: 1, excused: 1})
 		th.Leave(first, th.at(300))
-		if e := th.violations().Evidence[0]; e.Cause != "steal" || e.Length != 100*time.Millisecond {
-			t.Errorf("evidence %+v", e)
-		}
+		e := th.violations().Evidence[0]
+		check.True(t, e.Cause == "steal" && e.Length == 100*time.Millisecond, "evidence %+v", e)
 		// The second client holds the key rightfully, so another one beside it
 		// is a fault of the lock.
 		th.enter(Participant{Client: 3}, 400, 1400)
@@ -300,9 +284,8 @@ func TestOnlyTheFirstViolationsAreKeptAndAllAreCounted(t *testing.T) {
 	for i := range 100 {
 		th.Write(v, false, th.at(10+i))
 	}
-	if m := th.violations(); m.LateWork.Count != 100 || len(m.Evidence) != maxEvidence {
-		t.Errorf("%d counted, %d kept", m.LateWork.Count, len(m.Evidence))
-	}
+	m := th.violations()
+	check.True(t, m.LateWork.Count == 100 && len(m.Evidence) == maxEvidence, "%d counted, %d kept", m.LateWork.Count, len(m.Evidence))
 }
 
 // Scenario 111: porcupine and the oracle agree.
@@ -374,9 +357,7 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	second := th.Enter(0, Participant{Client: 2, Asked: th.at(50)}, leaseUntil{th.clock, th.at(20_000)}, th.at(130))
 	th.Leave(second, th.at(200))
 	th.enter(Participant{Client: 3}, 300, 30_000) // its attempt began when the key was free
-	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
-		t.Errorf("hand-offs %v, want 30ms", gaps)
-	}
+	check.True(t, len(gaps) == 1 && gaps[0] == 30*time.Millisecond, "hand-offs %v, want 30ms", gaps)
 	// The key was held for 100 ms and 70 ms, and is held since 300 ms.
 	th.at(500)
 	held, _ := th.Usage(500*time.Millisecond, th.clock.now)
@@ -394,9 +375,8 @@ func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
 	b := o.Enter(1, Participant{}, always{}, at(0))
 	o.Leave(a, at(100))
 	o.Leave(b, at(300))
-	if held, _ := o.Usage(400*time.Millisecond, at(400)); held != 0.5 {
-		t.Errorf("held for 1/4 and 3/4 of the time: %g", held)
-	}
+	held, _ := o.Usage(400*time.Millisecond, at(400))
+	check.True(t, held == 0.5, "held for 1/4 and 3/4 of the time: %g", held)
 }
 
 func TestAStreakCountsWhileOthersWait(t *testing.T) {
@@ -404,9 +384,8 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 	for i := range 3 {
 		th.Leave(th.enter(Participant{Client: 1}, 100*i, 10_000), th.at(100*i+50))
 	}
-	if _, streak := th.Usage(time.Second, th.clock.now); streak != 0 {
-		t.Errorf("no other client waits, but a streak of %d", streak)
-	}
+	_, streak := th.Usage(time.Second, th.clock.now)
+	check.True(t, streak == 0, "no other client waits, but a streak of %d", streak)
 	th.WaiterAdded(0, &Attempt{Client: 9, Asked: th.at(400), Ctx: t.Context()})
 	for i := range 2 {
 		th.Leave(th.enter(Participant{Client: 2}, 500+100*i, 10_000), th.at(550+100*i))
@@ -432,9 +411,7 @@ func TestWorkOverlapsAreCountedAlsoAfterTheEndOfALease(t *testing.T) {
 	for _, e := range m.Evidence {
 		kinds[e.Violation]++
 	}
-	if kinds[WorkOverlapped] != 1 || kinds[Overlapped] != 1 {
-		t.Errorf("one of each is told: %v", kinds)
-	}
+	check.True(t, kinds[WorkOverlapped] == 1 && kinds[Overlapped] == 1, "one of each is told: %v", kinds)
 }
 
 func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
@@ -465,9 +442,8 @@ func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 		}
 		th.enter(Participant{Client: 2}, c.came, 10_000)
 		th.Settle(th.clock.now)
-		if got := th.violations(); got.Overtaken != c.want || got.Broken() != c.want {
-			t.Errorf("%s: %d", c.name, got.Overtaken)
-		}
+		got := th.violations()
+		check.True(t, got.Overtaken == c.want && got.Broken() == c.want, "%s: %d", c.name, got.Overtaken)
 		leave()
 	}
 }
@@ -506,18 +482,15 @@ func TestWorkOfMoreThanTheLimitIsAWorkOverlap(t *testing.T) {
 	if got := th.violations(); got.WorkOverlap.Count != 0 {
 		t.Errorf("two of two: %+v", got.WorkOverlap)
 	}
-	if !th.Write(first, false, th.at(1100)) { // late, and no other client has its place
-		t.Error("refused")
-	}
+	check.True(t, th.Write(first, false, th.at(1100)), "refused") // late, and no other client has its place
 	th.wantViolations(violations{late: 1})
 	th.enter(Participant{Client: 3}, 1200, 9000)
 	th.Write(first, false, th.at(1300))
 	th.wantViolations(violations{late: 2, corrupt: 1})
 	th.Leave(first, th.at(1500))
 	got := th.violations()
-	if got.WorkOverlap.Count != 1 || got.WorkOverlap.Longest != 300*time.Millisecond || got.Evidence[0].Violation != WriteAccepted {
-		t.Errorf("%+v", got)
-	}
+	check.True(t, got.WorkOverlap.Count == 1 && got.WorkOverlap.Longest == 300*time.Millisecond && got.Evidence[0].Violation == WriteAccepted,
+		"%+v", got)
 }
 
 func TestAReleaseThatFreedMoreThanItsPermitIsForeign(t *testing.T) {
@@ -552,9 +525,8 @@ func TestTheUtilisationOfASemaphoreIsThatOfItsPermits(t *testing.T) {
 	first := th.enter(Participant{Client: 1}, 0, 9000)
 	th.enter(Participant{Client: 2}, 500, 9000)
 	th.Leave(first, th.at(1000))
-	if held, _ := th.Usage(time.Second, th.clock.now); held != 0.375 {
-		t.Errorf("1 s and 0.5 s of four permits in 1 s: %g", held)
-	}
+	held, _ := th.Usage(time.Second, th.clock.now)
+	check.True(t, held == 0.375, "1 s and 0.5 s of four permits in 1 s: %g", held)
 }
 
 // newSetTest returns an oracle of three keys, of which one hold has several.
@@ -586,9 +558,7 @@ func TestAHoldOfSeveralKeysExcludesOnEachOfThem(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	for _, e := range got.Evidence {
-		if e.Violation == Overlapped && (e.Key != "b" && e.Key != "c" || e.Key == "c" && e.Cause != "freeze") {
-			t.Errorf("evidence %+v", e)
-		}
+		check.True(t, e.Violation != Overlapped || (e.Key == "b" || e.Key == "c") && (e.Key != "c" || e.Cause == "freeze"), "evidence %+v", e)
 	}
 	for i := range o.sections {
 		check.Equal(t, len(o.sections[i].inside), 0, "holds remain of key %d", i)
@@ -619,9 +589,7 @@ func TestTheHandoffOfASetIsTimedFromTheReleaseOfItsLastKey(t *testing.T) {
 	o.Leave(first, at(100))
 	o.Leave(second, at(400))
 	o.Enter(0, Participant{Client: 3, Asked: at(50)}, always{}, at(430), 1)
-	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
-		t.Errorf("hand-offs %v, want 30ms", gaps)
-	}
+	check.True(t, len(gaps) == 1 && gaps[0] == 30*time.Millisecond, "hand-offs %v, want 30ms", gaps)
 }
 
 func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
@@ -637,9 +605,8 @@ func TestAHistoryOfSetsIsThatOfEachKey(t *testing.T) {
 		h.Acquired(other, at(0), at(20))
 		h.Ended(both, at(30), at(31), true)
 		h.Ended(other, at(40), at(41), true)
-		if p := h.Prove(time.Minute); p.Sound != c.want || p.Holds != 3 {
-			t.Errorf("key %d: %v, %d holds", c.second, p, p.Holds)
-		}
+		p := h.Prove(time.Minute)
+		check.True(t, p.Sound == c.want && p.Holds == 3, "key %d: %v, %d holds", c.second, p, p.Holds)
 	}
 }
 
@@ -660,9 +627,7 @@ func TestAWipeByAnotherProcessExcusesOverlaps(t *testing.T) {
 	th.wipeBegan(-1, "flush", 1000)
 	overlap(th, 1010, 1020)
 	th.wantViolations(violations{overlaps: 2, excused: 1})
-	if e := th.violations().Evidence[1]; e.Cause != "flush" {
-		t.Errorf("cause %q", e.Cause)
-	}
+	check.Equal(t, th.violations().Evidence[1].Cause, "flush", "cause")
 	th.wipeBegan(-1, "steal", 1100)
 	th.wipeEnded(-1, "flush", 1200)
 	overlap(th, 1210, 1220)
@@ -794,9 +759,8 @@ func TestAHoldThatIsOverAtItsBeginIsUnjudged(t *testing.T) {
 	th.enter(Participant{Client: 1, Fence: 7}, 0, 9000)
 	th.enter(Participant{Client: 2, Fence: 6}, 100, 90)
 	th.Settle(th.at(200))
-	if got := th.violations(); got.Unjudged != 1 || got.Broken() != 0 || got.WorkOverlap.Count != 1 {
-		t.Errorf("%+v", got)
-	}
+	got := th.violations()
+	check.True(t, got.Unjudged == 1 && got.Broken() == 0 && got.WorkOverlap.Count == 1, "%+v", got)
 }
 
 // A lease that was over when the next client entered, and that came to life again, overlaps

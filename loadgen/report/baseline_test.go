@@ -27,8 +27,7 @@ func reportOf(t *testing.T, s loadgen.Scenario, wait time.Duration) []byte {
 	r := Result{Scenario: s}
 	r.Metrics.Acquired, r.Metrics.Elapsed = 100, 10*time.Second
 	r.Metrics.Latency.Wait = loadgen.Latency{Count: 100, P50: wait}
-	file := check.Must(json.Marshal(r))(t)
-	return file
+	return check.Must(json.Marshal(r))(t)
 }
 
 // A run is within the noise if it is no further outside the range of the earlier reports
@@ -52,9 +51,7 @@ func TestOnlyAChangeBeyondTheNoiseIsBeyond(t *testing.T) {
 			check.NoError(t, b.Add(reportOf(t, example(t), ms(wait))))
 		}
 		changes := b.changes(loadgen.Measures{"wait.p50": ms(c.now).Seconds()})
-		if len(changes) != 1 || changes[0].verdict() != c.want {
-			t.Errorf("after %v, %v is %+v, want %s", c.earlier, c.now, changes, c.want)
-		}
+		check.True(t, len(changes) == 1 && changes[0].verdict() == c.want, "after %v, %v is %+v, want %s", c.earlier, c.now, changes, c.want)
 	}
 }
 

@@ -105,9 +105,7 @@ func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 	golden.Check(t, "report.html", strings.Replace(page.String(), htmlpage.Style, "(style)\n", 1))
 	golden.Check(t, "report.csv", seconds.String())
 	golden.Check(t, "report.json", document.String())
-	if strings.Contains(text.String(), "\x1b") {
-		t.Error("the text has bytes of the server in it")
-	}
+	check.False(t, strings.Contains(text.String(), "\x1b"), "the text has bytes of the server in it")
 }
 
 // The axis of a page has no more labels than fit.
@@ -185,9 +183,8 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 					kinds[one.Name+one.Phase]++
 					switch one.Phase {
 					case "X":
-						if one.At < ends[one.Owner]-0.01 || one.Took < 0 {
-							t.Errorf("a %s of client %d begins at %f, and what was before ends at %f", one.Name, one.Owner, one.At, ends[one.Owner])
-						}
+						check.True(t, one.At >= ends[one.Owner]-0.01 && one.Took >= 0,
+							"a %s of client %d begins at %f, and what was before ends at %f", one.Name, one.Owner, one.At, ends[one.Owner])
 						ends[one.Owner] = one.At + one.Took
 						if one.Name == "wait" {
 							drawn += one.Took
@@ -198,9 +195,8 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 						drawn += one.At - writeBacklog[one.ID]
 					}
 				}
-				if want := float64(waited) / float64(time.Microsecond); math.Abs(drawn-want) > want/1e6 {
-					t.Errorf("waits of %f µs are drawn, there were %f", drawn, want)
-				}
+				want := float64(waited) / float64(time.Microsecond)
+				check.True(t, math.Abs(drawn-want) <= want/1e6, "waits of %f µs are drawn, there were %f", drawn, want)
 				if kinds["holdX"] < 20 || kinds["waitX"] < 20 || kinds["no clientb"] != kinds["no cliente"] || (kinds["no clientb"] > 20) != (s.Rate > 0) {
 					t.Errorf("too little is drawn: %v", kinds)
 				}

@@ -26,9 +26,8 @@ func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
 	} {
 		check.Contains(t, page.String(), want, "the page")
 	}
-	if strings.Contains(page.String(), "<script>") || strings.Contains(page.String(), "%!") {
-		t.Errorf("the page has what it must not have:\n%s", page.String())
-	}
+	check.True(t, !strings.Contains(page.String(), "<script>") && !strings.Contains(page.String(), "%!"),
+		"the page has what it must not have:\n%s", page.String())
 }
 
 func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
@@ -61,9 +60,8 @@ func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 			check.Contains(t, page.String(), want, "the page")
 		}
 		check.Equal(t, strings.Count(page.String(), "crash of one client"), 1, "how often the fault is named")
-		if strings.Contains(page.String(), `">4</text>`) || strings.Contains(page.String(), ">5 s<") {
-			t.Error("the page shows what did not happen")
-		}
+		check.True(t, !strings.Contains(page.String(), `">4</text>`) && !strings.Contains(page.String(), ">5 s<"),
+			"the page shows what did not happen")
 	}
 }
 

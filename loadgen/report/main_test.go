@@ -57,8 +57,7 @@ func stop(t *testing.T, r *loadgen.Run) {
 // example returns a scenario with every key.
 func example(t *testing.T) loadgen.Scenario {
 	t.Helper()
-	s := check.Must(loadgen.Parse([]byte(exampleFile(t))))(t)
-	return s
+	return check.Must(loadgen.Parse([]byte(exampleFile(t))))(t)
 }
 
 func exampleFile(t *testing.T) string {

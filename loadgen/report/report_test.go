@@ -19,9 +19,8 @@ func TestFilesAreInTheirUnits(t *testing.T) {
 	r := Result{Seconds: []loadgen.Second{{Acquired: 7, Wait: loadgen.Latency{P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Second, Max: 4 * time.Second}}}}
 	var file strings.Builder
 	check.NoError(t, r.WriteCSV(&file))
-	if want := "second,acquired,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,7,1.5,2,3000,4000\n"; file.String() != want {
-		t.Errorf("got  %s\nwant %s", file.String(), want)
-	}
+	want := "second,acquired,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,7,1.5,2,3000,4000\n"
+	check.True(t, file.String() == want, "got  %s\nwant %s", file.String(), want)
 }
 
 // A recorder has every second of a run exactly once, whenever it was called.
@@ -47,13 +46,9 @@ func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 		chronicle.Add(r.Metrics())
 		chronicle.Add(r.Metrics())
 		got := chronicle.Seconds()
-		if len(got) != len(want) {
-			t.Fatalf("%d seconds of %d", len(got), len(want))
-		}
+		check.Require(t, len(got) == len(want), "%d seconds of %d", len(got), len(want))
 		for i, s := range got {
-			if s.Acquired != want[i] || want[i] == 0 && i < 150 {
-				t.Errorf("second %d: %d acquired, want %d", i+1, s.Acquired, want[i])
-			}
+			check.True(t, s.Acquired == want[i] && (want[i] != 0 || i >= 150), "second %d: %d acquired, want %d", i+1, s.Acquired, want[i])
 		}
 	})
 }
@@ -76,9 +71,7 @@ func TestTheReportHasTheErrorOfTheLastRelease(t *testing.T) {
 	for unclean, want := range map[string]bool{"": false, "server is gone": true} {
 		var text strings.Builder
 		check.NoError(t, (Result{Unclean: unclean}).WriteText(&text, func(s string) string { return s }))
-		if got := strings.Contains(text.String(), "not released: "+unclean); got != want {
-			t.Errorf("%q: told %v in\n%s", unclean, got, text.String())
-		}
+		check.Equal(t, strings.Contains(text.String(), "not released: "+unclean), want, "%q: told in\n%s", unclean, text.String())
 	}
 }
 
@@ -111,13 +104,9 @@ func TestAFaultThatDidNotOccurIsReportedWithItsReason(t *testing.T) {
 		}
 		var text strings.Builder
 		check.NoError(t, (Result{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone))
-		if len(m.Faults) != len(want) {
-			t.Fatalf("%d faults are reported, want %d", len(m.Faults), len(want))
-		}
+		check.Require(t, len(m.Faults) == len(want), "%d faults are reported, want %d", len(m.Faults), len(want))
 		for i, f := range m.Faults {
-			if f.Struck != want[i].Struck || f.Why != want[i].Why {
-				t.Errorf("fault %d: %+v, want %+v", i+1, f, want[i])
-			}
+			check.True(t, f.Struck == want[i].Struck && f.Why == want[i].Why, "fault %d: %+v, want %+v", i+1, f, want[i])
 			check.Contains(t, text.String(), f.String(), "the report")
 		}
 	})
@@ -184,9 +173,8 @@ func TestAReportHasThreeViolationsOfAKind(t *testing.T) {
 		if a, b, still := strings.Count(report, "work-overlap at "), strings.Count(report, "corrupt at "), strings.Count(report, " (still inside), deadline "); a != 3 || b != 3 || still != 6 {
 			t.Errorf("%s: %d overlaps of work, %d corrupt writes, %d clients inside:\n%s", form, a, b, still, report)
 		}
-		if !strings.Contains(report, " on k0;") || !strings.Contains(report, " on k5;") || strings.Contains(report, " on k6;") {
-			t.Errorf("%s does not have the first ones:\n%s", form, report)
-		}
+		check.True(t, strings.Contains(report, " on k0;") && strings.Contains(report, " on k5;") && !strings.Contains(report, " on k6;"),
+			"%s does not have the first ones:\n%s", form, report)
 	}
 }
 
@@ -219,9 +207,8 @@ func TestEverySceneNamesAFigureOfTheReport(t *testing.T) {
 			name, _, _ := strings.Cut(x.Metric, ".")
 			return strings.Contains(s.Watch, name)
 		}
-		if !slices.ContainsFunc(figures, named) && !slices.ContainsFunc(s.Expect, claimed) {
-			t.Errorf("%s: there is no figure in %q", s.Name, s.Watch)
-		}
+		check.True(t, slices.ContainsFunc(figures, named) || slices.ContainsFunc(s.Expect, claimed),
+			"%s: there is no figure in %q", s.Name, s.Watch)
 	}
 }
 

@@ -27,14 +27,11 @@ func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 		"a fault":    {readKeys("faults: [{x: 1}]"), slices.Sorted(maps.Keys(s.Properties["faults"].Items2020.Properties))},
 	} {
 		slices.Sort(pair[0])
-		if !slices.Equal(pair[0], pair[1]) {
-			t.Errorf("%s: a file can have %v\nthe schema has %v", what, pair[0], pair[1])
-		}
+		check.DeepEqual(t, pair[0], pair[1], "%s", what)
 	}
 	for _, kind := range loadgen.FaultKinds() {
-		if !slices.Contains(s.Properties["faults"].Items2020.Properties["fault"].Enum.Values, any(string(kind))) {
-			t.Errorf("the schema does not know the fault %s", kind)
-		}
+		check.True(t, slices.Contains(s.Properties["faults"].Items2020.Properties["fault"].Enum.Values, any(string(kind))),
+			"the schema does not know the fault %s", kind)
 	}
 	for name, c := range map[string]struct {
 		file  string
@@ -47,9 +44,8 @@ func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 	} {
 		var v map[string]any
 		check.NoError(t, yaml.Unmarshal([]byte(c.file), &v))
-		if err := s.Validate(v); (err == nil) != c.sound {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := s.Validate(v)
+		check.True(t, (err == nil) == c.sound, "%s: %v", name, err)
 	}
 }
 
@@ -63,8 +59,7 @@ func readKeys(file string) []string {
 // schemaOf returns a schema of docs.
 func schemaOf(t *testing.T, file string) *jsonschema.Schema {
 	t.Helper()
-	s := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
-	return s
+	return check.Must(jsonschema.NewCompiler().Compile("../../docs/" + file))(t)
 }
 
 func TestReportsMatchTheirSchema(t *testing.T) {
@@ -83,24 +78,20 @@ func TestReportsMatchTheirSchema(t *testing.T) {
 		var v map[string]any
 		check.NoError(t, json.Unmarshal(text, &v))
 		check.ErrorIs(t, s.Validate(v), nil)
-		if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
-			t.Errorf("the report has too little in it: %s", text)
-		}
+		check.True(t, len(report.Metrics.Violations.Evidence) != 0 && len(report.Seconds) != 0, "the report has too little in it: %s", text)
 
 		// The report contains a scenario that can be run again.
 		again := check.Must(loadgen.Parse([]byte(v["scenario"].(string))))(t)
-		if string(again.WithDefaults().Marshal()) != string(r.Scenario().Marshal()) {
-			t.Errorf("read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
-		}
+		check.True(t, string(again.WithDefaults().Marshal()) == string(r.Scenario().Marshal()),
+			"read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
 	})
 }
 
 // A threshold has the names of the figures in reports.
 func TestThresholdsHaveTheNamesOfTheReports(t *testing.T) {
 	for _, name := range []string{"release.p99", "service.p99", "hand-off.p50", "handoff.p50", "timed-out.count", "timeouts.count", "timed_out.rate"} {
-		if _, err := loadgen.ParseThreshold(name + " >= 0"); err != nil && !strings.Contains(err.Error(), "is no time") {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := loadgen.ParseThreshold(name + " >= 0")
+		check.True(t, err == nil || strings.Contains(err.Error(), "is no time"), "%s: %v", name, err)
 	}
 }
 
@@ -131,11 +122,7 @@ func TestEventsMatchTheirSchema(t *testing.T) {
 		var v map[string]any
 		check.NoError(t, json.Unmarshal(text, &v))
 		check.ErrorIs(t, s.Validate(v), nil, "%s", name)
-		if name == "full" && len(v) != len(s.Properties) {
-			t.Errorf("%d keys, the schema has %d: %s", len(v), len(s.Properties), text)
-		}
-		if name == "empty" && len(v) != len(s.Required) {
-			t.Errorf("what is empty is written: %s", text)
-		}
+		check.True(t, name != "full" || len(v) == len(s.Properties), "%d keys, the schema has %d: %s", len(v), len(s.Properties), text)
+		check.True(t, name != "empty" || len(v) == len(s.Required), "what is empty is written: %s", text)
 	}
 }

@@ -93,18 +93,14 @@ func TestTheFlawOfEachHistoricFormIsFoundInClientProcesses(t *testing.T) {
 		found[f.kind] = true
 	}
 	for _, kind := range loadgen.Kinds() {
-		if !kind.Sound() && !found[kind] {
-			t.Errorf("%s is not in the table", kind)
-		}
+		check.True(t, kind.Sound() || found[kind], "%s is not in the table", kind)
 	}
 	for _, f := range flaws {
 		for n := range proof(10) {
 			t.Run(fmt.Sprint(f.name, n), func(t *testing.T) {
 				t.Parallel()
 				s, known := Find(f.name)
-				if !known || s.Lock.Kind != f.kind {
-					t.Fatalf("%s is a scenario of %s", f.name, s.Lock.Kind)
-				}
+				check.Require(t, known && s.Lock.Kind == f.kind, "%s is a scenario of %s", f.name, s.Lock.Kind)
 				on := loadgen.Servers{Redis: connect(t, server.ForTest(t).Addr())}
 				if f.kind.Quorum() {
 					on = five(t)
@@ -172,17 +168,14 @@ func TestSoundKindsHaveNoOverlapInClientProcesses(t *testing.T) {
 				}
 				m := run(t, on, asProcesses(underFaults(kind)))
 				m.Violations.Evidence = m.Violations.Evidence[:min(len(m.Violations.Evidence), 3)]
-				if m.Violations.Overlap.Count != 0 || m.Violations.ForeignUnlocks != 0 || m.Violations.Broken() != 0 {
-					t.Errorf("violations: %+v", m.Violations)
-				}
+				check.True(t, m.Violations.Overlap.Count == 0 && m.Violations.ForeignUnlocks == 0 && m.Violations.Broken() == 0,
+					"violations: %+v", m.Violations)
 				check.AtLeast(t, m.Acquired, 10, "holds, newest error %q", m.LastErr)
 				struck := 0
 				for _, f := range m.Faults {
 					struck += f.Struck
 				}
-				if struck < len(m.Faults)-1 { // a cut client may come too late to its moment
-					t.Errorf("faults: %s", m.Faults)
-				}
+				check.True(t, struck >= len(m.Faults)-1, "faults: %s", m.Faults) // a cut client may come too late to its moment
 				t.Logf("%d holds, %d faults", m.Acquired, struck)
 			})
 		}

@@ -50,9 +50,8 @@ func TestEveryScenarioShowsItsEffect(t *testing.T) {
 			}
 		}
 	})
-	if poll, notify, fair := *herd[0], *herd[1], *herd[2]; !(poll > 3*notify && poll > 3*fair) {
-		t.Errorf("commands a hold: %.1f by asking, %.1f by listening, %.1f in a queue", poll, notify, fair)
-	}
+	poll, notify, fair := *herd[0], *herd[1], *herd[2]
+	check.True(t, poll > 3*notify && poll > 3*fair, "commands a hold: %.1f by asking, %.1f by listening, %.1f in a queue", poll, notify, fair)
 }
 
 // five starts five independent servers that the run can stop and start.
@@ -98,9 +97,7 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics 
 	}
 	for _, rdb := range append([]*redis.Client{on.Redis.(*redis.Client)}, on.Nodes...) {
 		keys, err := rdb.Keys(context.Background(), run.Scenario().Keys.Prefix+"*").Result()
-		if err != nil || len(keys) > 0 {
-			t.Errorf("%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
-		}
+		check.True(t, err == nil && len(keys) == 0, "%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
 	}
 	return m
 }

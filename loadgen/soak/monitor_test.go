@@ -57,9 +57,7 @@ func monitor(t *testing.T, addr string) *monitored {
 	check.Must(io.WriteString(conn, "MONITOR\r\n"))(t)
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 1<<20)
-	if !lines.Scan() || lines.Text() != "+OK" {
-		t.Fatalf("MONITOR: %s", lines.Text())
-	}
+	check.Require(t, lines.Scan() && lines.Text() == "+OK", "MONITOR: %s", lines.Text())
 	go func() {
 		defer close(m.ended)
 		for lines.Scan() {
@@ -372,9 +370,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			m := run.Metrics()
 			perHold := int64(max(1, run.Scenario().Lock.KeysPerHold)) // keys
 			held := m.Acquired * perHold
-			if int64(len(stays)) != held || m.Acquired < 50 {
-				t.Errorf("the report has holds of %d keys, the events %d", held, len(stays))
-			}
+			check.True(t, int64(len(stays)) == held && m.Acquired >= 50, "the report has holds of %d keys, the events %d", held, len(stays))
 			limit := s.Lock.Limit()
 			work := overlapping(stays, limit, func(s stay) time.Time { return s.to })
 			leases := overlapping(stays, limit, stay.leased)
@@ -395,13 +391,9 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 				if h.deadline.Before(h.to) {
 					outlived++
 				}
-				if wrong := h.clocks(kind.Sound()); wrong != "" {
-					t.Errorf("%s had %s from %s: %s", h.token, h.key, h.from.Format("05.000000"), wrong)
-				}
+				check.Equal(t, h.clocks(kind.Sound()), "", "%s had %s from %s", h.token, h.key, h.from.Format("05.000000"))
 			}
-			if kind.Sound() && outlived == 0 {
-				t.Error("no holder outlived its lease")
-			}
+			check.True(t, !kind.Sound() || outlived != 0, "no holder outlived its lease")
 			if kind == "classic/two-key-rw" || kind == "classic/stamp-rw" || kind == "classic/getset" || kind == "classic/counted" {
 				return // their state is not one key with one holder
 			}
@@ -475,21 +467,16 @@ func TestMonitorDetectsViolations(t *testing.T) {
 		from, to int
 		want     bool
 	}{{"a", 10, 190, true}, {"a", 10, 250, false}, {"b", 150, 190, false}, {"b", 310, 900, true}} {
-		if got := m.holds("load:{00000000}:1", c.token, at(c.from), at(c.to)); got != c.want {
-			t.Errorf("%s from %d to %d: %t", c.token, c.from, c.to, got)
-		}
+		check.Equal(t, m.holds("load:{00000000}:1", c.token, at(c.from), at(c.to)), c.want, "%s from %d to %d", c.token, c.from, c.to)
 	}
 	all := []stay{{key: "k", from: at(0), to: at(10), deadline: at(5)}, {key: "k", from: at(9), to: at(20), deadline: at(99)}, {key: "k", from: at(20), to: at(30)}}
-	if work, leases := overlapping(all, 1, func(s stay) time.Time { return s.to }), overlapping(all, 1, stay.leased); work != 1 || leases != 0 {
-		t.Errorf("%d overlaps of work, %d of leases", work, leases)
-	}
+	work, leases := overlapping(all, 1, func(s stay) time.Time { return s.to }), overlapping(all, 1, stay.leased)
+	check.True(t, work == 1 && leases == 0, "%d overlaps of work, %d of leases", work, leases)
 	for i, s := range []stay{
 		{from: at(10), to: at(20), deadline: at(9)}, {from: at(10), to: at(20), deadline: at(15)},
 		{from: at(10), to: at(20), deadline: at(15), notified: at(14)}, {from: at(10), to: at(20), deadline: at(15), notified: at(30), at: at(29)},
 	} {
-		if s.clocks(true) == "" {
-			t.Errorf("nothing is wrong with hold %d", i)
-		}
+		check.True(t, s.clocks(true) != "", "nothing is wrong with hold %d", i)
 	}
 	for i, line := range []string{`"c" "NX" "PX" "500"`, `"d" "NX" "PX" "500"`, `"e" "NX" "PX" "500"`} { // the TTL of b ends at 800
 		m.hear(fmt.Sprintf(`+1.%06d [0 lua] "SET" "load:{00000000}:1" %s`, 780_000+16_000*i, line))
@@ -498,7 +485,6 @@ func TestMonitorDetectsViolations(t *testing.T) {
 		check.Equal(t, m.holds("load:{00000000}:1", token, at(820), at(900)), want, "%s after the TTL", token)
 	}
 	m.lapse("load:{00000000}:1", at(900))
-	if m.holds("load:{00000000}:1", "b", at(310), at(850)) || !m.holds("load:{00000000}:1", "b", at(310), at(790)) {
-		t.Error("what ran out is held still")
-	}
+	check.True(t, !m.holds("load:{00000000}:1", "b", at(310), at(850)) && m.holds("load:{00000000}:1", "b", at(310), at(790)),
+		"what ran out is held still")
 }

@@ -38,9 +38,7 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	var out, progress bytes.Buffer
 	sum := check.Must(soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress))(t)
 	check.True(t, sum.sound(), "%s%s", &progress, &out)
-	if len(sum.faults) < 8 || sum.holds < 500 || sum.proofs != 9 {
-		t.Errorf("it shows little: %s", &out)
-	}
+	check.True(t, len(sum.faults) >= 8 && sum.holds >= 500 && sum.proofs == 9, "it shows little: %s", &out)
 	if strings.Count(out.String(), "\n") != 1 || !strings.Contains(out.String(), "seed 1: ") || !strings.Contains(out.String(), " 0 overlaps") {
 		t.Errorf("the line of figures is %q", &out)
 	}
@@ -64,9 +62,8 @@ func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 func TestTheSameSeedPlansTheSameFaults(t *testing.T) {
 	const length = time.Minute
 	for _, l := range []loadgen.Lock{{Kind: loadgen.Mutex, Fence: true}, {Kind: loadgen.Redlock}} {
-		if a, b := faults(7, length, l), faults(7, length, l); !reflect.DeepEqual(a, b) {
-			t.Errorf("%v\n%v", a, b)
-		}
+		a, b := faults(7, length, l), faults(7, length, l)
+		check.True(t, reflect.DeepEqual(a, b), "%v\n%v", a, b)
 		if reflect.DeepEqual(serverFaults(7, length, 5), serverFaults(8, length, 5)) || reflect.DeepEqual(clientFaults(7, length, l), clientFaults(8, length, l)) {
 			t.Error("another seed changes nothing")
 		}
@@ -89,15 +86,11 @@ func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 			before = f
 		}
 		for _, f := range faults(seed, time.Minute, loadgen.Lock{Kind: loadgen.Redlock}) {
-			if f.At+f.For > time.Minute-recoveryTime {
-				t.Fatalf("seed %d: %+v", seed, f)
-			}
+			check.Require(t, f.At+f.For <= time.Minute-recoveryTime, "seed %d: %+v", seed, f)
 			seen[f.Kind] = true
 		}
 		// A holder that freezes can corrupt data that has no fence.
-		if len(seen) != 4+5 || seen[loadgen.Freeze] {
-			t.Fatalf("seed %d: only %v", seed, seen)
-		}
+		check.Require(t, len(seen) == 4+5 && !seen[loadgen.Freeze], "seed %d: only %v", seed, seen)
 	}
 }
 
@@ -113,9 +106,7 @@ func TestAStopEndsTheWritesOfAServer(t *testing.T) {
 	reads := 0
 	for range 2 {
 		check.NoError(t, g.Freeze(1))
-		if writer.Set(t.Context(), "key", 1, 0).Err() == nil {
-			t.Error("a stopped server writes")
-		}
+		check.True(t, writer.Set(t.Context(), "key", 1, 0).Err() != nil, "a stopped server writes")
 		if probe.Get(t.Context(), "key").Err() == redis.Nil {
 			reads++
 		}
@@ -146,15 +137,11 @@ func TestLeftoversOnAServerAreFound(t *testing.T) {
 		kind, _, _ := strings.Cut(what, " ")
 		kinds[kind]++
 	}
-	if fmt.Sprint(kinds) != "map[channel:1 connection:2 key:1]" || !slices.Contains(left, "key orphan") {
-		t.Errorf("%v: %q", kinds, left)
-	}
+	check.True(t, fmt.Sprint(kinds) == "map[channel:1 connection:2 key:1]" && slices.Contains(left, "key orphan"), "%v: %q", kinds, left)
 }
 
 func TestAViolationIsNotSound(t *testing.T) {
-	if sum := newTally(io.Discard); !sum.sound() {
-		t.Error("nothing happened, and it is not sound")
-	}
+	check.True(t, newTally(io.Discard).sound(), "nothing happened, and it is not sound")
 	for name, happen := range map[string]func(*tally){
 		"an overlap":                func(t *tally) { t.violations.Overlap.Count = 1 },
 		"an excused overlap":        func(t *tally) { t.violations.Overlap = oracle.Overlap{Count: 1, Excused: 1} },
@@ -187,7 +174,6 @@ func TestALeaseThatIsLostToAStallIsNotCountedAsAFaults(t *testing.T) {
 		{Violation: oracle.UnexplainedLoss, Cause: oracle.Unanswered, Count: 2}, {Violation: oracle.UnexplainedLoss, Cause: oracle.Stalled, Count: 1},
 		{Violation: oracle.UnexplainedLoss, Cause: "cut", Count: 4}, {Violation: oracle.Overtaken, Cause: "cut", Count: 8},
 	}
-	if fault, machine := sum.lost(); fault != 4 || machine != 3 {
-		t.Errorf("%d to a fault, %d to a stall", fault, machine)
-	}
+	fault, machine := sum.lost()
+	check.True(t, fault == 4 && machine == 3, "%d to a fault, %d to a stall", fault, machine)
 }

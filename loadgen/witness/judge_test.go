@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // entriesOf reads a history: "a" means that client a enters for the key k, "A" that its
@@ -72,9 +74,8 @@ func TestHoldsThatCrossAreOverlaps(t *testing.T) {
 			j.Add(e)
 		}
 		counts := j.Counts()
-		if counts.Overlaps != c.overlaps || len(counts.Examples) != int(c.overlaps) {
-			t.Errorf("%q with limit %d: %+v, want %d overlaps", c.history, c.limit, counts, c.overlaps)
-		}
+		check.True(t, counts.Overlaps == c.overlaps && len(counts.Examples) == int(c.overlaps),
+			"%q with limit %d: %+v, want %d overlaps", c.history, c.limit, counts, c.overlaps)
 	}
 }
 
@@ -87,9 +88,8 @@ func TestAHoldIsProvenOnlyAfterItHasLeft(t *testing.T) {
 	} {
 		j.Add(e)
 	}
-	if c := j.Counts(); c.Proven != 1 || c.Overlaps != 0 {
-		t.Errorf("%+v", c)
-	}
+	c := j.Counts()
+	check.True(t, c.Proven == 1 && c.Overlaps == 0, "%+v", c)
 	j.Add(Entry{ID: "5", Left: "1"})
 	j.Add(Entry{ID: "6", Confirmed: []string{"1"}})
 	if c := j.Counts(); c.Proven != 2 || c.Overlaps != 1 {
@@ -171,9 +171,8 @@ func TestAJudgeAgreesWithAComparisonOfAllPairs(t *testing.T) {
 		if c := j.Counts(); c.Overlaps != overlaps || c.Excused != excused || c.Proven != proven || c.Holds != int64(len(spans)) {
 			t.Fatalf("seed %d: %+v, want %d overlaps, %d excused, %d proven of %d", seed, c, overlaps, excused, proven, len(spans))
 		}
-		if len(j.open) > 3*5 || len(j.inside["k"]) > 5 {
-			t.Fatalf("seed %d: five clients have %d open holds, %d of them inside", seed, len(j.open), len(j.inside["k"]))
-		}
+		check.Require(t, len(j.open) <= 3*5 && len(j.inside["k"]) <= 5,
+			"seed %d: five clients have %d open holds, %d of them inside", seed, len(j.open), len(j.inside["k"]))
 	}
 }
 
@@ -206,8 +205,7 @@ func TestALossExcusesWhatItCanHaveCaused(t *testing.T) {
 			j.Add(e)
 		}
 		counts := j.Counts()
-		if counts.Overlaps != c.overlaps || counts.Excused != c.excused {
-			t.Errorf("%q with limit %d: %+v, want %d overlaps, %d excused", c.history, c.limit, counts, c.overlaps, c.excused)
-		}
+		check.True(t, counts.Overlaps == c.overlaps && counts.Excused == c.excused,
+			"%q with limit %d: %+v, want %d overlaps, %d excused", c.history, c.limit, counts, c.overlaps, c.excused)
 	}
 }

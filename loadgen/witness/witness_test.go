@@ -38,8 +38,7 @@ func connect(t *testing.T, addr string) *redis.Client {
 
 func open(t *testing.T, rdb *redis.Client) *witness.Witness {
 	t.Helper()
-	w := check.Must(witness.Open(t.Context(), rdb, "run", 1))(t)
-	return w
+	return check.Must(witness.Open(t.Context(), rdb, "run", 1))(t)
 }
 
 func valid() bool { return true }
@@ -55,17 +54,13 @@ func TestAWitnessProvesOverlaps(t *testing.T) {
 		late := w.Enter(t.Context(), "client-3", keys[1:], false)
 		late.Leave(t.Context(), over)
 		first.Leave(t.Context(), valid)
-		if ttl := rdb.TTL(t.Context(), "locktop:witness:{run}").Val(); ttl <= 0 {
-			t.Errorf("the stream has a TTL of %v", ttl)
-		}
+		ttl := rdb.TTL(t.Context(), "locktop:witness:{run}").Val()
+		check.True(t, ttl > 0, "the stream has a TTL of %v", ttl)
 		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
-		if r.Holds != 3 || r.Proven != 2 || r.Overlaps != 1 || r.Unseen != 0 || r.Err != nil || r.P99 <= 0 {
-			t.Errorf("%+v", r)
-		}
-		if want := "1 overlap in the order of 2 of 3 holds (first: client-1 and client-2 on b)"; len(r.Examples) != 1 || r.String()[:len(want)] != want {
-			t.Errorf("%s", r)
-		}
+		check.True(t, r.Holds == 3 && r.Proven == 2 && r.Overlaps == 1 && r.Unseen == 0 && r.Err == nil && r.P99 > 0, "%+v", r)
+		want := "1 overlap in the order of 2 of 3 holds (first: client-1 and client-2 on b)"
+		check.True(t, len(r.Examples) == 1 && r.String()[:len(want)] == want, "%s", r)
 		check.Equal(t, rdb.DBSize(t.Context()).Val(), 0, "keys left")
 	})
 }
@@ -91,9 +86,8 @@ func TestAWitnessOfManyHoldsOfASoundLock(t *testing.T) {
 		}
 		all.Wait()
 		check.NoError(t, w.Close(t.Context()))
-		if r := w.Results(); r.Holds != int64(clients*holds) || r.Proven != r.Holds || r.Overlaps != 0 {
-			t.Errorf("%s", r)
-		}
+		r := w.Results()
+		check.True(t, r.Holds == int64(clients*holds) && r.Proven == r.Holds && r.Overlaps == 0, "%s", r)
 	})
 }
 
@@ -111,12 +105,10 @@ func TestAWitnessWithoutItsServer(t *testing.T) {
 	w.Enter(t.Context(), "client-2", []string{"k"}, false).Leave(t.Context(), valid)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := w.Close(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("close: %v", err)
-	}
-	if r := w.Results(); r.Unseen != 2 || r.Err == nil || r.Overlaps != 0 {
-		t.Errorf("%+v", r)
-	}
+	err := w.Close(ctx)
+	check.True(t, err != nil && !errors.Is(err, context.DeadlineExceeded), "close: %v", err)
+	r := w.Results()
+	check.True(t, r.Unseen == 2 && r.Err != nil && r.Overlaps == 0, "%+v", r)
 	if _, err := witness.Open(ctx, rdb, "other", 1); err == nil {
 		t.Error("a witness on no server")
 	}
@@ -140,9 +132,7 @@ func TestProcessesJoinAWitness(t *testing.T) {
 		}
 		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
-		if r.Holds != 2 || r.Proven != 2 || r.Overlaps != 1 || r.Excused != 0 || r.P99 <= 0 {
-			t.Errorf("%+v", r)
-		}
+		check.True(t, r.Holds == 2 && r.Proven == 2 && r.Overlaps == 1 && r.Excused == 0 && r.P99 > 0, "%+v", r)
 		var none *witness.Witness
 		none.Flush(t.Context())
 		none.LossBegan(t.Context())()
@@ -165,9 +155,8 @@ func TestAWitnessMergesTheTimesOfAllProcesses(t *testing.T) {
 	fail.on.Store(false)
 	other.Flush(t.Context())
 	check.NoError(t, w.Close(t.Context()))
-	if r := w.Results(); r.P50 < slowTrip || r.Unseen != 1 {
-		t.Errorf("p50 %s after 100 entries of %s, %d unseen of 1", r.P50, slowTrip, r.Unseen)
-	}
+	r := w.Results()
+	check.True(t, r.P50 >= slowTrip && r.Unseen == 1, "p50 %s after 100 entries of %s, %d unseen of 1", r.P50, slowTrip, r.Unseen)
 }
 
 const slowTrip = 20 * time.Millisecond
@@ -204,9 +193,7 @@ func TestALossThatTheWitnessDoesNotSeeExcuses(t *testing.T) {
 		second.Leave(t.Context(), valid)
 		check.NoError(t, w.Close(t.Context()))
 		r := w.Results()
-		if unseen := r.Unseen > 0; r.Overlaps != 1 || r.Excused != 1 || unseen != failing {
-			t.Errorf("failing %t: %+v", failing, r)
-		}
+		check.True(t, r.Overlaps == 1 && r.Excused == 1 && (r.Unseen > 0) == failing, "failing %t: %+v", failing, r)
 	}
 }
 

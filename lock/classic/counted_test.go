@@ -30,20 +30,14 @@ func TestBoundedRenewalsLetTheLockLapseUnderItsHolder(t *testing.T) {
 				began := time.Now()
 				outer := r.take(owner)
 				time.Sleep(c.lapses - time.Millisecond)
-				if r.try(other) != nil {
-					r.Fatal("lapsed too early")
-				}
+				check.Require(r, r.try(other) == nil, "lapsed too early")
 				time.Sleep(2 * time.Millisecond)
 				r.take(other)
 				check.Equal(r, outer.Deadline().Sub(began), c.lapses, "from the beginning to the deadline")
-				if !owner.IsLocking() || !other.IsLocking() {
-					r.Error("the counters do not both say that they hold the lock")
-				}
+				check.True(r, owner.IsLocking() && other.IsLocking(), "the counters do not both say that they hold the lock")
 				inner := r.take(owner) // beside the other owner
 				check.False(r, r.lost(inner.Unlock(ctx)), "the inner exit noticed")
-				if !r.lost(outer.Unlock(ctx)) || !other.IsLocking() {
-					r.Error("the last exit did not notice, or did harm")
-				}
+				check.True(r, r.lost(outer.Unlock(ctx)) && other.IsLocking(), "the last exit did not notice, or did harm")
 			})
 		})
 	}
@@ -59,12 +53,8 @@ func TestTheOwnerOfASoundLockIsToldBeforeItLapses(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		check.True(r, outer.Valid(), "not renewed")
 		r.await(other)
-		if outer.Valid() || outer.Context().Err() == nil {
-			r.Error("the owner believes to hold what another holds")
-		}
-		if r.try(sound{owner}) != nil {
-			r.Error("the owner got in again beside the other")
-		}
+		check.True(r, !outer.Valid() && outer.Context().Err() != nil, "the owner believes to hold what another holds")
+		check.True(r, r.try(sound{owner}) == nil, "the owner got in again beside the other")
 		check.True(r, r.lost(outer.Unlock(context.Background())), "unlocked what was lost")
 	})
 }
@@ -95,9 +85,7 @@ func TestTheLastExitFreesACountedLock(t *testing.T) {
 		first, second := r.take(owner), r.take(owner)
 		r.must(first.Unlock(ctx))
 		check.True(r, r.lost(first.Unlock(ctx)), "an entry was left twice")
-		if r.try(other) != nil || !owner.IsLocking() {
-			r.Fatal("free before the last exit")
-		}
+		check.Require(r, r.try(other) == nil && owner.IsLocking(), "free before the last exit")
 		r.must(second.Unlock(ctx))
 		check.False(r, owner.IsLocking(), "the counter is not at zero")
 		r.take(other)
@@ -122,7 +110,7 @@ func TestACountedLockIsNotRenewedAfterItsUnlockOrItsClientsDeath(t *testing.T) {
 				}
 				tape := r.record()
 				time.Sleep(time.Hour)
-				check.Equal(r, tape.String(), c.want, "sent")
+				check.Equal(r, tape.String(), c.want)
 			})
 		})
 	}

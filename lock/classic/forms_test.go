@@ -30,9 +30,7 @@ func TestEveryFormIsListed(t *testing.T) {
 		listed = append(listed, f.Name)
 	}
 	slices.Sort(listed)
-	if !slices.Equal(listed, want) {
-		t.Errorf("Forms lists %v, the files are %v", listed, want)
-	}
+	check.DeepEqual(t, listed, want, "the listed forms")
 }
 
 func TestAFormExcludesUntilItIsUnlocked(t *testing.T) {
@@ -40,13 +38,10 @@ func TestAFormExcludesUntilItIsUnlocked(t *testing.T) {
 		a, b := k.open(r, time.Minute), k.open(r, time.Minute)
 		for range 2 {
 			mine := r.take(a)
-			if r.try(b) != nil {
-				r.Fatal("two hold the lock")
-			}
+			check.Require(r, r.try(b) == nil, "two hold the lock")
 			r.must(mine.Unlock(ctx))
-			if n := r.rdb.DBSize(ctx).Val(); n != 0 {
-				r.Fatalf("%d keys left behind", n)
-			}
+			n := r.rdb.DBSize(ctx).Val()
+			check.Require(r, n == 0, "%d keys left behind", n)
 			a, b = b, a
 		}
 	})
@@ -58,9 +53,8 @@ func TestAFormIsFreeOnceItsTimeIsUpAndNotBefore(t *testing.T) {
 		first := r.take(k.open(r, 50*time.Millisecond))
 		r.await(k.open(r, 50*time.Millisecond))
 		const cut = time.Millisecond // the resolution of Redis
-		if now := time.Now(); now.Before(first.Deadline().Add(-cut)) {
-			r.Errorf("taken over %v before the first hold's deadline", first.Deadline().Sub(now))
-		}
+		now := time.Now()
+		check.False(r, now.Before(first.Deadline().Add(-cut)), "taken over %v before the first hold's deadline", first.Deadline().Sub(now))
 	})
 }
 
@@ -70,9 +64,8 @@ func TestATTLThatCannotWorkIsTheDefault(t *testing.T) {
 			earliest := time.Now().Add(10*time.Second - time.Millisecond) // stamps are truncated
 			h := r.take(k.open(r, ttl))
 			latest := time.Now().Add(10 * time.Second)
-			if h.Deadline().Before(earliest) || h.Deadline().After(latest) {
-				r.Errorf("TTL %d: held until %v, want %v to %v", ttl, h.Deadline(), earliest, latest)
-			}
+			check.True(r, !h.Deadline().Before(earliest) && !h.Deadline().After(latest),
+				"TTL %d: held until %v, want %v to %v", ttl, h.Deadline(), earliest, latest)
 		})
 	}
 }
@@ -131,7 +124,7 @@ func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
 				hooks.Now = at(noon).Now
 				err := c.do(classic.Forms()[i].New(r.rdb, "orders", classic.Options{Hooks: hooks}))
 				check.ErrorIs(r, err, errKilled)
-				check.Equal(r, tape.String(), c.sent, "sent")
+				check.Equal(r, tape.String(), c.sent)
 			})
 		})
 	}

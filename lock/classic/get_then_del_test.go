@@ -20,8 +20,6 @@ func TestWhatTimeRunsOutUnderIsDeleted(t *testing.T) {
 			return nil
 		})))
 		check.False(r, r.lost(slow.Unlock(ctx)), "the slow one was told")
-		if r.try(open(classic.Hooks{})) == nil {
-			r.Error("the next owner still holds the lock")
-		}
+		check.True(r, r.try(open(classic.Hooks{})) != nil, "the next owner still holds the lock")
 	})
 }

@@ -18,9 +18,7 @@ func TestClientsWhoseClocksDifferHoldGetsetTogether(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		const ttl, skew = time.Second, 2 * time.Second
 		first := r.take(r.getset(ttl, 0))
-		if r.try(r.getset(ttl, 0)) != nil {
-			r.Error("two hold the lock whose clocks agree")
-		}
+		check.True(r, r.try(r.getset(ttl, 0)) == nil, "two hold the lock whose clocks agree")
 		r.take(r.getset(ttl, skew))
 		check.True(r, noon.Before(first.Deadline()), "the first hold is over")
 	})
@@ -48,13 +46,10 @@ func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
 		})
 		hooks.Now = at(noon).Now
 		loser := classic.NewGetset(r.rdb, "orders", classic.Options{TTL: 2 * time.Second, Hooks: hooks})
-		if r.try(loser) != nil {
-			r.Fatal("two have taken over")
-		}
+		check.Require(r, r.try(loser) == nil, "two have taken over")
 		stamp := check.Must(r.rdb.Get(ctx, "orders").Int64())(r)
-		if got, want := time.UnixMilli(stamp), noon.Add(2*time.Second); !got.Equal(want) {
-			r.Errorf("the key says %v, want what the loser wrote: %v", got, want)
-		}
+		got, want := time.UnixMilli(stamp), noon.Add(2*time.Second)
+		check.True(r, got.Equal(want), "the key says %v, want what the loser wrote: %v", got, want)
 		const later = 3 * time.Second
 		r.take(r.getset(time.Second, later)) // all clocks are right
 		check.True(r, noon.Add(later).Before(winner.Deadline()), "the winner's hold is over")
@@ -67,13 +62,9 @@ func TestALoserChangesNothingOfASoundLock(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				winner := r.take(k.open(r, 10*time.Second)).(*lock.Lease)
-				if r.try(k.open(r, 2*time.Second)) != nil {
-					r.Fatal("two hold the lock")
-				}
+				check.Require(r, r.try(k.open(r, 2*time.Second)) == nil, "two hold the lock")
 				time.Sleep(3 * time.Second)
-				if r.try(k.open(r, time.Second)) != nil || !winner.Valid() {
-					r.Error("the winner's time was cut short")
-				}
+				check.True(r, r.try(k.open(r, time.Second)) == nil && winner.Valid(), "the winner's time was cut short")
 			})
 		})
 	}
@@ -82,13 +73,10 @@ func TestALoserChangesNothingOfASoundLock(t *testing.T) {
 func TestGetsetIsTakenOverOnlyOnceItsStampHasPassed(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		r.take(r.getset(time.Second, 0))
-		if r.try(r.getset(time.Second, time.Second-time.Millisecond)) != nil {
-			r.Error("taken over too early")
-		}
+		check.True(r, r.try(r.getset(time.Second, time.Second-time.Millisecond)) == nil, "taken over too early")
 		h := r.take(r.getset(time.Second, time.Second))
-		if want := noon.Add(2 * time.Second); !h.Deadline().Equal(want) {
-			r.Errorf("deadline %v, want %v", h.Deadline(), want)
-		}
+		want := noon.Add(2 * time.Second)
+		check.True(r, h.Deadline().Equal(want), "deadline %v, want %v", h.Deadline(), want)
 	})
 }
 

@@ -70,9 +70,7 @@ func TestThreeClientsHoldTwoPermitsOfAQuorum(t *testing.T) {
 		for i, r := range nodes {
 			check.Equal(r, r.rdb.ZCard(ctx, "orders").Val(), 2, "server %d has holders", i+1)
 		}
-		if nodes[0].try(semaphoreWithout(nodes, -1, 2)) != nil {
-			t.Error("a fourth client got in")
-		}
+		check.True(t, nodes[0].try(semaphoreWithout(nodes, -1, 2)) == nil, "a fourth client got in")
 		for _, h := range holds {
 			nodes[0].must(h.Unlock(ctx))
 		}
@@ -87,9 +85,7 @@ func TestAQuorumWithOnePermitExcludes(t *testing.T) {
 	onThree(t, func(nodes []*rig) {
 		nodes[0].take(semaphoreWithout(nodes, 0, 1))
 		for out := range nodes {
-			if nodes[0].try(semaphoreWithout(nodes, out, 1)) != nil {
-				t.Errorf("two hold it, the second without server %d", out+1)
-			}
+			check.True(t, nodes[0].try(semaphoreWithout(nodes, out, 1)) == nil, "two hold it, the second without server %d", out+1)
 		}
 	})
 }
@@ -97,9 +93,8 @@ func TestAQuorumWithOnePermitExcludes(t *testing.T) {
 func TestAQuorumThatIsOutOfReachIsAnError(t *testing.T) {
 	onThree(t, func(nodes []*rig) {
 		l := classic.NewQuorumSemaphore([]redis.UniversalClient{nodes[0].rdb, outOfReach(nodes[1]), outOfReach(nodes[2])}, "orders", classic.Options{Permits: 2})
-		if _, err := l.TryLock(context.Background()); err == nil || errors.Is(err, classic.ErrHeld) {
-			t.Errorf("got %v", err)
-		}
+		_, err := l.TryLock(context.Background())
+		check.True(t, err != nil && !errors.Is(err, classic.ErrHeld), "got %v", err)
 		check.Equal(t, nodes[0].rdb.DBSize(ctx).Val(), 0, "keys left")
 	})
 }

@@ -105,9 +105,7 @@ func (r *rig) try(l classic.Lock) classic.Hold {
 func (r *rig) take(l classic.Lock) classic.Hold {
 	r.Helper()
 	h := r.try(l)
-	if h == nil {
-		r.Fatal("the lock is held")
-	}
+	check.Require(r, h != nil, "the lock is held")
 	return h
 }
 
@@ -126,9 +124,7 @@ func (r *rig) await(l classic.Lock) classic.Hold {
 func (r *rig) outlast(key string) {
 	r.Helper()
 	left := r.rdb.PTTL(ctx, key).Val()
-	if left <= 0 {
-		r.Fatalf("PTTL of %q is %d", key, left)
-	}
+	check.Require(r, left > 0, "PTTL of %q is %d", key, left)
 	if r.fake {
 		time.Sleep(left + time.Millisecond)
 	} else {
@@ -141,9 +137,8 @@ func (r *rig) outlast(key string) {
 // ends after any other error.
 func (r *rig) lost(err error) bool {
 	r.Helper()
-	if err != nil && !errors.Is(err, classic.ErrLost) && !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrMaxHold) {
-		r.Fatal(err)
-	}
+	check.Require(r, err == nil || errors.Is(err, classic.ErrLost) || errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrMaxHold),
+		"%v", err)
 	return err != nil
 }
 
@@ -151,9 +146,7 @@ func (r *rig) lost(err error) bool {
 func (r *rig) until(what string, true func() bool) {
 	r.Helper()
 	for limit := time.Now().Add(30 * time.Second); !true(); {
-		if time.Now().After(limit) {
-			r.Fatalf("still waiting for %s", what)
-		}
+		check.Require(r, !time.Now().After(limit), "still waiting for %s", what)
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -55,17 +55,11 @@ func TestReadersShareTheLockAndExcludeAWriter(t *testing.T) {
 	eachRW(t, func(r *rig, k rwKind) {
 		reader, writer := k.reader(r), k.writer(r)
 		writing := r.take(writer)
-		if r.try(reader) != nil {
-			r.Error("a reader got in beside a writer")
-		}
-		if r.try(k.writer(r)) != nil {
-			r.Error("a writer got in beside a writer")
-		}
+		check.True(r, r.try(reader) == nil, "a reader got in beside a writer")
+		check.True(r, r.try(k.writer(r)) == nil, "a writer got in beside a writer")
 		r.must(writing.Unlock(ctx))
 		reading := r.take(reader)
-		if r.try(writer) != nil {
-			r.Error("a writer got in beside a reader")
-		}
+		check.True(r, r.try(writer) == nil, "a writer got in beside a reader")
 		r.must(reading.Unlock(ctx))
 		check.Equal(r, r.rdb.DBSize(ctx).Val(), 0, "keys left behind")
 		r.take(reader)
@@ -79,9 +73,7 @@ func TestAReaderThatLeavesLetsAWriterInBesideAnother(t *testing.T) {
 		leaving := r.take(k.reader(r))
 		r.must(leaving.Unlock(ctx))
 		beside := r.try(k.writer(r)) != nil
-		if !time.Now().Before(staying.Deadline()) {
-			r.Fatal("the other reader's time is up")
-		}
+		check.Require(r, time.Now().Before(staying.Deadline()), "the other reader's time is up")
 		check.Equal(r, beside, k.name != "RW", "a writer got in")
 	})
 }
@@ -92,9 +84,7 @@ func TestReadersOfASoundLockLeaveInAnyOrder(t *testing.T) {
 		k := soundRW()
 		first, second := r.take(k.reader(r)), r.take(k.reader(r))
 		r.must(first.Unlock(ctx))
-		if r.try(k.writer(r)) != nil {
-			r.Error("a writer got in beside the second")
-		}
+		check.True(r, r.try(k.writer(r)) == nil, "a writer got in beside the second")
 		r.must(second.Unlock(ctx))
 		r.take(k.writer(r))
 	})
@@ -109,9 +99,7 @@ func TestReadersOfASoundLockHaveTimesOfTheirOwn(t *testing.T) {
 		long := r.take(reader(time.Minute))
 		r.take(reader(time.Second))
 		time.Sleep(1100 * time.Millisecond)
-		if r.try(soundRW().writer(r)) != nil {
-			r.Error("a writer got in beside the first reader")
-		}
+		check.True(r, r.try(soundRW().writer(r)) == nil, "a writer got in beside the first reader")
 		time.Sleep(time.Until(long.Deadline()) + time.Second)
 		r.take(soundRW().writer(r))
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/lock"
 	"locktop/lock/classic"
@@ -92,14 +93,11 @@ func TestASoundLockEndsWhereverItsClientDies(t *testing.T) {
 		r.until("the request to arrive", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
 		r.link.Freeze() // sends nothing more
 		die()
-		if err := <-died; !errors.Is(err, context.Canceled) {
-			r.Fatalf("got %v", err)
-		}
+		err := <-died
+		check.Require(r, errors.Is(err, context.Canceled), "got %v", err)
 		other := r.elsewhere()
 		next := k.open(other, time.Minute)
-		if other.try(next) != nil {
-			r.Fatal("the lock was not taken")
-		}
+		check.Require(r, other.try(next) == nil, "the lock was not taken")
 		r.outlast("orders")
 		other.take(next)
 	})
@@ -120,12 +118,8 @@ func TestASoundReleaseThatArrivesLateTouchesNothing(t *testing.T) {
 		other := r.elsewhere()
 		other.take(k.open(other, time.Minute))
 		r.link.Thaw()
-		if !r.lost(<-released) {
-			r.Error("unlocked what was lost")
-		}
-		if other.try(k.open(other, time.Minute)) != nil {
-			r.Error("a third got in beside the second")
-		}
+		check.True(r, r.lost(<-released), "unlocked what was lost")
+		check.True(r, other.try(k.open(other, time.Minute)) == nil, "a third got in beside the second")
 	})
 }
 

@@ -18,14 +18,10 @@ func TestASecondReadersStampKeepsTheFirstFromUnlocking(t *testing.T) {
 		first := r.take(r.stamp(0).Reader())
 		second := r.take(r.stamp(time.Millisecond).Reader())
 		check.True(r, r.lost(first.Unlock(ctx)), "the first unlocked what has the second's stamp")
-		if r.try(r.stamp(2*time.Millisecond).Writer()) != nil {
-			r.Error("a writer got in beside the second")
-		}
+		check.True(r, r.try(r.stamp(2*time.Millisecond).Writer()) == nil, "a writer got in beside the second")
 		r.must(second.Unlock(ctx))
 		r.take(r.stamp(3 * time.Millisecond).Writer())
-		if !noon.Add(3 * time.Millisecond).Before(first.Deadline()) {
-			r.Error("the first one's time was up anyway")
-		}
+		check.True(r, noon.Add(3*time.Millisecond).Before(first.Deadline()), "the first one's time was up anyway")
 	})
 }
 
@@ -41,9 +37,7 @@ func TestReadersOfOneMillisecondFreeEachOther(t *testing.T) {
 func TestAWriterWhoseClockIsAheadGetsInBesideAReader(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		reading := r.take(r.stamp(0).Reader())
-		if r.try(r.stamp(0).Writer()) != nil {
-			r.Error("a writer got in whose clock agrees")
-		}
+		check.True(r, r.try(r.stamp(0).Writer()) == nil, "a writer got in whose clock agrees")
 		r.take(r.stamp(2 * time.Second).Writer())
 		check.True(r, noon.Before(reading.Deadline()), "the reader's time is up")
 	})
@@ -54,9 +48,7 @@ func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		late := r.take(r.stamp(0).Writer())
 		r.take(r.stamp(time.Second).Writer())
-		if !r.lost(late.Unlock(ctx)) || r.try(r.stamp(time.Second).Writer()) != nil {
-			r.Error("the late one deleted the next one's stamp")
-		}
+		check.True(r, r.lost(late.Unlock(ctx)) && r.try(r.stamp(time.Second).Writer()) == nil, "the late one deleted the next one's stamp")
 	})
 }
 
@@ -64,9 +56,7 @@ func TestTheHashOfStampsStays(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		r.take(r.stamp(0).Reader())
 		check.Equal(r, r.rdb.PTTL(ctx, "orders").Val(), -1, "PTTL")
-		if r.try(r.stamp(time.Second-time.Millisecond).Writer()) != nil {
-			r.Error("a writer got in too early")
-		}
+		check.True(r, r.try(r.stamp(time.Second-time.Millisecond).Writer()) == nil, "a writer got in too early")
 		r.take(r.stamp(time.Second).Writer()) // because of the stamp alone
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -54,12 +55,8 @@ func TestALockThatAClientPollsForIsAskedFor(t *testing.T) {
 			})
 			took := time.Since(began)
 			t.Logf("seen after %v", took)
-			if len(asked) != 1 || !strings.HasSuffix(asked[0], "lock:wanted") {
-				t.Errorf("%q are asked for", asked)
-			}
-			if testtier.Proving() && took > 2*time.Second {
-				t.Errorf("the request was seen after %v", took)
-			}
+			check.True(t, len(asked) == 1 && strings.HasSuffix(asked[0], "lock:wanted"), "%q are asked for", asked)
+			check.True(t, !testtier.Proving() || took <= 2*time.Second, "the request was seen after %v", took)
 		})
 	}
 }
@@ -72,8 +69,6 @@ func await(t *testing.T, b *inspect.BackgroundWatcher, so func(keyspace.Snapshot
 		if err == nil && so(s) {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v: %d locks, %+v", err, len(s.Locks), s.Watch)
-		}
+		check.Require(t, !time.Now().After(deadline), "%v: %d locks, %+v", err, len(s.Locks), s.Watch)
 	}
 }

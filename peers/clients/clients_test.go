@@ -21,9 +21,7 @@ func clients(t *testing.T) []Client {
 	t.Helper()
 	all, missing, err := Build(t.Context(), ".", t.TempDir())
 	check.NoError(t, err)
-	if os.Getenv("LOCKTOP_REQUIRE_PEERS") == "1" && len(missing) > 0 {
-		t.Fatal(strings.Join(missing, "\n"))
-	}
+	check.Require(t, os.Getenv("LOCKTOP_REQUIRE_PEERS") != "1" || len(missing) == 0, "%v", strings.Join(missing, "\n"))
 	return all
 }
 
@@ -49,17 +47,12 @@ func load(t *testing.T, c Client, nodes int, s loadgen.Scenario, enough int64) l
 	check.NoError(t, r.Stop())
 	check.ErrorIs(t, r.Close(), nil)
 	m := r.Metrics()
-	if version := strings.TrimPrefix(m.Library, c.Name); version == m.Library || version == "" && !strings.HasPrefix(c.Name, "locktop ") {
-		t.Errorf("the client says that it is %q", m.Library)
-	}
-	if m.Errors > 0 || m.Unconfirmed > 0 {
-		t.Errorf("%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
-	}
+	version := strings.TrimPrefix(m.Library, c.Name)
+	check.True(t, version != m.Library && (version != "" || strings.HasPrefix(c.Name, "locktop ")), "the client says that it is %q", m.Library)
+	check.True(t, m.Errors <= 0 && m.Unconfirmed <= 0, "%d errors, %d unconfirmed: %s", m.Errors, m.Unconfirmed, m.LastErr)
 	for i, rdb := range servers.Nodes {
 		keys, err := rdb.Keys(t.Context(), "*").Result()
-		if err != nil || len(keys) > 0 {
-			t.Errorf("keys left on node %d: %q, %v", i+1, keys, err)
-		}
+		check.True(t, err == nil && len(keys) == 0, "keys left on node %d: %q, %v", i+1, keys, err)
 	}
 	return m
 }
@@ -88,12 +81,10 @@ func (c Client) testShare(t *testing.T, nodes int, faults ...loadgen.Fault) {
 	if len(faults) == 0 {
 		unconfirmed = 0 // only a node that stops leaves a release without an answer
 	}
-	if m.Acquired < 5 || m.Released+unconfirmed != m.Acquired {
-		t.Errorf("%d acquired, %d released, %d unconfirmed", m.Acquired, m.Released, m.Unconfirmed)
-	}
-	if m.Violations.Overlap.Count > 0 || m.Violations.ForeignUnlocks > 0 {
-		t.Errorf("overlaps %+v, foreign unlocks %d", m.Violations.Overlap, m.Violations.ForeignUnlocks)
-	}
+	check.True(t, m.Acquired >= 5 && m.Released+unconfirmed == m.Acquired,
+		"%d acquired, %d released, %d unconfirmed", m.Acquired, m.Released, m.Unconfirmed)
+	check.True(t, m.Violations.Overlap.Count <= 0 && m.Violations.ForeignUnlocks <= 0,
+		"overlaps %+v, foreign unlocks %d", m.Violations.Overlap, m.Violations.ForeignUnlocks)
 }
 
 func (c Client) testLongHolds(t *testing.T) {
@@ -109,9 +100,7 @@ func (c Client) testLongHolds(t *testing.T) {
 	case c.fixed:
 		check.AtLeast(t, lost, 3, "lost or expired")
 	case c.sinceAsking: // a client that waited longer than the TTL gets an expired lock
-		if lost < 2 || m.Released < 1 {
-			t.Errorf("%d released, %d lost or expired", m.Released, lost)
-		}
+		check.True(t, lost >= 2 && m.Released >= 1, "%d released, %d lost or expired", m.Released, lost)
 	case m.Released < 2 || lost < 1 && !c.mayNotTell:
 		t.Errorf("%d released, %d lost or expired", m.Released, lost)
 	}
@@ -120,7 +109,5 @@ func (c Client) testLongHolds(t *testing.T) {
 func TestTheDocumentationHasTheClient(t *testing.T) {
 	code := check.Must(os.ReadFile("python/set_nx.py"))(t)
 	page := check.Must(os.ReadFile("../../docs/load.md"))(t)
-	if !strings.Contains(string(page), "```python\n"+string(code)+"```\n") {
-		t.Error("docs/load.md does not have python/set_nx.py as it is")
-	}
+	check.Contains(t, string(page), "```python\n"+string(code)+"```\n", "docs/load.md does not have python/set_nx.py as it is")
 }

@@ -75,9 +75,8 @@ func redsyncHolder(t *testing.T, addr, key string) string {
 	m := redsync.New(goredis.NewPool(rdb)).NewMutex(key, redsync.WithExpiry(6*time.Second))
 	check.NoError(t, m.Lock())
 	repeat(t, func() {
-		if ok, err := m.Extend(); !ok || err != nil {
-			t.Errorf("extend: %v, %v", ok, err)
-		}
+		ok, err := m.Extend()
+		check.True(t, ok && err == nil, "extend: %v, %v", ok, err)
 	})
 	return rdb.ClientInfo(t.Context()).Val().Addr
 }
@@ -112,20 +111,15 @@ func programHolder(t *testing.T, addr, command, key string) string {
 	before := addresses(t, admin)
 	p := startProgram(t, addr, command)
 	got := p.lock(t, key, 6*time.Second, time.Second)
-	if got["ok"] != true {
-		t.Fatalf("lock: %v", got)
-	}
+	check.Require(t, got["ok"] == true, "lock: %v", got)
 	if !p.renews {
 		repeat(t, func() {
-			if r := p.ask(t, map[string]any{"op": "extend", "token": got["token"], "ttl_ms": 6000}); r["ok"] != true {
-				t.Errorf("extend: %v", r)
-			}
+			r := p.ask(t, map[string]any{"op": "extend", "token": got["token"], "ttl_ms": 6000})
+			check.True(t, r["ok"] == true, "extend: %v", r)
 		})
 	}
 	appeared := slices.DeleteFunc(addresses(t, admin), func(a string) bool { return slices.Contains(before, a) })
-	if len(appeared) != 1 {
-		t.Fatalf("it has the connections %v", appeared)
-	}
+	check.Require(t, len(appeared) == 1, "it has the connections %v", appeared)
 	return appeared[0]
 }
 

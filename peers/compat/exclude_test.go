@@ -23,16 +23,13 @@ func TestPeersHolderKeepsUsOut(t *testing.T) {
 		us := ourClient(t, addr, nil)
 		for _, k := range kinds() {
 			release := p.try(t, addr, k.name)
-			if release == nil {
-				t.Fatalf("%s: the peer cannot have a lock that is free", k.name)
-			}
+			check.Require(t, release != nil, "%s: the peer cannot have a lock that is free", k.name)
 			stored := connect(t, addr).Get(t.Context(), p.key(k.name)).Val()
 			l := k.lock(us, p.key(k.name))
 			_, err := l.TryLock(t.Context())
 			var held *lock.HeldError
-			if !errors.As(err, &held) || held.Token != stored || held.TTL <= 0 || held.TTL > ttl {
-				t.Errorf("%s: TryLock says %v; want that %q holds it for up to %v", k.name, err, stored, ttl)
-			}
+			check.True(t, errors.As(err, &held) && held.Token == stored && held.TTL > 0 && held.TTL <= ttl,
+				"%s: TryLock says %v; want that %q holds it for up to %v", k.name, err, stored, ttl)
 			release()
 			lease, err := l.TryLock(t.Context())
 			check.NoError(t, err, "%s: after the peer's release", k.name)
@@ -46,14 +43,10 @@ func TestOurHolderKeepsPeersOut(t *testing.T) {
 		us := ourClient(t, addr, nil)
 		for _, k := range kinds() {
 			lease := check.Must(k.lock(us, p.key(k.name)).TryLock(t.Context()))(t)
-			if p.try(t, addr, k.name) != nil {
-				t.Errorf("%s: the peer got in beside us", k.name)
-			}
+			check.True(t, p.try(t, addr, k.name) == nil, "%s: the peer got in beside us", k.name)
 			check.ErrorIs(t, lease.Unlock(t.Context()), nil, "%s: the peer's attempt cost us the lock", k.name)
 			release := p.try(t, addr, k.name)
-			if release == nil {
-				t.Fatalf("%s: the peer cannot have the lock after our release", k.name)
-			}
+			check.Require(t, release != nil, "%s: the peer cannot have the lock after our release", k.name)
 			release()
 		}
 	})
@@ -71,9 +64,7 @@ func TestWeWaitForAPeersRelease(t *testing.T) {
 		defer cancel()
 		for _, k := range kinds() {
 			release := p.try(t, addr, k.name)
-			if release == nil {
-				t.Fatalf("%s: the peer cannot have a lock that is free", k.name)
-			}
+			check.Require(t, release != nil, "%s: the peer cannot have a lock that is free", k.name)
 			got := make(chan error, 1)
 			go func() {
 				lease, err := k.lock(us, p.key(k.name)).Lock(ctx)

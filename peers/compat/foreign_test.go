@@ -80,9 +80,7 @@ func python(args ...string) func(*testing.T, string) *exec.Cmd {
 // lacks skips the test, or fails it if requirePeers is set.
 func lacks(t *testing.T, what string) {
 	t.Helper()
-	if os.Getenv(requirePeers) != "" {
-		t.Fatal(what)
-	}
+	check.Require(t, os.Getenv(requirePeers) == "", "%v", what)
 	t.Skip(what + "; with " + requirePeers + "=1 this fails")
 }
 
@@ -98,9 +96,7 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 			scanner := inspect.NewScanner(connect(t, addr), inspect.ScanOptions{Formats: formats.All()})
 			found, err := scanner.Scan(t.Context())
 			check.NoError(t, err)
-			if len(found.Locks) != 1 {
-				t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
-			}
+			check.Require(t, len(found.Locks) == 1, "the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 			f.check(t, *found.Locks[0], found.At, began)
 			release()
 			if found, err = scanner.Scan(t.Context()); err != nil || len(found.Locks) != 0 {
@@ -119,9 +115,7 @@ func (f foreign) hold(t *testing.T, port string) (release func()) {
 	out := check.Must(cmd.StdoutPipe())(t)
 	check.NoError(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil && err != io.EOF || line != "held\n" {
-		t.Fatalf("%s says %q, %v", f.name, line, err)
-	}
+	check.Require(t, (err == nil || err == io.EOF) && line == "held\n", "%s says %q, %v", f.name, line, err)
 	return func() {
 		check.ErrorIs(t, in.Close(), nil)
 		check.ErrorIs(t, cmd.Wait(), nil, "%s", f.name)
@@ -134,14 +128,11 @@ func (f foreign) check(t *testing.T, l keyspace.Lock, now, began time.Time) {
 		t.Errorf("the scanner found %q: a %s of %s, %v; want %q: a %s of %s, %v",
 			l.Key, l.Kind, l.Format, l.Confidence, f.key, f.kind, f.format, f.sure)
 	}
-	if len(l.Holders) != 1 || l.Holders[0].Label != f.label || l.Holders[0].ID == "" {
-		t.Fatalf("its holders are %+v; want one, called %q", l.Holders, f.label)
-	}
-	if left, expires := l.TTL(now); expires != (f.ttl > 0) || expires && (left <= 0 || left > f.ttl) {
-		t.Errorf("its TTL is %v, %v; want up to %v", left, expires, f.ttl)
-	}
+	check.Require(t, len(l.Holders) == 1 && l.Holders[0].Label == f.label && l.Holders[0].ID != "",
+		"its holders are %+v; want one, called %q", l.Holders, f.label)
+	left, expires := l.TTL(now)
+	check.True(t, expires == (f.ttl > 0) && (!expires || left > 0 && left <= f.ttl), "its TTL is %v, %v; want up to %v", left, expires, f.ttl)
 	since := l.Holders[0].Since
-	if f.since != !since.IsZero() || f.since && (since.Before(began.Add(-time.Second)) || since.After(now.Add(time.Second))) {
-		t.Errorf("it is held since %v; it was taken between %v and %v", since, began, now)
-	}
+	check.True(t, f.since == !since.IsZero() && (!f.since || !since.Before(began.Add(-time.Second)) && !since.After(now.Add(time.Second))),
+		"it is held since %v; it was taken between %v and %v", since, began, now)
 }

@@ -57,9 +57,8 @@ func tryRedsync(t *testing.T, addr, name string) func() {
 		return nil
 	}
 	return func() {
-		if ok, err := m.Unlock(); !ok {
-			t.Errorf("redsync cannot unlock %q: %v", name, err)
-		}
+		ok, err := m.Unlock()
+		check.True(t, ok, "redsync cannot unlock %q: %v", name, err)
 	}
 }
 
@@ -119,9 +118,8 @@ func tryGoZero(t *testing.T, addr, name string) func() {
 		return nil
 	}
 	return func() {
-		if ok, err := l.Release(); !ok {
-			t.Errorf("go-zero cannot release %q: %v", name, err)
-		}
+		ok, err := l.Release()
+		check.True(t, ok, "go-zero cannot release %q: %v", name, err)
 	}
 }
 

@@ -12,26 +12,19 @@ import (
 func TestScannerNamesThePeersLocks(t *testing.T) {
 	onServer(t, func(t *testing.T, addr string, p peer) {
 		all := formats.All()
-		if !known(p.format, all) {
-			t.Fatalf("there is no format %q", p.format)
-		}
+		check.Require(t, known(p.format, all), "there is no format %q", p.format)
 		const name = "lock:inventory:sku-9"
 		release := p.try(t, addr, name)
-		if release == nil {
-			t.Fatal("the peer cannot have a lock that is free")
-		}
+		check.Require(t, release != nil, "the peer cannot have a lock that is free")
 		rdb := connect(t, addr)
 		token := rdb.Get(t.Context(), p.key(name)).Val()
 		scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: all})
 		found, err := scanner.Scan(t.Context())
 		check.NoError(t, err)
-		if len(found.Locks) != 1 {
-			t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
-		}
+		check.Require(t, len(found.Locks) == 1, "the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
 		checkLock(t, *found.Locks[0], p, p.key(name), token)
-		if left, expires := found.Locks[0].TTL(found.At); !expires || left <= 0 || left > ttl {
-			t.Errorf("its TTL is %v, %v; want up to %v", left, expires, ttl)
-		}
+		left, expires := found.Locks[0].TTL(found.At)
+		check.True(t, expires && left > 0 && left <= ttl, "its TTL is %v, %v; want up to %v", left, expires, ttl)
 
 		release()
 		if found, err = scanner.Scan(t.Context()); err != nil || len(found.Locks) != 0 {
@@ -47,7 +40,6 @@ func checkLock(t *testing.T, l keyspace.Lock, p peer, key, token string) {
 		t.Errorf("the scanner found %q: a %s of %s, %v; want %q: a mutex of %s, likely at least",
 			l.Key, l.Kind, l.Format, l.Confidence, key, p.format)
 	}
-	if len(l.Holders) != 1 || l.Holders[0].ID != token || l.Holders[0].Label != p.label || l.Holders[0].Count != 1 {
-		t.Errorf("its holders are %+v; want %q alone, called %q, once", l.Holders, token, p.label)
-	}
+	check.True(t, len(l.Holders) == 1 && l.Holders[0].ID == token && l.Holders[0].Label == p.label && l.Holders[0].Count == 1,
+		"its holders are %+v; want %q alone, called %q, once", l.Holders, token, p.label)
 }

@@ -12,9 +12,8 @@ func TestVerdictIsShortAsSoonAsOneGoalIsMissed(t *testing.T) {
 	v := Verdict{name: "B1 clients=64"}
 	v.atLeast("redsync", 4.31, 4)
 	v.atMost("cpu", 0.2, 0.3)
-	if got, want := v.String(), "B1 clients=64 redsync=4.3 cpu=0.20 ok"; got != want {
-		t.Errorf("the verdict is %q, want %q", got, want)
-	}
+	got, want := v.String(), "B1 clients=64 redsync=4.3 cpu=0.20 ok"
+	check.True(t, got == want, "the verdict is %q, want %q", got, want)
 	v.atLeast("rueidislock", 1.9, 2)
 	if got, want := v.String(), "B1 clients=64 redsync=4.3 cpu=0.20 rueidislock=1.90 short"; got != want {
 		t.Errorf("the verdict is %q, want %q", got, want)
@@ -50,9 +49,8 @@ func TestEveryContenderLocksAndUnlocks(t *testing.T) {
 				return bed.window(ctx, c, s)
 			})
 			check.NoError(t, err)
-			if sample.Cycles != 30 || sample.Commands < 60 {
-				t.Errorf("%d cycles with %d commands, want 30 with at least 60", sample.Cycles, sample.Commands)
-			}
+			check.True(t, sample.Cycles == 30 && sample.Commands >= 60,
+				"%d cycles with %d commands, want 30 with at least 60", sample.Cycles, sample.Commands)
 			if n, err := bed.stored(t.Context()); err != nil || n != 0 {
 				t.Errorf("%d keys are left, %v", n, err)
 			}

@@ -56,7 +56,6 @@ func TestThePageSaysWhatWasObserved(t *testing.T) {
 	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(got, -1) {
 		check.Equal(t, strings.Count(got, `<a id="`+link[1]+`"></a>`), 1, "#%s leads nowhere", link[1])
 	}
-	if strings.Contains(got, "<b>") || strings.Contains(got, "<i>") || strings.Contains(got, " [x](y)") {
-		t.Errorf("text of a client is markdown:\n%s", got)
-	}
+	check.True(t, !strings.Contains(got, "<b>") && !strings.Contains(got, "<i>") && !strings.Contains(got, " [x](y)"),
+		"text of a client is markdown:\n%s", got)
 }

@@ -74,9 +74,8 @@ func (r *rig) echo(ctx context.Context, text string) (any, error) {
 // mustEcho ends the test if the server does not repeat a text.
 func (r *rig) mustEcho() {
 	r.Helper()
-	if reply, err := r.echo(r.Context(), "hello"); reply != "hello" || err != nil {
-		r.Fatalf("the server replied %v, %v; want hello", reply, err)
-	}
+	reply, err := r.echo(r.Context(), "hello")
+	check.Require(r, reply == "hello" && err == nil, "the server replied %v, %v; want hello", reply, err)
 }
 
 func TestEveryCallerGetsItsOwnReplyWhenOthersGiveUp(t *testing.T) {
@@ -104,9 +103,8 @@ func TestEveryCallerGetsItsOwnReplyWhenOthersGiveUp(t *testing.T) {
 		})
 	}
 	crowd.Wait()
-	if n := answered.Load(); n == 0 || n == 16_000 {
-		t.Errorf("%d of 16,000 replies came in time, want some", n)
-	}
+	n := answered.Load()
+	check.True(t, n != 0 && n != 16_000, "%d of 16,000 replies came in time, want some", n)
 	r.mustEcho()
 }
 
@@ -139,9 +137,8 @@ func TestCommandsToASilentServerFailAfterTheReadTimeout(t *testing.T) {
 						patient, cancel := context.WithTimeout(r.Context(), time.Minute)
 						defer cancel()
 						_, err := r.echo(patient, "hello")
-						if took := time.Since(began); err == nil || patient.Err() != nil || took != limit {
-							r.Errorf("after %v: %v; want an error after %v", took, err, limit)
-						}
+						took := time.Since(began)
+						check.True(r, err != nil && patient.Err() == nil && took == limit, "after %v: %v; want an error after %v", took, err, limit)
 					})
 				}
 				crowd.Wait()
@@ -159,9 +156,7 @@ func TestWithoutAReadTimeoutCommandsWaitForASilentServer(t *testing.T) {
 			time.AfterFunc(time.Minute, r.proxy.Thaw)
 			began := time.Now()
 			r.mustEcho()
-			if took := time.Since(began); took != time.Minute {
-				r.Errorf("the reply came after %v, but the server was silent for a minute", took)
-			}
+			check.Equal(r, time.Since(began), time.Minute, "the server was silent for a minute, and the reply came after")
 		}
 	})
 }
@@ -173,9 +168,8 @@ func TestCloseWaitsForNothing(t *testing.T) {
 		began := time.Now()
 		check.ErrorIs(r, r.pipe.Close(), nil)
 		check.AtMost(r, time.Since(began), 0, "Close took")
-		if _, err := r.echo(r.Context(), "hello"); !errors.Is(err, redis.ErrClosed) {
-			r.Errorf("a command after Close ended with %v, want ErrClosed", err)
-		}
+		_, err := r.echo(r.Context(), "hello")
+		check.True(r, errors.Is(err, redis.ErrClosed), "a command after Close ended with %v, want ErrClosed", err)
 	})
 }
 
@@ -198,13 +192,10 @@ func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
 		}()
 		<-entered
 		check.NoError(t, r.pipe.Close())
-		if err := <-tried; err == nil {
-			t.Error("a closed transport sent a command")
-		}
+		check.True(t, <-tried != nil, "a closed transport sent a command")
 		far.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("the connection made after Close gave %v, want EOF", err)
-		}
+		_, err := far.Read(make([]byte, 1))
+		check.True(t, errors.Is(err, io.EOF), "the connection made after Close gave %v, want EOF", err)
 	})
 }
 
@@ -239,9 +230,8 @@ func TestAReplyWithoutACommandEndsTheConnection(t *testing.T) {
 		twice.Store(true)
 		began := time.Now()
 		reply, err := r.echo(r.Context(), "hello")
-		if took := time.Since(began); !errors.Is(err, errUnexpectedReply) || took > 0 {
-			r.Errorf("got %v, %v after %v; want errUnexpectedReply at once", reply, err, took)
-		}
+		took := time.Since(began)
+		check.True(r, errors.Is(err, errUnexpectedReply) && took <= 0, "got %v, %v after %v; want errUnexpectedReply at once", reply, err, took)
 		twice.Store(false)
 		r.mustEcho()
 		check.Equal(r, dials.Load(), 2, "connections")
@@ -262,9 +252,8 @@ func TestASingleDialerReturnsOneConnection(t *testing.T) {
 		closed := func(far net.Conn) {
 			t.Helper()
 			far.SetReadDeadline(time.Now().Add(time.Second))
-			if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-				t.Errorf("the other end of a closed connection gave %v, want EOF", err)
-			}
+			_, err := far.Read(make([]byte, 1))
+			check.True(t, errors.Is(err, io.EOF), "the other end of a closed connection gave %v, want EOF", err)
 		}
 		d := &singleDialer{alive: t.Context(), dial: dial}
 		first := check.Must(d.Dial(t.Context(), "", ""))(t)
@@ -277,9 +266,8 @@ func TestASingleDialerReturnsOneConnection(t *testing.T) {
 
 		late := &singleDialer{alive: t.Context(), dial: dial}
 		meanwhile = late.Close // during the dial
-		if _, err := late.Dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("a connection after Close: %v, want ErrClosed", err)
-		}
+		_, err := late.Dial(t.Context(), "", "")
+		check.True(t, errors.Is(err, net.ErrClosed), "a connection after Close: %v, want ErrClosed", err)
 		closed(fars[2])
 	})
 }
@@ -303,7 +291,6 @@ func TestSeveralGoroutinesWaitForAReplyOfACluster(t *testing.T) {
 	for range 2 {
 		group.Go(func() error { return reply.Wait(t.Context()) })
 	}
-	if err := group.Wait(); err != nil || cmd.Value != "OK" {
-		t.Errorf("the server replied %v, %v; want OK", cmd.Value, err)
-	}
+	err := group.Wait()
+	check.True(t, err == nil && cmd.Value == "OK", "the server replied %v, %v; want OK", cmd.Value, err)
 }

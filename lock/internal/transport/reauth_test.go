@@ -76,9 +76,7 @@ func TestAStreamAuthenticatesAgainInOrder(t *testing.T) {
 	r.change("second")
 	deadline := time.Now().Add(20 * time.Second)
 	for strings.Contains(admin.ClientList(t.Context()).Val(), "user=first") {
-		if time.Now().After(deadline) {
-			t.Fatal("the stream is still that of the first user")
-		}
+		check.Require(t, !time.Now().After(deadline), "the stream is still that of the first user")
 		time.Sleep(time.Millisecond)
 	}
 	check.NoError(t, admin.Do(t.Context(), "acl", "deluser", "first").Err())

@@ -28,23 +28,20 @@ func TestReplyIsTakenWholeHoweverItArrives(t *testing.T) {
 		"*4\r\n$1\r\nx\r\n:7\r\n$-1\r\n*1\r\n-E\r\n": []any{"x", int64(7), nil, []any{serverError("E")}},
 	} {
 		for cut := range len(raw) {
-			if reply, size, err := parseReply([]byte(raw[:cut])); size != 0 || err != nil {
-				t.Errorf("of %q the first %d bytes are taken for %v, %v", raw, cut, reply, err)
-			}
+			reply, size, err := parseReply([]byte(raw[:cut]))
+			check.True(t, size == 0 && err == nil, "of %q the first %d bytes are taken for %v, %v", raw, cut, reply, err)
 		}
 		reply, size, err := parseReply([]byte(raw + "+next\r\n"))
-		if err != nil || size != len(raw) || !reflect.DeepEqual(reply, want) {
-			t.Errorf("%q is %v of size %d, %v; want %v of size %d", raw, reply, size, err, want, len(raw))
-		}
+		check.True(t, err == nil && size == len(raw) && reflect.DeepEqual(reply, want),
+			"%q is %v of size %d, %v; want %v of size %d", raw, reply, size, err, want, len(raw))
 	}
 }
 
 func TestNonsenseIsNoReply(t *testing.T) {
 	for _, raw := range []string{"\n", "x\n", "hello\r\n", ":\r\n", ":4x\r\n", "$x\r\n", "*1\r\n?\r\n", "$99999999999999999999\r\n", "$9223372036854775807\r\n",
 		strings.Repeat("*1\r\n", maxDepth+1), "*4097\r\n", "$4194305\r\n", "+" + strings.Repeat("x", maxLine), "*2\r\n" + strings.Repeat("$4194304\r\n"+strings.Repeat("x", maxReply), 2)} {
-		if reply, size, err := parseReply([]byte(raw)); !errors.Is(err, errProtocol) {
-			t.Errorf("%.40q is %v of size %d, %v; want %v", raw, reply, size, err, errProtocol)
-		}
+		reply, size, err := parseReply([]byte(raw))
+		check.True(t, errors.Is(err, errProtocol), "%.40q is %v of size %d, %v; want %v", raw, reply, size, err, errProtocol)
 	}
 }
 
@@ -53,8 +50,7 @@ func FuzzReply(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if _, size, err := parseReply(raw); size < 0 || size > len(raw) || err != nil && size != 0 {
-			t.Errorf("%q: a reply of size %d, %v", raw, size, err)
-		}
+		_, size, err := parseReply(raw)
+		check.True(t, size >= 0 && size <= len(raw) && (err == nil || size == 0), "%q: a reply of size %d, %v", raw, size, err)
 	})
 }
