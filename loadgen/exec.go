@@ -397,7 +397,7 @@ func (f Fault) strikesBefore(command string, holding bool) bool {
 	case "":
 		return false
 	case "RENEW":
-		return holding && (expire || script || command == "SET") // SET with IFEQ or XX
+		return holding && (expire || script || command == "SET") // SET with IFEQ or XX; a script may also serve something else
 	case "EXPIRE":
 		return expire
 	case "EVAL":

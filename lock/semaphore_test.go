@@ -96,8 +96,9 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 				o := lock.Options{TTL: 30 * time.Second}
 				holder, _ := r.process("holder")
 				fixed := o
+				const ttl = 3 * time.Second
 				if name == "expiries" {
-					fixed = lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Off: true}}
+					fixed = lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}
 				}
 				held := r.acquired(holder.Semaphore("orders", 3, fixed), 3)
 				processes := testtier.Size(12, 30, 30)
@@ -108,6 +109,11 @@ func TestAsManyWaitersAreWokenAsThereArePermits(t *testing.T) {
 					c, _ := r.process(fmt.Sprint(i))
 					waits[i] = lockAsync(short, c.Semaphore("orders", 3, o))
 					r.registered(int64(i) + 1)
+					for _, lease := range held {
+						if name == "expiries" { // all processes register before them
+							r.must(lease.Extend(ctx, ttl))
+						}
+					}
 				}
 				if name == "expiries" { // looks before them do not count
 					time.Sleep(r.rdb.PTTL(ctx, "orders").Val() - 10*time.Millisecond)
