@@ -32,19 +32,15 @@ func (h *HoldStats) typical(id ID) time.Duration {
 
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 	first := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
-	if since := first.Locks[0].Holders[0].Since; !since.IsZero() {
-		t.Errorf("on the first read it began at %v; that is unknown", since)
-	}
+	check.True(t, first.Locks[0].Holders[0].Since.IsZero(),
+		"on the first read it began at %v; that is unknown", first.Locks[0].Holders[0].Since)
 	second := CarryOver(first, lookAt(1, heldBy("a", 30)))
-	if since := second.Locks[0].Holders[0].Since; !since.IsZero() {
-		t.Errorf("on the second read it began at %v; that is unknown", since)
-	}
+	check.True(t, second.Locks[0].Holders[0].Since.IsZero(),
+		"on the second read it began at %v; that is unknown", second.Locks[0].Holders[0].Since)
 	look := lookAt(2, heldBy("b", 32))
 	third := CarryOver(second, look)
 	fourth := CarryOver(third, lookAt(3, heldBy("b", 32)))
-	if since := fourth.Locks[0].Holders[0].Since; !since.Equal(third.At) {
-		t.Errorf("the next hold began at %v, want %v", since, third.At)
-	}
+	check.Equal(t, fourth.Locks[0].Holders[0].Since, third.At, "the next hold began at")
 	check.True(t, look.Locks[0].Holders[0].Since.IsZero(), "the look itself was changed")
 }
 
@@ -60,8 +56,7 @@ func TestATokenWithATimeGivesTheBeginOfTheHold(t *testing.T) {
 	lock := heldBy("a", 30)
 	lock.Holders[0].Since = began.Add(-time.Hour)
 	now := CarryOver(lookAt(0, heldBy("b", 30)), lookAt(1, lock))
-	since := now.Locks[0].Holders[0].Since
-	check.True(t, since.Equal(began.Add(-time.Hour)), "it began at %v", since)
+	check.Equal(t, now.Locks[0].Holders[0].Since, began.Add(-time.Hour), "it began at")
 }
 
 func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
@@ -92,13 +87,11 @@ func TestARequestIsKnownForAsLongAsTheHolderStays(t *testing.T) {
 	asked := heldBy("a", 30)
 	asked.AskedAt = began
 	s := CarryOver(lookAt(0, asked), lookAt(1, heldBy("a", 32)))
-	if l := s.Locks[0]; !l.AskedAt.Equal(began) || !l.Asked(s.At) || l.Asked(s.At.Add(AskedWithin)) {
-		t.Errorf("it was asked for at %v, want %v and for %v", l.AskedAt, began, AskedWithin)
-	}
+	l := s.Locks[0]
+	check.True(t, l.AskedAt.Equal(began) && l.Asked(s.At) && !l.Asked(s.At.Add(AskedWithin)),
+		"it was asked for at %v, want %v and for %v", l.AskedAt, began, AskedWithin)
 	s = CarryOver(s, lookAt(2, heldBy("b", 32)))
-	if l := s.Locks[0]; !l.AskedAt.IsZero() || l.Asked(s.At) {
-		t.Errorf("under another holder it was asked for at %v", l.AskedAt)
-	}
+	check.True(t, s.Locks[0].AskedAt.IsZero() && !s.Locks[0].Asked(s.At), "under another holder it was asked for at %v", s.Locks[0].AskedAt)
 }
 
 // A client that asks for a Redlock asks one server after the other.
@@ -109,33 +102,27 @@ func TestARedlockHasTheLatestRequestForOneOfItsCopies(t *testing.T) {
 		return Part{Snapshot: lookAt(2, l), Addr: addr}
 	}
 	s := Merge([]Part{copyOn("a:1", began), copyOn("b:1", began.Add(time.Second)), copyOn("c:1", time.Time{})}, MergeOptions{Redlock: true, MinConfidence: Likely})
-	if l := s.Locks[0]; len(l.Votes) != 3 || !l.AskedAt.Equal(began.Add(time.Second)) {
-		t.Errorf("it was asked for at %v, want %v", l.AskedAt, began.Add(time.Second))
-	}
+	check.Equal(t, len(s.Locks[0].Votes), 3, "votes")
+	check.Equal(t, s.Locks[0].AskedAt, began.Add(time.Second), "it was asked for at")
 	later := Merge([]Part{copyOn("a:1", began.Add(2*time.Second)), copyOn("b:1", began), copyOn("c:1", began)}, MergeOptions{Redlock: true, MinConfidence: Likely})
-	if l := CarryOver(s, later).Locks[0]; !l.AskedAt.Equal(began.Add(2 * time.Second)) {
-		t.Errorf("later it was asked for at %v", l.AskedAt)
-	}
+	check.Equal(t, CarryOver(s, later).Locks[0].AskedAt, began.Add(2*time.Second), "later it was asked for at")
 }
 
 func TestTheShareOfTheLooksThatFoundARequest(t *testing.T) {
 	var h HoldStats
 	l := Lock{Key: "k", Node: "a:1"}
 	for i := range 3 * maxLooks {
-		if h.Annotate(&l, time.Time{}); i < minLooks && l.AskedPercent != 0 {
-			t.Errorf("after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
-		}
+		h.Annotate(&l, time.Time{})
+		check.True(t, i >= minLooks || l.AskedPercent == 0, "after %d looks the share is %d %%; that is too few", i, l.AskedPercent)
 		h.Look(l.ID(), 1, max(0, 1-i%4))
 	}
-	if h.Annotate(&l, time.Time{}); l.AskedPercent != 25 {
-		t.Errorf("the share is %d %%, want 25", l.AskedPercent)
-	}
+	h.Annotate(&l, time.Time{})
+	check.Equal(t, l.AskedPercent, 25, "the share in percent")
 	for range 2 * maxLooks {
 		h.Look(ID{Key: "k", Node: "b:2"}, 1, 1)
 	}
-	if h.Annotate(&l, time.Time{}); l.AskedPercent < 90 {
-		t.Errorf("the share is %d %%: what is long past counts", l.AskedPercent)
-	}
+	h.Annotate(&l, time.Time{})
+	check.AtLeast(t, l.AskedPercent, 90, "the share in percent, if what is long past does not count,")
 }
 
 // Each of several holders renews for itself.
@@ -149,13 +136,11 @@ func TestARenewalOfOnePermitIsNotOneOfTheOthers(t *testing.T) {
 	s := CarryOver(Snapshot{}, lookAt(0, pool(30, 31)))
 	s = CarryOver(s, lookAt(5, pool(30, 36)))
 	s = CarryOver(s, lookAt(6, pool(30, 36)))
-	if h := s.Locks[0].Holders; !h[0].Renewed.IsZero() || !h[1].Renewed.Equal(began.Add(5*time.Second)) {
-		t.Errorf("the renewals were at %v and %v", h[0].Renewed, h[1].Renewed)
-	}
+	h := s.Locks[0].Holders
+	check.True(t, h[0].Renewed.IsZero() && h[1].Renewed.Equal(began.Add(5*time.Second)),
+		"the renewals were at %v and %v", h[0].Renewed, h[1].Renewed)
 	s = CarryOver(s, lookAt(7, pool(35, 36))) // the deadline of the lock stays
-	if h := s.Locks[0].Holders; !h[0].Renewed.Equal(began.Add(7 * time.Second)) {
-		t.Errorf("a renewed at %v", h[0].Renewed)
-	}
+	check.Equal(t, s.Locks[0].Holders[0].Renewed, began.Add(7*time.Second), "a renewed at")
 }
 
 func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {

@@ -60,14 +60,13 @@ func TestAWaitForTreeHasAnyDepth(t *testing.T) {
 	locks[20].Waiters[1].ID = "web-9:1"
 	snap := snapshotOf(locks...)
 	c := keyspace.ChainOf(snap, snap.Locks[39])
-	if len(c.Paths) != 1 || len(c.Paths[0]) != 39 || len(c.Tree) != 41 || c.Waiters != 3 {
-		t.Fatalf("%d locks to the root, and a tree of %d: %+v", len(c.Paths[0]), len(c.Tree), c)
-	}
+	check.Require(t, len(c.Paths) == 1 && len(c.Paths[0]) == 39 && len(c.Tree) == 41 && c.Waiters == 3,
+		"%d locks to the root, and a tree of %d: %+v", len(c.Paths[0]), len(c.Tree), c)
 	for i, b := range c.Tree[:40] {
 		check.Require(t, b.Lock.Key == fmt.Sprintf("deep:%02d", i) && b.Depth == i && b.Direct == 3,
 			"branch %d is %s at depth %d", i, b.Lock.Key, b.Depth)
 	}
-	if root, last := c.Tree[0], c.Tree[40]; root.Waiters != 121 || last.Lock.Key != "side" || last.Depth != 21 {
-		t.Errorf("the root blocks %d, and the last branch is %+v", root.Waiters, last)
-	}
+	root, last := c.Tree[0], c.Tree[40]
+	check.True(t, root.Waiters == 121 && last.Lock.Key == "side" && last.Depth == 21,
+		"the root blocks %d, and the last branch is %+v", root.Waiters, last)
 }

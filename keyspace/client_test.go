@@ -29,9 +29,7 @@ func TestClientsAreParsedFromEachServersList(t *testing.T) {
 		got := ParseClients("id=3 addr=127.0.0.1:1 flags=" + flags + " cmd=x\n")
 		check.True(t, len(got) == 0, "with the flags %s, %+v counts as a client", flags, got)
 	}
-	if got := ParseClients("nonsense\n\nid=x addr=\n"); got != nil {
-		t.Errorf("nonsense is %+v", got)
-	}
+	check.Equal(t, len(ParseClients("nonsense\n\nid=x addr=\n")), 0, "clients in nonsense")
 }
 
 func TestTheValueOfALockNamesItsClients(t *testing.T) {

@@ -116,9 +116,7 @@ func TestADeadlockNamesItsCycleAndItsEnd(t *testing.T) {
 	for i := range s.Locks {
 		s.Locks[i].Expires = time.Time{}
 	}
-	if got := keyspace.Deadlocks(s)[0].Text(t0); !strings.HasSuffix(got, "No deadline ends it.") {
-		t.Error(got)
-	}
+	check.True(t, strings.HasSuffix(keyspace.Deadlocks(s)[0].Text(t0), "No deadline ends it."), "%s", keyspace.Deadlocks(s)[0].Text(t0))
 }
 
 // A label begins the tokens of package lock: each hold and each wait has another one.
@@ -129,9 +127,8 @@ func TestALabelJoinsTheTokensOfAProcess(t *testing.T) {
 		locks[1-i].Waiters[0].ID = label + "~other"
 	}
 	all := keyspace.Deadlocks(snapshotOf(locks...))
-	if len(all) != 1 || all[0].Certain || !strings.HasPrefix(all[0].Text(t0), "Possible deadlock between processes: web-1:17 waits for lock:2 of web-2:40,") {
-		t.Errorf("%+v", all)
-	}
+	check.True(t, len(all) == 1 && !all[0].Certain &&
+		strings.HasPrefix(all[0].Text(t0), "Possible deadlock between processes: web-1:17 waits for lock:2 of web-2:40,"), "%+v", all)
 }
 
 func BenchmarkDeadlocks(b *testing.B) {

@@ -39,16 +39,13 @@ func TestAChangeMakesTheLaterSnapshotFromTheEarlier(t *testing.T) {
 	for range testtier.Size(80, 200, 200) {
 		now := randomly(r, at)
 		c := DeltaOf(was, now)
-		if got := c.Apply(was); !reflect.DeepEqual(got, now) {
-			t.Fatalf("made %v, want %v", got, now)
-		}
-		if got, want := events(c.Diff(was)), events(Diff(was, now)); !slices.Equal(got, want) {
-			t.Fatalf("the change tells %v, the snapshots %v", got, want)
-		}
+		got := c.Apply(was)
+		check.Require(t, reflect.DeepEqual(got, now), "made %v, want %v", got, now)
+		told, want := events(c.Diff(was)), events(Diff(was, now))
+		check.Require(t, slices.Equal(told, want), "the change tells %v, the snapshots %v", told, want)
 		all = append(all, c)
-		if got := MergeDeltas(all).Apply(first); !reflect.DeepEqual(got, now) {
-			t.Fatalf("%d changes joined make %v, want %v", len(all), got, now)
-		}
+		joined := MergeDeltas(all).Apply(first)
+		check.Require(t, reflect.DeepEqual(joined, now), "%d changes joined make %v, want %v", len(all), joined, now)
 		was = now
 	}
 }
@@ -66,8 +63,8 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	l := Lock{Key: "a", Expires: at, Holders: []Holder{{ID: "x", Expires: at}}}
 	later := Lock{Key: "a", Expires: at.Add(DeadlineJitter), Holders: []Holder{{ID: "x", Expires: at.Add(DeadlineJitter)}}}
-	c := DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}})
-	check.True(t, len(c.Locks) == 0, "a deadline read again is a change: %v", c.Locks)
+	check.Equal(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks), 0,
+		"changes of a deadline that is read again")
 	later.Expires = at.Add(2 * DeadlineJitter)
 	check.True(t, len(DeltaOf(Snapshot{Locks: []*Lock{&l}}, Snapshot{Locks: []*Lock{&later}}).Locks) == 1, "a renewal is no change")
 }
@@ -154,9 +151,9 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 		kept := 0
 		for _, want := range all {
 			got, ok := h.At(want.At.Add(time.Millisecond))
-			if age := last.Sub(want.At); ok != (age <= maxSnapshotAge+maxSnapshotAge/10) && age < maxSnapshotAge {
-				t.Fatalf("a snapshot of %v ago: kept is %v", age, ok)
-			}
+			age := last.Sub(want.At)
+			check.Require(t, ok == (age <= maxSnapshotAge+maxSnapshotAge/10) || age >= maxSnapshotAge,
+				"a snapshot of %v ago: kept is %v", age, ok)
 			if ok {
 				kept++
 				check.Require(t, reflect.DeepEqual(got, want), "the snapshot of %v is not as it was", want.At)
@@ -174,13 +171,12 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 			if !tight.snapshots.base.At.Equal(was) {
 				drops++
 			}
-			n := tight.snapshots.bytes
-			check.Require(t, n <= tight.Memory, "it has %d bytes", n)
+			check.Require(t, tight.snapshots.bytes <= tight.Memory, "it has %d bytes", tight.snapshots.bytes)
 		}
 		check.True(t, drops <= len(all)/2, "%d snapshots are dropped in %d steps, which cost as much as that many views", len(all), drops)
-		if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {
-			t.Errorf("190 KiB hold the snapshots from %v to %v", oldest, newest)
-		}
+		oldest, newest := tight.Span()
+		check.True(t, newest.Equal(last) && last.Sub(oldest) <= 2*time.Minute && !oldest.Equal(newest),
+			"190 KiB hold the snapshots from %v to %v", oldest, newest)
 	})
 }
 

@@ -222,8 +222,7 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 	for _, l := range keyspace.NewReview(s).Order(keyspace.Findings(s)) {
 		got = append(got, l.Key)
 	}
-	want := []string{"e stuck", "d overdue", "c two wait", "b one waits", "g asked for", "a quiet", "f quiet, too"}
-	check.True(t, slices.Equal(got, want), "got %q, want %q", got, want)
+	check.DeepEqual(t, got, []string{"e stuck", "d overdue", "c two wait", "b one waits", "g asked for", "a quiet", "f quiet, too"})
 	check.True(t, s.Locks[0].Key == "a quiet", "the snapshot was changed")
 }
 
@@ -283,8 +282,8 @@ func TestALockThatOutlivesItsStampIsExpired(t *testing.T) {
 	for after, want := range map[time.Duration]keyspace.State{-time.Second: keyspace.Held, 500 * time.Millisecond: keyspace.Held, 5 * time.Second: keyspace.Lapsed} {
 		l := keyspace.Lock{Key: "k", Kind: keyspace.Mutex, Stamped: true, Expires: t0, Holders: []keyspace.Holder{{ID: "a", Count: 1, Expires: t0}}}
 		check.Equal(t, l.State(t0.Add(after)), want, "%v after its deadline it is", after)
-		if l.Stamped = false; l.State(t0.Add(after)) != keyspace.Held {
-			t.Errorf("%v after the TTL of the last read it is %s", after, l.State(t0.Add(after)))
-		}
+		l.Stamped = false
+		check.True(t, l.State(t0.Add(after)) == keyspace.Held,
+			"%v after the TTL of the last read it is %s", after, l.State(t0.Add(after)))
 	}
 }

@@ -57,9 +57,8 @@ func TestAReviewOfChangesIsThatOfAllLocks(t *testing.T) {
 		was := review.Order(review.Findings)
 		review = review.Next(s, all)
 		want := keyspace.NewReview(s)
-		if !reflect.DeepEqual(review.Findings, keyspace.Findings(s)) || !reflect.DeepEqual(review.Deadlocks, keyspace.Deadlocks(s)) {
-			t.Fatalf("step %d: it finds\n%+v, want\n%+v", step, review.Findings, want.Findings)
-		}
+		check.Require(t, reflect.DeepEqual(review.Findings, keyspace.Findings(s)) && reflect.DeepEqual(review.Deadlocks, keyspace.Deadlocks(s)),
+			"step %d: it finds\n%+v, want\n%+v", step, review.Findings, want.Findings)
 		check.Require(t, review.Waiters == want.Waiters && review.AtLeast == want.AtLeast && (!all || review.CheckedAt.Equal(now)),
 			"step %d: %d waiters, at least: %v, checked at %v; want %+v", step, review.Waiters, review.AtLeast, review.CheckedAt, want)
 		order := review.Order(review.Findings)

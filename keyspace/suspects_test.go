@@ -202,12 +202,10 @@ func TestAHolderThatDisconnectsIsNoSuspect(t *testing.T) {
 	suspects := NewSuspects("string")
 	s.run(3, "set")
 	suspects.Changed(s.clock(), s.list(nil))
-	if got := suspects.Best(); got.Client.ID != 4 || got.Left != 1 {
-		t.Fatalf("it suspects %+v", got)
-	}
+	got := suspects.Best()
+	check.Require(t, got.Client.ID == 4 && got.Left == 1, "it suspects %+v", got)
 	s.pass(3 * time.Second)
 	suspects.Changed(s.clock(), nil)
-	if got := suspects.Best(); got.Client.ID != 0 || suspects.IDs() != nil {
-		t.Errorf("it suspects %+v", got)
-	}
+	got = suspects.Best()
+	check.True(t, got.Client.ID == 0 && suspects.IDs() == nil, "it suspects %+v", got)
 }

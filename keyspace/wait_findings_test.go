@@ -153,8 +153,7 @@ func TestAConvoyIsSeenInTheEvents(t *testing.T) {
 				last = h.read(ms, free)
 				ms += c.gap
 			}
-			got := convoys(last, ms)
-			check.True(t, got == c.want, "it is a convoy: %v, want %v: %+v", got, c.want, last.Past)
+			check.Equal(t, convoys(last, ms), c.want, "with %+v it is a convoy", last.Past)
 		})
 	}
 }
@@ -171,9 +170,9 @@ func TestRenewalsHaveARhythm(t *testing.T) {
 		ms   int
 		want time.Duration
 	}{{0, 0}, {10_000, 0}, {20_000, 10 * time.Second}, {31_000, 11 * time.Second}, {39_000, -8 * time.Second}, {47_500, 8500 * time.Millisecond}} {
-		if got := l(c.ms); got.RenewedEvery != c.want || got.Renewals != i {
-			t.Errorf("after %d ms the lock was renewed every %v, want %v: %d renewals", c.ms, got.RenewedEvery, c.want, got.Renewals)
-		}
+		got := l(c.ms)
+		check.True(t, got.RenewedEvery == c.want && got.Renewals == i,
+			"after %d ms the lock was renewed every %v, want %v: %d renewals", c.ms, got.RenewedEvery, c.want, got.Renewals)
 	}
 }
 

@@ -294,13 +294,12 @@ func TestStoredWaitersBlameTheHoldThatBlocksThem(t *testing.T) {
 		{Lock: keyspace.ID{Key: "print:4711"}, Holder: "b", Waiter: "c", Waited: 4 * time.Second},
 	}
 	check.True(t, slices.Equal(r.Waits, want), "the waits are %+v", r.Waits)
-	if b := r.Blames[0]; len(r.Blames) != 2 || b.Holder != "a" || b.Clients != 2 || b.Total != 8*time.Second || b.Longest != 4*time.Second || b.Rung != contention.Stored {
-		t.Errorf("to blame are %+v", r.Blames)
-	}
+	b := r.Blames[0]
+	check.True(t, len(r.Blames) == 2 && b.Holder == "a" && b.Clients == 2 && b.Total == 8*time.Second && b.Longest == 4*time.Second &&
+		b.Rung == contention.Stored, "to blame are %+v", r.Blames)
 	c := only(t, r)
-	if c.Name != "print:*" || c.Locks != 1 || c.Held != 0.8 || c.MostWaiting != 2 || c.Blocked != 1.2 || c.Worst != "a" || c.WorstShare < 0.66 || c.WorstShare > 0.67 {
-		t.Errorf("the class is %+v", c)
-	}
+	check.True(t, c.Name == "print:*" && c.Locks == 1 && c.Held == 0.8 && c.MostWaiting == 2 && c.Blocked == 1.2 && c.Worst == "a" &&
+		c.WorstShare >= 0.66 && c.WorstShare <= 0.67, "the class is %+v", c)
 	check.True(t, c.P50 == (contention.Quantile{Duration: 8 * time.Second, AtLeast: true}) && c.P99 == c.P50,
 		"half of the waits take %+v, 99 %% %+v; the second one still goes on", c.P50, c.P99)
 }
@@ -422,9 +421,7 @@ func TestOnlyAFullLockRefuses(t *testing.T) {
 		g.Monitored(contention.Span{From: began, Until: after(1000)})
 		g.Snapshot(snapshot(1000, l))
 		r := g.Report()
-		if len(r.Waits) != 2*want { // each holder has a share
-			t.Errorf("with %d permits the waits are %+v", limit, r.Waits)
-		}
+		check.Equal(t, len(r.Waits), 2*want, "waits with %d permits, of which each holder has a share", limit)
 	}
 }
 
@@ -470,9 +467,7 @@ func TestClassesAreInTheOrderOfTheirWaiting(t *testing.T) {
 	for _, c := range r.Classes {
 		names = append(names, fmt.Sprintf("%s %d %.1f %s", c.Name, c.Locks, c.Blocked, c.Worst))
 	}
-	want := []string{"order:* 2 1.5 b", "stock:* 1 0.5 c", "idle:* 1 0.0 "}
-	check.True(t, slices.Equal(names, want), "the classes are %q, want %q", names, want)
-	if r.Blames[0].Holder != "b" || r.Blames[0].Lock.Key != "order:2" || r.Watched.Duration() != 2*time.Second || r.Monitored.Duration() != 0 {
-		t.Errorf("the report is %+v", r)
-	}
+	check.DeepEqual(t, names, []string{"order:* 2 1.5 b", "stock:* 1 0.5 c", "idle:* 1 0.0 "}, "the classes are")
+	check.True(t, r.Blames[0].Holder == "b" && r.Blames[0].Lock.Key == "order:2" && r.Watched.Duration() == 2*time.Second &&
+		r.Monitored.Duration() == 0, "the report is %+v", r)
 }

@@ -87,12 +87,9 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	load(t, rdb, []string{"SET", key, value}, []string{"HSET", "lock:\xff\x00", "\x1b]52;c;\x07", "2"})
 	snap := scan(t, rdb)
 	check.Require(t, len(snap.Locks) == 2, "found %q", keys(snap))
-	if l := snap.Locks[0]; l.Key != key || l.Holders[0].ID != value || l.Kind != keyspace.Unknown {
-		t.Errorf("found %+v", l)
-	}
-	if l := snap.Locks[1]; l.Key != "lock:\xff\x00" || l.Holders[0].ID != "\x1b]52;c;\x07" || l.Count() != 2 {
-		t.Errorf("found %+v", l)
-	}
+	l, other := snap.Locks[0], snap.Locks[1]
+	check.True(t, l.Key == key && l.Holders[0].ID == value && l.Kind == keyspace.Unknown, "found %+v", l)
+	check.True(t, other.Key == "lock:\xff\x00" && other.Holders[0].ID == "\x1b]52;c;\x07" && other.Count() == 2, "found %+v", other)
 }
 
 // The keys of sessions, caches, queues, rate limiters and similar programs are
@@ -151,9 +148,8 @@ func argv(t *testing.T, line string) []string {
 		if strings.HasPrefix(line, `"`) {
 			quoted, err := strconv.QuotedPrefix(line)
 			check.NoError(t, err, "%s", line)
-			if word, err = strconv.Unquote(quoted); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
+			word, err = strconv.Unquote(quoted)
+			check.Require(t, err == nil, "%s: %v", line, err)
 			rest = strings.TrimPrefix(line[len(quoted):], " ")
 		}
 		words, line = append(words, word), rest

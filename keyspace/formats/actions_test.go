@@ -39,14 +39,11 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
 	b := release.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, everyFormat, full{})
-	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := b.Extend(t.Context(), seen, time.Hour); err == nil {
-		t.Error("it was extended")
-	}
-	after := everything(t, rdb)
-	check.True(t, after == before, "it was\n%s\nand is\n%s", before, after)
+	_, err := b.ForceRelease(t.Context(), seen)
+	check.ErrorContains(t, err, "nothing was changed")
+	_, err = b.Extend(t.Context(), seen, time.Hour)
+	check.True(t, err != nil, "it was extended")
+	check.Equal(t, everything(t, rdb), before, "the server has")
 }
 
 // Each server version has its own message for a refusal by a replica or by an
@@ -71,17 +68,14 @@ func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 		"type":                             as("tom", "~*", "+del", "-get", "-type"),
 	} {
 		_, err := releaser(rdb).ForceRelease(t.Context(), seen)
-		if !errors.Is(err, release.ErrNoPermission) || errors.Is(err, release.ErrReadOnly) || errors.Is(err, keyspace.ErrChanged) {
-			t.Errorf("without the right to the %s: %v", what, err)
-		}
+		check.True(t, errors.Is(err, release.ErrNoPermission) && !errors.Is(err, release.ErrReadOnly) && !errors.Is(err, keyspace.ErrChanged),
+			"without the right to the %s: %v", what, err)
 	}
 	load(t, admin, []string{"REPLICAOF", "127.0.0.1", "1"})
 	_, err := releaser(admin).ForceRelease(t.Context(), seen)
-	if !errors.Is(err, release.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
-		t.Errorf("on a replica: %v", err)
-	}
-	after := everything(t, admin)
-	check.True(t, after == before, "it was\n%s\nand is\n%s", before, after)
+	check.ErrorIs(t, err, release.ErrReadOnly, "on a replica")
+	check.ErrorContains(t, err, ": READONLY You can't write against a read only replica.", "on a replica")
+	check.Equal(t, everything(t, admin), before, "the server has")
 }
 
 // releaser returns a force-releaser for the locks of rdb.
@@ -148,15 +142,12 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 	b := releaser(rdb)
 	before := everything(t, rdb)
 	for what, other := range unlike(f, seen) {
-		if _, err := b.ForceRelease(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
-			t.Errorf("broken with another %s: %v", what, err)
-		}
-		if _, err := later(rdb, seen)(t.Context(), other, 48*time.Hour); f.Actions.Extend != "" && !errors.Is(err, keyspace.ErrChanged) {
-			t.Errorf("extended with another %s: %v", what, err)
-		}
+		_, err := b.ForceRelease(t.Context(), other)
+		check.ErrorIs(t, err, keyspace.ErrChanged, "broken with another %s", what)
+		_, err = later(rdb, seen)(t.Context(), other, 48*time.Hour)
+		check.True(t, f.Actions.Extend == "" || errors.Is(err, keyspace.ErrChanged), "extended with another %s: %v", what, err)
 	}
-	after := everything(t, rdb)
-	check.True(t, after == before, "nothing was to be done, and it was\n%s\nand is\n%s", before, after)
+	check.Equal(t, everything(t, rdb), before, "nothing was to be done, and the server has")
 	if f.Actions.Extend != "" {
 		keepsDeadlines(t, rdb, seen)
 		extend(t, rdb, seen)
@@ -165,14 +156,12 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 	check.Must(b.ForceRelease(t.Context(), seen))(t)
 	for _, l := range scan(t, rdb).Locks {
 		for _, h := range l.Holders {
-			if l.Key == seen.Key && slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
-				t.Errorf("%s still holds it", h.ID)
-			}
+			check.True(t, l.Key != seen.Key || !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }),
+				"%s still holds it", h.ID)
 		}
 	}
-	if _, err := b.ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
-		t.Errorf("broken again: %v", err)
-	}
+	_, err := b.ForceRelease(t.Context(), seen)
+	check.ErrorIs(t, err, keyspace.ErrChanged, "broken again")
 }
 
 // extend sets the deadlines of the holders to an hour after the last of them, or from now.
@@ -188,9 +177,8 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 		left := h.Expires.Sub(clock(t, rdb))
 		check.True(t, left >= ttl-time.Minute && left <= ttl+time.Minute, "%s has %v left, want %v", h.ID, left, ttl)
 	}
-	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < ttl-time.Minute {
-		t.Errorf("the key has %v left, want %v, or no end", left, ttl)
-	}
+	left := rdb.PTTL(t.Context(), seen.Key).Val()
+	check.True(t, left == -1 || left >= ttl-time.Minute, "the key has %v left, want %v, or no end", left, ttl)
 	_, err := releaser(rdb).Expire(t.Context(), now, time.Minute)
 	check.True(t, errors.Is(err, keyspace.ErrChanged), "it has a deadline, and was given one: %v", err)
 }
@@ -213,12 +201,10 @@ func keepsDeadlines(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 		return
 	}
 	before := deadlines(t, rdb)
-	if _, err := releaser(rdb).Extend(t.Context(), seen, time.Second); !errors.Is(err, keyspace.ErrLater) {
-		t.Errorf("extended to an earlier deadline: %v", err)
-	}
+	_, err := releaser(rdb).Extend(t.Context(), seen, time.Second)
+	check.ErrorIs(t, err, keyspace.ErrLater, "extended to an earlier deadline")
 	for of, at := range deadlines(t, rdb) {
-		moved := at.Sub(before[of])
-		check.True(t, moved.Abs() <= 5*time.Second, "the deadline of %s has moved by %v", of, moved)
+		check.AtMost(t, at.Sub(before[of]).Abs(), 5*time.Second, "the deadline of %s has moved by", of)
 	}
 }
 
@@ -371,8 +357,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 				c.want[i] = strings.ReplaceAll(w, "{waiter}", filled)
 			}
 			check.True(t, slices.Equal(got, c.want), "heard %q, want %q", got, c.want)
-			left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val()))
-			check.True(t, slices.Equal(left, c.left), "it left %q, want %q", left, c.left)
+			check.DeepEqual(t, slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())), c.left, "it left")
 			for _, f := range everyFormat {
 				if f.Name == seen.Format && f.ReleaseChannel != nil {
 					announced(t, f, seen.Key, got)
@@ -461,8 +446,7 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 			got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result()
 			check.True(t, err == nil && got[1] == c.want, "a waiter gets %q, %v", got, err)
-			left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val()))
-			check.True(t, slices.Equal(left, c.left), "it left %q, want %q", left, c.left)
+			check.DeepEqual(t, slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())), c.left, "it left")
 		})
 	}
 }
@@ -493,9 +477,9 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	}
 	written := &memoryLog{}
 	_, err := release.NewExecutor(nodes, everyFormat, written).ForceRelease(t.Context(), lock)
-	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
-		t.Errorf("it says %v", err)
-	}
+	check.ErrorIs(t, err, keyspace.ErrChanged)
+	check.ErrorContains(t, err, "1 of 3 servers")
+	check.ErrorContains(t, err, next)
 	for i, want := range []string{next, "", next} {
 		check.Equal(t, nodes[lock.Votes[i].Node].Get(t.Context(), "lock:a").Val(), want, "server %d has", i+1)
 	}
@@ -581,8 +565,8 @@ func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
 			check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
 			check.Equal(t, everything(t, rdb), c.left, "it left")
-			left := rdb.PTTL(t.Context(), c.key).Val()
-			check.True(t, (left-c.lasts).Abs() <= time.Minute, "it has %v left, want %v", left, c.lasts)
+			check.AtMost(t, (rdb.PTTL(t.Context(), c.key).Val() - c.lasts).Abs(), time.Minute,
+				"it should last for %v, and that is off by", c.lasts)
 		})
 	}
 }
@@ -600,8 +584,8 @@ func TestADeadlineForOnePermitShortensNoOther(t *testing.T) {
 			now := only(t, rdb, "{gpu}:timeout")
 			for id, want := range map[string]time.Duration{endless: time.Minute, timed: 2 * time.Hour} {
 				h, _ := now.Holder(id)
-				left := h.Expires.Sub(clock(t, rdb))
-				check.True(t, (left-want).Abs() <= 5*time.Second, "%s has %v left, want %v", id, left, want)
+				check.AtMost(t, (h.Expires.Sub(clock(t, rdb)) - want).Abs(), 5*time.Second,
+					"%s should have %v left, and that is off by", id, want)
 			}
 		})
 	}

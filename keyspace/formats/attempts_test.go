@@ -78,22 +78,18 @@ func TestEachFormatKnowsTheAttemptsOfItsLibrary(t *testing.T) {
 		if all == nil { // SET NX of the sample
 			s := formats.At(f.Samples[0], time.UnixMilli(1_795_534_837_691))
 			args := append(slices.Clone(s.Commands[0]), "NX")
-			if token, ok := f.Attempt(args, args[1]); !ok || token != args[2] {
-				t.Errorf("%s: %q is an attempt: %v, with the token %q", f.Name, args, ok, token)
-			}
-			if _, ok := f.Attempt(s.Commands[0], args[1]); ok {
-				t.Errorf("%s: %q sets the key in any case", f.Name, s.Commands[0])
-			}
+			token, ok := f.Attempt(args, args[1])
+			check.True(t, ok && token == args[2], "%s: %q is an attempt: %v, with the token %q", f.Name, args, ok, token)
+			_, ok = f.Attempt(s.Commands[0], args[1])
+			check.False(t, ok, "%s: %q sets the key in any case", f.Name, s.Commands[0])
 			continue
 		}
 		for _, a := range all {
 			args := strings.Split(a.command, " ")
-			if token, ok := f.Attempt(args, a.key); !ok || token != a.token {
-				t.Errorf("%s: %q is an attempt: %v, with the token %q", f.Name, args, ok, token)
-			}
-			if _, ok := f.Attempt(args, a.key+"x"); ok {
-				t.Errorf("%s: %q is an attempt at another lock", f.Name, args)
-			}
+			token, ok := f.Attempt(args, a.key)
+			check.True(t, ok && token == a.token, "%s: %q is an attempt: %v, with the token %q", f.Name, args, ok, token)
+			_, ok = f.Attempt(args, a.key+"x")
+			check.False(t, ok, "%s: %q is an attempt at another lock", f.Name, args)
 		}
 	}
 }

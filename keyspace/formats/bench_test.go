@@ -45,9 +45,8 @@ func walkBare(b testing.TB, rdb *redis.Client) {
 	cursor := uint64(0)
 	for {
 		var err error
-		if _, cursor, err = rdb.Scan(b.Context(), cursor, "", 1000).Result(); err != nil {
-			b.Fatal(err)
-		}
+		_, cursor, err = rdb.Scan(b.Context(), cursor, "", 1000).Result()
+		check.NoError(b, err)
 		if cursor == 0 {
 			return
 		}
@@ -77,9 +76,8 @@ func ordinary(tb testing.TB, rdb *redis.Client, n int) {
 			p.Do(tb.Context(), "PEXPIRE", key, "3600000")
 		}
 		if p.Len() > 2000 || i == n-1 {
-			if _, err := p.Exec(tb.Context()); err != nil {
-				tb.Fatal(err)
-			}
+			_, err := p.Exec(tb.Context())
+			check.NoError(tb, err)
 		}
 	}
 }

@@ -20,18 +20,14 @@ func paste(t *testing.T, line string) string {
 	t.Helper()
 	for _, name := range []string{"sh", "redis-cli"} {
 		if _, err := exec.LookPath(name); err != nil {
-			if os.Getenv(server.RequireRedis) != "" {
-				t.Fatal(err)
-			}
+			check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
 			t.Skipf("%v: install redis-server, which brings it (apt-get install redis-server, brew install redis), to run this test", err)
 		}
 	}
 	run := exec.Command("sh")
 	run.Stdin = strings.NewReader(line + "\n")
 	out, err := run.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v: %s", line, err, out)
-	}
+	check.Require(t, err == nil, "%s: %v: %s", line, err, out)
 	return strings.TrimSpace(string(out))
 }
 
@@ -84,10 +80,8 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 			check.NoError(t, conn.Set(t.Context(), c.key, c.token, 0).Err())
 			line := check.Must(keyspace.SafeCommand(everyFormat, keyspace.ForceRelease, seen, 0))(t)
 			check.True(t, !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }), "%.200q is not printable", line)
-			got := paste(t, line)
-			check.True(t, got == c.want, "%.100q: %.300s\nanswers %q, want %q", s, line, got, c.want)
-			left := fmt.Sprint(1 - conn.Exists(t.Context(), c.key).Val())
-			check.True(t, left == c.want, "%.100q: it should be %s and is %s", s, c.want, left)
+			check.Equal(t, paste(t, line), c.want, "%.100q: %.300s\nanswers", s, line)
+			check.Equal(t, fmt.Sprint(1-conn.Exists(t.Context(), c.key).Val()), c.want, "%.100q: it was released", s)
 			conn.Close()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -63,34 +64,26 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 	}
 	lock, sure := f.Decode(e)
 	again, surely := f.Decode(e)
-	if !reflect.DeepEqual(lock, again) || sure != surely {
-		t.Errorf("%s reads %+v now as %+v and now as %+v", f.Name, e, lock, again)
-	}
+	check.True(t, reflect.DeepEqual(lock, again) && sure == surely, "%s reads %+v now as %+v and now as %+v", f.Name, e, lock, again)
 	if sure == keyspace.No {
 		return
 	}
 	free := lock.Kind == keyspace.Semaphore || lock.Kind == keyspace.Latch
-	if len(lock.Holders)+len(lock.Waiters) == 0 && !free || lock.Kind == "" {
-		t.Errorf("%s takes %+v for a lock without holders and waiters", f.Name, e)
-	}
+	check.True(t, (free || len(lock.Holders)+len(lock.Waiters) > 0) && lock.Kind != "", "%s takes %+v for a lock of nobody", f.Name, e)
 	lock.Key = e.Key
-	if f.Actions != nil && len(lock.Holders) > 0 && len(f.Actions.Keys(lock)) == 0 {
-		t.Errorf("%s does not say which keys to act on of %+v", f.Name, e)
-	}
+	check.True(t, f.Actions == nil || len(lock.Holders) == 0 || len(f.Actions.Keys(lock)) > 0,
+		"%s does not say which keys to act on of %+v", f.Name, e)
 	if f.Actions != nil && len(lock.Holders) > 0 {
 		f.Actions.Args(lock)
 	}
 	for _, h := range lock.Holders {
-		if h.Count < 1 || h.Since.After(e.Now) {
-			t.Errorf("%s reads %+v as held %d times since %v", f.Name, e, h.Count, h.Since)
-		}
+		check.True(t, h.Count >= 1 && !h.Since.After(e.Now), "%s reads %+v as held %d times since %v", f.Name, e, h.Count, h.Since)
 	}
 	first := e.Value[:min(len(e.Value), 128)]
 	for _, m := range e.Members {
 		first = m.Name
 	}
 	// A probe does not know the subscribers.
-	if f.Probe != nil && f.Probe(e.Key, first) < sure && lock.Waiting == 0 {
-		t.Errorf("%s decodes %+v as %v, and its probe returns %v", f.Name, sure, e, f.Probe(e.Key, first))
-	}
+	check.True(t, f.Probe == nil || f.Probe(e.Key, first) >= sure || lock.Waiting > 0,
+		"%s decodes %+v as %v, and its probe returns less", f.Name, e, sure)
 }

@@ -96,9 +96,7 @@ func TestHandwrittenLocksArePossibleAtFirstSight(t *testing.T) {
 			}
 			load(t, rdb, []string{"FLUSHALL"})
 			all = layouts(t, "handwritten_issue")
-			if unseen := missing(all, atFirstSight(t, rdb, all)); len(unseen) > 0 {
-				t.Errorf("unseen are %q", unseen)
-			}
+			check.Equal(t, len(missing(all, atFirstSight(t, rdb, all))), 0, "locks that are not seen")
 		})
 	}
 }

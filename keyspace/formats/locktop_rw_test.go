@@ -38,20 +38,18 @@ func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 	check.Require(t, len(snap.Locks) == 1, "found %v", keys(snap))
 	for i, want := range []time.Duration{21 * time.Second, 25 * time.Second} {
 		h := snap.Locks[0].Holders[i]
-		got := h.Expires.Sub(snap.At)
-		check.True(t, (got-want).Abs() <= time.Second, "%s has %v left, want %v", h.ID, got, want)
+		check.AtMost(t, (h.Expires.Sub(snap.At) - want).Abs(), time.Second, "%s should have %v left, and that is off by", h.ID, want)
 	}
-	if l := snap.Locks[0]; !l.Expires.Equal(l.Holders[1].Expires) {
-		t.Errorf("the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[1].Expires)
-	}
+	l := snap.Locks[0]
+	check.True(t, l.Expires.Equal(l.Holders[1].Expires),
+		"the lock ends at %v, and its last holder at %v: its key exists for longer", l.Expires, l.Holders[1].Expires)
 }
 
 func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
 	l, sure := rates(t, now, "v", "1", "q", "1763651002000:"+rwProcess, "r:"+rwToken, "1:1763650999000")
-	if sure != keyspace.Certain || l.State(time.Time{}) != keyspace.Waiting || len(l.Waiters) != 1 || l.Waiters[0].ID != rwProcess {
-		t.Errorf("decoded %+v, %v", l, sure)
-	}
+	check.True(t, sure == keyspace.Certain && l.State(time.Time{}) == keyspace.Waiting && len(l.Waiters) == 1 && l.Waiters[0].ID == rwProcess,
+		"decoded %+v, %v", l, sure)
 }
 
 func TestOtherHashesAreNotReadWriteLocks(t *testing.T) {

@@ -29,9 +29,8 @@ func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
 	permit := keyspace.Member{Name: rwToken, Score: 1_763_651_002_000}
 	limit := keyspace.Member{Name: "limit:3", Score: math.Inf(1)}
-	if l, sure := pool(t, now, 2, permit, limit); sure != keyspace.Certain || l.Limit != 3 || l.Remaining != 2 {
-		t.Fatalf("decoded %+v, %v", l, sure)
-	}
+	l, sure := pool(t, now, 2, permit, limit)
+	check.Require(t, sure == keyspace.Certain && l.Limit == 3 && l.Remaining == 2, "decoded %+v, %v", l, sure)
 	for name, members := range map[string][]keyspace.Member{
 		"no limit":          {permit},
 		"another element":   {{Name: "7", Score: 1_763_651_001_000}, permit, limit},
@@ -44,9 +43,8 @@ func TestOtherZsetsAreNotSemaphoresOfLocktop(t *testing.T) {
 		l, sure := pool(t, now, int64(len(members)), members...)
 		check.True(t, sure == keyspace.No, "%s: taken for %+v", name, l)
 	}
-	if l, sure := pool(t, now, 300, permit); sure != keyspace.Certain || l.Limit != 0 {
-		t.Errorf("the beginning of a long zset is %+v, %v", l, sure)
-	}
+	l, sure = pool(t, now, 300, permit)
+	check.True(t, sure == keyspace.Certain && l.Limit == 0, "the beginning of a long zset is %+v, %v", l, sure)
 }
 
 // The end of a permit does not let an extend bring it back, which could exceed the limit.
@@ -61,17 +59,13 @@ func TestAnExtendBringsNoPermitBack(t *testing.T) {
 	load(t, rdb, commands("{ms+30000}")...)
 	seen := only(t, rdb, "pool")
 	load(t, rdb, commands("{ms-1}")...)
-	if _, err := releaser(rdb).Extend(t.Context(), seen, time.Minute); err == nil {
-		t.Error("a dead permit was extended")
-	}
-	if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err == nil {
-		t.Error("a dead permit was released")
-	}
+	_, err := releaser(rdb).Extend(t.Context(), seen, time.Minute)
+	check.True(t, err != nil, "a dead permit was extended")
+	_, err = releaser(rdb).ForceRelease(t.Context(), seen)
+	check.True(t, err != nil, "a dead permit was released")
 	load(t, rdb, commands("{ms+30000}")...)
 	check.Must(releaser(rdb).Extend(t.Context(), seen, 90*time.Second))(t)
-	left := rdb.PTTL(t.Context(), "pool").Val()
-	check.True(t, left <= 90*time.Second && left >= 89*time.Second, "the key lives for %v, its permits for 90 s", left)
-	if n := rdb.ZCount(t.Context(), "pool", fmt.Sprint(clock(t, rdb).Add(89*time.Second).UnixMilli()), "(inf").Val(); n != 2 {
-		t.Errorf("%d permits have the new deadline", n)
-	}
+	check.Between(t, rdb.PTTL(t.Context(), "pool").Val(), 89*time.Second, 90*time.Second, "the permits last for 90 s, and the key")
+	n := rdb.ZCount(t.Context(), "pool", fmt.Sprint(clock(t, rdb).Add(89*time.Second).UnixMilli()), "(inf").Val()
+	check.True(t, n == 2, "%d permits have the new deadline", n)
 }

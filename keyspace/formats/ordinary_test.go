@@ -58,8 +58,7 @@ func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 		[]string{"SET", "lock_version", client, "PX", "30000"},
 		[]string{"SET", "scheduler:leader", "4242", "PX", "30000"},
 	)
-	got := keys(scan(t, rdb))
-	check.True(t, fmt.Sprint(got) == fmt.Sprint(want), "found %q, want %q", got, want)
+	check.Equal(t, fmt.Sprint(keys(scan(t, rdb))), fmt.Sprint(want), "found")
 }
 
 // The holders of dramatiq's permits are not known, but the number of permits in

@@ -123,9 +123,8 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	}
 	await(keyspace.Held)
 	for f.Known().Watch.Mode != keyspace.Push {
-		if _, _, err := f.Next(ctx); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := f.Next(ctx)
+		check.NoError(t, err)
 	}
 
 	waker := rdb.Subscribe(ctx, "redisson_lock__channel:{gate}:"+alive)
@@ -140,25 +139,23 @@ func TestAFreeFairLockKeepsItsNameAndSaysWhomToWake(t *testing.T) {
 	}
 	check.True(t, free.Waiters[0].DeadFor(at) >= 20*time.Second && free.Waiters[1].DeadFor(at) == 0, "waiters %+v at %s", free.Waiters, at)
 	for _, name := range []string{key, queue} {
-		if read, err := scanner.ReadKey(ctx, name); err != nil || len(read.Locks) != 1 || read.Locks[0].Key != key || len(read.Entries) != 2 {
-			t.Errorf("%s: %+v, %v", name, read, err)
-		}
+		read, err := scanner.ReadKey(ctx, name)
+		check.True(t, err == nil && len(read.Locks) == 1 && read.Locks[0].Key == key && len(read.Entries) == 2,
+			"%s: %+v, %v", name, read, err)
 	}
-	if l, err := scanner.ReadLock(ctx, key); err != nil || l == nil || len(l.Waiters) != 2 {
-		t.Errorf("%+v, %v", l, err)
-	}
+	l, err := scanner.ReadLock(ctx, key)
+	check.True(t, err == nil && l != nil && len(l.Waiters) == 2, "%+v, %v", l, err)
 
 	host, port, _ := net.SplitHostPort(free.Node)
 	words := strings.Fields(strings.ReplaceAll(keyspace.WakeCommand(everyFormat, free, at), "'", ""))
 	want := []string{"redis-cli", "-h", host, "-p", port, "PUBLISH", "redisson_lock__channel:{gate}:" + alive, "0"}
 	check.Require(t, slices.Equal(words, want), "%q, want %q", words, want)
 	load(t, rdb, words[5:])
-	if msg, err := waker.ReceiveMessage(ctx); err != nil || msg.Payload != "0" {
-		t.Errorf("%v, %v", msg, err)
-	}
+	msg := check.Must(waker.ReceiveMessage(ctx))(t)
+	check.Equal(t, msg.Payload, "0", "the message is")
 
 	load(t, rdb, []string{"DEL", queue, deadlines}, []string{"HSET", key, alive, "1"}, []string{"PEXPIRE", key, "30000"})
 	held := await(keyspace.Held)
-	check.True(t, held.SoleHolder() == alive, "held by %q", held.SoleHolder())
+	check.Equal(t, held.SoleHolder(), alive, "it is held by")
 	check.True(t, happened(keyspace.Acquired), "no acquire in %v", seen)
 }

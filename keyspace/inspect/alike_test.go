@@ -20,20 +20,16 @@ func TestAClassIsCrowdedByItsNumberOfKeys(t *testing.T) {
 		keys    int
 		crowded bool
 	}{{keyspace.MaxAlike, false}, {keyspace.MaxAlike + 1, true}, {keyspace.MaxAlike, true}, {keyspace.MaxAlike / 2, true}} {
-		if pass(step.keys); a.isCrowded("job:*") != step.crowded {
-			t.Errorf("with %d keys: crowded is %v", step.keys, !step.crowded)
-		}
+		pass(step.keys)
+		check.Equal(t, a.isCrowded("job:*"), step.crowded, "with %d keys it is crowded", step.keys)
 	}
-	if a.endPass(); a.isCrowded("job:*") {
-		t.Error("with few keys in a pass, it is still crowded")
-	}
+	a.endPass()
+	check.False(t, a.isCrowded("job:*"), "with few keys in a pass, it is still crowded")
 	pass(5000)
-	if a.use("job:7"); a.isCrowded("job:*") || len(a.takeFresh()) > 0 {
-		t.Error("a class of which a key is a lock is crowded")
-	}
-	if pass(5000); a.isCrowded("job:*") || a.isCrowded("mail:*") {
-		t.Error("a class of which a key is a lock is crowded in the next pass")
-	}
+	a.use("job:7")
+	check.False(t, a.isCrowded("job:*") || len(a.takeFresh()) > 0, "a class of which a key is a lock is crowded")
+	pass(5000)
+	check.False(t, a.isCrowded("job:*") || a.isCrowded("mail:*"), "a class of which a key is a lock is crowded in the next pass")
 }
 
 // Of a crowded class a few keys are read in each pass, and each in some pass.
@@ -58,9 +54,8 @@ func TestACrowdedClassIsSampled(t *testing.T) {
 	}
 	check.True(t, len(sampled) >= keys && most <= maxCandidates,
 		"in %d passes, %d of %d keys were read, at most %d in a pass", passes, len(sampled), keys, most)
-	if a.sample = false; !a.skips("job:*", a.passes%alikeSample) {
-		t.Error("it is sampled though no more candidates can be watched")
-	}
+	a.sample = false
+	check.True(t, a.skips("job:*", a.passes%alikeSample), "it is sampled though no more candidates can be watched")
 }
 
 // However many classes there are, the memory for them is bounded.
@@ -76,9 +71,9 @@ func TestTheNumberOfClassesIsBounded(t *testing.T) {
 	var none *alike
 	none.add("job:*", 1000)
 	none.use("job:1")
-	if none.endPass(); none.isCrowded("job:*") || none.takeFresh() != nil || none.problems() != nil {
-		t.Error("nothing is counted, and something is crowded")
-	}
+	none.endPass()
+	check.True(t, !none.isCrowded("job:*") && none.takeFresh() == nil && none.problems() == nil,
+		"nothing is counted, and something is crowded")
 }
 
 // A Redlock's possible locks are dropped by class after the votes, not before.
@@ -97,10 +92,8 @@ func TestManyPossibleLocksOfARedlockAreNotShown(t *testing.T) {
 		}
 		return keyspace.Merge(parts, keyspace.MergeOptions{Redlock: true, MinConfidence: keyspace.Possible})
 	}
-	if s := merged(0); len(s.Locks) != 0 || len(s.Problems) != 1 {
-		t.Errorf("of 500 keys without a majority, %d are shown: %q", len(s.Locks), s.Problems)
-	}
-	if s := merged(3); len(s.Locks) != 500 {
-		t.Errorf("of 500 keys, three with a majority, %d are shown: %q", len(s.Locks), s.Problems)
-	}
+	none := merged(0)
+	check.True(t, len(none.Locks) == 0 && len(none.Problems) == 1,
+		"of 500 keys without a majority, %d are shown: %q", len(none.Locks), none.Problems)
+	check.Equal(t, len(merged(3).Locks), 500, "locks that are shown of 500 keys, three with a majority")
 }

@@ -19,9 +19,7 @@ func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
 		p := NewBudget(share)
 		check.True(t, p == nil && p.Share() == 1, "a pace of %v holds up", share)
 	}
-	if p := NewBudget(0.1); p.Share() != 0.1 {
-		t.Errorf("a pace of a tenth has a share of %v", p.Share())
-	}
+	check.Equal(t, NewBudget(0.1).Share(), 0.1, "a pace of a tenth has a share of")
 }
 
 // keepAsking charges the budget for so many requests, each of which keeps the
@@ -44,8 +42,8 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 		const busy = time.Millisecond
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, busy, 0) // spends what was saved before
-		took := keepAsking(t, p, 1000, busy, 0)
-		check.True(t, took >= 9900*time.Millisecond && took <= 10100*time.Millisecond, "1,000 requests of 1 ms took %v, want 10 s", took)
+		check.Between(t, keepAsking(t, p, 1000, busy, 0), 9900*time.Millisecond, 10100*time.Millisecond,
+			"1,000 requests of 1 ms take 10 s, and took")
 		time.Sleep(time.Hour)
 		check.AtLeast(t, keepAsking(t, p, 1000, busy, 0), 9700*time.Millisecond, "after an hour of rest they took")
 	})
@@ -55,9 +53,9 @@ func TestNetworkTimeIsNotServerTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 3*time.Millisecond)
-		if took := keepAsking(t, p, 1000, time.Millisecond, 3*time.Millisecond); took > 10100*time.Millisecond {
-			t.Errorf("1,000 requests of 1 ms on a way of 3 ms took %v, want 10 s", took)
-		}
+		took := keepAsking(t, p, 1000, time.Millisecond, 3*time.Millisecond)
+		check.True(t, took <= 10100*time.Millisecond,
+			"1,000 requests of 1 ms on a way of 3 ms took %v, want 10 s", took)
 	})
 }
 
@@ -65,13 +63,11 @@ func TestASlowerNetworkReducesTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
-		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
-			t.Errorf("when the way takes three times as long, 100 requests took %v", took)
-		}
+		took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond)
+		check.AtLeast(t, took, 5*time.Second, "when the way takes three times as long, 100 requests took")
 		keepAsking(t, p, 10, time.Millisecond, 2*time.Millisecond)
-		if took := keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond); took > 1100*time.Millisecond {
-			t.Errorf("when it is as it was, they took %v", took)
-		}
+		took = keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
+		check.AtMost(t, took, 1100*time.Millisecond, "when it is as it was, they took")
 	})
 }
 
@@ -82,9 +78,8 @@ func TestALateFirstReplyIsNotTheBaseRoundTrip(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 1, time.Millisecond, 50*time.Millisecond)
 		keepAsking(t, p, 10, time.Millisecond, time.Millisecond)
-		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
-			t.Errorf("when the way takes six times as long, 100 requests took %v", took)
-		}
+		took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond)
+		check.True(t, took >= 5*time.Second, "when the way takes six times as long, 100 requests took %v", took)
 	})
 }
 
@@ -94,12 +89,10 @@ func TestALastingSlowNetworkBecomesNormal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
-		if took := keepAsking(t, p, 1000, time.Millisecond, 6*time.Millisecond); took > 170*time.Second {
-			t.Errorf("on a longer way 1,000 requests took %v, want no more than 16 times their 10 s", took)
-		}
-		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took > 1100*time.Millisecond {
-			t.Errorf("after a thousand of them 100 more took %v, want 1 s", took)
-		}
+		took := keepAsking(t, p, 1000, time.Millisecond, 6*time.Millisecond)
+		check.AtMost(t, took, 170*time.Second, "on a longer way 1,000 requests take no more than 16 times their 10 s, and took")
+		took = keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond)
+		check.AtMost(t, took, 1100*time.Millisecond, "after a thousand of them 100 more take 1 s, and took")
 	})
 }
 

@@ -135,9 +135,8 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	do(t, rdb, "SET", "x:never", "perhaps:never67890123456")
 	do(t, rdb, "SET", "x:ever", "perhaps:never67890123456")
 	scan := check.Must(inspect.NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
-	if !slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) || !slices.Contains(scan.Locks[0].Evidence, "2 keys have the same value") {
-		t.Errorf("found %+v", scan.Locks)
-	}
+	check.True(t, slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) &&
+		slices.Contains(scan.Locks[0].Evidence, "2 keys have the same value"), "found %+v", scan.Locks)
 }
 
 func TestSubscribersConfirmAPossibleLock(t *testing.T) {
@@ -148,15 +147,13 @@ func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 	defer sub.Close()
 	check.Must(sub.Receive(t.Context()))(t)
 	scan := check.Must(inspect.NewScanner(rdb, perhaps()).Scan(t.Context()))(t)
-	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].WaiterCount() != 1 {
-		t.Errorf("found %+v", scan.Locks)
-	}
+	check.True(t, slices.Equal(keys(scan), []string{"door"}) && scan.Locks[0].Confidence == keyspace.Certain &&
+		scan.Locks[0].WaiterCount() == 1, "found %+v", scan.Locks)
 	f := follow(rdb, perhaps())
 	defer f.Close()
 	until(t, f, complete)
 	for range 3 { // it is read again, and stays
-		s := next(t, f)
-		check.True(t, slices.Equal(keys(s), []string{"door"}), "followed, found %+v", s.Locks)
+		check.DeepEqual(t, keys(next(t, f)), []string{"door"}, "followed, found")
 	}
 }
 
@@ -194,18 +191,16 @@ func TestManyAlikePossibleLocksAreShownOnlyIfTheyAreUsed(t *testing.T) {
 		nothing := func() {}
 		do(t, rdb, "SET", "door", "perhaps:x", "PX", 200_000)
 		create(0, 150)
-		if s := run(3, nothing); len(s.Locks) != 151 || len(s.Problems) != 0 {
-			t.Errorf("of 151 possible locks it shows %d: %q", len(s.Locks), s.Problems)
-		}
-		create(150, 210) // one by one, they become too many
-		if s := run(3, nothing); !slices.Equal(keys(s), []string{"door"}) {
-			t.Errorf("of 210 alike it shows %d: %q", len(s.Locks), s.Problems)
-		}
-		create(210, many)
 		s := run(3, nothing)
-		if !slices.Equal(keys(s), []string{"door"}) || len(s.Problems) != 1 || !strings.HasPrefix(strings.ReplaceAll(s.Problems[0], "1,000", "1000"), fmt.Sprintf("%d keys may be locks, but too many are alike (job:*)", many)) {
-			t.Errorf("of %d alike it shows %d: %q", many, len(s.Locks), s.Problems)
-		}
+		check.True(t, len(s.Locks) == 151 && len(s.Problems) == 0, "of 151 possible locks it shows %d: %q", len(s.Locks), s.Problems)
+		create(150, 210) // one by one, they become too many
+		check.DeepEqual(t, keys(run(3, nothing)), []string{"door"}, "of 210 alike it shows")
+		create(210, many)
+		s = run(3, nothing)
+		said := strings.ReplaceAll(strings.Join(s.Problems, "; "), "1,000", "1000")
+		check.True(t, slices.Equal(keys(s), []string{"door"}) && len(s.Problems) == 1 &&
+			strings.HasPrefix(said, fmt.Sprintf("%d keys may be locks, but too many are alike (job:*)", many)),
+			"of %d alike it shows %d: %s", many, len(s.Locks), said)
 		second := 0
 		s = run(30, func() {
 			if second++; second%5 == 0 {

@@ -103,9 +103,8 @@ func TestAScanMissesNoLockThatMoves(t *testing.T) {
 		for over := false; !over; looks++ {
 			select {
 			case err := <-moved:
-				if over = true; err != nil {
-					t.Fatal(err)
-				}
+				over = true
+				check.NoError(t, err)
 			default:
 			}
 			s, err := f.Snapshot(t.Context())
@@ -176,9 +175,8 @@ func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 	o.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) { return clients[addr], nil })
 	s, err := inspect.NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
 	said := strings.Join(s.Problems, "; ")
-	if err != nil || s.Complete || len(s.Locks) != 0 || !strings.Contains(said, "2 keys that are moving") || !strings.Contains(said, "may not run ASKING") {
-		t.Errorf("complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
-	}
+	check.True(t, err == nil && !s.Complete && len(s.Locks) == 0 && strings.Contains(said, "2 keys that are moving") &&
+		strings.Contains(said, "may not run ASKING"), "complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
 	s, err = inspect.NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
 	check.True(t, err == nil && len(s.Locks) == 3 && s.Complete,
 		"on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
@@ -216,11 +214,9 @@ func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
 	f := follow(rdb, justTokens())
 	defer f.Close()
 	for range 3 {
-		if _, _, err := f.Next(t.Context()); err == nil {
-			t.Error("all is well")
-		}
-		if s, err := f.Snapshot(t.Context()); err == nil {
-			t.Errorf("it shows %+v", s)
-		}
+		_, _, err := f.Next(t.Context())
+		check.True(t, err != nil, "all is well")
+		s, err := f.Snapshot(t.Context())
+		check.True(t, err != nil, "it shows %+v", s)
 	}
 }

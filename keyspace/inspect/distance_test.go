@@ -59,9 +59,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 		check.Require(t, err == nil && len(snap.Locks) == 100 && snap.Complete, "%d locks, %v", len(snap.Locks), err)
 		return n
 	}
-	if n := steps(50 * time.Millisecond); n > 17 { // 22 with one page per step
-		t.Errorf("%d steps", n)
-	}
+	check.AtMost(t, steps(50*time.Millisecond), 17, "steps, which would be 22 with one page per step,")
 	check.AtLeast(t, steps(0), 8, "steps for a server that is near, where a step of several pages is beyond the budget")
 }
 

@@ -94,9 +94,8 @@ func listened(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
 	do(t, rdb, "SET", "lock:standing", "token:standing")
 	f := follow(rdb, o)
 	for deadline, complete := time.Now().Add(30*time.Second), false; l.follow.Mode != keyspace.Push || !complete; {
-		if _, _, err := f.Next(ctx); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := f.Next(ctx)
+		check.NoError(t, err)
 		s, err := f.Snapshot(ctx)
 		check.Require(t, err == nil && !time.Now().After(deadline), "no push: %v, %+v", err, l.follow)
 		l.follow, complete = s.Watch, s.Complete
@@ -242,9 +241,8 @@ func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	for n := range p.workers {
 		changesOf[n] = make(map[change]time.Time)
 		wg.Go(func() {
-			if err := p.worker(ctx, rdb, l, n, changesOf[n]); err != nil && ctx.Err() == nil {
-				t.Error(err)
-			}
+			err := p.worker(ctx, rdb, l, n, changesOf[n])
+			check.True(t, err == nil || ctx.Err() != nil, "%v", err)
 		})
 	}
 	wg.Wait()

@@ -21,12 +21,10 @@ func TestALockSetSharesItsLocksWithSnapshots(t *testing.T) {
 	changed := *locks[0]
 	changed.Fence = 7
 	set.put(detection{lock: changed})
-	if d, _ := set.get("a"); d.lock.Fence != 7 || locks[0].Fence != 0 {
-		t.Errorf("a snapshot has changed, or the set has not: %v, %v", d.lock, locks[0])
-	}
-	if d, ok := set.get("c"); ok || d.lock.Key != "" {
-		t.Errorf("there is no c: %v", d)
-	}
+	d, _ := set.get("a")
+	check.True(t, d.lock.Fence == 7 && locks[0].Fence == 0, "a snapshot has changed, or the set has not: %v, %v", d.lock, locks[0])
+	d, ok := set.get("c")
+	check.True(t, !ok && d.lock.Key == "", "there is no c: %v", d)
 }
 
 // A snapshot after some changes is the same as one that sorts all locks again.

@@ -44,8 +44,7 @@ func TestASnapshotSaysWhenTheKeysWereLastScanned(t *testing.T) {
 	node := func(s keyspace.Snapshot) keyspace.Node { return s.Nodes[0] }
 	s := until(t, f, complete)
 	first := node(s)
-	if first.ScannedAt.Before(began) || first.ScannedAt.After(time.Now()) || first.ScanTime <= 0 || first.ScanTime > time.Since(began) {
-		t.Errorf("scanned at %v in %v; the watch began at %v", first.ScannedAt, first.ScanTime, began)
-	}
+	check.True(t, !first.ScannedAt.Before(began) && !first.ScannedAt.After(time.Now()) && first.ScanTime > 0 &&
+		first.ScanTime <= time.Since(began), "scanned at %v in %v; the watch began at %v", first.ScannedAt, first.ScanTime, began)
 	until(t, f, func(s keyspace.Snapshot) bool { return node(s).ScannedAt.After(first.ScannedAt) })
 }

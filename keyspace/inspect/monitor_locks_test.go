@@ -40,9 +40,8 @@ func TestOnlyCommandsWithTheKeyOfALockArePassedOn(t *testing.T) {
 			check.True(t, c.At.Equal(time.UnixMilli(1_700_000_000_250)), "it was at %v", c.At)
 			return nil
 		})
-		if got != want || err == nil { // the text ends, as if the server closed the connection
-			t.Errorf("%s: %q, %v, want %q", line, got, err, want)
-		}
+		check.True(t, got == want && err != nil,
+			"%s: %q, %v, want %q", line, got, err, want) // the text ends, as if the server closed the connection
 	}
 }
 
@@ -69,9 +68,9 @@ func TestABusyServerEndsMonitor(t *testing.T) {
 		m := NewLockMonitor([]string{"set"}, 100)
 		text := &ticking{line: "+1.0 [0 10.2.3.4:1] \"GET\" \"x\"\r\n", lines: 20 * perSecond, every: time.Second / time.Duration(perSecond)}
 		err := m.read(bufio.NewReaderSize(text, 4096), func() time.Time { return text.now }, nil)
-		if busy, is := errors.AsType[BusyError](err); is != want || is && busy.PerSecond != int64(perSecond) {
-			t.Errorf("with %d commands per second the error is %v", perSecond, err)
-		}
+		busy, is := errors.AsType[BusyError](err)
+		check.True(t, is == want && (!is || busy.PerSecond == int64(perSecond)),
+			"with %d commands per second the error is %v", perSecond, err)
 	}
 }
 
@@ -94,8 +93,7 @@ func TestTheAttemptsBeforeALockIsKnownArePassedOn(t *testing.T) {
 	feed(line("b", "2") + line("a", "3"))
 	m.Add("a", "b")
 	feed(line("a", "4"))
-	want := []string{"a1", "a2", "a3", "b1", "b2", "a4"}
-	check.True(t, slices.Equal(got, want), "it passes on %q, want %q", got, want)
+	check.DeepEqual(t, got, []string{"a1", "a2", "a3", "b1", "b2", "a4"}, "it passes on")
 	for range 40_000 {
 		feed(line("c", strings.Repeat("x", 100)))
 	}
@@ -131,5 +129,6 @@ func TestALockMonitorPassesOnWhatARealServerRuns(t *testing.T) {
 	})
 	want := []string{"client set", "client eval", "script del"}
 	check.True(t, slices.Equal(got, want) && errors.Is(err, context.Canceled), "it passes on %q, %v, want %q", got, err, want)
-	check.ErrorIs(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil, "the end of the window is an error")
+	check.ErrorIs(t, m.Run(t.Context(), rdb, 50*time.Millisecond, func() error { return nil }, nil), nil,
+		"the end of the window is an error")
 }

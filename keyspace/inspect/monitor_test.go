@@ -87,9 +87,8 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 		cancel()
 	}()
 	q.Window = time.Minute
-	if _, err := Monitor(ctx, rdb, q); !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v", err)
-	}
+	_, err = Monitor(ctx, rdb, q)
+	check.ErrorIs(t, err, context.Canceled)
 	onDial := *rdb.Options()
 	ctx, cancel = context.WithCancel(t.Context())
 	onDial.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -99,9 +98,8 @@ func TestMonitorEndsWithItsWindow(t *testing.T) {
 	}
 	early := redis.NewClient(&onDial)
 	defer early.Close()
-	if _, err := Monitor(ctx, early, q); !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled between dial and AUTH, the error is %v", err)
-	}
+	_, err = Monitor(ctx, early, q)
+	check.ErrorIs(t, err, context.Canceled, "canceled between dial and AUTH")
 	for until := time.Now().Add(10 * time.Second); strings.Contains(rdb.ClientList(t.Context()).Val(), "flags=O"); {
 		check.Require(t, !time.Now().After(until), "it still runs")
 	}

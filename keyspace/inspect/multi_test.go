@@ -81,10 +81,8 @@ func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	down := fixed{err: errors.New("connection refused")}
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(down, fixed{snap: on("node2", start, 5, "a=2")})))
-	got := keysOf(s)
-	check.True(t, slices.Equal(got, []string{"a"}) && !s.Complete, "it shows %q, complete: %v", got, s.Complete)
-	want := []string{"node1 is missing: connection refused"}
-	check.True(t, slices.Equal(s.Problems, want), "it says %q, want %q", s.Problems, want)
+	check.True(t, slices.Equal(keysOf(s), []string{"a"}) && !s.Complete, "it shows %q, complete: %v", keysOf(s), s.Complete)
+	check.DeepEqual(t, s.Problems, []string{"node1 is missing: connection refused"}, "it says")
 	n := s.Nodes[0]
 	check.True(t, n.Addr == "node1" && !n.Up && n.Error == "connection refused", "the node is %+v", n)
 	_, err := multiOf(MultiOptions{}, sourcesOf(down, down)).Snapshot(t.Context())
@@ -97,10 +95,8 @@ func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(half, fixed{snap: on("node2", start, 5, "a=2")})))
-	got := keysOf(s)
-	check.True(t, slices.Equal(got, []string{"b", "a"}) && !s.Complete, "it shows %q, complete: %v", got, s.Complete)
-	want := []string{"node1 is read only in part, it has 9 keys: EOF"}
-	check.True(t, slices.Equal(s.Problems, want), "it says %q, want %q", s.Problems, want)
+	check.True(t, slices.Equal(keysOf(s), []string{"b", "a"}) && !s.Complete, "it shows %q, complete: %v", keysOf(s), s.Complete)
+	check.DeepEqual(t, s.Problems, []string{"node1 is read only in part, it has 9 keys: EOF"}, "it says")
 	s, err := multiOf(MultiOptions{}, sourcesOf(half, half)).Snapshot(t.Context())
 	check.True(t, err != nil && err.Error() == "node1: EOF; node2: EOF" && !s.Complete && len(s.Locks) != 0,
 		"when all are lost it shows %q, %v", keysOf(s), err)
@@ -111,9 +107,9 @@ func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 func TestALockThatMovesInAClusterIsReportedOnce(t *testing.T) {
 	before, after := on("node1", start, 5, "a=1", "b=1"), on("node2", start.Add(50*time.Millisecond), 5, "a=2")
 	s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(fixed{snap: before}, fixed{snap: after})))
-	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
-		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
-	}
+	got := keysOf(s)
+	check.True(t, slices.Equal(got, []string{"b", "a"}) && s.Locks[1].Node == "node2",
+		"it shows %q, the second on %s", got, s.Locks[1].Node)
 	check.True(t, s.Nodes[0].Locks == 1 && s.Nodes[1].Locks == 1, "its nodes are %+v", s.Nodes)
 }
 
@@ -137,9 +133,9 @@ func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 		s := snapshotOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
 			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "z=1")}}}, nil
 		}, MultiOptions{Mode: "cluster"}))
-		if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) || s.Complete != complete {
-			t.Errorf("it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
-		}
+		got := keysOf(s)
+		check.True(t, slices.Equal(got, []string{"l0", "l1", "z"}) && s.Complete == complete,
+			"it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
 	}
 }
 
@@ -231,14 +227,13 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		for _, h := range l.Holders {
 			holders = append(holders, h.ID)
 		}
-		if got := strings.Join(holders, " "); got != c.holders || l.State(time.Time{}) != c.state || l.Kind != keyspace.Redlock {
-			t.Errorf("%s: %s %s by %q, want %s by %q", c.name, l.Kind, l.State(time.Time{}), got, c.state, c.holders)
-		}
+		got := strings.Join(holders, " ")
+		check.True(t, got == c.holders && l.State(time.Time{}) == c.state && l.Kind == keyspace.Redlock,
+			"%s: %s %s by %q, want %s by %q", c.name, l.Kind, l.State(time.Time{}), got, c.state, c.holders)
 		left, _ := l.TTL(s.At)
 		check.True(t, left == c.left, "%s: it has %v left, want %v", c.name, left, c.left)
-		if got := spelt(l.Votes); got != c.votes || l.Node != "node1,node2,node3,node4,node5"[:6*len(c.servers)-1] {
-			t.Errorf("%s: the votes are %s on %s, want %s", c.name, got, l.Node, c.votes)
-		}
+		check.Equal(t, spelt(l.Votes), c.votes, "%s: the votes are", c.name)
+		check.Equal(t, l.Node, "node1,node2,node3,node4,node5"[:6*len(c.servers)-1], "%s: it is on", c.name)
 	}
 }
 
@@ -283,8 +278,7 @@ func TestAnEventOfARedlockIsReportedOnce(t *testing.T) {
 	copy(all, sourcesOf(held, held, held))
 	s := snapshotOf(t, f)
 	check.True(t, len(s.Events) == 1 && s.Events[0].Kind == keyspace.Acquired && s.Events[0].Holder.ID == "x", "it tells of %+v", s.Events)
-	since := s.Locks[0].Holders[0].Since
-	check.True(t, since.Equal(s.At), "it is held since %v, want %v", since, s.At)
+	check.Equal(t, s.Locks[0].Holders[0].Since, s.At, "it is held since")
 }
 
 // A value that is only possibly a lock is one if several nodes of a Redlock
@@ -300,12 +294,10 @@ func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
 	}
 	all := sourcesOf(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
 	s := snapshotOf(t, multiOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Likely}, all))
-	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != keyspace.Likely || !slices.Contains(s.Locks[0].Evidence, "2 of 3 servers have the same value") {
-		t.Errorf("found %+v", s.Locks)
-	}
-	if s = snapshotOf(t, multiOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Possible}, all)); len(s.Locks) != 3 {
-		t.Errorf("with what is possible, found %+v", s.Locks)
-	}
+	check.True(t, len(s.Locks) == 1 && s.Locks[0].Key == "job" && s.Locks[0].Confidence == keyspace.Likely &&
+		slices.Contains(s.Locks[0].Evidence, "2 of 3 servers have the same value"), "found %+v", s.Locks)
+	s = snapshotOf(t, multiOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Possible}, all))
+	check.True(t, len(s.Locks) == 3, "with what is possible, found %+v", s.Locks)
 }
 
 func TestTheSlotsOfANodeAreRead(t *testing.T) {

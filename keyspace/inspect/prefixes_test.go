@@ -46,9 +46,8 @@ func TestAPatternReplacesPrefixes(t *testing.T) {
 	}
 	now := time.Now()
 	tr.updateAllKeys(known, now)
-	if !tr.allKeys || !tr.stale || len(tr.prefixes) != 1 || len(tr.uncovered) != 0 || !tr.covers("new:lock") || tr.covers("new:cache") {
-		t.Errorf("all: %v, prefixes %v, %d strays", tr.allKeys, tr.prefixes, len(tr.uncovered))
-	}
+	check.True(t, tr.allKeys && tr.stale && len(tr.prefixes) == 1 && len(tr.uncovered) == 0 && tr.covers("new:lock") && !tr.covers("new:cache"),
+		"all: %v, prefixes %v, %d strays", tr.allKeys, tr.prefixes, len(tr.uncovered))
 	tr.rateCount = maxAllKeysRate
 	tr.updateAllKeys(known, now.Add(2*time.Second))
 	check.True(t, tr.allKeys, "half of what it may hear is too much")

@@ -118,8 +118,7 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 		{"by another holder", read(again, lock("you", deadline), 600, 610), time.Time{}, false, -10},
 	} {
 		f.tracking.resync = c.resync
-		got := f.heldFor(c.was, c.reported)
-		check.True(t, got == time.Duration(c.want)*time.Millisecond, "%s: %v, want %d ms", c.name, got, c.want)
+		check.Equal(t, f.heldFor(c.was, c.reported), time.Duration(c.want)*time.Millisecond, "%s", c.name)
 	}
 }
 

@@ -25,9 +25,9 @@ func TestOnlyATouchInALaterSecondIsOneOfAnotherClient(t *testing.T) {
 		{100_000, 101, 401, true, true}, // maxAskedAge
 		{100_000, 101, 402, false, true},
 	} {
-		if asked, covered := verdict(c.own, c.touched, c.now); asked != c.asked || covered != c.covered {
-			t.Errorf("own read at %d ms, touched in second %d, now %d: asked %v, covered %v", c.own, c.touched, c.now, asked, covered)
-		}
+		asked, covered := verdict(c.own, c.touched, c.now)
+		check.Equal(t, [2]bool{asked, covered}, [2]bool{c.asked, c.covered},
+			"own read at %d ms, touched in second %d, now %d", c.own, c.touched, c.now)
 	}
 }
 
@@ -38,7 +38,6 @@ func TestTheClockOfIdleTimesIsBehindThatOfTheServer(t *testing.T) {
 		got, ok := lruSecond(fmt.Sprintf("# Server\r\nhz:10\r\nlru_clock:%d\r\nport:1\r\n", second%(1<<lruBits)), now)
 		check.True(t, ok == fits && (!ok || got == second), "a clock that is %d s behind shows second %d, %v", behind, got-now.Unix(), ok)
 	}
-	if _, ok := lruSecond("", now); ok {
-		t.Error("without a clock it is known")
-	}
+	_, ok := lruSecond("", now)
+	check.False(t, ok, "without a clock it is known")
 }

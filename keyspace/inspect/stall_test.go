@@ -70,16 +70,13 @@ func TestASnapshotIsNotNewerThanTheReadOfItsLocks(t *testing.T) {
 		before := until(t, f, complete)
 		rdb.AddHook(&stallBefore{command: "scan", stall: 3 * time.Second})
 		s := next(t, f)
-		if got := keys(s); !slices.Equal(got, []string{"a", "b"}) {
-			t.Fatalf("the snapshot has %q; it should begin before the end of a", got)
-		}
-		if left, _ := s.Locks[0].TTL(s.At); left < -10*time.Millisecond || s.At.Before(before.At) {
-			t.Errorf("the clock of the snapshot is %v after the deadline of a lock that was read before it", -left)
-		}
+		check.Require(t, slices.Equal(keys(s), []string{"a", "b"}), "the snapshot has %q; it should begin before the end of a", keys(s))
+		left, _ := s.Locks[0].TTL(s.At)
+		check.True(t, left >= -10*time.Millisecond && !s.At.Before(before.At),
+			"the clock of the snapshot is %v after the deadline of a lock that was read before it", -left)
 		s = next(t, f)
-		if got := keys(s); !slices.Equal(got, []string{"b"}) || s.At.Sub(before.At) < 3*time.Second {
-			t.Errorf("afterwards it has %q at %v after the first", got, s.At.Sub(before.At))
-		}
+		check.DeepEqual(t, keys(s), []string{"b"}, "afterwards it has")
+		check.AtLeast(t, s.At.Sub(before.At), 3*time.Second, "from the first to this snapshot")
 	})
 }
 
@@ -125,9 +122,8 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 			}
 			frozen := time.Now()
 			network.Freeze()
-			if _, took := answers(t, live, true); took > time.Second+replyTimeout+100*time.Millisecond {
-				t.Errorf("noticed after %v", took)
-			}
+			_, took := answers(t, live, true)
+			check.AtMost(t, took, time.Second+replyTimeout+100*time.Millisecond, "noticed after")
 			time.Sleep(stall - time.Since(frozen))
 			network.Heal()
 			healed := time.Now()
@@ -138,11 +134,10 @@ func TestAStallIsNoticedWithinOneTimeout(t *testing.T) {
 			at := s.Nodes[0].AnsweredAt
 			check.True(t, !at.Before(healed), "the last answer was %v before the end of the stall", healed.Sub(at))
 			lost, back := s.Notices[0], s.Notices[1]
-			if early := frozen.Sub(lost.Since); early < 0 || early > time.Second || !back.Since.Equal(lost.Since) {
-				t.Errorf("lost since %v before the stall, back since %v before it", early, frozen.Sub(back.Since))
-			}
-			outage := back.At.Sub(back.Since)
-			check.True(t, outage >= stall && outage <= stall+2*time.Second, "a stall of %v is reported as %v", stall, outage)
+			early := frozen.Sub(lost.Since)
+			check.True(t, early >= 0 && early <= time.Second && back.Since.Equal(lost.Since),
+				"lost since %v before the stall, back since %v before it", early, frozen.Sub(back.Since))
+			check.Between(t, back.At.Sub(back.Since), stall, stall+2*time.Second, "a stall of %v is reported as", stall)
 		})
 	}
 }
@@ -169,7 +164,8 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 		began := time.Now()
 		for {
 			s, took := answers(t, both, false)
-			check.Require(t, slices.Equal(keys(s), []string{"b"}) && took <= replyTimeout+100*time.Millisecond, "%q after %v", keys(s), took)
+			check.Require(t, slices.Equal(keys(s), []string{"b"}) && took <= replyTimeout+100*time.Millisecond,
+				"%q after %v", keys(s), took)
 			if !s.Nodes[0].Up {
 				break
 			}

@@ -51,8 +51,7 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 
 	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
 	second := until(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
-	since := second.Locks[1].Holders[0].Since
-	check.True(t, since.Equal(second.At), "b is held since %v, want %v", since, second.At)
+	check.Equal(t, second.Locks[1].Holders[0].Since, second.At, "b is held since")
 
 	do(t, rdb, "DEL", "a")
 	do(t, rdb, "SET", "b", "token:3", "PX", 60_000)
@@ -83,8 +82,7 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 	await(func() bool { s := f.Known(); return s.Complete && s.Watch.Mode == keyspace.Push })
 	walked, read := called(t, rdb, "scan"), called(t, rdb, "getrange")
 	await(func() bool { return called(t, rdb, "scan") >= walked+6 })
-	more := called(t, rdb, "getrange") - read
-	check.True(t, more <= locks/10, "%d values were read again, of %d unchanged locks", more, locks)
+	check.AtMost(t, called(t, rdb, "getrange")-read, locks/10, "values that were read again, of %d unchanged locks", locks)
 }
 
 // called returns how often a command was called.
@@ -105,9 +103,7 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 		got := s.Locks[0].Renewals
 		check.True(t, got == i+1 && s.At.Sub(s.Locks[0].Renewed).Abs() <= time.Second, "%d renewals, want %d", got, i+1)
 	}
-	if s := next(t, f); s.Locks[0].Renewals != 3 {
-		t.Errorf("%d renewals, want 3", s.Locks[0].Renewals)
-	}
+	check.Equal(t, next(t, f).Locks[0].Renewals, 3, "renewals")
 }
 
 // One call does a limited amount of work. Locks are shown before the first pass
@@ -192,8 +188,7 @@ func TestAKeyThatBecomesSomethingElseIsNoLockAnyMore(t *testing.T) {
 	do(t, rdb, "DEL", "a")
 	do(t, rdb, "RPUSH", "a", "token:1")
 	do(t, rdb, "SET", "b", "something else")
-	s := next(t, f)
-	check.True(t, len(s.Locks) == 0, "found %q", keys(s))
+	check.Equal(t, fmt.Sprint(keys(next(t, f))), "[]", "found")
 }
 
 // A returned snapshot never changes.
@@ -207,8 +202,7 @@ func TestSnapshotsAreNeverChanged(t *testing.T) {
 	next(t, f)
 	do(t, rdb, "PEXPIRE", "a", 30_000)
 	next(t, f)
-	got := fmt.Sprintf("%+v", first)
-	check.True(t, got == before, "it was\n%s, and is\n%s", before, got)
+	check.Equal(t, fmt.Sprintf("%+v", first), before, "the first snapshot is")
 }
 
 // The test runs an hour in fake time, or a quarter in the first tier: a lock with a TTL of 1 min that is
@@ -237,9 +231,9 @@ func TestAnHourOfWatching(t *testing.T) {
 				kinds[string(e.Kind)+" "+e.Lock.Key]++
 				check.True(t, e.Kind != keyspace.Expired || e.Held == time.Minute, "a lock of a minute was held for %v", e.Held)
 			}
-			if l := now.Locks[0]; second == seconds-80 && (l.Key != "often" || l.MedianHold != time.Minute) {
-				t.Errorf("holds of %s typically last %v", l.Key, l.MedianHold)
-			}
+			l := now.Locks[0]
+			check.True(t, second != seconds-80 || l.Key == "often" && l.MedianHold == time.Minute,
+				"holds of %s typically last %v", l.Key, l.MedianHold)
 			last = now
 			time.Sleep(time.Second)
 		}

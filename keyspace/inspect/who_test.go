@@ -283,18 +283,14 @@ func TestAWatchOfAHolderSaysWhyItCannot(t *testing.T) {
 	} {
 		scanner := inspect.NewScanner(userOf(t, admin, c.rights...), justTokens())
 		l, err := scanner.ReadLock(t.Context(), "lock:a")
-		if err != nil || l == nil {
-			t.Fatal(l, err)
-		}
+		check.Require(t, err == nil && l != nil, "%v, %v", l, err)
 		_, err = scanner.WatchHolder(t.Context(), *l, l.Holders[0], nil, func(inspect.Investigation) {})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: the error is %v, want %q", c.rights[len(c.rights)-1], err, c.want)
-		}
+		check.True(t, err != nil && strings.Contains(err.Error(), c.want),
+			"%v: the error is %v, want %q", c.rights[len(c.rights)-1], err, c.want)
 	}
 	shared := keyspace.Lock{Key: "lock:a", Holders: []keyspace.Holder{{ID: "1"}, {ID: "2"}}}
-	if _, err := inspect.NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil, nil); err == nil || !strings.Contains(err.Error(), "share one deadline") {
-		t.Errorf("two holders with one deadline: %v", err)
-	}
+	_, err := inspect.NewScanner(admin, justTokens()).WatchHolder(t.Context(), shared, shared.Holders[0], nil, nil)
+	check.ErrorContains(t, err, "share one deadline", "two holders with one deadline")
 }
 
 // Its end is no error, and leaves no connection behind.
@@ -304,9 +300,7 @@ func TestAWatchOfAHolderEndsWithItsContext(t *testing.T) {
 	do(t, admin, "SET", "lock:a", "token:x", "PX", 60_000)
 	scanner := inspect.NewScanner(admin, justTokens())
 	l, err := scanner.ReadLock(t.Context(), "lock:a")
-	if err != nil || l == nil {
-		t.Fatal(l, err)
-	}
+	check.Require(t, err == nil && l != nil, "%v, %v", l, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	got, err := scanner.WatchHolder(ctx, *l, l.Holders[0], nil, nil)

@@ -354,9 +354,8 @@ func TestTooManyClassesAreCountedTogether(t *testing.T) {
 	}
 	e.Observe(0, reading(locks...))
 	p := scrape(t, e)
-	if n, all := sum(p); n != 201 || all != 255 {
-		t.Errorf("%d classes with %v locks, want 201 with 255", n, all)
-	}
+	n, all := sum(p)
+	check.True(t, n == 201 && all == 255, "%d classes with %v locks, want 201 with 255", n, all)
 	p.want(t, map[string]float64{
 		"locktop_class_locks{target=a,db=0,class=" + word(399) + ":*}": 5,
 		"locktop_class_locks{target=a,db=0,class=other}":               51,
@@ -364,9 +363,8 @@ func TestTooManyClassesAreCountedTogether(t *testing.T) {
 		"locktop_classes_dropped{target=a}":                            51,
 	})
 	e.Observe(0, reading(lock("quite:new", held(0, 0))))
-	if n, all := sum(scrape(t, e)); n != 201 || all != 1 {
-		t.Errorf("later %d classes with %v locks, want 201 with 1", n, all)
-	}
+	n, all = sum(scrape(t, e))
+	check.True(t, n == 201 && all == 1, "later %d classes with %v locks, want 201 with 1", n, all)
 }
 
 // The ratio counts held locks of servers that show requests.
