@@ -159,9 +159,7 @@ func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
 
 func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
 	var h HoldStats
-	hold := func(key string) {
-		h.Learn([]Event{{Kind: Released, Lock: Lock{Key: key}, Held: time.Second}})
-	}
+	hold := func(key string) { h.Learn([]Event{{Kind: Released, Lock: Lock{Key: key}, Held: time.Second}}) }
 	for range minHolds {
 		hold("gone")
 	}

@@ -348,9 +348,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			now := clock(t, rdb)
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
-			got := heard(t, rdb, func() {
-				check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t)
-			})
+			got := heard(t, rdb, func() { check.Must(releaser(rdb).ForceRelease(t.Context(), seen))(t) })
 			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
 			for i, w := range c.want {
 				w = strings.ReplaceAll(w, "{process}", filled[max(0, len(filled)-12):])

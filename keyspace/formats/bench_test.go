@@ -35,9 +35,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportMetric(median(ratio), "scan/bare")
 }
 
-func median(all []float64) float64 {
-	return slices.Sorted(slices.Values(all))[len(all)/2]
-}
+func median(all []float64) float64 { return slices.Sorted(slices.Values(all))[len(all)/2] }
 
 // walkBare sees every key once in the cheapest way.
 func walkBare(b testing.TB, rdb *redis.Client) {

@@ -39,9 +39,7 @@ func clients(t *testing.T) map[string]*redis.Client {
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() {
-		check.ErrorIs(t, rdb.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
 	return rdb
 }
 
@@ -76,15 +74,13 @@ func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
 
 func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
-	return s
+	return check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
 }
 
 // clock returns the time of the server.
 func clock(t testing.TB, rdb *redis.Client) time.Time {
 	t.Helper()
-	now := check.Must(rdb.Time(t.Context()).Result())(t)
-	return now
+	return check.Must(rdb.Time(t.Context()).Result())(t)
 }
 
 // checkLock compares a decoded lock with the lock of a sample.

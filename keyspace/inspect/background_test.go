@@ -88,8 +88,7 @@ func announcing() inspect.ScanOptions {
 // A lock that ends before its deadline is reported with the reason.
 func TestAnEarlyEndHasItsReason(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
-	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	rdb := realServer(t)
 	l := started(t, rdb, announcing())
 	release := func(key string) {
 		do(t, rdb, "EVAL", "redis.call('DEL', ARGV[1]) redis.call('PUBLISH', 'free:' .. ARGV[1], '') return 1", 0, key)
@@ -143,8 +142,7 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 // acquire is not seen.
 func TestTheNextHolderUnderASimilarDeadlineIsNotAThief(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
-	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	rdb := realServer(t)
 	l := started(t, rdb, announcing())
 	until := time.Now().Add(time.Hour).Truncate(time.Second)
 	const again = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) return redis.call('PEXPIREAT', KEYS[1], ARGV[2])"
@@ -170,8 +168,7 @@ func eventsOf(l *log, key string) []keyspace.Event {
 
 func TestAnEvictedLockWasNotReleased(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
-	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	rdb := realServer(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
 	l := started(t, rdb, justTokens())
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
 	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
@@ -185,10 +182,9 @@ func TestAnEvictedLockWasNotReleased(t *testing.T) {
 // A scan may read the INFO that counts an eviction before the lock is read again.
 func TestAnEvictedLockWasNotReleasedAlsoIfAScanCountsTheEviction(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
-	admin := connect(t, redis.Options{Addr: child.Addr()})
+	admin := realServer(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
 	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
-	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
 	read := beforeRead{command: "dbsize"} // at the begin of a scan
 	rdb.AddHook(&read)
 	f := follow(rdb, justTokens())
@@ -310,8 +306,7 @@ func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 // again, while locks are acquired and released.
 func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
-	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	rdb := realServer(t)
 	l := started(t, rdb, justTokens())
 	const locks = 200
 	for i := range locks {
@@ -344,11 +339,10 @@ func looker(t *testing.T, admin *redis.Client, channels string) bool {
 // that says so.
 func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t)
-	admin := connect(t, redis.Options{Addr: child.Addr()})
+	admin := realServer(t)
 	channels := looker(t, admin, "resetchannels")
 	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
-	f := follow(connect(t, redis.Options{Addr: child.Addr(), Username: "looker", Password: "pw"}), announcing())
+	f := follow(connect(t, redis.Options{Addr: admin.Options().Addr, Username: "looker", Password: "pw"}), announcing())
 	defer f.Close()
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		_, _, err := f.Next(t.Context())
@@ -374,11 +368,10 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 // enabled.
 func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 	t.Parallel()
-	child := server.ForTest(t, "--notify-keyspace-events", "KEA")
-	admin := connect(t, redis.Options{Addr: child.Addr()})
+	admin := realServer(t, "--notify-keyspace-events", "KEA")
 	looker(t, admin, "allchannels")
 	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
-	f := follow(connect(t, redis.Options{Addr: child.Addr(), Username: "looker", Password: "pw"}), announcing())
+	f := follow(connect(t, redis.Options{Addr: admin.Options().Addr, Username: "looker", Password: "pw"}), announcing())
 	defer f.Close()
 	next := func(what string, so func([]keyspace.Event, keyspace.Snapshot) bool) {
 		t.Helper()
@@ -593,9 +586,7 @@ func TestPrefixesThatCoverEachOtherAreNotSent(t *testing.T) {
 	}
 	f := follow(rdb, justTokens())
 	defer f.Close()
-	followed(t, f, func(s keyspace.Snapshot) bool {
-		return s.Complete && s.Watch.Mode == keyspace.Push
-	})
+	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
 	do(t, rdb, "DEL", "lock-b")
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 4 })
 }

@@ -145,9 +145,7 @@ func TestTheLastStepOfAScanDoesNotWaitForTheBudget(t *testing.T) {
 func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
-	t.Cleanup(func() {
-		check.ErrorIs(t, rdb.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
 	p := NewBudget(0.001)
 	p.charge(time.Hour, 0, time.Now())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -56,8 +56,7 @@ func multiOf(o MultiOptions, all []NamedSource) *MultiSource {
 
 func snapshotOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(f.Snapshot(t.Context()))(t)
-	return s
+	return check.Must(f.Snapshot(t.Context()))(t)
 }
 
 func keysOf(s keyspace.Snapshot) []string {

@@ -51,9 +51,7 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 // Their empty replies must not count as empty values.
 func TestARefusedConnectionIsNotAnAnswer(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
-	t.Cleanup(func() {
-		check.ErrorIs(t, rdb.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
 	l := meteredConn{rdb: rdb, denied: &deniedCommands{}, answer: &lastAnswer{}}
 	p := rdb.Pipeline()
 	p.GetRange(t.Context(), "lock:a", 0, 9)

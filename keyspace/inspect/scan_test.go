@@ -69,9 +69,7 @@ func elementsOf(typ string) keyspace.Format {
 func connect(t testing.TB, o redis.Options) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&o)
-	t.Cleanup(func() {
-		check.ErrorIs(t, rdb.Close(), nil)
-	})
+	t.Cleanup(func() { check.ErrorIs(t, rdb.Close(), nil) })
 	return rdb
 }
 
@@ -95,8 +93,7 @@ func do(t testing.TB, rdb *redis.Client, argv ...any) any {
 
 func scan(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
-	return s
+	return check.Must(inspect.NewScanner(rdb, o).Scan(t.Context()))(t)
 }
 
 func justTokens() inspect.ScanOptions {
@@ -545,8 +542,7 @@ func TestExpiredKeysAreNoLocks(t *testing.T) {
 
 func clock(t *testing.T, rdb *redis.Client) time.Time {
 	t.Helper()
-	now := check.Must(rdb.Time(t.Context()).Result())(t)
-	return now
+	return check.Must(rdb.Time(t.Context()).Result())(t)
 }
 
 // slowScript makes a server answer BUSY when a script takes longer than 1 ms.
@@ -669,9 +665,7 @@ func TestAScanWithRetriesStartsAgainOnAnotherProcess(t *testing.T) {
 	o := justTokens()
 	o.RetryTimeout = time.Minute
 	o.Progress = func(keyspace.Snapshot) {
-		once.Do(func() {
-			check.ErrorIs(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
-		})
+		once.Do(func() { check.ErrorIs(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil) })
 	}
 	s := scan(t, rdb, o)
 	check.True(t, slices.Equal(keys(s), []string{"lock:a"}) && s.Complete && s.Cost.Scanned == 5001,
@@ -686,9 +680,7 @@ func TestAScanDoesNotOutliveTheServer(t *testing.T) {
 	o := justTokens()
 	var once sync.Once
 	o.Progress = func(keyspace.Snapshot) {
-		once.Do(func() {
-			check.ErrorIs(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil)
-		})
+		once.Do(func() { check.ErrorIs(t, errors.Join(child.Kill(), child.Restart(t.Context())), nil) })
 	}
 	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
 	check.True(t, err != nil, "complete: %v, after a restart in the middle", s.Complete)

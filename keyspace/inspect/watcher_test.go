@@ -22,8 +22,7 @@ func follow(rdb redis.UniversalClient, o inspect.ScanOptions) *inspect.Watcher {
 
 func next(t testing.TB, f *inspect.Watcher) keyspace.Snapshot {
 	t.Helper()
-	s := check.Must(f.Snapshot(t.Context()))(t)
-	return s
+	return check.Must(f.Snapshot(t.Context()))(t)
 }
 
 // until calls the watcher until a condition on the snapshot holds, for at most
