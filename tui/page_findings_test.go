@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -16,16 +17,13 @@ func TestASnoozedFindingIsHiddenUntilTheSnoozeEnds(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		first := func() string { return d.rows()[0] }
 		d.want("2 findings")
-		if !strings.Contains(first(), "job:nightly") {
-			t.Fatalf("the first lock is %q", first())
-		}
+		check.Require(t, strings.Contains(first(), "job:nightly"), "the first lock is %q", first())
 		d.press("5").want("▲ 1 critical").press("z").want("1 finding ", "1 snoozed", "snoozed, back in 1 h 00: Held for 3 h 12 without a deadline")
 		d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed")
 		d.press("z").want("0 findings", "2 snoozed")
 		d.press("1").want("no findings", "2 snoozed")
-		if line := first(); strings.Contains(line, "job:nightly") || strings.Contains(line, "▲") {
-			t.Errorf("the first lock is still %q", line)
-		}
+		line := first()
+		check.True(t, !strings.Contains(line, "job:nightly") && !strings.Contains(line, "▲"), "the first lock is still %q", line)
 		d.press("5", "home", "z").want("1 snoozed", "1 finding ").press("home", "z").want("2 snoozed")
 		d.press(":").enter("snooze 2s").press("enter").want("z snoozes for 2 s")
 		d.press("home", "z", "home", "z").wait(3*time.Second).want("▲ 1 critical", "1 snoozed")
@@ -84,9 +82,8 @@ func TestARiskToAllLocksIsAFindingAboutTheServer(t *testing.T) {
 		d.press("5").want("server", "127.0.0.1:6379 evicts keys", "Keep locks on a separate server")
 		d.press("enter").want("this is about a server; 4 shows them")
 		d.press("p").want("evicts keys")
-		if text := d.screen(); strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1") {
-			t.Errorf("the address is shown in spite of p:\n%s", text)
-		}
+		text := d.screen()
+		check.False(t, strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1"), "the address is shown in spite of p:\n%s", text)
 	})
 }
 

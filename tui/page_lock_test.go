@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -34,15 +35,12 @@ func TestALockKeepsItsPastOnAnotherNode(t *testing.T) {
 		d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not held now")
 		s := d.app.state
 		id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
-		if n, _ := s.lane(id, timeWindow{}); n == nil || len(n.holds) != 1 || !n.holds[0].to.IsZero() {
-			t.Errorf("the lane of the lock is %+v", n)
-		}
+		n, _ := s.lane(id, timeWindow{})
+		check.True(t, n != nil && len(n.holds) == 1 && n.holds[0].to.IsZero(), "the lane of the lock is %+v", n)
 		d.press("1").want("1 tagged")
 		v.locks = v.locks[:1]
 		d.wait(time.Second)
-		if len(s.leases) != 1 {
-			t.Errorf("%d leases are kept of a lock", len(s.leases))
-		}
+		check.True(t, len(s.leases) == 1, "%d leases are kept of a lock", len(s.leases))
 	})
 }
 
@@ -67,9 +65,8 @@ func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
 		v.locks = nil
 		d.wait(time.Second).want("not held now")
 		was := d.line("  holder")
-		if later := d.wait(20 * time.Second).line("  holder"); later != was {
-			t.Errorf("on the page of locks %q became %q", was, later)
-		}
+		later := d.wait(20 * time.Second).line("  holder")
+		check.True(t, later == was, "on the page of locks %q became %q", was, later)
 		d.press("6", "enter").want("not held now")
 		was = d.line("  holder")
 		if later := d.wait(20 * time.Second).line("  holder"); later != was {
@@ -150,9 +147,8 @@ func TestOwnersOfOneLockHaveDifferentLetters(t *testing.T) {
 	begin("a", "pay-3", 2*time.Second) // number 52
 	begin("a", "pay-1", 4*time.Second)
 	holds := c.lanes[keyspace.ID{Key: "a"}].holds
-	if holds[0].letter == holds[1].letter || holds[0].letter != holds[2].letter || holds[1].owner != len(letters) {
-		t.Errorf("the letters of pay-1, pay-3 and pay-1 are %d %d %d", holds[0].letter, holds[1].letter, holds[2].letter)
-	}
+	check.True(t, holds[0].letter != holds[1].letter && holds[0].letter == holds[2].letter && holds[1].owner == len(letters),
+		"the letters of pay-1, pay-3 and pay-1 are %d %d %d", holds[0].letter, holds[1].letter, holds[2].letter)
 	for i := range 2 * len(letters) { // the letter seen least recently is used again
 		begin("a", fmt.Sprint("batch-", i), time.Duration(6+i)*time.Second)
 	}
@@ -161,7 +157,5 @@ func TestOwnersOfOneLockHaveDifferentLetters(t *testing.T) {
 	for _, h := range holds[len(holds)-len(letters):] {
 		recent[h.letter] = true
 	}
-	if len(recent) != len(letters) {
-		t.Errorf("the last %d owners have %d letters", len(letters), len(recent))
-	}
+	check.True(t, len(recent) == len(letters), "the last %d owners have %d letters", len(letters), len(recent))
 }

@@ -11,6 +11,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -31,17 +32,13 @@ func TestThePageOfLocks(t *testing.T) {
 			v.locks = append(v.locks, mutex("brand:new", "x", time.Minute))
 			looks := v.looks
 			d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
-			if v.looks < looks+40 {
-				d.t.Errorf("%d looks in the 12 s of the pause", v.looks-looks)
-			}
+			check.True(d.t, v.looks >= looks+40, "%d looks in the 12 s of the pause", v.looks-looks)
 			d.press(" ").want("brand:new", "● live").wantNot("13.2 s")
 		},
 		"a lost connection keeps the last frame": func(d *driver, v *fakeServer) {
 			v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED)
 			d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
-			if !strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711") {
-				d.t.Error("the old frame is not faint")
-			}
+			check.True(d.t, strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711"), "the old frame is not faint")
 			v.err = nil
 			d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
 		},
@@ -49,9 +46,7 @@ func TestThePageOfLocks(t *testing.T) {
 			hung := make(chan struct{})
 			v.block = hung
 			d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
-			if v.peak != 1 {
-				d.t.Errorf("%d looks at once", v.peak)
-			}
+			check.True(d.t, v.peak == 1, "%d looks at once", v.peak)
 			v.block = nil
 			close(hung)
 			d.settle().want("● live").wantNot("no answer")
@@ -95,9 +90,7 @@ func TestTheSelectionIsAlwaysInSight(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		inSight := func(doing string) {
 			t.Helper()
-			if !strings.Contains(d.screen(), "▌") {
-				t.Fatalf("%s: the selection is out of sight:\n%s", doing, d.screen())
-			}
+			check.Require(t, strings.Contains(d.screen(), "▌"), "%s: the selection is out of sight:\n%s", doing, d.screen())
 		}
 		for range 60 {
 			d.press("j")
@@ -159,9 +152,8 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 			d.wait(tickInterval / 2)
 			v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)}
 			d.wait(tickInterval / 2)
-			if now := strings.Count(d.line("a  "), "█"); now > part {
-				t.Fatalf("the bar grew from %d to %d cells without a renewal", part, now)
-			}
+			now := strings.Count(d.line("a  "), "█")
+			check.Require(t, now <= part, "the bar grew from %d to %d cells without a renewal", part, now)
 		}
 	})
 	drive(t, Config{Source: v}, func(d *driver) {
@@ -169,9 +161,8 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 		before := strings.Count(d.line("a  "), "█")
 		v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)}
 		d.wait(tickInterval)
-		if now := strings.Count(d.line("a  "), "█"); now <= before || now < 6 {
-			t.Errorf("the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
-		}
+		now := strings.Count(d.line("a  "), "█")
+		check.True(t, now > before && now >= 6, "the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
 	})
 }
 
@@ -186,13 +177,11 @@ func TestEveryColumnSortsInBothDirections(t *testing.T) {
 			names = append(names, strings.TrimSpace(line))
 			first := d.rows()
 			d.press("i")
-			if back := d.rows(); back[0] != first[len(first)-1] {
-				t.Errorf("%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
-			}
+			back := d.rows()
+			check.True(t, back[0] == first[len(first)-1], "%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
 		}
-		if got := strings.Join(names, " "); !strings.Contains(got, "order: by time left") || !strings.Contains(got, "order: worst first") {
-			t.Errorf("the orders are %q", got)
-		}
+		got := strings.Join(names, " ")
+		check.True(t, strings.Contains(got, "order: by time left") && strings.Contains(got, "order: worst first"), "the orders are %q", got)
 	})
 }
 
@@ -233,13 +222,10 @@ func TestTheTextOfAnErrorIsEscaped(t *testing.T) {
 func TestAPanicOfASnapshotRequestReachesTheEventLoop(t *testing.T) {
 	cmd := guarded(startPanic)
 	msg, ok := cmd().(crashMsg)
-	if !ok || msg.value != "at the disco" || !strings.Contains(string(msg.stack), "startPanic") {
-		t.Fatalf("the panic became %v", msg)
-	}
+	check.Require(t, ok && msg.value == "at the disco" && strings.Contains(string(msg.stack), "startPanic"), "the panic became %v", msg)
 	defer func() {
-		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "at the disco") {
-			t.Errorf("the model swallowed the panic: %v", v)
-		}
+		v := recover()
+		check.True(t, v != nil && strings.Contains(fmt.Sprint(v), "at the disco"), "the model swallowed the panic: %v", v)
 	}()
 	newApp(t.Context(), testConfig()).Update(msg)
 }
@@ -340,9 +326,8 @@ func TestDeadlinesCountDownBetweenReads(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.want("live")
 		d.wait(20 * time.Second)
-		if line := d.line(" a "); !strings.Contains(line, "39.") && !strings.Contains(line, "40.0 s") {
-			t.Errorf("after 20 s of 60: %q", line)
-		}
+		line := d.line(" a ")
+		check.True(t, strings.Contains(line, "39.") || strings.Contains(line, "40.0 s"), "after 20 s of 60: %q", line)
 		d.want("s old").wantNot("live")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/loadgen"
 )
@@ -53,9 +54,8 @@ func TestAVoteOfEachServerIsShown(t *testing.T) {
 			"redlock:orphan":   {"B", "✗", "·", "·", "✗", "1/5", "◐"},
 			"redlock:split":    {"C", "✗", "D", "·", "✗", "1/5", "◐"},
 		} {
-			if got := strings.Fields(d.line(key)); strings.Join(got[1:8], " ") != strings.Join(want, " ") {
-				t.Errorf("%s: %q, want %q", key, got, want)
-			}
+			got := strings.Fields(d.line(key))
+			check.True(t, strings.Join(got[1:8], " ") == strings.Join(want, " "), "%s: %q, want %q", key, got, want)
 		}
 	})
 }

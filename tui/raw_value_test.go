@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -30,13 +31,9 @@ func TestOneRawValueIsRequestedAtATime(t *testing.T) {
 	w.Store = countingStore(&reads, 0)
 	drive(t, w, func(d *driver) {
 		d.wait(2 * time.Second)
-		if reads != 0 {
-			t.Errorf("%d were asked for while the table alone was shown", reads)
-		}
+		check.True(t, reads == 0, "%d were asked for while the table alone was shown", reads)
 		d.press("enter").wait(30 * time.Second)
-		if reads < 2 || reads > 4 {
-			t.Errorf("asked %d times in 30 s, want once in 10 s", reads)
-		}
+		check.True(t, reads >= 2 && reads <= 4, "asked %d times in 30 s, want once in 10 s", reads)
 	})
 }
 
@@ -55,9 +52,8 @@ func TestTheLockPageShowsTheSafeCommand(t *testing.T) {
 		d.size(100, 60).press("j", "enter")
 		d.wantOrder("to release it safely", "redis-cli", "return 1", "lock:orders:4711")
 		d.press("esc", "j", "enter") // this format has no actions
-		if text := d.screen(); strings.Contains(text, "redis-cli") {
-			t.Errorf("a command for a lock that is not to be touched:\n%s", text)
-		}
+		text := d.screen()
+		check.False(t, strings.Contains(text, "redis-cli"), "a command for a lock that is not to be touched:\n%s", text)
 	})
 }
 
@@ -106,9 +102,8 @@ func TestTheTargetCanBeChanged(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(160, 45).press("t", ":").enter("db 3").press("enter").wait(2*tickInterval).want("1 lock ", "other", "6379/3").wantNot("nightly", "tagged")
 		d.press(":").enter("match other*").press("enter").wait(tickInterval).want("other")
-		if len(g.asked) != 2 || g.asked[0] != (Target{DB: "3"}) || g.asked[1] != (Target{Match: "other*"}) {
-			t.Errorf("asked for %+v", g.asked)
-		}
+		check.True(t, len(g.asked) == 2 && g.asked[0] == (Target{DB: "3"}) && g.asked[1] == (Target{Match: "other*"}),
+			"asked for %+v", g.asked)
 		d.press(":").enter("db three").press("enter").want("a number from 0 on, or all")
 		g.err = errors.New("no database 99")
 		d.press(":").enter("db 99").press("enter").wait(tickInterval).want("no database 99", "other")
@@ -143,9 +138,8 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 	}}}
 	drive(t, w, func(d *driver) {
 		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("r")
-		if got := w.Clipboard.(*fakeClipboard).copied; got != line {
-			t.Errorf("copied is %s", got)
-		}
+		got := w.Clipboard.(*fakeClipboard).copied
+		check.True(t, got == line, "copied is %s", got)
 		d.press("x", "r").want("still believe", line).press("enter")
 		d.press("enter").want("to release it safely", line)
 	})
