@@ -41,27 +41,21 @@ func TestKeysReachTheProgramAndColoursTheCapture(t *testing.T) {
 
 func TestWaitForReportsAProgramThatEnded(t *testing.T) {
 	term := terminalFor(t, `echo no such luck; read line`)
-	if err := term.waitFor(t.Context(), `luck`); err != nil { // tmux may lose the last output of a program
-		t.Fatal(err)
-	}
+	check.NoError(t, term.waitFor(t.Context(), `luck`)) // tmux may lose the last output of a program
 	check.NoError(t, term.press(t.Context(), []string{"Enter"}))
 	err := term.waitFor(t.Context(), `never`)
-	check.True(t, err != nil && strings.Contains(err.Error(), "the program ended") && strings.Contains(err.Error(), "no such luck"),
-		"the error is %v", err)
+	check.ErrorContains(t, err, "the program ended")
+	check.ErrorContains(t, err, "no such luck")
 }
 
 func TestWaitForEndsWithTheContextAndRejectsABadPattern(t *testing.T) {
 	term := terminalFor(t, `read line`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := term.waitFor(ctx, `never`)
-	check.True(t, err != nil, "a cancelled wait found something")
-	if err := term.waitFor(t.Context(), `(`); err == nil || !strings.Contains(err.Error(), "missing closing") {
-		t.Errorf("a bad pattern says %v", err)
-	}
+	check.True(t, term.waitFor(ctx, `never`) != nil, "a cancelled wait found something")
+	check.ErrorContains(t, term.waitFor(t.Context(), `(`), "missing closing", "a bad pattern")
 }
 
 func TestAProgramThatFailsIsReportedWithItsOutput(t *testing.T) {
-	err := run(t.Context(), "sh", "-c", "echo no such luck; exit 1")
-	check.True(t, err != nil && strings.Contains(err.Error(), "no such luck"), "the error is %v", err)
+	check.ErrorContains(t, run(t.Context(), "sh", "-c", "echo no such luck; exit 1"), "no such luck")
 }

@@ -99,8 +99,7 @@ func TestOneHoldOfASemaphoreCanBeReleased(t *testing.T) {
 				d.want("its holder (web-2) will still believe", "It would end by itself in 19.").wantNot("web-1)")
 			}
 			d.press("y").wait(tickInterval)
-			got := strings.Join(executor.released, " ")
-			check.True(t, got == want, "%s released the holds of %q, want %q", keys, got, want)
+			check.Equal(t, strings.Join(executor.released, " "), want, "%s released the holds of", keys)
 		})
 	}
 	w, _ := writeConfig()

@@ -38,9 +38,8 @@ func TestLocksAreShownByClass(t *testing.T) {
 		d.size(140, 40).wait(10*time.Second).press("o", "o").want("sorted classes by blocked", "BLOCKED", "WORST HOLDER")
 		d.wantOrder("orders:*", "job:*")
 		row := strings.Join(strings.Fields(d.line("orders:*")), " ")
-		if want := "▌ orders:* 2 100% 3 3.00 s/s 67% pay-1 ≥10 s ≥10 s stored"; !strings.HasPrefix(row, want) {
-			t.Errorf("the row of the class is %q, want %q", row, want)
-		}
+		const want = "▌ orders:* 2 100% 3 3.00 s/s 67% pay-1 ≥10 s ≥10 s stored"
+		check.True(t, strings.HasPrefix(row, want), "the row of the class is %q, want %q", row, want)
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
 		v.locks, v.locks[2].Waiters = v.locks[:3], nil
 		d.wait(30*time.Second).want("most blocked: orders:1 by pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
@@ -115,9 +114,8 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 		n.joins(string(rune('d'+i)), at(59))
 	}
 	n.begin(timelineHold{holder: "z~1", name: "z", from: after(59_900 * time.Millisecond)})
-	if all, more := n.swimlanes(v); len(all) != swimlanesShown || more != 4 || all[0].client != "z" {
-		t.Errorf("%d swimlanes, and %d more", len(all), more)
-	}
+	all, more = n.swimlanes(v)
+	check.True(t, len(all) == swimlanesShown && more == 4 && all[0].client == "z", "%d swimlanes, and %d more", len(all), more)
 }
 
 // A waiter that is not there any more has left, and a lane that has discarded old waits knows only the

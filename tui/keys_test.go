@@ -63,8 +63,7 @@ func keyTests() []keyTest {
 		{onLocks, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly").press("k").want("copied the key")
 			d.press("y", "t").want("copied the token")
-			got := d.app.config.Clipboard.(*fakeClipboard).copied
-			check.True(d.t, got == "cron-2", "copied %q", got)
+			check.Equal(d.t, d.app.config.Clipboard.(*fakeClipboard).copied, "cron-2", "copied")
 		}},
 		{onLocks, "+", func(d *driver) { d.press("-", "+").want("a look every 250 ms").press("+").want("already at the limit") }},
 		{onLocks, "=", func(d *driver) { d.press("=").want("already at the limit") }},
@@ -163,8 +162,7 @@ func listKeyTests() []keyTest {
 				from := row(d)
 				d.press("j", key)
 				want := map[bool]int{true: min(from+2, from+n-1), false: from}[key == "j" || key == "down"]
-				got := row(d)
-				check.True(d.t, got == want, "line %d is selected, want %d", got, want)
+				check.Equal(d.t, row(d), want, "the selected line")
 			}})
 		}
 		for _, key := range []string{"G", "end", "pgdown", "ctrl+f", "ctrl+d"} {
@@ -295,19 +293,14 @@ func TestAKeyReachesThePageThatTheKeyBeforeItOpens(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.press("m").want("Choose a scene")
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("a1")})
-		at := d.settle().app.place()
-		check.True(t, at == onLocks, "a scene and 1 lead to %v", at)
+		check.Equal(t, d.settle().app.place(), onLocks, "a scene and 1 lead to")
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(":page load")})
 		d.deliver(tea.KeyMsg{Type: tea.KeyEnter})
 		d.deliver(keyNamed("5"))
-		if at := d.settle().app.place(); at != onFindings {
-			t.Errorf(":page load and 5 lead to %v", at)
-		}
+		check.Equal(t, d.settle().app.place(), onFindings, ":page load and 5 lead to")
 		d.press("1").deliver(tea.KeyMsg{Type: tea.KeyEnter})
 		d.deliver(keyNamed("esc"))
-		if at := d.settle().app.place(); at != onLocks {
-			t.Errorf("Enter and Esc lead to %v", at)
-		}
+		check.Equal(t, d.settle().app.place(), onLocks, "Enter and Esc lead to")
 	})
 }
 

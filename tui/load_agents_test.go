@@ -126,8 +126,7 @@ func TestTheAgentsOfALoad(t *testing.T) {
 			for _, f := range g.injected {
 				got = append(got, fmt.Sprintf("%s %d", f.Kind, f.Agent))
 			}
-			text := strings.Join(got, ", ")
-			check.True(d.t, text == "crash 0, freeze 3, flush 0", "struck: %s", text)
+			check.Equal(d.t, strings.Join(got, ", "), "crash 0, freeze 3, flush 0", "struck")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,8 +173,7 @@ func TestWhatAgentsCannotRunIsRefusedInOneLine(t *testing.T) {
 			d.press("-").wait(tickInterval)
 		}
 		d.press("-").want("3 clients are too few for 4 agents")
-		n := g.Scenario().Clients
-		check.True(t, n == 4, "%d clients", n)
+		check.Equal(t, g.Scenario().Clients, 4, "clients")
 	})
 }
 

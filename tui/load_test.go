@@ -33,9 +33,7 @@ func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
 	m := loadgen.Metrics{Running: true, Seconds: []loadgen.Second{{Acquired: 100}, {Acquired: 3}}}
 	got := rate(m)
 	check.True(t, got == 100, "rate is %d, want that of the last full second", got)
-	if got := rate(loadgen.Metrics{Running: true}); got != 0 {
-		t.Errorf("rate is %d before the first second is over", got)
-	}
+	check.Equal(t, rate(loadgen.Metrics{Running: true}), 0, "the rate before the first second is over")
 }
 
 func TestStepsGrowWithTheNumberOfClients(t *testing.T) {
@@ -112,8 +110,7 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 		for range 20 { // the screen never accepts an older number
 			d.wait(tickInterval / 3).want("40 clients")
 		}
-		n := g.Scenario().Clients
-		check.True(t, n == 40, "the load was left with %d clients", n)
+		check.Equal(t, g.Scenario().Clients, 40, "clients that the load was left with")
 		d.press("-").wait(5 * time.Second).want("30 clients")
 	})
 }
@@ -180,13 +177,10 @@ func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 				d.toField(k.name)
 				was := k.value(g.Scenario())
 				d.press("right")
-				now := k.value(g.Scenario())
-				check.True(t, now != was || k.name == "wait limit", "→ left it at %s", now)
+				check.True(t, k.value(g.Scenario()) != was || k.name == "wait limit", "→ left it at %s", was)
 				d.press("left")
 				d.press("enter").enter(typed[k.name]).press("enter").wait(2 * tickInterval)
-				if now := k.value(g.Scenario()); now == was && k.name != "renewal" {
-					t.Errorf("typing %q left it at %s", typed[k.name], now)
-				}
+				check.True(t, k.value(g.Scenario()) != was || k.name == "renewal", "typing %q left it at %s", typed[k.name], was)
 				d.press("enter").enter("nonsense").press("enter")
 				check.True(t, g.Scenario().Validate() == nil, "nonsense was taken: %+v", g.Scenario())
 			})
@@ -364,14 +358,11 @@ func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 		d.wantLine("load:1 ", "!").press("+", "+", "+")
 		for _, want := range []int{2, 1, 0} {
 			d.press("[").want("two clients held it at the same time for 100 ms")
-			got := p.jumped.Sub(midnight).Truncate(time.Second)
-			check.True(t, got == time.Duration(want)*time.Second, "[ led to the overlap at %s, want %d s", got, want)
+			check.Equal(t, p.jumped.Sub(midnight).Truncate(time.Second), time.Duration(want)*time.Second, "[ led to the overlap at")
 		}
 		d.press("[").want("no violation before this time")
 		d.press("]")
-		if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Second {
-			t.Errorf("] led to the overlap at %s, want 1 s", got)
-		}
+		check.Equal(t, p.jumped.Sub(midnight).Truncate(time.Second), time.Second, "] led to the overlap at")
 	})
 }
 
@@ -391,8 +382,7 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 		d.size(40, 6).wait(historyKept + time.Minute) // few cells to draw
 		g.change(func(m *loadgen.Metrics) { m.Running, m.Elapsed = false, time.Since(m.Began) })
 		d.wait(tickInterval)
-		n := len(d.app.run.faults)
-		check.True(t, n == 0, "%d faults are kept that no timeline reaches", n)
+		check.Equal(t, len(d.app.run.faults), 0, "faults that are kept and no timeline reaches")
 	})
 }
 

@@ -151,8 +151,7 @@ func TestALongListOfKeysIsCut(t *testing.T) {
 	for i := range 9 {
 		keys = append(keys, fmt.Sprint("k", i))
 	}
-	got := listed(keys, namesListed, len(keys))
-	check.True(t, got == "k0, k1, k2, k3, k4, k5 and 3 more", "%v", got)
+	check.Equal(t, listed(keys, namesListed, len(keys)), "k0, k1, k2, k3, k4, k5 and 3 more")
 }
 
 // The view model brings the ownerships of the lock that the last frame shows, so that the

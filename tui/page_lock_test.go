@@ -65,13 +65,10 @@ func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
 		v.locks = nil
 		d.wait(time.Second).want("not held now")
 		was := d.line("  holder")
-		later := d.wait(20 * time.Second).line("  holder")
-		check.True(t, later == was, "on the page of locks %q became %q", was, later)
+		check.Equal(t, d.wait(20*time.Second).line("  holder"), was, "on the page of locks, later")
 		d.press("6", "enter").want("not held now")
 		was = d.line("  holder")
-		if later := d.wait(20 * time.Second).line("  holder"); later != was {
-			t.Errorf("on its own page %q became %q", was, later)
-		}
+		check.Equal(t, d.wait(20*time.Second).line("  holder"), was, "on its own page, later")
 	})
 }
 

@@ -245,9 +245,8 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 		v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1, Seen: after(3 * time.Minute)}}
 		v.locks[1].Expires = after(2 * time.Hour)
 		d.wait(30 * time.Second)
-		if line := d.line(" quiet "); !strings.Contains(line, "≥29 s") && !strings.Contains(line, "≥30 s") {
-			t.Errorf("another holder has held it for half a minute: %q", line)
-		}
+		line := d.line(" quiet ")
+		check.True(t, strings.Contains(line, "≥29 s") || strings.Contains(line, "≥30 s"), "another holder has held it for half a minute: %q", line)
 	})
 }
 
@@ -300,9 +299,8 @@ func TestTheKeyColumnUsesTheSpareWidth(t *testing.T) {
 	v := &fakeServer{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
-			if d.size(size[0], size[1]); strings.Count(d.screen(), key) < 2 { // in the table and the preview
-				t.Errorf("%v: the key is cut\n%s", size, d.screen())
-			}
+			d.size(size[0], size[1])
+			check.True(t, strings.Count(d.screen(), key) >= 2, "%v: the key is cut in the table or the preview\n%s", size, d.screen())
 		}
 		d.want("FORMAT")
 		for _, w := range []int{80, 110, 120} {

@@ -138,8 +138,7 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 	}}}
 	drive(t, w, func(d *driver) {
 		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("r")
-		got := w.Clipboard.(*fakeClipboard).copied
-		check.True(t, got == line, "copied is %s", got)
+		check.Equal(t, w.Clipboard.(*fakeClipboard).copied, line, "copied")
 		d.press("x", "r").want("still believe", line).press("enter")
 		d.press("enter").want("to release it safely", line)
 	})

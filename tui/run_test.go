@@ -58,12 +58,9 @@ func (t *tape) String() string {
 func (t *tape) wantIntact(test *testing.T) {
 	test.Helper()
 	s := t.String()
-	if !strings.Contains(s, enterScreen) || strings.LastIndex(s, leaveScreen) < strings.LastIndex(s, enterScreen) {
-		test.Errorf("the screen was not left: %q", s)
-	}
-	if strings.LastIndex(s, showCursor) < strings.LastIndex(s, hideCursor) {
-		test.Errorf("the cursor was not shown again: %q", s)
-	}
+	entered := strings.LastIndex(s, enterScreen)
+	check.True(test, entered >= 0 && strings.LastIndex(s, leaveScreen) >= entered, "the screen was not left: %q", s)
+	check.True(test, strings.LastIndex(s, showCursor) >= strings.LastIndex(s, hideCursor), "the cursor was not shown again: %q", s)
 }
 
 // started runs the screen with keys and a tape.
@@ -196,7 +193,6 @@ func TestTheOutputToATerminalIsATerminalFile(t *testing.T) {
 	out := newOutput(os.Stdout, false)
 	f, ok := out.(interface{ Fd() uintptr })
 	check.True(t, ok && f.Fd() == os.Stdout.Fd(), "bubbletea cannot ask for the size of the window")
-	if _, ok := out.(io.StringWriter); ok {
-		t.Error("bubbletea can write past us")
-	}
+	_, past := out.(io.StringWriter)
+	check.False(t, past, "bubbletea can write past us")
 }

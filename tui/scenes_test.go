@@ -191,13 +191,10 @@ func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
 		d.size(80, 24).press("3")
 		g.addEvents(acquired(1, s.Keys.Prefix+"1", 0))
 		d.wait(tickInterval).want("two clients worked at the same time, 1,234×")
-		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "0 waiting  held 4%") {
-			t.Errorf("the line of the key is %q", line)
-		}
-		d.size(100, 24)
-		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "held 4% of the last 10 s") {
-			t.Errorf("the line of the key is %q", line)
-		}
+		line := strings.TrimSpace(d.line(s.Keys.Prefix))
+		check.True(t, strings.HasSuffix(line, "0 waiting  held 4%"), "the line of the key is %q", line)
+		line = strings.TrimSpace(d.size(100, 24).line(s.Keys.Prefix))
+		check.True(t, strings.HasSuffix(line, "held 4% of the last 10 s"), "the line of the key is %q", line)
 		g.m.Violations.Overlap.Count, g.m.Violations.Overlap.Longest = 1234, 247*time.Millisecond
 		d.size(80, 24).wait(2 * tickInterval).want("1,234 OVERLAPS, longest 247 ms: two clients held it at the same time")
 	})

@@ -51,6 +51,5 @@ func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	theme := themeNamed("dark", renderer(termenv.TrueColor))
 	l := widget.NewLine(10)
 	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil))
-	got := ansi.Strip(l.String())
-	check.True(t, got == " AB▒▒▒▒▒▒▒", "%q is drawn", got)
+	check.Equal(t, ansi.Strip(l.String()), " AB▒▒▒▒▒▒▒", "drawn")
 }

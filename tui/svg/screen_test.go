@@ -35,8 +35,7 @@ func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
 }
 
 func TestFaintLiesBetweenForegroundAndBackground(t *testing.T) {
-	got := (rgb{200, 0, 100}).faint(rgb{0, 100, 100})
-	check.True(t, got == (rgb{110, 45, 100}), "it is %v", got)
+	check.Equal(t, (rgb{200, 0, 100}).faint(rgb{0, 100, 100}), (rgb{110, 45, 100}), "faint")
 }
 
 func TestColoursGoOnInTheNextLine(t *testing.T) {

@@ -24,35 +24,28 @@ func TestLineIsExactlyAsWideAsAsked(t *testing.T) {
 	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
 	for w := range 12 {
 		l := NewLine(w).Put(red, "abc").Put(Style{}, "東京").Pad(red, 2).Put(red, "z")
-		got := ansi.StringWidth(l.String())
-		check.True(t, got == w, "%d cells wide, want %d", got, w)
+		check.Equal(t, ansi.StringWidth(l.String()), w, "cells wide")
 	}
 }
 
 func TestLineSwitchesStyleOnlyWhereItChanges(t *testing.T) {
 	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
 	got := NewLine(6).Put(red, "a").Put(red, "b").Put(Style{}, "c").String()
-	want := "\x1b[31mab\x1b[mc   "
-	check.True(t, got == want, "got %q, want %q", got, want)
-	if got := NewLine(1).Put(red, "a").String(); !strings.HasSuffix(got, ansi.ResetStyle) {
-		t.Errorf("%q leaves its style on", got)
-	}
+	check.True(t, got == "\x1b[31mab\x1b[mc   ", "got %q, want ab in red and c without a style", got)
+	got = NewLine(1).Put(red, "a").String()
+	check.True(t, strings.HasSuffix(got, ansi.ResetStyle), "%q leaves its style on", got)
 }
 
 func TestJoinHorizontalFillsTheShorterBlock(t *testing.T) {
-	got := JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3)
-	check.True(t, got[0] == "abxyz" && got[1] == "  123", "got %q", got)
-	if got := JoinHorizontal([]string{"ab", "cd"}, 2, nil, 3); got[1] != "cd   " {
-		t.Errorf("got %q", got)
-	}
+	check.DeepEqual(t, JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3), []string{"abxyz", "  123"})
+	check.Equal(t, JoinHorizontal([]string{"ab", "cd"}, 2, nil, 3)[1], "cd   ")
 }
 
 func TestBarGrowsByEighths(t *testing.T) {
 	for fraction, want := range map[float64]string{
 		0: "", -1: "", 0.001: "▏", 0.125: "▌", 0.5: "██", 0.53125: "██▏", 1: "████", 7: "████",
 	} {
-		got := Blocks().Bar(fraction, 4)
-		check.True(t, got == want, "Bar(%v) = %q, want %q", fraction, got, want)
+		check.Equal(t, Blocks().Bar(fraction, 4), want, "Bar(%v)", fraction)
 	}
 }
 
@@ -61,18 +54,13 @@ func TestScrollbarReachesBothEnds(t *testing.T) {
 		{0, 10, 10, 0, 0}, {0, 10, 20, 0, 5}, {10, 10, 20, 5, 10}, {0, 10, 10_000, 0, 1}, {9990, 10, 10_000, 9, 10}, {0, 0, 5, 0, 0},
 	} {
 		first, end := Scrollbar(c.top, c.n, c.total)
-		check.True(t, first == c.first && end == c.end,
-			"Thumb(%d, %d, %d) = %d, %d; want %d, %d", c.top, c.n, c.total, first, end, c.first, c.end)
+		check.Equal(t, [2]int{first, end}, [2]int{c.first, c.end}, "Scrollbar(%d, %d, %d)", c.top, c.n, c.total)
 	}
 }
 
 func TestChartKeepsTheNewestAtTheRight(t *testing.T) {
-	got := strings.Join(Blocks().Chart([]float64{99, 0, 4, 8, 2}, 8, 4, 2), "|")
-	want := "  █ | ██▄"
-	check.True(t, got == want, "got %q, want %q", got, want)
-	if got := Blocks().Chart([]float64{1}, 8, 3, 1); !slices.Equal(got, []string{"  ▁"}) {
-		t.Errorf("got %q", got)
-	}
+	check.Equal(t, strings.Join(Blocks().Chart([]float64{99, 0, 4, 8, 2}, 8, 4, 2), "|"), "  █ | ██▄")
+	check.DeepEqual(t, Blocks().Chart([]float64{1}, 8, 3, 1), []string{"  ▁"})
 }
 
 func TestRoundUpFindsNumbersForAxes(t *testing.T) {
@@ -91,8 +79,7 @@ func TestColumnsGoByPriority(t *testing.T) {
 	} {
 		l := NewLine(w)
 		NewTable(ASCII(), columns, w, 1).Header(l, Style{}, Style{}, -1, "")
-		got := l.String()
-		check.True(t, got == want, "at %d cells: %q, want %q", w, got, want)
+		check.Equal(t, l.String(), want, "at %d cells", w)
 	}
 	wide := NewTable(ASCII(), columns, 60, 1)
 	check.True(t, wide.shown[0] == (place{0, 20}), "KEY is %+v, want its Max, 20", wide.shown[0])

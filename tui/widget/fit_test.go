@@ -30,8 +30,7 @@ func TestFitShortensInTheMiddle(t *testing.T) {
 		{"東京大阪名古屋", 9, "東京…古屋"},
 		{"鎖", 1, "…"},
 	} {
-		got := Fit(c.s, c.w)
-		check.True(t, got == c.want, "Fit(%q, %d) = %q, want %q", c.s, c.w, got, c.want)
+		check.Equal(t, Fit(c.s, c.w), c.want, "Fit(%q, %d)", c.s, c.w)
 	}
 }
 
@@ -55,9 +54,7 @@ func TestASimpleCharacterIsOneCellWide(t *testing.T) {
 			t.Errorf("%q is %d cells wide", r, n)
 		}
 	}
-	if text := string(all) + string(all); ansi.StringWidth(text) != 2*len(all) {
-		t.Errorf("%d characters are %d cells wide", 2*len(all), ansi.StringWidth(text))
-	}
+	check.Equal(t, ansi.StringWidth(string(all)+string(all)), 2*len(all), "cells of all characters")
 }
 
 func TestWidthIsThatOfTheTerminal(t *testing.T) {
@@ -90,8 +87,7 @@ func TestChunkLosesNothing(t *testing.T) {
 	for _, s := range []string{"", "a", "redis-cli EVAL 'return 1' 1 lock:orders", "東京大阪a京", strings.Repeat("x東", 40)} {
 		for w := 2; w < 12; w++ {
 			pieces := Chunk(s, w)
-			got := strings.Join(pieces, "")
-			check.True(t, got == s, "Break(%q, %d) loses something: %q", s, w, got)
+			check.Equal(t, strings.Join(pieces, ""), s, "Break(%q, %d) loses something", s, w)
 			for _, p := range pieces[:len(pieces)-1] {
 				n := ansi.StringWidth(p)
 				check.True(t, n <= w && n >= w-1 && p != "", "Break(%q, %d) has a piece of %d cells: %q", s, w, n, p)

@@ -56,16 +56,13 @@ func TestPlainEscapesWhatTerminalsInterpret(t *testing.T) {
 	} {
 		got := Plain(in)
 		check.True(t, got == want, "Plain(%q) = %q, want %q", in, got, want)
-		if got := unplain(t, Plain(in)); got != in {
-			t.Errorf("%q reads back as %q", in, got)
-		}
+		check.True(t, unplain(t, got) == in, "%q reads back as %q", in, unplain(t, got))
 	}
 }
 
 func TestPlainLeavesOrdinaryTextAlone(t *testing.T) {
 	s := "lock:orders:4711 by worker-7"
-	n := testing.AllocsPerRun(100, func() { Plain(s) })
-	check.True(t, n == 0, "%v allocations for text that needs no change", n)
+	check.Equal(t, testing.AllocsPerRun(100, func() { Plain(s) }), 0, "allocations for text that needs no change")
 }
 
 // Every rune that Plain accepts has a width of one or two cells, and the same
@@ -94,9 +91,7 @@ func TestPlainRunesHaveTheirOwnCells(t *testing.T) {
 			}
 		}
 	}
-	if passed < 100_000 {
-		t.Errorf("only %d runes pass: letters of living languages are among the rest", passed)
-	}
+	check.AtLeast(t, passed, 100_000, "runes that pass: letters of living languages are among the rest")
 }
 
 // Promise P10.
