@@ -273,8 +273,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 			for _, part := range widget.Chunk(command, size[0]-margin-1) {
 				check.True(t, read[strings.TrimSpace(part)], "%v: cannot be read: %q\n%s", size, part, d.screen())
 			}
-			d.want("it is logged").press("up", "down", "esc").want("nothing was changed")
-			d.press("esc")
+			d.want("it is logged").press("up", "down", "esc").want("nothing was changed").press("esc")
 			b.want(t)
 		}
 	})

@@ -72,8 +72,7 @@ func TestNoticesAreApart(t *testing.T) {
 		waited := mutex("w", "worker", time.Hour)
 		waited.Waiters = []keyspace.Waiter{{ID: "waiter", Since: before(5 * time.Second)}}
 		show(2, waited)
-		d.want("▲ w")
-		d.press("p")
+		d.want("▲ w").press("p")
 		show(3, endless("secret")...)
 		check.False(t, strings.Contains(to.texts[2], "secret"), "privacy shows %q", to.texts[2])
 		d.wait(alarmPause)

@@ -61,8 +61,7 @@ func driveNew(t *testing.T, open func(t *testing.T) Config, play func(d *driver)
 		}()
 		d := &driver{t: t, app: newApp(ctx, w), msgs: make(chan tea.Msg, 100), pressed: map[pageSet]map[string]bool{}}
 		d.run(d.app.Init())
-		d.size(100, 30)
-		d.wait(tickInterval)
+		d.size(100, 30).wait(tickInterval)
 		play(d)
 	})
 }

@@ -21,9 +21,7 @@ func everywhereKeyTests() []keyTest {
 	for i, at := range append(numbered, onLock) {
 		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
 		tell(at, "f1", func(d *driver) { d.press("f1").want("everywhere") })
-		tell(at, "ctrl+l", func(d *driver) {
-			check.True(d.t, d.press("ctrl+l").cleared, "the screen was not drawn again")
-		})
+		tell(at, "ctrl+l", func(d *driver) { check.True(d.t, d.press("ctrl+l").cleared, "the screen was not drawn again") })
 		tell(at, "q", func(d *driver) { d.press("q"); wantQuit(d) })
 		tell(at, "Q", func(d *driver) {
 			d.press("Q")
@@ -35,9 +33,7 @@ func everywhereKeyTests() []keyTest {
 			wantQuit(d)
 			check.True(d.t, d.app.interrupted, "Ctrl-C is no interrupt")
 		})
-		tell(at, "ctrl+z", func(d *driver) {
-			check.True(d.t, d.press("ctrl+z").suspended, "the program was not suspended")
-		})
+		tell(at, "ctrl+z", func(d *driver) { check.True(d.t, d.press("ctrl+z").suspended, "the program was not suspended") })
 		for n, to := range numbered {
 			tell(at, string(rune('1'+n)), func(d *driver) { d.press(string(rune('1' + n))).want(uniqueWord[to]) })
 		}

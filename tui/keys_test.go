@@ -56,8 +56,7 @@ func keyTests() []keyTest {
 			d.press("j", "enter").want("is it stuck?", "lock:orders:4711").press("esc").want("OWNER")
 		}},
 		{onLocks, "t", func(d *driver) {
-			d.press("t").want("1 tagged", "✓")
-			d.wantLine("▌", "lock:orders")
+			d.press("t").want("1 tagged", "✓").wantLine("▌", "lock:orders")
 			d.press("k", "t").wantNot("tagged").press("g", "t", "esc").wantNot("tagged")
 		}},
 		{onLocks, "y", func(d *driver) {
@@ -309,16 +308,14 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	alone.Load = nil
 	drive(t, alone, func(d *driver) {
 		d.press("X").want("X does nothing; ? shows the keys").press("]").want("it works on: timeline")
-		d.wait(5 * time.Second).wantNot("does nothing")
-		d.press("3").want("no load on this server", "locktop demo")
+		d.wait(5*time.Second).wantNot("does nothing").press("3").want("no load on this server", "locktop demo")
 		for _, k := range []string{"s", "+", "-"} {
 			d.press(k).want("no load here").wait(5 * time.Second)
 		}
 		d.press("1").size(60, 10).press("v").want("no room for a preview")
 	})
 	drive(t, Config{Source: &fakeServer{}}, func(d *driver) {
-		d.press("j").want("no locks to move among")
-		d.want("no locks among 1,204 keys", "locktop demo")
+		d.press("j").want("no locks to move among").want("no locks among 1,204 keys", "locktop demo")
 	})
 }
 
@@ -359,6 +356,4 @@ func keysPage() string {
 	return b.String()
 }
 
-func TestThePageOfKeysIsUpToDate(t *testing.T) {
-	golden.Check(t, "../../docs/keys.md", keysPage())
-}
+func TestThePageOfKeysIsUpToDate(t *testing.T) { golden.Check(t, "../../docs/keys.md", keysPage()) }

@@ -22,8 +22,7 @@ func TestOverlapsAreAnAlarmInWords(t *testing.T) {
 		d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
 		check.True(t, strings.Contains(d.app.View(), "\x1b[1;7;31m ▲ 3 OVERLAPS"), "overlaps are not drawn as an alarm")
 		g.change(func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 1 })
-		d.wait(2 * tickInterval).want("1 OVERLAP,")
-		d.size(50, 10).want("1 OVERLAP,")
+		d.wait(2*tickInterval).want("1 OVERLAP,").size(50, 10).want("1 OVERLAP,")
 	})
 }
 
@@ -360,8 +359,7 @@ func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 			d.press("[").want("two clients held it at the same time for 100 ms")
 			check.Equal(t, p.jumped.Sub(midnight).Truncate(time.Second), time.Duration(want)*time.Second, "[ led to the overlap at")
 		}
-		d.press("[").want("no violation before this time")
-		d.press("]")
+		d.press("[").want("no violation before this time").press("]")
 		check.Equal(t, p.jumped.Sub(midnight).Truncate(time.Second), time.Second, "] led to the overlap at")
 	})
 }

@@ -48,8 +48,7 @@ func TestTheKeysOfTheLastLineTakeClicks(t *testing.T) {
 func TestASmallWindowShowsSelectionAndFindings(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(40, 10).want("▌▲ job:nightly", "cron-2", "never", "13.2 s").wantNot("OWNER").press("j").want(" ▲ job:nightly", "▌● lock:orders")
-		d.size(20, 6).want("never")
-		d.size(1, 1).press("k")
+		d.size(20, 6).want("never").size(1, 1).press("k")
 		check.True(t, d.screen() == "▲", "one cell shows %q", d.screen())
 	})
 }

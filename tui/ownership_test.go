@@ -111,13 +111,10 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		for _, key := range []string{"k6", "k2", "k7", "k9", "k3", "k5", "k4", "k1", "k1"} {
 			d.press("k").wantLine("▌", key)
 		}
-		d.press("G").wantLine("▌", "k8")
-		d.press("g").wantLine("▌", "k1")
+		d.press("G").wantLine("▌", "k8").press("g").wantLine("▌", "k1")
 		above, _, _ := strings.Cut(d.screen(), "ship-1  holds")
 		d.deliver(tea.MouseMsg{X: 9, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
-		d.settle()
-		d.wantLine("▌", "k5")
-		d.press("enter").want("newest first", "k5").press("esc")
+		d.settle().wantLine("▌", "k5").press("enter").want("newest first", "k5").press("esc")
 
 		d.press("/").enter("k7").want("1 of 9").press("enter").want("late  holds 1 lock · waits for k9").wantNot("pay-5  holds").press("esc")
 		for h := 12; h > 5; h-- { // the heading above the selection is in sight, too

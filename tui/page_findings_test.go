@@ -19,8 +19,7 @@ func TestASnoozedFindingIsHiddenUntilTheSnoozeEnds(t *testing.T) {
 		d.want("2 findings")
 		check.Require(t, strings.Contains(first(), "job:nightly"), "the first lock is %q", first())
 		d.press("5").want("▲ 1 critical").press("z").want("1 finding ", "1 snoozed", "snoozed, back in 1 h 00: Held for 3 h 12 without a deadline")
-		d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed")
-		d.press("z").want("0 findings", "2 snoozed")
+		d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed").press("z").want("0 findings", "2 snoozed")
 		d.press("1").want("no findings", "2 snoozed")
 		line := first()
 		check.True(t, !strings.Contains(line, "job:nightly") && !strings.Contains(line, "▲"), "the first lock is still %q", line)
@@ -66,8 +65,7 @@ func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5").want("lock:late")
 		v.locks = append(all, late)
-		d.wait(2*tickInterval).wantLine("▌", "job:nightly")
-		d.press("G").wait(2 * tickInterval)
+		d.wait(2*tickInterval).wantLine("▌", "job:nightly").press("G").wait(2 * tickInterval)
 		v.locks = append(v.locks, mutex("aaa", "y", 0))
 		d.wait(2*tickInterval).want("aaa").wantLine("▌", "lock:late")
 	})
@@ -80,8 +78,7 @@ func TestARiskToAllLocksIsAFindingAboutTheServer(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.want("1 finding", "server: 127.0.0.1:6379 evicts")
 		d.press("5").want("server", "127.0.0.1:6379 evicts keys", "Keep locks on a separate server")
-		d.press("enter").want("this is about a server; 4 shows them")
-		d.press("p").want("evicts keys")
+		d.press("enter").want("this is about a server; 4 shows them").press("p").want("evicts keys")
 		text := d.screen()
 		check.False(t, strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1"), "the address is shown in spite of p:\n%s", text)
 	})
@@ -97,8 +94,7 @@ func TestTheSelectionDistinguishesServers(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j")
 		v.locks = append(v.locks, mutex("job:nightly", "x", 0)) // sorts first
-		d.wait(2 * tickInterval)
-		d.wantLine("▌", "10.0.0.2")
+		d.wait(2*tickInterval).wantLine("▌", "10.0.0.2")
 	})
 }
 

@@ -18,8 +18,7 @@ func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 		v.locks[1] = second
 		d.wait(time.Second)
 		v.locks = v.locks[:1]
-		d.wait(time.Second)
-		d.press("6", "/").enter("appeared").press("enter", "down", "enter").want("not held now")
+		d.wait(time.Second).press("6", "/").enter("appeared").press("enter", "down", "enter").want("not held now")
 		d.wantLine("  holder", "second")
 	})
 }
@@ -120,8 +119,7 @@ func TestThePageOfALockShowsTheLengthOfALeaseOnlyIfItIsKnown(t *testing.T) {
 func TestALockThatIsGoneHasNoTimeLeft(t *testing.T) {
 	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", 5*time.Second)}}
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.wait(time.Second).press("enter").want("time left")
-		d.wait(4 * time.Second)
+		d.wait(time.Second).press("enter").want("time left").wait(4 * time.Second)
 		v.locks = nil
 		d.wait(4*time.Second).want("not held now, expired 4.", "below as last seen").wantNot("time left")
 	})

@@ -18,14 +18,10 @@ import (
 func TestThePageOfLocks(t *testing.T) {
 	for name, play := range map[string]func(d *driver, v *fakeServer){
 		"cursor stays on its lock": func(d *driver, v *fakeServer) {
-			d.press("j", "j")
-			d.wantLine("▌", "rw:catalog")
+			d.press("j", "j").wantLine("▌", "rw:catalog")
 			l := mutex("aaa", "x", 0)
 			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
-			d.wait(2 * tickInterval).want("aaa")
-			d.wantLine("▌", "rw:catalog")
-			d.press("right")
-			d.wantLine("▌", "rw:catalog")
+			d.wait(2*tickInterval).want("aaa").wantLine("▌", "rw:catalog").press("right").wantLine("▌", "rw:catalog")
 		},
 		"pause keeps the frame while sampling continues": func(d *driver, v *fakeServer) {
 			d.press(" ").want("13.2 s")
@@ -80,8 +76,7 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 		v.locks = []keyspace.Lock{v.locks[0], v.locks[2]}
 		d.wait(2*tickInterval).want("── b ─", "not held now").wantNot("▌  a", "▌  c")
 		v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]}
-		d.wait(2 * tickInterval).wantNot("not held now")
-		d.wantLine("▌  b", "q")
+		d.wait(2*tickInterval).wantNot("not held now").wantLine("▌  b", "q")
 	})
 }
 
@@ -120,8 +115,7 @@ func TestTheFilterOfLocks(t *testing.T) {
 			d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
 		},
 		"a lock that a filter found stays selected": func(d *driver) {
-			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8")
-			d.wantLine("▌", "sku9")
+			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8").wantLine("▌", "sku9")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
@@ -132,8 +126,7 @@ func TestTTLFallsBetweenTwoSnapshots(t *testing.T) {
 	w := testConfig()
 	w.Every = time.Hour
 	drive(t, w, func(d *driver) {
-		d.want("13.2 s").wait(2 * time.Second).want("11.2 s").wait(time.Minute)
-		d.wantLine("lock:orders", "0.0 s")
+		d.want("13.2 s").wait(2*time.Second).want("11.2 s").wait(time.Minute).wantLine("lock:orders", "0.0 s")
 	})
 }
 
@@ -214,9 +207,7 @@ func TestFilterTakesWordsInversesAndExpressions(t *testing.T) {
 
 func TestTheTextOfAnErrorIsEscaped(t *testing.T) {
 	v := &fakeServer{err: errors.New("ERR \x1b[2Jgone\nfake row")}
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet")
-	})
+	drive(t, Config{Source: v}, func(d *driver) { d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet") })
 }
 
 func TestAPanicOfASnapshotRequestReachesTheEventLoop(t *testing.T) {
@@ -237,8 +228,7 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 	quiet.Holders[0].Since, quiet.Holders[0].Seen = time.Time{}, before(0)
 	v := &fakeServer{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.wait(3 * time.Minute)
-		d.wantLine(" quiet ", "≥3 m 00")
+		d.wait(3*time.Minute).wantLine(" quiet ", "≥3 m 00")
 		d.wantLine(" told ", " 3 m 02").wantNotInLine(" told ", "≥")
 		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
 		d.line("▌  quiet")
@@ -281,9 +271,7 @@ func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 	asked.AskedAt, asked.AskedPercent = after(time.Second), 84
 	v := &fakeServer{locks: []keyspace.Lock{mutex("a quiet", "y", time.Hour), asked, mutex("number", "7", time.Hour)}}
 	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
-		d.size(120, 40).wait(time.Second)
-		d.wantLine(" asked ", " ≥1 ")
-		d.want("3 locks  ≥1 waiting")
+		d.size(120, 40).wait(time.Second).wantLine(" asked ", " ≥1 ").want("3 locks  ≥1 waiting")
 		d.wantOrder(" asked ", " a quiet ") // the lock with most waiting is first
 		d.press("home", "enter").want("asked for by another client 1 s ago, in 84 % of the held time", "at least 1 client")
 		d.wait(2 * time.Second).want("asked for by another client 2 s ago").wantNot("at least 1 client").press("esc")
@@ -322,8 +310,7 @@ func TestDeadlinesCountDownBetweenReads(t *testing.T) {
 		*s = read
 	}
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.want("live")
-		d.wait(20 * time.Second)
+		d.want("live").wait(20 * time.Second)
 		line := d.line(" a ")
 		check.True(t, strings.Contains(line, "39.") || strings.Contains(line, "40.0 s"), "after 20 s of 60: %q", line)
 		d.want("s old").wantNot("live")

@@ -15,14 +15,11 @@ func TestTheLockPageShowsWhatIsStored(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(100, 60).press("j", "enter").wait(tickInterval)
 		d.wantOrder("stored as", "lock:orders:4711 · hash · TTL", "holder = 3", "lock:orders:4711:queue · list · no TTL", "waiter-11", "and 28 more elements")
-		d.wantNot("waiter-12")
-		d.press("p").wantNot("stored as", "holder = 3")
+		d.wantNot("waiter-12").press("p").wantNot("stored as", "holder = 3")
 	})
 	w := testConfig()
 	w.Store = storeFunc(func(keyspace.Lock) ([]RawEntry, error) { return nil, errors.New("read keys: \x1b[31mNOPERM") })
-	drive(t, w, func(d *driver) {
-		d.size(100, 60).press("enter").wait(tickInterval).want(`read keys: \x1b[31mNOPERM`)
-	})
+	drive(t, w, func(d *driver) { d.size(100, 60).press("enter").wait(tickInterval).want(`read keys: \x1b[31mNOPERM`) })
 }
 
 func TestOneRawValueIsRequestedAtATime(t *testing.T) {
@@ -81,8 +78,7 @@ func TestTheLockPageShowsTheHoldTimes(t *testing.T) {
 
 func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
-		d.size(160, 55).wait(2 * tickInterval)
-		d.wantLine("▌", "job:nightly", "── now ──")
+		d.size(160, 55).wait(2*tickInterval).wantLine("▌", "job:nightly", "── now ──")
 		d.want("stored as").press("j").wait(2*tickInterval).want("── lock:orders:4711 ──", "holder = 3")
 		d.press("v").wantNot("stored as").press("v").size(159, 55).wantNot("stored as")
 	})
@@ -155,8 +151,7 @@ func TestTheStoredValueFollowsARenewal(t *testing.T) {
 		d.size(100, 60).press("enter").wait(2*tickInterval).want("stored as", "read 0.", " s ago").wantNot("─ now ─ ")
 		for range 8 {
 			v.locks = []keyspace.Lock{mutex("a", "x", time.Since(midnight)+29*time.Second)}
-			d.wait(3 * tickInterval).want("hash · TTL 28.")
-			d.wantLine("time left", "28.")
+			d.wait(3*tickInterval).want("hash · TTL 28.").wantLine("time left", "28.")
 		}
 	})
 }

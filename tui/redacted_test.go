@@ -14,9 +14,7 @@ func TestARecordingWithoutTokensOffersNoCommand(t *testing.T) {
 	v := sampleServer()
 	snap, _ := v.Snapshot(t.Context())
 	v.locks = nil
-	r := writeRecording(t, true, func(t *testing.T, w *recording.Writer) {
-		check.NoError(t, w.Add(snap))
-	})
+	r := writeRecording(t, true, func(t *testing.T, w *recording.Writer) { check.NoError(t, w.Add(snap)) })
 	recorded := check.Must(r.At(snap.At, time.Time{}))(t)
 	for _, l := range recorded.Locks {
 		v.locks = append(v.locks, *l)
