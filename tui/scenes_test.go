@@ -208,8 +208,8 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(80, 24).press("m").want("1 to 5 of 23 · Esc closes", "▌  a  hot-key")
 		for i, scene := range w.Scenes {
-			check.True(t, strings.Contains(screenWords(d), strings.Join(strings.Fields(scene.Caption), " ")),
-				"the caption of %s is cut:\n%s", scene.Name, d.screen())
+			caption := strings.Join(strings.Fields(scene.Caption), " ")
+			check.True(t, strings.Contains(screenWords(d), caption), "the caption of %s is cut:\n%s", scene.Name, d.screen())
 			check.True(t, i != 0 || strings.HasSuffix(d.line("a  hot-key"), "▐"), "no scroll bar at the beginning:\n%s", d.screen())
 			d.press("down")
 		}
