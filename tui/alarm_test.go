@@ -81,9 +81,9 @@ func TestNoticesAreApart(t *testing.T) {
 		first.Waiters = []keyspace.Waiter{{ID: bob, Since: after(40 * time.Second)}}
 		second.Waiters = []keyspace.Waiter{{ID: ann, Since: after(40 * time.Second)}}
 		show(4, first, second)
-		if text := to.texts[3]; !strings.Contains(text, "eadlock") || strings.Contains(text, ann) || strings.Contains(text, bob) || strings.Contains(text, "two") {
-			t.Errorf("privacy shows %q", text)
-		}
+		check.Contains(t, to.texts[3], "eadlock")
+		check.False(t, slices.ContainsFunc([]string{ann, bob, "two"}, func(name string) bool { return strings.Contains(to.texts[3], name) }),
+			"privacy shows %q", to.texts[3])
 	})
 }
 

@@ -122,7 +122,7 @@ func TestMetricsFromBeforeAChangeDoNotResetTheScenario(t *testing.T) {
 	f.request(wanted, false)()
 	f.applied()
 	f.measured(old)
-	check.True(t, f.scenario.Clients == 30, "%d clients are wanted, after 30 were asked for", f.scenario.Clients)
+	check.Equal(t, f.scenario.Clients, 30, "clients that are wanted, after 30 were asked for")
 	f.measured(f.measure()().(metricsMsg))
 	check.True(t, f.scenario.Clients == 30, "%d clients after a new measurement", f.scenario.Clients)
 }

@@ -29,9 +29,8 @@ func TestASessionContinuesWithTheSettingsOfTheLast(t *testing.T) {
 		d.press("1", "i", "6", "enter").want("newest first") // the page of a lock is not remembered
 		d.app.remember()
 	})
-	if want := (Remembered{"events", "fence", true, true, "light"}); m.Remembered != want || m.saved != 1 {
-		t.Fatalf("remembered %+v, %d times", m.Remembered, m.saved)
-	}
+	want := Remembered{"events", "fence", true, true, "light"}
+	check.Require(t, m.Remembered == want && m.saved == 1, "remembered %+v, %d times", m.Remembered, m.saved)
 	drive(t, w, func(d *driver) {
 		at, p := d.app.place(), d.app.locks()
 		check.True(t, at == onEvents && p.columns()[p.sort].name == "fence" && p.reversed && p.wide, "it begins at %s with %+v", at, p)

@@ -26,9 +26,8 @@ func TestTheEventLogCountsDiscardedEvents(t *testing.T) {
 		for _, at := range j.latest(id, len(j.events), len(j.events)) {
 			check.Require(t, j.events[at].Lock.Key == id.Key, "%s is about %s", id.Key, j.events[at].Lock.Key)
 		}
-		if places := j.latest(id, len(j.events)-10, 1); len(places) != 1 || places[0] >= len(j.events)-10 {
-			t.Errorf("before the last ten it is at %v", places)
-		}
+		places = j.latest(id, len(j.events)-10, 1)
+		check.True(t, len(places) == 1 && places[0] < len(j.events)-10, "before the last ten it is at %v", places)
 	}
 }
 

@@ -227,7 +227,8 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 		v.locks[1].Expires = after(2 * time.Hour)
 		d.wait(30 * time.Second)
 		line := d.line(" quiet ")
-		check.True(t, strings.Contains(line, "≥29 s") || strings.Contains(line, "≥30 s"), "another holder has held it for half a minute: %q", line)
+		check.True(t, strings.Contains(line, "≥29 s") || strings.Contains(line, "≥30 s"),
+			"another holder has held it for half a minute: %q", line)
 	})
 }
 

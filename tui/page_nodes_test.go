@@ -64,9 +64,9 @@ func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
-		if len(g.injected) != 2 || g.injected[0].Kind != loadgen.NodeDown || g.injected[0].Node != 3 || g.injected[1].Kind != loadgen.RestartEmpty {
-			t.Errorf("struck: %+v", g.injected)
-		}
+		check.Require(t, len(g.injected) == 2, "struck: %+v", g.injected)
+		down, empty := g.injected[0], g.injected[1]
+		check.True(t, down.Kind == loadgen.NodeDown && down.Node == 3 && empty.Kind == loadgen.RestartEmpty, "struck: %+v", g.injected)
 	})
 }
 

@@ -63,7 +63,8 @@ func (n *nodes) Up(_ context.Context, node int, _ bool) error {
 func sceneConfig(t *testing.T, s loadgen.Scenario) Config {
 	t.Helper()
 	five := fiveNodes(t, 5)
-	load := check.Must(loadgen.NewGroup(loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}, loadgen.Scenario{Clients: 1}))(t)
+	servers := loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}
+	load := check.Must(loadgen.NewGroup(servers, loadgen.Scenario{Clients: 1}))(t)
 	t.Cleanup(func() { _ = load.Close() })
 	var stations []inspect.NamedSource
 	for i, rdb := range five.clients {
