@@ -67,9 +67,8 @@ func writeConfig() (Config, *fakeExecutor) {
 
 func (b *fakeExecutor) want(t *testing.T, acts ...string) {
 	t.Helper()
-	if got := strings.Join(b.done, ", "); got != strings.Join(acts, ", ") {
-		t.Errorf("done is %q, want %q", got, acts)
-	}
+	got := strings.Join(b.done, ", ")
+	check.True(t, got == strings.Join(acts, ", "), "done is %q, want %q", got, acts)
 }
 
 // holderExecutor records the holders whose holds are released.
@@ -100,9 +99,7 @@ func TestOneHoldOfASemaphoreCanBeReleased(t *testing.T) {
 				d.want("its holder (web-2) will still believe", "It would end by itself in 19.").wantNot("web-1)")
 			}
 			d.press("y").wait(tickInterval)
-			if got := strings.Join(executor.released, " "); got != want {
-				t.Errorf("%s released the holds of %q, want %q", keys, got, want)
-			}
+			check.Equal(t, strings.Join(executor.released, " "), want, "%s released the holds of", keys)
 		})
 	}
 	w, _ := writeConfig()
@@ -116,9 +113,7 @@ func TestOnlyYConfirmsAnAction(t *testing.T) {
 			d.press("j", "x", "r").want("release lock:orders:4711?", "11 waiters can acquire it", "its holder (pay-7:52) will still believe", "end by itself in 13.2 s")
 			d.press(answer).want("nothing was changed").wantNot("release lock:orders:4711?")
 			b.want(t)
-			if d.quit {
-				t.Errorf("%s quit the program", answer)
-			}
+			check.False(t, d.quit, "%s quit the program", answer)
 		})
 	}
 	w, b := writeConfig()
@@ -221,9 +216,7 @@ func TestTheHeaderOfAProductionServerNamesIt(t *testing.T) {
 		for width := 66; width <= 200; width += 2 {
 			d.size(width, 30)
 			head, _, _ := strings.Cut(d.screen(), "\n")
-			if !strings.Contains(head, "redis.p") || !strings.Contains(head, "PRODUCTION") {
-				t.Errorf("%d columns: %s", width, head)
-			}
+			check.True(t, strings.Contains(head, "redis.p") && strings.Contains(head, "PRODUCTION"), "%d columns: %s", width, head)
 		}
 	})
 }
@@ -245,9 +238,7 @@ func TestASnapshotIsRequestedRightAfterAnAction(t *testing.T) {
 		d.wait(time.Second)
 		before := v.looks
 		d.press("x", "r", "y").wait(2 * tickInterval)
-		if v.looks != before+1 {
-			t.Errorf("%d looks after the act", v.looks-before)
-		}
+		check.True(t, v.looks == before+1, "%d looks after the act", v.looks-before)
 	})
 }
 
@@ -269,9 +260,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		l := *d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l *keyspace.Lock) bool { return l.Format == "redisson" })]
 		command, why := d.app.safeCommand(keyspace.ForceRelease, l, defaultTTL)
-		if why != "" {
-			t.Fatal(why)
-		}
+		check.Require(t, why == "", "%v", why)
 		for _, size := range [][2]int{{80, 24}, {140, 60}} {
 			d.size(size[0], size[1]).press("/").enter("orders").press("enter", "x", "r").want("release lock:orders:4711?", "leave it")
 			read := map[string]bool{}
@@ -282,12 +271,9 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 				d.press("down")
 			}
 			for _, part := range widget.Chunk(command, size[0]-margin-1) {
-				if !read[strings.TrimSpace(part)] {
-					t.Errorf("%v: cannot be read: %q\n%s", size, part, d.screen())
-				}
+				check.True(t, read[strings.TrimSpace(part)], "%v: cannot be read: %q\n%s", size, part, d.screen())
 			}
-			d.want("it is logged").press("up", "down", "esc").want("nothing was changed")
-			d.press("esc")
+			d.want("it is logged").press("up", "down", "esc").want("nothing was changed").press("esc")
 			b.want(t)
 		}
 	})
@@ -321,9 +307,8 @@ func TestAMenuHandlesTheMouse(t *testing.T) {
 				}
 			}
 			d.settle()
-			if _, asked := d.app.dialog.(*confirmDialog); !asked {
-				t.Errorf("%v: a click on a choice opened %T\n%s", size, d.app.dialog, d.screen())
-			}
+			_, asked := d.app.dialog.(*confirmDialog)
+			check.True(t, asked, "%v: a click on a choice opened %T\n%s", size, d.app.dialog, d.screen())
 			d.press("esc")
 		}
 	})

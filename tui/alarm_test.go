@@ -8,6 +8,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
 )
@@ -40,9 +41,7 @@ func TestANewCriticalFindingIsANoticeOutOfFocus(t *testing.T) {
 		add(d, "seen")
 		d.deliver(tea.BlurMsg{})
 		d.wait(alarmPause)
-		if len(to.texts) != 0 {
-			t.Fatalf("notices of what was there, or in focus: %q", to.texts)
-		}
+		check.Require(t, len(to.texts) == 0, "notices of what was there, or in focus: %q", to.texts)
 		add(d, "a\x1b]0;x\a", "b")
 		if len(to.texts) != 1 || !strings.HasPrefix(to.texts[0], `a\x1b]0;x\a: Held without a deadline`) && !strings.HasPrefix(to.texts[0], `a\x1b]0;x\x07: Held without a deadline`) || !strings.HasSuffix(to.texts[0], "(and 1 more)") {
 			t.Fatalf("notices: %q", to.texts)
@@ -59,9 +58,8 @@ func TestNoticesAreApart(t *testing.T) {
 		show := func(notices int, locks ...keyspace.Lock) {
 			t.Helper()
 			server.locks = locks
-			if d.wait(2 * time.Second); len(to.texts) != notices {
-				t.Errorf("%d notices, want %d: %q", len(to.texts), notices, to.texts)
-			}
+			d.wait(2 * time.Second)
+			check.True(t, len(to.texts) == notices, "%d notices, want %d: %q", len(to.texts), notices, to.texts)
 		}
 		show(0)
 		show(1, endless("a", "b")...)
@@ -69,28 +67,23 @@ func TestNoticesAreApart(t *testing.T) {
 		show(1, endless("a", "b", "c")...)
 		d.wait(alarmPause)
 		show(2, endless("a", "b", "c")...)
-		if !strings.HasSuffix(to.texts[1], "(and 1 more)") {
-			t.Errorf("the second notice is %q", to.texts[1])
-		}
+		check.True(t, strings.HasSuffix(to.texts[1], "(and 1 more)"), "the second notice is %q", to.texts[1])
 		d.wait(alarmPause)
 		waited := mutex("w", "worker", time.Hour)
 		waited.Waiters = []keyspace.Waiter{{ID: "waiter", Since: before(5 * time.Second)}}
 		show(2, waited)
-		d.want("▲ w")
-		d.press("p")
+		d.want("▲ w").press("p")
 		show(3, endless("secret")...)
-		if strings.Contains(to.texts[2], "secret") {
-			t.Errorf("privacy shows %q", to.texts[2])
-		}
+		check.False(t, strings.Contains(to.texts[2], "secret"), "privacy shows %q", to.texts[2])
 		d.wait(alarmPause)
 		const ann, bob = "0f6a2b1c-1111-4222-8333-0123456789ab:7", "8743c9c0-1111-4222-8333-0123456789ab:9"
 		first, second := mutex("one", ann, time.Hour), mutex("two", bob, time.Hour) // a finding whose text has names
 		first.Waiters = []keyspace.Waiter{{ID: bob, Since: after(40 * time.Second)}}
 		second.Waiters = []keyspace.Waiter{{ID: ann, Since: after(40 * time.Second)}}
 		show(4, first, second)
-		if text := to.texts[3]; !strings.Contains(text, "eadlock") || strings.Contains(text, ann) || strings.Contains(text, bob) || strings.Contains(text, "two") {
-			t.Errorf("privacy shows %q", text)
-		}
+		check.Contains(t, to.texts[3], "eadlock")
+		check.False(t, slices.ContainsFunc([]string{ann, bob, "two"}, func(name string) bool { return strings.Contains(to.texts[3], name) }),
+			"privacy shows %q", to.texts[3])
 	})
 }
 
@@ -102,9 +95,7 @@ func TestAPlaybackSendsNoNotices(t *testing.T) {
 			if second > 5 {
 				snap.Locks = []*keyspace.Lock{&endless("a")[0]}
 			}
-			if err := w.Add(snap); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, w.Add(snap))
 		}
 	})
 	to, play := &fakeNotifier{}, &fakePlayer{reader: r, playing: PlaybackState{At: after(0), Speed: 1}}
@@ -113,7 +104,5 @@ func TestAPlaybackSendsNoNotices(t *testing.T) {
 		play.playing.At = after(10 * time.Second)
 		d.wait(time.Second).want("1 finding")
 	})
-	if len(to.texts) != 0 {
-		t.Errorf("notices: %q", to.texts)
-	}
+	check.True(t, len(to.texts) == 0, "notices: %q", to.texts)
 }

@@ -38,9 +38,8 @@ func TestLocksAreShownByClass(t *testing.T) {
 		d.size(140, 40).wait(10*time.Second).press("o", "o").want("sorted classes by blocked", "BLOCKED", "WORST HOLDER")
 		d.wantOrder("orders:*", "job:*")
 		row := strings.Join(strings.Fields(d.line("orders:*")), " ")
-		if want := "▌ orders:* 2 100% 3 3.00 s/s 67% pay-1 ≥10 s ≥10 s stored"; !strings.HasPrefix(row, want) {
-			t.Errorf("the row of the class is %q, want %q", row, want)
-		}
+		const want = "▌ orders:* 2 100% 3 3.00 s/s 67% pay-1 ≥10 s ≥10 s stored"
+		check.True(t, strings.HasPrefix(row, want), "the row of the class is %q, want %q", row, want)
 		d.press("j").want("── job:1 ──").press("k").want("── orders:1 ──")
 		v.locks, v.locks[2].Waiters = v.locks[:3], nil
 		d.wait(30*time.Second).want("most blocked: orders:1 by pay-1 (100%)", "63%", "0.77 s/s", "── orders:1 ──", "set-nx · mutex").wantOrder("orders:*", "job:*").press("enter").want("orders:1", "not held now", "100% due to pay-1").press("esc")
@@ -60,9 +59,8 @@ func TestClassesHaveAnOrderOfTheirOwn(t *testing.T) {
 		d.press("/").enter("orders").press("enter", ":").enter("group class").press("enter").want("orders:*").wantNot("job:*")
 		d.press("p").wantNot("pay-1")
 	})
-	if m := w.Memory.(*fakeMemory); m.Sort != "severity" {
-		t.Errorf("the order of classes is remembered as %q", m.Sort)
-	}
+	m := w.Memory.(*fakeMemory)
+	check.True(t, m.Sort == "severity", "the order of classes is remembered as %q", m.Sort)
 }
 
 // A client that only asks has waited from its first request to its last one.
@@ -83,12 +81,10 @@ func TestALaneKnowsTheWaitsOfClientsThatOnlyAsk(t *testing.T) {
 	}
 	n := c.of(keyspace.ID{Key: "a"})
 	want := []laneWait{{n: 1, asked: true, from: after(5 * time.Second), to: after(9 * time.Second)}}
-	if got := n.waitsIn(timeWindow{from: midnight, to: after(time.Minute)}); !slices.Equal(got, want) {
-		t.Errorf("the waits are %v, want %v", got, want)
-	}
-	if p := n.past(timeWindow{from: midnight, to: after(20 * time.Second)}); p.Rung != "asked" || p.PerSecond() != 0.2 {
-		t.Errorf("the past is %+v", p)
-	}
+	got := n.waitsIn(timeWindow{from: midnight, to: after(time.Minute)})
+	check.True(t, slices.Equal(got, want), "the waits are %v, want %v", got, want)
+	p := n.past(timeWindow{from: midnight, to: after(20 * time.Second)})
+	check.True(t, p.Rung == "asked" && p.PerSecond() == 0.2, "the past is %+v", p)
 }
 
 // Each client has a swimlane: thin while it waits, thick while it holds, and a cross where its
@@ -112,16 +108,14 @@ func TestEachClientOfALockHasASwimlane(t *testing.T) {
 		widget.Blocks().Strip(l, widget.Style{}, v.w, one.draw(theme, widget.Blocks(), v, n.contended(v)))
 		got = append(got, one.client+ansi.Strip(l.String()))
 	}
-	if want := []string{"aA▓✗   ", "b ┄┄A▓ ", "c    ┄┄"}; !slices.Equal(got, want) || more != 0 {
-		t.Errorf("the swimlanes are %q, want %q", got, want)
-	}
+	want := []string{"aA▓✗   ", "b ┄┄A▓ ", "c    ┄┄"}
+	check.True(t, slices.Equal(got, want) && more == 0, "the swimlanes are %q, want %q", got, want)
 	for i := range swimlanesShown {
 		n.joins(string(rune('d'+i)), at(59))
 	}
 	n.begin(timelineHold{holder: "z~1", name: "z", from: after(59_900 * time.Millisecond)})
-	if all, more := n.swimlanes(v); len(all) != swimlanesShown || more != 4 || all[0].client != "z" {
-		t.Errorf("%d swimlanes, and %d more", len(all), more)
-	}
+	all, more = n.swimlanes(v)
+	check.True(t, len(all) == swimlanesShown && more == 4 && all[0].client == "z", "%d swimlanes, and %d more", len(all), more)
 }
 
 // A waiter that is not there any more has left, and a lane that has discarded old waits knows only the
@@ -138,9 +132,9 @@ func TestALaneKnowsTheWaitsOfNamedClients(t *testing.T) {
 	}
 	end := after(2 * turns * each)
 	p := n.past(timeWindow{from: midnight, to: end})
-	if most := 2 * (2*maxHolds + 1) * each; n.waiters() != 0 || p.Period > most || p.PerSecond() < 0.49 || p.PerSecond() > 0.51 {
-		t.Errorf("%d wait, and %.2f in %v on average", n.waiters(), p.PerSecond(), p.Period)
-	}
+	most := 2 * (2*maxHolds + 1) * each
+	check.True(t, n.waiters() == 0 && p.Period <= most && p.PerSecond() >= 0.49 && p.PerSecond() <= 0.51,
+		"%d wait, and %.2f in %v on average", n.waiters(), p.PerSecond(), p.Period)
 }
 
 // The sums beside the screen are those of each lock by itself, at the time when they were planned: what
@@ -186,9 +180,8 @@ func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
 		a.timeline.apply([]loadgen.Event{{At: now.At, Kind: kind, Client: client, Key: fmt.Sprint("order:0000", random.IntN(9)), Token: "t"}}, false, false)
 		if plan != nil {
 			got := <-ended
-			if g, w := textOf(got), textOf(want); g != w {
-				t.Fatalf("step %d, filter %q: the sums are\n%s\nwant\n%s", step, want.filter, g, w)
-			}
+			g, w := textOf(got), textOf(want)
+			check.Require(t, g == w, "step %d, filter %q: the sums are\n%s\nwant\n%s", step, want.filter, g, w)
 		}
 		if was = now; len(a.live.locks) == 0 {
 			plan = nil
@@ -204,9 +197,7 @@ func TestTheSumsBesideTheScreenAreThoseOfAllLocks(t *testing.T) {
 		waited += len(want.figures.Rung)
 		gone += len(recent)
 	}
-	if waited == 0 || gone == 0 {
-		t.Errorf("clients waited %d times, %d locks were gone", waited, gone)
-	}
+	check.True(t, waited != 0 && gone != 0, "clients waited %d times, %d locks were gone", waited, gone)
 }
 
 // Sums that arrive after a change of the filter, of the groups or of the time are not shown: others begin.

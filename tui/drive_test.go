@@ -17,6 +17,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/internal/humanize"
 	redisserver "locktop/internal/server"
@@ -60,8 +61,7 @@ func driveNew(t *testing.T, open func(t *testing.T) Config, play func(d *driver)
 		}()
 		d := &driver{t: t, app: newApp(ctx, w), msgs: make(chan tea.Msg, 100), pressed: map[pageSet]map[string]bool{}}
 		d.run(d.app.Init())
-		d.size(100, 30)
-		d.wait(tickInterval)
+		d.size(100, 30).wait(tickInterval)
 		play(d)
 	})
 }
@@ -124,9 +124,8 @@ func (d *driver) checkShape() {
 	if frame == d.checked {
 		return // most messages change nothing
 	}
-	if fault := faultOf(frame, d.app.screen.w, d.app.screen.h); fault != "" {
-		d.t.Fatalf("%dx%d: %s", d.app.screen.w, d.app.screen.h, fault)
-	}
+	fault := faultOf(frame, d.app.screen.w, d.app.screen.h)
+	check.Require(d.t, fault == "", "%dx%d: %s", d.app.screen.w, d.app.screen.h, fault)
 	d.checked = frame
 }
 
@@ -261,10 +260,9 @@ func (d *driver) line(text string) string {
 // wantLine expects texts in the first line of the screen that contains one.
 func (d *driver) wantLine(of string, texts ...string) *driver {
 	d.t.Helper()
+	line, screen := d.line(of), d.screen()
 	for _, text := range texts {
-		if line := d.line(of); !strings.Contains(line, text) {
-			d.t.Fatalf("no %q in %q:\n%s", text, line, d.screen())
-		}
+		check.Require(d.t, strings.Contains(line, text), "no %q in %q:\n%s", text, line, screen)
 	}
 	return d
 }
@@ -272,30 +270,27 @@ func (d *driver) wantLine(of string, texts ...string) *driver {
 // wantNotInLine expects that texts are not in that line.
 func (d *driver) wantNotInLine(of string, texts ...string) *driver {
 	d.t.Helper()
+	line, screen := d.line(of), d.screen()
 	for _, text := range texts {
-		if line := d.line(of); strings.Contains(line, text) {
-			d.t.Fatalf("there is %q in %q:\n%s", text, line, d.screen())
-		}
+		check.Require(d.t, !strings.Contains(line, text), "there is %q in %q:\n%s", text, line, screen)
 	}
 	return d
 }
 
 func (d *driver) want(texts ...string) *driver {
 	d.t.Helper()
+	screen := d.screen()
 	for _, text := range texts {
-		if !strings.Contains(d.screen(), text) {
-			d.t.Fatalf("no %q on the screen:\n%s", text, d.screen())
-		}
+		check.Require(d.t, strings.Contains(screen, text), "no %q on the screen:\n%s", text, screen)
 	}
 	return d
 }
 
 func (d *driver) wantNot(texts ...string) *driver {
 	d.t.Helper()
+	screen := d.screen()
 	for _, text := range texts {
-		if strings.Contains(d.screen(), text) {
-			d.t.Fatalf("there is %q on the screen:\n%s", text, d.screen())
-		}
+		check.Require(d.t, !strings.Contains(screen, text), "there is %q on the screen:\n%s", text, screen)
 	}
 	return d
 }
@@ -303,12 +298,10 @@ func (d *driver) wantNot(texts ...string) *driver {
 // wantOrder expects texts in order from top to bottom.
 func (d *driver) wantOrder(texts ...string) *driver {
 	d.t.Helper()
-	at := 0
+	screen, at := d.screen(), 0
 	for _, text := range texts {
-		i := strings.Index(d.screen()[at:], text)
-		if i < 0 {
-			d.t.Fatalf("no %q below the ones before, of %q:\n%s", text, texts, d.screen())
-		}
+		i := strings.Index(screen[at:], text)
+		check.Require(d.t, i >= 0, "no %q below the ones before, of %q:\n%s", text, texts, screen)
 		at += i
 	}
 	return d

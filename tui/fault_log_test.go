@@ -101,9 +101,7 @@ func TestTheFaultLog(t *testing.T) {
 				g.addEvents(e)
 			}
 			d.wait(tickInterval).want("two clients work on load:1 at the same time, 200 times, up to 50 ms", "client-1 freezes while holding load:1")
-			if n := len(d.app.run.faultLog.lines); n != 2 {
-				d.t.Errorf("there are %d lines, want 2", n)
-			}
+			check.Equal(d.t, len(d.app.run.faultLog.lines), 2, "lines of the fault log")
 			g.addEvents(acquired(3, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 3, ""), on(loadgen.WorkOverlapped, 4, "load:1", 0))
 			d.wait(tickInterval).wantOrder("two clients work on load:1 at the same time, for", "client-3 freezes while holding load:1", "200 times")
 		},

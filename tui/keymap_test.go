@@ -9,6 +9,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -24,9 +25,7 @@ func (r *fakeRunner) Command(_ context.Context, args []string) tea.ExecCommand {
 func TestAChangedKeyIsNamedAndWorksEverywhere(t *testing.T) {
 	w := testConfig()
 	w.Keys = map[string]string{"release": "ctrl+x X", "help": "f2", "live": "alt+l", "copy": "c", "page-down": "space", "pause": "P", "open": "O"}
-	if err := CheckKeys(w.Keys, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, CheckKeys(w.Keys, nil))
 	drive(t, w, func(d *driver) {
 		d.size(200, 95).want("F2 help", "c copy").wantNot("? help", "y copy")
 		d.press("x").want("x does nothing; F2 shows the keys")
@@ -63,9 +62,7 @@ func TestAKeyOfTheConfigurationThatCannotWorkIsAnError(t *testing.T) {
 	} {
 		err := CheckKeys(c.keys, c.commands)
 		if c.said == "" {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			check.True(t, err == nil, "%s: %v", name, err)
 			continue
 		}
 		if e, ok := errors.AsType[*KeyError](err); !ok || e.Action != c.action || !strings.Contains(e.Error(), c.said) || e.Action == "" && e.Command != len(c.commands)-1 {
@@ -87,24 +84,16 @@ func TestACommandRunsWithTheValuesOfTheSelectedLock(t *testing.T) {
 		{"alt+k", "key", []string{"p", "{key}"}},
 		{"ctrl+k", "flag", []string{"p", "--name={key}"}},
 	}}
-	if err := CheckKeys(nil, w.Commands); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, CheckKeys(nil, w.Commands))
 	drive(t, w, func(d *driver) {
 		d.size(140, 30).want("K all", "^K flag").press(":").enter("lock a; rm -rf $HOME").press("enter", "K")
 		want := []string{"p", "-n", "a; rm -rf $HOME", "x=web-1.prod:4711", "tok", "web-1.prod", "4711", "10.0.0.9:5000", "f", "10.0.0.1:6379", "2"}
-		if len(runner.ran) != 1 || !slices.Equal(runner.ran[0], want) {
-			t.Errorf("ran %q, want %q", runner.ran, want)
-		}
+		check.True(t, len(runner.ran) == 1 && slices.Equal(runner.ran[0], want), "ran %q, want %q", runner.ran, want)
 		d.press(":").enter("lock plain").press("enter", "K").want("all: this lock has no {host}")
 		d.press(":").enter("lock --all").press("enter", "alt+k").want("key: the value of {key} begins with - and would be a flag")
-		if len(runner.ran) != 1 {
-			t.Errorf("it ran %q", runner.ran[1:])
-		}
+		check.True(t, len(runner.ran) == 1, "it ran %q", runner.ran[1:])
 		d.press("ctrl+k")
-		if len(runner.ran) != 2 || runner.ran[1][1] != "--name=--all" {
-			t.Errorf("ran %q", runner.ran)
-		}
+		check.True(t, len(runner.ran) == 2 && runner.ran[1][1] == "--name=--all", "ran %q", runner.ran)
 		d.deliver(programMsg{"flag", errors.New("exit status 1")})
 		d.want("flag: exit status 1").press("2", "K").want("it works on: locks, one lock, findings")
 	})

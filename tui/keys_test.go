@@ -10,6 +10,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 	"locktop/keyspace"
 	"locktop/loadgen"
@@ -55,16 +56,13 @@ func keyTests() []keyTest {
 			d.press("j", "enter").want("is it stuck?", "lock:orders:4711").press("esc").want("OWNER")
 		}},
 		{onLocks, "t", func(d *driver) {
-			d.press("t").want("1 tagged", "✓")
-			d.wantLine("▌", "lock:orders")
+			d.press("t").want("1 tagged", "✓").wantLine("▌", "lock:orders")
 			d.press("k", "t").wantNot("tagged").press("g", "t", "esc").wantNot("tagged")
 		}},
 		{onLocks, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly").press("k").want("copied the key")
 			d.press("y", "t").want("copied the token")
-			if got := d.app.config.Clipboard.(*fakeClipboard).copied; got != "cron-2" {
-				d.t.Errorf("copied %q", got)
-			}
+			check.Equal(d.t, d.app.config.Clipboard.(*fakeClipboard).copied, "cron-2", "copied")
 		}},
 		{onLocks, "+", func(d *driver) { d.press("-", "+").want("a look every 250 ms").press("+").want("already at the limit") }},
 		{onLocks, "=", func(d *driver) { d.press("=").want("already at the limit") }},
@@ -121,9 +119,8 @@ func keyTests() []keyTest {
 		{onLoad, "b", func(d *driver) { d.press("b").want("no scenes here") }},
 		{onLoad, "w", func(d *driver) {
 			d.press("w").want("saved as /tmp/scenario.yaml")
-			if s, err := loadgen.Parse(d.app.config.Frames.(*fakeClipboard).data); err != nil || s.Name != "hot-key" || s.Clients != 20 {
-				d.t.Errorf("what was written is %+v, %v", s, err)
-			}
+			s, err := loadgen.Parse(d.app.config.Frames.(*fakeClipboard).data)
+			check.True(d.t, err == nil && s.Name == "hot-key" && s.Clients == 20, "what was written is %+v, %v", s, err)
 		}},
 		{onLoad, "right", func(d *driver) { d.press("right").wait(tickInterval).want("← reentrant →") }},
 		{onLoad, "left", func(d *driver) { d.press("j", "left").wait(tickInterval).want("← 10 →") }},
@@ -164,27 +161,21 @@ func listKeyTests() []keyTest {
 				from := row(d)
 				d.press("j", key)
 				want := map[bool]int{true: min(from+2, from+n-1), false: from}[key == "j" || key == "down"]
-				if got := row(d); got != want {
-					d.t.Errorf("line %d is selected, want %d", got, want)
-				}
+				check.Equal(d.t, row(d), want, "the selected line")
 			}})
 		}
 		for _, key := range []string{"G", "end", "pgdown", "ctrl+f", "ctrl+d"} {
 			all = append(all, keyTest{at, key, func(d *driver) {
 				from := row(d)
 				d.press(key)
-				if n > 1 && row(d) <= from {
-					d.t.Errorf("%s did not move", key)
-				}
+				check.True(d.t, n <= 1 || row(d) > from, "%s did not move", key)
 			}})
 		}
 		for _, key := range []string{"g", "home", "pgup", "ctrl+b", "ctrl+u"} {
 			all = append(all, keyTest{at, key, func(d *driver) {
 				from := row(d)
 				d.press("G", "g", map[bool]string{true: "ctrl+d", false: "pgdown"}[key == "ctrl+u"], key)
-				if row(d) != from {
-					d.t.Errorf("%s did not come back", key)
-				}
+				check.True(d.t, row(d) == from, "%s did not come back", key)
 			}})
 		}
 	}
@@ -199,16 +190,13 @@ func scrolls(d *driver, key string) {
 	if back {
 		d.press("j")
 	}
-	if d.press(key); (d.screen() == before) != back {
-		d.t.Errorf("%s did not scroll", key)
-	}
+	d.press(key)
+	check.True(d.t, (d.screen() == before) == back, "%s did not scroll", key)
 }
 
 func wantQuit(d *driver) {
 	d.t.Helper()
-	if !d.quit {
-		d.t.Fatal("the program goes on")
-	}
+	check.Require(d.t, d.quit, "the program goes on")
 }
 
 func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
@@ -222,18 +210,14 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 			drive(t, testConfig(), func(d *driver) {
 				s.setUp(d)
 				s.play(d)
-				if !d.pressed[s.at][s.key] {
-					t.Errorf("the test of %q does not press it", s.key)
-				}
+				check.True(t, d.pressed[s.at][s.key], "the test of %q does not press it", s.key)
 			})
 		})
 	}
 	for _, b := range newKeymap(nil, nil) {
 		for at := range told {
 			for k := range b.named() {
-				if b.place&at != 0 && !told[at][k] {
-					t.Errorf("no test of %q at %s", k, at)
-				}
+				check.True(t, b.place&at == 0 || told[at][k], "no test of %q at %s", k, at)
 			}
 		}
 	}
@@ -248,9 +232,7 @@ func TestKeysAndDialogs(t *testing.T) {
 		"a paste is not a command": func(d *driver) {
 			d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})
 			d.settle()
-			if d.quit {
-				d.t.Error("pasting a text quit the program")
-			}
+			check.False(d.t, d.quit, "pasting a text quit the program")
 			d.press("/").deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("rw:cat"), Paste: true})
 			d.settle().want("1 of 8")
 		},
@@ -260,9 +242,8 @@ func TestKeysAndDialogs(t *testing.T) {
 			d.press("?")
 			for _, b := range newKeymap(nil, nil) {
 				d.want(b.label, b.help)
-				if b.word != "" && b.place&onLocks != 0 && d.app.offers(b) && !strings.Contains(foot, b.label+" "+b.word) {
-					d.t.Errorf("%q is not in %q", b.word, foot)
-				}
+				check.True(d.t, b.word == "" || b.place&onLocks == 0 || !d.app.offers(b) || strings.Contains(foot, b.label+" "+b.word),
+					"%q is not in %q", b.word, foot)
 			}
 			for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
 				d.want(string(st))
@@ -274,9 +255,8 @@ func TestKeysAndDialogs(t *testing.T) {
 			text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
 			text = strings.Join(strings.Fields(text), " ")
 			for _, b := range newKeymap(nil, nil) {
-				if !strings.Contains(text, strings.Join(strings.Fields(b.help), " ")) {
-					d.t.Errorf("the help of %s is cut: %s", b.label, b.help)
-				}
+				check.True(d.t, strings.Contains(text, strings.Join(strings.Fields(b.help), " ")),
+					"the help of %s is cut: %s", b.label, b.help)
 			}
 		},
 		"help scrolls in a small window": func(d *driver) {
@@ -312,20 +292,14 @@ func TestAKeyReachesThePageThatTheKeyBeforeItOpens(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.press("m").want("Choose a scene")
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("a1")})
-		if at := d.settle().app.place(); at != onLocks {
-			t.Errorf("a scene and 1 lead to %v", at)
-		}
+		check.Equal(t, d.settle().app.place(), onLocks, "a scene and 1 lead to")
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(":page load")})
 		d.deliver(tea.KeyMsg{Type: tea.KeyEnter})
 		d.deliver(keyNamed("5"))
-		if at := d.settle().app.place(); at != onFindings {
-			t.Errorf(":page load and 5 lead to %v", at)
-		}
+		check.Equal(t, d.settle().app.place(), onFindings, ":page load and 5 lead to")
 		d.press("1").deliver(tea.KeyMsg{Type: tea.KeyEnter})
 		d.deliver(keyNamed("esc"))
-		if at := d.settle().app.place(); at != onLocks {
-			t.Errorf("Enter and Esc lead to %v", at)
-		}
+		check.Equal(t, d.settle().app.place(), onLocks, "Enter and Esc lead to")
 	})
 }
 
@@ -334,16 +308,14 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	alone.Load = nil
 	drive(t, alone, func(d *driver) {
 		d.press("X").want("X does nothing; ? shows the keys").press("]").want("it works on: timeline")
-		d.wait(5 * time.Second).wantNot("does nothing")
-		d.press("3").want("no load on this server", "locktop demo")
+		d.wait(5*time.Second).wantNot("does nothing").press("3").want("no load on this server", "locktop demo")
 		for _, k := range []string{"s", "+", "-"} {
 			d.press(k).want("no load here").wait(5 * time.Second)
 		}
 		d.press("1").size(60, 10).press("v").want("no room for a preview")
 	})
 	drive(t, Config{Source: &fakeServer{}}, func(d *driver) {
-		d.press("j").want("no locks to move among")
-		d.want("no locks among 1,204 keys", "locktop demo")
+		d.press("j").want("no locks to move among").want("no locks among 1,204 keys", "locktop demo")
 	})
 }
 
@@ -384,6 +356,4 @@ func keysPage() string {
 	return b.String()
 }
 
-func TestThePageOfKeysIsUpToDate(t *testing.T) {
-	golden.Check(t, "../../docs/keys.md", keysPage())
-}
+func TestThePageOfKeysIsUpToDate(t *testing.T) { golden.Check(t, "../../docs/keys.md", keysPage()) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen"
 	"locktop/loadgen/witness"
 )
@@ -99,9 +100,9 @@ func TestTheAgentsOfALoad(t *testing.T) {
 					{"host-d:4714", "5 0 49 ms -4.9 s - stopped"},
 				} {
 					_, figures, _ := strings.Cut(d.line(" "+row.name+" "), row.name)
-					if got := strings.Join(strings.Fields(figures), " "); got != strings.ReplaceAll(row.figures, " - ", " "+d.app.screen.glyphs.None+" ") {
-						d.t.Errorf("%v: %s: %q, want %q", size, row.name, got, row.figures)
-					}
+					got := strings.Join(strings.Fields(figures), " ")
+					check.True(d.t, got == strings.ReplaceAll(row.figures, " - ", " "+d.app.screen.glyphs.None+" "),
+						"%v: %s: %q, want %q", size, row.name, got, row.figures)
 				}
 				d.want("witness 0 overlaps in the order of 112,298 of 112,300 holds", "agent 2 (host-b:4712) was lost at 00:53", "0 overlaps, but the run is incomplete")
 				d.want("client-300002 freezes while holding load:{0}:2")
@@ -125,9 +126,7 @@ func TestTheAgentsOfALoad(t *testing.T) {
 			for _, f := range g.injected {
 				got = append(got, fmt.Sprintf("%s %d", f.Kind, f.Agent))
 			}
-			if text := strings.Join(got, ", "); text != "crash 0, freeze 3, flush 0" {
-				d.t.Errorf("struck: %s", text)
-			}
+			check.Equal(d.t, strings.Join(got, ", "), "crash 0, freeze 3, flush 0", "struck")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,9 +155,7 @@ func TestThePageSaysThatItWaitsForAgents(t *testing.T) {
 		for _, key := range []string{"+", "right", "f", "n", "enter"} {
 			d.press(key).want("waiting for 4 agents: 2 are there; s ends the wait")
 		}
-		if g.s != nil || d.app.dialog != nil {
-			t.Errorf("the scenario has become %v, the dialog %v", g.s, d.app.dialog)
-		}
+		check.True(t, g.s == nil && d.app.dialog == nil, "the scenario has become %v, the dialog %v", g.s, d.app.dialog)
 		d.press("s").want("the start was cancelled", "nothing has run yet").wantNot("waiting for 4 agents")
 	})
 }
@@ -176,9 +173,7 @@ func TestWhatAgentsCannotRunIsRefusedInOneLine(t *testing.T) {
 			d.press("-").wait(tickInterval)
 		}
 		d.press("-").want("3 clients are too few for 4 agents")
-		if n := g.Scenario().Clients; n != 4 {
-			t.Errorf("%d clients", n)
-		}
+		check.Equal(t, g.Scenario().Clients, 4, "clients")
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 )
@@ -19,12 +20,9 @@ func TestOverlapsAreAnAlarmInWords(t *testing.T) {
 			m.Violations.Overlap.Count, m.Violations.Overlap.Longest = 3, 12*time.Millisecond
 		})
 		d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
-		if !strings.Contains(d.app.View(), "\x1b[1;7;31m ▲ 3 OVERLAPS") {
-			t.Error("overlaps are not drawn as an alarm")
-		}
+		check.True(t, strings.Contains(d.app.View(), "\x1b[1;7;31m ▲ 3 OVERLAPS"), "overlaps are not drawn as an alarm")
 		g.change(func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 1 })
-		d.wait(2 * tickInterval).want("1 OVERLAP,")
-		d.size(50, 10).want("1 OVERLAP,")
+		d.wait(2*tickInterval).want("1 OVERLAP,").size(50, 10).want("1 OVERLAP,")
 	})
 }
 
@@ -32,24 +30,17 @@ func TestOverlapsAreAnAlarmInWords(t *testing.T) {
 // not complete, is not drawn. It would look like a collapse.
 func TestTheCurrentSecondIsNotDrawn(t *testing.T) {
 	m := loadgen.Metrics{Running: true, Seconds: []loadgen.Second{{Acquired: 100}, {Acquired: 3}}}
-	if got := rate(m); got != 100 {
-		t.Errorf("rate is %d, want that of the last full second", got)
-	}
-	if got := rate(loadgen.Metrics{Running: true}); got != 0 {
-		t.Errorf("rate is %d before the first second is over", got)
-	}
+	got := rate(m)
+	check.True(t, got == 100, "rate is %d, want that of the last full second", got)
+	check.Equal(t, rate(loadgen.Metrics{Running: true}), 0, "the rate before the first second is over")
 }
 
 func TestStepsGrowWithTheNumberOfClients(t *testing.T) {
 	for n, want := range map[int]int{0: 1, 1: 2, 9: 10, 10: 20, 100: 200, 1000: 2000, 10_000: 20_000, 100_000: 100_000} {
-		if got := step(n, 1); got != want {
-			t.Errorf("more than %d is %d, want %d", n, got, want)
-		}
+		check.Equal(t, step(n, 1), want, "more than %d is", n)
 	}
 	for n, want := range map[int]int{1: 1, 2: 1, 10: 9, 20: 10, 25: 20, 100: 90, 200: 100, 250: 200, 10_000: 9000} {
-		if got := step(n, -1); got != want {
-			t.Errorf("fewer than %d is %d, want %d", n, got, want)
-		}
+		check.Equal(t, step(n, -1), want, "fewer than %d is", n)
 	}
 }
 
@@ -73,9 +64,8 @@ func TestALoadThatCannotStartSaysWhy(t *testing.T) {
 	w.Load = failingLoad{g}
 	drive(t, w, func(d *driver) { // the reason stays, up to its end, until the next change
 		d.size(80, 24).press("3", "n").wait(20 * tickInterval)
-		if !strings.Contains(screenWords(d), refusedLock) || !g.Metrics().Running {
-			t.Errorf("the reason is cut, or the load before has ended:\n%s", d.screen())
-		}
+		check.True(t, strings.Contains(screenWords(d), refusedLock) && g.Metrics().Running,
+			"the reason is cut, or the load before has ended:\n%s", d.screen())
 		d.press("p").wantNot("client-17").press("p", "+").wantNot("WAITER")
 	})
 }
@@ -119,9 +109,7 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 		for range 20 { // the screen never accepts an older number
 			d.wait(tickInterval / 3).want("40 clients")
 		}
-		if n := g.Scenario().Clients; n != 40 {
-			t.Errorf("the load was left with %d clients", n)
-		}
+		check.Equal(t, g.Scenario().Clients, 40, "clients that the load was left with")
 		d.press("-").wait(5 * time.Second).want("30 clients")
 	})
 }
@@ -134,29 +122,19 @@ func TestMetricsFromBeforeAChangeDoNotResetTheScenario(t *testing.T) {
 	f.request(wanted, false)()
 	f.applied()
 	f.measured(old)
-	if f.scenario.Clients != 30 {
-		t.Errorf("%d clients are wanted, after 30 were asked for", f.scenario.Clients)
-	}
+	check.Equal(t, f.scenario.Clients, 30, "clients that are wanted, after 30 were asked for")
 	f.measured(f.measure()().(metricsMsg))
-	if f.scenario.Clients != 30 {
-		t.Errorf("%d clients after a new measurement", f.scenario.Clients)
-	}
+	check.True(t, f.scenario.Clients == 30, "%d clients after a new measurement", f.scenario.Clients)
 }
 
 func TestOneChangeOfTheLoadIsActiveAtATime(t *testing.T) {
 	f := loadState{load: runningLoad()}
-	if f.measure() == nil || f.measure() != nil {
-		t.Error("not one measurement at a time")
-	}
-	if f.request(loadgen.Scenario{Clients: 30}, false) == nil || f.request(loadgen.Scenario{Clients: 40}, false) != nil {
-		t.Error("not one change at a time")
-	}
-	if next := f.applied(); next == nil || f.scenario.Clients != 40 {
-		t.Error("what was wanted meanwhile does not follow")
-	}
-	if f.applied() != nil {
-		t.Error("a change follows that no request asked for")
-	}
+	check.True(t, f.measure() != nil && f.measure() == nil, "not one measurement at a time")
+	check.True(t, f.request(loadgen.Scenario{Clients: 30}, false) != nil && f.request(loadgen.Scenario{Clients: 40}, false) == nil,
+		"not one change at a time")
+	next := f.applied()
+	check.True(t, next != nil && f.scenario.Clients == 40, "what was wanted meanwhile does not follow")
+	check.True(t, f.applied() == nil, "a change follows that no request asked for")
 }
 
 // A scene that is chosen right after a change of a setting starts a load that
@@ -164,20 +142,13 @@ func TestOneChangeOfTheLoadIsActiveAtATime(t *testing.T) {
 func TestASceneStartsDuringAChange(t *testing.T) {
 	g := runningLoad()
 	f := loadState{load: g, scenes: []loadgen.Scenario{loadgen.Scenario{Name: "freeze"}.WithDefaults()}}
-	if err := g.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, g.Stop())
 	f.request(loadgen.Scenario{Clients: 30}, false)()
-	if f.startScene(0) != nil {
-		t.Fatal("two changes at a time")
-	}
+	check.Require(t, f.startScene(0) == nil, "two changes at a time")
 	f.applied()()
-	if !g.Metrics().Running || g.Scenario().Name != "freeze" {
-		t.Errorf("running is %v with %q, want the scene", g.Metrics().Running, g.Scenario().Name)
-	}
-	if f.applied() != nil || f.starting {
-		t.Error("the start is repeated")
-	}
+	check.True(t, g.Metrics().Running && g.Scenario().Name == "freeze",
+		"running is %v with %q, want the scene", g.Metrics().Running, g.Scenario().Name)
+	check.True(t, f.applied() == nil && !f.starting, "the start is repeated")
 }
 
 // toField selects a field of the form.
@@ -205,18 +176,12 @@ func TestEveryFieldOfTheFormCanBeSteppedAndTyped(t *testing.T) {
 				d.toField(k.name)
 				was := k.value(g.Scenario())
 				d.press("right")
-				if now := k.value(g.Scenario()); now == was && k.name != "wait limit" {
-					t.Errorf("→ left it at %s", now)
-				}
+				check.True(t, k.value(g.Scenario()) != was || k.name == "wait limit", "→ left it at %s", was)
 				d.press("left")
 				d.press("enter").enter(typed[k.name]).press("enter").wait(2 * tickInterval)
-				if now := k.value(g.Scenario()); now == was && k.name != "renewal" {
-					t.Errorf("typing %q left it at %s", typed[k.name], now)
-				}
+				check.True(t, k.value(g.Scenario()) != was || k.name == "renewal", "typing %q left it at %s", typed[k.name], was)
 				d.press("enter").enter("nonsense").press("enter")
-				if g.Scenario().Validate() != nil {
-					t.Errorf("nonsense was taken: %+v", g.Scenario())
-				}
+				check.True(t, g.Scenario().Validate() == nil, "nonsense was taken: %+v", g.Scenario())
 			})
 		})
 	}
@@ -257,9 +222,7 @@ func TestTheFormRefusesAValueInWords(t *testing.T) {
 		drive(t, w, func(d *driver) {
 			d.wait(tickInterval).press("3")
 			d.toField(c.field).press("enter").enter(c.typed).press("enter").want(c.want)
-			if g.s != c.of {
-				t.Errorf("%s %s changed the scenario to %+v", c.field, c.typed, g.s)
-			}
+			check.True(t, g.s == c.of, "%s %s changed the scenario to %+v", c.field, c.typed, g.s)
 		})
 	}
 }
@@ -311,26 +274,20 @@ func TestADigitLeavesEveryDialog(t *testing.T) {
 	for _, open := range [][]string{{"m"}, {"3", "f"}, {"y"}, {"x"}, {"x", "d"}, {"?"}, {"@"}, {"ctrl+s"}} {
 		drive(t, w, func(d *driver) {
 			d.press(open...)
-			if d.app.dialog == nil {
-				t.Fatalf("%v opens no dialog:\n%s", open, d.screen())
-			}
+			check.Require(t, d.app.dialog != nil, "%v opens no dialog:\n%s", open, d.screen())
 			for digit, at := range map[string]pageSet{"2": onTimeline, "4": onNodes, "1": onLocks} {
 				d.press("1").press(open...).press(digit)
-				if d.app.dialog != nil || d.app.place() != at {
-					t.Errorf("%v and %s lead to %v with a dialog: %v", open, digit, d.app.place(), d.app.dialog != nil)
-				}
+				check.True(t, d.app.dialog == nil && d.app.place() == at,
+					"%v and %s lead to %v with a dialog: %v", open, digit, d.app.place(), d.app.dialog != nil)
 			}
 		})
 	}
-	if len(executor.done) > 0 || len(g.injected) > 0 {
-		t.Errorf("a digit changed locks %v, or injected %v", executor.done, g.injected)
-	}
+	check.True(t, len(executor.done) == 0 && len(g.injected) == 0, "a digit changed locks %v, or injected %v", executor.done, g.injected)
 	drive(t, w, func(d *driver) {
 		d.press("/").enter("2").want("/2").press("esc", "m")
 		for _, key := range []string{"n", "b", "f", "1"} {
-			if d.press(key).wait(tickInterval); g.Scenario().Name != "hot-key" {
-				t.Errorf("%s in the menu started %s", key, g.Scenario().Name)
-			}
+			d.press(key).wait(tickInterval)
+			check.True(t, g.Scenario().Name == "hot-key", "%s in the menu started %s", key, g.Scenario().Name)
 		}
 	})
 }
@@ -355,9 +312,8 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 		d.wait(4*time.Second).press("2").press("+", "+") // 10 s
 		line := d.line("load:1 ")
 		d.wantOrder("load:1")
-		if n := strings.Count(line, "!"); n < 6 || n > 9 {
-			t.Errorf("%d cells of an overlap of one second in ten:\n%s", n, line)
-		}
+		n := strings.Count(line, "!")
+		check.True(t, n >= 6 && n <= 9, "%d cells of an overlap of one second in ten:\n%s", n, line)
 		d.press("]").want("two clients held it at the same time for 1.0 s")
 		for d.app.pages[1].(*timelinePage).chosen.Key != "load:1" {
 			d.press("j")
@@ -401,15 +357,10 @@ func TestOverlapsAreVisibleAtAnyZoomAndOneByOne(t *testing.T) {
 		d.wantLine("load:1 ", "!").press("+", "+", "+")
 		for _, want := range []int{2, 1, 0} {
 			d.press("[").want("two clients held it at the same time for 100 ms")
-			if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Duration(want)*time.Second {
-				t.Errorf("[ led to the overlap at %s, want %d s", got, want)
-			}
+			check.Equal(t, p.jumped.Sub(midnight).Truncate(time.Second), time.Duration(want)*time.Second, "[ led to the overlap at")
 		}
-		d.press("[").want("no violation before this time")
-		d.press("]")
-		if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Second {
-			t.Errorf("] led to the overlap at %s, want 1 s", got)
-		}
+		d.press("[").want("no violation before this time").press("]")
+		check.Equal(t, p.jumped.Sub(midnight).Truncate(time.Second), time.Second, "] led to the overlap at")
 	})
 }
 
@@ -424,15 +375,12 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 		g.events, g.m.Began = nil, time.Now()
 		g.mu.Unlock()
 		d.wait(tickInterval)
-		if x := d.app.run.faults[0]; x.to.IsZero() {
-			t.Errorf("the crash of the run before goes on: %+v", x)
-		}
+		x := d.app.run.faults[0]
+		check.False(t, x.to.IsZero(), "the crash of the run before goes on: %+v", x)
 		d.size(40, 6).wait(historyKept + time.Minute) // few cells to draw
 		g.change(func(m *loadgen.Metrics) { m.Running, m.Elapsed = false, time.Since(m.Began) })
 		d.wait(tickInterval)
-		if n := len(d.app.run.faults); n != 0 {
-			t.Errorf("%d faults are kept that no timeline reaches", n)
-		}
+		check.Equal(t, len(d.app.run.faults), 0, "faults that are kept and no timeline reaches")
 	})
 }
 
@@ -444,9 +392,7 @@ func TestMovingInAMenuStartsNothing(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(120, 40).press("m").want("▌  a  hot-key").press("j").want("▌  c  herd").press("k").want("▌  a  hot-key").press("esc")
 		d.press("3", "f").want("▌  c  crash").press("j").want("▌  z  freeze").press("k").want("▌  c  crash")
-		if g.s != nil || len(g.injected) > 0 {
-			t.Errorf("it began %v, and %v struck", g.s, g.injected)
-		}
+		check.True(t, g.s == nil && len(g.injected) == 0, "it began %v, and %v struck", g.s, g.injected)
 	})
 }
 
@@ -480,17 +426,12 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 		chart := d.line("acquired per second")
 		left := strings.Index(d.screen(), chart)
 		bars := strings.Split(d.screen()[left:], "\n")[2]
-		if n := strings.Count(bars, "█"); n != 40 {
-			t.Errorf("ten seconds have %d columns, want 40: %s", n, bars)
-		}
+		n := strings.Count(bars, "█")
+		check.True(t, n == 40, "ten seconds have %d columns, want 40: %s", n, bars)
 		foot := d.line("s ago")
-		if !strings.Contains(foot, "10 s ago") || strings.Contains(foot, "0 10") {
-			t.Errorf("the axis reads %q", foot)
-		}
+		check.True(t, strings.Contains(foot, "10 s ago") && !strings.Contains(foot, "0 10"), "the axis reads %q", foot)
 		at := len([]rune(foot[:strings.Index(foot, "▲")]))
-		if at < 96 || at > 100 {
-			t.Errorf("the fault is marked in column %d, want the middle of 78 … 118: %s", at, foot)
-		}
+		check.True(t, at >= 96 && at <= 100, "the fault is marked in column %d, want the middle of 78 … 118: %s", at, foot)
 	})
 }
 
@@ -502,9 +443,7 @@ func TestALoadErrorIsShownCompletely(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 35}} {
 			d.size(size[0], size[1]).press("3")
-			if !strings.Contains(screenWords(d), g.m.LastErr) {
-				t.Errorf("at %v the error is cut:\n%s", size, d.screen())
-			}
+			check.True(t, strings.Contains(screenWords(d), g.m.LastErr), "at %v the error is cut:\n%s", size, d.screen())
 		}
 	})
 }

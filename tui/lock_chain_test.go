@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -51,9 +52,7 @@ func TestTheLockPageSaysWhetherTheLockIsStuck(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		lists := func(want int) {
 			t.Helper()
-			if f.lists != want {
-				t.Fatalf("the clients were listed %d times, want %d", f.lists, want)
-			}
+			check.Require(t, f.lists == want, "the clients were listed %d times, want %d", f.lists, want)
 		}
 		d.wait(time.Second)
 		lists(0)
@@ -83,9 +82,7 @@ func TestTheLockPageSaysThatItMayNotListClients(t *testing.T) {
 	w.Source, w.Finder = chained(), f
 	drive(t, w, func(d *driver) {
 		d.press("enter").wait(50*time.Second).want("connection not shown: this user may not run CLIENT LIST", "blocks ").wantNot("x r release")
-		if f.lists != 1 {
-			t.Errorf("it asked %d times in 50 s", f.lists)
-		}
+		check.True(t, f.lists == 1, "it asked %d times in 50 s", f.lists)
 	})
 }
 
@@ -103,9 +100,7 @@ func TestAWatchFindsTheClientOfTheHolder(t *testing.T) {
 		d.settle().want("probably 10.1.1.1:99", "just when the lock changed, 3 of 3")
 		d.press("W").wait(31 * time.Second).want("not found in 30 s: 1 change, 3 clients are left")
 		d.press("W", "esc").wait(time.Second)
-		if f.ended != 3 {
-			t.Errorf("%d of 3 watches have ended", f.ended)
-		}
+		check.True(t, f.ended == 3, "%d of 3 watches have ended", f.ended)
 		d.press("enter").wait(tickInterval).wantNot("not found in").press("<").want("blocks").wantNot("W find").press("W").want("this is the past")
 	})
 }

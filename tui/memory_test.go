@@ -3,6 +3,8 @@ package tui
 import (
 	"errors"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // fakeMemory is a Memory without a file.
@@ -27,32 +29,23 @@ func TestASessionContinuesWithTheSettingsOfTheLast(t *testing.T) {
 		d.press("1", "i", "6", "enter").want("newest first") // the page of a lock is not remembered
 		d.app.remember()
 	})
-	if want := (Remembered{"events", "fence", true, true, "light"}); m.Remembered != want || m.saved != 1 {
-		t.Fatalf("remembered %+v, %d times", m.Remembered, m.saved)
-	}
+	want := Remembered{"events", "fence", true, true, "light"}
+	check.Require(t, m.Remembered == want && m.saved == 1, "remembered %+v, %d times", m.Remembered, m.saved)
 	drive(t, w, func(d *driver) {
-		if at, p := d.app.place(), d.app.locks(); at != onEvents || p.columns()[p.sort].name != "fence" || !p.reversed || !p.wide {
-			t.Errorf("it begins at %s with %+v", at, p)
-		}
+		at, p := d.app.place(), d.app.locks()
+		check.True(t, at == onEvents && p.columns()[p.sort].name == "fence" && p.reversed && p.wide, "it begins at %s with %+v", at, p)
 		light := themeNamed("light", d.app.screen.renderer)
-		if d.app.screen.theme.bad != light.bad {
-			t.Error("it has another theme")
-		}
+		check.True(t, d.app.screen.theme.bad == light.bad, "it has another theme")
 		d.app.remember()
 	})
-	if m.saved != 1 {
-		t.Error("it is written again, although nothing has changed")
-	}
+	check.True(t, m.saved == 1, "it is written again, although nothing has changed")
 	w.Theme = "mono"
 	drive(t, w, func(d *driver) {
-		if mono := themeNamed("mono", d.app.screen.renderer); d.app.screen.theme.bad != mono.bad {
-			t.Error("the theme of a flag does not precede")
-		}
+		mono := themeNamed("mono", d.app.screen.renderer)
+		check.True(t, d.app.screen.theme.bad == mono.bad, "the theme of a flag does not precede")
 		d.press("1").app.remember()
 	})
-	if m.Theme != "light" || m.Page != "locks" {
-		t.Errorf("remembered %+v", m.Remembered)
-	}
+	check.True(t, m.Theme == "light" && m.Page == "locks", "remembered %+v", m.Remembered)
 }
 
 func TestSettingsThatAreDamagedAreIgnoredWithAMessage(t *testing.T) {

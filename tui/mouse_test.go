@@ -6,15 +6,15 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
+
+	"locktop/internal/check"
 )
 
 // click clicks on the first text of the screen that is this one.
 func (d *driver) click(text string) *driver {
 	d.t.Helper()
 	above, _, found := strings.Cut(d.screen(), text)
-	if !found {
-		d.t.Fatalf("no %q on the screen:\n%s", text, d.screen())
-	}
+	check.Require(d.t, found, "no %q on the screen:\n%s", text, d.screen())
 	x := ansi.StringWidth(above[strings.LastIndexByte(above, '\n')+1:]) + 1
 	d.deliver(tea.MouseMsg{X: x, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
 	return d.settle()
@@ -48,10 +48,8 @@ func TestTheKeysOfTheLastLineTakeClicks(t *testing.T) {
 func TestASmallWindowShowsSelectionAndFindings(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		d.size(40, 10).want("▌▲ job:nightly", "cron-2", "never", "13.2 s").wantNot("OWNER").press("j").want(" ▲ job:nightly", "▌● lock:orders")
-		d.size(20, 6).want("never")
-		if d.size(1, 1).press("k"); d.screen() != "▲" {
-			t.Errorf("one cell shows %q", d.screen())
-		}
+		d.size(20, 6).want("never").size(1, 1).press("k")
+		check.True(t, d.screen() == "▲", "one cell shows %q", d.screen())
 	})
 }
 
@@ -61,9 +59,9 @@ func TestTheHeaderUsesItsRoom(t *testing.T) {
 	w.Production = true
 	drive(t, w, func(d *driver) {
 		for width, named := range map[int]bool{80: false, 100: false, 120: true} {
-			if line := d.size(width, 24).line(" locktop "); !strings.Contains(line, " 127.0.0.1:6") || strings.Contains(line, "2 Timeline") != named {
-				t.Errorf("at %d columns it is %q", width, line)
-			}
+			line := d.size(width, 24).line(" locktop ")
+			check.True(t, strings.Contains(line, " 127.0.0.1:6") && strings.Contains(line, "2 Timeline") == named,
+				"at %d columns it is %q", width, line)
 		}
 	})
 	r := recorded(t)

@@ -11,6 +11,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -96,9 +97,8 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(120, 35).press("o")
 		d.want("pay-5  holds 3 locks, k3 with others · possible deadlock with ship-1 · waits for k5, which ship-1 holds")
-		if line := strings.TrimSpace(d.line("pay-5  holds")); !strings.HasSuffix(line, "waits for k5, which ship-1 holds") {
-			t.Errorf("two waiters of one owner are named twice: %s", line)
-		}
+		line := strings.TrimSpace(d.line("pay-5  holds"))
+		check.True(t, strings.HasSuffix(line, "waits for k5, which ship-1 holds"), "two waiters of one owner are named twice: %s", line)
 		d.want("ship-1  holds 2 locks · possible deadlock with pay-5", "waits for k1, which pay-5 holds")
 		d.want("next  holds 1 lock · blocks 1 owner", "late  holds 1 lock · waits for k9, which next holds", "2 owners with one lock each", "1 lock without a holder")
 		d.wantOrder("pay-5  holds", "k1", "k4", "ship-1  holds", "k5", "k3", "next  holds", "k9", "late  holds", "k7", "2 owners", "k2", "k6", "1 lock without", "k8")
@@ -111,13 +111,10 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		for _, key := range []string{"k6", "k2", "k7", "k9", "k3", "k5", "k4", "k1", "k1"} {
 			d.press("k").wantLine("▌", key)
 		}
-		d.press("G").wantLine("▌", "k8")
-		d.press("g").wantLine("▌", "k1")
+		d.press("G").wantLine("▌", "k8").press("g").wantLine("▌", "k1")
 		above, _, _ := strings.Cut(d.screen(), "ship-1  holds")
 		d.deliver(tea.MouseMsg{X: 9, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
-		d.settle()
-		d.wantLine("▌", "k5")
-		d.press("enter").want("newest first", "k5").press("esc")
+		d.settle().wantLine("▌", "k5").press("enter").want("newest first", "k5").press("esc")
 
 		d.press("/").enter("k7").want("1 of 9").press("enter").want("late  holds 1 lock · waits for k9").wantNot("pay-5  holds").press("esc")
 		for h := 12; h > 5; h-- { // the heading above the selection is in sight, too
@@ -151,9 +148,7 @@ func TestALongListOfKeysIsCut(t *testing.T) {
 	for i := range 9 {
 		keys = append(keys, fmt.Sprint("k", i))
 	}
-	if got := listed(keys, namesListed, len(keys)); got != "k0, k1, k2, k3, k4, k5 and 3 more" {
-		t.Error(got)
-	}
+	check.Equal(t, listed(keys, namesListed, len(keys)), "k0, k1, k2, k3, k4, k5 and 3 more")
 }
 
 // The view model brings the ownerships of the lock that the last frame shows, so that the
@@ -162,12 +157,10 @@ func TestAViewModelBringsTheOwnershipsThatTheFrameShows(t *testing.T) {
 	a := appWith(3)
 	source := sourceFunc(func(context.Context) (keyspace.Snapshot, error) { return snapshotOf(3), nil })
 	next := func() *ownerships { return fetchSnapshot(t.Context(), source, a.live, 0)().(snapshotMsg).model.owners }
-	if a.View() == "" || !a.live.owners.drawn {
-		t.Fatal("the frame does not show the lock")
-	}
-	if found := next(); found == nil || found.lock != a.live.owners.lock {
-		t.Errorf("it has the ownerships %+v, want those of %v", found, a.live.owners.lock)
-	}
+	check.Require(t, a.View() != "" && a.live.owners.drawn, "the frame does not show the lock")
+	found := next()
+	check.True(t, found != nil && found.lock == a.live.owners.lock,
+		"it has the ownerships %+v, want those of %v", found, a.live.owners.lock)
 	a.live.owners.drawn = false
 	if found := next(); found != nil {
 		t.Errorf("no frame shows %v, but it was searched", found.lock)
@@ -214,16 +207,12 @@ func TestOwnershipsOfChangesAreThoseOfAllLocks(t *testing.T) {
 			byKey := func(a, b *keyspace.Lock) int { return strings.Compare(a.Key, b.Key) }
 			slices.SortFunc(got, byKey)
 			slices.SortFunc(want.holds[i], byKey)
-			if !slices.Equal(got, want.holds[i]) {
-				t.Fatalf("step %d: %s holds %v, want %v", step, want.names[i], got, want.holds[i])
-			}
+			check.Require(t, slices.Equal(got, want.holds[i]), "step %d: %s holds %v, want %v", step, want.names[i], got, want.holds[i])
 			if len(got) > 0 && old != nil && i < len(old.holds) && len(old.holds[i]) > 0 && &model.owners.holds[i][0] == &old.holds[i][0] {
 				kept++
 			}
 		}
 		before = model
 	}
-	if kept < 100 {
-		t.Errorf("only %d times they were taken over", kept)
-	}
+	check.True(t, kept >= 100, "only %d times they were taken over", kept)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/loadgen"
 )
@@ -16,23 +17,17 @@ func TestTheEventLogCountsDiscardedEvents(t *testing.T) {
 	for i := range 5 * maxEvents {
 		j.add([]keyspace.Event{event(fmt.Sprintf("lock:%d", i%10))})
 	}
-	if len(j.events) > 2*maxEvents || j.total != 5*maxEvents {
-		t.Errorf("%d events are kept of %d", len(j.events), j.total)
-	}
+	check.True(t, len(j.events) <= 2*maxEvents && j.total == 5*maxEvents, "%d events are kept of %d", len(j.events), j.total)
 	for i := range 10 {
 		id := keyspace.ID{Key: fmt.Sprintf("lock:%d", i)}
 		places := j.latest(id, len(j.events), 3)
-		if len(places) != 3 || places[0]-places[1] != 10 || places[0] < len(j.events)-10 {
-			t.Errorf("the latest of %s are at %v of %d", id.Key, places, len(j.events))
-		}
+		check.True(t, len(places) == 3 && places[0]-places[1] == 10 && places[0] >= len(j.events)-10,
+			"the latest of %s are at %v of %d", id.Key, places, len(j.events))
 		for _, at := range j.latest(id, len(j.events), len(j.events)) {
-			if j.events[at].Lock.Key != id.Key {
-				t.Fatalf("%s is about %s", id.Key, j.events[at].Lock.Key)
-			}
+			check.Require(t, j.events[at].Lock.Key == id.Key, "%s is about %s", id.Key, j.events[at].Lock.Key)
 		}
-		if places := j.latest(id, len(j.events)-10, 1); len(places) != 1 || places[0] >= len(j.events)-10 {
-			t.Errorf("before the last ten it is at %v", places)
-		}
+		places = j.latest(id, len(j.events)-10, 1)
+		check.True(t, len(places) == 1 && places[0] < len(j.events)-10, "before the last ten it is at %v", places)
 	}
 }
 
@@ -50,9 +45,8 @@ func TestAnEventCanBeCopied(t *testing.T) {
 		for key, want := range map[string]string{
 			"k": "a", "c": "victim-1", "e": "2000-01-01T00:00:00.000Z stolen a victim-1 taken by thief-1 · held for 1.0 s",
 		} {
-			if d.press("y", key).wait(tickInterval); clipboard.copied != want {
-				t.Errorf("y %s copied %q, want %q", key, clipboard.copied, want)
-			}
+			d.press("y", key).wait(tickInterval)
+			check.True(t, clipboard.copied == want, "y %s copied %q, want %q", key, clipboard.copied, want)
 		}
 	})
 	drive(t, Config{Source: &fakeServer{}}, func(d *driver) { d.press("6", "y").want("no lock to copy from") })

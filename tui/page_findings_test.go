@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -16,16 +17,12 @@ func TestASnoozedFindingIsHiddenUntilTheSnoozeEnds(t *testing.T) {
 	drive(t, testConfig(), func(d *driver) {
 		first := func() string { return d.rows()[0] }
 		d.want("2 findings")
-		if !strings.Contains(first(), "job:nightly") {
-			t.Fatalf("the first lock is %q", first())
-		}
+		check.Require(t, strings.Contains(first(), "job:nightly"), "the first lock is %q", first())
 		d.press("5").want("▲ 1 critical").press("z").want("1 finding ", "1 snoozed", "snoozed, back in 1 h 00: Held for 3 h 12 without a deadline")
-		d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed")
-		d.press("z").want("0 findings", "2 snoozed")
+		d.wantLine("▌", "the limit is 10 m").wantNotInLine("▌", "snoozed").press("z").want("0 findings", "2 snoozed")
 		d.press("1").want("no findings", "2 snoozed")
-		if line := first(); strings.Contains(line, "job:nightly") || strings.Contains(line, "▲") {
-			t.Errorf("the first lock is still %q", line)
-		}
+		line := first()
+		check.True(t, !strings.Contains(line, "job:nightly") && !strings.Contains(line, "▲"), "the first lock is still %q", line)
 		d.press("5", "home", "z").want("1 snoozed", "1 finding ").press("home", "z").want("2 snoozed")
 		d.press(":").enter("snooze 2s").press("enter").want("z snoozes for 2 s")
 		d.press("home", "z", "home", "z").wait(3*time.Second).want("▲ 1 critical", "1 snoozed")
@@ -68,8 +65,7 @@ func TestTheWorstFindingIsSelectedUntilTheUserMoves(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5").want("lock:late")
 		v.locks = append(all, late)
-		d.wait(2*tickInterval).wantLine("▌", "job:nightly")
-		d.press("G").wait(2 * tickInterval)
+		d.wait(2*tickInterval).wantLine("▌", "job:nightly").press("G").wait(2 * tickInterval)
 		v.locks = append(v.locks, mutex("aaa", "y", 0))
 		d.wait(2*tickInterval).want("aaa").wantLine("▌", "lock:late")
 	})
@@ -82,11 +78,9 @@ func TestARiskToAllLocksIsAFindingAboutTheServer(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.want("1 finding", "server: 127.0.0.1:6379 evicts")
 		d.press("5").want("server", "127.0.0.1:6379 evicts keys", "Keep locks on a separate server")
-		d.press("enter").want("this is about a server; 4 shows them")
-		d.press("p").want("evicts keys")
-		if text := d.screen(); strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1") {
-			t.Errorf("the address is shown in spite of p:\n%s", text)
-		}
+		d.press("enter").want("this is about a server; 4 shows them").press("p").want("evicts keys")
+		text := d.screen()
+		check.False(t, strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1"), "the address is shown in spite of p:\n%s", text)
 	})
 }
 
@@ -100,8 +94,7 @@ func TestTheSelectionDistinguishesServers(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j")
 		v.locks = append(v.locks, mutex("job:nightly", "x", 0)) // sorts first
-		d.wait(2 * tickInterval)
-		d.wantLine("▌", "10.0.0.2")
+		d.wait(2*tickInterval).wantLine("▌", "10.0.0.2")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -17,8 +18,7 @@ func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 		v.locks[1] = second
 		d.wait(time.Second)
 		v.locks = v.locks[:1]
-		d.wait(time.Second)
-		d.press("6", "/").enter("appeared").press("enter", "down", "enter").want("not held now")
+		d.wait(time.Second).press("6", "/").enter("appeared").press("enter", "down", "enter").want("not held now")
 		d.wantLine("  holder", "second")
 	})
 }
@@ -34,15 +34,12 @@ func TestALockKeepsItsPastOnAnotherNode(t *testing.T) {
 		d.wait(2*time.Second).want("b", "appeared", "second").wantNot("not held now")
 		s := d.app.state
 		id := keyspace.ID{Node: "127.0.0.1:6380", Key: "b"}
-		if n, _ := s.lane(id, timeWindow{}); n == nil || len(n.holds) != 1 || !n.holds[0].to.IsZero() {
-			t.Errorf("the lane of the lock is %+v", n)
-		}
+		n, _ := s.lane(id, timeWindow{})
+		check.True(t, n != nil && len(n.holds) == 1 && n.holds[0].to.IsZero(), "the lane of the lock is %+v", n)
 		d.press("1").want("1 tagged")
 		v.locks = v.locks[:1]
 		d.wait(time.Second)
-		if len(s.leases) != 1 {
-			t.Errorf("%d leases are kept of a lock", len(s.leases))
-		}
+		check.True(t, len(s.leases) == 1, "%d leases are kept of a lock", len(s.leases))
 	})
 }
 
@@ -67,14 +64,10 @@ func TestTheHoldOfALockThatIsGoneDoesNotGrow(t *testing.T) {
 		v.locks = nil
 		d.wait(time.Second).want("not held now")
 		was := d.line("  holder")
-		if later := d.wait(20 * time.Second).line("  holder"); later != was {
-			t.Errorf("on the page of locks %q became %q", was, later)
-		}
+		check.Equal(t, d.wait(20*time.Second).line("  holder"), was, "on the page of locks, later")
 		d.press("6", "enter").want("not held now")
 		was = d.line("  holder")
-		if later := d.wait(20 * time.Second).line("  holder"); later != was {
-			t.Errorf("on its own page %q became %q", was, later)
-		}
+		check.Equal(t, d.wait(20*time.Second).line("  holder"), was, "on its own page, later")
 	})
 }
 
@@ -126,8 +119,7 @@ func TestThePageOfALockShowsTheLengthOfALeaseOnlyIfItIsKnown(t *testing.T) {
 func TestALockThatIsGoneHasNoTimeLeft(t *testing.T) {
 	v := &fakeServer{locks: []keyspace.Lock{mutex("a", "first", 5*time.Second)}}
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.wait(time.Second).press("enter").want("time left")
-		d.wait(4 * time.Second)
+		d.wait(time.Second).press("enter").want("time left").wait(4 * time.Second)
 		v.locks = nil
 		d.wait(4*time.Second).want("not held now, expired 4.", "below as last seen").wantNot("time left")
 	})
@@ -150,9 +142,8 @@ func TestOwnersOfOneLockHaveDifferentLetters(t *testing.T) {
 	begin("a", "pay-3", 2*time.Second) // number 52
 	begin("a", "pay-1", 4*time.Second)
 	holds := c.lanes[keyspace.ID{Key: "a"}].holds
-	if holds[0].letter == holds[1].letter || holds[0].letter != holds[2].letter || holds[1].owner != len(letters) {
-		t.Errorf("the letters of pay-1, pay-3 and pay-1 are %d %d %d", holds[0].letter, holds[1].letter, holds[2].letter)
-	}
+	check.True(t, holds[0].letter != holds[1].letter && holds[0].letter == holds[2].letter && holds[1].owner == len(letters),
+		"the letters of pay-1, pay-3 and pay-1 are %d %d %d", holds[0].letter, holds[1].letter, holds[2].letter)
 	for i := range 2 * len(letters) { // the letter seen least recently is used again
 		begin("a", fmt.Sprint("batch-", i), time.Duration(6+i)*time.Second)
 	}
@@ -161,7 +152,5 @@ func TestOwnersOfOneLockHaveDifferentLetters(t *testing.T) {
 	for _, h := range holds[len(holds)-len(letters):] {
 		recent[h.letter] = true
 	}
-	if len(recent) != len(letters) {
-		t.Errorf("the last %d owners have %d letters", len(letters), len(recent))
-	}
+	check.True(t, len(recent) == len(letters), "the last %d owners have %d letters", len(letters), len(recent))
 }

@@ -11,37 +11,30 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
 func TestThePageOfLocks(t *testing.T) {
 	for name, play := range map[string]func(d *driver, v *fakeServer){
 		"cursor stays on its lock": func(d *driver, v *fakeServer) {
-			d.press("j", "j")
-			d.wantLine("▌", "rw:catalog")
+			d.press("j", "j").wantLine("▌", "rw:catalog")
 			l := mutex("aaa", "x", 0)
 			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
-			d.wait(2 * tickInterval).want("aaa")
-			d.wantLine("▌", "rw:catalog")
-			d.press("right")
-			d.wantLine("▌", "rw:catalog")
+			d.wait(2*tickInterval).want("aaa").wantLine("▌", "rw:catalog").press("right").wantLine("▌", "rw:catalog")
 		},
 		"pause keeps the frame while sampling continues": func(d *driver, v *fakeServer) {
 			d.press(" ").want("13.2 s")
 			v.locks = append(v.locks, mutex("brand:new", "x", time.Minute))
 			looks := v.looks
 			d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
-			if v.looks < looks+40 {
-				d.t.Errorf("%d looks in the 12 s of the pause", v.looks-looks)
-			}
+			check.True(d.t, v.looks >= looks+40, "%d looks in the 12 s of the pause", v.looks-looks)
 			d.press(" ").want("brand:new", "● live").wantNot("13.2 s")
 		},
 		"a lost connection keeps the last frame": func(d *driver, v *fakeServer) {
 			v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED)
 			d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
-			if !strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711") {
-				d.t.Error("the old frame is not faint")
-			}
+			check.True(d.t, strings.Contains(d.app.View(), "\x1b[2mlock:orders:4711"), "the old frame is not faint")
 			v.err = nil
 			d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
 		},
@@ -49,9 +42,7 @@ func TestThePageOfLocks(t *testing.T) {
 			hung := make(chan struct{})
 			v.block = hung
 			d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
-			if v.peak != 1 {
-				d.t.Errorf("%d looks at once", v.peak)
-			}
+			check.True(d.t, v.peak == 1, "%d looks at once", v.peak)
 			v.block = nil
 			close(hung)
 			d.settle().want("● live").wantNot("no answer")
@@ -85,33 +76,22 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 		v.locks = []keyspace.Lock{v.locks[0], v.locks[2]}
 		d.wait(2*tickInterval).want("── b ─", "not held now").wantNot("▌  a", "▌  c")
 		v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]}
-		d.wait(2 * tickInterval).wantNot("not held now")
-		d.wantLine("▌  b", "q")
+		d.wait(2*tickInterval).wantNot("not held now").wantLine("▌  b", "q")
 	})
 }
 
 func TestTheSelectionIsAlwaysInSight(t *testing.T) {
 	v := &fakeServer{locks: manyLocks(200)}
 	drive(t, Config{Source: v}, func(d *driver) {
-		inSight := func(doing string) {
-			t.Helper()
-			if !strings.Contains(d.screen(), "▌") {
-				t.Fatalf("%s: the selection is out of sight:\n%s", doing, d.screen())
-			}
-		}
 		for range 60 {
-			d.press("j")
-			inSight("going down")
+			d.press("j").want("▌")
 		}
 		for _, keys := range []string{"pgdown", "pgdown", "v", "v", "G", "pgup", "i", "right", "g", "G"} {
-			d.press(keys)
-			inSight(keys)
+			d.press(keys).want("▌")
 		}
-		d.size(80, 14)
-		inSight("in a smaller window")
+		d.size(80, 14).want("▌")
 		for range 60 {
-			d.press("k")
-			inSight("going up")
+			d.press("k").want("▌")
 		}
 	})
 }
@@ -127,8 +107,7 @@ func TestTheFilterOfLocks(t *testing.T) {
 			d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
 		},
 		"a lock that a filter found stays selected": func(d *driver) {
-			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8")
-			d.wantLine("▌", "sku9")
+			d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8").wantLine("▌", "sku9")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { drive(t, testConfig(), play) })
@@ -139,8 +118,7 @@ func TestTTLFallsBetweenTwoSnapshots(t *testing.T) {
 	w := testConfig()
 	w.Every = time.Hour
 	drive(t, w, func(d *driver) {
-		d.want("13.2 s").wait(2 * time.Second).want("11.2 s").wait(time.Minute)
-		d.wantLine("lock:orders", "0.0 s")
+		d.want("13.2 s").wait(2*time.Second).want("11.2 s").wait(time.Minute).wantLine("lock:orders", "0.0 s")
 	})
 }
 
@@ -159,9 +137,7 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 			d.wait(tickInterval / 2)
 			v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)}
 			d.wait(tickInterval / 2)
-			if now := strings.Count(d.line("a  "), "█"); now > part {
-				t.Fatalf("the bar grew from %d to %d cells without a renewal", part, now)
-			}
+			check.AtMost(t, strings.Count(d.line("a  "), "█"), part, "cells of the bar without a renewal")
 		}
 	})
 	drive(t, Config{Source: v}, func(d *driver) {
@@ -169,9 +145,8 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 		before := strings.Count(d.line("a  "), "█")
 		v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)}
 		d.wait(tickInterval)
-		if now := strings.Count(d.line("a  "), "█"); now <= before || now < 6 {
-			t.Errorf("the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
-		}
+		now := strings.Count(d.line("a  "), "█")
+		check.True(t, now > before && now >= 6, "the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
 	})
 }
 
@@ -186,13 +161,11 @@ func TestEveryColumnSortsInBothDirections(t *testing.T) {
 			names = append(names, strings.TrimSpace(line))
 			first := d.rows()
 			d.press("i")
-			if back := d.rows(); back[0] != first[len(first)-1] {
-				t.Errorf("%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
-			}
+			back := d.rows()
+			check.True(t, back[0] == first[len(first)-1], "%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
 		}
-		if got := strings.Join(names, " "); !strings.Contains(got, "order: by time left") || !strings.Contains(got, "order: worst first") {
-			t.Errorf("the orders are %q", got)
-		}
+		got := strings.Join(names, " ")
+		check.True(t, strings.Contains(got, "order: by time left") && strings.Contains(got, "order: worst first"), "the orders are %q", got)
 	})
 }
 
@@ -225,21 +198,16 @@ func TestFilterTakesWordsInversesAndExpressions(t *testing.T) {
 
 func TestTheTextOfAnErrorIsEscaped(t *testing.T) {
 	v := &fakeServer{err: errors.New("ERR \x1b[2Jgone\nfake row")}
-	drive(t, Config{Source: v}, func(d *driver) {
-		d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet")
-	})
+	drive(t, Config{Source: v}, func(d *driver) { d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet") })
 }
 
 func TestAPanicOfASnapshotRequestReachesTheEventLoop(t *testing.T) {
 	cmd := guarded(startPanic)
 	msg, ok := cmd().(crashMsg)
-	if !ok || msg.value != "at the disco" || !strings.Contains(string(msg.stack), "startPanic") {
-		t.Fatalf("the panic became %v", msg)
-	}
+	check.Require(t, ok && msg.value == "at the disco" && strings.Contains(string(msg.stack), "startPanic"), "the panic became %v", msg)
 	defer func() {
-		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "at the disco") {
-			t.Errorf("the model swallowed the panic: %v", v)
-		}
+		v := recover()
+		check.True(t, v != nil && strings.Contains(fmt.Sprint(v), "at the disco"), "the model swallowed the panic: %v", v)
 	}()
 	newApp(t.Context(), testConfig()).Update(msg)
 }
@@ -251,17 +219,16 @@ func TestAHoldWithoutAStartShowsAMinimumHoldTime(t *testing.T) {
 	quiet.Holders[0].Since, quiet.Holders[0].Seen = time.Time{}, before(0)
 	v := &fakeServer{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.wait(3 * time.Minute)
-		d.wantLine(" quiet ", "≥3 m 00")
+		d.wait(3*time.Minute).wantLine(" quiet ", "≥3 m 00")
 		d.wantLine(" told ", " 3 m 02").wantNotInLine(" told ", "≥")
 		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
 		d.line("▌  quiet")
 		v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1, Seen: after(3 * time.Minute)}}
 		v.locks[1].Expires = after(2 * time.Hour)
 		d.wait(30 * time.Second)
-		if line := d.line(" quiet "); !strings.Contains(line, "≥29 s") && !strings.Contains(line, "≥30 s") {
-			t.Errorf("another holder has held it for half a minute: %q", line)
-		}
+		line := d.line(" quiet ")
+		check.True(t, strings.Contains(line, "≥29 s") || strings.Contains(line, "≥30 s"),
+			"another holder has held it for half a minute: %q", line)
 	})
 }
 
@@ -296,9 +263,7 @@ func TestAHeldLockThatAnotherClientAsksForHasAWaiterAtLeast(t *testing.T) {
 	asked.AskedAt, asked.AskedPercent = after(time.Second), 84
 	v := &fakeServer{locks: []keyspace.Lock{mutex("a quiet", "y", time.Hour), asked, mutex("number", "7", time.Hour)}}
 	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
-		d.size(120, 40).wait(time.Second)
-		d.wantLine(" asked ", " ≥1 ")
-		d.want("3 locks  ≥1 waiting")
+		d.size(120, 40).wait(time.Second).wantLine(" asked ", " ≥1 ").want("3 locks  ≥1 waiting")
 		d.wantOrder(" asked ", " a quiet ") // the lock with most waiting is first
 		d.press("home", "enter").want("asked for by another client 1 s ago, in 84 % of the held time", "at least 1 client")
 		d.wait(2 * time.Second).want("asked for by another client 2 s ago").wantNot("at least 1 client").press("esc")
@@ -314,9 +279,8 @@ func TestTheKeyColumnUsesTheSpareWidth(t *testing.T) {
 	v := &fakeServer{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
-			if d.size(size[0], size[1]); strings.Count(d.screen(), key) < 2 { // in the table and the preview
-				t.Errorf("%v: the key is cut\n%s", size, d.screen())
-			}
+			d.size(size[0], size[1])
+			check.True(t, strings.Count(d.screen(), key) >= 2, "%v: the key is cut in the table or the preview\n%s", size, d.screen())
 		}
 		d.want("FORMAT")
 		for _, w := range []int{80, 110, 120} {
@@ -338,11 +302,9 @@ func TestDeadlinesCountDownBetweenReads(t *testing.T) {
 		*s = read
 	}
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.want("live")
-		d.wait(20 * time.Second)
-		if line := d.line(" a "); !strings.Contains(line, "39.") && !strings.Contains(line, "40.0 s") {
-			t.Errorf("after 20 s of 60: %q", line)
-		}
+		d.want("live").wait(20 * time.Second)
+		line := d.line(" a ")
+		check.True(t, strings.Contains(line, "39.") || strings.Contains(line, "40.0 s"), "after 20 s of 60: %q", line)
 		d.want("s old").wantNot("live")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/loadgen"
 )
@@ -53,9 +54,8 @@ func TestAVoteOfEachServerIsShown(t *testing.T) {
 			"redlock:orphan":   {"B", "✗", "·", "·", "✗", "1/5", "◐"},
 			"redlock:split":    {"C", "✗", "D", "·", "✗", "1/5", "◐"},
 		} {
-			if got := strings.Fields(d.line(key)); strings.Join(got[1:8], " ") != strings.Join(want, " ") {
-				t.Errorf("%s: %q, want %q", key, got, want)
-			}
+			got := strings.Fields(d.line(key))
+			check.True(t, strings.Join(got[1:8], " ") == strings.Join(want, " "), "%s: %q, want %q", key, got, want)
 		}
 	})
 }
@@ -64,9 +64,9 @@ func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
-		if len(g.injected) != 2 || g.injected[0].Kind != loadgen.NodeDown || g.injected[0].Node != 3 || g.injected[1].Kind != loadgen.RestartEmpty {
-			t.Errorf("struck: %+v", g.injected)
-		}
+		check.Require(t, len(g.injected) == 2, "struck: %+v", g.injected)
+		down, empty := g.injected[0], g.injected[1]
+		check.True(t, down.Kind == loadgen.NodeDown && down.Node == 3 && empty.Kind == loadgen.RestartEmpty, "struck: %+v", g.injected)
 	})
 }
 

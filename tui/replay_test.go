@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
@@ -52,19 +53,11 @@ func recordOffice(t *testing.T, w *recording.Writer) {
 func writeRecording(t *testing.T, redact bool, record func(t *testing.T, w *recording.Writer)) *recording.Reader {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "a.lockrec")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := check.Must(os.Create(name))(t)
 	w := recording.NewWriter(f, redact)
 	record(t, w)
-	if err := errors.Join(w.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	r, err := recording.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, errors.Join(w.Close(), f.Close()))
+	r := check.Must(recording.Open(name))(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -102,9 +95,7 @@ func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
 		return snap, err
 	})}, func(d *driver) { d.wait(30 * time.Second) })
 	for i := range live[:5] { // for the length of the recording
-		if live[i] != again[i] {
-			t.Errorf("frame %d was\n%s\n\nand is now\n%s", i, live[i], again[i])
-		}
+		check.True(t, live[i] == again[i], "frame %d was\n%s\n\nand is now\n%s", i, live[i], again[i])
 	}
 }
 
@@ -118,8 +109,7 @@ func TestTheKeysOfTimeDriveThePlayer(t *testing.T) {
 		d.press("x").want("a recording cannot be changed")
 		d.press("<", "<", "<").wait(tickInterval).want("▶ 00:05", "worker-1").wantNot("worker-6")
 		d.press(">").wait(tickInterval).want("▶ 00:10", "worker-3")
-		d.press("6").want("worker-3").wantNot("worker-6").press("1")
-		d.press("F").wait(tickInterval).want("worker-9")
+		d.press("6").want("worker-3").wantNot("worker-6").press("1").press("F").wait(tickInterval).want("worker-9")
 		d.press("+", "+").want("4×").press("-").want("2×")
 		d.press(":").enter("at 00:00:03").press("enter").wait(tickInterval).want("worker-0", "▶ 00:0")
 		d.press(":").enter("at -18s").press("enter").wait(tickInterval).want("worker-3")

@@ -18,6 +18,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -57,12 +58,9 @@ func (t *tape) String() string {
 func (t *tape) wantIntact(test *testing.T) {
 	test.Helper()
 	s := t.String()
-	if !strings.Contains(s, enterScreen) || strings.LastIndex(s, leaveScreen) < strings.LastIndex(s, enterScreen) {
-		test.Errorf("the screen was not left: %q", s)
-	}
-	if strings.LastIndex(s, showCursor) < strings.LastIndex(s, hideCursor) {
-		test.Errorf("the cursor was not shown again: %q", s)
-	}
+	entered := strings.LastIndex(s, enterScreen)
+	check.True(test, entered >= 0 && strings.LastIndex(s, leaveScreen) >= entered, "the screen was not left: %q", s)
+	check.True(test, strings.LastIndex(s, showCursor) >= strings.LastIndex(s, hideCursor), "the cursor was not shown again: %q", s)
 }
 
 // started runs the screen with keys and a tape.
@@ -78,12 +76,9 @@ func TestQuitRestoresTheTerminal(t *testing.T) {
 	for key, want := range map[string]error{"q": nil, "\x03": ErrInterrupted} {
 		t.Run(key, func(t *testing.T) {
 			keys, out, done := started(t.Context(), testConfig())
-			if _, err := io.WriteString(keys, key); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-done; !errors.Is(err, want) {
-				t.Errorf("Run returned %v, want %v", err, want)
-			}
+			_, err := io.WriteString(keys, key)
+			check.NoError(t, err)
+			check.ErrorIs(t, <-done, want, "Run returned")
 			out.wantIntact(t)
 		})
 	}
@@ -101,9 +96,7 @@ func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
 	_, out, done := started(ctx, Config{Source: hung})
 	<-out.any
 	time.AfterFunc(2*tickInterval, stop) // after the first snapshot has begun
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("Run returned %v", err)
-	}
+	check.ErrorIs(t, <-done, context.Canceled, "Run returned")
 	<-looking // its context has ended
 	out.wantIntact(t)
 }
@@ -112,23 +105,16 @@ func TestASignalThatEndsTheContextEndsTheScreen(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("on Windows a process cannot send itself a signal; run the test on Linux or macOS")
 	}
-	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := check.Must(os.FindProcess(os.Getpid()))(t)
 	for range 10 { // two goroutines receive the signal, in any order
 		ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 		_, out, done := started(ctx, Config{Source: sampleServer()})
 		<-out.any
 		time.Sleep(20 * time.Millisecond) // no order depends on this: a handler of bubbletea, if there were one, is installed by then
-		if err := self.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, self.Signal(syscall.SIGTERM))
 		select {
 		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("Run returned %v", err)
-			}
+			check.True(t, errors.Is(err, context.Canceled), "Run returned %v", err)
 		case <-time.After(10 * time.Second):
 			t.Fatal("the screen has not ended")
 		}
@@ -151,16 +137,10 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAPanicRestoresTheTerminalFirst$")
 	cmd.Env = append(os.Environ(), "LOCKTOP_TEST_PANIC=1")
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	check.Require(t, err == nil, "%v: %s", err, out)
 	left, said := strings.Index(string(out), leaveScreen), strings.Index(string(out), "at the disco")
-	if left < 0 || said < left {
-		t.Errorf("the screen was left at %d, the panic printed at %d: %q", left, said, out)
-	}
-	if !strings.Contains(string(out), "Run returned: run the screen: ") {
-		t.Errorf("Run did not report the panic: %q", out)
-	}
+	check.True(t, left >= 0 && said >= left, "the screen was left at %d, the panic printed at %d: %q", left, said, out)
+	check.True(t, strings.Contains(string(out), "Run returned: run the screen: "), "Run did not report the panic: %q", out)
 }
 
 // placing matches the sequences that a dumb terminal receives besides text:
@@ -172,9 +152,7 @@ func TestADumbTerminalGetsTextAlone(t *testing.T) {
 	w.Dumb = true
 	keys, out, done := started(t.Context(), w)
 	_, _ = io.WriteString(keys, "q")
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, <-done)
 	text := out.String()
 	drive(t, w, func(d *driver) {
 		for _, key := range []string{"1", "2", "4", "5", "6", "?"} {
@@ -198,29 +176,23 @@ func TestTheMouseIsBackAfterASuspension(t *testing.T) {
 		if cmd != nil {
 			got = cmd()
 		}
-		if got != c.want {
-			t.Errorf("mouse off %v, dumb %v: the terminal is told %T, want %T", c.w.NoMouse, c.w.Dumb, got, c.want)
-		}
+		check.True(t, got == c.want, "mouse off %v, dumb %v: the terminal is told %T, want %T", c.w.NoMouse, c.w.Dumb, got, c.want)
 	}
 }
 
 func TestAFrameIsOneSynchronizedUpdate(t *testing.T) {
 	var out strings.Builder
 	const frame = "\x1b[Hone\r\ntwo"
-	if n, err := newOutput(&out, false).Write([]byte(frame)); n != len(frame) || err != nil {
-		t.Errorf("it took %d of %d bytes, %v", n, len(frame), err)
-	}
-	if want := "\x1b[?2026h" + frame + "\x1b[?2026l"; out.String() != want {
-		t.Errorf("wrote %q, want %q", out.String(), want)
-	}
+	n, err := newOutput(&out, false).Write([]byte(frame))
+	check.True(t, n == len(frame) && err == nil, "it took %d of %d bytes, %v", n, len(frame), err)
+	want := "\x1b[?2026h" + frame + "\x1b[?2026l"
+	check.True(t, out.String() == want, "wrote %q, want %q", out.String(), want)
 }
 
 func TestTheOutputToATerminalIsATerminalFile(t *testing.T) {
 	out := newOutput(os.Stdout, false)
-	if f, ok := out.(interface{ Fd() uintptr }); !ok || f.Fd() != os.Stdout.Fd() {
-		t.Error("bubbletea cannot ask for the size of the window")
-	}
-	if _, ok := out.(io.StringWriter); ok {
-		t.Error("bubbletea can write past us")
-	}
+	f, ok := out.(interface{ Fd() uintptr })
+	check.True(t, ok && f.Fd() == os.Stdout.Fd(), "bubbletea cannot ask for the size of the window")
+	_, past := out.(io.StringWriter)
+	check.False(t, past, "bubbletea can write past us")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/check"
 	"locktop/internal/netfault"
 	redisserver "locktop/internal/server"
 	"locktop/internal/testtier"
@@ -62,10 +63,8 @@ func (n *nodes) Up(_ context.Context, node int, _ bool) error {
 func sceneConfig(t *testing.T, s loadgen.Scenario) Config {
 	t.Helper()
 	five := fiveNodes(t, 5)
-	load, err := loadgen.NewGroup(loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}, loadgen.Scenario{Clients: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	servers := loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}
+	load := check.Must(loadgen.NewGroup(servers, loadgen.Scenario{Clients: 1}))(t)
 	t.Cleanup(func() { _ = load.Close() })
 	var stations []inspect.NamedSource
 	for i, rdb := range five.clients {
@@ -149,13 +148,9 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 				}
 				d.wait(tickInterval).want("final").wantNot("(expected", "did not show what it is for")
 				for _, text := range denials[s.Name] {
-					if strings.Contains(screenWords(d), text) {
-						t.Errorf("there is %q on the screen:\n%s", text, d.screen())
-					}
+					check.False(t, strings.Contains(screenWords(d), text), "there is %q on the screen:\n%s", text, d.screen())
 				}
-				if len(missing) > 0 {
-					t.Errorf("never on the screen: %q; the last one:\n%s", missing, d.screen())
-				}
+				check.True(t, len(missing) == 0, "never on the screen: %q; the last one:\n%s", missing, d.screen())
 			})
 		})
 	}
@@ -178,9 +173,8 @@ func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 				d.size(size[0], size[1]).press("3").wait(tickInterval)
 				first, _, _ := strings.Cut(s.Caption, ". ")
 				for _, text := range []string{first + ".", "look for: " + s.Watch, "0 overlaps", "settings"} {
-					if !strings.Contains(screenWords(d), text) {
-						t.Errorf("%s at %v: no %q on the screen:\n%s", s.Name, size, text, d.screen())
-					}
+					check.True(t, strings.Contains(screenWords(d), text),
+						"%s at %v: no %q on the screen:\n%s", s.Name, size, text, d.screen())
 				}
 			}
 		})
@@ -198,13 +192,10 @@ func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
 		d.size(80, 24).press("3")
 		g.addEvents(acquired(1, s.Keys.Prefix+"1", 0))
 		d.wait(tickInterval).want("two clients worked at the same time, 1,234×")
-		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "0 waiting  held 4%") {
-			t.Errorf("the line of the key is %q", line)
-		}
-		d.size(100, 24)
-		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "held 4% of the last 10 s") {
-			t.Errorf("the line of the key is %q", line)
-		}
+		line := strings.TrimSpace(d.line(s.Keys.Prefix))
+		check.True(t, strings.HasSuffix(line, "0 waiting  held 4%"), "the line of the key is %q", line)
+		line = strings.TrimSpace(d.size(100, 24).line(s.Keys.Prefix))
+		check.True(t, strings.HasSuffix(line, "held 4% of the last 10 s"), "the line of the key is %q", line)
 		g.m.Violations.Overlap.Count, g.m.Violations.Overlap.Longest = 1234, 247*time.Millisecond
 		d.size(80, 24).wait(2 * tickInterval).want("1,234 OVERLAPS, longest 247 ms: two clients held it at the same time")
 	})
@@ -218,18 +209,13 @@ func TestTheMenuOfScenesFitsASmallWindow(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(80, 24).press("m").want("1 to 5 of 23 · Esc closes", "▌  a  hot-key")
 		for i, scene := range w.Scenes {
-			if !strings.Contains(screenWords(d), strings.Join(strings.Fields(scene.Caption), " ")) {
-				t.Errorf("the caption of %s is cut:\n%s", scene.Name, d.screen())
-			}
-			if i == 0 && !strings.HasSuffix(d.line("a  hot-key"), "▐") {
-				t.Errorf("no scroll bar at the beginning:\n%s", d.screen())
-			}
+			caption := strings.Join(strings.Fields(scene.Caption), " ")
+			check.True(t, strings.Contains(screenWords(d), caption), "the caption of %s is cut:\n%s", scene.Name, d.screen())
+			check.True(t, i != 0 || strings.HasSuffix(d.line("a  hot-key"), "▐"), "no scroll bar at the beginning:\n%s", d.screen())
 			d.press("down")
 		}
 		d.press("up").want("19 to 23 of 23", "▌  E  quorum-semaphore")
-		if !strings.HasSuffix(d.line("E  quorum-semaphore"), "▐") {
-			t.Errorf("no scroll bar at the end:\n%s", d.screen())
-		}
+		check.True(t, strings.HasSuffix(d.line("E  quorum-semaphore"), "▐"), "no scroll bar at the end:\n%s", d.screen())
 		d.size(140, 60).want("Esc closes").wantNot("of 23", "▐")
 	})
 }

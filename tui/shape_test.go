@@ -10,6 +10,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/loadgen"
@@ -64,9 +65,8 @@ func (d *driver) everySize(after string, every int) *driver {
 				continue
 			}
 			d.app.screen.w, d.app.screen.h = w, h
-			if fault := faultOf(d.app.View(), w, h); fault != "" {
-				d.t.Fatalf("after %q at %dx%d: %s", after, w, h, fault)
-			}
+			fault := faultOf(d.app.View(), w, h)
+			check.Require(d.t, fault == "", "after %q at %dx%d: %s", after, w, h, fault)
 		}
 	}
 	d.app.screen.w, d.app.screen.h = 160, 60
@@ -224,9 +224,8 @@ func TestFindingsAreComputedAgainTheSoonerTheFewerLocks(t *testing.T) {
 			snap.At = snap.At.Add(after)
 			return newViewModel(snap, midnight, before).review.CheckedAt.Equal(snap.At)
 		}
-		if workedOut(want-time.Millisecond) || !workedOut(want) {
-			t.Errorf("what is wrong with %d locks is not worked out anew after %v", n, want)
-		}
+		check.True(t, !workedOut(want-time.Millisecond) && workedOut(want),
+			"what is wrong with %d locks is not worked out anew after %v", n, want)
 	}
 }
 
@@ -250,9 +249,7 @@ func BenchmarkScreen(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("frame/%d", locks), func(b *testing.B) {
 			for b.Loop() {
-				if a.View() == "" {
-					b.Fatal("nothing drawn")
-				}
+				check.Require(b, a.View() != "", "nothing drawn")
 			}
 		})
 	}
@@ -291,9 +288,7 @@ func BenchmarkClasses(b *testing.B) {
 
 func TestTheTitleOfTheSortedColumnIsNotCut(t *testing.T) {
 	for _, c := range lockColumns() {
-		if c.less != nil && c.Min < widget.Width(c.Title)+1 {
-			t.Errorf("%s: %d cells have no room for the arrow", c.Title, c.Min)
-		}
+		check.True(t, c.less == nil || c.Min >= widget.Width(c.Title)+1, "%s: %d cells have no room for the arrow", c.Title, c.Min)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -55,9 +56,7 @@ func TestALaneThatIsMadeLaterIsTheSame(t *testing.T) {
 			}
 		}
 	}
-	if lazy < 1000 {
-		t.Errorf("only %d lanes were made late", lazy)
-	}
+	check.True(t, lazy >= 1000, "only %d lanes were made late", lazy)
 }
 
 // The holds of many locks take bounded memory. A lane says from when on it is whole, and that of a
@@ -94,25 +93,17 @@ func TestATimelineKeepsABoundedNumberOfHolds(t *testing.T) {
 	kept := 0
 	for _, n := range c.lanes {
 		kept += len(n.holds)
-		if len(n.letters) > len(n.holds) {
-			t.Errorf("%d letters for %d holds", len(n.letters), len(n.holds))
-		}
+		check.True(t, len(n.letters) <= len(n.holds), "%d letters for %d holds", len(n.letters), len(n.holds))
 	}
-	if kept > most || kept < most/2 {
-		t.Errorf("%d holds are kept, want at most %d", kept, most)
-	}
+	check.True(t, kept <= most && kept >= most/2, "%d holds are kept, want at most %d", kept, most)
 	n := c.of(now["busy:0"].ID())
-	if last := n.holds[len(n.holds)-1]; last.holder != "busy:0 since 2000" || !n.whole.Equal(n.holds[0].from) {
-		t.Errorf("the last hold is that of %s; whole since %v, the first hold begins at %v", last.holder, n.whole, n.holds[0].from)
-	}
+	last := n.holds[len(n.holds)-1]
+	check.True(t, last.holder == "busy:0 since 2000" && n.whole.Equal(n.holds[0].from),
+		"the last hold is that of %s; whole since %v, the first hold begins at %v", last.holder, n.whole, n.holds[0].from)
 	s.timeline, s.live = c, &viewModel{snap: keyspace.Snapshot{At: at(20 * locks), Locks: []*keyspace.Lock{quiet}}}
-	if c.of(quiet.ID()) != nil {
-		t.Error("a lock of which nothing happens has a lane for ever")
-	}
+	check.True(t, c.of(quiet.ID()) == nil, "a lock of which nothing happens has a lane for ever")
 	again, _ := s.lane(quiet.ID(), timeWindow{})
-	if len(again.holds) != 1 || !again.holds[0].from.Equal(at(0)) || !again.whole.After(at(0)) {
-		t.Errorf("its lane is %+v", again)
-	}
+	check.True(t, len(again.holds) == 1 && again.holds[0].from.Equal(at(0)) && again.whole.After(at(0)), "its lane is %+v", again)
 }
 
 // randomLock returns a lock as it was, or with other holders and waiters: every other key is a

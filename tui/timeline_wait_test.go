@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/termenv"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -31,14 +32,10 @@ func TestAHoldHasAColourOnlyWhileAClientWaits(t *testing.T) {
 		}
 	}
 	for _, want := range [][2]float64{{10, 15}, {20, 30}, {40, 45}} {
-		if !slices.Contains(got, want) {
-			t.Errorf("no waiting from %v to %v s: %v", want[0], want[1], got)
-		}
+		check.True(t, slices.Contains(got, want), "no waiting from %v to %v s: %v", want[0], want[1], got)
 	}
 	for _, o := range theme.owners {
-		if o.fill == theme.warn || o.fill == theme.bad || o.fill == theme.good {
-			t.Errorf("an owner has a colour with a meaning: %v", o)
-		}
+		check.True(t, o.fill != theme.warn && o.fill != theme.bad && o.fill != theme.good, "an owner has a colour with a meaning: %v", o)
 	}
 }
 
@@ -54,7 +51,5 @@ func TestTheHoldersOfASemaphoreHaveALetterEach(t *testing.T) {
 	theme := themeNamed("dark", renderer(termenv.TrueColor))
 	l := widget.NewLine(10)
 	widget.Blocks().Strip(l, widget.Style{}, 10, c.of(permits.ID()).spans(theme, timeWindow{began.Add(-10 * time.Second), began.Add(90 * time.Second), 10}, nil))
-	if got := ansi.Strip(l.String()); got != " AB▒▒▒▒▒▒▒" {
-		t.Errorf("%q is drawn", got)
-	}
+	check.Equal(t, ansi.Strip(l.String()), " AB▒▒▒▒▒▒▒", "drawn")
 }

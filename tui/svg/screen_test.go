@@ -3,6 +3,8 @@ package svg
 import (
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
@@ -27,37 +29,29 @@ func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
 		"\x1b[1;31;44m\x1b[0m":   own,
 		"\x1b[31;44m\x1b[39;49m": own,
 	} {
-		if got := parse(sequence+"x", 1, 1)[0][0]; got != want {
-			t.Errorf("%q makes %+v, want %+v", sequence, got, want)
-		}
+		got := parse(sequence+"x", 1, 1)[0][0]
+		check.True(t, got == want, "%q makes %+v, want %+v", sequence, got, want)
 	}
 }
 
 func TestFaintLiesBetweenForegroundAndBackground(t *testing.T) {
-	if got := (rgb{200, 0, 100}).faint(rgb{0, 100, 100}); got != (rgb{110, 45, 100}) {
-		t.Errorf("it is %v", got)
-	}
+	check.Equal(t, (rgb{200, 0, 100}).faint(rgb{0, 100, 100}), (rgb{110, 45, 100}), "faint")
 }
 
 func TestColoursGoOnInTheNextLine(t *testing.T) {
 	grid := parse("\x1b[31ma\nb", 2, 2)
-	if got := grid[1][0]; got.text != "b" || got.fg != basicColour(1) {
-		t.Errorf("the second line begins with %+v", got)
-	}
+	got := grid[1][0]
+	check.True(t, got.text == "b" && got.fg == basicColour(1), "the second line begins with %+v", got)
 }
 
 func TestScreenHasItsSizeWhateverTheText(t *testing.T) {
 	for _, text := range []string{"", "a", "abcdef\n\n\n\n\nabc", strings.Repeat("鎖", 9)} {
 		grid := parse(text, 3, 2)
-		if len(grid) != 2 || len(grid[0]) != 3 || len(grid[1]) != 3 {
-			t.Errorf("%q does not make 3×2 cells", text)
-		}
+		check.True(t, len(grid) == 2 && len(grid[0]) == 3 && len(grid[1]) == 3, "%q does not make 3×2 cells", text)
 	}
 }
 
 func TestWideCharacterTakesTwoCells(t *testing.T) {
 	row := parse("鎖x", 3, 1)[0]
-	if row[0].text != "鎖" || row[0].width != 2 || row[1].text != "" || row[2].text != "x" {
-		t.Errorf("the row is %+v", row)
-	}
+	check.True(t, row[0].text == "鎖" && row[0].width == 2 && row[1].text == "" && row[2].text == "x", "the row is %+v", row)
 }

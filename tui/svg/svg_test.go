@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/golden"
 )
 
@@ -35,9 +36,7 @@ type image struct {
 func drawnRow(t *testing.T, text string, width int) image {
 	t.Helper()
 	var p image
-	if err := xml.Unmarshal(draw("a <title> & more", parse(text, width, 1)), &p); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, xml.Unmarshal(draw("a <title> & more", parse(text, width, 1)), &p))
 	return p
 }
 
@@ -49,9 +48,7 @@ func TestBlocksFillTheirPartOfTheCell(t *testing.T) {
 		"▅": {0, 6, 8, 10}, "▆": {0, 4, 8, 12}, "▇": {0, 2, 8, 14},
 	} {
 		g, ok := shape(text)
-		if !ok || len(g.rects) != 1 || g.rects[0] != want {
-			t.Errorf("%s is drawn as %+v, want %v", text, g, want)
-		}
+		check.True(t, ok && len(g.rects) == 1 && g.rects[0] == want, "%s is drawn as %+v, want %v", text, g, want)
 	}
 }
 
@@ -75,9 +72,8 @@ func TestRectanglesCoverTheirCells(t *testing.T) {
 		for _, r := range p.Cells.Rects {
 			all = append(all, got{r.X, r.W, r.Fill, r.Opacity})
 		}
-		if !slices.Equal(all, want) || len(p.Cells.Texts) != 0 {
-			t.Errorf("the rectangles of %q are %v, want %v; left to the font: %v", text, all, want, p.Cells.Texts)
-		}
+		check.True(t, slices.Equal(all, want) && len(p.Cells.Texts) == 0,
+			"the rectangles of %q are %v, want %v; left to the font: %v", text, all, want, p.Cells.Texts)
 	}
 }
 
@@ -95,22 +91,15 @@ func TestWordsBeginInTheirColumnAndFillTheirCells(t *testing.T) {
 		{0, 2, "ab", ""}, {4, 2, "cd", "bold"}, {6, 1, "é", ""},
 		{8, 1, "●", ""}, {9, 1, "x", ""}, {10, 2, "鎖", ""}, {12, 1, "y", ""},
 	}
-	if !slices.Equal(all, want) {
-		t.Errorf("the words are %v, want %v", all, want)
-	}
+	check.True(t, slices.Equal(all, want), "the words are %v, want %v", all, want)
 }
 
 func TestMarkupInTextIsOnlyText(t *testing.T) {
 	p := drawnRow(t, `<b>&"x"`, 7)
-	if len(p.Cells.Texts) != 1 || p.Cells.Texts[0].Text != `<b>&"x"` {
-		t.Errorf("the words are %+v", p.Cells.Texts)
-	}
+	check.True(t, len(p.Cells.Texts) == 1 && p.Cells.Texts[0].Text == `<b>&"x"`, "the words are %+v", p.Cells.Texts)
 }
 
 func TestSampleIsDrawnAsBefore(t *testing.T) {
-	text, err := os.ReadFile("testdata/sample.ansi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Must(os.ReadFile("testdata/sample.ansi"))(t)
 	golden.Check(t, "sample.svg", string(draw("sample", parse(string(text), 40, 6))))
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/termenv"
+
+	"locktop/internal/check"
 )
 
 // terminal returns a renderer for a terminal with all colours.
@@ -22,39 +24,28 @@ func TestLineIsExactlyAsWideAsAsked(t *testing.T) {
 	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
 	for w := range 12 {
 		l := NewLine(w).Put(red, "abc").Put(Style{}, "東京").Pad(red, 2).Put(red, "z")
-		if got := ansi.StringWidth(l.String()); got != w {
-			t.Errorf("%d cells wide, want %d", got, w)
-		}
+		check.Equal(t, ansi.StringWidth(l.String()), w, "cells wide")
 	}
 }
 
 func TestLineSwitchesStyleOnlyWhereItChanges(t *testing.T) {
 	red := StyleOf(terminal().NewStyle().Foreground(lipgloss.Color("1")))
 	got := NewLine(6).Put(red, "a").Put(red, "b").Put(Style{}, "c").String()
-	if want := "\x1b[31mab\x1b[mc   "; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := NewLine(1).Put(red, "a").String(); !strings.HasSuffix(got, ansi.ResetStyle) {
-		t.Errorf("%q leaves its style on", got)
-	}
+	check.True(t, got == "\x1b[31mab\x1b[mc   ", "got %q, want ab in red and c without a style", got)
+	got = NewLine(1).Put(red, "a").String()
+	check.True(t, strings.HasSuffix(got, ansi.ResetStyle), "%q leaves its style on", got)
 }
 
 func TestJoinHorizontalFillsTheShorterBlock(t *testing.T) {
-	if got := JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3); got[0] != "abxyz" || got[1] != "  123" {
-		t.Errorf("got %q", got)
-	}
-	if got := JoinHorizontal([]string{"ab", "cd"}, 2, nil, 3); got[1] != "cd   " {
-		t.Errorf("got %q", got)
-	}
+	check.DeepEqual(t, JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3), []string{"abxyz", "  123"})
+	check.Equal(t, JoinHorizontal([]string{"ab", "cd"}, 2, nil, 3)[1], "cd   ")
 }
 
 func TestBarGrowsByEighths(t *testing.T) {
 	for fraction, want := range map[float64]string{
 		0: "", -1: "", 0.001: "▏", 0.125: "▌", 0.5: "██", 0.53125: "██▏", 1: "████", 7: "████",
 	} {
-		if got := Blocks().Bar(fraction, 4); got != want {
-			t.Errorf("Bar(%v) = %q, want %q", fraction, got, want)
-		}
+		check.Equal(t, Blocks().Bar(fraction, 4), want, "Bar(%v)", fraction)
 	}
 }
 
@@ -62,27 +53,19 @@ func TestScrollbarReachesBothEnds(t *testing.T) {
 	for _, c := range []struct{ top, n, total, first, end int }{
 		{0, 10, 10, 0, 0}, {0, 10, 20, 0, 5}, {10, 10, 20, 5, 10}, {0, 10, 10_000, 0, 1}, {9990, 10, 10_000, 9, 10}, {0, 0, 5, 0, 0},
 	} {
-		if first, end := Scrollbar(c.top, c.n, c.total); first != c.first || end != c.end {
-			t.Errorf("Thumb(%d, %d, %d) = %d, %d; want %d, %d", c.top, c.n, c.total, first, end, c.first, c.end)
-		}
+		first, end := Scrollbar(c.top, c.n, c.total)
+		check.Equal(t, [2]int{first, end}, [2]int{c.first, c.end}, "Scrollbar(%d, %d, %d)", c.top, c.n, c.total)
 	}
 }
 
 func TestChartKeepsTheNewestAtTheRight(t *testing.T) {
-	got := strings.Join(Blocks().Chart([]float64{99, 0, 4, 8, 2}, 8, 4, 2), "|")
-	if want := "  █ | ██▄"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := Blocks().Chart([]float64{1}, 8, 3, 1); !slices.Equal(got, []string{"  ▁"}) {
-		t.Errorf("got %q", got)
-	}
+	check.Equal(t, strings.Join(Blocks().Chart([]float64{99, 0, 4, 8, 2}, 8, 4, 2), "|"), "  █ | ██▄")
+	check.DeepEqual(t, Blocks().Chart([]float64{1}, 8, 3, 1), []string{"  ▁"})
 }
 
 func TestRoundUpFindsNumbersForAxes(t *testing.T) {
 	for v, want := range map[float64]float64{0: 1, 1: 1, 3: 3, 7: 8, 21: 30, 850: 1000, 1204: 2000} {
-		if got := RoundUp(v); got != want {
-			t.Errorf("RoundUp(%v) = %v, want %v", v, got, want)
-		}
+		check.Equal(t, RoundUp(v), want, "RoundUp(%v)", v)
 	}
 }
 
@@ -96,14 +79,10 @@ func TestColumnsGoByPriority(t *testing.T) {
 	} {
 		l := NewLine(w)
 		NewTable(ASCII(), columns, w, 1).Header(l, Style{}, Style{}, -1, "")
-		if got := l.String(); got != want {
-			t.Errorf("at %d cells: %q, want %q", w, got, want)
-		}
+		check.Equal(t, l.String(), want, "at %d cells", w)
 	}
 	wide := NewTable(ASCII(), columns, 60, 1)
-	if wide.shown[0] != (place{0, 20}) {
-		t.Errorf("KEY is %+v, want its Max, 20", wide.shown[0])
-	}
+	check.True(t, wide.shown[0] == (place{0, 20}), "KEY is %+v, want its Max, 20", wide.shown[0])
 }
 
 func TestTableNeverOverflowsItsWidth(t *testing.T) {
@@ -114,9 +93,7 @@ func TestTableNeverOverflowsItsWidth(t *testing.T) {
 		for _, p := range table.shown {
 			sum += p.width + 2
 		}
-		if sum > w && w > 2 {
-			t.Errorf("%d cells of columns in %d", sum, w)
-		}
+		check.True(t, sum <= w || w <= 2, "%d cells of columns in %d", sum, w)
 	}
 }
 
@@ -134,7 +111,6 @@ func BenchmarkRow(b *testing.B) {
 func TestAColumnThatIsOffLeavesItsRoomToOthers(t *testing.T) {
 	columns := []Column{{Title: "LOCK", Min: 4, Max: 40}, {Title: "BAR", Min: 10, Off: true}, {Title: "TTL", Min: 5}}
 	table := NewTable(Blocks(), columns, 30, 2)
-	if want := []place{{0, 30 - 2 - 5}, {2, 5}}; !slices.Equal(table.shown, want) {
-		t.Errorf("the columns are %+v, want %+v", table.shown, want)
-	}
+	want := []place{{0, 30 - 2 - 5}, {2, 5}}
+	check.True(t, slices.Equal(table.shown, want), "the columns are %+v, want %+v", table.shown, want)
 }

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"locktop/internal/check"
 )
 
 func TestFitShortensInTheMiddle(t *testing.T) {
@@ -28,10 +30,7 @@ func TestFitShortensInTheMiddle(t *testing.T) {
 		{"東京大阪名古屋", 9, "東京…古屋"},
 		{"鎖", 1, "…"},
 	} {
-		got := Fit(c.s, c.w)
-		if got != c.want {
-			t.Errorf("Fit(%q, %d) = %q, want %q", c.s, c.w, got, c.want)
-		}
+		check.Equal(t, Fit(c.s, c.w), c.want, "Fit(%q, %d)", c.s, c.w)
 	}
 }
 
@@ -39,9 +38,7 @@ func TestFitEndAndFitRightKeepTheBeginning(t *testing.T) {
 	for got, want := range map[string]string{
 		Blocks().FitEnd("never expires", 7): "never …", ASCII().FitEnd("never expires", 7): "never ~", Blocks().FitRight("13.5 s", 8): "  13.5 s",
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		check.True(t, got == want, "got %q, want %q", got, want)
 	}
 }
 
@@ -57,16 +54,13 @@ func TestASimpleCharacterIsOneCellWide(t *testing.T) {
 			t.Errorf("%q is %d cells wide", r, n)
 		}
 	}
-	if text := string(all) + string(all); ansi.StringWidth(text) != 2*len(all) {
-		t.Errorf("%d characters are %d cells wide", 2*len(all), ansi.StringWidth(text))
-	}
+	check.Equal(t, ansi.StringWidth(string(all)+string(all)), 2*len(all), "cells of all characters")
 }
 
 func TestWidthIsThatOfTheTerminal(t *testing.T) {
 	for _, s := range []string{"東京 – a", "e\u0301·e", "·\u0301…", "a東b京c", "👩\u200d👧 ×2", "\u0600a", "→\ufe0f", "🇩🇪·🇩🇪", "각-각"} {
-		if got, want := Width(s), ansi.StringWidth(s); got != want {
-			t.Errorf("Width(%q) = %d, want %d", s, got, want)
-		}
+		got, want := Width(s), ansi.StringWidth(s)
+		check.True(t, got == want, "Width(%q) = %d, want %d", s, got, want)
 	}
 }
 
@@ -83,9 +77,8 @@ func FuzzFit(f *testing.F) {
 			"Fit": Fit, "FitEnd": Blocks().FitEnd, "FitRight": ASCII().FitRight,
 		} {
 			got := fit(s, w)
-			if n := ansi.StringWidth(got); n != max(w, 0) {
-				t.Fatalf("%s(%q, %d) = %q: %d cells", name, s, w, got, n)
-			}
+			n := ansi.StringWidth(got)
+			check.Require(t, n == max(w, 0), "%s(%q, %d) = %q: %d cells", name, s, w, got, n)
 		}
 	})
 }
@@ -94,13 +87,10 @@ func TestChunkLosesNothing(t *testing.T) {
 	for _, s := range []string{"", "a", "redis-cli EVAL 'return 1' 1 lock:orders", "東京大阪a京", strings.Repeat("x東", 40)} {
 		for w := 2; w < 12; w++ {
 			pieces := Chunk(s, w)
-			if got := strings.Join(pieces, ""); got != s {
-				t.Errorf("Break(%q, %d) loses something: %q", s, w, got)
-			}
+			check.Equal(t, strings.Join(pieces, ""), s, "Break(%q, %d) loses something", s, w)
 			for _, p := range pieces[:len(pieces)-1] {
-				if n := ansi.StringWidth(p); n > w || n < w-1 || p == "" {
-					t.Errorf("Break(%q, %d) has a piece of %d cells: %q", s, w, n, p)
-				}
+				n := ansi.StringWidth(p)
+				check.True(t, n <= w && n >= w-1 && p != "", "Break(%q, %d) has a piece of %d cells: %q", s, w, n, p)
 			}
 		}
 	}
@@ -119,8 +109,7 @@ func TestWrapBreaksBetweenWordsAndShortensTheLastLine(t *testing.T) {
 		{"", 9, 2, nil},
 		{"text", 9, 0, nil},
 	} {
-		if got := Blocks().Wrap(c.text, c.w, c.n); !slices.Equal(got, c.want) {
-			t.Errorf("Wrap(%q, %d, %d) = %q, want %q", c.text, c.w, c.n, got, c.want)
-		}
+		got := Blocks().Wrap(c.text, c.w, c.n)
+		check.True(t, slices.Equal(got, c.want), "Wrap(%q, %d, %d) = %q, want %q", c.text, c.w, c.n, got, c.want)
 	}
 }

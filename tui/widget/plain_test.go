@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"locktop/internal/check"
 )
 
 // unplain reverses Plain.
@@ -16,9 +18,7 @@ func unplain(t *testing.T, s string) string {
 	var b strings.Builder
 	for s != "" {
 		r, wide, rest, err := strconv.UnquoteChar(s, 0)
-		if err != nil {
-			t.Fatalf("reading back %q: %v", s, err)
-		}
+		check.Require(t, err == nil, "reading back %q: %v", s, err)
 		if wide || r < utf8.RuneSelf {
 			b.WriteRune(r)
 		} else {
@@ -54,20 +54,15 @@ func TestPlainEscapesWhatTerminalsInterpret(t *testing.T) {
 		"\ufffd":                 "\ufffd",
 		"Zürich 東京 замок 🔒":      "Zürich 東京 замок 🔒",
 	} {
-		if got := Plain(in); got != want {
-			t.Errorf("Plain(%q) = %q, want %q", in, got, want)
-		}
-		if got := unplain(t, Plain(in)); got != in {
-			t.Errorf("%q reads back as %q", in, got)
-		}
+		got := Plain(in)
+		check.True(t, got == want, "Plain(%q) = %q, want %q", in, got, want)
+		check.True(t, unplain(t, got) == in, "%q reads back as %q", in, unplain(t, got))
 	}
 }
 
 func TestPlainLeavesOrdinaryTextAlone(t *testing.T) {
 	s := "lock:orders:4711 by worker-7"
-	if n := testing.AllocsPerRun(100, func() { Plain(s) }); n != 0 {
-		t.Errorf("%v allocations for text that needs no change", n)
-	}
+	check.Equal(t, testing.AllocsPerRun(100, func() { Plain(s) }), 0, "allocations for text that needs no change")
 }
 
 // Every rune that Plain accepts has a width of one or two cells, and the same
@@ -96,9 +91,7 @@ func TestPlainRunesHaveTheirOwnCells(t *testing.T) {
 			}
 		}
 	}
-	if passed < 100_000 {
-		t.Errorf("only %d runes pass: letters of living languages are among the rest", passed)
-	}
+	check.AtLeast(t, passed, 100_000, "runes that pass: letters of living languages are among the rest")
 }
 
 // Promise P10.
@@ -108,22 +101,16 @@ func FuzzPlain(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		p := Plain(s)
-		if got := unplain(t, p); got != s {
-			t.Fatalf("%q became %q, which reads back as %q", s, p, got)
-		}
+		got := unplain(t, p)
+		check.Require(t, got == s, "%q became %q, which reads back as %q", s, p, got)
 		sum := 0
 		for _, r := range p {
-			if r != ' ' && !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) {
-				t.Fatalf("%q became %q, with %U in it", s, p, r)
-			}
+			check.Require(t, r == ' ' || unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S), "%q became %q, with %U in it", s, p, r)
 			sum += ansi.StringWidth(string(r))
 		}
-		if !utf8.ValidString(p) {
-			t.Fatalf("%q became %q, which is not UTF-8", s, p)
-		}
-		if Width(p) != sum || ansi.StringWidth(p) != sum {
-			t.Fatalf("%q: %d cells one by one, %d by Width, %d by terminal", p, sum, Width(p), ansi.StringWidth(p))
-		}
+		check.Require(t, utf8.ValidString(p), "%q became %q, which is not UTF-8", s, p)
+		check.Require(t, Width(p) == sum && ansi.StringWidth(p) == sum,
+			"%q: %d cells one by one, %d by Width, %d by terminal", p, sum, Width(p), ansi.StringWidth(p))
 	})
 }
 
