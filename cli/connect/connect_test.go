@@ -25,9 +25,8 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 		return tgt.Client
 	}
 	rdb := connected(t)
-	if name := rdb.ClientGetName(t.Context()).Val(); name != "locktop" {
-		t.Errorf("the connection is named %q", name)
-	}
+	name := rdb.ClientGetName(t.Context()).Val()
+	check.True(t, name == "locktop", "the connection is named %q", name)
 	check.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping").Err())
 	connected(t, "--user", "shy", "-a", "pw")
 }
@@ -42,22 +41,16 @@ func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 		"rediss://app:own@10.0.0.1:6380/2": {network: "tcp", addr: "10.0.0.1:6380", user: "app", pass: "own", db: 2, tls: true},
 	} {
 		other := c.Elsewhere(url)
-		if err := other.checkTopology(); err != nil {
-			t.Error(err)
-		}
-		if e, err := other.resolve(); err != nil || e != want {
-			t.Errorf("%s: %+v, %v", url, e, err)
-		}
-		if other.security.cacert != "ca.pem" || other.timeout != 7*time.Second {
-			t.Errorf("%s: %+v", url, other)
-		}
+		check.ErrorIs(t, other.checkTopology(), nil)
+		e, err := other.resolve()
+		check.True(t, err == nil && e == want, "%s: %+v, %v", url, e, err)
+		check.True(t, other.security.cacert == "ca.pem" && other.timeout == 7*time.Second, "%s: %+v", url, other)
 	}
 }
 
 func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
-	if _, _, err := parsed(t, "--ssh", "web-1").Child(t.Context(), "127.0.0.1:6379", 0); err == nil || !strings.Contains(err.Error(), "does not go through --ssh") {
-		t.Errorf("%v", err)
-	}
+	_, _, err := parsed(t, "--ssh", "web-1").Child(t.Context(), "127.0.0.1:6379", 0)
+	check.True(t, err != nil && strings.Contains(err.Error(), "does not go through --ssh"), "%v", err)
 }
 
 // A connection goes to permitted addresses only, also if a cluster announces others.
@@ -124,7 +117,6 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	announced = [2]net.Addr{forbidden.Addr(), forbidden.Addr()} // it changes during the run
 	rdb.(*redis.ClusterClient).Options().DialerRetries = 1      // the default is five dials in 0.4 s
 	rdb.(*redis.ClusterClient).ReloadState(t.Context())
-	if err := rdb.Get(t.Context(), "k").Err(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a later node: %v, want %s", err, want)
-	}
+	err = rdb.Get(t.Context(), "k").Err()
+	check.True(t, err != nil && strings.Contains(err.Error(), want), "a later node: %v, want %s", err, want)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -18,9 +19,7 @@ import (
 func started(t *testing.T, factor int) *Demo {
 	t.Helper()
 	d, err := Start(t.Context(), factor, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -36,9 +35,8 @@ func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
 			falling++
 		}
 	}
-	if len(locks) < 8 || len(formats) < 5 || falling < 6 {
-		t.Errorf("%d locks of %d formats, %d of which expire", len(locks), len(formats), falling)
-	}
+	check.True(t, len(locks) >= 8 && len(formats) >= 5 && falling >= 6,
+		"%d locks of %d formats, %d of which expire", len(locks), len(formats), falling)
 }
 
 func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
@@ -54,14 +52,10 @@ func TestEachHoldHasANewOwner(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
 	defer rdb.Close()
 	c, err := newTraffic(t.Context(), rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for range 3 { // the earlier rounds must leave no keys
 		for _, a := range c.owners {
-			if err := a.acquire(t.Context(), rdb); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, a.acquire(t.Context(), rdb))
 		}
 	}
 	locks := found(t, rdb)
@@ -81,9 +75,7 @@ func TestTheSampleLocksKeepChanging(t *testing.T) {
 	t.Parallel()
 	d := started(t, 1)
 	before := found(t, d.rdb)
-	if err := d.rdb.FlushDB(t.Context()).Err(); err != nil { // they expire only after seconds
-		t.Fatal(err)
-	}
+	check.NoError(t, d.rdb.FlushDB(t.Context()).Err()) // they expire only after seconds
 	eventually(t, func() bool {
 		changed := 0
 		for key, l := range found(t, d.rdb) {
@@ -99,9 +91,7 @@ func TestTheSampleLocksKeepChanging(t *testing.T) {
 func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 	t.Helper()
 	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	locks := map[string]keyspace.Lock{}
 	for _, l := range snap.Locks {
 		locks[l.Key] = *l
@@ -113,13 +103,9 @@ func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	d, err := Start(t.Context(), 3, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	all := append([]*redis.Client{d.rdb}, d.quorum.Nodes...)
-	if len(all) != 6 {
-		t.Errorf("there are %d servers, want one and five", len(all))
-	}
+	check.True(t, len(all) == 6, "there are %d servers, want one and five", len(all))
 	for _, rdb := range all {
 		info, err := rdb.Info(t.Context(), "server").Result()
 		if err != nil || !strings.Contains(info, "process_id") {
@@ -140,9 +126,7 @@ func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come about")
-		}
+		check.Require(t, !time.Now().After(deadline), "it does not come about")
 	}
 }
 
