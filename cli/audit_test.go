@@ -28,9 +28,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		check.NoError(t, l.close())
-		if l.Write(keyspace.AuditRecord{}) == nil {
-			t.Error("a log that is closed takes another line")
-		}
+		check.True(t, l.Write(keyspace.AuditRecord{}) != nil, "a log that is closed takes another line")
 	}
 	path := filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl")
 	info, err := os.Stat(path)
@@ -69,9 +67,7 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 			tt.who.User = strings.TrimSpace(string(name))
 		}
 		lines := auditedIn(t, filepath.Join(state, "locktop", "audit.jsonl"))
-		if len(lines) != 2 {
-			t.Fatalf("%d lines", len(lines))
-		}
+		check.Require(t, len(lines) == 2, "%d lines", len(lines))
 		for _, line := range lines {
 			if line.actor != tt.who || line.Act != "release" || !slices.Equal(line.Servers, []string{srv.Addr()}) {
 				t.Errorf("written is %+v, want %+v at %s", line, tt.who, srv.Addr())
@@ -113,17 +109,15 @@ func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
 	}
 	send(t, all[2], "ACL", "SETUSER", "default", "-eval") // it refuses the release
 	ran(t, release...).says(t, exitFine)
-	if lines := audited(t); len(lines) != 2 || !slices.Equal(lines[0].Servers, all) || !slices.Equal(lines[1].Servers, all[:2]) {
-		t.Errorf("%+v", lines)
-	}
+	lines := audited(t)
+	check.True(t, len(lines) == 2 && slices.Equal(lines[0].Servers, all) && slices.Equal(lines[1].Servers, all[:2]), "%+v", lines)
 	for _, addr := range all[:2] {
 		send(t, addr, "ACL", "SETUSER", "default", "-eval")
 		send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	}
 	ran(t, release...).says(t, exitFailure, `release "lock:a" at `+all[0])
-	if lines := audited(t); len(lines[1].Servers) != 0 || lines[1].Outcome != keyspace.Failed {
-		t.Errorf("%+v", lines)
-	}
+	lines = audited(t)
+	check.True(t, len(lines[1].Servers) == 0 && lines[1].Outcome == keyspace.Failed, "%+v", lines)
 }
 
 // The log is where --audit-log or the context says: in a file, or at a syslog daemon.
@@ -139,9 +133,8 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	release := func(args ...string) outcome {
 		send(t, addr, "SET", "lock:a", token, "PX", "60000")
 		got := ran(t, append([]string{"release", "lock:a", "--write", "--yes"}, args...)...)
-		if own := audited(t); own != nil {
-			t.Errorf("%q writes to the log of the user, too: %+v", args, own)
-		}
+		own := audited(t)
+		check.True(t, own == nil, "%q writes to the log of the user, too: %+v", args, own)
 		return got
 	}
 	for _, args := range [][]string{{"--context", "prod"}, {"--context", "prod", "--audit-log", "syslog:" + socket}} {
@@ -162,7 +155,5 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	}
 	check.NoError(t, errors.Join(daemon.Close(), os.RemoveAll(socket)))
 	release("--audit-log", "syslog:"+socket, "-u", "redis://"+addr).fails(t, exitFailure, "nothing was changed")
-	if value(t, addr, "lock:a") != token {
-		t.Error("it was released without a daemon")
-	}
+	check.True(t, value(t, addr, "lock:a") == token, "it was released without a daemon")
 }

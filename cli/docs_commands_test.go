@@ -130,9 +130,7 @@ func manifestCommand(t *testing.T) docBlock {
 			}
 		}
 		line, ok := shell.Line(words...)
-		if !ok {
-			t.Fatalf("%q cannot be written for a shell", words)
-		}
+		check.Require(t, ok, "%q cannot be written for a shell", words)
 		before, _, _ := strings.Cut(text, "command:")
 		return docBlock{strings.TrimPrefix(manifestFile, "../"), 1 + strings.Count(before, "\n"), []string{line}}
 	}
@@ -165,18 +163,16 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 			text := bare(command)
 			if compiled(docProject).MatchString(text) {
 				project++
-				if err := existsInProject(text); err != nil {
-					t.Errorf("%s: %s: %v", block, text, err)
-				}
+				err := existsInProject(text)
+				check.True(t, err == nil, "%s: %s: %v", block, text, err)
 				continue
 			}
 			if rule := docRuleFor(text); rule != nil {
 				run++
 				used[rule.command] = true
 				if compiled(`^(\S*locktop|go run \.|for) `).MatchString(text) {
-					if err := existsInLocktop(text); err != nil {
-						t.Errorf("%s: %s: %v", block, text, err)
-					}
+					err := existsInLocktop(text)
+					check.True(t, err == nil, "%s: %s: %v", block, text, err)
 				}
 				continue
 			}
@@ -188,20 +184,15 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 					break
 				}
 			}
-			if !found {
-				t.Errorf("%s: %s\nNo rule of docRules says what this command prints, and docExemptions has no reason why it cannot run.", block, text)
-			}
+			check.True(t, found,
+				"%s: %s\nNo rule of docRules says what this command prints, and docExemptions has no reason why it cannot run.", block, text)
 		}
 	}
 	for _, e := range docExemptions {
-		if !used[e.command] {
-			t.Errorf("the exemption %s is for no command any more", e.command)
-		}
+		check.True(t, used[e.command], "the exemption %s is for no command any more", e.command)
 	}
 	for _, r := range docRules {
-		if !used[r.command] {
-			t.Errorf("the rule %s is for no command any more", r.command)
-		}
+		check.True(t, used[r.command], "the rule %s is for no command any more", r.command)
 	}
 	t.Logf("%d commands: %d are run, %d are for the source, %d are exempt", run+project+exempt, run, project, exempt)
 }
@@ -241,9 +232,7 @@ func TestEveryBlockOfCommandsHasALabel(t *testing.T) {
 		}
 	}
 	for _, e := range docNotCommands {
-		if !used[e.command] {
-			t.Errorf("no block begins with %s any more", e.command)
-		}
+		check.True(t, used[e.command], "no block begins with %s any more", e.command)
 	}
 }
 
@@ -262,20 +251,16 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 			switch {
 			case compiled(docProject).MatchString(command):
 				count++
-				if err := existsInProject(command); err != nil {
-					t.Errorf("%s: %s: %v", page, command, err)
-				}
+				err := existsInProject(command)
+				check.True(t, err == nil, "%s: %s: %v", page, command, err)
 			case compiled(`^(sudo )?(\./)?locktop |^go run \. `).MatchString(command):
 				count++
-				if err := existsInLocktop(command); err != nil {
-					t.Errorf("%s: %s: %v", page, command, err)
-				}
+				err := existsInLocktop(command)
+				check.True(t, err == nil, "%s: %s: %v", page, command, err)
 			}
 		}
 	}
-	if count == 0 {
-		t.Error("there is none")
-	}
+	check.True(t, count != 0, "there is none")
 }
 
 // The examples in the help have commands, arguments and flags of locktop.

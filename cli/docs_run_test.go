@@ -209,9 +209,7 @@ func (s *docSite) recorded() {
 		recordSpan(s.t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(docLock, begin.Add(12*time.Minute))...)
 	}
 	segments, err := filepath.Glob(filepath.Join(s.dir, "state/box/*.lockrec"))
-	if err != nil || len(segments) == 0 {
-		s.t.Fatal(segments, err)
-	}
+	check.Require(s.t, err == nil && len(segments) != 0, "%v %v", segments, err)
 	s.file("20261122T030000.000Z.lockrec", readText(s.t, segments[0]))
 }
 
@@ -409,9 +407,7 @@ func hasProgram(t *testing.T, name string) bool {
 		return true
 	}
 	_, err := exec.LookPath(name)
-	if err != nil && name != "linux" && os.Getenv(server.RequireRedis) != "" {
-		t.Fatal(err)
-	}
+	check.Require(t, err == nil || name == "linux" || os.Getenv(server.RequireRedis) == "", "%v", err)
 	return err == nil
 }
 
@@ -457,9 +453,7 @@ func TestTheCommandsOfTheDocsRun(t *testing.T) {
 		there := func(b docBlock) bool {
 			return slices.ContainsFunc(b.commands, func(c string) bool { return strings.Contains(c, p.written) })
 		}
-		if !slices.ContainsFunc(blocks, there) {
-			t.Errorf("the place %s is in no command any more", p.written)
-		}
+		check.True(t, slices.ContainsFunc(blocks, there), "the place %s is in no command any more", p.written)
 	}
 	for _, block := range blocks {
 		var commands []string

@@ -55,9 +55,8 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	check.NoError(t, w.Close())
 	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
 	segments, _ := filepath.Glob(filepath.Join(dir, "*.lockrec"))
-	if len(indexes) < 3 || len(segments) != len(indexes)+2 { // the first has none, and the open one
-		t.Fatalf("%d indexes of %d segments", len(indexes), len(segments))
-	}
+	check.Require(t, len(indexes) >= 3 && len(segments) == len(indexes)+2,
+		"%d indexes of %d segments", len(indexes), len(segments)) // the first has none, and the open one
 	whole := readText(t, segments[3])
 	write(t, segments[3], string(whole[:100]))
 	one := func(id keyspace.ID) bool { return id.Key == "lock:order:000009" } // it has deadlocks
@@ -113,15 +112,13 @@ func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 		w.Add(s)
 	}
 	check.NoError(t, w.Close())
-	if indexes, _ := filepath.Glob(filepath.Join(dir, "*.index")); len(indexes) < 3 {
-		t.Fatalf("there are only %d indexes", len(indexes))
-	}
+	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
+	check.Require(t, len(indexes) >= 3, "there are only %d indexes", len(indexes))
 	for _, key := range []string{"lock:held", "lock:free", "lock:brief"} {
 		for _, at := range [][]string{{"--at", "00:32", "--for", "1h"}, {"--at", "00:50", "--for", "50m"}, {"--at", "00:55", "--for", "2h"}} {
 			out := explained(t, append([]string{key, dir}, at...)...)
-			if !strings.HasPrefix(out, "No incident from ") || !strings.Contains(out, key+": 0 holds ended") {
-				t.Errorf("explain %s %q says %s", key, at, out)
-			}
+			check.True(t, strings.HasPrefix(out, "No incident from ") && strings.Contains(out, key+": 0 holds ended"),
+				"explain %s %q says %s", key, at, out)
 		}
 	}
 }

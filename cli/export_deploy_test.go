@@ -23,8 +23,7 @@ func TestTheUnitIsHardened(t *testing.T) {
 	unit := filepath.Join(t.TempDir(), filepath.Base(unitFile))
 	write(t, unit, strings.ReplaceAll(readText(t, unitFile), "/usr/local/bin/locktop", self))
 	for _, args := range [][]string{{"verify", "--man=no", unit}, {"security", "--offline=true", "--threshold=15", unit}} {
-		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil || args[0] == "verify" && len(out) > 0 {
-			t.Errorf("systemd-analyze %q: %v\n%s", args, err, out)
-		}
+		out, err := exec.Command("systemd-analyze", args...).CombinedOutput()
+		check.True(t, err == nil && (args[0] != "verify" || len(out) == 0), "systemd-analyze %q: %v\n%s", args, err, out)
 	}
 }

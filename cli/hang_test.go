@@ -55,9 +55,8 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 	for i := range 3000 {
 		p.Set(t.Context(), fmt.Sprint("lock:", i), token, time.Hour)
 	}
-	if _, err := p.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := p.Exec(t.Context())
+	check.NoError(t, err)
 	for range n {
 		left := new(atomic.Int64)
 		left.Store(bytes)
@@ -131,8 +130,6 @@ func TestAnOutageCountsFromTheLastAnswer(t *testing.T) {
 				w.note(n)
 			}
 		}
-		if !strings.Contains(said.String(), "back on x after 8.1 s") {
-			t.Errorf("it said\n%s", said)
-		}
+		check.True(t, strings.Contains(said.String(), "back on x after 8.1 s"), "it said\n%s", said)
 	})
 }

@@ -68,9 +68,8 @@ func TestAHangupEndsACommand(t *testing.T) {
 			check.NoError(t, cmd.Process.Signal(s))
 		}
 		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != c.code {
-			t.Errorf("%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
-		}
+		code := cmd.ProcessState.ExitCode()
+		check.True(t, code == c.code, "%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
 		wantNoKeys(t, addr)
 	}
 }

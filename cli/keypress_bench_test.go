@@ -88,9 +88,7 @@ func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
 		}
 		number, failed = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 	})
-	if err != nil || failed != nil {
-		b.Fatal(err, failed)
-	}
+	check.Require(b, err == nil && failed == nil, "%v %v", err, failed)
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	check.NoError(b, err)
 	return slave
@@ -98,9 +96,8 @@ func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
 
 // press types a key.
 func (t *pseudoTerminal) press(key string) {
-	if _, err := t.master.WriteString(key); err != nil {
-		t.b.Fatal(err)
-	}
+	_, err := t.master.WriteString(key)
+	check.NoError(t.b, err)
 }
 
 // some returns the next output of the program, or nothing if that takes too
@@ -108,9 +105,7 @@ func (t *pseudoTerminal) press(key string) {
 func (t *pseudoTerminal) some(patience time.Duration) []byte {
 	check.NoError(t.b, t.master.SetReadDeadline(time.Now().Add(patience)))
 	n, err := t.master.Read(t.buf)
-	if err != nil && !os.IsTimeout(err) {
-		t.b.Fatal(err)
-	}
+	check.Require(t.b, err == nil || os.IsTimeout(err), "%v", err)
 	return t.buf[:n]
 }
 

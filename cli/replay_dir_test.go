@@ -63,27 +63,22 @@ func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 		p := newPlayer(r)
 		p.Seek(got)
 		snap, err := p.Snapshot(t.Context())
-		if err != nil || len(snap.Locks) != 1 || snap.Locks[0].Holders[0].Count != 1+int(want.Truncate(time.Minute)/time.Second) {
-			t.Errorf("--at %q shows %+v, %v", at, snap.Locks, err)
-		}
+		check.True(t, err == nil && len(snap.Locks) == 1 && snap.Locks[0].Holders[0].Count == 1+int(want.Truncate(time.Minute)/time.Second),
+			"--at %q shows %+v, %v", at, snap.Locks, err)
 	}
 	live := minute(t)
 	first, _ := live.Span()
-	if got, err := beginOf(live, ""); err != nil || !got.Equal(first) {
-		t.Errorf("a file begins at %v, %v", got, err)
-	}
-	if got, err := beginOf(live, "-20s"); err != nil || !got.Equal(first.Add(40*time.Second)) {
-		t.Errorf("a file begins at %v, %v", got, err)
-	}
+	got, err := beginOf(live, "")
+	check.True(t, err == nil && got.Equal(first), "a file begins at %v, %v", got, err)
+	got, err = beginOf(live, "-20s")
+	check.True(t, err == nil && got.Equal(first.Add(40*time.Second)), "a file begins at %v, %v", got, err)
 }
 
 func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 	t.Parallel()
 	dir, begin := aDay(t, 12*time.Minute)
 	segments, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
-	if err != nil || len(segments) == 0 {
-		t.Fatal(segments, err)
-	}
+	check.Require(t, err == nil && len(segments) != 0, "%v %v", segments, err)
 	span := fmt.Sprintf("which is from %s to %s\n", begin.Format("2006-01-02 15:04:05 MST"), begin.Add(24*time.Hour).Format("2006-01-02 15:04:05 MST"))
 	empty := t.TempDir()
 	for _, tt := range []struct {

@@ -60,9 +60,8 @@ func TestThePlayerKeepsTime(t *testing.T) {
 			t.Helper()
 			snap, err := p.Snapshot(t.Context())
 			check.NoError(t, err)
-			if got := snap.Locks[0].Holders[0].Count - 1; got != second {
-				t.Errorf("%s: second %d, want %d", doing, got, second)
-			}
+			got := snap.Locks[0].Holders[0].Count - 1
+			check.True(t, got == second, "%s: second %d, want %d", doing, got, second)
 		}
 		wantAt("at first", 0)
 		time.Sleep(3 * time.Second)
@@ -83,9 +82,8 @@ func TestThePlayerKeepsTime(t *testing.T) {
 		wantAt("before the beginning", 0)
 		time.Sleep(time.Hour)
 		wantAt("after the end", 60)
-		if now := p.Playing(); !now.At.Equal(last) || now.Speed != 0.5 || now.Paused {
-			t.Errorf("it is at %+v", now)
-		}
+		now := p.Playing()
+		check.True(t, now.At.Equal(last) && now.Speed == 0.5 && !now.Paused, "it is at %+v", now)
 	})
 }
 
@@ -99,9 +97,7 @@ func TestThePlayerLosesNoEvents(t *testing.T) {
 			n += len(snap.Events)
 			time.Sleep(2300 * time.Millisecond)
 		}
-		if n != 1+2*60 { // one lock appears, then each change is one release and one acquire
-			t.Errorf("%d events", n)
-		}
+		check.True(t, n == 1+2*60, "%d events", n) // one lock appears, then each change is one release and one acquire
 	})
 }
 
@@ -122,9 +118,8 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 		}
 		return live.At(first.Add(time.Duration(n)*time.Second), first)
 	})
-	if err := rec.run(ctx); err != nil || f.Close() != nil {
-		t.Fatal(err)
-	}
+	err = rec.run(ctx)
+	check.Require(t, err == nil && f.Close() == nil, "%v", err)
 	r := openRecording(t, name)
 	if r.Damage() != nil {
 		t.Fatal(r.Damage())

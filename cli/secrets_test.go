@@ -87,9 +87,8 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 				var out, errs strings.Builder
 				cmd.Stdout, cmd.Stderr = &out, &errs
 				err := cmd.Run()
-				if places := leaked(map[string]string{"stdout": out.String(), "stderr": errs.String()}); len(places) > 0 {
-					t.Errorf("%s with %s on %s: on %v: %s%s", command, way.name, where, places, &out, &errs)
-				}
+				places := leaked(map[string]string{"stdout": out.String(), "stderr": errs.String()})
+				check.True(t, len(places) == 0, "%s with %s on %s: on %v: %s%s", command, way.name, where, places, &out, &errs)
 				if exit := cmd.ProcessState.ExitCode(); !good && (err == nil || exit != exitNoConnect && exit != exitUsage) {
 					t.Errorf("%s with %s on %s ends with %d: %s", command, way.name, where, exit, &errs)
 				}
@@ -136,21 +135,15 @@ func checkWritten(t *testing.T, home string) {
 		if err != nil {
 			return err
 		}
-		if len(leaked(map[string]string{path: string(data)})) > 0 {
-			t.Errorf("the password is in %s", path)
-		}
+		check.True(t, len(leaked(map[string]string{path: string(data)})) <= 0, "the password is in %s", path)
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	check.ErrorIs(t, err, nil)
 	want := []string{".jsonl", ".lockrec", ".html", ".csv", ".json"}
 	if runtime.GOOS == "linux" { // others have no /proc
 		want = append(want, ".txt")
 	}
 	for _, kind := range want {
-		if !kinds[kind] {
-			t.Errorf("no file %s was written: the test proves little", kind)
-		}
+		check.True(t, kinds[kind], "no file %s was written: the test proves little", kind)
 	}
 }

@@ -109,11 +109,7 @@ func compareThefts(t *testing.T, seen *witnessed, victims map[string]bool, hones
 	told := seen.robbed()
 	t.Logf("%d honest holds, %d thefts, %d told", honest, len(victims), len(told))
 	for holder := range told {
-		if !victims[holder] {
-			t.Errorf("a theft was told of %s, who was not robbed", holder)
-		}
+		check.True(t, victims[holder], "a theft was told of %s, who was not robbed", holder)
 	}
-	if len(told) < atLeast {
-		t.Errorf("%d of %d thefts were told", len(told), len(victims))
-	}
+	check.True(t, len(told) >= atLeast, "%d of %d thefts were told", len(told), len(victims))
 }
