@@ -37,8 +37,7 @@ func spawn(t *testing.T, args ...string) *spawned {
 // spawnIn starts the program in an environment; nil is that of the test.
 func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 	t.Helper()
-	self, err := os.Executable()
-	check.NoError(t, err)
+	self := check.Must(os.Executable())(t)
 	s := &spawned{t: t, cmd: exec.Command(self), out: newLines(), errs: newLines(), ended: make(chan struct{})}
 	s.cmd.Args, s.cmd.Env = append([]string{"locktop"}, args...), env
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
@@ -483,8 +482,7 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	r := newAgentRig(t, 0, nil)
 	l := r.load("--agents", "2", "--duration", "10m")
 	control := r.client(r.control)
-	popped, err := control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result()
-	check.NoError(t, err)
+	popped := check.Must(control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result())(t)
 	var ticket struct {
 		Run   string
 		Agent int
@@ -506,8 +504,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 	r := newAgentRig(t, 1, func(int) []string { return []string{"--allow", "redis://10.0.0.9:6379"} })
 	control := r.client(r.control)
 	contacts := make(chan struct{}, 100)
-	local, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	local := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer local.Close()
 	go func() {
 		for {

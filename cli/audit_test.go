@@ -31,8 +31,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 		check.True(t, l.Write(keyspace.AuditRecord{}) != nil, "a log that is closed takes another line")
 	}
 	path := filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl")
-	info, err := os.Stat(path)
-	check.NoError(t, err)
+	info := check.Must(os.Stat(path))(t)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v", info.Mode())
 	}
@@ -84,8 +83,7 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 	for i := range rig.Addrs() {
 		for n := 0; ; n++ { // a key of this node
 			key := fmt.Sprintf("lock:%d:%d", i, n)
-			node, err := rdb.MasterForKey(t.Context(), key)
-			check.NoError(t, err)
+			node := check.Must(rdb.MasterForKey(t.Context(), key))(t)
 			if node.Options().Addr != rig.Addrs()[i] {
 				continue
 			}
@@ -125,8 +123,7 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	home := t.TempDir()
 	socket := filepath.Join(home, "log")
-	daemon, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	check.NoError(t, err)
+	daemon := check.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
 	defer daemon.Close()
 	file := filepath.Join(home, "central.jsonl")
 	configure(t, 0o600, "contexts:", "  prod:", "    url: redis://"+addr, "    audit_log: "+file)
@@ -145,8 +142,7 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	for _, want := range []keyspace.Outcome{keyspace.Intended, keyspace.Done} {
 		packet := make([]byte, 64<<10)
 		check.NoError(t, daemon.SetReadDeadline(time.Now().Add(longestWait)))
-		n, err := daemon.Read(packet)
-		check.NoError(t, err)
+		n := check.Must(daemon.Read(packet))(t)
 		head, text, _ := strings.Cut(string(packet[:n]), "]: ")
 		const priority = "<85>" // authpriv.notice
 		if decoded[auditLine](t, text).Outcome != want || !strings.HasPrefix(head, priority) || !strings.Contains(head, "locktop[") {

@@ -88,8 +88,7 @@ func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
 		for i := range 1000 {
 			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("t", from+i)))
 		}
-		_, err := p.Exec(t.Context())
-		check.NoError(t, err)
+		check.Must(p.Exec(t.Context()))(t)
 		for i, n := range all {
 			if n.Val() == slot {
 				return fmt.Sprint("t", from+i)

@@ -28,8 +28,7 @@ func checked(t *testing.T, lines ...string) outcome {
 // configSchema returns the schema of the configuration and those of a context and of a command.
 func configSchema(t *testing.T) (file, context, command *jsonschema.Schema) {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("../docs/config.schema.json")
-	check.NoError(t, err)
+	s := check.Must(jsonschema.NewCompiler().Compile("../docs/config.schema.json"))(t)
 	return s, s.Properties["contexts"].AdditionalProperties.(*jsonschema.Schema), s.Properties["commands"].Items2020
 }
 

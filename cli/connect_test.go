@@ -203,8 +203,7 @@ func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
 }
 
 func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		for {

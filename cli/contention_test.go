@@ -171,8 +171,7 @@ func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
 	rdb, masters := namedClient(t, addr, ""), make(map[string]bool)
 	for b := range truth {
 		slot := int(rdb.ClusterKeySlot(t.Context(), b.key).Val())
-		owner, err := rig.Owner(t.Context(), slot)
-		check.NoError(t, err)
+		owner := check.Must(rig.Owner(t.Context(), slot))(t)
 		masters[owner.Addr()] = true
 	}
 	check.True(t, len(masters) == len(rig.Nodes()), "there are waits on the masters %v only", masters)

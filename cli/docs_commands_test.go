@@ -43,8 +43,7 @@ func docBlocks(t *testing.T) (all []docBlock) {
 func docPages(t *testing.T) (pages []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*.md", "contrib/*/*.md"} {
-		found, err := filepath.Glob("../" + pattern)
-		check.NoError(t, err)
+		found := check.Must(filepath.Glob("../" + pattern))(t)
 		for _, path := range found {
 			pages = append(pages, strings.TrimPrefix(filepath.ToSlash(path), "../"))
 		}
@@ -87,8 +86,7 @@ var contribLine = regexp.MustCompile("(?m)(?:\\bExecStart=|Run: |`|: |^# +)((?:/
 // contribCommands returns the commands of the files in contrib, each as a block of its own.
 func contribCommands(t *testing.T) (all []docBlock) {
 	t.Helper()
-	files, err := filepath.Glob("../contrib/*/*")
-	check.NoError(t, err)
+	files := check.Must(filepath.Glob("../contrib/*/*"))(t)
 	for _, path := range files {
 		if path == ruleTests {
 			continue // it repeats the texts of the alerts

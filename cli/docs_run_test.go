@@ -102,8 +102,7 @@ func newDocSite(t *testing.T) *docSite {
 	check.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &docSite{t: t, dir: dir, servers: map[string]string{}}
-	hash, err := bcrypt.GenerateFromPassword([]byte(docPassword), bcrypt.MinCost)
-	check.NoError(t, err)
+	hash := check.Must(bcrypt.GenerateFromPassword([]byte(docPassword), bcrypt.MinCost))(t)
 	s.script("my-client", `exec locktop load --as-client mutex`)
 	s.script("bin/pass", `[ "$*" = "show redis/prod" ] && echo `+docPassword)
 	s.script("bin/vault", `[ "$1 $2" = "kv get" ] && echo `+docPassword)
@@ -121,8 +120,7 @@ func newDocSite(t *testing.T) *docSite {
 		config += fmt.Sprintf("  %s: {url: 'redis://ann@%s', password_command: pass show redis/prod}\n", name, s.server("own"))
 	}
 	s.file(".config/locktop/config.yaml", config)
-	program, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	program := check.Must(exec.LookPath("locktop"))(t)
 	for _, name := range []string{"locktop", "bin/locktop"} {
 		check.NoError(t, os.Symlink(program, filepath.Join(dir, name)))
 	}
@@ -330,12 +328,10 @@ func (s *docSite) awaitExporter(r *docRun) {
 		return // it is another command
 	}
 	s.exporter = address[1]
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.exporter+"/metrics", nil)
-	check.NoError(s.t, err)
+	req := check.Must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.exporter+"/metrics", nil))(s.t)
 	req.SetBasicAuth("prometheus", docPassword)
 	eventually(s.t, func() bool {
-		resp, err := http.DefaultClient.Do(req)
-		check.NoError(s.t, err)
+		resp := check.Must(http.DefaultClient.Do(req))(s.t)
 		defer resp.Body.Close()
 		page, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {

@@ -21,8 +21,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	testtier.Long(t, "it makes a recording of 5,000 s")
 	t.Parallel()
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
-	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	check.NoError(t, err)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
 	f := newFleet(12, begin)
 	for second := range 5000 {
 		s := f.next(1+second/100%3, second%300 == 7)
@@ -78,8 +77,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 // allStories returns all incidents of a recording from a time on as JSON, or those of the locks to keep.
 func allStories(t *testing.T, dir string, from time.Time, indexed bool, keep func(keyspace.ID) bool) string {
 	t.Helper()
-	r, err := recording.Open(dir)
-	check.NoError(t, err)
+	r := check.Must(recording.Open(dir))(t)
 	defer r.Close()
 	b := incident.NewBuilder(keep)
 	load := b.Load
@@ -97,8 +95,7 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool, keep fun
 // was never held.
 func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
-	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	check.NoError(t, err)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
 	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: begin}}}
 	free := func(key string) *keyspace.Lock {
 		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}

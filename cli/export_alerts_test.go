@@ -69,8 +69,7 @@ func alerts(t *testing.T) []alert {
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	check.NoError(t, err)
+	text := check.Must(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -150,8 +149,7 @@ func (e *exported) flagsOf(target string) string {
 	if line == nil {
 		e.t.Fatalf("no locktop_target_info of %s in\n%s", target, e.page())
 	}
-	flags, err := strconv.Unquote(line[1])
-	check.NoError(e.t, err)
+	flags := check.Must(strconv.Unquote(line[1]))(e.t)
 	return flags
 }
 

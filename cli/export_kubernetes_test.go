@@ -86,8 +86,7 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 	secret, deployment, service := objects["v1 Secret"], objects["apps/v1 Deployment"], objects["v1 Service"]
 	pod, flags := podOf(t)
 	container := at(pod, "containers.0")
-	port, err := strconv.Atoi(strings.TrimPrefix(flags["--web.listen-address"], ":"))
-	check.NoError(t, err)
+	port := check.Must(strconv.Atoi(strings.TrimPrefix(flags["--web.listen-address"], ":")))(t)
 	_, comment, _ := strings.Cut(text, "# With the Prometheus operator:\n# ---\n")
 	monitor := objectsOf(t, regexp.MustCompile("(?m)^# ?").ReplaceAllString(comment, ""))["monitoring.coreos.com/v1 PodMonitor"]
 	annotation := regexp.MustCompile(`prometheus.io/port: "(\d+)"`).FindStringSubmatch(text)
@@ -142,10 +141,8 @@ func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
 	spec := at(objectsOf(t, readText(t, policyFile))["networking.k8s.io/v1 NetworkPolicy"], "spec")
 	wantKeys(t, spec, "podSelector", "namespaceSelector", "matchLabels", "policyTypes", "ingress", "egress", "from", "to", "ports", "port", "protocol")
 	pod, flags := podOf(t)
-	redis, err := url.Parse(flags["-u"])
-	check.NoError(t, err)
-	port, err := strconv.Atoi(redis.Port())
-	check.NoError(t, err)
+	redis := check.Must(url.Parse(flags["-u"]))(t)
+	port := check.Must(strconv.Atoi(redis.Port()))(t)
 	manifest := objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"]
 	ports := func(pairs ...any) (all []any) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -215,8 +212,7 @@ func TestTheProbesOfTheManifestPass(t *testing.T) {
 // certificate, and without verifying the server.
 func probePasses(t *testing.T, probe any, base string) bool {
 	t.Helper()
-	exporter, err := url.Parse(base)
-	check.NoError(t, err)
+	exporter := check.Must(url.Parse(base))(t)
 	for way, action := range probe.(map[string]any) {
 		switch way {
 		case "tcpSocket":

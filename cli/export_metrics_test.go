@@ -60,8 +60,7 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 		text := e.page()
 		pages = append(pages, text)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
-		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		check.NoError(t, err)
+		families := check.Must(parser.TextToMetricFamilies(strings.NewReader(text)))(t)
 		for name, family := range families {
 			m := metric{kind: strings.ToLower(family.GetType().String())}
 			for _, l := range family.GetMetric()[0].GetLabel() {

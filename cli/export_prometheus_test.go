@@ -48,12 +48,10 @@ type promServer struct {
 func startPrometheus(t *testing.T, exporters ...*exported) promServer {
 	t.Helper()
 	needPrometheus(t, "prometheus")
-	rules, err := filepath.Abs(rulesFile)
-	check.NoError(t, err)
+	rules := check.Must(filepath.Abs(rulesFile))(t)
 	var targets []string
 	for _, e := range exporters {
-		u, err := url.Parse(e.base)
-		check.NoError(t, err)
+		u := check.Must(url.Parse(e.base))(t)
 		targets = append(targets, strconv.Quote(u.Host))
 	}
 	dir := t.TempDir()

@@ -31,8 +31,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 			for _, i := range part {
 				add(p, i)
 			}
-			_, err := p.Exec(t.Context())
-			check.NoError(t, err)
+			check.Must(p.Exec(t.Context()))(t)
 		}
 	}
 	key := func(i int) string { return fmt.Sprintf("lock:order:%d", i) }

@@ -89,8 +89,7 @@ func (e *exported) time(metric string) time.Time {
 	e.t.Helper()
 	value := regexp.MustCompile(`(?m)^` + metric + `\{.*\} (\S+)$`).FindStringSubmatch(e.page())
 	check.Require(e.t, value != nil, "no %s", metric)
-	seconds, err := strconv.ParseFloat(value[1], 64)
-	check.NoError(e.t, err)
+	seconds := check.Must(strconv.ParseFloat(value[1], 64))(e.t)
 	return time.UnixMilli(int64(seconds * 1000))
 }
 

@@ -64,11 +64,9 @@ func (e *exported) get(path string) (int, string) {
 // fetch returns the status and the text of a page of a server.
 func fetch(t *testing.T, address string) (int, string) {
 	t.Helper()
-	resp, err := http.Get(address)
-	check.NoError(t, err)
+	resp := check.Must(http.Get(address))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	check.NoError(t, err)
+	body := check.Must(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(body)
 }
 

@@ -46,15 +46,12 @@ func newAuthority(t *testing.T) *authority {
 // that a issues is its own.
 func (a *authority) issue(t *testing.T, name string, template *x509.Certificate) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.NoError(t, err)
+	private := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	if a.key == nil {
 		a.key = private
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
-	check.NoError(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	check.NoError(t, err)
+	der := check.Must(x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key))(t)
+	pkcs8 := check.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", pkcs8)
 }
 
@@ -77,8 +74,7 @@ func leaf() *x509.Certificate {
 // freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

@@ -40,8 +40,7 @@ func aclLines(t *testing.T) (all [][]any) {
 		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
 			continue
 		}
-		out, err := exec.Command("sh", "-c", `printf '%s\n' `+line).Output()
-		check.NoError(t, err)
+		out := check.Must(exec.Command("sh", "-c", `printf '%s\n' `+line).Output())(t)
 		var argv []any
 		for _, word := range strings.Fields(string(out)) {
 			argv = append(argv, word)
@@ -56,8 +55,7 @@ func aclLines(t *testing.T) (all [][]any) {
 // knows reports whether a server has a command.
 func knows(t *testing.T, addr, command string) bool {
 	t.Helper()
-	info, err := sent(t, addr, "COMMAND", "INFO", command).Slice()
-	check.NoError(t, err)
+	info := check.Must(sent(t, addr, "COMMAND", "INFO", command).Slice())(t)
 	return len(info) == 1 && info[0] != nil
 }
 

@@ -55,8 +55,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 	for i := range 3000 {
 		p.Set(t.Context(), fmt.Sprint("lock:", i), token, time.Hour)
 	}
-	_, err := p.Exec(t.Context())
-	check.NoError(t, err)
+	check.Must(p.Exec(t.Context()))(t)
 	for range n {
 		left := new(atomic.Int64)
 		left.Store(bytes)
@@ -67,8 +66,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 			}
 			return &cutShort{Conn: c, left: left, closed: make(chan struct{})}, nil
 		})
-		proxy, err := network.Listen("tcp", s.Addr())
-		check.NoError(t, err)
+		proxy := check.Must(network.Listen("tcp", s.Addr()))(t)
 		t.Cleanup(func() { _ = proxy.Close() })
 		addrs = append(addrs, proxy.Addr())
 	}

@@ -105,8 +105,7 @@ func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 // does not exist or is a stream without new entries.
 func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
 	t.Helper()
-	typ, err := rdb.Type(t.Context(), key).Result()
-	check.NoError(t, err)
+	typ := check.Must(rdb.Type(t.Context(), key).Result())(t)
 	return typ == "none" || typ == "stream" && command == "xread"
 }
 

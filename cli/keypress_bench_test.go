@@ -53,10 +53,8 @@ type pseudoTerminal struct {
 // the end of the benchmark.
 func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTerminal {
 	b.Helper()
-	program, err := exec.LookPath("locktop")
-	check.NoError(b, err)
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	check.NoError(b, err)
+	program := check.Must(exec.LookPath("locktop"))(b)
+	master := check.Must(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(b)
 	b.Cleanup(func() { master.Close() })
 	slave := slaveOf(b, master, &unix.Winsize{Row: h, Col: w})
 	defer slave.Close()
@@ -89,15 +87,13 @@ func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
 		number, failed = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 	})
 	check.Require(b, err == nil && failed == nil, "%v %v", err, failed)
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	check.NoError(b, err)
+	slave := check.Must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0))(b)
 	return slave
 }
 
 // press types a key.
 func (t *pseudoTerminal) press(key string) {
-	_, err := t.master.WriteString(key)
-	check.NoError(t.b, err)
+	check.Must(t.master.WriteString(key))(t.b)
 }
 
 // some returns the next output of the program, or nothing if that takes too

@@ -119,8 +119,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	master := rigs.ForTest(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
-	sentinel, err := server.NewServer("127.0.0.1:0")
-	check.NoError(t, err)
+	sentinel := check.Must(server.NewServer("127.0.0.1:0"))(t)
 	defer sentinel.Close()
 	const elsewhere = "192.0.2.7" // an address reserved for documentation
 	_ = sentinel.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {

@@ -25,8 +25,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	take(t, reentrant)
 	take(t, reentrant)
 
-	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
-	check.NoError(t, err)
+	snap := check.Must(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context()))(t)
 	found := make(map[string]keyspace.Lock)
 	for _, l := range snap.Locks {
 		found[l.Key] = *l
@@ -44,6 +43,5 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 
 func take(t *testing.T, l lock.Locker) {
 	t.Helper()
-	_, err := l.Lock(t.Context())
-	check.NoError(t, err)
+	check.Must(l.Lock(t.Context()))(t)
 }

@@ -109,8 +109,7 @@ func compareRobbed(t *testing.T, robbed []map[string]bool, ends chan int) {
 		}
 		done++
 		var i int
-		_, err := fmt.Sscanf(line.Key, "lock:%d", &i)
-		check.NoError(t, err)
+		check.Must(fmt.Sscanf(line.Key, "lock:%d", &i))(t)
 		if _, digest, _ := strings.Cut(line.Holders[0], "sha256:"); !robbed[i][digest] {
 			foreign++
 		}

@@ -105,8 +105,7 @@ func lookAt(t *testing.T, s topology, as ...string) {
 // checkNothingRefused checks that a server has refused no command.
 func checkNothingRefused(t *testing.T, addr string) {
 	t.Helper()
-	all, err := clientTo(t, addr).ACLLog(t.Context(), 100).Result()
-	check.NoError(t, err)
+	all := check.Must(clientTo(t, addr).ACLLog(t.Context(), 100).Result())(t)
 	for _, r := range all {
 		t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)
 	}

@@ -30,8 +30,7 @@ func handOver(t *testing.T, rdb *redis.Client, first, end int, owner string) {
 	for i := first; i < end; i++ {
 		p.Do(t.Context(), "SET", fmt.Sprintf("lock:%d", i), owner, "PX", "600000")
 	}
-	_, err := p.Exec(t.Context())
-	check.NoError(t, err)
+	check.Must(p.Exec(t.Context()))(t)
 }
 
 // Locks that change hands while the question is on the terminal are left to their new owner.
@@ -43,8 +42,7 @@ func TestReleaseOwnerReleasesTheLocksThatItStillHolds(t *testing.T) {
 	const owner = "web-1.prod:4711"
 	rdb := ofOwners(t, addr, n, owner)
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
-	program, err := executable()
-	check.NoError(t, err)
+	program := check.Must(executable())(t)
 	line := fmt.Sprintf("%s release --owner %s --write --audit-log %s -u redis://%s; echo exit code $?; exec sleep 1000", program, owner, log, addr)
 	term := openTerminalFor(t, 200, 24, "sh", "-c", line)
 	term.want(fmt.Sprintf("%s holds %s: lock:", owner, humanize.Plural(n, "lock")), fmt.Sprintf("%d more; it is not notified", n-3), "Type y to confirm")

@@ -23,8 +23,7 @@ func aDay(t *testing.T, step time.Duration) (dir string, begin time.Time) {
 // recordSpan is aDay for other times, with further events.
 func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Duration, events ...keyspace.Event) {
 	t.Helper()
-	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	check.NoError(t, err)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }}))(t)
 	for at := time.Duration(0); at <= span; at += step {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}

@@ -34,8 +34,7 @@ func minute(t *testing.T) *recording.Reader {
 // recorded writes snapshots to a file.
 func recorded(t *testing.T, all ...keyspace.Snapshot) (name string) {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "a.lockrec"))
-	check.NoError(t, err)
+	f := check.Must(os.Create(filepath.Join(t.TempDir(), "a.lockrec")))(t)
 	w := recording.NewWriter(f, false)
 	for _, s := range all {
 		check.NoError(t, w.Add(s))
@@ -46,8 +45,7 @@ func recorded(t *testing.T, all ...keyspace.Snapshot) (name string) {
 
 func openRecording(t *testing.T, name string) *recording.Reader {
 	t.Helper()
-	r, err := recording.Open(name)
-	check.NoError(t, err)
+	r := check.Must(recording.Open(name))(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -58,8 +56,7 @@ func TestThePlayerKeepsTime(t *testing.T) {
 		first, last := p.reader.Span()
 		wantAt := func(doing string, second int) {
 			t.Helper()
-			snap, err := p.Snapshot(t.Context())
-			check.NoError(t, err)
+			snap := check.Must(p.Snapshot(t.Context()))(t)
 			got := snap.Locks[0].Holders[0].Count - 1
 			check.True(t, got == second, "%s: second %d, want %d", doing, got, second)
 		}
@@ -92,8 +89,7 @@ func TestThePlayerLosesNoEvents(t *testing.T) {
 		p := newPlayer(minute(t))
 		n := 0
 		for range 30 {
-			snap, err := p.Snapshot(t.Context())
-			check.NoError(t, err)
+			snap := check.Must(p.Snapshot(t.Context()))(t)
 			n += len(snap.Events)
 			time.Sleep(2300 * time.Millisecond)
 		}

@@ -27,8 +27,7 @@ func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 	check.Require(t, r.code == exitFine, "%v", r)
 	write(t, fitted, run(t, "scenarios", "--from", box))
 	t.Log(readText(t, fitted))
-	s, err := loadgen.Parse([]byte(readText(t, fitted)))
-	check.NoError(t, err)
+	s := check.Must(loadgen.Parse([]byte(readText(t, fitted))))(t)
 	rate := s.Rate
 	for _, stage := range s.Stages {
 		rate = max(rate, stage.Rate)

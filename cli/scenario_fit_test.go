@@ -49,8 +49,7 @@ func jobRecordings(t *testing.T, begin time.Time) (file, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	var all []keyspace.Snapshot
-	box, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	check.NoError(t, err)
+	box := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }}))(t)
 	jobs(begin, func(s keyspace.Snapshot) {
 		box.Add(s)
 		all = append(all, s)

@@ -44,8 +44,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
 	stranger := server.ForTest(t).Addr() // has no user ann
 	home := t.TempDir()
-	program, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	program := check.Must(exec.LookPath("locktop"))(t)
 
 	credentials := filepath.Join(t.TempDir(), "credentials")
 	write(t, credentials, `{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`)
@@ -135,7 +134,7 @@ func checkWritten(t *testing.T, home string) {
 		if err != nil {
 			return err
 		}
-		check.True(t, len(leaked(map[string]string{path: string(data)})) <= 0, "the password is in %s", path)
+		check.True(t, len(leaked(map[string]string{path: string(data)})) == 0, "the password is in %s", path)
 		return nil
 	})
 	check.ErrorIs(t, err, nil)

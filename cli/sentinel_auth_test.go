@@ -22,8 +22,7 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	config := append([]string{fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1", server.SentinelMaster, port)}, lines...)
-	s, err := server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"})
-	check.NoError(t, err)
+	s := check.Must(server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"}))(t)
 	t.Cleanup(func() { _ = s.Kill() })
 	return s
 }

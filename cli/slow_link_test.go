@@ -35,8 +35,7 @@ func TestTheScreenIsNotLateOnASlowLink(t *testing.T) {
 			keys := mixedLocks(t, rdb)[:14]
 			network := netfault.New(redis.NewDialer(rdb.Options()))
 			network.Delay(func() time.Duration { return trip / 2 })
-			proxy, err := network.Listen("tcp", addr)
-			check.NoError(t, err)
+			proxy := check.Must(network.Listen("tcp", addr))(t)
 			t.Cleanup(func() { proxy.Close() })
 			for i, key := range keys {
 				check.NoError(t, rdb.PExpire(t.Context(), key, time.Duration(40+i)*time.Second).Err())

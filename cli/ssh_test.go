@@ -99,8 +99,7 @@ type process struct{ args, env, cwd string }
 // processes returns all processes, where there is /proc.
 func processes(t *testing.T) (all []process) {
 	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	check.NoError(t, err)
+	folders := check.Must(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, folder := range folders {
 		args, _ := os.ReadFile(folder + "/cmdline") // it may have ended, or belong to another user
 		env, _ := os.ReadFile(folder + "/environ")

@@ -100,8 +100,7 @@ func (e expectation) check(t *testing.T, state string, listed map[string]any) {
 // loadStates executes a file of states.
 func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 	t.Helper()
-	now, err := rdb.Time(t.Context()).Result()
-	check.NoError(t, err)
+	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	var all []state
 	var fill func(string) string
 	commands := rdb.Pipeline()
@@ -137,8 +136,7 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 // loadSamples loads the samples of all formats.
 func loadSamples(t *testing.T, rdb *redis.Client) []state {
 	t.Helper()
-	now, err := rdb.Time(t.Context()).Result()
-	check.NoError(t, err)
+	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	var all []state
 	commands := rdb.Pipeline()
 	for _, f := range formats.All() {
@@ -169,8 +167,7 @@ func listen(t *testing.T, rdb *redis.Client, channel string) {
 	t.Helper()
 	sub := rdb.Subscribe(t.Context(), channel)
 	t.Cleanup(func() { sub.Close() })
-	_, err := sub.Receive(t.Context())
-	check.NoError(t, err)
+	check.Must(sub.Receive(t.Context()))(t)
 }
 
 func issue(t *testing.T, rdb *redis.Client, words []string) {

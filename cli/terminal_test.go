@@ -35,8 +35,7 @@ func needTmux(t *testing.T) {
 // end of the test. Without tmux the test is skipped.
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 	t.Helper()
-	program, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	program := check.Must(exec.LookPath("locktop"))(t)
 	return openTerminalFor(t, w, h, append([]string{program}, args...)...)
 }
 

@@ -140,8 +140,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 
 func monitors(t *testing.T, rdb *redis.Client) bool {
 	t.Helper()
-	list, err := rdb.ClientList(t.Context()).Result()
-	check.NoError(t, err)
+	list := check.Must(rdb.ClientList(t.Context()).Result())(t)
 	return strings.Contains(list, " flags=O ")
 }
 
@@ -286,8 +285,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
 	rdb := namedClient(t, child.Addr(), "")
-	path, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	path := check.Must(exec.LookPath("locktop"))(t)
 	for _, how := range []string{"stopped", "killed"} {
 		lease := map[string]int{"stopped": 2000, "killed": 60_000}[how]
 		send(t, child.Addr(), "SET", "lock:a", token, "PX", lease)
@@ -315,8 +313,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 	testtier.Long(t, "every limit of a child is waited for")
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	silent := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	cmd := exec.Command("locktop", monitorCommandName, "--timeout", "10m", "-u", "redis://"+silent.Addr().String())
 	stdin, err := cmd.StdinPipe() // open until the child has ended

@@ -17,15 +17,13 @@ func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", home) // other systems have another directory
 	t.Setenv("HOME", home)
 	t.Setenv("AppData", home)
-	path, err := ConfigurationPath()
-	check.NoError(t, err)
+	path := check.Must(ConfigurationPath())(t)
 	ca := filepath.Join(home, "ca.crt")
 	text := "contexts: {prod: {url: 'rediss://10.0.0.1', cacert: '" + ca + "', cert: '" + ca + "', key: '" + ca + "', sni: redis.test, insecure: true}}"
 	check.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 	c := parsed(t, "--context", "prod")
 	for range 2 { // export reads it twice
-		_, err := c.Context()
-		check.NoError(t, err)
+		check.Must(c.Context())(t)
 	}
 	const want = "--cacert CA --cert CA --key CA --sni redis.test --insecure"
 	short := func(flags []string) string { return strings.ReplaceAll(strings.Join(flags, " "), ca, "CA") }

@@ -19,8 +19,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	c := server.ForTest(t)
 	connected := func(t *testing.T, args ...string) *redis.Client {
 		t.Helper()
-		tgt, err := parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{})
-		check.NoError(t, err)
+		tgt := check.Must(parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{}))(t)
 		t.Cleanup(tgt.Close)
 		return tgt.Client
 	}
@@ -56,8 +55,7 @@ func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
 // A connection goes to permitted addresses only, also if a cluster announces others.
 func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	t.Parallel()
-	forbidden, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	forbidden := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer forbidden.Close()
 	go func() {
 		for {
@@ -109,8 +107,7 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 		}
 	}
 	announced = [2]net.Addr{node.Addr(), node.Addr()}
-	tgt, err := parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{})
-	check.NoError(t, err)
+	tgt := check.Must(parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{}))(t)
 	defer tgt.Close()
 	rdb, _, err := tgt.Writer()
 	check.NoError(t, err)

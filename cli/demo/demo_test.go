@@ -18,8 +18,7 @@ import (
 // started starts a demo until the end of the test.
 func started(t *testing.T, factor int) *Demo {
 	t.Helper()
-	d, err := Start(t.Context(), factor, false)
-	check.NoError(t, err)
+	d := check.Must(Start(t.Context(), factor, false))(t)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -51,8 +50,7 @@ func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
 func TestEachHoldHasANewOwner(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
 	defer rdb.Close()
-	c, err := newTraffic(t.Context(), rdb)
-	check.NoError(t, err)
+	c := check.Must(newTraffic(t.Context(), rdb))(t)
 	for range 3 { // the earlier rounds must leave no keys
 		for _, a := range c.owners {
 			check.NoError(t, a.acquire(t.Context(), rdb))
@@ -90,8 +88,7 @@ func TestTheSampleLocksKeepChanging(t *testing.T) {
 // found returns every lock on a server, by key.
 func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 	t.Helper()
-	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
-	check.NoError(t, err)
+	snap := check.Must(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context()))(t)
 	locks := map[string]keyspace.Lock{}
 	for _, l := range snap.Locks {
 		locks[l.Key] = *l
@@ -102,8 +99,7 @@ func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
-	d, err := Start(t.Context(), 3, true)
-	check.NoError(t, err)
+	d := check.Must(Start(t.Context(), 3, true))(t)
 	all := append([]*redis.Client{d.rdb}, d.quorum.Nodes...)
 	check.True(t, len(all) == 6, "there are %d servers, want one and five", len(all))
 	for _, rdb := range all {

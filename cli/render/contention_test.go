@@ -83,8 +83,7 @@ func TestTheFoldedContentionHasALineForEachWaiter(t *testing.T) {
 // schemaOf returns the schema of a document in docs.
 func schemaOf(t *testing.T, document string) *jsonschema.Schema {
 	t.Helper()
-	schema, err := jsonschema.NewCompiler().Compile("../../docs/" + document + ".schema.json")
-	check.NoError(t, err)
+	schema := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + document + ".schema.json"))(t)
 	return schema
 }
 
