@@ -73,9 +73,8 @@ func (s *spawned) exits(code int) {
 	case <-time.After(longestWait):
 		s.t.Fatal("it does not end")
 	}
-	if got := s.cmd.ProcessState.ExitCode(); got != code {
-		s.t.Errorf("%q: exit code %d, want %d", s.cmd.Args, got, code)
-	}
+	got := s.cmd.ProcessState.ExitCode()
+	check.True(s.t, got == code, "%q: exit code %d, want %d", s.cmd.Args, got, code)
 }
 
 func (s *spawned) signal(sig os.Signal) {
@@ -318,9 +317,8 @@ func TestAKilledAgentIsNamed(t *testing.T) {
 	report := l.report()
 	lost := 0
 	for _, a := range report.Agents {
-		if named := strings.HasSuffix(a.Name, fmt.Sprintf(":%d", victim.cmd.Process.Pid)); named != a.Lost {
-			t.Errorf("agent %+v; killed is process %d", a, victim.cmd.Process.Pid)
-		}
+		check.True(t, strings.HasSuffix(a.Name, fmt.Sprintf(":%d", victim.cmd.Process.Pid)) == a.Lost,
+			"agent %+v; killed is process %d", a, victim.cmd.Process.Pid)
 		if a.Lost {
 			lost = a.Number
 			check.True(t, a.Counts["holding"] == 0 && a.Counts["acquired"] != 0, "%v", a.Counts)
@@ -413,9 +411,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 		l.signal(os.Interrupt)
 		l.exits(exitInterrupted)
 		wantAll(t, l.out.String(), "arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps")
-		if strings.Contains(l.out.String(), "incomplete") {
-			t.Errorf("the report is incomplete:\n%s", l.out)
-		}
+		check.False(t, strings.Contains(l.out.String(), "incomplete"), "the report is incomplete:\n%s", l.out)
 		r.wantNoKeys(r.control, r.target)
 	}
 }
@@ -491,9 +487,8 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	refused := fmt.Sprintf(`{"message":"refused","agent":%d,"name":"host-b:7","error":"this agent may not load %s"}`, ticket.Agent, r.target.Addr())
 	check.NoError(t, control.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:agents:{" + ticket.Run + "}:messages", Values: []any{"json", refused}}).Err())
 	l.exits(exitFailure)
-	if want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"; !strings.HasSuffix(l.errs.String(), want) {
-		t.Errorf("it says %q, want %s", l.errs.String(), want)
-	}
+	want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"
+	check.True(t, strings.HasSuffix(l.errs.String(), want), "it says %q, want %s", l.errs.String(), want)
 	r.wantNoKeys(r.control, r.target)
 }
 

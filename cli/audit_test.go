@@ -32,9 +32,7 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 	}
 	path := filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl")
 	info := check.Must(os.Stat(path))(t)
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode is %v", info.Mode())
-	}
+	check.True(t, info.Mode().Perm() == 0o600, "its mode is %v", info.Mode())
 	lines := audited(t)
 	if len(lines) != 2 || lines[0].Key != "a\x1b[2J\n" || lines[0].Act != keyspace.ForceRelease || lines[0].Outcome != keyspace.Intended || strings.Contains(readText(t, path), "\x1b") {
 		t.Errorf("written is %+v", lines)
@@ -68,9 +66,8 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 		lines := auditedIn(t, filepath.Join(state, "locktop", "audit.jsonl"))
 		check.Require(t, len(lines) == 2, "%d lines", len(lines))
 		for _, line := range lines {
-			if line.actor != tt.who || line.Act != "release" || !slices.Equal(line.Servers, []string{srv.Addr()}) {
-				t.Errorf("written is %+v, want %+v at %s", line, tt.who, srv.Addr())
-			}
+			check.True(t, line.actor == tt.who && line.Act == "release" && slices.Equal(line.Servers, []string{srv.Addr()}),
+				"written is %+v, want %+v at %s", line, tt.who, srv.Addr())
 		}
 	}
 }
@@ -89,9 +86,8 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 			}
 			check.NoError(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
 			ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0]).says(t, exitFine)
-			if lines := audited(t); len(lines) != 2 || !slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}) {
-				t.Errorf("%s of %s: %+v", key, rig.Addrs()[i], lines)
-			}
+			lines := audited(t)
+			check.True(t, len(lines) == 2 && slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}), "%s of %s: %+v", key, rig.Addrs()[i], lines)
 			break
 		}
 	}
@@ -135,9 +131,8 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 		return got
 	}
 	for _, args := range [][]string{{"--context", "prod"}, {"--context", "prod", "--audit-log", "syslog:" + socket}} {
-		if release(args...).says(t, exitFine); len(auditedIn(t, file)) != 2 {
-			t.Errorf("%q: %+v", args, auditedIn(t, file))
-		}
+		release(args...).says(t, exitFine)
+		check.True(t, len(auditedIn(t, file)) == 2, "%q: %+v", args, auditedIn(t, file))
 	}
 	for _, want := range []keyspace.Outcome{keyspace.Intended, keyspace.Done} {
 		packet := make([]byte, 64<<10)

@@ -170,9 +170,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 			} {
 				got := c.soon(t, command...)
 				check.True(t, got.code != exitFine && got.code != exitNoLock, "%v ends with %d: %s", command, got.code, got.errors)
-				if !strings.Contains(got.errors, dead.Addr()) {
-					t.Errorf("%v does not name %s: %s", command, dead.Addr(), got.errors)
-				}
+				check.True(t, strings.Contains(got.errors, dead.Addr()), "%v does not name %s: %s", command, dead.Addr(), got.errors)
 				lines := strings.Count(got.errors, "\n")
 				check.True(t, lines == 1 || command[0] == "watch", "%v says on %d lines: %s", command, lines, got.errors)
 				check.True(t, command[0] != "inspect" || !readable || strings.Contains(got.out, token) == (command[1] == c.moving(0)),
@@ -293,7 +291,5 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 			kinds[string(e.Event)]++
 		}
 	}
-	if len(kinds) != 2 || kinds["appeared"] != locks || kinds["released"] != locks {
-		t.Errorf("it tells of %v:\n%s", kinds, w.out)
-	}
+	check.True(t, len(kinds) == 2 && kinds["appeared"] == locks && kinds["released"] == locks, "it tells of %v:\n%s", kinds, w.out)
 }

@@ -128,9 +128,7 @@ func TestTheExampleOfAConfigurationIsAccepted(t *testing.T) {
 			seen++
 		}
 	}
-	if seen != len(context.Properties) {
-		t.Errorf("%d keys, the schema has %d", seen, len(context.Properties))
-	}
+	check.True(t, seen == len(context.Properties), "%d keys, the schema has %d", seen, len(context.Properties))
 	commands := strings.NewReplacer("commands: []", "commands:", "\n#  - ", "\n  - ", "\n#    ", "\n    ").Replace(example)
 	checked(t, commands).prints(t, exitFine, "1 command\n")
 }

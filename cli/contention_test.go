@@ -229,8 +229,6 @@ func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
 	check.True(t, monitors(t, rdb), "MONITOR does not run")
 	c.stop()
 	c.exits(t, exitInterrupted)
-	if !strings.Contains(c.out.String(), "lock:a") {
-		t.Errorf("it prints %s", c.out)
-	}
+	check.True(t, strings.Contains(c.out.String(), "lock:a"), "it prints %s", c.out)
 	eventually(t, func() bool { return !monitors(t, rdb) })
 }

@@ -276,9 +276,8 @@ func TestTheExamplesOfTheHelpExist(t *testing.T) {
 				if !strings.HasPrefix(part, "locktop") {
 					continue
 				}
-				if err := existsInLocktop(part); err != nil {
-					t.Errorf("%s: %s: %v", cmd.Name(), part, err)
-				}
+				err := existsInLocktop(part)
+				check.True(t, err == nil, "%s: %s: %v", cmd.Name(), part, err)
 			}
 		}
 	}

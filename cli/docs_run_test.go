@@ -223,9 +223,8 @@ func (s *docSite) here(command string) string {
 	}
 	command = strings.NewReplacer(pairs...).Replace(command)
 	for _, at := range regexp.MustCompile(`(?:(?:rediss?|http)://(?:[^@/ ]*@)?|-H |--sentinel |--redlock |--ssh )([^:/, ]*)`).FindAllStringSubmatch(command, -1) {
-		if at[1] != "127.0.0.1" && at[1] != "outer" { // the host of sshHosts
-			s.t.Fatalf("%s\nThe host %s is not in docPlaces.", command, at[1])
-		}
+		check.Require(s.t, at[1] == "127.0.0.1" || at[1] == "outer",
+			"%s\nThe host %s is not in docPlaces.", command, at[1]) // the host of sshHosts
 	}
 	return command
 }
@@ -315,9 +314,7 @@ func (r *docRun) exits(want int) {
 	if state.Signaled() {
 		code = 128 + int(state.Signal())
 	}
-	if code != want {
-		r.t.Fatalf("%s\nexits with %d, want %d: %v\n%s", r.text, code, want, err, r.out)
-	}
+	check.Require(r.t, code == want, "%s\nexits with %d, want %d: %v\n%s", r.text, code, want, err, r.out)
 }
 
 // awaitExporter waits until the exporter that a command has started has read each target.

@@ -160,9 +160,8 @@ func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
 		check.True(t, reflect.DeepEqual(got, want), "%s is %v, want %v", path, got, want)
 	}
 	for _, path := range []string{"ingress.0.from.0", "egress.0.to.0", "egress.1.to.0"} {
-		if at(spec, path+".namespaceSelector") == nil && at(spec, path+".podSelector") == nil { // an empty peer would be everybody
-			t.Errorf("%s is %v", path, at(spec, path))
-		}
+		check.True(t, at(spec, path+".namespaceSelector") != nil || at(spec, path+".podSelector") != nil,
+			"%s is %v", path, at(spec, path)) // an empty peer would be everybody
 	}
 	check.True(t, at(spec, "ingress.0.from.0.namespaceSelector") != nil, "it is not restricted to the namespace of Prometheus")
 }

@@ -112,9 +112,8 @@ func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`\b(finding|severity|event|state)=~?"([^"]*)"`).FindAllStringSubmatch(query, -1) {
 			for value := range strings.SplitSeq(m[2], "|") {
-				if !strings.Contains(pages[0], fmt.Sprintf("%s=%q", m[1], value)) {
-					t.Errorf("%s uses the %s %s, which a scrape does not have: %s", where, m[1], value, query)
-				}
+				check.True(t, strings.Contains(pages[0], fmt.Sprintf("%s=%q", m[1], value)),
+					"%s uses the %s %s, which a scrape does not have: %s", where, m[1], value, query)
 			}
 		}
 		for _, l := range labels {

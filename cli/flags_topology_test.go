@@ -76,9 +76,8 @@ func TestAClusterIsShownWhole(t *testing.T) {
 		seed = rig.Addrs()[1]
 	}
 	doc, said = listedWith(t, exitFailure, "--cluster", "-u", "redis://"+seed)
-	if len(doc.Locks) != 60-share || doc.Complete || len(doc.Nodes) != 3 || len(strings.Fields(nodesUp(doc))) != 2 {
-		t.Errorf("with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, nodesUp(doc))
-	}
+	check.True(t, len(doc.Locks) == 60-share && !doc.Complete && len(doc.Nodes) == 3 && len(strings.Fields(nodesUp(doc))) == 2,
+		"with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, nodesUp(doc))
 	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, gone.Addr()+" is missing"), "it says %q", said)
 }
 

@@ -23,9 +23,8 @@ func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
 		j := doc.Formats[i]
 		check.True(t, j.Name == f.Name && len(j.Samples) == len(f.Samples) && len(j.Kinds) != 0 && j.Tells != "" && j.Confidence != "no",
 			"%s is in the JSON as %+v", f.Name, j)
-		if !strings.HasPrefix(table[i], f.Name+" ") || !strings.Contains(table[i], f.Signature) {
-			t.Errorf("%s is in the table as %q", f.Name, table[i])
-		}
+		check.True(t, strings.HasPrefix(table[i], f.Name+" ") && strings.Contains(table[i], f.Signature),
+			"%s is in the table as %q", f.Name, table[i])
 	}
 }
 

@@ -64,9 +64,8 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 		got := locktop(t, append(args, where...)...)
 		check.True(t, got.code == exitFine, "%s: %v ends with %d: %s", f.Name, args, got.code, got.errors)
 	}
-	if err := rdb.Ping(ctx).Err(); err != nil || child.PID() != pid {
-		t.Fatalf("%s: the server is process %d, was %d: %v", f.Name, child.PID(), pid, err)
-	}
+	err := rdb.Ping(ctx).Err()
+	check.Require(t, err == nil && child.PID() == pid, "%s: the server is process %d, was %d: %v", f.Name, child.PID(), pid, err)
 }
 
 // blockOn blocks clients on each of these keys, as a list, a sorted set and a

@@ -63,9 +63,8 @@ func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 	waits := regexp.MustCompile(`^[^\n]*connect redis://` + addr + `: LOADING \w+ is loading the dataset in memory; waiting for at most 5 m, Ctrl-C ends it`)
 	for s, code := range commands {
 		s.exits(code)
-		if errs := s.errs.String(); strings.Count(errs, "LOADING") != 1 || !waits.MatchString(errs) {
-			t.Errorf("%q: %s", s.cmd.Args, errs)
-		}
+		errs := s.errs.String()
+		check.True(t, strings.Count(errs, "LOADING") == 1 && waits.MatchString(errs), "%q: %s", s.cmd.Args, errs)
 	}
 }
 

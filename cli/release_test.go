@@ -159,9 +159,8 @@ func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
 			got := ran(t, append([]string{"release", "lock:a", "--write", "--yes", "--token", token}, redlockFlags(rig)...)...)
 			check.True(t, got.code == exitFine && got.out == "lock:a is released\n", "%+v", got)
 			for i, addr := range nodesOf(rig) {
-				if got := value(t, addr, "lock:a"); got != c.left[i] {
-					t.Errorf("server %d has %q, want %q", i+1, got, c.left[i])
-				}
+				got := value(t, addr, "lock:a")
+				check.True(t, got == c.left[i], "server %d has %q, want %q", i+1, got, c.left[i])
 			}
 			lines := audited(t)
 			check.True(t, len(lines) == 2 && lines[1].Outcome == "done", "written down: %+v", lines)

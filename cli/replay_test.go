@@ -117,12 +117,9 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	err = rec.run(ctx)
 	check.Require(t, err == nil && f.Close() == nil, "%v", err)
 	r := openRecording(t, name)
-	if r.Damage() != nil {
-		t.Fatal(r.Damage())
-	}
-	if from, to := r.Span(); to.Sub(from) != 48*time.Second || rec.snapshots != 49 {
-		t.Errorf("%d snapshots from %v to %v", rec.snapshots, from, to)
-	}
+	check.Require(t, r.Damage() == nil, "%v", r.Damage())
+	from, to := r.Span()
+	check.True(t, to.Sub(from) == 48*time.Second && rec.snapshots == 49, "%d snapshots from %v to %v", rec.snapshots, from, to)
 }
 
 // snapshots makes a source of a function.

@@ -149,9 +149,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	w.stop()
 	w.exits(t, exitInterrupted)
 
-	if strings.Contains(w.errors.String(), "lost") {
-		t.Errorf("it says %s", w.errors)
-	}
+	check.False(t, strings.Contains(w.errors.String(), "lost"), "it says %s", w.errors)
 	begun, ended, kinds := make(map[string]int), make(map[string]int), make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
 		e := decoded[render.Event](t, line)
@@ -241,9 +239,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		term.quit()
 	}
 	for i, node := range c.Nodes() {
-		if node.PID() != pids[i] {
-			t.Errorf("%s has crashed", node.Addr())
-		}
+		check.True(t, node.PID() == pids[i], "%s has crashed", node.Addr())
 	}
 	t.Logf("%d rounds, %d locks", rounds, want)
 }

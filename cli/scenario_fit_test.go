@@ -70,9 +70,7 @@ func TestARecordingBecomesAScenario(t *testing.T) {
 		want := loadgen.Scenario{Rate: 0.5, Arrivals: loadgen.Even, Hold: loadgen.Const(4 * time.Second), Keys: loadgen.Keys{Pick: loadgen.PickUniform, N: 5},
 			Lock: loadgen.Lock{Kind: loadgen.Mutex, TTL: 3 * time.Second, Renew: loadgen.Renew{PerTTL: 3}}, Think: loadgen.Const(6 * time.Second), Clients: 59, Duration: 9 * time.Minute}
 		want.Name, want.Caption = s.Name, s.Caption
-		if got := string(s.Marshal()); got != string(want.Marshal()) {
-			t.Errorf("%s\nwant\n%s", out.out, want.Marshal())
-		}
+		check.True(t, string(s.Marshal()) == string(want.Marshal()), "%s\nwant\n%s", out.out, want.Marshal())
 		for _, line := range []string{
 			"# Fitted by locktop to 9 m from 2026-11-22 03:00:05",
 			"# From 270 holds. Attempts were not seen: the rate is a lower bound.",

@@ -123,9 +123,7 @@ func checkWritten(t *testing.T, home string) {
 		if err != nil {
 			return err
 		}
-		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-			t.Errorf("others may read %s: its mode is %v", path, info.Mode().Perm())
-		}
+		check.True(t, info.Mode().Perm()&0o077 == 0 || runtime.GOOS == "windows", "others may read %s: its mode is %v", path, info.Mode().Perm())
 		if d.IsDir() {
 			return nil
 		}

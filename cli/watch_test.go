@@ -89,9 +89,7 @@ func (w *running) exits(t *testing.T, want int) {
 	t.Helper()
 	select {
 	case code := <-w.code:
-		if code != want {
-			t.Errorf("exit code %d, want %d; stderr: %s", code, want, w.errors)
-		}
+		check.True(t, code == want, "exit code %d, want %d; stderr: %s", code, want, w.errors)
 	case <-time.After(patience):
 		t.Fatalf("it goes on and on; stderr: %s", w.errors)
 	}
@@ -130,9 +128,7 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 
 			w.stop()
 			w.exits(t, exitInterrupted)
-			if w.errors.String() != "" {
-				t.Errorf("on stderr: %s", w.errors)
-			}
+			check.True(t, w.errors.String() == "", "on stderr: %s", w.errors)
 		})
 	}
 }
@@ -170,9 +166,8 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
-	if n := strings.Count(w.errors.String(), "\n"); n != 2 {
-		t.Errorf("it should say once that the server is gone and once that it is back, and said\n%s", w.errors)
-	}
+	check.True(t, strings.Count(w.errors.String(), "\n") == 2,
+		"it should say once that the server is gone and once that it is back, and said\n%s", w.errors)
 }
 
 // telling is a source that returns these notices one by one, and then waits.

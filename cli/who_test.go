@@ -325,9 +325,7 @@ func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
-	if cmd.ProcessState.ExitCode() != exitFailure {
-		t.Errorf("it ends with %v", cmd.ProcessState)
-	}
+	check.True(t, cmd.ProcessState.ExitCode() == exitFailure, "it ends with %v", cmd.ProcessState)
 }
 
 // While MONITOR runs, no list of processes shows the password.

@@ -60,12 +60,10 @@ func TestEachHoldHasANewOwner(t *testing.T) {
 	for _, a := range c.owners {
 		want := a.sample.Want
 		l := locks[want.Key]
-		if l.Kind != want.Kind || l.Confidence != want.Confidence || len(l.Holders) != len(want.Holders) || l.Count() != want.Count() {
-			t.Errorf("%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
-		}
-		if holderIDs(l) == holderIDs(want) && len(holderIDs(want)) > shortID {
-			t.Errorf("%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))
-		}
+		check.True(t, l.Kind == want.Kind && l.Confidence == want.Confidence && len(l.Holders) == len(want.Holders) && l.Count() == want.Count(),
+			"%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
+		check.True(t, holderIDs(l) != holderIDs(want) || len(holderIDs(want)) <= shortID,
+			"%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))
 	}
 }
 
@@ -104,16 +102,12 @@ func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	check.True(t, len(all) == 6, "there are %d servers, want one and five", len(all))
 	for _, rdb := range all {
 		info, err := rdb.Info(t.Context(), "server").Result()
-		if err != nil || !strings.Contains(info, "process_id") {
-			t.Errorf("%s is no redis-server: %v", rdb.Options().Addr, err)
-		}
+		check.True(t, err == nil && strings.Contains(info, "process_id"), "%s is no redis-server: %v", rdb.Options().Addr, err)
 	}
 	d.Close()
 	for _, rdb := range all {
 		again := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
-		if err := again.Ping(context.Background()).Err(); err == nil {
-			t.Errorf("%s goes on", rdb.Options().Addr)
-		}
+		check.True(t, again.Ping(context.Background()).Err() != nil, "%s goes on", rdb.Options().Addr)
 		_ = again.Close()
 	}
 }

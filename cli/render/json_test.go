@@ -118,9 +118,7 @@ func TestJSONShowsNothingInvisibleAndLosesNothing(t *testing.T) {
 		if !utf8.ValidString(s) {
 			l.Key, l.Holders[0].ID = string(l.KeyB64), string(l.Holders[0].IDB64)
 		}
-		if l.Key != s || l.Holders[0].ID != s {
-			t.Errorf("key %q came back as %q, holder as %q", s, l.Key, l.Holders[0].ID)
-		}
+		check.True(t, l.Key == s && l.Holders[0].ID == s, "key %q came back as %q, holder as %q", s, l.Key, l.Holders[0].ID)
 	}
 }
 

@@ -62,12 +62,8 @@ func TestAnotherClientThatAsksIsAWaiterAtLeast(t *testing.T) {
 	job, catalog := p.Locks[1], p.Locks[2]
 	job.AskedAt, job.AskedPercent, catalog.AskedAt = noon.Add(-1200*time.Millisecond), 84, noon
 	table := strings.Split(printed(t, tableOf(0), p), "\n")
-	if f := strings.Fields(table[2]); f[5] != "≥1" {
-		t.Errorf("got %q", table[2])
-	}
-	if f := strings.Fields(table[3]); f[6] != "0" { // its format shows waiters
-		t.Errorf("got %q", table[3])
-	}
+	check.True(t, strings.Fields(table[2])[5] == "≥1", "got %q", table[2])
+	check.True(t, strings.Fields(table[3])[6] == "0", "got %q", table[3]) // its format shows waiters
 	got := printed(t, Plain, p)
 	check.True(t, strings.Contains(got, "asked for by another client 1 s ago, in 84 % of the held time"), "got %s", got)
 	j := LockOf(*job, noon, nil)
@@ -125,9 +121,7 @@ func TestALongKeySticksOut(t *testing.T) {
 	long := strings.Repeat("long:", 30)
 	p.Locks[1].Key = long
 	for line := range strings.Lines(printed(t, tableOf(0), p)) {
-		if isLong := strings.HasPrefix(line, long+"  mutex"); widget.Width(line) > 160 && !isLong {
-			t.Errorf("%d cells: %s", widget.Width(line), line)
-		}
+		check.True(t, widget.Width(line) <= 160 || strings.HasPrefix(line, long+"  mutex"), "%d cells: %s", widget.Width(line), line)
 	}
 }
 
@@ -178,9 +172,8 @@ func TestNoCellOfCSVIsAFormula(t *testing.T) {
 		rows, err := csv.NewReader(strings.NewReader(printed(t, CSV, pictureOf(l)))).ReadAll()
 		check.Require(t, err == nil, "%q: %v", s, err)
 		for i, c := range rows[1] {
-			if number := rows[0][i] == "ttl_ms"; !number && c != "" && strings.ContainsAny(c[:1], "=+-@\t\r") {
-				t.Errorf("%s of %q is %q", rows[0][i], s, c)
-			}
+			number := rows[0][i] == "ttl_ms"
+			check.True(t, number || c == "" || !strings.ContainsAny(c[:1], "=+-@\t\r"), "%s of %q is %q", rows[0][i], s, c)
 		}
 	}
 }
