@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 // The Job in docs/load.md is one that Kubernetes reads, and starts an agent for one run.
@@ -18,20 +20,16 @@ func TestTheJobInTheDocsStartsAgents(t *testing.T) {
 		"spec.completionMode": "Indexed", "spec.parallelism": at(job, "spec.completions"), "spec.backoffLimit": 0,
 		"spec.template.spec.restartPolicy": "Never", "spec.template.spec.containers.len": 1,
 	} {
-		if got := at(job, path); got != want {
-			t.Errorf("%s is %v, want %v", path, got, want)
-		}
+		got := at(job, path)
+		check.True(t, got == want, "%s is %v, want %v", path, got, want)
 	}
-	if n, _ := at(job, "spec.completions").(int); n < 2 || at(job, "metadata.name") == nil || at(job, "spec.template.spec.containers.0.image") == nil {
-		t.Errorf("%v", job)
-	}
+	n, _ := at(job, "spec.completions").(int)
+	check.True(t, n >= 2 && at(job, "metadata.name") != nil && at(job, "spec.template.spec.containers.0.image") != nil, "%v", job)
 	var args []string
 	for _, word := range at(job, "spec.template.spec.containers.0.args").([]any) {
 		args = append(args, word.(string))
 	}
-	if !slices.Contains(args, "--once") {
-		t.Errorf("the Job does not end after one run: %v", args)
-	}
+	check.True(t, slices.Contains(args, "--once"), "the Job does not end after one run: %v", args)
 	locktop(t, append(args, "--help")...).says(t, exitFine)
 }
 

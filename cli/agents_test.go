@@ -37,8 +37,7 @@ func spawn(t *testing.T, args ...string) *spawned {
 // spawnIn starts the program in an environment; nil is that of the test.
 func spawnIn(t *testing.T, env []string, args ...string) *spawned {
 	t.Helper()
-	self, err := os.Executable()
-	check.NoError(t, err)
+	self := check.Must(os.Executable())(t)
 	s := &spawned{t: t, cmd: exec.Command(self), out: newLines(), errs: newLines(), ended: make(chan struct{})}
 	s.cmd.Args, s.cmd.Env = append([]string{"locktop"}, args...), env
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.errs
@@ -74,9 +73,8 @@ func (s *spawned) exits(code int) {
 	case <-time.After(longestWait):
 		s.t.Fatal("it does not end")
 	}
-	if got := s.cmd.ProcessState.ExitCode(); got != code {
-		s.t.Errorf("%q: exit code %d, want %d", s.cmd.Args, got, code)
-	}
+	got := s.cmd.ProcessState.ExitCode()
+	check.True(s.t, got == code, "%q: exit code %d, want %d", s.cmd.Args, got, code)
 }
 
 func (s *spawned) signal(sig os.Signal) {
@@ -139,9 +137,8 @@ func (r *agentRig) wantNoKeys(servers ...*server.Child) {
 func wantNoKeys(t *testing.T, addrs ...string) {
 	t.Helper()
 	for _, addr := range addrs {
-		if keys, err := sent(t, addr, "KEYS", "*").StringSlice(); err != nil || len(keys) > 0 {
-			t.Errorf("keys left behind at %s: %q, %v", addr, keys, err)
-		}
+		keys, err := sent(t, addr, "KEYS", "*").StringSlice()
+		check.True(t, err == nil && len(keys) == 0, "keys left behind at %s: %q, %v", addr, keys, err)
 	}
 }
 
@@ -194,9 +191,7 @@ func (s *spawned) report() loadReport {
 		"arrivals": {r.Counts["arrivals"], r.Counts["acquired"] + r.Counts["timed_out"] + r.Counts["refused"] + r.Counts["errors"] + r.Counts["waiting"]},
 		"acquired": {r.Counts["acquired"], r.Counts["released"] + r.Counts["expired"] + r.Counts["lost"] + r.Counts["unconfirmed"] + r.Counts["abandoned"] + r.Counts["holding"]},
 	} {
-		if sums[0] != sums[1] {
-			s.t.Errorf("the sum of %s does not hold: %v", name, r.Counts)
-		}
+		check.True(s.t, sums[0] == sums[1], "the sum of %s does not hold: %v", name, r.Counts)
 	}
 	return r
 }
@@ -236,9 +231,7 @@ func readEvents(t *testing.T, files ...string) eventSums {
 func (e eventSums) compare(t *testing.T, of string, counts map[string]int64) {
 	t.Helper()
 	for _, name := range []string{"arrivals", "acquired", "timed_out", "refused", "errors", "released", "expired", "lost", "abandoned"} {
-		if counts[name] != e.counts[name] {
-			t.Errorf("%s: %d %s, the events have %d", of, counts[name], name, e.counts[name])
-		}
+		check.True(t, counts[name] == e.counts[name], "%s: %d %s, the events have %d", of, counts[name], name, e.counts[name])
 	}
 }
 
@@ -259,9 +252,7 @@ func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
 	l := r.load(file, "--agents", fmt.Sprint(n), "--json")
 	<-l.ended
 	for _, gap := range l.report().Verdict.Gaps {
-		if !strings.Contains(gap, "did not answer") { // on a busy machine
-			t.Error(gap)
-		}
+		check.True(t, strings.Contains(gap, "did not answer"), "%v", gap) // on a busy machine
 	}
 	var files []string
 	for i, a := range r.agents {
@@ -281,28 +272,23 @@ func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
 				byOwner++
 			}
 		}
-		if byOwner == 0 || a.Clients != 500 || a.Lost {
-			t.Errorf("agent %+v has the counts of no file", a)
-		}
+		check.True(t, byOwner != 0 && a.Clients == 500 && !a.Lost, "agent %+v has the counts of no file", a)
 	}
 	wait := report.Latencies["wait"]
-	if int(wait["count"]) != len(events.waits) || int64(wait["censored"]) != events.counts["timed_out"] {
-		t.Errorf("%v, the events have %d waits, %v", wait, len(events.waits), events.counts)
-	}
+	check.True(t, int(wait["count"]) == len(events.waits) && int64(wait["censored"]) == events.counts["timed_out"],
+		"%v, the events have %d waits, %v", wait, len(events.waits), events.counts)
 	for name, p := range map[string]float64{"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "p99_9_ms": 99.9, "max_ms": 100} {
 		rank := p / 100 * float64(len(events.waits)) // the one below and the one above are right
 		low, high := events.waits[max(int(rank), 1)-1], events.waits[max(int(math.Ceil(rank)), 1)-1]
-		if got := wait[name]; got < low*0.99-0.002 || got > high*1.01+0.002 {
-			t.Errorf("%s is %g, of the events %g to %g", name, got, low, high)
-		}
+		got := wait[name]
+		check.True(t, got >= low*0.99-0.002 && got <= high*1.01+0.002, "%s is %g, of the events %g to %g", name, got, low, high)
 	}
 	sum := 0.0
 	for _, w := range events.waits {
 		sum += w
 	}
-	if mean := sum / float64(len(events.waits)); math.Abs(wait["mean_ms"]-mean) > mean/100+0.002 {
-		t.Errorf("the mean is %g, of the events %g", wait["mean_ms"], mean)
-	}
+	mean := sum / float64(len(events.waits))
+	check.True(t, math.Abs(wait["mean_ms"]-mean) <= mean/100+0.002, "the mean is %g, of the events %g", wait["mean_ms"], mean)
 	perSecond := int64(0)
 	for _, s := range report.Seconds {
 		perSecond += s.Acquired
@@ -325,33 +311,26 @@ func TestAKilledAgentIsNamed(t *testing.T) {
 	killed := time.Now()
 	l.says("was lost at 00:0")
 	took := time.Since(killed)
-	if testtier.Proving() && took > 4*time.Second {
-		t.Errorf("the agent was named after %s", took)
-	}
+	check.True(t, !testtier.Proving() || took <= 4*time.Second, "the agent was named after %s", took)
 	t.Logf("the agent was named after %s", took)
 	l.exits(exitThreshold)
 	report := l.report()
 	lost := 0
 	for _, a := range report.Agents {
-		if named := strings.HasSuffix(a.Name, fmt.Sprintf(":%d", victim.cmd.Process.Pid)); named != a.Lost {
-			t.Errorf("agent %+v; killed is process %d", a, victim.cmd.Process.Pid)
-		}
+		check.True(t, strings.HasSuffix(a.Name, fmt.Sprintf(":%d", victim.cmd.Process.Pid)) == a.Lost,
+			"agent %+v; killed is process %d", a, victim.cmd.Process.Pid)
 		if a.Lost {
 			lost = a.Number
-			if a.Counts["holding"] != 0 || a.Counts["acquired"] == 0 {
-				t.Errorf("%v", a.Counts)
-			}
+			check.True(t, a.Counts["holding"] == 0 && a.Counts["acquired"] != 0, "%v", a.Counts)
 		} else if a.Counts["acquired"] < 50 {
 			t.Errorf("agent %d does not go on: %v", a.Number, a.Counts)
 		}
 	}
 	want := fmt.Sprintf("The run is incomplete: agent %d (", lost)
-	if gaps := report.Verdict.Gaps; len(gaps) == 0 || !strings.HasPrefix(gaps[0], want) || !report.Verdict.Safe {
-		t.Errorf("%q, want %s", gaps, want)
-	}
-	if !strings.Contains(l.errs.String(), "inconclusive: The run is incomplete") {
-		t.Error("the error does not say that the run is incomplete")
-	}
+	gaps := report.Verdict.Gaps
+	check.True(t, len(gaps) != 0 && strings.HasPrefix(gaps[0], want) && report.Verdict.Safe, "%q, want %s", gaps, want)
+	check.True(t, strings.Contains(l.errs.String(), "inconclusive: The run is incomplete"),
+		"the error does not say that the run is incomplete")
 	r.wantNoKeys(r.control, r.target)
 }
 
@@ -369,13 +348,10 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	report := l.report()
 	readEvents(t, inDir(dir, 0), inDir(dir, 1)).compare(t, "all", report.Counts)
 	for _, gap := range report.Verdict.Gaps {
-		if !strings.HasPrefix(gap, "The witness did not answer ") {
-			t.Error(gap)
-		}
+		check.True(t, strings.HasPrefix(gap, "The witness did not answer "), "%v", gap)
 	}
-	if report.Counts["acquired"] < 200 || !report.Verdict.Safe || report.Witness.Unseen == 0 || len(report.Seconds) < 8 {
-		t.Errorf("%v, %+v, %d seconds", report.Counts, report.Witness, len(report.Seconds))
-	}
+	check.True(t, report.Counts["acquired"] >= 200 && report.Verdict.Safe && report.Witness.Unseen != 0 && len(report.Seconds) >= 8,
+		"%v, %+v, %d seconds", report.Counts, report.Witness, len(report.Seconds))
 	for _, a := range r.agents {
 		a.exits(exitFine)
 	}
@@ -392,25 +368,20 @@ func TestAgentsStopWithoutTheControlServer(t *testing.T) {
 	frozen := time.Now()
 	for _, a := range r.agents {
 		a.exits(exitFailure)
-		if took := time.Since(frozen); took < 9*time.Second || testtier.Proving() && took > 20*time.Second {
-			t.Errorf("it stopped after %s", took)
-		}
-		if text := a.errs.String(); !strings.HasSuffix(text, "locktop: the control server has not answered for 10 s\n") {
-			t.Errorf("it says %q", text)
-		}
+		took := time.Since(frozen)
+		check.True(t, took >= 9*time.Second && (!testtier.Proving() || took <= 20*time.Second), "it stopped after %s", took)
+		text := a.errs.String()
+		check.True(t, strings.HasSuffix(text, "locktop: the control server has not answered for 10 s\n"), "it says %q", text)
 	}
 	r.wantNoLocks()
 	time.Sleep(time.Until(frozen.Add(15 * time.Second))) // the length of the pause
 	check.NoError(t, r.control.Continue())
 	l.exits(exitThreshold)
 	report := l.report()
-	if gaps := fmt.Sprint(report.Verdict.Gaps); !strings.Contains(gaps, "The control server has not answered for 10 s") && !strings.Contains(gaps, "was lost at") {
-		t.Error(gaps)
-	}
+	gaps := fmt.Sprint(report.Verdict.Gaps)
+	check.True(t, strings.Contains(gaps, "The control server has not answered for 10 s") || strings.Contains(gaps, "was lost at"), "%v", gaps)
 	for _, a := range report.Agents {
-		if !a.Lost || a.Counts["holding"] > 0 || report.Counts["holding"] > 0 {
-			t.Errorf("%+v, of all %v", a, report.Counts)
-		}
+		check.True(t, a.Lost && a.Counts["holding"] <= 0 && report.Counts["holding"] <= 0, "%+v, of all %v", a, report.Counts)
 	}
 	r.wantNoKeys(r.target)
 }
@@ -440,9 +411,7 @@ func TestAnInterruptedCoordinatorReports(t *testing.T) {
 		l.signal(os.Interrupt)
 		l.exits(exitInterrupted)
 		wantAll(t, l.out.String(), "arrivals ", "acquired ", "No overlap was seen: each agent saw its own clients, the witness those with valid leases.", "Witness: 0 overlaps")
-		if strings.Contains(l.out.String(), "incomplete") {
-			t.Errorf("the report is incomplete:\n%s", l.out)
-		}
+		check.False(t, strings.Contains(l.out.String(), "incomplete"), "the report is incomplete:\n%s", l.out)
 		r.wantNoKeys(r.control, r.target)
 	}
 }
@@ -475,9 +444,8 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	continueProcess(t, r.agents[0].cmd.Process)
 	r.agents[0].says("goes on without it")
 	l.exits(exitThreshold)
-	if report := l.report(); !report.Verdict.Safe || len(report.Verdict.Gaps) != 1 {
-		t.Errorf("%+v", report.Verdict)
-	}
+	report := l.report()
+	check.True(t, report.Verdict.Safe && len(report.Verdict.Gaps) == 1, "%+v", report.Verdict)
 	r.load("--agents", "2", "--duration", "1s").exits(exitFine)
 	r.wantNoKeys(r.control, r.target)
 }
@@ -495,15 +463,13 @@ func TestTooFewAgents(t *testing.T) {
 	}
 	r.wantNoKeys(r.control, r.target)
 	r.agents[0].says("does not start: 1 of 3 agents came within 2 s")
-	if n := strings.Count(r.agents[0].errs.String(), " of 3, "); n != 1 {
-		t.Errorf("the agent took %d tickets", n)
-	}
+	n := strings.Count(r.agents[0].errs.String(), " of 3, ")
+	check.True(t, n == 1, "the agent took %d tickets", n)
 	r.agents = append(r.agents, spawn(t, "agent", "--control", "redis://"+r.control.Addr()))
 	r.load("--agents", "2", "--duration", "1s").exits(exitFine)
 	late := r.agents[1].errs.String()
-	if n := strings.Count(late, "clients on"); n != 1 {
-		t.Errorf("the late agent ran %d times: %s", n, late)
-	}
+	n = strings.Count(late, "clients on")
+	check.True(t, n == 1, "the late agent ran %d times: %s", n, late)
 }
 
 // A coordinator names the agent that refuses, and its reason.
@@ -512,8 +478,7 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	r := newAgentRig(t, 0, nil)
 	l := r.load("--agents", "2", "--duration", "10m")
 	control := r.client(r.control)
-	popped, err := control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result()
-	check.NoError(t, err)
+	popped := check.Must(control.BLPop(t.Context(), longestWait, "locktop:agents:tickets").Result())(t)
 	var ticket struct {
 		Run   string
 		Agent int
@@ -522,9 +487,8 @@ func TestTheCoordinatorNamesTheAgentThatRefuses(t *testing.T) {
 	refused := fmt.Sprintf(`{"message":"refused","agent":%d,"name":"host-b:7","error":"this agent may not load %s"}`, ticket.Agent, r.target.Addr())
 	check.NoError(t, control.XAdd(t.Context(), &redis.XAddArgs{Stream: "locktop:agents:{" + ticket.Run + "}:messages", Values: []any{"json", refused}}).Err())
 	l.exits(exitFailure)
-	if want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"; !strings.HasSuffix(l.errs.String(), want) {
-		t.Errorf("it says %q, want %s", l.errs.String(), want)
-	}
+	want := "locktop: agent host-b:7 refuses: this agent may not load " + r.target.Addr() + "\n"
+	check.True(t, strings.HasSuffix(l.errs.String(), want), "it says %q, want %s", l.errs.String(), want)
 	r.wantNoKeys(r.control, r.target)
 }
 
@@ -535,8 +499,7 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 	r := newAgentRig(t, 1, func(int) []string { return []string{"--allow", "redis://10.0.0.9:6379"} })
 	control := r.client(r.control)
 	contacts := make(chan struct{}, 100)
-	local, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	local := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer local.Close()
 	go func() {
 		for {
@@ -578,18 +541,14 @@ func TestAnAgentRefusesPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := control.XRead(t.Context(), &redis.XReadArgs{Streams: []string{"locktop:agents:{" + run + "}:messages", "0"}, Block: 20 * time.Second}).Result()
-		if err != nil {
-			t.Fatalf("%v: %v", c.plan, err)
-		}
+		check.Require(t, err == nil, "%v: %v", c.plan, err)
 		m := decoded[map[string]any](t, got[0].Messages[0].Values["json"].(string))
 		if m["message"] != "refused" || m["error"] != c.want || !strings.HasSuffix(fmt.Sprint(m["name"]), fmt.Sprintf(":%d", r.agents[0].cmd.Process.Pid)) {
 			t.Errorf("%v: %v, want %s", c.plan, m, c.want)
 		}
 		r.agents[0].says("refused a run: " + c.want)
 	}
-	if len(contacts) > 0 {
-		t.Errorf("it has connected %d times to a server of a plan that it refuses", len(contacts))
-	}
+	check.True(t, len(contacts) == 0, "it has connected %d times to a server of a plan that it refuses", len(contacts))
 	check.NoError(t, control.FlushAll(t.Context()).Err())
 	r.load("--agents", "1", "--duration", "1s").exits(exitFine) // it still serves
 }
@@ -608,16 +567,12 @@ func TestAgentsWithWrongClocksFindABrokenLock(t *testing.T) {
 			across = across || len(e.Client) == len("client-100001") && e.Client[:len("client-1")] != other[:len("client-1")]
 		}
 	}
-	if !across || report.Witness.Overlaps == 0 || report.Witness.Excused != 0 {
-		t.Errorf("no overlap between two agents: %+v", report.Witness)
-	}
+	check.True(t, across && report.Witness.Overlaps != 0 && report.Witness.Excused == 0, "no overlap between two agents: %+v", report.Witness)
 	var clocks []float64
 	for _, a := range report.Agents {
 		clocks = append(clocks, a.Clock)
 	}
 	slices.Sort(clocks)
-	if math.Abs(clocks[0]+5000) > 200 || math.Abs(clocks[1]-5000) > 200 {
-		t.Errorf("the clocks are off by %v ms", clocks)
-	}
+	check.True(t, math.Abs(clocks[0]+5000) <= 200 && math.Abs(clocks[1]-5000) <= 200, "the clocks are off by %v ms", clocks)
 	r.wantNoKeys(r.control, r.target)
 }

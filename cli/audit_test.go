@@ -28,16 +28,11 @@ func TestOnlyTheOwnerCanReadTheAuditLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		check.NoError(t, l.close())
-		if l.Write(keyspace.AuditRecord{}) == nil {
-			t.Error("a log that is closed takes another line")
-		}
+		check.True(t, l.Write(keyspace.AuditRecord{}) != nil, "a log that is closed takes another line")
 	}
 	path := filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl")
-	info, err := os.Stat(path)
-	check.NoError(t, err)
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("its mode is %v", info.Mode())
-	}
+	info := check.Must(os.Stat(path))(t)
+	check.True(t, info.Mode().Perm() == 0o600, "its mode is %v", info.Mode())
 	lines := audited(t)
 	if len(lines) != 2 || lines[0].Key != "a\x1b[2J\n" || lines[0].Act != keyspace.ForceRelease || lines[0].Outcome != keyspace.Intended || strings.Contains(readText(t, path), "\x1b") {
 		t.Errorf("written is %+v", lines)
@@ -69,13 +64,10 @@ func TestTheAuditNamesThePersonAndTheServers(t *testing.T) {
 			tt.who.User = strings.TrimSpace(string(name))
 		}
 		lines := auditedIn(t, filepath.Join(state, "locktop", "audit.jsonl"))
-		if len(lines) != 2 {
-			t.Fatalf("%d lines", len(lines))
-		}
+		check.Require(t, len(lines) == 2, "%d lines", len(lines))
 		for _, line := range lines {
-			if line.actor != tt.who || line.Act != "release" || !slices.Equal(line.Servers, []string{srv.Addr()}) {
-				t.Errorf("written is %+v, want %+v at %s", line, tt.who, srv.Addr())
-			}
+			check.True(t, line.actor == tt.who && line.Act == "release" && slices.Equal(line.Servers, []string{srv.Addr()}),
+				"written is %+v, want %+v at %s", line, tt.who, srv.Addr())
 		}
 	}
 }
@@ -88,16 +80,14 @@ func TestTheAuditNamesTheNodeOfACluster(t *testing.T) {
 	for i := range rig.Addrs() {
 		for n := 0; ; n++ { // a key of this node
 			key := fmt.Sprintf("lock:%d:%d", i, n)
-			node, err := rdb.MasterForKey(t.Context(), key)
-			check.NoError(t, err)
+			node := check.Must(rdb.MasterForKey(t.Context(), key))(t)
 			if node.Options().Addr != rig.Addrs()[i] {
 				continue
 			}
 			check.NoError(t, rdb.Set(t.Context(), key, token, time.Hour).Err())
 			ran(t, "release", key, "--write", "--yes", "--cluster", "-u", "redis://"+rig.Addrs()[0]).says(t, exitFine)
-			if lines := audited(t); len(lines) != 2 || !slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}) {
-				t.Errorf("%s of %s: %+v", key, rig.Addrs()[i], lines)
-			}
+			lines := audited(t)
+			check.True(t, len(lines) == 2 && slices.Equal(lines[1].Servers, []string{rig.Addrs()[i]}), "%s of %s: %+v", key, rig.Addrs()[i], lines)
 			break
 		}
 	}
@@ -113,17 +103,15 @@ func TestTheAuditNamesTheServersOfARedlock(t *testing.T) {
 	}
 	send(t, all[2], "ACL", "SETUSER", "default", "-eval") // it refuses the release
 	ran(t, release...).says(t, exitFine)
-	if lines := audited(t); len(lines) != 2 || !slices.Equal(lines[0].Servers, all) || !slices.Equal(lines[1].Servers, all[:2]) {
-		t.Errorf("%+v", lines)
-	}
+	lines := audited(t)
+	check.True(t, len(lines) == 2 && slices.Equal(lines[0].Servers, all) && slices.Equal(lines[1].Servers, all[:2]), "%+v", lines)
 	for _, addr := range all[:2] {
 		send(t, addr, "ACL", "SETUSER", "default", "-eval")
 		send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	}
 	ran(t, release...).says(t, exitFailure, `release "lock:a" at `+all[0])
-	if lines := audited(t); len(lines[1].Servers) != 0 || lines[1].Outcome != keyspace.Failed {
-		t.Errorf("%+v", lines)
-	}
+	lines = audited(t)
+	check.True(t, len(lines[1].Servers) == 0 && lines[1].Outcome == keyspace.Failed, "%+v", lines)
 }
 
 // The log is where --audit-log or the context says: in a file, or at a syslog daemon.
@@ -131,29 +119,25 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	home := t.TempDir()
 	socket := filepath.Join(home, "log")
-	daemon, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	check.NoError(t, err)
+	daemon := check.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
 	defer daemon.Close()
 	file := filepath.Join(home, "central.jsonl")
 	configure(t, 0o600, "contexts:", "  prod:", "    url: redis://"+addr, "    audit_log: "+file)
 	release := func(args ...string) outcome {
 		send(t, addr, "SET", "lock:a", token, "PX", "60000")
 		got := ran(t, append([]string{"release", "lock:a", "--write", "--yes"}, args...)...)
-		if own := audited(t); own != nil {
-			t.Errorf("%q writes to the log of the user, too: %+v", args, own)
-		}
+		own := audited(t)
+		check.True(t, own == nil, "%q writes to the log of the user, too: %+v", args, own)
 		return got
 	}
 	for _, args := range [][]string{{"--context", "prod"}, {"--context", "prod", "--audit-log", "syslog:" + socket}} {
-		if release(args...).says(t, exitFine); len(auditedIn(t, file)) != 2 {
-			t.Errorf("%q: %+v", args, auditedIn(t, file))
-		}
+		release(args...).says(t, exitFine)
+		check.True(t, len(auditedIn(t, file)) == 2, "%q: %+v", args, auditedIn(t, file))
 	}
 	for _, want := range []keyspace.Outcome{keyspace.Intended, keyspace.Done} {
 		packet := make([]byte, 64<<10)
 		check.NoError(t, daemon.SetReadDeadline(time.Now().Add(longestWait)))
-		n, err := daemon.Read(packet)
-		check.NoError(t, err)
+		n := check.Must(daemon.Read(packet))(t)
 		head, text, _ := strings.Cut(string(packet[:n]), "]: ")
 		const priority = "<85>" // authpriv.notice
 		if decoded[auditLine](t, text).Outcome != want || !strings.HasPrefix(head, priority) || !strings.Contains(head, "locktop[") {
@@ -162,7 +146,5 @@ func TestTheAuditLogIsWhereTheUserSays(t *testing.T) {
 	}
 	check.NoError(t, errors.Join(daemon.Close(), os.RemoveAll(socket)))
 	release("--audit-log", "syslog:"+socket, "-u", "redis://"+addr).fails(t, exitFailure, "nothing was changed")
-	if value(t, addr, "lock:a") != token {
-		t.Error("it was released without a daemon")
-	}
+	check.True(t, value(t, addr, "lock:a") == token, "it was released without a daemon")
 }

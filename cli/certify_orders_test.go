@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/loadgen/certify"
 )
 
@@ -29,18 +30,13 @@ func TestTheOrdersAreATable(t *testing.T) {
 		"3+20 ", "FOUND release/a.ak.b (2 of 3 runs)", "readers/a.b.a.b is broken.", "7 left out; 5 commands of its own", "client-2  [killed]",
 		"To repeat it: locktop certify --exec ./my-client --order readers/a.b.a.b", "3+20+100", "none found; 1 too slow",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
-		}
+		check.True(t, strings.Contains(text, want), "no %q in:\n%s", want, text)
 	}
-	if strings.Contains(text, "\x1b") || strings.Contains(text, "again") || strings.Contains(text, "release/a.ak.b is broken") {
-		t.Errorf("too much in:\n%s", text)
-	}
+	check.True(t, !strings.Contains(text, "\x1b") && !strings.Contains(text, "again") && !strings.Contains(text, "release/a.ak.b is broken"),
+		"too much in:\n%s", text)
 	for clients, code := range map[int]int{0: exitUnsafe, 1: 0} {
 		err := searchError(certify.Search{Clients: s.Clients[clients : clients+1]})
 		var exit *exitError
-		if errors.As(err, &exit) != (code != 0) || exit != nil && exit.code != code {
-			t.Errorf("client %d: %v", clients+1, err)
-		}
+		check.True(t, errors.As(err, &exit) == (code != 0) && (exit == nil || exit.code == code), "client %d: %v", clients+1, err)
 	}
 }

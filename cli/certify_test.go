@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -46,9 +47,8 @@ func TestAnInterruptedCardIsPrintedAndLeavesNoProcess(t *testing.T) {
 	s.signal(os.Interrupt)
 	s.exits(exitInterrupted)
 	wantAll(t, s.out.String(), "TEST ", "renewal       unclear", "it was interrupted", "nodes-2-down  -")
-	if left := inside(t, dir); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	left := inside(t, dir)
+	check.True(t, len(left) == 0, "left behind: %q", left)
 }
 
 func TestAKilledCertifyLeavesNoProcess(t *testing.T) {

@@ -19,9 +19,7 @@ func inTmux(t *testing.T) (tmux func(args ...string) string) {
 	tmux = func(args ...string) string {
 		t.Helper()
 		out, err := exec.Command("tmux", append([]string{"-S", socket}, args...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("tmux %q: %v: %s", args, err, out)
-		}
+		check.Require(t, err == nil, "tmux %q: %v: %s", args, err, out)
 		return strings.TrimSuffix(string(out), "\n")
 	}
 	tmux("-f", "/dev/null", "new-session", "-d", "sleep", "600")
@@ -35,19 +33,15 @@ func TestTmuxReceivesACopiedText(t *testing.T) {
 	var out bytes.Buffer
 	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"
 	check.NoError(t, (clipboard{&out}).Copy(text))
-	if got := tmux("show-buffer"); got != text {
-		t.Errorf("tmux has %q, want %q", got, text)
-	}
-	if out.Len() > 0 {
-		t.Errorf("its terminal was told %q besides", out.String())
-	}
+	got := tmux("show-buffer")
+	check.True(t, got == text, "tmux has %q, want %q", got, text)
+	check.True(t, out.Len() == 0, "its terminal was told %q besides", out.String())
 }
 
 func TestATmuxThatDoesNotAnswerIsSentBothSequences(t *testing.T) {
 	t.Setenv("TMUX", filepath.Join(t.TempDir(), "gone")+",1,0")
 	var out bytes.Buffer
 	check.NoError(t, (clipboard{&out}).Copy("key"))
-	if want := "\x1b]52;c;a2V5\x07" + "\x1bPtmux;\x1b\x1b]52;c;a2V5\x07\x1b\\"; out.String() != want {
-		t.Errorf("sent %q, want %q", out.String(), want)
-	}
+	want := "\x1b]52;c;a2V5\x07" + "\x1bPtmux;\x1b\x1b]52;c;a2V5\x07\x1b\\"
+	check.True(t, out.String() == want, "sent %q, want %q", out.String(), want)
 }

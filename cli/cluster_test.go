@@ -64,9 +64,8 @@ func (c troubled) soon(t *testing.T, args ...string) outcome {
 	t.Helper()
 	began := time.Now()
 	got := c.run(t, args...)
-	if took := time.Since(began); took > 3*timeoutOfTrouble {
-		t.Errorf("%v takes %v", args, took)
-	}
+	took := time.Since(began)
+	check.True(t, took <= 3*timeoutOfTrouble, "%v takes %v", args, took)
 	return got
 }
 
@@ -89,9 +88,7 @@ func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
 		for i := range 1000 {
 			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("t", from+i)))
 		}
-		if _, err := p.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(p.Exec(t.Context()))(t)
 		for i, n := range all {
 			if n.Val() == slot {
 				return fmt.Sprint("t", from+i)
@@ -120,12 +117,10 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 	c.HalfMigrationForTest(t, 0, to, 5)
 	doc, got := c.list(t)
 	keys := keysOf(doc)
-	if unique := slices.Compact(slices.Clone(keys)); len(keys) != 32 || len(unique) != 32 {
-		t.Errorf("%d locks are listed, %d of them once, want 32", len(keys), len(unique))
-	}
-	if got.code != exitFine || !doc.Complete || got.errors != "" || len(strings.Fields(nodesUp(doc))) != 3 {
-		t.Errorf("exit code %d, complete %v, %s; %+v", got.code, doc.Complete, got.errors, doc.Nodes)
-	}
+	unique := slices.Compact(slices.Clone(keys))
+	check.True(t, len(keys) == 32 && len(unique) == 32, "%d locks are listed, %d of them once, want 32", len(keys), len(unique))
+	check.True(t, got.code == exitFine && doc.Complete && got.errors == "" && len(strings.Fields(nodesUp(doc))) == 3,
+		"exit code %d, complete %v, %s; %+v", got.code, doc.Complete, got.errors, doc.Nodes)
 	here, there := 0, 0
 	for i := range 12 {
 		switch l := lockNamed(t, doc, c.moving(i)); l.Node {
@@ -139,9 +134,7 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 			t.Errorf("inspect shows %+v, list had it on %s", seen, lockNamed(t, doc, c.moving(i)).Node)
 		}
 	}
-	if here != 7 || there != 5 {
-		t.Errorf("%d are on the old master and %d on the new one", here, there)
-	}
+	check.True(t, here == 7 && there == 5, "%d are on the old master and %d on the new one", here, there)
 	c.soon(t, "doctor", "--for", "500ms").prints(t, exitFine, ": 32 locks")
 }
 
@@ -154,12 +147,9 @@ func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
 	c.HalfMigrationForTest(t, 0, c.Nodes()[2], 5)
 	for i := range 12 {
 		got := c.run(t, "release", c.moving(i), "--write", "--yes")
-		if got.code != exitFine {
-			t.Errorf("release ends with %d: %s", got.code, got.errors)
-		}
-		if doc, _ := c.list(t); len(doc.Locks) != 11-i {
-			t.Errorf("%d locks are left, want %d", len(doc.Locks), 11-i)
-		}
+		check.True(t, got.code == exitFine, "release ends with %d: %s", got.code, got.errors)
+		doc, _ := c.list(t)
+		check.True(t, len(doc.Locks) == 11-i, "%d locks are left, want %d", len(doc.Locks), 11-i)
 	}
 }
 
@@ -179,26 +169,16 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 				{"doctor", "--for", "500ms"}, {"doctor", "--json", "--for", "500ms"}, {"watch", "--for", "2s"}, {"watch", "--json", "--for", "2s"},
 			} {
 				got := c.soon(t, command...)
-				if got.code == exitFine || got.code == exitNoLock {
-					t.Errorf("%v ends with %d: %s", command, got.code, got.errors)
-				}
-				if !strings.Contains(got.errors, dead.Addr()) {
-					t.Errorf("%v does not name %s: %s", command, dead.Addr(), got.errors)
-				}
-				if lines := strings.Count(got.errors, "\n"); lines != 1 && command[0] != "watch" {
-					t.Errorf("%v says on %d lines: %s", command, lines, got.errors)
-				}
-				if command[0] == "inspect" && readable && strings.Contains(got.out, token) != (command[1] == c.moving(0)) {
-					t.Errorf("%v prints %s", command, got.out)
-				}
+				check.True(t, got.code != exitFine && got.code != exitNoLock, "%v ends with %d: %s", command, got.code, got.errors)
+				check.True(t, strings.Contains(got.errors, dead.Addr()), "%v does not name %s: %s", command, dead.Addr(), got.errors)
+				lines := strings.Count(got.errors, "\n")
+				check.True(t, lines == 1 || command[0] == "watch", "%v says on %d lines: %s", command, lines, got.errors)
+				check.True(t, command[0] != "inspect" || !readable || strings.Contains(got.out, token) == (command[1] == c.moving(0)),
+					"%v prints %s", command, got.out)
 			}
 			doc, _ := c.list(t)
-			if doc.Complete || len(doc.Nodes) != 3 {
-				t.Errorf("complete %v, nodes %+v", doc.Complete, doc.Nodes)
-			}
-			if readable != (len(doc.Locks) > 0) {
-				t.Errorf("%d locks are shown", len(doc.Locks))
-			}
+			check.True(t, !doc.Complete && len(doc.Nodes) == 3, "complete %v, nodes %+v", doc.Complete, doc.Nodes)
+			check.True(t, readable == (len(doc.Locks) > 0), "%d locks are shown", len(doc.Locks))
 		})
 	}
 }
@@ -223,9 +203,8 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	c.lock(t, c.moving(7))
 	w.out.sees(t, "acquired "+c.moving(7))
 	w.exits(t, exitFailure)
-	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "gone") {
-		t.Errorf("nobody released anything:\n%s", said)
-	}
+	said := w.out.String()
+	check.True(t, !strings.Contains(said, "released") && !strings.Contains(said, "gone"), "nobody released anything:\n%s", said)
 }
 
 // A replica that has lost its master shows old data.
@@ -233,9 +212,8 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 	t.Parallel()
 	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
 	replica := r.Replicas()[0].Addr()
-	if got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica); got.code != exitFine {
-		t.Errorf("exit code %d, %s", got.code, got.out)
-	}
+	got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica)
+	check.True(t, got.code == exitFine, "exit code %d, %s", got.code, got.out)
 	check.NoError(t, r.Master().Kill())
 	eventually(t, func() bool {
 		got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica)
@@ -253,9 +231,7 @@ func TestAHangingMasterBlocksNoCommand(t *testing.T) {
 	defer hanging.Continue()
 	for _, command := range [][]string{{"list"}, {"inspect", c.moving(0)}, {"doctor", "--for", "500ms"}, {"watch", "--for", (2 * timeoutOfTrouble).String()}} {
 		got := c.soon(t, command...)
-		if got.code == exitFine || !strings.Contains(got.errors, hanging.Addr()) {
-			t.Errorf("%v ends with %d: %s", command, got.code, got.errors)
-		}
+		check.True(t, got.code != exitFine && strings.Contains(got.errors, hanging.Addr()), "%v ends with %d: %s", command, got.code, got.errors)
 	}
 }
 
@@ -267,12 +243,10 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	const hint = "add --cluster"
 	alone := []string{"-u", "redis://" + c.Addrs()[0]}
 	doc, said := listedOn(t, alone...)
-	if len(doc.Locks) != 3 || !strings.Contains(strings.Join(doc.Problems, " "), hint) || !strings.Contains(said, hint) {
-		t.Errorf("%d locks; problems %q; it says %q", len(doc.Locks), doc.Problems, said)
-	}
-	if got := locktop(t, append([]string{"inspect", c.moving(0)}, alone...)...); !strings.Contains(got.out, token) {
-		t.Errorf("inspect says %s%s", got.out, got.errors)
-	}
+	check.True(t, len(doc.Locks) == 3 && strings.Contains(strings.Join(doc.Problems, " "), hint) && strings.Contains(said, hint),
+		"%d locks; problems %q; it says %q", len(doc.Locks), doc.Problems, said)
+	got := locktop(t, append([]string{"inspect", c.moving(0)}, alone...)...)
+	check.True(t, strings.Contains(got.out, token), "inspect says %s%s", got.out, got.errors)
 	if got := locktop(t, append([]string{"inspect", "x"}, alone...)...); strings.Contains(got.out, token) || !strings.Contains(got.errors+got.out, hint) {
 		t.Errorf("inspect of a key of another node says %s%s", got.out, got.errors)
 	}
@@ -317,7 +291,5 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 			kinds[string(e.Event)]++
 		}
 	}
-	if len(kinds) != 2 || kinds["appeared"] != locks || kinds["released"] != locks {
-		t.Errorf("it tells of %v:\n%s", kinds, w.out)
-	}
+	check.True(t, len(kinds) == 2 && kinds["appeared"] == locks && kinds["released"] == locks, "it tells of %v:\n%s", kinds, w.out)
 }

@@ -28,8 +28,7 @@ func checked(t *testing.T, lines ...string) outcome {
 // configSchema returns the schema of the configuration and those of a context and of a command.
 func configSchema(t *testing.T) (file, context, command *jsonschema.Schema) {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("../docs/config.schema.json")
-	check.NoError(t, err)
+	s := check.Must(jsonschema.NewCompiler().Compile("../docs/config.schema.json"))(t)
 	return s, s.Properties["contexts"].AdditionalProperties.(*jsonschema.Schema), s.Properties["commands"].Items2020
 }
 
@@ -39,17 +38,15 @@ func TestTheSchemaOfTheConfigurationHasTheKeysOfTheReader(t *testing.T) {
 		_, keys, _ := strings.Cut(strings.TrimSpace(checked(t, text).errors), "there are ")
 		read := strings.Split(keys, ", ")
 		slices.Sort(read)
-		if known := slices.Sorted(maps.Keys(of.Properties)); !slices.Equal(read, known) {
-			t.Errorf("%s: a file can have %v\nthe schema has %v", text, read, known)
-		}
+		known := slices.Sorted(maps.Keys(of.Properties))
+		check.True(t, slices.Equal(read, known), "%s: a file can have %v\nthe schema has %v", text, read, known)
 	}
 	var actions []any
 	for _, a := range tui.Actions() {
 		actions = append(actions, a.Name)
 	}
-	if known := file.Properties["keys"].PropertyNames.Enum.Values; !slices.Equal(known, actions) {
-		t.Errorf("the actions are %v\nthe schema has %v", actions, known)
-	}
+	known := file.Properties["keys"].PropertyNames.Enum.Values
+	check.True(t, slices.Equal(known, actions), "the actions are %v\nthe schema has %v", actions, known)
 	if known := context.Properties["theme"].Enum.Values; len(known) != len(tui.Themes()) || slices.ContainsFunc(tui.Themes(), func(name string) bool { return !slices.Contains(known, any(name)) }) {
 		t.Errorf("the themes are %v\nthe schema has %v", tui.Themes(), known)
 	}
@@ -97,19 +94,15 @@ func TestAnErrorInTheConfigurationNamesItsLine(t *testing.T) {
 	} {
 		got := checked(t, c.lines...)
 		if c.said == "" {
-			if got.code != exitFine || !strings.Contains(got.out, "is in order") {
-				t.Errorf("%s: exit code %d, %s", name, got.code, got.errors)
-			}
+			check.True(t, got.code == exitFine && strings.Contains(got.out, "is in order"), "%s: exit code %d, %s", name, got.code, got.errors)
 		} else if got.code != exitUsage || strings.Count(got.errors, "\n") != 1 || !strings.Contains(got.errors, "config.yaml: "+c.said) || strings.Contains(got.errors, "c4nary") {
 			t.Errorf("%s: exit code %d, %q; want %q", name, got.code, got.errors, c.said)
 		}
 		var v any
-		if err := yaml.Unmarshal([]byte(strings.Join(c.lines, "\n")), &v); err != nil && name != "twice" {
-			t.Fatal(err)
-		}
-		if err := file.Validate(v); v != nil && (err == nil) != c.schemaOK {
-			t.Errorf("%s: the schema says %v", name, err)
-		}
+		err := yaml.Unmarshal([]byte(strings.Join(c.lines, "\n")), &v)
+		check.Require(t, err == nil || name == "twice", "%v", err)
+		err = file.Validate(v)
+		check.True(t, v == nil || (err == nil) == c.schemaOK, "%s: the schema says %v", name, err)
 	}
 }
 
@@ -125,9 +118,8 @@ func TestTheExampleOfAConfigurationIsAccepted(t *testing.T) {
 		if strings.HasPrefix(key, "sentinel_") || key == "master" {
 			text = strings.Replace(text, "    # sentinel: ", "    sentinel: ", 1)
 		}
-		if got := checked(t, text); got.code != exitFine {
-			t.Errorf("%s: %s", key, got.errors)
-		}
+		got := checked(t, text)
+		check.True(t, got.code == exitFine, "%s: %s", key, got.errors)
 		seen++
 	}
 	_, context, _ := configSchema(t)
@@ -136,9 +128,7 @@ func TestTheExampleOfAConfigurationIsAccepted(t *testing.T) {
 			seen++
 		}
 	}
-	if seen != len(context.Properties) {
-		t.Errorf("%d keys, the schema has %d", seen, len(context.Properties))
-	}
+	check.True(t, seen == len(context.Properties), "%d keys, the schema has %d", seen, len(context.Properties))
 	commands := strings.NewReplacer("commands: []", "commands:", "\n#  - ", "\n  - ", "\n#    ", "\n    ").Replace(example)
 	checked(t, commands).prints(t, exitFine, "1 command\n")
 }

@@ -30,9 +30,7 @@ func configureIn(t *testing.T, home string, mode os.FileMode, lines ...string) {
 	check.NoError(t, os.MkdirAll(filepath.Join(home, "locktop"), 0o700))
 	path := filepath.Join(home, "locktop", "config.yaml")
 	check.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), mode))
-	if err := os.Chmod(path, mode); err != nil { // also the bits that umask forbids
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Chmod(path, mode)) // also the bits that umask forbids
 }
 
 func TestAContextGivesAddressAndSelection(t *testing.T) {
@@ -50,22 +48,19 @@ func TestAContextGivesAddressAndSelection(t *testing.T) {
 		"    locks: ['mine:*']",
 	)
 	doc, said := listedOn(t, "--context", "prod")
-	if lockNamed(t, doc, "mine:1"); said != "" {
-		t.Errorf("it says %q", said)
-	}
+	lockNamed(t, doc, "mine:1")
+	check.True(t, said == "", "it says %q", said)
 
 	var s selection
 	var look screenFlags
 	var c connect.Flags
 	check.NoError(t, c.FlagSet().Parse([]string{"--context", "prod"}))
 	may := writeFlags{}
-	if err := applyContext(&c, &s, &look, &may); err != nil || !may.production || look.theme != "mono" {
-		t.Errorf("%v, %+v, %+v", err, may, look)
-	}
+	err := applyContext(&c, &s, &look, &may)
+	check.True(t, err == nil && may.production && look.theme == "mono", "%v, %+v, %+v", err, may, look)
 	may.write = true
-	if err := applyContext(&c, &s, &look, &may); err == nil || asExitError(err).code != exitUsage {
-		t.Errorf("--write where the context is read-only: %v", err)
-	}
+	err = applyContext(&c, &s, &look, &may)
+	check.True(t, err != nil && asExitError(err).code == exitUsage, "--write where the context is read-only: %v", err)
 }
 
 func TestAConfigurationErrorIsOneLine(t *testing.T) {
@@ -100,9 +95,8 @@ func TestAConfigurationErrorIsOneLine(t *testing.T) {
 		if strings.Contains(c.name, "that fails") || strings.Contains(c.name, "not there") || strings.Contains(c.name, "a password file") {
 			code = exitNoConnect
 		}
-		if got.fails(t, code, c.said); strings.Contains(got.errors, "c4nary") {
-			t.Errorf("%s: the password is in %q", c.name, got.errors)
-		}
+		got.fails(t, code, c.said)
+		check.False(t, strings.Contains(got.errors, "c4nary"), "%s: the password is in %q", c.name, got.errors)
 	}
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	locktop(t, "list", "--context", "a").fails(t, exitUsage, "there is no ")
@@ -148,13 +142,10 @@ func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 			if is {
 				overdue = append(overdue, l.Key)
 			}
-			if (l.State == "stuck") != is {
-				t.Errorf("%s: %s is %s, overdue: %t", c.flags, l.Key, l.State, is)
-			}
+			check.True(t, (l.State == "stuck") == is, "%s: %s is %s, overdue: %t", c.flags, l.Key, l.State, is)
 		}
-		if got := strings.Join(overdue, " "); got != c.overdue || said != "" {
-			t.Errorf("%s: overdue are %q, want %q; it says %q", c.flags, got, c.overdue, said)
-		}
+		got := strings.Join(overdue, " ")
+		check.True(t, got == c.overdue && said == "", "%s: overdue are %q, want %q; it says %q", c.flags, got, c.overdue, said)
 	}
 	for _, bad := range []string{"job:*", "job:*=", "=1h", "job:*=-1s", "job:*=0s", "banana"} {
 		locktop(t, "list", "--overdue", bad).fails(t, exitUsage, "--overdue: not a valid limit, like jobs:*=2h")

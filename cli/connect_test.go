@@ -30,9 +30,8 @@ type outcome struct {
 // says fails the test unless the run ended with an exit code and stderr has all texts.
 func (o outcome) says(t *testing.T, code int, texts ...string) {
 	t.Helper()
-	if o.code != code || !has(texts)(o.errors) {
-		t.Errorf("locktop %q: exit code %d, %q on stderr, %.2000s on stdout; want %d, %q", o.args, o.code, o.errors, o.out, code, texts)
-	}
+	check.True(t, o.code == code && has(texts)(o.errors),
+		"locktop %q: exit code %d, %q on stderr, %.2000s on stdout; want %d, %q", o.args, o.code, o.errors, o.out, code, texts)
 }
 
 // prints is says for stdout.
@@ -75,9 +74,8 @@ func repeat(t *testing.T, interval time.Duration, do func(ctx context.Context)) 
 func (o outcome) fails(t *testing.T, code int, texts ...string) {
 	t.Helper()
 	o.says(t, code, texts...)
-	if o.out != "" || strings.Count(o.errors, "\n") != 1 {
-		t.Errorf("locktop %q: not one line, but %q on stderr and %q on stdout", o.args, o.errors, o.out)
-	}
+	check.True(t, o.out == "" && strings.Count(o.errors, "\n") == 1,
+		"locktop %q: not one line, but %q on stderr and %q on stdout", o.args, o.errors, o.out)
 }
 
 // locktop runs the program and waits for its end.
@@ -134,9 +132,8 @@ func clusterClient(t *testing.T, c *server.Cluster) *redis.ClusterClient {
 // send sends one command as the default user.
 func send(t *testing.T, addr string, args ...any) {
 	t.Helper()
-	if err := sent(t, addr, args...).Err(); err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
+	err := sent(t, addr, args...).Err()
+	check.Require(t, err == nil, "%v: %v", args, err)
 }
 
 // sent sends one command on a connection of its own, and returns its reply.
@@ -149,18 +146,15 @@ func sent(t *testing.T, addr string, args ...any) *redis.Cmd {
 // decoded decodes a JSON document.
 func decoded[T any](t testing.TB, text string) (document T) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &document); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
+	err := json.Unmarshal([]byte(text), &document)
+	check.Require(t, err == nil, "%v in %s", err, text)
 	return document
 }
 
 // documentIn decodes what a command printed that ended well.
 func documentIn[T any](t testing.TB, got outcome) T {
 	t.Helper()
-	if got.code != exitFine {
-		t.Fatalf("it ends with %d: %s%s", got.code, got.out, got.errors)
-	}
+	check.Require(t, got.code == exitFine, "it ends with %d: %s%s", got.code, got.out, got.errors)
 	return decoded[T](t, got.out)
 }
 
@@ -199,22 +193,17 @@ func TestAPlainServerIsNoSentinel(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	o := locktop(t, "list", "--sentinel", addr)
 	o.fails(t, exitNoConnect, "locktop: ask the Sentinel at "+addr+": ", "(that is no Sentinel; ")
-	if strings.Contains(o.errors, `\x20`) {
-		t.Errorf("%+v", o)
-	}
+	check.False(t, strings.Contains(o.errors, `\x20`), "%+v", o)
 }
 
 // A Redlock of one server is treated as a plain server.
 func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
 	o := locktop(t, "list", "--csv", "--redlock", "redis://"+aLock(t))
-	if !strings.Contains(o.out, "lock:a,mutex,set-nx,") || !strings.Contains(o.errors, "--redlock is given once") {
-		t.Errorf("%+v", o)
-	}
+	check.True(t, strings.Contains(o.out, "lock:a,mutex,set-nx,") && strings.Contains(o.errors, "--redlock is given once"), "%+v", o)
 }
 
 func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		for {
@@ -228,18 +217,15 @@ func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 	}()
 	o := locktop(t, "list", "-u", "redis://"+l.Addr().String())
 	o.cannotConnect(t, "redis://"+l.Addr().String(), "does not speak the protocol of Redis (is that the right port?)")
-	if strings.Contains(o.errors, "\x1b") {
-		t.Errorf("an escape sequence of the server got through: %q", o.errors)
-	}
+	check.False(t, strings.Contains(o.errors, "\x1b"), "an escape sequence of the server got through: %q", o.errors)
 }
 
 func TestAUnixSocketIsAConnection(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.sock")
 	server.ForTest(t, "--unixsocket", path)
 	for _, args := range [][]string{{"-s", path}, {"-u", "unix://" + path}} {
-		if o := locktop(t, append([]string{"list", "--json"}, args...)...); o.code != exitFine || o.errors != "" {
-			t.Errorf("%v: %+v", args, o)
-		}
+		o := locktop(t, append([]string{"list", "--json"}, args...)...)
+		check.True(t, o.code == exitFine && o.errors == "", "%v: %+v", args, o)
 	}
 }
 
@@ -270,9 +256,7 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 			t.Setenv("REDISCLI_AUTH", tt.env)
 			o := locktop(t, append([]string{"list"}, tt.args...)...)
 			o.cannotConnect(t, "redis://"+tt.addr, tt.said)
-			if strings.Contains(o.errors, canary) {
-				t.Errorf("the password is in %q", o.errors)
-			}
+			check.False(t, strings.Contains(o.errors, canary), "the password is in %q", o.errors)
 		})
 	}
 }
@@ -298,15 +282,9 @@ func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("REDISCLI_AUTH", tt.env)
 			o := locktopWith(t, strings.NewReader(tt.in), append([]string{"list", "--plain"}, tt.args...)...)
-			if o.code != exitFine {
-				t.Errorf("exit code %d: %s", o.code, o.errors)
-			}
-			if strings.Contains(o.out+o.errors, canary) {
-				t.Errorf("the password is in the output: %+v", o)
-			}
-			if warned := strings.Contains(o.errors, "--askpass"); warned != (name == "on the command line") {
-				t.Errorf("on stderr: %q", o.errors)
-			}
+			check.True(t, o.code == exitFine, "exit code %d: %s", o.code, o.errors)
+			check.False(t, strings.Contains(o.out+o.errors, canary), "the password is in the output: %+v", o)
+			check.True(t, strings.Contains(o.errors, "--askpass") == (name == "on the command line"), "on stderr: %q", o.errors)
 		})
 	}
 }
@@ -316,16 +294,13 @@ func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 func TestALoadAsksForThePassword(t *testing.T) {
 	for _, args := range []string{"load --duration 1s -u redis://127.0.0.1:1 --user ann --askpass", "load --redlock redis://127.0.0.1:1 --user ann --askpass"} {
 		o := locktopWith(t, strings.NewReader("c4nary\n"), strings.Fields(args)...)
-		if !strings.Contains(o.errors, "connection refused") {
-			t.Errorf("%s: %+v", args, o)
-		}
+		check.True(t, strings.Contains(o.errors, "connection refused"), "%s: %+v", args, o)
 	}
 	var own ownLoad
 	var c connect.Flags
 	check.NoError(t, c.FlagSet().Parse([]string{"--user", "ann", "--askpass"}))
-	if err := own.refusal(&c, writeFlags{}); err != nil {
-		t.Errorf("--load: %v", err)
-	}
+	err := own.refusal(&c, writeFlags{})
+	check.True(t, err == nil, "--load: %v", err)
 }
 
 // A password for several servers is asked for once, and a warning about it is given once.
@@ -352,9 +327,8 @@ func TestSeveralServersHaveOnePassword(t *testing.T) {
 			if way != "--askpass" {
 				want = 1
 			}
-			if n := strings.Count(o.errors, "a password on the command line"); o.code != exitFine || n != want {
-				t.Errorf("%s %s: exit code %d, %d warnings, want %d: %s", name, way, o.code, n, want, o.errors)
-			}
+			n := strings.Count(o.errors, "a password on the command line")
+			check.True(t, o.code == exitFine && n == want, "%s %s: exit code %d, %d warnings, want %d: %s", name, way, o.code, n, want, o.errors)
 		}
 	}
 }
@@ -368,9 +342,7 @@ func TestAskingForAPasswordEndsWithTheProgram(t *testing.T) {
 	go func() { done <- Run(ctx, []string{"list", "--askpass"}, in, io.Discard, io.Discard) }()
 	select {
 	case code := <-done:
-		if code != exitInterrupted {
-			t.Errorf("exit code %d, want %d", code, exitInterrupted)
-		}
+		check.True(t, code == exitInterrupted, "exit code %d, want %d", code, exitInterrupted)
 	case <-time.After(10 * time.Second):
 		t.Fatal("still asking")
 	}
@@ -392,9 +364,7 @@ func within(t *testing.T, limit time.Duration, holds func() bool) {
 	t.Helper()
 	for began := time.Now(); !holds(); {
 		passed := time.Since(began)
-		if passed > limit {
-			t.Fatalf("it does not come about within %v", limit)
-		}
+		check.Require(t, passed <= limit, "it does not come about within %v", limit)
 		time.Sleep(min(max(passed/8, 5*time.Millisecond), 50*time.Millisecond))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -33,13 +34,11 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 		{"watch", "--for", "500ms"}, {"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "100ms"},
 		{"release", "lock:a", "--write", "--yes"},
 	} {
-		if got := locktop(t, append(args, "-u", url)...); got.code != exitFine && got.code != exitFindings {
-			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)
-		}
+		got := locktop(t, append(args, "-u", url)...)
+		check.True(t, got.code == exitFine || got.code == exitFindings, "%v ends with %d: %s", args, got.code, got.errors)
 	}
-	if got := brieflyLoaded(t, "", "--clients", "4", "--kind", "fair", "--demo=false", "-u", url); got.code != exitFine {
-		t.Errorf("load ends with %d: %s", got.code, got.errors)
-	}
+	got := brieflyLoaded(t, "", "--clients", "4", "--kind", "fair", "--demo=false", "-u", url)
+	check.True(t, got.code == exitFine, "load ends with %d: %s", got.code, got.errors)
 	term := openTerminal(t, 100, 30, "-u", url)
 	eventually(t, func() bool {
 		return strings.Contains(term.screen(), "orders") && slices.Contains(tapped.noted(), "client|tracking")
@@ -48,14 +47,10 @@ func TestConnectionsSetNoStateButTheListed(t *testing.T) {
 
 	sent := tapped.noted()
 	for _, name := range []string{"client|setname", "client|tracking", "scan"} {
-		if !slices.Contains(sent, name) {
-			t.Errorf("%s was never sent: the test proves little", name)
-		}
+		check.True(t, slices.Contains(sent, name), "%s was never sent: the test proves little", name)
 	}
 	for _, name := range sent {
 		state := strings.HasPrefix(name, "client|") || slices.Contains([]string{"monitor", "readonly", "multi", "watch"}, name)
-		if state && !slices.Contains(connectionState, name) {
-			t.Errorf("%s was sent", name)
-		}
+		check.True(t, !state || slices.Contains(connectionState, name), "%s was sent", name)
 	}
 }

@@ -68,9 +68,8 @@ func TestContentionSeesTheWaitsOfAnyPoll(t *testing.T) {
 
 				end = loadUntil(t, addr, append(load, "--hold", "20s", "--ttl", "1m", "--renew", "off")...)
 				eventually(t, func() bool { return strings.Contains(locktop(t, "list", "-u", "redis://"+addr).out, "load:") })
-				if got := locktop(t, "list", "-u", "redis://"+addr, "--for", "3s", "--json"); !strings.Contains(got.out, `"asked_ago"`) {
-					t.Errorf("the lock does not count as asked for: %s%s", got.out, got.errors)
-				}
+				got := locktop(t, "list", "-u", "redis://"+addr, "--for", "3s", "--json")
+				check.True(t, strings.Contains(got.out, `"asked_ago"`), "the lock does not count as asked for: %s%s", got.out, got.errors)
 				end()
 			})
 		}

@@ -83,14 +83,11 @@ func truthOf(events []loadEvent, from, until time.Time) map[blocked]time.Duratio
 func documentOf(t *testing.T, args ...string) (d render.ContentionDocument, from, until time.Time) {
 	t.Helper()
 	d = documentIn[render.ContentionDocument](t, locktop(t, append([]string{"contention", "--json", "--classes", "100000"}, args...)...))
-	if d.Monitored == nil {
-		t.Fatalf("MONITOR did not run: %+v", d)
-	}
+	check.Require(t, d.Monitored != nil, "MONITOR did not run: %+v", d)
 	for text, at := range map[string]*time.Time{d.Monitored.From: &from, d.Monitored.Until: &until} {
 		var err error
-		if *at, err = time.Parse(time.RFC3339, text); err != nil {
-			t.Fatal(err)
-		}
+		*at, err = time.Parse(time.RFC3339, text)
+		check.NoError(t, err)
 	}
 	return d, from, until
 }
@@ -133,9 +130,8 @@ func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]t
 	if !testtier.Proving() { // a busy machine reads some holds late, and the span is short
 		bad, tolerance = 0, all/2
 	}
-	if all == 0 || (sum-all).Abs() > tolerance || bad > len(keys)/100*20 {
-		t.Errorf("%v of %v are seen, %d of %d of waiter, holder and key are wrong", sum, all, bad, len(keys))
-	}
+	check.True(t, all != 0 && (sum-all).Abs() <= tolerance && bad <= len(keys)/100*20,
+		"%v of %v are seen, %d of %d of waiter, holder and key are wrong", sum, all, bad, len(keys))
 }
 
 // loadUntil runs a load in the background, and returns a function that ends it and returns its
@@ -175,13 +171,10 @@ func TestContentionSeesTheWaitsOfALoadOnACluster(t *testing.T) {
 	rdb, masters := namedClient(t, addr, ""), make(map[string]bool)
 	for b := range truth {
 		slot := int(rdb.ClusterKeySlot(t.Context(), b.key).Val())
-		owner, err := rig.Owner(t.Context(), slot)
-		check.NoError(t, err)
+		owner := check.Must(rig.Owner(t.Context(), slot))(t)
 		masters[owner.Addr()] = true
 	}
-	if len(masters) != len(rig.Nodes()) {
-		t.Errorf("there are waits on the masters %v only", masters)
-	}
+	check.True(t, len(masters) == len(rig.Nodes()), "there are waits on the masters %v only", masters)
 }
 
 // Waiters that the library stores are seen without MONITOR.
@@ -194,18 +187,14 @@ func TestContentionShowsStoredWaiters(t *testing.T) {
 	stored := regexp.MustCompile(`(?m) stored$`)
 	got := locktopFor(t, func(got outcome) bool { return stored.MatchString(got.out) }, where...)
 	for _, want := range []string{`(?m)^orders:\* +1 +100% +1 +\d\.\d\d s/s +pay-7:52 100% +≥\S+ ms +≥\S+ ms +stored$`, `(?m)^pay-7:52 +orders:4713 +1 +\d+ ms +\d+ ms +stored$`, `only poll are seen with --monitor`} {
-		if got.code != exitFine || !regexp.MustCompile(want).MatchString(got.out) {
-			t.Errorf("it ends with %d, and does not print %s:\n%s%s", got.code, want, got.out, got.errors)
-		}
+		check.True(t, got.code == exitFine && regexp.MustCompile(want).MatchString(got.out),
+			"it ends with %d, and does not print %s:\n%s%s", got.code, want, got.out, got.errors)
 	}
 	folded := regexp.MustCompile(`^orders:\*;orders:4713;pay-7:52;api-2:17~5f1c2a3b4d5e \d+\n$`)
 	got = locktopFor(t, func(got outcome) bool { return folded.MatchString(got.out) }, append(where, "--folded", "orders:*")...)
-	if !folded.MatchString(got.out) {
-		t.Errorf("folded it prints %q", got.out)
-	}
-	if got := locktop(t, append(where, "--for", "200ms", "--folded", "other:*")...); got.out != "" || got.code != exitFine {
-		t.Errorf("of no lock it prints %q, and ends with %d", got.out, got.code)
-	}
+	check.True(t, folded.MatchString(got.out), "folded it prints %q", got.out)
+	got = locktop(t, append(where, "--for", "200ms", "--folded", "other:*")...)
+	check.True(t, got.out == "" && got.code == exitFine, "of no lock it prints %q, and ends with %d", got.out, got.code)
 }
 
 func TestContentionRefusesWhatItCannotDo(t *testing.T) {
@@ -225,9 +214,8 @@ func TestContentionRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"--monitor", "--user", "nomonitor", "-a", "pw"}, exitFailure, "this user may not run MONITOR (it needs +monitor"},
 	} {
 		got := locktop(t, append([]string{"contention", "-u", "redis://" + addr}, c.args...)...)
-		if got.says(t, c.code, c.want); got.out != "" {
-			t.Errorf("contention %q prints %s", c.args, got.out)
-		}
+		got.says(t, c.code, c.want)
+		check.True(t, got.out == "", "contention %q prints %s", c.args, got.out)
 	}
 }
 
@@ -238,13 +226,9 @@ func TestAnInterruptPrintsTheContentionSoFar(t *testing.T) {
 	rdb := namedClient(t, addr, "")
 	c := start(t, "contention", "--monitor", "--for", "1m", "-u", "redis://"+addr)
 	c.errors.sees(t, "watching the locks for 1 m")
-	if !monitors(t, rdb) {
-		t.Error("MONITOR does not run")
-	}
+	check.True(t, monitors(t, rdb), "MONITOR does not run")
 	c.stop()
 	c.exits(t, exitInterrupted)
-	if !strings.Contains(c.out.String(), "lock:a") {
-		t.Errorf("it prints %s", c.out)
-	}
+	check.True(t, strings.Contains(c.out.String(), "lock:a"), "it prints %s", c.out)
 	eventually(t, func() bool { return !monitors(t, rdb) })
 }

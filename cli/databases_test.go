@@ -43,17 +43,14 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	} {
 		got := locktop(t, slices.Concat(c.args[:1], flags, c.args[1:])...)
 		for _, line := range c.lines {
-			if !regexp.MustCompile(`(?m)` + line).MatchString(got.out) {
-				t.Errorf("%v: no %s in\n%s%s", c.args, line, got.out, got.errors)
-			}
+			check.True(t, regexp.MustCompile(`(?m)`+line).MatchString(got.out), "%v: no %s in\n%s%s", c.args, line, got.out, got.errors)
 		}
 		if c.args[0] == "release" && (got.code != exitUsage || !strings.Contains(got.errors, "is in databases 0, 3, 11 (choose one with -n)")) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
 	}
-	if got := locktop(t, "list", "-u", "redis://"+addr); strings.Contains(got.out, "DB") {
-		t.Errorf("a table of one database names it in every line:\n%s", got.out)
-	}
+	got := locktop(t, "list", "-u", "redis://"+addr)
+	check.False(t, strings.Contains(got.out, "DB"), "a table of one database names it in every line:\n%s", got.out)
 }
 
 // A key of 1 MB fits in one line, and two different keys are never shown alike.
@@ -68,15 +65,10 @@ func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
 	flags := []string{"-u", "redis://" + addr, "--all"}
 	for _, args := range [][]string{{"list"}, {"list", "--plain"}, {"doctor", "--for", "1ms"}, {"watch", "--for", "1s"}} {
 		got := locktop(t, append(args, flags...)...)
-		if len(got.out) > 20_000 {
-			t.Errorf("%v prints %d bytes", args, len(got.out))
-		}
+		check.True(t, len(got.out) <= 20_000, "%v prints %d bytes", args, len(got.out))
 		digests := regexp.MustCompile(`\[1048683 bytes, sha256 [0-9a-f]{8}\]`).FindAllString(got.out, -1)
-		if len(digests) < 2 || digests[0] == digests[1] {
-			t.Errorf("%v: %q", args, got.out)
-		}
+		check.True(t, len(digests) >= 2 && digests[0] != digests[1], "%v: %q", args, got.out)
 	}
-	if doc := decoded[render.Document](t, locktop(t, append([]string{"list", "--json"}, flags...)...).out); len(doc.Locks) != 3 || len(doc.Locks[0].Key) < 1<<20 {
-		t.Error("JSON has not all of it")
-	}
+	doc := decoded[render.Document](t, locktop(t, append([]string{"list", "--json"}, flags...)...).out)
+	check.True(t, len(doc.Locks) == 3 && len(doc.Locks[0].Key) >= 1<<20, "JSON has not all of it")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -120,9 +121,7 @@ func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
 		for i := range length {
 			keys = append(keys, fmt.Sprintf("gate:%d:%d", n, i))
 			made[keys[i]] = true
-			if !owner(2000+10*n+i).try(ctx, keys[i]) {
-				t.Fatal("a lock of its own is taken")
-			}
+			check.Require(t, owner(2000+10*n+i).try(ctx, keys[i]), "a lock of its own is taken")
 		}
 		time.Sleep(time.Duration(1000+rand.N(1000)) * time.Millisecond)
 		for i := range keys {
@@ -139,12 +138,8 @@ func TestDeadlocksAmongBusyOwnersAreFound(t *testing.T) {
 		time.Sleep(time.Second)
 	}
 	for key := range found.deadlocks() {
-		if !made[key] {
-			t.Errorf("a deadlock at %s, which has none", key)
-		}
+		check.True(t, made[key], "a deadlock at %s, which has none", key)
 	}
 	t.Logf("%d deadlocks were found after %s; %d events in %s, no other deadlock", len(took), percentiles(took), len(found.all()), time.Since(began).Round(time.Second))
-	if slices.Max(took) > 2*time.Second {
-		t.Error("more than 2 s")
-	}
+	check.True(t, slices.Max(took) <= 2*time.Second, "more than 2 s")
 }

@@ -46,8 +46,7 @@ func TestADeadlockIsFoundAlsoIfTheFirstScanIsSlow(t *testing.T) {
 		defer rdb.Close()
 		live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()})))
 		defer live.Close()
-		snap, err := observed(t.Context(), live, time.Second)
-		check.NoError(t, err)
+		snap := check.Must(observed(t.Context(), live, time.Second))(t)
 		found := keyspace.Findings(snap)
 		check.True(t, len(found) == 3 && found[0].ID == "deadlock", "%+v", found)
 	})
@@ -63,9 +62,8 @@ func TestADeadlockOfThreeThreadsIsFound(t *testing.T) {
 		out := locktop(t, append(args, "-u", url)...).out
 		check.True(t, strings.Contains(out, "gate:2") && strings.Contains(out, "deadlock") && !strings.Contains(out, "possible"), "%v: %s", args, out)
 	}
-	if got := locktop(t, "list", "--stuck", "-u", url); strings.Count(got.out, "possible-deadlock") != 3 {
-		t.Errorf("a single read: %s%s", got.out, got.errors)
-	}
+	got := locktop(t, "list", "--stuck", "-u", url)
+	check.True(t, strings.Count(got.out, "possible-deadlock") == 3, "a single read: %s%s", got.out, got.errors)
 	e := startReadyExport(t, "-u", url)
 	within(t, longestWait, func() bool { return e.value("locktop_findings", `finding="deadlock"`) == 3 })
 	term := openTerminal(t, 140, 40, "-u", url)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/testtier"
 )
 
@@ -31,9 +32,7 @@ func TestTheDemoShowsHowLocksBehave(t *testing.T) {
 			t.Fatalf("the screen never showed that two of five servers answer:\n%s", term.screen())
 		}
 	}
-	if term.pressed > 13 {
-		t.Errorf("%d keys were pressed, want 13 at most", term.pressed)
-	}
+	check.True(t, term.pressed <= 13, "%d keys were pressed, want 13 at most", term.pressed)
 }
 
 // playsMinority plays the scene redlock-minority, and takes a third server down while two are down. It reports

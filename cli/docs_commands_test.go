@@ -43,8 +43,7 @@ func docBlocks(t *testing.T) (all []docBlock) {
 func docPages(t *testing.T) (pages []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "contrib/*.md", "contrib/*/*.md"} {
-		found, err := filepath.Glob("../" + pattern)
-		check.NoError(t, err)
+		found := check.Must(filepath.Glob("../" + pattern))(t)
 		for _, path := range found {
 			pages = append(pages, strings.TrimPrefix(filepath.ToSlash(path), "../"))
 		}
@@ -87,8 +86,7 @@ var contribLine = regexp.MustCompile("(?m)(?:\\bExecStart=|Run: |`|: |^# +)((?:/
 // contribCommands returns the commands of the files in contrib, each as a block of its own.
 func contribCommands(t *testing.T) (all []docBlock) {
 	t.Helper()
-	files, err := filepath.Glob("../contrib/*/*")
-	check.NoError(t, err)
+	files := check.Must(filepath.Glob("../contrib/*/*"))(t)
 	for _, path := range files {
 		if path == ruleTests {
 			continue // it repeats the texts of the alerts
@@ -130,9 +128,7 @@ func manifestCommand(t *testing.T) docBlock {
 			}
 		}
 		line, ok := shell.Line(words...)
-		if !ok {
-			t.Fatalf("%q cannot be written for a shell", words)
-		}
+		check.Require(t, ok, "%q cannot be written for a shell", words)
 		before, _, _ := strings.Cut(text, "command:")
 		return docBlock{strings.TrimPrefix(manifestFile, "../"), 1 + strings.Count(before, "\n"), []string{line}}
 	}
@@ -165,18 +161,16 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 			text := bare(command)
 			if compiled(docProject).MatchString(text) {
 				project++
-				if err := existsInProject(text); err != nil {
-					t.Errorf("%s: %s: %v", block, text, err)
-				}
+				err := existsInProject(text)
+				check.True(t, err == nil, "%s: %s: %v", block, text, err)
 				continue
 			}
 			if rule := docRuleFor(text); rule != nil {
 				run++
 				used[rule.command] = true
 				if compiled(`^(\S*locktop|go run \.|for) `).MatchString(text) {
-					if err := existsInLocktop(text); err != nil {
-						t.Errorf("%s: %s: %v", block, text, err)
-					}
+					err := existsInLocktop(text)
+					check.True(t, err == nil, "%s: %s: %v", block, text, err)
 				}
 				continue
 			}
@@ -188,20 +182,15 @@ func TestEveryCommandOfTheDocsIsKnown(t *testing.T) {
 					break
 				}
 			}
-			if !found {
-				t.Errorf("%s: %s\nNo rule of docRules says what this command prints, and docExemptions has no reason why it cannot run.", block, text)
-			}
+			check.True(t, found,
+				"%s: %s\nNo rule of docRules says what this command prints, and docExemptions has no reason why it cannot run.", block, text)
 		}
 	}
 	for _, e := range docExemptions {
-		if !used[e.command] {
-			t.Errorf("the exemption %s is for no command any more", e.command)
-		}
+		check.True(t, used[e.command], "the exemption %s is for no command any more", e.command)
 	}
 	for _, r := range docRules {
-		if !used[r.command] {
-			t.Errorf("the rule %s is for no command any more", r.command)
-		}
+		check.True(t, used[r.command], "the rule %s is for no command any more", r.command)
 	}
 	t.Logf("%d commands: %d are run, %d are for the source, %d are exempt", run+project+exempt, run, project, exempt)
 }
@@ -241,9 +230,7 @@ func TestEveryBlockOfCommandsHasALabel(t *testing.T) {
 		}
 	}
 	for _, e := range docNotCommands {
-		if !used[e.command] {
-			t.Errorf("no block begins with %s any more", e.command)
-		}
+		check.True(t, used[e.command], "no block begins with %s any more", e.command)
 	}
 }
 
@@ -262,20 +249,16 @@ func TestTheCommandsInTheTextExist(t *testing.T) {
 			switch {
 			case compiled(docProject).MatchString(command):
 				count++
-				if err := existsInProject(command); err != nil {
-					t.Errorf("%s: %s: %v", page, command, err)
-				}
+				err := existsInProject(command)
+				check.True(t, err == nil, "%s: %s: %v", page, command, err)
 			case compiled(`^(sudo )?(\./)?locktop |^go run \. `).MatchString(command):
 				count++
-				if err := existsInLocktop(command); err != nil {
-					t.Errorf("%s: %s: %v", page, command, err)
-				}
+				err := existsInLocktop(command)
+				check.True(t, err == nil, "%s: %s: %v", page, command, err)
 			}
 		}
 	}
-	if count == 0 {
-		t.Error("there is none")
-	}
+	check.True(t, count != 0, "there is none")
 }
 
 // The examples in the help have commands, arguments and flags of locktop.
@@ -293,9 +276,8 @@ func TestTheExamplesOfTheHelpExist(t *testing.T) {
 				if !strings.HasPrefix(part, "locktop") {
 					continue
 				}
-				if err := existsInLocktop(part); err != nil {
-					t.Errorf("%s: %s: %v", cmd.Name(), part, err)
-				}
+				err := existsInLocktop(part)
+				check.True(t, err == nil, "%s: %s: %v", cmd.Name(), part, err)
 			}
 		}
 	}

@@ -102,8 +102,7 @@ func newDocSite(t *testing.T) *docSite {
 	check.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &docSite{t: t, dir: dir, servers: map[string]string{}}
-	hash, err := bcrypt.GenerateFromPassword([]byte(docPassword), bcrypt.MinCost)
-	check.NoError(t, err)
+	hash := check.Must(bcrypt.GenerateFromPassword([]byte(docPassword), bcrypt.MinCost))(t)
 	s.script("my-client", `exec locktop load --as-client mutex`)
 	s.script("bin/pass", `[ "$*" = "show redis/prod" ] && echo `+docPassword)
 	s.script("bin/vault", `[ "$1 $2" = "kv get" ] && echo `+docPassword)
@@ -121,8 +120,7 @@ func newDocSite(t *testing.T) *docSite {
 		config += fmt.Sprintf("  %s: {url: 'redis://ann@%s', password_command: pass show redis/prod}\n", name, s.server("own"))
 	}
 	s.file(".config/locktop/config.yaml", config)
-	program, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	program := check.Must(exec.LookPath("locktop"))(t)
 	for _, name := range []string{"locktop", "bin/locktop"} {
 		check.NoError(t, os.Symlink(program, filepath.Join(dir, name)))
 	}
@@ -209,9 +207,7 @@ func (s *docSite) recorded() {
 		recordSpan(s.t, dir, begin, 10*time.Second, 30*time.Minute, deletedByHand(docLock, begin.Add(12*time.Minute))...)
 	}
 	segments, err := filepath.Glob(filepath.Join(s.dir, "state/box/*.lockrec"))
-	if err != nil || len(segments) == 0 {
-		s.t.Fatal(segments, err)
-	}
+	check.Require(s.t, err == nil && len(segments) != 0, "%v %v", segments, err)
 	s.file("20261122T030000.000Z.lockrec", readText(s.t, segments[0]))
 }
 
@@ -227,9 +223,8 @@ func (s *docSite) here(command string) string {
 	}
 	command = strings.NewReplacer(pairs...).Replace(command)
 	for _, at := range regexp.MustCompile(`(?:(?:rediss?|http)://(?:[^@/ ]*@)?|-H |--sentinel |--redlock |--ssh )([^:/, ]*)`).FindAllStringSubmatch(command, -1) {
-		if at[1] != "127.0.0.1" && at[1] != "outer" { // the host of sshHosts
-			s.t.Fatalf("%s\nThe host %s is not in docPlaces.", command, at[1])
-		}
+		check.Require(s.t, at[1] == "127.0.0.1" || at[1] == "outer",
+			"%s\nThe host %s is not in docPlaces.", command, at[1]) // the host of sshHosts
 	}
 	return command
 }
@@ -319,9 +314,7 @@ func (r *docRun) exits(want int) {
 	if state.Signaled() {
 		code = 128 + int(state.Signal())
 	}
-	if code != want {
-		r.t.Fatalf("%s\nexits with %d, want %d: %v\n%s", r.text, code, want, err, r.out)
-	}
+	check.Require(r.t, code == want, "%s\nexits with %d, want %d: %v\n%s", r.text, code, want, err, r.out)
 }
 
 // awaitExporter waits until the exporter that a command has started has read each target.
@@ -332,12 +325,10 @@ func (s *docSite) awaitExporter(r *docRun) {
 		return // it is another command
 	}
 	s.exporter = address[1]
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.exporter+"/metrics", nil)
-	check.NoError(s.t, err)
+	req := check.Must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.exporter+"/metrics", nil))(s.t)
 	req.SetBasicAuth("prometheus", docPassword)
 	eventually(s.t, func() bool {
-		resp, err := http.DefaultClient.Do(req)
-		check.NoError(s.t, err)
+		resp := check.Must(http.DefaultClient.Do(req))(s.t)
 		defer resp.Body.Close()
 		page, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -409,9 +400,7 @@ func hasProgram(t *testing.T, name string) bool {
 		return true
 	}
 	_, err := exec.LookPath(name)
-	if err != nil && name != "linux" && os.Getenv(server.RequireRedis) != "" {
-		t.Fatal(err)
-	}
+	check.Require(t, err == nil || name == "linux" || os.Getenv(server.RequireRedis) == "", "%v", err)
 	return err == nil
 }
 
@@ -457,9 +446,7 @@ func TestTheCommandsOfTheDocsRun(t *testing.T) {
 		there := func(b docBlock) bool {
 			return slices.ContainsFunc(b.commands, func(c string) bool { return strings.Contains(c, p.written) })
 		}
-		if !slices.ContainsFunc(blocks, there) {
-			t.Errorf("the place %s is in no command any more", p.written)
-		}
+		check.True(t, slices.ContainsFunc(blocks, there), "the place %s is in no command any more", p.written)
 	}
 	for _, block := range blocks {
 		var commands []string

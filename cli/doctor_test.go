@@ -39,9 +39,7 @@ Locks
     queue: A waiter was overtaken.
     Use a fair lock.
 `
-	if !strings.HasSuffix(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	check.True(t, strings.HasSuffix(got, want), "got\n%s\nwant\n%s", got, want)
 }
 
 // The version decides whether doctor names HOTKEYS; a server that shows no requests is named with
@@ -49,15 +47,11 @@ Locks
 func TestDoctorSaysWhetherRequestsAreSeen(t *testing.T) {
 	for version, has := range map[string]bool{"8.6.0": true, "8.10.1": true, "9.0.0": true, "8.4.2": false, "7.2.4": false, "": false} {
 		n := keyspace.Node{Server: keyspace.Server{Product: "redis", Version: version}}
-		if hasHotKeys(n) != has {
-			t.Errorf("version %q has HOTKEYS: %v", version, !has)
-		}
-		if n.Product = "valkey"; hasHotKeys(n) {
-			t.Errorf("Valkey %s has HOTKEYS", version)
-		}
+		check.True(t, hasHotKeys(n) == has, "version %q has HOTKEYS: %v", version, !has)
+		n.Product = "valkey"
+		check.False(t, hasHotKeys(n), "Valkey %s has HOTKEYS", version)
 	}
 	got := requestLines([]keyspace.Node{{Up: true, AskBlind: "LFU", Server: keyspace.Server{Addr: "a:1"}}, {Up: true}, {AskBlind: "it is down"}})
-	if want := []string{"seen, as yes or no within the last second", "not seen on a:1: LFU"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	want := []string{"seen, as yes or no within the last second", "not seen on a:1: LFU"}
+	check.True(t, slices.Equal(got, want), "got %q, want %q", got, want)
 }

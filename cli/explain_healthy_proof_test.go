@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -176,9 +177,8 @@ func TestExplainInventsNothingInHealthyHandOvers(t *testing.T) {
 			s.recordedEnd()
 			holds := s.healthy()
 			told.Add(int64(holds))
-			if t.Logf("%d of %d holds", holds, n); holds < n*9/10 {
-				t.Errorf("only %d of %d holds are recorded", holds, n)
-			}
+			t.Logf("%d of %d holds", holds, n)
+			check.True(t, holds >= n*9/10, "only %d of %d holds are recorded", holds, n)
 		})
 	}
 	for name, take := range map[string]func(*scene) acquirer{

@@ -21,8 +21,7 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	testtier.Long(t, "it makes a recording of 5,000 s")
 	t.Parallel()
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
-	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	check.NoError(t, err)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
 	f := newFleet(12, begin)
 	for second := range 5000 {
 		s := f.next(1+second/100%3, second%300 == 7)
@@ -55,9 +54,8 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	check.NoError(t, w.Close())
 	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
 	segments, _ := filepath.Glob(filepath.Join(dir, "*.lockrec"))
-	if len(indexes) < 3 || len(segments) != len(indexes)+2 { // the first has none, and the open one
-		t.Fatalf("%d indexes of %d segments", len(indexes), len(segments))
-	}
+	check.Require(t, len(indexes) >= 3 && len(segments) == len(indexes)+2,
+		"%d indexes of %d segments", len(indexes), len(segments)) // the first has none, and the open one
 	whole := readText(t, segments[3])
 	write(t, segments[3], string(whole[:100]))
 	one := func(id keyspace.ID) bool { return id.Key == "lock:order:000009" } // it has deadlocks
@@ -70,17 +68,14 @@ func TestAnIndexTellsTheSameStories(t *testing.T) {
 	fast := told(true)
 	write(t, segments[3], whole)
 	for i, slow := range told(false) {
-		if fast[i] != slow || strings.Count(slow, "headline") < []int{80, 5}[i%2] {
-			t.Errorf("with indexes:\n%s\nwithout:\n%s", fast[i], slow)
-		}
+		check.True(t, fast[i] == slow && strings.Count(slow, "headline") >= []int{80, 5}[i%2], "with indexes:\n%s\nwithout:\n%s", fast[i], slow)
 	}
 }
 
 // allStories returns all incidents of a recording from a time on as JSON, or those of the locks to keep.
 func allStories(t *testing.T, dir string, from time.Time, indexed bool, keep func(keyspace.ID) bool) string {
 	t.Helper()
-	r, err := recording.Open(dir)
-	check.NoError(t, err)
+	r := check.Must(recording.Open(dir))(t)
 	defer r.Close()
 	b := incident.NewBuilder(keep)
 	load := b.Load
@@ -98,8 +93,7 @@ func allStories(t *testing.T, dir string, from time.Time, indexed bool, keep fun
 // was never held.
 func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 	dir, begin := t.TempDir(), time.Date(2026, 11, 22, 0, 0, 0, 0, time.Local)
-	w, err := recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }})
-	check.NoError(t, err)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Index: func() recording.Indexer { return incident.NewIndexer() }}))(t)
 	held := &keyspace.Lock{Key: "lock:held", Format: "redis-py", Kind: keyspace.Mutex, Node: "10.0.0.5:6379", Holders: []keyspace.Holder{{ID: "secret", Label: "worker-7", Count: 1, Since: begin}}}
 	free := func(key string) *keyspace.Lock {
 		return &keyspace.Lock{Key: key, Format: "locktop-semaphore", Kind: keyspace.Semaphore, Limit: 2, Node: "10.0.0.5:6379"}
@@ -113,15 +107,13 @@ func TestAnIndexHasTheLocksThatNobodyHeld(t *testing.T) {
 		w.Add(s)
 	}
 	check.NoError(t, w.Close())
-	if indexes, _ := filepath.Glob(filepath.Join(dir, "*.index")); len(indexes) < 3 {
-		t.Fatalf("there are only %d indexes", len(indexes))
-	}
+	indexes, _ := filepath.Glob(filepath.Join(dir, "*.index"))
+	check.Require(t, len(indexes) >= 3, "there are only %d indexes", len(indexes))
 	for _, key := range []string{"lock:held", "lock:free", "lock:brief"} {
 		for _, at := range [][]string{{"--at", "00:32", "--for", "1h"}, {"--at", "00:50", "--for", "50m"}, {"--at", "00:55", "--for", "2h"}} {
 			out := explained(t, append([]string{key, dir}, at...)...)
-			if !strings.HasPrefix(out, "No incident from ") || !strings.Contains(out, key+": 0 holds ended") {
-				t.Errorf("explain %s %q says %s", key, at, out)
-			}
+			check.True(t, strings.HasPrefix(out, "No incident from ") && strings.Contains(out, key+": 0 holds ended"),
+				"explain %s %q says %s", key, at, out)
 		}
 	}
 }

@@ -67,9 +67,8 @@ func (s *scene) hold(ttl time.Duration) *redis.Client {
 func (s *scene) holdAs(connection string, ttl time.Duration) *redis.Client {
 	s.Helper()
 	holder := clientWith(s.T, redis.Options{Addr: s.rdb.Options().Addr, ClientName: connection, PoolSize: 1})
-	if ok, err := holder.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), ttl).Result(); !ok || err != nil {
-		s.Fatal("the lock is not free", err)
-	}
+	ok, err := holder.SetNX(s.Context(), sceneKey, tokenOf("worker-7"), ttl).Result()
+	check.Require(s, ok && err == nil, "the lock is not free %v", err)
 	return holder
 }
 
@@ -193,9 +192,8 @@ func (s *scene) explained(cause incident.Cause) (d render.Story) {
 		var all render.StoryDocument
 		out = s.explain("--json").out
 		if json.Unmarshal([]byte(out), &all) == nil && len(all.Stories) > 0 && all.Stories[0].Cause == cause && (!all.Stories[0].Ongoing || cause == incident.NeverExpires) {
-			if s.Log(s.explain().out); all.Found > 1 {
-				s.Error("the other incidents are invented")
-			}
+			s.Log(s.explain().out)
+			check.True(s, all.Found <= 1, "the other incidents are invented")
 			return all.Stories[0]
 		}
 	}
@@ -220,18 +218,16 @@ func commonest() []staged {
 			s.wait("worker-2", 0)
 			s.recorded("its connection", isConnected)
 			_ = holder.Close()
-			if story := s.explained(incident.HolderGone); story.BlockedMS == 0 || story.Clients != 1 {
-				s.Errorf("it says %+v", story)
-			}
+			story := s.explained(incident.HolderGone)
+			check.True(s, story.BlockedMS != 0 && story.Clients == 1, "it says %+v", story)
 		}},
 		{incident.HolderFrozen, "that renewed", "worker-7 held lock:nightly and froze", nil, func(s *scene) {
 			holder := s.hold(8 * time.Second)
 			s.wait("worker-2", 0)
 			s.renew(holder, 10, 8*time.Second) // then it does nothing, and stays connected
 			s.recorded("its connection", func(l *keyspace.Lock) bool { return isConnected(l) && l.Renewals > 5 })
-			if story := s.explained(incident.HolderFrozen); !story.AtMost || story.BlockedMS < 6000 || story.BlockedMS > 9000 {
-				s.Errorf("it says %+v", story)
-			}
+			story := s.explained(incident.HolderFrozen)
+			check.True(s, story.AtMost && story.BlockedMS >= 6000 && story.BlockedMS <= 9000, "it says %+v", story)
 		}},
 		{incident.Evicted, "", "evicted (maxmemory-policy volatile-ttl)", func(t *testing.T) *scene {
 			return newScene(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
@@ -331,13 +327,9 @@ func tellEach(t *testing.T, all []staged) {
 func TestEveryCauseIsStagedOnRealServers(t *testing.T) {
 	all := append(commonest(), variants()...)
 	for _, c := range incident.Causes() {
-		if c != incident.Lost && !slices.ContainsFunc(all, func(one staged) bool { return one.cause == c }) {
-			t.Errorf("%s is not staged", c)
-		}
+		check.True(t, c == incident.Lost || slices.ContainsFunc(all, func(one staged) bool { return one.cause == c }), "%s is not staged", c)
 	}
-	if len(all) < 30 {
-		t.Errorf("%d incidents are staged", len(all))
-	}
+	check.True(t, len(all) >= 30, "%d incidents are staged", len(all))
 }
 
 // Real clients have the commonest incidents on a real server; the recorder of the program

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 )
@@ -48,13 +49,10 @@ func TestExplainHasOneStoryInFourForms(t *testing.T) {
 		t.Errorf("the page is %s%v", text, err)
 	}
 	d := decoded[render.StoryDocument](t, explained(t, dir, "--json"))
-	if d.Found != 1 || d.Stories[0].Cause != incident.Deleted || d.Stories[0].Key != key {
-		t.Errorf("the document is %+v", d)
-	}
+	check.True(t, d.Found == 1 && d.Stories[0].Cause == incident.Deleted && d.Stories[0].Key == key, "the document is %+v", d)
 	for _, args := range [][]string{{"--at", "03:20", "--for", "2m", dir}, {"lock:a", dir}} {
-		if out := explained(t, args...); !strings.HasPrefix(out, "No incident from 2026-11-22 03:") {
-			t.Errorf("explain %q:\n%s", args, out)
-		}
+		out := explained(t, args...)
+		check.True(t, strings.HasPrefix(out, "No incident from 2026-11-22 03:"), "explain %q:\n%s", args, out)
 	}
 	if out := explained(t, "lock:a", dir); !strings.Contains(out, "lock:a: 0 holds ended, redacted-") || !strings.Contains(out, " has held it for 30 m 00") {
 		t.Errorf("a lock without an incident:\n%s", out)

@@ -49,9 +49,7 @@ func (s *scene) subscribed() {
 	s.Helper()
 	sub := s.rdb.Subscribe(s.Context(), "redisson_lock__channel:{"+sceneKey+"}")
 	s.Cleanup(func() { _ = sub.Close() })
-	if _, err := sub.Receive(s.Context()); err != nil {
-		s.Fatal(err)
-	}
+	check.Must(sub.Receive(s.Context()))(s)
 }
 
 // own returns a client of package lock with a connection that has its name, and a network that
@@ -68,8 +66,7 @@ func (s *scene) own(name string) (*lock.Client, *netfault.Network) {
 // acquired acquires a lock, and returns when the recording has its connection.
 func (s *scene) acquired(l lock.Locker) *lock.Lease {
 	s.Helper()
-	lease, err := l.Lock(s.Context())
-	check.NoError(s.T, err)
+	lease := check.Must(l.Lock(s.Context()))(s.T)
 	s.Cleanup(func() { runtime.KeepAlive(lease) }) // without it, nothing renews the lease
 	s.recorded("its connection", isConnected)
 	return lease
@@ -145,8 +142,7 @@ func underSentinels(t *testing.T) *scene {
 func inCluster(t *testing.T, o server.ClusterOptions) *scene {
 	c := server.ClusterForTest(t, o)
 	rdb := clientTo(t, c.Addrs()[0])
-	owner, err := c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val()))
-	check.NoError(t, err)
+	owner := check.Must(c.Owner(t.Context(), int(rdb.ClusterKeySlot(t.Context(), sceneKey).Val())))(t)
 	s := record(t, owner.Addr(), "--cluster", "-u", "redis://"+c.Addrs()[0])
 	s.server, s.cluster = owner, c
 	return s
@@ -168,8 +164,7 @@ func variants() []staged {
 			network := netfault.New(func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, to.Load().Addr())
 			})
-			p, err := network.Listen("tcp", "")
-			check.NoError(t, err)
+			p := check.Must(network.Listen("tcp", ""))(t)
 			t.Cleanup(func() { _ = p.Close() })
 			s := record(t, r.Master().Addr(), "-u", "redis://"+p.Addr())
 			check.NoError(t, r.Promote(t.Context(), r.Replicas()[0]))

@@ -39,9 +39,7 @@ func needPrometheus(t *testing.T, program string) {
 	if _, err := exec.LookPath(program); err == nil {
 		return
 	}
-	if os.Getenv(requirePrometheus) != "" {
-		t.Fatalf("%s is not on PATH", program)
-	}
+	check.Require(t, os.Getenv(requirePrometheus) == "", "%s is not on PATH", program)
 	t.Skipf("%s is not on PATH: run `bash .ci/prometheus DIR` and put DIR on PATH to run this test", program)
 }
 
@@ -64,16 +62,14 @@ func alerts(t *testing.T) []alert {
 	}
 	decoder := yaml.NewDecoder(strings.NewReader(readText(t, rulesFile)))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&file); err != nil || len(file.Groups) != 1 {
-		t.Fatalf("%s has %d groups: %v", rulesFile, len(file.Groups), err)
-	}
+	err := decoder.Decode(&file)
+	check.Require(t, err == nil && len(file.Groups) == 1, "%s has %d groups: %v", rulesFile, len(file.Groups), err)
 	return file.Groups[0].Rules
 }
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	check.NoError(t, err)
+	text := check.Must(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -83,36 +79,25 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 	page, tests, anchors := readText(t, exportPage), readText(t, ruleTests), anchorsOf(t, runbook)
 	var sections []string
 	for _, a := range alerts(t) {
-		if s := a.Labels["severity"]; s != "critical" && s != "warning" {
-			t.Errorf("%s has the severity %q", a.Alert, s)
-		}
-		if a.Annotations["summary"] == "" {
-			t.Errorf("%s has no summary", a.Alert)
-		}
+		s := a.Labels["severity"]
+		check.True(t, s == "critical" || s == "warning", "%s has the severity %q", a.Alert, s)
+		check.True(t, a.Annotations["summary"] != "", "%s has no summary", a.Alert)
 		meaning, command, _ := strings.Cut(a.Annotations["description"], " Run: locktop ")
-		if meaning == "" || command == "" {
-			t.Errorf("%s does not end with a command: %q", a.Alert, a.Annotations["description"])
-		}
+		check.True(t, meaning != "" && command != "", "%s does not end with a command: %q", a.Alert, a.Annotations["description"])
 		ofLocks := !slices.Contains([]string{"LocktopPassStale", "LocktopRecordingStopped", "LocktopDown"}, a.Alert)
-		if explains := strings.Contains(meaning, "locktop explain DIRECTORY tells what happened"); explains != ofLocks {
-			t.Errorf("%s names explain: %v", a.Alert, explains)
-		}
+		explains := strings.Contains(meaning, "locktop explain DIRECTORY tells what happened")
+		check.True(t, explains == ofLocks, "%s names explain: %v", a.Alert, explains)
 		anchor, found := strings.CutPrefix(a.Annotations["runbook_url"], "docs/stuck-lock.md#")
-		if !found || anchor != strings.ToLower(a.Alert) || !slices.Contains(anchors, anchor) {
-			t.Errorf("%s has the runbook %s; the sections are %q", a.Alert, a.Annotations["runbook_url"], anchors)
-		}
+		check.True(t, found && anchor == strings.ToLower(a.Alert) && slices.Contains(anchors, anchor),
+			"%s has the runbook %s; the sections are %q", a.Alert, a.Annotations["runbook_url"], anchors)
 		sections = append(sections, anchor)
-		if !strings.Contains(page, "[`"+a.Alert+"`](stuck-lock.md#"+anchor+")") {
-			t.Errorf("%s does not list %s", exportPage, a.Alert)
-		}
+		check.True(t, strings.Contains(page, "[`"+a.Alert+"`](stuck-lock.md#"+anchor+")"), "%s does not list %s", exportPage, a.Alert)
 		if !strings.Contains(tests, `alertname="`+a.Alert+`",alertstate="firing"`) && !strings.Contains(tests, "alertname: "+a.Alert+"\n") {
 			t.Errorf("%s does not raise %s", ruleTests, a.Alert)
 		}
 	}
 	for _, anchor := range anchors {
-		if strings.HasPrefix(anchor, "locktop") && !slices.Contains(sections, anchor) {
-			t.Errorf("no alert belongs to the section %s", anchor)
-		}
+		check.True(t, !strings.HasPrefix(anchor, "locktop") || slices.Contains(sections, anchor), "no alert belongs to the section %s", anchor)
 	}
 }
 
@@ -150,9 +135,8 @@ func TestTheLinksOfTheRunbookLeadSomewhere(t *testing.T) {
 			if name != "" {
 				to = filepath.Join(filepath.Dir(page), name)
 			}
-			if anchors := anchorsOf(t, to); anchor != "" && !slices.Contains(anchors, anchor) {
-				t.Errorf("%s links to %s: there is no such section", page, link[1])
-			}
+			anchors := anchorsOf(t, to)
+			check.True(t, anchor == "" || slices.Contains(anchors, anchor), "%s links to %s: there is no such section", page, link[1])
 		}
 	}
 }
@@ -164,8 +148,7 @@ func (e *exported) flagsOf(target string) string {
 	if line == nil {
 		e.t.Fatalf("no locktop_target_info of %s in\n%s", target, e.page())
 	}
-	flags, err := strconv.Unquote(line[1])
-	check.NoError(e.t, err)
+	flags := check.Must(strconv.Unquote(line[1]))(e.t)
 	return flags
 }
 
@@ -178,9 +161,8 @@ func TestTheCommandOfAnAlertReadsItsTarget(t *testing.T) {
 		const flags = ` {{ . | first | label "flags" }}{{ end }}`
 		run := a.Annotations["description"]
 		run = run[strings.LastIndex(run, "Run: locktop"):]
-		if !strings.HasSuffix(run, flags) && !strings.HasPrefix(run, "Run: locktop replay") {
-			t.Errorf("the command of %s has no flags of its target: %s", a.Alert, run)
-		}
+		check.True(t, strings.HasSuffix(run, flags) || strings.HasPrefix(run, "Run: locktop replay"),
+			"the command of %s has no flags of its target: %s", a.Alert, run)
 	}
 	single := server.ForTest(t, "--requirepass", "c4nary")
 	cluster := server.ClusterForTest(t, server.ClusterOptions{})
@@ -226,8 +208,7 @@ func TestTheRulesPassPromtool(t *testing.T) {
 	t.Parallel()
 	needPrometheus(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", ruleTests}} {
-		if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
-			t.Errorf("promtool %q: %v\n%s", args, err, out)
-		}
+		out, err := exec.Command("promtool", args...).CombinedOutput()
+		check.True(t, err == nil, "promtool %q: %v\n%s", args, err, out)
 	}
 }

@@ -18,13 +18,11 @@ func TestTheUnitIsHardened(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not on PATH: install systemd to run this test")
 	}
-	self, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	self := check.Must(exec.LookPath("locktop"))(t)
 	unit := filepath.Join(t.TempDir(), filepath.Base(unitFile))
 	write(t, unit, strings.ReplaceAll(readText(t, unitFile), "/usr/local/bin/locktop", self))
 	for _, args := range [][]string{{"verify", "--man=no", unit}, {"security", "--offline=true", "--threshold=15", unit}} {
-		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil || args[0] == "verify" && len(out) > 0 {
-			t.Errorf("systemd-analyze %q: %v\n%s", args, err, out)
-		}
+		out, err := exec.Command("systemd-analyze", args...).CombinedOutput()
+		check.True(t, err == nil && (args[0] != "verify" || len(out) == 0), "systemd-analyze %q: %v\n%s", args, err, out)
 	}
 }

@@ -52,9 +52,7 @@ func wantKeys(t *testing.T, object any, known ...string) {
 	switch node := object.(type) {
 	case map[string]any:
 		for key, value := range node {
-			if !slices.Contains(known, key) {
-				t.Errorf("there is no key %s", key)
-			}
+			check.True(t, slices.Contains(known, key), "there is no key %s", key)
 			if !strings.HasSuffix(strings.ToLower(key), "labels") {
 				wantKeys(t, value, known...)
 			}
@@ -71,9 +69,7 @@ func podOf(t *testing.T) (pod any, flags map[string]string) {
 	t.Helper()
 	pod = at(objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"], "spec.template.spec")
 	args, _ := at(pod, "containers.0.args").([]any)
-	if len(args) == 0 || args[0] != "export" {
-		t.Fatalf("the pod runs %q", args)
-	}
+	check.Require(t, len(args) != 0 && args[0] == "export", "the pod runs %q", args)
 	flags = map[string]string{}
 	for _, arg := range args[1:] {
 		name, value, _ := strings.Cut(arg.(string), "=")
@@ -90,8 +86,7 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 	secret, deployment, service := objects["v1 Secret"], objects["apps/v1 Deployment"], objects["v1 Service"]
 	pod, flags := podOf(t)
 	container := at(pod, "containers.0")
-	port, err := strconv.Atoi(strings.TrimPrefix(flags["--web.listen-address"], ":"))
-	check.NoError(t, err)
+	port := check.Must(strconv.Atoi(strings.TrimPrefix(flags["--web.listen-address"], ":")))(t)
 	_, comment, _ := strings.Cut(text, "# With the Prometheus operator:\n# ---\n")
 	monitor := objectsOf(t, regexp.MustCompile("(?m)^# ?").ReplaceAllString(comment, ""))["monitoring.coreos.com/v1 PodMonitor"]
 	annotation := regexp.MustCompile(`prometheus.io/port: "(\d+)"`).FindStringSubmatch(text)
@@ -122,14 +117,10 @@ func TestTheManifestStartsTheExporter(t *testing.T) {
 		"its size":                {at(pod, "volumes.1.emptyDir.sizeLimit"), "512Mi"},
 		"the limit of its size":   {flags["--keep-size"], "400MiB"},
 	} {
-		if !reflect.DeepEqual(want.got, want.is) {
-			t.Errorf("%s is %v, want %v", what, want.got, want.is)
-		}
+		check.True(t, reflect.DeepEqual(want.got, want.is), "%s is %v, want %v", what, want.got, want.is)
 	}
 	for name, value := range flags {
-		if err := existsInLocktop("locktop export " + name + "=" + value); err != nil {
-			t.Error(err)
-		}
+		check.ErrorIs(t, existsInLocktop("locktop export "+name+"="+value), nil)
 	}
 }
 
@@ -140,9 +131,7 @@ func TestTheImageHasTheProgramOfTheManifest(t *testing.T) {
 	program, _ := at(pod, "containers.0.command.0").(string)
 	user := fmt.Sprintf("USER %v:%v\n", at(pod, "securityContext.runAsUser"), at(pod, "securityContext.runAsGroup"))
 	for _, want := range []string{"COPY locktop " + program + "\n", fmt.Sprintf("ENTRYPOINT [%q]\n", program), user} {
-		if program == "" || !strings.Contains(image, "\n"+want) {
-			t.Errorf("the image does not have %q", want)
-		}
+		check.True(t, program != "" && strings.Contains(image, "\n"+want), "the image does not have %q", want)
 	}
 }
 
@@ -152,10 +141,8 @@ func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
 	spec := at(objectsOf(t, readText(t, policyFile))["networking.k8s.io/v1 NetworkPolicy"], "spec")
 	wantKeys(t, spec, "podSelector", "namespaceSelector", "matchLabels", "policyTypes", "ingress", "egress", "from", "to", "ports", "port", "protocol")
 	pod, flags := podOf(t)
-	redis, err := url.Parse(flags["-u"])
-	check.NoError(t, err)
-	port, err := strconv.Atoi(redis.Port())
-	check.NoError(t, err)
+	redis := check.Must(url.Parse(flags["-u"]))(t)
+	port := check.Must(strconv.Atoi(redis.Port()))(t)
 	manifest := objectsOf(t, readText(t, manifestFile))["apps/v1 Deployment"]
 	ports := func(pairs ...any) (all []any) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -169,18 +156,14 @@ func TestTheNetworkPolicyFitsTheManifest(t *testing.T) {
 		"egress.len": 2, "egress.0.ports": ports("TCP", port), "egress.1.ports": ports("UDP", 53, "TCP", 53),
 		"ingress.0.from.len": 1, "egress.0.to.len": 1, "egress.1.to.len": 1,
 	} {
-		if got := at(spec, path); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s is %v, want %v", path, got, want)
-		}
+		got := at(spec, path)
+		check.True(t, reflect.DeepEqual(got, want), "%s is %v, want %v", path, got, want)
 	}
 	for _, path := range []string{"ingress.0.from.0", "egress.0.to.0", "egress.1.to.0"} {
-		if at(spec, path+".namespaceSelector") == nil && at(spec, path+".podSelector") == nil { // an empty peer would be everybody
-			t.Errorf("%s is %v", path, at(spec, path))
-		}
+		check.True(t, at(spec, path+".namespaceSelector") != nil || at(spec, path+".podSelector") != nil,
+			"%s is %v", path, at(spec, path)) // an empty peer would be everybody
 	}
-	if at(spec, "ingress.0.from.0.namespaceSelector") == nil {
-		t.Error("it is not restricted to the namespace of Prometheus")
-	}
+	check.True(t, at(spec, "ingress.0.from.0.namespaceSelector") != nil, "it is not restricted to the namespace of Prometheus")
 }
 
 // The exporter of the manifest reads its server with the password in the file. Its probes pass
@@ -228,8 +211,7 @@ func TestTheProbesOfTheManifestPass(t *testing.T) {
 // certificate, and without verifying the server.
 func probePasses(t *testing.T, probe any, base string) bool {
 	t.Helper()
-	exporter, err := url.Parse(base)
-	check.NoError(t, err)
+	exporter := check.Must(url.Parse(base))(t)
 	for way, action := range probe.(map[string]any) {
 		switch way {
 		case "tcpSocket":

@@ -60,8 +60,7 @@ func scrape(t *testing.T) (all map[string]metric, pages []string) {
 		text := e.page()
 		pages = append(pages, text)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
-		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		check.NoError(t, err)
+		families := check.Must(parser.TextToMetricFamilies(strings.NewReader(text)))(t)
 		for name, family := range families {
 			m := metric{kind: strings.ToLower(family.GetType().String())}
 			for _, l := range family.GetMetric()[0].GetLabel() {
@@ -99,7 +98,7 @@ func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	all, pages := scraped(t)
 	used := map[string]bool{"locktop_build_info": true}
-	check := func(where, query string, templates ...string) {
+	uses := func(where, query string, templates ...string) {
 		names, labels := usedBy(query, templates...)
 		var known []string
 		for _, name := range names {
@@ -107,33 +106,27 @@ func TestRulesAndDashboardUseTheMetricsThatExist(t *testing.T) {
 				name = part[1]
 				known = append(known, "le")
 			}
-			if used[name] = true; all[name].kind == "" {
-				t.Errorf("%s uses %s, which a scrape does not have: %s", where, name, query)
-			}
+			used[name] = true
+			check.True(t, all[name].kind != "", "%s uses %s, which a scrape does not have: %s", where, name, query)
 			known = append(known, all[name].labels...)
 		}
 		for _, m := range regexp.MustCompile(`\b(finding|severity|event|state)=~?"([^"]*)"`).FindAllStringSubmatch(query, -1) {
 			for value := range strings.SplitSeq(m[2], "|") {
-				if !strings.Contains(pages[0], fmt.Sprintf("%s=%q", m[1], value)) {
-					t.Errorf("%s uses the %s %s, which a scrape does not have: %s", where, m[1], value, query)
-				}
+				check.True(t, strings.Contains(pages[0], fmt.Sprintf("%s=%q", m[1], value)),
+					"%s uses the %s %s, which a scrape does not have: %s", where, m[1], value, query)
 			}
 		}
 		for _, l := range labels {
-			if !slices.Contains(known, l) {
-				t.Errorf("%s uses the label %s, which no metric of it has: %s", where, l, query)
-			}
+			check.True(t, slices.Contains(known, l), "%s uses the label %s, which no metric of it has: %s", where, l, query)
 		}
 	}
 	for _, a := range alerts(t) {
-		check(a.Alert, a.Expr, slices.Collect(maps.Values(a.Annotations))...)
+		uses(a.Alert, a.Expr, slices.Collect(maps.Values(a.Annotations))...)
 	}
 	dashboard := decoded[any](t, readText(t, dashboardFile))
-	eachQuery(dashboard, func(query, legend string) { check("the dashboard", query, legend) })
+	eachQuery(dashboard, func(query, legend string) { uses("the dashboard", query, legend) })
 	for name := range all {
-		if !used[name] {
-			t.Errorf("neither an alert nor the dashboard uses %s", name)
-		}
+		check.True(t, used[name], "neither an alert nor the dashboard uses %s", name)
 	}
 }
 
@@ -189,9 +182,8 @@ func TestThePagePassesPromtool(t *testing.T) {
 	for _, text := range pages {
 		cmd := exec.Command("promtool", "check", "metrics")
 		cmd.Stdin = strings.NewReader(text)
-		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("promtool check metrics: %v\n%s", err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		check.True(t, err == nil && len(out) == 0, "promtool check metrics: %v\n%s", err, out)
 	}
 }
 
@@ -207,17 +199,14 @@ func TestAScrapeSendsNoCommand(t *testing.T) {
 	eventually(t, func() bool {
 		before := callsOf(t, rdb)
 		for range 100 {
-			if n := e.value("locktop_locks"); n != 10 {
-				t.Fatalf("there are %v locks, want 10", n)
-			}
+			n := e.value("locktop_locks")
+			check.Require(t, n == 10, "there are %v locks, want 10", n)
 		}
 		after := callsOf(t, rdb)
 		before["info"]++ // of this test
 		return maps.Equal(before, after)
 	})
-	if e.value("locktop_commands_total", `command="scan"`) == 0 {
-		t.Error("the exporter has sent no SCAN")
-	}
+	check.True(t, e.value("locktop_commands_total", `command="scan"`) != 0, "the exporter has sent no SCAN")
 }
 
 // The user of docs/operators.md, with the permission to list clients and with its password

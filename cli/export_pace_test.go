@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"locktop/cli/connect"
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/metrics"
 )
@@ -60,9 +61,8 @@ func TestAnExportDoesNotPauseAfterAStall(t *testing.T) {
 		s := &pacedSource{waits: []time.Duration{0, stall}}
 		asked := pace(t, s, stall+5*time.Second)
 		back := time.Second + stall
-		if want := []time.Duration{0, time.Second, back, back + time.Second}; !slices.Equal(asked[:min(4, len(asked))], want) {
-			t.Errorf("after a stall of %v: updates at %v, want %v", stall, asked, want)
-		}
+		want := []time.Duration{0, time.Second, back, back + time.Second}
+		check.True(t, slices.Equal(asked[:min(4, len(asked))], want), "after a stall of %v: updates at %v, want %v", stall, asked, want)
 	}
 }
 
@@ -70,9 +70,7 @@ func TestAnExportDoesNotPauseAfterAStall(t *testing.T) {
 func TestAnExportKeepsItsPaceOnASlowNetwork(t *testing.T) {
 	s := &pacedSource{waits: slices.Repeat([]time.Duration{800 * time.Millisecond}, 100)}
 	asked := pace(t, s, 60*time.Second-time.Millisecond)
-	if len(asked) != 60 {
-		t.Errorf("%d updates within a minute, want 60", len(asked))
-	}
+	check.True(t, len(asked) == 60, "%d updates within a minute, want 60", len(asked))
 }
 
 // Updates that take long take at most a twentieth of a core. A long pause of the machine
@@ -84,7 +82,5 @@ func TestAnExportWorksForATwentiethOfTheTime(t *testing.T) {
 	}
 	asked := pace(t, s, 40*time.Second)
 	want := []time.Duration{0, 4 * time.Second, 11 * time.Second, 26 * time.Second, 27 * time.Second}
-	if !slices.Equal(asked[:min(5, len(asked))], want) {
-		t.Errorf("updates at %v, want %v", asked, want)
-	}
+	check.True(t, slices.Equal(asked[:min(5, len(asked))], want), "updates at %v, want %v", asked, want)
 }

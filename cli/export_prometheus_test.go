@@ -32,9 +32,7 @@ func (e *exported) value(metric string, labels ...string) (sum float64) {
 			continue
 		}
 		n, err := strconv.ParseFloat(number, 64)
-		if err != nil {
-			e.t.Fatalf("%s: %v", line, err)
-		}
+		check.Require(e.t, err == nil, "%s: %v", line, err)
 		sum += n
 	}
 	return sum
@@ -50,12 +48,10 @@ type promServer struct {
 func startPrometheus(t *testing.T, exporters ...*exported) promServer {
 	t.Helper()
 	needPrometheus(t, "prometheus")
-	rules, err := filepath.Abs(rulesFile)
-	check.NoError(t, err)
+	rules := check.Must(filepath.Abs(rulesFile))(t)
 	var targets []string
 	for _, e := range exporters {
-		u, err := url.Parse(e.base)
-		check.NoError(t, err)
+		u := check.Must(url.Parse(e.base))(t)
 		targets = append(targets, strconv.Quote(u.Host))
 	}
 	dir := t.TempDir()
@@ -190,9 +186,8 @@ func TestPrometheusRaisesTheAlertOfEachFailureAndNoOther(t *testing.T) {
 		}
 		return len(missing) == 0
 	})
-	if got := prom.since(began); !slices.Equal(got, all) {
-		t.Errorf("raised are %q, want %q", got, all)
-	}
+	got := prom.since(began)
+	check.True(t, slices.Equal(got, all), "raised are %q, want %q", got, all)
 	f.quiet()
 	check.NoError(t, f.redis.Kill())
 	within(t, longestWait, func() bool { return slices.Contains(prom.raised(), "LocktopDown") })
@@ -238,9 +233,8 @@ func newFailures(t *testing.T, flags ...string) *failures {
 
 func (f *failures) send(rdb *redis.Client, words ...any) {
 	f.t.Helper()
-	if err := rdb.Do(f.t.Context(), words...).Err(); err != nil {
-		f.t.Fatalf("%v: %v", words, err)
-	}
+	err := rdb.Do(f.t.Context(), words...).Err()
+	check.Require(f.t, err == nil, "%v: %v", words, err)
 }
 
 // repeat calls do at each interval until quiet, or the end of the test.

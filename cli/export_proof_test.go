@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -30,9 +31,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 			for _, i := range part {
 				add(p, i)
 			}
-			if _, err := p.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(p.Exec(t.Context()))(t)
 		}
 	}
 	key := func(i int) string { return fmt.Sprintf("lock:order:%d", i) }
@@ -45,9 +44,8 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 		return e.value("locktop_pass_complete") == 1 && e.value("locktop_locks") == float64(locks)
 	})
 	t.Logf("after the first scan of %.0f s: %s", e.value("locktop_pass_duration_seconds"), e.memory())
-	if n := e.value("locktop_class_locks", `class="lock:order:*"`); n != float64(locks) {
-		t.Errorf("%v locks in their class, want %d", n, locks)
-	}
+	n := e.value("locktop_class_locks", `class="lock:order:*"`)
+	check.True(t, n == float64(locks), "%v locks in their class, want %d", n, locks)
 	series := len(regexp.MustCompile(`(?m)^locktop_`).FindAllString(e.page(), -1))
 	var took []time.Duration
 	for n := range 300 {
@@ -64,9 +62,7 @@ func TestAnExportOfManyLocksIsSmallAndFast(t *testing.T) {
 	slices.Sort(took)
 	p99 := took[len(took)*99/100]
 	t.Logf("%d series; a scrape takes %v (p50), %v (p99); with changes: %s", series, took[len(took)/2], p99, e.memory())
-	if series > 2000 || testtier.Proving() && p99 > 10*time.Millisecond {
-		t.Errorf("%d series, scrape p99 %v", series, p99)
-	}
+	check.True(t, series <= 2000 && (!testtier.Proving() || p99 <= 10*time.Millisecond), "%d series, scrape p99 %v", series, p99)
 }
 
 // upTo returns the numbers from 0 to n-1.

@@ -38,9 +38,8 @@ func TestTheReasonsWhyATargetIsDown(t *testing.T) {
 		for _, err := range errs {
 			err = fmt.Errorf("read: %w", err)
 			for _, err := range []error{err, inspect.NoAnswerError{err, errors.New("another")}} {
-				if got := downReason(err); got != want {
-					t.Errorf("%v: %s, want %s", err, got, want)
-				}
+				got := downReason(err)
+				check.True(t, got == want, "%v: %s, want %s", err, got, want)
 			}
 		}
 	}
@@ -50,9 +49,8 @@ func TestTheReasonsWhyATargetIsDown(t *testing.T) {
 func (e *exported) reasonIs(why metrics.DownReason) {
 	e.t.Helper()
 	e.sees(`locktop_down_reason\{target=".*",reason="` + string(why) + `"\} 1`)
-	if n := len(regexp.MustCompile(`(?m)^locktop_down_reason\{.*\} 1$`).FindAllString(e.page(), -1)); n != 1 {
-		e.t.Errorf("%d reasons", n)
-	}
+	n := len(regexp.MustCompile(`(?m)^locktop_down_reason\{.*\} 1$`).FindAllString(e.page(), -1))
+	check.True(e.t, n == 1, "%d reasons", n)
 }
 
 // An export tells a server that hangs from one that has ended, and says how old its metrics
@@ -79,9 +77,8 @@ func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 	back := time.Now()
 	send(t, child.Addr(), "SET", "lock:b", token, "PX", "600000")
 	e.sees(`locktop_locks\{.*,state="held"\} 2`)
-	if took := time.Since(back); testtier.Proving() && took > 15*time.Second {
-		t.Errorf("the export read the locks %v after the end of the stall", took)
-	}
+	took := time.Since(back)
+	check.True(t, !testtier.Proving() || took <= 15*time.Second, "the export read the locks %v after the end of the stall", took)
 	e.says("answers after")
 	check.NoError(t, child.Kill())
 	e.reasonIs(metrics.Refused)
@@ -91,11 +88,8 @@ func TestAnExportTellsWhyATargetIsDownAndReturnsAfterAStall(t *testing.T) {
 func (e *exported) time(metric string) time.Time {
 	e.t.Helper()
 	value := regexp.MustCompile(`(?m)^` + metric + `\{.*\} (\S+)$`).FindStringSubmatch(e.page())
-	if value == nil {
-		e.t.Fatalf("no %s", metric)
-	}
-	seconds, err := strconv.ParseFloat(value[1], 64)
-	check.NoError(e.t, err)
+	check.Require(e.t, value != nil, "no %s", metric)
+	seconds := check.Must(strconv.ParseFloat(value[1], 64))(e.t)
 	return time.UnixMilli(int64(seconds * 1000))
 }
 

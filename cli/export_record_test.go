@@ -61,9 +61,8 @@ func TestAnExportRecordsUntilItIsKilled(t *testing.T) {
 	send(t, addr, "SET", "lock:b", token, "PX", "60000")
 	startExport(t, "-u", "redis://"+addr, "--record", dir)
 	recordedUntil(t, dir, "lock:b", isHeld("lock:b"))
-	if n, err := filepath.Glob(filepath.Join(dir, "*.lockrec")); err != nil || len(n) != 2 {
-		t.Errorf("the segments are %v, %v", n, err)
-	}
+	n, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
+	check.True(t, err == nil && len(n) == 2, "the segments are %v, %v", n, err)
 }
 
 // An exporter that cannot record serves its metrics, and one of them says so.
@@ -75,9 +74,8 @@ func TestAnExportThatCannotRecordHasAMetricForIt(t *testing.T) {
 	e := startExport(t, "-u", "redis://"+addr, "--record", filepath.Join(file, "box"))
 	e.says("stopped: mkdir " + file)
 	eventually(t, func() bool { return strings.Contains(e.page(), "\nlocktop_recording_up{") })
-	if up, recording := e.value("locktop_up"), e.value("locktop_recording_up"); up != 1 || recording != 0 {
-		t.Errorf("locktop_up is %v, locktop_recording_up %v", up, recording)
-	}
+	up, recording := e.value("locktop_up"), e.value("locktop_recording_up")
+	check.True(t, up == 1 && recording == 0, "locktop_up is %v, locktop_recording_up %v", up, recording)
 	e = startExport(t, "-u", "redis://"+addr, "--record", t.TempDir())
 	eventually(t, func() bool { return e.value("locktop_recording_up") == 1 })
 }
@@ -101,14 +99,11 @@ func TestSizesAreReadAndPrinted(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"1GiB": "1GiB", "500MB": "500MB", "1024 mib": "1GiB", "2000000000": "2GB", "64kib": "64KiB", "7": "7B", "0": "0B"} {
 		var s byteSize
-		if err := s.Set(text); err != nil || s.String() != want {
-			t.Errorf("%q is %s, %v, want %s", text, s.String(), err, want)
-		}
+		err := s.Set(text)
+		check.True(t, err == nil && s.String() == want, "%q is %s, %v, want %s", text, s.String(), err, want)
 	}
 	for _, text := range []string{"", "GiB", "-1MB", "1.5GiB", "1e9", "9999999999GiB", "1TB"} {
-		if err := new(byteSize).Set(text); err == nil {
-			t.Errorf("%q is a size", text)
-		}
+		check.True(t, new(byteSize).Set(text) != nil, "%q is a size", text)
 	}
 	for _, args := range [][]string{{"--keep", "2h"}, {"--record", "x", "--keep", "5m"}, {"--record", "x", "--keep-size", "1MB"}, {"--record", "x", "--keep-size", "big"}} {
 		locktop(t, append([]string{"export"}, args...)...).fails(t, exitUsage)

@@ -50,8 +50,7 @@ func TestAnExportAfterRealStalls(t *testing.T) {
 			child := server.DebugForTest(t)
 			rdb := clientWith(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, ReadTimeout: time.Minute})
 			network := netfault.New(redis.NewDialer(rdb.Options()))
-			proxy, err := network.Listen("tcp", child.Addr())
-			check.NoError(t, err)
+			proxy := check.Must(network.Listen("tcp", child.Addr()))(t)
 			defer proxy.Close()
 			network.Delay(func() time.Duration { return c.delay })
 			send(t, child.Addr(), "SET", "lock:standing", token)
@@ -96,9 +95,7 @@ func TestAnExportAfterRealStalls(t *testing.T) {
 			acquired = work.acquired.Load() - acquired
 			counted := e.value("locktop_events_total", `event="acquired"`) - before
 			t.Logf("at most %v between two updates; %d acquired since the update, %.0f counted; %.0f dropped", longest, acquired, counted, e.value("locktop_events_dropped_total"))
-			if int64(counted) < acquired || e.value("locktop_events_dropped_total") != 0 {
-				t.Errorf("%d acquired, %.0f counted", acquired, counted)
-			}
+			check.True(t, int64(counted) >= acquired && e.value("locktop_events_dropped_total") == 0, "%d acquired, %.0f counted", acquired, counted)
 		})
 	}
 }

@@ -51,9 +51,7 @@ func startReadyExport(t *testing.T, args ...string) *exported {
 func (e *exported) page() string {
 	e.t.Helper()
 	status, text := e.get("/metrics")
-	if status != http.StatusOK {
-		e.t.Fatalf("/metrics: %d %s", status, text)
-	}
+	check.Require(e.t, status == http.StatusOK, "/metrics: %d %s", status, text)
 	return text
 }
 
@@ -66,11 +64,9 @@ func (e *exported) get(path string) (int, string) {
 // fetch returns the status and the text of a page of a server.
 func fetch(t *testing.T, address string) (int, string) {
 	t.Helper()
-	resp, err := http.Get(address)
-	check.NoError(t, err)
+	resp := check.Must(http.Get(address))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	check.NoError(t, err)
+	body := check.Must(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(body)
 }
 
@@ -83,9 +79,7 @@ func (e *exported) sees(pattern string) {
 		if line.MatchString(page) {
 			return
 		}
-		if time.Since(began) > longestWait {
-			e.t.Fatalf("no line like %s in\n%s", pattern, page)
-		}
+		check.Require(e.t, time.Since(began) <= longestWait, "no line like %s in\n%s", pattern, page)
 	}
 }
 
@@ -110,17 +104,15 @@ func TestExportServesTheLocksOfItsTargets(t *testing.T) {
 		return got == 200
 	})
 	for path, status := range map[string]int{"/healthz": 200, "/": 200, "/favicon.ico": 404} {
-		if got, body := e.get(path); got != status {
-			t.Errorf("%s: %d %s, want %d", path, got, body, status)
-		}
+		got, body := e.get(path)
+		check.True(t, got == status, "%s: %d %s, want %d", path, got, body, status)
 	}
 	within(t, longestWait, func() bool {
 		page, _ := os.ReadFile(text)
 		return strings.Contains(string(page), "locktop_up{"+first+"} 1\n")
 	})
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(text), ".*")); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(text), ".*"))
+	check.True(t, len(left) == 0, "left behind: %q", left)
 	_ = two.Kill()
 	e.sees(`locktop_up\{` + second + `\} 0`)
 	e.sees(`locktop_up\{` + first + `\} 1`)
@@ -136,15 +128,13 @@ func TestExportWaitsForATarget(t *testing.T) {
 	check.NoError(t, child.Kill())
 	e := startExport(t, "-u", "redis://"+addr, "--every", "100ms")
 	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 0`)
-	if status, _ := e.get("/readyz"); status != 200 {
-		t.Errorf("not ready: %d", status)
-	}
+	status, _ := e.get("/readyz")
+	check.True(t, status == 200, "not ready: %d", status)
 	check.NoError(t, child.Restart(t.Context()))
 	e.sees(`locktop_up\{target="redis://` + addr + `/0"\} 1`)
 	e.says("answers after")
-	if n := strings.Count(e.errs.String(), "does not answer"); n != 1 {
-		t.Errorf("%d lines say that it does not answer", n)
-	}
+	n := strings.Count(e.errs.String(), "does not answer")
+	check.True(t, n == 1, "%d lines say that it does not answer", n)
 }
 
 func TestExportReadsItsWebConfigurationAgain(t *testing.T) {
@@ -157,9 +147,8 @@ func TestExportReadsItsWebConfigurationAgain(t *testing.T) {
 	write(t, config, "basic_auth_users: {ann: no-hash}\n")
 	e.signal(syscall.SIGHUP)
 	e.says("the old web configuration stays")
-	if status, _ := e.get("/metrics"); status != 200 {
-		t.Errorf("status %d", status)
-	}
+	status, _ := e.get("/metrics")
+	check.True(t, status == 200, "status %d", status)
 }
 
 func TestExportRefusesWhatCannotWork(t *testing.T) {

@@ -46,15 +46,12 @@ func newAuthority(t *testing.T) *authority {
 // that a issues is its own.
 func (a *authority) issue(t *testing.T, name string, template *x509.Certificate) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.NoError(t, err)
+	private := check.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	if a.key == nil {
 		a.key = private
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
-	check.NoError(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	check.NoError(t, err)
+	der := check.Must(x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key))(t)
+	pkcs8 := check.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", pkcs8)
 }
 
@@ -77,8 +74,7 @@ func leaf() *x509.Certificate {
 // freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
@@ -133,14 +129,12 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := locktop(t, append([]string{"list", "--json"}, tt.args...)...)
-			if o.code != tt.code || !strings.Contains(o.errors, tt.said) {
-				t.Errorf("exit code %d, want %d; on stderr %q, want it to say %q", o.code, tt.code, o.errors, tt.said)
-			}
+			check.True(t, o.code == tt.code && strings.Contains(o.errors, tt.said),
+				"exit code %d, want %d; on stderr %q, want it to say %q", o.code, tt.code, o.errors, tt.said)
 			// A connection that fails is one line of error, and locktop tries
 			// no other way.
-			if o.code != exitFine && (strings.Count(o.errors, "\n") != 1 || o.out != "" && !strings.Contains(o.out, "error")) {
-				t.Errorf("on stderr %q, on stdout %q", o.errors, o.out)
-			}
+			check.True(t, o.code == exitFine || strings.Count(o.errors, "\n") == 1 && (o.out == "" || strings.Contains(o.out, "error")),
+				"on stderr %q, on stdout %q", o.errors, o.out)
 		})
 	}
 }
@@ -218,12 +212,9 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 		if tt.said == "" {
 			lines = 0
 		}
-		if got.code != tt.code || !strings.Contains(plainError(got.errors), tt.said) || strings.Count(got.errors, "\n") != lines {
-			t.Errorf("%s %s: exit code %d, %q; want %d, %q", tt.context, tt.flags, got.code, got.errors, tt.code, tt.said)
-		}
-		if (got.code == exitFine) != strings.Contains(got.out, `"key":"lock:a"`) {
-			t.Errorf("%s %s: %s", tt.context, tt.flags, got.out)
-		}
+		check.True(t, got.code == tt.code && strings.Contains(plainError(got.errors), tt.said) && strings.Count(got.errors, "\n") == lines,
+			"%s %s: exit code %d, %q; want %d, %q", tt.context, tt.flags, got.code, got.errors, tt.code, tt.said)
+		check.True(t, (got.code == exitFine) == strings.Contains(got.out, `"key":"lock:a"`), "%s %s: %s", tt.context, tt.flags, got.out)
 	}
 
 	var errs []string
@@ -239,13 +230,10 @@ func TestAContextHasTheFilesOfTLS(t *testing.T) {
 			errs = append(errs, line)
 		}
 	}
-	if len(errs) > 0 {
-		t.Errorf("the lines of inspect: %q", errs)
-	}
+	check.True(t, len(errs) == 0, "the lines of inspect: %q", errs)
 	send(t, plain.Addr(), "SET", "lock:a", token)
-	if release, _ := printedLines(t, "lock:a", "--context", "lax", "--insecure=false", "--cacert", ca.file, "--sni", "redis.test"); !strings.Contains(release, "--insecure=false") {
-		t.Errorf("the line does not verify the server: %s", release)
-	}
+	release, _ := printedLines(t, "lock:a", "--context", "lax", "--insecure=false", "--cacert", ca.file, "--sni", "redis.test")
+	check.True(t, strings.Contains(release, "--insecure=false"), "the line does not verify the server: %s", release)
 }
 
 // copied copies a file, with a mode.
@@ -281,12 +269,8 @@ func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
 	for _, way := range []string{"locktop", "redis-cli"} {
 		send(t, plain.Addr(), "SET", "lock:a", token)
 		line := printedLine(t, way, "lock:a", flags...)
-		if !strings.Contains(line, port) {
-			t.Errorf("another port than %s: %s", port, line)
-		}
+		check.True(t, strings.Contains(line, port), "another port than %s: %s", port, line)
 		pasted(t, line)
-		if value(t, plain.Addr(), "lock:a") != "" {
-			t.Errorf("it is there yet: %s", line)
-		}
+		check.True(t, value(t, plain.Addr(), "lock:a") == "", "it is there yet: %s", line)
 	}
 }

@@ -27,9 +27,7 @@ func listedOn(t *testing.T, args ...string) (render.Document, string) {
 func listedWith(t *testing.T, code int, args ...string) (render.Document, string) {
 	t.Helper()
 	got := locktop(t, append([]string{"list", "--json", "--budget", "full"}, args...)...)
-	if got.code != code {
-		t.Fatalf("%q: exit code %d, %s", args, got.code, got.errors)
-	}
+	check.Require(t, got.code == code, "%q: exit code %d, %s", args, got.code, got.errors)
 	doc := decoded[render.Document](t, got.out)
 	return doc, got.errors
 }
@@ -66,13 +64,10 @@ func TestAClusterIsShownWhole(t *testing.T) {
 		check.NoError(t, rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err())
 	}
 	doc, said := listedOn(t, "--cluster", "-u", "redis://"+rig.Addrs()[1])
-	if len(doc.Locks) != 60 || !doc.Complete || doc.Server.Mode != "cluster" || len(doc.Nodes) != 3 || said != "" {
-		t.Errorf("%d locks on %+v, complete %v, in a %s; %s", len(doc.Locks), doc.Nodes, doc.Complete, doc.Server.Mode, said)
-	}
+	check.True(t, len(doc.Locks) == 60 && doc.Complete && doc.Server.Mode == "cluster" && len(doc.Nodes) == 3 && said == "",
+		"%d locks on %+v, complete %v, in a %s; %s", len(doc.Locks), doc.Nodes, doc.Complete, doc.Server.Mode, said)
 	share := doc.Nodes[2].Locks
-	if share == 0 || share == 60 {
-		t.Fatalf("the last node has %d of 60 locks", share)
-	}
+	check.Require(t, share != 0 && share != 60, "the last node has %d of 60 locks", share)
 
 	gone := rig.Node(doc.Nodes[2].Addr)
 	check.NoError(t, gone.Kill())
@@ -81,12 +76,9 @@ func TestAClusterIsShownWhole(t *testing.T) {
 		seed = rig.Addrs()[1]
 	}
 	doc, said = listedWith(t, exitFailure, "--cluster", "-u", "redis://"+seed)
-	if len(doc.Locks) != 60-share || doc.Complete || len(doc.Nodes) != 3 || len(strings.Fields(nodesUp(doc))) != 2 {
-		t.Errorf("with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, nodesUp(doc))
-	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, gone.Addr()+" is missing") {
-		t.Errorf("it says %q", said)
-	}
+	check.True(t, len(doc.Locks) == 60-share && !doc.Complete && len(doc.Nodes) == 3 && len(strings.Fields(nodesUp(doc))) == 2,
+		"with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, nodesUp(doc))
+	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, gone.Addr()+" is missing"), "it says %q", said)
 }
 
 func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
@@ -119,9 +111,8 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
 	flags := sentinelFlags(rig)
 	doc, _ := listedOn(t, flags...)
-	if nodesUp(doc) != rig.Master().Addr() || doc.Nodes[0].Role != "master" || doc.Server.Mode != "sentinel" || len(doc.Locks) != 1 {
-		t.Errorf("it reads %+v, a %s", doc.Nodes, doc.Server.Mode)
-	}
+	check.True(t, nodesUp(doc) == rig.Master().Addr() && doc.Nodes[0].Role == "master" && doc.Server.Mode == "sentinel" && len(doc.Locks) == 1,
+		"it reads %+v, a %s", doc.Nodes, doc.Server.Mode)
 	eventually(t, func() bool {
 		doc, _ := listedOn(t, append(flags, "--prefer-replica")...)
 		return nodesUp(doc) == rig.Replicas()[0].Addr() && doc.Nodes[0].Role == "slave" && len(doc.Locks) == 1
@@ -150,25 +141,19 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 	}
 	doc, said := listedOn(t, redlockFlags(rig)...)
 	most, few := lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
-	if len(doc.Locks) != 2 || !doc.Complete || doc.Server.Mode != "redlock" || len(doc.Nodes) != 5 || said != "" {
-		t.Errorf("it is %+v; %s", doc, said)
-	}
+	check.True(t, len(doc.Locks) == 2 && doc.Complete && doc.Server.Mode == "redlock" && len(doc.Nodes) == 5 && said == "",
+		"it is %+v; %s", doc, said)
 	if most.Kind != "redlock" || most.State != "held" || len(most.Votes) != 5 || most.Votes[3].Token != token || most.Votes[4].Token != "" {
 		t.Errorf("it is %+v", most)
 	}
-	if few.Kind != "redlock" || few.State != "partial" {
-		t.Errorf("it is %+v", few)
-	}
+	check.True(t, few.Kind == "redlock" && few.State == "partial", "it is %+v", few)
 
 	check.NoError(t, rig.Nodes()[0].Kill())
 	doc, said = listedWith(t, exitFailure, redlockFlags(rig)...)
 	most, few = lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
-	if doc.Complete || most.State != "held" || !most.Votes[0].Silent || few.State != "partial" {
-		t.Errorf("with a node down: %+v and %+v", most, few)
-	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, nodesOf(rig)[0]+" is missing") {
-		t.Errorf("it says %q", said)
-	}
+	check.True(t, !doc.Complete && most.State == "held" && most.Votes[0].Silent && few.State == "partial",
+		"with a node down: %+v and %+v", most, few)
+	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, nodesOf(rig)[0]+" is missing"), "it says %q", said)
 }
 
 func TestAllDatabasesAreRead(t *testing.T) {
@@ -182,9 +167,8 @@ func TestAllDatabasesAreRead(t *testing.T) {
 	for _, l := range doc.Locks {
 		dbs += fmt.Sprint(l.DB, " ")
 	}
-	if dbs != "0 5 10 15 " || len(doc.Nodes) != 1 || doc.Nodes[0].Locks != 4 || doc.Nodes[0].Keys != 4 {
-		t.Errorf("locks in the databases %s, on %+v", dbs, doc.Nodes)
-	}
+	check.True(t, dbs == "0 5 10 15 " && len(doc.Nodes) == 1 && doc.Nodes[0].Locks == 4 && doc.Nodes[0].Keys == 4,
+		"locks in the databases %s, on %+v", dbs, doc.Nodes)
 }
 
 func TestServersThatContradictEachOtherAreRefused(t *testing.T) {

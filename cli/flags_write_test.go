@@ -40,15 +40,13 @@ func aclLines(t *testing.T) (all [][]any) {
 		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
 			continue
 		}
-		out, err := exec.Command("sh", "-c", `printf '%s\n' `+line).Output()
-		check.NoError(t, err)
+		out := check.Must(exec.Command("sh", "-c", `printf '%s\n' `+line).Output())(t)
 		var argv []any
 		for _, word := range strings.Fields(string(out)) {
 			argv = append(argv, word)
 		}
-		if plain := strings.Fields(strings.ReplaceAll(line, `"`, "")); len(argv) != len(plain) || argv[len(argv)-1] != plain[len(plain)-1] {
-			t.Fatalf("a shell takes %q for %q", line, argv)
-		}
+		plain := strings.Fields(strings.ReplaceAll(line, `"`, ""))
+		check.Require(t, len(argv) == len(plain) && argv[len(argv)-1] == plain[len(plain)-1], "a shell takes %q for %q", line, argv)
 		all = append(all, argv)
 	}
 	return all
@@ -57,8 +55,7 @@ func aclLines(t *testing.T) (all [][]any) {
 // knows reports whether a server has a command.
 func knows(t *testing.T, addr, command string) bool {
 	t.Helper()
-	info, err := sent(t, addr, "COMMAND", "INFO", command).Slice()
-	check.NoError(t, err)
+	info := check.Must(sent(t, addr, "COMMAND", "INFO", command).Slice())(t)
 	return len(info) == 1 && info[0] != nil
 }
 
@@ -99,12 +96,9 @@ func TestTheAdvisedRightsAreEnough(t *testing.T) {
 	advised(t, addr)
 	as := []string{"-u", "redis://locktop:c4nary@" + addr}
 	doc, said := listedOn(t, append(as, "--lock", "some:*")...)
-	if len(doc.Locks) != 5 || said != "" {
-		t.Errorf("%d locks; %s", len(doc.Locks), said)
-	}
-	if got := locktop(t, append([]string{"watch", "--for", "500ms"}, as...)...); got.code != exitFine || got.errors != "" {
-		t.Errorf("watch ends with %d, %s", got.code, got.errors)
-	}
+	check.True(t, len(doc.Locks) == 5 && said == "", "%d locks; %s", len(doc.Locks), said)
+	got := locktop(t, append([]string{"watch", "--for", "500ms"}, as...)...)
+	check.True(t, got.code == exitFine && got.errors == "", "watch ends with %d, %s", got.code, got.errors)
 	checkNothingRefused(t, addr)
 }
 
@@ -135,9 +129,8 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 		aUser(t, addr, "locktop", append(rules, strings.Fields(c.without)...)...)
 		doc, said := listedOn(t, "-u", "redis://locktop:c4nary@"+addr)
 		lockNamed(t, doc, "lock:a")
-		if strings.Count(said, "\n") > 1 || !strings.Contains(said, c.said) || c.said == "" && said != "" {
-			t.Errorf("%s: it says %q, want %q", c.without, said, c.said)
-		}
+		check.True(t, strings.Count(said, "\n") <= 1 && strings.Contains(said, c.said) && (c.said != "" || said == ""),
+			"%s: it says %q, want %q", c.without, said, c.said)
 		if hidden := strings.Contains(c.without, "hscan") || strings.Contains(c.without, "resetkeys"); !hidden {
 			lockNamed(t, doc, "orders")
 		}
@@ -151,10 +144,7 @@ func TestAUserWithReadAndScanSeesTheLocks(t *testing.T) {
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")
 	doc, said := listedOn(t, "-u", "redis://reader:c4nary@"+addr)
-	if len(doc.Locks) != 2 || !doc.Complete {
-		t.Errorf("%+v", doc)
-	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not run INFO, PUBSUB") { // on Redis 6, TIME, too, is in the read category
-		t.Errorf("it says %q", said)
-	}
+	check.True(t, len(doc.Locks) == 2 && doc.Complete, "%+v", doc)
+	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, "this user may not run INFO, PUBSUB"),
+		"it says %q", said) // on Redis 6, TIME, too, is in the read category
 }

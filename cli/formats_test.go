@@ -13,9 +13,7 @@ import (
 func TestThePageOfFormatsIsUpToDate(t *testing.T) {
 	want := run(t, "formats", "--markdown")
 	page := readText(t, "../docs/formats.md")
-	if page != want {
-		t.Error("docs/formats.md is stale; make it again: go run . formats --markdown > docs/formats.md")
-	}
+	check.True(t, page == want, "docs/formats.md is stale; make it again: go run . formats --markdown > docs/formats.md")
 }
 
 func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
@@ -23,12 +21,10 @@ func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
 	table := strings.Split(run(t, "formats"), "\n")[1:]
 	for i, f := range formats.All() {
 		j := doc.Formats[i]
-		if j.Name != f.Name || len(j.Samples) != len(f.Samples) || len(j.Kinds) == 0 || j.Tells == "" || j.Confidence == "no" {
-			t.Errorf("%s is in the JSON as %+v", f.Name, j)
-		}
-		if !strings.HasPrefix(table[i], f.Name+" ") || !strings.Contains(table[i], f.Signature) {
-			t.Errorf("%s is in the table as %q", f.Name, table[i])
-		}
+		check.True(t, j.Name == f.Name && len(j.Samples) == len(f.Samples) && len(j.Kinds) != 0 && j.Tells != "" && j.Confidence != "no",
+			"%s is in the JSON as %+v", f.Name, j)
+		check.True(t, strings.HasPrefix(table[i], f.Name+" ") && strings.Contains(table[i], f.Signature),
+			"%s is in the table as %q", f.Name, table[i])
 	}
 }
 
@@ -46,17 +42,14 @@ func TestTheTableOfFormatsFitsTheTerminal(t *testing.T) {
 		check.NoError(t, writeFormatsTable(&out, all, width))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		for _, line := range lines {
-			if w := widget.Width(line); w > width {
-				t.Errorf("%d cells in a terminal of %d: %s", w, width, line)
-			}
+			w := widget.Width(line)
+			check.True(t, w <= width, "%d cells in a terminal of %d: %s", w, width, line)
 		}
 		got := strings.Join(strings.Fields(lines[0]), " ") + "; "
 		if len(lines) > 1+len(all) {
 			got += lines[1+len(all)]
 		}
-		if got != want {
-			t.Errorf("in %d cells there are %s; want %s", width, got, want)
-		}
+		check.True(t, got == want, "in %d cells there are %s; want %s", width, got, want)
 	}
 }
 
@@ -69,9 +62,8 @@ func TestCommandsAreQuotedAsRedisCLITakesThem(t *testing.T) {
 		{[]string{"SET", "two words", ""}, `SET "two words" ""`},
 		{[]string{"SET", "k", "\x00\xff\"\\\n"}, `SET k "\x00\xff\"\\\x0a"`},
 	} {
-		if got := commandLine(c.argv); got != c.want {
-			t.Errorf("%q is quoted as %s, want %s", c.argv, got, c.want)
-		}
+		got := commandLine(c.argv)
+		check.True(t, got == c.want, "%q is quoted as %s, want %s", c.argv, got, c.want)
 	}
 }
 
@@ -79,9 +71,7 @@ func TestCommandsAreQuotedAsRedisCLITakesThem(t *testing.T) {
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	got := locktop(t, args...)
-	if got.code != exitFine {
-		t.Fatalf("%+v", got)
-	}
+	check.Require(t, got.code == exitFine, "%+v", got)
 	return got.out
 }
 
@@ -95,8 +85,7 @@ func TestAnUnknownFormatIsAnsweredWithThoseThatAreLikeIt(t *testing.T) {
 		"nonsense": "locktop formats lists them",
 		"":         "locktop formats lists them",
 	} {
-		if got := nearest(name); got != want {
-			t.Errorf("%q is answered with %q, want %q", name, got, want)
-		}
+		got := nearest(name)
+		check.True(t, got == want, "%q is answered with %q, want %q", name, got, want)
 	}
 }

@@ -55,9 +55,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 	for i := range 3000 {
 		p.Set(t.Context(), fmt.Sprint("lock:", i), token, time.Hour)
 	}
-	if _, err := p.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Exec(t.Context()))(t)
 	for range n {
 		left := new(atomic.Int64)
 		left.Store(bytes)
@@ -68,8 +66,7 @@ func stopInReplies(t *testing.T, n int, bytes int64) (addrs []string) {
 			}
 			return &cutShort{Conn: c, left: left, closed: make(chan struct{})}, nil
 		})
-		proxy, err := network.Listen("tcp", s.Addr())
-		check.NoError(t, err)
+		proxy := check.Must(network.Listen("tcp", s.Addr()))(t)
 		t.Cleanup(func() { _ = proxy.Close() })
 		addrs = append(addrs, proxy.Addr())
 	}
@@ -131,8 +128,6 @@ func TestAnOutageCountsFromTheLastAnswer(t *testing.T) {
 				w.note(n)
 			}
 		}
-		if !strings.Contains(said.String(), "back on x after 8.1 s") {
-			t.Errorf("it said\n%s", said)
-		}
+		check.True(t, strings.Contains(said.String(), "back on x after 8.1 s"), "it said\n%s", said)
 	})
 }

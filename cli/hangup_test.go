@@ -33,8 +33,7 @@ func TestAClosedTerminalEndsTheLoadAndItsKeys(t *testing.T) {
 	}
 	term := openTerminal(t, 120, 40, "--url", "redis://"+addr, "--load")
 	term.want("m shows ").press("m").want("setnx-crash").press("u").wait("a key without a TTL", func(string) bool { return endless() })
-	pid, err := strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}")))
-	check.NoError(t, err)
+	pid := check.Must(strconv.Atoi(strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_pid}"))))(t)
 	term.tmux("kill-session")
 	within(t, longestWait, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 	wantNoKeys(t, addr)
@@ -68,9 +67,8 @@ func TestAHangupEndsACommand(t *testing.T) {
 			check.NoError(t, cmd.Process.Signal(s))
 		}
 		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != c.code {
-			t.Errorf("%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
-		}
+		code := cmd.ProcessState.ExitCode()
+		check.True(t, code == c.code, "%s: %v end it with %d, want %d", c.command, c.signals, code, c.code)
 		wantNoKeys(t, addr)
 	}
 }

@@ -42,9 +42,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 		}
 	}
 	t.Logf("%d rounds of %d formats", rounds, tried)
-	if tried < 70 {
-		t.Errorf("only %d formats were tried", tried)
-	}
+	check.True(t, tried >= 70, "only %d formats were tried", tried)
 }
 
 // actWithBlockedWaiters reads a sample of a format and releases it, while
@@ -63,13 +61,11 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 		{"list"}, {"inspect", s.Want.Key}, {"watch", "--for", "20ms"},
 		{"release", s.Want.Key, "--dry-run"}, {"release", s.Want.Key, "--write", "--yes"},
 	} {
-		if got := locktop(t, append(args, where...)...); got.code != exitFine {
-			t.Errorf("%s: %v ends with %d: %s", f.Name, args, got.code, got.errors)
-		}
+		got := locktop(t, append(args, where...)...)
+		check.True(t, got.code == exitFine, "%s: %v ends with %d: %s", f.Name, args, got.code, got.errors)
 	}
-	if err := rdb.Ping(ctx).Err(); err != nil || child.PID() != pid {
-		t.Fatalf("%s: the server is process %d, was %d: %v", f.Name, child.PID(), pid, err)
-	}
+	err := rdb.Ping(ctx).Err()
+	check.Require(t, err == nil && child.PID() == pid, "%s: the server is process %d, was %d: %v", f.Name, child.PID(), pid, err)
 }
 
 // blockOn blocks clients on each of these keys, as a list, a sorted set and a
@@ -108,8 +104,7 @@ func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 // does not exist or is a stream without new entries.
 func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
 	t.Helper()
-	typ, err := rdb.Type(t.Context(), key).Result()
-	check.NoError(t, err)
+	typ := check.Must(rdb.Type(t.Context(), key).Result())(t)
 	return typ == "none" || typ == "stream" && command == "xread"
 }
 
@@ -142,14 +137,12 @@ func TestTheDeadlineThatAnExtendNamesIsThatOfTheServer(t *testing.T) {
 		term.want(c.key, "h").press("x").press("e").want("extend " + c.key + "?")
 		question := term.screen()
 		term.press("y").want("extended " + c.key)
-		if left := named.FindStringSubmatch(question); left == nil || left[1] != c.left {
-			t.Errorf("named is %q, want %s\n%s", left, c.left, question)
-		}
-		if at := c.deadline(rdb).Local().Truncate(time.Second); !slices.ContainsFunc([]time.Duration{-time.Second, 0, time.Second}, func(d time.Duration) bool {
+		left := named.FindStringSubmatch(question)
+		check.True(t, left != nil && left[1] == c.left, "named is %q, want %s\n%s", left, c.left, question)
+		at := c.deadline(rdb).Local().Truncate(time.Second)
+		check.True(t, slices.ContainsFunc([]time.Duration{-time.Second, 0, time.Second}, func(d time.Duration) bool {
 			return strings.Contains(question, "→ "+at.Add(d).Format("15:04:05")) || strings.Contains(question, "→ "+at.Add(d).Format("2006-01-02 15:04:05"))
-		}) {
-			t.Errorf("%s ends at %v, which is not named\n%s", c.key, at, question)
-		}
+		}), "%s ends at %v, which is not named\n%s", c.key, at, question)
 		term.quit()
 	}
 }

@@ -53,10 +53,8 @@ type pseudoTerminal struct {
 // the end of the benchmark.
 func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTerminal {
 	b.Helper()
-	program, err := exec.LookPath("locktop")
-	check.NoError(b, err)
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	check.NoError(b, err)
+	program := check.Must(exec.LookPath("locktop"))(b)
+	master := check.Must(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(b)
 	b.Cleanup(func() { master.Close() })
 	slave := slaveOf(b, master, &unix.Winsize{Row: h, Col: w})
 	defer slave.Close()
@@ -88,19 +86,14 @@ func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
 		}
 		number, failed = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 	})
-	if err != nil || failed != nil {
-		b.Fatal(err, failed)
-	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	check.NoError(b, err)
+	check.Require(b, err == nil && failed == nil, "%v %v", err, failed)
+	slave := check.Must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0))(b)
 	return slave
 }
 
 // press types a key.
 func (t *pseudoTerminal) press(key string) {
-	if _, err := t.master.WriteString(key); err != nil {
-		t.b.Fatal(err)
-	}
+	check.Must(t.master.WriteString(key))(t.b)
 }
 
 // some returns the next output of the program, or nothing if that takes too
@@ -108,9 +101,7 @@ func (t *pseudoTerminal) press(key string) {
 func (t *pseudoTerminal) some(patience time.Duration) []byte {
 	check.NoError(t.b, t.master.SetReadDeadline(time.Now().Add(patience)))
 	n, err := t.master.Read(t.buf)
-	if err != nil && !os.IsTimeout(err) {
-		t.b.Fatal(err)
-	}
+	check.Require(t.b, err == nil || os.IsTimeout(err), "%v", err)
 	return t.buf[:n]
 }
 

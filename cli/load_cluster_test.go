@@ -28,9 +28,8 @@ func (r loadReport) wantFailover(t *testing.T) {
 	for _, s := range r.Seconds[max(0, len(r.Seconds)-4):] {
 		after += s.Acquired
 	}
-	if len(r.Faults) != 1 || r.Faults[0].Struck != 1 || after < 50 {
-		t.Errorf("faults %v, %d acquired at the end: %s", r.Faults, after, r.Verdict.Text)
-	}
+	check.True(t, len(r.Faults) == 1 && r.Faults[0].Struck == 1 && after >= 50,
+		"faults %v, %d acquired at the end: %s", r.Faults, after, r.Verdict.Text)
 }
 
 // The slot of each key moves to another master during the load, key by key.
@@ -61,15 +60,12 @@ func TestALoadOnAClusterStandsResharding(t *testing.T) {
 		"--clients", "30", "--keys", fmt.Sprint(keys), "--hold", "20ms", "--think", "20ms", "--duration", "5s")
 	cancel()
 	err := <-moved
-	if moves < keys/3 {
-		t.Fatalf("%d slots moved only: %v", moves, err)
-	}
+	check.Require(t, moves >= keys/3, "%d slots moved only: %v", moves, err)
 	if got.says(t, exitFine); !doc.Verdict.Safe || doc.Counts["acquired"] < 100 || doc.Counts["errors"] > 0 {
 		t.Errorf("%d moves, %v: %s", moves, doc.Counts, got.out)
 	}
-	if left := rdb.Keys(t.Context(), "job:*").Val(); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	left := rdb.Keys(t.Context(), "job:*").Val()
+	check.True(t, len(left) == 0, "left behind: %q", left)
 }
 
 // another returns the first master that does not have a slot.
@@ -115,9 +111,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 			replaced++
 		}
 	}
-	if replaced != 1 {
-		t.Errorf("%d of the masters were replaced, want 1", replaced)
-	}
+	check.True(t, replaced == 1, "%d of the masters were replaced, want 1", replaced)
 }
 
 // Sentinels may announce any address. A load refuses addresses that are not on
@@ -125,8 +119,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	master := rigs.ForTest(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
-	sentinel, err := server.NewServer("127.0.0.1:0")
-	check.NoError(t, err)
+	sentinel := check.Must(server.NewServer("127.0.0.1:0"))(t)
 	defer sentinel.Close()
 	const elsewhere = "192.0.2.7" // an address reserved for documentation
 	_ = sentinel.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {
@@ -143,9 +136,8 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	began := time.Now()
 	got := locktop(t, "load", "--sentinel", sentinel.Addr().String(), "--master", "any", "--duration", "1m")
 	got.fails(t, exitUsage, elsewhere+":6379", "is on another machine")
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it took %v: the load may have run", took)
-	}
+	took := time.Since(began)
+	check.True(t, took <= 30*time.Second, "it took %v: the load may have run", took)
 	rdb := clientTo(t, master.Addr())
 	if stats := rdb.Info(t.Context(), "commandstats").Val(); strings.Contains(stats, "cmdstat_set:") || strings.Contains(stats, "cmdstat_eval") {
 		t.Errorf("the master was asked for locks: %s", stats)

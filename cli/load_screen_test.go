@@ -23,9 +23,8 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 		term := openTerminal(t, 120, 40, append([]string{"-u", "redis://" + child.Addr()}, flags...)...)
 		if flags == nil {
 			term.want("lock:mine").press("3").want("s runs clients on it, after a question")
-			if keys := rdb.Keys(t.Context(), "load:*").Val(); len(keys) > 0 {
-				t.Errorf("before the question is answered there are %q", keys)
-			}
+			keys := rdb.Keys(t.Context(), "load:*").Val()
+			check.True(t, len(keys) == 0, "before the question is answered there are %q", keys)
 			term.press("s").want("Run clients on this server?", "do not run").press("y").want("own server", "connections", "rate")
 		} else {
 			term.want("m shows ", "READ-ONLY + LOAD")
@@ -35,9 +34,8 @@ func TestTheScreenRunsALoadOnTheServerItShows(t *testing.T) {
 		term.press("f").want("Inject a fault").press("c").want("dies without releasing load:", "1 dead")
 		term.press("1").want("load c", "lock:mine")
 		term.quit()
-		if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) != 1 || keys[0] != "lock:mine" {
-			t.Errorf("%q: the server is left with %q", flags, keys)
-		}
+		keys := rdb.Keys(context.Background(), "*").Val()
+		check.True(t, len(keys) == 1 && keys[0] == "lock:mine", "%q: the server is left with %q", flags, keys)
 	}
 }
 

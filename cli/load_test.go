@@ -87,9 +87,8 @@ func TestTheLocksOfAKilledLoadExpire(t *testing.T) {
 		for _, key := range rdb.Keys(t.Context(), "*").Val() {
 			// A key that is missing by now has expired. The list of the waiting
 			// processes lives for 30 s.
-			if left := rdb.PTTL(t.Context(), key).Val(); left == -1 || left > 30*time.Second {
-				t.Errorf("%s: %s stays for %s", kind, key, left)
-			}
+			left := rdb.PTTL(t.Context(), key).Val()
+			check.True(t, left != -1 && left <= 30*time.Second, "%s: %s stays for %s", kind, key, left)
 		}
 	}
 }
@@ -117,9 +116,8 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	addr := another(rig, int(rdb.ClusterKeySlot(t.Context(), "{away}").Val())).Addr()
 	for _, kind := range []string{"mutex", "classic/blind-delete"} {
 		got := locktop(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "job:{away}:", "--duration", "300ms", "--json")
-		if got.says(t, exitFailure, "no client acquired a lock", "MOVED", "--cluster"); !strings.Contains(got.out, `"safe":false`) {
-			t.Errorf("%s: not unsafe: %s", kind, got.out)
-		}
+		got.says(t, exitFailure, "no client acquired a lock", "MOVED", "--cluster")
+		check.True(t, strings.Contains(got.out, `"safe":false`), "%s: not unsafe: %s", kind, got.out)
 	}
 }
 
@@ -175,14 +173,11 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 		{"a scene that shows nothing", []string{"freeze"}, "did not show its claim: late-work.count > 0, but it is 0"},
 	} {
 		got := brieflyLoaded(t, "", append([]string{"-u", "redis://" + addr}, c.args...)...)
-		if got.code != exitThreshold || !strings.Contains(got.out, c.want) || !strings.Contains(got.errors, c.want) {
-			t.Errorf("%s: exit code %d, want %d: %s%s", c.name, got.code, exitThreshold, got.out, got.errors)
-		}
+		check.True(t, got.code == exitThreshold && strings.Contains(got.out, c.want) && strings.Contains(got.errors, c.want),
+			"%s: exit code %d, want %d: %s%s", c.name, got.code, exitThreshold, got.out, got.errors)
 	}
 	got := locktop(t, "load", "-u", "redis://"+addr, "--duration", "10m", "--html", t.TempDir()+"/none/r.html")
-	if got.code != exitFailure || got.out != "" {
-		t.Errorf("a file that cannot be made: exit code %d, %s%s", got.code, got.out, got.errors)
-	}
+	check.True(t, got.code == exitFailure && got.out == "", "a file that cannot be made: exit code %d, %s%s", got.code, got.out, got.errors)
 }
 
 func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
@@ -234,10 +229,7 @@ func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	file := scenarioFile(t, "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n")
 	o, report := reportOf(t, file, "--demo")
 	o.says(t, exitFine, "inside locktop")
-	if most := report.Latencies["wait"]["max_ms"]; most < 1400 || most > 2500 || report.Faults[0].Struck != 1 {
-		t.Errorf("the longest wait is %g ms, %+v", most, report.Faults)
-	}
-	if report.Seconds[2].Acquired == 0 {
-		t.Error("nothing was acquired afterwards")
-	}
+	most := report.Latencies["wait"]["max_ms"]
+	check.True(t, most >= 1400 && most <= 2500 && report.Faults[0].Struck == 1, "the longest wait is %g ms, %+v", most, report.Faults)
+	check.True(t, report.Seconds[2].Acquired != 0, "nothing was acquired afterwards")
 }

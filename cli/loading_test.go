@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -38,12 +39,8 @@ func loadingServer(t *testing.T) (addr string, done func()) {
 	other := clientWith(t, redis.Options{Addr: srv.Addr(), ReadTimeout: longestWait})
 	within(t, longestWait, func() bool { return redis.HasErrorPrefix(other.Ping(ctx).Err(), "LOADING") })
 	return srv.Addr(), func() {
-		if err := other.ConfigSet(ctx, "key-load-delay", "0").Err(); err != nil {
-			t.Error(err)
-		}
-		if err := <-loaded; err != nil {
-			t.Error(err)
-		}
+		check.ErrorIs(t, other.ConfigSet(ctx, "key-load-delay", "0").Err(), nil)
+		check.ErrorIs(t, <-loaded, nil)
 	}
 }
 
@@ -66,9 +63,8 @@ func TestCommandsWaitForAServerThatLoadsItsData(t *testing.T) {
 	waits := regexp.MustCompile(`^[^\n]*connect redis://` + addr + `: LOADING \w+ is loading the dataset in memory; waiting for at most 5 m, Ctrl-C ends it`)
 	for s, code := range commands {
 		s.exits(code)
-		if errs := s.errs.String(); strings.Count(errs, "LOADING") != 1 || !waits.MatchString(errs) {
-			t.Errorf("%q: %s", s.cmd.Args, errs)
-		}
+		errs := s.errs.String()
+		check.True(t, strings.Count(errs, "LOADING") == 1 && waits.MatchString(errs), "%q: %s", s.cmd.Args, errs)
 	}
 }
 

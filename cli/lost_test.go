@@ -24,9 +24,8 @@ func manyKeys(t *testing.T, addr string) {
 		p.Set(t.Context(), fmt.Sprint("ordinary:", i), "value", time.Hour)
 	}
 	_, _ = p.Exec(t.Context()) // other nodes have the rest
-	if n := rdb.DBSize(t.Context()).Val(); n < most/5 {
-		t.Fatalf("there are only %d keys", n)
-	}
+	n := rdb.DBSize(t.Context()).Val()
+	check.Require(t, n >= most/5, "there are only %d keys", n)
 }
 
 // A server dies during a scan. list shows what was found and says that it is
@@ -75,18 +74,15 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			}
 			said := l.errors.String()
 			last := said[strings.LastIndex(strings.TrimSpace(said), "\n")+1:]
-			if got == exitFine || !strings.Contains(last, r.victim.Addr()) || !strings.Contains(last, `"error":`) {
-				t.Errorf("exit code %d: %s", got, last)
-			}
+			check.True(t, got != exitFine && strings.Contains(last, r.victim.Addr()) && strings.Contains(last, `"error":`),
+				"exit code %d: %s", got, last)
 			var doc render.Document
 			if text := l.out.String(); text != "" {
-				if doc = decoded[render.Document](t, text); doc.Complete {
-					t.Error(text)
-				}
+				doc = decoded[render.Document](t, text)
+				check.False(t, doc.Complete, "%v", text)
 			}
-			if several := name == "cluster" || name == "redlock"; several && (len(doc.Nodes) != 3 || len(strings.Fields(nodesUp(doc))) != 2) {
-				t.Errorf("nodes %+v", doc.Nodes)
-			}
+			several := name == "cluster" || name == "redlock"
+			check.True(t, !several || len(doc.Nodes) == 3 && len(strings.Fields(nodesUp(doc))) == 2, "nodes %+v", doc.Nodes)
 		})
 	}
 }
@@ -105,7 +101,6 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	check.NoError(t, s.Kill())
 	l.exits(t, exitFailure)
 	doc := decoded[render.Document](t, l.out.String())
-	if doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {
-		t.Errorf("complete %v, %d locks, %q", doc.Complete, len(doc.Locks), doc.Problems)
-	}
+	check.True(t, !doc.Complete && len(doc.Locks) != 0 && len(doc.Locks) < 2000 && len(doc.Problems) != 0,
+		"complete %v, %d locks, %q", doc.Complete, len(doc.Locks), doc.Problems)
 }

@@ -6,15 +6,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestAFaultIsOneLineAndAHint(t *testing.T) {
 	var out bytes.Buffer
 	messages{to: &out}.fault(&exitError{code: 1, err: errors.New("read:\n\x1b[2J"), hint: "do\rthis"})
 	want := "locktop: read:\\n\\x1b[2J (do\\rthis)\n"
-	if out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
+	check.True(t, out.String() == want, "got %q, want %q", out.String(), want)
 }
 
 func TestAFaultAsJSONIsOneLine(t *testing.T) {
@@ -24,10 +24,8 @@ func TestAFaultAsJSONIsOneLine(t *testing.T) {
 		Error string
 		Exit  int
 	}
-	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.Error != "read:\n\x1b[2J" || back.Exit != 6 {
-		t.Errorf("%q came back as %+v, error %v", out.String(), back, err)
-	}
-	if n := strings.Count(out.String(), "\n"); n != 1 {
-		t.Errorf("%d lines: %q", n, out.String())
-	}
+	err := json.Unmarshal(out.Bytes(), &back)
+	check.True(t, err == nil && back.Error == "read:\n\x1b[2J" && back.Exit == 6, "%q came back as %+v, error %v", out.String(), back, err)
+	n := strings.Count(out.String(), "\n")
+	check.True(t, n == 1, "%d lines: %q", n, out.String())
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 func TestANoticeHasNoSequenceOfItsText(t *testing.T) {
@@ -15,8 +17,7 @@ func TestANoticeHasNoSequenceOfItsText(t *testing.T) {
 		t.Setenv("TMUX", c.tmux)
 		t.Setenv("STY", c.sty)
 		var out strings.Builder
-		if err := (notifier{&out}).Notify("a; b\x1b]0;x\a\u009d"); err != nil || out.String() != c.want {
-			t.Errorf("%q, want %q: %v", out.String(), c.want, err)
-		}
+		err := (notifier{&out}).Notify("a; b\x1b]0;x\a\u009d")
+		check.True(t, err == nil && out.String() == c.want, "%q, want %q: %v", out.String(), c.want, err)
 	}
 }

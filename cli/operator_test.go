@@ -110,23 +110,16 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	term.pressed = 0
 	term.press("/").enter("report:weekly").want("1 of 10,007").press("Enter")
 	term.press("x").want("release it").press("r").want("will still believe it holds the lock").press("y").want("released lock:report:weekly")
-	if term.pressed > 6 {
-		t.Errorf("%d keys were pressed, want 6 at most", term.pressed)
-	}
+	check.True(t, term.pressed <= 6, "%d keys were pressed, want 6 at most", term.pressed)
 	left, err := rdb.Exists(context.Background(), "lock:report:weekly").Result()
-	if err != nil || left != 0 {
-		t.Errorf("the lock is still there: %d, %v", left, err)
-	}
+	check.True(t, err == nil && left == 0, "the lock is still there: %d, %v", left, err)
 
 	term.press("Escape").want("10,006 locks", "6 findings").press("/").enter("billing").want("1 of 10,006").press("Enter")
 	term.press("x").want("set a deadline").press("d").want("unless").press("y").want("set a deadline of 30 s for billing:close")
 	ttl, err := rdb.PTTL(context.Background(), "billing:close").Result()
-	if err != nil || ttl <= 0 || ttl > 30*time.Second {
-		t.Errorf("it ends in %v, %v; want half a minute at most", ttl, err)
-	}
-	if n, err := rdb.DBSize(context.Background()).Result(); err != nil || n < 10_000 {
-		t.Errorf("%d keys are left, %v", n, err)
-	}
+	check.True(t, err == nil && ttl > 0 && ttl <= 30*time.Second, "it ends in %v, %v; want half a minute at most", ttl, err)
+	n, err := rdb.DBSize(context.Background()).Result()
+	check.True(t, err == nil && n >= 10_000, "%d keys are left, %v", n, err)
 }
 
 // wantFirst expects some locks in the first rows, in any order, and checks each

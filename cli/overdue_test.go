@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 	"locktop/keyspace"
@@ -46,9 +47,7 @@ func mixedLocks(t *testing.T, rdb *redis.Client) (keys []string) {
 			formats++
 		}
 	}
-	if len(keys) < 20 || formats < 10 {
-		t.Fatalf("%d locks of %d formats", len(keys), formats)
-	}
+	check.Require(t, len(keys) >= 20 && formats >= 10, "%d locks of %d formats", len(keys), formats)
 	return keys
 }
 
@@ -73,9 +72,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 	wanted := func(from, text string) {
 		t.Helper()
 		for _, key := range keys {
-			if !strings.Contains(text, strings.Trim(fmt.Sprintf("%q", key), `"`)) {
-				t.Errorf("%s: %q is not overdue:\n%s", from, key, text)
-			}
+			check.True(t, strings.Contains(text, strings.Trim(fmt.Sprintf("%q", key), `"`)), "%s: %q is not overdue:\n%s", from, key, text)
 		}
 	}
 	term := openTerminal(t, 180, 45, flags...)
@@ -93,9 +90,7 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 			}
 		}
 	}
-	if atLeast < 10 {
-		t.Errorf("%d locks are held for an unknown time; the test needs 10", atLeast)
-	}
+	check.True(t, atLeast >= 10, "%d locks are held for an unknown time; the test needs 10", atLeast)
 	wanted("list", listed.String())
 	wanted("doctor", locktop(t, append([]string{"doctor", "--json", "--for", observed}, flags...)...).out)
 	within(t, longestWait, func() bool { return e.value("locktop_findings", `finding="overdue"`) == float64(len(keys)) })
@@ -104,7 +99,6 @@ func TestLocksHeldBeforeTheStartBecomeOverdue(t *testing.T) {
 
 	e.kill() // it loses what it knows, but not its recording
 	e = startReadyExport(t, exported...)
-	if n := e.value("locktop_findings", `finding="overdue"`); n != float64(len(keys)) {
-		t.Errorf("after a restart %v locks are overdue", n)
-	}
+	n := e.value("locktop_findings", `finding="overdue"`)
+	check.True(t, n == float64(len(keys)), "after a restart %v locks are overdue", n)
 }

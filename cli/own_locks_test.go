@@ -25,8 +25,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	take(t, reentrant)
 	take(t, reentrant)
 
-	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
-	check.NoError(t, err)
+	snap := check.Must(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context()))(t)
 	found := make(map[string]keyspace.Lock)
 	for _, l := range snap.Locks {
 		found[l.Key] = *l
@@ -36,18 +35,13 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 		if l.Confidence != keyspace.Certain || l.Count() != count || l.Fence != 1 || len(l.Holders) != 1 || l.Holders[0].Label != "billing-7" {
 			t.Errorf("%s is read as %+v", key, l)
 		}
-		if left, ok := l.TTL(snap.At); !ok || left < 55*time.Second || left > time.Minute+time.Second {
-			t.Errorf("%s has %v left, want a minute", key, left)
-		}
+		left, ok := l.TTL(snap.At)
+		check.True(t, ok && left >= 55*time.Second && left <= time.Minute+time.Second, "%s has %v left, want a minute", key, left)
 	}
-	if len(found) != 3 {
-		t.Errorf("%d locks found, want the three, and none of their companions", len(found))
-	}
+	check.True(t, len(found) == 3, "%d locks found, want the three, and none of their companions", len(found))
 }
 
 func take(t *testing.T, l lock.Locker) {
 	t.Helper()
-	if _, err := l.Lock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(l.Lock(t.Context()))(t)
 }

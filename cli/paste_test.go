@@ -37,12 +37,9 @@ func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI 
 	j := documentIn[jsonInspection](t, locktop(t, args...))
 	shown := locktop(t, slices.Concat([]string{"inspect"}, flags, keyArguments(key))...)
 	for _, line := range []string{j.Release, j.Command} {
-		if line == "" || !strings.Contains(shown.out, line) {
-			t.Errorf("%q: %q is not in\n%s", key, line, shown.out)
-		}
-		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\n' || r > '~' }) {
-			t.Errorf("%q: %q is not printable ASCII", key, line)
-		}
+		check.True(t, line != "" && strings.Contains(shown.out, line), "%q: %q is not in\n%s", key, line, shown.out)
+		check.False(t, strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\n' || r > '~' }),
+			"%q: %q is not printable ASCII", key, line)
 	}
 	return j.Release, j.Command
 }
@@ -104,13 +101,9 @@ func (s topology) set(t *testing.T, key string) {
 // wantGone checks that no server has a key.
 func (s topology) wantGone(t *testing.T, key string) {
 	t.Helper()
-	if s.stranger.Exists(t.Context(), key).Val() != 0 {
-		t.Errorf("%q is there yet", key)
-	}
+	check.True(t, s.stranger.Exists(t.Context(), key).Val() == 0, "%q is there yet", key)
 	for _, addr := range s.servers {
-		if s.redlock() && value(t, addr, key) != "" {
-			t.Errorf("%q is there yet, at %s", key, addr)
-		}
+		check.True(t, !s.redlock() || value(t, addr, key) == "", "%q is there yet, at %s", key, addr)
 	}
 }
 
@@ -127,9 +120,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	secret := filepath.Join(folder, "it's a secret")
 	write(t, secret, `{"username":"o'neil","password":"`+canary+`"}`)
 	prints, ok := shell.Line("cat", secret)
-	if !ok {
-		t.Fatal("no command")
-	}
+	check.Require(t, ok, "no command")
 	configureIn(t, folder, 0o600, "contexts:", "  \"c's\": {url: 'redis://o%27neil:"+canaryInURLs+"@"+addr+"/2'}")
 	for name, c := range map[string]struct {
 		db    int
@@ -164,18 +155,14 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 			for _, way := range []string{"locktop", "redis-cli"} {
 				check.NoError(t, rdb.Set(t.Context(), key, token, 0).Err())
 				line := printedLine(t, way, key, c.flags...)
-				if strings.Contains(line, "c4nary") {
-					t.Errorf("it has the password: %s", line)
-				}
+				check.False(t, strings.Contains(line, "c4nary"), "it has the password: %s", line)
 				if asks := strings.Contains(line, "--askpass"); way == "locktop" && asks != c.asks {
 					t.Errorf("it asks for the password: %v: %s", asks, line)
 				} else if asks {
 					line = "echo '" + canary + "' | " + line
 				}
 				pasted(t, line, c.env...)
-				if left := rdb.Exists(t.Context(), key).Val(); left != 0 {
-					t.Errorf("it is there yet: %s", line)
-				}
+				check.True(t, rdb.Exists(t.Context(), key).Val() == 0, "it is there yet: %s", line)
 			}
 		})
 	}
@@ -185,9 +172,8 @@ func TestAKeyIsTakenInBase64(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token)
 	for _, b64 := range []string{"bG9jazph", "bG9jazph=="} {
-		if got := locktop(t, "inspect", "-u", "redis://"+addr, "--key-b64", b64); got.code != exitFine || !strings.HasPrefix(got.out, "lock:a\n") {
-			t.Errorf("%s: %+v", b64, got)
-		}
+		got := locktop(t, "inspect", "-u", "redis://"+addr, "--key-b64", b64)
+		check.True(t, got.code == exitFine && strings.HasPrefix(got.out, "lock:a\n"), "%s: %+v", b64, got)
 	}
 	for _, c := range []struct {
 		args []string

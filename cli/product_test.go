@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"locktop/cli/render"
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -21,13 +22,10 @@ func TestAServerHasTheNameOfItsProduct(t *testing.T) {
 		}
 	}
 	doc, _ := listedOn(t, "-u", "redis://"+addr)
-	if doc.Server != (render.Server{Mode: "standalone", Version: version, Name: name}) {
-		t.Errorf("%s %s is %+v", name, version, doc.Server)
-	}
+	check.True(t, doc.Server == (render.Server{Mode: "standalone", Version: version, Name: name}), "%s %s is %+v", name, version, doc.Server)
 	product := map[string]string{"redis": "Redis ", "valkey": "Valkey "}[name] + version
-	if got := locktop(t, "doctor", "--for", "100ms", "-u", "redis://"+addr); !strings.Contains(got.out, addr+": "+product+", master") {
-		t.Errorf("doctor does not name %s:\n%s", product, got.out)
-	}
+	got := locktop(t, "doctor", "--for", "100ms", "-u", "redis://"+addr)
+	check.True(t, strings.Contains(got.out, addr+": "+product+", master"), "doctor does not name %s:\n%s", product, got.out)
 }
 
 // Its deadlines then use the local clock.
@@ -36,16 +34,12 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	addr := server.ForTest(t, "--rename-command", "TIME", "other-name").Addr()
 	aLockOfEachType(t, addr)
 	doc, said := listedOn(t, "-u", "redis://"+addr)
-	if l := lockNamed(t, doc, "lock:a"); l.TTLms < 500_000 || l.TTLms > 600_000 {
-		t.Errorf("it has %d ms left", l.TTLms)
-	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "the server does not have TIME") {
-		t.Errorf("it says %q", said)
-	}
+	l := lockNamed(t, doc, "lock:a")
+	check.True(t, l.TTLms >= 500_000 && l.TTLms <= 600_000, "it has %d ms left", l.TTLms)
+	check.True(t, strings.Count(said, "\n") == 1 && strings.Contains(said, "the server does not have TIME"), "it says %q", said)
 	shown := func(got outcome) bool { return got.code == exitFine && strings.Contains(got.out, "lock:a") }
-	if got := locktopFor(t, shown, "watch", "-u", "redis://"+addr); !shown(got) {
-		t.Errorf("watch ends with %d: %s%s", got.code, got.out, got.errors)
-	}
+	got := locktopFor(t, shown, "watch", "-u", "redis://"+addr)
+	check.True(t, shown(got), "watch ends with %d: %s%s", got.code, got.out, got.errors)
 }
 
 // Without CLIENT and INFO, a permission would not help, and risks are not known.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -59,9 +60,8 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	for i := range clients {
 		takers.Go(func() {
 			var err error
-			if robbed[i], err = taker(ctx, rdb, fmt.Sprintf("lock:%d", i)); err != nil {
-				t.Error(err)
-			}
+			robbed[i], err = taker(ctx, rdb, fmt.Sprintf("lock:%d", i))
+			check.ErrorIs(t, err, nil)
 		})
 	}
 	ends := make(chan int, clients)
@@ -109,18 +109,14 @@ func compareRobbed(t *testing.T, robbed []map[string]bool, ends chan int) {
 		}
 		done++
 		var i int
-		if _, err := fmt.Sscanf(line.Key, "lock:%d", &i); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(fmt.Sscanf(line.Key, "lock:%d", &i))(t)
 		if _, digest, _ := strings.Cut(line.Holders[0], "sha256:"); !robbed[i][digest] {
 			foreign++
 		}
 	}
 	t.Logf("%d intents, %d done, %d holds taken away, exit codes %v", intents, done, lost, codes)
-	if foreign > 0 || lost != done || done != codes[exitFine] {
-		t.Errorf("%d holds were taken away, %d were to be, %d of these never had been", lost, done, foreign)
-	}
-	if other := len(robbed) - codes[exitFine] - codes[exitChanged] - codes[exitNoLock]; other != 0 {
-		t.Errorf("%d ended in another way: %v", other, codes)
-	}
+	check.True(t, foreign <= 0 && lost == done && done == codes[exitFine],
+		"%d holds were taken away, %d were to be, %d of these never had been", lost, done, foreign)
+	other := len(robbed) - codes[exitFine] - codes[exitChanged] - codes[exitNoLock]
+	check.True(t, other == 0, "%d ended in another way: %v", other, codes)
 }

@@ -20,9 +20,7 @@ func allowed(t *testing.T, addr string) []string {
 		}
 	}
 	for _, writes := range []string{"eval", "set", "del", "publish"} {
-		if slices.Contains(names, writes) {
-			t.Fatalf("the list is no list of what only reads: %v", names)
-		}
+		check.Require(t, !slices.Contains(names, writes), "the list is no list of what only reads: %v", names)
 	}
 	return names
 }
@@ -55,17 +53,13 @@ func checkSent(t *testing.T, s topology, optional ...string) {
 		expected = append(expected, "asking")
 	}
 	for _, name := range expected {
-		if !slices.Contains(all, name) {
-			t.Errorf("%s was never sent: the test proves little: %v", name, all)
-		}
+		check.True(t, slices.Contains(all, name), "%s was never sent: the test proves little: %v", name, all)
 	}
 	for _, name := range all {
 		// Redis 6 does not distinguish subcommands. The refusals to the
 		// recommended user show them.
 		listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
-		if name != "config|resetstat" && name != "config" && !listed {
-			t.Errorf("%s was sent, and is not on the list", name)
-		}
+		check.True(t, name == "config|resetstat" || name == "config" || listed, "%s was sent, and is not on the list", name)
 	}
 	if len(s.sentinels) == 0 {
 		return
@@ -74,13 +68,9 @@ func checkSent(t *testing.T, s topology, optional ...string) {
 	for _, sentinel := range s.sentinels {
 		all = append(all, sentinel.noted()...)
 	}
-	if !slices.Contains(all, "sentinel|get-master-addr-by-name") {
-		t.Errorf("the Sentinels were not asked: the test proves little: %v", all)
-	}
+	check.True(t, slices.Contains(all, "sentinel|get-master-addr-by-name"), "the Sentinels were not asked: the test proves little: %v", all)
 	for _, name := range all {
-		if !slices.Contains(list, name) {
-			t.Errorf("a Sentinel was sent %s, which is not on the list", name)
-		}
+		check.True(t, slices.Contains(list, name), "a Sentinel was sent %s, which is not on the list", name)
 	}
 }
 
@@ -108,17 +98,14 @@ func lookAt(t *testing.T, s topology, as ...string) {
 	t.Helper()
 	for _, args := range looks(t, s) {
 		got := locktop(t, slices.Concat(args, s.flags, as)...)
-		if got.code == exitFailure || got.code == exitNoConnect {
-			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)
-		}
+		check.True(t, got.code != exitFailure && got.code != exitNoConnect, "%v ends with %d: %s", args, got.code, got.errors)
 	}
 }
 
 // checkNothingRefused checks that a server has refused no command.
 func checkNothingRefused(t *testing.T, addr string) {
 	t.Helper()
-	all, err := clientTo(t, addr).ACLLog(t.Context(), 100).Result()
-	check.NoError(t, err)
+	all := check.Must(clientTo(t, addr).ACLLog(t.Context(), 100).Result())(t)
 	for _, r := range all {
 		t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)
 	}
@@ -163,8 +150,7 @@ func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 				checkNothingRefused(t, addr)
 			}
 		})
-		if got := s.stranger.Get(t.Context(), "lock:a").Val(); got != token {
-			t.Errorf("the lock is %q by now", got)
-		}
+		got := s.stranger.Get(t.Context(), "lock:a").Val()
+		check.True(t, got == token, "the lock is %q by now", got)
 	})
 }

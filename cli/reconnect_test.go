@@ -34,9 +34,8 @@ func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	term.press("x").press("r").want("will still believe").press("y").want("released mutex:lock:one")
 
 	one := clientWith(t, redis.Options{Addr: srv.Addr(), DB: 1})
-	if n, err := one.Exists(context.Background(), "mutex:lock:one").Result(); n != 0 || err != nil {
-		t.Errorf("%d locks are left, %v", n, err)
-	}
+	n, err := one.Exists(context.Background(), "mutex:lock:one").Result()
+	check.True(t, n == 0 && err == nil, "%d locks are left, %v", n, err)
 	term.press(":").enter("db all").press("Enter").want("acts on the locks of one database")
 	term.press(":").enter("match *").press("Enter").want("lock:one")
 }

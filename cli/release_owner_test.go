@@ -30,9 +30,7 @@ func handOver(t *testing.T, rdb *redis.Client, first, end int, owner string) {
 	for i := first; i < end; i++ {
 		p.Do(t.Context(), "SET", fmt.Sprintf("lock:%d", i), owner, "PX", "600000")
 	}
-	if _, err := p.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(p.Exec(t.Context()))(t)
 }
 
 // Locks that change hands while the question is on the terminal are left to their new owner.
@@ -44,8 +42,7 @@ func TestReleaseOwnerReleasesTheLocksThatItStillHolds(t *testing.T) {
 	const owner = "web-1.prod:4711"
 	rdb := ofOwners(t, addr, n, owner)
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
-	program, err := executable()
-	check.NoError(t, err)
+	program := check.Must(executable())(t)
 	line := fmt.Sprintf("%s release --owner %s --write --audit-log %s -u redis://%s; echo exit code $?; exec sleep 1000", program, owner, log, addr)
 	term := openTerminalFor(t, 200, 24, "sh", "-c", line)
 	term.want(fmt.Sprintf("%s holds %s: lock:", owner, humanize.Plural(n, "lock")), fmt.Sprintf("%d more; it is not notified", n-3), "Type y to confirm")
@@ -67,9 +64,8 @@ func TestReleaseOwnerReleasesTheLocksThatItStillHolds(t *testing.T) {
 			t.Errorf("%s: an outcome before its intent", l.Key)
 		}
 	}
-	if outcomes["intended"] != n || outcomes["done"] != n-stolen || outcomes["changed"] != stolen || len(outcomes) != 3 {
-		t.Errorf("audit lines: %v", outcomes)
-	}
+	check.True(t, outcomes["intended"] == n && outcomes["done"] == n-stolen && outcomes["changed"] == stolen && len(outcomes) == 3,
+		"audit lines: %v", outcomes)
 }
 
 func TestReleaseOwnerNeedsPermissionAndAnOwner(t *testing.T) {
@@ -91,23 +87,16 @@ func TestReleaseOwnerNeedsPermissionAndAnOwner(t *testing.T) {
 		"--owner web-1.prod:4711 --match none --write --yes": {exitNoLock, "has no lock"},
 	} {
 		got := locktop(t, append(strings.Fields("release -u redis://"+addr), strings.Fields(flags)...)...)
-		if got.says(t, c.code, c.said); got.out != "" {
-			t.Errorf("%s prints %q", flags, got.out)
-		}
+		got.says(t, c.code, c.said)
+		check.True(t, got.out == "", "%s prints %q", flags, got.out)
 	}
 	got := locktop(t, "release", "--owner", "web-1.prod:4711", "--dry-run", "-u", "redis://"+addr)
-	if got.code != exitFine || strings.Count(got.out, "EVAL") != 6 {
-		t.Errorf("a dry run: exit code %d, %s%s", got.code, got.out, got.errors)
-	}
+	check.True(t, got.code == exitFine && strings.Count(got.out, "EVAL") == 6, "a dry run: exit code %d, %s%s", got.code, got.out, got.errors)
 	got = locktop(t, "release", "--owner", "web-1.prod:4711", "--give-ttl", "1m", "--write", "--yes", "--production", "-u", "redis://"+addr)
-	if got.code != exitFine || got.out != "set a deadline of 1 m for 1 of 1 lock of web-1.prod:4711\n" {
-		t.Errorf("a deadline: exit code %d, %q%s", got.code, got.out, got.errors)
-	}
+	check.True(t, got.code == exitFine && got.out == "set a deadline of 1 m for 1 of 1 lock of web-1.prod:4711\n",
+		"a deadline: exit code %d, %q%s", got.code, got.out, got.errors)
 	doc, _ := listedOn(t, "--owner", "web-1.prod:4711", "-u", "redis://"+addr)
-	if len(doc.Locks) != 6 {
-		t.Errorf("list --owner: %d locks", len(doc.Locks))
-	}
-	if doc, _ := listedOn(t, "--owner", "web-2.prod:1", "-u", "redis://"+addr); len(doc.Locks) != 1 || doc.Locks[0].Key != "lock:other" {
-		t.Errorf("list --owner: %+v", doc.Locks)
-	}
+	check.True(t, len(doc.Locks) == 6, "list --owner: %d locks", len(doc.Locks))
+	doc, _ = listedOn(t, "--owner", "web-2.prod:1", "-u", "redis://"+addr)
+	check.True(t, len(doc.Locks) == 1 && doc.Locks[0].Key == "lock:other", "list --owner: %+v", doc.Locks)
 }

@@ -47,25 +47,19 @@ func auditedIn(t *testing.T, path string) []auditLine {
 func value(t *testing.T, addr, key string) string {
 	t.Helper()
 	v, err := sent(t, addr, "GET", key).Text()
-	if err != nil && err != redis.Nil {
-		t.Fatal(err)
-	}
+	check.Require(t, err == nil || err == redis.Nil, "%v", err)
 	return v
 }
 
 func TestReleaseReleasesTheLockAndWritesTheAuditLog(t *testing.T) {
 	addr := aLock(t)
 	got := ran(t, "release", "lock:a", "--yes", "--write", "--token", token, "-u", "redis://"+addr)
-	if got.code != exitFine || got.out != "lock:a is released\n" || value(t, addr, "lock:a") != "" {
-		t.Errorf("%+v", got)
-	}
+	check.True(t, got.code == exitFine && got.out == "lock:a is released\n" && value(t, addr, "lock:a") == "", "%+v", got)
 	lines := audited(t)
 	if len(lines) != 2 || lines[0].Outcome != "intended" || lines[1].Outcome != "done" || lines[0].ID != lines[1].ID || lines[0].Key != "lock:a" {
 		t.Errorf("written down: %+v", lines)
 	}
-	if strings.Contains(lines[0].Holders[0], token) {
-		t.Error("the token was written down")
-	}
+	check.False(t, strings.Contains(lines[0].Holders[0], token), "the token was written down")
 }
 
 // The printed command has the same effect as release.
@@ -74,15 +68,11 @@ func TestADryRunPrintsACommandThatWorks(t *testing.T) {
 	const key = "lock:it's \"a\"\x01"
 	send(t, addr, "SET", key, token, "PX", "60000")
 	command := run(t, "release", key, "--dry-run", "-u", "redis://"+addr)
-	if value(t, addr, key) != token {
-		t.Error("the lock is gone")
-	}
-	if got := pasted(t, command); got != "1" || value(t, addr, key) != "" {
-		t.Errorf("the command\n%s\nanswers %q", command, got)
-	}
-	if got := pasted(t, command); got != "0" {
-		t.Errorf("sent again it answers %q", got)
-	}
+	check.True(t, value(t, addr, key) == token, "the lock is gone")
+	got := pasted(t, command)
+	check.True(t, got == "1" && value(t, addr, key) == "", "the command\n%s\nanswers %q", command, got)
+	got = pasted(t, command)
+	check.True(t, got == "0", "sent again it answers %q", got)
 }
 
 // If the audit log cannot be written, nothing is done.
@@ -97,9 +87,8 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			check.NoError(t, spoil(path))
 			got := locktop(t, "release", "lock:a", "--yes", "--write", "--audit-log", path, "-u", "redis://"+addr)
-			if got.fails(t, exitFailure, "nothing was changed"); value(t, addr, "lock:a") != token {
-				t.Error("the lock is gone")
-			}
+			got.fails(t, exitFailure, "nothing was changed")
+			check.True(t, value(t, addr, "lock:a") == token, "the lock is gone")
 		})
 	}
 }
@@ -117,9 +106,8 @@ func TestReleaseRefusesAKeyThatIsNoLock(t *testing.T) {
 func TestReleaseAsksOnlyAtATerminal(t *testing.T) {
 	addr := aLock(t)
 	got := locktop(t, "release", "lock:a", "--write", "-u", "redis://"+addr)
-	if got.fails(t, exitUsage, "--yes"); value(t, addr, "lock:a") != token {
-		t.Error("it was released")
-	}
+	got.fails(t, exitUsage, "--yes")
+	check.True(t, value(t, addr, "lock:a") == token, "it was released")
 }
 
 func TestInspectExplainsALock(t *testing.T) {
@@ -127,21 +115,16 @@ func TestInspectExplainsALock(t *testing.T) {
 	send(t, addr, "SET", "lock:\x1b[2J", token, "PX", "60000")
 	out := run(t, "inspect", "lock:\x1b[2J", "-u", "redis://"+addr)
 	wantAll(t, out, `lock:\x1b[2J`, "held, expires in", "set-nx", "because", token, "Stored as", "string, TTL", "redis-cli -h ")
-	if strings.Contains(out, "\x1b") {
-		t.Errorf("it prints a control character: %q", out)
-	}
+	check.False(t, strings.Contains(out, "\x1b"), "it prints a control character: %q", out)
 	j := decoded[jsonInspection](t, run(t, "inspect", "lock:\x1b[2J", "--json", "-u", "redis://"+addr))
-	if j.Key != "lock:\x1b[2J" || len(j.Raw) != 1 || *j.Raw[0].Value != token || j.Command == "" || len(j.Why) == 0 {
-		t.Errorf("got %+v", j)
-	}
+	check.True(t, j.Key == "lock:\x1b[2J" && len(j.Raw) == 1 && *j.Raw[0].Value == token && j.Command != "" && len(j.Why) != 0, "got %+v", j)
 }
 
 func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 	addr := server.ForTest(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr()
 	got := locktop(t, "doctor", "--for", "1ms", "-u", "redis://"+addr)
-	if got.code != exitFindings || !strings.Contains(got.out, "evictable") || !strings.Contains(got.out, "What cannot be seen") {
-		t.Errorf("%+v", got)
-	}
+	check.True(t, got.code == exitFindings && strings.Contains(got.out, "evictable") && strings.Contains(got.out, "What cannot be seen"),
+		"%+v", got)
 	send(t, addr, "SET", "lock:a", token)
 	got = locktop(t, "doctor", "--json", "--for", "1ms", "-u", "redis://"+addr)
 	j := decoded[jsonDiagnosis](t, got.out)
@@ -151,9 +134,8 @@ func TestDoctorReportsFindingsAndBlindSpots(t *testing.T) {
 }
 
 func TestDoctorIsContentWithASoundServer(t *testing.T) {
-	if out := run(t, "doctor", "--for", "1ms", "-u", "redis://"+aLock(t)); strings.Contains(out, "\x1b") {
-		t.Errorf("it prints a control character: %q", out)
-	}
+	out := run(t, "doctor", "--for", "1ms", "-u", "redis://"+aLock(t))
+	check.False(t, strings.Contains(out, "\x1b"), "it prints a control character: %q", out)
 }
 
 // Each server of a Redlock removes the token that was seen, and no other.
@@ -175,17 +157,13 @@ func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
 				}
 			}
 			got := ran(t, append([]string{"release", "lock:a", "--write", "--yes", "--token", token}, redlockFlags(rig)...)...)
-			if got.code != exitFine || got.out != "lock:a is released\n" {
-				t.Errorf("%+v", got)
-			}
+			check.True(t, got.code == exitFine && got.out == "lock:a is released\n", "%+v", got)
 			for i, addr := range nodesOf(rig) {
-				if got := value(t, addr, "lock:a"); got != c.left[i] {
-					t.Errorf("server %d has %q, want %q", i+1, got, c.left[i])
-				}
+				got := value(t, addr, "lock:a")
+				check.True(t, got == c.left[i], "server %d has %q, want %q", i+1, got, c.left[i])
 			}
-			if lines := audited(t); len(lines) != 2 || lines[1].Outcome != "done" {
-				t.Errorf("written down: %+v", lines)
-			}
+			lines := audited(t)
+			check.True(t, len(lines) == 2 && lines[1].Outcome == "done", "written down: %+v", lines)
 		})
 	}
 }

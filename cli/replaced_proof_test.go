@@ -126,12 +126,8 @@ func (h *hardWay) compare(t *testing.T, seen *witnessed) {
 	t.Logf("%v", sum)
 	// The next change may follow before the read: then locktop sees two.
 	right, wrong := sum[overwritten][keyspace.Replaced]+sum[overwritten][keyspace.Stolen], sum[overwritten][keyspace.Released]
-	if right == 0 || 3*wrong > right {
-		t.Errorf("%d overwritten holds were told as replaced, and %d as released", right, wrong)
-	}
-	if sum[honestly][keyspace.Released] == 0 {
-		t.Error("no honest end was told as a release")
-	}
+	check.True(t, right != 0 && 3*wrong <= right, "%d overwritten holds were told as replaced, and %d as released", right, wrong)
+	check.True(t, sum[honestly][keyspace.Released] != 0, "no honest end was told as a release")
 }
 
 // proofRate is the number of holds that begin per second, of 20,000.
@@ -203,9 +199,7 @@ func (p *proofRate) work(t *testing.T, key string) {
 		})
 		time.Sleep(50 * time.Millisecond) // the work under the lock
 		if n%10 == 1 {
-			if err := p.rdb.PExpire(ctx, key, 90*time.Second).Err(); err != nil {
-				t.Error(err)
-			}
+			check.ErrorIs(t, p.rdb.PExpire(ctx, key, 90*time.Second).Err(), nil)
 			p.note(func() { p.did[change{keyspace.Renewed, key, token, ""}] = true })
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -215,9 +209,7 @@ func (p *proofRate) work(t *testing.T, key string) {
 			how = leftToExpire
 		case n%10 == 2:
 			thief := fmt.Sprintf("6ba7b810-9dad-41d1-80b4-f%011x", n)
-			if err := overwrite.Run(ctx, p.rdb, []string{key}, thief).Err(); err != nil {
-				t.Error(err)
-			}
+			check.ErrorIs(t, overwrite.Run(ctx, p.rdb, []string{key}, thief).Err(), nil)
 			p.note(func() {
 				p.ended[hold] = overwritten
 				p.did[change{keyspace.Acquired, key, thief, ""}] = true
@@ -227,9 +219,8 @@ func (p *proofRate) work(t *testing.T, key string) {
 			fallthrough
 		default:
 			p.note(func() { p.handed[hold] = p.pollers[key] > 0 })
-			if n, err := compareAndDelete.Run(ctx, p.rdb, []string{key}, token).Int(); err != nil || n != 1 {
-				t.Errorf("%s does not hold %s: %v", token, key, err)
-			}
+			n, err := compareAndDelete.Run(ctx, p.rdb, []string{key}, token).Int()
+			check.True(t, err == nil && n == 1, "%s does not hold %s: %v", token, key, err)
 		}
 		p.note(func() { p.ended[hold] = how })
 	}

@@ -23,8 +23,7 @@ func aDay(t *testing.T, step time.Duration) (dir string, begin time.Time) {
 // recordSpan is aDay for other times, with further events.
 func recordSpan(t *testing.T, dir string, begin time.Time, step, span time.Duration, events ...keyspace.Event) {
 	t.Helper()
-	w, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	check.NoError(t, err)
+	w := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }}))(t)
 	for at := time.Duration(0); at <= span; at += step {
 		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		s.Locks = []*keyspace.Lock{{Key: "lock:a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: s.At.Add(time.Hour)}}
@@ -63,27 +62,22 @@ func TestAReplayBeginsAtTheGivenTime(t *testing.T) {
 		p := newPlayer(r)
 		p.Seek(got)
 		snap, err := p.Snapshot(t.Context())
-		if err != nil || len(snap.Locks) != 1 || snap.Locks[0].Holders[0].Count != 1+int(want.Truncate(time.Minute)/time.Second) {
-			t.Errorf("--at %q shows %+v, %v", at, snap.Locks, err)
-		}
+		check.True(t, err == nil && len(snap.Locks) == 1 && snap.Locks[0].Holders[0].Count == 1+int(want.Truncate(time.Minute)/time.Second),
+			"--at %q shows %+v, %v", at, snap.Locks, err)
 	}
 	live := minute(t)
 	first, _ := live.Span()
-	if got, err := beginOf(live, ""); err != nil || !got.Equal(first) {
-		t.Errorf("a file begins at %v, %v", got, err)
-	}
-	if got, err := beginOf(live, "-20s"); err != nil || !got.Equal(first.Add(40*time.Second)) {
-		t.Errorf("a file begins at %v, %v", got, err)
-	}
+	got, err := beginOf(live, "")
+	check.True(t, err == nil && got.Equal(first), "a file begins at %v, %v", got, err)
+	got, err = beginOf(live, "-20s")
+	check.True(t, err == nil && got.Equal(first.Add(40*time.Second)), "a file begins at %v, %v", got, err)
 }
 
 func TestATimeOutsideOfTheRecordingIsOneLine(t *testing.T) {
 	t.Parallel()
 	dir, begin := aDay(t, 12*time.Minute)
 	segments, err := filepath.Glob(filepath.Join(dir, "*.lockrec"))
-	if err != nil || len(segments) == 0 {
-		t.Fatal(segments, err)
-	}
+	check.Require(t, err == nil && len(segments) != 0, "%v %v", segments, err)
 	span := fmt.Sprintf("which is from %s to %s\n", begin.Format("2006-01-02 15:04:05 MST"), begin.Add(24*time.Hour).Format("2006-01-02 15:04:05 MST"))
 	empty := t.TempDir()
 	for _, tt := range []struct {

@@ -34,8 +34,7 @@ func minute(t *testing.T) *recording.Reader {
 // recorded writes snapshots to a file.
 func recorded(t *testing.T, all ...keyspace.Snapshot) (name string) {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "a.lockrec"))
-	check.NoError(t, err)
+	f := check.Must(os.Create(filepath.Join(t.TempDir(), "a.lockrec")))(t)
 	w := recording.NewWriter(f, false)
 	for _, s := range all {
 		check.NoError(t, w.Add(s))
@@ -46,8 +45,7 @@ func recorded(t *testing.T, all ...keyspace.Snapshot) (name string) {
 
 func openRecording(t *testing.T, name string) *recording.Reader {
 	t.Helper()
-	r, err := recording.Open(name)
-	check.NoError(t, err)
+	r := check.Must(recording.Open(name))(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -58,11 +56,9 @@ func TestThePlayerKeepsTime(t *testing.T) {
 		first, last := p.reader.Span()
 		wantAt := func(doing string, second int) {
 			t.Helper()
-			snap, err := p.Snapshot(t.Context())
-			check.NoError(t, err)
-			if got := snap.Locks[0].Holders[0].Count - 1; got != second {
-				t.Errorf("%s: second %d, want %d", doing, got, second)
-			}
+			snap := check.Must(p.Snapshot(t.Context()))(t)
+			got := snap.Locks[0].Holders[0].Count - 1
+			check.True(t, got == second, "%s: second %d, want %d", doing, got, second)
 		}
 		wantAt("at first", 0)
 		time.Sleep(3 * time.Second)
@@ -83,9 +79,8 @@ func TestThePlayerKeepsTime(t *testing.T) {
 		wantAt("before the beginning", 0)
 		time.Sleep(time.Hour)
 		wantAt("after the end", 60)
-		if now := p.Playing(); !now.At.Equal(last) || now.Speed != 0.5 || now.Paused {
-			t.Errorf("it is at %+v", now)
-		}
+		now := p.Playing()
+		check.True(t, now.At.Equal(last) && now.Speed == 0.5 && !now.Paused, "it is at %+v", now)
 	})
 }
 
@@ -94,14 +89,11 @@ func TestThePlayerLosesNoEvents(t *testing.T) {
 		p := newPlayer(minute(t))
 		n := 0
 		for range 30 {
-			snap, err := p.Snapshot(t.Context())
-			check.NoError(t, err)
+			snap := check.Must(p.Snapshot(t.Context()))(t)
 			n += len(snap.Events)
 			time.Sleep(2300 * time.Millisecond)
 		}
-		if n != 1+2*60 { // one lock appears, then each change is one release and one acquire
-			t.Errorf("%d events", n)
-		}
+		check.True(t, n == 1+2*60, "%d events", n) // one lock appears, then each change is one release and one acquire
 	})
 }
 
@@ -122,16 +114,12 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 		}
 		return live.At(first.Add(time.Duration(n)*time.Second), first)
 	})
-	if err := rec.run(ctx); err != nil || f.Close() != nil {
-		t.Fatal(err)
-	}
+	err = rec.run(ctx)
+	check.Require(t, err == nil && f.Close() == nil, "%v", err)
 	r := openRecording(t, name)
-	if r.Damage() != nil {
-		t.Fatal(r.Damage())
-	}
-	if from, to := r.Span(); to.Sub(from) != 48*time.Second || rec.snapshots != 49 {
-		t.Errorf("%d snapshots from %v to %v", rec.snapshots, from, to)
-	}
+	check.Require(t, r.Damage() == nil, "%v", r.Damage())
+	from, to := r.Span()
+	check.True(t, to.Sub(from) == 48*time.Second && rec.snapshots == 49, "%d snapshots from %v to %v", rec.snapshots, from, to)
 }
 
 // snapshots makes a source of a function.

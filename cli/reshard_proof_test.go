@@ -33,9 +33,7 @@ func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
 		for i := range 10_000 {
 			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("lock:job:", from+i)))
 		}
-		if _, err := p.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(p.Exec(t.Context()))(t)
 		for i, slot := range all {
 			if slot.Val() < int64(slots) && len(keys) < n {
 				keys = append(keys, fmt.Sprint("lock:job:", from+i))
@@ -151,9 +149,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	w.stop()
 	w.exits(t, exitInterrupted)
 
-	if strings.Contains(w.errors.String(), "lost") {
-		t.Errorf("it says %s", w.errors)
-	}
+	check.False(t, strings.Contains(w.errors.String(), "lost"), "it says %s", w.errors)
 	begun, ended, kinds := make(map[string]int), make(map[string]int), make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
 		e := decoded[render.Event](t, line)
@@ -181,13 +177,9 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 		}
 	}
 	t.Logf("%d holds while %d slots were moved: %d missed, %d told twice; events %v; %d attempts failed; %s", len(done), slots, missed, twice, kinds, failed.Load(), w.errors)
-	if missed*100 > len(done) || twice > 0 {
-		t.Errorf("of %d holds %d were missed and %d told twice", len(done), missed, twice)
-	}
+	check.True(t, missed*100 <= len(done) && twice <= 0, "of %d holds %d were missed and %d told twice", len(done), missed, twice)
 	for _, wrong := range []string{"gone", "expired", "stolen", "evicted", "flushed"} {
-		if kinds[wrong] > 0 {
-			t.Errorf("%d were said to be %s", kinds[wrong], wrong)
-		}
+		check.True(t, kinds[wrong] <= 0, "%d were said to be %s", kinds[wrong], wrong)
 	}
 }
 
@@ -217,15 +209,13 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 	}
 	for round := range rounds {
 		doc, got := c.list(t)
-		if len(doc.Locks) != want || !doc.Complete || got.code != exitFine {
-			t.Errorf("list: %d locks, complete %v, exit code %d, %s", len(doc.Locks), doc.Complete, got.code, got.errors)
-		}
+		check.True(t, len(doc.Locks) == want && doc.Complete && got.code == exitFine,
+			"list: %d locks, complete %v, exit code %d, %s", len(doc.Locks), doc.Complete, got.code, got.errors)
 		for _, key := range []string{moving[round%len(moving)], moving[(round*7+3)%len(moving)], "lock:0"} {
 			c.run(t, "inspect", key).prints(t, exitFine, token)
 		}
-		if d := documentIn[jsonDiagnosis](t, c.run(t, "doctor", "--json", "--for", "100ms")); d.Locks != want || !d.Complete {
-			t.Errorf("doctor: %d locks, complete %v", d.Locks, d.Complete)
-		}
+		d := documentIn[jsonDiagnosis](t, c.run(t, "doctor", "--json", "--for", "100ms"))
+		check.True(t, d.Locks == want && d.Complete, "doctor: %d locks, complete %v", d.Locks, d.Complete)
 		w := startWatch(t, append([]string{"--json"}, c.flags...)...)
 		for i, key := range moving {
 			w.out.sees(t, fmt.Sprintf(`"appeared","key":"%s"`, key))
@@ -242,17 +232,14 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		// key in a slot that is moving to it (TRYAGAIN).
 		prefix := strings.TrimSuffix(moving[round*each%len(moving)], "0") + "load:"
 		load := []string{"load", "--kind", "mutex", "--prefix", prefix, "--duration", "1s", "--keys", "5", "--clients", "5"}
-		if got := c.run(t, load...); got.code != exitFine {
-			t.Errorf("load: exit code %d, %s", got.code, got.errors)
-		}
+		got = c.run(t, load...)
+		check.True(t, got.code == exitFine, "load: exit code %d, %s", got.code, got.errors)
 		term := openTerminal(t, 140, 40, c.flags...)
 		term.want(fmt.Sprintf("%d locks", want))
 		term.quit()
 	}
 	for i, node := range c.Nodes() {
-		if node.PID() != pids[i] {
-			t.Errorf("%s has crashed", node.Addr())
-		}
+		check.True(t, node.PID() == pids[i], "%s has crashed", node.Addr())
 	}
 	t.Logf("%d rounds, %d locks", rounds, want)
 }

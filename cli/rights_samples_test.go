@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/internal/testtier"
 )
@@ -32,17 +33,13 @@ func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 		}
 	}
 	for key := range want {
-		if seen, all := outline(got[key]), outline(want[key]); seen != all {
-			t.Errorf("%q is %s, and this user sees %s", key, all, seen)
-		}
+		seen, all := outline(got[key]), outline(want[key])
+		check.True(t, seen == all, "%q is %s, and this user sees %s", key, all, seen)
 	}
-	if len(got) != len(want) || len(want) < 100 {
-		t.Errorf("this user sees %d of %d locks", len(got), len(want))
-	}
+	check.True(t, len(got) == len(want) && len(want) >= 100, "this user sees %d of %d locks", len(got), len(want))
 	for _, key := range slices.Sorted(maps.Keys(want))[:testtier.Size(20, len(want), len(want))] {
-		if ran := locktop(t, append(append([]string{"inspect", "--all"}, as...), "--", key)...); ran.code != exitFine {
-			t.Errorf("inspect %q ends with %d: %s", key, ran.code, ran.errors)
-		}
+		ran := locktop(t, append(append([]string{"inspect", "--all"}, as...), "--", key)...)
+		check.True(t, ran.code == exitFine, "inspect %q ends with %d: %s", key, ran.code, ran.errors)
 	}
 	for _, args := range [][]string{{"watch", "--for", "300ms"}, {"doctor", "--for", "300ms"}} {
 		if ran := locktop(t, append(args, as...)...); ran.code == exitFailure || ran.code == exitNoConnect || strings.Contains(ran.errors, "may not") {
@@ -58,13 +55,9 @@ func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	aUser(t, addr, "locktop", append(rights, "resetkeys", "%R~lock:*")...)
 	few := listed(t, addr, "--all", "--user", "locktop")
 	for key := range want {
-		if open := strings.HasPrefix(key, "lock:"); open != (few[key] != nil) {
-			t.Errorf("limited to lock:*, this user sees %q: %v", key, few[key] != nil)
-		}
+		check.True(t, strings.HasPrefix(key, "lock:") == (few[key] != nil), "limited to lock:*, this user sees %q: %v", key, few[key] != nil)
 	}
-	if len(few) < 10 {
-		t.Errorf("limited to lock:*, this user sees %d locks: the test proves little", len(few))
-	}
+	check.True(t, len(few) >= 10, "limited to lock:*, this user sees %d locks: the test proves little", len(few))
 }
 
 // outline returns the fields of a listed lock without times.

@@ -52,9 +52,8 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 		}
 		if old := len(users) - 1 - int((tokenLives+rotateEvery)/rotateEvery); old >= 0 {
 			for client := range strings.Lines(rdb.ClientList(context.Background()).Val()) {
-				if strings.Contains(client, "user="+users[old]+" ") && trackingClient.MatchString(client) {
-					t.Errorf("a connection that tracks changes has expired credentials: %s", client)
-				}
+				check.True(t, !strings.Contains(client, "user="+users[old]+" ") || !trackingClient.MatchString(client),
+					"a connection that tracks changes has expired credentials: %s", client)
 			}
 			return rdb.Do(context.Background(), "ACL", "DELUSER", users[old]).Err()
 		}
@@ -62,9 +61,7 @@ func rotate(t *testing.T, rdb *redis.Client) (command string, stop func()) {
 	}
 	check.NoError(t, next())
 	return "cat '" + file + "'", repeat(t, rotateEvery, func(context.Context) {
-		if err := next(); err != nil {
-			t.Error(err)
-		}
+		check.ErrorIs(t, next(), nil)
 	})
 }
 
@@ -91,12 +88,10 @@ func TestAPasswordThatRotatesLosesNoEventAndNoLease(t *testing.T) {
 	compareChanges(t, seen, did)
 	report := decoded[loadReport](t, load.out.String())
 	t.Logf("load: %v", report.Counts)
-	if report.Counts["acquired"] == 0 || report.Counts["lost"]+report.Counts["expired"] > 0 || report.LastError != "" {
-		t.Errorf("%+v", report)
-	}
-	if places := leaked(map[string]string{"stdout": load.out.String(), "stderr": load.errs.String()}); len(places) > 0 {
-		t.Errorf("the password is in %v", places)
-	}
+	check.True(t, report.Counts["acquired"] != 0 && report.Counts["lost"]+report.Counts["expired"] <= 0 && report.LastError == "",
+		"%+v", report)
+	places := leaked(map[string]string{"stdout": load.out.String(), "stderr": load.errs.String()})
+	check.True(t, len(places) == 0, "the password is in %v", places)
 }
 
 // A password from a file works on every topology, for readers and for a load.
@@ -109,9 +104,8 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 			aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
 		}
 		flags := append(s.flags, "--user", "ann", "--password-file", file)
-		if _, said := listedOn(t, flags...); said != "" {
-			t.Errorf("list says %q", said)
-		}
+		_, said := listedOn(t, flags...)
+		check.True(t, said == "", "list says %q", said)
 		load := append([]string{"--clients", "4", "--hold", "10ms", "--think", "10ms", "--duration", "1s"}, flags...)
 		if s.redlock() {
 			load = append(load, "--kind", "redlock")
@@ -127,8 +121,7 @@ func TestAPasswordFileWorksOnEveryTopology(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "other")
 		write(t, other, "wrong\n")
 		got = locktop(t, append(append([]string{"list"}, flags[:len(flags)-1]...), other)...)
-		if got.says(t, exitNoConnect, "WRONGPASS"); strings.Contains(got.errors, "streaming") {
-			t.Errorf("with another password: %+v", got)
-		}
+		got.says(t, exitNoConnect, "WRONGPASS")
+		check.False(t, strings.Contains(got.errors, "streaming"), "with another password: %+v", got)
 	})
 }

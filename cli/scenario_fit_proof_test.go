@@ -23,13 +23,11 @@ func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 	go func() { recorded <- locktop(t, "record", box, "-u", at, "--for", "153s") }()
 	eventually(t, func() bool { _, err := os.Stat(box); return err == nil })
 	_, first := reportOf(t, known, "-u", at)
-	if r := <-recorded; r.code != exitFine {
-		t.Fatal(r)
-	}
+	r := <-recorded
+	check.Require(t, r.code == exitFine, "%v", r)
 	write(t, fitted, run(t, "scenarios", "--from", box))
 	t.Log(readText(t, fitted))
-	s, err := loadgen.Parse([]byte(readText(t, fitted)))
-	check.NoError(t, err)
+	s := check.Must(loadgen.Parse([]byte(readText(t, fitted))))(t)
 	rate := s.Rate
 	for _, stage := range s.Stages {
 		rate = max(rate, stage.Rate)
@@ -47,9 +45,7 @@ func TestALoadOfARecordingIsLikeTheRecordedOne(t *testing.T) {
 		{"wait p99 of the second load", second.Latencies["wait"]["p99_ms"], first.Latencies["wait"]["p99_ms"], 0.2},
 	} {
 		t.Logf("%s: %.4g, first load %.4g", c.what, c.got, c.want)
-		if math.Abs(c.got-c.want) > c.within*c.want {
-			t.Errorf("%s is %.4g, want %.4g ± %.0f %%", c.what, c.got, c.want, 100*c.within)
-		}
+		check.True(t, math.Abs(c.got-c.want) <= c.within*c.want, "%s is %.4g, want %.4g ± %.0f %%", c.what, c.got, c.want, 100*c.within)
 	}
 	t.Logf("the hold of the second load: p50 %.4g ms, p99 %.4g ms", second.Latencies["held"]["p50_ms"], second.Latencies["held"]["p99_ms"])
 }

@@ -49,8 +49,7 @@ func jobRecordings(t *testing.T, begin time.Time) (file, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	var all []keyspace.Snapshot
-	box, err := recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }})
-	check.NoError(t, err)
+	box := check.Must(recording.NewDirWriter(dir, recording.DirOptions{Report: func(text string) { t.Error(text) }}))(t)
 	jobs(begin, func(s keyspace.Snapshot) {
 		box.Add(s)
 		all = append(all, s)
@@ -65,34 +64,24 @@ func TestARecordingBecomesAScenario(t *testing.T) {
 	for _, name := range []string{file, dir} {
 		args := []string{"scenarios", "--from", name, "--at", "03:00:05", "--for", "9m"}
 		out := locktop(t, append(args, "--match", "job:*")...)
-		if out.code != 0 || out.errors != "" {
-			t.Fatalf("%d %s", out.code, out.errors)
-		}
+		check.Require(t, out.code == 0 && out.errors == "", "%d %s", out.code, out.errors)
 		s, err := loadgen.Parse([]byte(out.out))
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out.out)
-		}
+		check.Require(t, err == nil, "%v\n%s", err, out.out)
 		want := loadgen.Scenario{Rate: 0.5, Arrivals: loadgen.Even, Hold: loadgen.Const(4 * time.Second), Keys: loadgen.Keys{Pick: loadgen.PickUniform, N: 5},
 			Lock: loadgen.Lock{Kind: loadgen.Mutex, TTL: 3 * time.Second, Renew: loadgen.Renew{PerTTL: 3}}, Think: loadgen.Const(6 * time.Second), Clients: 59, Duration: 9 * time.Minute}
 		want.Name, want.Caption = s.Name, s.Caption
-		if got := string(s.Marshal()); got != string(want.Marshal()) {
-			t.Errorf("%s\nwant\n%s", out.out, want.Marshal())
-		}
+		check.True(t, string(s.Marshal()) == string(want.Marshal()), "%s\nwant\n%s", out.out, want.Marshal())
 		for _, line := range []string{
 			"# Fitted by locktop to 9 m from 2026-11-22 03:00:05",
 			"# From 270 holds. Attempts were not seen: the rate is a lower bound.",
 			"# From 270, of which 3 are censored: they lasted at least so long. KS distance 0.000. 267 holds ended by a release, 0 by expiry.",
 		} {
-			if !strings.Contains(out.out, line) {
-				t.Errorf("%s\nhas no line %s", out.out, line)
-			}
+			check.True(t, strings.Contains(out.out, line), "%s\nhas no line %s", out.out, line)
 		}
 		all := locktop(t, args...)
 		named := locktop(t, append(args, "--names")...)
 		for _, secret := range []string{"canary", "job:", "secret", filepath.Base(name)} {
-			if strings.Contains(all.out, secret) {
-				t.Errorf("%s\nhas %s", all.out, secret)
-			}
+			check.False(t, strings.Contains(all.out, secret), "%s\nhas %s", all.out, secret)
 		}
 		if !strings.Contains(all.out, "of 2 classes") || !strings.Contains(named.out, `"cron:secret" 54`) || !strings.Contains(named.out, `"canary-job:1" 54`) {
 			t.Errorf("%s", named.out)
@@ -146,9 +135,7 @@ func TestTheNextHoldEndsTheOneBefore(t *testing.T) {
 		c.acquired(keyspace.Event{At: at(260), Lock: second, Holder: second.Holders[0]})
 		c.settle()
 		got := [3]int{int(c.holds[0].Begin.Milliseconds()), int(c.holds[0].End.Milliseconds()), int(c.holds[1].Begin.Milliseconds())}
-		if got != tt.want || c.holds[0].Ending != fit.Released {
-			t.Errorf("%s, since %d: %v, want %v", tt.kind, tt.since, got, tt.want)
-		}
+		check.True(t, got == tt.want && c.holds[0].Ending == fit.Released, "%s, since %d: %v, want %v", tt.kind, tt.since, got, tt.want)
 	}
 }
 
@@ -171,8 +158,7 @@ func TestADeletedLockIsACensoredHold(t *testing.T) {
 		case slices.Contains([]keyspace.EventKind{keyspace.Released, keyspace.HandedOver, keyspace.Replaced}, kind):
 			want = fit.Released
 		}
-		if h := c.holds[0]; h.Ending != want || h.End != time.Second || h.Kind != loadgen.Mutex {
-			t.Errorf("%s: %+v", kind, h)
-		}
+		h := c.holds[0]
+		check.True(t, h.Ending == want && h.End == time.Second && h.Kind == loadgen.Mutex, "%s: %+v", kind, h)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/tui"
 )
 
@@ -28,8 +29,7 @@ func TestTheScreenFitsWhatTheTerminalCanDo(t *testing.T) {
 		}
 		var w tui.Config
 		c.look.applyTo(&w)
-		if w.Theme != c.theme || w.Glyphs != c.glyphs || w.Dumb != c.dumb {
-			t.Errorf("%v: theme %q, glyphs %q, dumb %v", c.env, w.Theme, w.Glyphs, w.Dumb)
-		}
+		check.True(t, w.Theme == c.theme && w.Glyphs == c.glyphs && w.Dumb == c.dumb,
+			"%v: theme %q, glyphs %q, dumb %v", c.env, w.Theme, w.Glyphs, w.Dumb)
 	}
 }

@@ -44,8 +44,7 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
 	stranger := server.ForTest(t).Addr() // has no user ann
 	home := t.TempDir()
-	program, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	program := check.Must(exec.LookPath("locktop"))(t)
 
 	credentials := filepath.Join(t.TempDir(), "credentials")
 	write(t, credentials, `{"username":"ann","password":"`+canary+`","expires_at":"2999-01-31T12:00:00Z"}`)
@@ -87,9 +86,8 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 				var out, errs strings.Builder
 				cmd.Stdout, cmd.Stderr = &out, &errs
 				err := cmd.Run()
-				if places := leaked(map[string]string{"stdout": out.String(), "stderr": errs.String()}); len(places) > 0 {
-					t.Errorf("%s with %s on %s: on %v: %s%s", command, way.name, where, places, &out, &errs)
-				}
+				places := leaked(map[string]string{"stdout": out.String(), "stderr": errs.String()})
+				check.True(t, len(places) == 0, "%s with %s on %s: on %v: %s%s", command, way.name, where, places, &out, &errs)
 				if exit := cmd.ProcessState.ExitCode(); !good && (err == nil || exit != exitNoConnect && exit != exitUsage) {
 					t.Errorf("%s with %s on %s ends with %d: %s", command, way.name, where, exit, &errs)
 				}
@@ -125,9 +123,7 @@ func checkWritten(t *testing.T, home string) {
 		if err != nil {
 			return err
 		}
-		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-			t.Errorf("others may read %s: its mode is %v", path, info.Mode().Perm())
-		}
+		check.True(t, info.Mode().Perm()&0o077 == 0 || runtime.GOOS == "windows", "others may read %s: its mode is %v", path, info.Mode().Perm())
 		if d.IsDir() {
 			return nil
 		}
@@ -136,21 +132,15 @@ func checkWritten(t *testing.T, home string) {
 		if err != nil {
 			return err
 		}
-		if len(leaked(map[string]string{path: string(data)})) > 0 {
-			t.Errorf("the password is in %s", path)
-		}
+		check.True(t, len(leaked(map[string]string{path: string(data)})) == 0, "the password is in %s", path)
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	check.ErrorIs(t, err, nil)
 	want := []string{".jsonl", ".lockrec", ".html", ".csv", ".json"}
 	if runtime.GOOS == "linux" { // others have no /proc
 		want = append(want, ".txt")
 	}
 	for _, kind := range want {
-		if !kinds[kind] {
-			t.Errorf("no file %s was written: the test proves little", kind)
-		}
+		check.True(t, kinds[kind], "no file %s was written: the test proves little", kind)
 	}
 }

@@ -22,8 +22,7 @@ func sentinelOf(t *testing.T, port string, lines ...string) *server.Child {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	config := append([]string{fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 1", server.SentinelMaster, port)}, lines...)
-	s, err := server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"})
-	check.NoError(t, err)
+	s := check.Must(server.StartChild(ctx, server.ChildOptions{Args: []string{"--sentinel"}, Config: strings.Join(config, "\n") + "\n"}))(t)
 	t.Cleanup(func() { _ = s.Kill() })
 	return s
 }
@@ -90,21 +89,15 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 				if got.code != c.code || !strings.Contains(said, c.said) || len(leaked(map[string]string{"stdout": got.out, "stderr": got.errors})) > 0 {
 					t.Errorf("%s: exit code %d, %q; want %d, %q", command, got.code, got.errors, c.code, c.said)
 				}
-				if c.code != exitFine && (strings.Count(said, "\n") != 1) {
-					t.Errorf("%s: more than one line: %q", command, said)
-				}
-				if c.code == exitFine && command == "list" && !strings.Contains(got.out, `"key":"lock:a"`) {
-					t.Errorf("no lock: %s", got.out)
-				}
+				check.True(t, c.code == exitFine || strings.Count(said, "\n") == 1, "%s: more than one line: %q", command, said)
+				check.True(t, c.code != exitFine || command != "list" || strings.Contains(got.out, `"key":"lock:a"`), "no lock: %s", got.out)
 			}
 		})
 	}
 	t.Run("environment", func(t *testing.T) {
 		t.Setenv("LOCKTOP_SENTINEL_PASS", canary)
 		got := locktop(t, "list", "--sentinel", plain.Addr(), "--master", server.SentinelMaster)
-		if got.code != exitFine || got.errors != "" {
-			t.Errorf("%+v", got)
-		}
+		check.True(t, got.code == exitFine && got.errors == "", "%+v", got)
 	})
 	t.Run("context", func(t *testing.T) {
 		t.Setenv("REDISCLI_AUTH", "")
@@ -117,14 +110,10 @@ func TestSentinelsHaveTheirOwnCredentialsAndTLS(t *testing.T) {
 			"  d: {url: 'redis://:"+serverPass+"@', sentinel: ['"+plain.Addr()+"'], master: "+server.SentinelMaster+", sentinel_pass: wrong}")
 		for _, flags := range []string{"--context a " + trust, "--context e"} {
 			got := locktop(t, append([]string{"list", "--json"}, strings.Fields(flags)...)...)
-			if got.code != exitFine || got.errors != "" || !strings.Contains(got.out, `"key":"lock:a"`) {
-				t.Errorf("%s: %+v", flags, got)
-			}
+			check.True(t, got.code == exitFine && got.errors == "" && strings.Contains(got.out, `"key":"lock:a"`), "%s: %+v", flags, got)
 		}
 		got := locktop(t, append([]string{"inspect", "lock:a", "--context", "a"}, strings.Fields(trust)...)...)
-		if !strings.Contains(got.out, "--context a") || strings.Contains(got.out, "--sentinel") {
-			t.Errorf("the lines to paste: %s", got.out)
-		}
+		check.True(t, strings.Contains(got.out, "--context a") && !strings.Contains(got.out, "--sentinel"), "the lines to paste: %s", got.out)
 		for name, want := range map[string]string{
 			"b": "context b has the address of a server and those of Sentinels",
 			"c": "context c has options of Sentinels, but no sentinel",
@@ -152,9 +141,7 @@ func TestTheDocumentedUserOfSentinelsIsEnough(t *testing.T) {
 	t.Setenv("LOCKTOP_SENTINEL_PASS", canary)
 	for _, flags := range []string{"", "--prefer-replica"} {
 		got := locktop(t, append([]string{"list", "--json", "--sentinel", s.Addr(), "--master", server.SentinelMaster, "--sentinel-user", "ann"}, strings.Fields(flags)...)...)
-		if got.code != exitFine || got.errors != "" || !strings.Contains(got.out, `"key":"lock:a"`) {
-			t.Errorf("%s: %+v", flags, got)
-		}
+		check.True(t, got.code == exitFine && got.errors == "" && strings.Contains(got.out, `"key":"lock:a"`), "%s: %+v", flags, got)
 	}
 }
 
@@ -162,9 +149,7 @@ func TestTheDocumentedUserOfSentinelsIsEnough(t *testing.T) {
 func afterWarning(t *testing.T, said string) string {
 	t.Helper()
 	warning, rest, _ := strings.Cut(said, "\n")
-	if !strings.Contains(warning, "--sentinel-pass can be read by every user of this machine") {
-		t.Errorf("the first line is %q", warning)
-	}
+	check.True(t, strings.Contains(warning, "--sentinel-pass can be read by every user of this machine"), "the first line is %q", warning)
 	return rest
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 )
 
@@ -15,9 +16,7 @@ func pasted(t *testing.T, line string, env ...string) string {
 	t.Helper()
 	for _, name := range []string{"sh", "redis-cli"} {
 		if _, err := exec.LookPath(name); err != nil {
-			if os.Getenv(server.RequireRedis) != "" {
-				t.Fatal(err)
-			}
+			check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
 			t.Skipf("%v: install redis-server, which brings it (apt-get install redis-server, brew install redis), to run this test", err)
 		}
 	}
@@ -26,11 +25,8 @@ func pasted(t *testing.T, line string, env ...string) string {
 	run.Stdin = strings.NewReader(line + "\n") // it may be longer than an argument
 	run.Env = append([]string{"PATH=" + os.Getenv("PATH"), "XDG_STATE_HOME=" + t.TempDir()}, env...)
 	out, err := run.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s\n%v: %s", line, err, out)
-	}
-	if made, err := os.ReadDir(run.Dir); err != nil || len(made) > 0 {
-		t.Fatalf("%s\nmakes %v, %v", line, made, err)
-	}
+	check.Require(t, err == nil, "%s\n%v: %s", line, err, out)
+	made, err := os.ReadDir(run.Dir)
+	check.Require(t, err == nil && len(made) == 0, "%s\nmakes %v, %v", line, made, err)
 	return strings.TrimSpace(string(out))
 }

@@ -45,9 +45,8 @@ func sshHosts(t *testing.T) (folder string) {
 	folder = t.TempDir()
 	file := func(name string) string { return filepath.Join(folder, name) }
 	for _, key := range []string{"outer", "inner", "own"} {
-		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", key, "-f", file(key)).CombinedOutput(); err != nil {
-			t.Fatalf("ssh-keygen: %v: %s", err, out)
-		}
+		out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", key, "-f", file(key)).CombinedOutput()
+		check.Require(t, err == nil, "ssh-keygen: %v: %s", err, out)
 	}
 	var config, known strings.Builder
 	for _, host := range []string{"outer", "inner"} {
@@ -100,8 +99,7 @@ type process struct{ args, env, cwd string }
 // processes returns all processes, where there is /proc.
 func processes(t *testing.T) (all []process) {
 	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	check.NoError(t, err)
+	folders := check.Must(filepath.Glob("/proc/[0-9]*"))(t)
 	for _, folder := range folders {
 		args, _ := os.ReadFile(folder + "/cmdline") // it may have ended, or belong to another user
 		env, _ := os.ReadFile(folder + "/environ")
@@ -131,9 +129,8 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			flags = append(flags, "--ssh", "inner")
 			doc, said := listedOn(t, flags...)
-			if lockNamed(t, doc, "lock:a"); said != "" {
-				t.Errorf("it says %q", said)
-			}
+			lockNamed(t, doc, "lock:a")
+			check.True(t, said == "", "it says %q", said)
 			load := append([]string{"load", "--json", "--clients", "2", "--hold", "10ms", "--think", "10ms", "--duration", "4s", "--timeout", "10s"}, flags...)
 			locktop(t, load...).fails(t, exitUsage, "behind inner is on another machine")
 			locktop(t, append(load, "--yes-load-this-server")...).says(t, exitFine)
@@ -142,15 +139,12 @@ func TestServersAreReachedThroughSSH(t *testing.T) {
 	configure(t, 0o600, "contexts:", "  far: {url: 'redis://"+single.Addr()+"', ssh: inner}", "  bad: {ssh: -oNo}")
 	for _, flags := range [][]string{{"--context", "far"}, {"-u", "redis://" + single.Addr(), "--ssh", "inner"}} {
 		got := locktop(t, append([]string{"inspect", "lock:a"}, flags...)...)
-		if got.code != exitFine || !strings.Contains(got.out, flags[len(flags)-2]+" "+flags[len(flags)-1]) {
-			t.Errorf("%v: %+v", flags, got)
-		}
+		check.True(t, got.code == exitFine && strings.Contains(got.out, flags[len(flags)-2]+" "+flags[len(flags)-1]), "%v: %+v", flags, got)
 	}
 	locktop(t, "list", "--context", "bad").fails(t, exitUsage, "ssh of context bad is not a host for ssh")
 	eventually(t, func() bool { return len(sshProcesses(t, folder)) == 0 })
-	if left, _ := filepath.Glob(folder + "/locktop-ssh-*"); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	left, _ := filepath.Glob(folder + "/locktop-ssh-*")
+	check.True(t, len(left) == 0, "left: %v", left)
 }
 
 func TestWhatSSHRefusesIsOneLine(t *testing.T) {
@@ -176,13 +170,11 @@ func TestWhatSSHRefusesIsOneLine(t *testing.T) {
 	for _, host := range []string{"outer", "inner"} {
 		got := locktop(t, "list", "-u", "redis://"+addr, "--ssh", host)
 		got.fails(t, exitNoConnect)
-		if host == "outer" && !strings.Contains(got.errors, "connect through ssh to outer: Host key verification failed. (") {
-			t.Errorf("it says %q", got.errors)
-		}
+		check.True(t, host != "outer" || strings.Contains(got.errors, "connect through ssh to outer: Host key verification failed. ("),
+			"it says %q", got.errors)
 	}
-	if _, err := os.Stat(folder + "/hacked"); err == nil {
-		t.Error("ssh ran a command of --ssh")
-	}
+	_, err := os.Stat(folder + "/hacked")
+	check.True(t, err != nil, "ssh ran a command of --ssh")
 }
 
 // After SIGKILL nothing of locktop is left, not even the processes of ssh.
@@ -202,8 +194,6 @@ func TestNoSSHOutlivesLocktop(t *testing.T) {
 // skipSSH skips a test that needs ssh; where nothing real may be skipped, it fails.
 func skipSSH(t *testing.T, why string) {
 	t.Helper()
-	if os.Getenv("LOCKTOP_REQUIRE_REDIS") != "" {
-		t.Fatal(why)
-	}
+	check.Require(t, os.Getenv("LOCKTOP_REQUIRE_REDIS") == "", "%v", why)
 	t.Skip(why)
 }

@@ -29,13 +29,10 @@ func TestTheSettingsOfTheScreenAreInTheStateDirectory(t *testing.T) {
 	}
 	open().want("lock:a").press("6").want("TIME").quit()
 	text, err := os.ReadFile(file)
-	if err != nil || string(text) != `{"page":"events","sort":"severity"}`+"\n" {
-		t.Fatalf("%s, %v", text, err)
-	}
+	check.Require(t, err == nil && string(text) == `{"page":"events","sort":"severity"}`+"\n", "%s, %v", text, err)
 	open().want("TIME", "WHO").quit()
 	write(t, file, `{"page":`)
 	open().want("the settings of the last session are ignored: ", "lock:a").quit()
-	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"page":"locks"`) {
-		t.Errorf("%s, %v", text, err)
-	}
+	text, err = os.ReadFile(file)
+	check.True(t, err == nil && strings.Contains(string(text), `"page":"locks"`), "%s, %v", text, err)
 }

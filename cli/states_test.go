@@ -66,9 +66,7 @@ func listed(t *testing.T, addr string, flags ...string) map[string]any {
 	locks := map[string]any{}
 	for _, l := range at(doc, "locks").([]any) {
 		key := at(l, "key").(string)
-		if locks[key] != nil {
-			t.Errorf("%s is listed twice", key)
-		}
+		check.True(t, locks[key] == nil, "%s is listed twice", key)
 		locks[key] = l
 	}
 	return locks
@@ -94,17 +92,15 @@ func (e expectation) check(t *testing.T, state string, listed map[string]any) {
 	}
 	for _, f := range e.fields {
 		path, want, _ := strings.Cut(f, "=")
-		if got := fmt.Sprint(at(l, path)); got != want {
-			t.Errorf("%s: %s of %s is %s, want %s", state, path, e.key, got, want)
-		}
+		got := fmt.Sprint(at(l, path))
+		check.True(t, got == want, "%s: %s of %s is %s, want %s", state, path, e.key, got, want)
 	}
 }
 
 // loadStates executes a file of states.
 func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 	t.Helper()
-	now, err := rdb.Time(t.Context()).Result()
-	check.NoError(t, err)
+	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	var all []state
 	var fill func(string) string
 	commands := rdb.Pipeline()
@@ -140,8 +136,7 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 // loadSamples loads the samples of all formats.
 func loadSamples(t *testing.T, rdb *redis.Client) []state {
 	t.Helper()
-	now, err := rdb.Time(t.Context()).Result()
-	check.NoError(t, err)
+	now := check.Must(rdb.Time(t.Context()).Result())(t)
 	var all []state
 	commands := rdb.Pipeline()
 	for _, f := range formats.All() {
@@ -172,16 +167,13 @@ func listen(t *testing.T, rdb *redis.Client, channel string) {
 	t.Helper()
 	sub := rdb.Subscribe(t.Context(), channel)
 	t.Cleanup(func() { sub.Close() })
-	if _, err := sub.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(sub.Receive(t.Context()))(t)
 }
 
 func issue(t *testing.T, rdb *redis.Client, words []string) {
 	t.Helper()
-	if err := rdb.Do(context.Background(), anys(words)...).Err(); err != nil && err != redis.Nil {
-		t.Fatalf("%q: %v", words, err)
-	}
+	err := rdb.Do(context.Background(), anys(words)...).Err()
+	check.Require(t, err == nil || err == redis.Nil, "%q: %v", words, err)
 }
 
 // issueAll sends the commands together: the TTL of some is a few seconds.
@@ -189,9 +181,8 @@ func issueAll(t *testing.T, commands redis.Pipeliner) {
 	t.Helper()
 	sent, _ := commands.Exec(t.Context()) // each command has its own error
 	for _, cmd := range sent {
-		if err := cmd.Err(); err != nil && err != redis.Nil {
-			t.Fatal(err)
-		}
+		err := cmd.Err()
+		check.Require(t, err == nil || err == redis.Nil, "%v", err)
 	}
 }
 
@@ -211,13 +202,10 @@ func split(t *testing.T, line string) []string {
 		word, rest, _ := strings.Cut(line, " ")
 		if line[0] == '"' {
 			quoted, err := strconv.QuotedPrefix(line)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
+			check.Require(t, err == nil, "%s: %v", line, err)
 			rest = strings.TrimPrefix(line[len(quoted):], " ")
-			if word, err = strconv.Unquote(quoted); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
+			word, err = strconv.Unquote(quoted)
+			check.Require(t, err == nil, "%s: %v", line, err)
 		}
 		if word != "" {
 			words = append(words, word)

@@ -51,8 +51,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 	victims := make(map[string]bool)
 	victim := newLockClient(t, rdb, "victim")
 	for i := range thefts {
-		lease, err := victim.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
-		check.NoError(t, err)
+		lease := check.Must(victim.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context()))(t)
 		time.Sleep(20 * time.Millisecond)
 		check.NoError(t, steal(t.Context(), rdb, lease.Key(), fmt.Sprintf("thief~01a2005e-013e-7cdc-b26f-%012x", i), i%2 == 0))
 		victims[lease.Token()] = true
@@ -66,8 +65,7 @@ func TestWatchReportsStolenLocksAndNoOthers(t *testing.T) {
 
 func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
 	t.Helper()
-	client, err := lock.New(rdb, lock.Config{Owner: owner})
-	check.NoError(t, err)
+	client := check.Must(lock.New(rdb, lock.Config{Owner: owner}))(t)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -109,11 +107,7 @@ func compareThefts(t *testing.T, seen *witnessed, victims map[string]bool, hones
 	told := seen.robbed()
 	t.Logf("%d honest holds, %d thefts, %d told", honest, len(victims), len(told))
 	for holder := range told {
-		if !victims[holder] {
-			t.Errorf("a theft was told of %s, who was not robbed", holder)
-		}
+		check.True(t, victims[holder], "a theft was told of %s, who was not robbed", holder)
 	}
-	if len(told) < atLeast {
-		t.Errorf("%d of %d thefts were told", len(told), len(victims))
-	}
+	check.True(t, len(told) >= atLeast, "%d of %d thefts were told", len(told), len(victims))
 }

@@ -26,9 +26,7 @@ type terminal struct {
 func needTmux(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv(server.RequireRedis) != "" {
-			t.Fatal(err)
-		}
+		check.Require(t, os.Getenv(server.RequireRedis) == "", "%v", err)
 		t.Skip("needs tmux: apt-get install tmux, brew install tmux")
 	}
 }
@@ -37,8 +35,7 @@ func needTmux(t *testing.T) {
 // end of the test. Without tmux the test is skipped.
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 	t.Helper()
-	program, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	program := check.Must(exec.LookPath("locktop"))(t)
 	return openTerminalFor(t, w, h, append([]string{program}, args...)...)
 }
 
@@ -75,9 +72,7 @@ func endWithTests(socket string) {
 func (term *terminal) tmux(args ...string) string {
 	term.t.Helper()
 	out, err := exec.Command("tmux", append([]string{"-S", term.socket}, args...)...).CombinedOutput()
-	if err != nil {
-		term.t.Fatalf("tmux %q: %v: %s", args, err, out)
-	}
+	check.Require(term.t, err == nil, "tmux %q: %v: %s", args, err, out)
 	return string(out)
 }
 

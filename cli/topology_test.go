@@ -143,8 +143,7 @@ func (s topology) sent(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, addr := range s.servers {
-		info, err := sent(t, addr, "INFO", "commandstats").Text()
-		check.NoError(t, err)
+		info := check.Must(sent(t, addr, "INFO", "commandstats").Text())(t)
 		for line := range strings.Lines(info) {
 			name, _, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 			if found && !slices.Contains(s.chatter, name) {
@@ -169,8 +168,7 @@ type tap struct {
 // tapOn starts a tap that is closed at the end of the test.
 func tapOn(t *testing.T, sentinel string) *tap {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	l := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &tap{addr: l.Addr().String()}
 	var conns sync.WaitGroup
 	conns.Go(func() {

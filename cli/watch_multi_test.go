@@ -34,9 +34,8 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	send(t, replica.Addr(), "DEL", "lock:kept")
 	w.out.sees(t, `(released|deleted) lock:kept by .*, held for`)
 	said := w.out.String()
-	if strings.Count(said, " appeared lock:") != 1 || strings.Count(said, " lost lock:") != 1 || strings.Contains(said, "gone") {
-		t.Errorf("a lock that is kept has another event than its release:\n%s", said)
-	}
+	check.True(t, strings.Count(said, " appeared lock:") == 1 && strings.Count(said, " lost lock:") == 1 && !strings.Contains(said, "gone"),
+		"a lock that is kept has another event than its release:\n%s", said)
 }
 
 // A replica takes the place of a master, once on request and once after a crash. The
@@ -65,7 +64,6 @@ func TestWatchKnowsTheLocksOfAClusterAfterAFailover(t *testing.T) {
 	send(t, calm.Addr(), "DEL", c.moving(0))
 	w.out.sees(t, "released "+c.moving(0))
 	said := w.out.String()
-	if strings.Count(said, " appeared lock:") != 11 || strings.Count(said, " lost lock:") != 1 || strings.Contains(said, "gone") {
-		t.Errorf("a lock that is kept has another event than its release:\n%s", said)
-	}
+	check.True(t, strings.Count(said, " appeared lock:") == 11 && strings.Count(said, " lost lock:") == 1 && !strings.Contains(said, "gone"),
+		"a lock that is kept has another event than its release:\n%s", said)
 }

@@ -67,9 +67,7 @@ func watchAsAProgram(t *testing.T, rdb *redis.Client, flags ...string) *witnesse
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		<-done
 		_ = cmd.Wait()
-		if errs.Len() > 0 {
-			t.Errorf("it says\n%s", &errs)
-		}
+		check.True(t, errs.Len() == 0, "it says\n%s", &errs)
 	})
 	w.attend(t, rdb)
 	return w
@@ -91,9 +89,7 @@ func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	check.NoError(t, rdb.Set(t.Context(), standing.Key, token, time.Hour).Err())
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	if !w.told(ctx, standing) && !w.told(ctx, change{keyspace.Acquired, standing.Key, token, ""}) {
-		t.Fatal("it does not see a lock")
-	}
+	check.Require(t, w.told(ctx, standing) || w.told(ctx, change{keyspace.Acquired, standing.Key, token, ""}), "it does not see a lock")
 	tracks := func() bool { // with one connection, or two while it replaces the first
 		info := rdb.Info(ctx, "clients").Val()
 		return strings.Contains(info, "tracking_clients:") && !strings.Contains(info, "tracking_clients:0")
@@ -145,9 +141,7 @@ func trafficOf(t *testing.T) traffic {
 		return traffic{lasts: 3 * time.Second, workers: 120, pause: 20 * time.Millisecond, dying: 500 * time.Millisecond, patient: true}
 	}
 	seconds, err := strconv.Atoi(long)
-	if err != nil {
-		t.Fatalf("LOCKTOP_PROOF: %v", err)
-	}
+	check.Require(t, err == nil, "LOCKTOP_PROOF: %v", err)
 	return traffic{lasts: time.Duration(seconds) * time.Second, workers: 500, pause: 200 * time.Millisecond, dying: 100 * time.Millisecond}
 }
 
@@ -217,9 +211,7 @@ func churn(t *testing.T, rdb *redis.Client, seen *witnessed, o traffic) map[chan
 		w := &workers[n]
 		*w = worker{o, rdb, seen, fmt.Sprintf("lock:%d", n), make(map[change]time.Time)}
 		all.Go(func() {
-			if err := w.run(ctx, n); err != nil {
-				t.Error(err)
-			}
+			check.ErrorIs(t, w.run(ctx, n), nil)
 		})
 	}
 	all.Wait()
@@ -250,15 +242,13 @@ func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
 		}
 	}
 	for c, times := range seen.all() {
-		if _, done := did[c]; !done || len(times) != 1 {
-			t.Errorf("%v was told %d times, and done: %v", c, len(times), done)
-		}
+		_, done := did[c]
+		check.True(t, done && len(times) == 1, "%v was told %d times, and done: %v", c, len(times), done)
 	}
 	t.Logf("%v; late %s; expiries %s", counts, percentiles(late), percentiles(expiries))
 	slices.Sort(late)
-	if p99 := late[len(late)*99/100]; testtier.Proving() && p99 > 50*time.Millisecond {
-		t.Errorf("p99 is %v, want 50ms at the most", p99)
-	}
+	p99 := late[len(late)*99/100]
+	check.True(t, !testtier.Proving() || p99 <= 50*time.Millisecond, "p99 is %v, want 50ms at the most", p99)
 }
 
 func (w *witnessed) first(c change) time.Time {

@@ -89,9 +89,7 @@ func (w *running) exits(t *testing.T, want int) {
 	t.Helper()
 	select {
 	case code := <-w.code:
-		if code != want {
-			t.Errorf("exit code %d, want %d; stderr: %s", code, want, w.errors)
-		}
+		check.True(t, code == want, "exit code %d, want %d; stderr: %s", code, want, w.errors)
 	case <-time.After(patience):
 		t.Fatalf("it goes on and on; stderr: %s", w.errors)
 	}
@@ -130,9 +128,7 @@ func TestWatchPrintsTheEventsOfALock(t *testing.T) {
 
 			w.stop()
 			w.exits(t, exitInterrupted)
-			if w.errors.String() != "" {
-				t.Errorf("on stderr: %s", w.errors)
-			}
+			check.True(t, w.errors.String() == "", "on stderr: %s", w.errors)
 		})
 	}
 }
@@ -154,9 +150,8 @@ func TestWatchPrintsOnlyTheSelectedEvents(t *testing.T) {
 	send(t, addr, "DEL", "lock:orders:1")
 	send(t, addr, "SET", "lock:last", token, "PX", "60000")
 	w.out.sees(t, " acquired lock:last ")
-	if said := w.out.String(); strings.Count(said, "\n") != 2 {
-		t.Errorf("it said\n%s", said)
-	}
+	said := w.out.String()
+	check.True(t, strings.Count(said, "\n") == 2, "it said\n%s", said)
 }
 
 func TestWatchOutlivesTheServer(t *testing.T) {
@@ -171,9 +166,8 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
-	if n := strings.Count(w.errors.String(), "\n"); n != 2 {
-		t.Errorf("it should say once that the server is gone and once that it is back, and said\n%s", w.errors)
-	}
+	check.True(t, strings.Count(w.errors.String(), "\n") == 2,
+		"it should say once that the server is gone and once that it is back, and said\n%s", w.errors)
 }
 
 // telling is a source that returns these notices one by one, and then waits.
@@ -251,9 +245,8 @@ func TestAFindingThatTimeCausesIsReportedOnce(t *testing.T) {
 			w := &watcher{source: source, options: tt.wants, selection: &tt.picks, printer: eventPrinter{out: &out, json: tt.json}, reported: make(map[findingKey]bool)}
 			check.NoError(t, w.run(ctx))
 			said := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(out.String(), "")
-			if ok, _ := regexp.MatchString("^.*"+tt.want+"$", said); !ok {
-				t.Errorf("got\n%swant\n%s", said, tt.want)
-			}
+			ok, _ := regexp.MatchString("^.*"+tt.want+"$", said)
+			check.True(t, ok, "got\n%swant\n%s", said, tt.want)
 		})
 	}
 }
@@ -284,9 +277,7 @@ func TestEachNoticeAboutTheServerIsOneLine(t *testing.T) {
 			"locktop: redis://redis.test: 10.0.0.2:6379: the server is a replica now\n" +
 			"locktop: lost redis://redis.test: refused; trying again until it is back\n" +
 			"locktop: back on redis://redis.test after 500 ms: it was restarted\n"
-		if said.String() != want {
-			t.Errorf("got\n%swant\n%s", said, want)
-		}
+		check.True(t, said.String() == want, "got\n%swant\n%s", said, want)
 	})
 }
 
@@ -329,14 +320,11 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 		"12:31:07.000 acquired rw:catalog by api-1 to write 2 times", "never expires", "1 waiting", "fence 812",
 		"critical: Held without a deadline",
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in %q", want, got)
-		}
+		check.True(t, strings.Contains(got, want), "%q is not in %q", want, got)
 	}
 	e.Kind = keyspace.Released
-	if ended := render.EventSentence(e, findingsAbout(e), false); strings.Contains(ended, "critical") {
-		t.Errorf("what is over is complained of: %q", ended)
-	}
+	ended := render.EventSentence(e, findingsAbout(e), false)
+	check.False(t, strings.Contains(ended, "critical"), "what is over is complained of: %q", ended)
 }
 
 // A watch may end before its first scan: locks that it has not found are missing then.

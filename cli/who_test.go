@@ -41,9 +41,7 @@ func addressOf(t *testing.T, cn *redis.Conn) string {
 	t.Helper()
 	id := fmt.Sprintf("id=%d addr=", cn.ClientID(t.Context()).Val())
 	_, rest, found := strings.Cut(cn.ClientList(t.Context()).Val(), id) // Redis 6.0 has no CLIENT INFO
-	if !found {
-		t.Fatal("the connection is not in the list")
-	}
+	check.Require(t, found, "the connection is not in the list")
 	addr, _, _ := strings.Cut(rest, " ")
 	return addr
 }
@@ -70,13 +68,11 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 	}
 	from := addressOf(t, connection)
 	id := identified(t, append(where, "job-lock:default:report")...)
-	if id.Known != bySaying || len(id.Processes) != 1 || id.Processes[0].Addr != from || id.Processes[0].Name != "batch-57" {
-		t.Errorf("it is %+v, want the connection from %s", id, from)
-	}
+	check.True(t, id.Known == bySaying && len(id.Processes) == 1 && id.Processes[0].Addr == from && id.Processes[0].Name == "batch-57",
+		"it is %+v, want the connection from %s", id, from)
 	_, port, _ := strings.Cut(from, ":")
-	if want := fmt.Sprintf("ss -tnpH 'sport = :%s'", port); !slices.Equal(id.Next, []string{want}) {
-		t.Errorf("next is %q, want %q", id.Next, want)
-	}
+	want := fmt.Sprintf("ss -tnpH 'sport = :%s'", port)
+	check.True(t, slices.Equal(id.Next, []string{want}), "next is %q, want %q", id.Next, want)
 
 	send(t, addr, "SET", "stock:lock", "web-1:4711~0190b1a0-7f63-7a09-8c4e-2b1f6d7c8e90", "PX", 60_000)
 	id = identified(t, append(where, "stock:lock")...)
@@ -85,9 +81,8 @@ func TestWhoNamesTheClientThatTheValueNames(t *testing.T) {
 	}
 	shown := locktop(t, append([]string{"who", "stock:lock"}, where...)...)
 	wantAll(t, shown.out, "  process    4711 on web-1, if that is a host\n", "  known by   said: the value of the lock looks like a host and a process ID\n", "  next       ssh web-1 ")
-	if shown := locktop(t, append([]string{"inspect", "stock:lock"}, where...)...); !strings.Contains(shown.out, "  process    4711 on web-1, if that is a host\n") {
-		t.Errorf("inspect says:\n%s", shown.out)
-	}
+	shown = locktop(t, append([]string{"inspect", "stock:lock"}, where...)...)
+	check.True(t, strings.Contains(shown.out, "  process    4711 on web-1, if that is a host\n"), "inspect says:\n%s", shown.out)
 }
 
 // The name of another service within a value, and the name of a field, are no proof.
@@ -106,9 +101,8 @@ func TestWhoCallsANameWithinTheValueAHint(t *testing.T) {
 	if got.code != exitFine || !strings.Contains(got.out, "  process    perhaps 127.0.0.1:") || !strings.Contains(got.out, "  known by   hint: the value contains the name worker; it may be another service") {
 		t.Errorf("it ends with %d:\n%s%s", got.code, got.out, got.errors)
 	}
-	if id := identified(t, append(where, "lock:invoice")...); id.Known != byHint || len(id.Processes) != 1 || id.Processes[0].Name != "worker" {
-		t.Errorf("it is %+v", id)
-	}
+	id := identified(t, append(where, "lock:invoice")...)
+	check.True(t, id.Known == byHint && len(id.Processes) == 1 && id.Processes[0].Name == "worker", "it is %+v", id)
 	for _, key := range []string{"lock:json", "lock:job"} {
 		locktop(t, append([]string{"who", key}, where...)...).says(t, exitFailure, "no client can be named")
 	}
@@ -146,8 +140,7 @@ func TestWhoProvesTheClientWithMonitor(t *testing.T) {
 
 func monitors(t *testing.T, rdb *redis.Client) bool {
 	t.Helper()
-	list, err := rdb.ClientList(t.Context()).Result()
-	check.NoError(t, err)
+	list := check.Must(rdb.ClientList(t.Context()).Result())(t)
 	return strings.Contains(list, " flags=O ")
 }
 
@@ -203,9 +196,8 @@ func TestWhoSaysWhyItNamesNone(t *testing.T) {
 	} {
 		send(t, addr, "SET", "soon", token, "PX", 2000) // each case may take longer
 		got := locktop(t, append([]string{"who", "-u", "redis://" + addr}, c.args...)...)
-		if got.says(t, c.code, c.want); got.out != "" {
-			t.Errorf("who %q prints %s", c.args, got.out)
-		}
+		got.says(t, c.code, c.want)
+		check.True(t, got.out == "", "who %q prints %s", c.args, got.out)
 	}
 }
 
@@ -262,9 +254,7 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 		list := append(allowed(t, s.servers[0]), "client|list")
 		for _, name := range sent {
 			listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
-			if name != "config|resetstat" && name != "config" && !listed {
-				t.Errorf("%s was sent, and is not on the list", name)
-			}
+			check.True(t, name == "config|resetstat" || name == "config" || listed, "%s was sent, and is not on the list", name)
 		}
 		for _, addr := range s.servers {
 			advised(t, addr)
@@ -284,9 +274,7 @@ func TestWhoSendsOnlyWhatThePageLists(t *testing.T) {
 func linesForWho(t *testing.T) [][]any {
 	t.Helper()
 	all := slices.DeleteFunc(aclLines(t), func(argv []any) bool { return !strings.HasPrefix(argv[3].(string), "+") })
-	if len(all) != 2 {
-		t.Fatalf("the page has %d such lines", len(all))
-	}
+	check.Require(t, len(all) == 2, "the page has %d such lines", len(all))
 	return all
 }
 
@@ -297,8 +285,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 	t.Parallel()
 	child := server.ForTest(t)
 	rdb := namedClient(t, child.Addr(), "")
-	path, err := exec.LookPath("locktop")
-	check.NoError(t, err)
+	path := check.Must(exec.LookPath("locktop"))(t)
 	for _, how := range []string{"stopped", "killed"} {
 		lease := map[string]int{"stopped": 2000, "killed": 60_000}[how]
 		send(t, child.Addr(), "SET", "lock:a", token, "PX", lease)
@@ -313,9 +300,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 		if how == "stopped" {
 			stopGroup(t, cmd.Process)
 		} else {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Error(err)
-			}
+			check.ErrorIs(t, cmd.Process.Kill(), nil)
 			window = 0
 		}
 		within(t, window+time.Second, func() bool { return !monitors(t, rdb) })
@@ -328,8 +313,7 @@ func TestMonitorEndsAlthoughItsParentIsStoppedOrDead(t *testing.T) {
 func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 	testtier.Long(t, "every limit of a child is waited for")
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	silent := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	cmd := exec.Command("locktop", monitorCommandName, "--timeout", "10m", "-u", "redis://"+silent.Addr().String())
 	stdin, err := cmd.StdinPipe() // open until the child has ended
@@ -341,9 +325,7 @@ func TestTheChildEndsByItselfWhateverHangs(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
-	if cmd.ProcessState.ExitCode() != exitFailure {
-		t.Errorf("it ends with %v", cmd.ProcessState)
-	}
+	check.True(t, cmd.ProcessState.ExitCode() == exitFailure, "it ends with %v", cmd.ProcessState)
 }
 
 // While MONITOR runs, no list of processes shows the password.
@@ -364,13 +346,9 @@ func TestThePasswordOfWhoIsInNoListOfProcesses(t *testing.T) {
 	for _, p := range processes(t) {
 		ours := strings.Contains(p.args, child.Addr())
 		seen = seen || ours && strings.Contains(p.args, monitorCommandName)
-		if ours && len(leaked(map[string]string{"": p.args + p.env})) > 0 {
-			t.Errorf("%q shows it", p.args)
-		}
+		check.True(t, !ours || len(leaked(map[string]string{"": p.args + p.env})) == 0, "%q shows it", p.args)
 	}
-	if !seen {
-		t.Error("the child is not in the list")
-	}
+	check.True(t, seen, "the child is not in the list")
 	stop()
 	_ = cmd.Wait()
 }
@@ -393,9 +371,7 @@ func TestWhoLooksForTheOtherLocksOfAClient(t *testing.T) {
 	})
 	eventually(t, func() bool { return rdb.PTTL(t.Context(), "stock").Val() > 0 })
 	got := identified(t, "orders", "-u", "redis://"+addr, "--for", "1m")
-	if got.Known != byCoincidence || len(got.Processes) != 1 || got.Processes[0].Addr != from {
-		t.Errorf("it is %+v, want %s", got, from)
-	}
+	check.True(t, got.Known == byCoincidence && len(got.Processes) == 1 && got.Processes[0].Addr == from, "it is %+v, want %s", got, from)
 }
 
 // The password of the child is not in its arguments, which others can read.
@@ -419,8 +395,6 @@ func TestTheChildGetsThePasswordNotAsAnArgument(t *testing.T) {
 		if password != "c4nary" || got[1] != want || !slices.Contains(got, "--askpass") || strings.Contains(strings.Join(got, " "), "c4nary") {
 			t.Errorf("%q gives %q and %q, want %s", args, got, password, want)
 		}
-		if strings.Contains(strings.Join(args, " "), "--insecure") != slices.Contains(got, "--insecure") {
-			t.Errorf("%q gives %q", args, got)
-		}
+		check.True(t, strings.Contains(strings.Join(args, " "), "--insecure") == slices.Contains(got, "--insecure"), "%q gives %q", args, got)
 	}
 }

@@ -43,9 +43,7 @@ func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			got, err := parsed(t, strings.Fields(tt.args)...).resolve()
-			if err != nil || got != tt.want {
-				t.Errorf("got  %+v, %v\nwant %+v", got, err, tt.want)
-			}
+			check.True(t, err == nil && got == tt.want, "got  %+v, %v\nwant %+v", got, err, tt.want)
 		})
 	}
 }
@@ -63,9 +61,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			e, err := parsed(t, args...).resolve()
-			if f, ok := errors.AsType[*Error](err); !ok || !f.Usage {
-				t.Errorf("got %+v and error %v, want a fault of usage", e, err)
-			}
+			f, ok := errors.AsType[*Error](err)
+			check.True(t, ok && f.Usage, "got %+v and error %v, want a fault of usage", e, err)
 		})
 	}
 }
@@ -101,15 +98,11 @@ func TestMalformedURLsKeepTheirSecrets(t *testing.T) {
 		t.Run(raw, func(t *testing.T) {
 			t.Setenv("LOCKTOP_URL", raw)
 			_, err := parsed(t).resolve()
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			if said := err.Error() + err.(*Error).Hint; strings.Contains(said, canary) {
-				t.Errorf("the error gives the password away: %s", said)
-			}
-			if len(raw) > 0 && !strings.Contains(err.Error(), "LOCKTOP_URL") && !strings.Contains(err.Error(), "no password") {
-				t.Errorf("the error does not say what it is about: %v", err)
-			}
+			check.Require(t, err != nil, "accepted")
+			said := err.Error() + err.(*Error).Hint
+			check.False(t, strings.Contains(said, canary), "the error gives the password away: %s", said)
+			check.True(t, len(raw) == 0 || strings.Contains(err.Error(), "LOCKTOP_URL") || strings.Contains(err.Error(), "no password"),
+				"the error does not say what it is about: %v", err)
 		})
 	}
 }
@@ -127,12 +120,10 @@ func TestAnEndpointNamesItselfWithoutCredentials(t *testing.T) {
 		{endpoint{network: "unix", addr: "/run/redis.sock", pass: "pw"}, "unix:///run/redis.sock", "unix:///run/redis.sock?db=0", true},
 	}
 	for _, tt := range tests {
-		if got := tt.endpoint.String(); got != tt.string {
-			t.Errorf("String() = %q, want %q", got, tt.string)
-		}
-		if got := tt.endpoint.title(); got != tt.title {
-			t.Errorf("title() = %q, want %q", got, tt.title)
-		}
+		got := tt.endpoint.String()
+		check.True(t, got == tt.string, "String() = %q, want %q", got, tt.string)
+		got = tt.endpoint.title()
+		check.True(t, got == tt.title, "title() = %q, want %q", got, tt.title)
 		if got := tt.endpoint.local(); got != tt.local {
 			t.Errorf("%s: local() = %v, want %v", tt.endpoint, got, tt.local)
 		}
@@ -153,19 +144,15 @@ func TestARedlockServerIsAURLOrAHost(t *testing.T) {
 		"unix:///run/redis.sock": "/run/redis.sock",
 	} {
 		seeds, err := parsed(t, "--redlock", raw).seeds()
-		if err != nil || seeds[0].addr != want {
-			t.Errorf("--redlock %s is %v with error %v, want %s", raw, seeds, err, want)
-		}
+		check.True(t, err == nil && seeds[0].addr == want, "--redlock %s is %v with error %v, want %s", raw, seeds, err, want)
 		if raw == "::1" || raw == "[::1]" {
-			if got := parsed(t, "--sentinel", raw).sentinelAddresses()[0]; got != "[::1]:26379" {
-				t.Errorf("--sentinel %s is %s", raw, got)
-			}
+			got := parsed(t, "--sentinel", raw).sentinelAddresses()[0]
+			check.True(t, got == "[::1]:26379", "--sentinel %s is %s", raw, got)
 		}
 	}
 	for _, raw := range []string{"c4nary@redis-1", "redis:c4nary", "redis-1/c4nary", "redis-1:c4nary", "c4nary:x:1"} {
 		_, err := parsed(t, "--redlock", raw).seeds()
-		if f, ok := errors.AsType[*Error](err); !ok || !f.Usage || strings.Contains(err.Error(), "c4nary") {
-			t.Errorf("--redlock %s: %v", raw, err)
-		}
+		f, ok := errors.AsType[*Error](err)
+		check.True(t, ok && f.Usage && !strings.Contains(err.Error(), "c4nary"), "--redlock %s: %v", raw, err)
 	}
 }

@@ -17,28 +17,23 @@ func TestTheFilesOfAContextReachOtherProcesses(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", home) // other systems have another directory
 	t.Setenv("HOME", home)
 	t.Setenv("AppData", home)
-	path, err := ConfigurationPath()
-	check.NoError(t, err)
+	path := check.Must(ConfigurationPath())(t)
 	ca := filepath.Join(home, "ca.crt")
 	text := "contexts: {prod: {url: 'rediss://10.0.0.1', cacert: '" + ca + "', cert: '" + ca + "', key: '" + ca + "', sni: redis.test, insecure: true}}"
 	check.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 	c := parsed(t, "--context", "prod")
 	for range 2 { // export reads it twice
-		_, err := c.Context()
-		check.NoError(t, err)
+		check.Must(c.Context())(t)
 	}
 	const want = "--cacert CA --cert CA --key CA --sni redis.test --insecure"
 	short := func(flags []string) string { return strings.ReplaceAll(strings.Join(flags, " "), ca, "CA") }
 	args, _, err := c.Child(t.Context(), "10.0.0.1:6379", 0)
-	if got := short(args); err != nil || got != "-u rediss://10.0.0.1:6379 --timeout 2s "+want {
-		t.Errorf("a child: %s, %v", got, err)
-	}
-	if got := short(c.RedisCLI()); got != "--tls "+want {
-		t.Errorf("redis-cli: %s", got)
-	}
-	if got, err := c.Line(); err != nil || got != "--context prod" {
-		t.Errorf("an alert: %s, %v", got, err)
-	}
+	got := short(args)
+	check.True(t, err == nil && got == "-u rediss://10.0.0.1:6379 --timeout 2s "+want, "a child: %s, %v", got, err)
+	got = short(c.RedisCLI())
+	check.True(t, got == "--tls "+want, "redis-cli: %s", got)
+	got, err = c.Line()
+	check.True(t, err == nil && got == "--context prod", "an alert: %s, %v", got, err)
 }
 
 func TestTheHintToHideAFileIsACommand(t *testing.T) {
@@ -50,8 +45,7 @@ func TestTheHintToHideAFileIsACommand(t *testing.T) {
 		"/home/\x00NUL/config.yaml":  "",
 		"/home/newline\n/config.yml": "",
 	} {
-		if got := chmodHint(path); got != want {
-			t.Errorf("%q: %q, want %q", path, got, want)
-		}
+		got := chmodHint(path)
+		check.True(t, got == want, "%q: %q, want %q", path, got, want)
 	}
 }

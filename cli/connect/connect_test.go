@@ -19,15 +19,13 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	c := server.ForTest(t)
 	connected := func(t *testing.T, args ...string) *redis.Client {
 		t.Helper()
-		tgt, err := parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{})
-		check.NoError(t, err)
+		tgt := check.Must(parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...).Open(t.Context(), Prompt{}))(t)
 		t.Cleanup(tgt.Close)
 		return tgt.Client
 	}
 	rdb := connected(t)
-	if name := rdb.ClientGetName(t.Context()).Val(); name != "locktop" {
-		t.Errorf("the connection is named %q", name)
-	}
+	name := rdb.ClientGetName(t.Context()).Val()
+	check.True(t, name == "locktop", "the connection is named %q", name)
 	check.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping").Err())
 	connected(t, "--user", "shy", "-a", "pw")
 }
@@ -42,29 +40,22 @@ func TestElsewhereHasNoPasswordOfTheFlags(t *testing.T) {
 		"rediss://app:own@10.0.0.1:6380/2": {network: "tcp", addr: "10.0.0.1:6380", user: "app", pass: "own", db: 2, tls: true},
 	} {
 		other := c.Elsewhere(url)
-		if err := other.checkTopology(); err != nil {
-			t.Error(err)
-		}
-		if e, err := other.resolve(); err != nil || e != want {
-			t.Errorf("%s: %+v, %v", url, e, err)
-		}
-		if other.security.cacert != "ca.pem" || other.timeout != 7*time.Second {
-			t.Errorf("%s: %+v", url, other)
-		}
+		check.ErrorIs(t, other.checkTopology(), nil)
+		e, err := other.resolve()
+		check.True(t, err == nil && e == want, "%s: %+v, %v", url, e, err)
+		check.True(t, other.security.cacert == "ca.pem" && other.timeout == 7*time.Second, "%s: %+v", url, other)
 	}
 }
 
 func TestAChildProcessDoesNotGoThroughSSH(t *testing.T) {
-	if _, _, err := parsed(t, "--ssh", "web-1").Child(t.Context(), "127.0.0.1:6379", 0); err == nil || !strings.Contains(err.Error(), "does not go through --ssh") {
-		t.Errorf("%v", err)
-	}
+	_, _, err := parsed(t, "--ssh", "web-1").Child(t.Context(), "127.0.0.1:6379", 0)
+	check.True(t, err != nil && strings.Contains(err.Error(), "does not go through --ssh"), "%v", err)
 }
 
 // A connection goes to permitted addresses only, also if a cluster announces others.
 func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 	t.Parallel()
-	forbidden, err := net.Listen("tcp", "127.0.0.1:0")
-	check.NoError(t, err)
+	forbidden := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer forbidden.Close()
 	go func() {
 		for {
@@ -116,15 +107,13 @@ func TestOnlyPermittedAddressesAreDialled(t *testing.T) {
 		}
 	}
 	announced = [2]net.Addr{node.Addr(), node.Addr()}
-	tgt, err := parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{})
-	check.NoError(t, err)
+	tgt := check.Must(parsed(t, "-u", "redis://"+node.Addr().String(), "--cluster").Only(permit).Open(t.Context(), Prompt{}))(t)
 	defer tgt.Close()
 	rdb, _, err := tgt.Writer()
 	check.NoError(t, err)
 	announced = [2]net.Addr{forbidden.Addr(), forbidden.Addr()} // it changes during the run
 	rdb.(*redis.ClusterClient).Options().DialerRetries = 1      // the default is five dials in 0.4 s
 	rdb.(*redis.ClusterClient).ReloadState(t.Context())
-	if err := rdb.Get(t.Context(), "k").Err(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a later node: %v, want %s", err, want)
-	}
+	err = rdb.Get(t.Context(), "k").Err()
+	check.True(t, err != nil && strings.Contains(err.Error(), want), "a later node: %v, want %s", err, want)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/internal/check"
 )
 
 // A master without slots may be importing some, and then it has keys.
@@ -22,9 +24,8 @@ f :0@0 master,noaddr - 0 0 5 disconnected
 	for _, e := range withImporters([]endpoint{seed}, nodes, seed) {
 		got = append(got, e.addr+" as "+e.user)
 	}
-	if want := "10.0.0.1:7000 as u, 10.0.0.2:7000 as u"; strings.Join(got, ", ") != want {
-		t.Errorf("it looks at %q, want %q", got, want)
-	}
+	want := "10.0.0.1:7000 as u, 10.0.0.2:7000 as u"
+	check.True(t, strings.Join(got, ", ") == want, "it looks at %q, want %q", got, want)
 }
 
 // The first server in order that answers soon is used. The search does not wait
@@ -61,9 +62,8 @@ func TestTheFirstAnswerIsTaken(t *testing.T) {
 				})
 				took := time.Since(began)
 				time.Sleep(time.Hour) // the late servers
-				if got != c.want || !errors.Is(err, c.err) || took != c.takes {
-					t.Errorf("%d, %v after %v; want %d, %v after %v", got, err, took, c.want, c.err, c.takes)
-				}
+				check.True(t, got == c.want && errors.Is(err, c.err) && took == c.takes,
+					"%d, %v after %v; want %d, %v after %v", got, err, took, c.want, c.err, c.takes)
 			})
 		})
 	}

@@ -3,6 +3,8 @@ package connect
 import (
 	"strings"
 	"testing"
+
+	"locktop/internal/check"
 )
 
 const canary = "c4nary"
@@ -14,12 +16,8 @@ func checkRefusal(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	if strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		t.Errorf("%q is no line for people", err)
-	}
-	if strings.Contains(err.Error(), canary) {
-		t.Errorf("%q repeats the password", err)
-	}
+	check.False(t, strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x7f }), "%q is no line for people", err)
+	check.False(t, strings.Contains(err.Error(), canary), "%q repeats the password", err)
 }
 
 // Whatever surrounds a password in an address, the password is either parsed,
@@ -39,12 +37,9 @@ func FuzzURL(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if e.addr == "" || e.db < 0 || e.network != "tcp" && e.network != "unix" {
-			t.Errorf("%q is %+v", before+canary+after, e)
-		}
-		if strings.Contains(e.pass, canary) && !strings.Contains(e.addr, canary) && strings.Contains(e.String()+e.title(), canary) {
-			t.Errorf("it is shown with its password: %s", e)
-		}
+		check.True(t, e.addr != "" && e.db >= 0 && (e.network == "tcp" || e.network == "unix"), "%q is %+v", before+canary+after, e)
+		check.True(t, !strings.Contains(e.pass, canary) || strings.Contains(e.addr, canary) || !strings.Contains(e.String()+e.title(), canary),
+			"it is shown with its password: %s", e)
 	})
 }
 

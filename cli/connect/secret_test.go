@@ -59,9 +59,7 @@ func TestASecretIsALineOrJSON(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if !strings.HasPrefix(got, want) || strings.Contains(got, "c4nary") {
-			t.Errorf("%.80q is %.80q, want %q", text, got, want)
-		}
+		check.True(t, strings.HasPrefix(got, want) && !strings.Contains(got, "c4nary"), "%.80q is %.80q, want %q", text, got, want)
 	}
 }
 
@@ -81,18 +79,12 @@ func TestASecretIsAskedForBeforeItExpires(t *testing.T) {
 		})
 		var one, two told
 		now, unsubscribe, err := userSecret{s, "ann"}.Subscribe(&one)
-		if err != nil || now.RawCredentials() != "ann:pw-1" {
-			t.Fatal(now, err)
-		}
+		check.Require(t, err == nil && now.RawCredentials() == "ann:pw-1", "%v %v", now, err)
 		now, leave, err := userSecret{s, "bob"}.Subscribe(&two)
-		if err != nil || now.RawCredentials() != "bob:pw-1" {
-			t.Error("another connection at the same time asked again:", now, err)
-		}
+		check.True(t, err == nil && now.RawCredentials() == "bob:pw-1", "another connection at the same time asked again: %v %v", now, err)
 		time.Sleep(46 * time.Minute)
 		synctest.Wait()
-		if one.String() != "ann:pw-2" || two.String() != "bob:pw-2" {
-			t.Errorf("after three quarters of an hour: %s, %s", &one, &two)
-		}
+		check.True(t, one.String() == "ann:pw-2" && two.String() == "bob:pw-2", "after three quarters of an hour: %s, %s", &one, &two)
 		failing.Store(true)
 		time.Sleep(55 * time.Minute) // 56 minutes since the last success
 		synctest.Wait()
@@ -106,15 +98,12 @@ func TestASecretIsAskedForBeforeItExpires(t *testing.T) {
 		_ = unsubscribe()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if one.String() != strings.Join(one.got[:2], " ") || len(two.got) != 3 || len(asked) != n+1 {
-			t.Errorf("a closed connection was told: %s; the other one: %s; asked at %v", &one, &two, asked)
-		}
+		check.True(t, one.String() == strings.Join(one.got[:2], " ") && len(two.got) == 3 && len(asked) == n+1,
+			"a closed connection was told: %s; the other one: %s; asked at %v", &one, &two, asked)
 		_ = leave()
 		time.Sleep(5 * time.Hour)
 		synctest.Wait()
-		if len(asked) > n+2 {
-			t.Errorf("without connections it was asked for at %v", asked)
-		}
+		check.True(t, len(asked) <= n+2, "without connections it was asked for at %v", asked)
 	})
 }
 
@@ -126,16 +115,12 @@ func TestANewPasswordIsToldToTheOtherConnections(t *testing.T) {
 	write("old")
 	s := fileSecret("--password-file", path)
 	var one, two told
-	if now, _, err := (userSecret{s, ""}).Subscribe(&one); err != nil || now.RawCredentials() != ":old" {
-		t.Fatal(now, err)
-	}
+	now, _, err := userSecret{s, ""}.Subscribe(&one)
+	check.Require(t, err == nil && now.RawCredentials() == ":old", "%v %v", now, err)
 	write("new")
-	if now, _, err := (userSecret{s, ""}).Subscribe(&two); err != nil || now.RawCredentials() != ":new" {
-		t.Fatal(now, err)
-	}
-	if one.String() != ":new" || two.String() != "" {
-		t.Errorf("they were told %q and %q", &one, &two)
-	}
+	now, _, err = userSecret{s, ""}.Subscribe(&two)
+	check.Require(t, err == nil && now.RawCredentials() == ":new", "%v %v", now, err)
+	check.True(t, one.String() == ":new" && two.String() == "", "they were told %q and %q", &one, &two)
 }
 
 func TestAPasswordCommandThatFailsIsOneLine(t *testing.T) {
@@ -160,7 +145,6 @@ func TestAPasswordCommandThatFailsIsOneLine(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, cancel)
 	s, err := commandSecret("--password-command", "sleep 60")
 	check.NoError(t, err)
-	if err := s.check(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled command ends with %v", err)
-	}
+	err = s.check(ctx)
+	check.True(t, errors.Is(err, context.Canceled), "a cancelled command ends with %v", err)
 }

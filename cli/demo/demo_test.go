@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/check"
 	"locktop/internal/server"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -17,10 +18,7 @@ import (
 // started starts a demo until the end of the test.
 func started(t *testing.T, factor int) *Demo {
 	t.Helper()
-	d, err := Start(t.Context(), factor, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Must(Start(t.Context(), factor, false))(t)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -36,9 +34,8 @@ func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
 			falling++
 		}
 	}
-	if len(locks) < 8 || len(formats) < 5 || falling < 6 {
-		t.Errorf("%d locks of %d formats, %d of which expire", len(locks), len(formats), falling)
-	}
+	check.True(t, len(locks) >= 8 && len(formats) >= 5 && falling >= 6,
+		"%d locks of %d formats, %d of which expire", len(locks), len(formats), falling)
 }
 
 func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
@@ -53,27 +50,20 @@ func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
 func TestEachHoldHasANewOwner(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
 	defer rdb.Close()
-	c, err := newTraffic(t.Context(), rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Must(newTraffic(t.Context(), rdb))(t)
 	for range 3 { // the earlier rounds must leave no keys
 		for _, a := range c.owners {
-			if err := a.acquire(t.Context(), rdb); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, a.acquire(t.Context(), rdb))
 		}
 	}
 	locks := found(t, rdb)
 	for _, a := range c.owners {
 		want := a.sample.Want
 		l := locks[want.Key]
-		if l.Kind != want.Kind || l.Confidence != want.Confidence || len(l.Holders) != len(want.Holders) || l.Count() != want.Count() {
-			t.Errorf("%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
-		}
-		if holderIDs(l) == holderIDs(want) && len(holderIDs(want)) > shortID {
-			t.Errorf("%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))
-		}
+		check.True(t, l.Kind == want.Kind && l.Confidence == want.Confidence && len(l.Holders) == len(want.Holders) && l.Count() == want.Count(),
+			"%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
+		check.True(t, holderIDs(l) != holderIDs(want) || len(holderIDs(want)) <= shortID,
+			"%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))
 	}
 }
 
@@ -81,9 +71,7 @@ func TestTheSampleLocksKeepChanging(t *testing.T) {
 	t.Parallel()
 	d := started(t, 1)
 	before := found(t, d.rdb)
-	if err := d.rdb.FlushDB(t.Context()).Err(); err != nil { // they expire only after seconds
-		t.Fatal(err)
-	}
+	check.NoError(t, d.rdb.FlushDB(t.Context()).Err()) // they expire only after seconds
 	eventually(t, func() bool {
 		changed := 0
 		for key, l := range found(t, d.rdb) {
@@ -98,10 +86,7 @@ func TestTheSampleLocksKeepChanging(t *testing.T) {
 // found returns every lock on a server, by key.
 func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 	t.Helper()
-	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := check.Must(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context()))(t)
 	locks := map[string]keyspace.Lock{}
 	for _, l := range snap.Locks {
 		locks[l.Key] = *l
@@ -112,26 +97,17 @@ func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
-	d, err := Start(t.Context(), 3, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := check.Must(Start(t.Context(), 3, true))(t)
 	all := append([]*redis.Client{d.rdb}, d.quorum.Nodes...)
-	if len(all) != 6 {
-		t.Errorf("there are %d servers, want one and five", len(all))
-	}
+	check.True(t, len(all) == 6, "there are %d servers, want one and five", len(all))
 	for _, rdb := range all {
 		info, err := rdb.Info(t.Context(), "server").Result()
-		if err != nil || !strings.Contains(info, "process_id") {
-			t.Errorf("%s is no redis-server: %v", rdb.Options().Addr, err)
-		}
+		check.True(t, err == nil && strings.Contains(info, "process_id"), "%s is no redis-server: %v", rdb.Options().Addr, err)
 	}
 	d.Close()
 	for _, rdb := range all {
 		again := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
-		if err := again.Ping(context.Background()).Err(); err == nil {
-			t.Errorf("%s goes on", rdb.Options().Addr)
-		}
+		check.True(t, again.Ping(context.Background()).Err() != nil, "%s goes on", rdb.Options().Addr)
 		_ = again.Close()
 	}
 }
@@ -140,9 +116,7 @@ func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come about")
-		}
+		check.Require(t, !time.Now().After(deadline), "it does not come about")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/contention"
 )
@@ -41,9 +42,7 @@ func someContention() contention.Report {
 
 func TestTheTableOfContention(t *testing.T) {
 	var out strings.Builder
-	if err := Contention(&out, someContention(), false, 10, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, Contention(&out, someContention(), false, 10, 0))
 	want := `CLASS    LOCKS  HELD  WAITERS  TRIES/ACQ  BLOCKED    WORST HOLDER  WAIT P50  P99      BY
 order:*  2      67%   7        4.0        4.98 s/s   worker-8 17%  153 ms    ≥711 ms  seen
 job;*    1      100%  ≥1       9/0        ≥0.50 s/s  cron 100%                        asked
@@ -55,9 +54,8 @@ worker-8  order:1  2        10 s  700 ms   seen
 cron      job;1    ≥1       ≥10 s  ≥10 s  asked
 watched for 21 s, MONITOR ran for 2.0 s of it
 `
-	if got := out.String(); squeezed(got) != squeezed(want) {
-		t.Errorf("it prints\n%s\nwant\n%s", got, want)
-	}
+	got := out.String()
+	check.True(t, squeezed(got) == squeezed(want), "it prints\n%s\nwant\n%s", got, want)
 	out.Reset()
 	r := someContention()
 	r.Monitored = contention.Span{}
@@ -78,18 +76,14 @@ func squeezed(s string) string {
 func TestTheFoldedContentionHasALineForEachWaiter(t *testing.T) {
 	var out strings.Builder
 	want := "*;job,1;cron;(not_named) 10000\norder:*;order:1;worker-8;worker-1 4000\norder:*;order:1;worker-8;10.0.0.1:4711 6000\n"
-	if err := Folded(&out, someContention()); err != nil || out.String() != want {
-		t.Errorf("%v: it prints\n%s\nwant\n%s", err, out.String(), want)
-	}
+	err := Folded(&out, someContention())
+	check.True(t, err == nil && out.String() == want, "%v: it prints\n%s\nwant\n%s", err, out.String(), want)
 }
 
 // schemaOf returns the schema of a document in docs.
 func schemaOf(t *testing.T, document string) *jsonschema.Schema {
 	t.Helper()
-	schema, err := jsonschema.NewCompiler().Compile("../../docs/" + document + ".schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := check.Must(jsonschema.NewCompiler().Compile("../../docs/" + document + ".schema.json"))(t)
 	return schema
 }
 
@@ -97,9 +91,7 @@ func schemaOf(t *testing.T, document string) *jsonschema.Schema {
 func keepsTo(t *testing.T, schema *jsonschema.Schema, write func(io.Writer) error) {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(textOf(t, write)))
-	if err := errors.Join(err, schema.Validate(v)); err != nil {
-		t.Error(err)
-	}
+	check.ErrorIs(t, errors.Join(err, schema.Validate(v)), nil)
 }
 
 func TestTheDocumentOfContentionKeepsToItsSchema(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 )
 
@@ -27,9 +28,7 @@ func pictureOf(locks ...keyspace.Lock) View {
 func textOf(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var out strings.Builder
-	if err := write(&out); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, write(&out))
 	return out.String()
 }
 
@@ -58,18 +57,15 @@ func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 		`"holders":[{"id":"8743c9c0-0795-4907-87fd-6c719a6b4586:52","label":"","count":3,"mode":"write","ttl_ms":13500}],` +
 		`"waiters":[{"id":"w","mode":"","since_ms":9000},{"id":"v","mode":""}],"waiter_count":2,"ttl_ms":13500,"fence":0,"node":"127.0.0.1:6379","db":0,` +
 		`"findings":[{"id":"overdue","severity":"warning","text":"It is long.","remedy":"Wait."}]}]}` + "\n"
-	if got := encoded(t, DocumentOf(p)); got != want {
-		t.Errorf("got  %swant %s", got, want)
-	}
+	got := encoded(t, DocumentOf(p))
+	check.True(t, got == want, "got  %swant %s", got, want)
 }
 
 func TestNothingFoundIsAnEmptyArray(t *testing.T) {
-	if got := encoded(t, DocumentOf(pictureOf())); !strings.Contains(got, `"locks":[]`) {
-		t.Errorf("got %s", got)
-	}
-	if got := encoded(t, DocumentOf(pictureOf(keyspace.Lock{Key: "k"}))); strings.Contains(got, "null") {
-		t.Errorf("a lock without holders, waiters and findings has a null: %s", got)
-	}
+	got := encoded(t, DocumentOf(pictureOf()))
+	check.True(t, strings.Contains(got, `"locks":[]`), "got %s", got)
+	got = encoded(t, DocumentOf(pictureOf(keyspace.Lock{Key: "k"})))
+	check.False(t, strings.Contains(got, "null"), "a lock without holders, waiters and findings has a null: %s", got)
 }
 
 func TestOnlyWhatNeverExpiresHasTheTTLOfNever(t *testing.T) {
@@ -84,9 +80,8 @@ func TestOnlyWhatNeverExpiresHasTheTTLOfNever(t *testing.T) {
 		"long past the deadline": {noon.Add(-time.Hour), 0},
 	}
 	for name, tt := range tests {
-		if got := TTL(tt.expires, noon); got != tt.want {
-			t.Errorf("%s: got %d, want %d", name, got, tt.want)
-		}
+		got := TTL(tt.expires, noon)
+		check.True(t, got == tt.want, "%s: got %d, want %d", name, got, tt.want)
 	}
 }
 
@@ -105,9 +100,8 @@ func TestJSONShowsNothingInvisibleAndLosesNothing(t *testing.T) {
 		out := encoded(t, DocumentOf(pictureOf(keyspace.Lock{
 			Key: s, Node: s, Holders: []keyspace.Holder{{ID: s, Label: s}}, Waiters: []keyspace.Waiter{{ID: s}},
 		})))
-		if i := strings.IndexFunc(strings.TrimSuffix(out, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 || !utf8.ValidString(out) {
-			t.Errorf("%q: unprintable at %d of %q", s, i, out)
-		}
+		i := strings.IndexFunc(strings.TrimSuffix(out, "\n"), func(r rune) bool { return !unicode.IsPrint(r) })
+		check.True(t, i < 0 && utf8.ValidString(out), "%q: unprintable at %d of %q", s, i, out)
 		var back struct {
 			Locks []struct {
 				Key     string
@@ -118,16 +112,13 @@ func TestJSONShowsNothingInvisibleAndLosesNothing(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(out), &back); err != nil {
-			t.Fatalf("%q: %v in %s", s, err, out)
-		}
+		err := json.Unmarshal([]byte(out), &back)
+		check.Require(t, err == nil, "%q: %v in %s", s, err, out)
 		l := back.Locks[0]
 		if !utf8.ValidString(s) {
 			l.Key, l.Holders[0].ID = string(l.KeyB64), string(l.Holders[0].IDB64)
 		}
-		if l.Key != s || l.Holders[0].ID != s {
-			t.Errorf("key %q came back as %q, holder as %q", s, l.Key, l.Holders[0].ID)
-		}
+		check.True(t, l.Key == s && l.Holders[0].ID == s, "key %q came back as %q, holder as %q", s, l.Key, l.Holders[0].ID)
 	}
 }
 
@@ -138,9 +129,7 @@ func TestAnEventIsTheLineOfTheContract(t *testing.T) {
 		Holder: keyspace.Holder{ID: "token", Label: "api-1"},
 	}))
 	want := `{"at":"2026-11-20T12:31:07.120Z","event":"renewed","key":"lock:a","format":"set-nx","holder":"token","held_ms":1500,"ttl_ms":10000,"node":"127.0.0.1:6379","db":3}` + "\n"
-	if got != want {
-		t.Errorf("got  %swant %s", got, want)
-	}
+	check.True(t, got == want, "got  %swant %s", got, want)
 }
 
 // A theft has two clients: the holder whose lock it was, and the next one.
@@ -163,9 +152,8 @@ func TestAStolenLockNamesBothHolders(t *testing.T) {
 			At: noon, Kind: c.kind, Held: 1500 * time.Millisecond, Holder: victim,
 			Lock: keyspace.Lock{Key: "lock:a", Format: "set-nx", Holders: c.after, Waiting: 2},
 		}
-		if got := EventSentence(e, nil, false); !strings.HasSuffix(got, " "+c.text) {
-			t.Errorf("got  %q\nwant %q", got, c.text)
-		}
+		got := EventSentence(e, nil, false)
+		check.True(t, strings.HasSuffix(got, " "+c.text), "got  %q\nwant %q", got, c.text)
 		if got := EventOf(e); got.Holder != "token-1" || got.TakenBy != c.takenBy {
 			t.Errorf("%s: %+v", c.kind, got)
 		}

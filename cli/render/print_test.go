@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -51,9 +52,8 @@ job:nightly       mutex      set-nx       cron-2                                
 rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     ?       7.5 s   read
 3 locks in 1,204 keys, 1 with findings
 `
-	if got := printed(t, tableOf(0), threeLocks()); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	got := printed(t, tableOf(0), threeLocks())
+	check.True(t, got == want, "got\n%swant\n%s", got, want)
 }
 
 // Another client that has asked within 2 s is a waiter at least, where the format shows none.
@@ -62,33 +62,24 @@ func TestAnotherClientThatAsksIsAWaiterAtLeast(t *testing.T) {
 	job, catalog := p.Locks[1], p.Locks[2]
 	job.AskedAt, job.AskedPercent, catalog.AskedAt = noon.Add(-1200*time.Millisecond), 84, noon
 	table := strings.Split(printed(t, tableOf(0), p), "\n")
-	if f := strings.Fields(table[2]); f[5] != "≥1" {
-		t.Errorf("got %q", table[2])
-	}
-	if f := strings.Fields(table[3]); f[6] != "0" { // its format shows waiters
-		t.Errorf("got %q", table[3])
-	}
-	if got := printed(t, Plain, p); !strings.Contains(got, "asked for by another client 1 s ago, in 84 % of the held time") {
-		t.Errorf("got %s", got)
-	}
-	if j := LockOf(*job, noon, nil); *j.AskedAgo != 1 || j.AskedPercent != 84 {
-		t.Errorf("got %+v", j)
-	}
-	if got := encoded(t, LockOf(*p.Locks[0], noon, nil)); strings.Contains(got, "asked") {
-		t.Errorf("got %s", got)
-	}
+	check.True(t, strings.Fields(table[2])[5] == "≥1", "got %q", table[2])
+	check.True(t, strings.Fields(table[3])[6] == "0", "got %q", table[3]) // its format shows waiters
+	got := printed(t, Plain, p)
+	check.True(t, strings.Contains(got, "asked for by another client 1 s ago, in 84 % of the held time"), "got %s", got)
+	j := LockOf(*job, noon, nil)
+	check.True(t, *j.AskedAgo == 1 && j.AskedPercent == 84, "got %+v", j)
+	got = encoded(t, LockOf(*p.Locks[0], noon, nil))
+	check.False(t, strings.Contains(got, "asked"), "got %s", got)
 	job.AskedAt = noon.Add(-3 * time.Second)
-	if line := strings.Split(printed(t, tableOf(0), p), "\n")[2]; strings.Fields(line)[5] != "?" {
-		t.Errorf("3 s later: %q", line)
-	}
+	line := strings.Split(printed(t, tableOf(0), p), "\n")[2]
+	check.True(t, strings.Fields(line)[5] == "?", "3 s later: %q", line)
 }
 
 func TestTheTableFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{80, 100, 110, 120} {
 		for line := range strings.Lines(printed(t, tableOf(width), threeLocks())) {
-			if w := widget.Width(strings.TrimSuffix(line, "\n")); w > width {
-				t.Errorf("%d cells in a terminal of %d: %s", w, width, line)
-			}
+			w := widget.Width(strings.TrimSuffix(line, "\n"))
+			check.True(t, w <= width, "%d cells in a terminal of %d: %s", w, width, line)
 		}
 	}
 }
@@ -110,9 +101,8 @@ func TestANarrowTableOmitsColumns(t *testing.T) {
 		17: {10, 0, 0, 5},
 		5:  {10, 0, 0, 5},
 	} {
-		if got := Narrow(cols, []int{10, 6, 8, 20}, width); !slices.Equal(got, want) {
-			t.Errorf("in %d cells the columns are %d wide, want %d", width, got, want)
-		}
+		got := Narrow(cols, []int{10, 6, 8, 20}, width)
+		check.True(t, slices.Equal(got, want), "in %d cells the columns are %d wide, want %d", width, got, want)
 	}
 	heads := map[int]string{
 		0:  "LOCK KIND FORMAT OWNER COUNT WAIT HELD TTL STATE FINDINGS",
@@ -120,9 +110,8 @@ func TestANarrowTableOmitsColumns(t *testing.T) {
 	}
 	for width, want := range heads {
 		head, _, _ := strings.Cut(printed(t, tableOf(width), threeLocks()), "\n")
-		if got := strings.Join(strings.Fields(head), " "); got != want {
-			t.Errorf("in %d cells there are %s; want %s", width, got, want)
-		}
+		got := strings.Join(strings.Fields(head), " ")
+		check.True(t, got == want, "in %d cells there are %s; want %s", width, got, want)
 	}
 }
 
@@ -132,9 +121,7 @@ func TestALongKeySticksOut(t *testing.T) {
 	long := strings.Repeat("long:", 30)
 	p.Locks[1].Key = long
 	for line := range strings.Lines(printed(t, tableOf(0), p)) {
-		if isLong := strings.HasPrefix(line, long+"  mutex"); widget.Width(line) > 160 && !isLong {
-			t.Errorf("%d cells: %s", widget.Width(line), line)
-		}
+		check.True(t, widget.Width(line) <= 160 || strings.HasPrefix(line, long+"  mutex"), "%d cells: %s", widget.Width(line), line)
 	}
 }
 
@@ -143,9 +130,8 @@ func TestPlainSaysALockInASentence(t *testing.T) {
 job:nightly is held by cron-2, set-nx mutex, never expires, critical: It has no TTL.
 rw:catalog is read by api-1:1 and api-2:7 2 times, redisson-rw rw, expires in 7.5 s
 `
-	if got := printed(t, Plain, threeLocks()); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	got := printed(t, Plain, threeLocks())
+	check.True(t, got == want, "got\n%swant\n%s", got, want)
 }
 
 func TestCSVIsWhatSpreadsheetsRead(t *testing.T) {
@@ -154,9 +140,8 @@ lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b458
 job:nightly,mutex,set-nx,no,,held,token,1,0,-1,0,,0,never-expires,120000
 rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,,
 `
-	if got := printed(t, CSV, threeLocks()); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	got := printed(t, CSV, threeLocks())
+	check.True(t, got == want, "got\n%swant\n%s", got, want)
 }
 
 func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
@@ -171,17 +156,13 @@ func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
 		p.Findings = map[keyspace.ID][]keyspace.Finding{l.ID(): {{ID: "x", Text: s, Remedy: s}}}
 		for name, print := range forms {
 			out := printed(t, print, p)
-			if lines := strings.Count(out, "\n"); lines != empty[name]+1 {
-				t.Errorf("%s of %q has %d lines more than of nothing, want 1: %q", name, s, lines-empty[name], out)
-			}
-			if strings.ContainsFunc(out, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) || unicode.IsMark(r) }) {
-				t.Errorf("%s of %q: %q", name, s, out)
-			}
+			lines := strings.Count(out, "\n")
+			check.True(t, lines == empty[name]+1, "%s of %q has %d lines more than of nothing, want 1: %q", name, s, lines-empty[name], out)
+			check.False(t, strings.ContainsFunc(out, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) || unicode.IsMark(r) }),
+				"%s of %q: %q", name, s, out)
 		}
 		e := EventSentence(keyspace.Event{At: noon, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0], Waiter: l.Waiters[0]}, p.Findings[l.ID()], true)
-		if strings.ContainsFunc(e, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("event of %q: %q", s, e)
-		}
+		check.False(t, strings.ContainsFunc(e, func(r rune) bool { return !unicode.IsPrint(r) }), "event of %q: %q", s, e)
 	}
 }
 
@@ -189,13 +170,10 @@ func TestNoCellOfCSVIsAFormula(t *testing.T) {
 	for _, s := range hostile {
 		l := keyspace.Lock{Key: s, Node: s, Holders: []keyspace.Holder{{ID: s}}}
 		rows, err := csv.NewReader(strings.NewReader(printed(t, CSV, pictureOf(l)))).ReadAll()
-		if err != nil {
-			t.Fatalf("%q: %v", s, err)
-		}
+		check.Require(t, err == nil, "%q: %v", s, err)
 		for i, c := range rows[1] {
-			if number := rows[0][i] == "ttl_ms"; !number && c != "" && strings.ContainsAny(c[:1], "=+-@\t\r") {
-				t.Errorf("%s of %q is %q", rows[0][i], s, c)
-			}
+			number := rows[0][i] == "ttl_ms"
+			check.True(t, number || c == "" || !strings.ContainsAny(c[:1], "=+-@\t\r"), "%s of %q is %q", rows[0][i], s, c)
 		}
 	}
 }
@@ -207,9 +185,7 @@ func TestLinesForPeopleDoNotGrowWithWhatIsStored(t *testing.T) {
 	}
 	p := View{Snapshot: keyspace.Snapshot{Locks: []*keyspace.Lock{&l}}}
 	for line := range strings.Lines(printed(t, Plain, p) + printed(t, tableOf(0), p)) {
-		if len(line) > 2000 {
-			t.Errorf("a line of %d bytes: %s", len(line), line)
-		}
+		check.True(t, len(line) <= 2000, "a line of %d bytes: %s", len(line), line)
 	}
 }
 
@@ -225,11 +201,8 @@ func TestAShortKeyIsShownWhole(t *testing.T) {
 		if strings.HasSuffix(c.want, "]") {
 			c.want = c.want[:strings.LastIndex(c.want, " ")+1]
 		}
-		if !strings.HasPrefix(got, c.want) {
-			t.Errorf("%q: %s, want %s", c.key, got, c.want)
-		}
+		check.True(t, strings.HasPrefix(got, c.want), "%q: %s, want %s", c.key, got, c.want)
 	}
-	if at := LockName(keyspace.ID{Key: "a", DB: 2}, true); at != "a (database 2)" {
-		t.Error(at)
-	}
+	at := LockName(keyspace.ID{Key: "a", DB: 2}, true)
+	check.True(t, at == "a (database 2)", "%v", at)
 }

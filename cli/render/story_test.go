@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/internal/check"
 	"locktop/keyspace"
 	"locktop/keyspace/incident"
 )
@@ -22,8 +23,6 @@ func TestTheDocumentOfStoriesKeepsToItsSchema(t *testing.T) {
 	}
 	// Each cause of the schema exists.
 	for _, cause := range schema.Properties["stories"].Items2020.Properties["cause"].Enum.Values {
-		if !slices.Contains(incident.Causes(), incident.Cause(cause.(string))) {
-			t.Errorf("no story has the cause %v of the schema", cause)
-		}
+		check.True(t, slices.Contains(incident.Causes(), incident.Cause(cause.(string))), "no story has the cause %v of the schema", cause)
 	}
 }
