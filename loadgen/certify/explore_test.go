@@ -96,7 +96,8 @@ func TestAKnownOrderShowsItsFlawAgain(t *testing.T) {
 			t.Parallel()
 			runs := testtier.Size(1, 2, 10)
 			p := explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
-			for p.Slow == runs { // the machine was too slow in each run, which says nothing
+			// A run of a machine that is too slow says nothing, and some orders depend on a timer of the client.
+			for tries := 1; p.Slow == runs || p.Found == nil && tries < mostTries; tries++ {
 				p = explored(t, ExhaustOptions{Order: k.order, Repeat: runs}, k.client)
 			}
 			check.True(t, p.Found != nil && (!testtier.Proving() || p.Found.Seen >= runs-2-p.Other-p.Slow),
