@@ -122,9 +122,9 @@ func (p *locksPage) planSums(s *state) {
 	if p.group == byClass {
 		locks = mapped(p.rows, func(r lockRow) *keyspace.Lock { return r.lock })
 	}
-	apart, grouped, filter := s.copied(), p.group == byClass, p.filter
+	copied, grouped, filter := s.copied(), p.group == byClass, p.filter
 	p.plan = func() waiting {
-		s := apart()
+		s := copied()
 		w := waiting{known: true, at: s.clock(), filter: filter.text}
 		w.most, w.figures = s.mostBlocked()
 		if grouped {
@@ -196,7 +196,7 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 	}
 	classes := make(map[classID]*class)
 	var order []classID
-	var found lane // of one lock after the other
+	var one lane // of a lock without a lane, one after the other
 	for _, l := range locks {
 		id := classID{l.DB, keyspace.ClassOf(l.Key)}
 		c := classes[id]
@@ -206,7 +206,7 @@ func (w *waiting) groupByClass(s *state, locks []*keyspace.Lock) {
 		}
 		n := s.timeline.of(l.ID())
 		if n == nil {
-			n = s.timeline.find(&found, l, s.current().snap.At)
+			n = s.timeline.found(&one, l, s.current().snap.At)
 		}
 		past := s.lastMinuteIn(n)
 		if rate := past.PerSecond(); rate > c.worst {

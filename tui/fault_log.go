@@ -227,13 +227,7 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 		a.add(e, text)
 		return
 	}
-	verb := strikes(e.Fault)
-	switch {
-	case e.Fault == loadgen.Partition && e.Text != "":
-		verb = "is cut off from " + e.Text
-	case e.Text != "": // the commands
-		verb += " " + e.Text
-	}
+	verb := strikes(e)
 	if e.Key != "" { // from an agent, which does not send the holds
 		a.add(e, fmt.Sprintf("%s %s while holding %s", e.Owner(), verb, e.Key))
 		return
@@ -253,10 +247,14 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 }
 
 // strikes says what a fault does to a holder.
-func strikes(k loadgen.FaultKind) string {
-	return cmp.Or(map[loadgen.FaultKind]string{
-		loadgen.Freeze: "freezes", loadgen.Partition: "is cut off from the server", loadgen.Crash: "crashes", loadgen.Leak: "begins to renew without end",
-	}[k], "has the fault "+string(k))
+func strikes(e *loadgen.Event) string {
+	if e.Fault == loadgen.Partition {
+		return "is cut off from " + cmp.Or(e.Text, "the server")
+	}
+	verb := cmp.Or(map[loadgen.FaultKind]string{
+		loadgen.Freeze: "freezes", loadgen.Crash: "crashes", loadgen.Leak: "begins to renew without end",
+	}[e.Fault], "has the fault "+string(e.Fault))
+	return strings.TrimSpace(verb + " " + e.Text) // like before EXPIRE
 }
 
 // injected returns a sentence about a fault without an immediate effect on a hold, else "".

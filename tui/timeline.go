@@ -167,7 +167,7 @@ func (c *timeline) lane(l *keyspace.Lock, at time.Time) *lane {
 		for i := range l.Holders {
 			c.owner(l.Holders[i].ID)
 		}
-		n = c.found(l, at)
+		n = c.found(new(lane), l, at)
 		c.lanes[id] = n
 		for range n.holds {
 			c.count(id)
@@ -214,11 +214,9 @@ func (n *lane) discard() bool {
 	return true
 }
 
-// found returns a lane with the holds that a lock has at a time. It changes no state.
-func (c *timeline) found(l *keyspace.Lock, at time.Time) *lane { return c.find(new(lane), l, at) }
-
-// find is found with a lane whose memory is used again.
-func (c *timeline) find(n *lane, l *keyspace.Lock, at time.Time) *lane {
+// found sets n to the holds that a lock has at a time, and returns it. It uses the memory of n again,
+// and changes no other state.
+func (c *timeline) found(n *lane, l *keyspace.Lock, at time.Time) *lane {
 	*n = lane{whole: c.whole, holds: n.holds[:0], letters: n.letters[:0]}
 	for i := range l.Holders {
 		n.begin(c.hold(l, &l.Holders[i], at))

@@ -77,7 +77,7 @@ func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
 	n := s.timeline.of(id)
 	if n == nil {
 		if l, known := s.current().lock(id); known {
-			n = s.timeline.found(&l, s.current().snap.At)
+			n = s.timeline.found(new(lane), &l, s.current().snap.At)
 		}
 	}
 	return n, s.onClockOf(n, v)
