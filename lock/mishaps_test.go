@@ -87,8 +87,8 @@ func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	r := newRig(t, server.ForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})
-	held := r.lock(a.Mutex("held", lock.Options{TTL: time.Minute}))
-	next := inBackground(func() error { return tried(b.Mutex("held", lock.Options{}).Lock(ctx)) })
+	held := r.lock(a.Mutex("held", lock.Options{TTL: time.Hour})) // so that only its release frees it
+	next := inBackground(func() error { return tried(b.Mutex("held", lock.Options{}).Lock(r.soon(time.Minute))) })
 	r.untilListening("held", 1)
 	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // in place of the file
 	r.must(r.rdb.ConfigSet(ctx, "save", "3600 1").Err())
