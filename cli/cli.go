@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -190,7 +191,27 @@ redis://127.0.0.1:6379. It only reads, unless --write or --load is set.`,
 		p.loadCommand(), p.agentCommand(), p.scenariosCommand(), p.certifyCommand(),
 		p.versionCommand(), p.monitorCommand(),
 	)
+	for _, c := range append(root.Commands(), root) {
+		if takes := c.Args; takes != nil && c.Flags().Lookup("url") != nil {
+			c.Args = func(cmd *cobra.Command, args []string) error {
+				if err := noAddress(cmd, args); err != nil {
+					return err
+				}
+				return takes(cmd, args)
+			}
+		}
+	}
 	return root
+}
+
+// noAddress returns an error if an argument before -- is the address of a server. It does not quote
+// the address, which may have a password.
+func noAddress(cmd *cobra.Command, args []string) error {
+	scheme := regexp.MustCompile(`^(rediss?|unix)://`)
+	if cmd.ArgsLenAtDash() < 0 && slices.ContainsFunc(args, scheme.MatchString) {
+		return usageErrorf("put --url before it", "the address of a server is a flag, not an argument")
+	}
+	return nil
 }
 
 // command returns an error for an argument that is not a command, and suggests the
