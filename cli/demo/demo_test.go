@@ -3,13 +3,16 @@ package demo
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"locktop/internal/check"
 	"locktop/internal/server"
+	"locktop/internal/testtier"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -68,18 +71,37 @@ func TestEachHoldHasANewOwner(t *testing.T) {
 }
 
 func TestTheSampleLocksKeepChanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
+		defer rdb.Close()
+		c := check.Must(newTraffic(t.Context(), rdb))(t)
+		before := found(t, rdb)
+		var running sync.WaitGroup
+		running.Go(func() { c.run(t.Context()) })
+		t.Cleanup(running.Wait) // the context of the test has ended then
+		time.Sleep(time.Minute)
+		check.True(t, changed(before, found(t, rdb)), "after a minute each lock has the holders that it had")
+	})
+}
+
+func TestTheDemoChangesItsSampleLocks(t *testing.T) {
+	testtier.Long(t, "a lock changes about once in a second")
 	t.Parallel()
 	d := started(t, 1)
 	before := found(t, d.rdb)
-	eventually(t, func() bool {
-		changed := 0
-		for key, l := range found(t, d.rdb) {
-			if was, known := before[key]; known && holderIDs(was) != holderIDs(l) {
-				changed++
-			}
+	eventually(t, func() bool { return changed(before, found(t, d.rdb)) })
+}
+
+// changed reports whether a lock is held as before, but by other holders.
+func changed(before, after map[string]keyspace.Lock) bool {
+	for key, l := range after {
+		if was, known := before[key]; known && holderIDs(was) != holderIDs(l) {
+			return true
 		}
-		return changed > 0
-	})
+	}
+	return false
 }
 
 // found returns every lock on a server, by key.

@@ -60,7 +60,7 @@ func (s *idleServers) take(ctx context.Context) (*Child, error) {
 	return c, nil
 }
 
-// put keeps a server, or stops it if its test has changed what cannot be renewed.
+// put keeps a server, which may be frozen, or stops it if its test has changed what cannot be renewed.
 func (s *idleServers) put(c *Child) error {
 	s.mu.Lock()
 	began := s.began[c]
@@ -68,6 +68,7 @@ func (s *idleServers) put(c *Child) error {
 	if began != "" && c.PID() != 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
+		_ = c.Continue() // if it fails, so does renew
 		if settings, err := renew(ctx, c); err == nil && settings == began {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"locktop/internal/check"
+	"locktop/internal/testtier"
 )
 
 // start starts a client that behaves in a way. At the end of the test no process of it
@@ -291,7 +292,6 @@ func TestAFrozenClientAnswersAfterwards(t *testing.T) {
 	}
 	check.NoError(t, p.Continue())
 	check.ErrorIs(t, <-got, nil)
-	check.ErrorIs(t, p.Freeze(), nil) // Close must end it all the same
 }
 
 func TestAKilledClientIsNotToBlame(t *testing.T) {
@@ -305,11 +305,15 @@ func TestAKilledClientIsNotToBlame(t *testing.T) {
 }
 
 func TestAClientThatStaysAfterByeIsKilled(t *testing.T) {
+	testtier.Long(t, "a client has a second to end")
 	t.Parallel()
-	p := start(t, "stays")
-	mustLock(t, p, "a")
-	check.ErrorIs(t, p.Close(), nil)
-	waitGone(t, p.PID())
+	stays, frozen := start(t, "stays"), start(t, "well")
+	mustLock(t, stays, "a")
+	check.NoError(t, frozen.Freeze())
+	for _, p := range []*Process{stays, frozen} {
+		check.ErrorIs(t, p.Close(), nil)
+		waitGone(t, p.PID())
+	}
 }
 
 func TestForkedProcessesEndWithTheirClient(t *testing.T) {
