@@ -204,7 +204,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			s.Duration = 3 * time.Second
 			on := Servers{Redis: connect(t, addr)}
 			var m Metrics
-			for try := 0; try < 5 && c.found(m) == 0 && (try == 0 || m.Stall.Longest > 0); try++ { // a stall of the machine excuses the lock
+			for try := 0; try < 5 && c.found(m) == 0; try++ { // a stall of the machine, or a late answer, excuses the lock
 				r := check.Must(newRun(on, s, c.open))(t)
 				running(t, r)
 				<-r.Done()

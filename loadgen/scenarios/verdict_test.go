@@ -72,32 +72,30 @@ func connect(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// show runs a scenario to its end and checks that it showed its effect.
-func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
-	run, err := loadgen.New(on, s)
-	if err == nil {
-		err = run.Start()
+// show runs a scenario to its end, on a slow machine up to three times, and checks that it showed
+// its effect. It returns the metrics of its last run, and is safe in each.
+func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) (m loadgen.Metrics) {
+	var missed []loadgen.Threshold
+	for try := 0; try == 0 || try < 3 && len(missed) > 0; try++ {
+		run := check.Must(loadgen.New(on, s))(t)
+		check.NoError(t, run.Start())
+		<-run.Done()
+		check.ErrorIs(t, run.Close(), nil, "%s", s.Name)
+		m = run.Metrics()
+		missed = loadgen.Missed(s.Expect, m)
+		v := m.Verdict(s)
+		check.True(t, v.Safe, "%s (%s): %s", s.Name, s.Lock, v.Text)
+		for _, rdb := range append([]*redis.Client{on.Redis.(*redis.Client)}, on.Nodes...) {
+			keys, err := rdb.Keys(context.Background(), run.Scenario().Keys.Prefix+"*").Result()
+			check.True(t, err == nil && len(keys) == 0, "%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
+		}
 	}
-	if err != nil {
-		t.Error(err)
-		return loadgen.Metrics{}
-	}
-	<-run.Done()
-	check.ErrorIs(t, run.Close(), nil, "%s", s.Name)
-	m := run.Metrics()
-	missed := loadgen.Missed(s.Expect, m)
 	for _, missed := range missed {
 		t.Errorf("%s (%s): expected %s, got %s", s.Name, s.Lock, missed, missed.Measured(m))
 	}
-	v := m.Verdict(s)
-	check.True(t, v.Safe, "%s (%s): %s", s.Name, s.Lock, v.Text)
-	if len(missed) > 0 || !v.Safe {
+	if t.Failed() {
 		m.Seconds, m.Clients.States = nil, nil
 		t.Logf("%s: %+v", s.Name, m)
-	}
-	for _, rdb := range append([]*redis.Client{on.Redis.(*redis.Client)}, on.Nodes...) {
-		keys, err := rdb.Keys(context.Background(), run.Scenario().Keys.Prefix+"*").Result()
-		check.True(t, err == nil && len(keys) == 0, "%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
 	}
 	return m
 }

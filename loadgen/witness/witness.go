@@ -61,11 +61,15 @@ type Witness struct {
 }
 
 // Open returns a witness of locks that admit limit clients at once. run must be unique. Open
-// returns an error if the server cannot be written to. The caller closes rdb after Close.
+// returns an error if the server cannot be written to, or does not answer within 5 s. The caller
+// closes rdb after Close.
 func Open(ctx context.Context, rdb redis.UniversalClient, run string, limit int) (*Witness, error) {
 	w := Join(rdb, run)
 	w.judge.Limit = limit
-	_, err := w.add(ctx, Entry{})
+	err := context.DeadlineExceeded
+	for try := 0; try < 5 && errors.Is(err, context.DeadlineExceeded); try++ { // each takes up to within
+		_, err = w.add(ctx, Entry{})
+	}
 	if err == nil {
 		err = rdb.Expire(ctx, w.stream, keepFor).Err()
 	}
