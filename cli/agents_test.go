@@ -196,6 +196,12 @@ func (s *spawned) report() loadReport {
 	return r
 }
 
+// gapsButUnanswered returns what the run does not know, without the requests that a busy witness
+// did not answer.
+func (r loadReport) gapsButUnanswered() []string {
+	return slices.DeleteFunc(slices.Clone(r.Verdict.Gaps), func(gap string) bool { return strings.HasPrefix(gap, "The witness did not answer ") })
+}
+
 // eventSums are the counts and the waits of event files. They are read without any type of
 // the program.
 type eventSums struct {
@@ -251,9 +257,8 @@ func TestTheReportOfAgentsAgreesWithTheirEventFiles(t *testing.T) {
 	file := scenarioFile(t, "clients: 2000\nkeys: 5\nhold: exp:2ms\npatience: 40ms\nrate: 600/s\nstages: [{for: 3s}, {for: 1s, rate: 0.01/s}]\n")
 	l := r.load(file, "--agents", fmt.Sprint(n), "--json")
 	<-l.ended
-	for _, gap := range l.report().Verdict.Gaps {
-		check.True(t, strings.Contains(gap, "did not answer"), "%v", gap) // on a busy machine
-	}
+	gaps := l.report().gapsButUnanswered()
+	check.True(t, len(gaps) == 0, "%q", gaps)
 	var files []string
 	for i, a := range r.agents {
 		a.exits(exitFine)
@@ -347,9 +352,8 @@ func TestARunOutlivesAPauseOfTheControlServer(t *testing.T) {
 	l.exits(exitThreshold) // the witness did not answer
 	report := l.report()
 	readEvents(t, inDir(dir, 0), inDir(dir, 1)).compare(t, "all", report.Counts)
-	for _, gap := range report.Verdict.Gaps {
-		check.True(t, strings.HasPrefix(gap, "The witness did not answer "), "%v", gap)
-	}
+	gaps := report.gapsButUnanswered()
+	check.True(t, len(gaps) == 0, "%q", gaps)
 	check.True(t, report.Counts["acquired"] >= 200 && report.Verdict.Safe && report.Witness.Unseen != 0 && len(report.Seconds) >= 8,
 		"%v, %+v, %d seconds", report.Counts, report.Witness, len(report.Seconds))
 	for _, a := range r.agents {
@@ -427,9 +431,8 @@ func TestAnInterruptedAgentIsNamed(t *testing.T) {
 	l.exits(exitThreshold)
 	report := l.report()
 	want := fmt.Sprintf(":%d) stopped at 00:0", r.agents[0].cmd.Process.Pid)
-	if gaps := fmt.Sprint(report.Verdict.Gaps); len(report.Verdict.Gaps) != 1 || !strings.Contains(gaps, want) || !strings.Contains(gaps, "the agent was interrupted") {
-		t.Errorf("%s, want %s", gaps, want)
-	}
+	gaps := report.gapsButUnanswered()
+	check.True(t, len(gaps) == 1 && strings.Contains(gaps[0], want) && strings.Contains(gaps[0], "the agent was interrupted"), "%q, want %s", gaps, want)
 	r.wantNoKeys(r.control, r.target)
 }
 
@@ -445,7 +448,7 @@ func TestAnAgentThatStandsStillIsLost(t *testing.T) {
 	r.agents[0].says("goes on without it")
 	l.exits(exitThreshold)
 	report := l.report()
-	check.True(t, report.Verdict.Safe && len(report.Verdict.Gaps) == 1, "%+v", report.Verdict)
+	check.True(t, report.Verdict.Safe && len(report.gapsButUnanswered()) == 1, "%+v", report.Verdict)
 	r.load("--agents", "2", "--duration", "1s").exits(exitFine)
 	r.wantNoKeys(r.control, r.target)
 }

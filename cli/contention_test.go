@@ -139,7 +139,7 @@ func compareWaits(t *testing.T, d render.ContentionDocument, truth map[blocked]t
 func loadUntil(t *testing.T, addr string, args ...string) (end func() []loadEvent) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events")
-	load := start(t, append([]string{"load", "-u", "redis://" + addr, "--duration", "0", "--events", file}, args...)...)
+	load := start(t, append([]string{"load", "-u", "redis://" + addr, "--duration", "0", "--events", file, "--threshold", "outage.longest < 1m"}, args...)...)
 	return func() []loadEvent {
 		load.stop()
 		load.exits(t, exitInterrupted)
