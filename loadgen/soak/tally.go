@@ -62,7 +62,7 @@ func (t *tally) add(l loadgen.Lock, m loadgen.Metrics, proof oracle.Proof) {
 	}
 	for _, e := range m.Violations.Evidence {
 		switch e.Violation {
-		case oracle.WorkOverlapped, oracle.LateWork, oracle.FencedWrite, oracle.WriteAccepted, oracle.StuckKey, oracle.Overtaken: // no lock prevents these, or a fault may explain them
+		case oracle.WorkOverlapped, oracle.LateWork, oracle.FencedWrite, oracle.WriteAccepted, oracle.StuckKey: // no lock prevents these, or a fault may explain them
 		default:
 			t.report("%s: %+v", l, e)
 		}
