@@ -1,9 +1,7 @@
 package loadgen
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,18 +32,14 @@ func ServeClient(ctx context.Context, l Lock, in io.Reader, out io.Writer) error
 }
 
 func serveClient(ctx context.Context, l Lock, open func(sessionConfig) (session, error), in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
 	p := &processClient{
-		settings: l, open: open, ctx: ctx, out: json.NewEncoder(out), network: newNetwork(new(atomic.Int64)),
-		sessions: make(map[servedTerms]session), held: make(map[string]*servedLease), waiting: make(map[int64]context.CancelFunc),
+		settings: l, open: open, network: newNetwork(new(atomic.Int64)), sessions: make(map[servedTerms]session), held: make(map[lease]string),
 	}
-	err := p.serve(in)
-	cancel()
-	p.tasks.Wait()
-	return errors.Join(err, p.close())
+	_, err := external.Serve(ctx, external.Library{Hello: p.hello, Lock: p.lock, Least: minTTL}, in, out)
+	return errors.Join(err, p.close()) // the sessions release what is left
 }
 
-// processClient is the state of ServeClient.
+// processClient is the library of ServeClient.
 type processClient struct {
 	settings Lock
 	open     func(sessionConfig) (session, error)
@@ -54,16 +48,10 @@ type processClient struct {
 	owner    string
 	ahead    time.Duration // of the clock
 	servers  Servers
-	tasks    sync.WaitGroup
-
-	writing sync.Mutex
-	out     *json.Encoder
 
 	mu       sync.Mutex
-	newest   int // number of the newest token
 	sessions map[servedTerms]session
-	held     map[string]*servedLease      // by token
-	waiting  map[int64]context.CancelFunc // by the ID of the request
+	held     map[lease]string // with the first key
 }
 
 // servedTerms are the settings of a session that requests choose.
@@ -89,95 +77,27 @@ func (k Kind) offers() []Kind {
 	return []Kind{Mutex}
 }
 
-// servedLease is a lease that the generator knows by its token.
-type servedLease struct {
-	lease
-	key string
-}
-
-// say writes a line.
-func (p *processClient) say(line map[string]any) {
-	p.writing.Lock()
-	defer p.writing.Unlock()
-	_ = p.out.Encode(line) // without a reader, the end of stdin follows
-}
-
-// serve handles requests until bye. It returns an error about a line that is not one.
-func (p *processClient) serve(in io.Reader) error {
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var r external.Request
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return fmt.Errorf("a line that is not a request: %w", err)
-		}
-		switch r.Op {
-		case "hello":
-			if err := p.hello(r); err != nil {
-				p.say(outcomeOf(err))
-				return err
-			}
-		case "cancel":
-			p.mu.Lock()
-			if cancel := p.waiting[r.ID]; cancel != nil {
-				cancel()
-			}
-			p.mu.Unlock()
-		case "bye":
-			return nil
-		default:
-			ctx, cancel := context.WithCancel(p.ctx)
-			p.mu.Lock()
-			p.waiting[r.ID] = cancel
-			p.mu.Unlock()
-			p.tasks.Go(func() {
-				defer cancel()
-				reply := p.reply(ctx, r)
-				p.mu.Lock()
-				delete(p.waiting, r.ID)
-				p.mu.Unlock()
-				reply["id"] = r.ID
-				p.say(reply)
-			})
-		}
-	}
-	return nil
-}
-
 // hello connects to the servers.
-func (p *processClient) hello(r external.Request) error {
-	if r.V != external.Version {
-		return fmt.Errorf("version %d is unknown", r.V)
-	}
-	p.owner, p.ahead = r.Client, time.Duration(r.ClockOffset)*time.Millisecond
+func (p *processClient) hello(ctx context.Context, r external.Request) (h external.Hello, err error) {
+	p.ctx, p.owner, p.ahead = ctx, r.Client, time.Duration(r.ClockOffset)*time.Millisecond
 	for _, url := range r.URLs {
 		o, err := redis.ParseURL(url)
 		if err != nil {
-			return err
+			return h, err
 		}
 		p.servers.Nodes = append(p.servers.Nodes, redis.NewClient(o))
 	}
 	if len(p.servers.Nodes) == 0 {
-		return errors.New("there is no URL")
+		return h, errors.New("there is no URL")
 	}
 	p.servers.Redis = p.servers.Nodes[0]
 	kind := p.settings.Kind
-	p.say(map[string]any{
-		"ok": true, "name": "locktop " + string(kind), "kinds": kind.offers(),
-		"renews": kind.Renews() && !p.settings.Renew.Off, "fences": p.settings.Fence, "tells": kind.Sound(), "clock": kind.clocked(), "cancels": true,
-	})
-	return nil
-}
-
-// reply runs a request.
-func (p *processClient) reply(ctx context.Context, r external.Request) map[string]any {
-	switch r.Op {
-	case "lock":
-		return p.lock(ctx, r)
-	case "unlock":
-		return p.unlock(r)
-	case "extend":
-		return p.extend(r)
+	for _, k := range kind.offers() {
+		h.Kinds = append(h.Kinds, string(k))
 	}
-	return outcomeOf(errors.New("no such request: " + r.Op))
+	h.Name, h.Renews, h.Fences = "locktop "+string(kind), kind.Renews() && !p.settings.Renew.Off, p.settings.Fence
+	h.Tells, h.Clock, h.Cancels = kind.Sound(), kind.clocked(), true
+	return h, nil
 }
 
 // session returns the session for the terms of a request.
@@ -200,20 +120,15 @@ func (p *processClient) session(r external.Request) (session, error) {
 	return s, nil
 }
 
-func (p *processClient) lock(ctx context.Context, r external.Request) map[string]any {
+// lock acquires the lock of a request.
+func (p *processClient) lock(ctx context.Context, r external.Request) (external.Hold, error) {
 	if err := p.refusal(r); err != nil {
-		return outcomeOf(err)
+		return external.Hold{}, err
 	}
 	s, err := p.session(r)
 	if err != nil {
-		return outcomeOf(err)
+		return external.Hold{}, err
 	}
-	wait := time.Duration(0)
-	if r.Wait != nil {
-		wait = time.Duration(*r.Wait) * time.Millisecond
-	}
-	ctx, cancel := context.WithTimeout(ctx, max(wait, minTTL))
-	defer cancel()
 	keys := r.Keys
 	if len(keys) == 0 {
 		keys = []string{r.Key}
@@ -222,14 +137,21 @@ func (p *processClient) lock(ctx context.Context, r external.Request) map[string
 	if l == nil && err == nil {
 		l, err = s.lock(ctx, keys, r.Mode == external.ModeRead)
 	}
-	switch {
-	case errors.Is(err, lock.ErrHeld) || err != nil && ctx.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
-		return map[string]any{"ok": false, "held": true}
-	case err != nil:
-		return outcomeOf(err)
+	if err != nil {
+		return external.Hold{}, served(err)
 	}
-	token := p.hold(r.Key, l)
-	return map[string]any{"ok": true, "token": token, "valid_ms": time.Until(l.Deadline()).Milliseconds(), "fence": l.Fence()}
+	return p.hold(l, r.Key), nil
+}
+
+// served makes the errors of package lock those of the protocol.
+func served(err error) error {
+	switch {
+	case errors.Is(err, lock.ErrHeld):
+		return external.ErrHeld
+	case errors.Is(err, lock.ErrLost):
+		return external.ErrLost
+	}
+	return err
 }
 
 // refusal returns an error if a request asks for a lock that the hello does not offer.
@@ -258,110 +180,71 @@ func (p *processClient) enterAgain(ctx context.Context, key string) (lease, erro
 func (p *processClient) heldLease(key string) lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.held {
-		if l.key == key {
-			return l.lease
+	for l, of := range p.held {
+		if of == key {
+			return l
 		}
 	}
 	return nil
 }
 
-// hold records a lease and returns its token.
-func (p *processClient) hold(key string, l lease) string {
+// hold records a lease.
+func (p *processClient) hold(l lease, key string) external.Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.newest++
-	token := fmt.Sprintf("%s-%d", p.owner, p.newest)
-	p.held[token] = &servedLease{l, key}
-	if p.settings.Kind.Renews() {
-		p.tasks.Go(func() { p.watch(token, l) })
-	}
-	return token
-}
-
-// watch reports the renewals of a lease, and its loss if the lock tells of it, until the lease
-// is released or over.
-func (p *processClient) watch(token string, l lease) {
-	tick := time.NewTicker(minTTL)
-	defer tick.Stop()
-	for known := l.Deadline(); ; {
-		select {
-		case <-l.Context().Done():
-		case <-p.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	p.held[l] = key
+	h := external.Hold{Deadline: l.Deadline(), Fence: l.Fence(), Unlock: func(ctx context.Context) error {
 		p.mu.Lock()
-		_, held := p.held[token]
+		delete(p.held, l)
 		p.mu.Unlock()
-		switch now := l.Deadline(); {
-		case !held:
-			return
-		case l.Context().Err() != nil:
-			p.say(map[string]any{"event": "lost", "token": token})
-			return
-		case !l.Valid() && !p.settings.Kind.Sound():
-			return
-		case now.After(known):
-			known = now
-			p.say(map[string]any{"event": "renewed", "token": token, "valid_ms": time.Until(now).Milliseconds()})
+		ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+		defer cancel()
+		return served(l.Unlock(ctx))
+	}}
+	if p.settings.Kind.Renews() {
+		h.Lost, h.Renewed = l.Context().Done(), p.renewals(l)
+	}
+	if extends, can := l.(interface {
+		Extend(context.Context, time.Duration) error
+	}); can {
+		h.Extend = func(ctx context.Context, ttl time.Duration) (time.Time, error) {
+			ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+			defer cancel()
+			err := extends.Extend(ctx, ttl)
+			return l.Deadline(), served(err)
 		}
 	}
+	return h
 }
 
-// take returns the lease of a token and forgets it; nil = there is none.
-func (p *processClient) take(token string) lease {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.held[token]
-	if l == nil {
-		return nil
-	}
-	delete(p.held, token)
-	return l.lease
-}
-
-func (p *processClient) unlock(r external.Request) map[string]any {
-	l := p.take(r.Token)
-	if l == nil {
-		return outcomeOf(lock.ErrLost)
-	}
-	ctx, cancel := context.WithTimeout(p.ctx, releaseWithin)
-	defer cancel()
-	return outcomeOf(l.Unlock(ctx))
-}
-
-// outcomeOf returns the reply to a request without a lease.
-func outcomeOf(err error) map[string]any {
-	switch {
-	case errors.Is(err, lock.ErrLost):
-		return map[string]any{"ok": false, "lost": true}
-	case err != nil:
-		return map[string]any{"ok": false, "error": err.Error()}
-	}
-	return map[string]any{"ok": true}
-}
-
-func (p *processClient) extend(r external.Request) map[string]any {
-	p.mu.Lock()
-	held := p.held[r.Token]
-	p.mu.Unlock()
-	if held == nil {
-		return outcomeOf(lock.ErrLost)
-	}
-	l, can := held.lease.(interface {
-		Extend(context.Context, time.Duration) error
-	})
-	if !can {
-		return outcomeOf(errors.New("this kind cannot extend a lease"))
-	}
-	ctx, cancel := context.WithTimeout(p.ctx, releaseWithin)
-	defer cancel()
-	reply := outcomeOf(l.Extend(ctx, time.Duration(r.TTL)*time.Millisecond))
-	if reply["ok"] == true {
-		reply["valid_ms"] = time.Until(held.Deadline()).Milliseconds()
-	}
-	return reply
+// renewals returns a channel with the deadline of each renewal of a lease. It is closed when the
+// lease is over.
+func (p *processClient) renewals(l lease) <-chan time.Time {
+	renewed := make(chan time.Time)
+	go func() {
+		defer close(renewed)
+		tick := time.NewTicker(minTTL)
+		defer tick.Stop()
+		known, next := l.Deadline(), (chan<- time.Time)(nil) // nil: there is nothing to tell
+		for {
+			select {
+			case <-l.Context().Done():
+				return
+			case <-p.ctx.Done():
+				return
+			case next <- known:
+				next = nil
+			case <-tick.C:
+				if !l.Valid() && !p.settings.Kind.Sound() {
+					return
+				}
+				if now := l.Deadline(); now.After(known) {
+					known, next = now, renewed
+				}
+			}
+		}
+	}()
+	return renewed
 }
 
 // close releases all locks and closes the connections.

@@ -9,6 +9,7 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/loadgen/external"
 	"locktop/peers/clients/line"
 )
 
@@ -30,32 +31,27 @@ func open(urls []string) (line.Lock, error) {
 		return nil, err
 	}
 	locks := redislock.New(redis.NewClient(o))
-	return func(ctx context.Context, key string, ttl time.Duration) (line.Hold, error) {
+	return func(ctx context.Context, key string, ttl time.Duration) (external.Hold, error) {
 		r := &retry{asked: time.Now()}
 		l, err := locks.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: r})
 		if errors.Is(err, redislock.ErrNotObtained) {
-			err = line.ErrHeld
+			err = external.ErrHeld
 		}
-		return hold(l, r.asked.Add(ttl)), err
+		return external.Hold{
+			Deadline: r.asked.Add(ttl),
+			Unlock:   func(ctx context.Context) error { return lost(l.Release(ctx), redislock.ErrLockNotHeld) },
+			Extend: func(ctx context.Context, ttl time.Duration) (time.Time, error) {
+				asked := time.Now()
+				return asked.Add(ttl), lost(l.Refresh(ctx, ttl, nil), redislock.ErrNotObtained)
+			},
+		}, err
 	}, nil
-}
-
-func hold(l *redislock.Lock, deadline time.Time) line.Hold {
-	return line.Hold{
-		Valid:  time.Until(deadline),
-		Unlock: func(ctx context.Context) error { return lost(l.Release(ctx), redislock.ErrLockNotHeld) },
-		Extend: func(ctx context.Context, ttl time.Duration) (line.Hold, error) {
-			asked := time.Now()
-			err := l.Refresh(ctx, ttl, nil)
-			return hold(l, asked.Add(ttl)), lost(err, redislock.ErrNotObtained)
-		},
-	}
 }
 
 // lost makes one error of the library ErrLost.
 func lost(err, means error) error {
 	if errors.Is(err, means) {
-		return line.ErrLost
+		return external.ErrLost
 	}
 	return err
 }

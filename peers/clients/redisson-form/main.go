@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/loadgen/external"
 	"locktop/peers/clients/line"
 )
 
@@ -66,17 +67,17 @@ func open(urls []string) (line.Lock, error) {
 	o.MaxRetries = -1 // a second try would be a second hold of the thread
 	rdb, client := redis.NewClient(o), uuid.NewString()
 	var threads atomic.Int64
-	return func(ctx context.Context, key string, ttl time.Duration) (line.Hold, error) {
+	return func(ctx context.Context, key string, ttl time.Duration) (external.Hold, error) {
 		w := &watched{
 			rdb: rdb, keys: []string{key, channel(key)}, watchdog: ttl,
 			owner: fmt.Sprint(client, ":", threads.Add(1)), renewed: make(chan time.Time),
 		}
 		if err := w.lock(ctx); err != nil {
-			return line.Hold{}, err
+			return external.Hold{}, err
 		}
 		held, stop := context.WithCancel(context.Background())
 		go w.watch(held)
-		return line.Hold{Valid: time.Until(w.deadline), Renewed: w.renewed, Unlock: func(ctx context.Context) error {
+		return external.Hold{Deadline: w.deadline, Renewed: w.renewed, Unlock: func(ctx context.Context) error {
 			defer stop()
 			return w.unlock(ctx)
 		}}, nil
@@ -111,7 +112,7 @@ func (w *watched) lock(ctx context.Context) error {
 		case <-releases.Channel():
 		case <-time.After(other):
 		case <-ctx.Done():
-			return line.ErrHeld
+			return external.ErrHeld
 		}
 	}
 }
@@ -148,11 +149,11 @@ func (w *watched) watch(held context.Context) {
 	}
 }
 
-// unlock returns line.ErrLost where RLock throws an IllegalMonitorStateException.
+// unlock returns external.ErrLost where RLock throws an IllegalMonitorStateException.
 func (w *watched) unlock(ctx context.Context) error {
 	err := release.Run(ctx, w.rdb, w.keys, w.watchdog.Milliseconds(), w.owner).Err()
 	if errors.Is(err, redis.Nil) {
-		return line.ErrLost
+		return external.ErrLost
 	}
 	return err
 }

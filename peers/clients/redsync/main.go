@@ -12,6 +12,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/loadgen/external"
 	"locktop/peers/clients/line"
 )
 
@@ -29,28 +30,28 @@ func open(urls []string) (line.Lock, error) {
 		pools = append(pools, goredis.NewPool(redis.NewClient(o)))
 	}
 	rs := redsync.New(pools...)
-	return func(ctx context.Context, key string, ttl time.Duration) (line.Hold, error) {
+	return func(ctx context.Context, key string, ttl time.Duration) (external.Hold, error) {
 		// The default of 32 tries is less than the time that a request may wait.
 		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(1<<20))
 		err := m.LockContext(ctx)
 		var taken *redsync.ErrTaken
 		if errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed) || err != nil && ctx.Err() != nil {
-			err = line.ErrHeld
+			err = external.ErrHeld
 		}
 		return hold(m), err
 	}, nil
 }
 
-func hold(m *redsync.Mutex) line.Hold {
-	return line.Hold{
-		Valid: time.Until(m.Until()),
+func hold(m *redsync.Mutex) external.Hold {
+	return external.Hold{
+		Deadline: m.Until(),
 		Unlock: func(ctx context.Context) error {
 			ok, err := m.UnlockContext(ctx)
 			return lost(ok, err)
 		},
-		Extend: func(ctx context.Context, _ time.Duration) (line.Hold, error) {
+		Extend: func(ctx context.Context, _ time.Duration) (time.Time, error) {
 			ok, err := m.ExtendContext(ctx)
-			return hold(m), lost(ok, err)
+			return m.Until(), lost(ok, err)
 		},
 	}
 }
@@ -59,7 +60,7 @@ func hold(m *redsync.Mutex) line.Hold {
 func lost(ok bool, err error) error {
 	var taken *redsync.ErrTaken
 	if errors.Is(err, redsync.ErrLockAlreadyExpired) || errors.As(err, &taken) || err == nil && !ok {
-		return line.ErrLost
+		return external.ErrLost
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
+	"locktop/loadgen/external"
 	"locktop/peers/clients/line"
 )
 
@@ -25,10 +26,10 @@ func open(urls []string) (line.Lock, error) {
 		return nil, err
 	}
 	lockers := &byTTL{option: o, all: make(map[time.Duration]rueidislock.Locker)}
-	return func(ctx context.Context, key string, ttl time.Duration) (line.Hold, error) {
+	return func(ctx context.Context, key string, ttl time.Duration) (external.Hold, error) {
 		locker, err := lockers.of(ttl)
 		if err != nil {
-			return line.Hold{}, err
+			return external.Hold{}, err
 		}
 		// The hold must not end with the wait for it.
 		var end atomic.Int64
@@ -38,18 +39,18 @@ func open(urls []string) (line.Lock, error) {
 		if err != nil {
 			stop()
 			if ctx.Err() != nil {
-				err = line.ErrHeld
+				err = external.ErrHeld
 			}
-			return line.Hold{}, err
+			return external.Hold{}, err
 		}
 		giveUp()
-		return line.Hold{
-			Valid: time.Until(time.UnixMilli(end.Load())), // 0 or less after a freeze; renewals do not show
-			Lost:  holding.Done(),
+		return external.Hold{
+			Deadline: time.UnixMilli(end.Load()), // it is over after a freeze; renewals do not show
+			Lost:     holding.Done(),
 			Unlock: func(context.Context) error {
 				defer stop()
 				if holding.Err() != nil {
-					return line.ErrLost
+					return external.ErrLost
 				}
 				release()
 				return nil
