@@ -1,7 +1,6 @@
 package contest
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -24,9 +23,7 @@ func testbed(t testing.TB) *Testbed {
 // work runs b.N cycles in a setting and reports their costs.
 func (bed *Testbed) work(b *testing.B, c Contender, s Setting) {
 	s.Work.Cycles = int64(b.N)
-	sample, err := bed.runWindow(b.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
-		return bed.window(ctx, c, s)
-	})
+	sample, err := bed.runWindow(b.Context(), c, s)
 	check.NoError(b, err)
 	b.ReportMetric(sample.Rate(), "cycles/s")
 	b.ReportMetric(sample.ClientCost(), "client-µs/op")

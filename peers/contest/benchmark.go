@@ -99,13 +99,41 @@ func median(values []float64) float64 {
 	return (values[half-1] + values[half]) / 2
 }
 
-// seriesOf returns the series of a contender, or ok = false if it did not run.
-func seriesOf(all []Series, name string) (s Series, ok bool) {
-	i := slices.IndexFunc(all, func(s Series) bool { return s.Name == name })
-	if i < 0 {
-		return Series{}, false
+// seriesOf returns the series of a contender, which must be among them.
+func seriesOf(all []Series, name string) Series {
+	return all[slices.IndexFunc(all, func(s Series) bool { return s.Name == name })]
+}
+
+// column is a column of a table of series.
+type column struct {
+	title string
+	cell  func(Series) string
+}
+
+// shortly returns the cells with the medians of a figure, with their significant digits.
+func shortly(f figure) func(Series) string {
+	return func(s Series) string { return short(s.median(f)) }
+}
+
+// exactly returns the cells with the medians of a figure in a format.
+func exactly(format string, f figure) func(Series) string {
+	return func(s Series) string { return fmt.Sprintf(format, s.median(f)) }
+}
+
+// tableOf returns a table with a row for each series.
+func tableOf(title string, all []Series, columns []column) Table {
+	t := Table{Title: title}
+	for _, c := range columns {
+		t.Columns = append(t.Columns, c.title)
 	}
-	return all[i], true
+	for _, s := range all {
+		row := []string{s.Name}
+		for _, c := range columns {
+			row = append(row, c.cell(s))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
 }
 
 // Verdict reports in one line whether goals were reached.

@@ -1,7 +1,6 @@
 package contest
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -45,9 +44,7 @@ func TestEveryContenderLocksAndUnlocks(t *testing.T) {
 			s := Setting{Clients: 3, Lease: longLease(), Work: Work{Cycles: 30}}
 			s.Hot = c.Runs&HotKey != 0
 			s.ReadEvery = 3
-			sample, err := bed.runWindow(t.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
-				return bed.window(ctx, c, s)
-			})
+			sample, err := bed.runWindow(t.Context(), c, s)
 			check.NoError(t, err)
 			check.True(t, sample.Cycles == 30 && sample.Commands >= 60,
 				"%d cycles with %d commands, want 30 with at least 60", sample.Cycles, sample.Commands)

@@ -70,43 +70,34 @@ type Process struct {
 }
 
 // Client locks one key. It is not safe for concurrent use.
-type Client interface {
+type Client struct {
 	// Lock waits for the lock until ctx ends.
-	Lock(ctx context.Context) error
+	Lock func(ctx context.Context) error
 	// Unlock returns once the server has confirmed the release.
-	Unlock(ctx context.Context) error
+	Unlock func(ctx context.Context) error
+	// Held reports whether the client still holds its lease; nil: it does not know.
+	Held func() bool
 }
 
-// alternating acquires a lock as a reader every so many cycles.
-type alternating struct {
-	reader, writer, inside Client
-	every, cycle           int
-}
-
-func (c *alternating) Lock(ctx context.Context) error {
-	c.inside = c.writer
-	if c.cycle++; c.cycle%c.every == 0 {
-		c.inside = c.reader
+// alternating returns a client that acquires a lock as a reader every so many cycles, of which
+// it has done a number.
+func alternating(reader, writer Client, every, cycle int) Client {
+	var inside Client
+	return Client{
+		Lock: func(ctx context.Context) error {
+			inside = writer
+			if cycle++; cycle%every == 0 {
+				inside = reader
+			}
+			return inside.Lock(ctx)
+		},
+		Unlock: func(ctx context.Context) error { return inside.Unlock(ctx) },
 	}
-	return c.inside.Lock(ctx)
-}
-
-func (c *alternating) Unlock(ctx context.Context) error { return c.inside.Unlock(ctx) }
-
-// named returns the contenders with these names, in order.
-func named(contenders []Contender, names ...string) []Contender {
-	return slices.DeleteFunc(contenders, func(c Contender) bool { return !slices.Contains(names, c.Name) })
 }
 
 // in returns the contenders of a set of benchmarks, in order.
 func in(e Events) []Contender {
-	var some []Contender
-	for _, c := range Contenders() {
-		if c.Runs&e != 0 {
-			some = append(some, c)
-		}
-	}
-	return some
+	return slices.DeleteFunc(Contenders(), func(c Contender) bool { return c.Runs&e == 0 })
 }
 
 // openLocktop returns a function that opens a kind of lock of package lock.
@@ -119,68 +110,54 @@ func openLocktop[L lock.Locker](kind func(*lock.Client, string, lock.Options) L)
 		}
 		options := lock.Options{TTL: l.TTL, Renew: lock.Renew{Every: l.Renew}}
 		return Process{
-			Client: func(key string) Client { return &locktopClient{locker: kind(client, key, options)} },
-			Close:  func() error { return errors.Join(client.Close(), rdb.Close()) },
+			Client: func(key string) Client {
+				locker, lease := kind(client, key, options), (*lock.Lease)(nil)
+				return Client{
+					Lock: func(ctx context.Context) (err error) {
+						lease, err = locker.Lock(ctx)
+						return err
+					},
+					Unlock: func(ctx context.Context) error { return lease.Unlock(ctx) },
+					Held:   func() bool { return lease.Valid() },
+				}
+			},
+			Close: func() error { return errors.Join(client.Close(), rdb.Close()) },
 		}, nil
 	}
 }
 
-type locktopClient struct {
-	locker lock.Locker
-	lease  *lock.Lease
-}
-
-func (c *locktopClient) Lock(ctx context.Context) (err error) {
-	c.lease, err = c.locker.Lock(ctx)
-	return err
-}
-
-func (c *locktopClient) Unlock(ctx context.Context) error { return c.lease.Unlock(ctx) }
-
-// Held implements holder.
-func (c *locktopClient) Held() bool { return c.lease.Valid() }
-
 // compareAndDelete releases a lock if the token is still the client's.
 const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`
-
-// openRaw opens the cheapest lock without pipelining: SET NX and
-// compare-and-delete over a pool.
-func openRaw(addr string, l Lease) (Process, error) {
-	rdb, release := redis.NewClient(&redis.Options{Addr: addr}), redis.NewScript(compareAndDelete)
-	return Process{
-		Client: func(key string) Client { return &rawClient{rdb: rdb, release: release, lease: l, key: key} },
-		Close:  rdb.Close,
-	}, nil
-}
-
-type rawClient struct {
-	rdb        *redis.Client
-	release    *redis.Script
-	lease      Lease
-	key, token string
-}
 
 var (
 	errHeld = errors.New("another client holds the lock")
 	errLost = errors.New("the lock had another token at the release")
 )
 
-// Lock does not wait: it is for keys without contention.
-func (c *rawClient) Lock(ctx context.Context) error {
-	c.token = rand.Text()
-	set, err := c.rdb.SetNX(ctx, c.key, c.token, c.lease.TTL).Result()
-	if err == nil && !set {
-		return errHeld
-	}
-	return err
-}
-
-func (c *rawClient) Unlock(ctx context.Context) error {
-	deleted, err := c.release.Run(ctx, c.rdb, []string{c.key}, c.token).Int()
-	if err == nil && deleted == 0 {
-		return errLost
-	}
-	return err
+// openRaw opens the cheapest lock without pipelining: SET NX and
+// compare-and-delete over a pool. It does not wait: it is for keys without contention.
+func openRaw(addr string, l Lease) (Process, error) {
+	rdb, release := redis.NewClient(&redis.Options{Addr: addr}), redis.NewScript(compareAndDelete)
+	return Process{Close: rdb.Close, Client: func(key string) Client {
+		var token string
+		return Client{
+			Lock: func(ctx context.Context) error {
+				token = rand.Text()
+				set, err := rdb.SetNX(ctx, key, token, l.TTL).Result()
+				if err == nil && !set {
+					return errHeld
+				}
+				return err
+			},
+			Unlock: func(ctx context.Context) error {
+				deleted, err := release.Run(ctx, rdb, []string{key}, token).Int()
+				if err == nil && deleted == 0 {
+					return errLost
+				}
+				return err
+			},
+		}
+	}}, nil
 }
 
 // openRedsync opens redsync on one server, over go-redis, with its own pauses
@@ -188,21 +165,13 @@ func (c *rawClient) Unlock(ctx context.Context) error {
 func openRedsync(addr string, l Lease) (Process, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	sync := redsync.New(goredis.NewPool(rdb))
-	return Process{
-		Client: func(key string) Client {
-			return redsyncClient{sync.NewMutex(key, redsync.WithExpiry(l.TTL), redsync.WithTries(math.MaxInt))}
-		},
-		Close: rdb.Close,
-	}, nil
-}
-
-type redsyncClient struct{ mutex *redsync.Mutex }
-
-func (c redsyncClient) Lock(ctx context.Context) error { return c.mutex.LockContext(ctx) }
-
-func (c redsyncClient) Unlock(ctx context.Context) error {
-	_, err := c.mutex.UnlockContext(ctx)
-	return err
+	return Process{Close: rdb.Close, Client: func(key string) Client {
+		m := sync.NewMutex(key, redsync.WithExpiry(l.TTL), redsync.WithTries(math.MaxInt))
+		return Client{Lock: m.LockContext, Unlock: func(ctx context.Context) error {
+			_, err := m.UnlockContext(ctx)
+			return err
+		}}
+	}}, nil
 }
 
 // redislockPause is the pause between tries. The library has no default.
@@ -212,27 +181,17 @@ const redislockPause = 50 * time.Millisecond
 func openRedislock(addr string, l Lease) (Process, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	client := redislock.New(rdb)
-	return Process{
-		Client: func(key string) Client { return &redislockClient{client: client, lease: l, key: key} },
-		Close:  rdb.Close,
-	}, nil
+	return Process{Close: rdb.Close, Client: func(key string) Client {
+		var held *redislock.Lock
+		return Client{
+			Lock: func(ctx context.Context) (err error) {
+				held, err = client.Obtain(ctx, key, l.TTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockPause)})
+				return err
+			},
+			Unlock: func(ctx context.Context) error { return held.Release(ctx) },
+		}
+	}}, nil
 }
-
-type redislockClient struct {
-	client *redislock.Client
-	lease  Lease
-	key    string
-	lock   *redislock.Lock
-}
-
-func (c *redislockClient) Lock(ctx context.Context) (err error) {
-	c.lock, err = c.client.Obtain(ctx, c.key, c.lease.TTL, &redislock.Options{
-		RetryStrategy: redislock.LinearBackoff(redislockPause),
-	})
-	return err
-}
-
-func (c *redislockClient) Unlock(ctx context.Context) error { return c.lock.Release(ctx) }
 
 // openRueidislock opens rueidislock with one key per lock, like the others; its
 // default is three. NoLoopTracking avoids the notices of its own changes. A try
@@ -251,28 +210,18 @@ func openRueidislock(addr string, l Lease) (Process, error) {
 		return Process{}, err
 	}
 	return Process{
-		Client: func(key string) Client { return &rueidislockClient{locker: locker, key: key} },
-		Close:  func() error { locker.Close(); return nil },
+		Client: func(key string) Client {
+			var lease context.Context
+			var unlock context.CancelFunc
+			return Client{
+				Lock: func(ctx context.Context) (err error) {
+					lease, unlock, err = locker.WithContext(ctx, key)
+					return err
+				},
+				Unlock: func(context.Context) error { unlock(); return nil }, // the library limits the wait itself
+				Held:   func() bool { return lease.Err() == nil },
+			}
+		},
+		Close: func() error { locker.Close(); return nil },
 	}, nil
 }
-
-type rueidislockClient struct {
-	locker rueidislock.Locker
-	key    string
-	lease  context.Context
-	unlock context.CancelFunc
-}
-
-func (c *rueidislockClient) Lock(ctx context.Context) (err error) {
-	c.lease, c.unlock, err = c.locker.WithContext(ctx, c.key)
-	return err
-}
-
-// Unlock implements Client. The library limits the wait itself.
-func (c *rueidislockClient) Unlock(context.Context) error {
-	c.unlock()
-	return nil
-}
-
-// Held implements holder.
-func (c *rueidislockClient) Held() bool { return c.lease.Err() == nil }

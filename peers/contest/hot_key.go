@@ -78,8 +78,7 @@ func hotKey(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	rounds, work := 5, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
 	if size == Quick {
 		cells = []hotKeyCell{{128, false, time.Millisecond}, {128, true, time.Millisecond}}
-		rounds, work = 1, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
-		contenders = slices.DeleteFunc(contenders, func(c Contender) bool { return ours(c.Name) && c.Name != mutexName && c.Name != fairName })
+		rounds = 1
 	}
 	for _, cell := range cells {
 		all, err := t.hotKeyRounds(ctx, contenders, cell, rounds, work)
@@ -98,9 +97,7 @@ func hotKey(ctx context.Context, t *Testbed, size Size) (Result, error) {
 func (t *Testbed) hotKeyRounds(ctx context.Context, contenders []Contender, cell hotKeyCell, rounds int, work Work) ([]Series, error) {
 	work.Hold = cell.hold
 	s := Setting{Clients: cell.clients, Apart: cell.apart, Hot: true, Lease: longLease(), Work: work}
-	all, err := t.runRounds(ctx, contenders, rounds, func(ctx context.Context, c Contender) (Sample, error) {
-		return t.window(ctx, c, s)
-	})
+	all, err := t.runRounds(ctx, contenders, rounds, s)
 	if err != nil {
 		return nil, fmt.Errorf("B2, %v: %w", cell, err)
 	}
@@ -109,12 +106,7 @@ func (t *Testbed) hotKeyRounds(ctx context.Context, contenders []Contender, cell
 
 // queueGrowth measures the cost of a hand-off as the queue grows.
 func (t *Testbed) queueGrowth(ctx context.Context, result Result, work Work) (Result, error) {
-	var contenders []Contender
-	for _, c := range in(HotKey) {
-		if ours(c.Name) {
-			contenders = append(contenders, c)
-		}
-	}
+	contenders := slices.DeleteFunc(in(HotKey), func(c Contender) bool { return !ours(c.Name) })
 	table := Table{Title: "commands a hand-off as the queue grows", Columns: []string{"16 clients", "128 clients", "1,024 clients"}}
 	for _, c := range contenders {
 		table.Rows = append(table.Rows, []string{c.Name})
@@ -148,28 +140,16 @@ func (t *Testbed) queueGrowth(ctx context.Context, result Result, work Work) (Re
 }
 
 func hotTable(cell hotKeyCell, all []Series) Table {
-	t := Table{
-		Title:   cell.String(),
-		Columns: []string{"hand-offs/s", "wait p50 ms", "p99 ms", "commands", "server µs", "client µs"},
-	}
-	for _, s := range all {
-		t.Rows = append(t.Rows, []string{
-			s.Name,
-			fmt.Sprintf("%.0f", s.median(Sample.Rate)),
-			short(s.median(waitQuantile(0.5))), short(s.median(waitQuantile(0.99))),
-			short(s.median(Sample.CommandCost)), short(s.median(Sample.ServerCost)), short(s.median(Sample.ClientCost)),
-		})
-	}
-	return t
+	return tableOf(cell.String(), all, []column{
+		{"hand-offs/s", exactly("%.0f", Sample.Rate)}, {"wait p50 ms", shortly(waitQuantile(0.5))}, {"p99 ms", shortly(waitQuantile(0.99))},
+		{"commands", shortly(Sample.CommandCost)}, {"server µs", shortly(Sample.ServerCost)}, {"client µs", shortly(Sample.ClientCost)},
+	})
 }
 
 // fairVerdict compares the fair lock with the best peer for each figure.
 func fairVerdict(cell hotKeyCell, all []Series) Verdict {
 	v := Verdict{name: fmt.Sprintf("B2 %v fair", cell)}
-	fair, ok := seriesOf(all, fairName)
-	if !ok {
-		return v
-	}
+	fair := seriesOf(all, fairName)
 	rate, wait, server := math.Inf(1), 0.0, 0.0
 	for _, s := range all {
 		if ours(s.Name) {
@@ -189,11 +169,7 @@ func fairVerdict(cell hotKeyCell, all []Series) Verdict {
 // mutexVerdict compares the Mutex with its goals for clients apart.
 func mutexVerdict(cell hotKeyCell, all []Series) Verdict {
 	v := Verdict{name: fmt.Sprintf("B2 %v mutex", cell)}
-	mutex, ok := seriesOf(all, mutexName)
-	fair, alsoFair := seriesOf(all, fairName)
-	if !ok || !alsoFair {
-		return v
-	}
+	mutex, fair := seriesOf(all, mutexName), seriesOf(all, fairName)
 	v.atMost("commands", mutex.median(Sample.CommandCost), mutexCommandGoal)
 	switch {
 	case cell.clients != 128:

@@ -15,9 +15,6 @@ const (
 	renewCPUGoal = 0.15
 )
 
-// holder is a client that can report whether it still holds its lease.
-type holder interface{ Held() bool }
-
 // renewal measures the cost of keeping many leases.
 func renewal(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	length, contenders := time.Minute, in(Keeping)
@@ -29,7 +26,7 @@ func renewal(ctx context.Context, t *Testbed, size Size) (Result, error) {
 		Title: "B3: leases that are kept",
 		About: fmt.Sprintf("One process holds %d leases of %v and renews each every %v, for %v. Lost are those that had ended on either side by then.", leaseCount, lease.TTL, lease.Renew, length),
 	}
-	table := Table{Title: plural(leaseCount, "lease"), Columns: []string{"lost", "client, % of a core", "server, % of a core", "commands/s"}}
+	table := Table{Title: fmt.Sprintf("%d leases", leaseCount), Columns: []string{"lost", "client, % of a core", "server, % of a core", "commands/s"}}
 	for _, c := range contenders {
 		k, err := t.keepLeases(ctx, c, lease, length)
 		if err != nil {
@@ -92,19 +89,18 @@ func (t *Testbed) keepLeases(ctx context.Context, c Contender, l Lease, length t
 
 // countLost waits for length and counts the lost leases.
 func (t *Testbed) countLost(ctx context.Context, clients []Client, length time.Duration) (k leaseFigures, err error) {
-	m := usageReader{t.rdb}
-	before, err := m.read(ctx)
+	before, err := readUsage(ctx, t.rdb)
 	if err != nil {
 		return k, err
 	}
 	time.Sleep(length)
-	after, err := m.read(ctx)
+	after, err := readUsage(ctx, t.rdb)
 	if err != nil {
 		return k, err
 	}
 	k.Sample = after.since(before)
 	for _, c := range clients {
-		if h, ok := c.(holder); !ok || !h.Held() {
+		if c.Held == nil || !c.Held() {
 			k.lost++
 		}
 	}

@@ -50,9 +50,7 @@ func readWrite(ctx context.Context, t *Testbed, size Size) (Result, error) {
 		for _, hold := range holds {
 			work.Hold = hold
 			s := Setting{Clients: n, Apart: true, Hot: true, ReadEvery: 3, Lease: longLease(), Work: work}
-			all, err := t.runRounds(ctx, rwContenders(), rounds, func(ctx context.Context, c Contender) (Sample, error) {
-				return t.window(ctx, c, s)
-			})
+			all, err := t.runRounds(ctx, rwContenders(), rounds, s)
 			cell := fmt.Sprintf("clients=%d hold=%v", n, hold)
 			if err != nil {
 				return result, fmt.Errorf("B5, %s: %w", cell, err)
@@ -65,23 +63,15 @@ func readWrite(ctx context.Context, t *Testbed, size Size) (Result, error) {
 }
 
 func rwTable(cell string, all []Series) Table {
-	t := Table{Title: cell, Columns: []string{"acquires/s", "wait p50 ms", "p99 ms", "longest ms", "longest gap ms", "commands"}}
-	for _, s := range all {
-		t.Rows = append(t.Rows, []string{
-			s.Name,
-			fmt.Sprintf("%.0f", s.median(Sample.Rate)),
-			short(s.median(waitQuantile(0.5))), short(s.median(waitQuantile(0.99))), short(s.median(waitQuantile(1))),
-			short(s.median(Sample.gap)), short(s.median(Sample.CommandCost)),
-		})
-	}
-	return t
+	return tableOf(cell, all, []column{
+		{"acquires/s", exactly("%.0f", Sample.Rate)}, {"wait p50 ms", shortly(waitQuantile(0.5))}, {"p99 ms", shortly(waitQuantile(0.99))},
+		{"longest ms", shortly(waitQuantile(1))}, {"longest gap ms", shortly(Sample.gap)}, {"commands", shortly(Sample.CommandCost)},
+	})
 }
 
 func rwVerdict(cell string, all []Series) Verdict {
 	v := Verdict{name: "B5 " + cell + " rw"}
-	rw, _ := seriesOf(all, rwName)
-	peer, _ := seriesOf(all, redissonRWName)
-	mutex, _ := seriesOf(all, mutexName)
+	rw, peer, mutex := seriesOf(all, rwName), seriesOf(all, redissonRWName), seriesOf(all, mutexName)
 	v.atLeast("rate of redisson's form", rw.times(peer, Sample.Rate), rwRateGoal)
 	v.atMost("p99", rw.times(peer, waitQuantile(0.99)), rwWaitGoal)
 	v.atMost("longest gap of mutex", rw.times(mutex, Sample.gap), rwGapGoal)
@@ -111,10 +101,11 @@ func openRedissonRW(addr string, l Lease) (Process, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	client := func(mode string) func(string) Client {
 		return func(key string) Client {
-			return &redissonRW{
+			c := &redissonRW{
 				rdb: rdb, mode: mode, owner: uuid.NewString() + ":1", ttl: l.TTL,
 				keys: []string{key, "redisson_rwlock:{" + key + "}"},
 			}
+			return Client{Lock: c.lock, Unlock: c.unlock}
 		}
 	}
 	return Process{Client: client("write"), Reader: client("read"), Close: rdb.Close}, nil
@@ -161,8 +152,8 @@ type redissonRW struct {
 	keys        []string // the lock and its channel
 }
 
-// Lock subscribes after the first refusal. It waits for a message or the end of the TTL.
-func (c *redissonRW) Lock(ctx context.Context) error {
+// lock subscribes after the first refusal. It waits for a message or the end of the TTL.
+func (c *redissonRW) lock(ctx context.Context) error {
 	if other, err := c.try(ctx); other == 0 || err != nil {
 		return err
 	}
@@ -195,8 +186,7 @@ func (c *redissonRW) try(ctx context.Context) (time.Duration, error) {
 	return max(time.Duration(ms)*time.Millisecond, time.Millisecond), err
 }
 
-// Unlock implements Client.
-func (c *redissonRW) Unlock(ctx context.Context) error {
+func (c *redissonRW) unlock(ctx context.Context) error {
 	err := redissonRelease.Run(ctx, c.rdb, c.keys, c.owner, c.mode).Err()
 	if errors.Is(err, redis.Nil) {
 		return errLost

@@ -39,12 +39,12 @@ type Series struct {
 
 // runRounds gives each contender one window per round. Every round begins with
 // another contender.
-func (t *Testbed) runRounds(ctx context.Context, contenders []Contender, rounds int, window func(context.Context, Contender) (Sample, error)) ([]Series, error) {
+func (t *Testbed) runRounds(ctx context.Context, contenders []Contender, rounds int, s Setting) ([]Series, error) {
 	all := make([]Series, len(contenders))
 	for r := range rounds {
 		for i := range contenders {
 			i = (i + r) % len(contenders)
-			sample, err := t.runWindow(ctx, contenders[i], window)
+			sample, err := t.runWindow(ctx, contenders[i], s)
 			if err != nil {
 				return nil, err
 			}
@@ -56,11 +56,15 @@ func (t *Testbed) runRounds(ctx context.Context, contenders []Contender, rounds 
 }
 
 // runWindow runs a window of one contender on an empty server.
-func (t *Testbed) runWindow(ctx context.Context, c Contender, window func(context.Context, Contender) (Sample, error)) (Sample, error) {
+func (t *Testbed) runWindow(ctx context.Context, c Contender, s Setting) (sample Sample, err error) {
 	if err := t.clear(ctx); err != nil {
 		return Sample{}, err
 	}
-	sample, err := window(ctx, c)
+	clients, closeAll, err := t.open(c, s)
+	defer func() { err = errors.Join(err, closeAll()) }()
+	if err == nil {
+		sample, err = measure(ctx, t.rdb, clients, s.Work)
+	}
 	if err == nil && sample.Cycles == 0 {
 		err = errors.New("the contender never acquired the lock")
 	}
@@ -93,16 +97,6 @@ type Setting struct {
 	Work      Work
 }
 
-// window opens the clients of a contender, runs them, and closes them.
-func (t *Testbed) window(ctx context.Context, c Contender, s Setting) (sample Sample, err error) {
-	clients, closeAll, err := t.open(c, s)
-	defer func() { err = errors.Join(err, closeAll()) }()
-	if err != nil {
-		return Sample{}, err
-	}
-	return measure(ctx, usageReader{t.rdb}, clients, s.Work)
-}
-
 // open returns the clients of a setting and a function that closes them.
 func (t *Testbed) open(c Contender, s Setting) (clients []Client, closeAll func() error, err error) {
 	var processes []Process
@@ -124,7 +118,7 @@ func (t *Testbed) open(c Contender, s Setting) (clients []Client, closeAll func(
 		p, key := processes[len(processes)-1], t.key(i, s.Hot)
 		client := p.Client(key)
 		if s.ReadEvery > 0 && p.Reader != nil {
-			client = &alternating{reader: p.Reader(key), writer: client, every: s.ReadEvery, cycle: i}
+			client = alternating(p.Reader(key), client, s.ReadEvery, i)
 		}
 		clients = append(clients, client)
 	}

@@ -3,10 +3,10 @@ package contest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
+
+	"locktop/internal/humanize"
 )
 
 // longLease returns a lease that is longer than every window.
@@ -37,11 +37,9 @@ func uncontended(ctx context.Context, t *Testbed, size Size) (Result, error) {
 		s := Setting{Clients: clients, Lease: longLease(), Work: work}
 		contenders := in(Cycles)
 		if size == Quick {
-			contenders = named(contenders, cycleRivals(clients)...)
+			contenders = slices.DeleteFunc(contenders, func(c Contender) bool { return c.Name != mutexName && !hasGoal(c.Name, clients) })
 		}
-		all, err := t.runRounds(ctx, contenders, rounds, func(ctx context.Context, c Contender) (Sample, error) {
-			return t.window(ctx, c, s)
-		})
+		all, err := t.runRounds(ctx, contenders, rounds, s)
 		if err != nil {
 			return result, fmt.Errorf("B1 with %d clients: %w", clients, err)
 		}
@@ -51,28 +49,20 @@ func uncontended(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	return result, nil
 }
 
-// cycleRivals returns the contenders for which there are goals.
-func cycleRivals(clients int) []string {
+// hasGoal reports whether there is a goal for the comparison with a contender.
+func hasGoal(name string, clients int) bool {
 	if clients == 1 {
-		return []string{"locktop", "raw"}
+		return name == "raw"
 	}
-	return append(slices.Collect(maps.Keys(cycleGoals())), "locktop")
+	return cycleGoals()[name] > 0
 }
 
 func cycleTable(clients int, all []Series) Table {
-	t := Table{
-		Title:   plural(clients, "client"),
-		Columns: []string{"cycles/s", "locktop is × as fast", "client µs", "server µs", "p50 ms", "p99 ms"},
-	}
-	for _, s := range all {
-		t.Rows = append(t.Rows, []string{
-			s.Name,
-			fmt.Sprintf("%.0f", s.median(Sample.Rate)), short(all[0].times(s, Sample.Rate)),
-			short(s.median(Sample.ClientCost)), short(s.median(Sample.ServerCost)),
-			fmt.Sprintf("%.3f", s.median(tookQuantile(0.5))), fmt.Sprintf("%.3f", s.median(tookQuantile(0.99))),
-		})
-	}
-	return t
+	return tableOf(humanize.Plural(clients, "client"), all, []column{
+		{"cycles/s", exactly("%.0f", Sample.Rate)}, {"locktop is × as fast", func(s Series) string { return short(all[0].times(s, Sample.Rate)) }},
+		{"client µs", shortly(Sample.ClientCost)}, {"server µs", shortly(Sample.ServerCost)},
+		{"p50 ms", exactly("%.3f", tookQuantile(0.5))}, {"p99 ms", exactly("%.3f", tookQuantile(0.99))},
+	})
 }
 
 func cycleVerdicts(clients int, all []Series) []Verdict {
@@ -80,9 +70,7 @@ func cycleVerdicts(clients int, all []Series) []Verdict {
 	name := fmt.Sprintf("B1 clients=%d", clients)
 	if clients == 1 {
 		v := Verdict{name: name + " latency"}
-		if raw, ok := seriesOf(all, "raw"); ok {
-			v.atMost("raw", locktop.times(raw, tookQuantile(0.5)), latencyGoal)
-		}
+		v.atMost("raw", locktop.times(seriesOf(all, "raw"), tookQuantile(0.5)), latencyGoal)
 		return []Verdict{v}
 	}
 	speed := Verdict{name: name}
@@ -91,17 +79,8 @@ func cycleVerdicts(clients int, all []Series) []Verdict {
 			speed.atLeast(s.Name, locktop.times(s, Sample.Rate), goal)
 		}
 	}
-	cpu := Verdict{name: name + " cpu of redsync's"}
-	if redsync, ok := seriesOf(all, "redsync"); ok {
-		cpu.atMost("client", locktop.times(redsync, Sample.ClientCost), cpuGoal)
-		cpu.atMost("server", locktop.times(redsync, Sample.ServerCost), cpuGoal)
-	}
+	cpu, redsync := Verdict{name: name + " cpu of redsync's"}, seriesOf(all, "redsync")
+	cpu.atMost("client", locktop.times(redsync, Sample.ClientCost), cpuGoal)
+	cpu.atMost("server", locktop.times(redsync, Sample.ServerCost), cpuGoal)
 	return []Verdict{speed, cpu}
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, strings.TrimSuffix(noun, "s"))
 }

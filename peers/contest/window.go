@@ -1,6 +1,7 @@
 package contest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -52,7 +53,7 @@ type tally struct {
 }
 
 // measure runs the clients, each on its own goroutine.
-func measure(ctx context.Context, m usageReader, clients []Client, work Work) (Sample, error) {
+func measure(ctx context.Context, rdb *redis.Client, clients []Client, work Work) (Sample, error) {
 	w := &window{work: work}
 	w.waiting, w.end = context.WithCancel(ctx)
 	defer w.end()
@@ -61,7 +62,7 @@ func measure(ctx context.Context, m usageReader, clients []Client, work Work) (S
 		w.left.Store(work.Cycles)
 		w.phase.Store(counting)
 	}
-	before, err := m.read(ctx)
+	before, err := readUsage(ctx, rdb)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -71,11 +72,11 @@ func measure(ctx context.Context, m usageReader, clients []Client, work Work) (S
 		group.Go(func() { tallies[i] = w.run(ctx, c) })
 	}
 	if work.Cycles == 0 {
-		before, err = w.pass(ctx, m)
+		before, err = w.pass(ctx, rdb)
 	} else {
 		group.Wait()
 	}
-	after, failed := m.read(ctx)
+	after, failed := readUsage(ctx, rdb)
 	w.phase.Store(over)
 	w.end()
 	group.Wait()
@@ -85,9 +86,9 @@ func measure(ctx context.Context, m usageReader, clients []Client, work Work) (S
 
 // pass waits for the end of the window and returns the reading from the start
 // of the counting.
-func (w *window) pass(ctx context.Context, m usageReader) (reading, error) {
+func (w *window) pass(ctx context.Context, rdb *redis.Client) (reading, error) {
 	w.spend(w.work.Warm)
-	before, err := m.read(ctx)
+	before, err := readUsage(ctx, rdb)
 	w.done.Store(0)
 	w.phase.Store(counting)
 	w.spend(w.work.Length)
@@ -163,12 +164,7 @@ func (s *Sample) add(tallies []tally, errs ...error) error {
 	slices.Sort(s.Waits)
 	slices.Sort(s.Took)
 	s.Cycles = len(s.Took)
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // Sample holds the measurements of one contender in one window.
@@ -202,30 +198,26 @@ func perCycle(d time.Duration, cycles int) float64 {
 	return float64(d) / float64(time.Microsecond) / float64(cycles)
 }
 
-// usageReader reads the CPU time that this process and the server have used, and the
-// commands of the server.
-type usageReader struct{ rdb *redis.Client }
-
+// reading is the CPU time that this process and the server have used, and the commands of the
+// server.
 type reading struct {
 	at             time.Time
 	client, server time.Duration
 	commands       int64
 }
 
-func (m usageReader) read(ctx context.Context) (reading, error) {
-	info, err := m.rdb.Info(ctx, "cpu", "commandstats").Result()
+func readUsage(ctx context.Context, rdb *redis.Client) (reading, error) {
+	info, err := rdb.InfoMap(ctx, "cpu", "commandstats").Result()
 	if err != nil {
 		return reading{}, fmt.Errorf("read the resource usage of the server: %w", err)
 	}
 	r := reading{at: time.Now()}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch {
-		case name == "used_cpu_user", name == "used_cpu_sys":
-			seconds, _ := strconv.ParseFloat(value, 64)
-			r.server += time.Duration(seconds * float64(time.Second))
-		case strings.HasPrefix(name, "cmdstat_") && name != "cmdstat_info":
-			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, _ := strconv.ParseFloat(info["CPU"][name], 64)
+		r.server += time.Duration(seconds * float64(time.Second))
+	}
+	for name, value := range info["Commandstats"] {
+		if calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ","); name != "cmdstat_info" {
 			n, _ := strconv.ParseInt(calls, 10, 64)
 			r.commands += n
 		}
