@@ -364,7 +364,7 @@ func (e *execLease) extend(ctx context.Context, l Lock, observe func(lock.Event)
 // kept reports whether the client still held the lock, as far as it knows. A client that
 // renews need not report each renewal, but it must report a loss.
 func (e *execLease) kept() bool {
-	return !errors.Is(context.Cause(e.Context()), external.ErrLost) && (e.renews || time.Now().Before(e.Latest()))
+	return !e.Lost() && (e.renews || time.Now().Before(e.Latest()))
 }
 
 func (e *execLease) unwind() bool {

@@ -39,6 +39,9 @@ type Network struct {
 	// Before is called before each command of a client of a [Proxy]; nil: none. Set it
 	// before the first Listen. Proxy.Close waits until what Before returned has returned.
 	Before Before
+	// Relay carries a connection of a [Proxy], until either side ends it; nil: the bytes are
+	// copied. Set it before the first Listen. Proxy.Close closes both ends, and waits for it.
+	Relay func(near, far net.Conn)
 
 	dial Dialer
 

@@ -67,6 +67,17 @@ func (p *Proxy) serve(near net.Conn) {
 		return
 	}
 	defer context.AfterFunc(ctx, func() { _ = far.Close() })()
+	if p.network.Relay != nil {
+		p.network.Relay(near, far)
+	} else {
+		p.copy(near, far)
+	}
+	_ = far.Close()
+	_ = near.Close()
+}
+
+// copy copies the bytes of a connection until either side ends it.
+func (p *Proxy) copy(near, far net.Conn) {
 	var replies sync.WaitGroup
 	replies.Go(func() {
 		_, _ = io.Copy(near, far)

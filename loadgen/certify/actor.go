@@ -201,7 +201,7 @@ func (a *actor) entered(l *external.Lease, shared bool, asked, now time.Time) *h
 		h.visit = a.rig.oracle.Enter(0, oracle.Participant{Client: a.number, Token: l.Token(), Fence: l.Fence(), Shared: shared, Asked: asked}, l, now)
 	}
 	context.AfterFunc(l.Context(), func() {
-		if errors.Is(context.Cause(l.Context()), external.ErrLost) {
+		if l.Lost() {
 			now := time.Now()
 			a.rig.span(a.name, now, now, Told, "lost")
 		}
@@ -313,13 +313,5 @@ func (h *hold) extend() error {
 	return h.actor.request(Request, "extend", 0, func(ctx context.Context) error { return h.Extend(ctx, h.actor.rig.ttl) })
 }
 
-// told waits until the client has reported the loss of the lock, and reports whether it
-// has.
-func (h *hold) told(within time.Duration) bool {
-	select {
-	case <-h.Context().Done():
-	case <-time.After(within):
-	case <-h.actor.rig.ctx.Done():
-	}
-	return errors.Is(context.Cause(h.Context()), external.ErrLost)
-}
+// told is [external.Lease.Told], until the test ends.
+func (h *hold) told(within time.Duration) bool { return h.Told(h.actor.rig.ctx, within) }

@@ -243,7 +243,7 @@ func (r *runner) client(ctx context.Context, command string) Result {
 		p.Error = "" // that of the interrupt
 	}
 	r.report(func() { r.now.Client = p.Name })
-	result := Result{Client: p.Client, Verdicts: make([]Verdict, len(r.tests))}
+	result := Result{Client: p, Verdicts: make([]Verdict, len(r.tests))}
 	var together, alone []int
 	for i, t := range r.tests {
 		v, decided := r.without(ctx, t, p)

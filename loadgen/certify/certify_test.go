@@ -94,7 +94,7 @@ func fails(t *testing.T, kind, test, reason string) (v Verdict) {
 func TestAnInterruptEndsRequestsForALockThatIsRenewed(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
-	r := &rig{ctx: ctx, profile: profile{Client{Command: command("test:renewer")}}, ttl: standardTTL, began: time.Now()}
+	r := &rig{ctx: ctx, profile: profile{Command: command("test:renewer")}, ttl: standardTTL, began: time.Now()}
 	t.Cleanup(r.close)
 	r.judgeBy(1)
 	check.NoError(t, r.open(oneServer))

@@ -61,7 +61,7 @@ func Exhaust(ctx context.Context, o ExhaustOptions) (Search, error) {
 			break
 		}
 		p := probe(ctx, command, o.Server)
-		r := SearchResult{Client: p.Client}
+		r := SearchResult{Client: p}
 		var best *Counterexample
 		for _, pl := range plays() {
 			if ctx.Err() != nil || p.Error != "" || len(o.Plays) > 0 && !slices.Contains(o.Plays, pl.name) {
@@ -235,7 +235,7 @@ func (s *search) run(st *stage, n node) error {
 			seen, p.steps, p.finding = seen+1, again.steps, again.finding
 		}
 	}
-	s.record(n, p, seen)
+	s.record(p, seen)
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (s *search) bound() int {
 	return s.shortest
 }
 
-func (s *search) record(n node, p performance, seen int) {
+func (s *search) record(p performance, seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.result
@@ -427,12 +427,10 @@ func repeatOrder(ctx context.Context, p profile, pl play, begin order, o Exhaust
 		if now.other {
 			r.Other++
 		}
-		switch {
-		case now.finding != "":
-		case now.slow:
-			r.Slow++
-			continue
-		default:
+		if now.finding == "" {
+			if now.slow {
+				r.Slow++
+			}
 			continue
 		}
 		last = now

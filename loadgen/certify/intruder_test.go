@@ -14,7 +14,7 @@ import (
 // newRig returns a rig with a server of its own, for steps of a test on a client.
 func newRig(t *testing.T, client string, ttl time.Duration) *rig {
 	t.Helper()
-	r := &rig{ctx: t.Context(), profile: profile{Client{Command: command(client)}}, ttl: ttl, began: time.Now()}
+	r := &rig{ctx: t.Context(), profile: profile{Command: command(client)}, ttl: ttl, began: time.Now()}
 	r.judgeBy(1)
 	t.Cleanup(r.close)
 	check.NoError(t, r.open(oneServer))

@@ -14,7 +14,7 @@ import (
 // unlocked judges the result of a release.
 func (s *stage) unlocked(p *player, r *reply) {
 	h := p.first
-	told := errors.Is(context.Cause(h.lease.Context()), external.ErrLost)
+	told := h.lease.Lost()
 	switch {
 	case errors.Is(r.err, external.ErrLost) && !p.hurt && time.Until(h.end()) > slack:
 		s.fail("The release of %s reported the loss of the lock, %s before the end of its lease.", p.name, humanize.Precise(time.Until(h.end())))

@@ -31,7 +31,6 @@ const (
 
 // player is a client process whose commands wait until they are chosen.
 type player struct {
-	number  int // from 0
 	name    string
 	nodes   int
 	process *external.Process
@@ -97,7 +96,7 @@ func (c *claim) valid() bool {
 }
 
 func startPlayer(number int, commandLine string, servers []string) (*player, error) {
-	p := &player{number: number, name: oracle.ClientLabel(number + 1), nodes: len(servers), free: true, changed: make(chan struct{}, 1)}
+	p := &player{name: oracle.ClientLabel(number + 1), nodes: len(servers), free: true, changed: make(chan struct{}, 1)}
 	var urls []string
 	for i, server := range servers {
 		w, err := openWire(i+1, server, p.arrived, p.rouse)
@@ -106,7 +105,7 @@ func startPlayer(number int, commandLine string, servers []string) (*player, err
 			return nil, err
 		}
 		p.wires = append(p.wires, w)
-		urls = append(urls, (&url.URL{Scheme: "redis", Host: w.listener.Addr().String()}).String())
+		urls = append(urls, (&url.URL{Scheme: "redis", Host: w.Addr()}).String())
 	}
 	var err error
 	p.process, err = external.Start(external.Options{
@@ -125,7 +124,7 @@ func (p *player) close() {
 		p.process.Kill()
 	}
 	for _, w := range p.wires {
-		w.close()
+		_ = w.Close()
 	}
 }
 

@@ -48,17 +48,8 @@ func renewal(r *rig) Verdict {
 	end := h.renewing()
 	work := 3 * r.ttl
 	other := b.start(work + r.ttl)
-	select {
-	case <-other.done:
-	case <-time.After(work):
-	}
+	early := other.within(work)
 	inside := time.Since(h.began)
-	early := false
-	select {
-	case <-other.done:
-		early = true
-	default:
-	}
 	renewed := end()
 	told := h.Context().Err() != nil
 	err := h.unlock()

@@ -24,6 +24,16 @@ func inBackground(request func(*asked)) *asked {
 	return q
 }
 
+// within waits for the end of the request, for the time d at most, and reports whether it has ended.
+func (q *asked) within(d time.Duration) bool {
+	select {
+	case <-q.done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 // start asks for the lock and does not wait for the result.
 func (a *actor) start(wait time.Duration) *asked {
 	return inBackground(func(q *asked) { q.h, q.err = a.lock(wait) })
@@ -38,9 +48,7 @@ func lostAcquire(r *rig) Verdict {
 	defer heal()
 	before := r.keys()
 	request := a.start(r.ttl + margin/2)
-	if !r.await(tellWithin, func() bool { return r.keys() > before }) {
-		return noKey()
-	}
+	r.awaitKey(before)
 	granted := time.Now()
 	r.note("server", "the lock is granted")
 	r.pause(r.ttl / 2)
@@ -74,9 +82,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// noKey returns the verdict of a test in which a client asked a server, and no key appeared.
-func noKey() Verdict {
-	return inconclusive("The request did not create a key on the server within %s.", humanize.Setting(tellWithin))
+// awaitKey waits until a server has more keys than before a client asked it.
+func (r *rig) awaitKey(before int64) {
+	if !r.await(tellWithin, func() bool { return r.keys() > before }) {
+		giveUp("The request did not create a key on the server within %s.", humanize.Setting(tellWithin))
+	}
 }
 
 // slowAcquire lets the replies to an acquire take long.
@@ -155,12 +165,10 @@ func lostRelease(r *rig) Verdict {
 // result describes the result of a release, for which it waits for the time d. A library may
 // repeat a refused release for seconds, in which the lease of the next holder would end.
 func (q *asked) result(d time.Duration) string {
-	select {
-	case <-q.done:
+	if q.within(d) {
 		return outcomeText(q.err)
-	case <-time.After(d):
-		return "had no result after " + humanize.Setting(d)
 	}
+	return "had no result after " + humanize.Setting(d)
 }
 
 // scriptFlush makes the server forget its scripts.

@@ -18,9 +18,7 @@ func (a *actor) cancelled(wait time.Duration) (request *asked, cancel func()) {
 // ended waits until a cancelled request is over, and returns what it answered. If it got the
 // lock, it releases it.
 func (q *asked) ended(a *actor, text string) string {
-	select {
-	case <-q.done:
-	case <-time.After(tellWithin):
+	if !q.within(tellWithin) {
 		fail("%s %s did not answer the cancelled request within %s.", text, a.name, humanize.Setting(tellWithin))
 	}
 	if q.err != nil {
@@ -48,9 +46,7 @@ func cancel(r *rig) Verdict {
 	defer heal()
 	before := r.keys()
 	granted, stop := b.cancelled(r.ttl)
-	if !r.await(tellWithin, func() bool { return r.keys() > before }) {
-		return noKey()
-	}
+	r.awaitKey(before)
 	stop()
 	r.pause(short / 3) // in which the client reads the request
 	heal()
@@ -123,9 +119,7 @@ func lateGrant(r *rig) Verdict {
 	defer heal()
 	before := r.keys()
 	request := a.start(r.ttl + margin)
-	if !r.await(tellWithin, func() bool { return r.keys() > before }) {
-		return noKey()
-	}
+	r.awaitKey(before)
 	granted := time.Now()
 	a.freeze()
 	heal()
@@ -133,10 +127,9 @@ func lateGrant(r *rig) Verdict {
 	a.thaw()
 	text := fmt.Sprintf("%s was frozen before it read the reply to its acquire, and %s got the lock %s after the grant (TTL %s). Then %s went on",
 		a.name, b.name, humanize.Precise(took), humanize.Setting(r.ttl), a.name)
-	select {
-	case <-request.done:
+	if request.within(short) {
 		text += fmt.Sprintf("; it answered: %s.", answered(request.err))
-	case <-time.After(short):
+	} else {
 		text += "; it had not answered after " + humanize.Setting(short) + "."
 	}
 	if h := request.h; request.err == nil && h != nil {
@@ -162,9 +155,7 @@ func waitLimit(r *rig) Verdict {
 	if !r.awaitReached(sent, request.done) {
 		return inconclusive("An acquire sent no command.")
 	}
-	select {
-	case <-request.done:
-	case <-time.After(short + 2*tellWithin):
+	if !request.within(short + 2*tellWithin) {
 		a.tap.pass(nil)
 		<-request.done
 		return Verdict{Outcome: Observed, Evidence: fmt.Sprintf("The command of an acquire that might wait for %s was delayed, and the client did not give up within %s. It answered: %s.",

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,10 +48,8 @@ const (
 // key is the name of the lock in all tests.
 const key = "certify:{lock}:1"
 
-// profile is what is known of a client before the tests.
-type profile struct {
-	Client
-}
+// profile is a client, as far as it is known before the tests.
+type profile = Client
 
 // has reports whether hello names a kind.
 func (p profile) has(kind string) bool { return slices.Contains(p.Hello.Kinds, kind) }
@@ -62,7 +59,7 @@ func (p profile) renewed() bool { return p.Hello.Renews || p.Extends }
 
 // probe starts a client, and locks, extends and unlocks once.
 func probe(ctx context.Context, command, on string) profile {
-	p := profile{Client{Name: command, Command: command}}
+	p := profile{Name: command, Command: command}
 	r := &rig{ctx: ctx, options: Options{Server: on}, profile: p, ttl: standardTTL, began: time.Now()}
 	defer r.close()
 	err := r.open(oneServer)
@@ -105,15 +102,11 @@ func serverName(ctx context.Context, on string) (string, error) {
 	if on == "" && !installed() {
 		return "embedded server (no redis-server on PATH)", nil
 	}
-	info, err := r.admin[0].Info(ctx, "server").Result()
+	info, err := r.admin[0].InfoMap(ctx, "server").Result()
 	if err != nil {
 		return "", err
 	}
-	version := make(map[string]string)
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		version[name] = value
-	}
+	version := info["Server"]
 	for _, other := range []string{"valkey", "dragonfly", "garnet"} {
 		if v := version[other+"_version"]; v != "" {
 			return other + " " + v, nil

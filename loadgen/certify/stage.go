@@ -320,7 +320,7 @@ func (s *stage) begin(p *player) {
 		h := p.first
 		if s.superseded(h, time.Now()) && p.hello.Tells {
 			asked := time.Now()
-			if !h.told(tellWithin) {
+			if !h.lease.Told(s.ctx, tellWithin) {
 				s.fail("The client did not tell %s of the loss within %s, although hello says that it tells.", p.name, humanize.Setting(tellWithin))
 			}
 			s.waits(asked)
@@ -335,15 +335,6 @@ func (s *stage) begin(p *player) {
 		}
 		p.ask(s.ctx, o, func(ctx context.Context) (*external.Lease, error) { return p.process.Lock(ctx, t) })
 	}
-}
-
-// told waits until the client has reported the loss of the lock.
-func (c *claim) told(within time.Duration) bool {
-	select {
-	case <-c.lease.Context().Done():
-	case <-time.After(within):
-	}
-	return errors.Is(context.Cause(c.lease.Context()), external.ErrLost)
 }
 
 // collect handles the answers of the clients.

@@ -1,7 +1,6 @@
 package certify
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -78,7 +77,7 @@ func (r *rig) free(a *actor, facts string) (took time.Duration) {
 // kept releases a hold, and fails the test, after the sentences in facts, if the client
 // reports its loss, at the release or before, although the lease was valid until then.
 func (r *rig) kept(h *hold, facts string) {
-	told := errors.Is(context.Cause(h.Context()), external.ErrLost)
+	told := h.Lost()
 	switch err := h.unlock(); {
 	case !time.Now().Before(h.Deadline()):
 	case told:

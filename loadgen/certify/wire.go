@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"locktop/internal/netfault"
 )
 
 // fate is what happens to a command that a client has sent.
@@ -56,65 +58,21 @@ func (c *message) text() string {
 }
 
 // wire is the address of a server for one client. It reads each command and each reply, and
-// asks its client's player when a command may go on.
+// asks its client's player when a command may go on. Before it is closed, the player must have
+// decided the fate of all commands, or do so for those that still arrive.
 type wire struct {
-	node     int
-	server   string
-	listener net.Listener
-	arrived  func(*message) // sends the fate of the command, now or later
-	replies  func()         // is called before each reply
-	running  sync.WaitGroup
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-	over  bool
+	*netfault.Proxy
+	node    int
+	arrived func(*message) // sends the fate of the command, now or later
+	heard   func()         // is called before each reply
 }
 
-func openWire(node int, server string, arrived func(*message), replies func()) (*wire, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	w := &wire{node: node, server: server, listener: l, arrived: arrived, replies: replies, conns: make(map[net.Conn]bool)}
-	w.running.Go(func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			w.running.Go(func() { w.serve(near) })
-		}
-	})
-	return w, nil
-}
-
-// add registers a connection, which close closes. It reports whether the wire is open.
-func (w *wire) add(c net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.conns[c] = true
-	return !w.over
-}
-
-// remove closes a connection.
-func (w *wire) remove(c net.Conn) {
-	w.mu.Lock()
-	delete(w.conns, c)
-	w.mu.Unlock()
-	_ = c.Close()
-}
-
-// close ends all connections. The player must have decided the fate of all commands, or do so
-// for those that still arrive.
-func (w *wire) close() {
-	_ = w.listener.Close()
-	w.mu.Lock()
-	w.over = true
-	for c := range w.conns {
-		_ = c.Close()
-	}
-	w.mu.Unlock()
-	w.running.Wait()
+func openWire(node int, server string, arrived func(*message), heard func()) (w *wire, err error) {
+	w = &wire{node: node, arrived: arrived, heard: heard}
+	network := netfault.New(new(net.Dialer).DialContext)
+	network.Relay = w.relay
+	w.Proxy, err = network.Listen("tcp", server)
+	return w, err
 }
 
 // link is one connection of a client to a server.
@@ -126,16 +84,7 @@ type link struct {
 	closed   bool
 }
 
-func (w *wire) serve(near net.Conn) {
-	defer w.remove(near)
-	far, err := net.Dial("tcp", w.server)
-	if err != nil {
-		return
-	}
-	defer w.remove(far)
-	if !w.add(near) || !w.add(far) {
-		return
-	}
+func (w *wire) relay(near, far net.Conn) {
 	l := &link{near: near, far: far}
 	var replies sync.WaitGroup
 	replies.Go(func() { l.replies(w) })
@@ -190,7 +139,7 @@ func (l *link) replies(w *wire) {
 			<-c.broken
 			return
 		}
-		w.replies()
+		w.heard()
 		if _, err := l.near.Write(v.raw); err != nil {
 			return
 		}

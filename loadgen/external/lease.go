@@ -3,6 +3,7 @@ package external
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -67,6 +68,20 @@ func (l *Lease) Latest() time.Time {
 
 // Valid reports whether the client is certain to hold the lock, by what it has reported.
 func (l *Lease) Valid() bool { return l.ctx.Err() == nil && time.Now().Before(l.Deadline()) }
+
+// Lost reports whether the client has reported that it has lost the lock.
+func (l *Lease) Lost() bool { return errors.Is(context.Cause(l.ctx), ErrLost) }
+
+// Told waits until the client has reported the loss of the lock, for a time at most, and reports
+// whether it has.
+func (l *Lease) Told(ctx context.Context, within time.Duration) bool {
+	select {
+	case <-l.ctx.Done():
+	case <-time.After(within):
+	case <-ctx.Done():
+	}
+	return l.Lost()
+}
 
 // prolong sets a later deadline, and a later latest end.
 func (l *Lease) prolong(deadline, latest time.Time) {
