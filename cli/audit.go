@@ -142,8 +142,8 @@ func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	defer l.mu.Unlock()
 	err := render.JSON(l.to, auditLine{ // with one Write
 		ID: a.ID, At: render.Timestamp(a.At), actor: l.who, Act: a.Action, Outcome: a.Outcome,
-		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Servers: each(a.Nodes, render.Text),
-		Format: a.Format, Holders: each(a.Holders, render.Text), TTLms: a.TTL.Milliseconds(), Now: render.Text(a.Now), Error: render.Text(a.Err),
+		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Servers: render.Each(a.Nodes, render.Text),
+		Format: a.Format, Holders: render.Each(a.Holders, render.Text), TTLms: a.TTL.Milliseconds(), Now: render.Text(a.Now), Error: render.Text(a.Err),
 	})
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)

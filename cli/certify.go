@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +14,10 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/docs"
 	"locktop/internal/humanize"
 	"locktop/internal/shell"
@@ -104,12 +105,9 @@ test is inconclusive; 0 all tests passed or are not supported.`,
 		ValidArgsFunction: cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	cmdFlags(cmd, o.flags()...)
-	_ = cmd.RegisterFlagCompletionFunc("tests", cobra.FixedCompletions(testNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	names := render.Each(certify.Tests(), func(t certify.Test) string { return t.Name })
+	_ = cmd.RegisterFlagCompletionFunc("tests", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
-}
-
-func testNames() []string {
-	return each(certify.Tests(), func(t certify.Test) string { return t.Name })
 }
 
 func (p *program) certify(ctx context.Context, o *certifyOptions, args []string) error {
@@ -151,7 +149,7 @@ func (p *program) certify(ctx context.Context, o *certifyOptions, args []string)
 		return err
 	}
 	card.Locktop = build()
-	err = p.printed("the card", o.json, card, func(w io.Writer) error { return written(w, cardText(card, p.width())) })
+	err = p.printed("the card", o.json, card, func(w io.Writer) error { return render.Written(w, cardText(card, p.width())) })
 	if page != nil {
 		err = errors.Join(err, card.WriteHTML(page), page.Close())
 	}
@@ -220,11 +218,13 @@ func (o *certifyOptions) run(kinds []string) (certify.Options, error) {
 }
 
 func (p *program) listTests() error {
+	return p.printRows("TEST\tWHAT HAPPENS", render.Each(certify.Tests(), func(t certify.Test) string { return t.Name + "\t" + t.Title }))
+}
+
+// printRows prints rows, with tabs between their cells, below a head.
+func (p *program) printRows(head string, rows []string) error {
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "TEST\tWHAT HAPPENS\n")
-	for _, test := range certify.Tests() {
-		fmt.Fprintf(t, "%s\t%s\n", test.Name, test.Title)
-	}
+	fmt.Fprintln(t, strings.Join(append([]string{head}, rows...), "\n"))
 	return t.Flush()
 }
 
@@ -252,14 +252,7 @@ func (c *slowProgress) show(subject, text string) {
 const defaultWidth = 80
 
 // width returns the number of columns of the output.
-func (p *program) width() int {
-	if f, ok := p.out.(*os.File); ok {
-		if w, _, err := term.GetSize(f.Fd()); err == nil && w > 0 {
-			return w
-		}
-	}
-	return defaultWidth
-}
+func (p *program) width() int { return cmp.Or(render.TerminalWidth(p.out), defaultWidth) }
 
 // cardError returns the exitError of a card, nil if all is well.
 func cardError(card certify.Card) error {
@@ -373,7 +366,7 @@ func unsupported(c certify.Result) string {
 		}
 		tests[v.Evidence] = append(tests[v.Evidence], v.Test)
 	}
-	return strings.Join(each(reasons, func(why string) string {
+	return strings.Join(render.Each(reasons, func(why string) string {
 		return strings.Join(tests[why], ", ") + " (" + widget.Plain(why) + ")"
 	}), "; ")
 }

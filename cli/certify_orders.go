@@ -11,6 +11,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/internal/shell"
 	"locktop/loadgen/certify"
@@ -31,7 +32,7 @@ func (p *program) exhaust(ctx context.Context, o *certifyOptions, run certify.Op
 		return err
 	}
 	search.Locktop = build()
-	err = p.printed("the orders", o.json, search, func(w io.Writer) error { return written(w, searchText(search, p.width())) })
+	err = p.printed("the orders", o.json, search, func(w io.Writer) error { return render.Written(w, searchText(search, p.width())) })
 	return mostSevere([]error{err, searchError(search), ctx.Err()}, false)
 }
 
@@ -146,10 +147,5 @@ func counterexampleText(c certify.SearchResult, found certify.Counterexample, wi
 
 // listPlays prints the plays of certify --exhaustive.
 func (p *program) listPlays() error {
-	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "PLAY\tWHAT THE CLIENTS DO UNTIL A THIRD ONE ASKS\n")
-	for _, play := range certify.Plays() {
-		fmt.Fprintf(t, "%s\t%s\n", play.Play, play.Title)
-	}
-	return t.Flush()
+	return p.printRows("PLAY\tWHAT THE CLIENTS DO UNTIL A THIRD ONE ASKS", render.Each(certify.Plays(), func(p certify.Played) string { return p.Play + "\t" + p.Title }))
 }

@@ -82,12 +82,6 @@ func (p *program) printed(what string, asJSON bool, document any, text func(io.W
 	return nil
 }
 
-// written writes a text.
-func written(w io.Writer, text string) error {
-	_, err := io.WriteString(w, text)
-	return err
-}
-
 // signalError is why the context of a run has ended.
 type signalError struct{ signal syscall.Signal }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/charmbracelet/lipgloss"
-	"github.com/charmbracelet/x/term"
 	"github.com/muesli/termenv"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -177,7 +176,7 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	}
 	writeHeading(&out, "Your terminal", false, "")
 	out.WriteString(terminalTest(coloured))
-	return written(w, out.String())
+	return render.Written(w, out.String())
 }
 
 // noRisks says that there are no risks for the servers, if their settings are known.
@@ -300,8 +299,7 @@ func coloursOf(terminal io.Writer) termenv.Profile {
 
 // coloured reports whether output to w may have colours.
 func coloured(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(f.Fd()) && os.Getenv("NO_COLOR") == ""
+	return isTerminal(w) && os.Getenv("NO_COLOR") == ""
 }
 
 // terminalTest returns the symbols and colours of the screen, so that people see
@@ -340,17 +338,10 @@ type jsonFollow struct {
 }
 
 func (d diagnosis) json() jsonDiagnosis {
-	j := jsonDiagnosis{
+	return jsonDiagnosis{
 		At: render.Timestamp(d.snap.At), Server: render.ServerOf(d.snap.Server),
 		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
 		Follow:   jsonFollow{d.snap.Watch.Mode, d.snap.Watch.Lag.Milliseconds()},
-		Findings: []render.KeyedFinding{}, Risks: []render.Finding{}, Blind: each(d.blindSpots, render.Text),
+		Findings: render.Each(d.findings, render.KeyedFindingOf), Risks: render.Each(d.risks, render.FindingOf), Blind: render.Each(d.blindSpots, render.Text),
 	}
-	for _, f := range d.findings {
-		j.Findings = append(j.Findings, render.KeyedFindingOf(f))
-	}
-	for _, f := range d.risks {
-		j.Risks = append(j.Risks, render.FindingOf(f))
-	}
-	return j
 }

@@ -138,8 +138,13 @@ type progressLine struct {
 }
 
 func (p *program) newProgressLine() progressLine {
-	f, ok := p.notes.to.(*os.File)
-	return progressLine{notes: p.notes, live: ok && !p.notes.json && term.IsTerminal(f.Fd())}
+	return progressLine{notes: p.notes, live: !p.notes.json && isTerminal(p.notes.to)}
+}
+
+// isTerminal reports whether an input or output is a terminal.
+func isTerminal(end any) bool {
+	f, ok := end.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
 }
 
 func (l progressLine) show(text string) {

@@ -104,7 +104,7 @@ func formatOf(f keyspace.Format) jsonFormat {
 }
 
 func (j jsonFormat) kinds() string {
-	return strings.Join(each(j.Kinds, func(k keyspace.Kind) string { return string(k) }), ", ")
+	return strings.Join(render.Each(j.Kinds, func(k keyspace.Kind) string { return string(k) }), ", ")
 }
 
 // acts names the possible actions on locks of a format.
@@ -152,7 +152,7 @@ func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	if len(omitted) > 0 {
 		out.WriteString("in wider windows, in --json and --markdown: " + strings.Join(omitted, ", ") + "\n")
 	}
-	return written(w, out.String())
+	return render.Written(w, out.String())
 }
 
 // formatsHead is the beginning of docs/formats.md.
@@ -180,5 +180,5 @@ func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", strings.ToUpper(s.Name[:1])+s.Name[1:], strings.Join(s.Commands, "\n"))
 		}
 	}
-	return written(w, out.String())
+	return render.Written(w, out.String())
 }

@@ -153,7 +153,7 @@ func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string
 
 // whichDatabases lists the databases with the lock.
 func (g inspection) whichDatabases() string {
-	return strings.Join(each(g.Locks, func(l *keyspace.Lock) string { return strconv.Itoa(l.DB) }), ", ")
+	return strings.Join(render.Each(g.Locks, func(l *keyspace.Lock) string { return strconv.Itoa(l.DB) }), ", ")
 }
 
 // add adds the keys on one server. In a cluster the sources of all nodes read the same
@@ -271,7 +271,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	}
 	if wake := wakeCommand(c, l, g.At); wake != "" {
 		fmt.Fprintf(&out, "\nTo wake the next waiter\n  %s\n", wake)
-		return written(w, out.String())
+		return render.Written(w, out.String())
 	}
 	out.WriteString("\nTo release it safely\n")
 	switch r := remedyFor(c, l); {
@@ -282,7 +282,7 @@ func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Loc
 	default:
 		fmt.Fprintf(&out, "%s\n", r.redisCLI)
 	}
-	return written(w, out.String())
+	return render.Written(w, out.String())
 }
 
 // wakeCommand returns the redis-cli command that wakes the next waiter of a free lock; "" if
@@ -447,10 +447,7 @@ type jsonMember struct {
 
 func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
 	lock := render.LockOf(l, g.At, g.Findings[l.ID()])
-	j := jsonInspection{At: render.Timestamp(g.At), Lock: lock, Why: each(l.Evidence, render.Text), Votes: lock.Votes, Raw: []jsonRaw{}}
-	for _, e := range g.raw {
-		j.Raw = append(j.Raw, rawOf(e))
-	}
+	j := jsonInspection{At: render.Timestamp(g.At), Lock: lock, Why: render.Each(l.Evidence, render.Text), Votes: lock.Votes, Raw: render.Each(g.raw, rawOf)}
 	r := remedyFor(c, l)
 	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.reason
 	j.Wake = wakeCommand(c, l, g.At)
@@ -462,8 +459,8 @@ func rawOf(e keyspace.Entry) jsonRaw {
 	if e.Type == "string" {
 		j.Value, j.ValueB64 = new(render.Text(e.Value)), render.Base64(e.Value)
 	}
-	for _, m := range e.Members {
-		j.Members = append(j.Members, jsonMember{render.Text(m.Name), render.Text(m.Value), m.Score})
-	}
+	j.Members = render.Each(e.Members, func(m keyspace.Member) jsonMember {
+		return jsonMember{render.Text(m.Name), render.Text(m.Value), m.Score}
+	})
 	return j
 }

@@ -9,13 +9,13 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
+	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/report"
@@ -81,7 +81,7 @@ func scenarioFlags() []scenarioFlag {
 }
 
 func kindNames() []string {
-	return each(loadgen.Kinds(), func(k loadgen.Kind) string { return string(k) })
+	return render.Each(loadgen.Kinds(), func(k loadgen.Kind) string { return string(k) })
 }
 
 // defaultDuration is the duration of a load without --duration.
@@ -303,7 +303,7 @@ func namedScenario(name, exec string) (loadgen.Scenario, error) {
 
 // scenarioNames returns the names of the ready-made scenarios, which several commands take.
 var scenarioNames = sync.OnceValue(func() []string {
-	return each(scenarios.All(), func(s loadgen.Scenario) string { return s.Name })
+	return render.Each(scenarios.All(), func(s loadgen.Scenario) string { return s.Name })
 })
 
 func (p *program) scenariosCommand() *cobra.Command {
@@ -348,10 +348,7 @@ bound. No name of a key or an owner is in the file, unless --names.`,
 }
 
 func (p *program) listScenarios() error {
-	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "SCENARIO\tLOCK\tRUNS\tWATCH\n")
-	for _, s := range scenarios.All() {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, s.Lock.Kind, humanize.Setting(s.Duration), s.Watch)
-	}
-	return t.Flush()
+	return p.printRows("SCENARIO\tLOCK\tRUNS\tWATCH", render.Each(scenarios.All(), func(s loadgen.Scenario) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s", s.Name, s.Lock.Kind, humanize.Setting(s.Duration), s.Watch)
+	}))
 }

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -128,16 +126,9 @@ func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o
 		_, err := fmt.Fprintln(p.out, command)
 		return err
 	}
-	if !o.write {
-		p.notes.note("%s", o.consequence(seen, g.At))
-		return usageErrorf("add --write to release the lock, or --dry-run to print the command", "nothing was changed: release needs --write")
-	}
-	if err := p.confirm(o, o.consequence(seen, g.At), seen.Key); err != nil {
-		return err
-	}
-	log, err := openAudit(o.auditLog)
+	log, err := p.permit(o, o.consequence(seen, g.At), seen.Key, "add --write to release the lock, or --dry-run to print the command")
 	if err != nil {
-		return fmt.Errorf("nothing was changed: %w", err)
+		return err
 	}
 	defer log.close()
 	if err := o.execute(ctx, executorOf(ctx, t, log), seen); err != nil {
@@ -203,14 +194,30 @@ func (o *releaseOptions) summary(seen keyspace.Lock) string {
 	return render.ShortKey(seen.Key) + " is released"
 }
 
+// permit opens the audit log if the flags permit a change with a consequence, and the user
+// confirms it. hint says how the flags permit it.
+func (p *program) permit(o *releaseOptions, consequence, name, hint string) (*auditLog, error) {
+	if !o.write {
+		p.notes.note("%s", consequence)
+		return nil, usageErrorf(hint, "nothing was changed: release needs --write")
+	}
+	if err := p.confirm(o, consequence, name); err != nil {
+		return nil, err
+	}
+	log, err := openAudit(o.auditLog)
+	if err != nil {
+		return nil, fmt.Errorf("nothing was changed: %w", err)
+	}
+	return log, nil
+}
+
 // confirm asks the user to type y or, with production, a name. Every other answer,
 // also an empty line, is an error.
 func (p *program) confirm(o *releaseOptions, consequence, name string) error {
 	if o.yes {
 		return nil
 	}
-	in, ok := p.in.(*os.File)
-	if !ok || !term.IsTerminal(in.Fd()) {
+	if !isTerminal(p.in) {
 		hint := "use --yes to answer in advance"
 		if o.production {
 			hint = "use --yes with --token to answer in advance"
@@ -222,7 +229,7 @@ func (p *program) confirm(o *releaseOptions, consequence, name string) error {
 		yes = widget.Plain(name)
 	}
 	fmt.Fprintf(p.notes.to, "%s.\nType %s to confirm, anything else to cancel: ", consequence, yes)
-	answer, err := bufio.NewReader(in).ReadString('\n')
+	answer, err := bufio.NewReader(p.in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}

@@ -44,17 +44,9 @@ func (p *program) releaseOwner(ctx context.Context, c *connect.Flags, s *selecti
 	if o.dryRun {
 		return p.printCommands(o, c, locks)
 	}
-	consequence := o.consequenceForOwner(s.owner, locks)
-	if !o.write {
-		p.notes.note("%s", consequence)
-		return usageErrorf("add --write to release the locks, or --dry-run to print the commands", "nothing was changed: release needs --write")
-	}
-	if err := p.confirm(o, consequence, s.owner); err != nil {
-		return err
-	}
-	log, err := openAudit(o.auditLog)
+	log, err := p.permit(o, o.consequenceForOwner(s.owner, locks), s.owner, "add --write to release the locks, or --dry-run to print the commands")
 	if err != nil {
-		return fmt.Errorf("nothing was changed: %w", err)
+		return err
 	}
 	defer log.close()
 	err = p.executeAll(ctx, o, executorOf(ctx, t, log), s.owner, locks)
@@ -113,7 +105,7 @@ func (o *releaseOptions) consequenceForOwner(owner string, locks []keyspace.Lock
 // firstKeys lists the first three keys and the number of the others.
 func firstKeys(locks []keyspace.Lock) string {
 	const most = 3
-	names := each(locks[:min(most, len(locks))], func(l keyspace.Lock) string { return render.ShortKey(l.Key) })
+	names := render.Each(locks[:min(most, len(locks))], func(l keyspace.Lock) string { return render.ShortKey(l.Key) })
 	if rest := len(locks) - most; rest > 0 {
 		names = append(names, humanize.Count(rest)+" more")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/internal/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
@@ -286,5 +287,5 @@ func (c *holdCollector) busiest(numbers map[string]int, of func(fit.Hold) int) s
 	}
 	names := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int { return cmp.Or(holds[numbers[b]]-holds[numbers[a]], strings.Compare(a, b)) })
 	names = names[:min(len(names), 10)]
-	return "Most holds: " + strings.Join(each(names, func(name string) string { return fmt.Sprintf("%q %d", name, holds[numbers[name]]) }), ", ")
+	return "Most holds: " + strings.Join(render.Each(names, func(name string) string { return fmt.Sprintf("%q %d", name, holds[numbers[name]]) }), ", ")
 }

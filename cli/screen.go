@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/aymanbagabas/go-osc52/v2"
-	"github.com/charmbracelet/x/term"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
@@ -162,11 +161,8 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 
 // needsTerminal returns an error unless input and output are terminals.
 func (p *program) needsTerminal() error {
-	for _, end := range []any{p.in, p.out} {
-		f, ok := end.(*os.File)
-		if !ok || !term.IsTerminal(f.Fd()) {
-			return usageErrorf("locktop list and locktop watch work everywhere", "the screen needs a terminal")
-		}
+	if !isTerminal(p.in) || !isTerminal(p.out) {
+		return usageErrorf("locktop list and locktop watch work everywhere", "the screen needs a terminal")
 	}
 	return nil
 }

@@ -150,17 +150,8 @@ func (s *selection) filter(snap keyspace.Snapshot) render.View {
 // formatNames returns the names that --format takes. Many commands have the flag, and the formats
 // are expensive to make.
 var formatNames = sync.OnceValue(func() []string {
-	return slices.Compact(each(formats.WithUserPatterns([]string{"*"}), func(f keyspace.Format) string { return f.Name }))
+	return slices.Compact(render.Each(formats.WithUserPatterns([]string{"*"}), func(f keyspace.Format) string { return f.Name }))
 })
-
-// each returns the texts of all elements.
-func each[T any](all []T, text func(T) string) []string {
-	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = text(one)
-	}
-	return texts
-}
 
 // limits is the value of --overdue: the ages at which holds are overdue.
 type limits []inspect.Overdue
@@ -170,7 +161,7 @@ const never time.Duration = math.MaxInt64
 
 // String returns the value as the flag accepts it.
 func (l *limits) String() string {
-	return strings.Join(each(*l, func(o inspect.Overdue) string {
+	return strings.Join(render.Each(*l, func(o inspect.Overdue) string {
 		if o.After == never {
 			return o.Glob + "=never"
 		}

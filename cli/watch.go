@@ -144,7 +144,7 @@ func (o *watchOptions) check() error {
 }
 
 func eventNames() []string {
-	return append(each(keyspace.EventKinds(), func(k keyspace.EventKind) string { return string(k) }), findingName)
+	return append(render.Each(keyspace.EventKinds(), func(k keyspace.EventKind) string { return string(k) }), findingName)
 }
 
 // findingName is the name of findings among the kinds of events.

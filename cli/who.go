@@ -367,7 +367,7 @@ func writeIdentity(w io.Writer, id identity) error {
 	if slices.ContainsFunc(id.clients, func(c keyspace.Client) bool { return nextCommands(c) != nil }) {
 		line("", "(ss: on the machine with the address)")
 	}
-	return written(w, out.String())
+	return render.Written(w, out.String())
 }
 
 // jsonIdentity is the output of `who --json`.
@@ -403,14 +403,13 @@ type jsonProcess struct {
 }
 
 func identityOf(id identity) jsonIdentity {
-	j := jsonIdentity{
+	return jsonIdentity{
 		Key: render.Text(id.lock.Key), KeyB64: render.Base64(id.lock.Key), Node: whereHeld(id.lock, id.holder), DB: id.lock.DB,
 		Holder: jsonHolder{render.Text(id.holder.ID), render.Base64(id.holder.ID), render.Text(id.holder.Label)},
-		Known:  id.known, Why: render.Text(id.why), Host: id.process.Host, PID: id.process.PID, Processes: []jsonProcess{},
+		Known:  id.known, Why: render.Text(id.why), Host: id.process.Host, PID: id.process.PID,
 		Changes: id.seen.Changes, Hits: id.seen.Hits, Left: id.seen.Left, Next: append([]string{}, id.next()...),
+		Processes: render.Each(id.clients, func(c keyspace.Client) jsonProcess {
+			return jsonProcess{render.Text(c.Addr), render.Text(c.Name), render.Text(c.User), render.Text(c.Library), int64(c.Age.Seconds())}
+		}),
 	}
-	for _, c := range id.clients {
-		j.Processes = append(j.Processes, jsonProcess{render.Text(c.Addr), render.Text(c.Name), render.Text(c.User), render.Text(c.Library), int64(c.Age.Seconds())})
-	}
-	return j
 }

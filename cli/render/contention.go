@@ -32,7 +32,7 @@ func Contention(w io.Writer, r contention.Report, databases bool, n, width int) 
 		write(&out, blames, []Column{{Least: 14}, {Least: 12}, {}, {}, {}, {}}, width)
 	}
 	fmt.Fprintf(&out, "%s\n", spanOf(r))
-	return written(w, &out)
+	return Written(w, out.String())
 }
 
 // write prints the rows of a table.
@@ -109,7 +109,7 @@ func Folded(w io.Writer, r contention.Report) error {
 		}
 		fmt.Fprintf(&out, "%s;%s;%s;%s %d\n", frame(keyspace.ClassOf(b.Lock.Key)), frame(b.Lock.Key), frame(b.Holder), frame(waiter), b.Waited.Milliseconds())
 	}
-	return written(w, &out)
+	return Written(w, out.String())
 }
 
 // ContentionDocument is the output of `contention --json`.

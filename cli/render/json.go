@@ -138,23 +138,15 @@ type FindingEvent struct {
 
 // DocumentOf returns the document for p. No list in it is null.
 func DocumentOf(p View) Document {
-	d := Document{
+	return Document{
 		At:       Timestamp(p.At),
 		Server:   ServerOf(p.Server),
 		Complete: p.Complete,
 		Cost:     Cost{p.Cost.Scanned, p.Cost.WaitTime.Milliseconds(), p.Cost.Commands, p.Cost.ServerTime.Milliseconds()},
-		Locks:    []Lock{},
+		Locks:    Each(p.Locks, func(l *keyspace.Lock) Lock { return LockOf(*l, p.At, p.Findings[l.ID()]) }),
+		Nodes:    Each(p.Nodes, nodeOf),
+		Problems: Each(p.Problems, Text),
 	}
-	for _, n := range p.Nodes {
-		d.Nodes = append(d.Nodes, nodeOf(n))
-	}
-	for _, problem := range p.Problems {
-		d.Problems = append(d.Problems, Text(problem))
-	}
-	for _, l := range p.Locks {
-		d.Locks = append(d.Locks, LockOf(*l, p.At, p.Findings[l.ID()]))
-	}
-	return d
 }
 
 // LockOf returns the JSON form of a lock at a time, with its findings.
@@ -167,8 +159,6 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 		Confidence:   l.Confidence.String(),
 		Mode:         modeOf(l),
 		State:        l.State(at),
-		Holders:      []Holder{},
-		Waiters:      []Waiter{},
 		WaiterCount:  l.WaiterCount(),
 		TTLms:        TTL(l.Expires, at),
 		HeldMS:       l.Age(at).Milliseconds(),
@@ -177,7 +167,7 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 		Fence:        l.Fence,
 		Node:         Text(l.Node),
 		DB:           l.DB,
-		Findings:     []Finding{},
+		Findings:     Each(found, FindingOf),
 		Why:          l.Evidence,
 		Left:         l.Remaining,
 		Limit:        l.Limit,
@@ -185,18 +175,13 @@ func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
 	if ago, asked := l.AskedAgo(at); asked {
 		j.AskedAgo = new(int64(ago / time.Second))
 	}
-	for _, h := range l.Holders {
-		j.Holders = append(j.Holders, Holder{Text(h.ID), Base64(h.ID), Text(h.Label), h.Count, h.Mode, TTL(h.Expires, at)})
-	}
-	for _, w := range l.Waiters {
-		j.Waiters = append(j.Waiters, Waiter{Text(w.ID), Base64(w.ID), w.Mode, since(w.Since, at)})
-	}
-	for _, v := range l.Votes {
-		j.Votes = append(j.Votes, Vote{Text(v.Node), Text(v.Token), TTL(v.Expires, at), v.Unreachable})
-	}
-	for _, f := range found {
-		j.Findings = append(j.Findings, FindingOf(f))
-	}
+	j.Holders = Each(l.Holders, func(h keyspace.Holder) Holder {
+		return Holder{Text(h.ID), Base64(h.ID), Text(h.Label), h.Count, h.Mode, TTL(h.Expires, at)}
+	})
+	j.Waiters = Each(l.Waiters, func(w keyspace.Waiter) Waiter { return Waiter{Text(w.ID), Base64(w.ID), w.Mode, since(w.Since, at)} })
+	j.Votes = Each(l.Votes, func(v keyspace.Vote) Vote {
+		return Vote{Text(v.Node), Text(v.Token), TTL(v.Expires, at), v.Unreachable}
+	})
 	return j
 }
 
@@ -234,6 +219,15 @@ func modeOf(l keyspace.Lock) keyspace.Mode {
 		return ""
 	}
 	return l.Holders[0].Mode
+}
+
+// Each returns what of returns for all elements; never nil.
+func Each[T, U any](all []T, of func(T) U) []U {
+	each := make([]U, len(all))
+	for i, one := range all {
+		each[i] = of(one)
+	}
+	return each
 }
 
 // TTL returns the remaining time in ms, or never. After the deadline it returns 0,

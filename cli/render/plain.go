@@ -18,12 +18,12 @@ func Plain(w io.Writer, p View) error {
 	for _, l := range p.Locks {
 		fmt.Fprintln(&out, sentence(*l, p))
 	}
-	return written(w, &out)
+	return Written(w, out.String())
 }
 
-// written writes a text.
-func written(w io.Writer, text *strings.Builder) error {
-	_, err := io.WriteString(w, text.String())
+// Written writes a text.
+func Written(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
 	return err
 }
 

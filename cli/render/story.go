@@ -66,30 +66,21 @@ type StoryLine struct {
 
 // JSON writes one document. No list in it is null, except calm.
 func (s Stories) JSON(w io.Writer) error {
-	d := StoryDocument{Recording: Text(s.Recording), From: Timestamp(s.From), To: Timestamp(s.To), Found: s.Found, Stories: []Story{}}
-	for _, text := range s.Calm {
-		d.Calm = append(d.Calm, Text(text))
-	}
-	for i := range s.Stories {
-		d.Stories = append(d.Stories, storyOf(&s.Stories[i]))
-	}
-	return JSON(w, d)
+	return JSON(w, StoryDocument{
+		Recording: Text(s.Recording), From: Timestamp(s.From), To: Timestamp(s.To), Found: s.Found, Stories: Each(s.Stories, storyOf), Calm: Each(s.Calm, Text),
+	})
 }
 
-func storyOf(s *incident.Story) Story {
-	j := Story{
+func storyOf(s incident.Story) Story {
+	return Story{
 		Key: Text(s.Lock.Key), KeyB64: Base64(s.Lock.Key), DB: s.Lock.DB, Format: s.Format, Cause: s.Cause,
-		From: Timestamp(s.From), To: Timestamp(s.To), Ongoing: s.Ongoing, Headline: Text(s.Headline), Lines: []StoryLine{},
+		From: Timestamp(s.From), To: Timestamp(s.To), Ongoing: s.Ongoing, Headline: Text(s.Headline),
 		BlockedMS: s.Blocked.Milliseconds(), AtMost: s.AtMost, Clients: s.Clients,
-		Holds: s.Usual.Holds, P50MS: s.Usual.P50.Milliseconds(), P99MS: s.Usual.P99.Milliseconds(), Unknown: []string{}, Next: Text(s.Next),
+		Holds: s.Usual.Holds, P50MS: s.Usual.P50.Milliseconds(), P99MS: s.Usual.P99.Milliseconds(), Unknown: Each(s.Unknown, Text), Next: Text(s.Next),
+		Lines: Each(s.Lines, func(l incident.Line) StoryLine {
+			return StoryLine{Timestamp(l.At), Text(l.Text), l.Cost.Milliseconds(), Text(l.Note)}
+		}),
 	}
-	for _, l := range s.Lines {
-		j.Lines = append(j.Lines, StoryLine{Timestamp(l.At), Text(l.Text), l.Cost.Milliseconds(), Text(l.Note)})
-	}
-	for _, text := range s.Unknown {
-		j.Unknown = append(j.Unknown, Text(text))
-	}
-	return j
 }
 
 // heading says what the output is about.
@@ -167,7 +158,7 @@ func (s Stories) Text(w io.Writer, width int) error {
 	for _, text := range s.Calm {
 		paragraph("", text)
 	}
-	return written(w, &out)
+	return Written(w, out.String())
 }
 
 // Markdown writes the stories to paste into a post-mortem.
@@ -191,7 +182,7 @@ func (s Stories) Markdown(w io.Writer) error {
 	for _, calm := range s.Calm {
 		fmt.Fprintf(&out, "\n%s\n", text(calm))
 	}
-	return written(w, &out)
+	return Written(w, out.String())
 }
 
 // HTML writes the stories as one page.

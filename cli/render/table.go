@@ -108,7 +108,7 @@ func Table(w io.Writer, p View, width int) error {
 		out.WriteString(TableRow(row, widths))
 	}
 	fmt.Fprintf(&out, "%s\n", total(p))
-	return written(w, &out)
+	return Written(w, out.String())
 }
 
 // total returns the line below the table.
