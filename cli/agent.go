@@ -61,16 +61,10 @@ coordinator is gone, stops its clients and releases what they hold.`,
 			return p.agent(cmd.Context(), &c, &o)
 		},
 	}
-	cmdFlags(cmd, o.flags(), agentConnection(&c))
-	return cmd
-}
-
-// agentConnection returns the connection flags of an agent, which hold for the control
-// server and for all targets.
-func agentConnection(c *connect.Flags) *pflag.FlagSet {
-	return subset(c.FlagSet(), func(name string) bool {
+	cmdFlags(cmd, o.flags(), subset(c.FlagSet(), func(name string) bool { // for the control server and for all targets
 		return slices.Contains([]string{"cacert", "cert", "key", "sni", "insecure", "timeout"}, name)
-	})
+	}))
+	return cmd
 }
 
 func (p *program) agent(ctx context.Context, c *connect.Flags, o *agentOptions) error {

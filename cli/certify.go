@@ -339,7 +339,7 @@ func evidenceText(column string, c certify.Result, width int) string {
 	h := c.Client.Hello
 	fmt.Fprintf(&out, "\n%s\n", name)
 	paragraph(&out, width, fmt.Sprintf("kinds %s; renews %s, fences %s, tells %s, extends %s",
-		widget.Plain(strings.Join(h.Kinds, " ")), yesNo(h.Renews), yesNo(h.Fences), yesNo(h.Tells), yesNo(c.Client.Extends)))
+		widget.Plain(strings.Join(h.Kinds, " ")), humanize.YesNo(h.Renews), humanize.YesNo(h.Fences), humanize.YesNo(h.Tells), humanize.YesNo(c.Client.Extends)))
 	for _, o := range []certify.Outcome{certify.Fail, certify.Observed, certify.Inconclusive} {
 		for _, v := range c.Verdicts {
 			if v.Outcome == o {
@@ -380,11 +380,4 @@ func paragraph(out *strings.Builder, width int, text string) {
 		}
 		fmt.Fprintln(out, indent+line)
 	}
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

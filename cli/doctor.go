@@ -48,12 +48,10 @@ The exit code is 3 if there is a finding. A server that does not answer is one.`
 		Example: `  locktop doctor
   locktop doctor --for 1m --json | jq '.findings[].id'`,
 		Args: noArguments,
-	}, o.check, func(ctx context.Context, r *reading, _ []string) error {
+	}, func() error { return checkFor(o.duration) }, func(ctx context.Context, r *reading, _ []string) error {
 		return p.doctor(ctx, r.target, &r.selection, o)
 	}, o.flags())
 }
-
-func (o *doctorOptions) check() error { return checkFor(o.duration) }
 
 func (p *program) doctor(ctx context.Context, t *connect.Target, s *selection, o doctorOptions) error {
 	snap, err := observed(ctx, s.watchOf(t, s.optionsOf(t)), o.duration)
@@ -289,12 +287,6 @@ func hasHotKeys(n keyspace.Node) bool {
 	var major, minor int
 	_, _ = fmt.Sscanf(n.Version, "%d.%d", &major, &minor)
 	return n.Product == "redis" && (major > 8 || major == 8 && minor >= 6)
-}
-
-// coloursOf returns the colours of a terminal, as its environment names them: at least 16,
-// because terminals without colours ignore them.
-func coloursOf(terminal io.Writer) termenv.Profile {
-	return min(termenv.NewOutput(terminal, termenv.WithUnsafe()).ColorProfile(), termenv.ANSI)
 }
 
 // coloured reports whether output to w may have colours.

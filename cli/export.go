@@ -99,13 +99,8 @@ of --classes.`,
 			return p.export(cmd.Context(), &c, s, o)
 		},
 	}
-	cmdFlags(cmd, o.connectionFlags(&c), s.exportFlags(), o.flags(), o.record.flags())
+	cmdFlags(cmd, o.connectionFlags(&c), subset(s.flags(), func(name string) bool { return name != "stuck" }), o.flags(), o.record.flags())
 	return cmd
-}
-
-// exportFlags returns the flags of the selection that make sense for metrics.
-func (s *selection) exportFlags() *pflag.FlagSet {
-	return subset(s.flags(), func(name string) bool { return name != "stuck" })
 }
 
 // check returns an error for options that contradict each other.

@@ -170,11 +170,6 @@ func (o *ownLoad) flags() *pflag.FlagSet {
 	return set
 }
 
-// wanted reports whether the flags ask for a load.
-func (o *ownLoad) wanted() bool {
-	return o.enabled || o.options.control != "" || o.options.agents != 0
-}
-
 // refusal returns an error if the servers of c permit no load.
 func (o *ownLoad) refusal(c *connect.Flags, may writeFlags) error {
 	switch {

@@ -42,7 +42,7 @@ without --redact, tokens. Only its owner can read it. It consists of gzipped JSO
 lines: zcat FILE | jq reads it.`,
 		Example: `  locktop record night.lockrec
   locktop record --redact --for 10m ticket-4711.lockrec`,
-		Args: oneFile,
+		Args: func(cmd *cobra.Command, args []string) error { return oneArgument(cmd, args, "file") },
 	}, o.check, func(ctx context.Context, r *reading, args []string) error {
 		return p.record(ctx, r.target, &r.selection, o, args[0])
 	}, o.flags())
@@ -94,7 +94,10 @@ func (r *recorder) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return r.writer.Close()
 		case err != nil:
-			r.reportLost(err)
+			if !r.lost {
+				r.notes.note("no snapshot: %v; trying again until there is one", err)
+			}
+			r.lost = true
 		default:
 			r.lost = false
 			r.snapshots++
@@ -107,13 +110,5 @@ func (r *recorder) run(ctx context.Context) error {
 			return r.writer.Close()
 		case <-tick.C:
 		}
-	}
-}
-
-// reportLost reports once that the server does not answer.
-func (r *recorder) reportLost(err error) {
-	if !r.lost {
-		r.lost = true
-		r.notes.note("no snapshot: %v; trying again until there is one", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"locktop/internal/humanize"
 	"locktop/keyspace"
@@ -52,14 +51,10 @@ damage is shown. The deadlines of renewed locks in a directory are exact to 1.5 
 	}
 	set := flagSection("Playback")
 	set.StringVar(&at, "at", "", "`time` to begin at: "+humanize.MomentForms)
-	cmdFlags(cmd, set, s.replayFlags(), look.flags())
+	cmdFlags(cmd, set, subset(s.flags(), func(name string) bool { // the flags of the recorder found the locks
+		return slices.Contains([]string{"format", "stuck", "overdue"}, name)
+	}), look.flags())
 	return cmd
-}
-
-// replayFlags returns the flags of the selection that make sense for a recording: its locks
-// were found by the flags of the recorder.
-func (s *selection) replayFlags() *pflag.FlagSet {
-	return subset(s.flags(), func(name string) bool { return slices.Contains([]string{"format", "stuck", "overdue"}, name) })
 }
 
 // withLimits is a source whose locks have the limits of a selection.
@@ -81,9 +76,6 @@ func (w withLimits) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	}
 	return snap, err
 }
-
-// oneFile checks that the only argument is the name of a file.
-func oneFile(cmd *cobra.Command, args []string) error { return oneArgument(cmd, args, "file") }
 
 // oneArgument checks that there is one argument; noun says what it names.
 func oneArgument(cmd *cobra.Command, args []string, noun string) error {

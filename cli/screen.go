@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/aymanbagabas/go-osc52/v2"
+	"github.com/muesli/termenv"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
@@ -79,7 +80,8 @@ func (a *screenFlags) check() (err error) {
 func (a *screenFlags) applyTo(w *tui.Config) {
 	w.Theme, w.Glyphs, w.NoMouse, w.Every = a.theme, a.glyphs, a.noMouse, a.every
 	w.Dumb = os.Getenv("TERM") == "dumb"
-	w.Colours = coloursOf(os.Stdout)
+	// As the environment names them: at least 16, because terminals without colours ignore them.
+	w.Colours = min(termenv.NewOutput(os.Stdout, termenv.WithUnsafe()).ColorProfile(), termenv.ANSI)
 	ascii := !speaksUTF8(os.Getenv)
 	if w.Theme == "" && (ascii || os.Getenv("NO_COLOR") != "") {
 		w.Theme = "mono"
@@ -105,7 +107,8 @@ func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, 
 	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
 		return err
 	}
-	if err := own.refusal(c, may); own.wanted() && err != nil {
+	wanted := own.enabled || own.options.control != "" || own.options.agents != 0
+	if err := own.refusal(c, may); wanted && err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {

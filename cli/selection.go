@@ -125,9 +125,6 @@ func (s *selection) owns(h keyspace.Holder) bool {
 	return h.ID == s.owner || h.Label == s.owner || h.ClientID() == s.owner
 }
 
-// everything reports whether the selection includes every lock that a scan finds.
-func (s *selection) everything() bool { return s.format == "" && !s.stuck && s.owner == "" }
-
 // filter returns the selected part of a snapshot.
 func (s *selection) filter(snap keyspace.Snapshot) render.View {
 	p := render.NewView(snap, s.databases)

@@ -185,7 +185,7 @@ func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error)
 
 // selected returns the selected part of a snapshot.
 func (s *selection) selected(snap keyspace.Snapshot) keyspace.Snapshot {
-	if s.everything() {
+	if s.format == "" && !s.stuck && s.owner == "" { // it includes every lock
 		return snap
 	}
 	return s.filter(snap).Snapshot

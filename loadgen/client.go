@@ -49,7 +49,7 @@ func (c *client) run(halt, stay context.Context) error {
 	}
 	pause(stay, c.fleet.scenario.Load().firstThink(c.place))
 	for stay.Err() == nil {
-		if err := c.applyFaults(stay); err != nil {
+		if err := c.applyFaults(); err != nil {
 			unreleased = err
 			break
 		}

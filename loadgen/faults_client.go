@@ -15,7 +15,7 @@ import (
 
 // applyFaults applies the pending faults that belong between two rounds. If a fault
 // needs it, it first gives the client its own connections.
-func (c *client) applyFaults(stay context.Context) error {
+func (c *client) applyFaults() error {
 	if c.network == nil && c.faults.needsOwnConns() {
 		if err := c.dedicateConn(); err != nil {
 			return err
@@ -167,8 +167,8 @@ func (c *client) beforeCommand(w *network, command string) func() error {
 
 // waitReplacement removes a crashed client, waits for replaceAfter, and replaces the client.
 func (c *client) waitReplacement(stay context.Context) {
-	f := c.fleet
-	f.closeAsync(c.session)
+	f, old := c.fleet, c.session
+	f.tasks.Go(func() { _ = old.close() }) // its network does not work
 	f.recorder.clientDied(c.number)
 	pause(stay, cmp.Or(c.replaceAfter, maxTime))
 	c.network = nil

@@ -417,13 +417,6 @@ func (f *fleet) apply(s Scenario) error {
 	return f.clients.resize(f.role.clients(s), f.admit)
 }
 
-// closeAsync closes a session without a working network in the background.
-func (f *fleet) closeAsync(i session) {
-	f.tasks.Go(func() {
-		_ = i.close() // no goroutine needs the error
-	})
-}
-
 // stop ends all clients, waits for them, and deletes the keys of the run. It returns
 // the first error that prevented a release.
 func (f *fleet) stop() error {

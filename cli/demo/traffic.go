@@ -86,11 +86,11 @@ func (c *traffic) run(ctx context.Context) {
 // step does at most one thing: acquire, renew or release. Chance decides, within
 // the rules of a real owner.
 func (a *fakeOwner) step(ctx context.Context, rdb redis.UniversalClient) error {
-	held, left, err := a.remaining(ctx, rdb)
+	left, err := rdb.PTTL(ctx, a.keys[0]).Result()
 	switch {
 	case err != nil:
 		return err
-	case !held:
+	case left == noKey:
 		if rand.IntN(acquireOneIn) == 0 {
 			return a.acquire(ctx, rdb)
 		}
@@ -102,12 +102,6 @@ func (a *fakeOwner) step(ctx context.Context, rdb redis.UniversalClient) error {
 		return a.renew(ctx, rdb)
 	}
 	return nil
-}
-
-// remaining reports whether the lock is held, and its remaining TTL.
-func (a *fakeOwner) remaining(ctx context.Context, rdb redis.UniversalClient) (held bool, left time.Duration, err error) {
-	left, err = rdb.PTTL(ctx, a.keys[0]).Result()
-	return left != noKey, left, err
 }
 
 // Replies of PTTL that are not a time.

@@ -221,7 +221,10 @@ func (s *search) ran() (n int) {
 
 // run runs an order with a beginning, and again if it found something.
 func (s *search) run(st *stage, n node) error {
-	p, err := st.try(n, s.most, s.bound())
+	s.mu.Lock()
+	bound := s.shortest
+	s.mu.Unlock()
+	p, err := st.try(n, s.most, bound)
 	if err != nil {
 		return err
 	}
@@ -237,13 +240,6 @@ func (s *search) run(st *stage, n node) error {
 	}
 	s.record(p, seen)
 	return nil
-}
-
-// bound returns how long an order may be.
-func (s *search) bound() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shortest
 }
 
 func (s *search) record(p performance, seen int) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"locktop/internal/htmlpage"
+	"locktop/internal/humanize"
 )
 
 //go:embed card.css
@@ -93,7 +94,7 @@ func (c Card) section(p *htmlpage.Page, i int, r Result) {
 		return
 	}
 	p.Put(`<p>hello: kinds %v; renews %v; fences %v; tells %v. It extends when asked: %v.</p>`, strings.Join(r.Client.Hello.Kinds, ", "),
-		yesNo(r.Client.Hello.Renews), yesNo(r.Client.Hello.Fences), yesNo(r.Client.Hello.Tells), yesNo(r.Client.Extends))
+		humanize.YesNo(r.Client.Hello.Renews), humanize.YesNo(r.Client.Hello.Fences), humanize.YesNo(r.Client.Hello.Tells), humanize.YesNo(r.Client.Extends))
 	for _, t := range c.Tests {
 		if v, found := r.Verdict(t.Name); found && v.drawn() {
 			p.Put(`<section id="%v"><h3><span class="%v">%v</span> %v</h3><p>%v</p>`, anchor(i, t.Name), v.Outcome, marks[v.Outcome], t.Title, v.Evidence)
@@ -113,11 +114,4 @@ func (c Card) section(p *htmlpage.Page, i int, r Result) {
 // anchor returns the id of a client's section, or of a test in it.
 func anchor(client int, test string) string {
 	return strings.TrimSuffix(fmt.Sprintf("c%d-%s", client+1, test), "-")
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"locktop/internal/humanize"
 	"locktop/loadgen/certify"
 	"locktop/peers/clients"
 )
@@ -105,7 +106,7 @@ func (p page) table(b *strings.Builder, g clients.Group, title string) {
 	for _, i := range columns {
 		c := p.card.Clients[i].Client
 		fmt.Fprintf(b, "- **%s**: %s, `%s`. Its hello: kinds %s; renews %s, fences %s, tells %s.\n", p.short(i), text(c.Name), c.Command,
-			text(strings.Join(c.Hello.Kinds, " ")), yesNo(c.Hello.Renews), yesNo(c.Hello.Fences), yesNo(c.Hello.Tells))
+			text(strings.Join(c.Hello.Kinds, " ")), humanize.YesNo(c.Hello.Renews), humanize.YesNo(c.Hello.Fences), humanize.YesNo(c.Hello.Tells))
 	}
 }
 
@@ -195,13 +196,6 @@ func text(s string) string {
 		}
 		return r
 	}, strings.NewReplacer("|", `\|`, "[", `\[`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "'").Replace(s))
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 const again = `
