@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,26 +66,23 @@ type monitorTask struct {
 
 type monitorAnswer struct {
 	inspect.Sighting
-	NotSighted, MayNot bool
-	Busy               int64 // commands per second
-	Error              string
-	Began              bool // the server sends its commands from now on
-	Ran                *inspect.Command
-	Done               bool
+	Known int               // place in monitorErrors, from 1; 0 = none
+	Busy  inspect.BusyError // zero = it is not
+	Error string
+	Began bool // the server sends its commands from now on
+	Ran   *inspect.Command
+	Done  bool
 }
+
+// monitorErrors are the errors of MONITOR that the parent knows.
+var monitorErrors = []error{inspect.ErrNotSighted, inspect.ErrMayNotMonitor}
 
 // answerOf returns the answer for an error of MONITOR.
 func answerOf(err error) (a monitorAnswer) {
-	busy, isBusy := errors.AsType[inspect.BusyError](err)
-	switch {
-	case errors.Is(err, inspect.ErrNotSighted):
-		a.NotSighted = true
-	case errors.Is(err, inspect.ErrMayNotMonitor):
-		a.MayNot = true
-	case isBusy:
-		a.Busy = busy.PerSecond
-	case err != nil:
+	if err != nil {
 		a.Error = err.Error()
+		a.Busy, _ = errors.AsType[inspect.BusyError](err)
+		a.Known = slices.IndexFunc(monitorErrors, func(known error) bool { return errors.Is(err, known) }) + 1
 	}
 	return a
 }
@@ -92,12 +90,10 @@ func answerOf(err error) (a monitorAnswer) {
 // err returns the error of an answer.
 func (a monitorAnswer) err() error {
 	switch {
-	case a.NotSighted:
-		return inspect.ErrNotSighted
-	case a.MayNot:
-		return inspect.ErrMayNotMonitor
-	case a.Busy > 0:
-		return inspect.BusyError{PerSecond: a.Busy}
+	case a.Known > 0:
+		return monitorErrors[a.Known-1]
+	case a.Busy.PerSecond > 0:
+		return a.Busy
 	case a.Error != "":
 		return errors.New(a.Error)
 	}

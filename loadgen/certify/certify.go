@@ -169,19 +169,21 @@ type Progress struct {
 // name. It returns an error about the first unknown name.
 func Choose(names []string) ([]Test, error) {
 	all := Tests()
+	var known []string
+	for _, t := range all {
+		known = append(known, t.Name)
+	}
+	return slices.DeleteFunc(all, func(t Test) bool { return len(names) > 0 && !slices.Contains(names, t.Name) }), unknown("test", names, known)
+}
+
+// unknown returns an error about the first of some names that is not known.
+func unknown(noun string, names, known []string) error {
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(t Test) bool { return t.Name == name }) {
-			known := make([]string, len(all))
-			for i, t := range all {
-				known[i] = t.Name
-			}
-			return nil, fmt.Errorf("there is no test %q; there are %s", name, strings.Join(known, ", "))
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no %s %q; there are %s", noun, name, strings.Join(known, ", "))
 		}
 	}
-	if len(names) == 0 {
-		return all, nil
-	}
-	return slices.DeleteFunc(all, func(t Test) bool { return !slices.Contains(names, t.Name) }), nil
+	return nil
 }
 
 // Run runs tests on all clients. When it returns, no server and no process of it is left.

@@ -83,12 +83,7 @@ func ChoosePlays(names []string) error {
 	for _, p := range plays() {
 		known = append(known, p.name)
 	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("there is no play %q; there are %s", name, strings.Join(known, ", "))
-		}
-	}
-	return nil
+	return unknown("play", names, known)
 }
 
 // terms returns what a request asks for.
