@@ -462,7 +462,7 @@ func (f *fleet) metrics() Metrics {
 	m.Violations.UnexplainedStuck = f.oracle.UnexplainedStuck(now)
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.addTo(&m)
-	m.Library, m.ObeysOffset = f.hello.Name, f.hello.Clock
+	m.Library = f.hello.Name
 	m.Faults = f.faults.outcomes(f.scenario.Load().Clients)
 	return m
 }

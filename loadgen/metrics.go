@@ -20,8 +20,7 @@ type Metrics struct {
 	Elapsed time.Duration // since Start, or since the end of the warm-up, until Stop
 	Running bool
 
-	Library     string // name of the client processes, as they say; "" for all kinds but [Exec]
-	ObeysOffset bool   // the client processes say that they obey an offset of their clock, as the fault skew needs
+	Library string // name of the client processes, as they say; "" for all kinds but [Exec]
 
 	Counts         // of attempts and holds
 	LastErr string // newest error of an attempt or a release, "" if there is none; may hold bytes from the server

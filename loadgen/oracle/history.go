@@ -69,7 +69,6 @@ const (
 type request struct {
 	what   string
 	hold   int64
-	client int
 	shared bool
 	fence  int64
 }
@@ -147,8 +146,6 @@ type Proof struct {
 	Sound   bool     // the replies are linearizable, or no violation was found
 	Known   bool     // every part of the proof has finished in time
 	Why     string   // the first violation, "" if there is none
-
-	limit int // of the lock
 }
 
 // Prove checks that the history is linearizable. A lock is certainly held from the
@@ -159,7 +156,7 @@ type Proof struct {
 func (h *History) Prove(within time.Duration) Proof {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true, limit: h.limit}
+	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true}
 	for _, c := range h.cuts {
 		p.Cuts = append(p.Cuts, c.cause)
 	}
@@ -289,7 +286,7 @@ func operations(all []recordedHold) []porcupine.Operation {
 	add := func(r recordedHold, what string, call, reply int64) {
 		call = min(call, end+1)
 		ops = append(ops, porcupine.Operation{
-			ClientId: int(r.client), Input: request{what, r.hold, int(r.client), r.shared, r.fence},
+			ClientId: int(r.client), Input: request{what, r.hold, r.shared, r.fence},
 			// Rounding may move a deadline before its call.
 			Call: call, Return: max(min(reply, end+1), call),
 		})
