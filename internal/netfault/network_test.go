@@ -3,6 +3,7 @@ package netfault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -44,17 +45,19 @@ func hear(c net.Conn) chan string {
 }
 
 func TestHeldBackDataArrivesAfterHeal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, near, far := across(t)
-		heard := hear(far)
-		w.Partition()
-		io.WriteString(near, "one")
-		io.WriteString(near, "two")
-		time.Sleep(time.Hour)
-		check.Require(t, len(heard) == 0, "a packet got through")
-		w.Heal()
-		check.Equal(t, <-heard, "onetwo")
-	})
+	for _, holdBack := range []func(*Network){(*Network).Partition, (*Network).Freeze} {
+		synctest.Test(t, func(t *testing.T) {
+			w, near, far := across(t)
+			heard := hear(far)
+			holdBack(w)
+			io.WriteString(near, "one")
+			io.WriteString(near, "two")
+			time.Sleep(time.Hour)
+			check.Require(t, len(heard) == 0, "a packet got through")
+			w.Heal()
+			check.Equal(t, <-heard, "onetwo")
+		})
+	}
 }
 
 func TestHeldBackDataArrivesAfterTheDeadlineOfItsWrite(t *testing.T) {
@@ -153,6 +156,7 @@ func TestAServerDoesNotWaitForRepliesThatAreHeldBack(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
+		check.Equal(t, near.(*conn).NetConn(), nil, "while they are held back go-redis inspects")
 		check.True(t, written == 3 && len(replies) == 0, "the server wrote %d of 3 replies, %d arrived", written, len(replies))
 		w.Heal()
 		check.Equal(t, <-replies+<-replies+<-replies, "onetwothree")
@@ -213,7 +217,7 @@ func TestADeadlineMayMoveDuringAFrozenRead(t *testing.T) {
 		w, near, far := across(t)
 		w.PartitionReplies()
 		go io.WriteString(far, "reply")
-		time.AfterFunc(time.Second, func() { near.SetReadDeadline(time.Unix(1, 0)) })
+		time.AfterFunc(time.Second, func() { near.SetDeadline(time.Unix(1, 0)) })
 		began := time.Now()
 		_, err := near.Read(make([]byte, 10))
 		check.True(t, errors.Is(err, os.ErrDeadlineExceeded) && time.Since(began) == time.Second, "%v after %s", err, time.Since(began))
@@ -249,7 +253,9 @@ func TestACutConnectionNeverHeals(t *testing.T) {
 		got, more := <-heard
 		check.True(t, !more, "%q arrived from a client that is dead", got)
 		_, err := w.Dial(t.Context(), "tcp", "127.0.0.1:1")
-		check.True(t, errors.Is(err, errDead), "dialed: %v", err)
+		check.ErrorIs(t, err, errDead, "dialed")
+		w.Refuse(nil)
+		check.Must(w.Dial(t.Context(), "tcp", "127.0.0.1:1"))(t)
 	})
 }
 
@@ -293,6 +299,35 @@ func TestADelayAffectsBothDirectionsAndManyPacketsAtOnce(t *testing.T) {
 		got := make([]byte, 10)
 		_, err := io.ReadFull(far, got)
 		check.True(t, err == nil && string(got) == "last words", "closing lost what was on its way: %q, %v", got, err)
+	})
+}
+
+// The first packets of a connection are not delayed if Undelayed is set, nor are requests by
+// DelayReplies. Thaw delivers what is on its way.
+func TestTheHandshakeIsNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		check.True(t, near.(*conn).NetConn() != nil, "go-redis has nothing to inspect")
+		w.Undelayed = 2
+		second := func() time.Duration { return time.Second }
+		arrives := func(from, to net.Conn, after time.Duration, what string) {
+			t.Helper()
+			began := time.Now()
+			go io.WriteString(from, "x")
+			check.Must(to.Read(make([]byte, 1)))(t)
+			check.Equal(t, time.Since(began), after, "%s arrived after", what)
+		}
+		w.Delay(second)
+		for i, after := range []time.Duration{0, 0, time.Second, time.Second} {
+			arrives(near, far, after, fmt.Sprint("request ", i))
+			arrives(far, near, after, fmt.Sprint("reply ", i))
+		}
+		w.DelayReplies(second)
+		arrives(near, far, 0, "a request")
+		arrives(far, near, time.Second, "a reply")
+		w.Delay(second)
+		time.AfterFunc(500*time.Millisecond, w.Thaw)
+		arrives(near, far, 500*time.Millisecond, "a request before the thaw")
 	})
 }
 
